@@ -14,6 +14,7 @@ const FRAMES: &[(&str, u64)] = &[
     ("nfs-roce-not-listening/nfs-roce-not-listening.pcap", 148),
     ("nfs-roce-v3/nfs-roce-v3.pcap", 561),
     ("nfs-roce-v42/nfs-roce-v42.pcap", 909),
+    ("nfs-roce-v42/nfs-roce-v42-linux72.pcap", 853),
     ("nfs-tcp-nconnect/nfs-tcp-nconnect.pcap", 191),
     ("nfs-tcp-rpcbind-rdma/nfs-tcp-rpcbind-rdma.pcap", 206),
     ("probes/c1_overrun.pcap", 8),

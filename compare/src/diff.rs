@@ -3,7 +3,7 @@
 //! A difference is told where it is sure (Mann and Whitney's test, or a test of two rates, at 1 % over all questions asked) and large
 //! enough to matter. The first sentence names the most important ones: causes before effects.
 
-use crate::profile::{Histogram, Profile, Requests};
+use crate::profile::{CLIENT, Histogram, Profile, Requests, SERVER};
 use crate::statistics::{Test, counts, holm, mann_whitney};
 use rdmascope_analyzer::episodes::time::Owner;
 use rdmascope_analyzer::finding::Severity;
@@ -18,6 +18,8 @@ const LEVEL: f64 = 0.01;
 const EFFECT: f64 = 0.147;
 /// The least ratio of medians, or of 99th percentiles, that is told.
 const RATIO: f64 = 1.1;
+/// Requests from which on a 99th percentile says something.
+const TAIL: u64 = 100;
 /// The least ratio of rates that is told.
 const RATE: f64 = 2.0;
 /// Differences that the first sentence names.
@@ -34,6 +36,10 @@ pub enum Kind {
     Counter,
     /// How much went by RDMA.
     Share,
+    /// From which length on it did.
+    Threshold,
+    /// How many round trips a request takes.
+    Trips,
     /// How long requests took.
     Latency,
     /// Whose that time was.
@@ -45,6 +51,20 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// In the order in which they are told.
+    const ALL: [Self; 10] = [
+        Self::Agreed,
+        Self::Outcome,
+        Self::Finding,
+        Self::Latency,
+        Self::Time,
+        Self::Threshold,
+        Self::Share,
+        Self::Trips,
+        Self::Counter,
+        Self::Operation,
+    ];
+
     /// The word of the JSON.
     pub const fn key(self) -> &'static str {
         match self {
@@ -52,6 +72,8 @@ impl Kind {
             Self::Outcome => "outcome",
             Self::Counter => "counter",
             Self::Share => "rdma_share",
+            Self::Threshold => "rdma_threshold",
+            Self::Trips => "round_trips",
             Self::Latency => "latency",
             Self::Time => "time_by_owner",
             Self::Finding => "finding",
@@ -65,6 +87,8 @@ impl Kind {
             Self::Outcome => "How connections ended",
             Self::Counter => "Counters",
             Self::Share => "Payload by RDMA",
+            Self::Threshold => "Length from which payload goes by RDMA",
+            Self::Trips => "Round trips of a request: its message, and RDMA Reads",
             Self::Latency => "Latency",
             Self::Time => "Time by owner",
             Self::Finding => "Findings",
@@ -130,6 +154,7 @@ impl Diff {
         diff.agreed(a, b);
         diff.outcomes(a, b);
         diff.operations(a, b);
+        diff.thresholds(a, b);
         diff.tested(a, b);
         diff.findings(a, b);
         diff.differences.sort_by(|x, y| y.weight.cmp(&x.weight).then_with(|| x.what.cmp(&y.what)));
@@ -150,6 +175,8 @@ impl Diff {
                 continue;
             }
             let weight = match what {
+                // what else is new may come from it
+                CLIENT | SERVER => 960,
                 "signing" | "encryption" => 950,
                 "protocol" | "transport" | "dialect" => 940,
                 _ if what.starts_with("credits") => 930,
@@ -159,6 +186,7 @@ impl Diff {
             let sentence = match what {
                 "signing" => format!("messages are {is} (before: {was})"),
                 "encryption" => format!("messages are {is} (before: {was})"),
+                CLIENT | SERVER => format!("the {what} is {} (before: {})", escaped(&is), escaped(&was)),
                 _ => format!("{what}: {is} instead of {was}"),
             };
             self.add(Kind::Agreed, weight, what.to_owned(), [was, is], sentence);
@@ -203,6 +231,20 @@ impl Diff {
         }
     }
 
+    /// From which length on payload goes by RDMA, where lengths were seen that only one of both has there.
+    fn thresholds(&mut self, a: &Profile, b: &Profile) {
+        for (command, paths) in &a.paths {
+            let (Some(was), Some(is)) = (paths.threshold(), b.paths.get(command).and_then(|p| p.threshold())) else { continue };
+            if was.1 > is.0 && is.1 > was.0 {
+                continue;
+            }
+            let shown = |(inline, rdma): (u32, u32)| format!("from {} bytes, not {}", Grouped(rdma.into()), Grouped(inline.into()));
+            let [before, now] = [was, is].map(|(_, rdma)| Grouped(rdma.into()));
+            let sentence = format!("{command} goes by RDMA from {now} bytes on (before: from {before})");
+            self.add(Kind::Threshold, 925, (*command).to_owned(), [shown(was), shown(is)], sentence);
+        }
+    }
+
     /// What is told only where it is sure: all questions are asked first.
     fn tested(&mut self, a: &Profile, b: &Profile) {
         let mut asked: Vec<Difference> = Vec::new();
@@ -211,6 +253,7 @@ impl Diff {
             let (was, is) = (of_class(a, class), of_class(b, class));
             asked.extend(latency(class, &was, &is));
             asked.extend(share(class, &was, &is));
+            asked.extend(trips(class, &was, &is));
             asked.extend(Owner::ALL.into_iter().filter_map(|owner| time(class, owner, &was, &is)));
         }
         let keys: BTreeSet<&'static str> = a.counters.keys().chain(b.counters.keys()).copied().collect();
@@ -262,8 +305,7 @@ impl Diff {
         }
         let mut out = self.sentence();
         out.push('\n');
-        let kinds = [Kind::Agreed, Kind::Outcome, Kind::Finding, Kind::Latency, Kind::Time, Kind::Share, Kind::Counter, Kind::Operation];
-        for kind in kinds {
+        for kind in Kind::ALL {
             let rows: Vec<&Difference> = self.differences.iter().filter(|d| d.kind == kind).collect();
             if rows.is_empty() {
                 continue;
@@ -309,8 +351,7 @@ impl Diff {
 
 /// The JSON Schema of [`Diff::json`].
 pub fn schema() -> Value {
-    let kinds =
-        [Kind::Agreed, Kind::Outcome, Kind::Counter, Kind::Share, Kind::Latency, Kind::Time, Kind::Finding, Kind::Operation].map(Kind::key);
+    let kinds = Kind::ALL.map(Kind::key);
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "rdmascope diff --format json",
@@ -344,17 +385,20 @@ fn latency(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
     let ratio = |part: f64| (at(is, part).max(1) as f64) / (at(was, part).max(1) as f64);
     let (median, tail) = (ratio(0.5), ratio(0.99));
     let far = |r: f64| r.max(1.0 / r) >= RATIO;
-    let large = test.effect.abs() >= EFFECT && (far(median) || far(tail));
+    // of few, the 99th percentile is whatever the longest one was
+    let has_tail = was.latency.count().min(is.latency.count()) >= TAIL;
+    let large = test.effect.abs() >= EFFECT && (far(median) || has_tail && far(tail));
     let shown = |r: &Requests| {
         let p = |part| Elapsed(at(r, part));
         format!("median {}, p99 {} ({})", p(0.5), p(0.99), Grouped(r.latency.count()))
     };
     let name = named(class);
-    let words = if median >= 1.0 { "longer" } else { "less long" };
-    let sentence = if far(median) {
-        format!("{name} takes {} times {}", two_digits(median.max(1.0 / median)), if median >= 1.0 { "as long" } else { "less" })
-    } else {
-        format!("{name} takes {words}")
+    let sentence = match median {
+        _ if !far(median) && tail >= 1.0 => format!("the slowest of {name} take {} times as long", two_digits(tail)),
+        _ if !far(median) => format!("the slowest of {name} take {:.0} % less time", 100.0 * (1.0 - tail)),
+        2.0.. => format!("{name} takes {} times as long", two_digits(median)),
+        1.0.. => format!("{name} takes {:.0} % longer", 100.0 * (median - 1.0)),
+        _ => format!("{name} takes {:.0} % less time", 100.0 * (1.0 - median)),
     };
     // what takes most of the time matters most
     let weight = if large { 800 + (100.0 * test.effect.abs()) as u32 } else { 0 };
@@ -371,7 +415,10 @@ fn time(class: Class, owner: Owner, was: &Requests, is: &Requests) -> Option<Dif
     }
     let test = mann_whitney(&was.owners[owner as usize], &is.owners[owner as usize])?;
     let change = (a - b).abs();
-    let large = test.effect.abs() >= EFFECT && change >= all_a.max(all_b) / 10.0 && a.max(b) >= RATIO * a.min(b);
+    // a mean is what one outlier makes of it: most, or the worst tenth, have changed too
+    let at = |r: &Requests, part: f64| r.owners[owner as usize].quantile(part).unwrap_or(0) as f64;
+    let is_common = [0.5, 0.9].into_iter().any(|part| (at(was, part) - at(is, part)).abs() >= all_a.max(all_b) / 10.0);
+    let large = test.effect.abs() >= EFFECT && is_common && change >= all_a.max(all_b) / 10.0 && a.max(b) >= RATIO * a.min(b);
     let shown = |mean: f64, all: f64| format!("{} each, {:.0} %", Elapsed(mean as i64), 100.0 * mean / all.max(1.0));
     let name = format!("{}: {}", named(class), owner.name());
     let sentence = format!("of {}, {} is {} each (before: {})", named(class), owner.name(), Elapsed(b as i64), Elapsed(a as i64));
@@ -410,6 +457,21 @@ fn share(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
         test: Some(Test { p, effect: b - a }),
         weight,
     })
+}
+
+/// How many round trips a request takes: of compounds, and of RDMA Reads that fetch its payload.
+fn trips(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
+    let (a, b) = (was.trips.mean(), is.trips.mean());
+    if a == b {
+        return None;
+    }
+    let test = mann_whitney(&was.trips, &is.trips)?;
+    let large = test.effect.abs() >= EFFECT && a.max(b) >= RATIO * a.min(b);
+    let name = named(class);
+    let sentence = format!("{name} takes {b:.1} round trips each (before: {a:.1})");
+    let shown = |mean: f64| format!("{mean:.1} each");
+    let weight = if large { 690 } else { 0 };
+    Some(Difference { kind: Kind::Trips, what: name, a: shown(a), b: shown(b), sentence, test: Some(test), weight })
 }
 
 fn counter(what: &'static str, a: &Profile, b: &Profile) -> Option<Difference> {

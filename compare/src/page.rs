@@ -10,6 +10,8 @@ const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 240.0;
 const LEFT: f64 = 90.0;
 const BOTTOM: f64 = 36.0;
+/// Requests that are shown one by one.
+const SLOWEST_SHOWN: usize = 20;
 /// Lines of an axis.
 const LINES: i64 = 4;
 
@@ -55,7 +57,9 @@ fn row(out: &mut String, cells: &[String]) {
 fn table(out: &mut String, heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
     out.push_str("<table>\n<thead><tr>");
     for head in heads {
-        let _ = write!(out, "<th scope=\"col\">{head}</th>");
+        out.push_str("<th scope=\"col\">");
+        text(out, head);
+        out.push_str("</th>");
     }
     out.push_str("</tr></thead>\n<tbody>\n");
     for cells in rows {
@@ -121,7 +125,8 @@ fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
         });
         let delay = (way.delay.count() > 0).then(|| {
             let longest = Elapsed(way.delay.max().unwrap_or(0));
-            vec!["one-way delay".to_owned(), quantiles(&way.delay), format!("longest {longest}")]
+            let shortest = Elapsed(way.delay.min().unwrap_or(0));
+            vec!["one-way delay".to_owned(), quantiles(&way.delay), format!("shortest {shortest}, longest {longest}")]
         });
         table(out, &["what", "how much", "where"], delay.into_iter().chain(rows));
     }
@@ -133,13 +138,23 @@ fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
         let rows = c.changes.iter().map(|((what, was, is), n)| vec![(*what).to_owned(), was.clone(), is.clone(), Grouped(*n).to_string()]);
         table(out, &["what", "from", "to", "packets"], rows);
     }
+    let seen = names.map(|name| format!("at {name}"));
+    let times = [&*seen[0], &*seen[1], "between", "client's own", "server's own"];
     if !c.times.is_empty() {
         heading(out, "Requests");
         let rows = c.times.iter().map(|(command, t)| {
-            let of = [&t.first, &t.second, &t.between].map(quantiles);
+            let of = [&t.first, &t.second, &t.between, &t.client, &t.server].map(quantiles);
             [vec![(*command).to_owned(), Grouped(t.first.count()).to_string()], of.to_vec()].concat()
         });
-        table(out, &["command", "requests", "at the first", "at the second", "between"], rows);
+        table(out, &[&["command", "requests"][..], &times[..]].concat(), rows);
+    }
+    if !c.slowest.is_empty() {
+        heading(out, "The slowest requests");
+        let rows = c.slowest.iter().take(SLOWEST_SHOWN).map(|t| {
+            let took = [t.first, t.second, t.between(), t.client, t.server].map(|ns| Elapsed(ns).to_string());
+            [vec![t.command.to_owned(), format!("{} and {}", t.frames[0], t.frames[1])], took.to_vec()].concat()
+        });
+        table(out, &[&["command", "frames"][..], &times[..]].concat(), rows);
     }
     if !c.findings.is_empty() {
         heading(out, "Findings");

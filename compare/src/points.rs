@@ -6,13 +6,14 @@
 
 pub use crate::clock::{Clock, clock};
 use crate::profile::Histogram;
+use rdmascope_analyzer::episodes::time::Owner;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::{Blame, Certainty, Rule, Severity};
 use rdmascope_analyzer::report::{Report, Sink};
 use rdmascope_analyzer::rules::Group;
 use rdmascope_dissector::field::{Def, id_of};
 use rdmascope_dissector::frame::{Addr, Body, IbPacket, Packet, Segment, Tunnel};
-use rdmascope_dissector::text::{Elapsed, Grouped};
+use rdmascope_dissector::text::{Elapsed, Grouped, escaped};
 use rdmascope_dissector::trace::{Trace, Value};
 use serde_json::{Value as Json, json};
 use std::cmp::Reverse;
@@ -71,6 +72,18 @@ struct Seen {
     outside: Outside,
 }
 
+/// A request as it was seen at a point. Times in ns.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    frame: u64,
+    id: u64,
+    command: &'static str,
+    /// From its first frame to the last one of its reply.
+    latency: i64,
+    /// Of that, the client's own and the server's own.
+    own: [i64; 2],
+}
+
 /// What an analysis found of one rule by one side.
 #[derive(Clone, Debug)]
 struct Found {
@@ -119,7 +132,7 @@ impl Trace for Hop {
 #[derive(Debug, Default)]
 pub struct Point {
     packets: Vec<Seen>,
-    exchanges: Vec<(u64, &'static str, i64, u64)>,
+    exchanges: Vec<Asked>,
     findings: BTreeMap<(Rule, &'static str), Found>,
     span: Option<(i64, i64)>,
     /// Whether packets were cut by the capture.
@@ -131,7 +144,13 @@ pub struct Point {
 impl Sink for Point {
     fn exchange(&mut self, exchange: &Exchange) {
         if let (Some(latency), true) = (exchange.latency(), self.exchanges.len() < PACKETS_MAX) {
-            self.exchanges.push((exchange.request.frame, exchange.command, latency, exchange.message_id));
+            self.exchanges.push(Asked {
+                frame: exchange.request.frame,
+                id: exchange.message_id,
+                command: exchange.command,
+                latency,
+                own: [Owner::Client, Owner::Server].map(|owner| exchange.time.of(owner)),
+            });
         }
     }
 }
@@ -378,6 +397,19 @@ pub struct Times {
     pub second: Histogram,
     /// The difference: between the points, both ways.
     pub between: Histogram,
+    /// The client's own, seen at the point on its side.
+    pub client: Histogram,
+    /// The server's own, seen at the point on its side.
+    pub server: Histogram,
+}
+
+impl Times {
+    fn add(&mut self, request: &Timed) {
+        let all = [&mut self.first, &mut self.second, &mut self.between, &mut self.client, &mut self.server];
+        for (all, time) in all.into_iter().zip([request.first, request.second, request.between(), request.client, request.server]) {
+            all.add(time);
+        }
+    }
 }
 
 /// A request at both points: ns from its first frame to the last one of its reply.
@@ -391,9 +423,27 @@ pub struct Timed {
     pub frames: [u64; 2],
     /// Its command.
     pub command: &'static str,
+    /// Of the time, the client's own: seen where the client is.
+    pub client: i64,
+    /// The server's own: seen where the server is.
+    pub server: i64,
 }
 
 impl Timed {
+    /// The columns of [`Timed::csv`].
+    pub const COLUMNS: &str = "first,second,command,first_frame,second_frame,first_s,second_s,between_s,client_s,server_s";
+
+    /// As a row: times in seconds.
+    pub fn csv(&self, names: [&str; 2]) -> String {
+        let name = |name: &str| format!("\"{}\"", escaped(name).replace('"', "\"\""));
+        let seconds = |ns: i64| {
+            let (sign, ns) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
+            format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+        };
+        let times = [self.first, self.second, self.between(), self.client, self.server].map(seconds).join(",");
+        format!("{},{},{},{},{},{times}", name(names[0]), name(names[1]), self.command, self.frames[0], self.frames[1])
+    }
+
     /// Between the points, both ways.
     pub fn between(&self) -> i64 {
         self.first.saturating_sub(self.second).saturating_abs()
@@ -440,9 +490,18 @@ fn by_key(packets: &[Seen], plain: bool) -> HashMap<u64, Vec<usize>> {
 impl Comparison {
     /// Finds the packets of `a` in `b`.
     pub fn new(a: &Point, b: &Point) -> Self {
+        Self::telling(a, b, |_| {})
+    }
+
+    /// The same, and tells each request that was seen at both.
+    pub fn telling(a: &Point, b: &Point, mut each: impl FnMut(&Timed)) -> Self {
         let mut this = Self { packets: [a.packets.len() as u64, b.packets.len() as u64], ..Self::default() };
         let plain = a.is_cut || b.is_cut;
-        let (in_a, in_b) = (by_key(&a.packets, plain), by_key(&b.packets, plain));
+        let (mut in_a, mut in_b) = (by_key(&a.packets, plain), by_key(&b.packets, plain));
+        // an address that was exchanged together with the invariant CRC, which covers it: numbers are left
+        if !plain && !in_a.keys().any(|key| in_b.contains_key(key)) {
+            (in_a, in_b) = (by_key(&a.packets, true), by_key(&b.packets, true));
+        }
         // those that were sent once and seen once tell the clocks
         let mut pairs: Vec<Option<usize>> = vec![None; a.packets.len()];
         let mut taken = vec![false; b.packets.len()];
@@ -492,7 +551,7 @@ impl Comparison {
         }
         this.resized = resized(a, b, &flows, &mut pairs, &mut taken);
         let missed = this.ways(a, b, &pairs, &taken, &flows, &clock);
-        this.requests(a, b, &pairs);
+        this.requests(a, b, &pairs, &flows, &mut each);
         this.keep_slowest();
         this.compare_findings(a, b, &pairs, &flows, &missed);
         this
@@ -602,18 +661,29 @@ impl Comparison {
         note("tunnel", tunnel(was.tunnel), tunnel(is.tunnel));
     }
 
-    fn requests(&mut self, a: &Point, b: &Point, pairs: &[Option<usize>]) {
-        let frames: HashMap<u64, u64> =
-            a.packets.iter().zip(pairs).filter_map(|(packet, pair)| Some((packet.frame, b.packets[(*pair)?].frame))).collect();
-        let there: HashMap<(u64, u64), i64> = b.exchanges.iter().map(|(frame, _, latency, id)| ((*frame, *id), *latency)).collect();
-        for (frame, command, latency, id) in &a.exchanges {
-            let Some(second) = frames.get(frame).and_then(|frame| there.get(&(*frame, *id))) else { continue };
-            let times = self.times.entry(command).or_default();
-            times.first.add(*latency);
-            times.second.add(*second);
-            times.between.add((latency - second).abs());
-            let frames = [*frame, frames.get(frame).copied().unwrap_or(0)];
-            self.slowest.push(Timed { first: *latency, second: *second, frames, command });
+    fn requests(&mut self, a: &Point, b: &Point, pairs: &[Option<usize>], flows: &Flows, each: &mut impl FnMut(&Timed)) {
+        let there: HashMap<(u64, u64), &Asked> = b.exchanges.iter().map(|asked| ((asked.frame, asked.id), asked)).collect();
+        // frames of both points, and whether the packet goes from the first to the second
+        let mut packets: HashMap<u64, (u64, bool)> = HashMap::new();
+        for (packet, other) in a.packets.iter().zip(pairs).filter_map(|(packet, pair)| Some((packet, b.packets.get((*pair)?)?))) {
+            packets.insert(packet.frame, (other.frame, flows.of_a.get(&flow(packet)).copied().unwrap_or(true)));
+        }
+        for asked in &a.exchanges {
+            let Some((frame, from_a)) = packets.get(&asked.frame) else { continue };
+            let Some(other) = there.get(&(*frame, asked.id)) else { continue };
+            // who asks stands at the point that the request comes from
+            let (client, server) = if *from_a { (asked, *other) } else { (*other, asked) };
+            let timed = Timed {
+                first: asked.latency,
+                second: other.latency,
+                frames: [asked.frame, *frame],
+                command: asked.command,
+                client: client.own[0],
+                server: server.own[1],
+            };
+            self.times.entry(asked.command).or_default().add(&timed);
+            each(&timed);
+            self.slowest.push(timed);
             if self.slowest.len() >= 2 * SLOWEST {
                 self.keep_slowest();
             }
@@ -700,8 +770,9 @@ impl Comparison {
             let at = |part: f64| Elapsed(way.delay.quantile(part).unwrap_or(0));
             if way.delay.count() > 0 {
                 let sure = if clock.both_ways { format!(" (± {})", ns(clock.uncertainty)) } else { String::new() };
-                let max = Elapsed(way.delay.max().unwrap_or(0));
-                let _ = writeln!(out, "  one-way delay: median {}, p99 {}, longest {max}{sure}", at(0.5), at(0.99));
+                let [min, max] = [way.delay.min(), way.delay.max()].map(|ns| Elapsed(ns.unwrap_or(0)));
+                let [half, most, nearly] = [0.5, 0.9, 0.99].map(at);
+                let _ = writeln!(out, "  one-way delay: shortest {min}, median {half}, p90 {most}, p99 {nearly}, longest {max}{sure}");
             }
             let lines = [
                 (&way.lost, "lost between the points", from),
@@ -733,22 +804,25 @@ impl Comparison {
             }
         }
         if !self.times.is_empty() {
-            let _ = writeln!(out, "\nRequests (median, p99)");
-            for (command, times) in &self.times {
-                let pair = |h: &Histogram| format!("{}, {}", Elapsed(h.quantile(0.5).unwrap_or(0)), Elapsed(h.quantile(0.99).unwrap_or(0)));
-                let (first, second, between) = (pair(&times.first), pair(&times.second), pair(&times.between));
-                let count = times.first.count();
-                let _ = writeln!(out, "  {command} × {count}: {} {first}; {} {second}; between {between}", names[0], names[1]);
-            }
+            let _ = writeln!(out, "\nRequests: median and 99th percentile of the time");
+            let pair = |h: &Histogram| format!("{}, {}", Elapsed(h.quantile(0.5).unwrap_or(0)), Elapsed(h.quantile(0.99).unwrap_or(0)));
+            let heads = ["", "requests", "seen at", "seen at", "between the points", "client's own", "server's own"].map(str::to_owned);
+            let [a, b] = names.map(escaped);
+            let under = ["command".to_owned(), String::new(), a, b, String::new(), String::new(), String::new()];
+            let rows = self.times.iter().map(|(command, t)| {
+                let [a, b, c, d, e] = [&t.first, &t.second, &t.between, &t.client, &t.server].map(pair);
+                [(*command).to_owned(), Grouped(t.first.count()).to_string(), a, b, c, d, e]
+            });
+            columns(&mut out, &[heads, under].into_iter().chain(rows).collect::<Vec<_>>());
         }
         if !self.slowest.is_empty() {
-            let _ = writeln!(out, "\nSlowest requests");
+            let _ = writeln!(out, "\nThe slowest requests");
         }
         for t in self.slowest.iter().take(SLOWEST_SHOWN) {
-            let [first, second, between] = [t.first, t.second, t.between()].map(Elapsed);
+            let [first, second, between, client, server] = [t.first, t.second, t.between(), t.client, t.server].map(Elapsed);
             let _ = writeln!(
                 out,
-                "  {} in frame {} of {}: {first} there, {second} at {}, {between} between",
+                "  {} in frame {}: {first} at {}, {second} at {}, {between} between; the server took {server}, the client {client}",
                 t.command, t.frames[0], names[0], names[1]
             );
         }
@@ -770,7 +844,7 @@ impl Comparison {
         let seconds = |ns: f64| if ns.is_finite() { json!(ns / 1e9) } else { Json::Null };
         let quantiles = |h: &Histogram| {
             let at = |part: f64| h.quantile(part).map(|ns| ns as f64 / 1e9);
-            json!({"count": h.count(), "min": h.min().map(|n| n as f64 / 1e9), "median": at(0.5), "p99": at(0.99), "max": h.max().map(|n| n as f64 / 1e9)})
+            json!({"count": h.count(), "min": h.min().map(|n| n as f64 / 1e9), "p10": at(0.1), "median": at(0.5), "p90": at(0.9), "p99": at(0.99), "max": h.max().map(|n| n as f64 / 1e9)})
         };
         let list = |(count, frames): &(u64, Vec<u64>)| json!({"count": count, "frames": frames});
         let way = |n: usize| {
@@ -808,6 +882,8 @@ impl Comparison {
                 "first": quantiles(&t.first),
                 "second": quantiles(&t.second),
                 "between": quantiles(&t.between),
+                "client": quantiles(&t.client),
+                "server": quantiles(&t.server),
             })).collect::<Vec<_>>(),
             "slowest": self.slowest.iter().map(|t| json!({
                 "command": t.command,
@@ -815,6 +891,8 @@ impl Comparison {
                 "first": t.first as f64 / 1e9,
                 "second": t.second as f64 / 1e9,
                 "between": t.between() as f64 / 1e9,
+                "client": t.client as f64 / 1e9,
+                "server": t.server as f64 / 1e9,
             })).collect::<Vec<_>>(),
             "resized": self.resized,
             "findings": self.findings.iter().map(|t| json!({
@@ -835,10 +913,15 @@ pub fn schema() -> Json {
     let number = json!({"type": ["number", "null"]});
     let times = json!({
         "type": "object",
-        "properties": {"count": count, "min": number, "median": number, "p99": number, "max": number},
+        "properties": {"count": count, "min": number, "p10": number, "median": number, "p90": number, "p99": number, "max": number},
         "required": ["count", "min", "median", "p99", "max"],
         "description": "Seconds.",
     });
+    let own = |side: &str, times: &Json| {
+        let mut row = times.clone();
+        row["description"] = json!(format!("The {side}'s own time, seen at the point on its side; seconds."));
+        row
+    };
     let list = json!({
         "type": "object",
         "properties": {"count": count, "frames": {"type": "array", "items": count}},
@@ -876,6 +959,7 @@ pub fn schema() -> Json {
             }}},
             "requests": {"type": "array", "items": {"type": "object", "properties": {
                 "command": {"type": "string"}, "first": times, "second": times, "between": times,
+                "client": own("client", &times), "server": own("server", &times),
             }}},
             "slowest": {"type": "array", "description": "The requests that took longest at the first point; seconds.", "items": {
                 "type": "object",
@@ -883,6 +967,7 @@ pub fn schema() -> Json {
                     "command": {"type": "string"},
                     "frames": {"type": "array", "items": count, "description": "The first frame of it in each capture."},
                     "first": {"type": "number"}, "second": {"type": "number"}, "between": {"type": "number"},
+                    "client": {"type": "number"}, "server": {"type": "number"},
                 },
             }},
             "findings": {"type": "array", "items": {"type": "object", "properties": {
@@ -902,6 +987,19 @@ pub fn schema() -> Json {
         "title": "rdmascope compare --format json",
         "anyOf": [one, {"type": "array", "items": one, "description": "One for each capture behind the first, where there are several."}],
     })
+}
+
+/// Rows of words in columns, the first to the left, the others to the right.
+fn columns<const N: usize>(out: &mut String, rows: &[[String; N]]) {
+    let width = |n: usize| rows.iter().map(|row| row[n].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    for row in rows {
+        let mut line = format!("  {:<1$}", row[0], widths[0]);
+        for (cell, width) in row.iter().zip(widths).skip(1) {
+            let _ = write!(line, "  {cell:>width$}");
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
 }
 
 /// One direction of a connection at one point.
@@ -1139,15 +1237,25 @@ mod tests {
         let (mut a, mut b) = captured(&all, 5_000, 0.0, false);
         for n in (0..300).step_by(2) {
             let (frame, took) = (n + 1, 1_000_000 + 1000 * n as i64);
-            a.exchanges.push((frame, "READ", took, n));
-            b.exchanges.push((frame, "READ", took - 40_000, n));
+            let asked = |latency, own| Asked { frame, id: n, command: "READ", latency, own };
+            a.exchanges.push(asked(took, [7_000, took - 50_000]));
+            b.exchanges.push(asked(took - 40_000, [0, took - 60_000]));
         }
-        let found = Comparison::new(&a, &b);
+        let mut rows = Vec::new();
+        let found = Comparison::telling(&a, &b, |timed| rows.push(timed.csv(["client", "server"])));
+        // the client's own time is seen where the client is, the server's where the server is
+        assert_eq!(
+            (rows.len(), &rows[0][..]),
+            (150, "\"client\",\"server\",READ,1,1,0.001000000,0.000960000,0.000040000,0.000007000,0.000940000")
+        );
+        assert_eq!(Timed::COLUMNS.split(',').count(), rows[0].split(',').count());
+        let read = &found.times["READ"];
+        assert_eq!((read.client.max(), read.server.min(), read.server.count()), (Some(7_000), Some(940_000), 150));
         assert_eq!((found.slowest.len(), found.slowest[0].frames), (SLOWEST, [299, 299]));
         assert!(found.slowest.iter().all(|t| t.between() == 40_000) && found.slowest.is_sorted_by_key(|t| Reverse(t.first)));
         let text = found.text(["client", "server"]);
-        let [first, second, between] = [1_298_000, 1_258_000, 40_000].map(Elapsed);
-        let wanted = format!("READ in frame 299 of client: {first} there, {second} at server, {between} between");
+        let [first, second, between, server] = [1_298_000, 1_258_000, 40_000, 1_238_000].map(Elapsed);
+        let wanted = format!("READ in frame 299: {first} at client, {second} at server, {between} between; the server took {server}");
         assert!(text.contains(&wanted), "{text}");
         assert_eq!(found.json(["a", "b"])["slowest"][0]["frames"][0], 299);
     }

@@ -4,9 +4,13 @@ pub use crate::statistics::Histogram;
 use rdmascope_analyzer::episodes::time::Owner;
 use rdmascope_analyzer::exchange::{DataPath, Exchange};
 use rdmascope_analyzer::finding::{Certainty, Rule, Severity};
-use rdmascope_analyzer::report::{Connection, Report, Sink};
+use rdmascope_analyzer::report::{Connection, Protocol, Report, Sink};
 use std::collections::BTreeMap;
 
+/// What is agreed, and is no agreement: the product that an end says it is.
+pub const CLIENT: &str = "client";
+/// The same of the server.
+pub const SERVER: &str = "server";
 /// Commands with their lengths that are told apart at most; beyond it lengths are rounded down to powers of two.
 const KINDS_MAX: usize = 4096;
 
@@ -25,6 +29,8 @@ pub struct Requests {
     pub by_rdma: u64,
     /// First frame of the request to last frame of the reply.
     pub latency: Histogram,
+    /// Round trips: the message and its answer, of a compound once, and each RDMA Read by the server.
+    pub trips: Histogram,
     /// Of each owner of time, in the order of [`Owner::ALL`]: how much of each request's time was its.
     pub owners: [Histogram; Owner::COUNT],
 }
@@ -36,7 +42,10 @@ impl Requests {
         self.bytes += exchange.bytes_moved;
         self.by_rdma += u64::from(exchange.channel != DataPath::Inline);
         match exchange.latency() {
-            Some(ns) => self.latency.add(ns),
+            Some(ns) => {
+                self.latency.add(ns);
+                self.trips.add(i64::from(!exchange.is_related) + i64::from(exchange.reads.operations));
+            }
             None => self.unanswered += 1,
         }
         if exchange.latency().is_some() && exchange.counts() {
@@ -56,9 +65,32 @@ impl Requests {
         self.bytes += other.bytes;
         self.by_rdma += other.by_rdma;
         self.latency.join(&other.latency);
+        self.trips.join(&other.trips);
         for (all, more) in self.owners.iter_mut().zip(&other.owners) {
             all.join(more);
         }
+    }
+}
+
+/// Lengths, in bytes, of requests whose payload went within the messages, and by RDMA: the shortest and the longest of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// Within the messages.
+    pub inline: Option<(u32, u32)>,
+    /// By RDMA.
+    pub rdma: Option<(u32, u32)>,
+}
+
+impl Paths {
+    fn add(&mut self, length: u32, is_rdma: bool) {
+        let span = if is_rdma { &mut self.rdma } else { &mut self.inline };
+        *span = Some(span.map_or((length, length), |(least, most)| (least.min(length), most.max(length))));
+    }
+
+    /// The longest that went within the messages and the shortest that went by RDMA, where length alone decides.
+    pub fn threshold(&self) -> Option<(u32, u32)> {
+        let ((_, inline), (rdma, _)) = self.inline.zip(self.rdma)?;
+        (inline < rdma).then_some((inline, rdma))
     }
 }
 
@@ -66,10 +98,14 @@ impl Requests {
 #[derive(Clone, Debug, Default)]
 pub struct Profiler {
     requests: BTreeMap<(&'static str, Option<u32>), Requests>,
+    paths: BTreeMap<&'static str, Paths>,
 }
 
 impl Sink for Profiler {
     fn exchange(&mut self, exchange: &Exchange) {
+        if let (Some(length), true) = (exchange.length, exchange.bytes_moved > 0 && !exchange.failed) {
+            self.paths.entry(exchange.command).or_default().add(length, exchange.channel != DataPath::Inline);
+        }
         let mut kind = (exchange.command, exchange.length);
         if self.requests.len() >= KINDS_MAX && !self.requests.contains_key(&kind) {
             kind.1 = kind.1.map(|length| if length == 0 { 0 } else { 1 << length.ilog2() });
@@ -104,6 +140,8 @@ pub struct Profile {
     pub agreed: BTreeMap<&'static str, BTreeMap<String, u64>>,
     /// Requests by command and length asked for, in bytes.
     pub requests: BTreeMap<(&'static str, Option<u32>), Requests>,
+    /// Which lengths went by RDMA, by command.
+    pub paths: BTreeMap<&'static str, Paths>,
     /// Counters, over all connections.
     pub counters: BTreeMap<&'static str, u64>,
     /// Findings by rule and who is to blame.
@@ -115,7 +153,7 @@ pub struct Profile {
 impl Profile {
     /// Of a report, and of who listened to the same analysis.
     pub fn new(report: &Report, heard: Profiler) -> Self {
-        let mut profile = Self { requests: heard.requests, frames: report.capture.frames, ..Self::default() };
+        let mut profile = Self { requests: heard.requests, paths: heard.paths, frames: report.capture.frames, ..Self::default() };
         if let (Some(first), Some(last)) = (report.capture.first, report.capture.last) {
             profile.span = last.time.saturating_sub(first.time);
         }
@@ -169,6 +207,12 @@ impl Profile {
         agreed("credits that the server asks for", number(Some(c.sides[1].requested_max).filter(|n| *n > 0)));
         if let Some(outcome) = &c.outcome {
             *self.outcomes.entry(outcome.ending.name().to_owned()).or_default() += 1;
+        }
+        if c.protocol == Protocol::RpcRdma {
+            agreed("credits that the server grants", number(Some(c.sides[0].granted_total as u32).filter(|n| *n > 0)));
+        }
+        for (what, product) in [CLIENT, SERVER].into_iter().zip(&c.nfs.implementations) {
+            agreed(what, product.clone());
         }
         let (h, r, [client, server]) = (&c.health, &c.rdma, &c.sides);
         for (what, n) in [

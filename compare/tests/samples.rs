@@ -64,7 +64,11 @@ fn analyzed(records: &[Record]) -> (Profile, Report, Vec<Option<u32>>) {
 }
 
 fn profile(name: &str) -> Profile {
-    analyzed(&read(&folder().join(format!("{name}/{name}.pcap")))).0
+    beside(name, name)
+}
+
+fn beside(name: &str, capture: &str) -> Profile {
+    analyzed(&read(&folder().join(format!("{name}/{capture}.pcap")))).0
 }
 
 #[test]
@@ -159,4 +163,17 @@ fn what_held_before_a_loss_does_not_hold_with_it() {
     assert!(failed.iter().any(|e| e.starts_with("transport.")), "{failed:?}");
     let signed = good.check(&profile("smb-roce-sign"));
     assert!(signed.iter().any(|v| !v.holds && v.expected.starts_with("agreed.signing")), "{signed:?}");
+}
+
+#[test]
+fn another_kernel_is_named_first_and_what_comes_of_it_after_that() {
+    let (old, new) = (profile("nfs-roce-v42"), beside("nfs-roce-v42", "nfs-roce-v42-linux72"));
+    let diff = Diff::new(&old, &new);
+    let told = diff.sentence();
+    let first = "In B, the client is Linux 7.2.12+deb14-amd64 (before: Linux 6.12.117+deb12-amd64); \
+                 credits that the server grants: 128 instead of 64; ";
+    assert!(told.starts_with(first), "{told}");
+    let text = diff.text();
+    assert!(text.contains("GET_DIR_DELEGATION  0 → 2"), "{text}");
+    assert!(Diff::new(&new, &old).sentence().starts_with("In B, the client is Linux 6.12"));
 }

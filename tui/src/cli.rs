@@ -129,6 +129,7 @@ Examples:
   rdmascope compare client.pcapng switch.pcapng server.pcapng   more points
   rdmascope compare client.pcapng server.pcapng -w both.pcapng   on one clock
   rdmascope compare client.pcapng server.pcapng --format html -o both.html
+  rdmascope compare client.pcapng server.pcapng --requests all.csv
 
 A packet is known again by what routers do not change: queue pair, PSN, opcode and invariant CRC, or TCP sequence and bytes. Segments that an \
 adapter splits or joins between the points are known by their places in the stream. A finding that holds if nothing was missed is withdrawn where \
@@ -442,6 +443,9 @@ pub(crate) struct Compare {
     /// Write all frames into this capture, by the clock of the first, an interface for each
     #[arg(short = 'w', long = "write", value_name = "OUT.pcapng")]
     pub(crate) write: Option<PathBuf>,
+    /// Write every request with its times at both points into this table (CSV)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) requests: Option<PathBuf>,
 }
 
 /// Say what of the second capture is not as in the first: what was agreed, latencies, findings, losses, commands
@@ -513,7 +517,7 @@ pub(crate) struct Cut {
     /// Frames up to this time, in seconds since the first frame
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) to: Option<f64>,
-    /// Leave out the other connections of the same SMB session
+    /// Leave out the other connections of the same SMB session, and those that a finding was held against
     #[arg(long)]
     pub(crate) alone: bool,
 }

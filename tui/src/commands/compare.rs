@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 use rdmascope_analyzer::pipeline::Pipeline;
 use rdmascope_capture::{Access, Interface, OpenOptions, PcapngWriter, Record, Section, Source, WholeFile, open};
 use rdmascope_compare::page;
-use rdmascope_compare::points::{Clock, Comparison, Hop, Point};
+use rdmascope_compare::points::{Clock, Comparison, Hop, Point, Timed};
 use rdmascope_dissector::frame;
 use rdmascope_dissector::trace::Off;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -23,6 +23,8 @@ pub(super) fn run(args: &Compare, color: Color) -> Result<ExitCode> {
     let merged = args.write.as_deref().filter(|path| *path != Path::new("-"));
     let merged = merged.map(|path| WholeFile::create(path, &args.captures, args.outlet.force.existing(), Access::Private)).transpose()?;
     let names: Vec<String> = args.captures.iter().map(|path| name(path)).collect();
+    let create = |path: &PathBuf| WholeFile::create(path, &args.captures, args.outlet.force.existing(), Access::Private);
+    let mut requests = args.requests.as_ref().map(create).transpose()?;
     let mut points = Vec::new();
     let mut damaged = None;
     for path in &args.captures {
@@ -31,7 +33,7 @@ pub(super) fn run(args: &Compare, color: Color) -> Result<ExitCode> {
         damaged = damaged.or(error);
     }
     let [first, others @ ..] = &points[..] else { bail!("two captures are needed") };
-    let compared: Vec<Comparison> = others.iter().map(|other| Comparison::new(first, other)).collect();
+    let compared = compare(first, others, &names, requests.as_mut())?;
     let pairs = || compared.iter().zip(names.iter().skip(1)).map(|(c, other)| (c, [names[0].as_str(), other.as_str()]));
     let rendered = match args.format {
         ReportFormat::Html => page::html(&pairs().collect::<Vec<_>>()),
@@ -51,8 +53,27 @@ pub(super) fn run(args: &Compare, color: Color) -> Result<ExitCode> {
         }
         merge(&args.captures, &clocks, PcapngWriter::new(whole, args.write.as_deref().unwrap_or(Path::new("")), &section())?)?.finish()?;
     }
+    if let Some(requests) = requests {
+        requests.finish()?;
+    }
     super::deliver(file, &rendered, color)?;
     damaged.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was compared"))
+}
+
+/// Each of the others held against the first; every request goes into the table as a row.
+fn compare(first: &Point, others: &[Point], names: &[String], table: Option<&mut WholeFile>) -> Result<Vec<Comparison>> {
+    let mut table = table.map(BufWriter::new);
+    let mut written = table.as_mut().map_or(Ok(()), |table| writeln!(table, "{}", Timed::COLUMNS));
+    let mut compared = Vec::new();
+    for (other, name) in others.iter().zip(&names[1..]) {
+        compared.push(Comparison::telling(first, other, |timed| {
+            if let (Some(table), true) = (&mut table, written.is_ok()) {
+                written = writeln!(table, "{}", timed.csv([&names[0], name]));
+            }
+        }));
+    }
+    written.and_then(|()| table.as_mut().map_or(Ok(()), BufWriter::flush)).context("the table of requests could not be written")?;
+    Ok(compared)
 }
 
 fn name(path: &Path) -> String {
