@@ -421,7 +421,8 @@ fn time(class: Class, owner: Owner, was: &Requests, is: &Requests) -> Option<Dif
     let large = test.effect.abs() >= EFFECT && is_common && change >= all_a.max(all_b) / 10.0 && a.max(b) >= RATIO * a.min(b);
     let shown = |mean: f64, all: f64| format!("{} each, {:.0} %", Elapsed(mean as i64), 100.0 * mean / all.max(1.0));
     let name = format!("{}: {}", named(class), owner.name());
-    let sentence = format!("of {}, {} is {} each (before: {})", named(class), owner.name(), Elapsed(b as i64), Elapsed(a as i64));
+    let [before, now] = [a, b].map(|ns| Elapsed(ns as i64));
+    let sentence = format!("{} time of {} is {now} each (before: {before})", owner.name(), named(class));
     // what changed most of the time matters most; all of it explains a latency, and stands behind it
     let weight = if large { 700 + (90.0 * change / all_a.max(all_b).max(1.0)).min(90.0) as u32 } else { 0 };
     Some(Difference { kind: Kind::Time, what: name, a: shown(a, all_a), b: shown(b, all_b), sentence, test: Some(test), weight })

@@ -755,9 +755,11 @@ impl Comparison {
         let ns = |x: f64| Elapsed(x.clamp(-9e18, 9e18) as i64).to_string();
         let sign = if clock.offset < 0.0 { "behind" } else { "ahead of" };
         if clock.both_ways {
-            let _ = writeln!(out, "  {} is {} {sign} {} (± {})", names[1], ns(clock.offset.abs()), names[0], ns(clock.uncertainty));
-            let ppm = |x: f64| x * 1e6;
-            let _ = writeln!(out, "  and goes {:+.3} ppm (± {:.3}) faster", ppm(clock.drift), ppm(clock.drift_uncertainty));
+            // as exact as it is known
+            let offset = format!("{:.6} s", clock.offset.abs() / 1e9);
+            let _ = writeln!(out, "  {} is {offset} {sign} {} (± {})", names[1], names[0], ns(clock.uncertainty));
+            let (drift, pace) = (clock.drift.abs() * 1e6, if clock.drift < 0.0 { "slower" } else { "faster" });
+            let _ = writeln!(out, "  and goes {drift:.3} ppm (± {:.3}) {pace}", clock.drift_uncertainty * 1e6);
             if clock.uneven {
                 let _ = writeln!(out, "  No even drift explains the times: a clock was set meanwhile, or is uneven.");
             }
