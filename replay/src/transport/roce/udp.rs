@@ -327,17 +327,29 @@ impl UdpPort {
 
     /// Reads once, and hands everything on. Whether anything came.
     pub(crate) fn receive(&self) -> io::Result<bool> {
-        self.receive_for(None, |_, _| {})
+        self.receive_for(None, |_, _, _| {})
     }
 
-    /// The same for the owner of `mailbox`, who takes his own at once. Where somebody else reads, nothing.
-    fn receive_for(&self, mailbox: Option<&Arc<Mailbox>>, mut own: impl FnMut(&Outside, &[u8])) -> io::Result<bool> {
-        let Ok(mut reader) = self.reader.try_lock() else { return Ok(false) };
+    /// The same for the owner of `mailbox`, who takes what is in it, and then his own at once: both in the order in which they came. Where somebody else
+    /// reads, what is in the mailbox alone.
+    fn receive_for(&self, mailbox: Option<&Arc<Mailbox>>, mut own: impl FnMut(IpAddr, &Outside, &[u8])) -> io::Result<bool> {
+        // who reads puts what is not his into its mailbox before he lets go of the reader: so with the reader, all that came before is there
+        let reader = self.reader.try_lock();
+        let mut moved = false;
+        let mut take = |own: &mut dyn FnMut(IpAddr, &Outside, &[u8])| {
+            while let Some(arrived) = mailbox.and_then(|mailbox| mailbox.take()) {
+                moved = true;
+                own(arrived.remote, &arrived.outside, &arrived.bytes);
+            }
+        };
+        take(&mut own);
+        let Ok(mut reader) = reader else { return Ok(moved) };
         let mut last: Option<(u32, Arc<Mailbox>)> = None;
-        self.read(&mut reader, |remote, local, outside, bytes| {
+        let any = self.read(&mut reader, |remote, local, outside, bytes| {
             let Some((opcode, qp)) = destination(bytes) else { return };
             if qp == QP1 {
-                return self.manage(remote, local, outside, opcode, bytes);
+                self.manage(remote, local, outside, opcode, bytes);
+                return take(&mut own);
             }
             if last.as_ref().is_none_or(|(of, _)| *of != qp) {
                 let Some(found) = lock(&self.routes).queue_pairs.get(&qp).cloned() else { return };
@@ -345,11 +357,12 @@ impl UdpPort {
             }
             let Some((_, to)) = &last else { return };
             if mailbox.is_some_and(|mailbox| Arc::ptr_eq(mailbox, to)) {
-                own(&outside, bytes);
+                own(remote, &outside, bytes);
             } else {
                 to.put(Arrived { remote, local, outside, bytes: bytes.to_vec() });
             }
-        })
+        })?;
+        Ok(moved | any)
     }
 
     /// A management datagram.
@@ -605,19 +618,12 @@ impl UdpDriver {
 
     fn receive(&mut self, clock: &Clock, transport: &mut dyn Transport) -> io::Result<bool> {
         let Some(end) = transport.datagrams() else { return Ok(false) };
-        let mut moved = false;
-        let remote = self.remote.ip();
-        while let Some(arrived) = self.mailbox.take() {
-            moved = true;
-            if arrived.remote == remote {
-                end.handle_datagram(clock.now(), &arrived.outside, &arrived.bytes);
+        let (now, remote) = (clock.now(), self.remote.ip());
+        self.port.receive_for(Some(&self.mailbox), |from, outside, bytes| {
+            if from == remote {
+                end.handle_datagram(now, outside, bytes);
             }
-        }
-        let now = clock.now();
-        moved |= self.port.receive_for(Some(&self.mailbox), |outside, bytes| {
-            end.handle_datagram(now, outside, bytes);
-        })?;
-        Ok(moved)
+        })
     }
 
     /// Sends what there is; whether anything left.
@@ -814,7 +820,7 @@ impl Driver for UdpDriver {
         let until = Instant::now() + Duration::from_secs(60);
         while Instant::now() < until {
             while self.mailbox.take().is_some() {}
-            let _ = self.port.receive_for(Some(&self.mailbox), |_, _| {});
+            let _ = self.port.receive_for(Some(&self.mailbox), |_, _, _| {});
             let _ = self.port.wait(&self.mailbox, Duration::from_millis(100));
         }
     }
@@ -885,5 +891,42 @@ mod tests {
                 }
             }
         }
+    }
+    #[test]
+    fn datagrams_are_taken_in_the_order_in_which_they_came_whoever_read_them() {
+        use super::super::{cm, packet};
+        use rdmascope_dissector::wire::ib::bth::Bth;
+        let process = std::process::id();
+        let address = Ipv4Addr::new(127, 32 | (process >> 16) as u8 & 0x1f, (process >> 8) as u8, process as u8 | 1).into();
+        let (port, mailbox) = (UdpPort::open(address).unwrap(), Mailbox::new().unwrap());
+        lock(&port.routes).queue_pairs.insert(0x11, mailbox.clone());
+        lock(&port.routes).comm_ids.insert(0x22, mailbox.clone());
+        let path = Path { local: address, remote: address, source_port: 0xc000 };
+        let datagram = |number: u32| {
+            let mut out = Vec::new();
+            let managed = number.is_multiple_of(2);
+            let (opcode, dest_qp) = if managed { (Opcode::UD_SEND_ONLY, QP1) } else { (Opcode::RC_ACKNOWLEDGE, 0x11) };
+            let head = Bth { opcode: opcode.0, bits: 0, p_key: packet::DEFAULT_P_KEY, resv8: 0, dest_qp, ack: 0, psn: number };
+            match managed {
+                true => packet::emit(&path, head, &packet::deth(), &cm::ready(0x33, 0x22, 0), &mut out),
+                false => packet::emit(&path, head, &packet::aeth(0, 0), &[], &mut out),
+            }
+            out
+        };
+        let sender = UdpSocket::bind((address, 0)).unwrap();
+        let mut taken = Vec::new();
+        for number in 0..8 {
+            sender.send_to(&datagram(number), (address, PORT)).unwrap();
+            if number == 3 {
+                // somebody else reads these
+                while lock(&mailbox.arrived).0.len() < 4 {
+                    port.receive().unwrap();
+                }
+            }
+        }
+        while taken.len() < 8 {
+            port.receive_for(Some(&mailbox), |_, _, bytes| taken.push(bytes.to_vec())).unwrap();
+        }
+        assert_eq!(taken, (0..8).map(datagram).collect::<Vec<_>>());
     }
 }
