@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Measures what README.md's tables say and writes them anew: tables.py [--frames N] [--runs N] [--print] [RDMASCOPE]
+"""Measures what README.md's tables say and writes them anew: tables.py [--frames N] [--runs N] [--keep FOLDER] [--print] [RDMASCOPE]
 
 Needs python3, tshark and two cores with nothing else to do; builds rdmascope with --release first unless a program is named. Everything
 between "<!-- table NAME -->" and "<!-- end -->" in README.md is replaced; --print only prints. Of several runs the best counts. tshark is
-RDMASCOPE_TSHARK, or that of the path, or interop/newest-tshark's; without one its columns are left out."""
+RDMASCOPE_TSHARK, or that of the path, or interop/newest-tshark's; without one its columns are left out. tshark works on one thread, and is
+measured in CPU seconds; it is run once. --keep keeps captures and rows in a folder: after an end too soon, the same command goes on there."""
 import argparse
 import datetime
+import json
 import os
 import re
 import shutil
@@ -60,8 +62,22 @@ def head(*cells):
 
 
 class Measure:
-    def __init__(self, program, tshark, folder, frames, runs):
-        self.program, self.tshark, self.folder, self.frames, self.runs = program, tshark, folder, frames, runs
+    def __init__(self, program, tshark, split, folder, frames, runs):
+        self.program, self.tshark, self.split_program, self.folder, self.frames, self.runs = program, tshark, split, folder, frames, runs
+        self.rows = os.path.join(folder, "rows.json")
+
+    def known(self, name, measure):
+        """A row that was measured before, or is now."""
+        rows = {}
+        if os.path.exists(self.rows):
+            with open(self.rows) as file:
+                rows = json.load(file)
+        if name not in rows:
+            rows[name] = measure()
+            with open(self.rows, "w") as file:
+                json.dump(rows, file)
+        print(rows[name], file=sys.stderr, flush=True)
+        return rows[name]
 
     def capture(self, kind, frames=None):
         frames = frames or self.frames
@@ -77,14 +93,17 @@ class Measure:
         for kind, name in KINDS.items():
             path, size, frames = self.capture(kind)
             for form, (mine, theirs) in FORMS.items():
-                one, wall, _ = least([self.program, *mine, "--threads", "1", path], self.runs)
-                _, two, _ = least([self.program, *mine, "--threads", "2", path], self.runs)
-                them = run([self.tshark, "-r", path, *theirs]) if self.tshark else None
-                told = (f"{them[0]:.2f}", f"{them[0] / one:.0f}", f"{them[1] / two:.0f}") if them else ("", "", "")
-                rates = (f"{size / one / 1e9:.2f}", f"{size * 8 / one / 1e9:.1f}", f"{frames / one / 1e6:.2f}")
-                lines.append(row(name, form, f"{one:.3f}", *rates, f"{two:.3f}", f"{wall / two:.2f}", *told))
-                print(lines[-1], file=sys.stderr)
-            os.remove(path)
+                # theirs first, since it takes longest: what is measured of it does not depend on what else the machine does
+                them = self.tshark and float(self.known(f"tshark {kind} {form}", lambda: str(run([self.tshark, "-r", path, *theirs])[0])))
+
+                def measure():
+                    one, wall, _ = least([self.program, *mine, "--threads", "1", path], self.runs)
+                    _, two, _ = least([self.program, *mine, "--threads", "2", path], self.runs)
+                    told = (f"{them:.2f}", f"{them / one:.0f}", f"{them / two:.0f}") if them else ("", "", "")
+                    rates = (f"{size / one / 1e9:.2f}", f"{size * 8 / one / 1e9:.1f}", f"{frames / one / 1e6:.2f}")
+                    return row(name, form, f"{one:.3f}", *rates, f"{two:.3f}", f"{wall / two:.2f}", *told)
+
+                lines.append(self.known(f"{kind} {form}", measure))
         return lines
 
     def bytes(self):
@@ -93,10 +112,13 @@ class Measure:
         for kind, name in (("roce-small", "small requests"), ("roce-bulk", "MTU 1024"), ("roce-bulk-4k", "MTU 4096")):
             path, size, frames = self.capture(kind)
             for option, checks in ((["--no-crc"], "none"), ([], "every ICRC")):
-                cpu, _, _ = least([self.program, "analyze", "--threads", "1", *option, path], self.runs)
-                rates = (f"{size / cpu / 1e9:.2f}", f"{size * 8 / cpu / 1e9:.1f}", f"{frames / cpu / 1e6:.2f}")
-                lines.append(row(name, size // frames, checks, f"{cpu:.3f}", *rates))
-            os.remove(path)
+
+                def measure():
+                    cpu, _, _ = least([self.program, "analyze", "--threads", "1", *option, path], self.runs)
+                    rates = (f"{size / cpu / 1e9:.2f}", f"{size * 8 / cpu / 1e9:.1f}", f"{frames / cpu / 1e6:.2f}")
+                    return row(name, size // frames, checks, f"{cpu:.3f}", *rates)
+
+                lines.append(self.known(f"{kind} {checks}", measure))
         return lines
 
     def memory(self):
@@ -104,19 +126,26 @@ class Measure:
         lines = head("frames", "1 thread, MiB", "2 threads", "4 threads")
         for frames in (self.frames, self.frames * 4):
             path, _, real = self.capture("roce-mixed", frames)
-            peaks = [run([self.program, "analyze", "--threads", n, path])[2] / 1024 for n in ("1", "2", "4")]
-            lines.append(row(f"{real:,}", *(f"{peak:.1f}" for peak in peaks)))
-            os.remove(path)
+
+            def measure():
+                peaks = [run([self.program, "analyze", "--threads", n, path])[2] / 1024 for n in ("1", "2", "4")]
+                return row(f"{real:,}", *(f"{peak:.1f}" for peak in peaks))
+
+            lines.append(self.known(f"memory {frames}", measure))
         return lines
 
     def split(self):
-        """The share of the largest of 8 shards: CPU of each, alone, beside that of the whole."""
+        """What each of 8 workers has to do, one after the other on this machine: ../analyzer/examples/split.rs."""
         path, _, frames = self.capture("roce-hosts")
-        whole, _, _ = least([self.program, "analyze", "--threads", "1", path], self.runs)
-        eight, wall, peak = least([self.program, "analyze", "--threads", "8", path], self.runs)
-        os.remove(path)
-        lines = head("64 pairs of hosts", "CPU s", "peak MiB")
-        return [*lines, row("1 thread", f"{whole:.3f}", ""), row("8 threads on these cores", f"{eight:.3f}", f"{peak / 1024:.1f}")]
+
+        def measure():
+            told = subprocess.run([*self.split_program, "8", path], capture_output=True, text=True, check=True).stdout
+            one = re.search(r"one worker: .*?([\d.]+) ms; telling whose frame each is: ([\d.]+) ms", told)
+            share = re.search(r"largest share: [\d.]+ \(1/([\d.]+)\); all together ([\d.]+) ms", told)
+            return row(f"{frames:,}", one.group(1), share.group(2), f"1/{share.group(1)}", one.group(2))
+
+        lines = head("frames between 64 pairs of hosts", "one worker, ms", "8 workers together", "the busiest one's share", "telling whose frame each is, ms")
+        return [*lines, self.known("split", measure)]
 
 
 def count(path):
@@ -159,6 +188,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=500_000)
     parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--keep")
     parser.add_argument("--print", action="store_true")
     parser.add_argument("program", nargs="?")
     options = parser.parse_args()
@@ -166,16 +196,21 @@ def main():
     if not program:
         subprocess.run(["cargo", "build", "--release", "--quiet", "--package", "rdmascope"], cwd=ROOT, check=True)
         program = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "rdmascope")
+    built = os.environ.get("RDMASCOPE_SPLIT")
+    split = [built] if built else ["cargo", "run", "--release", "--quiet", "--manifest-path", os.path.join(ROOT, "Cargo.toml"),
+                                   "--package", "rdmascope-analyzer", "--example", "split", "--"]
     newest = os.path.join(ROOT, "interop", "newest-tshark")
     tshark = os.environ.get("RDMASCOPE_TSHARK") or shutil.which("tshark") or (newest if os.path.exists(newest) else None)
     with tempfile.TemporaryDirectory() as folder:
+        if options.keep:
+            folder = options.keep
+            os.makedirs(folder, exist_ok=True)
         # a tshark that gives root up has to read them as well
         os.chmod(folder, 0o755)
         tables = {"about": about(program, tshark, options.frames, options.runs)}
-        measure = Measure(program, tshark, folder, options.frames, options.runs)
+        measure = Measure(program, tshark, split, folder, options.frames, options.runs)
         for name in ("bytes", "threads", "memory", "split"):
             tables[name] = getattr(measure, name)()
-            print("\n".join(tables[name]), file=sys.stderr)
     if options.print:
         for lines in tables.values():
             print("\n".join(lines) + "\n")

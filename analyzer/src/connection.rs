@@ -92,6 +92,8 @@ pub struct ConnectionState {
     /// By end: what its adapter did when something went wrong.
     pub(crate) devices: [Device; 2],
     settling: Settling,
+    /// What its messages, memory and requests hold, and whether it may be something else by now.
+    weight: (usize, bool),
     /// The first packet whose invariant CRC was not right.
     pub icrc_first_bad: Option<At>,
     memory: Memory,
@@ -123,15 +125,6 @@ impl ConnectionState {
         self.messages.smbd()
     }
 
-    /// What its ports are for: a hint that decides nothing alone.
-    fn port_hint(&self) -> Protocol {
-        match self.peers.map(|p| p.port) {
-            [445 | 5445, _] | [_, 445 | 5445] => Protocol::SmbDirect,
-            [20049, _] | [_, 20049] => Protocol::RpcRdma,
-            _ => Protocol::Unknown,
-        }
-    }
-
     /// What NFS said in the private data of the handshake (RFC 8797), by end A and B.
     pub fn rpc_rdma_private(&mut self, private: [Option<RpcRdmaPrivate>; 2]) {
         self.rpc_rdma_private = Some(private);
@@ -150,11 +143,13 @@ impl ConnectionState {
             protocol: self.messages.protocol(),
             opening_seen: self.handshake == Handshake::Seen,
             established: self.established,
-            port_hint: self.port_hint(),
+            ports: [self.peers[0].port, self.peers[1].port],
             retransmissions: self.health.retransmissions,
             sequence: sender.and_then(|by| self.sequence[by.index()]),
         };
-        let Self { roles, missed, settling, memory, messages, upper, .. } = self;
+        let Self { roles, missed, settling, memory, messages, upper, weight, .. } = self;
+        // who gets the layers may change what they hold
+        weight.1 = true;
         (FrameContext { at, sender, about, roles, missed, settling, env }, memory, messages, upper)
     }
 
@@ -199,6 +194,7 @@ impl ConnectionState {
         if op.at.time.saturating_sub(before.time) > INTERRUPTED && before != At::default() {
             self.interrupted(op, before);
         }
+        let is_weighed = !self.weight.1;
         let (mut cx, memory, messages, upper) = self.parts(env, op.at, Some(op.by));
         match op.verb {
             Verb::Send | Verb::SendInvalidate => {
@@ -232,6 +228,10 @@ impl ConnectionState {
                 }
             }
             Verb::Atomic | Verb::Terminate => {}
+        }
+        if is_weighed && matches!(op.verb, Verb::Write | Verb::ReadResponse) && self.messages.smbd().is_some() {
+            // bytes for memory that was advertised before: only RPC-over-RDMA keeps some
+            self.weight.1 = false;
         }
     }
 
@@ -272,7 +272,7 @@ impl ConnectionState {
         let Self { settling, episodes, upper, .. } = self;
         while let Some(waiting) = settling.arrived(by, sequence) {
             settled(env, episodes, upper, by, waiting);
-            settling.done(by);
+            env.forget_exchange(settling.done(by));
         }
     }
 
@@ -289,7 +289,7 @@ impl ConnectionState {
         let Self { settling, episodes, upper, .. } = self;
         if let Some(waiting) = settling.oldest(by) {
             settled(env, episodes, upper, by, waiting);
-            settling.done(by);
+            env.forget_exchange(settling.done(by));
         }
     }
 
@@ -314,8 +314,12 @@ impl ConnectionState {
     }
 
     /// Bytes of memory that it holds beside what its flow does.
-    pub fn held(&self) -> usize {
-        self.messages.held() + self.memory.held() + self.upper.held()
+    #[inline]
+    pub fn held(&mut self) -> usize {
+        if core::mem::take(&mut self.weight.1) {
+            self.weight.0 = self.messages.held() + self.memory.held() + self.upper.held();
+        }
+        self.weight.0
     }
 
     /// The part of it that unfinished messages hold.
@@ -345,7 +349,7 @@ impl ConnectionState {
             let Self { settling, episodes, upper, .. } = self;
             while let Some(waiting) = settling.oldest(replier) {
                 settled(env, episodes, upper, replier, waiting);
-                settling.done(replier);
+                env.forget_exchange(settling.done(replier));
             }
         }
         self.episodes.finish();
@@ -474,6 +478,7 @@ impl ConnectionState {
             let mine = if swapped { end.peer() } else { end };
             self.devices[mine.index()].join(&from.devices[end.index()]);
         }
+        self.weight.1 = true;
         self.settling.adopt(&mut from.settling, swapped);
         self.memory.adopt(by, &mut from.memory, from_end);
         self.messages.adopt(by, &mut from.messages, from_end);

@@ -13,6 +13,7 @@ use crate::roles::Roles;
 use crate::settle::Settling;
 use crate::sink::Sink;
 use crate::summary::{Protocol, Transport};
+use alloc::boxed::Box;
 use alloc::string::ToString;
 use core::fmt;
 
@@ -29,12 +30,23 @@ pub struct About {
     pub opening_seen: bool,
     /// When that handshake was done, where it was seen.
     pub established: Option<At>,
-    /// What its ports are for: a hint that decides nothing alone.
-    pub port_hint: Protocol,
+    /// The ports of its ends; 0 where they have none.
+    pub ports: [u16; 2],
     /// Packets of it that went out again.
     pub retransmissions: u64,
     /// Sequence number of the packet at hand.
     pub sequence: Option<u32>,
+}
+
+impl About {
+    /// What its ports are for: a hint that decides nothing alone.
+    pub const fn port_hint(&self) -> Protocol {
+        match self.ports {
+            [445 | 5445, _] | [_, 445 | 5445] => Protocol::SmbDirect,
+            [20049, _] | [_, 20049] => Protocol::RpcRdma,
+            _ => Protocol::Unknown,
+        }
+    }
 }
 
 /// What every layer of a connection needs of the frame at hand.
@@ -107,7 +119,7 @@ impl<S: Sink> FrameContext<'_, S> {
     }
 
     /// A request was answered in the frame at hand by `replier`. It is done when the reply is known to have arrived.
-    pub fn answered(&mut self, exchange: Exchange, replier: End) {
+    pub fn answered(&mut self, exchange: Box<Exchange>, replier: End) {
         self.settling.push(exchange, replier, self.about.sequence);
     }
 
@@ -216,7 +228,7 @@ pub(crate) mod alone {
         pub(crate) fn answered(&mut self, replier: End) -> Vec<Exchange> {
             let mut out = Vec::new();
             while let Some(waiting) = self.settling.oldest(replier) {
-                out.push(waiting.exchange.clone());
+                out.push((*waiting.exchange).clone());
                 self.settling.done(replier);
             }
             out

@@ -5,6 +5,7 @@ use crate::finding::{Blame, Certainty, Findings, Rule, Severity, Site};
 use crate::keys::Keyring;
 use crate::notes::{Broken, FrameNotes};
 use crate::sink::{Parts, Sink};
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -82,7 +83,13 @@ pub struct Env<S> {
     pub slowest: Vec<Exchange>,
     /// Connections whose packets the capture has in another order than the ends: what was found there may be nobody's doing.
     pub weakened: BTreeSet<u32>,
+    /// Room for exchanges to come: that of some which are done.
+    #[expect(clippy::vec_box, reason = "an exchange stays where it is while it goes from one owner to the next")]
+    spare: Vec<Box<Exchange>>,
 }
+
+/// Exchanges whose room is kept at most.
+const SPARE_MAX: usize = 64;
 
 /// Connections at most of which it is remembered that they are out of order.
 const WEAKENED_MAX: usize = 1 << 16;
@@ -103,6 +110,7 @@ impl<S: Sink> Env<S> {
             sessions: Vec::new(),
             slowest: Vec::new(),
             weakened: BTreeSet::new(),
+            spare: Vec::new(),
         }
     }
 
@@ -145,6 +153,27 @@ impl<S: Sink> Env<S> {
         let id = self.next_exchange;
         self.next_exchange += 1;
         id
+    }
+
+    /// Room for an exchange that begins.
+    #[inline]
+    pub(crate) fn keep_exchange(&mut self, exchange: Exchange) -> Box<Exchange> {
+        match self.spare.pop() {
+            Some(mut room) => {
+                *room = exchange;
+                room
+            }
+            None => Box::new(exchange),
+        }
+    }
+
+    /// An exchange is done, and was told.
+    #[inline]
+    pub(crate) fn forget_exchange(&mut self, exchange: Option<Box<Exchange>>) {
+        if let Some(mut room) = exchange.filter(|_| self.spare.len() < SPARE_MAX) {
+            room.file = None;
+            self.spare.push(room);
+        }
     }
 
     /// An SMB session was seen on a connection.
@@ -203,6 +232,7 @@ impl<S: Sink> Env<S> {
             sessions,
             slowest,
             weakened,
+            spare: _,
         } = part;
         self.weakened.extend(weakened);
         self.now = self.now.max(now);

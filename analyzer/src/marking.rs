@@ -86,39 +86,68 @@ impl<const N: usize> Values<N> {
     }
 }
 
-/// What the headers of a packet below its transport say.
+/// What the headers of a packet below its transport say, in one word, so that it costs little to see that a packet is marked as the one
+/// before it.
+///
+/// | bits | |
+/// | --- | --- |
+/// | 0–5, 6–7 | differentiated services code point, ECN field |
+/// | 8–15 | time to live |
+/// | 16–19 | priority of the VLAN tag, and 1; 0 without one |
+/// | 20–28 | service level, virtual lane, and whether there are any: of native InfiniBand |
+/// | 29, 32–47 | partition key, of InfiniBand and RoCE |
+/// | 30, 48–63 | UDP source port, of RoCEv2 |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marking {
-    /// Differentiated services code point.
-    pub dscp: u8,
-    /// The ECN field.
-    pub ecn: u8,
-    /// Priority of the VLAN tag.
-    pub priority: Option<u8>,
-    /// Time to live.
-    pub ttl: u8,
-    /// Service level and virtual lane, of native InfiniBand.
-    pub lane: Option<(u8, u8)>,
-    /// UDP source port, of RoCEv2.
-    pub port: Option<u16>,
-    /// Partition key, of InfiniBand and RoCE.
-    pub p_key: Option<u16>,
-}
+struct Marking(u64);
 
 impl Marking {
+    const HAS_LANE: u64 = 1 << 28;
+    const HAS_P_KEY: u64 = 1 << 29;
+    const HAS_PORT: u64 = 1 << 30;
+
     /// Of a packet; `ib` where it is one of InfiniBand or RoCE.
     #[inline]
-    pub fn of(packet: &Packet<'_>, ib: Option<&IbPacket<'_>>) -> Self {
-        let mut marking = Self { dscp: packet.dscp, ecn: packet.ecn, priority: packet.priority, ttl: packet.ttl, ..Self::default() };
-        if let Some(ib) = ib {
-            marking.p_key = Some(ib.bth.p_key);
-            match ib.carrier {
-                Carrier::RoceV2 { src_port } => marking.port = Some(src_port),
-                Carrier::Infiniband => marking.lane = Some((packet.service_level, packet.virtual_lane)),
-                Carrier::RoceV1 => {}
+    fn of(packet: &Packet<'_>, ib: Option<&IbPacket<'_>>) -> Self {
+        let priority = packet.priority.map_or(0, |priority| u64::from(priority & 7) + 1);
+        let marking = u64::from(packet.dscp & 0x3f) | u64::from(packet.ecn & 3) << 6 | u64::from(packet.ttl) << 8 | priority << 16;
+        let Some(ib) = ib else { return Self(marking) };
+        let marking = marking | Self::HAS_P_KEY | u64::from(ib.bth.p_key) << 32;
+        Self(match ib.carrier {
+            Carrier::RoceV2 { src_port } => marking | Self::HAS_PORT | u64::from(src_port) << 48,
+            Carrier::Infiniband => {
+                marking | Self::HAS_LANE | u64::from(packet.service_level & 0xf) << 20 | u64::from(packet.virtual_lane & 0xf) << 24
             }
-        }
-        marking
+            Carrier::RoceV1 => marking,
+        })
+    }
+
+    const fn dscp(self) -> u16 {
+        (self.0 & 0x3f) as u16
+    }
+
+    const fn ecn(self) -> usize {
+        (self.0 >> 6 & 3) as usize
+    }
+
+    const fn ttl(self) -> u16 {
+        (self.0 >> 8 & 0xff) as u16
+    }
+
+    fn priority(self) -> Option<u16> {
+        ((self.0 >> 16 & 0xf) as u16).checked_sub(1)
+    }
+
+    /// Service level and virtual lane.
+    fn lane(self) -> Option<(u16, u16)> {
+        (self.0 & Self::HAS_LANE != 0).then_some(((self.0 >> 20 & 0xf) as u16, (self.0 >> 24 & 0xf) as u16))
+    }
+
+    fn p_key(self) -> Option<u16> {
+        (self.0 & Self::HAS_P_KEY != 0).then_some((self.0 >> 32) as u16)
+    }
+
+    fn port(self) -> Option<u16> {
+        (self.0 & Self::HAS_PORT != 0).then_some((self.0 >> 48) as u16)
     }
 }
 
@@ -431,7 +460,7 @@ impl Direction {
         }
         self.largest = self.largest.max(length);
         self.pace.sent(at.time, length);
-        if marking.ecn == 3 {
+        if marking.ecn() == 3 {
             self.marked = Some((self.marked.map_or(at, |(first, _)| first), at));
             self.answers.marked(at);
         }
@@ -443,21 +472,21 @@ impl Direction {
         if n == 0 {
             return;
         }
-        self.dscp.add(marking.dscp.into(), n);
-        self.ecn[usize::from(marking.ecn & 3)] += n;
-        self.ttl.add(marking.ttl.into(), n);
-        if let Some(priority) = marking.priority {
-            self.priority.add(priority.into(), n);
+        self.dscp.add(marking.dscp(), n);
+        self.ecn[marking.ecn()] += n;
+        self.ttl.add(marking.ttl(), n);
+        if let Some(priority) = marking.priority() {
+            self.priority.add(priority, n);
         }
-        if let Some(port) = marking.port {
+        if let Some(port) = marking.port() {
             self.ports.add(port, n);
         }
-        if let Some(p_key) = marking.p_key {
+        if let Some(p_key) = marking.p_key() {
             self.p_keys.add(p_key, n);
         }
-        if let Some((level, lane)) = marking.lane {
-            self.service_levels.add(level.into(), n);
-            self.lanes.add(lane.into(), n);
+        if let Some((level, lane)) = marking.lane() {
+            self.service_levels.add(level, n);
+            self.lanes.add(lane, n);
         }
     }
 
@@ -626,7 +655,12 @@ mod tests {
     #[test]
     fn packets_alike_are_counted_together_and_none_is_forgotten() {
         let mut direction = Direction::default();
-        let marking = |dscp, ecn| Marking { dscp, ecn, ttl: 64, port: Some(0xc000), ..Marking::default() };
+        let marking = |dscp: u64, ecn: u64| Marking(dscp | ecn << 6 | 64 << 8 | Marking::HAS_PORT | 0xc000 << 48);
+        let of = marking(26, 2);
+        assert_eq!(
+            (of.dscp(), of.ecn(), of.ttl(), of.priority(), of.lane(), of.p_key(), of.port()),
+            (26, 2, 64, None, None, None, Some(0xc000))
+        );
         for (n, of) in [(5, marking(26, 2)), (2, marking(26, 3)), (1, marking(0, 2))] {
             (0..n).for_each(|_| direction.packet(at(0), 100, of));
         }

@@ -241,8 +241,13 @@ impl FrameNotes {
     pub fn begin(&mut self, observed: Option<u64>) {
         self.layer = Layer::Other;
         self.observed = observed;
-        self.exchanges.clear();
-        self.broken.clear();
+        // nearly always empty
+        if !self.exchanges.is_empty() {
+            self.exchanges.clear();
+        }
+        if !self.broken.is_empty() {
+            self.broken.clear();
+        }
         self.mirror = mirror::Set::default();
         self.place = None;
         self.earlier.clear();
@@ -277,6 +282,9 @@ impl FrameNotes {
     /// It ends a reply to an exchange, at `at`.
     pub fn answers(&mut self, exchange: &Exchange, at: At) {
         self.belongs(exchange.id, exchange.rdma_bytes());
+        if self.observed.is_none() {
+            return;
+        }
         if let Some(known) = self.exchanges.iter_mut().find(|e| e.exchange == exchange.id) {
             known.answer = Some(Answer {
                 family: exchange.family,

@@ -61,12 +61,23 @@ pub struct Series<P> {
     start: Option<i64>,
     shift: u32,
     points: Vec<P>,
+    /// The point that was added to last, and the times that go into it: from, and before.
+    last: (usize, i64, i64),
 }
 
 impl<P: Join> Series<P> {
     /// Adds at a time, in ns.
     #[inline]
     pub fn add(&mut self, time: i64, point: P) {
+        let (last, from, before) = self.last;
+        match self.points.get_mut(last) {
+            Some(known) if from <= time && time < before => *known = known.join(point),
+            _ => self.add_elsewhere(time, point),
+        }
+    }
+
+    /// The same, where that is not the point that was added to last.
+    fn add_elsewhere(&mut self, time: i64, point: P) {
         let start = match self.start {
             Some(start) => start,
             None => {
@@ -85,6 +96,9 @@ impl<P: Join> Series<P> {
             self.points.resize(index + 1, P::default());
         }
         self.points[index] = self.points[index].join(point);
+        let from = start.saturating_add((index as i64) << self.shift);
+        // what is before the first one goes into it
+        self.last = (index, if index == 0 { i64::MIN } else { from }, from.saturating_add(1 << self.shift));
     }
 
     /// The time of each point, in ns, and the point.

@@ -4,6 +4,7 @@
 use crate::episodes::not_before;
 use crate::exchange::Exchange;
 use crate::op::{At, End};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 /// Requests that wait for each direction at most: where one direction only acknowledges, or none, they do not wait for ever.
@@ -13,7 +14,7 @@ const WAITING_MAX: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Waiting {
     /// The request.
-    pub exchange: Exchange,
+    pub exchange: Box<Exchange>,
     /// Sequence number of the last packet of the reply.
     pub sequence: Option<u32>,
     /// A later copy of the reply, which the client took.
@@ -28,7 +29,7 @@ pub struct Settling {
 
 impl Settling {
     /// A reply was seen.
-    pub fn push(&mut self, exchange: Exchange, replier: End, sequence: Option<u32>) {
+    pub fn push(&mut self, exchange: Box<Exchange>, replier: End, sequence: Option<u32>) {
         self.waiting[replier.index()].push_back(Waiting { exchange, sequence, copy: None });
     }
 
@@ -40,12 +41,10 @@ impl Settling {
         front.sequence.is_none_or(|mine| not_before(sequence, mine)).then_some(front)
     }
 
-    /// The one that has waited longest is settled.
+    /// The one that has waited longest is settled: what is left of it.
     #[inline]
-    pub fn done(&mut self, replier: End) {
-        let waiting = &mut self.waiting[replier.index()];
-        // dropped where it is: it is large
-        waiting.drain(..usize::from(!waiting.is_empty()));
+    pub fn done(&mut self, replier: End) -> Option<Box<Exchange>> {
+        self.waiting[replier.index()].pop_front().map(|waiting| waiting.exchange)
     }
 
     /// A packet of `by` goes out again; `is_behind`: what lies behind it was not taken before it either. Who spoke since the reply had it.
@@ -95,8 +94,8 @@ mod tests {
     #[test]
     fn a_reply_that_was_not_taken_is_settled_with_the_copy_that_was() {
         let mut settling = Settling::default();
-        settling.push(answered(1, 10), End::B, Some(100));
-        settling.push(answered(2, 11), End::B, Some(200));
+        settling.push(Box::new(answered(1, 10)), End::B, Some(100));
+        settling.push(Box::new(answered(2, 11)), End::B, Some(200));
         assert!(settling.arrived(End::B, 99).is_none());
         settling.again(End::B, at(500), 150, true, At::default());
         let mut next = || {
@@ -111,7 +110,7 @@ mod tests {
     #[test]
     fn who_went_on_speaking_had_the_first_copy() {
         let mut settling = Settling::default();
-        settling.push(answered(1, 10), End::B, Some(100));
+        settling.push(Box::new(answered(1, 10)), End::B, Some(100));
         settling.again(End::B, at(500), 100, false, at(20));
         assert_eq!(settling.oldest(End::B).unwrap().copy, None);
     }

@@ -183,6 +183,29 @@ pub struct Packet<'a> {
     pub fault: Option<Fault>,
 }
 
+/// Before anything was read.
+impl Default for Packet<'_> {
+    #[inline(always)]
+    fn default() -> Self {
+        Self {
+            src: Addr::None,
+            dst: Addr::None,
+            ecn: 0,
+            dscp: 0,
+            ttl: 0,
+            service_level: 0,
+            virtual_lane: 0,
+            vlan: None,
+            priority: None,
+            tunnel: None,
+            carried: None,
+            body: Body::Other("Frame"),
+            cut: 0,
+            fault: None,
+        }
+    }
+}
+
 /// How [`decode`] does its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -271,7 +294,8 @@ pub struct IbPacket<'a> {
 /// costs by the byte and needs nothing of earlier frames, which one thread can do for another.
 #[inline]
 pub fn decode_and_check<'a>(link_type: LinkType, bytes: &'a [u8], wire_len: u32, options: &Options) -> Packet<'a> {
-    let mut packet = decode(link_type, bytes, wire_len, options, &mut Off);
+    let mut packet = Packet::default();
+    decode_into(link_type, bytes, wire_len, options, &mut packet, &mut Off);
     if let (Body::Tcp(segment), true) = (&mut packet.body, options.check_crc) {
         segment.checked = mpa::check_run(segment.payload) as u32;
     }
@@ -357,19 +381,29 @@ const TAGS_MAX: u32 = 16;
 /// [`Packet::fault`], and the rest of the packet is what was read before.
 #[inline]
 pub fn decode<'a, T: Trace>(link: LinkType, bytes: &'a [u8], wire_len: u32, options: &Options, t: &mut T) -> Packet<'a> {
+    let mut packet = Packet::default();
+    decode_into(link, bytes, wire_len, options, &mut packet, t);
+    packet
+}
+
+/// The same into a packet that is there already, which is [`Packet::default`]: it is large, and need not be moved.
+#[inline]
+pub fn decode_into<'a, T: Trace>(link: LinkType, bytes: &'a [u8], wire_len: u32, options: &Options, packet: &mut Packet<'a>, t: &mut T) {
     let captured = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    let mut peel = Peel::new(*options, wire_len.saturating_sub(captured));
+    let mut peel = Peel::new(packet, *options, wire_len.saturating_sub(captured));
     let first = peel.link(link, bytes, t);
-    peel.run(first, t)
+    peel.run(first, t);
 }
 
 /// Decodes an IP datagram by itself: one that was put together from fragments, under the [`IpHeader`] of one of them. The
 /// length in the header is not believed: the datagram is what is in `datagram`. Its invariant CRC is checked only where
 /// the caller has corrected the length, since that is covered.
 pub fn decode_ip<'a, T: Trace>(datagram: &'a [u8], options: &Options, t: &mut T) -> Packet<'a> {
-    let mut peel = Peel::new(*options, 0);
+    let mut packet = Packet::default();
+    let mut peel = Peel::new(&mut packet, *options, 0);
     peel.reassembled = true;
-    peel.run(Ok((datagram, Next::Ip)), t)
+    peel.run(Ok((datagram, Next::Ip)), t);
+    packet
 }
 
 /// The frame inside of the outermost tunnel that `bytes` are, and who sent it. `None` where there is no tunnel, or what is in it is
@@ -377,7 +411,8 @@ pub fn decode_ip<'a, T: Trace>(datagram: &'a [u8], options: &Options, t: &mut T)
 pub fn inside(link: LinkType, bytes: &[u8], wire_len: u32) -> Option<Inside<'_>> {
     let captured = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let options = Options { check_crc: false, ..Options::default() };
-    let mut peel = Peel::new(options, wire_len.saturating_sub(captured));
+    let mut packet = Packet::default();
+    let mut peel = Peel::new(&mut packet, options, wire_len.saturating_sub(captured));
     let mut step = peel.link(link, bytes, &mut Off);
     let (tunnel, bytes, next) = loop {
         let (i, next) = step.ok()?;
@@ -417,8 +452,8 @@ enum Next {
 }
 
 /// A frame being peeled.
-struct Peel<'a> {
-    packet: Packet<'a>,
+struct Peel<'a, 'p> {
+    packet: &'p mut Packet<'a>,
     options: Options,
     /// Bytes of the innermost datagram that were on the wire behind those at hand.
     missing: u32,
@@ -438,25 +473,9 @@ struct Peel<'a> {
 
 type Step<'a> = PResult<'a, Next>;
 
-impl<'a> Peel<'a> {
+impl<'a, 'p> Peel<'a, 'p> {
     #[inline]
-    fn new(options: Options, missing: u32) -> Self {
-        let packet = Packet {
-            src: Addr::None,
-            dst: Addr::None,
-            ecn: 0,
-            dscp: 0,
-            ttl: 0,
-            service_level: 0,
-            virtual_lane: 0,
-            vlan: None,
-            priority: None,
-            tunnel: None,
-            carried: None,
-            body: Body::Other("Frame"),
-            cut: 0,
-            fault: None,
-        };
+    fn new(packet: &'p mut Packet<'a>, options: Options, missing: u32) -> Self {
         Self {
             packet,
             options,
@@ -474,7 +493,7 @@ impl<'a> Peel<'a> {
 
     /// Peels on from `step` until nothing is left to peel.
     #[inline]
-    fn run<T: Trace>(mut self, mut step: Step<'a>, t: &mut T) -> Packet<'a> {
+    fn run<T: Trace>(mut self, mut step: Step<'a>, t: &mut T) {
         loop {
             step = match step {
                 Ok((_, Next::End)) => break,
@@ -492,7 +511,6 @@ impl<'a> Peel<'a> {
         if let Some(tunnel) = self.packet.tunnel.as_mut() {
             tunnel.truncated |= self.missing > 0 && self.is_whole;
         }
-        self.packet
     }
 
     #[inline(always)]
@@ -973,15 +991,19 @@ impl<'a> Peel<'a> {
                 None => t.info(format_args!("Unknown opcode {:#04x} QP={:#08x} PSN={}", bth.opcode, bth.dest_qp, bth.psn)),
             }
         }
-        let mut ext = ext::Extensions::default();
+        // it is filled where it stays
+        let (ip_id, options, missing) = (self.ip_id, self.options, self.missing);
+        let ext = ext::Extensions::default();
+        self.packet.body = Body::Ib(IbPacket { carrier, bth, ext, payload: &[], payload_length: 0, ip_id, icrc: Check::Unchecked });
+        let Body::Ib(ib) = &mut self.packet.body else { return Ok((i, Next::End)) };
         // where headers are cut off, the packet is still one of its queue pair and has its PSN
         let headers = row.map_or(0, |row| usize::from(row.length));
-        let on_wire = at.len() + self.missing as usize;
+        let on_wire = at.len() + missing as usize;
         let pad = usize::from(bth.padcnt());
         let behind = on_wire.checked_sub(Bth::LEN + headers + pad + ICRC);
         let payload_length = behind.unwrap_or(0);
         let parsed = match row {
-            Some(row) => ext::parse(row.headers, i, t, &mut ext),
+            Some(row) => ext::parse(row.headers, i, t, &mut ib.ext),
             None => Ok((i, ())),
         };
         let rest = match &parsed {
@@ -990,7 +1012,7 @@ impl<'a> Peel<'a> {
         };
         let payload = rest.get(..payload_length).unwrap_or(rest);
         let check = match cover {
-            Some(cover) if self.options.check_crc && self.missing == 0 => check(cover, packet),
+            Some(cover) if options.check_crc && missing == 0 => check(cover, packet),
             _ => None,
         };
         let icrc = match check {
@@ -998,14 +1020,13 @@ impl<'a> Peel<'a> {
             Some(_) => Check::Bad,
             None => Check::Unchecked,
         };
-        let payload_length = payload_length as u32;
-        self.packet.body = Body::Ib(IbPacket { carrier, bth, ext, payload, payload_length, ip_id: self.ip_id, icrc });
+        (ib.payload, ib.payload_length, ib.icrc) = (payload, payload_length as u32, icrc);
         let (rest, ()) = parsed?;
         if T::ON {
-            if let Some(syndrome) = ext.syndrome() {
-                t.info(format_args!("{syndrome} MSN={}", ext.msn().unwrap_or(0)));
+            if let Some(syndrome) = ib.ext.syndrome() {
+                t.info(format_args!("{syndrome} MSN={}", ib.ext.msn().unwrap_or(0)));
             }
-            if let Some(reth) = ext.reth {
+            if let Some(reth) = ib.ext.reth {
                 t.info(format_args!("R_Key={:#010x} Len={}", reth.r_key, reth.dma_length));
             }
             if !payload.is_empty() {
@@ -1022,7 +1043,7 @@ impl<'a> Peel<'a> {
             if !padding.is_empty() {
                 t.field(ib::f::PADDING, padding, padding.len(), Value::Bytes(padding));
             }
-            if self.missing == 0 && crc.len() >= ICRC {
+            if missing == 0 && crc.len() >= ICRC {
                 let (after, _) = read::be32(ib::f::ICRC, crc, t)?;
                 let status = match icrc {
                     Check::Bad => 0,

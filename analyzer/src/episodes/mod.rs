@@ -471,8 +471,9 @@ fn sum_into(sums: &mut Vec<Sum>, e: &Episode, now: i64) {
 /// Time by owner of several requests, added up.
 impl core::ops::AddAssign<&Time> for Time {
     fn add_assign(&mut self, other: &Time) {
-        for (sum, part) in self.0.iter_mut().zip(other.0) {
-            *sum = sum.saturating_add(part);
+        // most owners have none of it
+        for (sum, part) in self.0.iter_mut().zip(&other.0).filter(|(_, part)| **part != 0) {
+            *sum = sum.saturating_add(*part);
         }
     }
 }

@@ -19,8 +19,8 @@ const SAME_CONTENTS_CALM: u32 = 500;
 #[derive(Clone, Copy, Debug)]
 pub struct Copies {
     last: [Seen; REMEMBERED],
-    /// How many there are, and above that where the next goes.
-    next: u8,
+    /// How many there were.
+    count: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ struct Seen {
 
 impl Default for Copies {
     fn default() -> Self {
-        Self { last: [Seen { number: 0, mark: 0, time: 0, frame: 0 }; REMEMBERED], next: 0 }
+        Self { last: [Seen { number: 0, mark: 0, time: 0, frame: 0 }; REMEMBERED], count: 0 }
     }
 }
 
@@ -48,15 +48,19 @@ impl Copies {
     /// Remembers a packet with this sequence number.
     #[inline]
     pub fn add(&mut self, at: At, number: u32, mark: u32) {
-        self.last[usize::from(self.next) % REMEMBERED] = Seen { number, mark, time: micros(at), frame: at.frame as u32 };
+        self.last[self.count as usize % REMEMBERED] = Seen { number, mark, time: micros(at), frame: at.frame as u32 };
         // beyond all places the numbers go round above them
-        self.next = if usize::from(self.next) == 2 * REMEMBERED - 1 { REMEMBERED as u8 } else { self.next + 1 };
+        self.count = self.count.checked_add(1).unwrap_or(REMEMBERED as u32);
+    }
+
+    fn known(&self) -> &[Seen] {
+        &self.last[..self.count.min(REMEMBERED as u32) as usize]
     }
 
     /// The last frame before `at` in which a packet with this sequence number stood.
     pub fn frame_of(&self, at: At, number: u32) -> Option<u64> {
-        let known = &self.last[..usize::from(self.next).min(REMEMBERED)];
-        let ago = known.iter().filter(|seen| seen.number == number).map(|seen| (at.frame as u32).wrapping_sub(seen.frame)).min()?;
+        let before = self.known().iter().filter(|seen| seen.number == number);
+        let ago = before.map(|seen| (at.frame as u32).wrapping_sub(seen.frame)).min()?;
         at.frame.checked_sub(ago.into()).filter(|_| ago > 0)
     }
 
@@ -67,13 +71,12 @@ impl Copies {
             (0, true) => SAME_CONTENTS_CALM,
             _ => SAME_DATAGRAM,
         };
-        let known = &self.last[..usize::from(self.next).min(REMEMBERED)];
-        known.iter().any(|seen| (seen.number, seen.mark) == (number, mark) && micros(at).wrapping_sub(seen.time) <= within)
+        self.known().iter().any(|seen| (seen.number, seen.mark) == (number, mark) && micros(at).wrapping_sub(seen.time) <= within)
     }
 
     /// How many of the last packets had this sequence number.
     pub fn times(&self, number: u32) -> usize {
-        self.last[..usize::from(self.next).min(REMEMBERED)].iter().filter(|seen| seen.number == number).count()
+        self.known().iter().filter(|seen| seen.number == number).count()
     }
 }
 

@@ -344,7 +344,8 @@ impl IbFlow {
             self.expire(at, t, sink);
         }
         self.is_old = self.ids[by.index()].behind(packet.ip_id).is_some_and(|behind| behind >= OLD);
-        self.doubles.add(at, by, [packet.bth.psn, mark_of(packet) & 0xffff, packet.payload_length]);
+        let mark = mark_of(packet);
+        self.doubles.add(at, by, [packet.bth.psn, mark & 0xffff, packet.payload_length]);
         if packet.bth.tver() != 0 || self.partition != Some(packet.bth.p_key) {
             self.unusual_header(at, by, packet, sink);
         }
@@ -357,7 +358,7 @@ impl IbFlow {
             bth::Verb::Acknowledge | bth::Verb::AtomicAck => {
                 // a copy of one is no second NAK
                 let is_nak = !matches!(packet.ext.syndrome(), Some(Syndrome::Ack { .. }) | None);
-                if is_nak && self.copies[by.index()].has(at, packet.bth.psn, mark_of(packet), true) {
+                if is_nak && self.copies[by.index()].has(at, packet.bth.psn, mark, true) {
                     return sink.fact(at, by, IbFact::Duplicate);
                 }
                 self.acknowledge(at, by, packet, t, sink);
@@ -366,7 +367,7 @@ impl IbFlow {
             bth::Verb::Cnp | bth::Verb::Resync => return,
             _ => self.request(at, by, packet, row, t, sink),
         }
-        self.copies[by.index()].add(at, packet.bth.psn, mark_of(packet));
+        self.copies[by.index()].add(at, packet.bth.psn, mark);
     }
 
     /// A version that does not exist, or another partition than before (IBA 9.6.1.1, 10.9.3). Damaged packets say nothing.

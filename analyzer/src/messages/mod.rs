@@ -336,9 +336,9 @@ fn recognize<S: Sink>(cx: &FrameContext<'_, S>, send: &WholeSend<'_>, first: boo
         (Some(Certainty::Certain), _) => Some(Protocol::SmbDirect),
         (_, true) => Some(Protocol::RpcRdma),
         // a message of credits alone has little in it that could not be something else
-        (Some(_), false) => Some(Protocol::SmbDirect).filter(|_| cx.about.port_hint != Protocol::RpcRdma),
+        (Some(_), false) => Some(Protocol::SmbDirect).filter(|_| cx.about.port_hint() != Protocol::RpcRdma),
         // too short or too broken to tell, and the handshake named the port
-        (None, false) => Some(cx.about.port_hint).filter(|hint| cx.about.opening_seen && first && *hint != Protocol::Unknown),
+        (None, false) => Some(cx.about.port_hint()).filter(|hint| cx.about.opening_seen && first && *hint != Protocol::Unknown),
     }
 }
 
@@ -540,7 +540,7 @@ mod tests {
     #[test]
     fn what_a_connection_carries_is_known_by_its_first_messages_and_not_by_its_port() {
         let mut layer = Layer::new();
-        layer.alone.about.port_hint = Protocol::SmbDirect;
+        layer.alone.about.ports = [5445, 0];
         layer.packet(End::A, Part::Only, &rpcrdma_call(9));
         assert_eq!(layer.messages.protocol(), Protocol::RpcRdma);
         assert_eq!(layer.up, [(End::A, vec![0, 0, 0, 9], 1)]);

@@ -306,7 +306,8 @@ impl<S: Sink> Pipeline<S> {
 
     /// One frame, from its bytes.
     pub fn frame<T: Trace>(&mut self, meta: &FrameMeta, bytes: &[u8], t: &mut T) {
-        let packet = frame::decode(meta.link_type, bytes, meta.wire_len, &self.decode, t);
+        let mut packet = Packet::default();
+        frame::decode_into(meta.link_type, bytes, meta.wire_len, &self.decode, &mut packet, t);
         self.packet(meta, &packet, t);
     }
 

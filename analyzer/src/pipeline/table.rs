@@ -19,6 +19,22 @@ pub(super) struct QpKey {
     pub(super) qp: u32,
 }
 
+/// Queue pairs that are found without a search: a power of two.
+const CACHED: usize = 128;
+
+impl QpKey {
+    /// Its place among those. Numbers of queue pairs are given in turn, or at random; those of both ends may well be the same.
+    #[inline]
+    fn cached_at(&self) -> usize {
+        let last = match (&self.src, &self.dst) {
+            (Addr::V4(src), Addr::V4(dst)) => u32::from(src[3]) ^ u32::from(dst[3]) << 1,
+            _ => 0,
+        };
+        let mixed = (self.qp ^ last << 24).wrapping_mul(0x9e37_79b1);
+        (mixed >> 25) as usize & (CACHED - 1)
+    }
+}
+
 /// Address and port.
 pub(super) type TcpEnd = (Addr, u16);
 
@@ -77,7 +93,8 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    fn holds(&self) -> usize {
+    #[inline]
+    fn holds(&mut self) -> usize {
         let flow = match &self.flow {
             Flow::Ib(flow) => flow.held(),
             Flow::Tcp(flow) => flow.held(),
@@ -158,8 +175,8 @@ pub(super) struct Table {
     order: UseOrder,
     qps: HashMap<QpKey, Place>,
     tcps: HashMap<TcpKey, u32>,
-    /// The queue pairs of the last packets: traffic comes in runs.
-    cached: [Option<(QpKey, Place)>; 2],
+    /// Queue pairs of the last packets, each at the place that its number gives.
+    cached: Vec<Option<(QpKey, Place)>>,
     /// The TCP connection of the packet before: one of its ends, the other, where it is.
     cached_tcp: Option<(TcpEnd, TcpEnd, u32)>,
 }
@@ -293,7 +310,7 @@ impl Table {
         self.open -= 1;
         self.order.remove(slot);
         self.held = self.held.saturating_sub(gone.held);
-        self.cached = [None; 2];
+        self.forget_cached();
         for key in gone.qp_keys.into_iter().flatten() {
             if self.qps.get(&key).is_some_and(|p| p.slot == slot) {
                 self.qps.remove(&key);
@@ -309,15 +326,23 @@ impl Table {
     /// Where packets of a queue pair belong.
     #[inline]
     pub(super) fn by_qp(&mut self, key: &QpKey) -> Option<Place> {
-        match self.cached {
-            [Some((k, place)), _] if k == *key => Some(place),
-            [_, Some((k, place))] if k == *key => Some(place),
-            _ => {
-                let place = *self.qps.get(key)?;
-                self.cached = [Some((*key, place)), self.cached[0]];
-                Some(place)
-            }
+        match self.cached.get(key.cached_at()) {
+            Some(Some((known, place))) if known == key => Some(*place),
+            _ => self.look_up(key),
         }
+    }
+
+    fn look_up(&mut self, key: &QpKey) -> Option<Place> {
+        let place = *self.qps.get(key)?;
+        if self.cached.is_empty() {
+            self.cached.resize(CACHED, None);
+        }
+        self.cached[key.cached_at()] = Some((*key, place));
+        Some(place)
+    }
+
+    fn forget_cached(&mut self) {
+        self.cached.fill(None);
     }
 
     /// Where packets of a queue pair belong, for one that comes rarely.
@@ -331,7 +356,9 @@ impl Table {
             slot.qp_keys[place.end.index()] = Some(key);
         }
         self.qps.insert(key, place);
-        self.cached = [None; 2];
+        if let Some(cached) = self.cached.get_mut(key.cached_at()) {
+            *cached = None;
+        }
     }
 
     /// The connection of two TCP ports.

@@ -366,7 +366,8 @@ impl Rpc {
             payload.finish(&mut pending.exchange, length, &mut cx.env.sink);
         }
         pending.exchange.close(cx.about.retransmissions);
-        cx.answered(pending.exchange, caller.peer());
+        let exchange = cx.env.keep_exchange(pending.exchange);
+        cx.answered(exchange, caller.peer());
     }
 
     /// The connection ends: what has no reply never will have.

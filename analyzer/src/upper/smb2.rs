@@ -55,7 +55,7 @@ const DIALECT_302: u16 = 0x0302;
 /// A request without its reply.
 #[derive(Clone, Debug)]
 struct Pending {
-    exchange: Exchange,
+    exchange: Box<Exchange>,
     memo: RequestMemo,
     file_id: Option<FileId>,
     keys: KeyList,
@@ -125,6 +125,8 @@ pub struct Smb2 {
     pending: HashMap<u64, Pending>,
     /// Message ids by number of the exchange.
     by_exchange: HashMap<u64, u64>,
+    /// The last exchange that was asked for by its number, and its message id: packets of one come in runs.
+    last: (u64, u64),
     files: Recent<FileId, Arc<str>>,
     /// Message ids and credits.
     ids: Ids,
@@ -164,7 +166,8 @@ struct Walk<'w, 'u, 'c, S> {
 impl Smb2 {
     /// Bytes of memory that open requests and the text of sealed messages hold.
     pub fn held(&self) -> usize {
-        self.pending.capacity() * size_of::<(u64, Pending)>() + self.clear.iter().map(Vec::capacity).sum::<usize>()
+        self.pending.capacity() * (size_of::<(u64, Pending)>() + size_of::<Exchange>())
+            + self.clear.iter().map(Vec::capacity).sum::<usize>()
     }
 
     /// SMB2 credits that the client can still spend, where they are known.
@@ -174,8 +177,11 @@ impl Smb2 {
 
     /// The row of an exchange that is not complete.
     pub fn open_exchange(&mut self, id: u64) -> Option<&mut Exchange> {
-        let message_id = self.by_exchange.get(&id)?;
-        self.pending.get_mut(message_id).map(|p| &mut p.exchange)
+        if self.last.0 != id {
+            self.last = (id, *self.by_exchange.get(&id)?);
+        }
+        // what the message id belongs to by now may be another one
+        self.pending.get_mut(&self.last.1).map(|p| &mut *p.exchange).filter(|exchange| exchange.id == id)
     }
 
     /// Messages are missing.
@@ -603,6 +609,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         self.cx.env.frame.belongs(id, 0);
         self.cx.env.sink.request(id, pdu.bytes);
         let exchange = self.row(id, header);
+        let exchange = self.cx.env.keep_exchange(exchange);
         self.behind_first = true;
         let mut pending = Pending {
             exchange,

@@ -121,12 +121,21 @@ pub fn check(src: &Addr, dst: &Addr, segment: &[u8]) -> Check {
 }
 
 /// The sum of 32-bit words in the machine's byte order: in ones' complement the order makes no difference but to the result's own bytes.
+#[inline]
 fn sum(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<4>();
-    let whole: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    let (words, rest) = bytes.as_chunks::<16>();
+    // 128 bits at a time; what is carried out of them counts at their other end
+    let (mut whole, mut carried) = (0u128, 0u64);
+    for word in words {
+        let (sum, is_carried) = whole.overflowing_add(u128::from_ne_bytes(*word));
+        (whole, carried) = (sum, carried + u64::from(is_carried));
+    }
+    let half = |shift: u32| u64::from((whole >> shift) as u32);
+    let (quarters, rest) = rest.as_chunks::<4>();
+    let behind: u64 = quarters.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
-    whole + u64::from(u32::from_ne_bytes(last))
+    half(0) + half(32) + half(64) + half(96) + carried + behind + u64::from(u32::from_ne_bytes(last))
 }
 
 /// A sum in 16 bits.

@@ -196,6 +196,26 @@ pub fn parse<'a, T: Trace>(headers: Headers, mut i: &'a [u8], t: &mut T, ext: &m
     if headers.0 & !h::PAYLOAD == 0 {
         return Ok((i, ()));
     }
+    if headers.0 & (h::RDETH | h::DETH | h::XRCETH) != 0 {
+        (i, ()) = parse_first(headers, i, t, ext)?;
+    }
+    if headers.has(h::RETH) {
+        (i, ext.reth) = Reth::parse(i, t).map(some)?;
+    }
+    if headers.has(h::ATOMICETH) {
+        (i, ext.atomic) = AtomicEth::parse(i, t).map(some)?;
+    }
+    if headers.has(h::AETH) {
+        (i, ext.aeth) = scope(f::AETH, i, t, aeth).map(some)?;
+    }
+    if headers.0 & (h::ATOMICACKETH | h::IMMDT | h::IETH | h::CNP) != 0 {
+        (i, ()) = parse_last(headers, i, t, ext)?;
+    }
+    Ok((i, ()))
+}
+
+/// The rare ones that stand before all others.
+fn parse_first<'a, T: Trace>(headers: Headers, mut i: &'a [u8], t: &mut T, ext: &mut Extensions) -> PResult<'a, ()> {
     if headers.has(h::RDETH) {
         (i, ext.ee_context) = scope(f::RDETH, i, t, |i, t| reserved_and_24(f::EECNXT, i, t)).map(some)?;
     }
@@ -210,15 +230,11 @@ pub fn parse<'a, T: Trace>(headers: Headers, mut i: &'a [u8], t: &mut T, ext: &m
     if headers.has(h::XRCETH) {
         (i, ext.xrc_srq) = scope(f::XRCETH, i, t, |i, t| reserved_and_24(f::XRCSRQ, i, t)).map(some)?;
     }
-    if headers.has(h::RETH) {
-        (i, ext.reth) = Reth::parse(i, t).map(some)?;
-    }
-    if headers.has(h::ATOMICETH) {
-        (i, ext.atomic) = AtomicEth::parse(i, t).map(some)?;
-    }
-    if headers.has(h::AETH) {
-        (i, ext.aeth) = scope(f::AETH, i, t, aeth).map(some)?;
-    }
+    Ok((i, ()))
+}
+
+/// The rare ones that stand behind all others.
+fn parse_last<'a, T: Trace>(headers: Headers, mut i: &'a [u8], t: &mut T, ext: &mut Extensions) -> PResult<'a, ()> {
     if headers.has(h::ATOMICACKETH) {
         (i, ext.atomic_ack) = scope(f::ATOMICACKETH, i, t, |i, t| read::be64(f::ORIGREMDT, i, t)).map(some)?;
     }

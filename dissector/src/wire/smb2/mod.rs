@@ -428,22 +428,29 @@ fn pdu<'a, T: Trace, V: Visitor<'a>>(bytes: &'a [u8], offset: usize, t: &mut T, 
         }
     };
     let memo = if header.is_response() { visitor.memo(&header).filter(|m| m.command == header.command) } else { None };
-    let (rest, body, form, fault) = match decode_body(&header, bytes, memo.as_ref(), t) {
-        Ok((rest, (body, form))) => (rest, Ok(body), form, None),
+    // it is large, and filled where it stays
+    let mut decoded = Pdu { header, bytes, offset, body: Ok(Body::Empty), form: BodyForm::Expected };
+    let Ok(body) = &mut decoded.body else { return Ok((bytes, None)) };
+    let (rest, fault) = match decode_body_into(&header, bytes, memo.as_ref(), t, body) {
+        Ok((rest, form)) => {
+            decoded.form = form;
+            (rest, None)
+        }
         Err(e) => {
             let fault = fault_of(e);
-            (&bytes[bytes.len()..], Err(fault), BodyForm::Expected, Some(fault))
+            decoded.body = Err(fault);
+            (&bytes[bytes.len()..], Some(fault))
         }
     };
     if T::ON {
-        say(&header, body.as_ref().ok(), memo.as_ref(), t);
+        say(&header, decoded.body.as_ref().ok(), memo.as_ref(), t);
         if !rest.is_empty() {
             // up to seven bytes, behind the one that an odd StructureSize counts where there is no buffer
             let padding = rest.len() <= 8 && rest.iter().all(|b| *b == 0);
             t.field(if padding { f::PADDING } else { f::UNKNOWN }, rest, rest.len(), Value::Bytes(rest));
         }
     }
-    visitor.pdu(&Pdu { header, bytes, offset, body, form });
+    visitor.pdu(&decoded);
     Ok((&bytes[bytes.len()..], fault))
 }
 
@@ -458,61 +465,82 @@ pub fn decode_body<'a, T: Trace>(
     memo: Option<&RequestMemo>,
     t: &mut T,
 ) -> PResult<'a, (Body<'a>, BodyForm)> {
-    if header.is_response() {
-        return response(header, pdu, memo, t);
-    }
-    let (rest, body) = match header.command {
-        Command::READ => read_write::read_request(pdu, t).map(|(i, b)| (i, Body::ReadRequest(b)))?,
-        Command::WRITE => read_write::write_request(pdu, t).map(|(i, b)| (i, Body::WriteRequest(b)))?,
-        Command::NEGOTIATE => negotiate::request(pdu, t).map(|(i, b)| (i, Body::NegotiateRequest(b)))?,
-        Command::CREATE => create::request(pdu, t).map(|(i, b)| (i, Body::CreateRequest(b)))?,
-        Command::CLOSE => file::close_request(pdu, t).map(|(i, b)| (i, Body::CloseRequest(b)))?,
-        Command::FLUSH => file::flush_request(pdu, t).map(|(i, b)| (i, Body::FlushRequest(b)))?,
-        Command::SESSION_SETUP => session::request(pdu, t).map(|(i, b)| (i, Body::SessionSetupRequest(b)))?,
-        Command::TREE_CONNECT => tree::request(pdu, t).map(|(i, b)| (i, Body::TreeConnectRequest(b)))?,
-        Command::LOCK => lock::request(pdu, t).map(|(i, b)| (i, Body::LockRequest(b)))?,
-        Command::IOCTL => ioctl::request(pdu, t).map(|(i, b)| (i, Body::IoctlRequest(b)))?,
-        Command::QUERY_DIRECTORY => query::directory_request(pdu, t).map(|(i, b)| (i, Body::QueryDirectoryRequest(b)))?,
-        Command::CHANGE_NOTIFY => notify::request(pdu, t).map(|(i, b)| (i, Body::NotifyRequest(b)))?,
-        Command::QUERY_INFO => query::info_request(pdu, t).map(|(i, b)| (i, Body::QueryInfoRequest(b)))?,
-        Command::SET_INFO => query::set_request(pdu, t).map(|(i, b)| (i, Body::SetInfoRequest(b)))?,
-        Command::OPLOCK_BREAK => oplock::parse(pdu, t).map(|(i, b)| (i, Body::Break(b)))?,
-        Command::LOGOFF | Command::TREE_DISCONNECT | Command::ECHO | Command::CANCEL => {
-            session::empty(pdu, t).map(|(i, _)| (i, Body::Empty))?
-        }
-        _ => other(pdu, t)?,
-    };
-    Ok((rest, (body, BodyForm::Expected)))
+    let mut body = Body::Empty;
+    let (rest, form) = decode_body_into(header, pdu, memo, t, &mut body)?;
+    Ok((rest, (body, form)))
 }
 
-fn response<'a, T: Trace>(header: &Header, pdu: &'a [u8], memo: Option<&RequestMemo>, t: &mut T) -> PResult<'a, (Body<'a>, BodyForm)> {
+fn decode_body_into<'a, T: Trace>(
+    header: &Header,
+    pdu: &'a [u8],
+    memo: Option<&RequestMemo>,
+    t: &mut T,
+    out: &mut Body<'a>,
+) -> PResult<'a, BodyForm> {
+    if header.is_response() {
+        return response(header, pdu, memo, t, out);
+    }
+    let (rest, ()) = match header.command {
+        Command::READ => read_write::read_request(pdu, t).map(|(i, b)| (i, *out = Body::ReadRequest(b)))?,
+        Command::WRITE => read_write::write_request(pdu, t).map(|(i, b)| (i, *out = Body::WriteRequest(b)))?,
+        Command::NEGOTIATE => negotiate::request(pdu, t).map(|(i, b)| (i, *out = Body::NegotiateRequest(b)))?,
+        Command::CREATE => create::request(pdu, t).map(|(i, b)| (i, *out = Body::CreateRequest(b)))?,
+        Command::CLOSE => file::close_request(pdu, t).map(|(i, b)| (i, *out = Body::CloseRequest(b)))?,
+        Command::FLUSH => file::flush_request(pdu, t).map(|(i, b)| (i, *out = Body::FlushRequest(b)))?,
+        Command::SESSION_SETUP => session::request(pdu, t).map(|(i, b)| (i, *out = Body::SessionSetupRequest(b)))?,
+        Command::TREE_CONNECT => tree::request(pdu, t).map(|(i, b)| (i, *out = Body::TreeConnectRequest(b)))?,
+        Command::LOCK => lock::request(pdu, t).map(|(i, b)| (i, *out = Body::LockRequest(b)))?,
+        Command::IOCTL => ioctl::request(pdu, t).map(|(i, b)| (i, *out = Body::IoctlRequest(b)))?,
+        Command::QUERY_DIRECTORY => query::directory_request(pdu, t).map(|(i, b)| (i, *out = Body::QueryDirectoryRequest(b)))?,
+        Command::CHANGE_NOTIFY => notify::request(pdu, t).map(|(i, b)| (i, *out = Body::NotifyRequest(b)))?,
+        Command::QUERY_INFO => query::info_request(pdu, t).map(|(i, b)| (i, *out = Body::QueryInfoRequest(b)))?,
+        Command::SET_INFO => query::set_request(pdu, t).map(|(i, b)| (i, *out = Body::SetInfoRequest(b)))?,
+        Command::OPLOCK_BREAK => oplock::parse(pdu, t).map(|(i, b)| (i, *out = Body::Break(b)))?,
+        Command::LOGOFF | Command::TREE_DISCONNECT | Command::ECHO | Command::CANCEL => {
+            session::empty(pdu, t).map(|(i, _)| (i, *out = Body::Empty))?
+        }
+        _ => other(pdu, t).map(|(i, b)| (i, *out = b))?,
+    };
+    Ok((rest, BodyForm::Expected))
+}
+
+fn response<'a, T: Trace>(
+    header: &Header,
+    pdu: &'a [u8],
+    memo: Option<&RequestMemo>,
+    t: &mut T,
+    out: &mut Body<'a>,
+) -> PResult<'a, BodyForm> {
     let (form, is_error) = form_of(header, pdu, memo);
     if is_error {
         query::trace_asked(memo, &pdu[header::Header::LEN.min(pdu.len())..], t);
         let (rest, error) = error::error_response(pdu, header.status(), t)?;
-        return Ok((rest, (Body::Error(error), form)));
+        *out = Body::Error(error);
+        return Ok((rest, form));
     }
-    let (rest, body) = match header.command {
-        Command::READ => read_write::read_response(pdu, t).map(|(i, b)| (i, Body::ReadResponse(b)))?,
-        Command::WRITE => read_write::write_response(pdu, t).map(|(i, b)| (i, Body::WriteResponse(b)))?,
-        Command::NEGOTIATE => negotiate::response(pdu, t).map(|(i, b)| (i, Body::NegotiateResponse(b)))?,
-        Command::CREATE => create::response(pdu, t).map(|(i, b)| (i, Body::CreateResponse(b)))?,
-        Command::CLOSE => file::close_response(pdu, t).map(|(i, b)| (i, Body::CloseResponse(b)))?,
-        Command::SESSION_SETUP => session::response(pdu, t).map(|(i, b)| (i, Body::SessionSetupResponse(b)))?,
-        Command::TREE_CONNECT => tree::response(pdu, t).map(|(i, b)| (i, Body::TreeConnectResponse(b)))?,
-        Command::IOCTL => ioctl::response(pdu, t).map(|(i, b)| (i, Body::IoctlResponse(b)))?,
-        Command::QUERY_DIRECTORY => query::directory_response(pdu, memo, t).map(|(i, b)| (i, Body::QueryDirectoryResponse(b)))?,
-        Command::CHANGE_NOTIFY => notify::response(pdu, t).map(|(i, b)| (i, Body::NotifyResponse(b)))?,
-        Command::QUERY_INFO => query::info_response(pdu, memo, t).map(|(i, b)| (i, Body::QueryInfoResponse(b)))?,
-        Command::SET_INFO => session::size_only(pdu, t).map(|(i, _)| (i, Body::SetInfoResponse))?,
-        Command::OPLOCK_BREAK => oplock::parse(pdu, t).map(|(i, b)| (i, Body::Break(b)))?,
-        Command::SERVER_TO_CLIENT_NOTIFICATION => notify::server_notification(pdu, t).map(|(i, b)| (i, Body::ServerNotification(b)))?,
-        Command::LOGOFF | Command::TREE_DISCONNECT | Command::ECHO | Command::FLUSH | Command::LOCK => {
-            session::empty(pdu, t).map(|(i, _)| (i, Body::Empty))?
+    let (rest, ()) = match header.command {
+        Command::READ => read_write::read_response(pdu, t).map(|(i, b)| (i, *out = Body::ReadResponse(b)))?,
+        Command::WRITE => read_write::write_response(pdu, t).map(|(i, b)| (i, *out = Body::WriteResponse(b)))?,
+        Command::NEGOTIATE => negotiate::response(pdu, t).map(|(i, b)| (i, *out = Body::NegotiateResponse(b)))?,
+        Command::CREATE => create::response(pdu, t).map(|(i, b)| (i, *out = Body::CreateResponse(b)))?,
+        Command::CLOSE => file::close_response(pdu, t).map(|(i, b)| (i, *out = Body::CloseResponse(b)))?,
+        Command::SESSION_SETUP => session::response(pdu, t).map(|(i, b)| (i, *out = Body::SessionSetupResponse(b)))?,
+        Command::TREE_CONNECT => tree::response(pdu, t).map(|(i, b)| (i, *out = Body::TreeConnectResponse(b)))?,
+        Command::IOCTL => ioctl::response(pdu, t).map(|(i, b)| (i, *out = Body::IoctlResponse(b)))?,
+        Command::QUERY_DIRECTORY => query::directory_response(pdu, memo, t).map(|(i, b)| (i, *out = Body::QueryDirectoryResponse(b)))?,
+        Command::CHANGE_NOTIFY => notify::response(pdu, t).map(|(i, b)| (i, *out = Body::NotifyResponse(b)))?,
+        Command::QUERY_INFO => query::info_response(pdu, memo, t).map(|(i, b)| (i, *out = Body::QueryInfoResponse(b)))?,
+        Command::SET_INFO => session::size_only(pdu, t).map(|(i, _)| (i, *out = Body::SetInfoResponse))?,
+        Command::OPLOCK_BREAK => oplock::parse(pdu, t).map(|(i, b)| (i, *out = Body::Break(b)))?,
+        Command::SERVER_TO_CLIENT_NOTIFICATION => {
+            notify::server_notification(pdu, t).map(|(i, b)| (i, *out = Body::ServerNotification(b)))?
         }
-        _ => other(pdu, t)?,
+        Command::LOGOFF | Command::TREE_DISCONNECT | Command::ECHO | Command::FLUSH | Command::LOCK => {
+            session::empty(pdu, t).map(|(i, _)| (i, *out = Body::Empty))?
+        }
+        _ => other(pdu, t).map(|(i, b)| (i, *out = b))?,
     };
-    Ok((rest, (body, form)))
+    Ok((rest, form))
 }
 
 fn other<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Body<'a>> {
