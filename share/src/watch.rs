@@ -944,7 +944,7 @@ impl Stream {
     /// `bytes`, from `begins` on; four bytes at a time may stand between that are not among them. Of a place that came more than once, perhaps
     /// damaged, that which goes on longest.
     fn follow<M>(&self, window: &Window<M>, begins: i64, bytes: &[u8]) -> Option<Followed> {
-        let (mut found, mut taken_out): (Vec<(usize, Span)>, Vec<(usize, Span)>) = (Vec::new(), Vec::new());
+        let (mut found, mut taken_out): Followed = (Vec::new(), Vec::new());
         let (mut at, mut done) = (begins, 0);
         while done < bytes.len() {
             let rest = &bytes[done..];
