@@ -11,23 +11,28 @@ for _, port in ipairs({ 445, 5445, 20049 }) do
     owners[port] = ports:get_dissector(port)
 end
 
--- TCP connections that carry MPA, by their two ports, since a frame. Two connections of the same ports may be taken for one: then whoever
--- owns the port is asked second in place of first.
-local function claimed(pinfo)
-    return R.claimed[pinfo.src_port * 65536 + pinfo.dst_port]
+-- Both ports of a frame.
+local source_of, destination_of
+local function ports_of(pinfo)
+    if not source_of then
+        source_of, destination_of = R.property(pinfo, "src_port"), R.property(pinfo, "dst_port")
+    end
+    return source_of(pinfo), destination_of(pinfo)
 end
 
-local function claim_it(pinfo)
-    local src, dst, number = pinfo.src_port, pinfo.dst_port, pinfo.number
+-- Remembers a TCP connection that carries MPA, by its two ports, since a frame. Two connections of the same ports may be taken for one: then whoever
+-- owns the port is asked second in place of first.
+local function claim_it(src, dst, number)
     R.claimed[src * 65536 + dst], R.claimed[dst * 65536 + src] = number, number
 end
 
 -- The connection of this frame may carry MPA; `is_mpa`: it does.
 function R.claim_ports(pinfo, is_mpa)
-    if (pinfo.src_port == 445 or pinfo.dst_port == 445) and not claimed(pinfo) then
+    local src, dst = ports_of(pinfo)
+    if (src == 445 or dst == 445) and not R.claimed[src * 65536 + dst] then
         pinfo.conversation = claim
         if is_mpa then
-            claim_it(pinfo)
+            claim_it(src, dst, pinfo.number)
         end
     end
 end
@@ -71,9 +76,10 @@ local function is_startup(tvb)
 end
 
 function claim.dissector(tvb, pinfo)
-    local since, src, dst, number = claimed(pinfo), pinfo.src_port, pinfo.dst_port, pinfo.number
+    local src, dst = ports_of(pinfo)
+    local number, since = pinfo.number, R.claimed[src * 65536 + dst]
     if not since and is_startup(tvb) then
-        claim_it(pinfo)
+        claim_it(src, dst, number)
         since = number
     end
     local is_mpa, port = since and number >= since, owners[dst] and dst or src
