@@ -12,7 +12,7 @@
 use crate::context::{self, About, FrameContext};
 use crate::devices::Device;
 use crate::env::Env;
-use crate::episodes::{Cause, Episode, Episodes, Kind};
+use crate::episodes::{Cause, Ceiling, Episode, Episodes, Kind, not_before};
 use crate::finding::{Certainty, Rule};
 use crate::memory::Memory;
 use crate::messages::Messages;
@@ -36,6 +36,8 @@ pub use crate::notes::{FIELDS, f};
 
 /// ns without a packet in the middle of a message after which its sender is said to have stopped.
 const INTERRUPTED: i64 = 2_000_000;
+/// ns without an acknowledgment that are remembered.
+const UNHEARD: i64 = 1_000_000;
 
 /// One connection above its flow.
 #[derive(Clone, Debug, Default)]
@@ -85,6 +87,12 @@ pub struct ConnectionState {
     pub trouble: Series<Trouble>,
     /// What held it up.
     pub(crate) episodes: Episodes,
+    /// By sender: when anything of it was acknowledged last, and up to which sequence number.
+    acked: [(At, u32); 2],
+    /// The same: the last stretch in which nothing was, from what and when on until when.
+    unheard: [((At, u32), At); 2],
+    /// By requester: whether it waits until it may send another Read.
+    pub(crate) reads: [Ceiling; 2],
     /// By sender: the sequence number of the packet at hand.
     pub(crate) sequence: [Option<u32>; 2],
     /// By sender: the last packet that was told.
@@ -146,11 +154,12 @@ impl ConnectionState {
             ports: [self.peers[0].port, self.peers[1].port],
             retransmissions: self.health.retransmissions,
             sequence: sender.and_then(|by| self.sequence[by.index()]),
+            acked: [None; 2],
         };
-        let Self { roles, missed, settling, memory, messages, upper, weight, .. } = self;
+        let Self { roles, missed, settling, episodes, memory, messages, upper, weight, .. } = self;
         // who gets the layers may change what they hold
         weight.1 = true;
-        (FrameContext { at, sender, about, roles, missed, settling, env }, memory, messages, upper)
+        (FrameContext { at, sender, about, roles, missed, settling, episodes, env }, memory, messages, upper)
     }
 
     /// `by` broke a rule of its flow at `at`.
@@ -187,6 +196,8 @@ impl ConnectionState {
         if op.verb != Verb::ReadResponse {
             // responses are numbered by whom they answer: they say nothing of what their sender sent besides
             self.seen(env, op.by, op.at);
+        } else if op.part.ends() {
+            self.reads[op.by.peer().index()].free(op.at);
         }
         let is_send = matches!(op.verb, Verb::Send | Verb::SendInvalidate);
         let stalled = if is_send { self.stalled(op.by) } else { 0 };
@@ -204,7 +215,7 @@ impl ConnectionState {
                 }
                 let waited = self.stalled(op.by).saturating_sub(stalled);
                 if waited > 0 {
-                    self.stall(op.by, op.at, waited);
+                    self.stall(op.by, op.at);
                 }
                 if self.settling.is_full(op.by) {
                     self.settle_oldest(env, op.by);
@@ -260,18 +271,33 @@ impl ConnectionState {
 
     /// `by` waited for credits of SMB Direct until `at`.
     #[cold]
-    fn stall(&mut self, by: End, at: At, waited: i64) {
-        let begin = At { frame: at.frame, time: at.time.saturating_sub(waited) };
-        let cause = Cause::SmbDirectCredits;
-        self.episodes.add(Episode { kind: Kind::Credit, cause, by: Some(by), begin, end: Some(at), ..Episode::default() });
+    fn stall(&mut self, by: End, at: At) {
+        // until it went on: the credits that were seen on their way before that had yet to come to it
+        let Some(begin) = self.messages.smbd().map(|smbd| smbd.link.side(by).stall_since) else { return };
+        self.episodes.stalled(by, Cause::SmbDirectCredits, begin, at);
+    }
+
+    /// `by` has so many Reads outstanding, one of them new, of as many as its peer answers at a time.
+    pub(crate) fn reads(&mut self, by: End, at: At, count: u32, limit: u32) {
+        let ceiling = &mut self.reads[by.index()];
+        if let Some((begin, end)) = ceiling.used(at) {
+            self.episodes.stalled(by, Cause::ReadDepth, begin, end);
+        }
+        if count >= limit {
+            ceiling.full(at);
+        }
     }
 
     /// Everything that `by` sent up to a sequence number has arrived: requests that it answered are done.
     #[inline]
-    pub fn acknowledged<S: Sink>(&mut self, env: &mut Env<S>, by: End, sequence: u32) {
-        let Self { settling, episodes, upper, .. } = self;
+    pub fn acknowledged<S: Sink>(&mut self, env: &mut Env<S>, at: At, by: End, sequence: u32) {
+        let before = core::mem::replace(&mut self.acked[by.index()], (at, sequence));
+        if at.since(before.0) > UNHEARD {
+            self.unheard[by.index()] = (before, at);
+        }
+        let Self { settling, episodes, upper, unheard, .. } = self;
         while let Some(waiting) = settling.arrived(by, sequence) {
-            settled(env, episodes, upper, by, waiting);
+            settled(env, episodes, upper, by, waiting, unheard);
             env.forget_exchange(settling.done(by));
         }
     }
@@ -286,9 +312,9 @@ impl ConnectionState {
 
     #[cold]
     fn settle_oldest<S: Sink>(&mut self, env: &mut Env<S>, by: End) {
-        let Self { settling, episodes, upper, .. } = self;
+        let Self { settling, episodes, upper, unheard, .. } = self;
         if let Some(waiting) = settling.oldest(by) {
-            settled(env, episodes, upper, by, waiting);
+            settled(env, episodes, upper, by, waiting, unheard);
             env.forget_exchange(settling.done(by));
         }
     }
@@ -346,14 +372,16 @@ impl ConnectionState {
         memory.finish(&mut cx, end);
         messages.finish(&mut cx, by);
         for replier in End::BOTH {
-            let Self { settling, episodes, upper, .. } = self;
+            let Self { settling, episodes, upper, unheard, .. } = self;
             while let Some(waiting) = settling.oldest(replier) {
-                settled(env, episodes, upper, replier, waiting);
+                settled(env, episodes, upper, replier, waiting, unheard);
                 env.forget_exchange(settling.done(replier));
             }
         }
         self.episodes.finish();
+        let acked = self.acked.map(|acked| Some(acked).filter(|(at, _)| *at != At::default()));
         let (mut cx, _, _, upper) = self.parts(env, end, None);
+        cx.about.acked = acked;
         upper.finish(&mut cx, end, closed.is_some());
         let Self { id, roles, missed, .. } = self;
         let certainty = context::at_the_end(env);
@@ -402,6 +430,7 @@ impl ConnectionState {
         let progress = Progress {
             connected: self.established.is_some() || self.protocol() != Protocol::Unknown,
             missed: self.missed.anything(),
+            silent: self.missed.is_silent(),
             spoke_otherwise: self.spoke_otherwise && self.handshake == Handshake::Seen,
             negotiation: messages.negotiation,
             last_sent: paired(client, messages.last_sent),
@@ -487,7 +516,14 @@ impl ConnectionState {
 }
 
 /// A request is done: whose its time was can be said.
-fn settled<S: Sink>(env: &mut Env<S>, episodes: &mut Episodes, upper: &mut Upper, replier: End, waiting: &mut Waiting) {
+fn settled<S: Sink>(
+    env: &mut Env<S>,
+    episodes: &mut Episodes,
+    upper: &mut Upper,
+    replier: End,
+    waiting: &mut Waiting,
+    unheard: &[((At, u32), At); 2],
+) {
     let Waiting { exchange, sequence, copy } = waiting;
     if let Some(copy) = copy.filter(|copy| exchange.reply_end.is_some_and(|end| end.time < copy.time)) {
         exchange.reply_seen = exchange.reply_end;
@@ -496,7 +532,12 @@ fn settled<S: Sink>(env: &mut Env<S>, episodes: &mut Episodes, upper: &mut Upper
     let way = episodes.shortest_round_trip(replier).unwrap_or(0);
     if let Some(request) = exchange.request(replier.peer(), *sequence, way) {
         let cut = episodes.cut(&request, exchange.counts());
-        exchange.behind = cut.behind();
+        exchange.behind = exchange.behind.or(cut.behind());
+        let ((from, acked), to) = unheard[replier.peer().index()];
+        let (sent, reply) = (request.sent, request.reply);
+        let part = reply.saturating_sub(sent) / 8;
+        let had_it = from.time > sent && exchange.sequence.is_none_or(|mine| not_before(acked, mine));
+        exchange.is_unheard = !had_it && from.time <= sent.saturating_add(part) && to.time.saturating_add(part) >= reply;
         exchange.time = cut.time;
     }
     upper.settled(exchange, replier);

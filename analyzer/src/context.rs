@@ -4,6 +4,7 @@
 //! of decoding goes beside it, as everywhere.
 
 use crate::env::Env;
+use crate::episodes::{Episodes, not_before};
 use crate::exchange::Exchange;
 use crate::finding::{Blame, Certainty, Rule, RuleSink, Site};
 use crate::missed::{Decision, Evidence, Missed, Rests};
@@ -36,6 +37,8 @@ pub struct About {
     pub retransmissions: u64,
     /// Sequence number of the packet at hand.
     pub sequence: Option<u32>,
+    /// By sender: when anything of it was acknowledged last, and up to which sequence number. At the end only.
+    pub acked: [Option<(At, u32)>; 2],
 }
 
 impl About {
@@ -64,6 +67,8 @@ pub struct FrameContext<'e, S> {
     pub missed: &'e mut Missed,
     /// Requests whose reply is not yet known to have arrived.
     pub settling: &'e mut Settling,
+    /// What holds its traffic up.
+    pub episodes: &'e mut Episodes,
     /// What all connections share.
     pub env: &'e mut Env<S>,
 }
@@ -81,12 +86,13 @@ impl<S: Sink> FrameContext<'_, S> {
 
     /// `by` broke a rule in an earlier frame, as is known now.
     pub fn report_at(&mut self, at: At, rule: Rule, by: End, rests: Rests, text: fmt::Arguments<'_>) {
-        match self.missed.verdict(rests, self.sender) {
+        let decision = self.missed.verdict(rests, self.sender);
+        if self.env.frame.is_unchecked && decision != Decision::Silent {
+            self.missed.unchecked(rule, by);
+        }
+        match decision {
             Decision::Silent => {}
             Decision::Report(certainty) => {
-                if self.env.frame.is_unchecked {
-                    self.missed.unchecked(rule, by);
-                }
                 self.report_as(at, rule, by, certainty, text);
             }
             Decision::Wait => {
@@ -116,6 +122,18 @@ impl<S: Sink> FrameContext<'_, S> {
     /// have lost these.
     pub fn at_the_end(&self) -> Certainty {
         at_the_end(self.env)
+    }
+
+    /// The same of a request of `caller` that was not answered until `end`: one that is not known to have arrived may have been lost, and
+    /// among what is lost it may have arrived only now.
+    pub fn unanswered(&self, exchange: &Exchange, caller: End, end: At) -> Certainty {
+        /// ns that a server has for an answer.
+        const PATIENCE: i64 = 1_000_000_000;
+        let is_troubled = self.about.retransmissions > 0;
+        let is_there = |(at, acked): (At, u32)| {
+            exchange.sequence.is_none_or(|mine| not_before(acked, mine)) && !(is_troubled && end.since(at) < PATIENCE)
+        };
+        if self.about.acked[caller.index()].is_none_or(is_there) { self.at_the_end() } else { Certainty::Guess }
     }
 
     /// A request was answered in the frame at hand by `replier`. It is done when the reply is known to have arrived.
@@ -202,6 +220,7 @@ pub(crate) mod alone {
         roles: Roles,
         pub(crate) missed: Missed,
         settling: Settling,
+        episodes: Episodes,
         env: Env<Listener>,
         /// The frame at hand.
         pub(crate) at: At,
@@ -214,14 +233,15 @@ pub(crate) mod alone {
             roles.learn(End::A, crate::roles::Source::Handshake);
             let about = About { id: 1, opening_seen: true, ..About::default() };
             let env = Env::new(Options::default(), Listener::default());
-            Self { about, roles, missed: Missed::default(), settling: Settling::default(), env, at: At::default() }
+            let (missed, settling, episodes) = (Missed::default(), Settling::default(), Episodes::default());
+            Self { about, roles, missed, settling, episodes, env, at: At::default() }
         }
 
         /// The next frame, 1 ms later, of `by`.
         pub(crate) fn frame(&mut self, by: End) -> FrameContext<'_, Listener> {
             self.at = At { frame: self.at.frame + 1, time: self.at.time + 1_000_000 };
-            let Self { about, roles, missed, settling, env, at } = self;
-            FrameContext { at: *at, sender: Some(by), about: *about, roles, missed, settling, env }
+            let Self { about, roles, missed, settling, episodes, env, at } = self;
+            FrameContext { at: *at, sender: Some(by), about: *about, roles, missed, settling, episodes, env }
         }
 
         /// Requests that were answered by `replier` since the last call.

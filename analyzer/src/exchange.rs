@@ -136,6 +136,8 @@ pub struct Exchange {
     pub time: Time,
     /// What it waited for longest, beside its own server.
     pub behind: Option<Behind>,
+    /// Whether nothing was acknowledged from the request to the reply: the request may have been held up on its way to the server.
+    pub is_unheard: bool,
 }
 
 /// Where the time of an exchange went, in four parts: see [`Time`] for all of them.
@@ -186,6 +188,7 @@ impl Exchange {
             sequence: None,
             time: Time::default(),
             behind: None,
+            is_unheard: false,
         }
     }
 

@@ -310,6 +310,11 @@ impl Missed {
         self.directions.iter().any(is_holed)
     }
 
+    /// Whether neither end was captured at all, and nothing is known to be missing.
+    pub fn is_silent(&self) -> bool {
+        self.directions.iter().all(|d| !d.captured && !d.late && d.holes.is_empty())
+    }
+
     /// Whether no packet of an end was captured.
     pub fn is_absent(&self, end: End) -> bool {
         !self.directions[end.index()].captured

@@ -37,6 +37,8 @@ pub struct Long {
     pub reply: At,
     /// How much of it was the server's own, in ns.
     pub server: i64,
+    /// Whether nothing was acknowledged meanwhile.
+    pub is_unheard: bool,
 }
 
 /// Pairs of command and status that are counted apart at most.
@@ -129,7 +131,8 @@ impl Commands {
         }
         let Some(reply) = exchange.reply_end else { return };
         let server = exchange.time.of(Owner::Server);
-        let long = Long { command: exchange.command, latency, replier, reply, server };
+        let Exchange { command, is_unheard, .. } = *exchange;
+        let long = Long { command, latency, replier, reply, server, is_unheard };
         if self.long.len() < LONG_MAX {
             self.long.push(long);
         } else if let Some(least) = self.long.iter_mut().min_by_key(|long| long.latency).filter(|least| least.latency < latency) {

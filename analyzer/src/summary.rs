@@ -124,6 +124,8 @@ pub struct Progress {
     pub connected: bool,
     /// Whether packets were missed, or the beginning was.
     pub missed: bool,
+    /// Whether nothing of it was captured but how it was established and closed.
+    pub silent: bool,
     /// Whether the MPA Request was answered with something else than an MPA Reply.
     pub spoke_otherwise: bool,
     /// When the Negotiate Request and the Negotiate Response of SMB Direct came.

@@ -135,7 +135,8 @@ pub static FAULTS: &[Fault] = &[
         false,
         &["SMBD-CREDIT-EXHAUSTED", "SMBD-CREDIT-DEADLOCK"],
         // it spends its own last credit without granting any, too, and hangs up in the end
-        &["SMBD-CREDIT-LAST", "BUG-SMBDIRECT-LAST-CREDIT", "CM-DISCONNECT"],
+        // in the end, and whom it leaves without credits grants it none either
+        &["SMBD-CREDIT-LAST", "BUG-SMBDIRECT-LAST-CREDIT", "CM-DISCONNECT", "SMB2-UNANSWERED", "SMBD-FRAG-REMAINING"],
     ),
     row("grant-too-much", Act::GrantTooMuch, Both, false, &["SMBD-CREDIT-OVERFLOW"], &[]),
     row("stall", Act::Stall, Server, false, &["SMB2-UNANSWERED"], &[]),
@@ -198,7 +199,8 @@ pub static FAULTS: &[Fault] = &[
         Server,
         false,
         &["RDMA-KEY-STALE", "RDMA-ORDER"],
-        &["RC-NAK", "RDMAP-TERMINATE", "RDMA-LENGTH", "RDMA-INVALIDATE"],
+        // the key of a WRITE was for reading only
+        &["RC-NAK", "RDMAP-TERMINATE", "RDMA-LENGTH", "RDMA-INVALIDATE", "RDMA-KEY-DIRECTION"],
     ),
     row("wrong-invalidate", Act::WrongInvalidate, Server, false, &["RDMA-INVALIDATE"], &["RDMA-LENGTH"]),
     row("lie", Act::Lie, Server, false, &["RDMA-LENGTH"], &[]),

@@ -1,7 +1,7 @@
 //! What an analysis said, held against what happened.
 
-use crate::fault::Act;
-use crate::host::Request;
+use crate::fault::{Act, Fault};
+use crate::host::{Host, Request};
 use crate::observer::{Observer, Record};
 use crate::plan::{Carrier, Plan};
 use crate::smb::Command;
@@ -219,7 +219,10 @@ impl Asked<'_> {
             "RC-RNR" => !self.plan.not_ready[side].is_empty(),
             "RC-SPURIOUS" | "TCP-SPURIOUS" => self.needless(side),
             "PEER-SILENT" => {
-                self.plan.rude || self.plan.link.cut.is_some() || self.plan.fault.is_some_and(|(by, f, _)| by == side && f.name == "deaf")
+                // an end that died, or whose wrong access its peer refused, is not there any more
+                let is_gone = |f: &Fault| matches!(f.act, Act::Deaf | Act::Die) || f.act.needs_memory() && !f.act.goes_on();
+                let is_its = |(by, f, _): (usize, &Fault, u64)| by == side && is_gone(f) && self.world.hosts[by].failed_at.is_some();
+                self.plan.rude || self.plan.link.cut.is_some() || self.plan.fault.is_some_and(is_its)
             }
             _ => false,
         }
@@ -236,10 +239,12 @@ impl Asked<'_> {
             _ => false,
         };
         let from = direction(clause);
-        self.truth.happened.iter().any(|h| {
-            is_gone(h)
-                && from.is_none_or(|from| h.from == from || matches!(h.class, Class::Ack | Class::Nak) && clause.contains("acknowledgment"))
-        })
+        // on TCP every segment does
+        let acknowledges = |h: &Happened| self.plan.carrier == Carrier::Iwarp || matches!(h.class, Class::Ack | Class::Nak);
+        self.truth
+            .happened
+            .iter()
+            .any(|h| is_gone(h) && from.is_none_or(|from| h.from == from || acknowledges(h) && clause.contains("acknowledgment")))
     }
 
     /// Whether something was lost or damaged in the direction that a text names, or no direction is named.
@@ -345,7 +350,8 @@ fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessment)
 
 fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict: &mut Assessment) {
     // what was posted and did not get out is counted by the ends already
-    if plan.fault.is_some() || world.truth.requests.iter().any(|r| r.done.is_none()) || world.hosts.iter().any(|h| h.transport.failed()) {
+    let is_left = |h: &Host| h.transport.failed() || !h.transport.is_idle();
+    if plan.fault.is_some() || world.truth.requests.iter().any(|r| r.done.is_none()) || world.hosts.iter().any(is_left) {
         return;
     }
     let Some(connection) = report.connections.first() else {

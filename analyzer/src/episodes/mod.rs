@@ -241,6 +241,38 @@ pub const fn not_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) >= 0
 }
 
+/// ns without room for which a sender must have been to have waited for it.
+const CEILING_LEAST: i64 = 50_000;
+/// ns after there is room again within which a sender that waited for it goes on.
+const CEILING_RELEASE: i64 = 1_000_000;
+
+/// A limit to what a sender may have outstanding, and whether it waited there: who goes on as soon as there is room had something to send.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ceiling {
+    full: Option<At>,
+    free: Option<At>,
+}
+
+impl Ceiling {
+    /// There is no more room.
+    pub fn full(&mut self, at: At) {
+        *self = Self { full: Some(at), free: None };
+    }
+
+    /// There is room.
+    pub fn free(&mut self, at: At) {
+        if self.full.is_some() {
+            self.free.get_or_insert(at);
+        }
+    }
+
+    /// The sender goes on. Since when and until when it waited, if it did.
+    pub fn used(&mut self, at: At) -> Option<(At, At)> {
+        let Self { full: Some(full), free: Some(free) } = core::mem::take(self) else { return None };
+        (free.since(full) >= CEILING_LEAST && (0..=CEILING_RELEASE).contains(&at.since(free))).then_some((full, at))
+    }
+}
+
 /// Episodes of one kind, cause and direction, added up. Times in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum {
@@ -296,6 +328,12 @@ impl Episodes {
     /// One begins. Its number.
     pub fn begin(&mut self, kind: Kind, by: End, begin: At, sequence: Option<u32>) -> u32 {
         self.add(Episode { kind, by: Some(by), begin, sequence, ..Episode::default() })
+    }
+
+    /// `by` waited for room from `begin` to `end`.
+    #[cold]
+    pub fn stalled(&mut self, by: End, cause: Cause, begin: At, end: At) {
+        self.add(Episode { kind: Kind::Credit, cause, by: Some(by), begin, end: Some(end), ..Episode::default() });
     }
 
     /// One that is under way, of a kind and direction.
@@ -497,6 +535,29 @@ mod tests {
         episodes.begin(Kind::Recovery, End::A, at(50), None);
         episodes.retract(Kind::Recovery, End::A, at(60));
         assert_eq!(episodes.iter().count(), 1);
+    }
+
+    #[test]
+    fn who_goes_on_as_soon_as_there_is_room_had_waited_for_it() {
+        let us = |us: i64| At { frame: us as u64, time: us * 1000 };
+        let told = |full: i64, free: i64, used: i64| {
+            let mut ceiling = Ceiling::default();
+            ceiling.full(us(full));
+            ceiling.free(us(free));
+            ceiling.free(us(free + 10_000));
+            let told = ceiling.used(us(used)).map(|(begin, end)| (begin.time / 1000, end.time / 1000));
+            assert_eq!(ceiling.used(us(used)), None, "once");
+            told
+        };
+        assert_eq!(told(100, 150, 160), Some((100, 160)));
+        assert_eq!(told(100, 149, 160), None, "no wait to speak of");
+        assert_eq!(told(100, 150, 1150), Some((100, 1150)));
+        assert_eq!(told(100, 150, 1151), None, "it had nothing to send");
+        let mut ceiling = Ceiling::default();
+        ceiling.free(us(10));
+        assert_eq!(ceiling.used(us(20)), None, "there was room");
+        ceiling.full(us(30));
+        assert_eq!(ceiling.used(us(90)), None, "there is none");
     }
 
     #[test]

@@ -300,6 +300,10 @@ fn concerns(request: &Request, episode: &Episode, phase: usize, from: i64, to: i
         // what went out again without need held nobody up
         return false;
     }
+    if matches!(episode.cause, Cause::Smb2Credits | Cause::RpcRdmaCredits) {
+        // these are for requests that are not sent yet
+        return false;
+    }
     if episode.kind == Kind::Gap {
         return of_server && phase > SENDING && phase < REPLYING;
     }

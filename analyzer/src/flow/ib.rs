@@ -16,7 +16,7 @@
 
 use super::copies::{Copies, Doubles, Ids, is_mirrored, mark, may_be_mirrored};
 use super::losses::LossView;
-use super::losses::{Losses, Unanswered};
+use super::losses::{Losses, Tally, Unanswered, tallied};
 use super::psn;
 use super::recovery::{Ended, HELD_BACK, Late, Recovery, Sent};
 use crate::devices::Measure;
@@ -57,6 +57,8 @@ const LATE_MAX: i64 = 2_000_000_000;
 const ICRC_TRUSTED: u32 = 8;
 /// ns within which a requester asks again for Responses that it did not get, beside the way there and back.
 const ASKS_AGAIN: i64 = 1_000_000;
+/// The smallest path MTU, in bytes.
+const MTU_LEAST: u32 = 256;
 /// Packets with a wrong invariant CRC that the receiver took all the same, after which its value says nothing.
 const TAKEN_BAD_MAX: u32 = 3;
 
@@ -159,7 +161,7 @@ pub trait IbSink {
     fn sequence(&mut self, _by: End, _sequence: u32) {}
     /// Everything that `by` requested up to here has arrived. `is_ack`: an acknowledgment says so, and not a Read Response.
     #[inline]
-    fn acknowledged(&mut self, _by: End, _sequence: u32, _is_ack: bool) {}
+    fn acknowledged(&mut self, _at: At, _by: End, _sequence: u32, _is_ack: bool) {}
     /// A packet that was told as an operation goes out again; `is_asked` where the receiver asked for it, and so had thrown it away.
     fn again(&mut self, _at: At, _by: End, _sequence: u32, _is_asked: bool) {}
     /// A packet that is not told as an operation now (it was told before, or is held): only to be shown.
@@ -183,13 +185,15 @@ pub struct IbFlow {
     partition: Option<u16>,
     /// By sender: packets whose invariant CRC is right.
     icrc_good: [u32; 2],
+    /// By sender: whether connection management came with a right one.
+    sound: [bool; 2],
     /// By sender: packets whose invariant CRC is wrong, and that the receiver took all the same.
     taken_bad: [u32; 2],
     losses: [Option<Box<Losses>>; 2],
     /// By sender: packets of requests, and those of them that had stood in the capture before.
     requests: [(u64, u64); 2],
     /// By sender: packets of requests that had stood in the capture twice.
-    thrice: [u64; 2],
+    thrice: Option<Box<[Tally; 2]>>,
     doubles: Doubles,
     /// By sender.
     ids: [Ids; 2],
@@ -237,6 +241,15 @@ struct Sender {
     reads: VecDeque<Read>,
     /// PSN behind the last Read that is done.
     reads_done: Option<u32>,
+    /// PSN behind the last Response to a Read, in the order of the capture, and its time.
+    answered: (u32, i64),
+    /// The last Response that had been missing and came when it was asked for again: its PSN.
+    refilled: Option<u32>,
+    /// What the last NAK of a sequence error asked for: from where to where, and when.
+    nak: Option<(u32, u32, At)>,
+    /// A Read that went out again though all of its Responses had gone by: when, and the PSN behind it. What follows tells whether its sender
+    /// went back to it, or the capture has a copy that was held up.
+    reread: Option<(At, u32)>,
 }
 
 #[derive(Clone, Debug)]
@@ -304,6 +317,11 @@ impl IbFlow {
     pub fn starts_at(&mut self, by: End, psn: u32) {
         self.senders[by.index()].next = Some(psn & psn::MASK);
         self.senders[by.index()].is_whole = true;
+    }
+
+    /// Whether the capture has the invariant CRCs of each end as they were sent: then a wrong one says that a packet is damaged.
+    pub fn sound(&mut self, ends: [bool; 2]) {
+        self.sound = ends;
     }
 
     /// What the CM handshake said of the path: its MTU in bytes.
@@ -391,7 +409,8 @@ impl IbFlow {
     /// Whether a packet of `by` with a wrong invariant CRC is one that its receiver drops. Where none of them is right, the capture sees
     /// them before the adapter has written it; where the receiver takes them, it is written in another way.
     fn is_dropped(&self, by: End) -> bool {
-        self.icrc_good[by.index()] > 0 && self.taken_bad[by.index()] < TAKEN_BAD_MAX
+        let is_known = self.sound[by.index()] || self.icrc_good[by.index()] > 0;
+        is_known && self.taken_bad[by.index()] < TAKEN_BAD_MAX
     }
 
     /// A packet that its receiver drops: shown and counted, not followed. If the receiver acknowledges it all the same, it is.
@@ -427,14 +446,24 @@ impl IbFlow {
 
     /// What became of the packets.
     pub fn loss_view(&self) -> LossView<'_> {
+        let thrice = self.thrice.as_deref();
         LossView {
             losses: [self.losses[0].as_deref(), self.losses[1].as_deref()],
             good: self.icrc_good,
             is_tcp: false,
             is_mirrored: self.doubles.are_all()
-                || is_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again), self.thrice),
+                || is_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again), tallied(thrice)),
+            thrice,
             may_be_mirrored: self.doubles.are_some()
                 || may_be_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again)),
+        }
+    }
+
+    /// A packet stands in the capture again: what stands there for the third time, no mirror shows.
+    #[cold]
+    fn stands_again(&mut self, at: At, by: End, number: u32) {
+        if self.copies[by.index()].times(number) > 1 {
+            self.thrice.get_or_insert_default()[by.index()].add(at, 1);
         }
     }
 
@@ -579,7 +608,7 @@ impl IbFlow {
         }
         if ahead < 0 {
             self.requests[by.index()].1 += 1;
-            self.thrice[by.index()] += u64::from(self.copies[by.index()].times(number) > 1);
+            self.stands_again(at, by, number);
             self.again(&request, follows, mark_of(packet), t, sink);
             return;
         }
@@ -639,6 +668,7 @@ impl IbFlow {
             return self.is_back(at, by, number, sink);
         }
         if is_again {
+            self.stands_again(at, by, number);
             let of = self.copies[by.index()].frame_of(at, number);
             sink.fact(at, by, IbFact::Retransmission { of });
         }
@@ -719,10 +749,21 @@ impl IbFlow {
         self.senders[by.index()].cursor = psn::add(number, 1);
     }
 
+    /// `by` asks again for Responses that went by, and did not arrive.
+    fn asks_again(&mut self, at: At, by: End) {
+        let losses = self.losses(by.peer());
+        losses.asked_again += 1;
+        losses.lost_behind.add(at, 1);
+    }
+
     /// A request while a recovery is under way.
     #[cold]
     fn sent_in_recovery<S: IbSink>(&mut self, request: &Request<'_>, follows: bool, is_first: bool, sink: &mut S) {
         let Request { at, by, psn: number, row, payload_length: bytes, .. } = *request;
+        if let Some((asked, _)) = self.senders[by.index()].reread.take().filter(|(_, behind)| *behind == number) {
+            self.asks_again(asked, by);
+        }
+        let way = self.round_trip[by.index()].unwrap_or(0);
         let sender = &mut self.senders[by.index()];
         let acknowledged = sender.acked.is_some_and(|acked| psn::ahead(acked, number) >= 0);
         let mut reread = false;
@@ -731,10 +772,20 @@ impl IbFlow {
             let within = |r: &&mut Read| (0..r.span as i32).contains(&psn::ahead(number, r.first));
             let read = sender.reads.iter_mut().find(within);
             reread = done || read.as_ref().is_some_and(|r| r.received > 0);
-            let had_all = read.as_ref().is_none_or(|r| r.missing.is_empty());
+            let had_all = read.as_ref().is_none_or(|r| r.missing.is_empty() && r.is_done);
             let mut late = (0, at, 0);
+            let asked_lately = |(from, to, asked): (u32, u32, At)| {
+                psn::ahead(number, from) >= 0 && psn::ahead(number, to) < 0 && at.since(asked) <= way.saturating_add(ASKS_AGAIN)
+            };
+            let is_asked = sender.nak.is_some_and(asked_lately) || sender.recovery.as_ref().is_some_and(|r| r.is_asked());
+            // it was on its way already when they went by
+            let is_crossing = at.time.saturating_sub(sender.answered.1) < way;
             if let Some(read) = read {
                 read.again = Some(at);
+                if !is_asked && reread && !read.is_done && read.gap == At::default() {
+                    // its sender had waited long enough for the rest
+                    read.gap = at;
+                }
                 late = core::mem::take(&mut read.late);
             }
             if late.0 > 0 {
@@ -742,12 +793,20 @@ impl IbFlow {
                 losses.overtaken.add(late.1, late.0.into());
                 losses.delay = losses.delay.max(late.2);
             }
-            self.losses(by.peer()).asked_again += 1;
-            let sender = &self.senders[by.index()];
-            let is_asked = sender.recovery.as_ref().is_some_and(|r| r.is_asked());
-            if reread && had_all && !is_asked {
-                // its Response went by here, and did not arrive
-                self.losses(by.peer()).lost_behind.add(at, 1);
+            let mtu = self.mtu.unwrap_or(MTU_LEAST);
+            let sender = &mut self.senders[by.index()];
+            if reread && had_all && is_crossing {
+                // nothing was lost
+            } else if !(reread && had_all && !is_asked) {
+                self.losses(by.peer()).asked_again += 1;
+            } else {
+                // its Responses went by here, and did not arrive, if this is where the sender goes on from
+                let behind = psn::add(number, request.ext.reth.map_or(1, |reth| reth.dma_length.div_ceil(mtu).max(1)));
+                if sender.next == Some(behind) {
+                    self.asks_again(at, by);
+                } else {
+                    sender.reread = Some((at, behind));
+                }
             }
         }
         let heard = self.senders[by.peer().index()].last;
@@ -806,6 +865,7 @@ impl IbFlow {
             } else {
                 // the receiver threw the first one away: this is the one that it takes
                 sender.held[place].at = at;
+                self.stands_again(at, by, number);
                 let of = self.copies[by.index()].frame_of(at, number);
                 sink.fact(at, by, IbFact::Retransmission { of });
             }
@@ -920,7 +980,7 @@ impl IbFlow {
                 payload_length: held.payload_length,
                 in_frame: false,
             };
-            if held.is_damaged && self.icrc_good[by.index()] >= ICRC_TRUSTED {
+            if held.is_damaged && (self.sound[by.index()] || self.icrc_good[by.index()] >= ICRC_TRUSTED) {
                 // the receiver dropped it, and had another: the capture has not, or not here
                 self.senders[by.index()].next = Some(held.psn);
                 self.skip_one(request.at, by, sink);
@@ -1065,6 +1125,8 @@ impl IbFlow {
             Some(Syndrome::Nak(code)) => {
                 sink.fact(at, by, IbFact::Nak { code: code.0, psn: number });
                 if code.0 == 0 {
+                    let sender = &mut self.senders[requester.index()];
+                    sender.nak = sender.next.map(|next| (number, next, at));
                     self.settle_late(at, requester, number, true, sink);
                     if let Some(took) = self.recovery(at, requester, number, Kind::Recovery, sink).asked(at, number) {
                         sink.fact(at, by, IbFact::Measured(Measure::Nak(took)));
@@ -1111,7 +1173,7 @@ impl IbFlow {
                 self.end_recovery(at, requester, false, sink);
             }
         }
-        sink.acknowledged(requester, sequence_of_psn(number), true);
+        sink.acknowledged(at, requester, sequence_of_psn(number), true);
         let sender = &mut self.senders[requester.index()];
         let ahead = psn::ahead(number, next);
         if ahead == -1 && sender.recovery.is_none() {
@@ -1144,11 +1206,12 @@ impl IbFlow {
         let answers_after = self.round_trip[by.index()].map_or(0, |way| way - way / 8 - HELD_BACK);
         let (sender, copies) = (&mut self.senders[requester.index()], &self.copies[by.index()]);
         let losses = &mut self.losses[by.index()];
+        let follows = core::mem::replace(&mut sender.answered, (psn::add(number, 1), at.time)).0 == number;
         // a Response acknowledges its request, and all before it
         if sender.acked.is_none_or(|acked| (0..JUMP_MAX).contains(&psn::ahead(number, acked))) {
             sender.acked = Some(number);
         }
-        sink.acknowledged(requester, sequence_of_psn(number), false);
+        sink.acknowledged(at, requester, sequence_of_psn(number), false);
         let mut op = RdmaOp {
             at,
             by,
@@ -1175,13 +1238,17 @@ impl IbFlow {
                 let of = copies.frame_of(at, number);
                 sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission { of } });
                 if !copy {
-                    losses.get_or_insert_default().repeated.add(at, 1);
+                    came_again(losses.get_or_insert_default(), &mut sender.refilled, number, at);
                 }
                 return;
             }
             sink.op(&op, t);
             return;
         };
+        if index > 0 {
+            // Reads are answered in order: what is open of those before was lost, or missed
+            sender.reads.range_mut(..index).filter(|r| !r.is_done && r.gap == At::default()).for_each(|r| r.gap = at);
+        }
         let read = &mut sender.reads[index];
         if let (false, Some(mtu)) = (read.span_known, mtu) {
             read.span = read.length.div_ceil(mtu.max(1)).max(1);
@@ -1198,7 +1265,7 @@ impl IbFlow {
                 let of = copies.frame_of(at, number);
                 sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission { of } });
                 if !copy {
-                    losses.get_or_insert_default().repeated.add(at, 1);
+                    came_again(losses.get_or_insert_default(), &mut sender.refilled, number, at);
                 }
                 return;
             };
@@ -1206,12 +1273,15 @@ impl IbFlow {
             let losses = losses.get_or_insert_default();
             // it was on its way when it was asked for again: it is older than that, or came too soon for an answer
             let is_too_soon = |again: At| at.since(again) < answers_after;
+            // the answer to what was asked for again begins with it, and goes on one behind the other
+            let is_answer = |_| part.begins() || follows;
             if read.again.is_some_and(|again| is_old || is_too_soon(again)) {
                 losses.overtaken.add(at, 1);
                 losses.delay = losses.delay.max(at.since(read.gap));
-            } else if read.again.is_some() {
+            } else if read.again.is_some_and(is_answer) {
                 losses.lost_before.add(read.gap, 1);
                 losses.repeated.add(at, 1);
+                sender.refilled = Some(number);
                 sink.fact(at, by, IbFact::Retransmission { of: copies.frame_of(at, number) });
             } else {
                 // it was overtaken if the requester noticed, who then asks for it again; else only the capture has it out of order
@@ -1226,6 +1296,16 @@ impl IbFlow {
             }
             let room = MISSING_MAX.saturating_sub(read.missing.len());
             read.missing.extend((0..ahead as u32).take(room).map(|n| psn::add(read.next, n)));
+        }
+        if ahead == 0 && read.gap != At::default() && read.missing.is_empty() {
+            // the rest of it, that was asked for again: its first copies never came
+            if part.begins() && read.again.is_some_and(|again| again >= read.gap && !is_old && at.since(again) >= answers_after) {
+                let losses = losses.get_or_insert_default();
+                losses.lost_before.add(read.gap, 1);
+                losses.repeated.add(at, 1);
+                sender.refilled = Some(number);
+            }
+            read.gap = At::default();
         }
         let offset = match mtu {
             Some(mtu) => (psn::ahead(number, read.first) as u32).saturating_mul(mtu),
@@ -1248,12 +1328,17 @@ impl IbFlow {
             // they are answered in order: what is missing of those before, the requester had, if it could have asked again before it asked
             // for this one
             let patience = round_trip.map_or(ASKS_AGAIN, |way| way.saturating_mul(2).max(ASKS_AGAIN));
-            let is_open = |read: &Read| !read.missing.is_empty() && asked.since(read.gap) < patience;
+            // or did ask again, and nothing came of it yet
+            let is_waited_for = |read: &Read| asked.since(read.gap) < patience || read.again.is_some_and(|again| again >= read.gap);
+            let is_open = |read: &Read| !(read.is_done && read.missing.is_empty()) && is_waited_for(read);
             let over = sender.reads.range(..index).position(is_open).unwrap_or(index + 1);
             let over = over + sender.reads.range(over..).take_while(|read| read.is_done).count();
             let (mut missed, mut misplaced) = (0, 0);
             for read in sender.reads.drain(..over) {
                 missed += read.missing.len();
+                if read.span_known && !read.is_done {
+                    missed += psn::ahead(psn::add(read.first, read.span), read.next).max(0) as usize;
+                }
                 if read.late.0 > 0 {
                     losses.get_or_insert_default().misplaced.add(read.late.1, read.late.0.into());
                     misplaced += read.late.0;
@@ -1268,6 +1353,16 @@ impl IbFlow {
             }
         }
         sink.op(&op, t);
+    }
+}
+
+/// A Response came again. What had been missing, and was thought to be sent again when it came, had been held up: this is what was sent again.
+#[cold]
+fn came_again(losses: &mut Losses, refilled: &mut Option<u32>, number: u32, at: At) {
+    losses.repeated.add(at, 1);
+    if refilled.take_if(|known| *known == number).is_some() {
+        losses.lost_before.retract();
+        losses.overtaken.add(at, 1);
     }
 }
 

@@ -11,7 +11,7 @@
 
 use super::copies::{Copies, Doubles, Ids, is_mirrored, mark, may_be_mirrored};
 use super::losses::LossView;
-use super::losses::Losses;
+use super::losses::{Losses, Tally, tallied};
 use super::mpa::{Found, Framed, Framer, Recognition};
 use super::repair::{Acknowledged, Over, Repair, Sent, Was};
 use super::tcp::{self, Event, Stream};
@@ -58,7 +58,7 @@ pub trait FlowSink {
 
     /// Everything that `by` sent before this sequence number has arrived.
     #[inline]
-    fn acknowledged(&mut self, _by: End, _sequence: u32) {}
+    fn acknowledged(&mut self, _at: At, _by: End, _sequence: u32) {}
 
     /// Bytes in order of a connection that is not iWARP.
     fn bytes<T: Trace>(&mut self, bytes: &StreamBytes<'_>, t: &mut T);
@@ -196,6 +196,8 @@ pub enum FlowFact<'a> {
 
 /// Damaged segments remembered for each direction: should the receiver acknowledge them, it had them.
 const UNCONFIRMED_MAX: usize = 8;
+/// Segments with a right checksum after which a wrong one says that a segment is damaged, whatever an acknowledgment seems to say.
+const CHECKSUM_TRUSTED: u32 = 8;
 /// Segments with a wrong checksum that the receiver took all the same, after which checksums say nothing.
 const TAKEN_BAD_MAX: u32 = 3;
 /// What is held back at most where one direction only was captured.
@@ -225,6 +227,8 @@ pub struct TcpFlow {
     repairs: [Repair; 2],
     /// By sender: segments with data whose checksum is right.
     checked_good: [u32; 2],
+    /// By sender: whether the checksum of its SYN is right, and so those of its segments should be.
+    sound: [bool; 2],
     /// By sender: segments whose checksum is wrong and that the receiver took all the same.
     taken_bad: [u32; 2],
     /// By sender: damaged segments that are neither acknowledged nor sent again.
@@ -239,7 +243,7 @@ pub struct TcpFlow {
     ids: [Ids; 2],
     doubles: Doubles,
     /// By sender: segments with data that stood in the capture twice before.
-    thrice: [u64; 2],
+    thrice: Option<Box<[Tally; 2]>>,
     last: At,
 }
 
@@ -252,11 +256,13 @@ impl TcpFlow {
     /// What became of the segments.
     pub fn loss_view(&self) -> LossView<'_> {
         let counts = |of: fn(&tcp::Counts) -> u64| [of(self.streams[0].counts()), of(self.streams[1].counts())];
+        let thrice = self.thrice.as_deref();
         LossView {
             losses: [self.losses[0].as_deref(), self.losses[1].as_deref()],
             good: self.checked_good,
             is_tcp: true,
-            is_mirrored: self.doubles.are_all() || is_mirrored(counts(|c| c.segments), counts(|c| c.retransmitted.into()), self.thrice),
+            is_mirrored: self.doubles.are_all() || is_mirrored(counts(|c| c.segments), counts(|c| c.retransmitted.into()), tallied(thrice)),
+            thrice,
             may_be_mirrored: self.doubles.are_some() || may_be_mirrored(counts(|c| c.segments), counts(|c| c.retransmitted.into())),
         }
     }
@@ -373,7 +379,7 @@ impl TcpFlow {
             };
             let (repair, losses) = (&mut self.repairs[by.peer().index()], &mut self.losses[by.peer().index()]);
             repair.acknowledged(&acknowledgment, losses, &mut |over| out.fact(at, by.peer(), FlowFact::Over(over)));
-            out.acknowledged(by.peer(), segment.ack);
+            out.acknowledged(at, by.peer(), segment.ack);
         }
         if segment.payload_length > 0 {
             self.checked_good[by.index()] += u32::from(segment.check == Check::Good);
@@ -392,7 +398,9 @@ impl TcpFlow {
             let mark = mark(segment.ip_id, segment.checksum);
             let is_next = seq == self.streams[by.index()].next_seq();
             let of = if is_next { None } else { self.copies[by.index()].frame_of(at, seq) };
-            self.thrice[by.index()] += u64::from(of.is_some() && self.copies[by.index()].times(seq) > 1);
+            if of.is_some() && self.copies[by.index()].times(seq) > 1 {
+                self.thrice.get_or_insert_default()[by.index()].add(at, 1);
+            }
             let copy = !is_next && self.copies[by.index()].has(at, seq, mark, false);
             let misplaced = self.streams[by.index()].is_misplaced(seq, segment.payload_length);
             if misplaced {
@@ -436,7 +444,8 @@ impl TcpFlow {
 
     /// Whether a segment of `by` with a wrong checksum is one that its receiver drops: others are right, and none was taken all the same.
     fn is_dropped(&self, by: End) -> bool {
-        self.checked_good[by.index()] > 0 && self.taken_bad[by.index()] < TAKEN_BAD_MAX
+        let is_known = self.sound[by.index()] || self.checked_good[by.index()] > 0;
+        is_known && self.taken_bad[by.index()] < TAKEN_BAD_MAX
     }
 
     /// A segment that its receiver drops: counted, not followed. If the receiver acknowledges it all the same, it is.
@@ -461,6 +470,8 @@ impl TcpFlow {
                 // it came again
             } else if is_behind(ack, seq.wrapping_add(length)) {
                 self.unconfirmed[by.index()].push((at, seq, bytes));
+            } else if self.sound[by.index()] || self.checked_good[by.index()] >= CHECKSUM_TRUSTED {
+                // the receiver had another: the capture has not, or not here
             } else {
                 self.taken_bad[by.index()] += 1;
                 if let Some(losses) = self.losses[by.index()].as_mut() {
@@ -490,6 +501,7 @@ impl TcpFlow {
             return;
         }
         if flags & SYN != 0 {
+            self.sound[by.index()] |= segment.check == Check::Good;
             if flags & ACK == 0 {
                 self.syn_at[by.index()] = Some(at);
             } else if let Some(syn) = self.syn_at[by.peer().index()].filter(|_| !self.streams[by.index()].started()) {

@@ -71,7 +71,8 @@ pub struct Losses {
     pub repeated: Tally,
     /// Negative acknowledgments of a sequence error that the receiver sent for it.
     pub naks: u64,
-    /// Times that a requester asked again for Responses of its Reads that it did not get.
+    /// Times that a requester asked again for Responses of its Reads that it did not get; that a receiver had said that a segment was missing
+    /// which then came.
     pub asked_again: u64,
     /// Times that recovery was under way.
     pub recoveries: u64,
@@ -104,8 +105,15 @@ pub struct LossView<'f> {
     pub is_tcp: bool,
     /// Whether a mirror shows everything twice: then what stands there again was not sent again.
     pub is_mirrored: bool,
+    /// By sender: packets that stand there for the third time or more, which no mirror alone shows.
+    pub thrice: Option<&'f [Tally; 2]>,
     /// Whether one may: then nothing of it is more than a guess.
     pub may_be_mirrored: bool,
+}
+
+/// How many packets two directions counted.
+pub fn tallied(of: Option<&[Tally; 2]>) -> [u64; 2] {
+    of.map_or([0; 2], |[a, b]| [a.count, b.count])
 }
 
 /// A peer that did not answer any more, or not for long.

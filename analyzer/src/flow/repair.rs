@@ -100,6 +100,11 @@ impl Again {
         let Self { since, seq: sequence, end, at: copy, is_filled, is_reported, .. } = *self;
         Over::Recovery { since, until, sequence, bytes: end.wrapping_sub(sequence), copy, is_filled, is_reported }
     }
+
+    /// Whether its sender waited as long as a retransmission timer does.
+    fn is_timed_out(&self) -> bool {
+        self.at.since(self.since) >= TIMEOUT_LEAST
+    }
 }
 
 /// What a sender's segment was to the stream.
@@ -303,6 +308,7 @@ impl Repair {
                 } else {
                     losses.lost_before.add(at, 1);
                     losses.repeated.add(at, 1);
+                    losses.asked_again += u64::from(is_reported);
                     self.open(Again { since: gap.0, is_filled: true, ..self.again_of(sent) }, losses);
                 }
             }
@@ -431,7 +437,7 @@ impl Repair {
             } else if is_first && !again.is_reported {
                 losses.get_or_insert_default().needless.add(again.at, 1);
                 again.end = again.seq;
-            } else if again.is_reported || self.says_sack {
+            } else if again.is_reported || self.says_sack || again.is_timed_out() {
                 emit(again.over(at));
             }
         }
@@ -451,9 +457,14 @@ impl Repair {
             return;
         }
         let Some(acked) = again.acked_at else { return };
-        if again.is_reported || self.says_sack {
-            // who was not told of a hole does not know whether the segment was lost, or what acknowledged it
-            let tally = if again.is_reported { &mut losses.lost_behind } else { &mut losses.unacknowledged };
+        if again.is_reported || self.says_sack || again.is_timed_out() {
+            // who was not told of a hole does not know whether the segment was lost, or what acknowledged it; nor whether the receiver, of
+            // which nobody knows that it would say what it has twice, was slow
+            let tally = match (again.is_reported, self.says_sack) {
+                (true, _) => &mut losses.lost_behind,
+                (_, true) => &mut losses.unacknowledged,
+                _ => &mut losses.unheard,
+            };
             tally.add(again.at, 1);
             losses.recovered(again.since, acked);
         }
@@ -637,8 +648,19 @@ mod tests {
     #[test]
     fn without_sack_and_without_a_report_nothing_is_said_to_be_lost() {
         let mut tap = Tap::default();
+        tap.send(0, 100, Was::New).send(50, 100, Was::Again).ack(51, 200, &[], 50);
+        assert_eq!(tap.counts(300), [0, 0, 0, 0]);
+        assert_eq!(tap.over, [], "a probe may go out at once");
+    }
+
+    #[test]
+    fn what_went_out_again_after_a_timer_and_was_answered_then_may_have_been_lost() {
+        let mut tap = Tap::default();
         tap.send(0, 100, Was::New).send(200, 100, Was::Again).ack(201, 200, &[], 200);
         assert_eq!(tap.counts(300), [0, 0, 0, 0]);
+        assert_eq!((tap.losses.as_ref().unwrap().unheard.count, tap.losses.as_ref().unwrap().unacknowledged.count), (1, 0));
+        let [Over::Recovery { since, until, is_reported: false, .. }] = tap.over[..] else { panic!("{:?}", tap.over) };
+        assert_eq!((since.time, until.time), (0, 201 * MS));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::known::Known;
 use super::receive::WholeSend;
 use super::stream;
 use crate::context::FrameContext;
+use crate::episodes::{Cause, Ceiling};
 use crate::finding::Rule;
 use crate::memory::{Memory, Region, Right, State};
 use crate::messages::smbd::link::Seen;
@@ -109,6 +110,8 @@ struct Credits {
     outstanding: u32,
     /// Most of those at a time.
     outstanding_max: u32,
+    /// Whether the caller waits for a reply, that it may call again.
+    room: Ceiling,
     /// Calls.
     calls: u64,
     /// Calls beyond the grant.
@@ -326,11 +329,17 @@ impl RpcRdma {
     /// Credits of a call: RFC 8166 3.3.1.
     fn spend<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>) {
         let credits = &mut self.credits[by.index()];
+        if let Some((begin, end)) = credits.room.used(cx.at) {
+            cx.episodes.stalled(by, Cause::RpcRdmaCredits, begin, end);
+        }
         credits.calls += 1;
         credits.requested_max = credits.requested_max.max(header.fixed.credits);
         credits.outstanding += 1;
         credits.outstanding_max = credits.outstanding_max.max(credits.outstanding);
         let outstanding = credits.outstanding;
+        if credits.granted.known().is_some_and(|granted| outstanding >= granted) {
+            credits.room.full(cx.at);
+        }
         match credits.granted {
             Seen::Known(granted) if outstanding > granted => {
                 credits.overruns += 1;
@@ -376,6 +385,9 @@ impl RpcRdma {
         credits.outstanding = credits.outstanding.saturating_sub(1);
         credits.granted = Seen::Known(header.fixed.credits);
         credits.replied = true;
+        if credits.outstanding < header.fixed.credits {
+            credits.room.free(cx.at);
+        }
         if header.fixed.credits == 0 {
             cx.report(Rule::RpcrdmaCreditZero, by, Rests::FRAME, format_args!("granted 0 credits"));
         }

@@ -63,6 +63,8 @@ pub(super) struct Request {
     refused: Option<(At, String, bool)>,
     /// Whether anything that its server sent was captured.
     pub(super) heard: bool,
+    /// Whether the capture has invariant CRCs of its client as they were sent.
+    pub(super) is_sound: bool,
 }
 
 impl Request {
@@ -134,6 +136,7 @@ impl Requests {
             accepted: None,
             refused: None,
             heard: false,
+            is_sound: false,
         });
         oldest
     }
@@ -224,6 +227,13 @@ impl Requests {
     pub(super) fn heard(&mut self, src: Addr, dst: Addr) {
         for request in self.list.iter_mut().filter(|r| (r.server, r.client) == (src, dst)) {
             request.heard = true;
+        }
+    }
+
+    /// A host sent another one something whose invariant CRC is right.
+    pub(super) fn sound(&mut self, src: Addr, dst: Addr) {
+        for request in self.list.iter_mut().filter(|r| (r.client, r.server) == (src, dst)) {
+            request.is_sound = true;
         }
     }
 

@@ -681,6 +681,9 @@ impl<S: Sink> Pipeline<S> {
             _ => {}
         }
         self.requests.heard(packet.src, packet.dst);
+        if ib.icrc == Check::Good {
+            self.requests.sound(packet.src, packet.dst);
+        }
         let place = self.requests.place(at.frame, packet.src, packet.dst, message.comm_ids());
         self.env.frame.place = self.env.frame.place.or(place);
     }
@@ -722,6 +725,7 @@ impl<S: Sink> Pipeline<S> {
         // each side says where the other one is to begin (12.6.5, 12.6.8)
         flow.starts_at(End::A, rep.starting_psn);
         flow.starts_at(End::B, request.psn);
+        flow.sound([request.is_sound, ib.icrc == Check::Good]);
         connection.network.path_mtu_asked = request.path_mtu;
         if let Some(mtu) = request.path_mtu {
             flow.path_mtu(mtu.into());
@@ -837,7 +841,9 @@ impl<S: Sink> Pipeline<S> {
     fn new_tcp(&mut self, at: At, from: TcpEnd, to: TcpEnd, segment: &Segment<'_>) -> u32 {
         let handshake = if segment.flags & SYN != 0 { Handshake::Seen } else { Handshake::Inferred };
         // a SYN tells who the client is; else the lower of the well-known ports is the server's
-        let client = match segment.flags & (SYN | ACK) {
+        // of one that is damaged the flags say nothing
+        let flags = if segment.check == Check::Bad { 0 } else { segment.flags };
+        let client = match flags & (SYN | ACK) {
             SYN => Some((End::A, Source::Handshake)),
             f if f == SYN | ACK => Some((End::B, Source::Handshake)),
             _ => match (is_service_port(from.1), is_service_port(to.1)) {

@@ -194,6 +194,8 @@ pub struct Facts {
     pub port: u16,
     /// Whether its handshake was seen, and nothing is missing since.
     pub complete: bool,
+    /// Whether its handshake was seen, and nothing else of it but its end.
+    pub silent: bool,
     /// Whether the RDMA connection was established, or on TCP bytes came from both sides.
     pub connected: bool,
     /// The first frame.
@@ -249,6 +251,7 @@ impl Facts {
             protocol: c.protocol,
             port: c.peers[1].port,
             complete: c.handshake == Handshake::Seen && c.client_known && !c.progress.missed,
+            silent: c.handshake == Handshake::Seen && c.client_known && c.progress.silent,
             connected: c.progress.connected,
             first: c.first,
             end: c.closed.map_or(end, |(.., at)| at),
@@ -309,6 +312,11 @@ pub fn of(f: &Facts) -> Option<Outcome> {
     }
     if !f.complete && is_aborted {
         fail(Ending::HungUp { requests: f.unanswered }, closed_by, open);
+        return Some(outcome);
+    }
+    if f.silent && closed_by.is_some() && purpose == Purpose::SmbDirect && reached == Stage::Connected && waited >= PATIENCE {
+        // no more than a guess: who sees how a connection is opened may not see what it carries
+        no_negotiation(f, closed_by, waited, &mut fail);
         return Some(outcome);
     }
     if !f.complete {
@@ -551,9 +559,17 @@ fn weaken_silence(connection: &Connection, findings: &mut Findings) {
             let says_more = last.is_some_and(|last| last.time > f.last_time_ns.saturating_add(ON_ITS_WAY));
             f.connection == id && names_peer && is_grave && f.certainty > Certainty::Guess && !says_more
         };
-        let is_excused = is_dry || findings.iter().any(is_broken);
+        // what it sent was acknowledged no more: it went on sending that, and nothing behind it
+        let is_unheard = |f: &Finding| {
+            let names_peer = f.by == if side == 0 { Blame::Server } else { Blame::Client };
+            f.connection == id && names_peer && f.rule == Rule::PeerSilent && f.severity == Severity::Error
+        };
+        let is_excused = is_dry || findings.iter().any(is_broken) || findings.iter().any(is_unheard);
         let speaks = |f: &Finding| last.is_some_and(|last| last.time > f.last_time_ns);
         findings.weaken(|f| f.connection == id && f.by == blame && is_silence(f.rule) && (is_excused || unknown && !speaks(f)));
+        // nor does one answer any more whose peer had broken the protocol: its queue pair takes nothing then
+        let is_deaf = findings.iter().any(is_broken);
+        findings.weaken(|f| f.connection == id && f.by == blame && f.rule == Rule::PeerSilent && is_deaf);
         // a message is left unsent also where its receiver had broken the protocol
         let is_left =
             |f: &Finding| f.rule == Rule::SmbdFragRemaining && f.time_ns >= connection.closed.map_or(i64::MAX, |(.., at)| at.time);
@@ -788,6 +804,11 @@ mod tests {
         // the client never said a word
         let silent = Facts { negotiation: [None; 2], last_sent: [None; 2], closed: Some((Some(1), false)), end: at(5), ..begun.clone() };
         assert_eq!(shown(&silent), (Stage::Connected, Ending::NoNegotiation, Success::No, Some(0)));
+        // nothing was seen but how it was opened and closed: that may be all that the capture can see
+        let unseen = Facts { complete: false, silent: true, closed: Some((Some(0), false)), ..silent };
+        assert_eq!(shown(&unseen), (Stage::Connected, Ending::NoNegotiation, Success::No, Some(0)));
+        assert_eq!(of(&unseen).unwrap().certainty, Certainty::Guess);
+        assert_eq!(shown(&Facts { end: at(0), ..unseen }).2, Success::Unknown, "it had no time to");
         // both agreed, and the client went away
         let agreed = Facts { negotiation: [Some(at(1)); 2], accepted: true, ..begun };
         assert_eq!(shown(&agreed), (Stage::Negotiated, Ending::NoNegotiation, Success::No, Some(0)));

@@ -382,7 +382,7 @@ impl Rpc {
             if is_call && is_unanswered(cx, exchange, caller, end) {
                 let command = exchange.command;
                 let text = format_args!("never answered a {command}");
-                cx.report_as(exchange.request_end, Rule::RpcUnanswered, caller.peer(), cx.at_the_end(), text);
+                cx.report_as(exchange.request_end, Rule::RpcUnanswered, caller.peer(), cx.unanswered(exchange, caller, end), text);
             }
             exchange.close(cx.about.retransmissions);
             self.commands.add(exchange);

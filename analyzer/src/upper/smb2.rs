@@ -10,6 +10,8 @@ use super::unseal::Unseal;
 use super::{Answers, is_unanswered};
 use crate::context::FrameContext;
 use crate::credits::{charge_of, payload_of};
+use crate::episodes::time::Behind;
+use crate::episodes::{Cause, Ceiling};
 use crate::exchange::{DataPath, Descriptor, Exchange, Family};
 use crate::finding::Rule;
 use crate::keys::session::{Direction, SignatureCheck};
@@ -43,6 +45,8 @@ use rdmascope_dissector::wire::smb2::{
 
 /// Files whose names are remembered per connection at most.
 const FILES_MAX: usize = 4096;
+/// ns within which a server answers a request that waited for a lock or for a lease, once it may.
+const RELEASES: i64 = 50_000_000;
 /// Keys of one request that are remembered to be ended with it.
 const KEYS_MAX: usize = 64;
 /// Sessions listed per connection at most.
@@ -87,6 +91,17 @@ impl Protection {
         let encrypts = first.fixed.transform_type == TransformType::ENCRYPTION.0;
         Some(Self { encrypts, signature: first.signature.into(), nonce: first.nonce.into() })
     }
+}
+
+/// A request after which others may go on that wait.
+#[derive(Clone, Debug)]
+struct Released {
+    exchange: u64,
+    file: Option<Arc<str>>,
+    id: Option<FileId>,
+    /// It does not say of which file.
+    of_any: bool,
+    at: At,
 }
 
 /// Keys, the common few without allocation.
@@ -138,6 +153,12 @@ pub struct Smb2 {
     missed: bool,
     answers: Answers<u64, RequestMemo>,
     unseal: Unseal,
+    /// When the first request that was seen was answered.
+    first_reply: Option<At>,
+    /// Whether the client waits for credits.
+    room: Ceiling,
+    /// The last request after which others may go on that wait.
+    released: Option<Released>,
     /// Text of encrypted and compressed messages, one buffer a layer.
     clear: [Vec<u8>; LAYERS_MAX],
 }
@@ -371,7 +392,7 @@ impl Smb2 {
             let exchange = &mut pending.exchange;
             let may_wait = may_wait(&pending.memo) || (exchange.pending && !is_closed);
             if !may_wait && is_unanswered(cx, exchange, pending.by, end) {
-                let certainty = cx.at_the_end();
+                let certainty = cx.unanswered(exchange, pending.by, end);
                 let (command, waited) = (exchange.command, Milliseconds(end.since(exchange.request)));
                 let text = format_args!("did not answer a {command} in {waited}");
                 cx.report_as(exchange.request_end, Rule::Smb2Unanswered, pending.by.peer(), certainty, text);
@@ -676,9 +697,9 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             let exchange = &mut pending.exchange;
             (exchange.reply, exchange.reply_end, exchange.status) = (Some(early.at), Some(early.at), Some(early.status));
             exchange.close(self.cx.about.retransmissions);
-            self.smb2.commands.add(exchange);
-            return self.cx.env.complete(exchange);
+            return self.cx.settling.push(pending.exchange, self.by.peer(), None);
         }
+        self.releases(pdu, &pending);
         let limit = self.cx.env.options.requests_max;
         if self.smb2.pending.len() >= limit {
             self.forget();
@@ -719,7 +740,14 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         let header = &pdu.header;
         let (limit, client) = (self.cx.env.options.requests_max, self.by);
         let Self { smb2, cx, message, .. } = self;
+        if let Some((begin, end)) = smb2.room.used(message.first) {
+            cx.episodes.stalled(client, Cause::Smb2Credits, begin, end);
+        }
         let early = smb2.ids.request(header, message.last, limit, |at, wrong| broken(cx, client, at, wrong));
+        // what comes behind these is made of their replies
+        if smb2.ids.held() == Some(0) && !matches!(header.command, Command::NEGOTIATE | Command::SESSION_SETUP) {
+            smb2.room.full(message.last);
+        }
         let (size, charge) = (payload_of(header.command, pdu.bytes), header.credit_charge);
         let needed = charge_of(size);
         // without multiple credits the field is reserved
@@ -804,6 +832,9 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         if !is_notice {
             let (client, Self { smb2, cx, message, .. }) = (self.by.peer(), &mut *self);
             smb2.ids.reply(header, message.last, |at, wrong| broken(cx, client, at, wrong));
+            if smb2.ids.held() != Some(0) {
+                smb2.room.free(message.last);
+            }
         }
         if pdu.form != BodyForm::Expected {
             let (command, status) = (command_name(header.command), Status(header.status().0));
@@ -831,8 +862,12 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         }
         let Some(mut pending) = self.smb2.pending.remove(&header.message_id) else { return };
         self.smb2.by_exchange.remove(&pending.exchange.id);
+        self.smb2.first_reply.get_or_insert(self.message.first);
         self.smb2.signing.learn(pdu, pending.setup);
         self.answers(pdu, &pending);
+        if pending.exchange.pending {
+            self.waited_behind(header.command, &mut pending);
+        }
         self.cx.env.sink.reply(pending.exchange.id, pdu.bytes);
         let status = header.status();
         let exchange = &mut pending.exchange;
@@ -930,14 +965,50 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         self.cx.answered(pending.exchange, pending.by.peer());
     }
 
+    /// A request after which others may go on that wait: an unlock, a CLOSE, the acknowledgment of an oplock or lease break.
+    fn releases(&mut self, pdu: &Pdu<'_>, pending: &Pending) {
+        let exchange = &pending.exchange;
+        let is_release = match &pdu.body {
+            Ok(Body::LockRequest(lock)) => lock.elements().any(|element| element.unlock()),
+            Ok(Body::CloseRequest(_)) => true,
+            _ => pdu.header.command == Command::OPLOCK_BREAK,
+        };
+        if is_release {
+            let of_any = pdu.header.command == Command::OPLOCK_BREAK;
+            self.smb2.released =
+                Some(Released { exchange: exchange.id, file: exchange.file.clone(), id: pending.file_id, of_any, at: exchange.request });
+        }
+    }
+
+    /// The last answer to a request that the server had put off: whether it came for something that the client did meanwhile.
+    #[cold]
+    fn waited_behind(&self, command: Command, pending: &mut Pending) {
+        let Some(released) = &self.smb2.released else { return };
+        let is_same = released.id.is_some() && released.id == pending.file_id;
+        let exchange = &mut pending.exchange;
+        let is_its = released.of_any || is_same || released.file.is_some() && released.file == exchange.file;
+        let is_prompt = released.at > exchange.request && self.message.first.since(released.at) <= RELEASES;
+        if matches!(command, Command::LOCK | Command::CREATE) && is_its && is_prompt {
+            exchange.behind = Some(Behind::Exchange(released.exchange));
+        }
+    }
+
     /// What it rests on that a request moved as many bytes as were seen, in so many frames of its own and of the whole connection; `None` where
     /// they cannot be told.
     fn moved(&self, pending: &Pending, frames: u32, of_connection: u64) -> Option<Rests> {
         let since = Rests::since(pending.exchange.request);
         match frames {
             _ if pending.exchange.channel == DataPath::Inline => None,
-            // nothing at all: some Write of the connection must have been captured, and what it was for must be known of all
-            0 => (of_connection > 0 && self.memory.unattributed() == 0 && pending.exchange.descriptor_count > 0).then_some(since),
+            // nothing at all: sequence numbers tell that none was missed, or some Write of the connection was captured; and what it was for
+            // must be known of all
+            0 => {
+                let is_counted = matches!(self.cx.about.transport, Some(Transport::RoceV2 | Transport::Infiniband | Transport::Iwarp));
+                // where the capture began late, it may have been answered before, and the request be one that went out again
+                let is_first = self.smb2.first_reply.is_none_or(|first| pending.exchange.request < first);
+                let is_seen =
+                    (is_counted || of_connection > 0) && (self.cx.about.opening_seen || !is_first && self.cx.about.retransmissions == 0);
+                (is_seen && self.memory.unattributed() == 0 && pending.exchange.descriptor_count > 0).then_some(since)
+            }
             _ => Some(since.of(self.by).though_cut()),
         }
     }

@@ -143,7 +143,10 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                 self.granted_without_receive(at, by, blame);
             }
             IbFact::ReadsOutstanding(count) => {
-                let Some(limit) = self.connection.read_depth[by.index()].filter(|limit| count > *limit) else { return };
+                let Some(limit) = self.connection.read_depth[by.index()] else { return };
+                if count <= limit {
+                    return self.connection.reads(by, at, count, limit);
+                }
                 let text = format_args!("has {count} RDMA Reads outstanding; {limit} were agreed");
                 self.connection.report(self.env, at, Rule::RdmaReadDepth, by, Rests::LEDGER, text);
             }
@@ -156,11 +159,11 @@ impl<S: Sink> IbSink for Listener<'_, S> {
     }
 
     #[inline]
-    fn acknowledged(&mut self, by: End, sequence: u32, is_ack: bool) {
+    fn acknowledged(&mut self, at: At, by: End, sequence: u32, is_ack: bool) {
         if is_ack {
             self.connection.devices[by.peer().index()].acknowledged(sequence >> 8);
         }
-        self.connection.acknowledged(self.env, by, sequence);
+        self.connection.acknowledged(self.env, at, by, sequence);
     }
 
     fn again(&mut self, at: At, by: End, sequence: u32, is_asked: bool) {

@@ -151,7 +151,10 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
             }
             FlowFact::ReadsOutstanding(count) => {
                 let taken = self.connection.read_depths[by.peer().index()].map(|(ird, _)| ird);
-                let Some(limit) = taken.filter(|ird| (1..NO_DEPTH).contains(ird) && count > *ird) else { return };
+                let Some(limit) = taken.filter(|ird| (1..NO_DEPTH).contains(ird)) else { return };
+                if count <= limit {
+                    return self.connection.reads(by, at, count, limit);
+                }
                 let text = format_args!("has {count} RDMA Reads outstanding; its peer answers {limit} at a time");
                 self.connection.report(self.env, at, Rule::RdmaReadDepth, by, Rests::LEDGER, text);
             }
@@ -172,8 +175,8 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
     }
 
     #[inline]
-    fn acknowledged(&mut self, by: End, sequence: u32) {
-        self.connection.acknowledged(self.env, by, sequence);
+    fn acknowledged(&mut self, at: At, by: End, sequence: u32) {
+        self.connection.acknowledged(self.env, at, by, sequence);
     }
 
     fn bytes<T: Trace>(&mut self, bytes: &StreamBytes<'_>, t: &mut T) {

@@ -121,6 +121,9 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
         damaged(connection, flow, losses(), rules, emit);
         // what a mirror shows twice was sent once
         losses().for_each(|(by, losses)| silent(connection, by, losses, rules, 2, emit));
+        if let Some(thrice) = flow.thrice {
+            sent_again(connection, thrice, rules, emit);
+        }
         return mirrored(connection, emit);
     }
     let emit = &mut |finding: Finding| {
@@ -165,7 +168,10 @@ fn slow(connection: &ConnectionState, is_troubled: bool, emit: &mut impl FnMut(F
             }
             // where packets are lost, the first of what it sent may have been, which nothing shows that comes behind it
             let is_alike = tally.count <= 2 && is_like_a_timer(long.server);
-            let certainty = if is_troubled || is_alike { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+            // what was acknowledged with the reply at the earliest may have been held up on its way to the server; and a reply may have
+            // waited behind others for credits
+            let is_held_up = long.is_unheard || connection.smbd().is_some_and(|smbd| smbd.link.side(replier).stalls > 0);
+            let certainty = if is_troubled || is_alike || is_held_up { Certainty::Guess } else { Certainty::IfNothingWasMissed };
             found.finish(rule, blame(connection, replier), certainty, emit);
         }
     }
@@ -206,7 +212,8 @@ fn lost<'s>(
         let took = Milliseconds(losses.recovery);
         // where the capture loses packets, what was not seen may have been there, unless its receiver asked for it
         let is_asked = losses.naks + losses.asked_again > 0;
-        let is_sure = !is_held_up && (rules.unit == "segment" || is_asked && (before == 0 || !connection.missed.any()));
+        let is_sure = !is_held_up && is_asked && (before == 0 || rules.unit == "segment" || !connection.missed.any());
+        let is_sure = is_sure || !is_held_up && rules.unit == "segment" && before == 0;
         let lost = if is_sure { &mut found } else { &mut unsure };
         lost.add(&both, format_args!("{count} {way} {were} lost {place}, {again} sent again, {took} of recovery"));
         // of an end that was not captured nobody knows what it said
@@ -279,6 +286,21 @@ fn overtaken<'s>(
     } else {
         unsure.finish(rules.overtaken, Blame::Network, Certainty::Guess, emit);
     }
+}
+
+/// What went out again though a mirror shows everything twice: it stands there more often.
+fn sent_again(connection: &ConnectionState, thrice: &[Tally; 2], rules: &Rules, emit: &mut impl FnMut(Finding)) {
+    let mut found = Both::new(connection);
+    for by in End::BOTH {
+        let tally = &thrice[by.index()];
+        let copies = tally.count.div_ceil(2);
+        let (count, went, way) = (Many(copies, rules.unit), if copies == 1 { "stands" } else { "stand" }, Way(connection, by));
+        found.add(
+            tally,
+            format_args!("{count} {way} {went} in the capture more than twice: lost and sent again, or sent again without need"),
+        );
+    }
+    found.finish(rules.lost, Blame::Network, Certainty::Guess, emit);
 }
 
 fn mirrored(connection: &ConnectionState, emit: &mut impl FnMut(Finding)) {
@@ -371,8 +393,10 @@ fn silent(connection: &ConnectionState, by: End, losses: &Losses, rules: &Rules,
     let text = alloc::format!(
         "sent nothing, not even an acknowledgment, for {lasted} (frames {first} to {last}), while its peer sent the same {unit} {times} times; {how}"
     );
-    // who closes the connection later was there: what it sent meanwhile was lost; and a few tries alone may all have been
-    let is_there = !found.answered && connection.closed.as_ref().is_some_and(|(_, _, at)| at.time > found.to.time);
+    // who closes the connection later, or answers who does, was there: what it sent meanwhile was lost; and a few tries alone may all have been
+    let is_heard = |closer: Option<End>| closer != Some(by) || farewells == 0;
+    let is_there =
+        !found.answered && connection.closed.as_ref().is_some_and(|(closer, _, at)| at.time > found.to.time && is_heard(*closer));
     let is_lossy = losses.lost() + losses.unacknowledged.count + losses.unheard.count > 0;
     let is_chance = found.answered && is_lossy && times <= CHANCE_MAX;
     let certainty = if is_there || is_chance { Certainty::Guess } else { Certainty::IfNothingWasMissed };

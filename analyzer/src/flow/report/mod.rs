@@ -31,6 +31,11 @@ pub struct Listener<'c, S> {
 impl<S: Sink> Listener<'_, S> {
     pub(super) fn wire(&mut self, at: At, rule: Rule, by: Blame, certainty: Certainty, text: fmt::Arguments<'_>) {
         let site = Site { connection: Some(self.connection.id), frame: at.frame, time_ns: at.time };
+        if self.env.frame.is_unchecked
+            && let Some(end) = End::BOTH.into_iter().find(|end| self.blame(*end) == by)
+        {
+            self.connection.missed.unchecked(rule, end);
+        }
         self.env.report(rule, by, site, certainty, text);
     }
 

@@ -125,6 +125,8 @@ pub struct Side {
     pub stalls: u64,
     /// How long together, in ns.
     pub stalled_time: i64,
+    /// When the last of them began: when it spent the last credit that it might.
+    pub stall_since: At,
     /// The longest, in ns, and the frame that ended it.
     pub stall_longest: (i64, u64),
     /// Data transfer messages.
@@ -771,6 +773,7 @@ impl Link {
             if data.data_length > 0 && waited >= STALL_LEAST && at.time.saturating_sub(wet.time) <= STALL_RELEASE {
                 me.stalls += 1;
                 me.stalled_time = me.stalled_time.saturating_add(waited);
+                me.stall_since = dry;
                 if waited > me.stall_longest.0 {
                     me.stall_longest = (waited, at.frame);
                 }

@@ -103,6 +103,9 @@ fn what(main: &Hindrance, unit: &str) -> String {
         (Kind::Recovery, Cause::Reordered) => format!("because of {packets} overtaken{way}, which the receiver took for lost"),
         (Kind::Recovery, _) => format!("while {unit}s{way} went out again"),
         (Kind::Rnr, _) => format!("waiting for {receiver} to post a receive ({often})"),
+        (Kind::Credit, Cause::ReadDepth) => {
+            format!("in which {sender} had as many RDMA Reads outstanding as {receiver} answers at a time ({often})")
+        }
         (Kind::Credit, _) => format!("in which {sender} waited for credits of {receiver} ({often})"),
         (Kind::Pause, _) => format!("while pause frames stopped {sender} ({often})"),
         (Kind::ZeroWindow, _) => format!("while {receiver} kept its receive window closed ({often})"),

@@ -1,0 +1,120 @@
+//! What holds traffic up, one conversation each: the interval, its cause and whom it is of.
+
+#[path = "common/build.rs"]
+mod build;
+mod common;
+
+use build::*;
+use rdmascope_analyzer::episodes::time::{Behind, Owner};
+use rdmascope_analyzer::episodes::{Cause, Episode, Kind};
+use rdmascope_analyzer::op::End;
+use rdmascope_dissector::wire::smb2::header::{Command, Header, flags};
+
+const MS: i64 = 1_000_000;
+
+/// What a conversation that `make` has holds up by a cause, and the requests of it.
+fn told(cause: Cause, make: impl FnOnce(&mut Conversation)) -> (Vec<Episode>, common::Collected) {
+    let mut c = Conversation::default();
+    make(&mut c);
+    let (report, kept) = common::analyze_frames(&c.frames);
+    let episodes = report.connections.iter().flat_map(|c| c.episodes.list.iter().copied());
+    (episodes.filter(|e| e.cause == cause).collect(), kept)
+}
+
+/// The only one, which is a credit stall of an end.
+fn stall(episodes: &[Episode], by: End) -> Episode {
+    let [only] = episodes else { panic!("{episodes:?}") };
+    assert_eq!((only.kind, only.by, only.packets), (Kind::Credit, Some(by), 0));
+    *only
+}
+
+#[test]
+fn a_client_without_credits_of_smb2_waits_for_a_reply() {
+    // NEGOTIATE grants two
+    let talk = |c: &mut Conversation, pause: i64| {
+        c.smb2_credits = 2;
+        c.smb();
+        let headers = [c.echo_request(), c.echo_request()];
+        c.wait(7 * MS);
+        c.reply(&headers[0], 0, &[4, 0, 0, 0]);
+        c.wait(pause);
+        c.echo();
+        c.reply(&headers[1], 0, &[4, 0, 0, 0]);
+    };
+    let (episodes, kept) = told(Cause::Smb2Credits, |c| talk(c, 0));
+    let lasted = stall(&episodes, End::A).lasted(0);
+    assert!((7 * MS..8 * MS).contains(&lasted), "{lasted}");
+    assert!(kept.exchanges.iter().all(|e| e.time.of(Owner::Credit) == 0), "who was sent already did not wait for it");
+    assert_eq!(told(Cause::Smb2Credits, |c| talk(c, 5 * MS)).0, [], "it had nothing to send");
+}
+
+#[test]
+fn a_caller_with_as_many_calls_as_credits_of_rpc_over_rdma_waits_for_a_reply() {
+    let talk = |c: &mut Conversation, calls: u32| {
+        c.nfs();
+        (2..2 + calls).for_each(|xid| c.send(C, &Rpc::msg(xid, &null_call(xid)).bytes()));
+        c.wait(3 * MS);
+        c.send(S, &Rpc::msg(2, &null_reply(2)).bytes());
+        c.send(C, &Rpc::msg(90, &null_call(90)).bytes());
+    };
+    let (episodes, _) = told(Cause::RpcRdmaCredits, |c| talk(c, 32));
+    let lasted = stall(&episodes, End::A).lasted(0);
+    assert!((3 * MS..4 * MS).contains(&lasted), "{lasted}");
+    assert_eq!(told(Cause::RpcRdmaCredits, |c| talk(c, 31)).0, [], "there was room for one");
+}
+
+#[test]
+fn a_server_with_as_many_reads_as_its_peer_answers_waits_for_the_first() {
+    let talk = |c: &mut Conversation, depth: u8| {
+        c.responder_resources = depth;
+        c.smb();
+        let header = c.smb2_write(1024, &[descriptor(5, 512), descriptor(6, 512)]);
+        let first = c.read_request(S, 5, 512);
+        c.wait(2 * MS);
+        c.read_response(C, first, 512);
+        c.read(S, 6, 512);
+        c.reply(&header, 0, &Conversation::write_body(1024));
+    };
+    let (episodes, _) = told(Cause::ReadDepth, |c| talk(c, 1));
+    let lasted = stall(&episodes, End::B).lasted(0);
+    assert!((2 * MS..3 * MS).contains(&lasted), "{lasted}");
+    assert_eq!(told(Cause::ReadDepth, |c| talk(c, 2)).0, [], "it might have asked at once");
+}
+
+/// LOCK of one range: 2 for an exclusive lock, 4 to unlock.
+fn lock(c: &mut Conversation, file: u8, flags: u8) -> Header {
+    let header = c.header(Command::LOCK);
+    let mut bytes = Vec::new();
+    header.emit(&mut bytes);
+    bytes.extend([48, 0, 1, 0, 0, 0, 0, 0]);
+    bytes.extend([file; 16]);
+    bytes.extend([[0; 8], [9, 0, 0, 0, 0, 0, 0, 0], [flags, 0, 0, 0, 0, 0, 0, 0]].concat());
+    c.message(C, &bytes);
+    header
+}
+
+#[test]
+fn a_lock_waits_behind_the_unlock_that_let_it_through() {
+    const DONE: &[u8] = &[4, 0, 0, 0];
+    for (file, is_its) in [(7, true), (8, false)] {
+        let (_, kept) = told(Cause::Unknown, |c| {
+            c.smb2_credits = 20;
+            c.smb();
+            let waits = lock(c, 7, 2);
+            // STATUS_PENDING
+            let interim = Header { status_or_channel_sequence: 0x103, flags: flags::RESPONSE | flags::ASYNC, credits: 1, ..waits };
+            let mut bytes = Vec::new();
+            interim.emit(&mut bytes);
+            bytes.extend(Conversation::error_body());
+            c.message(S, &bytes);
+            c.wait(40 * MS);
+            let unlock = lock(c, file, 4);
+            c.reply(&unlock, 0, DONE);
+            c.reply(&waits, 0, DONE);
+        });
+        let locks: Vec<_> = kept.exchanges.iter().filter(|e| e.command == "LOCK").collect();
+        let [unlock, waited] = locks[..] else { panic!("{locks:?}") };
+        let expected = is_its.then_some(Behind::Exchange(unlock.id));
+        assert_eq!((waited.pending, waited.behind, unlock.behind), (true, expected, None), "{file}");
+    }
+}
