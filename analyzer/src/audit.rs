@@ -23,7 +23,7 @@ use hashbrown::HashMap;
 use rdmascope_dissector::frame::Addr;
 use rdmascope_dissector::text::{Elapsed, Grouped};
 
-/// Packets from which the marking of a direction can be told.
+/// Packets from which the marking of a direction can be known.
 const ENOUGH: u64 = 32;
 /// Marks that a receiver must answer.
 const MARKS: u64 = 5;
@@ -33,13 +33,13 @@ const JUMBO: u32 = 2200;
 const SMALL: (u16, u16) = (1024, 1460);
 /// Connections of two hosts from which one UDP source port for all is no accident.
 const FLOWS: usize = 4;
-/// CNPs from which their pace can be told.
+/// CNPs from which their pace can be known.
 const CNPS: u64 = 32;
 /// Bytes that a connection must have moved to be held up by its window.
 const MUCH: u64 = 1 << 20;
-/// ns of a pause that is too long, and of a capture whose share of pauses can be told.
+/// ns of a pause that is too long, and of a capture whose share of pauses can be known.
 const LONG: (i64, i64) = (50_000_000, 100_000_000);
-/// Pauses from which their share can be told.
+/// Pauses from which their share can be known.
 const PAUSES: u64 = 10;
 
 /// Reports what contradicts itself.

@@ -95,7 +95,7 @@ pub struct ConnectionState {
     pub(crate) reads: [Ceiling; 2],
     /// By sender: the sequence number of the packet at hand.
     pub(crate) sequence: [Option<u32>; 2],
-    /// By sender: the last packet that was told.
+    /// By sender: the last packet that was reported.
     pub(crate) last_op: [At; 2],
     /// By end: what its adapter did when something went wrong.
     pub(crate) devices: [Device; 2],
@@ -173,7 +173,7 @@ impl ConnectionState {
         self.missed.captured(by);
     }
 
-    /// Everything that `by` sent up to here is known: findings that waited for it are told.
+    /// Everything that `by` sent up to here is known: findings that waited for it are reported.
     #[inline]
     fn seen<S: Sink>(&mut self, env: &mut Env<S>, by: End, at: At) {
         let Self { id, roles, missed, .. } = self;

@@ -61,7 +61,7 @@ pub enum Fault {
         /// The command of the request.
         asked: u16,
     },
-    /// More credits were granted than ids can be told apart.
+    /// More credits were granted than ids can be distinguished.
     TooMany,
 }
 

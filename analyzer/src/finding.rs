@@ -47,7 +47,7 @@ pub enum Blame {
     Network,
     /// The capture, not the traffic.
     Capture,
-    /// Cannot be told.
+    /// Cannot be known.
     Unknown,
 }
 

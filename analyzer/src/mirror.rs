@@ -10,7 +10,7 @@
 use alloc::vec::Vec;
 use rdmascope_dissector::frame::{Tunnel, TunnelKind};
 
-/// Mirror sessions told apart at most: as many as a [`Set`] has bits.
+/// Mirror sessions distinguished at most: as many as a [`Set`] has bits.
 pub const MIRRORS_MAX: usize = 64;
 
 /// One mirror session, or one tunnel.

@@ -1,8 +1,8 @@
 //! The waist. InfiniBand, RoCEv2 and iWARP look different below it and the same above it: everything from SMB Direct and
 //! RPC-over-RDMA upwards is written once, against [`RdmaOp`].
 //!
-//! An operation is told packet by packet (segment by segment on iWARP), in the order in which the receiver takes it: what
-//! came twice is told once, what came early is held back, what is missing is told as [`Gap`].
+//! An operation is reported packet by packet (segment by segment on iWARP), in the order in which the receiver takes it: what
+//! came twice is reported once, what came early is held back, what is missing is reported as [`Gap`].
 
 /// A frame of the capture: its number, counted from 1, and its time in ns since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -177,6 +177,6 @@ pub struct Gap {
     pub by: End,
     /// How many packets (RC) or bytes (iWARP).
     pub count: u32,
-    /// Whether the receiver had them (so the capture lost them), as far as can be told.
+    /// Whether the receiver had them (so the capture lost them), as far as can be known.
     pub receiver_had_them: bool,
 }

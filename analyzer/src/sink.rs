@@ -9,9 +9,9 @@ use crate::pieces::Assembly;
 pub trait Sink {
     /// An exchange is complete, or will not be.
     fn exchange(&mut self, _exchange: &Exchange) {}
-    /// An SMB2 reply, from its header to the next one's of a compound, as far as it was captured; the exchange is told later.
+    /// An SMB2 reply, from its header to the next one's of a compound, as far as it was captured; the exchange is reported later.
     fn reply(&mut self, _exchange: u64, _message: &[u8]) {}
-    /// An SMB2 request, from its header to the next one's of a compound, as far as it was captured; the exchange is told later.
+    /// An SMB2 request, from its header to the next one's of a compound, as far as it was captured; the exchange is reported later.
     fn request(&mut self, _exchange: u64, _message: &[u8]) {}
     /// A message was put together in `frame` from pieces in `frames`.
     fn assembled(&mut self, _what: Assembly, _frame: u64, _frames: &[u64]) {}

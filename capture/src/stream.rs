@@ -202,7 +202,7 @@ impl StreamSource {
         self.max_record_len
     }
 
-    /// Sees what the file is, so that one that is no capture is told at once. A file that is followed may have no beginning yet.
+    /// Sees what the file is, so that one that is no capture is reported at once. A file that is followed may have no beginning yet.
     pub(crate) fn begin_now(&mut self) -> Result<()> {
         match self.begin() {
             Ok(_) => Ok(()),
@@ -479,12 +479,13 @@ impl Stoppable {
 impl Read for Stoppable {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            if self.stopped.is_some_and(|since| since.elapsed() > LAST_WORDS) {
-                return Ok(0);
-            }
+            // a piece that came is given whatever the time
             match self.chunk.read(buffer)? {
                 0 if !buffer.is_empty() => {}
                 n => return Ok(n),
+            }
+            if self.stopped.is_some_and(|since| since.elapsed() > LAST_WORDS) {
+                return Ok(0);
             }
             match self.chunks.recv_timeout(LOOK) {
                 Ok(chunk) => self.chunk = Cursor::new(chunk?),

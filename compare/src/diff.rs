@@ -1,6 +1,6 @@
 //! Two profiles held against each other: before and after, two kernels, a good host and a bad one.
 //!
-//! A difference is told where it is sure (Mann and Whitney's test, or a test of two rates, at 1 % over all questions asked) and large
+//! A difference is reported where it is sure (Mann and Whitney's test, or a test of two rates, at 1 % over all questions asked) and large
 //! enough to matter. The first sentence names the most important ones: causes before effects.
 
 use crate::profile::{CLIENT, Histogram, Profile, Requests, SERVER};
@@ -14,9 +14,9 @@ use std::fmt::Write;
 
 /// How sure all differences together are to be.
 const LEVEL: f64 = 0.01;
-/// The least effect that is told (Cliff's delta; 0.147 is where "negligible" ends, Romano and others, 2006).
+/// The least effect that is reported (Cliff's delta; 0.147 is where "negligible" ends, Romano and others, 2006).
 const EFFECT: f64 = 0.147;
-/// The least ratio of medians, or of 99th percentiles, that is told.
+/// The least ratio of medians, or of 99th percentiles, that is reported.
 const RATIO: f64 = 1.1;
 /// Requests from which on a 99th percentile says something.
 const TAIL: u64 = 100;
@@ -170,7 +170,7 @@ impl Diff {
         for what in keys {
             let values = |p: &Profile| p.agreed.get(what).map(|v| v.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
             let (was, is) = (values(a), values(b));
-            // what one never got as far as is told by its outcome
+            // what one never got as far as is reported by its outcome
             if was == is || was.is_empty() || is.is_empty() {
                 continue;
             }
@@ -478,7 +478,7 @@ fn trips(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
 fn counter(what: &'static str, a: &Profile, b: &Profile) -> Option<Difference> {
     let count = |p: &Profile| p.counters.get(what).copied().unwrap_or(0);
     let (was, is) = (count(a), count(b));
-    // times are told with what they make of latencies, volumes follow from what was asked for
+    // times are reported with what they make of latencies, volumes follow from what was asked for
     if was == is || what.ends_with("_ns") || what.starts_with("messages.") || matches!(what, "rdma.reads" | "rdma.writes") {
         return None;
     }

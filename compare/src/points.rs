@@ -26,7 +26,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 pub const PACKETS_MAX: usize = 1 << 23;
 /// Frames of one kind that are listed.
 const LISTED: usize = 100;
-/// Copies of one packet that are told apart by their times.
+/// Copies of one packet that are distinguished by their times.
 const COPIES_MAX: usize = 32;
 /// Marks of one direction that are kept.
 const MARKS_MAX: usize = 1000;
@@ -34,7 +34,7 @@ const MARKS_MAX: usize = 1000;
 const NEAR: usize = 64;
 /// Points of a delay over time that are kept.
 const DELAYS_MAX: usize = 512;
-/// Requests that are told one by one: those that took longest at the first point.
+/// Requests that are reported one by one: those that took longest at the first point.
 const SLOWEST: usize = 100;
 /// Of those, in text.
 const SLOWEST_SHOWN: usize = 5;

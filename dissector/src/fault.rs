@@ -28,7 +28,7 @@ pub struct Fault {
     pub needed: u32,
     /// Bytes there were.
     pub available: u32,
-    /// Whether an observer was told already: it is told once, by the innermost scope.
+    /// Whether an observer was notified already: once, by the innermost scope.
     pub reported: bool,
     at: usize,
 }

@@ -661,7 +661,7 @@ impl<'a, 'p> Peel<'a, 'p> {
             }
             0x0806 => {
                 t.protocol("ARP");
-                // what is wrong in it is told, and no matter to anybody
+                // what is wrong in it is reported, and no matter to anybody
                 let _ = arp::parse(i, t);
                 self.other("ARP", i)
             }

@@ -378,7 +378,7 @@ pub enum Piece {
     Surrogate(u16),
 }
 
-/// Decodes a run of bytes as text of its kind, piece by piece. Nothing is lost: what is not valid is told as what it is.
+/// Decodes a run of bytes as text of its kind, piece by piece. Nothing is lost: what is not valid is reported as what it is.
 pub fn pieces(kind: Kind, bytes: &[u8], emit: &mut impl FnMut(Piece)) {
     if kind == Kind::Utf16 {
         let (units, odd) = bytes.as_chunks::<2>();

@@ -681,7 +681,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// The name in a FileRenameInformation or FileLinkInformation, \[MS-FSCC\] 2.4.43, as file names are told.
+/// The name in a FileRenameInformation or FileLinkInformation, \[MS-FSCC\] 2.4.43, as file names are reported.
 fn new_name(info: &[u8]) -> Option<String> {
     let length = number(info, 16, 4) as usize;
     let units: Vec<u16> = info.get(20..20usize.checked_add(length)?)?.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect();
@@ -1117,7 +1117,7 @@ pub struct Prepared {
 /// captured. What is there already is left alone.
 ///
 /// # Errors
-/// Where the connection fails; what the server refuses is told.
+/// Where the connection fails; what the server refuses is reported.
 pub fn prepare(plan: &Plan, recording: &Recording, client: &mut Client) -> Result<Vec<Prepared>> {
     let owned: Vec<Exchange> = plan.steps.iter().map(|s| s.recorded.clone()).collect();
     let known = Known::of(&owned, recording);

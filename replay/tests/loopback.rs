@@ -107,6 +107,7 @@ fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
         assert!(back[..10] == data[..10] && &back[10..16] == b"inline" && back[16..] == data[16..]);
         client.close(file.id).unwrap();
         client.echo().unwrap();
+        assert_eq!(client.credit_faults(), [], "credits and message ids of the replies");
         let missing = client.create("missing", access::READ, disposition::OPEN, 0).unwrap_err();
         assert_eq!(missing.status(), Some(NtStatus(0xc000_0034)));
         let breaches = client.channel().stack().smbd().unwrap().breaches().to_vec();

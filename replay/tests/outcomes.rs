@@ -155,7 +155,7 @@ fn compare(fault: &str, report: &Report) -> Result<(), String> {
     let start = report.capture.first.map_or(0, |at| at.time);
     let said = format!("{}, {} {}: {}", outcome.ending.name(), first.by.name(), first.rule, first.title(start));
     if fault == "garbage" {
-        // bytes that are no FPDU are told by who received them
+        // bytes that are no FPDU are reported by who received them
         return if outcome.failed() && first.rule == Rule::RdmapTerminate { Ok(()) } else { Err(said) };
     }
     if (outcome.ending.name(), first.rule, first.by) != expected(fault) {

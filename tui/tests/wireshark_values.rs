@@ -126,7 +126,7 @@ fn frames(text: &[u8], registry: &Registry, whose: &str) -> Vec<Frame> {
 }
 
 /// A field that every message of a protocol has once. Where the two have other messages (one that came twice, or
-/// in pieces, is told in the frame that completes it, and Wireshark does not always agree which), nothing of it can be compared.
+/// in pieces, is reported in the frame that completes it, and Wireshark does not always agree which), nothing of it can be compared.
 const ONCE: &[(&str, &str)] = &[
     ("iwarp_mpa", "iwarp_mpa.ulpdulength"),
     ("iwarp_ddp", "iwarp_ddp.dv"),

@@ -96,7 +96,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Takes the next. By how many packets it was sent before the newest so far, 0 for a newer one; `None` where that cannot be told.
+    /// Takes the next. By how many packets it was sent before the newest so far, 0 for a newer one; `None` where that cannot be known.
     #[inline]
     pub fn behind(&mut self, id: u16) -> Option<u16> {
         let step = id.wrapping_sub(self.newest);

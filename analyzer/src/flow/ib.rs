@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each end is requester of its own numbering and responder in the other's. A request whose PSN is the one expected goes
-//! through at once, without a copy. One that came before is a retransmission and is told once only. One that comes early
+//! through at once, without a copy. One that came before is a retransmission and is reported once only. One that comes early
 //! is held until what is missing
 //!
 //! - is sent again: it was lost on the wire;
@@ -156,7 +156,7 @@ pub trait IbSink {
     fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T);
     /// Something else.
     fn fact(&mut self, at: At, by: End, fact: IbFact);
-    /// The operation that is told next ends with this packet, by its sequence number.
+    /// The operation that is reported next ends with this packet, by its sequence number.
     #[inline]
     fn sequence(&mut self, _by: End, _sequence: u32) {}
     /// Everything that `by` requested up to here has arrived. `is_ack`: an acknowledgment says so, and not a Read Response.
@@ -164,7 +164,7 @@ pub trait IbSink {
     fn acknowledged(&mut self, _at: At, _by: End, _sequence: u32, _is_ack: bool) {}
     /// A packet that was told as an operation goes out again; `is_asked` where the receiver asked for it, and so had thrown it away.
     fn again(&mut self, _at: At, _by: End, _sequence: u32, _is_asked: bool) {}
-    /// A packet that is not told as an operation now (it was told before, or is held): only to be shown.
+    /// A packet that is not told as an operation now (it was reported before, or is held): only to be shown.
     fn show<T: Trace>(&mut self, _verb: Verb, _part: Part, _bytes: &[u8], _t: &mut T) {}
     /// Whether all that a held packet completes was shown with the packet itself.
     fn is_shown(&self, _by: End, _verb: Verb, _part: Part, _bytes: &[u8]) -> bool {
@@ -293,7 +293,7 @@ struct Read {
     is_done: bool,
 }
 
-/// A request about to be told.
+/// A request about to be reported.
 struct Request<'a> {
     at: At,
     by: End,
@@ -484,7 +484,7 @@ impl IbFlow {
         self.senders.iter().map(|sender| sender.held_bytes).sum()
     }
 
-    /// The capture ends: what is held is told as far as it is known.
+    /// The capture ends: what is held is reported as far as it is known.
     pub fn finish<S: IbSink>(&mut self, at: At, sink: &mut S) {
         while let Some(by) = self.longest_held() {
             self.skip_to_held(at, by, false, sink);
@@ -499,7 +499,7 @@ impl IbFlow {
         }
     }
 
-    /// Held packets that waited too long are told.
+    /// Held packets that waited too long are reported.
     pub fn expire<T: Trace, S: IbSink>(&mut self, at: At, t: &mut T, sink: &mut S) {
         while let Some(by) = self.longest_held() {
             if self.senders[by.index()].held.front().is_none_or(|h| at.time.saturating_sub(h.at.time) <= HELD_TIME_MAX) {

@@ -52,7 +52,7 @@ pub trait FlowSink {
     /// Something that a rule or a report wants to know.
     fn fact(&mut self, at: At, by: End, fact: FlowFact<'_>);
 
-    /// What is told next ends before this sequence number.
+    /// What is reported next ends before this sequence number.
     #[inline]
     fn sequence(&mut self, _by: End, _sequence: u32) {}
 
@@ -304,7 +304,7 @@ impl TcpFlow {
     }
 
     /// No more segments will come. Where one direction only was captured, nobody acknowledged what was missing: what is held
-    /// back behind it is told now.
+    /// back behind it is reported now.
     pub fn finish<T: Trace, S: FlowSink>(&mut self, at: At, options: &Options, t: &mut T, out: &mut S) {
         for by in End::BOTH {
             if !self.streams[by.peer().index()].started() {
@@ -1186,7 +1186,7 @@ mod tests {
         }
     }
 
-    /// A connection, and what is told of it.
+    /// A connection, and what is reported of it.
     struct Talk {
         flow: TcpFlow,
         seen: LossView,

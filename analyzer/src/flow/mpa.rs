@@ -26,7 +26,7 @@ pub enum Recognition {
     Undecided,
     /// It is.
     Mpa,
-    /// It is something else: its bytes are told as they are.
+    /// It is something else: its bytes are reported as they are.
     NotMpa,
 }
 
@@ -122,7 +122,7 @@ pub struct Framer {
     known: bool,
     /// The first byte seen need not be the first of the stream.
     late: bool,
-    /// An FPDU was told: none without a ULPDU follows.
+    /// An FPDU was reported: none without a ULPDU follows.
     begun: bool,
     found: Option<Found>,
     /// Bytes of the FPDU, Request or search that wait for more; markers are not among them.
@@ -222,7 +222,7 @@ impl Framer {
         }
     }
 
-    /// The connection is not MPA: what was kept is told, and all that follows.
+    /// The connection is not MPA: what was kept is reported, and all that follows.
     pub fn give_up(&mut self, emit: &mut impl FnMut(Framed<'_>)) {
         if self.phase == Phase::Other {
             return;

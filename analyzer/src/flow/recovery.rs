@@ -217,7 +217,7 @@ impl Recovery {
         }
     }
 
-    /// A NAK of a sequence error. How long it took the receiver to ask, in ns, where that can be told.
+    /// A NAK of a sequence error. How long it took the receiver to ask, in ns, where that can be known.
     pub fn asked(&mut self, at: At, number: u32) -> Option<i64> {
         self.end_run();
         self.asked_at = Some((at, None));
@@ -395,7 +395,7 @@ impl Recovery {
             losses.recovered(self.begin, at);
         }
         if over && self.rounds == 0 && self.missing > 0 {
-            // what was missing never came: that is told where it is given up
+            // what was missing never came: that is reported where it is given up
             return (Ended { packets: self.missing, ..Ended::default() }, None);
         }
         let (cause, packets) = if lost > 0 {

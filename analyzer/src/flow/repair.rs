@@ -546,7 +546,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// A direction, and what is told of it.
+    /// A direction, and what is reported of it.
     #[derive(Default)]
     struct Tap {
         repair: Repair,

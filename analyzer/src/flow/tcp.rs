@@ -57,7 +57,7 @@ pub enum Event<'a> {
         /// Bytes compared.
         bytes: u32,
     },
-    /// The sender has closed its direction, and all its bytes were told.
+    /// The sender has closed its direction, and all its bytes were reported.
     Closed,
 }
 

@@ -8,8 +8,6 @@ use rdmascope_dissector::wire::smb2::Framing;
 
 /// Bytes of one message put together at most: what an SMB2 length can say, and more than NFS sends.
 pub const MESSAGE_MAX: usize = 1 << 24;
-/// Bytes looked at for what a connection is before it is left alone.
-const PROBE_MAX: usize = 4096;
 
 /// What the messages of a connection look like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +50,6 @@ pub struct Direction {
     skip: usize,
     /// Set after a gap: framing has to be found again.
     lost: bool,
-    seen: usize,
 }
 
 /// Whether `bytes` begin like SMB2 or RPC on TCP.
@@ -77,7 +74,6 @@ pub fn recognize(bytes: &[u8]) -> Kind {
 impl Direction {
     /// Takes the next bytes and tells every message that they complete.
     pub fn take(&mut self, kind: Kind, piece: &StreamBytes<'_>, emit: &mut impl FnMut(&Record<'_>)) {
-        self.seen = self.seen.saturating_add(piece.bytes.len());
         let mut bytes = piece.bytes;
         if self.lost {
             // a message nearly always begins a segment
@@ -128,11 +124,6 @@ impl Direction {
         self.record = Vec::new();
         self.skip = 0;
         self.lost = true;
-    }
-
-    /// Whether so much was seen that what is not known now will not be.
-    pub fn is_hopeless(&self) -> bool {
-        self.seen > PROBE_MAX
     }
 
     fn messages(&mut self, kind: Kind, bytes: &[u8], first: At, last: At, in_frame: bool, emit: &mut impl FnMut(&Record<'_>)) -> usize {

@@ -426,7 +426,7 @@ impl<S: Sink> Pipeline<S> {
     ) -> Report {
         let numbers = self.joined.number(&mut connections);
         let findings = {
-            // of those that are open, what is told when they end
+            // of those that are open, what is reported when they end
             let mut open = Findings::default();
             self.table
                 .iter()

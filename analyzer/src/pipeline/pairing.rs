@@ -42,7 +42,7 @@ impl Halves {
         }
     }
 
-    /// The half connection whose other direction the flow of a packet is, where that can be told. `alone_will_do`: it is the flow's
+    /// The half connection whose other direction the flow of a packet is, where that can be known. `alone_will_do`: it is the flow's
     /// first packet, and the only half there is may be the one.
     pub(super) fn partner(
         &self,

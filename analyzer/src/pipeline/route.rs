@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Pairing and connection management need all that two hosts said to each other, so their queue pairs stay together. IP fragments are put
-//! together here, since only the whole datagram tells whose it is. What comes to a shard of its own can be told only from what is in
+//! together here, since only the whole datagram tells whose it is. What comes to a shard of its own can be known only from what is in
 //! the packets; where two shards would have to know of each other, [`Router::is_separable`] says so.
 
 use super::FrameMeta;

@@ -285,7 +285,7 @@ pub struct Obstacle {
     pub frames: Vec<u64>,
     /// Connections of those attempts.
     pub tries: Vec<u32>,
-    /// Whether it is another finding, of a connection that failed, and is not to be told again.
+    /// Whether it is another finding, of a connection that failed, and is not to be reported again.
     pub reported: bool,
     /// What it comes from, where the answer itself tells.
     pub why: Option<&'static str>,
@@ -579,7 +579,7 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
         .collect();
     for (at, address) in listed {
         let client = groups[at].client;
-        // from a link-local address nobody else can be told apart
+        // from a link-local address nobody else can be distinguished
         let is_near = |g: &Group<'_>| is_link_local(&address) && is_link_local(&g.client) && !g.connections.iter().any(|c| has_session(c));
         let other = groups.iter().position(|g| g.kind == Kind::Smb && (g.client == client || is_near(g)) && g.servers.contains(&address));
         if let Some(other) = other.filter(|other| *other != at && !groups[at].servers.contains(&address)) {

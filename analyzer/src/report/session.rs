@@ -22,9 +22,9 @@ use rdmascope_dissector::frame::Addr;
 const SESSIONS_MAX: usize = 1024;
 /// Channels of one session.
 const CHANNELS_MAX: usize = 64;
-/// Requests from which it can be told how they are shared out.
+/// Requests from which it can be known how they are shared out.
 const ENOUGH: u64 = 100;
-/// Bytes from which it can be told how they are shared out.
+/// Bytes from which it can be known how they are shared out.
 const ENOUGH_BYTES: u64 = 1 << 20;
 /// Of 100: the share of one channel from which the others hardly count.
 const LOPSIDED: u64 = 90;

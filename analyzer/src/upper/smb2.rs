@@ -994,7 +994,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
     }
 
     /// What it rests on that a request moved as many bytes as were seen, in so many frames of its own and of the whole connection; `None` where
-    /// they cannot be told.
+    /// they cannot be known.
     fn moved(&self, pending: &Pending, frames: u32, of_connection: u64) -> Option<Rests> {
         let since = Rests::since(pending.exchange.request);
         match frames {

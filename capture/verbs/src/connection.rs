@@ -289,7 +289,7 @@ pub struct Connection {
     /// Responder resources and initiator depth, as the peer told them.
     peer_depths: (u8, u8),
     numbers: Option<Numbers>,
-    /// Where operations are told.
+    /// Where operations are reported.
     operations: Option<VecDeque<Operation>>,
 }
 
@@ -990,7 +990,7 @@ impl Connection {
             let size = self.options.receive_size as usize;
             let message = buffer.piece(slot as usize * size, (wc.byte_len as usize).min(size)).to_vec();
             let invalidated = self.invalidated(wc);
-            // a queue pair that has just gone into error takes none: that is told by its flushed requests
+            // a queue pair that has just gone into error takes none: that is reported by its flushed requests
             let _ = self.post_receive(slot);
             self.established = true;
             self.record(|| What::Received { message: message.clone(), invalidated });

@@ -6,7 +6,8 @@ use rdmascope_verbs::{Connection, Ended, Error, Event, Listener, Options, Rights
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-const WITHIN: Duration = Duration::from_secs(5);
+/// What comes at all comes within this, however busy the machine is.
+const WITHIN: Duration = Duration::from_secs(60);
 const READ: Rights = Rights { read: true, write: false };
 const WRITE: Rights = Rights { read: false, write: true };
 
@@ -183,7 +184,7 @@ fn those_who_cannot_connect_are_told_why() {
     request.reject();
     let e = client.join().unwrap().unwrap_err().to_string();
     assert_eq!(e, format!("{address} rejected the connection: consumer reject (28)"));
-    let e = Connection::connect(verbs, address, Options::default(), Duration::from_millis(50)).unwrap_err().to_string();
+    let e = Connection::connect(verbs, address, Options::default(), Duration::from_secs(2)).unwrap_err().to_string();
     assert_eq!(e, format!("{address} did not answer (the connection request)"));
     let e = Listener::bind(verbs, "192.0.2.9:445".parse().unwrap()).unwrap_err().to_string();
     assert!(e.contains("is not reached over an RDMA device"), "{e}");

@@ -29,7 +29,7 @@ const fn time(ns: i64) -> Value<'static> {
     Value::Time { seconds: ns.div_euclid(1_000_000_000), nanos: ns.rem_euclid(1_000_000_000) as u32 }
 }
 
-/// Tells the observer of the frame, before it is decoded. `frame.protocols` is told empty: [`Trace::end`], called when
+/// Tells the observer of the frame, before it is decoded. `frame.protocols` is reported empty: [`Trace::end`], called when
 /// decoding is over, fills it in.
 pub fn trace<'c, T: Trace, C: Display + 'c>(info: &FrameInfo<'_>, comments: impl IntoIterator<Item = C>, bytes: &[u8], t: &mut T) {
     if !t.wants(&f::SET) {

@@ -1,6 +1,6 @@
 //! ICMP and ICMPv6 (RFC 792, RFC 4443): kind, code and checksum, and of an echo its numbers. They are named so that filters can leave them
-//! out. Errors quote the datagram that they are about: its IP header and what there is of its TCP or UDP header are told as such. Of those
-//! that say that a destination cannot be reached it is told which: [`unreachable()`].
+//! out. Errors quote the datagram that they are about: its IP header and what there is of its TCP or UDP header are reported as such. Of those
+//! that say that a destination cannot be reached it is reported which: [`unreachable()`].
 
 use crate::address::Addr;
 use crate::fault::PResult;
@@ -40,7 +40,7 @@ fields! {
     }
 }
 
-/// Tells of what is quoted: its fields are told, and the frame's line stays that of the message around it. Quotes are cut short, which is
+/// Tells of what is quoted: its fields are reported, and the frame's line stays that of the message around it. Quotes are cut short, which is
 /// no fault.
 struct Quoted<'a, T>(&'a mut T);
 

@@ -161,7 +161,7 @@ pub fn parse_v4<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ipv4> {
             let length = usize::from(header_length) - 20;
             let Some((options, after)) = rest.split_at_checked(length) else { return Fault::short(Some(f::OPTIONS), rest, length).fail() };
             if T::ON {
-                // options that lie about their lengths are told; the payload is found all the same
+                // options that lie about their lengths are reported; the payload is found all the same
                 let _ = scope(f::OPTIONS, options, t, trace_options);
             }
             rest = after;

@@ -73,7 +73,7 @@ const PERM_BITS: &[Def] = &[f::PERM_READ, f::PERM_WRITE, f::PERM_EXEC];
 /// Decodes arguments (of a call) or results in a protocol subtree of its own.
 ///
 /// # Errors
-/// Where they cannot be read; the observer has been told.
+/// Where they cannot be read; the observer has been notified.
 pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read<()> {
     x.t.protocol("NFSACL");
     x.scope(f::PROTOCOL, |x| {

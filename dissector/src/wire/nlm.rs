@@ -88,7 +88,7 @@ fields! {
 /// Decodes arguments (of a call) or results in a protocol subtree of its own.
 ///
 /// # Errors
-/// Where they cannot be read; the observer has been told.
+/// Where they cannot be read; the observer has been notified.
 pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read<()> {
     use Procedure as P;
     x.t.protocol("NLM");

@@ -122,7 +122,7 @@ pub struct GreInfo {
     pub sequence: Option<u32>,
 }
 
-/// Decodes GRE version 0. Version 1 (of PPTP) and source routes are told as a fault.
+/// Decodes GRE version 0. Version 1 (of PPTP) and source routes are reported as a fault.
 pub fn parse_gre<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, GreInfo> {
     t.protocol("GRE");
     scope(f::GRE, i, t, |at, t| {
@@ -180,7 +180,7 @@ pub fn parse_geneve<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (u16, u
         }
         let (rest, options) = crate::leaf::take(i, length).or_else(|_| Fault::short(Some(f::GENEVE_OPTIONS), i, length).fail())?;
         if T::ON && length > 0 {
-            // an option that lies about its length is told; what the tunnel carries is found all the same
+            // an option that lies about its length is reported; what the tunnel carries is found all the same
             let _ = scope(f::GENEVE_OPTIONS, options, t, |mut i, t| {
                 while !i.is_empty() {
                     (i, _) = scope(f::GENEVE_OPTION, i, t, |i, t| {

@@ -169,7 +169,7 @@ impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
         }
     }
 
-    /// Runs `decode` on the next `length` bytes alone. What it leaves is told as undecoded; where it comes to grief, that is
+    /// Runs `decode` on the next `length` bytes alone. What it leaves is reported as undecoded; where it comes to grief, that is
     /// told too, and reading goes on behind: the bytes of the outer message are all there.
     ///
     /// # Errors

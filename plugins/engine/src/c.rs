@@ -1,4 +1,4 @@
-//! The C interface: `include/rdmascope.h`. Nothing unwinds out of it: a panic is told as [`FAILED`], and the engine answers nothing more.
+//! The C interface: `include/rdmascope.h`. Nothing unwinds out of it: a panic is reported as [`FAILED`], and the engine answers nothing more.
 //!
 //! What callers have to keep to stands at the head of each function; it is what C always asks for: pointers that are valid, or null where
 //! that is allowed, and one thread at a time.

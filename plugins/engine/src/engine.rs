@@ -22,7 +22,7 @@ use std::fmt::{self, Write as _};
 /// How to analyze.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes of facts and messages that are remembered at most. What is said of frames behind that is told once.
+    /// Bytes of facts and messages that are remembered at most. What is said of frames behind that is reported once.
     pub memory_max: u64,
     /// Bytes of messages put together that are remembered at most, of `memory_max`; the oldest go first.
     pub messages_max: u64,

@@ -87,7 +87,7 @@ const OTHERS: [&str; 10] = [
     "rdmascope.iwarp_mpa.enhanced",
     "rdmascope.iwarp_mpa.legacy",
 ];
-/// Subtrees among them that are told wherever they stand.
+/// Subtrees among them that are reported wherever they stand.
 const SUBTREES: [&str; 3] = ["rdmascope.smb2.rdma_transform", "iwarp_mpa.enhanced", "iwarp_mpa.legacy"];
 /// The headers of those.
 const HEADERS: [FieldSet; 3] = [RdmaTransformFixed::SET, CryptoTransformFixed::SET, Enhanced::SET];
@@ -108,7 +108,7 @@ fn is_of_smb_direct(def: Def) -> bool {
 
 struct Table {
     defs: Vec<Def>,
-    /// Open-addressed by id: place in `defs` and how it is told.
+    /// Open-addressed by id: place in `defs` and how it is reported.
     slots: Vec<(u32, u16, Scope)>,
     mask: u32,
     smb_direct: Named,
@@ -387,7 +387,7 @@ impl std::fmt::Write for Writer {
     }
 }
 
-/// Depths that are told apart.
+/// Depths that are distinguished.
 const DEPTH_MAX: usize = 64;
 /// Items of one frame at most.
 const ITEMS_MAX: u32 = 4096;
@@ -401,7 +401,7 @@ pub(crate) struct Facts {
     depth: u8,
     /// Address and length of the frame.
     frame: (usize, usize),
-    /// Everything that is declared here is told: these bytes are decoded on their own.
+    /// Everything that is declared here is reported: these bytes are decoded on their own.
     alone: bool,
     pub(crate) has_decoded: bool,
     pub(crate) has_finding: bool,
@@ -442,7 +442,7 @@ enum Whole {
 }
 
 impl Facts {
-    /// A new frame; `alone`: it is one message, of which all is told.
+    /// A new frame; `alone`: it is one message, of which all is reported.
     pub(crate) fn begin(&mut self, bytes: &[u8], alone: bool) {
         self.writer.begin();
         self.open.clear();

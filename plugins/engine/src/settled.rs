@@ -16,7 +16,7 @@ pub(crate) struct Late {
     pub(crate) by: Blame,
     pub(crate) text: String,
     pub(crate) frame: u64,
-    /// Whether it has more frames than are told.
+    /// Whether it has more frames than are reported.
     has_more: bool,
 }
 

@@ -637,7 +637,7 @@ impl ServerConnection {
         fragmented.map_or(TRANSFER_MAX, |bytes| bytes.saturating_sub(OVERHEAD).min(TRANSFER_MAX))
     }
 
-    /// A logon failed: it is told, and costs time.
+    /// A logon failed: it is reported, and costs time.
     fn refuse_logon(&mut self, user: &str, why: &str) -> Option<Answer> {
         self.log(&format!("logon of \"{}\" refused: {why}", escaped(user)));
         self.wrong_passwords += 1;

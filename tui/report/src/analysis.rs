@@ -1,7 +1,7 @@
 //! Captures through the analyzer: one loop for every command that wants a report.
 //!
 //! A file that is mapped is worked on by several threads; anything else, and what is small, goes through one loop. Either way every frame
-//! before a damage is analysed, the damage is told afterwards, and the report is the same to the last byte.
+//! before a damage is analysed, the damage is reported afterwards, and the report is the same to the last byte.
 //!
 //! Where there are several connections, each worker follows whole ones of its own (`Router`); who has nothing to do walks the file on:
 //!
@@ -51,7 +51,7 @@ const AHEAD: usize = 4;
 pub const SHARE_MAX: f64 = 0.64;
 /// A file with fewer bytes is done by one thread before a second one has begun.
 pub const SMALL: usize = 1 << 20;
-/// Link types of one input that are told apart.
+/// Link types of one input that are distinguished.
 const LINK_TYPES_MAX: usize = 16;
 
 /// What one input had.

@@ -35,7 +35,7 @@ pub struct Opened {
     pub damaged: Vec<(usize, rdmascope_capture::Error)>,
 }
 
-/// Opens the files. Those that are captures but damaged before their first frame are told beside the others; pipes end when `stop` is set.
+/// Opens the files. Those that are captures but damaged before their first frame are reported beside the others; pipes end when `stop` is set.
 ///
 /// # Errors
 /// One is no capture, or cannot be opened.

@@ -114,7 +114,7 @@ pub(crate) enum Effect {
         followed: Option<Vec<u32>>,
         /// Only what has one of these frames (places, ascending), where there is a filter.
         passing: Option<Vec<u32>>,
-        /// Of what is there: to be told with the answer.
+        /// Of what is there: to be reported with the answer.
         version: usize,
     },
     /// These frames (ascending) by a key.

@@ -1,4 +1,4 @@
-//! Credits over time, as they were told, in a bounded number of points: when a story is full, each two neighbours become one that
+//! Credits over time, as they were reported, in a bounded number of points: when a story is full, each two neighbours become one that
 //! has the least of both, so that no stall is lost.
 
 use rdmascope_analyzer::op::At;

@@ -15,7 +15,7 @@ use super::draw::{self, Cell, Column, Cursor, Table, column, number, put, rule};
 use super::keys::Action;
 use super::model::Model;
 use super::order::{Order, Rows};
-use super::screen::{Change, Request, Screen, Table as Sortable, listed};
+use super::screen::{Request, Screen, Table as Sortable, listed};
 use super::time::{grouped, span};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -41,7 +41,7 @@ pub(crate) struct State {
 /// Frames of an exchange that are shown.
 const FRAMES_MAX: usize = 200;
 
-pub(crate) const COLUMNS: [Column; 13] = [
+pub(crate) static COLUMNS: [Column; 13] = [
     number("time", 11),
     column("command", 14),
     column("file", 0),
@@ -131,12 +131,7 @@ pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Reque
                 return vec![Request::GoToFrame(frame)];
             }
         }
-        // what takes long is looked for from its long end
-        Action::Sort => {
-            let by = (state.order.by + 1) % COLUMNS.len();
-            return sort(state, model, by, by >= 3);
-        }
-        Action::SortReverse => return sort(state, model, state.order.by, !state.order.down),
+        Action::Sort | Action::SortReverse => return state.sort_on(model, action),
         Action::Left if state.in_detail => state.chosen = state.chosen.saturating_sub(1),
         Action::Right if state.in_detail => {
             state.chosen = (state.chosen + 1).min(state.frames.2.len().saturating_sub(1));
@@ -156,17 +151,10 @@ pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Reque
     Vec::new()
 }
 
-/// Sorts the table by a column.
-fn sort(state: &mut State, model: &Model, by: usize, down: bool) -> Vec<Request> {
-    vec![Request::Say(state.order.sort_table(&mut state.list, page(model), by, down, COLUMNS[by].title))]
-}
-
 pub(crate) fn click(state: &mut State, model: &Model, x: u16, y: u16) -> Vec<Request> {
     let [list, below] = layout(model);
     if let Some(by) = draw::head_at(&COLUMNS, list, x, y) {
-        let order = &state.order;
-        let down = if order.by == by { !order.down } else { by >= 3 };
-        return sort(state, model, by, down);
+        return state.sort_by(model, by);
     }
     state.in_detail = y >= below.y;
     if y > list.y && y < below.y {
@@ -505,18 +493,8 @@ impl Screen for State {
         is_chosen(self)
     }
 
-    fn sorts(&self, _: &Model) -> Vec<String> {
-        COLUMNS.iter().map(|c| c.title.to_owned()).collect()
-    }
-
-    fn sort_by(&mut self, model: &Model, column: usize) -> Vec<Request> {
-        if column < COLUMNS.len() {
-            let order = &self.order;
-            // what takes long is looked for from its long end
-            let down = if order.by == column { !order.down } else { COLUMNS[column].right && column > 0 };
-            return sort(self, model, column, down);
-        }
-        Vec::new()
+    fn columns(&self) -> &'static [Column] {
+        &COLUMNS
     }
 
     fn cursor(&mut self) -> Option<&mut Cursor> {
@@ -535,16 +513,8 @@ impl Screen for State {
         listed(self, model, HEADS)
     }
 
-    fn changed(&mut self, change: Change) {
-        match change {
-            Change::Sums => {}
-            Change::Narrowed => self.order.outdated(),
-            Change::Restarted => self.list = Cursor::default(),
-        }
-    }
-
     fn table(&mut self) -> Option<Sortable<'_>> {
-        Some(Sortable { order: &mut self.order, cursor: &mut self.list, rows: &ROWS })
+        Some(Sortable { order: &mut self.order, cursor: &mut self.list, rows: &ROWS, greatest_first_from: 3 })
     }
 
     fn page(&self, model: &Model) -> usize {

@@ -417,7 +417,7 @@ impl<D: FnMut(News) -> bool> Loading<D> {
     }
 }
 
-/// Reads everything and tells `deliver`, which says whether anybody still listens. With `live`, what came is told at once and not only
+/// Reads everything and tells `deliver`, which says whether anybody still listens. With `live`, what came is reported at once and not only
 /// when more comes; with `follow`, the end of the file is not the end.
 pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, deliver: impl FnMut(News) -> bool + Send) {
     let endless = matches!(input, Input::Live(_));

@@ -9,7 +9,7 @@ use super::draw::{self, Cell, Column, Cursor, Table, column, number, put};
 use super::keys::Action;
 use super::model::Model;
 use super::order::{Order, Rows};
-use super::screen::{Change, Request, Screen, Table as Sortable, listed};
+use super::screen::{Request, Screen, Table as Sortable, listed};
 use super::time::grouped;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -23,7 +23,7 @@ pub(crate) struct State {
     pub(crate) order: Order,
 }
 
-pub(crate) const COLUMNS: [Column; 13] = [
+pub(crate) static COLUMNS: [Column; 13] = [
     number("advertised", 11),
     column("key", 10),
     column("address", 18).from(100),
@@ -92,8 +92,7 @@ pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Reque
                 return vec![Request::GoToFrame(frame)];
             }
         }
-        Action::Sort => return sort(state, model, (state.order.by + 1) % COLUMNS.len(), false),
-        Action::SortReverse => return sort(state, model, state.order.by, !state.order.down),
+        Action::Sort | Action::SortReverse => return state.sort_on(model, action),
         _ => {
             let (len, page) = (state.order.len(), page(model));
             state.list.moved(action, len, page);
@@ -102,16 +101,9 @@ pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Reque
     Vec::new()
 }
 
-/// Sorts the table by a column.
-fn sort(state: &mut State, model: &Model, by: usize, down: bool) -> Vec<Request> {
-    vec![Request::Say(state.order.sort_table(&mut state.list, page(model), by, down, COLUMNS[by].title))]
-}
-
 pub(crate) fn click(state: &mut State, model: &Model, x: u16, y: u16) -> Vec<Request> {
     if let Some(by) = draw::head_at(&COLUMNS, area(model), x, y) {
-        let order = &state.order;
-        let down = order.by == by && !order.down;
-        return sort(state, model, by, down);
+        return state.sort_by(model, by);
     }
     let body = model.body();
     if y > body.y {
@@ -241,17 +233,8 @@ impl Screen for State {
         self.list.at > 0
     }
 
-    fn sorts(&self, _: &Model) -> Vec<String> {
-        COLUMNS.iter().map(|c| c.title.to_owned()).collect()
-    }
-
-    fn sort_by(&mut self, model: &Model, column: usize) -> Vec<Request> {
-        if column < COLUMNS.len() {
-            let order = &self.order;
-            let down = order.by == column && !order.down;
-            return sort(self, model, column, down);
-        }
-        Vec::new()
+    fn columns(&self) -> &'static [Column] {
+        &COLUMNS
     }
 
     fn cursor(&mut self) -> Option<&mut Cursor> {
@@ -270,16 +253,8 @@ impl Screen for State {
         listed(self, model, HEADS)
     }
 
-    fn changed(&mut self, change: Change) {
-        match change {
-            Change::Sums => {}
-            Change::Narrowed => self.order.outdated(),
-            Change::Restarted => self.list = Cursor::default(),
-        }
-    }
-
     fn table(&mut self) -> Option<Sortable<'_>> {
-        Some(Sortable { order: &mut self.order, cursor: &mut self.list, rows: &ROWS })
+        Some(Sortable { order: &mut self.order, cursor: &mut self.list, rows: &ROWS, greatest_first_from: COLUMNS.len() })
     }
 
     fn page(&self, model: &Model) -> usize {

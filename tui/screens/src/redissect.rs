@@ -78,7 +78,7 @@ pub(crate) type Fed = Result<(Addr, Addr, &'static str), String>;
 /// How far a long work is: told with what was done, says whether to go on.
 pub(crate) type Progress<'p> = &'p mut dyn FnMut(usize) -> bool;
 
-/// What is told of a work that was given up.
+/// What is reported of a work that was given up.
 pub(crate) const GIVEN_UP: &str = "given up";
 
 /// What was saved.
@@ -214,7 +214,7 @@ impl Redissector {
         }
         self.knows = Some(connections);
         for i in past {
-            // what cannot be read again is told when it is looked at
+            // what cannot be read again is reported when it is looked at
             let _ = self.feed(index, i, &mut Off);
         }
         self.next = first;

@@ -158,7 +158,7 @@ fn lock(to: &To) -> std::sync::MutexGuard<'_, Sender<Msg>> {
     to.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// What is read, open: what cannot be opened is told before the screen changes.
+/// What is read, open: what cannot be opened is reported before the screen changes.
 struct Opened {
     input: loader::Input,
     name: String,

@@ -8,7 +8,7 @@
 //! ```
 
 use super::digest::Found;
-use super::draw::Cursor;
+use super::draw::{Column, Cursor};
 use super::keys::Action;
 use super::model::Model;
 use super::order::{Order, Rows};
@@ -41,6 +41,8 @@ pub(crate) struct Table<'a> {
     pub(crate) cursor: &'a mut Cursor,
     /// What its rows are, and how they compare.
     pub(crate) rows: &'static Rows,
+    /// Sorted by a column from this one on, it begins with the greatest: what takes long is looked for from its long end.
+    pub(crate) greatest_first_from: usize,
 }
 
 /// A view, with its state.
@@ -105,14 +107,29 @@ pub(crate) trait Screen {
         Vec::new()
     }
 
+    /// The columns of its [`Screen::table`].
+    fn columns(&self) -> &'static [Column] {
+        &[]
+    }
+
     /// Names of the columns by which it can be sorted.
     fn sorts(&self, _model: &Model) -> Vec<String> {
-        Vec::new()
+        self.columns().iter().map(|column| column.title.to_owned()).collect()
     }
 
     /// Sorts by one of them: the other way round where it is sorted by it already.
-    fn sort_by(&mut self, _model: &Model, _column: usize) -> Vec<Request> {
-        Vec::new()
+    fn sort_by(&mut self, model: &Model, column: usize) -> Vec<Request> {
+        let (page, head) = (self.page(model), self.columns().get(column));
+        let (Some(table), Some(head)) = (self.table(), head) else { return Vec::new() };
+        let down = if table.order.by == column { !table.order.down } else { column >= table.greatest_first_from };
+        vec![Request::Say(table.order.sort_table(table.cursor, page, column, down, head.title))]
+    }
+
+    /// Sorts by the next column, or the other way round by the same.
+    fn sort_on(&mut self, model: &Model, action: Action) -> Vec<Request> {
+        let count = self.columns().len().max(1);
+        let by = self.table().map_or(0, |table| table.order.by);
+        self.sort_by(model, if action == Action::Sort { (by + 1) % count } else { by })
     }
 
     /// The place in its list, for a search.
@@ -137,7 +154,14 @@ pub(crate) trait Screen {
     }
 
     /// What it shows changed: what it made of it before is out of date.
-    fn changed(&mut self, _change: Change) {}
+    fn changed(&mut self, change: Change) {
+        let Some(table) = self.table() else { return };
+        match change {
+            Change::Sums => {}
+            Change::Narrowed => table.order.outdated(),
+            Change::Restarted => *table.cursor = Cursor::default(),
+        }
+    }
 
     /// `Esc`: closes what is open in it, where something is.
     fn back(&mut self, _model: &Model) -> Option<Vec<Request>> {

@@ -10,6 +10,7 @@ use super::{order, run, sort, theme, view};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use rdmascope_analyzer::env::Options;
 use rdmascope_capture::hardware::{self, Counter};
 use rdmascope_capture::{
     Clock, Existing, Interface, InterfaceStatistics, LinkType, OpenOptions, PcapWriter, PcapngWriter, Record, Section, Source,
@@ -40,7 +41,11 @@ impl Rig {
     }
 
     fn open(files: &[PathBuf], width: u16, height: u16) -> Self {
-        let shared = Shared::default();
+        Self::open_with(Options::default(), files, width, height)
+    }
+
+    fn open_with(options: Options, files: &[PathBuf], width: u16, height: u16) -> Self {
+        let shared = Shared::with(options);
         *shared.files.lock().unwrap() = files.to_vec();
         let keys = Keys::new(&BTreeMap::new()).unwrap();
         let title = files[0].file_name().unwrap().to_string_lossy().into_owned();
@@ -162,6 +167,26 @@ fn every_view_of_nfs() {
 }
 
 #[test]
+fn a_sealed_session_is_read_with_the_keys_given_at_the_start() {
+    let capture = sample("smb-tcp-seal");
+    let keys = capture.with_file_name("keys.txt");
+    let views = |keys: Option<&Path>| {
+        let keyring = rdmascope_report::input::keyring(keys).unwrap();
+        let mut rig = Rig::open_with(Options { keyring, ..Options::default() }, &[capture.clone()], 160, 48);
+        rig.keys("3");
+        let requests = rig.screen();
+        // the last line of the list of frames is looked at, then the tree
+        rig.keys("2/smb2.cmd == 5 and smb2.flags.response == 0\n");
+        (requests, rig.screen())
+    };
+    let (requests, frames) = views(Some(&keys));
+    assert!(requests.contains("CREATE") && requests.contains("big.bin"), "{requests}");
+    assert!(frames.contains("Create Request") && frames.contains("SMB2_ENCRYPTION"), "{frames}");
+    let (requests, frames) = views(None);
+    assert!(!requests.contains("big.bin") && !frames.contains("Create Request"), "{requests}{frames}");
+}
+
+#[test]
 fn a_brush_over_the_slow_requests_filters_every_view() {
     let mut rig = Rig::new("smb-roce-loss", 120, 30);
     rig.keys("9");
@@ -266,7 +291,7 @@ fn filters_narrow_complete_and_are_remembered() {
     rig.keys(" == 8\n");
     assert_eq!((rig.app.model.filter.text.as_str(), rig.app.model.view, rig.app.model.row_count()), ("smb2.cmd == 8", View::Frames, 12));
     assert!(rig.screen().contains("12 of 1,079 frames"));
-    // a wrong one stays in the line and is told
+    // a wrong one stays in the line and is reported
     rig.keys("/");
     for _ in 0..40 {
         rig.press(KeyCode::Backspace);

@@ -104,7 +104,7 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         let (verdict, wire) = match run_case(case, &target, gentle) {
             Ok(done) => done,
             Err(e @ Error::Connect { .. }) => (Verdict::Fail(e.to_string()), Vec::new()),
-            // what was found up to here is told all the same
+            // what was found up to here is reported all the same
             Err(e) => {
                 out.finish()?;
                 return Err(e).with_context(|| format!("stopped at {}", case.name));

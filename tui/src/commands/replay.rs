@@ -92,7 +92,7 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
             rows.push(row(step, outcome));
         }
     });
-    // what was done is told whatever became of the rest
+    // what was done is reported whatever became of the rest
     let dialect = client.dialect();
     let breaches: Vec<String> =
         client.channel().stack().smbd().map_or_else(Vec::new, |s| s.breaches().iter().map(ToString::to_string).collect());

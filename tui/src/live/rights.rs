@@ -19,7 +19,7 @@ fn may_capture(status: &str) -> bool {
     set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_none_or(|set| set >> CAP_NET_RAW & 1 == 1)
 }
 
-/// Becomes the copy, with the same arguments, where that helps. Returns where it does not: then what is missing is told as ever.
+/// Becomes the copy, with the same arguments, where that helps. Returns where it does not: then what is missing is reported as ever.
 #[cfg(target_os = "linux")]
 pub(crate) fn take() {
     use std::os::unix::process::CommandExt;

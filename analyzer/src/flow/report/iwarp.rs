@@ -18,7 +18,7 @@ use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::iwarp::mpa::Startup;
 use rdmascope_dissector::wire::iwarp::rdmap::Terminate;
 
-/// ns after which a receive window that is still closed when the connection ends is told.
+/// ns after which a receive window that is still closed when the connection ends is reported.
 const NEVER_OPENED: i64 = 1_000_000_000;
 /// The read depth that says that none is agreed on (RFC 6581 9.1).
 const NO_DEPTH: u32 = 0x3fff;
@@ -270,7 +270,7 @@ impl<S: Sink> Listener<'_, S> {
             self.wire(at, Rule::MpaReject, blame, sure, text);
         }
         if startup.legacy.is_some_and(|l| l.little_endian) {
-            // peers that read either form lose nothing by it; where Reads fail because of it, that is told by itself
+            // peers that read either form lose nothing by it; where Reads fail because of it, that is reported by itself
             let site = Site { connection: Some(self.connection.id), frame: at.frame, time_ns: at.time };
             self.env.report_as(Severity::Note, Rule::MpaIrdord, blame, site, sure, format_args!("sent its read depths in little-endian"));
         }

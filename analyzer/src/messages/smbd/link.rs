@@ -268,11 +268,6 @@ impl Link {
         [self.request.map(|(at, _)| at), self.response]
     }
 
-    /// Whether a Negotiate Request may still come: none did, or data came in its place.
-    pub fn awaits_negotiation(&self) -> bool {
-        self.phase == Phase::Idle || self.early
-    }
-
     /// Which message is expected next.
     pub fn phase(&self) -> Phase {
         self.phase

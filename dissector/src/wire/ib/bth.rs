@@ -251,11 +251,6 @@ impl Row {
         self.headers.has(h::IETH)
     }
 
-    /// Whether a payload may follow.
-    pub const fn has_payload(&self) -> bool {
-        self.headers.has(h::PAYLOAD)
-    }
-
     /// Whether the requester sends it (the responder sends the others).
     pub const fn is_request(&self) -> bool {
         !matches!(self.verb, Verb::ReadResponse | Verb::Acknowledge | Verb::AtomicAck | Verb::Cnp)

@@ -687,7 +687,7 @@ fn service_id<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ServiceId> {
     Ok((rest, service))
 }
 
-/// A GID; one that holds an IPv4 address is told as that.
+/// A GID; one that holds an IPv4 address is reported as that.
 fn gid<'a, T: Trace>([v6, v4]: [Def; 2], i: &'a [u8], t: &mut T) -> PResult<'a, [u8; 16]> {
     let Ok((rest, gid)) = leaf::array::<16>(i) else { return crate::fault::Fault::short(Some(v6), i, 16).fail() };
     if T::ON {

@@ -189,7 +189,7 @@ header! {
 }
 
 header! {
-    /// Says what was wrong, in the first four bytes of a Terminate. Layer, type and code are told one by one.
+    /// Says what was wrong, in the first four bytes of a Terminate. Layer, type and code are reported one by one.
     pub struct HeaderControl [NODE = "iwarp_rdma.term_hdrct", "Header control bits", "RFC 5040 4.8"] {
         bits: be16 = "_", "Header control", hex, bits {
             reserved: u16 & 0x1fff = "iwarp_rdma.term_rsvd", "Reserved", hex;
@@ -418,7 +418,7 @@ pub struct Rdmap<'a> {
 }
 
 /// Decodes a DDP segment and the RDMAP message in it, in a protocol subtree of their own. A Terminate or Read Request that
-/// is too short still gives its segment, with [`Body::Cut`]; the observer is told of the fault.
+/// is too short still gives its segment, with [`Body::Cut`]; the observer is notified of the fault.
 #[inline]
 pub fn parse<'a, T: Trace>(ulpdu: &'a [u8], t: &mut T) -> PResult<'a, Rdmap<'a>> {
     t.protocol("DDP/RDMA");

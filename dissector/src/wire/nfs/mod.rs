@@ -178,7 +178,7 @@ pub(crate) fn minor_version(i: &[u8], memo: &Memo) -> u32 {
 /// Decodes the arguments or results of a procedure, to the end of what there is.
 ///
 /// # Errors
-/// Where they cannot be read; the observer has been told.
+/// Where they cannot be read; the observer has been notified.
 pub(crate) fn program<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, memo: &Memo, visitor: &mut V) -> Read<()> {
     match (Program(memo.program), memo.version) {
         (Program::NFS, 3) => v3::decode(x, call, memo.procedure, visitor),
@@ -234,7 +234,7 @@ pub(crate) fn time<T: Trace>(x: &mut Xdr<'_, '_, T>, def: Def, seconds: Def, nan
     let at = x.i;
     if T::ON && at.len() >= 8 {
         let word = |n: usize| u32::from_be_bytes([at[n], at[n + 1], at[n + 2], at[n + 3]]);
-        // a count of nanoseconds beyond a second is not a time: its words alone are told
+        // a count of nanoseconds beyond a second is not a time: its words alone are reported
         let nanos = word(4).min(999_999_999);
         x.t.field(def, at, 8, Value::Time { seconds: word(0).into(), nanos });
         x.t.down();

@@ -241,7 +241,7 @@ pub(super) fn trace_list<T: Trace>(def: Def, list: &[u8], response: bool, t: &mu
     if !T::ON || list.is_empty() {
         return;
     }
-    // a fault was told where it happened, and the message goes on behind the list
+    // a fault was reported where it happened, and the message goes on behind the list
     let _ = scope(def, list, t, |mut i, t| {
         let end = &i[i.len()..];
         if i.len() < FIXED {

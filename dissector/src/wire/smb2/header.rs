@@ -212,7 +212,7 @@ impl Header {
         let (i, _) = read::be32(f::PROTOCOL_ID, i, t)?;
         let (i, header_length) = read::le16(f::HEADER_LENGTH, i, t)?;
         let (i, credit_charge) = read::le16(f::CREDIT_CHARGE, i, t)?;
-        // which of its two meanings the next field has is told only by the flags, 8 bytes on; cut before them, it is a request's
+        // only the flags, 8 bytes on, say which of its two meanings the next field has; cut before them, it is a request's
         let response = start.get(16).is_some_and(|b| u32::from(*b) & flags::RESPONSE != 0);
         let (i, status_or_channel_sequence) = if response {
             read::le32(f::NT_STATUS, i, t)?

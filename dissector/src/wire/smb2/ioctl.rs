@@ -570,7 +570,7 @@ fn buffer<T: Trace>(def: Def, code: ControlCode, side: Side, bytes: &[u8], t: &m
     if !T::ON || bytes.is_empty() {
         return;
     }
-    // a fault was told where it happened, and the message goes on behind the buffer
+    // a fault was reported where it happened, and the message goes on behind the buffer
     let _ = scope(def, bytes, t, |i, t| {
         let (i, ()) = contents(code, side, i, t)?;
         if !i.is_empty() {

@@ -10,7 +10,7 @@
 //!
 //! [`parse_message`] takes a whole message and gives its PDUs to a [`Visitor`]. The body of most replies says what it is,
 //! that of some (QUERY_INFO, QUERY_DIRECTORY) does not: the analyzer remembers a [`RequestMemo`] of each request and
-//! gives it back when the reply comes. Without it, what is not self-describing is told as data.
+//! gives it back when the reply comes. Without it, what is not self-describing is reported as data.
 //!
 //! Offsets in a message count from the first byte of its header, so decoders of bodies take the PDU from there.
 
@@ -187,7 +187,7 @@ pub enum Asked {
     },
     /// QUERY_DIRECTORY
     QueryDirectory {
-        /// What is told of each file.
+        /// What is reported of each file.
         class: u8,
     },
     /// IOCTL
@@ -342,7 +342,7 @@ impl<'a, F: FnMut(&Pdu<'a>)> Visitor<'a> for Each<F> {
 }
 
 /// Decodes a whole message: a compound, or what is encrypted or compressed as far as its header. Every PDU gets a
-/// protocol subtree of its own, and the visitor is told of each. A PDU whose body cannot be read does not keep the next
+/// protocol subtree of its own, and the visitor is notified of each. A PDU whose body cannot be read does not keep the next
 /// ones from being read.
 ///
 /// # Errors

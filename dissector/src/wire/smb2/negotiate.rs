@@ -338,7 +338,7 @@ pub fn response<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Negotiate
 }
 
 /// Also without an observer, since a fault in here is a fault of the message: there is one NEGOTIATE in a connection.
-/// Tells the contexts and gives what follows them. A fault in them is told and does not make the message unread.
+/// Tells the contexts and gives what follows them. A fault in them is reported and does not make the message unread.
 fn trace_contexts<'a, T: Trace>(pdu: &'a [u8], offset: u32, count: u16, rest: &'a [u8], t: &mut T) -> &'a [u8] {
     let end = &pdu[pdu.len()..];
     if !T::ON || count == 0 {

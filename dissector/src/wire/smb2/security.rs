@@ -474,7 +474,7 @@ fn ace<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     Ok((rest, ()))
 }
 
-/// A conditional expression in postfix notation: `artx`, then tokens. A composite is told as its length and its members.
+/// A conditional expression in postfix notation: `artx`, then tokens. A composite is reported as its length and its members.
 fn condition<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (mut i, _) = leaf::take(i, 4)?;
     while !i.is_empty() {

@@ -185,7 +185,7 @@ pub(super) fn security_blob<T: Trace>(def: Def, bytes: &[u8], t: &mut T) {
     }
     t.field(def, bytes, bytes.len(), Value::Bytes(bytes));
     t.down();
-    // a fault was told where it happened; the message goes on behind the blob
+    // a fault was reported where it happened; the message goes on behind the blob
     let _ = token(bytes, t);
     t.up();
 }

@@ -459,7 +459,7 @@ fn file_system_security_and_quota_information() {
         &[],
         &[("smb2.file_info.infolevel", 15), ("smb2.ea.name_len", 2)],
     );
-    // the same bytes without the request are told as data
+    // the same bytes without the request are reported as data
     let body = w().u16(9).u16(72).u32(8).u64(9);
     let (_, tree) = decode(&message(reply(Command::QUERY_INFO, NtStatus::SUCCESS), &body.0), &[]);
     assert_eq!((tree.all("rdmascope.smb2.body.data").count(), tree.info.as_str()), (1, "GetInfo Response, request not captured"));

@@ -11,7 +11,7 @@
 //! | Ethernet addresses, IP identifications, communication identifiers | made up |
 //! | what was lost or sent again, congestion, the time on the wire | not there: nobody told us |
 //!
-//! The reply of a READ is told after the RDMA Writes that it stands for, and so completions are held until those above have read the
+//! The reply of a READ is reported after the RDMA Writes that it stands for, and so completions are held until those above have read the
 //! messages that they brought.
 
 use crate::transport::roce::cm::{self, Offer};
@@ -70,7 +70,7 @@ struct Open {
     is_read: bool,
 }
 
-/// What is told.
+/// What is reported.
 #[derive(Debug)]
 enum Occurrence {
     Card(What),
@@ -173,7 +173,7 @@ impl Card {
         }
     }
 
-    /// The reply to a request, in the clear. Where it says that data went by RDMA, that is told before the message that brought it: the count
+    /// The reply to a request, in the clear. Where it says that data went by RDMA, that is reported before the message that brought it: the count
     /// is the reply's, and the bytes are those that are in our memory now, by `peek`.
     pub(crate) fn answered(&mut self, now: Time, reply: &[u8], peek: impl Fn(u32, u32) -> Option<Vec<u8>>) {
         let Ok((_, header)) = Header::parse(reply, &mut Off) else { return };

@@ -11,7 +11,7 @@ use rdmascope_dissector::text::escaped;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Bytes of one stream that are kept at most. What comes after is told.
+/// Bytes of one stream that are kept at most. What comes after is reported.
 const BYTES_MAX: usize = 64 << 20;
 /// Bytes that wait for those before them, at most; then these count as missing.
 const WAITING_MAX: usize = 4 << 20;

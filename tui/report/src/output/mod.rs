@@ -82,7 +82,7 @@ impl Index {
     }
 }
 
-/// What the faults of a frame are told as: the field's name and the reason. Missing bytes of a frame that the capture cut
+/// What the faults of a frame are reported as: the field's name and the reason. Missing bytes of a frame that the capture cut
 /// are Wireshark's `_ws.short`, all else is `_ws.malformed`.
 pub fn faults(tree: &Tree, cut: bool) -> impl Iterator<Item = (&'static str, String)> + '_ {
     tree.faults.iter().map(move |(fault, ..)| {

@@ -23,7 +23,7 @@ enum Form {
     Attributes,
     /// The place and length of what has a subtree of its own behind it belong to that.
     Place,
-    /// Fields of TCP that are told behind it.
+    /// Fields of TCP that are reported behind it.
     Stream,
     /// A message of SMB2.
     Smb2,
@@ -119,7 +119,7 @@ pub struct Shape {
     old: Vec<Node>,
     /// Keys of nodes that say more than their label, by the node's index.
     keys: Vec<(usize, String)>,
-    /// The nodes that are told elsewhere, by their index in `old`.
+    /// The nodes that are reported elsewhere, by their index in `old`.
     moved: Vec<usize>,
     /// What of `moved` belongs to each header of SMB2 in the frame.
     groups: Vec<(usize, usize)>,
@@ -166,7 +166,7 @@ impl Shape {
         self.part(tree, 0, end, 0);
     }
 
-    /// Finds what is told in the layer of the analysis and belongs into others.
+    /// Finds what is reported in the layer of the analysis and belongs into others.
     fn find_moved(&mut self) {
         self.headers = self.old.iter().filter(|n| n.def.id == HEADER).count();
         let mut inside = false;
@@ -427,7 +427,7 @@ impl Shape {
         }
     }
 
-    /// What is told of a stream: times stand in a text of their own.
+    /// What is reported of a stream: times stand in a text of their own.
     fn stream(&mut self, tree: &mut Tree, from: usize, to: usize, shift: i16) {
         let mut at = from;
         let mut is_open = false;
@@ -454,7 +454,7 @@ impl Shape {
                 self.push(tree, at, shift);
                 self.part(tree, at + 1, end, shift);
                 self.headers -= 1;
-                // what is told of the last ones only is told of the last headers
+                // what is reported of the last ones only is told of the last headers
                 if let Some((first, last)) = self.groups.len().checked_sub(self.headers + 1).and_then(|g| self.groups.get(g)).copied() {
                     for i in first..last {
                         let node = self.moved[i];

@@ -462,7 +462,7 @@ impl Times {
                 _ => None,
             })
             .collect();
-        // a compound has a command for each of its replies, and where only some are told, they are the last
+        // a compound has a command for each of its replies, and where only some are reported, they are the last
         for (name, time) in names.iter().rev().zip(times.iter().rev()) {
             let row = self.rows.entry(name.clone()).or_insert(Latency { least: f64::INFINITY, ..Latency::default() });
             row.calls += 1;

@@ -29,7 +29,7 @@ pub enum Place {
     Utc,
 }
 
-/// Whether and how the day is told.
+/// Whether and how the day is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Date {
     /// Not at all.

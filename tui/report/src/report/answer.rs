@@ -123,7 +123,7 @@ fn what(main: &Hindrance, unit: &str) -> String {
 fn when(main: &Hindrance, report: &Report) -> String {
     let (Some(first), Some(last)) = (report.capture.first, report.capture.last) else { return String::new() };
     let length = last.time.saturating_sub(first.time);
-    // clocks are told in seconds
+    // clocks are reported in seconds
     if length < 8_000_000_000 {
         return String::new();
     }

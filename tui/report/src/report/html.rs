@@ -25,7 +25,7 @@ const LINKS_MAX: usize = 12;
 const COUNTERS_MAX: usize = 4;
 /// Findings listed.
 const FINDINGS_MAX: usize = 500;
-/// Stretches of time that the network is told in.
+/// Stretches of time that the network is reported in.
 const STRETCHES: usize = 200;
 
 const STYLE: &str = include_str!("page.css");

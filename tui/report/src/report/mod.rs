@@ -105,7 +105,7 @@ pub struct Wanted {
     pub credits: bool,
 }
 
-/// What is told of one connection beyond the analyzer's own report.
+/// What is reported of one connection beyond the analyzer's own report.
 #[derive(Clone, Debug, Default)]
 pub struct Detail {
     /// The last request.

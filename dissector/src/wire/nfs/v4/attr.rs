@@ -347,7 +347,7 @@ impl Bitmap {
     }
 }
 
-/// A bitmap; with `names` the attributes in it are told one by one.
+/// A bitmap; with `names` the attributes in it are reported one by one.
 fn words<T: Trace>(x: &mut Xdr<'_, '_, T>, names: bool) -> Read<Bitmap> {
     let mut bitmap = Bitmap::default();
     x.list(f::MASK_WORDS, |x, index| {

@@ -175,7 +175,7 @@ fn notify<T: Trace>(x: &mut Xdr<'_, '_, T>, devices: bool) -> Read<()> {
                     }
                     Ok(())
                 })?,
-                // of unknown length: what is left is told as bytes
+                // of unknown length: what is left is reported as bytes
                 _ => return Ok(()),
             }
         }

@@ -306,7 +306,7 @@ const SHOWN: usize = 16;
 /// Decodes arguments (of a call) or results of COMPOUND in a protocol subtree of its own; NULL has none.
 ///
 /// # Errors
-/// Where they cannot be read; the observer has been told, and the visitor of the operations before.
+/// Where they cannot be read; the observer has been notified, and the visitor of the operations before.
 pub fn decode<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, memo: &Memo, visitor: &mut V) -> Read<()> {
     let callback = memo.is_callback();
     x.t.protocol(if callback { "NFS CB" } else { "NFS" });
