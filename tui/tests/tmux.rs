@@ -129,7 +129,7 @@ fn from_start_to_quit() {
     t.press(&["Enter"]);
     t.wait("? help");
     t.types("3");
-    t.wait("big.bin");
+    t.wait("CREATE");
     t.types("q");
     t.wait("ready>");
 
