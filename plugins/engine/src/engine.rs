@@ -448,14 +448,14 @@ impl Engine {
             }
             is_finding = self.findings(number, connection, settled, &findings, out);
         } else {
-            findings.iter().for_each(|finding| self.told(finding, out));
+            findings.iter().for_each(|finding| self.copy_finding(finding, out));
         }
         flags |= if is_finding { facts::FINDING } else { 0 };
         (encoded.get(2).copied().unwrap_or(0), flags)
     }
 
     /// A finding as it was told when its frame came.
-    fn told(&self, parts: &[Item<'_>; 6], out: &mut Writer) {
+    fn copy_finding(&self, parts: &[Item<'_>; 6], out: &mut Writer) {
         out.item(self.names.finding, facts::NONE, 0, None, &[]);
         parts.iter().for_each(|part| out.copy(part));
     }
@@ -480,7 +480,7 @@ impl Engine {
             } else if is_over {
                 continue;
             } else {
-                self.told(parts, out);
+                self.copy_finding(parts, out);
             }
             shown.push((rule, by));
         }
