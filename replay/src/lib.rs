@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | carries SMB Direct: iWARP and RoCEv2 in user space, RDMA adapters | [`transport`], one folder and one row each |
 //! | SMB Direct, around the analyzer's rulebook | [`smbd`] |
-//! | both stacked, with a driver | [`channel`] |
+//! | both stacked, with a driver | [`stack`] |
 //! | SMB2: client, server, sessions; tickets (feature `kerberos`) | [`smb2`], `kerberos` |
 //! | built on a client: a captured session done again, a conformance test | [`script`], [`probe`] |
 //! | built on the server: what a peer can do wrong | [`fault`] |
