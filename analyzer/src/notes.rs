@@ -41,11 +41,6 @@ fields! {
         DAMAGED: None = "rdmascope.damaged", "Damaged: its receiver dropped it";
         KEY_STATE: Str = "rdmascope.key.state", "Remote key";
         DATA: Bytes as Data = "rdmascope.data", "Data";
-        SEND_FRAGMENTS: None = "rdmascope.send.fragments", "Send put together";
-        SEND_FRAGMENT: FrameNum = "rdmascope.send.fragment", "Packet of the Send";
-        SEND_COUNT: U32 = "rdmascope.send.fragment.count", "Packets of the Send", dec;
-        SEND_LENGTH: U32 = "rdmascope.send.reassembled.length", "Length of the Send", dec;
-        SEND_REASSEMBLED_IN: FrameNum = "rdmascope.send.reassembled_in", "Send put together in frame";
         MIRROR: Str = "rdmascope.mirror", "Came through";
         MIRROR_SESSION: U32 = "rdmascope.mirror.session", "Mirror session", dec;
         MIRROR_TRUNCATED: Bool = "rdmascope.mirror.truncated", "Cut by the mirror";

@@ -1,6 +1,5 @@
 //! Which frames a message was put together from. The names are Wireshark's where it has some; RoCE and InfiniBand have none there.
 
-use crate::notes::f;
 use alloc::vec::Vec;
 use rdmascope_dissector::field::{Def, Fields};
 use rdmascope_dissector::fields;
@@ -28,7 +27,21 @@ fields! {
     }
 }
 
-/// The fields of this file, for the registry. Those of RoCE and InfiniBand are ours and stand beside the others of the analysis.
+fields! {
+    /// Packets of a Send over RoCE or InfiniBand. These are ours.
+    pub mod ib_send ["rdmascope"] {
+        FRAGMENTS: None = "rdmascope.send.fragments", "Send put together";
+        FRAGMENT: FrameNum = "rdmascope.send.fragment", "Packet of the Send";
+        COUNT: U32 = "rdmascope.send.fragment.count", "Packets of the Send", dec;
+        LENGTH: U32 = "rdmascope.send.reassembled.length", "Length of the Send", dec;
+        REASSEMBLED_IN: FrameNum = "rdmascope.send.reassembled_in", "Send put together in frame";
+    }
+}
+
+/// Those that are ours.
+pub const OURS: &[Def] = <ib_send::All as Fields>::FIELDS;
+
+/// The fields of this file that Wireshark has too.
 pub const FIELDS: [&[Def]; 2] = [<smb_direct::All as Fields>::FIELDS, <iwarp_send::All as Fields>::FIELDS];
 
 /// What was put together.
@@ -54,7 +67,10 @@ impl Assembly {
                 use iwarp_send::*;
                 [FRAGMENTS, FRAGMENT, COUNT, LENGTH, REASSEMBLED_IN]
             }
-            Self::IbSend => [f::SEND_FRAGMENTS, f::SEND_FRAGMENT, f::SEND_COUNT, f::SEND_LENGTH, f::SEND_REASSEMBLED_IN],
+            Self::IbSend => {
+                use ib_send::*;
+                [FRAGMENTS, FRAGMENT, COUNT, LENGTH, REASSEMBLED_IN]
+            }
         }
     }
 

@@ -8,7 +8,7 @@
 //! `field` is a place in [`fields`], `depth` nests items as a tree does, in pre-order. `kind` says what the value is; with [`PLACED`] in it, the value
 //! begins with u32 offset and u32 length of the bytes of the frame that the item was read from. Other items were computed.
 
-use rdmascope_analyzer::connection;
+use rdmascope_analyzer::{connection, pieces};
 use rdmascope_dissector::field::{Base, Def, FieldDef, FieldSet, Kind, OURS, Privacy, id_of};
 use rdmascope_dissector::registry::{DECLARED, Registry};
 use rdmascope_dissector::trace::{Trace, Value};
@@ -137,8 +137,7 @@ struct Named {
 
 impl Table {
     fn new() -> Self {
-        let ours = connection::FIELDS;
-        let registry = Registry::of(DECLARED.iter().copied().chain([ours]));
+        let registry = Registry::of(DECLARED.iter().copied().chain([connection::FIELDS, pieces::OURS]));
         // what stands before the first dot: looked up, because every program that starts waits for this
         let protocols: HashSet<&str> = registry.all().iter().filter_map(|d| d.name.split('.').next()).collect();
         let mut defs: Vec<Def> = registry

@@ -25,6 +25,7 @@ pub fn registry() -> Registry {
             .iter()
             .copied()
             .chain(rdmascope_analyzer::pieces::FIELDS)
+            .chain([rdmascope_analyzer::pieces::OURS])
             .chain([rdmascope_analyzer::connection::FIELDS, <crate::streams::f::All as Fields>::FIELDS]),
     );
     let settings = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);

@@ -172,7 +172,7 @@ fn a_sealed_session_is_read_with_the_keys_given_at_the_start() {
     let keys = capture.with_file_name("keys.txt");
     let views = |keys: Option<&Path>| {
         let keyring = rdmascope_report::input::keyring(keys).unwrap();
-        let mut rig = Rig::open_with(Options { keyring, ..Options::default() }, &[capture.clone()], 160, 48);
+        let mut rig = Rig::open_with(Options { keyring, ..Options::default() }, std::slice::from_ref(&capture), 160, 48);
         rig.keys("3");
         let requests = rig.screen();
         rig.keys("2/smb2.cmd == 5 and smb2.flags.response == 0\n");
