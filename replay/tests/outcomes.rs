@@ -136,7 +136,7 @@ fn expected(fault: &str) -> (&'static str, Rule, Blame) {
         // the key was withdrawn by the reply, behind which it is used
         "stale-key" => ("aborted", Rule::RdmaOrder, Server),
         "wrong-invalidate" => ("aborted", Rule::RdmaInvalidate, Server),
-        "lie" | "too-much" => ("closed", Rule::RdmaInvalidate, Server),
+        "lie" | "too-much" => ("closed", Rule::RdmaLength, Server),
         "wrong-signature" => ("closed", Rule::BugKsmbd2fd5dcb1c8ef, Server),
         fault => panic!("nothing is expected of {fault}"),
     }

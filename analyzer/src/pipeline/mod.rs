@@ -910,6 +910,8 @@ impl<S: Sink> Pipeline<S> {
             self.halves.remove(&key, slot);
         }
         self.requests.forget(slot);
+        // what it held back is not of the frame at hand, which may be another connection's
+        let is_unchecked = core::mem::take(&mut self.env.frame.is_unchecked);
         let mut listener = Listener { connection: &mut gone.connection, env: &mut self.env };
         match &mut gone.flow {
             Flow::Ib(flow) => flow.finish(at, &mut listener),
@@ -923,6 +925,7 @@ impl<S: Sink> Pipeline<S> {
             shard.closes(self.env.now, self.env.lost_by_capture);
         }
         gone.connection.finish(&mut self.env, at, unseen);
+        self.env.frame.is_unchecked = is_unchecked;
         // what it cost is known now
         flow::report::add_losses(&gone.connection, &gone.flow.loss_view(), &mut |finding| self.env.findings.add(finding));
         let mut connection = gone.connection.summary();

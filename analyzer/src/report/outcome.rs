@@ -700,7 +700,8 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
         _ => outcome.at.time.saturating_sub(f.last_time_ns) <= outcome.waited.saturating_add(FOLLOWS),
     };
     let found = findings.iter().filter(here).filter(|f| answers(f));
-    let first = found.min_by_key(|f| (core::cmp::Reverse(f.severity), is_silence(f.rule), f.frame, layer(f.rule), f.rule));
+    let first =
+        found.min_by_key(|f| (core::cmp::Reverse(f.severity), is_silence(f.rule), is_of_data(f.rule), f.frame, layer(f.rule), f.rule));
     let first = first.or_else(|| findings.iter().filter(here).find(|f| matches!(f.rule, Rule::RdmapTerminate | Rule::TcpReset)));
     first.map(|f| (f.rule, f.by))
 }
@@ -708,6 +709,11 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
 /// Whether a finding tells of silence, which what was wrong before it explains.
 fn is_silence(rule: Rule) -> bool {
     matches!(rule, Rule::Smb2Unanswered | Rule::RpcUnanswered | Rule::SmbdKeepalive)
+}
+
+/// Whether a finding tells of data that its receiver does not miss at once: what else was wrong explains an end better.
+fn is_of_data(rule: Rule) -> bool {
+    rule == Rule::RdmaLength
 }
 
 /// What explains what in one frame: the transport what it carries, a rule the known bug that broke it.

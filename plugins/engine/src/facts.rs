@@ -92,8 +92,8 @@ const SUBTREES: [&str; 3] = ["rdmascope.smb2.rdma_transform", "iwarp_mpa.enhance
 /// The headers of those.
 const HEADERS: [FieldSet; 3] = [RdmaTransformFixed::SET, CryptoTransformFixed::SET, Enhanced::SET];
 
-/// The payload of a packet is in the frame for everybody to see.
-const LEFT_OUT: &str = "rdmascope.data";
+/// The payload of a packet is in the frame for everybody to see, and the packets of a Send need no subtree.
+const LEFT_OUT: [&str; 2] = ["rdmascope.data", "rdmascope.send.fragments"];
 
 /// Whether a field is told by the analysis, and not read from a protocol (one of `protocols`) for which Wireshark has no such field.
 fn is_analysis(def: Def, protocols: &HashSet<&str>) -> bool {
@@ -144,7 +144,7 @@ impl Table {
             .all()
             .iter()
             .copied()
-            .filter(|def| def.name != LEFT_OUT && (is_analysis(def, &protocols) || OTHERS.iter().any(|o| def.name.starts_with(o))))
+            .filter(|def| !LEFT_OUT.contains(&def.name) && (is_analysis(def, &protocols) || OTHERS.iter().any(|o| def.name.starts_with(o))))
             .collect();
         defs.extend(MORE.iter());
         let smb2 = registry.find("smb2").unwrap_or(&MORE[0]);

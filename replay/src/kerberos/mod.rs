@@ -820,7 +820,7 @@ mod tests {
         assert_ne!(keytab().accept(&token, now()).unwrap().unwrap().key, accepted.key);
         // and the answer to one is none to the other
         let refusal = other.finish(&accepted.token).unwrap_err().to_string();
-        assert!(refusal == "the server's AP-REP answers another request", "{sent}");
+        assert!(refusal == "the server's AP-REP answers another request", "{refusal}");
     }
 
     #[test]
