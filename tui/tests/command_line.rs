@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn rdmascope(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_rdmascope")).args(arguments).env_remove("NO_COLOR").output().expect("the binary runs")
@@ -19,7 +20,10 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("rdmascope-{name}-{}", std::process::id()));
+        // tests run side by side, and two may choose one name
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("rdmascope-{name}-{}-{count}", std::process::id()));
         fs::create_dir_all(&path).expect("a folder for the test");
         Self(path)
     }
