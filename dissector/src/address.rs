@@ -6,7 +6,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 /// A network address. What stands in for one where there is no IP: a LID on InfiniBand without GRH, a MAC on bare Ethernet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Addr {
-    /// Not known.
+    /// Unknown address.
     #[default]
     None,
     /// IPv4, in the order of the wire.

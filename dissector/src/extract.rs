@@ -1,4 +1,4 @@
-//! An observer that keeps only the values somebody asked for: the display filter's, the columns', those of `-T fields -e`.
+//! An observer that keeps only requested values: the display filter's, the columns', those of `-T fields -e`.
 //!
 //! Ask with [`Extractor::want`] before the first frame and get a [`Slot`]. Then, frame by frame: [`Extractor::begin`], decode,
 //! [`Trace::end`], and read [`Extractor::values`]. A field nobody wants costs one look into a small table; once the buffers
@@ -21,7 +21,7 @@ pub struct Slot(u16);
 pub enum Need {
     /// Whether it is there.
     Presence,
-    /// Its value.
+    /// The value of the field.
     Value,
     /// Its value and, of a protocol or subtree, the bytes that it covers.
     Bytes,
@@ -173,7 +173,8 @@ impl Extractor {
         Slot(slot)
     }
 
-    /// Asks for the layer of each value: the how-manieth of the frame's layers of its protocol it lies in, from 1. With a tunnel a frame has
+    /// Asks for the layer of each value: the how-manieth of the frame's layers of its protocol it lies in, from 1. With a tunnel a frame
+    /// has
     /// two layers of IP.
     pub fn want_layers(&mut self) {
         self.layer_stack.get_or_insert_default();
@@ -268,7 +269,7 @@ impl Extractor {
         size_of_val(self.hits.as_slice()) + self.data.len()
     }
 
-    /// Begins a frame and takes from a tree what decoding would have told.
+    /// Begins a frame and takes the values from a tree instead of from decoding.
     pub fn load(&mut self, tree: &Tree) {
         self.begin();
         for node in &tree.nodes {

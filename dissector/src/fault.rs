@@ -20,7 +20,7 @@ pub enum FaultKind {
 /// Decoding stopped here. Small and `Copy`: it travels in every parser's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What is wrong.
+    /// Kind of fault.
     pub kind: FaultKind,
     /// The field that was being read; `None` where a nom combinator failed without naming one.
     pub def: Option<Def>,

@@ -132,7 +132,7 @@ impl Kind {
 /// How a number is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Base {
-    /// Not a number.
+    /// No base: the value is not a number.
     None,
     /// Decimal.
     Dec,
@@ -185,7 +185,7 @@ pub struct FieldDef {
     pub privacy: Privacy,
 }
 
-/// What the bytes of a field give away, and so what becomes of them in a capture that is to be handed on. Its [`Kind`] says it for most
+/// What the bytes of a field reveal, and so what `anonymize` does with them. Its [`Kind`] says it for most
 /// fields ([`Privacy::of`]); the declaration says it for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Privacy {

@@ -75,7 +75,7 @@ impl LinkType {
 /// How a mirrored or tunnelled frame was wrapped; of several, the outermost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
-    /// Which.
+    /// Kind of tunnel.
     pub kind: TunnelKind,
     /// ERSPAN session, VXLAN or GENEVE network identifier, GRE key.
     pub id: u32,
@@ -140,11 +140,11 @@ impl TunnelKind {
 pub struct Inside<'a> {
     /// The outermost tunnel.
     pub tunnel: Tunnel,
-    /// Who sent it: an IP address.
+    /// Its sender: an IP address.
     pub from: Addr,
-    /// What the frame inside begins with: [`LinkType::ETHERNET`] or [`LinkType::RAW`].
+    /// First bytes of the frame inside: [`LinkType::ETHERNET`] or [`LinkType::RAW`].
     pub link_type: LinkType,
-    /// What was captured of it.
+    /// Its captured bytes.
     pub bytes: &'a [u8],
     /// Its length in bytes before it was cut, as far as the lengths in it tell.
     pub wire_len: u32,
@@ -153,9 +153,9 @@ pub struct Inside<'a> {
 /// A frame, peeled. Borrows from the frame; nothing is allocated.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Who sent the innermost datagram.
+    /// Source address of the innermost datagram.
     pub src: Addr,
-    /// Who is to receive it.
+    /// Destination address of the innermost datagram.
     pub dst: Addr,
     /// The ECN field of the innermost IP header: 0 not capable, 1 and 2 capable, 3 congestion experienced.
     pub ecn: u8,
@@ -175,7 +175,7 @@ pub struct Packet<'a> {
     pub tunnel: Option<Tunnel>,
     /// Bytes of the innermost frame as it was on the wire; `None` where no tunnel wraps it.
     pub carried: Option<u32>,
-    /// What is inside.
+    /// The transport packet.
     pub body: Body<'a>,
     /// Bytes of the innermost datagram that were on the wire but are not in the capture.
     pub cut: u32,
@@ -274,7 +274,7 @@ pub enum Carrier {
 /// An InfiniBand transport packet.
 #[derive(Clone, Copy, Debug)]
 pub struct IbPacket<'a> {
-    /// How it travelled.
+    /// The layer that carried it: UDP (RoCE v2), Ethernet (RoCE v1) or InfiniBand.
     pub carrier: Carrier,
     /// Base transport header.
     pub bth: Bth,
@@ -288,6 +288,37 @@ pub struct IbPacket<'a> {
     pub ip_id: u16,
     /// The invariant CRC.
     pub icrc: Check,
+    /// Further packets in the same datagram, as captured: [`IbPacket::joined`]. Nearly always empty.
+    pub behind: &'a [u8],
+}
+
+/// Bytes of the longest packet from its BTH to its ICRC: with the longest extension headers, and the largest path MTU.
+const LONGEST: usize = Bth::LEN + 28 + 4096 + ICRC;
+const ICRC: usize = 4;
+
+impl<'a> IbPacket<'a> {
+    /// Bytes from the BTH to the ICRC, as on the wire.
+    pub fn length(&self) -> usize {
+        let headers = Opcode(self.bth.opcode).row().map_or(0, |row| usize::from(row.length));
+        Bth::LEN + headers + self.payload_length as usize + usize::from(self.bth.padcnt()) + ICRC
+    }
+
+    /// The packets behind this one in the same datagram, where `cut` bytes of that were not captured ([`Packet::cut`]). A system that
+    /// leaves cutting to the last moment (UDP_SEGMENT, generic segmentation offload) shows a capture on loopback one datagram with several
+    /// RoCEv2 packets end to end, all but the last of one length; on the wire each is a datagram of its own.
+    pub fn joined(&self, cut: u32) -> impl Iterator<Item = IbPacket<'a>> + use<'a> {
+        let (size, carrier, ip_id, icrc) = (self.length(), self.carrier, self.ip_id, self.icrc);
+        let mut rest = self.behind;
+        core::iter::from_fn(move || {
+            let (one, after) = rest.split_at_checked(size).unwrap_or((rest, &[]));
+            let missing = if one.len() < size { (size - one.len()).min(cut as usize) } else { 0 };
+            rest = after;
+            let mut body = Body::Other("RoCE");
+            let crc = (if missing == 0 { icrc } else { Check::Unchecked }, None);
+            let _ = transport_packet(&mut body, (carrier, ip_id), one, missing, crc, false, &mut Off);
+            if let Body::Ib(ib) = body { Some(ib) } else { None }
+        })
+    }
 }
 
 /// Decodes a frame, and looks at the CRCs of the FPDUs that a TCP segment begins with, if it does: all of the work of decoding that
@@ -406,7 +437,7 @@ pub fn decode_ip<'a, T: Trace>(datagram: &'a [u8], options: &Options, t: &mut T)
     packet
 }
 
-/// The frame inside of the outermost tunnel that `bytes` are, and who sent it. `None` where there is no tunnel, or what is in it is
+/// The frame inside the outermost tunnel of `bytes`, and the sender of the tunnel. `None` where there is no tunnel, or what is in it is
 /// neither Ethernet nor IP. IP in IP and MPLS carry what was on this wire already: they are no tunnel here.
 pub fn inside(link: LinkType, bytes: &[u8], wire_len: u32) -> Option<Inside<'_>> {
     let captured = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -775,7 +806,9 @@ impl<'a, 'p> Peel<'a, 'p> {
                 let (segment, result) = tcp::parse(i, self.missing, t);
                 if let Some(mut segment) = segment {
                     segment.ip_id = self.ip_id;
-                    if self.options.check_crc && self.missing == 0 && !segment.payload.is_empty() {
+                    // that of a SYN tells whether the sender's others should be right, too
+                    let counts = !segment.payload.is_empty() || segment.flags & 2 != 0;
+                    if self.options.check_crc && self.missing == 0 && counts {
                         segment.check = tcp::check(&self.packet.src, &self.packet.dst, i);
                     }
                     self.packet.body = Body::Tcp(segment);
@@ -916,7 +949,7 @@ impl<'a, 'p> Peel<'a, 'p> {
             Carrier::RoceV1 => "RoCE",
             Carrier::Infiniband => "InfiniBand",
         });
-        scope(ib::f::PROTOCOL, i, t, |i, t| match carrier {
+        let step = scope(ib::f::PROTOCOL, i, t, |i, t| match carrier {
             Carrier::RoceV2 { .. } => {
                 // the datagram ends where UDP says
                 let before = self.payload_at + 8;
@@ -926,7 +959,14 @@ impl<'a, 'p> Peel<'a, 'p> {
             }
             Carrier::RoceV1 => self.global(carrier, i, 0, t),
             Carrier::Infiniband => self.local(i, t),
-        })
+        });
+        if T::ON
+            && let Body::Ib(ib) = self.packet.body
+            && !ib.behind.is_empty()
+        {
+            self.show_joined(&ib, t);
+        }
+        step
     }
 
     /// A native packet, from its LRH.
@@ -981,38 +1021,10 @@ impl<'a, 'p> Peel<'a, 'p> {
     /// From a BTH, which stands `before` bytes into `packet`; `packet` ends with the ICRC, if that was captured.
     #[inline]
     fn base<T: Trace>(&mut self, carrier: Carrier, cover: Option<Cover>, packet: &'a [u8], before: usize, t: &mut T) -> Step<'a> {
-        const ICRC: usize = 4;
         let at = packet.get(before..).unwrap_or(&[]);
-        let (i, bth) = Bth::parse(at, t)?;
-        let row = Opcode(bth.opcode).row();
-        if T::ON {
-            match row {
-                Some(row) => t.info(format_args!("{row} QP={:#08x} PSN={}", bth.dest_qp, bth.psn)),
-                None => t.info(format_args!("Unknown opcode {:#04x} QP={:#08x} PSN={}", bth.opcode, bth.dest_qp, bth.psn)),
-            }
-        }
-        // it is filled where it stays
-        let (ip_id, options, missing) = (self.ip_id, self.options, self.missing);
-        let ext = ext::Extensions::default();
-        self.packet.body = Body::Ib(IbPacket { carrier, bth, ext, payload: &[], payload_length: 0, ip_id, icrc: Check::Unchecked });
-        let Body::Ib(ib) = &mut self.packet.body else { return Ok((i, Next::End)) };
-        // where headers are cut off, the packet is still one of its queue pair and has its PSN
-        let headers = row.map_or(0, |row| usize::from(row.length));
-        let on_wire = at.len() + missing as usize;
-        let pad = usize::from(bth.padcnt());
-        let behind = on_wire.checked_sub(Bth::LEN + headers + pad + ICRC);
-        let payload_length = behind.unwrap_or(0);
-        let parsed = match row {
-            Some(row) => ext::parse(row.headers, i, t, &mut ib.ext),
-            None => Ok((i, ())),
-        };
-        let rest = match &parsed {
-            Ok((rest, ())) => *rest,
-            Err(_) => &[],
-        };
-        let payload = rest.get(..payload_length).unwrap_or(rest);
+        let missing = self.missing as usize;
         let check = match cover {
-            Some(cover) if options.check_crc && missing == 0 => check(cover, packet),
+            Some(cover) if self.options.check_crc && missing == 0 => check(cover, packet),
             _ => None,
         };
         let icrc = match check {
@@ -1020,46 +1032,168 @@ impl<'a, 'p> Peel<'a, 'p> {
             Some(_) => Check::Bad,
             None => Check::Unchecked,
         };
-        (ib.payload, ib.payload_length, ib.icrc) = (payload, payload_length as u32, icrc);
-        let (rest, ()) = parsed?;
-        if T::ON {
-            if let Some(syndrome) = ib.ext.syndrome() {
-                t.info(format_args!("{syndrome} MSN={}", ib.ext.msn().unwrap_or(0)));
-            }
-            if let Some(reth) = ib.ext.reth {
-                t.info(format_args!("R_Key={:#010x} Len={}", reth.r_key, reth.dma_length));
-            }
-            if !payload.is_empty() {
-                t.field(ib::f::PAYLOAD, payload, payload.len(), Value::Bytes(payload));
-            }
+        let is_odd = icrc == Check::Bad || (missing > 0 && self.options.check_crc) || at.len() + missing > LONGEST;
+        if is_odd
+            && matches!(carrier, Carrier::RoceV2 { .. })
+            && let Some((length, icrc)) = joined(cover, packet, before, missing)
+        {
+            return self.joined(carrier, at, length, icrc, t);
         }
-        if behind.is_none() {
-            // shorter than its own padding and ICRC
-            return Fault::length(Bth::NODE, rest, pad + ICRC).fail();
-        }
-        if T::ON {
-            let rest = &rest[payload.len()..];
-            let (padding, crc) = rest.split_at_checked(pad).unwrap_or((rest, &[]));
-            if !padding.is_empty() {
-                t.field(ib::f::PADDING, padding, padding.len(), Value::Bytes(padding));
-            }
-            if missing == 0 && crc.len() >= ICRC {
-                let (after, _) = read::be32(ib::f::ICRC, crc, t)?;
-                let status = match icrc {
-                    Check::Bad => 0,
-                    Check::Good => 1,
-                    Check::Unchecked => 2,
-                };
-                t.field(ib::f::ICRC_STATUS, crc, 0, Value::U(status));
-                if let (Check::Bad, Some((_, calculated))) = (icrc, check) {
-                    t.field(ib::f::ICRC_CALCULATED, crc, 0, Value::U(calculated.swap_bytes().into()));
-                    t.info(format_args!("ICRC wrong"));
-                }
-                return Ok((after, Next::End));
-            }
-        }
-        Ok((&rest[rest.len()..], Next::End))
+        let calculated = check.filter(|_| icrc == Check::Bad).map(|(_, calculated)| calculated);
+        transport_packet(&mut self.packet.body, (carrier, self.ip_id), at, missing, (icrc, calculated), true, t)
     }
+
+    /// Several packets end to end, all but the last of this length.
+    #[cold]
+    fn joined<T: Trace>(&mut self, carrier: Carrier, at: &'a [u8], length: usize, icrc: Check, t: &mut T) -> Step<'a> {
+        let (first, behind) = at.split_at(length);
+        let step = transport_packet(&mut self.packet.body, (carrier, self.ip_id), first, 0, (icrc, None), true, t);
+        if let Body::Ib(ib) = &mut self.packet.body {
+            ib.behind = behind;
+        }
+        if T::ON {
+            let count = (at.len() + self.missing as usize).div_ceil(length);
+            t.info(format_args!("{count} packets captured as one datagram"));
+        }
+        step
+    }
+
+    /// Tells of the packets behind the first of a datagram.
+    #[cold]
+    fn show_joined<T: Trace>(&self, ib: &IbPacket<'a>, t: &mut T) {
+        let length = ib.length();
+        for one in ib.behind.chunks(length) {
+            let missing = if one.len() < length { (length - one.len()).min(self.missing as usize) } else { 0 };
+            let crc = (if missing == 0 { ib.icrc } else { Check::Unchecked }, None);
+            // their line is that of the first
+            let _ = scope(ib::f::PROTOCOL, one, t, |i, t| {
+                transport_packet(&mut Body::Other("RoCE"), (ib.carrier, ib.ip_id), i, missing, crc, false, t)
+            });
+        }
+    }
+}
+
+/// Decodes one packet of the InfiniBand transport, from its BTH to its ICRC, into `body`. `missing` bytes of it are not in the capture; the
+/// ICRC was checked, and the one that it should have is there where it is wrong. `has_line`: it has a say in the frame's line.
+#[inline(always)]
+fn transport_packet<'a, T: Trace>(
+    body: &mut Body<'a>,
+    (carrier, ip_id): (Carrier, u16),
+    at: &'a [u8],
+    missing: usize,
+    (icrc, calculated): (Check, Option<u32>),
+    has_line: bool,
+    t: &mut T,
+) -> Step<'a> {
+    let (i, bth) = Bth::parse(at, t)?;
+    let row = Opcode(bth.opcode).row();
+    if T::ON && has_line {
+        match row {
+            Some(row) => t.info(format_args!("{row} QP={:#08x} PSN={}", bth.dest_qp, bth.psn)),
+            None => t.info(format_args!("Unknown opcode {:#04x} QP={:#08x} PSN={}", bth.opcode, bth.dest_qp, bth.psn)),
+        }
+    }
+    // it is filled where it stays
+    let ext = ext::Extensions::default();
+    *body = Body::Ib(IbPacket { carrier, bth, ext, payload: &[], payload_length: 0, ip_id, icrc, behind: &[] });
+    let Body::Ib(ib) = body else { return Ok((i, Next::End)) };
+    // where headers are cut off, the packet is still one of its queue pair and has its PSN
+    let headers = row.map_or(0, |row| usize::from(row.length));
+    let on_wire = at.len() + missing;
+    let pad = usize::from(bth.padcnt());
+    let behind = on_wire.checked_sub(Bth::LEN + headers + pad + ICRC);
+    let payload_length = behind.unwrap_or(0);
+    let parsed = match row {
+        Some(row) => ext::parse(row.headers, i, t, &mut ib.ext),
+        None => Ok((i, ())),
+    };
+    let rest = match &parsed {
+        Ok((rest, ())) => *rest,
+        Err(_) => &[],
+    };
+    let payload = rest.get(..payload_length).unwrap_or(rest);
+    (ib.payload, ib.payload_length) = (payload, payload_length as u32);
+    let (rest, ()) = parsed?;
+    if T::ON && has_line {
+        if let Some(syndrome) = ib.ext.syndrome() {
+            t.info(format_args!("{syndrome} MSN={}", ib.ext.msn().unwrap_or(0)));
+        }
+        if let Some(reth) = ib.ext.reth {
+            t.info(format_args!("R_Key={:#010x} Len={}", reth.r_key, reth.dma_length));
+        }
+    }
+    if T::ON && !payload.is_empty() {
+        t.field(ib::f::PAYLOAD, payload, payload.len(), Value::Bytes(payload));
+    }
+    if behind.is_none() {
+        // shorter than its own padding and ICRC
+        return Fault::length(Bth::NODE, rest, pad + ICRC).fail();
+    }
+    if T::ON {
+        let rest = &rest[payload.len()..];
+        let (padding, crc) = rest.split_at_checked(pad).unwrap_or((rest, &[]));
+        if !padding.is_empty() {
+            t.field(ib::f::PADDING, padding, padding.len(), Value::Bytes(padding));
+        }
+        if missing == 0 && crc.len() >= ICRC {
+            let (after, _) = read::be32(ib::f::ICRC, crc, t)?;
+            let status = match icrc {
+                Check::Bad => 0,
+                Check::Good => 1,
+                Check::Unchecked => 2,
+            };
+            t.field(ib::f::ICRC_STATUS, crc, 0, Value::U(status));
+            if let Some(calculated) = calculated {
+                t.field(ib::f::ICRC_CALCULATED, crc, 0, Value::U(calculated.swap_bytes().into()));
+                t.info(format_args!("ICRC wrong"));
+            }
+            return Ok((after, Next::End));
+        }
+    }
+    Ok((&rest[rest.len()..], Next::End))
+}
+
+/// Whether what stands behind a RoCEv2 datagram's headers (the first `before` bytes of `packet`) are several packets end to end
+/// ([`IbPacket::joined`]): the length of all but the last, and what their ICRCs say. All are of one queue pair and one partition, and either
+/// the CRC of each is right, or their numbers follow each other; each of the two is more than chance. `missing` bytes were not captured.
+#[cold]
+#[inline(never)]
+fn joined(cover: Option<Cover>, packet: &[u8], before: usize, missing: usize) -> Option<(usize, Check)> {
+    /// So many lengths are looked at whose second packet looks like one.
+    const TRIES: usize = 8;
+    let (headers, at) = packet.split_at_checked(before)?;
+    let (_, first) = Bth::parse(at, &mut Off).ok()?;
+    let least = Bth::LEN + usize::from(Opcode(first.opcode).row()?.length) + usize::from(first.padcnt()) + ICRC;
+    let most = LONGEST.min(at.len().checked_sub(Bth::LEN)?);
+    let looks_alike = |size: &usize| at[size + 2..size + 4] == at[2..4] && at[size + 5..size + 8] == at[5..8];
+    let mut sizes = (least.next_multiple_of(4)..=most).step_by(4).filter(looks_alike).take(TRIES);
+    sizes.find_map(|size| {
+        let (mut is_right, mut follows, mut psn) = (cover.is_some(), true, first.psn);
+        for (n, one) in at.chunks(size).enumerate() {
+            let missing = if one.len() < size { missing.min(size - one.len()) } else { 0 };
+            // what is left of a packet that was cut says nothing
+            let Ok((_, bth)) = Bth::parse(one, &mut Off) else { break };
+            let row = Opcode(bth.opcode).row()?;
+            let headers_length = Bth::LEN + usize::from(row.length) + usize::from(bth.padcnt()) + ICRC;
+            if (bth.p_key, bth.dest_qp) != (first.p_key, first.dest_qp) || headers_length > one.len() + missing {
+                return None;
+            }
+            follows &= bth.psn == psn;
+            psn = psn.wrapping_add(1) & 0xff_ffff;
+            if missing == 0
+                && let (Some(cover), Some((covered, stated))) = (cover, one.split_last_chunk::<ICRC>())
+            {
+                let stated = Some(u32::from_le_bytes(*stated));
+                // joined by a receiver, they may all have had the same identification
+                is_right &= [0, n as u16].iter().any(|number| icrc::of_piece(cover, headers, covered, *number) == stated);
+            }
+        }
+        match (is_right, follows) {
+            (true, _) => Some((size, Check::Good)),
+            (false, true) => Some((size, Check::Unchecked)),
+            (false, false) => None,
+        }
+    })
 }
 
 /// The ICRC at the end of a packet, and the one it should have, both as read little-endian.

@@ -31,7 +31,8 @@
 //! Integer types: `u8 le16 le24 le32 le64 be16 be24 be32 be48 be64`. Byte types: `bytes[N] ipv4 ipv6 ether guid eui64`.
 //! Times: `filetime` (100 ns since 1601, little-endian). After the label: base (`dec` where left out, `hex`, `oct`,
 //! `dechex`, `hexdec`), then `values TABLE`, then `bits { … }`. Between type and name `as` says what the field gives
-//! away ([`Privacy`](crate::field::Privacy)), where its kind does not say it. A field named `_` in quotes (`"_"`) has only its bits in the tree.
+//! away ([`Privacy`](crate::field::Privacy)), where its kind does not say it. A field named `_` in quotes (`"_"`) has only its bits in the
+//! tree.
 //! The subtree of a header is of kind `None`; where Wireshark gives it another, write `[NODE: Bytes = "name", …]`.
 
 /// A header of fixed length. See the [module](self).

@@ -17,6 +17,75 @@
 //! | show values | [`render`]: as tshark shows them, and as people read them |
 //! | write for people | [`text`]: escaping, numbers, durations, sizes; [`calendar`]; [`address`] |
 //! | know why decoding stopped | [`fault`] |
+//!
+//! # All fields of a frame
+//! Without an observer ([`trace::Off`]) the same call gives the typed headers alone.
+//! ```
+//! use rdmascope_dissector::frame::{LinkType, Options, decode};
+//! use rdmascope_dissector::render::label;
+//! use rdmascope_dissector::trace::Tree;
+//!
+//! // a congestion notification of RoCEv2
+//! const FRAME: &[u8] = &[
+//!     0x52, 0x54, 0, 0, 0, 2, 0x52, 0x54, 0, 0, 0, 1, 0x08, 0x00, // Ethernet
+//!     0x45, 0x02, 0, 60, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, // IPv4
+//!     0xc0, 0, 0x12, 0xb7, 0, 40, 0, 0, // UDP, to port 4791
+//!     0x81, 0x00, 0xff, 0xff, 0x40, 0, 0, 0x12, 0, 0, 0, 0, // BTH: opcode CNP, queue pair 0x12
+//!     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // reserved
+//!     0, 0, 0, 0, // ICRC
+//! ];
+//!
+//! let mut tree = Tree::new();
+//! tree.begin(FRAME);
+//! let packet = decode(LinkType::ETHERNET, FRAME, FRAME.len() as u32, &Options::default(), &mut tree);
+//! assert!(packet.fault.is_none());
+//! assert_eq!(tree.number("infiniband.bth.destqp"), Some(0x12));
+//! for (at, node) in tree.nodes.iter().enumerate() {
+//!     let mut text = String::new();
+//!     label(&mut text, &tree, at);
+//!     println!("{:indent$}{text}", "", indent = 2 * usize::from(node.depth));
+//! }
+//! ```
+//!
+//! # A display filter
+//! Only the fields that the filter looks at are kept.
+//! ```
+//! use rdmascope_dissector::extract::Extractor;
+//! use rdmascope_dissector::filter::Filter;
+//! use rdmascope_dissector::frame::{LinkType, Options, decode};
+//! use rdmascope_dissector::registry::Registry;
+//!
+//! # const FRAME: &[u8] = &[
+//! #     0x52, 0x54, 0, 0, 0, 2, 0x52, 0x54, 0, 0, 0, 1, 0x08, 0x00, 0x45, 0x02, 0, 60, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1,
+//! #     192, 0, 2, 2, 0xc0, 0, 0x12, 0xb7, 0, 40, 0, 0, 0x81, 0x00, 0xff, 0xff, 0x40, 0, 0, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+//! #     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+//! # ];
+//! let registry = Registry::new();
+//! let mut filter = Filter::parse("infiniband.bth.opcode == 0x81 && ip.src in {192.0.2.0/24}", &registry)?;
+//! let mut extractor = Extractor::new();
+//! filter.bind(&mut extractor);
+//!
+//! extractor.begin();
+//! decode(LinkType::ETHERNET, FRAME, FRAME.len() as u32, &Options::default(), &mut extractor);
+//! assert!(filter.matches(&extractor));
+//!
+//! let error = Filter::parse("infiniband.bth.opcod == 0x81", &registry).unwrap_err();
+//! assert!(error.to_string().contains("infiniband.bth.opcode"), "names the field that was meant: {error}");
+//! # Ok::<(), rdmascope_dissector::filter::Error>(())
+//! ```
+//!
+//! # One header
+//! Every decoder takes exactly the bytes of its message, and names the field that is missing where there are too few.
+//! ```
+//! use rdmascope_dissector::trace::Off;
+//! use rdmascope_dissector::wire::ib::bth::Bth;
+//!
+//! let bytes = [0x81, 0x00, 0xff, 0xff, 0x40, 0, 0, 0x12, 0, 0, 0, 0];
+//! let (rest, bth) = Bth::parse(&bytes, &mut Off).unwrap();
+//! assert!(rest.is_empty());
+//! assert_eq!(bth.dest_qp, 0x12);
+//! assert!(Bth::parse(&bytes[..7], &mut Off).is_err());
+//! ```
 extern crate alloc;
 #[cfg(test)]
 extern crate std;

@@ -198,7 +198,7 @@ impl Registry {
         registry
     }
 
-    /// Defines a macro, or defines it anew: `text` takes the arguments at `$1`, `$2` and so on.
+    /// Defines or redefines a macro: `text` takes the arguments at `$1`, `$2` and so on.
     pub fn define(&mut self, name: &str, text: &str) {
         self.macros.retain(|(n, _)| n != name);
         self.macros.push((name.into(), text.into()));

@@ -44,7 +44,7 @@ pub trait Trace {
     const ON: bool;
 
     /// Whether one of these fields may be kept. Where none is, a decoder need not tell of them, and so may be as fast as for [`Off`]; it
-    /// tells of subtrees, faults and the frame's line nevertheless.
+    /// still reports subtrees, faults and the frame's line.
     #[inline(always)]
     fn wants(&self, _fields: &FieldSet) -> bool {
         Self::ON
@@ -67,7 +67,7 @@ pub trait Trace {
     /// Closes the innermost subtree after a fault: it ends where its last field does.
     fn abort(&mut self) {}
 
-    /// Fields that follow are children of the field told last (bits of a flags field). Ends with [`Trace::up`].
+    /// Fields that follow are children of the last field (bits of a flags field). Ends with [`Trace::up`].
     fn down(&mut self) {}
 
     /// Ends what [`Trace::down`] began.
@@ -91,11 +91,11 @@ pub trait Trace {
     /// Ends what [`Trace::source`] began.
     fn end_source(&mut self) {}
 
-    /// The frame is decoded: nothing more will be told of it. Observers fill in what is only known now.
+    /// The frame is decoded: no more calls follow for it. Observers fill in what is only known now.
     fn end(&mut self) {}
 }
 
-/// Two observers, told the same.
+/// Two observers that get the same calls.
 #[derive(Debug)]
 pub struct Pair<'a, A, B>(pub &'a mut A, pub &'a mut B);
 
@@ -198,17 +198,17 @@ impl Trace for Line {
     #[inline(always)]
     fn close(&mut self, _: &[u8]) {}
     fn protocol(&mut self, name: &'static str) {
-        protocol_said(&mut self.protocol, &mut self.info, name);
+        note_protocol(&mut self.protocol, &mut self.info, name);
     }
     fn info(&mut self, text: fmt::Arguments<'_>) {
-        info_said(&mut self.info, text);
+        note_info(&mut self.info, text);
     }
     fn fault(&mut self, _: &Fault) {
         self.faults += 1;
     }
 }
 
-fn protocol_said(protocol: &mut &'static str, info: &mut String, name: &'static str) {
+fn note_protocol(protocol: &mut &'static str, info: &mut String, name: &'static str) {
     if *protocol != name {
         *protocol = name;
         info.clear();
@@ -217,7 +217,7 @@ fn protocol_said(protocol: &mut &'static str, info: &mut String, name: &'static 
     }
 }
 
-fn info_said(info: &mut String, text: fmt::Arguments<'_>) {
+fn note_info(info: &mut String, text: fmt::Arguments<'_>) {
     if !info.is_empty() && !info.ends_with(' ') {
         info.push_str(", ");
     }
@@ -225,7 +225,7 @@ fn info_said(info: &mut String, text: fmt::Arguments<'_>) {
 }
 
 /// Runs `decode` inside a subtree `def`. Closes it at the end of what was consumed or, after a fault, behind the last
-/// field that could be read, and tells the observer of the fault once.
+/// field that could be read, and reports the fault to the observer once.
 #[inline]
 pub fn scope<'a, T: Trace, O>(def: Def, i: &'a [u8], t: &mut T, decode: impl FnOnce(&'a [u8], &mut T) -> PResult<'a, O>) -> PResult<'a, O> {
     if !T::ON {
@@ -285,7 +285,7 @@ pub enum NodeValue {
 /// One field or subtree of a [`Tree`].
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
-    /// What it is.
+    /// The field.
     pub def: Def,
     /// Which of [`Tree::sources`] the offset counts in; 0 is the frame.
     pub source: u16,
@@ -566,13 +566,13 @@ impl Trace for Tree {
 
     fn protocol(&mut self, name: &'static str) {
         if !self.quiet {
-            protocol_said(&mut self.protocol, &mut self.info, name);
+            note_protocol(&mut self.protocol, &mut self.info, name);
         }
     }
 
     fn info(&mut self, text: fmt::Arguments<'_>) {
         if !self.quiet {
-            info_said(&mut self.info, text);
+            note_info(&mut self.info, text);
         }
     }
 
@@ -593,7 +593,7 @@ impl Trace for Tree {
     }
 
     fn end(&mut self) {
-        // the field is among the first of the frame's own, or it was not told at all
+        // the field is among the first of the frame's own, or it was not reported at all
         let Some(at) = self.nodes.iter().take(24).position(|n| n.def.id == frame_fields::f::PROTOCOLS.id) else { return };
         let layers = core::mem::take(&mut self.layers);
         let (start, len) = self.keep(|text| write_layers(&layers, text));

@@ -1,9 +1,10 @@
 //! What Wireshark knows beside us: names of protocols and fields that are not decoded here, names that it has given up, its macros.
 //!
-//! A filter that somebody keeps may name any of them. What we do not decode is absent from every frame; what has another name today is
+//! A stored filter may name any of them. What we do not decode is absent from every frame; what has another name today is
 //! found under it.
 
-/// Names of Wireshark 4.6, one a line, ascending, without those that are decoded here. `http` and `http.*`: a protocol, and all fields under it.
+/// Names of Wireshark 4.6, one a line, ascending, without those that are decoded here. `http` and `http.*`: a protocol, and all fields
+/// under it.
 /// A test of the package `rdmascope` makes the file.
 const NAMES: &str = include_str!("wireshark-names.txt");
 

@@ -282,6 +282,45 @@ fn every_carrier_has_its_crc() {
     }
 }
 
+/// What a system shows that has not cut it yet: the packets of these datagrams end to end under one header.
+fn joined(net: Net, datagrams: &[Vec<u8>]) -> Vec<u8> {
+    let header = if matches!(net, Net::V4) { 28 } else { 48 };
+    let packets: Vec<u8> = datagrams.iter().flat_map(|datagram| &datagram[header..]).copied().collect();
+    ethernet(if matches!(net, Net::V4) { 0x0800 } else { 0x86dd }, &ip(net, 17, &udp(4791, &packets)))
+}
+
+#[test]
+fn packets_that_a_host_had_not_cut_yet_are_taken_apart() {
+    let bodies: [Vec<u8>; 3] = [100u8, 100, 41].map(|length| (0..length).collect());
+    for net in [Net::V4, Net::V6] {
+        let pieces: Vec<Vec<u8>> = bodies.iter().map(|body| roce(net, 0x04, body)).collect();
+        let bytes = joined(net, &pieces);
+        let (packet, tree) = decode(&bytes);
+        let first = ib(&packet);
+        let all: Vec<IbPacket<'_>> = std::iter::once(first).chain(first.joined(packet.cut)).collect();
+        assert_eq!(all.iter().map(|ib| ib.payload).collect::<Vec<_>>(), bodies.each_ref().map(|body| &body[..]));
+        assert!(all.iter().all(|ib| ib.icrc == Check::Good && ib.payload.len() == ib.payload_length as usize));
+        assert_eq!(tree.nodes.iter().filter(|n| n.def.name == "infiniband" && n.depth == 0).count(), 3);
+        assert!(tree.info.ends_with("3 packets captured as one datagram"), "{}", tree.info);
+
+        // of a cut datagram no CRC covers the whole, and these all have one number: nothing tells them apart
+        let (packet, _) = decode_as(LinkType::ETHERNET, &bytes[..bytes.len() - 30], bytes.len());
+        assert!(ib(&packet).behind.is_empty() && ib(&packet).icrc == Check::Unchecked && packet.cut == 30);
+
+        // damage is no other packet, and neither is what only looks like one
+        for at in [50, 120, 200] {
+            let mut damaged = joined(net, &pieces);
+            damaged[if matches!(net, Net::V4) { at } else { at + 20 }] ^= 0x10;
+            let (packet, _) = decode(&damaged);
+            assert!(ib(&packet).behind.is_empty() && ib(&packet).icrc == Check::Bad, "byte {at}");
+        }
+    }
+    // one alone is never taken apart
+    let alone = ethernet(0x0800, &roce(Net::V4, 0x04, &joined(Net::V4, &[roce(Net::V4, 0x04, b"four"), roce(Net::V4, 0x04, b"more")])));
+    let (packet, _) = decode(&alone);
+    assert!(ib(&packet).behind.is_empty());
+}
+
 #[test]
 fn padding_trailers_and_check_sequences_are_no_payload() {
     let bytes = ethernet(0x0800, &roce(Net::V4, 0x11, &[0x1f, 0, 0, 1]));
@@ -602,7 +641,7 @@ fn pause_frames_say_which_priorities_wait() {
 // ---- TCP ----
 
 #[test]
-fn tcp_options_are_read_and_their_lies_are_told() {
+fn tcp_options_are_read_and_wrong_lengths_are_reported() {
     let options = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7, 5, 10, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0];
     let head = [&[0x15, 0x45, 0xb5, 0x82, 1, 2, 3, 4, 5, 6, 7, 8, 0xd0, 0x12, 0x20, 0, 0, 0, 0, 0][..], &options, b"data"].concat();
     let bytes = ethernet(0x0800, &ip(Net::V4, 6, &head));

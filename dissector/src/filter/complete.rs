@@ -15,11 +15,11 @@ const MOST: usize = 200;
 /// Something that could stand at the cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suggestion {
-    /// What to write.
+    /// Text to insert.
     pub text: Cow<'static, str>,
     /// The bytes of the text that it takes the place of.
     pub replace: Range<usize>,
-    /// What it is.
+    /// Kind of suggestion.
     pub kind: SuggestionKind,
     /// What it means: the label of a field, the number of a name.
     pub detail: Cow<'static, str>,

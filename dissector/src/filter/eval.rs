@@ -15,7 +15,8 @@ use core::cmp::Ordering;
 
 /// Values of the right side of a comparison that are looked at.
 const RIGHT_MAX: usize = 1024;
-/// Values that are computed with, for one frame. A frame of a million values of one field, added to itself ten times, has more sums than can be
+/// Values that are computed with, for one frame. A frame of a million values of one field, added to itself ten times, has more sums than
+/// can be
 /// looked at.
 const VALUES_MAX: u32 = 1 << 22;
 

@@ -84,7 +84,7 @@ struct Reference {
 pub struct Error {
     /// The bytes of the text that are wrong; empty at a place where something is missing.
     pub span: Range<usize>,
-    /// What is wrong, in words that need no picture.
+    /// What is wrong, as a sentence that needs no picture.
     pub message: String,
     /// What may have been meant.
     pub suggestion: Option<String>,
@@ -218,7 +218,7 @@ enum Test {
     /// The empty filter.
     Always,
     Present(u16),
-    /// Whether there is a value, whatever it is.
+    /// Whether there is any value.
     Exists(Operand),
     /// A value that is not 0, nor all zero bytes, nor empty.
     Truthy(Operand),

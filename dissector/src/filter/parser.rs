@@ -328,11 +328,11 @@ impl<'t> Parser<'t> {
                 };
             }
             (Side::Typed { operand, class, .. }, raw @ Side::Raw { .. }) => {
-                let right = self.operand_beside(operator, class, &raw)?;
+                let right = Self::operand_beside(operator, class, &raw)?;
                 ((operand, class), right)
             }
             (raw @ Side::Raw { .. }, Side::Typed { operand, class, .. }) => {
-                let left = self.operand_beside(operator, class, &raw)?;
+                let left = Self::operand_beside(operator, class, &raw)?;
                 (left, (operand, class))
             }
             (Side::Typed { operand: l, class: lc, .. }, Side::Typed { operand: r, class: rc, .. }) => ((l, lc), (r, rc)),
@@ -360,7 +360,7 @@ impl<'t> Parser<'t> {
     }
 
     /// A literal beside an operator and what is of `class`.
-    fn operand_beside(&self, operator: Arithmetic, class: Class, side: &Side) -> Result<(Operand, Class), Error> {
+    fn operand_beside(operator: Arithmetic, class: Class, side: &Side) -> Result<(Operand, Class), Error> {
         let Side::Raw { text, form, span } = side else { unreachable!("a typed side needs no class") };
         let raw = Raw { text, form: *form, span: span.clone() };
         let candidates: &[Class] = match (operator, class) {

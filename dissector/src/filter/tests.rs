@@ -652,7 +652,7 @@ fn completes_fields_relations_and_values() {
 }
 
 #[test]
-fn the_extractor_is_told_only_what_the_filter_names() {
+fn the_extractor_gets_only_fields_that_the_filter_names() {
     let filter = Filter::parse("t.cmd == 8 && (t || t.port in {1}) && t contains 00", &registry()).unwrap();
     assert_eq!(filter.fields().map(|d| d.name).collect::<Vec<_>>(), ["t.cmd", "t", "t.port"]);
     assert_eq!(filter.text(), "t.cmd == 8 && (t || t.port in {1}) && t contains 00");

@@ -8,7 +8,7 @@ use core::fmt::Display;
 /// What the capture says of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameInfo<'a> {
-    /// From 1.
+    /// Frame number, from 1.
     pub number: u64,
     /// When it was captured, in ns since the Unix epoch; `None` where the file does not say.
     pub time_ns: Option<i64>,

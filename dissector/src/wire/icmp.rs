@@ -1,5 +1,6 @@
 //! ICMP and ICMPv6 (RFC 792, RFC 4443): kind, code and checksum, and of an echo its numbers. They are named so that filters can leave them
-//! out. Errors quote the datagram that they are about: its IP header and what there is of its TCP or UDP header are reported as such. Of those
+//! out. Errors quote the datagram that they are about: its IP header and what there is of its TCP or UDP header are reported as such. Of
+//! those
 //! that say that a destination cannot be reached it is reported which: [`unreachable()`].
 
 use crate::address::Addr;
@@ -40,7 +41,8 @@ fields! {
     }
 }
 
-/// Tells of what is quoted: its fields are reported, and the frame's line stays that of the message around it. Quotes are cut short, which is
+/// Tells of what is quoted: its fields are reported, and the frame's line stays that of the message around it. Quotes are cut short, which
+/// is
 /// no fault.
 struct Quoted<'a, T>(&'a mut T);
 
@@ -199,7 +201,7 @@ pub fn parse_v6<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     })
 }
 
-/// A datagram that came to nobody, as a host or a router on its way told its sender.
+/// A datagram that was not delivered, as a host or router reported to its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreachable {
     /// Why, in a few words.
@@ -252,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_not_be_delivered_is_told() {
+    fn undeliverable_packets_are_reported() {
         let mut message = alloc::vec![3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 2, 192, 0, 2, 1];
         message.extend_from_slice(&[0xc0, 0, 0x12, 0xb7]);
         let told = Unreachable { reason: "port unreachable", protocol: 17, to: Addr::V4([192, 0, 2, 1]), port: 4791 };
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_datagram_that_an_error_quotes_is_told_and_the_line_stays() {
+    fn the_datagram_that_an_error_quotes_is_reported_and_the_line_stays() {
         let mut message = alloc::vec![3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 2, 192, 0, 2, 1];
         message.extend_from_slice(&[0xc0, 0, 0x12, 0xb7, 0, 20, 0, 0, 1, 2, 3]);
         let mut tree = Tree::new();

@@ -348,7 +348,7 @@ fn extensions<'a, T: Trace>(mut next: u8, mut i: &'a [u8], t: &mut T) -> PResult
                 // of 8 bytes, not counting the first
                 let length = usize::from(words) * 8 + 6;
                 if next == 0 && T::ON {
-                    // what routers are asked to do tells of nobody
+                    // what routers are asked to do identifies nobody
                     t.unshown(i, length.min(i.len()));
                 }
                 if next != 43 {

@@ -86,7 +86,7 @@ fields! {
 pub struct Mapping<'a> {
     /// The program.
     pub program: u32,
-    /// Its version.
+    /// Version of the program.
     pub version: u32,
     /// The transport (RFC 5665): of version 2 the name of its protocol.
     pub netid: &'a [u8],
@@ -103,7 +103,7 @@ fn port_of(address: &[u8]) -> u16 {
     }
 }
 
-/// Decodes arguments (of a call) or results in a protocol subtree of its own. `visitor` is told of every mapping.
+/// Decodes arguments (of a call) or results in a protocol subtree of its own. `visitor` is called with every mapping.
 ///
 /// # Errors
 /// Where they cannot be read; the observer has been notified.

@@ -55,7 +55,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What became of an accepted call (RFC 5531 9, `accept_stat`).
+    /// Outcome of an accepted call (RFC 5531 9, `accept_stat`).
     pub enum AcceptState: u32 {
         SUCCESS = 0, "RPC executed successfully";
         PROG_UNAVAIL = 1, "remote hasn't exported program";
@@ -242,7 +242,7 @@ impl RecordMark {
 /// A credential or a verifier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Auth<'a> {
-    /// Which kind.
+    /// Authentication flavor.
     pub flavor: Flavor,
     /// What it says, undecoded.
     pub body: &'a [u8],
@@ -307,7 +307,7 @@ impl<'a> Auth<'a> {
 pub struct Memo {
     /// The program.
     pub program: u32,
-    /// Its version.
+    /// Version of the program.
     pub version: u32,
     /// The procedure.
     pub procedure: u32,
@@ -357,9 +357,9 @@ impl Memo {
 /// The header of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RpcCall<'a> {
-    /// Its fixed part.
+    /// The fields before credential and verifier.
     pub header: CallHeader,
-    /// Who calls.
+    /// Credential of the caller.
     pub credential: Auth<'a>,
     /// Proof of it.
     pub verifier: Auth<'a>,
@@ -370,15 +370,15 @@ pub struct RpcCall<'a> {
 /// The header of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RpcReply<'a> {
-    /// Its fixed part.
+    /// The fields before the verifier.
     pub header: ReplyHeader,
     /// The server's proof; none with a denied call.
     pub verifier: Auth<'a>,
-    /// What became of the call.
+    /// Outcome of the call.
     pub outcome: Outcome,
 }
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was executed: results follow.
@@ -470,10 +470,10 @@ pub fn parse<'a, T: Trace>(message: &'a [u8], memo: Option<Memo>, t: &mut T) -> 
 
 /// Decodes a whole RPC message: its header, and arguments or results of the programs that are known here (NFS, its callback
 /// program, MOUNT, NLM, portmap and rpcbind, NFSACL). `memo` is that of the call, for a reply: without it results stay bytes.
-/// `visitor` is told of every NFS operation. The rest is what the message has behind its end.
+/// `visitor` is called with every NFS operation. The rest is what follows the message.
 ///
 /// # Errors
-/// Only where the RPC header cannot be read. What is wrong behind it is told to the observer, and the rest is empty.
+/// If the RPC header cannot be read. Faults after it are reported to the observer, and the rest is empty.
 pub fn dissect<'a, T: Trace, V: Visit<'a>>(
     stream: &Stream<'a>,
     memo: Option<Memo>,

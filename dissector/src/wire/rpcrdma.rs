@@ -243,7 +243,7 @@ pub enum Error {
     Vers(Versions),
     /// The chunk lists could not be read, or do not suffice for the reply.
     Chunk,
-    /// Another code.
+    /// An error code that is not defined.
     Unknown(u32),
 }
 
@@ -258,9 +258,9 @@ pub struct RpcRdma<'a> {
     pub writes: Writes<'a>,
     /// The reply chunk.
     pub reply: Option<Chunk<'a>>,
-    /// What RDMA_MSGP adds.
+    /// Alignment and threshold of RDMA_MSGP.
     pub padding: Option<Padding>,
-    /// What RDMA_ERROR says.
+    /// Error code and values of RDMA_ERROR.
     pub error: Option<Error>,
     /// The payload stream: what follows the header in the Send. With RDMA_NOMSG, RDMA_DONE and RDMA_ERROR nothing should.
     pub payload: &'a [u8],
@@ -282,7 +282,7 @@ impl<'a> RpcRdma<'a> {
     /// and the bytes behind them are the payload.
     ///
     /// # Errors
-    /// Where the bytes end inside the header: the list that is cut is named. [`Fixed::parse_flat`] tells what is before it.
+    /// Where the bytes end inside the header: the list that is cut is named. [`Fixed::parse_flat`] reports what is before it.
     pub fn parse<T: Trace>(message: &'a [u8], t: &mut T) -> PResult<'a, Self> {
         t.protocol("RPCoRDMA");
         scope(f::PROTOCOL, message, t, |i, t| {
@@ -421,7 +421,7 @@ fn more(def: crate::field::Def, i: &[u8]) -> PResult<'_, bool> {
 }
 
 fn read_list<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, Reads<'a>> {
-    // the count stands before its elements in the tree, so a first walk finds the end; the second one tells
+    // the count stands before its elements in the tree, so a first walk finds the end; the second one reports
     let mut i = start;
     let mut whole = true;
     loop {

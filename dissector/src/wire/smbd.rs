@@ -100,7 +100,7 @@ header! {
 /// A data transfer message taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data<'a> {
-    /// Its header.
+    /// Header of the message.
     pub header: DataTransfer,
     /// What of its data lies inside the message: shorter than `data_length` where that points outside.
     pub data: &'a [u8],
@@ -134,7 +134,7 @@ pub fn parse_negotiate_response<'a, T: Trace>(message: &'a [u8], t: &mut T) -> P
 }
 
 /// Decodes a data transfer message in a protocol subtree of its own. `message` is a whole RDMA Send, or what the capture
-/// kept of one that was `wire_length` bytes long. The data itself is left to the caller, who knows whether it is whole.
+/// kept of one that was `wire_length` bytes long. The data itself is left to the caller, which knows whether it is complete.
 pub fn parse_data<'a, T: Trace>(message: &'a [u8], wire_length: u32, t: &mut T) -> PResult<'a, Data<'a>> {
     t.protocol("SMB-Direct");
     scope(f::PROTOCOL, message, t, |i, t| {

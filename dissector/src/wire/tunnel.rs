@@ -85,7 +85,7 @@ header! {
 }
 
 fields! {
-    /// What is variable in them.
+    /// Fields of the variable part.
     pub mod f ["RFC 2784, RFC 2890, RFC 8926, draft-foschiano-erspan"] {
         GRE: Protocol = "gre", "Generic Routing Encapsulation";
         GRE_CHECKSUM: U16 = "gre.checksum", "Checksum", hex;

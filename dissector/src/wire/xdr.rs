@@ -18,7 +18,7 @@ use crate::leaf;
 use crate::trace::{Trace, Value};
 use crate::wire::rpcrdma::{Chunk, Chunks, Reads, RpcRdma, Segment, Writes};
 
-/// What reading gives.
+/// Result of reading an XDR item.
 pub type Read<O> = Result<O, Fault>;
 
 fields! {
@@ -82,7 +82,7 @@ pub struct Opaque<'a> {
 pub struct Xdr<'a, 'r, T: Trace> {
     /// The input that is left, of the innermost [`Xdr::within`].
     pub i: &'a [u8],
-    /// Who watches.
+    /// The observer.
     pub t: &'r mut T,
     /// Bytes of the message, and those of them that lie behind the innermost `within`.
     total: usize,
@@ -170,7 +170,7 @@ impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
     }
 
     /// Runs `decode` on the next `length` bytes alone. What it leaves is reported as undecoded; where it comes to grief, that is
-    /// told too, and reading goes on behind: the bytes of the outer message are all there.
+    /// reported too, and reading continues after it: the bytes of the outer message are complete.
     ///
     /// # Errors
     /// Where fewer than `length` bytes are left, after `decode` has had them.
@@ -273,7 +273,7 @@ impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
         Ok(v)
     }
 
-    /// The bits of `value`, which lies in the `length` bytes at `at`, as children of the field told last.
+    /// The bits of `value`, which lies in the `length` bytes at `at`, as children of the last field.
     pub fn bits(&mut self, at: &[u8], length: usize, value: u64, bits: &[Def]) {
         self.t.down();
         for def in bits.iter().filter(|d| d.mask != 0) {

@@ -218,9 +218,9 @@ impl Headers {
 pub struct Row {
     /// The opcode.
     pub opcode: Opcode,
-    /// Its service.
+    /// Transport service (RC, UC, RD, UD, XRC, CNP).
     pub service: Service,
-    /// What it does.
+    /// Operation that the packet belongs to.
     pub verb: Verb,
     /// Where in a message it stands.
     pub part: Part,

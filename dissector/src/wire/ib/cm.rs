@@ -452,9 +452,9 @@ impl ServiceId {
 pub struct Addresses {
     /// Source port.
     pub source_port: u16,
-    /// Who connects.
+    /// Address of the active side.
     pub src: Addr,
-    /// To whom.
+    /// Address of the passive side.
     pub dst: Addr,
 }
 
@@ -477,7 +477,7 @@ pub struct ConnectRequest<'a> {
     pub alternate: AlternatePath,
     /// What the RDMA-CM adds.
     pub addresses: Option<Addresses>,
-    /// What NFS adds.
+    /// RPC-over-RDMA's part of the private data (RFC 8797).
     pub rpc_rdma: Option<RpcRdmaPrivate>,
     /// The consumer's private data, behind the RDMA-CM's.
     pub private: &'a [u8],
@@ -498,7 +498,7 @@ impl ConnectRequest<'_> {
 pub struct ConnectReply<'a> {
     /// Identifiers, queue pair, PSN, depths.
     pub head: ReplyHead,
-    /// What NFS adds.
+    /// RPC-over-RDMA's part of the private data (RFC 8797).
     pub rpc_rdma: Option<RpcRdmaPrivate>,
     /// Private data.
     pub private: &'a [u8],

@@ -34,21 +34,8 @@ pub enum Cover {
 #[inline]
 pub fn invariant(cover: Cover, packet: &[u8]) -> Option<u32> {
     match cover {
-        Cover::Ipv4 => masked::<40>(AFTER_ONES, packet, |head| {
-            head[1] = 0xff;
-            head[8] = 0xff;
-            head[10] = 0xff;
-            head[11] = 0xff;
-            head[26] = 0xff;
-            head[27] = 0xff;
-            head[32] = 0xff;
-        }),
-        Cover::Ipv6 => masked::<60>(AFTER_ONES, packet, |head| {
-            mask_ipv6(head, 0);
-            head[46] = 0xff;
-            head[47] = 0xff;
-            head[52] = 0xff;
-        }),
+        Cover::Ipv4 => masked::<40>(AFTER_ONES, packet, mask_over_ipv4),
+        Cover::Ipv6 => masked::<60>(AFTER_ONES, packet, mask_over_ipv6),
         Cover::Grh => masked::<52>(AFTER_ONES, packet, |head| {
             mask_ipv6(head, 0);
             head[44] = 0xff;
@@ -63,6 +50,61 @@ pub fn invariant(cover: Cover, packet: &[u8]) -> Option<u32> {
             head[52] = 0xff;
         }),
     }
+}
+
+/// The ICRC of one of several RoCEv2 packets that lie end to end in one datagram, as a system has them that cuts them later: it gets
+/// `headers` (IP and UDP) with its own lengths and an IPv4 identification that is `number` higher. `packet` is it from its BTH to its
+/// padding. `None` for other carriers, and where it has no BTH.
+pub fn of_piece(cover: Cover, headers: &[u8], packet: &[u8], number: u16) -> Option<u32> {
+    const UDP: usize = 8;
+    const BTH: usize = 12;
+    let (bth, rest) = packet.split_first_chunk::<BTH>()?;
+    let length = u16::try_from(UDP + packet.len() + 4).ok()?;
+    let head = match cover {
+        Cover::Ipv4 => {
+            let mut head = [0; 40];
+            head[..28].copy_from_slice(headers.first_chunk::<28>()?);
+            head[28..].copy_from_slice(bth);
+            head[2..4].copy_from_slice(&length.checked_add(20)?.to_be_bytes());
+            let id = u16::from_be_bytes([head[4], head[5]]).wrapping_add(number);
+            head[4..6].copy_from_slice(&id.to_be_bytes());
+            head[24..26].copy_from_slice(&length.to_be_bytes());
+            mask_over_ipv4(&mut head);
+            short(AFTER_ONES, &head)
+        }
+        Cover::Ipv6 => {
+            let mut head = [0; 60];
+            head[..48].copy_from_slice(headers.first_chunk::<48>()?);
+            head[48..].copy_from_slice(bth);
+            head[4..6].copy_from_slice(&length.to_be_bytes());
+            head[44..46].copy_from_slice(&length.to_be_bytes());
+            mask_over_ipv6(&mut head);
+            short(AFTER_ONES, &head)
+        }
+        Cover::Grh | Cover::Lrh | Cover::LrhGrh => return None,
+    };
+    Some(crc32(head, rest))
+}
+
+/// IPv4, UDP and BTH.
+#[inline(always)]
+fn mask_over_ipv4(head: &mut [u8; 40]) {
+    head[1] = 0xff;
+    head[8] = 0xff;
+    head[10] = 0xff;
+    head[11] = 0xff;
+    head[26] = 0xff;
+    head[27] = 0xff;
+    head[32] = 0xff;
+}
+
+/// IPv6, UDP and BTH.
+#[inline(always)]
+fn mask_over_ipv6(head: &mut [u8; 60]) {
+    mask_ipv6(head, 0);
+    head[46] = 0xff;
+    head[47] = 0xff;
+    head[52] = 0xff;
 }
 
 /// Traffic class, flow label and hop limit: the GRH has them where IPv6 does.

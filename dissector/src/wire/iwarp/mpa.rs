@@ -18,9 +18,9 @@ use crate::trace::{Off, Trace, Value, scope};
 use crate::wire::ib::cm::RpcRdmaPrivate;
 use alloc::vec::Vec;
 
-/// What an MPA Request begins with (RFC 5044 7.1.1).
+/// First bytes of an MPA Request (RFC 5044 7.1.1).
 pub const REQUEST_KEY: [u8; 16] = *b"MPA ID Req Frame";
-/// What an MPA Reply begins with (RFC 5044 7.1.1).
+/// First bytes of an MPA Reply (RFC 5044 7.1.1).
 pub const REPLY_KEY: [u8; 16] = *b"MPA ID Rep Frame";
 /// Length of a Request or Reply without its private data.
 pub const FRAME_LEN: usize = 20;
@@ -297,7 +297,7 @@ fn private<'a, T: Trace>(h: &RequestHeader, data: &'a [u8], t: &mut T) -> (Optio
     (enhanced, Some(legacy), read.map_or(i, |(rest, ())| rest))
 }
 
-/// Nothing marks the header of \[MS-SMBD\] 6.1. Depths are small numbers, which tells it from other private data, and tells
+/// Nothing marks the header of \[MS-SMBD\] 6.1. Depths are small numbers, which distinguishes it from other private data, and shows
 /// its byte order.
 fn legacy(i: &[u8]) -> Option<Legacy> {
     const SMALL: u32 = 0xffff;
@@ -311,12 +311,12 @@ fn legacy(i: &[u8]) -> Option<Legacy> {
     [big, little].into_iter().find(|l| l.ird <= SMALL && l.ord <= SMALL)
 }
 
-/// Whether the connection uses CRCs, and what came of this FPDU's.
+/// Whether the connection uses CRCs, and the result of checking this FPDU's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crc {
     /// Not in use, or not known to be: the field is whatever the sender left there.
     Unused,
-    /// In use.
+    /// CRCs are in use; the result of the check.
     Used(Check),
 }
 

@@ -292,9 +292,9 @@ impl AtomicRequest {
 pub struct Quoted {
     /// DDP flags.
     pub control: ddp::Control,
-    /// What it did.
+    /// RDMAP opcode.
     pub opcode: Opcode,
-    /// Where to.
+    /// Buffer that the segment was for.
     pub buffer: Buffer,
 }
 
@@ -303,7 +303,7 @@ pub struct Quoted {
 pub struct Terminate {
     /// 0 RDMAP, 1 DDP, 2 LLP (MPA).
     pub layer: u8,
-    /// By layer.
+    /// Error type; its meaning depends on the layer.
     pub error_type: u8,
     /// By layer and type.
     pub code: u8,

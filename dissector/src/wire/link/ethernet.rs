@@ -101,14 +101,14 @@ fn address<'a, T: Trace>([def, lg, ig]: [Def; 3], i: &'a [u8], t: &mut T) -> PRe
     Ok((rest, address))
 }
 
-/// What LLC carries.
+/// Protocol inside an LLC frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Llc {
     /// SNAP with an ethertype.
     Ethertype(u16),
     /// A spanning tree message.
     SpanningTree,
-    /// Something else.
+    /// Another protocol.
     Other,
 }
 

@@ -1,7 +1,7 @@
 //! MPLS label stack entries. RFC 3032. Big-endian.
 
 header! {
-    /// One label.
+    /// One MPLS label stack entry (RFC 3032).
     pub struct Mpls [NODE: Protocol = "mpls", "MultiProtocol Label Switching Header", "RFC 3032 2.1"] {
         entry: be32 = "_", "Entry", hex, bits {
             label: u32 & 0xfffff000 = "mpls.label", "MPLS Label", dechex;

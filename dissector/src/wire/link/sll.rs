@@ -19,7 +19,7 @@ const HARDWARE_TYPES: crate::field::Values = &[
 ];
 
 fields! {
-    /// Both versions.
+    /// Fields of both versions.
     pub mod f ["LINKTYPE_LINUX_SLL, LINKTYPE_LINUX_SLL2"] {
         PROTOCOL: Protocol = "sll", "Linux cooked capture";
         PKTTYPE: U16 = "sll.pkttype", "Packet type", dec, values PACKET_TYPES;

@@ -1,5 +1,5 @@
 //! NFS and the programs around it: what [`crate::wire::rpc::dissect`] hands arguments and results to, and what an analyzer
-//! is told of them.
+//! is called with them.
 //!
 //! | file | program |
 //! | --- | --- |
@@ -125,7 +125,7 @@ pub trait Visit<'a> {
     /// One operation has been decoded; also where the bytes ended inside it, with what there was.
     fn op(&mut self, op: &Op<'a>);
 
-    /// A portmapper was asked, or told, where a program listens.
+    /// A portmapper was asked where a program listens, or a program was registered.
     #[inline]
     fn mapping(&mut self, _: &portmap::Mapping<'a>) {}
 }

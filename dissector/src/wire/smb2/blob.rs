@@ -50,7 +50,7 @@ pub(crate) fn number(base: &[u8], at: usize, width: usize) -> u64 {
 /// Where an integer lies: offset in its structure and width, in bytes.
 pub(crate) type Place = (usize, usize);
 
-/// Reads offset and length of a blob from their places in `base`, tells both, and tells a fault where they point outside.
+/// Reads offset and length of a blob from their places in `base`, reports both, and a fault if they point outside.
 #[inline]
 pub(crate) fn blob<'a, T: Trace>(base: &'a [u8], fixed: usize, offset: Place, length: Place, t: &mut T) -> Blob<'a> {
     let blob = Blob::of(base, fixed, number(base, offset.0, offset.1) as u32, number(base, length.0, length.1) as u32);

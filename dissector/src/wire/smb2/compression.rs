@@ -6,7 +6,7 @@
 //! chained     FC 'SMB'  original size  │ algorithm  flags 1  length  [original size] │ payload │ algorithm  flags 0  length … │ …
 //! ```
 //!
-//! Nine bytes of Plain LZ77 can stand for 4 GiB. So every decompressor is told how many bytes it may add at most, does work in
+//! Nine bytes of Plain LZ77 can stand for 4 GiB. So every decompressor has a limit of bytes that it may add, does work in
 //! proportion to the bytes that it reads and adds, and never trusts a length that it reads. What could be decompressed before an error
 //! is kept.
 
@@ -68,7 +68,7 @@ pub enum Reason {
 /// Compressed bytes that are not, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {
-    /// What is wrong.
+    /// Why it cannot be decompressed.
     pub reason: Reason,
     /// Offset from the start of the input.
     pub at: usize,
@@ -190,7 +190,7 @@ fn exactly(algorithm: Algorithm, input: &[u8], output: &mut Vec<u8>, size: usize
     Ok(())
 }
 
-/// Decompresses `input` and appends at most `limit` bytes to `output`: the size that the header told, which the bytes themselves do
+/// Decompresses `input` and appends at most `limit` bytes to `output`: the size in the header, which the bytes themselves do
 /// not. Bytes that follow when `limit` is reached are not looked at.
 ///
 /// # Errors

@@ -44,7 +44,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What was done.
+    /// CreateAction: what CREATE did.
     pub enum CreateAction: u32 {
         SUPERSEDED = 0, "FILE_SUPERSEDED";
         OPENED = 1, "FILE_OPENED";
@@ -196,7 +196,7 @@ header! {
 /// A CREATE request taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateRequest<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: CreateRequestFixed,
     /// The name, relative to the share: UTF-16. Empty for the share's root.
     pub name: Blob<'a>,
@@ -219,7 +219,7 @@ impl<'a> CreateRequest<'a> {
 /// A CREATE reply taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateResponse<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: CreateResponseFixed,
     /// The bytes of the create contexts; [`CreateResponse::contexts`] walks them.
     pub context_list: Blob<'a>,

@@ -34,7 +34,7 @@ pub const QUERY_ON_DISK_ID: &[u8] = b"QFid";
 pub const REQUEST_LEASE: &[u8] = b"RqLs";
 /// A durable or persistent handle, SMB 3.
 pub const DURABLE_HANDLE_REQUEST_V2: &[u8] = b"DH2Q";
-/// The same, reconnected.
+/// Reconnect of a durable handle, version 2.
 pub const DURABLE_HANDLE_RECONNECT_V2: &[u8] = b"DH2C";
 /// What Apple's systems add.
 pub const AAPL: &[u8] = b"AAPL";
@@ -151,7 +151,7 @@ fields! {
 pub struct Context<'a> {
     /// Four characters, or 16 bytes of a GUID.
     pub name: &'a [u8],
-    /// Its data.
+    /// Data of the context.
     pub data: &'a [u8],
 }
 
@@ -162,7 +162,7 @@ pub struct Lease {
     pub key: [u8; 16],
     /// 1 read, 2 handle, 4 write caching.
     pub state: u32,
-    /// See the spec.
+    /// Lease flags, [MS-SMB2] 2.2.13.2.8 and 2.2.13.2.10.
     pub flags: u32,
     /// Version 2: the lease of the folder, and how often it changed.
     pub parent_and_epoch: Option<([u8; 16], u16)>,
@@ -229,7 +229,7 @@ fn parts(entry: &[u8]) -> (Blob<'_>, Blob<'_>) {
     (name, data)
 }
 
-/// Decodes a list of create contexts told as `def`, of replies where `response`; what [`crate::fuzzing`] calls.
+/// Decodes a list of create contexts, reported as the field `def`; those of a reply if `response`. Called by [`crate::fuzzing`].
 #[doc(hidden)]
 pub fn parse_list<T: Trace>(def: Def, list: &[u8], response: bool, t: &mut T) -> usize {
     trace_list(def, list, response, t);

@@ -142,7 +142,7 @@ pub fn empty(header: &Header) -> Vec<u8> {
     out
 }
 
-/// Chains messages to a compound: each is padded to a multiple of 8, and its header told where the next one is.
+/// Chains messages to a compound: each is padded to a multiple of 8, and its NextCommand set.
 pub fn compound(messages: &[Vec<u8>]) -> Vec<u8> {
     const NEXT_COMMAND: core::ops::Range<usize> = 20..24;
     let mut out = Vec::new();

@@ -66,7 +66,7 @@ header! {
 /// An ERROR reply taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorResponse<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: ErrorFixed,
     /// Its data: contexts, or the data of one.
     pub data: &'a [u8],
@@ -178,7 +178,7 @@ fn share_redirect<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     })
 }
 
-/// What stands where an ERROR body belongs, told from its first eight bytes, \[MS-SMB2\] 3.3.4.4.
+/// The body in the place of an ERROR body, recognized by its first eight bytes, \[MS-SMB2\] 3.3.4.4.
 pub(super) fn is_own_body(own_size: u16, body: &[u8], pdu_length: usize) -> bool {
     const ERROR_SIZE: u16 = 9;
     const OWN_OFFSET: u64 = 72;

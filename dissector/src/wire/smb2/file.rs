@@ -74,14 +74,14 @@ header! {
 }
 
 impl CloseRequest {
-    /// Which file.
+    /// FileId of the file.
     pub const fn file(&self) -> FileId {
         FileId(self.file_id)
     }
 }
 
 impl FlushRequest {
-    /// Which file.
+    /// FileId of the file.
     pub const fn file(&self) -> FileId {
         FileId(self.file_id)
     }

@@ -15,7 +15,7 @@ use crate::header::Vec;
 use crate::leaf::read;
 use crate::trace::{Trace, scope};
 
-/// What every SMB2 message begins with.
+/// First bytes of every SMB2 message.
 pub const PROTOCOL_ID: [u8; 4] = *b"\xfeSMB";
 
 wire_enum! {
@@ -89,8 +89,6 @@ pub mod flags {
     pub const PRIORITY: u32 = 0x0000_0070;
     /// The path is a DFS path.
     pub const DFS: u32 = 0x1000_0000;
-    /// A request sent again after a channel was lost.
-    pub const REPLAY: u32 = 0x2000_0000;
 }
 
 /// The eight bytes in which the forms of the header differ.
@@ -119,11 +117,11 @@ pub struct Header {
     pub credit_charge: u16,
     /// The status of a reply; in a request the channel sequence in the low 16 bits. See [`Header::status`].
     pub status_or_channel_sequence: u32,
-    /// Which command.
+    /// Command.
     pub command: Command,
     /// Asked for in a request, granted in a reply.
     pub credits: u16,
-    /// See [`flags`].
+    /// Bits of [`flags`].
     pub flags: u32,
     /// Bytes from here to the header of the next message of the compound; 0 in the last.
     pub next_command: u32,
@@ -131,7 +129,7 @@ pub struct Header {
     pub message_id: u64,
     /// Sync or async.
     pub ids: Ids,
-    /// Which session.
+    /// SessionId; 0 without a session.
     pub session_id: u64,
     /// Zeros where not signed.
     pub signature: [u8; 16],

@@ -701,7 +701,7 @@ pub(super) fn object_id<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()>
     })
 }
 
-/// Level 100 of the SMB 3.1.1 POSIX extensions: what stat(2) tells.
+/// Level 100 of the SMB 3.1.1 POSIX extensions: the values of stat(2).
 fn posix<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, ()) = times(i, t)?;
     let (i, ()) = number64(f::EOF, i, t)?;

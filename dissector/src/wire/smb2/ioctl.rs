@@ -460,7 +460,7 @@ header! {
 /// An IOCTL request taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoctlRequest<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: IoctlRequestFixed,
     /// What goes to the server.
     pub input: Blob<'a>,
@@ -471,7 +471,7 @@ pub struct IoctlRequest<'a> {
 /// An IOCTL reply taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoctlResponse<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: IoctlResponseFixed,
     /// The request's input again, or nothing.
     pub input: Blob<'a>,
@@ -494,7 +494,7 @@ impl IoctlRequest<'_> {
 /// One network interface of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkInterface {
-    /// Which one.
+    /// IfIndex: index of the interface on the server.
     pub index: u32,
     /// Whether it can spread its receive load.
     pub rss: bool,
@@ -502,12 +502,12 @@ pub struct NetworkInterface {
     pub rdma: bool,
     /// Bits a second.
     pub link_speed: u64,
-    /// Its address.
+    /// IP address; `None` for an unknown family.
     pub address: Option<core::net::IpAddr>,
 }
 
 impl<'a> IoctlResponse<'a> {
-    /// What is answered.
+    /// CtlCode of the request that this answers.
     pub const fn code(&self) -> ControlCode {
         ControlCode(self.fixed.control_code)
     }

@@ -44,14 +44,14 @@ header! {
 /// A LOCK request taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockRequest<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: LockRequestFixed,
     /// The bytes of its elements.
     pub element_bytes: &'a [u8],
 }
 
 impl<'a> LockRequest<'a> {
-    /// Which file.
+    /// FileId of the file.
     pub const fn file(&self) -> FileId {
         FileId(self.fixed.file_id)
     }

@@ -263,7 +263,7 @@ impl Body<'_> {
 /// Whether a reply's body is the one that its status asks for, \[MS-SMB2\] 3.3.4.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyForm {
-    /// It is.
+    /// The body has the expected form.
     Expected,
     /// The status is a failure, and the command's own body stands where an ERROR body belongs.
     OwnUnderError,
@@ -276,7 +276,7 @@ pub enum BodyForm {
 /// One message of a compound.
 #[derive(Clone, Copy, Debug)]
 pub struct Pdu<'a> {
-    /// Its header.
+    /// Header of the message.
     pub header: Header,
     /// From its header to its end: to the next message of the compound, padding included, or to the end of all.
     pub bytes: &'a [u8],
@@ -458,18 +458,6 @@ fn pdu<'a, T: Trace, V: Visitor<'a>>(bytes: &'a [u8], offset: usize, t: &mut T, 
 ///
 /// # Errors
 /// The body is shorter than its fixed part, or a structure in it is.
-#[inline]
-pub fn decode_body<'a, T: Trace>(
-    header: &Header,
-    pdu: &'a [u8],
-    memo: Option<&RequestMemo>,
-    t: &mut T,
-) -> PResult<'a, (Body<'a>, BodyForm)> {
-    let mut body = Body::Empty;
-    let (rest, form) = decode_body_into(header, pdu, memo, t, &mut body)?;
-    Ok((rest, (body, form)))
-}
-
 fn decode_body_into<'a, T: Trace>(
     header: &Header,
     pdu: &'a [u8],
@@ -569,7 +557,7 @@ const fn own_size(command: Command) -> u16 {
     }
 }
 
-/// Which of the two bodies a reply has, told by its content, and whether that is the one its status asks for.
+/// Which of the two bodies a reply has, by its content, and whether that is the one for its status.
 fn form_of(header: &Header, pdu: &[u8], memo: Option<&RequestMemo>) -> (BodyForm, bool) {
     const ERROR_SIZE: u16 = 9;
     let body = &pdu[Header::LEN.min(pdu.len())..];
@@ -683,7 +671,7 @@ pub(crate) fn structure_size<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a
     Ok((rest, size))
 }
 
-/// Tells the bits `defs` of the integer `value`, which is `len` bytes at `at`, below the field told last.
+/// Reports the bits `defs` of the integer `value`, which is `len` bytes at `at`, below the last field.
 #[inline]
 pub(crate) fn bits<T: Trace>(at: &[u8], len: usize, value: u64, defs: &[Def], t: &mut T) {
     if !T::ON {
@@ -697,28 +685,28 @@ pub(crate) fn bits<T: Trace>(at: &[u8], len: usize, value: u64, defs: &[Def], t:
     t.up();
 }
 
-/// Reads 8 bits of flags and tells each of `defs`.
+/// Reads 8 bits of flags and reports each of `defs`.
 pub(crate) fn flags8<'a, T: Trace>(def: Def, defs: &[Def], i: &'a [u8], t: &mut T) -> PResult<'a, u8> {
     let (rest, value) = read::u8(def, i, t)?;
     bits(i, 1, value.into(), defs, t);
     Ok((rest, value))
 }
 
-/// Reads 16 bits of flags and tells each of `defs`.
+/// Reads 16 bits of flags and reports each of `defs`.
 pub(crate) fn flags16<'a, T: Trace>(def: Def, defs: &[Def], i: &'a [u8], t: &mut T) -> PResult<'a, u16> {
     let (rest, value) = read::le16(def, i, t)?;
     bits(i, 2, value.into(), defs, t);
     Ok((rest, value))
 }
 
-/// Reads 32 bits of flags and tells each of `defs`.
+/// Reads 32 bits of flags and reports each of `defs`.
 pub(crate) fn flags32<'a, T: Trace>(def: Def, defs: &[Def], i: &'a [u8], t: &mut T) -> PResult<'a, u32> {
     let (rest, value) = read::le32(def, i, t)?;
     bits(i, 4, value.into(), defs, t);
     Ok((rest, value))
 }
 
-/// Reads 64 bits of flags and tells each of `defs`.
+/// Reads 64 bits of flags and reports each of `defs`.
 pub(crate) fn flags64<'a, T: Trace>(def: Def, defs: &[Def], i: &'a [u8], t: &mut T) -> PResult<'a, u64> {
     let (rest, value) = read::le64(def, i, t)?;
     bits(i, 8, value, defs, t);

@@ -202,7 +202,7 @@ header! {
 pub struct Context<'a> {
     /// What it is about.
     pub context_type: ContextType,
-    /// Its data.
+    /// Data of the context.
     pub data: &'a [u8],
 }
 
@@ -253,7 +253,7 @@ impl<'a> Iterator for Contexts<'a> {
 /// A NEGOTIATE request taken apart.
 #[derive(Clone, Copy, Debug)]
 pub struct NegotiateRequest<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: NegotiateRequestFixed,
     /// The contexts; none unless SMB 3.1.1 is among the dialects.
     pub contexts: Contexts<'a>,
@@ -270,7 +270,7 @@ impl<'a> NegotiateRequest<'a> {
 /// A NEGOTIATE reply taken apart.
 #[derive(Clone, Copy, Debug)]
 pub struct NegotiateResponse<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: NegotiateResponseFixed,
     /// The token that begins the authentication (SPNEGO).
     pub security: Blob<'a>,

@@ -97,7 +97,7 @@ header! {
 }
 
 impl NotifyRequest {
-    /// Which folder.
+    /// FileId of the directory.
     pub const fn file(&self) -> FileId {
         FileId(self.file_id)
     }
@@ -106,7 +106,7 @@ impl NotifyRequest {
 /// A CHANGE_NOTIFY reply taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotifyResponse<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: NotifyResponseFixed,
     /// A list of FILE_NOTIFY_INFORMATION.
     pub output: Blob<'a>,

@@ -15,7 +15,7 @@ use crate::leaf::{self, read};
 use crate::trace::{Trace, Value, scope};
 use core::fmt;
 
-/// What every message begins with.
+/// First bytes of every message.
 pub const SIGNATURE: &[u8] = b"NTLMSSP\0";
 
 wire_enum! {

@@ -33,7 +33,7 @@ impl NtStatus {
     pub const BUFFER_OVERFLOW: Self = Self(0x8000_0005);
     /// A directory has no further entry.
     pub const NO_MORE_FILES: Self = Self(0x8000_0006);
-    /// A symbolic link is in the way; the error data tells where it leads.
+    /// A symbolic link is in the path; the error data contains its target.
     pub const STOPPED_ON_SYMLINK: Self = Self(0x8000_002d);
     /// The information given has not the length of its class.
     pub const INFO_LENGTH_MISMATCH: Self = Self(0xc000_0004);
@@ -87,13 +87,13 @@ impl NtStatus {
     pub const END_OF_FILE: Self = Self(0xc000_0011);
     /// SESSION_SETUP: another round is needed.
     pub const MORE_PROCESSING_REQUIRED: Self = Self(0xc000_0016);
-    /// Not allowed.
+    /// STATUS_ACCESS_DENIED.
     pub const ACCESS_DENIED: Self = Self(0xc000_0022);
-    /// The buffer is too small; the error data tells how large it must be.
+    /// The buffer is too small; the error data contains the required size.
     pub const BUFFER_TOO_SMALL: Self = Self(0xc000_0023);
     /// The file has no extended attributes.
     pub const NO_EAS_ON_FILE: Self = Self(0xc000_0052);
-    /// The share is elsewhere; the error data tells where.
+    /// The share is elsewhere; the error data contains the address.
     pub const BAD_NETWORK_NAME: Self = Self(0xc000_00cc);
     /// The command was cancelled.
     pub const CANCELLED: Self = Self(0xc000_0120);
@@ -108,7 +108,7 @@ impl NtStatus {
         name_of(TABLE, u64::from(self.0))
     }
 
-    /// Its severity.
+    /// Severity: the upper two bits.
     pub const fn severity(self) -> Severity {
         match self.0 >> 30 {
             0 => Severity::Success,

@@ -1,5 +1,5 @@
 //! OPLOCK_BREAK, \[MS-SMB2\] 2.2.23 to 2.2.25: the server takes a right to cache back, the client acknowledges, the server
-//! answers. The StructureSize tells oplocks (24) from leases (44 for the notification, 36 for what follows it).
+//! answers. The StructureSize distinguishes oplocks (24) from leases (44 for the notification, 36 for what follows it).
 
 use super::blob::number;
 use super::create::OplockLevel;
@@ -93,7 +93,7 @@ pub enum Break {
 }
 
 impl OplockBreak {
-    /// Which file.
+    /// FileId of the file.
     pub const fn file(&self) -> FileId {
         FileId(self.file_id)
     }

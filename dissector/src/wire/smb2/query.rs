@@ -138,7 +138,7 @@ header! {
 /// A QUERY_INFO request taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryInfoRequest<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: QueryInfoRequestFixed,
     /// Names of extended attributes, or whose quotas.
     pub input: Blob<'a>,
@@ -147,7 +147,7 @@ pub struct QueryInfoRequest<'a> {
 /// A QUERY_INFO reply taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryInfoResponse<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: QueryInfoResponseFixed,
     /// The information, laid out as the request's class says.
     pub output: Blob<'a>,
@@ -156,7 +156,7 @@ pub struct QueryInfoResponse<'a> {
 /// A SET_INFO request taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetInfoRequest<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: SetInfoRequestFixed,
     /// The information.
     pub buffer: Blob<'a>,
@@ -165,37 +165,37 @@ pub struct SetInfoRequest<'a> {
 /// A QUERY_DIRECTORY request taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryDirectoryRequest<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: QueryDirectoryRequestFixed,
-    /// Which names, UTF-16.
+    /// Search pattern, UTF-16LE.
     pub pattern: Blob<'a>,
 }
 
 /// A QUERY_DIRECTORY reply taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryDirectoryResponse<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: QueryDirectoryResponseFixed,
     /// The entries, laid out as the request's class says.
     pub output: Blob<'a>,
 }
 
 impl QueryInfoRequest<'_> {
-    /// Which file.
+    /// FileId of the file.
     pub const fn file(&self) -> FileId {
         FileId(self.fixed.file_id)
     }
 }
 
 impl SetInfoRequest<'_> {
-    /// Which file.
+    /// FileId of the file.
     pub const fn file(&self) -> FileId {
         FileId(self.fixed.file_id)
     }
 }
 
 impl<'a> QueryDirectoryRequest<'a> {
-    /// Which folder.
+    /// FileId of the directory.
     pub const fn file(&self) -> FileId {
         FileId(self.fixed.file_id)
     }

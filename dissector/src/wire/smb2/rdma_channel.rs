@@ -34,7 +34,7 @@ wire_enum! {
 }
 
 fields! {
-    /// What is variable in channel information.
+    /// Fields of the variable part of channel information.
     pub mod f ["[MS-SMB2] 2.2.19"] {
         INFO: None = "smb2.channel_info_blob", "Channel Info Blob";
         REST: Bytes = "rdmascope.smb2.channel_info.rest", "Bytes that are no whole descriptor";
@@ -77,7 +77,7 @@ header! {
 /// One transform with its signature and nonce, cut where the bytes end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CryptoTransform<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: CryptoTransformFixed,
     /// The signature of the data, or the authentication tag of its encryption.
     pub signature: &'a [u8],
@@ -88,7 +88,7 @@ pub struct CryptoTransform<'a> {
 /// The channel information of Channel 3, or the buffer of a READ reply whose flags say that it is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RdmaTransform<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: RdmaTransformFixed,
     /// The buffer descriptors; `offset` counts from the start of the transform.
     pub descriptors: Blob<'a>,
@@ -130,7 +130,7 @@ impl<'a> RdmaTransform<'a> {
 /// The channel information of a READ or WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelInfo<'a> {
-    /// What it is.
+    /// Channel: how the data is to be transferred.
     pub channel: Channel,
     /// Where it is, as the message says, and whether that is inside of it.
     pub blob: Blob<'a>,
@@ -209,7 +209,7 @@ pub(super) fn channel_info<'a, T: Trace>(pdu: &'a [u8], fixed: usize, at: usize,
     let blob = blob(pdu, fixed, (at, 2), (at + 2, 2), t);
     let info = ChannelInfo { channel: Channel(channel), blob };
     if T::ON && !blob.bytes.is_empty() {
-        // a fault was told to the observer where it happened, and the message goes on behind the list
+        // a fault was reported to the observer where it happened, and the message continues after the list
         let _ = scope(f::INFO, blob.bytes, t, |i, t| match info.channel {
             Channel::RDMA_V1 | Channel::RDMA_V1_INVALIDATE => descriptor_list(i, t),
             Channel::RDMA_TRANSFORM => trace_transform(i, t),

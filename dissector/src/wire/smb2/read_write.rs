@@ -121,14 +121,14 @@ header! {
 /// A READ request taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: ReadRequestFixed,
     /// Where the data is to go, over RDMA.
     pub channel: ChannelInfo<'a>,
 }
 
 impl ReadRequest<'_> {
-    /// Which file.
+    /// FileId of the file.
     pub const fn file(&self) -> FileId {
         FileId(self.fixed.file_id)
     }
@@ -137,7 +137,7 @@ impl ReadRequest<'_> {
 /// A READ reply taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadResponse<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: ReadResponseFixed,
     /// The data that is in the message. Over RDMA there is none, or an RDMA transform.
     pub data: Blob<'a>,
@@ -156,7 +156,7 @@ impl<'a> ReadResponse<'a> {
 /// A WRITE request taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteRequest<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: WriteRequestFixed,
     /// Where the data is to be fetched, over RDMA.
     pub channel: ChannelInfo<'a>,
@@ -165,7 +165,7 @@ pub struct WriteRequest<'a> {
 }
 
 impl WriteRequest<'_> {
-    /// Which file.
+    /// FileId of the file.
     pub const fn file(&self) -> FileId {
         FileId(self.fixed.file_id)
     }

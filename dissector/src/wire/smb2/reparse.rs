@@ -128,7 +128,7 @@ pub(super) fn symlink_names<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a,
 fn names<'a, T: Trace>(i: &'a [u8], fixed: usize, t: &mut T) -> PResult<'a, ()> {
     let (paths, head) = leaf::take(i, fixed)?;
     let place = |at: usize, t: &mut T| {
-        // told from the fixed part, whose offsets count from behind it
+        // reported from the fixed part; its offsets count from the end of it
         let names = blob(head, 0, (at, 2), (at + 2, 2), &mut crate::trace::Off);
         for (def, from, value) in [(shared::BLOB_OFFSET, at, names.offset), (shared::BLOB_LENGTH, at + 2, names.length)] {
             t.field(def, &head[from..], 2, Value::U(value.into()));

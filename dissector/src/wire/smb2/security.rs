@@ -280,7 +280,7 @@ impl<'a> Sid<'a> {
         bytes.get(..8 + 4 * count).map(Self)
     }
 
-    /// Its bytes.
+    /// The whole SID in its wire form.
     pub const fn bytes(self) -> &'a [u8] {
         self.0
     }
@@ -405,7 +405,7 @@ pub(super) fn descriptor<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()
                 None
             }
         };
-        // each of the four is told of its own trouble, and does not keep the others from being read
+        // a fault in one of the four is reported for that one; the others are read nevertheless
         if let Some(at) = at(owner, f::OWNER_OFFSET, t) {
             let _ = scope(f::OWNER, at, t, sid);
         }

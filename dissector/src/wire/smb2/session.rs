@@ -85,7 +85,7 @@ header! {
 /// A SESSION_SETUP request taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionSetupRequest<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: SessionSetupRequestFixed,
     /// The token: SPNEGO, or NTLMSSP or Kerberos without it. See [`spnego::mechanism_token`].
     pub security: Blob<'a>,
@@ -94,7 +94,7 @@ pub struct SessionSetupRequest<'a> {
 /// A SESSION_SETUP reply taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionSetupResponse<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: SessionSetupResponseFixed,
     /// The token.
     pub security: Blob<'a>,

@@ -153,11 +153,11 @@ pub fn emit_init(mechanisms: &[&[u8]], token: Option<&[u8]>) -> Vec<u8> {
 pub enum NegState {
     /// Authentication is complete.
     AcceptCompleted = 0,
-    /// More tokens follow.
+    /// accept-incomplete: more tokens follow.
     AcceptIncomplete = 1,
 }
 
-/// A NegTokenResp. A server tells its state, and in its first one the mechanism that it chose (contents of an object identifier).
+/// A NegTokenResp. A server sends its state, and in its first one the mechanism that it chose (contents of an object identifier).
 pub fn emit_response(state: Option<NegState>, mechanism: Option<&[u8]>, token: Option<&[u8]>) -> Vec<u8> {
     let state = state.map_or_else(Vec::new, |s| ber::emit(ber::context(0), &[&ber::emit(ber::ENUMERATED, &[&[s as u8]])]));
     let mechanism = mechanism.map_or_else(Vec::new, |m| ber::emit(ber::context(1), &[&ber::emit(ber::OID, &[m])]));
@@ -170,7 +170,7 @@ pub fn emit_gss_token(mechanism: &[u8], id: u16, message: &[u8]) -> Vec<u8> {
     ber::emit(ber::APPLICATION_0, &[&ber::emit(ber::OID, &[mechanism]), &id.to_le_bytes(), message])
 }
 
-/// Decodes a security blob told as `def`; what [`crate::fuzzing`] calls.
+/// Decodes a security blob, reported as the field `def`; called by [`crate::fuzzing`].
 #[doc(hidden)]
 pub fn parse_blob<T: Trace>(def: Def, blob: &[u8], t: &mut T) -> Option<usize> {
     security_blob(def, blob, t);

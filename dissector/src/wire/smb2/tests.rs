@@ -20,7 +20,7 @@ pub(super) fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|d| u8::from_str_radix(core::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
 }
 
-/// A visitor that remembers nothing but a memo for all replies and what it was told.
+/// A visitor that records its calls, and has one memo for all replies.
 #[derive(Default)]
 pub(super) struct Seen<'a> {
     pub(super) memos: Vec<RequestMemo>,
@@ -169,7 +169,7 @@ fn ksmbd_s_query_info_body_under_an_error_and_the_rest_of_the_compound() {
 }
 
 #[test]
-fn error_bodies_are_told_from_the_command_s_own() {
+fn error_bodies_are_distinguished_from_the_command_s_own() {
     // an honest ERROR with the same StructureSize
     let error = [9, 0, 0, 0, 0, 0, 0, 0, 0];
     let status = NtStatus::NO_EAS_ON_FILE;

@@ -15,7 +15,7 @@ use crate::leaf::read;
 use crate::trace::{Trace, Value, scope};
 
 fields! {
-    /// What is variable in them.
+    /// Fields of the variable part.
     pub mod f ["[MS-SMB2] 2.2.42"] {
         ENCRYPTED: Bytes = "smb2.header.transform.enc_data", "Encrypted SMB3 data";
         HEADER: None = "rdmascope.smb2.header.comp_transform", "SMB2 Compression Transform Header";
@@ -59,7 +59,7 @@ header! {
 /// An encrypted message taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encrypted<'a> {
-    /// Its header.
+    /// SMB2 TRANSFORM_HEADER.
     pub header: TransformHeader,
     /// The bytes that the tag covers beside the message: the header from the nonce on.
     pub associated: &'a [u8],
@@ -132,7 +132,7 @@ pub fn compressed<'a, T: Trace>(message: &'a [u8], t: &mut T) -> PResult<'a, Com
         while chained && T::ON && !rest.is_empty() {
             match scope(f::PAYLOAD, rest, t, payload) {
                 Ok((next, ())) => rest = next,
-                // told; the headers are all that is read without an observer
+                // reported; without an observer only the headers are read
                 Err(_) => break,
             }
         }

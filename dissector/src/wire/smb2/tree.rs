@@ -10,7 +10,7 @@ use crate::trace::{Trace, Value, scope};
 const BODY: usize = Header::LEN;
 
 wire_enum! {
-    /// What is shared.
+    /// ShareType: kind of share.
     pub enum ShareType: u8 {
         DISK = 0x01, "Physical disk";
         PIPE = 0x02, "Named pipe";
@@ -19,7 +19,7 @@ wire_enum! {
 }
 
 fields! {
-    /// What is variable in the request.
+    /// Fields of the variable part of the request.
     pub mod f ["[MS-SMB2] 2.2.9"] {
         PATH: Utf16 = "smb2.tree", "Tree";
         EXTENSION: None = "rdmascope.smb2.tc.extension", "Tree Connect Extension";
@@ -134,7 +134,7 @@ fields! {
 /// A TREE_CONNECT request taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeConnectRequest<'a> {
-    /// Its fixed part.
+    /// Fields of fixed size.
     pub fixed: TreeConnectRequestFixed,
     /// `\\server\share`, UTF-16.
     pub path: Blob<'a>,
@@ -207,7 +207,7 @@ fn context<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     Ok((rest, ()))
 }
 
-/// SMB2_REMOTED_IDENTITY_TREE_CONNECT, \[MS-SMB2\] 2.2.9.2.1: offsets of twelve pieces, each told to where the next begins.
+/// SMB2_REMOTED_IDENTITY_TREE_CONNECT, \[MS-SMB2\] 2.2.9.2.1: offsets of twelve pieces, each up to where the next begins.
 fn remoted_identity<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, _) = read::le16(f::TICKET_TYPE, start, t)?;
     let (i, _) = read::le16(f::TICKET_SIZE, i, t)?;

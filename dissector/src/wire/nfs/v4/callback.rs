@@ -145,7 +145,7 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: CallbackOperation, o
     Ok(())
 }
 
-/// `notify4` (RFC 8881 20.4): a bitmap says which changes the opaque body tells, in the order of its bits.
+/// `notify4` (RFC 8881 20.4): a bitmap says which changes the opaque body contains, in the order of its bits.
 fn notify<T: Trace>(x: &mut Xdr<'_, '_, T>, devices: bool) -> Read<()> {
     let mask = super::session::notifications(x)?;
     if !T::ON {

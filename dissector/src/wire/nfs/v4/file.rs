@@ -397,7 +397,7 @@ fn state<T: Trace>(x: &mut Xdr<'_, '_, T>, op: &mut Op<'_>) -> Read<()> {
     Ok(())
 }
 
-/// The count of the opaque data that comes next, which Wireshark tells on its own too.
+/// The length of the opaque data that comes next, which Wireshark has as a field of its own.
 fn length<T: Trace>(x: &mut Xdr<'_, '_, T>, def: Def) {
     if let (true, Some(length)) = (T::ON, x.peek()) {
         x.t.field(def, x.i, 4, Value::U(length.into()));
