@@ -1,4 +1,5 @@
-//! How fast captures are anonymized, in time of one core where the system tells it: `cargo bench -p rdmascope-share -- FILE…`, or without a file the larger samples.
+//! How fast captures are anonymized, in time of one core where the system tells it: `cargo bench -p rdmascope-share -- FILE…`, or without
+//! a file the larger samples.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

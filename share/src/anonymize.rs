@@ -1,10 +1,12 @@
 //! Frames in, frames out that say the same to an analysis and nothing about people, machines and files.
 
+use crate::shape::Shape;
 use crate::tally::{Options, Payload, Tally};
 use crate::watch::{Blanker, Watch};
 use rdmascope_analyzer::env;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_dissector::frame::{self, Body, LinkType};
+use rdmascope_dissector::trace::Off;
 
 /// Bytes of frames that are held because a later frame may tell of them.
 const HELD_BYTES: usize = 48 << 20;
@@ -14,13 +16,13 @@ const HELD_BYTES: usize = 48 << 20;
 pub struct Frame<'a> {
     /// When it was captured, ns since the Unix epoch.
     pub time_ns: i64,
-    /// What its first bytes are.
+    /// Link type of the bytes.
     pub link_type: LinkType,
     /// Its length on the wire in bytes.
     pub wire_len: u32,
     /// Which interface of the capture it came from.
     pub interface: u32,
-    /// What was captured of it.
+    /// Its captured bytes.
     pub bytes: &'a [u8],
 }
 
@@ -59,7 +61,28 @@ impl<M> Anonymizer<M> {
             interface: frame.interface,
         };
         self.watch.begin(meta, frame.bytes);
-        let packet = frame::decode(frame.link_type, frame.bytes, frame.wire_len, &self.pipeline.decode_options(), &mut self.watch);
+        let options = self.pipeline.decode_options();
+        let shape = Shape::of(frame.link_type, frame.bytes, frame.wire_len);
+        let known = shape.filter(|shape| self.watch.knows(shape)).map(|shape| {
+            let packet = frame::decode(frame.link_type, frame.bytes, frame.wire_len, &options, &mut Off);
+            (shape, packet)
+        });
+        // of several packets in one datagram, each has headers and a CRC of its own
+        let known = known.filter(|(_, packet)| !matches!(&packet.body, Body::Ib(ib) if !ib.behind.is_empty()));
+        let packet = match known {
+            Some((shape, packet)) => {
+                self.watch.recall(&shape, &packet);
+                packet
+            }
+            None => {
+                let before = self.watch.counts.replaced_so_far();
+                let packet = frame::decode(frame.link_type, frame.bytes, frame.wire_len, &options, &mut self.watch);
+                if let (Some(shape), Body::Ib(_) | Body::Tcp(_), None) = (shape, &packet.body, &packet.fault) {
+                    self.watch.learn(shape, frame.bytes.len(), &before);
+                }
+                packet
+            }
+        };
         if let Body::Fragment(fragment) = &packet.body {
             self.watch.fragment(fragment.id, fragment.offset, fragment.payload);
         }

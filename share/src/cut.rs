@@ -68,7 +68,7 @@ pub fn is_joint(rule: Rule) -> bool {
     rule.row().group == Group::Path || AUDIT.contains(&rule)
 }
 
-/// What a capture consists of.
+/// Analyzes a capture, and selects whole connections from it.
 pub struct Cutter {
     pipeline: Pipeline<Requests>,
     /// By frame: the number under which its connection is followed; 0 for none.
@@ -98,7 +98,12 @@ impl Cutter {
         }
     }
 
-    /// The next frame, told to an observer. Frames are numbered from 1.
+    /// What follows the connections: for findings of the caller's own.
+    pub fn analysis(&mut self) -> &mut Pipeline<impl Sink + use<>> {
+        &mut self.pipeline
+    }
+
+    /// The next frame, with an observer. Frames are numbered from 1.
     pub fn frame<T: Trace>(&mut self, meta: &FrameMeta, bytes: &[u8], t: &mut T) {
         let packet = frame::decode(meta.link_type, bytes, meta.wire_len, &self.pipeline.decode_options(), t);
         self.pipeline.packet(meta, &packet, t);
@@ -151,7 +156,7 @@ impl Cutter {
 
 /// A capture of which every frame's connection is known.
 pub struct Cuts {
-    /// What its analysis says.
+    /// Report of its analysis.
     pub report: Report,
     requests: Requests,
     places: Vec<u32>,
@@ -159,14 +164,14 @@ pub struct Cuts {
     pauses: Vec<u64>,
 }
 
-/// What was chosen.
+/// The frames and connections that were chosen.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     /// Connections by the numbers of the report.
     pub connections: BTreeSet<u32>,
     /// Those among them that came along: they carry the same session, or a finding held them against one that was chosen.
     pub along: BTreeSet<u32>,
-    /// How many frames.
+    /// Number of frames.
     pub frames: u64,
     chosen: Vec<bool>,
 }
@@ -241,7 +246,7 @@ impl Cuts {
                 *time <= until && (of.get(place).is_some_and(|id| choice.connections.contains(id)) || single.contains(&(at as u64 + 1)))
             })
             .collect();
-        // who was asked to pause, and how the network did, matters to all that passed then
+        // pauses and the state of the network matter to everything that passed then
         if let (Some(first), Some(last)) = (choice.chosen.iter().position(|c| *c), choice.chosen.iter().rposition(|c| *c)) {
             for pause in self.pauses.iter().map(|frame| *frame as usize - 1).filter(|at| (first..=last).contains(at)) {
                 choice.chosen[pause] = true;

@@ -7,6 +7,7 @@ pub mod cut;
 #[doc(hidden)]
 pub mod fuzzing;
 mod mapping;
+mod shape;
 mod sums;
 mod tally;
 mod watch;

@@ -1,4 +1,4 @@
-//! One mapping of everything that gives somebody away: keyed, without state, one to one.
+//! One mapping of everything that could identify somebody: keyed, without state, one to one.
 //!
 //! A value is taken apart into digits of mixed radix (the letters of a name, the halves of its bytes), and a Feistel network over the
 //! digits, keyed by HMAC-SHA-256, makes another value of the same shape of it (the idea of NIST SP 800-38G; more rounds, one key). So
@@ -11,7 +11,7 @@
 //! | IPv6, GID | prefixes that say what an address is for; common prefixes stay common | the rest |
 //! | names | length in every encoding, case, separators, well-known names, known extensions | letters and digits |
 //! | SID | what it is for, well-known ones | the machine's or domain's part, the account |
-//! | ids | length, all zeros, all ones | the bytes |
+//! | ids, secrets | length, all zeros, all ones | the bytes |
 
 use aes::Aes128;
 use aes::cipher::BlockCipherEncrypt;
@@ -27,6 +27,8 @@ const ROUNDS: u8 = 8;
 const REMEMBERED: usize = 1 << 16;
 /// Longest value that is remembered.
 const REMEMBERED_BYTES: usize = 256;
+/// Secrets of so many bytes and more become what nobody could mistake for another.
+const SECRET: usize = 16;
 /// Longest value that is mapped one to one; longer ones in pieces of this size.
 const LONGEST: usize = 1 << 12;
 
@@ -242,6 +244,16 @@ impl Mapping {
                 piece.iter_mut().zip(digits).for_each(|(byte, digit)| *byte = digit as u8);
             });
         }
+    }
+
+    /// A hash, a signature, a key: `to` stands where `was` stood. What is long comes once mostly, and is not worth remembering.
+    pub fn secret(&mut self, was: &[u8], to: &mut [u8]) {
+        let means_something = was.iter().all(|b| *b == 0) || was.iter().all(|b| *b == 0xff);
+        if was.len() < SECRET || means_something {
+            to.copy_from_slice(was);
+            return self.id(to);
+        }
+        self.stream(was, to);
     }
 
     /// A hardware address: six bytes, or eight as an EUI-64.
@@ -549,7 +561,7 @@ impl Class {
         }
     }
 
-    /// How many characters are told apart. More than there are places for are not: names in scripts that nobody mixes.
+    /// Number of characters that are distinguished. More than that are not: names mix no more scripts.
     const fn radix(self) -> u32 {
         match self {
             Self::Letter => 26,
@@ -581,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn names_keep_their_shape_and_are_told_apart() {
+    fn names_keep_their_shape_and_are_distinguished() {
         let mut map = mapping();
         let made = map.name(r"\\Fileserver7\Finance$\Budget 2024\Übersicht.XLSX");
         assert_eq!(made.len(), r"\\Fileserver7\Finance$\Budget 2024\Übersicht.XLSX".len());
@@ -678,6 +690,19 @@ mod tests {
         let begin = 0xffff_8881_0123_4000;
         assert_eq!(map.memory(begin + 0x2000) - map.memory(begin), 0x2000);
         assert_ne!(map.memory(begin), begin);
+    }
+
+    #[test]
+    fn secrets_are_replaced_alike_and_stay_where_they_mean_nothing() {
+        let mut map = mapping();
+        let mut made = |was: &[u8]| {
+            let mut to = vec![0; was.len()];
+            map.secret(was, &mut to);
+            to
+        };
+        let signature: Vec<u8> = (1..17).collect();
+        assert!(made(&signature) != signature && made(&signature) == made(&signature) && made(&signature[..8]) != signature[..8]);
+        assert_eq!((made(&[0; 16]), made(&[0xff; 24])), (vec![0; 16], vec![0xff; 24]));
     }
 
     #[test]

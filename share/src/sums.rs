@@ -4,15 +4,16 @@
 use rdmascope_dissector::wire::ib::icrc::{self, Cover};
 use rdmascope_dissector::wire::iwarp::mpa;
 
-/// Something to be made anew in a frame; places are bytes from its start.
+/// A sum to be recomputed in a frame; places are bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fix {
     /// The checksum of the IPv4 header that begins at `start`.
     Ip { start: usize },
     /// The checksum at `at` of TCP, UDP or ICMP, whose header begins at `start`, in the IP datagram at `ip`.
     Transport { ip: Ip, start: usize, at: usize, protocol: u8 },
-    /// The invariant CRC at `at`, and whether it is known to be right.
-    Icrc { cover: Cover, start: usize, at: usize, is_good: bool },
+    /// The invariant CRC at `at`, and whether it is known to be right. The BTH is at `bth`: behind the headers, or behind other packets in
+    /// the same datagram.
+    Icrc { cover: Cover, start: usize, bth: usize, at: usize, is_good: bool },
     /// The variant CRC at `at`, of what begins with the LRH at `start`.
     Vcrc { start: usize, at: usize },
 }
@@ -35,7 +36,7 @@ impl Fix {
     }
 }
 
-/// Makes all of them anew: inner ones first. `fixes` in the order in which their headers stand.
+/// Recomputes all of them, inner ones first. `fixes` are in the order of their headers.
 pub(crate) fn mend(fixes: &[Fix], old: &[u8], new: &mut [u8]) {
     for turn in 0..3 {
         for fix in fixes.iter().rev().filter(|fix| fix.turn() == turn) {
@@ -74,13 +75,18 @@ fn one(fix: Fix, old: &[u8], new: &mut [u8]) -> Option<()> {
             let made = changed(stated, pseudo_was + sum(was, field), pseudo_is + sum(is, field));
             put16(new, at, if made == 0 && protocol == 17 { 0xffff } else { made })
         }
-        Fix::Icrc { cover, start, at, is_good: true } => {
-            let made = icrc::invariant(cover, new.get(start..at)?)?;
-            put(new, at, &made.to_le_bytes())
-        }
-        Fix::Icrc { cover, start, at, is_good: false } => {
+        Fix::Icrc { cover, start, bth, at, is_good } => {
+            let made = |bytes: &[u8]| match is_alone(cover, start, bth, at, bytes) {
+                true => icrc::invariant(cover, bytes.get(start..at)?),
+                // lengths and numbers are what they were: the difference is that of addresses and payload
+                false => icrc::of_piece(cover, bytes.get(start..)?, bytes.get(bth..at)?, 0),
+            };
+            if is_good && is_alone(cover, start, bth, at, new) {
+                let made = made(new)?;
+                return put(new, at, &made.to_le_bytes());
+            }
             let stated = u32::from_le_bytes(*old.get(at..)?.first_chunk()?);
-            let difference = icrc::invariant(cover, old.get(start..at)?)? ^ icrc::invariant(cover, new.get(start..at)?)?;
+            let difference = made(old)? ^ made(new)?;
             put(new, at, &(stated ^ difference).to_le_bytes())
         }
         Fix::Vcrc { start, at } => {
@@ -89,6 +95,16 @@ fn one(fix: Fix, old: &[u8], new: &mut [u8]) -> Option<()> {
             put(new, at, &(stated ^ difference).to_le_bytes())
         }
     }
+}
+
+/// Whether the packet whose BTH and ICRC are there is the only one in its datagram, which begins at `start`.
+fn is_alone(cover: Cover, start: usize, bth: usize, at: usize, bytes: &[u8]) -> bool {
+    let (is_v6, headers) = match cover {
+        Cover::Ipv4 => (false, 28),
+        Cover::Ipv6 => (true, 48),
+        Cover::Grh | Cover::Lrh | Cover::LrhGrh => return true,
+    };
+    bth == start + headers && ip_end(Ip { start, is_v6 }, bytes).is_none_or(|end| end <= at + 4)
 }
 
 /// The MPA CRC that stood as `stated` behind the bytes `old`, which became `new`.
@@ -116,11 +132,25 @@ fn pseudo(ip: Ip, bytes: &[u8], length: usize, protocol: u8) -> Option<u64> {
     Some(sum(addresses, usize::MAX) + (length >> 16) + (length & 0xffff) + u64::from(protocol))
 }
 
-/// The sum of 16-bit words, without the one at `except`.
+/// The sum of 16-bit words, without the one at `except`, folded as often as there was need.
 fn sum(bytes: &[u8], except: usize) -> u64 {
-    let (words, rest) = bytes.as_chunks::<2>();
-    let all: u64 = words.iter().map(|w| u64::from(u16::from_be_bytes(*w))).sum::<u64>() + rest.first().map_or(0, |b| u64::from(*b) << 8);
-    all - bytes.get(except..).filter(|_| except.is_multiple_of(2)).and_then(be16).map_or(0, u64::from)
+    // sums of words the other way round are sums the other way round (RFC 1071 section 2), and words may be added several at a time
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut all = 0_u64;
+    for word in words {
+        let word = u64::from_le_bytes(*word);
+        all += (word & 0xffff_ffff) + (word >> 32);
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let word = u64::from_le_bytes(last);
+    all += (word & 0xffff_ffff) + (word >> 32);
+    let all = u64::from(fold(all).swap_bytes());
+    match bytes.get(except..).filter(|_| except.is_multiple_of(2)).and_then(be16) {
+        // what is taken away may have been more than what folding left
+        Some(without) => all + u64::from(!without),
+        None => all,
+    }
 }
 
 fn fold(mut sum: u64) -> u16 {
@@ -205,8 +235,8 @@ mod tests {
         let fixes = [
             Fix::Ip { start: 40 },
             Fix::Transport { ip: Ip { start: 30, is_v6: true }, start: 90, at: 44, protocol: 17 },
-            Fix::Icrc { cover: Cover::Ipv4, start: 0, at: 44, is_good: false },
-            Fix::Icrc { cover: Cover::Ipv4, start: 0, at: 44, is_good: true },
+            Fix::Icrc { cover: Cover::Ipv4, start: 0, bth: 28, at: 44, is_good: false },
+            Fix::Icrc { cover: Cover::Ipv4, start: 0, bth: 28, at: 44, is_good: true },
             Fix::Vcrc { start: 50, at: 3 },
         ];
         let mut new = old.clone();

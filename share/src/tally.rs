@@ -2,7 +2,7 @@
 
 use rdmascope_dissector::field::Privacy;
 
-/// What becomes of contents.
+/// What to do with contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Payload {
     /// Zeros.
@@ -12,20 +12,20 @@ pub enum Payload {
     Stream,
 }
 
-/// How to anonymize.
+/// Options of an anonymization.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The key of the mapping: with the same one the same names become the same ones.
     pub key: Vec<u8>,
-    /// What becomes of contents.
+    /// What to do with contents.
     pub payload: Payload,
-    /// What is kept as it is.
+    /// Kinds of data that are kept.
     pub keep: Vec<Privacy>,
-    /// What is replaced though it is kept otherwise.
+    /// Kinds of data that are replaced although they are kept by default.
     pub drop: Vec<Extra>,
 }
 
-/// What is kept unless somebody asks: it tells of machines and files, and an analysis needs it or may miss it.
+/// What is kept by default: it reveals something about machines and files, but the analysis needs it, or may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extra {
     /// Remote keys and memory addresses: one for one, so that an analysis ties them together as before. Addresses keep their lower 32 bits.
@@ -76,10 +76,13 @@ impl Blanked {
     }
 }
 
+/// By kind: values that were replaced, and their bytes.
+pub(crate) type Replaced = [(u64, u64); KINDS.len()];
+
 /// What is counted while listening.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    replaced: [(u64, u64); KINDS.len()],
+    replaced: Replaced,
     dropped: [(u64, u64); EXTRAS.len()],
     pub(crate) untraced: std::collections::BTreeMap<&'static str, (u64, u64)>,
     pub(crate) blanked: Blanked,
@@ -119,6 +122,27 @@ impl Counts {
         more(&mut self.replaced[privacy as usize], bytes);
     }
 
+    /// What was replaced so far.
+    pub(crate) fn replaced_so_far(&self) -> Replaced {
+        self.replaced
+    }
+
+    /// What was replaced since then.
+    pub(crate) fn replaced_since(&self, before: &Replaced) -> Replaced {
+        let mut since = self.replaced;
+        for (now, before) in since.iter_mut().zip(before) {
+            *now = (now.0 - before.0, now.1 - before.1);
+        }
+        since
+    }
+
+    /// As much as that was replaced once more.
+    pub(crate) fn replaced_again(&mut self, more: &Replaced) {
+        for (now, more) in self.replaced.iter_mut().zip(more) {
+            *now = (now.0 + more.0, now.1 + more.1);
+        }
+    }
+
     pub(crate) fn dropped(&mut self, kind: Extra, bytes: usize) {
         more(&mut self.dropped[kind as usize], bytes);
     }
@@ -143,14 +167,14 @@ impl Counts {
     }
 }
 
-/// What was done.
+/// Counts of what was replaced, blanked and dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Frames.
     pub frames: u64,
     /// By kind: values that were replaced, and their bytes.
     pub replaced: Vec<(Privacy, u64, u64)>,
-    /// The same for what was replaced because somebody asked.
+    /// The same for what was replaced on request.
     pub dropped: Vec<(Extra, u64, u64)>,
     /// By the field that holds them: runs of bytes that no field claims and that were blanked, and their bytes. Zeros are not counted.
     pub blanked: Vec<(&'static str, u64, u64)>,
@@ -162,7 +186,7 @@ pub struct Tally {
     pub compressed: u64,
     /// Compressed messages that were decompressed, replaced and compressed again.
     pub recompressed: u64,
-    /// Checksums of datagrams in fragments, which were not made anew.
+    /// Checksums of datagrams in fragments, which were not recomputed.
     pub sums: u64,
 }
 

@@ -1,23 +1,30 @@
 //! Listens to decoding, and knows of each field which bytes of which frames it was read from.
 //!
-//! Fields of a message that was put together lie in a buffer of the analysis. Its bytes came from frames before: payloads that were told
+//! Fields of a message that was put together lie in a buffer of the analysis. Its bytes came from earlier frames: payloads that were
+//! reported
 //! as such (`infiniband.payload`, `smb_direct.data_message.data`, …), or a stretch of a TCP stream. They are found again by what they
 //! are: the pieces, one behind the other, must be the message byte by byte.
 
 use crate::compress;
 use crate::mapping::Mapping;
+use crate::shape::{Shape, Shapes};
 use crate::sums::{Fix, Ip};
-use crate::tally::{Blanked, Counts, Extra, Options, Payload};
-use crate::window::{Blank, Span, Window};
+use crate::tally::{Blanked, Counts, Extra, Options, Payload, Replaced};
+use crate::window::{Blank, Span, Window, With};
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use rdmascope_dissector::field::{Def, FieldDef, Kind, Privacy, id_of};
+use rdmascope_dissector::frame::{Body, Check, Packet};
 use rdmascope_dissector::trace::{Trace, Value};
 use rdmascope_dissector::wire::ib::icrc::Cover;
+use rdmascope_dissector::wire::iwarp::mpa;
 use rdmascope_dissector::wire::smb2;
 use std::collections::VecDeque;
 
 /// Pieces remembered of two hosts at most.
 const PIECES_MAX: usize = 1 << 16;
+/// Passes over the pieces for one message at most.
+const PASSES: usize = 6;
 /// Pieces looked at for one message at most.
 const LOOKED_AT_MAX: usize = 1 << 12;
 /// Places of a stream at which a message may seem to begin that are followed.
@@ -36,10 +43,10 @@ const PROBE: usize = 24;
 const NAMES_COMPRESSED: &str = "names in compressed messages";
 /// The decoder's word for an invariant CRC that is right.
 const GOOD: u64 = 1;
-/// What contents become, mostly.
-const ZEROS: [u8; 1 << 14] = [0; 1 << 14];
 /// What was compressed, as the analysis names it.
 const DECOMPRESSED: &str = "Decompressed SMB2";
+/// Length, DDP control and RDMAP control of an FPDU, RFC 5044 section 3.
+const FPDU_HEADER: usize = 4;
 /// A marker of MPA, a record mark of RPC, a length of SMB over TCP: what is taken out of a stream on the way up.
 const TAKEN_OUT: usize = 4;
 
@@ -57,6 +64,7 @@ mod id {
     pub(super) const LRH_LANE: u32 = id_of("infiniband.lrh.vl");
     pub(super) const SLID: u32 = id_of("infiniband.lrh.slid");
     pub(super) const DLID: u32 = id_of("infiniband.lrh.dlid");
+    pub(super) const OPCODE: u32 = id_of("infiniband.bth.opcode");
     pub(super) const DEST_QP: u32 = id_of("infiniband.bth.destqp");
     pub(super) const PSN: u32 = id_of("infiniband.bth.psn");
     pub(super) const ICRC: u32 = id_of("infiniband.invariant.crc");
@@ -79,15 +87,83 @@ mod id {
     pub(super) const MPA_CRC: u32 = id_of("iwarp_mpa.crc");
     pub(super) const MPA_CRC_CHECK: u32 = id_of("iwarp_mpa.crc_check");
     pub(super) const DDP_OFFSET: u32 = id_of("iwarp_ddp.mo");
+    pub(super) const EOL: u32 = id_of("tcp.options.eol");
     pub(super) const SMB2: u32 = id_of("smb2");
     pub(super) const COMMAND: u32 = id_of("smb2.cmd");
     pub(super) const STRUCTURE_SIZE: u32 = id_of("smb2.buffer_code");
     pub(super) const RPC: u32 = id_of("rpc");
     pub(super) const SMB_DIRECT: u32 = id_of("smb_direct");
     pub(super) const RPC_RDMA: u32 = id_of("rpcordma");
+    pub(super) const UNKNOWN: u32 = id_of("smb2.unknown");
     pub(super) const ENCRYPTED: u32 = id_of("smb2.header.transform.enc_data");
     pub(super) const COMPRESSED: u32 = id_of("rdmascope.smb2.header.comp_transform");
 }
+
+/// Whether a field says something of the packet itself: `false` means that it does not, `true` that it may.
+fn may_be_structure(id: u32) -> bool {
+    STRUCTURE[id as usize % STRUCTURE_BITS / 64] >> (id % 64) & 1 == 1
+}
+
+/// Bits of [`STRUCTURE`].
+const STRUCTURE_BITS: usize = 1 << 12;
+
+/// The fields that [`Watch::structure`] and its caller look at, by the lowest bits of their ids.
+const STRUCTURE: [u64; STRUCTURE_BITS / 64] = {
+    use id::*;
+    let ids = [
+        IP_VERSION,
+        IP6_VERSION,
+        IP_SRC,
+        IP_DST,
+        IP6_SRC,
+        IP6_DST,
+        SGID,
+        DGID,
+        GRH_VERSION,
+        LRH_LANE,
+        SLID,
+        DLID,
+        DEST_QP,
+        PSN,
+        ICRC,
+        ICRC_STATUS,
+        VCRC,
+        IP_CHECKSUM,
+        TCP_CHECKSUM,
+        UDP_CHECKSUM,
+        ICMP_CHECKSUM,
+        ICMP6_CHECKSUM,
+        SRC_PORT,
+        DST_PORT,
+        SEQ,
+        SEQ_ALONE,
+        TCP_PAYLOAD,
+        IB_PAYLOAD,
+        RDMAP_DATA,
+        SMBD_DATA,
+        ULPDU_LENGTH,
+        MPA_CRC,
+        MPA_CRC_CHECK,
+        DDP_OFFSET,
+        SMB2,
+        COMMAND,
+        STRUCTURE_SIZE,
+        RPC,
+        SMB_DIRECT,
+        RPC_RDMA,
+        ENCRYPTED,
+        COMPRESSED,
+        EOL,
+    ];
+    let mut set = [0; STRUCTURE_BITS / 64];
+    let mut i = 0;
+    while i < ids.len() {
+        let bit = ids[i] as usize % STRUCTURE_BITS;
+        set[bit / 64] |= 1 << (bit % 64);
+        i += 1;
+    }
+    set
+};
 
 /// Sizes of the structures of each SMB2 command, \[MS-SMB2\] 2.2.3 to 2.2.38: request, reply, and others.
 const STRUCTURES: [&[u64]; 19] = [
@@ -113,10 +189,14 @@ const STRUCTURES: [&[u64]; 19] = [
 ];
 /// Bytes of a header of SMB2 up to the end of its flags, \[MS-SMB2\] 2.2.1: none of them gives anything away.
 const FLAGS_END: usize = 20;
+/// So many bytes behind a message that are all zeros are padding.
+const PADDING_MAX: usize = 8;
+/// What stands in the place of as many that are not, and must not look like it.
+const NO_PADDING: [u8; PADDING_MAX] = [0xff; PADDING_MAX];
 /// That of an ERROR reply.
 const STRUCTURE_OF_ERROR: u64 = 9;
 
-/// What a field that is kept tells of machines and files.
+/// What a field that is kept reveals about machines and files.
 fn extra(def: Def) -> Option<Extra> {
     const MEMORY: [u32; 15] = [
         id_of("infiniband.reth.va"),
@@ -242,10 +322,14 @@ type Fragments = HashMap<(Host, Host, u32), Vec<(u32, Span)>>;
 struct Stream {
     /// Segments by place in the stream.
     segments: VecDeque<(i64, Span)>,
-    /// Where the last segment that was told began, for what comes next.
+    /// Where the last reported segment began, for the next one.
     last: i64,
     /// Where the next message is to begin.
     next: Option<i64>,
+    /// Where an FPDU begins that was not reported yet.
+    fpdu: Option<i64>,
+    /// Where the FPDU begins that comes behind the one that was told last.
+    next_fpdu: Option<i64>,
 }
 
 /// The two hosts and ports of the packet at hand.
@@ -268,12 +352,13 @@ impl Way {
 }
 
 /// The headers of the packet at hand.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Headers {
     way: Way,
     ip: Option<Ip>,
     lrh: Option<usize>,
     grh: Option<usize>,
+    bth: Option<usize>,
     queue: u64,
     psn: u64,
     seq: u32,
@@ -299,6 +384,8 @@ pub(crate) struct Watch<M> {
     pub(crate) mapping: Mapping,
     pub(crate) counts: Counts,
     options: Options,
+    /// Whether anything is replaced that is kept otherwise.
+    drops: bool,
     frame: u64,
     sources: Vec<Source>,
     headers: Headers,
@@ -309,9 +396,17 @@ pub(crate) struct Watch<M> {
     fragments: Fragments,
     /// Addresses of what was kept last: fields lie one behind the other, and are noted together.
     kept: (usize, usize),
-    /// The compressed message that was told last.
+    /// The last reported compressed message.
     compressed: Option<Box<Compressed>>,
     serial: u64,
+    /// Headers that were told, and what is known of those that look like them.
+    shapes: Shapes<Known>,
+}
+
+/// What else is known of frames whose headers look alike.
+struct Known {
+    headers: Headers,
+    replaced: Replaced,
 }
 
 impl<M> Watch<M> {
@@ -320,6 +415,7 @@ impl<M> Watch<M> {
             window: Window::new(limit),
             mapping: Mapping::new(&options.key),
             counts: Counts::default(),
+            drops: !options.drop.is_empty(),
             options,
             frame: 0,
             sources: Vec::new(),
@@ -331,6 +427,7 @@ impl<M> Watch<M> {
             kept: (0, 0),
             compressed: None,
             serial: 0,
+            shapes: Shapes::default(),
         }
     }
 
@@ -378,6 +475,44 @@ impl<M> Watch<M> {
         }
     }
 
+    /// Whether headers like these were told.
+    pub(crate) fn knows(&self, shape: &Shape) -> bool {
+        self.shapes.find(shape).is_some()
+    }
+
+    /// The frame at hand was told up to its transport header: so are others of its shape.
+    pub(crate) fn learn(&mut self, shape: Shape, length: usize, before: &Replaced) {
+        self.note_kept();
+        let Some(plan) = shape.plan(length, self.window.notes_of_newest()) else { return };
+        let headers = Headers { psn: 0, seq: 0, stream: None, ..self.headers };
+        self.shapes.add(shape, plan, Known { headers, replaced: self.counts.replaced_since(before) });
+    }
+
+    /// The frame at hand has this shape, of which a plan is known: as if its headers were told.
+    pub(crate) fn recall(&mut self, shape: &Shape, packet: &Packet<'_>) {
+        let Some((_, plan, known)) = self.shapes.find(shape) else { return };
+        self.headers = known.headers;
+        self.counts.replaced_again(&known.replaced);
+        match &packet.body {
+            Body::Ib(ib) => {
+                self.window.follow_plan(plan, ib.icrc == Check::Good);
+                self.headers.psn = u64::from(ib.bth.psn);
+                if !ib.payload.is_empty() {
+                    self.piece(self.locate(ib.payload), ib.payload.len(), true);
+                    self.again(ib.payload);
+                }
+            }
+            Body::Tcp(segment) => {
+                self.window.follow_plan(plan, false);
+                self.headers.seq = segment.seq;
+                if !segment.payload.is_empty() {
+                    self.segment(segment.payload);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// The payload of a fragment of an IP datagram, and the header that the datagram gets.
     pub(crate) fn fragment(&mut self, id: u32, offset: u32, payload: &[u8]) {
         let spans = self.locate(payload);
@@ -387,7 +522,7 @@ impl<M> Watch<M> {
         }
     }
 
-    /// Where these bytes, told by a decoder, lie in frames; empty where that is not known.
+    /// Where these bytes, reported by a decoder, are in frames; empty if that is unknown.
     #[inline]
     fn locate(&self, bytes: &[u8]) -> Spans {
         self.locate_at(bytes.as_ptr().addr(), bytes.len())
@@ -441,24 +576,24 @@ impl<M> Watch<M> {
         }
     }
 
-    fn replace(&mut self, privacy: Privacy, bytes: &[u8], with: &[u8]) {
+    fn replace(&mut self, privacy: Privacy, bytes: &[u8], with: With<'_>) {
         if self.put(bytes, with) {
             self.counts.replaced(privacy, bytes.len());
         }
     }
 
     /// Puts others in the place of bytes: whether any were not replaced before.
-    fn put(&mut self, bytes: &[u8], with: &[u8]) -> bool {
+    fn put(&mut self, bytes: &[u8], with: With<'_>) -> bool {
         let (mut done, mut any) = (0, false);
         for span in self.locate(bytes).iter() {
-            let end = (done + span.length as usize).min(with.len());
-            any |= self.window.replace(*span, &with[done..end]);
+            let end = done + span.length as usize;
+            any |= self.window.replace(*span, with.part(done..end));
             done = end;
         }
         any
     }
 
-    /// What is kept unless somebody asks: whether it was asked for.
+    /// Whether data that is kept by default was requested to be replaced.
     fn dropped(&mut self, def: Def, bytes: &[u8], value: &Value<'_>) -> bool {
         let Some(kind) = extra(def).filter(|kind| self.options.drop.contains(kind)) else { return false };
         let mut made = bytes.to_vec();
@@ -477,7 +612,7 @@ impl<M> Watch<M> {
             }
             _ => made.fill(0),
         }
-        if self.put(bytes, &made) {
+        if self.put(bytes, With::Bytes(&made)) {
             self.counts.dropped(kind, bytes.len());
         }
         true
@@ -488,8 +623,11 @@ impl<M> Watch<M> {
         if privacy == Privacy::Keep && self.headers.is_other && def.id != id::STRUCTURE_SIZE {
             return;
         }
-        if privacy == Privacy::Keep && !self.options.drop.is_empty() && self.dropped(def, bytes, value) {
+        if privacy == Privacy::Keep && self.drops && self.dropped(def, bytes, value) {
             return;
+        }
+        if def.id == id::UNKNOWN && bytes.len() <= PADDING_MAX {
+            return self.replace(Privacy::Data, bytes, With::Bytes(&NO_PADDING[..bytes.len()]));
         }
         match privacy {
             Privacy::Keep => return self.keep(bytes),
@@ -509,8 +647,8 @@ impl<M> Watch<M> {
         }
         // a stream cannot be compressed again
         let is_zeroed = privacy == Privacy::Data && (self.options.payload == Payload::Zero || self.is_compressed());
-        if let Some(zeros) = ZEROS.get(..bytes.len()).filter(|_| is_zeroed) {
-            return self.replace(privacy, bytes, zeros);
+        if is_zeroed {
+            return self.replace(privacy, bytes, With::Zeros);
         }
         let (mut small, mut large) = ([0; 64], Vec::new());
         let made = match small.get_mut(..bytes.len()) {
@@ -531,14 +669,14 @@ impl<M> Watch<M> {
             Privacy::Sid => self.mapping.sid(made),
             // numbers of users are XDR's
             Privacy::User => self.mapping.user(made, true),
-            Privacy::Data if is_zeroed => made.fill(0),
             Privacy::Data => self.mapping.stream(bytes, made),
-            Privacy::Id | Privacy::Secret | Privacy::Keep | Privacy::Inside | Privacy::Ber => self.mapping.id(made),
+            Privacy::Secret => self.mapping.secret(bytes, made),
+            Privacy::Id | Privacy::Keep | Privacy::Inside | Privacy::Ber => self.mapping.id(made),
         }
-        self.replace(privacy, bytes, made);
+        self.replace(privacy, bytes, With::Bytes(made));
     }
 
-    /// Whether what is told was compressed.
+    /// Whether the reported bytes were compressed.
     fn is_compressed(&self) -> bool {
         self.sources.iter().any(|s| s.compressed.is_some())
     }
@@ -562,7 +700,7 @@ impl<M> Watch<M> {
         let mut done = 0;
         for span in from.spans.iter() {
             let end = (done + span.length as usize).min(made.len());
-            self.window.replace(*span, &made[done..end]);
+            self.window.replace(*span, With::Bytes(&made[done..end]));
             done = end;
         }
     }
@@ -592,7 +730,8 @@ impl<M> Watch<M> {
         }
     }
 
-    /// What fields say of the packet itself: who sends it, where its sums stand, what is its payload.
+    /// What fields say about the packet itself: its sender, the places of its sums, its payload.
+    #[inline(never)]
     fn structure(&mut self, def: Def, bytes: &[u8], value: &Value<'_>) {
         let number = if let Value::U(n) = value { *n } else { 0 };
         match def.id {
@@ -604,11 +743,12 @@ impl<M> Watch<M> {
             id::IP_DST | id::IP6_DST | id::DGID | id::DLID => self.headers.way.to = Host::new(bytes),
             id::GRH_VERSION => self.headers.grh = self.in_frame(bytes),
             id::LRH_LANE => self.headers.lrh = self.in_frame(bytes),
+            id::OPCODE => self.headers.bth = self.in_frame(bytes),
             id::DEST_QP => (self.headers.queue, self.headers.is_rdma) = (number, true),
             id::PSN => self.headers.psn = number,
             id::ICRC => {
                 let Some(at) = self.in_frame(bytes) else { return };
-                let Headers { lrh, grh, ip, .. } = self.headers;
+                let Headers { lrh, grh, ip, bth, .. } = self.headers;
                 let cover = match (lrh, grh, ip) {
                     (Some(start), Some(_), _) => (Cover::LrhGrh, start),
                     (Some(start), None, _) => (Cover::Lrh, start),
@@ -616,7 +756,7 @@ impl<M> Watch<M> {
                     (None, None, Some(ip)) => (if ip.is_v6 { Cover::Ipv6 } else { Cover::Ipv4 }, ip.start),
                     _ => return,
                 };
-                self.window.fix(self.frame, Fix::Icrc { cover: cover.0, start: cover.1, at, is_good: false });
+                self.window.fix(self.frame, Fix::Icrc { cover: cover.0, start: cover.1, bth: bth.unwrap_or(0), at, is_good: false });
             }
             id::VCRC => {
                 if let (Some(at), Some(start)) = (self.in_frame(bytes), self.headers.lrh) {
@@ -645,7 +785,7 @@ impl<M> Watch<M> {
             id::RDMAP_DATA => self.piece(self.locate(bytes), bytes.len(), false),
             id::SMBD_DATA => {
                 self.piece(self.locate(bytes), bytes.len(), false);
-                // the first fragment of a message that may never be whole: its header at least is told
+                // the first fragment of a message that may never be complete: at least its header is reported
                 if bytes.starts_with(&smb2::header::PROTOCOL_ID) {
                     let _ = smb2::Header::parse(bytes, self);
                 }
@@ -654,6 +794,7 @@ impl<M> Watch<M> {
                 let start = bytes.as_ptr().addr();
                 self.headers.fpdu = (start, start.saturating_add(2).saturating_add(number as usize));
                 self.headers.is_rdma = true;
+                self.fpdu(bytes, number as u16);
             }
             id::SMB_DIRECT | id::RPC_RDMA => self.headers.is_rdma = true,
             id::ENCRYPTED => self.counts.sealed += 1,
@@ -678,7 +819,10 @@ impl<M> Watch<M> {
     /// The payload of an untagged DDP segment begins behind its offset field.
     fn untagged(&mut self, at: &[u8]) {
         let begins = at.as_ptr().addr().saturating_add(4);
-        let length = self.headers.fpdu.1.saturating_sub(begins);
+        // of an FPDU that was cut, what there is
+        let source = self.sources.iter().rev().find(|s| (s.base..s.base + s.length).contains(&begins));
+        let ends = source.map_or(begins, |s| self.headers.fpdu.1.min(s.base + s.length));
+        let length = ends.saturating_sub(begins);
         let spans = self.locate_at(begins, length);
         self.piece(spans, length, true);
     }
@@ -701,16 +845,29 @@ impl<M> Watch<M> {
         let Some(at) = self.in_frame(bytes) else { return };
         let span = Span { frame: self.frame, at: at as u32, length: bytes.len() as u32 };
         let key = (self.headers.way, self.headers.queue, self.headers.psn);
-        let (first, last) = self.packets.get(&key).copied().filter(|(_, last)| last.length == span.length).unwrap_or((span, span));
+        let (first, last) = match self.packets.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert((span, span));
+                return;
+            }
+            Entry::Occupied(mut known) => {
+                let (first, last) = *known.get();
+                if last.length != span.length {
+                    known.insert((span, span));
+                    return;
+                }
+                // so that the first one learns of all others
+                let first = if first.frame < self.window.oldest() { last } else { first };
+                known.insert((first, span));
+                (first, last)
+            }
+        };
         if last != span {
             self.window.same(last, span);
         }
-        // so that the first one learns of all others
-        let first = if first.frame < self.window.oldest() { last } else { first };
         if first != last {
             self.window.same(first, span);
         }
-        self.packets.insert(key, (first, span));
     }
 
     fn segment(&mut self, bytes: &[u8]) {
@@ -733,7 +890,11 @@ impl<M> Watch<M> {
         }
         let place = stream.segments.iter().rposition(|(other, _)| *other <= begins).map_or(0, |n| n + 1);
         stream.segments.insert(place, (begins, span));
+        let has_header = stream.fpdu.is_some_and(|at| at + FPDU_HEADER as i64 > begins && at < ends);
         self.headers.stream = Some((begins, span));
+        if has_header {
+            self.fpdu_header(self.headers.way);
+        }
     }
 
     /// A message on TCP begins here, behind its length.
@@ -770,7 +931,8 @@ impl<M> Watch<M> {
             "Decrypted SMB2" => Vec::new(),
             DECOMPRESSED => vec![(0, self.window.lay(bytes))],
             "Reassembled IP datagram" => self.of_fragments(bytes),
-            "Reassembled FPDU" | "Reassembled MPA frame" | "Reassembled TCP" => self.of_stream(bytes),
+            "Reassembled FPDU" => self.of_stream(bytes, true),
+            "Reassembled MPA frame" | "Reassembled TCP" => self.of_stream(bytes, false),
             _ => {
                 // the same bytes may stand in packets and in messages
                 let of_packets = match name {
@@ -779,7 +941,7 @@ impl<M> Watch<M> {
                     _ => None,
                 };
                 let found = self.of_pieces(bytes, of_packets);
-                if found.is_empty() { self.of_stream(bytes) } else { found }
+                if found.is_empty() { self.of_stream(bytes, false) } else { found }
             }
         }
     }
@@ -807,16 +969,43 @@ impl<M> Watch<M> {
         found
     }
 
-    /// From the end on: the piece that ends it, the one before, … A few passes, for those that came in another order.
+    /// The pieces that these bytes were put together from: those that fit best first, since others may say the same.
     fn of_pieces(&mut self, bytes: &[u8], of_packets: Option<bool>) -> Vec<(usize, Span)> {
         let hosts = self.headers.way.hosts();
-        let queue = self.headers.place();
         let Some(pieces) = self.pieces.get(&hosts) else { return Vec::new() };
+        let fits = [Fit::Best, Fit::OtherQueue, Fit::Used, Fit::Any].into_iter();
+        let found = fits.flat_map(|fit| [(fit, false), (fit, true)]).find_map(|(fit, is_forward)| {
+            let may = |piece: &Piece| self.fits(piece, fit, of_packets);
+            if is_forward { self.forward(pieces, bytes, may) } else { self.backward(pieces, bytes, may) }
+        });
+        let Some((found, used)) = found else { return Vec::new() };
+        let newest = used.iter().max().copied().unwrap_or(0);
+        let oldest = used.iter().min().copied().unwrap_or(0);
+        for piece in self.pieces.get_mut(&hosts).into_iter().flatten().rev().skip_while(|p| p.serial > newest) {
+            if piece.serial < oldest {
+                break;
+            }
+            piece.used |= used.contains(&piece.serial);
+        }
+        found
+    }
+
+    fn fits(&self, piece: &Piece, fit: Fit, of_packets: Option<bool>) -> bool {
+        let is_kind = of_packets.is_none_or(|wanted| wanted == piece.is_packet);
+        match fit {
+            Fit::Best => is_kind && !piece.used && piece.queue == self.headers.place(),
+            // a packet of the other side may be what ends the wait for one that the capture does not have
+            Fit::OtherQueue => is_kind && !piece.used,
+            Fit::Used => is_kind,
+            Fit::Any => true,
+        }
+    }
+
+    /// From the end on: the piece that ends it, the one before, … A few passes, for those that came in another order.
+    fn backward(&self, pieces: &VecDeque<Piece>, bytes: &[u8], may: impl Fn(&Piece) -> bool) -> Option<Pieces> {
         let mut left = bytes.len();
-        let mut found = Vec::new();
-        let mut used = Vec::new();
-        // those of this queue pair first: others may say the same
-        for pass in 0..6 {
+        let (mut found, mut used) = (Vec::new(), Vec::new());
+        for _ in 0..PASSES {
             let before = left;
             for piece in pieces.iter().rev().take(LOOKED_AT_MAX) {
                 if left == 0 {
@@ -824,8 +1013,7 @@ impl<M> Watch<M> {
                 }
                 // the piece may go on behind the end, where padding was cut off
                 let Some(start) = left.checked_sub(piece.length) else { continue };
-                let is_other = piece.used || piece.queue != queue || of_packets.is_some_and(|wanted| wanted != piece.is_packet);
-                if (pass < 2 && is_other) || used.contains(&piece.serial) || !self.is(piece, &bytes[start..left]) {
+                if !may(piece) || used.contains(&piece.serial) || !self.is(piece, &bytes[start..left]) {
                     continue;
                 }
                 used.push(piece.serial);
@@ -836,23 +1024,38 @@ impl<M> Watch<M> {
                 }
                 left = start;
             }
-            if left == 0 || (pass >= 2 && left == before) {
+            if left == 0 {
+                found.reverse();
+                return Some((found, used));
+            }
+            if left == before {
                 break;
             }
         }
-        if left > 0 {
-            return Vec::new();
-        }
-        let newest = used.iter().max().copied().unwrap_or(0);
-        let oldest = used.iter().min().copied().unwrap_or(0);
-        for piece in self.pieces.get_mut(&hosts).into_iter().flatten().rev().skip_while(|p| p.serial > newest) {
-            if piece.serial < oldest {
-                break;
+        None
+    }
+
+    /// From the beginning on: of a message that a short capture ended, what came after that may look like its end.
+    fn forward(&self, pieces: &VecDeque<Piece>, bytes: &[u8], may: impl Fn(&Piece) -> bool) -> Option<Pieces> {
+        let begins = |piece: &Piece, at: usize| bytes.get(at..at + piece.length).is_some_and(|part| self.is(piece, part));
+        let nearest = pieces.iter().enumerate().rev().take(LOOKED_AT_MAX);
+        for (n, _) in nearest.filter(|(_, piece)| may(piece) && begins(piece, 0)).take(FOLLOWED_MAX) {
+            let (mut found, mut used, mut at) = (Vec::new(), Vec::new(), 0);
+            for piece in pieces.iter().skip(n).take(LOOKED_AT_MAX).filter(|piece| may(piece)) {
+                if !begins(piece, at) {
+                    continue;
+                }
+                used.push(piece.serial);
+                for span in piece.spans.iter() {
+                    found.push((at, *span));
+                    at += span.length as usize;
+                }
+                if at == bytes.len() {
+                    return Some((found, used));
+                }
             }
-            piece.used |= used.contains(&piece.serial);
         }
-        found.reverse();
-        found
+        None
     }
 
     fn is(&self, piece: &Piece, bytes: &[u8]) -> bool {
@@ -867,28 +1070,48 @@ impl<M> Watch<M> {
         rest.is_empty()
     }
 
-    /// A stretch of the stream at hand, with what was taken out of it; or of the stream the other way, whose segments wait for acknowledgments
+    /// A stretch of the stream at hand, with what was taken out of it; or of the stream the other way, whose segments wait for
+    /// acknowledgments
     /// of this one.
-    fn of_stream(&mut self, bytes: &[u8]) -> Vec<(usize, Span)> {
+    fn of_stream(&mut self, bytes: &[u8], is_fpdu: bool) -> Vec<(usize, Span)> {
         let way = self.headers.way;
         // it ends in this segment, or in a later one that was held back; so it does not begin long before
         let near = self.headers.stream.map(|(begins, s)| begins + i64::from(s.length));
-        for (way, near) in [(way, near), (way.back(), None)] {
-            if let Some((found, taken_out)) = self.streams.get(&way).and_then(|stream| stream.search(&self.window, near, bytes)) {
-                for (_, taken_out) in &taken_out {
-                    self.window.keep(*taken_out);
-                }
-                return found;
-            }
+        let ways = [(way, near), (way.back(), None)];
+        let streams = || ways.iter().filter_map(|(way, near)| Some((self.streams.get(way)?, *near)));
+        // where an FPDU is awaited, first: others may begin with the same bytes
+        let awaited = |stream: &Stream| is_fpdu.then_some(stream.next_fpdu?).and_then(|at| stream.follow(&self.window, at, bytes));
+        let found = streams().find_map(|(stream, _)| awaited(stream));
+        let found = found.or_else(|| streams().find_map(|(stream, near)| stream.search(&self.window, near, bytes)));
+        let Some((found, taken_out)) = found else { return Vec::new() };
+        for (_, taken_out) in &taken_out {
+            self.window.keep(*taken_out);
         }
-        Vec::new()
+        found
     }
 }
+
+/// How well a piece must fit a message: in its queue pair, not part of another message, of a packet or of a message as it is wanted.
+#[derive(Clone, Copy, Debug)]
+enum Fit {
+    Best,
+    OtherQueue,
+    Used,
+    Any,
+}
+
+/// Stretches of a message with where they came from, and the serial numbers of the pieces.
+type Pieces = (Vec<(usize, Span)>, Vec<u64>);
 
 /// Stretches of a message with where they came from, and what was taken out of the stream between them.
 type Followed = (Vec<(usize, Span)>, Vec<(usize, Span)>);
 
 impl Stream {
+    /// An FPDU ends here.
+    fn fpdu_ends(&mut self, at: i64) {
+        (self.fpdu, self.next_fpdu) = (Some(at), Some(at));
+    }
+
     /// The bytes of the stream from `begins` on.
     fn spans(&self, begins: i64, length: usize) -> Vec<Span> {
         let (mut at, end) = (begins, begins + length as i64);
@@ -941,7 +1164,8 @@ impl Stream {
         near.take_while(move |(start, _)| start + SEGMENT_MAX > begins).filter(move |(start, s)| start + i64::from(s.length) > begins)
     }
 
-    /// `bytes`, from `begins` on; four bytes at a time may stand between that are not among them. Of a place that came more than once, perhaps
+    /// `bytes`, from `begins` on; four bytes at a time may stand between that are not among them. Of a place that came more than once,
+    /// perhaps
     /// damaged, that which goes on longest.
     fn follow<M>(&self, window: &Window<M>, begins: i64, bytes: &[u8]) -> Option<Followed> {
         let (mut found, mut taken_out): Followed = (Vec::new(), Vec::new());
@@ -1031,7 +1255,12 @@ fn offset(whole: &[u8], part: &[u8]) -> Option<usize> {
     (before + part.len() <= whole.len()).then_some(before)
 }
 
-/// Whether text is UTF-16: told as such, or made of it.
+/// Whether an FPDU may begin with these bytes: DDP version 1, RDMAP version 0 or 1, a defined opcode.
+fn begins_fpdu(bytes: &[u8]) -> bool {
+    matches!(bytes, [_, _, ddp, rdmap] if ddp & 0x3f == 0x01 && rdmap & 0xb0 == 0 && rdmap & 0x0f <= 0x0b)
+}
+
+/// Whether text is UTF-16: reported as such, or converted from it.
 fn is_utf16(def: &FieldDef, bytes: &[u8]) -> bool {
     def.kind == Kind::Utf16
         || bytes.len() >= 2
@@ -1051,6 +1280,11 @@ impl<M> Trace for Watch<M> {
             }
             return;
         }
+        let is_structure = may_be_structure(def.id);
+        // most fields are numbers of the protocol, and only that
+        if def.privacy == Privacy::Keep && !is_structure && !self.headers.is_other && !self.drops && !matches!(value, Value::Bytes(_)) {
+            return self.keep(bytes);
+        }
         // where the value is only a part of the field, what is around it is the protocol's: the length of a string
         let bytes = match value {
             Value::Bytes(part) if !part.is_empty() && part.len() < bytes.len() => match offset(bytes, part) {
@@ -1062,12 +1296,13 @@ impl<M> Trace for Watch<M> {
             },
             _ => bytes,
         };
-        self.structure(def, bytes, &value);
-        if def.id == id::DDP_OFFSET {
-            self.untagged(at);
-        }
-        if matches!(def.id, id::MPA_CRC | id::MPA_CRC_CHECK) {
-            self.crc(bytes);
+        if is_structure {
+            self.structure(def, bytes, &value);
+            match def.id {
+                id::DDP_OFFSET => self.untagged(at),
+                id::MPA_CRC | id::MPA_CRC_CHECK => self.crc(bytes),
+                _ => {}
+            }
         }
         self.field(def, bytes, &value);
     }
@@ -1077,6 +1312,9 @@ impl<M> Trace for Watch<M> {
     }
 
     fn open(&mut self, def: Def, at: &[u8]) {
+        if !may_be_structure(def.id) {
+            return;
+        }
         self.headers.is_other &= def.id != id::SMB2;
         match def.id {
             id::SMB2 | id::RPC => {
@@ -1087,6 +1325,10 @@ impl<M> Trace for Watch<M> {
                 self.message(at);
             }
             id::SMB_DIRECT | id::RPC_RDMA => self.headers.is_rdma = true,
+            // the end of the list of options: what is behind it is no option, but zeros there would be ends again
+            id::EOL if at.get(1).is_some_and(|byte| *byte != 0) => {
+                self.put(&at[1..2], With::Bytes(&[0xff]));
+            }
             id::COMPRESSED => {
                 // a second one in the same frame: the first could not be read
                 self.counts.compressed += u64::from(self.compressed.is_some());
@@ -1120,7 +1362,7 @@ impl<M> Trace for Watch<M> {
 }
 
 impl<M> Watch<M> {
-    /// The frame was told. A compressed message that nobody could read is blanked.
+    /// The frame was reported. A compressed message that could not be read is blanked.
     pub(crate) fn end_frame(&mut self) {
         self.note_kept();
         self.counts.compressed += u64::from(self.compressed.take().is_some());
@@ -1139,6 +1381,13 @@ impl<M> Watch<M> {
         let at = source.locate(end - source.base, 4);
         if over.is_empty() || at.is_empty() {
             return;
+        }
+        if let (Spans::One(over), Spans::One(at)) = (&over, &at)
+            && over.frame == at.frame
+            && over.at + over.length == at.at
+        {
+            self.window.crc_behind(*over);
+            return self.next_fpdu(*at);
         }
         // markers are covered too: they stand where the stream goes on and the FPDU does not
         let mut whole: Vec<Span> = Vec::with_capacity(over.len());
@@ -1179,6 +1428,90 @@ impl<M> Watch<M> {
             }
         }
         self.window.crc(whole, at.to_vec());
+        if let Some(last) = at.last() {
+            self.next_fpdu(*last);
+        }
+    }
+
+    /// An FPDU begins here: of one that was cut the CRC, which would say where the next one begins, may never come.
+    fn fpdu(&mut self, at: &[u8], ulpdu_length: u16) {
+        let (begins, length) = (at.as_ptr().addr(), mpa::fpdu_len(ulpdu_length));
+        if self
+            .sources
+            .iter()
+            .rev()
+            .find(|s| (s.base..s.base + s.length).contains(&begins))
+            .is_some_and(|s| begins + length <= s.base + s.length)
+        {
+            return;
+        }
+        let Some(first) = self.locate(&at[..at.len().min(1)]).first().copied() else { return };
+        let way = self.headers.way;
+        let place = |begins: i64, p: &Span| {
+            (p.frame == first.frame && (p.at..p.at + p.length).contains(&first.at)).then(|| begins + i64::from(first.at - p.at))
+        };
+        let here = self.headers.stream.and_then(|(begins, p)| place(begins, &p));
+        let in_stream = |stream: &Stream| stream.segments.iter().rev().find_map(|(begins, p)| place(*begins, p));
+        let found = match here {
+            Some(begins) => Some((way, begins)),
+            None => [way, way.back()].into_iter().find_map(|way| Some((way, self.streams.get(&way).and_then(in_stream)?))),
+        };
+        if let Some((way, begins)) = found
+            && let Some(stream) = self.streams.get_mut(&way)
+        {
+            stream.next_fpdu = Some(begins + length as i64);
+        }
+    }
+
+    /// An FPDU ends here. The next one may never be complete, and is not reported then; but an analysis checks whether it is one.
+    fn next_fpdu(&mut self, crc: Span) {
+        let way = self.headers.way;
+        // mostly it is in the segment at hand
+        if let Some((begins, p)) = self.headers.stream
+            && p.frame == crc.frame
+            && (p.at..p.at + p.length).contains(&crc.at)
+        {
+            let ends = begins + i64::from(crc.at - p.at) + i64::from(crc.length);
+            if let Some(stream) = self.streams.get_mut(&way) {
+                stream.fpdu_ends(ends);
+                // and the next header is, too
+                let header = Span { frame: p.frame, at: crc.at + crc.length, length: FPDU_HEADER as u32 };
+                if header.at + header.length <= p.at + p.length {
+                    stream.fpdu = None;
+                    if self.window.old(header).is_some_and(begins_fpdu) {
+                        self.window.keep(header);
+                    }
+                    return;
+                }
+            }
+            return self.fpdu_header(way);
+        }
+        for way in [way, way.back()] {
+            let Some(stream) = self.streams.get_mut(&way) else { continue };
+            let mut segments = stream.segments.iter().rev();
+            if let Some((begins, p)) = segments.find(|(_, p)| p.frame == crc.frame && (p.at..p.at + p.length).contains(&crc.at)) {
+                stream.fpdu_ends(begins + i64::from(crc.at - p.at) + i64::from(crc.length));
+                return self.fpdu_header(way);
+            }
+        }
+    }
+
+    /// Keeps the length and the control fields of the FPDU that begins where one was awaited, where all of them are there.
+    fn fpdu_header(&mut self, way: Way) {
+        let Some((begins, spans)) = self.streams.get(&way).and_then(|s| s.fpdu.map(|at| (at, s.spans(at, FPDU_HEADER)))) else { return };
+        if spans.is_empty() {
+            return;
+        }
+        let bytes: Vec<u8> = spans.iter().filter_map(|s| self.window.old(*s)).flatten().copied().collect();
+        if bytes.len() < FPDU_HEADER {
+            return;
+        }
+        if begins_fpdu(&bytes) {
+            spans.into_iter().for_each(|span| self.window.keep(span));
+        }
+        if let Some(stream) = self.streams.get_mut(&way).filter(|s| s.fpdu == Some(begins)) {
+            stream.fpdu = None;
+        }
     }
 }
 
@@ -1196,7 +1529,8 @@ impl Blank for Blanker<'_> {
         } else {
             to.fill(0);
         }
-        if was.iter().any(|b| *b != 0) {
+        // a piece at a time: contents are long
+        if was.chunks(64).any(|piece| piece.iter().fold(0, |all, byte| all | byte) != 0) {
             self.blanked.add(inside.map_or("outside of any field", |def| def.name), was.len());
         }
     }

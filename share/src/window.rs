@@ -1,11 +1,14 @@
-//! Frames that may still be told of: a message in pieces names the bytes of earlier frames. The oldest leave when there is no more room.
+//! Frames whose bytes may still be identified: a message in pieces names bytes of earlier frames. The oldest frames leave when the window
+//! is full.
 //!
 //! ```text
 //!   leaving ◀─ [ final: sums wait for a later frame ] [ open: bytes may still be named ] ◀─ new
 //! ```
 //!
-//! What is known of a frame's bytes are two sets of bits, one bit a byte. Frames that left leave their buffers to those that come.
+//! What is known of a frame's bytes are two sets of bits, one bit a byte, and what stands in the place of those that were replaced. The new
+//! frame is made when it is its turn, so that it need not wait in memory. Frames stand in blocks, which are filled again.
 
+use crate::shape::{Notes, Plan};
 use crate::sums::{self, Fix};
 use rdmascope_dissector::field::Def;
 use std::collections::{BTreeMap, VecDeque};
@@ -34,21 +37,15 @@ impl Span {
     }
 }
 
-/// What becomes of bytes that no field claims.
+/// What to do with bytes that belong to no field.
 pub(crate) trait Blank {
-    /// Fills `to`, where `was` stood, in what the field `inside` tells of, where one does.
+    /// Fills `to`, where `was` was, in the field `inside`, if there is one.
     fn blank(&mut self, inside: Option<Def>, was: &[u8], to: &mut [u8]);
 }
 
-/// A set of places.
-#[derive(Debug, Default)]
-struct Bits(Vec<u64>);
-
-impl Bits {
-    fn clear(&mut self, places: usize) {
-        self.0.clear();
-        self.0.resize(places.div_ceil(64), 0);
-    }
+/// Sets of places, one bit each.
+mod places {
+    use super::Range;
 
     /// The words that hold a range, and which of their bits do.
     fn words(range: Range<usize>) -> impl Iterator<Item = (usize, u64)> {
@@ -61,94 +58,124 @@ impl Bits {
     }
 
     #[inline]
-    fn insert(&mut self, range: Range<usize>) {
+    pub(super) fn insert(set: &mut [u64], range: Range<usize>) {
         // most fields lie in one word
         if range.start / 64 == range.end / 64 {
             let bits = (1_u64 << (range.end % 64)) - (1 << (range.start % 64));
-            if let Some(word) = self.0.get_mut(range.start / 64) {
+            if let Some(word) = set.get_mut(range.start / 64) {
                 *word |= bits;
             }
             return;
         }
-        for (word, bits) in Self::words(range) {
-            self.0[word] |= bits;
+        for (word, bits) in words(range) {
+            set[word] |= bits;
         }
     }
 
-    fn has(&self, at: usize) -> bool {
-        self.0[at / 64] >> (at % 64) & 1 == 1
+    #[inline]
+    pub(super) fn has(set: &[u64], at: usize) -> bool {
+        set[at / 64] >> (at % 64) & 1 == 1
     }
 
-    fn has_any(&self, range: Range<usize>) -> bool {
-        Self::words(range).any(|(word, bits)| self.0[word] & bits != 0)
-    }
-}
-
-/// Bytes, what becomes of them, and what is known of each.
-#[derive(Debug, Default)]
-struct Sheet {
-    old: Vec<u8>,
-    /// The same but for what was replaced, as far as anything was; to the end once it is filled.
-    new: Vec<u8>,
-    /// Those that give nothing away.
-    kept: Bits,
-    replaced: Bits,
-    /// Runs of bytes of which other fields tell: the innermost last.
-    inside: Vec<(u32, u32, Def)>,
-}
-
-impl Sheet {
-    fn begin(&mut self, bytes: &[u8]) {
-        self.old.clear();
-        self.old.extend_from_slice(bytes);
-        self.new.clear();
-        self.kept.clear(bytes.len());
-        self.replaced.clear(bytes.len());
-        self.inside.clear();
+    pub(super) fn has_any(set: &[u64], range: Range<usize>) -> bool {
+        words(range).any(|(word, bits)| set[word] & bits != 0)
     }
 
-    fn keep(&mut self, span: Span) {
-        self.kept.insert(span.range(self.old.len()));
-    }
-
-    /// The new bytes, at least up to a place.
-    fn reach(&mut self, end: usize) -> &mut [u8] {
-        let begin = self.new.len();
-        if begin < end {
-            self.new.extend_from_slice(&self.old[begin..end]);
-        }
-        &mut self.new
-    }
-
-    fn replace(&mut self, span: Span, with: &[u8]) -> bool {
-        let range = span.range(self.old.len());
-        let range = range.start..range.end.min(range.start + with.len());
-        let with = &with[..range.len()];
-        self.reach(range.end);
-        if !self.replaced.has_any(range.clone()) {
-            self.new[range.clone()].copy_from_slice(with);
-            self.replaced.insert(range.clone());
-            return !range.is_empty();
-        }
-        let mut any = false;
-        for (i, byte) in range.clone().zip(with) {
-            if !self.replaced.has(i) {
-                self.new[i] = *byte;
-                any = true;
+    /// The runs of places that are in the set, of so many.
+    pub(super) fn runs(set: &[u64], length: usize) -> Vec<Range<usize>> {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for at in (0..length).filter(|at| has(set, *at)) {
+            match runs.last_mut().filter(|run| run.end == at) {
+                Some(run) => run.end += 1,
+                None => runs.push(at..at + 1),
             }
         }
-        self.replaced.insert(range);
-        any
+        runs
+    }
+}
+
+/// What stands in the place of bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum With<'a> {
+    Zeros,
+    Bytes(&'a [u8]),
+}
+
+impl With<'_> {
+    pub(crate) fn part(&self, range: Range<usize>) -> Self {
+        match self {
+            Self::Zeros => Self::Zeros,
+            Self::Bytes(bytes) => Self::Bytes(&bytes[range]),
+        }
+    }
+}
+
+/// The end of a list in a [`Block`].
+const NONE: u32 = u32::MAX;
+/// Where the bytes of a patch stand that is all zeros.
+const ZEROS: u32 = u32::MAX;
+
+/// Bytes that were replaced.
+#[derive(Clone, Copy, Debug)]
+struct Patch {
+    from: u32,
+    to: u32,
+    /// Where the new ones begin in the block's data.
+    data: u32,
+    next: u32,
+}
+
+/// Frames in order: their bytes, what to do with them, and what is known of each. They come and leave in one order, so blocks do
+/// as well, and are filled again. What belongs to one frame is a list, the last one first.
+#[derive(Debug, Default)]
+struct Block {
+    old: Vec<u8>,
+    /// Of each frame two sets of places: those that give nothing away, and those that were replaced.
+    places: Vec<u64>,
+    patches: Vec<Patch>,
+    data: Vec<u8>,
+    /// Runs of bytes of which other fields tell.
+    inside: Vec<(u32, u32, Def, u32)>,
+    fixes: Vec<(Fix, u32)>,
+    /// MPA CRCs that stand right behind the bytes of the same frame that they cover: from where to where.
+    crcs: Vec<(u32, u32, u32)>,
+}
+
+/// Where a frame stands in its block.
+#[derive(Clone, Copy, Debug)]
+struct Leaf {
+    at: u32,
+    length: u32,
+    places: u32,
+    patches: u32,
+    inside: u32,
+    runs: u32,
+    fixes: u32,
+    crcs: u32,
+}
+
+impl Leaf {
+    const EMPTY: Self = Self { at: 0, length: 0, places: 0, patches: NONE, inside: NONE, runs: 0, fixes: NONE, crcs: NONE };
+}
+
+/// Of two sets of places: those that are kept, and those that are replaced.
+struct Known<'a> {
+    kept: &'a [u64],
+    replaced: &'a [u64],
+}
+
+impl Known<'_> {
+    fn has(&self, at: usize) -> bool {
+        places::has(self.kept, at) || places::has(self.replaced, at)
     }
 
-    /// The next run that is not known, from a place on.
-    fn unknown(&self, from: usize) -> Option<Range<usize>> {
-        let length = self.old.len();
+    /// The next run that is not known, from a place on, of so many bytes.
+    fn unknown(&self, from: usize, length: usize) -> Option<Range<usize>> {
         let next = |from: usize, wanted: bool| {
             let mut word = from / 64;
             let mut mask = u64::MAX << (from % 64);
             while word * 64 < length {
-                let known = self.kept.0[word] | self.replaced.0[word];
+                let known = self.kept[word] | self.replaced[word];
                 let found = if wanted { !known } else { known } & mask;
                 if found != 0 {
                     return (word * 64 + found.trailing_zeros() as usize).min(length);
@@ -160,21 +187,220 @@ impl Sheet {
         let start = next(from, true);
         (start < length).then(|| start..next(start, false))
     }
+}
 
-    /// Blanks what no field claims.
-    fn fill(&mut self, blank: &mut impl Blank) {
+impl Block {
+    fn clear(&mut self) {
+        self.old.clear();
+        self.places.clear();
+        self.patches.clear();
+        self.data.clear();
+        self.inside.clear();
+        self.fixes.clear();
+        self.crcs.clear();
+    }
+
+    /// Makes room for as much as another block has.
+    fn reserve_like(&mut self, other: &Self) {
+        fn reserve<T>(mine: &mut Vec<T>, other: &[T]) {
+            mine.reserve(other.len() + other.len() / 16);
+        }
+        reserve(&mut self.places, &other.places);
+        reserve(&mut self.patches, &other.patches);
+        reserve(&mut self.data, &other.data);
+        reserve(&mut self.inside, &other.inside);
+        reserve(&mut self.fixes, &other.fixes);
+        reserve(&mut self.crcs, &other.crcs);
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> Leaf {
+        let (at, places) = (self.old.len() as u32, self.places.len() as u32);
+        self.old.extend_from_slice(bytes);
+        self.places.resize(self.places.len() + 2 * bytes.len().div_ceil(64), 0);
+        Leaf { at, length: bytes.len() as u32, places, ..Leaf::EMPTY }
+    }
+
+    fn old(&self, leaf: &Leaf) -> &[u8] {
+        &self.old[leaf.at as usize..][..leaf.length as usize]
+    }
+
+    fn known(&self, leaf: &Leaf) -> Known<'_> {
+        let words = (leaf.length as usize).div_ceil(64);
+        let (kept, replaced) = self.places[leaf.places as usize..][..2 * words].split_at(words);
+        Known { kept, replaced }
+    }
+
+    fn kept_mut(&mut self, leaf: &Leaf) -> &mut [u64] {
+        &mut self.places[leaf.places as usize..][..(leaf.length as usize).div_ceil(64)]
+    }
+
+    fn replaced_mut(&mut self, leaf: &Leaf) -> &mut [u64] {
+        let words = (leaf.length as usize).div_ceil(64);
+        &mut self.places[leaf.places as usize + words..][..words]
+    }
+
+    #[inline]
+    fn keep(&mut self, leaf: &Leaf, range: Range<usize>) {
+        places::insert(self.kept_mut(leaf), range);
+    }
+
+    fn replace(&mut self, leaf: &mut Leaf, range: Range<usize>, with: With<'_>) -> bool {
+        let range = match with {
+            With::Zeros => range,
+            With::Bytes(bytes) => range.start..range.end.min(range.start + bytes.len()),
+        };
+        let mut any = false;
+        if !places::has_any(self.known(leaf).replaced, range.clone()) {
+            any = !range.is_empty();
+            self.patch(leaf, range.clone(), with.part(0..range.len()));
+        } else {
+            let mut at = range.start;
+            while at < range.end {
+                let known = self.known(leaf);
+                let end = (at..range.end).find(|i| places::has(known.replaced, *i)).unwrap_or(range.end);
+                if at == end {
+                    at += 1;
+                    continue;
+                }
+                any = true;
+                self.patch(leaf, at..end, with.part(at - range.start..end - range.start));
+                at = end;
+            }
+        }
+        places::insert(self.replaced_mut(leaf), range);
+        any
+    }
+
+    fn patch(&mut self, leaf: &mut Leaf, range: Range<usize>, with: With<'_>) {
+        if range.is_empty() {
+            return;
+        }
+        let data = match with {
+            With::Zeros => ZEROS,
+            With::Bytes(bytes) => {
+                let at = self.data.len() as u32;
+                self.data.extend_from_slice(bytes);
+                at
+            }
+        };
+        self.patches.push(Patch { from: range.start as u32, to: range.end as u32, data, next: leaf.patches });
+        leaf.patches = self.patches.len() as u32 - 1;
+    }
+
+    fn patches(&self, leaf: &Leaf) -> impl Iterator<Item = &Patch> {
+        let first = self.patches.get(leaf.patches as usize);
+        std::iter::successors(first, |patch| self.patches.get(patch.next as usize))
+    }
+
+    /// The new bytes of a part of a patch.
+    fn with(&self, patch: &Patch, from: usize, to: usize) -> With<'_> {
+        match patch.data {
+            ZEROS => With::Zeros,
+            data => With::Bytes(&self.data[data as usize + from - patch.from as usize..data as usize + to - patch.from as usize]),
+        }
+    }
+
+    fn inside(&mut self, leaf: &mut Leaf, from: u32, to: u32, def: Def) {
+        if leaf.runs < INSIDE_MAX {
+            self.inside.push((from, to, def, leaf.inside));
+            leaf.inside = self.inside.len() as u32 - 1;
+            leaf.runs += 1;
+        }
+    }
+
+    /// The innermost run at a place.
+    fn innermost(&self, leaf: &Leaf, at: usize) -> Option<(usize, Def)> {
+        let first = self.inside.get(leaf.inside as usize);
+        let mut runs = std::iter::successors(first, |(.., next)| self.inside.get(*next as usize));
+        runs.find(|(from, to, ..)| (*from as usize..*to as usize).contains(&at)).map(|(_, to, def, _)| (*to as usize, *def))
+    }
+
+    fn fix(&mut self, leaf: &mut Leaf, fix: Fix) {
+        self.fixes.push((fix, leaf.fixes));
+        leaf.fixes = self.fixes.len() as u32 - 1;
+    }
+
+    /// The fixes of a frame, the last one first.
+    fn fixes(&self, leaf: &Leaf) -> impl Iterator<Item = Fix> {
+        let first = self.fixes.get(leaf.fixes as usize);
+        std::iter::successors(first, |(_, next)| self.fixes.get(*next as usize)).map(|(fix, _)| *fix)
+    }
+
+    /// All that is known of a frame.
+    fn notes(&self, leaf: &Leaf) -> Notes {
+        let range = |from: u32, to: u32| from as usize..to as usize;
+        let patch = |patch: &Patch| {
+            let bytes = match self.with(patch, patch.from as usize, patch.to as usize) {
+                With::Zeros => None,
+                With::Bytes(bytes) => Some(bytes.to_vec()),
+            };
+            (range(patch.from, patch.to), bytes)
+        };
+        let first = self.inside.get(leaf.inside as usize);
+        let inside = std::iter::successors(first, |(.., next)| self.inside.get(*next as usize));
+        let mut notes = Notes {
+            kept: places::runs(self.known(leaf).kept, leaf.length as usize),
+            replaced: self.patches(leaf).map(patch).collect(),
+            inside: inside.map(|(from, to, def, _)| (range(*from, *to), *def)).collect(),
+            fixes: self.fixes(leaf).collect(),
+        };
+        // the lists have the last one first
+        notes.replaced.reverse();
+        notes.inside.reverse();
+        notes.fixes.reverse();
+        notes
+    }
+
+    /// Notes of a frame of which nothing is known yet what is known of all like it.
+    fn follow(&mut self, leaf: &mut Leaf, plan: &Plan, is_good: bool) {
+        let length = leaf.length as usize;
+        let words = length.div_ceil(64);
+        let (kept, replaced) = self.places[leaf.places as usize..][..2 * words].split_at_mut(words);
+        for range in plan.kept(length) {
+            places::insert(kept, range);
+        }
+        for (from, with) in plan.replaced() {
+            let data = self.data.len() as u32;
+            self.data.extend_from_slice(with);
+            places::insert(replaced, from..from + with.len());
+            self.patches.push(Patch { from: from as u32, to: (from + with.len()) as u32, data, next: leaf.patches });
+            leaf.patches = self.patches.len() as u32 - 1;
+        }
+        for (range, def) in plan.inside(length) {
+            self.inside(leaf, range.start as u32, range.end as u32, def);
+        }
+        for fix in plan.fixes(length, is_good) {
+            self.fix(leaf, fix);
+        }
+    }
+
+    /// The new frame, with bytes that belong to no field blanked.
+    fn make(&self, leaf: &Leaf, blank: &mut impl Blank, new: &mut Vec<u8>) {
+        let old = self.old(leaf);
+        new.clear();
+        // contents that become zeros are not looked at
+        let zeros = self.patches(leaf).filter(|patch| patch.data == ZEROS).max_by_key(|patch| patch.to - patch.from);
+        let (from, to) = zeros.map_or((0, 0), |patch| (patch.from as usize, patch.to as usize));
+        new.extend_from_slice(&old[..from]);
+        new.resize(to, 0);
+        new.extend_from_slice(&old[to..]);
+        for patch in self.patches(leaf) {
+            let (start, end) = (patch.from as usize, patch.to as usize);
+            match self.with(patch, start, end) {
+                With::Zeros if start == from => {}
+                With::Zeros => new[start..end].fill(0),
+                With::Bytes(bytes) => new[start..end].copy_from_slice(bytes),
+            }
+        }
+        let known = self.known(leaf);
         let mut at = 0;
-        while let Some(run) = self.unknown(at) {
-            let inside = self.inside.iter().rev().find(|(from, to, _)| (*from as usize..*to as usize).contains(&run.start));
+        while let Some(run) = known.unknown(at, old.len()) {
+            let inside = self.innermost(leaf, run.start);
             // to the end of what is not known, or of the field that it is in
-            let end = inside.map_or(run.end, |(_, to, _)| run.end.min(*to as usize));
-            let inside = inside.map(|(_, _, def)| *def);
-            self.reach(run.start);
-            self.new.resize(self.new.len().max(end), 0);
-            blank.blank(inside, &self.old[run.start..end], &mut self.new[run.start..end]);
+            let end = inside.map_or(run.end, |(to, _)| run.end.min(to));
+            blank.blank(inside.map(|(_, def)| def), &old[run.start..end], &mut new[run.start..end]);
             at = end;
         }
-        self.reach(self.old.len());
     }
 }
 
@@ -182,8 +408,11 @@ impl Sheet {
 #[derive(Debug)]
 struct Held<M> {
     meta: M,
-    sheet: Sheet,
-    fixes: Vec<Fix>,
+    /// The number of its block.
+    block: u64,
+    leaf: Leaf,
+    /// The new frame, once it is final.
+    new: Vec<u8>,
     /// The same bytes in another frame: their places here and there, and how many.
     same: Vec<(u32, Span)>,
     /// Those again, once what is known was taken over: a sum that is made later has to follow.
@@ -192,6 +421,13 @@ struct Held<M> {
     waiting: u32,
     is_final: bool,
     is_mended: bool,
+}
+
+/// What a copy of some bytes shows about them.
+enum FromCopy {
+    Kept,
+    Zeros,
+    Bytes(Vec<u8>),
 }
 
 /// A CRC over several frames.
@@ -214,32 +450,65 @@ pub(crate) struct Window<M> {
     /// By the last frame that they need.
     crcs: BTreeMap<u64, Vec<Crc>>,
     /// What stands in no frame, the outermost first.
-    sheets: Vec<Sheet>,
-    /// Buffers of frames that left.
-    spare: Vec<(Sheet, Vec<Fix>)>,
+    sheets: Vec<(Block, Leaf)>,
+    /// Where the frames stand, the oldest first, and the number of the first one.
+    blocks: VecDeque<Block>,
+    first_block: u64,
+    /// Bytes of frames in a block.
+    block_bytes: usize,
+    /// Blocks and frames to be filled again.
+    spare: Vec<Block>,
+    blank: Vec<Vec<u8>>,
+    /// Sums to be recomputed in the current frame.
+    fixes: Vec<Fix>,
 }
 
 /// Frames in the window at most.
 const FRAMES_MAX: usize = 1 << 17;
 /// Runs of one frame that are remembered for the report.
-const INSIDE_MAX: usize = 1 << 8;
+const INSIDE_MAX: u32 = 1 << 8;
 /// Buffers that wait for another frame at most.
-const SPARE_MAX: usize = 64;
+const SPARE_MAX: usize = 8;
+/// Bytes of frames in a block at most, but for one that is larger.
+const BLOCK_MAX: usize = 1 << 22;
 
 impl<M> Window<M> {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { first: 0, held: VecDeque::new(), finals: 0, bytes: 0, limit, crcs: BTreeMap::new(), sheets: Vec::new(), spare: Vec::new() }
+        Self {
+            first: 0,
+            held: VecDeque::new(),
+            finals: 0,
+            bytes: 0,
+            limit,
+            crcs: BTreeMap::new(),
+            sheets: Vec::new(),
+            blocks: VecDeque::new(),
+            first_block: 0,
+            block_bytes: (limit / 8).clamp(1, BLOCK_MAX),
+            spare: Vec::new(),
+            blank: Vec::new(),
+            fixes: Vec::new(),
+        }
     }
 
     /// A new frame, and its number.
     pub(crate) fn push(&mut self, meta: M, bytes: &[u8]) -> u64 {
         self.bytes += bytes.len();
-        let (mut sheet, fixes) = self.spare.pop().unwrap_or_default();
-        sheet.begin(bytes);
+        if self.blocks.back().is_none_or(|block| block.old.len() + bytes.len() > self.block_bytes) {
+            let mut block = self.spare.pop().unwrap_or_default();
+            if let Some(before) = self.blocks.back() {
+                block.reserve_like(before);
+            }
+            block.old.reserve(self.block_bytes.max(bytes.len()));
+            self.blocks.push_back(block);
+        }
+        let block = self.first_block + self.blocks.len() as u64 - 1;
+        let leaf = self.blocks.back_mut().map(|block| block.add(bytes)).unwrap_or(Leaf::EMPTY);
         self.held.push_back(Held {
             meta,
-            sheet,
-            fixes,
+            block,
+            leaf,
+            new: Vec::new(),
             same: Vec::new(),
             copies: Vec::new(),
             waiting: 0,
@@ -249,7 +518,7 @@ impl<M> Window<M> {
         self.first + self.held.len() as u64 - 1
     }
 
-    /// The oldest frame of which something may still be told.
+    /// The oldest frame that may still change.
     pub(crate) fn oldest(&self) -> u64 {
         self.first + self.finals as u64
     }
@@ -259,12 +528,19 @@ impl<M> Window<M> {
         self.held.get_mut(at)
     }
 
+    /// The block and the place of a frame that is held.
+    fn place(&self, frame: u64) -> Option<(&Block, &Held<M>)> {
+        let held = self.held.get(usize::try_from(frame.checked_sub(self.first)?).ok()?)?;
+        Some((self.blocks.get((held.block - self.first_block) as usize)?, held))
+    }
+
     /// What is known of a frame that is still open, or of a sheet.
-    fn sheet(&mut self, frame: u64) -> Option<&mut Sheet> {
+    fn open(&mut self, frame: u64) -> Option<(&mut Block, &mut Leaf)> {
         if frame >= SHEET {
-            return self.sheets.get_mut((frame - SHEET) as usize);
+            return self.sheets.get_mut((frame - SHEET) as usize).map(|(block, leaf)| (block, leaf));
         }
-        self.held.get_mut(usize::try_from(frame.checked_sub(self.first)?).ok()?).filter(|h| !h.is_final).map(|h| &mut h.sheet)
+        let held = self.held.get_mut(usize::try_from(frame.checked_sub(self.first)?).ok()?).filter(|h| !h.is_final)?;
+        Some((self.blocks.get_mut((held.block - self.first_block) as usize)?, &mut held.leaf))
     }
 
     fn is_open(&self, frame: u64) -> bool {
@@ -273,70 +549,86 @@ impl<M> Window<M> {
 
     /// Bytes that stand in no frame, until [`Window::lift`].
     pub(crate) fn lay(&mut self, bytes: &[u8]) -> Span {
-        let mut sheet = Sheet::default();
-        sheet.begin(bytes);
-        self.sheets.push(sheet);
+        let mut block = Block::default();
+        let leaf = block.add(bytes);
+        self.sheets.push((block, leaf));
         Span { frame: SHEET + self.sheets.len() as u64 - 1, at: 0, length: bytes.len() as u32 }
     }
 
     /// What became of the bytes that were laid down last; and the same with zeros for all that was replaced, of which so many are none.
     pub(crate) fn lift(&mut self, blank: &mut impl Blank) -> (Vec<u8>, Vec<u8>, usize) {
-        let mut sheet = self.sheets.pop().unwrap_or_default();
-        sheet.fill(blank);
-        let mut flat = sheet.new.clone();
+        let Some((block, leaf)) = self.sheets.pop() else { return Default::default() };
+        let mut new = Vec::new();
+        block.make(&leaf, blank, &mut new);
+        let mut flat = new.clone();
         let mut zeroed = 0;
-        for (_, byte) in flat.iter_mut().enumerate().filter(|(i, byte)| **byte != 0 && sheet.replaced.has(*i)) {
+        let known = block.known(&leaf);
+        for (_, byte) in flat.iter_mut().enumerate().filter(|(i, byte)| **byte != 0 && places::has(known.replaced, *i)) {
             *byte = 0;
             zeroed += 1;
         }
-        (sheet.new, flat, zeroed)
+        (new, flat, zeroed)
     }
 
     /// What stood in a frame.
     pub(crate) fn old(&self, span: Span) -> Option<&[u8]> {
-        let at = usize::try_from(span.frame.checked_sub(self.first)?).ok()?;
-        self.held.get(at)?.sheet.old.get(span.at as usize..)?.get(..span.length as usize)
+        let (block, held) = self.place(span.frame)?;
+        block.old(&held.leaf).get(span.at as usize..)?.get(..span.length as usize)
     }
 
     /// These bytes give nothing away.
     #[inline]
     pub(crate) fn keep(&mut self, span: Span) {
-        if let Some(sheet) = self.sheet(span.frame) {
-            sheet.keep(span);
+        if let Some((block, leaf)) = self.open(span.frame) {
+            block.keep(leaf, span.range(leaf.length as usize));
         }
     }
 
     /// These bytes of the newest frame give nothing away.
     #[inline]
     pub(crate) fn keep_newest(&mut self, at: usize, length: usize) {
-        if let Some(held) = self.held.back_mut() {
-            let end = held.sheet.old.len();
-            held.sheet.kept.insert(at.min(end)..(at + length).min(end));
+        if let (Some(held), Some(block)) = (self.held.back(), self.blocks.back_mut()) {
+            let end = held.leaf.length as usize;
+            block.keep(&held.leaf, at.min(end)..(at + length).min(end));
         }
     }
 
     /// These bytes become others; what was replaced before stays as it is. Whether any did.
-    pub(crate) fn replace(&mut self, span: Span, with: &[u8]) -> bool {
-        self.sheet(span.frame).is_some_and(|sheet| sheet.replace(span, with))
+    pub(crate) fn replace(&mut self, span: Span, with: With<'_>) -> bool {
+        self.open(span.frame).is_some_and(|(block, leaf)| block.replace(leaf, span.range(leaf.length as usize), with))
     }
 
     /// Other fields tell of these bytes.
     pub(crate) fn inside(&mut self, span: Span, def: Def) {
-        if let Some(sheet) = self.sheet(span.frame).filter(|s| s.inside.len() < INSIDE_MAX) {
-            sheet.inside.push((span.at, span.at.saturating_add(span.length), def));
+        if let Some((block, leaf)) = self.open(span.frame) {
+            block.inside(leaf, span.at, span.at.saturating_add(span.length), def);
         }
     }
 
-    /// Something is to be made anew in a frame.
+    /// Notes a sum to be recomputed in a frame.
     pub(crate) fn fix(&mut self, frame: u64, fix: Fix) {
-        if let Some(held) = self.held(frame) {
-            held.fixes.push(fix);
+        if let Some((block, leaf)) = self.open(frame) {
+            block.fix(leaf, fix);
         }
     }
 
-    /// The decoder found the invariant CRC to be right that is to be made anew in the newest frame.
+    /// All that is known of the newest frame.
+    pub(crate) fn notes_of_newest(&self) -> Notes {
+        let (Some(held), Some(block)) = (self.held.back(), self.blocks.back()) else { return Notes::default() };
+        block.notes(&held.leaf)
+    }
+
+    /// Of the newest frame is known what is of all like it.
+    pub(crate) fn follow_plan(&mut self, plan: &Plan, is_good: bool) {
+        if let (Some(held), Some(block)) = (self.held.back_mut(), self.blocks.back_mut()) {
+            block.follow(&mut held.leaf, plan, is_good);
+        }
+    }
+
+    /// The decoder found the invariant CRC of the newest frame correct, so it is to be recomputed.
     pub(crate) fn icrc_is_good(&mut self) {
-        if let Some(Fix::Icrc { is_good, .. }) = self.held.back_mut().and_then(|held| held.fixes.last_mut()) {
+        let (Some(held), Some(block)) = (self.held.back(), self.blocks.back_mut()) else { return };
+        if let Some((Fix::Icrc { is_good, .. }, _)) = block.fixes.get_mut(held.leaf.fixes as usize) {
             *is_good = true;
         }
     }
@@ -367,20 +659,37 @@ impl<M> Window<M> {
         self.crcs.entry(last).or_default().push(Crc { over, at });
     }
 
+    /// An MPA CRC that stands in a frame right behind the bytes that it covers.
+    pub(crate) fn crc_behind(&mut self, over: Span) {
+        if let Some((block, leaf)) = self.open(over.frame) {
+            block.crcs.push((over.at, over.at.saturating_add(over.length), leaf.crcs));
+            leaf.crcs = block.crcs.len() as u32 - 1;
+        }
+    }
+
     /// Lets frames go that there is no more room for; all of them `at_the_end`.
     pub(crate) fn leave(&mut self, at_the_end: bool, blank: &mut impl Blank, out: &mut impl FnMut(M, &[u8])) {
         while self.finals < self.held.len() && (at_the_end || self.bytes > self.limit || self.held.len() - self.finals > FRAMES_MAX) {
             self.finish_one(blank);
             while self.held.front().is_some_and(|h| h.is_mended && h.waiting == 0) {
-                if let Some(mut gone) = self.held.pop_front() {
-                    self.bytes -= gone.sheet.old.len();
+                if let Some(gone) = self.held.pop_front() {
+                    self.bytes -= gone.leaf.length as usize;
                     self.first += 1;
                     self.finals -= 1;
-                    out(gone.meta, &gone.sheet.new);
-                    if self.spare.len() < SPARE_MAX {
-                        gone.fixes.clear();
-                        self.spare.push((gone.sheet, gone.fixes));
+                    out(gone.meta, &gone.new);
+                    if self.blank.len() < SPARE_MAX {
+                        self.blank.push(gone.new);
                     }
+                }
+            }
+            let needed = self.held.front().map_or(self.first_block + self.blocks.len() as u64, |held| held.block);
+            while self.first_block < needed
+                && let Some(mut block) = self.blocks.pop_front()
+            {
+                self.first_block += 1;
+                if self.spare.len() < SPARE_MAX {
+                    block.clear();
+                    self.spare.push(block);
                 }
             }
         }
@@ -389,15 +698,31 @@ impl<M> Window<M> {
     fn finish_one(&mut self, blank: &mut impl Blank) {
         let frame = self.oldest();
         let same = self.held(frame).map(|h| std::mem::take(&mut h.same)).unwrap_or_default();
-        // twice: what the last copy tells is for the first of them too
+        // twice: what is known from the last copy holds for the first, too
         for (at, there) in same.iter().chain(&same) {
             self.share(frame, *at, *there);
         }
+        let mut new = self.blank.pop().unwrap_or_default();
+        let Some((block, held)) = self.place(frame) else { return };
+        block.make(&held.leaf, blank, &mut new);
+        let mut made: Vec<(u32, [u8; 4])> = Vec::new();
+        let (old, mut next) = (block.old(&held.leaf), held.leaf.crcs);
+        while let Some((from, to, before)) = block.crcs.get(next as usize) {
+            let (from, to) = (*from as usize, *to as usize);
+            next = *before;
+            let Some(stated) = old.get(to..).and_then(|b| b.first_chunk()) else { continue };
+            let crc = sums::mpa(*stated, &old[from..to], &new[from..to]);
+            new[to..to + crc.len()].copy_from_slice(&crc);
+            if !same.is_empty() {
+                made.push((to as u32, crc));
+            }
+        }
         let Some(held) = self.held(frame) else { return };
-        held.copies = same;
-        held.sheet.fill(blank);
-        held.is_final = true;
+        (held.copies, held.new, held.is_final) = (same, new, true);
         self.finals += 1;
+        for (at, crc) in made {
+            self.follow(Span { frame, at, length: crc.len() as u32 }, &crc);
+        }
         self.mend(frame);
         for crc in self.crcs.remove(&frame).unwrap_or_default() {
             self.make(&crc);
@@ -410,49 +735,74 @@ impl<M> Window<M> {
         }
     }
 
-    /// Makes the sums of a frame anew once nothing in it changes any more.
+    /// Recomputes the sums of a frame once nothing in it changes any more.
     fn mend(&mut self, frame: u64) {
-        if let Some(held) = self.held(frame).filter(|h| h.is_final && !h.is_mended && h.waiting == 0) {
-            sums::mend(&held.fixes, &held.sheet.old, &mut held.sheet.new);
-            held.is_mended = true;
-        }
+        let Some(at) = frame.checked_sub(self.first) else { return };
+        let Some(held) = self.held.get_mut(at as usize).filter(|h| h.is_final && !h.is_mended && h.waiting == 0) else { return };
+        let Some(block) = self.blocks.get((held.block - self.first_block) as usize) else { return };
+        self.fixes.clear();
+        self.fixes.extend(block.fixes(&held.leaf));
+        self.fixes.reverse();
+        sums::mend(&self.fixes, block.old(&held.leaf), &mut held.new);
+        held.is_mended = true;
     }
 
     /// What is known of one copy of bytes is taken over for the other.
     fn share(&mut self, frame: u64, at: u32, there: Span) {
-        let (Some(a), Some(b)) = (frame.checked_sub(self.first), there.frame.checked_sub(self.first)) else { return };
-        let (a, b) = (a as usize, b as usize);
-        if a >= b || b >= self.held.len() {
+        let Some((here, other)) = self.place(frame).zip(self.place(there.frame)) else { return };
+        let ((here, mine), (other, theirs)) = ((here, here.0), (other, other.0));
+        if frame >= there.frame {
             return;
         }
-        // the frames stand in a ring: the later one is taken out for a moment
-        let mut other = std::mem::take(&mut self.held[b].sheet);
-        let here = &mut self.held[a].sheet;
-        let from = (at as usize).min(here.old.len());
-        let length = (there.length as usize).min(here.old.len() - from).min(other.old.len().saturating_sub(there.at as usize));
-        here.reach(from + length);
-        other.reach((there.at as usize + length).min(other.old.len()));
-        for (n, i) in (from..from + length).zip(there.at as usize..) {
-            if other.old[i] != here.old[n] {
+        let (old, old_there) = (mine.old(&here.1.leaf), theirs.old(&other.1.leaf));
+        let (from, offset) = ((at as usize).min(old.len()), there.at as usize);
+        let length = (there.length as usize).min(old.len() - from).min(old_there.len().saturating_sub(offset));
+        let (known, known_there) = (mine.known(&here.1.leaf), theirs.known(&other.1.leaf));
+        let is_known = |known: &Known<'_>, from: usize| known.unknown(from, from + length).is_none();
+        if length == 0 || is_known(&known, from) && is_known(&known_there, offset) {
+            return;
+        }
+        let mut told: Vec<(u64, Range<usize>, FromCopy)> = Vec::new();
+        for i in 0..length {
+            let (n, m) = (from + i, offset + i);
+            if old[n] != old_there[m] {
                 continue;
             }
-            let (mine, theirs) = (here.kept.has(n) || here.replaced.has(n), other.kept.has(i) || other.replaced.has(i));
-            match (mine, theirs) {
-                (false, true) => {
-                    here.new[n] = other.new[i];
-                    if other.replaced.has(i) { here.replaced.insert(n..n + 1) } else { here.kept.insert(n..n + 1) }
+            let (to, place, source, at) = match (known.has(n), known_there.has(m)) {
+                (false, true) => (frame, n, (theirs, &other.1.leaf, &known_there), m),
+                (true, false) => (there.frame, m, (mine, &here.1.leaf, &known), n),
+                _ => continue,
+            };
+            let (block, leaf, known) = source;
+            let patch = block.patches(leaf).find(|p| (p.from as usize..p.to as usize).contains(&at));
+            let byte = patch.filter(|_| places::has(known.replaced, at)).map(|patch| block.with(patch, at, at + 1));
+            let goes_on = told.last_mut().filter(|(frame, range, _)| *frame == to && range.end == place);
+            match (goes_on, byte) {
+                (Some((_, range, FromCopy::Kept)), None) | (Some((_, range, FromCopy::Zeros)), Some(With::Zeros)) => range.end += 1,
+                (Some((_, range, FromCopy::Bytes(bytes))), Some(With::Bytes(byte))) => {
+                    range.end += 1;
+                    bytes.extend_from_slice(byte);
                 }
-                (true, false) => {
-                    other.new[i] = here.new[n];
-                    if here.replaced.has(n) { other.replaced.insert(i..i + 1) } else { other.kept.insert(i..i + 1) }
-                }
-                _ => {}
+                (_, None) => told.push((to, place..place + 1, FromCopy::Kept)),
+                (_, Some(With::Zeros)) => told.push((to, place..place + 1, FromCopy::Zeros)),
+                (_, Some(With::Bytes(byte))) => told.push((to, place..place + 1, FromCopy::Bytes(byte.to_vec()))),
             }
         }
-        self.held[b].sheet = other;
+        for (frame, range, what) in told {
+            let Some((block, leaf)) = self.open(frame) else { continue };
+            let with = match &what {
+                FromCopy::Kept => {
+                    block.keep(leaf, range);
+                    continue;
+                }
+                FromCopy::Zeros => With::Zeros,
+                FromCopy::Bytes(bytes) => With::Bytes(bytes),
+            };
+            block.replace(leaf, range, with);
+        }
     }
 
-    /// Puts a sum that was made anew into the copies of its frame that are still open.
+    /// Puts a recomputed sum into the copies of its frame that are still open.
     fn follow(&mut self, span: Span, made: &[u8]) {
         let copies = self.held(span.frame).map(|held| std::mem::take(&mut held.copies)).unwrap_or_default();
         for (at, there) in &copies {
@@ -463,7 +813,7 @@ impl<M> Window<M> {
             let copy = Span { frame: there.frame, at: there.at + (from - at), length: to - from };
             let is_same = self.old(copy).is_some_and(|bytes| self.old(Span { at: from, length: to - from, ..span }) == Some(bytes));
             if is_same {
-                self.replace(copy, &made[(from - span.at) as usize..(to - span.at) as usize]);
+                self.replace(copy, With::Bytes(&made[(from - span.at) as usize..(to - span.at) as usize]));
             }
         }
         if let Some(held) = self.held(span.frame) {
@@ -474,10 +824,10 @@ impl<M> Window<M> {
     fn make(&mut self, crc: &Crc) {
         let (mut was, mut is) = (Vec::new(), Vec::new());
         for span in &crc.over {
-            let Some(held) = self.held(span.frame) else { return };
+            let Some((block, held)) = self.place(span.frame) else { return };
             let range = span.at as usize..(span.at + span.length) as usize;
-            was.extend_from_slice(held.sheet.old.get(range.clone()).unwrap_or(&[]));
-            is.extend_from_slice(held.sheet.new.get(range).unwrap_or(&[]));
+            was.extend_from_slice(block.old(&held.leaf).get(range.clone()).unwrap_or(&[]));
+            is.extend_from_slice(held.new.get(range).unwrap_or(&[]));
         }
         let stated: Vec<u8> = crc.at.iter().flat_map(|s| self.old(*s).unwrap_or(&[])).copied().collect();
         let Ok(stated) = <[u8; 4]>::try_from(stated) else { return };
@@ -488,7 +838,7 @@ impl<M> Window<M> {
             rest = after;
             self.follow(*span, mine);
             if let Some(held) = self.held(span.frame)
-                && let Some(to) = held.sheet.new.get_mut(span.at as usize..).and_then(|b| b.get_mut(..mine.len()))
+                && let Some(to) = held.new.get_mut(span.at as usize..).and_then(|b| b.get_mut(..mine.len()))
             {
                 to.copy_from_slice(mine);
             }
@@ -521,8 +871,8 @@ mod tests {
             let mut window = Window::new(0);
             let frame = window.push((), &bytes);
             window.keep(span(frame, at, length));
-            assert!(window.replace(span(frame, at + length / 2, 1), b"r"));
-            assert!(!window.replace(span(frame, at + length / 2, 1), b"s"), "what was replaced stays");
+            assert!(window.replace(span(frame, at + length / 2, 1), With::Bytes(b"r")));
+            assert!(!window.replace(span(frame, at + length / 2, 1), With::Bytes(b"s")), "what was replaced stays");
             let mut blank = Crosses(Vec::new());
             let mut out = Vec::new();
             window.leave(true, &mut blank, &mut |(), b| out.extend_from_slice(b));
@@ -555,7 +905,7 @@ mod tests {
         let mut window = Window::new(0);
         let (a, b) = (window.push((), b"abcdef"), window.push((), b"..cdefgh"));
         window.keep(span(a, 0, 3));
-        window.replace(span(b, 3, 2), b"12");
+        window.replace(span(b, 3, 2), With::Bytes(b"12"));
         window.same(span(a, 2, 4), span(b, 2, 4));
         let mut out = Vec::new();
         window.leave(true, &mut Crosses(Vec::new()), &mut |(), bytes| out.push(bytes.to_vec()));
@@ -568,9 +918,9 @@ mod tests {
         let sheet = window.lay(b"contents");
         assert!(!sheet.is_in_frame() && window.old(sheet).is_none());
         window.keep(Span { length: 3, ..sheet });
-        window.replace(Span { at: 6, length: 2, ..sheet }, b"!!");
+        window.replace(Span { at: 6, length: 2, ..sheet }, With::Bytes(b"!!"));
         let (new, flat, zeroed) = window.lift(&mut Crosses(Vec::new()));
         assert_eq!((&new[..], &flat[..], zeroed), (&b"conxxx!!"[..], &b"conxxx\0\0"[..], 2));
-        assert!(!window.replace(sheet, b"12345678"), "it is gone");
+        assert!(!window.replace(sheet, With::Bytes(b"12345678")), "it is gone");
     }
 }

@@ -2,32 +2,25 @@
 
 mod common;
 
-use common::{Record, differences};
-use rdmascope_dissector::frame::LinkType;
-use rdmascope_sim::plan::Overrides;
+use common::{differences, seeds, simulated};
 
 /// The first seeds; the environment variable SEEDS asks for `from..to`.
 const SEEDS: std::ops::Range<u64> = 0..200;
 
 #[test]
 fn the_analysis_of_simulated_captures_says_the_same_of_them_anonymized() {
-    let asked = std::env::var("SEEDS").ok();
-    let seeds = asked.map_or(SEEDS, |asked| {
-        let (from, to) = asked.split_once("..").expect("SEEDS=from..to");
-        from.parse().unwrap()..to.parse().unwrap()
-    });
-    let mut wrong = Vec::new();
-    for seed in seeds {
-        let run = rdmascope_sim::run(seed, &Overrides::default());
-        let record = |r: &rdmascope_sim::observer::Record| Record {
-            time_ns: r.time,
-            link_type: LinkType::ETHERNET,
-            wire_len: r.length,
-            interface: r.interface,
-            bytes: r.bytes.clone(),
-        };
-        let records: Vec<Record> = run.records.iter().map(record).collect();
-        wrong.extend(differences(&format!("seed {seed}"), &records));
-    }
+    let wrong: Vec<String> = seeds(SEEDS).flat_map(|seed| differences(&format!("seed {seed}"), &simulated(seed))).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Causes for which reports once differed: a packet that looks like the end of a message that was cut before, FPDUs of which the capture
+/// has only the beginning, FPDUs and Sends that begin with the same bytes as others near them, a Send that was held back before anybody
+/// knew what it carries, and a TCP segment whose header is said to go into its payload.
+#[test]
+fn runs_that_differed_once_do_not_any_more() {
+    let wrong: Vec<String> = [413, 1193, 1514, 2264, 2717, 3056, 3958, 4053, 4790, 20_532]
+        .into_iter()
+        .flat_map(|seed| differences(&format!("seed {seed}"), &simulated(seed)))
+        .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -9,6 +9,7 @@ use rdmascope_dissector::field::Privacy;
 use rdmascope_dissector::frame::LinkType;
 use rdmascope_dissector::trace::{NodeValue, Tree};
 use rdmascope_share::{Anonymizer, Frame, Mapping, Options, Tally};
+use rdmascope_sim::plan::Overrides;
 use std::path::{Path, PathBuf};
 
 pub const KEY: &[u8] = b"for tests";
@@ -48,6 +49,26 @@ pub fn samples() -> Vec<PathBuf> {
     found.sort();
     assert!(!found.is_empty());
     found
+}
+
+/// The numbers that the environment variable SEEDS asks for as `from..to`, or these.
+pub fn seeds(otherwise: std::ops::Range<u64>) -> std::ops::Range<u64> {
+    std::env::var("SEEDS").map_or(otherwise, |asked| {
+        let (from, to) = asked.split_once("..").expect("SEEDS=from..to");
+        from.parse().unwrap()..to.parse().unwrap()
+    })
+}
+
+/// The capture of a run of the simulator.
+pub fn simulated(seed: u64) -> Vec<Record> {
+    let record = |r: &rdmascope_sim::observer::Record| Record {
+        time_ns: r.time,
+        link_type: LinkType::ETHERNET,
+        wire_len: r.length,
+        interface: r.interface,
+        bytes: r.bytes.clone(),
+    };
+    rdmascope_sim::run(seed, &Overrides::default()).records.iter().map(record).collect()
 }
 
 pub fn read(path: &Path) -> Vec<Record> {
@@ -106,6 +127,9 @@ fn said(report: &Report, rows: &[Exchange], name: &mut impl FnMut(&str) -> Strin
         c.outcome = None;
         // addresses and identifiers again
         (c.smb.setup.guids, c.smb.setup.interfaces, c.nfs) = Default::default();
+        for file in c.smb.open.iter_mut().chain(&mut c.smb.opened) {
+            *file = name(file).into();
+        }
         lines.push(format!("{c:#?}"));
     }
     for f in report.findings.iter() {
