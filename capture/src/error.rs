@@ -161,7 +161,7 @@ pub enum Problem {
         #[source]
         source: io::Error,
     },
-    /// What libpcap said.
+    /// libpcap's own error text.
     #[error("libpcap: {0}")]
     Libpcap(String),
     /// An RDMA card cannot be captured from.
@@ -169,7 +169,7 @@ pub enum Problem {
     #[error("{}", .0.without_device())]
     Verbs(rdmascope_verbs::Error),
     /// A frame of a live capture was asked for by offset that is kept no longer.
-    #[error("the frame is kept no longer: only the last ones of a live capture are")]
+    #[error("the frame is no longer kept: a live capture keeps only the last frames")]
     NoLongerKept,
     /// A record was asked for by offset, and none begins there.
     #[error("no record begins at byte {0}")]
@@ -187,7 +187,7 @@ fn program() -> String {
 fn advice(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space or write elsewhere",
-        io::ErrorKind::BrokenPipe => "; the program that was to read this has ended",
+        io::ErrorKind::BrokenPipe => "; the program that read this output has ended",
         _ => "",
     }
 }
@@ -326,7 +326,8 @@ mod tests {
         );
         assert_eq!(
             e.to_string(),
-            "a\\nb.pcap: damaged at byte 40 of the decompressed data: a packet record claims 268435457 captured bytes, the limit is 268435456"
+            "a\\nb.pcap: damaged at byte 40 of the decompressed data: a packet record claims 268435457 captured bytes, the limit is \
+            268435456"
         );
         assert_eq!(e.offset(), Some(40));
         assert_eq!(

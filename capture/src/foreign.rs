@@ -52,7 +52,7 @@ pub(crate) fn of_magic(first: [u8; 4]) -> Option<Format> {
     }
 }
 
-/// What came of looking for records of ERF.
+/// Result of looking for records of ERF.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     Yes,

@@ -23,7 +23,7 @@ const MARK: &str = "hw_counters ";
 pub struct Counter {
     /// `mlx5_0`.
     pub device: String,
-    /// From 1.
+    /// Port number, from 1.
     pub port: u32,
     /// `out_of_sequence`, as the driver calls it.
     pub name: String,

@@ -22,7 +22,8 @@ pub(crate) fn gzip(input: Input) -> Input {
     Box::new(Gzip { input, inflate, sum: Crc::new(), inside: false, members: 0, failed: None })
 }
 
-/// The decoders of `flate2` that speak `Read` throw away what they made in the call that meets the damage, which may be a whole small file. This
+/// The decoders of `flate2` that speak `Read` throw away what they made in the call that meets the damage, which may be a whole small
+/// file. This
 /// one gives it first.
 struct Gzip {
     input: Compressed,

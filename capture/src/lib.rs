@@ -8,7 +8,6 @@ mod foreign;
 pub mod fuzzing;
 pub mod hardware;
 mod inflate;
-#[cfg(unix)]
 pub mod live;
 mod mapped;
 mod merge;
@@ -23,6 +22,7 @@ mod source;
 mod span;
 mod spool;
 mod stream;
+mod system;
 #[cfg(test)]
 mod testing;
 mod walk;

@@ -2,7 +2,8 @@
 //!
 //! A map has one danger: if another program truncates the file meanwhile, touching a page beyond the new end is a SIGBUS,
 //! which ends the process. So files that are followed, and files on network file systems, are read instead (see [`crate::open`]), and
-//! walking a map asks the operating system for the length again every 8 MiB, as does every access by offset. A truncation between two such looks, or
+//! walking a map asks the operating system for the length again every 8 MiB, as does every access by offset. A truncation between two such
+//! looks, or
 //! while records are still held, can still end the process; so can a disk that fails to give a page. [`crate::OpenOptions::mmap`]
 //! turns mapping off.
 //!
@@ -20,6 +21,7 @@ use crate::error::{Damage, Error, Problem, Result};
 use crate::metadata::Metadata;
 use crate::record::Record;
 use crate::source::{Progress, Source};
+use crate::system;
 use crate::walk::{DEFAULT_MAX_RECORD_LEN, LookAhead, Magic, Span, Start, Step, Walker};
 
 /// Bytes walked between two looks at the length of a mapped file.
@@ -32,9 +34,7 @@ pub(crate) fn map(file: &File) -> io::Result<Mmap> {
     // here relies on reading the same byte twice: every length is checked where it is read, and the slices made of it are bounded by
     // the length of the map. Truncation is dealt with as the head of this file says.
     let map = unsafe { Mmap::map(file) }?;
-    #[cfg(unix)]
-    // Advice; if it is not taken, nothing is lost but speed.
-    let _ = map.advise(memmap2::Advice::Sequential);
+    system::read_whole(&map);
     Ok(map)
 }
 
@@ -153,13 +153,9 @@ impl CaptureFile {
     /// Gives back the pages of a map before byte `end`, of which `len` bytes may be mapped still. They stay in the page cache.
     #[cold]
     fn leave_behind(&self, end: usize, len: usize) {
-        #[cfg(unix)]
         if let Storage::Map(map, _) = &self.storage {
             let start = end.saturating_sub(len) & !(LOOK_EVERY - 1);
-            #[allow(unsafe_code)]
-            // SAFETY: the map is of a file and is never written to, so a page that is given back and touched again, by a record that
-            // is still held or by another walk, has the bytes of the file once more.
-            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end.min(map.len()) - start) };
+            system::leave_behind(map, start, end.min(map.len()) - start);
         }
     }
 

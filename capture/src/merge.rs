@@ -13,7 +13,7 @@ use crate::source::{Progress, Source};
 ///
 /// - Every source is taken to be in order of time. Where one steps back, the earlier frame comes right after the later.
 /// - A frame without a time goes with the one before it in its source.
-/// - Interfaces are numbered anew; [`Interface::input`](crate::Interface::input) says which source one is of, and
+/// - Interfaces are renumbered; [`Interface::input`](crate::Interface::input) says which source one is of, and
 ///   [`Record::offset`] counts in that source.
 /// - A damaged source ends; the others go on. Its error comes when they all are at their end.
 /// - A source that is followed holds back all others while it waits. Merging is for files that are complete.
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_source_ends_and_the_others_go_on_before_its_error_is_told() {
+    fn a_damaged_source_ends_and_the_others_go_on_before_its_error_is_reported() {
         let mut cut = pcap_file(MAGIC_MICROSECONDS, false, 65535, 1, &[(1, 0, b"a", 1), (3, 0, b"b", 1)]);
         cut.pop();
         let cut = StreamSource::new(std::io::Cursor::new(cut), "cut");

@@ -28,7 +28,7 @@ pub struct Metadata {
     pub secrets: Vec<Secrets>,
     /// Names of addresses in file order.
     pub names: Vec<Name>,
-    /// What RDMA devices counted meanwhile.
+    /// Counters of RDMA devices meanwhile.
     pub hardware: Hardware,
     /// Pieces of metadata (comments, names, secrets) left out because [`MAX_KEPT_BYTES`] was reached.
     pub not_kept: u64,
@@ -188,7 +188,7 @@ pub struct Clock {
 /// Nanoseconds in one unit of a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
-    /// So many nanoseconds.
+    /// Nanoseconds per tick.
     Times(u64),
     /// One of so many parts of a nanosecond.
     Part(u64),
@@ -270,10 +270,6 @@ pub struct Secrets {
 impl Secrets {
     /// TLS keys in the format of NSS's SSLKEYLOGFILE ("TLSK").
     pub const TLS_KEY_LOG: u32 = 0x544c_534b;
-    /// SSH keys ("SSHK").
-    pub const SSH_KEY_LOG: u32 = 0x5353_484b;
-    /// WireGuard keys ("WGKL").
-    pub const WIREGUARD_KEY_LOG: u32 = 0x5747_4b4c;
 }
 
 impl std::fmt::Debug for Secrets {

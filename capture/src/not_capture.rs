@@ -13,7 +13,7 @@ pub(crate) fn not_capture(bytes: &[u8]) -> Problem {
         (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it first"),
         (b"\x7fELF", "a program"),
         (b"%PDF-", "a PDF document"),
-        (b"\0\0\0\0", "begins with zeros, as a file does that was never written to"),
+        (b"\0\0\0\0", "begins with zeros, like a file that was never written to"),
     ];
     /// Capture formats that are not read, by what they begin with.
     const UNREAD: [(&[u8], &str); 17] = [

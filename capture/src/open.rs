@@ -13,6 +13,7 @@ use crate::random_access::RandomAccess;
 use crate::record::Record;
 use crate::source::{Progress, Source};
 use crate::stream::{Follow, StreamSource};
+use crate::system;
 use crate::walk::{DEFAULT_MAX_RECORD_LEN, Magic};
 
 /// Longest captured frame that can be asked for, in bytes.
@@ -103,7 +104,7 @@ pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Capture> {
             return Err(Error::new(path, Problem::IsDirectory));
         }
         // A length of 0 may be a file of the kernel's, which has more to say when read.
-        if mmap && follow.is_none() && meta.is_file() && meta.len() > 0 && is_local(&file) && is_mappable(&file, path)? {
+        if mmap && follow.is_none() && meta.is_file() && meta.len() > 0 && system::is_local(&file) && is_mappable(&file, path)? {
             // Where mapping fails (no room for the addresses, a file system that cannot), the file is read instead.
             if let Ok(map) = mapped::map(&file) {
                 let file = CaptureFile::of_map(map, file, path, max_record_len)?;
@@ -129,19 +130,6 @@ fn is_mappable(file: &File, path: &Path) -> Result<bool> {
     let mut magic = Vec::new();
     file.take(Magic::LEN as u64).read_to_end(&mut magic).and_then(|_| file.rewind()).map_err(|e| Error::open(path, e))?;
     Ok(matches!(Magic::of(&magic), Magic::Pcap | Magic::Pcapng))
-}
-
-/// Whether the file system is of this machine, so that nobody else can truncate the file unseen. Unknown ones count as local.
-#[cfg(target_os = "linux")]
-fn is_local(file: &File) -> bool {
-    /// NFS, SMB (three generations), FUSE, AFS, Ceph, 9P, Lustre: linux/magic.h and the clients' own headers.
-    const REMOTE: [u32; 9] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x5346_414f, 0x00c3_6400, 0x0102_1997, 0x0bd0_0bd0];
-    rustix::fs::fstatfs(file).is_ok_and(|s| !REMOTE.contains(&(s.f_type as u32)))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_local(_: &File) -> bool {
-    true
 }
 
 impl Capture {
@@ -247,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_capture_is_said_in_distinct_lines() {
+    fn other_files_are_reported_in_distinct_lines() {
         let dir = tempfile::tempdir().unwrap();
         let of = |path: &Path| open(path, OpenOptions::new()).unwrap_err().to_string();
         assert!(of(dir.path()).ends_with(": is a directory; give the capture files in it"));
@@ -260,13 +248,13 @@ mod tests {
         assert!(message(b"\xfd7zXZ\0\0").contains("xz-compressed; decompress it with xz -d"));
         assert!(message(&gzip(b"some text")).contains("begins with the text \"some text\""));
         assert!(message(&gzip(&gzip(b"some text"))).contains("not supported: compressed twice"));
-        assert!(message(&gzip(b"")).contains("the compressed file has nothing in it"));
+        assert!(message(&gzip(b"")).contains("the compressed file is empty"));
         assert_eq!(message(&sample()[..23]), "damaged at byte 0: the file ends inside a pcap file header: 24 bytes needed, 23 left");
     }
 
     #[test]
     #[cfg(unix)]
-    fn a_file_without_permission_is_told_unless_one_may_read_everything() {
+    fn a_file_without_permission_is_reported_unless_one_may_read_everything() {
         use std::os::unix::fs::PermissionsExt;
         let (_dir, path) = file(&sample());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
@@ -425,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_ends_where_it_is_told_to_with_what_came_until_then() {
+    fn a_pipe_ends_at_its_limit_with_the_frames_read_so_far() {
         let sample = pcap_file(MAGIC_MICROSECONDS, false, 65535, 1, &[(1, 0, b"abc", 3), (2, 0, b"def", 3)]);
         let (reader, mut writer) = io::pipe().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
@@ -437,7 +425,7 @@ mod tests {
         assert!(!stream.advance().unwrap());
         drop(writer);
 
-        // and so it does where it is not told to
+        // the same without the option
         let (reader, mut writer) = io::pipe().unwrap();
         let mut stream = StreamSource::until(reader, Path::new("-"), Some(Arc::default()));
         writer.write_all(&sample).unwrap();

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn record_headers_of_all_variants_are_told_by_the_first_records() {
+    fn record_headers_of_all_variants_are_recognized_by_the_first_records() {
         let frames: Vec<_> = [60, 90, 70, 1514, 60].map(ipv6_frame).to_vec();
         for count in 1..=frames.len() {
             for (magic, added, format) in [

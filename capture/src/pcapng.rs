@@ -225,7 +225,7 @@ impl Pcapng {
     #[cold]
     fn other(&self, block: &Block<'_>, offset: u64, metadata: &mut Metadata) -> Result<Step, Damage> {
         match block.kind {
-            INTERFACE_DESCRIPTION => self.interface_description(block, metadata)?,
+            INTERFACE_DESCRIPTION => Self::interface_description(block, metadata)?,
             INTERFACE_STATISTICS => self.interface_statistics(block, metadata)?,
             DECRYPTION_SECRETS => {
                 let (kind, len) = (block.u32_at(8)?, block.u32_at(12)?);
@@ -270,7 +270,7 @@ impl Pcapng {
         Ok(())
     }
 
-    fn interface_description(&self, block: &Block<'_>, metadata: &mut Metadata) -> Result<(), Damage> {
+    fn interface_description(block: &Block<'_>, metadata: &mut Metadata) -> Result<(), Damage> {
         if metadata.interfaces.len() == MAX_INTERFACES {
             return Err(Damage::TooMany { what: "interfaces", limit: MAX_INTERFACES });
         }
@@ -608,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_with_its_offset_after_the_records_before_it() {
+    fn damage_is_reported_with_its_offset_after_the_records_before_it() {
         let good = || File::section(false).interface(1, 0, &[]).packet(0, 0, b"abcd", &[]);
         let at = good().bytes.len();
         let with = |tail: &[u8]| damage_of(&[&good().bytes, tail].concat());

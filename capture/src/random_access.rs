@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::error::{Error, Problem, Result};
-#[cfg(unix)]
 use crate::live::{LiveSource, WindowReader};
 use crate::mapped::CaptureFile;
 use crate::metadata::Metadata;
@@ -25,12 +24,7 @@ pub struct RandomAccess {
 #[derive(Debug, Clone)]
 enum From {
     Mapped(Arc<CaptureFile>),
-    Stored {
-        stored: Stored,
-        format: Format,
-        max_record_len: u32,
-    },
-    #[cfg(unix)]
+    Stored { stored: Stored, format: Format, max_record_len: u32 },
     Window(WindowReader),
 }
 
@@ -59,7 +53,6 @@ impl RandomAccess {
     pub fn record_at(&mut self, offset: u64) -> Result<Record<'_>> {
         let (stored, format, max) = match &self.from {
             From::Mapped(file) => return file.record_at(&self.metadata, offset),
-            #[cfg(unix)]
             From::Window(reader) => {
                 return match reader.record_at(offset, &mut self.scratch) {
                     Ok(Some(record)) => Ok(record),
@@ -94,7 +87,6 @@ impl RandomAccess {
     }
 }
 
-#[cfg(unix)]
 impl LiveSource {
     /// A way to read frames again by their offset; `None` where none are kept.
     pub fn random_access(&self) -> Option<RandomAccess> {

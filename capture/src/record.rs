@@ -1,4 +1,4 @@
-//! One captured frame, borrowed from the file, and what pcapng says beside it.
+//! One captured frame, borrowed from the file, with its pcapng options.
 //!
 //! Options: pcapng draft, section 3.5 (format) and 4.3 (Enhanced Packet Block options).
 
@@ -17,10 +17,10 @@ pub struct Record<'a> {
     pub interface: u32,
     /// Its length on the wire in bytes, as the file says. More than `bytes.len()` if the capture cut it.
     pub wire_len: u32,
-    /// How `bytes` begins.
+    /// Link type: the layer that `bytes` begins with.
     pub link_type: LinkType,
     pub(crate) flags: Flags,
-    /// What was captured of it.
+    /// Its captured bytes.
     pub bytes: &'a [u8],
     /// Raw pcapng options; parsed only when asked for.
     pub(crate) options: &'a [u8],

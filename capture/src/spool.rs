@@ -1,9 +1,11 @@
 //! Bytes by offset where the file is not mapped: from the file itself, or from an unnamed temporary copy of what was decompressed.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::system;
 
 /// A copy of a stream in a file without a name, which vanishes with the process. Bounded; what does not fit is not kept.
 #[derive(Debug)]
@@ -38,18 +40,18 @@ impl Spool {
         if self.kept.full.load(Ordering::Relaxed) {
             return;
         }
-        if have + bytes.len() as u64 > self.limit || self.append(bytes).is_err() {
+        if have + bytes.len() as u64 > self.limit || self.append(bytes, have).is_err() {
             self.kept.full.store(true, Ordering::Release);
         } else {
             self.kept.bytes.store(have + bytes.len() as u64, Ordering::Release);
         }
     }
 
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn append(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
         if self.file.is_none() {
             self.file = Some(Arc::new(tempfile::tempfile()?));
         }
-        self.file.as_deref().map_or(Ok(()), |mut file| file.write_all(bytes))
+        self.file.as_deref().map_or(Ok(()), |file| system::write_all_at(file, bytes, at))
     }
 
     pub(crate) fn stored(&self) -> Option<Stored> {
@@ -76,21 +78,11 @@ impl Stored {
     }
 
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        // A spool may be writing; what it has not told yet may be half there.
+        // A spool may be writing; what it has not reported yet may be incomplete.
         let len = self.kept.as_ref().map_or(u64::MAX, |kept| kept.bytes.load(Ordering::Acquire));
         let room = usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
-        read_at(&self.file, &mut buffer[..room], offset)
+        system::read_at(&self.file, &mut buffer[..room], offset)
     }
-}
-
-#[cfg(unix)]
-fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    std::os::unix::fs::FileExt::read_at(file, buffer, offset)
-}
-
-#[cfg(windows)]
-fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
 }
 
 /// A file without a name, for what is put aside; it vanishes with its handle.

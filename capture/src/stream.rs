@@ -17,6 +17,7 @@ use crate::metadata::{self, Metadata};
 use crate::record::Record;
 use crate::source::{Progress, Source};
 use crate::spool::{Spool, Stored};
+use crate::system;
 use crate::walk::{Format, LookAhead, Magic, Span, Start, Step, Walker};
 
 const BUFFER: usize = 1 << 20;
@@ -89,7 +90,7 @@ impl std::fmt::Debug for StreamSource {
     }
 }
 
-/// What came of asking for more bytes.
+/// Result of asking for more bytes.
 enum Filled {
     Enough,
     /// The stream ended first.
@@ -98,7 +99,7 @@ enum Filled {
     NotYet,
 }
 
-/// What came of the beginning of the file.
+/// Result of reading the beginning of the file.
 enum Begun {
     Yes,
     NotYet,
@@ -142,14 +143,14 @@ impl StreamSource {
         StreamSource { stop: Some(stop.clone()), ..StreamSource::new(Stoppable::new(input, stop), name) }
     }
 
-    /// Whether the stream ended because it was told to.
+    /// Whether the stream ended because the stop flag was set.
     fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     pub(crate) fn of_file(file: File, path: &Path) -> StreamSource {
         let file = Arc::new(file);
-        let mut source = StreamSource::new(SharedFile(file.clone()), path);
+        let mut source = StreamSource::new(SharedFile { file: file.clone(), at: 0 }, path);
         source.file = Some(file);
         source.is_whole = true;
         source
@@ -216,7 +217,7 @@ impl StreamSource {
             match self.fill(needed)? {
                 Filled::NotYet => return Ok(Begun::NotYet),
                 Filled::Ended if self.start == self.end && self.decompressed => {
-                    return Err(Problem::NotCapture("the compressed file has nothing in it".to_owned()));
+                    return Err(Problem::NotCapture("the compressed file is empty".to_owned()));
                 }
                 Filled::Ended if self.start == self.end => return Err(Problem::Empty),
                 Filled::Ended => ended = true,
@@ -448,7 +449,7 @@ const CHUNK: usize = 256 << 10;
 const CHUNKS_AHEAD: usize = 4;
 /// Between two looks at whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
-/// Once it is to stop, the writer of the pipe, which may have been told as well, has so long to say its last.
+/// After the stop flag is set, how long the writer of the pipe, which may be stopping too, may still write.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl Stoppable {
@@ -516,10 +517,13 @@ impl<R: Read> Read for Counting<R> {
 }
 
 /// A file that is also kept for its length and for reading again by offset.
-struct SharedFile(Arc<File>);
+struct SharedFile {
+    file: Arc<File>,
+    at: u64,
+}
 
 impl Read for SharedFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        (&*self.0).read(buffer)
+        system::read_on(&self.file, &mut self.at, buffer)
     }
 }

@@ -7,7 +7,7 @@ use crate::metadata::{self, Metadata};
 pub(crate) use crate::span::{Span, Step};
 use crate::{foreign, pcap, pcapng};
 
-/// Longest captured frame accepted unless told otherwise, in bytes.
+/// Longest captured frame accepted by default, in bytes.
 pub const DEFAULT_MAX_RECORD_LEN: u32 = 256 << 20;
 
 /// Knows the format of a file and what its metadata said so far.

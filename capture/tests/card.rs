@@ -54,10 +54,10 @@ fn a_card_is_a_place_like_any_other() {
 }
 
 #[test]
-fn what_a_card_cannot_do_is_told_in_its_words() {
+fn limits_of_a_card_are_reported_in_its_words() {
     let Some(folder) = standin() else { return };
     for (name, says) in
-        [("nocap0", "needs CAP_NET_RAW"), ("noraw0", "no RAW_PACKET queue pairs"), ("card0:2", "has no port 2"), ("card0:x", "no port")]
+        [("nocap0", "needs CAP_NET_RAW"), ("noraw0", "no RAW_PACKET queue pairs"), ("card0:2", "has no port 2"), ("card0:x", "not a port")]
     {
         let e = open(folder.path(), name, "rdma").unwrap_err().to_string();
         assert!(e.starts_with(name) && e.contains(says), "{e}");

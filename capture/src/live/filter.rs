@@ -27,10 +27,10 @@ pub const NAMES: [(&str, &str, &str); 11] = [
     (
         "rdma",
         "roce or iwarp or smb or tunnels or extended or pause or fragments",
-        "the default: everything that carries storage over RDMA, or may",
+        "the default: everything that carries, or may carry, storage over RDMA",
     ),
     ("everything", "", "all frames"),
-    ("roce", "udp port 4791 or ethertype 0x8915", "RoCE version 2 and 1"),
+    ("roce", "udp port 4791 or ethertype 0x8915", "RoCE versions 2 and 1"),
     ("iwarp", "tcp port 5445 or tcp port 20049 or mpa", "SMB Direct and NFS over RDMA on TCP, and MPA handshakes on any port"),
     ("smb", "tcp port 445", "SMB over TCP, where SMB Direct connections begin"),
     ("nfs", "tcp port 2049 or tcp port 20049 or port 111", "NFS with and without RDMA, portmap"),
@@ -54,7 +54,7 @@ const DEPTH_MAX: u32 = 64;
 /// BPF_MAXINSNS.
 const PROGRAM_MAX: usize = 4096;
 
-/// What to capture.
+/// A capture filter: which frames to capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     text: String,
@@ -98,9 +98,9 @@ impl Side {
 /// Why a filter is none, and at which byte of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
-    /// What is wrong.
+    /// The mistake, as a sentence without a period.
     pub message: String,
-    /// Where, in bytes.
+    /// Byte offset of the mistake in the filter's text.
     pub at: usize,
 }
 
@@ -250,10 +250,10 @@ impl<'t> Parser<'t> {
                 } else if side == Side::Either {
                     Ok(Test::Protocol(if word == "tcp" { 6 } else { 17 }))
                 } else {
-                    Err(self.error(format!("port is missing behind {word}")))
+                    Err(self.error(format!("{word} is not followed by port")))
                 };
             }
-            _ if side != Side::Either => return Err(self.wrong("host or port is expected behind src and dst".to_owned())),
+            _ if side != Side::Either => return Err(self.wrong("src and dst must be followed by host or port".to_owned())),
             _ => {}
         }
         match word {
@@ -264,12 +264,12 @@ impl<'t> Parser<'t> {
             "ethertype" => {
                 let word = self.word("a number")?;
                 let value = number(word).and_then(|n| u16::try_from(n).ok());
-                value.map(Test::Ethertype).ok_or_else(|| self.wrong(format!("\"{word}\" is no ethertype, such as 0x8915")))
+                value.map(Test::Ethertype).ok_or_else(|| self.wrong(format!("\"{word}\" is not an Ethertype, such as 0x8915")))
             }
             "proto" => {
                 let word = self.word("a number")?;
                 let value = number(word).and_then(|n| u8::try_from(n).ok());
-                value.map(Test::Protocol).ok_or_else(|| self.wrong(format!("\"{word}\" is no IP protocol, from 0 to 255")))
+                value.map(Test::Protocol).ok_or_else(|| self.wrong(format!("\"{word}\" is not an IP protocol, from 0 to 255")))
             }
             "vlan" => {
                 let id = self.peek().and_then(number).and_then(|n| u16::try_from(n).ok()).filter(|n| *n < 4096);
@@ -279,7 +279,8 @@ impl<'t> Parser<'t> {
             _ => named(word).ok_or_else(|| {
                 let names: Vec<&str> = NAMES.iter().map(|n| n.0).collect();
                 self.wrong(format!(
-                    "\"{word}\" is not known; there are {}, port, tcp port, udp port, host, ethertype, proto, vlan, ip, ip6, arp, and, or, not",
+                    "\"{word}\" is not known; there are {}, port, tcp port, udp port, host, ethertype, proto, vlan, ip, ip6, arp, and, or, \
+                    not",
                     names.join(", ")
                 ))
             }),
@@ -291,7 +292,7 @@ impl<'t> Parser<'t> {
         let (low, high) = word.split_once('-').unwrap_or((word, word));
         match (low.parse::<u16>(), high.parse::<u16>()) {
             (Ok(low), Ok(high)) if low <= high => Ok(Test::Port { side, tcp, udp, low, high }),
-            _ => Err(self.wrong(format!("\"{word}\" is no port, such as 5445 or 5000-5010"))),
+            _ => Err(self.wrong(format!("\"{word}\" is not a port, such as 5445 or 5000-5010"))),
         }
     }
 
@@ -299,7 +300,7 @@ impl<'t> Parser<'t> {
         let word = self.word("an address")?;
         let (text, bits) = word.split_once('/').map_or((word, None), |(a, b)| (a, Some(b)));
         let address: Option<IpAddr> = text.parse().ok();
-        let Some(address) = address else { return Err(self.wrong(format!("\"{word}\" is no IP address"))) };
+        let Some(address) = address else { return Err(self.wrong(format!("\"{word}\" is not an IP address"))) };
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits = match bits {
             None => Some(most),
@@ -322,7 +323,7 @@ fn number(word: &str) -> Option<u32> {
 /// An instruction of classic BPF, as `struct sock_filter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// What it does.
+    /// Operation code, as in `struct sock_filter`.
     pub code: u16,
     /// Instructions to skip where its condition holds.
     pub jt: u8,
@@ -332,7 +333,7 @@ pub struct Instruction {
     pub k: u32,
 }
 
-/// What a frame begins with, for a program.
+/// First bytes of a frame, for a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
     /// An Ethernet header.
@@ -363,7 +364,7 @@ const JGE: u16 = 0x35;
 const RET: u16 = 0x06;
 const TAX: u16 = 0x07;
 
-/// Offsets that are not of the frame: what the kernel knows beside it.
+/// Offsets outside the frame: ancillary data of the kernel.
 const AD: u32 = 0xffff_f000;
 const AD_PROTOCOL: u32 = AD;
 const AD_PKTTYPE: u32 = AD + 4;
@@ -727,6 +728,7 @@ impl Assembler {
 
 /// What a kernel does with a program: the bytes to keep of a frame, 0 for none. `beside` is what the kernel knows of it besides.
 /// For places that have no kernel to run one.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(super) fn run(program: &[Instruction], frame: &[u8], beside: impl Fn(u32) -> u32) -> u32 {
     let (mut a, mut x, mut m, mut pc) = (0u32, 0u32, [0u32; 16], 0usize);
     while let Some(i) = program.get(pc) {
@@ -917,20 +919,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_told_with_its_place() {
+    fn an_invalid_filter_is_reported_with_its_place() {
         for (filter, at, says) in [
             ("", 0, "empty"),
             ("roce or", 7, "missing"),
             ("roce iwarp", 5, "and, or"),
             ("rocee", 0, "not known"),
             ("(roce", 5, "parenthesis"),
-            ("tcp port x", 9, "no port"),
-            ("port 10-5", 5, "no port"),
-            ("host 1.2.3", 5, "no IP address"),
+            ("tcp port x", 9, "not a port"),
+            ("port 10-5", 5, "not a port"),
+            ("host 1.2.3", 5, "not an IP address"),
             ("host 1.2.3.4/33", 5, "32 bits"),
             ("src roce", 4, "host or port"),
-            ("ethertype 0x10000", 10, "no ethertype"),
-            ("proto 256", 6, "no IP protocol"),
+            ("ethertype 0x10000", 10, "not an Ethertype"),
+            ("proto 256", 6, "not an IP protocol"),
         ] {
             let e = filter.parse::<Filter>().unwrap_err();
             assert!(e.at == at && e.message.contains(says), "{filter}: {e}");
@@ -941,7 +943,7 @@ mod tests {
     }
 
     #[test]
-    fn libpcap_is_told_the_same() {
+    fn libpcap_gets_the_same_filter() {
         let text = |filter: &str| filter.parse::<Filter>().unwrap().libpcap();
         let roce = "(udp portrange 4791-4791 or ether proto 0x8915)";
         assert_eq!(text("roce"), Some(format!("({roce}) or (vlan and ({roce}))")));

@@ -1,14 +1,16 @@
 //! How much of a frame analysis needs: messages whole, bulk data without its bytes.
 //!
-//! What is cut off is the payload of RDMA Writes and Read Responses. The first packet of each keeps [`HEAD`] bytes of it, since an RPC message
+//! What is cut off is the payload of RDMA Writes and Read Responses. The first packet of each keeps [`HEAD`] bytes of it, since an RPC
+//! message
 //! may be in there (RFC 8166 section 3.5.2, long messages). Sends are kept whole: they carry the messages. Over TCP, a segment that is
 //! exactly one FPDU with such a payload is cut; others carry message boundaries and are kept whole.
 
-use rdmascope_dissector::frame::{self, Body};
+use rdmascope_dissector::frame::{self, Addr, Body};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::ib::bth::Opcode;
 
 use crate::record::Record;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Bytes of bulk data kept of the first packet of an operation.
 const HEAD: usize = 256;
@@ -18,9 +20,13 @@ const TAGGED: usize = 2 + 2 + 4 + 8;
 /// The record with only those bytes that analysis needs. The CRCs at the ends of frames that are cut go too.
 pub fn headers_only<'a>(record: Record<'a>) -> Record<'a> {
     let options = frame::Options { check_crc: false, ..frame::Options::default() };
-    let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, &mut Off);
+    let mut packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, &mut Off);
+    if is_local(packet.src) || packet.src == packet.dst {
+        // within a host, several packets may stand in one datagram: only their CRCs tell
+        packet = frame::decode(record.link_type, record.bytes, record.wire_len, &frame::Options::default(), &mut Off);
+    }
     let (payload, keep) = match &packet.body {
-        Body::Ib(ib) if has_bulk(ib.bth.opcode) => (ib.payload, if is_first(ib.bth.opcode) { HEAD } else { 0 }),
+        Body::Ib(ib) if has_bulk(ib.bth.opcode) && ib.behind.is_empty() => (ib.payload, if is_first(ib.bth.opcode) { HEAD } else { 0 }),
         Body::Tcp(segment) if is_tagged_fpdu(segment.payload, segment.payload_length) => (segment.payload, TAGGED + HEAD),
         _ => return record,
     };
@@ -29,6 +35,15 @@ pub fn headers_only<'a>(record: Record<'a>) -> Record<'a> {
     match start.checked_add(keep) {
         Some(len) if len < record.bytes.len() => record.cut(len),
         _ => record,
+    }
+}
+
+/// Addresses of loopback.
+fn is_local(address: Addr) -> bool {
+    match address {
+        Addr::V4(bytes) => Ipv4Addr::from(bytes).is_loopback(),
+        Addr::V6(bytes) => Ipv6Addr::from(bytes).is_loopback(),
+        Addr::Mac(_) | Addr::Lid(_) | Addr::None => false,
     }
 }
 

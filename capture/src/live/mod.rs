@@ -6,30 +6,28 @@
 //!   Card (verbs sniffer)                        ─┘             └─ Window: the last frames, to be read again
 //! ```
 //! A loop over a live source never ends by itself: [`Source::advance`] gives `false` when nothing came for a while, so that the caller can
-//! look at its clock, and [`LiveSource::is_over`] tells the end that the stop flag asked for.
+//! look at its clock, and [`LiveSource::is_over`] returns `true` after the stop flag was set.
 
 #[doc(hidden)]
 pub mod filter;
 mod headers;
-#[cfg(target_os = "linux")]
-mod interface;
-#[cfg(feature = "libpcap")]
+#[cfg(all(unix, feature = "libpcap"))]
 mod libpcap;
-#[cfg(target_os = "linux")]
-mod packet;
-#[cfg(target_os = "linux")]
-mod privileges;
 pub mod rdma;
-#[cfg(target_os = "linux")]
-#[doc(hidden)]
-pub mod send;
-#[cfg(target_os = "linux")]
-mod sniffer;
 mod window;
+
+// Systems differ in these two alone, which have the same names.
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+use elsewhere as system;
+#[cfg(target_os = "linux")]
+use linux as system;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,9 +36,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub use filter::{Filter, FilterError, NAMES};
 pub use headers::headers_only;
 #[cfg(target_os = "linux")]
-pub use packet::PacketSocket;
-#[cfg(target_os = "linux")]
-pub use privileges::{Dropped, drop_privileges};
+pub use linux::{PacketSocket, send};
+pub use system::{drop_privileges, list};
 pub(crate) use window::Reader as WindowReader;
 
 use crate::LinkType;
@@ -63,7 +60,7 @@ const WATCH_EVERY: Duration = Duration::from_millis(200);
 /// Events that nobody asked for are forgotten beyond these.
 const EVENTS_MAX: usize = 256;
 
-/// How to capture.
+/// Options of a live capture.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
@@ -96,6 +93,7 @@ impl Options {
         Self::default()
     }
 
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     fn snap(&self) -> u32 {
         if self.snap_len == 0 { SNAP_LEN } else { self.snap_len }
     }
@@ -108,7 +106,7 @@ pub struct Frame<'a> {
     pub time_ns: i64,
     /// Its length on the wire in bytes.
     pub wire_len: u32,
-    /// How `bytes` begins.
+    /// Link type: the layer that `bytes` begins with.
     pub link_type: LinkType,
     /// What was kept of it.
     pub bytes: &'a [u8],
@@ -122,12 +120,12 @@ impl Default for Frame<'_> {
     }
 }
 
-/// What came of asking for a frame.
+/// Result of asking for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// There is one.
+    /// A frame is ready.
     Frame,
-    /// None now.
+    /// No frame is ready now; more may come.
     NotYet,
 }
 
@@ -189,11 +187,27 @@ impl Counters {
         self.checksum_not_ready += other.checksum_not_ready;
     }
 
-    /// All drops.
+    /// Frames dropped, by the kernel and by the interface.
     pub fn dropped(&self) -> u64 {
         self.dropped_by_kernel + self.dropped_by_interface
     }
 }
+
+/// What was given up of the rights that opening needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// Became this user.
+    User(String),
+    /// Was no superuser, and had capabilities (of the file); they are gone.
+    Capabilities,
+    /// There was nothing to give up.
+    Nothing,
+    /// Is the superuser, and no other user was named.
+    KeptRoot,
+}
+
+/// What poll(2) takes; Unix alone has them.
+pub type Descriptor = i32;
 
 /// A place where frames come from as they pass.
 pub trait Live: Send {
@@ -207,7 +221,7 @@ pub trait Live: Send {
     fn frame(&self) -> Frame<'_>;
 
     /// What can be waited on with poll; `None` where it has to be asked again and again.
-    fn descriptor(&self) -> Option<RawFd>;
+    fn descriptor(&self) -> Option<Descriptor>;
 
     /// Called when the descriptor has an error, and now and then: looks at what became of the interface.
     fn watch(&mut self) -> Option<Event>;
@@ -272,71 +286,27 @@ fn now_ns() -> i64 {
 /// Opens interfaces by name; `any` stands for all that are up. When `stop` becomes true, the source ends with the frames that came before.
 pub fn open(names: &[String], options: &Options, stop: Arc<AtomicBool>) -> Result<LiveSource> {
     let mut places = Vec::new();
-    for name in expand(names) {
+    for name in system::expand(names) {
         places.extend(open_one(&name, options)?.into_iter().map(|live| (name.clone(), live)));
     }
     Ok(LiveSource::new(places, stop))
 }
 
-#[cfg(target_os = "linux")]
-fn expand(names: &[String]) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
-    for name in names {
-        let meant = match name.as_str() {
-            "any" if interface::facts("any").is_none() => interface::names()
-                .into_iter()
-                .filter(|n| interface::facts(n).is_some_and(|f| f.is_up() && f.link_type().is_some()))
-                .collect(),
-            _ => vec![name.clone()],
-        };
-        for name in meant {
-            if !all.contains(&name) {
-                all.push(name);
-            }
-        }
-    }
-    all
-}
-
-#[cfg(not(target_os = "linux"))]
-fn expand(names: &[String]) -> Vec<String> {
-    names.to_vec()
-}
-
 fn open_one(name: &str, options: &Options) -> Result<Vec<Box<dyn Live>>> {
     if options.libpcap {
-        #[cfg(feature = "libpcap")]
+        #[cfg(all(unix, feature = "libpcap"))]
         return Ok(vec![Box::new(libpcap::Handle::open(name, options)?)]);
-        #[cfg(not(feature = "libpcap"))]
+        #[cfg(not(all(unix, feature = "libpcap")))]
         return Err(Error::new(name, Problem::Unsupported("libpcap: built without the feature libpcap".to_owned())));
     }
-    #[cfg(target_os = "linux")]
-    {
-        let device = name.split_once(':').map_or(name, |(device, _)| device);
-        if interface::facts(name).is_none()
-            && (options.verbs.is_some() || rdma::ports(Path::new(rdma::SYS)).iter().any(|p| p.device == device))
-        {
-            return Ok(vec![Box::new(sniffer::Card::open(name, options)?)]);
-        }
-        if options.sockets <= 1 {
-            return Ok(vec![Box::new(PacketSocket::open(name, options, None)?)]);
-        }
-        let mut group = None;
-        let mut sockets: Vec<Box<dyn Live>> = Vec::new();
-        for _ in 0..options.sockets {
-            sockets.push(Box::new(PacketSocket::open(name, options, Some(&mut group))?));
-        }
-        Ok(sockets)
-    }
-    #[cfg(not(target_os = "linux"))]
-    Err(Error::new(name, Problem::Unsupported("live capture on this system without libpcap (build with --features libpcap)".to_owned())))
+    system::open_one(name, options)
 }
 
 impl LiveSource {
     /// A source of places of your own.
     pub fn new(places: Vec<(String, Box<dyn Live>)>, stop: Arc<AtomicBool>) -> LiveSource {
         let mut metadata = Metadata { revision: 1, ..Metadata::default() };
-        metadata.sections.push(Section { application: Some("rdmascope".to_owned()), os: os(), ..Section::default() });
+        metadata.sections.push(Section { application: Some("rdmascope".to_owned()), os: system::release(), ..Section::default() });
         let mut all = Vec::new();
         for (name, live) in places {
             let number = match metadata.interfaces.iter().position(|i| i.name.as_deref() == Some(name.as_str())) {
@@ -480,23 +450,18 @@ impl LiveSource {
     /// Waits for frames.
     fn wait(&mut self, milliseconds: u32) {
         // those without a descriptor are asked again and again
-        let descriptors: Vec<(usize, RawFd)> =
+        let descriptors: Vec<(usize, Descriptor)> =
             self.places.iter().enumerate().filter_map(|(at, p)| Some((at, p.live.descriptor()?))).collect();
         let milliseconds = if descriptors.len() < self.places.len() { milliseconds.min(2) } else { milliseconds };
-        #[cfg(target_os = "linux")]
-        {
-            let all: Vec<RawFd> = descriptors.iter().map(|d| d.1).collect();
-            let errors = packet::poll(&all, milliseconds);
-            for ((at, _), _) in descriptors.iter().zip(&errors).filter(|(_, e)| **e) {
-                self.watch(*at);
-            }
-            // an interface that is down makes poll return at once
-            if errors.iter().any(|e| *e) {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+        let all: Vec<Descriptor> = descriptors.iter().map(|d| d.1).collect();
+        let errors = system::poll(&all, milliseconds);
+        for ((at, _), _) in descriptors.iter().zip(&errors).filter(|(_, e)| **e) {
+            self.watch(*at);
         }
-        #[cfg(not(target_os = "linux"))]
-        std::thread::sleep(Duration::from_millis(milliseconds.min(2).into()));
+        // an interface that is down makes poll return at once
+        if errors.iter().any(|e| *e) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         if self.watched.elapsed() > WATCH_EVERY {
             self.watch_all(false);
         }
@@ -579,11 +544,6 @@ impl LiveSource {
     }
 }
 
-fn os() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
-    Some(format!("Linux {}", text.trim()))
-}
-
 impl Source for LiveSource {
     #[inline]
     fn advance(&mut self) -> Result<bool> {
@@ -624,7 +584,7 @@ impl Source for LiveSource {
 /// Something to capture from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// What `-i` takes.
+    /// The name that `-i` accepts.
     pub name: String,
     /// `Ethernet`, `loopback`, `RDMA device`, …
     pub kind: String,
@@ -634,76 +594,6 @@ pub struct Listed {
     pub sees: String,
     /// Why it cannot be captured from, or not by us.
     pub cannot: Option<String>,
-}
-
-/// Everything that can be captured from, and why not. `rdma_root` is [`rdma::SYS`], but for tests.
-#[cfg(target_os = "linux")]
-pub fn list(rdma_root: &Path) -> Vec<Listed> {
-    let ports = rdma::ports(rdma_root);
-    let permitted = packet::socket(libc::SOCK_RAW).is_ok();
-    let needs = (!permitted).then(|| "needs CAP_NET_RAW".to_owned());
-    let mut all = Vec::new();
-    for facts in interface::names().iter().filter_map(|name| interface::facts(name)) {
-        let on_it = || ports.iter().filter(|p| p.netdev.as_deref() == Some(&facts.name));
-        let kind = match facts.link_type() {
-            _ if facts.is_loopback() => "loopback",
-            Some((LinkType::ETHERNET, _)) => "Ethernet",
-            Some(_) if facts.hardware == libc::ARPHRD_INFINIBAND => "IP over InfiniBand",
-            Some(_) => "IP",
-            None => "other",
-        };
-        let hardware: Vec<&str> = on_it().filter(|p| !p.is_software).map(|p| p.device.as_str()).collect();
-        let software: Vec<&str> = on_it().filter(|p| p.is_software).map(|p| p.device.as_str()).collect();
-        let mut sees = match kind {
-            "loopback" => "traffic of this host with itself".to_owned(),
-            "IP over InfiniBand" => "IP packets only; not RDMA".to_owned(),
-            _ => "frames of this host, and of a mirror that ends here".to_owned(),
-        };
-        if !software.is_empty() {
-            sees += &format!("; RDMA of {}", software.join(", "));
-        }
-        if !hardware.is_empty() {
-            sees += &format!("; not what {} moves past the kernel", hardware.join(", "));
-        }
-        let cannot = match facts.link_type() {
-            None => Some(format!("its hardware type {} is not supported", facts.hardware)),
-            Some(_) => needs.clone(),
-        };
-        all.push(Listed { name: facts.name.clone(), kind: kind.to_owned(), is_up: facts.is_up(), sees, cannot });
-    }
-    for port in &ports {
-        let (sees, cannot) = match (port.is_software, &port.netdev) {
-            (true, Some(netdev)) => ("made in software; its frames pass the interface".to_owned(), Some(format!("capture from {netdev}"))),
-            (true, None) => ("made in software".to_owned(), Some("capture from its network interface".to_owned())),
-            (false, _) => {
-                let cannot = match needs.clone() {
-                    Some(needs) => Some(needs),
-                    None => sniffer::Card::open(&format!("{}:{}", port.device, port.port), &Options::default())
-                        .err()
-                        .map(|e| e.problem().to_string()),
-                };
-                ("RDMA that the device moves past the kernel".to_owned(), cannot)
-            }
-        };
-        all.push(Listed {
-            name: port.device.clone(),
-            kind: format!(
-                "RDMA device, port {}, {}",
-                port.port,
-                if port.link_layer.is_empty() { "link unknown" } else { &port.link_layer }
-            ),
-            is_up: port.state == "ACTIVE",
-            sees,
-            cannot,
-        });
-    }
-    all
-}
-
-/// Everything that can be captured from: without libpcap, nothing here.
-#[cfg(not(target_os = "linux"))]
-pub fn list(_rdma_root: &Path) -> Vec<Listed> {
-    Vec::new()
 }
 
 #[cfg(test)]
@@ -733,7 +623,7 @@ mod tests {
         fn frame(&self) -> Frame<'_> {
             Frame { time_ns: self.now, wire_len: 5, link_type: LinkType::ETHERNET, bytes: b"frame", options: &[] }
         }
-        fn descriptor(&self) -> Option<RawFd> {
+        fn descriptor(&self) -> Option<Descriptor> {
             None
         }
         fn watch(&mut self) -> Option<Event> {
@@ -809,29 +699,5 @@ mod tests {
             assert_eq!((record.time_ns, record.bytes), (index as i64 + 1, &b"frame"[..]));
         }
         assert!(again.record_at(1 << 40).is_err());
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn what_there_is_says_what_it_sees_and_why_not() {
-        let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        write("mlx5_0/ports/1/gid_attrs/ndevs/0", "lo\n");
-        write("mlx5_0/ports/1/link_layer", "Ethernet\n");
-        write("rxe0/ports/1/gid_attrs/ndevs/0", "lo\n");
-        write("rxe0/parent", "lo\n");
-        let all = list(root.path());
-        let lo = all.iter().find(|l| l.name == "lo").unwrap();
-        assert!(lo.sees.contains("RDMA of rxe0") && lo.sees.contains("not what mlx5_0"), "{}", lo.sees);
-        let rxe = all.iter().find(|l| l.name == "rxe0").unwrap();
-        assert_eq!(rxe.cannot.as_deref(), Some("capture from lo"));
-        let mlx = all.iter().find(|l| l.name == "mlx5_0").unwrap();
-        assert!(mlx.kind.contains("Ethernet") && mlx.cannot.is_some());
-        let missing = super::open(&["no-such-if".to_owned()], &Options::default(), Arc::default()).unwrap_err();
-        assert!(missing.to_string().starts_with("no-such-if: no such interface"), "{missing}");
     }
 }

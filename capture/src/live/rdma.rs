@@ -17,7 +17,7 @@ const MANY: usize = 256;
 pub struct Port {
     /// `mlx5_0`.
     pub device: String,
-    /// From 1.
+    /// Port number, from 1.
     pub port: u32,
     /// `Ethernet` or `InfiniBand`.
     pub link_layer: String,

@@ -7,12 +7,13 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::Frame;
 use crate::LinkType;
 use crate::record::{Flags, INBOUND, OUTBOUND, Record};
+use crate::system;
 
 /// Bytes of a segment.
 const SEGMENT: u64 = 32 << 20;
@@ -105,8 +106,7 @@ impl Segments {
 
     fn write(&mut self) {
         if let Some((_, file)) = self.segments.back() {
-            let mut file = &**file;
-            self.is_full |= file.write_all(&self.gathered).is_err();
+            self.is_full |= system::write_all_at(file, &self.gathered, self.written).is_err();
         }
         self.written += self.gathered.len() as u64;
         self.gathered.clear();
@@ -129,20 +129,35 @@ impl Reader {
             Some(Some(bytes)) => *scratch = bytes,
             Some(None) => return Ok(None),
             None => {
-                use std::os::unix::fs::FileExt;
                 scratch.resize(HEAD, 0);
-                if file.read_exact_at(scratch, at).is_err() {
+                if !read_whole(&file, scratch, at) {
                     return Ok(None);
                 }
                 let len = u32::from_le_bytes([scratch[16], scratch[17], scratch[18], scratch[19]]) as usize;
                 scratch.resize(HEAD + len.min(SEGMENT as usize), 0);
-                if file.read_exact_at(scratch, at).is_err() {
+                if !read_whole(&file, scratch, at) {
                     return Ok(None);
                 }
             }
         }
         Ok(record(scratch, offset))
     }
+}
+
+/// Fills the buffer from an offset. Says whether there was so much.
+fn read_whole(file: &File, mut buffer: &mut [u8], mut at: u64) -> bool {
+    while !buffer.is_empty() {
+        match system::read_at(file, buffer, at) {
+            Ok(0) => return false,
+            Ok(n) => {
+                buffer = &mut buffer[n..];
+                at += n as u64;
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+    true
 }
 
 fn record(bytes: &[u8], offset: u64) -> Option<Record<'_>> {

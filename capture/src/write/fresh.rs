@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::whole::Existing;
 use crate::error::{Error, Problem, Result};
+use crate::system;
 
 /// Makes a new file that only its owner may read, and follows no link to make it: for a live capture, in a folder where others may write. A
 /// device or a named pipe is written to as it is.
@@ -25,11 +26,7 @@ pub fn fresh(path: &Path, existing: Existing) -> Result<File> {
     }
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    }
+    system::follow_no_link(&mut options);
     options.open(path).map_err(failed)
 }
 

@@ -47,10 +47,10 @@ impl<W: Write> PcapWriter<W> {
             return Err(self.out.does_not_fit(why));
         }
         let Ok(seconds) = u32::try_from(record.time_ns.div_euclid(1_000_000_000)) else {
-            return Err(self.out.does_not_fit(format!("a time of {} ns since 1970 is beyond what pcap can say", record.time_ns)));
+            return Err(self.out.does_not_fit(format!("a time of {} ns since 1970 is too large for pcap", record.time_ns)));
         };
         let Ok(captured) = u32::try_from(record.bytes.len()) else {
-            return Err(self.out.does_not_fit(format!("a frame of {} bytes is beyond what pcap can say", record.bytes.len())));
+            return Err(self.out.does_not_fit(format!("a frame of {} bytes is too long for pcap", record.bytes.len())));
         };
         let fraction = record.time_ns.rem_euclid(1_000_000_000) as u32 / self.ns_per_fraction;
         let mut header = [0; 16];
@@ -106,7 +106,7 @@ mod tests {
     fn what_pcap_cannot_say_is_refused() {
         let message = |r| write(true, &[r]).unwrap_err().to_string();
         assert!(message(Record::new(0, 0, LinkType::RAW, 0, b"")).contains("one link type, here 1, and this frame has 101; use pcapng"));
-        assert!(message(Record::new(-1, 0, LinkType::ETHERNET, 0, b"")).contains("beyond what pcap can say"));
-        assert!(message(Record::new(i64::MAX, 0, LinkType::ETHERNET, 0, b"")).contains("beyond what pcap can say"));
+        assert!(message(Record::new(-1, 0, LinkType::ETHERNET, 0, b"")).contains("too large for pcap"));
+        assert!(message(Record::new(i64::MAX, 0, LinkType::ETHERNET, 0, b"")).contains("too large for pcap"));
     }
 }

@@ -16,7 +16,7 @@ use crate::record::{EPB_DROPCOUNT, EPB_FLAGS, OPT_COMMENT, Record};
 const EPB_PACKETID: u16 = 5;
 /// `epb_queue`.
 const EPB_QUEUE: u16 = 6;
-/// Longest frame accepted, in bytes; as long as a reader can be told to accept.
+/// Longest frame accepted, in bytes; the most that a reader can be set to accept.
 const MAX_FRAME_LEN: usize = 1 << 30;
 
 /// Writes a pcapng file: several interfaces, comments, statistics, secrets.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Problem, Result};
+use crate::system;
 
 /// What to do where a file has the name already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +56,7 @@ enum To {
 /// [`Problem::IsInput`] where it is one of the `inputs`, by device and inode, under whatever name (`-` stands for none);
 /// [`Problem::IsDirectory`].
 pub fn stands_at(path: &Path, inputs: &[PathBuf]) -> Result<bool> {
-    if inputs.iter().any(|input| input.as_os_str() != "-" && same_file(path, input)) {
+    if inputs.iter().any(|input| input.as_os_str() != "-" && system::same_file(path, input)) {
         return Err(Error::new(path, Problem::IsInput));
     }
     match fs::symlink_metadata(path) {
@@ -64,18 +65,6 @@ pub fn stands_at(path: &Path, inputs: &[PathBuf]) -> Result<bool> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(Error::new(path, Problem::Create(e))),
     }
-}
-
-#[cfg(unix)]
-fn same_file(a: &Path, b: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let id = |path: &Path| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
-    id(a).is_some_and(|a| id(b) == Some(a))
-}
-
-#[cfg(not(unix))]
-fn same_file(a: &Path, b: &Path) -> bool {
-    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 impl WholeFile {
@@ -134,13 +123,9 @@ fn beside(path: &Path, access: Access) -> io::Result<NamedTempFile> {
     prefix.push(".");
     let mut builder = tempfile::Builder::new();
     builder.prefix(&prefix);
-    #[cfg(unix)]
     if access == Access::Umask {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(fs::Permissions::from_mode(0o666));
+        system::for_who_the_umask_lets(&mut builder);
     }
-    #[cfg(not(unix))]
-    let _ = access;
     builder.tempfile_in(folder)
 }
 
@@ -190,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_only_where_that_was_said() {
+    fn a_file_is_replaced_only_on_request() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.txt");
         let create = || WholeFile::create(&path, &[], Existing::Keep, Access::Umask);

@@ -47,7 +47,7 @@ impl Buffer {
     /// A piece that a completion has given back to us, until something is posted there again.
     pub(crate) fn piece(&self, at: usize, len: usize) -> &[u8] {
         assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "{len} bytes at {at} of {}", self.len);
-        // SAFETY: inside the buffer; the card is through with the piece, and whoever posts it anew needs `&mut` of the owner.
+        // SAFETY: inside the buffer; the card has finished with the piece, and posting it again needs `&mut` of the owner.
         unsafe { std::slice::from_raw_parts(self.pointer.add(at), len) }
     }
 

@@ -32,11 +32,11 @@ pub struct Rights {
 /// A region as it is advertised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Its key.
+    /// Remote key (R_Key).
     pub key: u32,
     /// Address of its first byte.
     pub offset: u64,
-    /// In bytes.
+    /// Length in bytes.
     pub length: u32,
 }
 
@@ -101,7 +101,7 @@ pub enum Ended {
     DeviceRemoved,
 }
 
-/// What happened.
+/// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A Send arrived.
@@ -113,7 +113,7 @@ pub enum Event {
     },
     /// A read of ours is complete.
     ReadDone {
-        /// What [`Connection::read`] gave.
+        /// Result of [`Connection::read`].
         id: u64,
     },
     /// It is over; nothing follows.
@@ -137,12 +137,12 @@ pub struct Numbers {
     pub ethernet: bool,
 }
 
-/// What went over the wire, as far as the card tells; see [`Options::watch`].
+/// What went over the wire, as far as the card reports it; see [`Options::watch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// When it was posted, or its completion was fetched.
     pub at: Instant,
-    /// What it was.
+    /// Kind of operation.
     pub what: What,
 }
 
@@ -286,7 +286,7 @@ pub struct Connection {
     broken: Option<Instant>,
     private_data: Vec<u8>,
     depths: (u8, u8),
-    /// Responder resources and initiator depth, as the peer told them.
+    /// Responder resources and initiator depth that the peer sent.
     peer_depths: (u8, u8),
     numbers: Option<Numbers>,
     /// Where operations are reported.
@@ -565,7 +565,7 @@ impl Connection {
         self.depths
     }
 
-    /// The same of the peer, as it told them when the connection was set up; 0 where it said nothing.
+    /// The same of the peer, as it sent them when the connection was set up; 0 if it sent none.
     pub fn peer_depths(&self) -> (u8, u8) {
         self.peer_depths
     }
@@ -580,7 +580,8 @@ impl Connection {
         &self.private_data
     }
 
-    /// The next operation, in the order in which they were posted and completed; none where [`Options::watch`] is not set. What the peer's card does in memory of ours is not among
+    /// The next operation, in the order in which they were posted and completed; none where [`Options::watch`] is not set. What the peer's
+    /// card does in memory of ours is not among
     /// them: ours does not tell.
     pub fn poll_operation(&mut self) -> Option<Operation> {
         self.operations.as_mut()?.pop_front()
@@ -685,7 +686,7 @@ impl Connection {
     }
 
     /// Ends a region and gives its bytes back: when this returns, the peer reaches them no more. `None` where there is none of this key, or
-    /// the driver will not let go of it.
+    /// the driver does not release it.
     pub fn deregister(&mut self, key: u32) -> Option<Vec<u8>> {
         let region = self.regions.remove(&key)?;
         self.waiting.retain(|work| !matches!(work, Work::Bind { key: bound } if *bound == key));
@@ -771,7 +772,7 @@ impl Connection {
         }
     }
 
-    /// What happened next.
+    /// The next event, oldest first; `None` if there is none.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -922,7 +923,8 @@ impl Connection {
         // SAFETY: rdma_create_qp has put a queue pair there.
         let qp = unsafe { (*self.id).qp };
         let rc = match post {
-            // SAFETY: the request and its list are copied during the call. What they name is registered, and stays so: it goes into `posted`
+            // SAFETY: the request and its list are copied during the call. What they name is registered, and stays so: it goes into
+            // `posted`
             // until the completion says that the card is through.
             Some(post) => unsafe { post(qp, &mut wr, &mut bad) },
             None => libc::EOPNOTSUPP,
@@ -1019,7 +1021,7 @@ impl Connection {
 
     /// The key of ours that a message ended.
     fn invalidated(&mut self, wc: &sys::ibv_wc) -> Option<u32> {
-        // Soft-RoCE hands out the kernel's flag, 1 << 2, which means a good IP checksum here: that is not told of connections
+        // Soft-RoCE hands out the kernel's flag, 1 << 2, which means a good IP checksum here: connections do not report that
         const KERNEL_WITH_INVALIDATE: libc::c_uint = 1 << 2;
         if wc.wc_flags & (sys::IBV_WC_WITH_INV | KERNEL_WITH_INVALIDATE) == 0 {
             return None;
@@ -1125,7 +1127,7 @@ impl Connection {
         // SAFETY: an event of ours until it is acknowledged; the private data lies in it.
         let (kind, status, private_data, depths) = unsafe {
             let e = &*event;
-            // an event tells ours as the peer's, and the other way round
+            // an event has ours as the peer's, and the other way round
             (e.event, e.status, private_data(&e.conn), (e.conn.initiator_depth, e.conn.responder_resources))
         };
         if kind == sys::RDMA_CM_EVENT_ESTABLISHED && !private_data.is_empty() {

@@ -10,9 +10,9 @@ use std::io;
 /// A device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// As in `/sys/class/infiniband`.
+    /// Name of the device in `/sys/class/infiniband`.
     pub name: String,
-    /// In `/dev/infiniband`.
+    /// Name of its node in `/dev/infiniband`.
     pub node: String,
     /// Whether it speaks iWARP.
     pub iwarp: bool,

@@ -3,7 +3,7 @@
 use std::io;
 use thiserror::Error;
 
-/// Of this crate.
+/// Result with the [`Error`] of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why something could not be done.
@@ -117,7 +117,7 @@ pub enum Error {
     Rejected {
         /// The peer.
         address: String,
-        /// The reason, in words and as the number of the standard.
+        /// The reason, as text and as the number of the standard.
         reason: String,
     },
     /// The peer did not answer.

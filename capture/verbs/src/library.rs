@@ -38,14 +38,14 @@ macro_rules! functions {
 }
 
 functions! {
-    /// Of libibverbs.
+    /// Functions of libibverbs.
     IbVerbs, "ibv_", ibverbs: get_device_list free_device_list open_device close_device query_device query_port alloc_pd dealloc_pd
     reg_mr dereg_mr create_comp_channel destroy_comp_channel create_cq destroy_cq get_cq_event ack_cq_events create_qp modify_qp query_qp
     destroy_qp wc_status_str
 }
 
 functions! {
-    /// Of librdmacm.
+    /// Functions of librdmacm.
     RdmaCm, "rdma_", rdmacm: create_event_channel destroy_event_channel create_id destroy_id migrate_id bind_addr resolve_addr
     resolve_route create_qp destroy_qp connect listen accept reject disconnect get_cm_event ack_cm_event get_src_port
 }

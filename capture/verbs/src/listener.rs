@@ -120,7 +120,7 @@ impl Drop for Listener {
     }
 }
 
-/// Somebody wants to connect. Dropping it rejects it.
+/// A connection request. Dropping it rejects it.
 pub struct Request {
     verbs: Verbs,
     cm: &'static RdmaCm,
@@ -140,7 +140,7 @@ impl std::fmt::Debug for Request {
 }
 
 impl Request {
-    /// Who.
+    /// Address of the client.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }

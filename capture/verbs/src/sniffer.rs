@@ -1,4 +1,5 @@
-//! A sniffer: a queue pair for raw packets with a flow that copies to it all that a port sends and receives, what the card's own RDMA engine
+//! A sniffer: a queue pair for raw packets with a flow that copies to it all that a port sends and receives, what the card's own RDMA
+//! engine
 //! carries among it, which the host's network stack never sees. (`IBV_FLOW_ATTR_SNIFFER`, ibv_create_flow(3).)
 
 #![allow(unsafe_code)]
@@ -14,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::null_mut;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How to sniff.
+/// Options of a sniffer.
 #[derive(Clone, Copy, Debug)]
 pub struct SnifferOptions {
     /// The port, counted from 1.
@@ -51,7 +52,7 @@ pub struct Packet<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What became of packets.
+/// Outcome of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Handed out.
@@ -378,7 +379,7 @@ impl Sniffer {
         let until = Instant::now() + wait;
         while self.ready.is_empty() {
             self.fetch()?;
-            // an event is asked for, and what came before that is looked at: then the descriptor tells of what comes
+            // an event is requested, then earlier completions are polled: from then on the descriptor signals new ones
             if self.ready.is_empty() && self.take_event()? {
                 self.fetch()?;
             }

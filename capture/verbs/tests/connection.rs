@@ -166,7 +166,7 @@ fn without_windows_regions_carry_the_rights() {
 }
 
 #[test]
-fn those_who_cannot_connect_are_told_why() {
+fn a_failed_connect_reports_the_reason() {
     let Some(verbs) = verbs() else { return };
     let connect = |to: &str| {
         let to: SocketAddr = to.parse().unwrap();
@@ -210,7 +210,7 @@ fn a_peer_without_receives_and_a_message_too_long() {
 
 /// What both ends are told to have done, for a record of it.
 #[test]
-fn operations_are_told_as_they_were_posted_and_completed() {
+fn operations_are_reported_as_they_were_posted_and_completed() {
     let Some(verbs) = verbs() else { return };
     let (mut client, mut server) = pair(verbs, "127.0.0.1", Options { watch: true, ..Options::default() });
     let (ours, theirs) = (client.numbers().unwrap(), server.numbers().unwrap());

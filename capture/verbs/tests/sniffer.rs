@@ -89,7 +89,7 @@ fn packets_come_in_order_with_the_clock_of_the_card() {
 }
 
 #[test]
-fn a_driver_that_breaks_off_is_told() {
+fn a_driver_that_breaks_off_is_reported() {
     let Some(sniffer) = open("broken0") else { return };
     let mut sniffer = sniffer.unwrap();
     let mut received = 0;

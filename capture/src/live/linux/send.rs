@@ -53,7 +53,8 @@ impl Sender {
         }
     }
 
-    /// Sends these frames over and over for a time, so many a second (0: as fast as it goes). `change` may alter a frame before it goes out: it gets
+    /// Sends these frames over and over for a time, so many a second (0: as fast as it goes). `change` may alter a frame before it goes
+    /// out: it gets
     /// the round and the place. Returns how many went.
     pub fn replay(
         &self,

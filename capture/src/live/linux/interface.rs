@@ -12,7 +12,7 @@ use crate::LinkType;
 /// IP packets without a header of the link (rmnet and others); the C library does not name it.
 const ARPHRD_RAWIP: u16 = 519;
 
-/// What is known of an interface.
+/// Known facts about an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) name: String,
@@ -59,15 +59,23 @@ impl Facts {
         if self.gro == Some(true) || self.lro == Some(true) {
             let which = if self.lro == Some(true) { "lro" } else { "gro" };
             remarks.push(format!(
-                "{}: receive offload is on: TCP segments may be captured joined together, longer than they were on the wire (ethtool -K {} {which} off)",
+                "{}: receive offload is on: TCP segments may be captured joined together, longer than they were on the wire (ethtool -K {} \
+                {which} off)",
                 self.name, self.name
             ));
         }
         if self.tso == Some(true) {
             remarks.push(format!(
-                "{}: transmit offload is on: TCP segments that go out are captured before they are cut, and without checksum (ethtool -K {} tso off)",
+                "{}: transmit offload is on: TCP segments that go out are captured before they are cut, and without checksum (ethtool -K \
+                {} tso off)",
                 self.name, self.name
             ));
+            if self.is_loopback() {
+                remarks.push(format!(
+                    "{}: RoCE of rdmascope itself (peer, replay, probe) may be captured joined together here, too: the analysis takes it apart",
+                    self.name
+                ));
+            }
         }
         remarks
     }
@@ -131,7 +139,8 @@ pub(super) fn speed(name: &str) -> Option<u64> {
     text.trim().parse::<i64>().ok().filter(|s| *s > 0).map(|mbit| mbit as u64 * 1_000_000)
 }
 
-/// Frames that the interface, or the kernel on its behalf, dropped on reception since it is there: columns drop and fifo of `/proc/net/dev`, which
+/// Frames that the interface, or the kernel on its behalf, dropped on reception since it is there: columns drop and fifo of
+/// `/proc/net/dev`, which
 /// is of the network namespace that we are in.
 pub(super) fn dropped(name: &str) -> u64 {
     std::fs::read_to_string("/proc/self/net/dev").ok().and_then(|text| dropped_in(&text, name)).unwrap_or(0)
@@ -176,7 +185,8 @@ fn ethtool(fd: &OwnedFd, name: &CString, command: u32) -> Option<u32> {
     let mut value = [command, 0];
     let mut request = request(name);
     request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
-    // SAFETY: the commands used here read and write a `struct ethtool_value`, two words, which `value` is and which lives until the call returns.
+    // SAFETY: the commands used here read and write a `struct ethtool_value`, two words, which `value` is and which lives until the call
+    // returns.
     #[allow(unsafe_code)]
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
     // read as the kernel may have left it

@@ -1,27 +1,33 @@
-//! Giving up what only opening needed: user, groups, capabilities.
+//! Giving up what only opening needed: user, groups, capabilities, and that a program could be started which gives them back.
 //!
-//! Spec: setresuid(2), capabilities(7).
+//! Spec: setresuid(2), capabilities(7), PR_SET_NO_NEW_PRIVS(2const).
 
 use std::ffi::CString;
 use std::io;
 
-/// What was given up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Dropped {
-    /// Became this user.
-    User(String),
-    /// Was no superuser, and had capabilities (of the file); they are gone.
-    Capabilities,
-    /// There was nothing to give up.
-    Nothing,
-    /// Is the superuser, and was not told whom to become.
-    KeptRoot,
-}
+use super::Dropped;
 
 /// Gives up all privileges. Of several threads only this one loses its capabilities, so there should be no other yet.
 ///
-/// The superuser becomes `user`, or else who called sudo; `root` stays root. Others lose their capabilities.
+/// The superuser becomes `user`, or else who called sudo; `root` stays root. Others lose their capabilities. Unless it stays root, the process
+/// gains no privileges any more: neither it nor what it starts gets anything from a set-user-ID program or a file's capabilities.
+///
+/// # Errors
+/// Where the user does not exist, or the system refuses.
 pub fn drop_privileges(user: Option<&str>) -> io::Result<Dropped> {
+    let dropped = drop_ids_and_capabilities(user)?;
+    if dropped != Dropped::KeptRoot {
+        // SAFETY: no memory is passed.
+        #[allow(unsafe_code)]
+        let set = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+        if set != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(dropped)
+}
+
+fn drop_ids_and_capabilities(user: Option<&str>) -> io::Result<Dropped> {
     // SAFETY: no memory is passed, and it never fails.
     #[allow(unsafe_code)]
     let is_root = unsafe { libc::geteuid() } == 0;
@@ -52,7 +58,7 @@ pub fn drop_privileges(user: Option<&str>) -> io::Result<Dropped> {
     #[allow(unsafe_code)]
     let back = unsafe { libc::setuid(0) };
     if back == 0 {
-        return Err(io::Error::other("root could be had again"));
+        return Err(io::Error::other("root privileges could be regained"));
     }
     Ok(Dropped::User(name))
 }

@@ -315,7 +315,7 @@ impl Live for PacketSocket {
     }
 
     fn watch(&mut self) -> Option<Event> {
-        // clears the error that poll tells of
+        // clears the error that poll reports
         let _: io::Result<libc::c_int> = get(&self.fd, libc::SOL_SOCKET, libc::SO_ERROR);
         self.look()
     }
@@ -431,7 +431,8 @@ impl Ring {
     /// The bytes of a block that is ours: [`PacketSocket::held`].
     fn block(&self, block: usize) -> &[u8] {
         assert!(block < self.blocks());
-        // SAFETY: within the mapping by the line above. The kernel does not write to a block from the moment when its status says that it is
+        // SAFETY: within the mapping by the line above. The kernel does not write to a block from the moment when its status says that it
+        // is
         // ours, which was looked at before it became `held`, until `release`. Whoever calls that has the socket exclusively, so nobody else
         // borrows from it then.
         #[allow(unsafe_code)]
@@ -537,8 +538,9 @@ fn promiscuous(fd: &OwnedFd, index: u32) -> io::Result<()> {
     set(fd, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-/// Waits until one of the descriptors has something, or `milliseconds` are over. A signal ends the wait too. Says which of them have an error.
-pub(super) fn poll(descriptors: &[RawFd], milliseconds: u32) -> Vec<bool> {
+/// Waits until one of the descriptors has something, or `milliseconds` are over. A signal ends the wait too. Says which of them have an
+/// error.
+pub(in crate::live) fn poll(descriptors: &[RawFd], milliseconds: u32) -> Vec<bool> {
     let mut all: Vec<libc::pollfd> = descriptors.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
     // SAFETY: the kernel reads and writes as many entries as there are.
     #[allow(unsafe_code)]

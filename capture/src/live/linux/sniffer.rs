@@ -32,7 +32,7 @@ impl Card {
         let failed = |e| Error::new(name, Problem::Verbs(e));
         let (device, port) = name.split_once(':').unwrap_or((name, "1"));
         let Ok(port) = port.parse() else {
-            return Err(Error::new(name, Problem::Unsupported(format!("\"{port}\" is no port of an RDMA device, such as 1"))));
+            return Err(Error::new(name, Problem::Unsupported(format!("\"{port}\" is not a port of an RDMA device, such as 1"))));
         };
         let verbs = match &options.verbs {
             Some(folder) => Verbs::load_from(folder),
@@ -48,8 +48,8 @@ impl Card {
         interface.filter = sniffer.is_ethernet().then(|| options.filter.to_string());
         let clock = match sniffer.clock() {
             Clock::Card => "times are the card's",
-            Clock::CardCounter => "times are the card's counter, compared with the system's clock every second",
-            Clock::System => "times are the system's when a frame was fetched: the card gives none",
+            Clock::CardCounter => "times are the card's counter, compared with the system clock every second",
+            Clock::System => "times are those of the system clock when a frame was read: the card gives none",
         };
         interface.comments.push(format!("{name}: verbs sniffer; {clock}"));
         let program = match link_type {
