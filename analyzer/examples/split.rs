@@ -2,7 +2,8 @@
 //! `cargo run --release -p rdmascope-analyzer --example split -- 8 trace.pcap`
 //!
 //! A machine with that many cores is not needed: workers have nothing in common while frames come, so the time that the busiest takes alone
-//! is what all of them take, but for the walk through the file. Prints frames, bytes and CPU time of each, and the largest share of the work.
+//! is what all of them take, but for the walk through the file. Prints frames, bytes and CPU time of each, and the largest share of the
+//! work.
 
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline, Route, Router};

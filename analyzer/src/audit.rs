@@ -176,7 +176,7 @@ fn directions(findings: &mut Findings<'_>, around: &Around<'_>) {
     }
 }
 
-/// What is known of RoCE: classes, ECN, CNPs, path MTU.
+/// Known facts about RoCE: classes, ECN, CNPs, path MTU.
 fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
     let c = findings.c;
     let certainty = around.certainty(c);
@@ -190,25 +190,25 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
             (false, _) => class(findings, around, direction, if end == 0 { "the client" } else { "the server" }),
         }
         if around.marks_roce && direction.packets >= ENOUGH && direction.ecn[0] * 10 >= direction.packets * 9 {
-            let text = "sends RoCE that is not ECN-capable, while packets here are marked or senders told to slow down";
+            let text = "sends RoCE that is not ECN-capable, although switches mark packets or receivers send CNPs in this capture";
             findings.add(Rule::RcEct, by, c.first, certainty, text.to_string());
         }
         unanswered(findings, direction, other, end, certainty);
         let cnps = &direction.cnps;
         let Some((first, _)) = cnps.span else { continue };
         if other.ecn[3] == 0 && other.packets >= ENOUGH {
-            let text = format!("the {name} sent {}, and no packet was marked where this was captured", many(cnps.count, "CNP"));
+            let text = format!("the {name} sent {}, but no packet was marked at the capture point", many(cnps.count, "CNP"));
             findings.add(Rule::RcCnpUnmarked, Blame::Network, first, Certainty::Guess, text);
         }
         let is_classed = direction.dscp.usual() != Some(0) || !around.paused.is_empty();
         if cnps.dscp.usual().is_some() && cnps.dscp.usual() == direction.dscp.usual() && direction.packets >= ENOUGH && is_classed {
             let dscp = cnps.dscp.usual().unwrap_or(0);
-            let text = format!("sends its CNPs with DSCP {dscp}, as its data: they wait in the queue that is full");
+            let text = format!("sends its CNPs with DSCP {dscp}, as its data: they wait in the full queue");
             findings.add(Rule::RcCnpClass, by, first, certainty, text);
         }
         if cnps.count >= CNPS && cnps.close * 2 >= cnps.count {
             let (close, all) = (Grouped(cnps.close), Grouped(cnps.count));
-            let text = format!("sent {close} of its {all} CNPs within {} of the one before", Elapsed(CNP_PACE));
+            let text = format!("sent {close} of its {all} CNPs within {} of the previous one", Elapsed(CNP_PACE));
             findings.add(Rule::RcCnpPace, by, first, certainty, text);
         }
         if let Some(reaction) = other.pace.reaction().filter(crate::marking::Reaction::is_ignored) {
@@ -222,7 +222,8 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
         && mtu <= SMALL.0
         && *bytes >= JUMBO
     {
-        let text = format!("RoCE uses a path MTU of {mtu}, while frames of {} bytes pass between the two hosts", Grouped((*bytes).into()));
+        let text =
+            format!("RoCE uses a path MTU of {mtu}, although frames of {} bytes pass between the two hosts", Grouped((*bytes).into()));
         findings.add(Rule::RcMtu, Blame::Unknown, c.first, certainty, text);
     }
 }
@@ -253,7 +254,7 @@ fn unanswered(findings: &mut Findings<'_>, direction: &Direction, receiver: &Dir
     if receiver.cnps.count == 0 {
         if c.last.since(first) >= CNP_TIME {
             let n = Grouped(marks);
-            let text = format!("sent no CNP, though {n} packets of the {name} reached it marked as having met congestion");
+            let text = format!("sent no CNP, although {n} packets of the {name} reached it with a congestion mark");
             findings.add(Rule::RcCnpMissing, by, first, certainty, text);
         }
         return;
@@ -277,13 +278,19 @@ fn iwarp(findings: &mut Findings<'_>, around: &Around<'_>) {
         && mss <= SMALL.1
         && *bytes >= JUMBO
     {
-        let text = format!("iWARP uses an MSS of {mss}, while frames of {} bytes pass between the two hosts", Grouped((*bytes).into()));
+        let text = format!("iWARP uses an MSS of {mss}, although frames of {} bytes pass between the two hosts", Grouped((*bytes).into()));
         findings.add(Rule::IwarpMss, Blame::Unknown, c.first, certainty, text);
     }
     if around.marks_tcp && c.network.tcp_ecn() == Some(false) {
         let by = if tcp[0].ecn_setup == 0 { Blame::Client } else { Blame::Server };
         let how = if by == Blame::Client { "asked for no ECN" } else { "refused ECN" };
-        findings.add(Rule::IwarpEcn, by, c.first, certainty, format!("{how}, while a switch marks other TCP connections here"));
+        findings.add(
+            Rule::IwarpEcn,
+            by,
+            c.first,
+            certainty,
+            format!("{how}, although a switch marks other TCP connections in this capture"),
+        );
     }
     for (end, direction) in c.network.directions.iter().enumerate() {
         let (name, _) = side(end);
@@ -294,7 +301,7 @@ fn iwarp(findings: &mut Findings<'_>, around: &Around<'_>) {
             && c.network.tcp_ecn() == Some(true)
         {
             let n = Grouped(direction.ecn[3]);
-            let text = format!("echoed none of {n} segments of the {name} that reached it marked as having met congestion");
+            let text = format!("echoed none of the congestion marks on {n} segments of the {name} that reached it");
             findings.add(Rule::IwarpEce, by, first, certainty, text);
         }
     }
@@ -305,7 +312,7 @@ fn iwarp(findings: &mut Findings<'_>, around: &Around<'_>) {
             [true, false] => Blame::Server,
             _ => Blame::Unknown,
         };
-        let text = format!("did not agree to scale TCP's window: at most {} bytes are under way", Grouped(limit.into()));
+        let text = format!("did not agree to scale TCP's window: at most {} bytes are in flight", Grouped(limit.into()));
         let text = if by == Blame::Unknown { format!("the two ends {text}") } else { text };
         findings.add(Rule::IwarpWindow, by, c.first, certainty, text);
     }
@@ -337,7 +344,8 @@ fn of_all(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
         let Some(first) = port(all[0]) else { continue };
         if all.iter().all(|c| port(c) == Some(first)) {
             let text = format!(
-                "all {} RoCE connections of the two hosts have the same UDP source port ({}): a switch that hashes has one path for them",
+                "all {} RoCE connections of the two hosts have the same UDP source port ({}): a switch that chooses paths by hash sends \
+                them all over one path",
                 all.len(),
                 if first[0] == first[1] { first[0].to_string() } else { format!("{}, back {}", first[0], first[1]) }
             );
@@ -346,10 +354,8 @@ fn of_all(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
         }
     }
     if let [Some(old), Some(new)] = versions {
-        let text = format!(
-            "RoCE v1 is used beside RoCE v2 ({}): no router passes it, and no DSCP marks it",
-            format_args!("connection {}", new.id)
-        );
+        let text =
+            format!("RoCE v1 is used beside RoCE v2 ({}): it cannot be routed and has no DSCP", format_args!("connection {}", new.id));
         let mut findings = Findings { c: old, out };
         findings.add(Rule::RcGid, Blame::Unknown, old.first, around.certainty(old), text);
     }
@@ -375,7 +381,7 @@ fn pauses(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
         let share = (i128::from(row.time) * 100 / i128::from(span.max(1))) as i64;
         let (mac, total, longest) = (Addr::Mac(row.source), Elapsed(row.time), Elapsed(row.longest));
         let note = row.note();
-        let text = format!("{mac} paused {what} for {total}, {share} % of the capture, {longest} at a time at the longest{note}");
+        let text = format!("{mac} paused {what} for {total}, {share} % of the capture, {longest} at the longest{note}");
         let certainty = if row.is_guess() { Certainty::Guess } else { Certainty::IfNothingWasMissed };
         add(Rule::RcPauseStorm, Blame::Network, row.first, certainty, text);
     }
@@ -388,7 +394,7 @@ fn pauses(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
     let mut idle: Vec<u8> = around.paused.iter().copied().filter(|p| !used(*p)).collect();
     idle.dedup();
     if let Some(row) = rows.iter().filter(|row| row.priority.is_some_and(|p| idle.contains(&p))).min_by_key(|row| row.first) {
-        let text = format!("pause frames are sent for {}, of which no packet is in the capture", classes(&idle));
+        let text = format!("pause frames are sent for {}, but the capture has no packet of it", classes(&idle));
         add(Rule::RcPfcIdle, Blame::Network, row.first, Certainty::Guess, text);
     }
 }

@@ -1,4 +1,4 @@
-//! One connection: a thin shell around its layers. A flow below it (queue pairs or TCP) tells operations in order; they go to the layer
+//! One connection: a thin shell around its layers. A flow below it (queue pairs or TCP) delivers operations in order; they go to the layer
 //! that they concern, and what a layer makes of them goes up.
 //!
 //! ```text
@@ -14,7 +14,7 @@ use crate::devices::Device;
 use crate::env::Env;
 use crate::episodes::{Cause, Ceiling, Episode, Episodes, Kind, not_before};
 use crate::finding::{Certainty, Rule};
-use crate::memory::Memory;
+use crate::memory::{Fit, Memory};
 use crate::messages::Messages;
 use crate::messages::smbd::Smbd;
 use crate::missed::{Missed, Rests};
@@ -36,17 +36,32 @@ pub use crate::notes::{FIELDS, f};
 
 /// ns without a packet in the middle of a message after which its sender is said to have stopped.
 const INTERRUPTED: i64 = 2_000_000;
+/// ns beyond the way there and back after which an end that has all that it needs is said to be late.
+const IDLE: i64 = 100_000;
+/// RDMA Reads whose requests are remembered.
+const READS: u32 = 16;
+/// ns for which an adapter holds an acknowledgment back, at most.
+const HELD_BACK: i64 = 50_000;
 /// ns without an acknowledgment that are remembered.
 const UNHEARD: i64 = 1_000_000;
+
+/// RDMA Reads that an end is to answer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    /// By number: when they were asked for.
+    asked: [(u32, At); READS as usize],
+    /// Its last Response.
+    last: At,
+}
 
 /// One connection above its flow.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionState {
     /// Its number, from 1.
     pub id: u32,
-    /// What carries it.
+    /// Transport that carries the connection; `None` until it is known.
     pub transport: Option<Transport>,
-    /// Its ends.
+    /// The two sides, by [`End`].
     pub peers: [Peer; 2],
     /// Which end is the client.
     pub roles: Roles,
@@ -66,7 +81,7 @@ pub struct ConnectionState {
     pub established: Option<At>,
     /// Whether the MPA Request was answered with something else than an MPA Reply.
     pub spoke_otherwise: bool,
-    /// What was not seen of it.
+    /// Parts of it that the capture missed.
     pub missed: Missed,
     /// The mirror sessions that its frames came through.
     pub mirrors: crate::mirror::Set,
@@ -85,7 +100,7 @@ pub struct ConnectionState {
     pub throughput: Series<Volume>,
     /// Retransmissions and their like over time.
     pub trouble: Series<Trouble>,
-    /// What held it up.
+    /// Its delays.
     pub(crate) episodes: Episodes,
     /// By sender: when anything of it was acknowledged last, and up to which sequence number.
     acked: [(At, u32); 2],
@@ -97,6 +112,14 @@ pub struct ConnectionState {
     pub(crate) sequence: [Option<u32>; 2],
     /// By sender: the last packet that was reported.
     pub(crate) last_op: [At; 2],
+    /// The same: its sequence number.
+    last_sequence: [Option<u32>; 2],
+    /// By end: RDMA Reads that it is to answer.
+    reading: [Reading; 2],
+    /// By requester: whether it accessed memory otherwise than as it was advertised, as far as the capture tells.
+    strays: [bool; 2],
+    /// ns from the SYN and ACK of TCP to the MPA Request: there and back took less.
+    pub(crate) opening: Option<i64>,
     /// By end: what its adapter did when something went wrong.
     pub(crate) devices: [Device; 2],
     settling: Settling,
@@ -118,7 +141,7 @@ impl ConnectionState {
         Self { transport: Some(transport), first, last: first, ..Self::default() }
     }
 
-    /// What it carries.
+    /// Upper-layer protocol.
     pub fn protocol(&self) -> Protocol {
         self.messages.protocol()
     }
@@ -133,7 +156,7 @@ impl ConnectionState {
         self.messages.smbd()
     }
 
-    /// What NFS said in the private data of the handshake (RFC 8797), by end A and B.
+    /// Private data of RPC-over-RDMA in the handshake (RFC 8797), by end A and B.
     pub fn rpc_rdma_private(&mut self, private: [Option<RpcRdmaPrivate>; 2]) {
         self.rpc_rdma_private = Some(private);
         self.messages.rpc_rdma_private(private);
@@ -196,16 +219,28 @@ impl ConnectionState {
         if op.verb != Verb::ReadResponse {
             // responses are numbered by whom they answer: they say nothing of what their sender sent besides
             self.seen(env, op.by, op.at);
-        } else if op.part.ends() {
-            self.reads[op.by.peer().index()].free(op.at);
+            if op.verb == Verb::ReadRequest {
+                self.reading[op.by.peer().index()].asked[(op.read % READS) as usize] = (op.read, op.at);
+            }
+        } else {
+            let last = core::mem::replace(&mut self.reading[op.by.index()].last, op.at);
+            if op.at.since(last) > IDLE {
+                self.answers_late(op, last);
+            }
+            if op.part.ends() {
+                self.reads[op.by.peer().index()].free(op.at);
+            }
         }
         let is_send = matches!(op.verb, Verb::Send | Verb::SendInvalidate);
         let stalled = if is_send { self.stalled(op.by) } else { 0 };
         let before = core::mem::replace(&mut self.last_op[op.by.index()], op.at);
-        if op.at.time.saturating_sub(before.time) > INTERRUPTED && before != At::default() {
-            self.interrupted(op, before);
+        let sequence = self.sequence[op.by.index()];
+        let sequence = core::mem::replace(&mut self.last_sequence[op.by.index()], sequence);
+        if is_send && op.at.since(before) > IDLE && before != At::default() {
+            self.interrupted(op, before, sequence);
         }
         let is_weighed = !self.weight.1;
+        let mut strays = false;
         let (mut cx, memory, messages, upper) = self.parts(env, op.at, Some(op.by));
         match op.verb {
             Verb::Send | Verb::SendInvalidate => {
@@ -222,13 +257,17 @@ impl ConnectionState {
                 }
             }
             Verb::Write => {
-                if let Some(delivery) = memory.write(&mut cx, op, t) {
+                let delivery = memory.write(&mut cx, op, t);
+                strays = delivery.is_none_or(|delivery| delivery.verdict != Fit::Inside);
+                if let Some(delivery) = delivery {
                     upper.delivered(&mut cx, &delivery, op);
                     messages.delivered(&delivery, op);
                 }
             }
             Verb::ReadRequest => {
-                if let Some(delivery) = memory.read_request(&mut cx, op, t) {
+                let delivery = memory.read_request(&mut cx, op, t);
+                strays = delivery.is_none_or(|delivery| delivery.verdict != Fit::Inside);
+                if let Some(delivery) = delivery {
                     upper.asked(&mut cx, &delivery, op);
                 }
             }
@@ -240,10 +279,16 @@ impl ConnectionState {
             }
             Verb::Atomic | Verb::Terminate => {}
         }
+        self.strays[op.by.index()] |= strays;
         if is_weighed && matches!(op.verb, Verb::Write | Verb::ReadResponse) && self.messages.smbd().is_some() {
             // bytes for memory that was advertised before: only RPC-over-RDMA keeps some
             self.weight.1 = false;
         }
+    }
+
+    /// Whether an end accessed memory otherwise than as it was advertised, and nothing is missing that would have advertised it.
+    pub fn is_stray(&self, by: End) -> bool {
+        self.strays[by.index()] && !self.missed.anything()
     }
 
     /// Bytes in order of a TCP connection that is not iWARP.
@@ -261,12 +306,76 @@ impl ConnectionState {
 
     /// Nothing was heard of the sender since `before`: whether that was in the middle of a message.
     #[cold]
-    fn interrupted(&mut self, op: &RdmaOp<'_>, before: At) {
-        let sends = matches!(op.verb, Verb::Send | Verb::SendInvalidate);
-        if sends && (!op.part.begins() || self.messages.is_inside(op.by)) {
-            let (kind, by, end) = (Kind::Interrupted, Some(op.by), Some(op.at));
+    fn interrupted(&mut self, op: &RdmaOp<'_>, before: At, sequence: Option<u32>) {
+        if op.part.begins() && !self.messages.is_inside(op.by) {
+            return;
+        }
+        let since = self.able_since(op, before, sequence).map(|time| At { frame: before.frame, time });
+        let is_idle = since.is_some_and(|since| self.idle(op, Cause::Unknown, since));
+        // until then nobody knows
+        let end = since.filter(|_| is_idle).unwrap_or(op.at);
+        if end.since(before) > INTERRUPTED {
+            let (kind, by, end) = (Kind::Interrupted, Some(op.by), Some(end));
             self.episodes.add(Episode { kind, by, begin: before, end, ..Episode::default() });
         }
+    }
+
+    /// Since when the sender of a part of a message could have sent it, as far as the capture tells.
+    fn able_since(&self, op: &RdmaOp<'_>, before: At, sequence: Option<u32>) -> Option<i64> {
+        let since = self.free_since(op.by, before, sequence)?;
+        if !op.part.begins() {
+            return Some(since);
+        }
+        // the next message of SMB Direct takes a credit, the last of which has to be kept
+        let Some(2..) = self.messages.smbd()?.link.credits(op.by).known() else { return None };
+        let granted = self.last_op[op.by.peer().index()];
+        let way = self.way(op.by)?;
+        Some(if granted > before { since.max(granted.time.saturating_add(way)) } else { since })
+    }
+
+    /// An RDMA Read was answered, and nothing of the answer had come since `last`: whether its request waited for that.
+    #[cold]
+    fn answers_late(&mut self, op: &RdmaOp<'_>, last: At) {
+        let Some(way) = self.way(op.by) else { return };
+        let (number, asked) = self.reading[op.by.index()].asked[(op.read % READS) as usize];
+        if op.read == 0 || number != op.read {
+            return;
+        }
+        let mut since = asked.time.saturating_add(way);
+        if self.transport == Some(Transport::Iwarp) {
+            // a sender of TCP may wait for acknowledgments first
+            let before = self.last_op[op.by.index()].max(last);
+            let Some(free) = self.free_since(op.by, before, self.last_sequence[op.by.index()]) else { return };
+            since = since.max(free);
+        }
+        self.idle(op, Cause::ReadResponse, At { frame: asked.frame, time: since.max(last.time) });
+    }
+
+    /// Since when `by` had no reason to wait for acknowledgments: all up to `sequence`, sent at `before`, had come back to it.
+    fn free_since(&self, by: End, before: At, sequence: Option<u32>) -> Option<i64> {
+        let way = self.way(by)?;
+        let (at, acked) = self.acked[by.index()];
+        let has_all = at != At::default() && not_before(acked, sequence?);
+        has_all.then(|| before.time.max(at.time.saturating_add(way)))
+    }
+
+    /// ns from the capture point to an end and back, at most.
+    fn way(&self, end: End) -> Option<i64> {
+        self.episodes.shortest_round_trip(end).or(self.opening)
+    }
+
+    /// An end went on that could have from `since` on, as far as the capture tells: whether it was late.
+    fn idle(&mut self, op: &RdmaOp<'_>, cause: Cause, since: At) -> bool {
+        let is_otherwise = |e: &Episode| {
+            !matches!(e.kind, Kind::Credit | Kind::Idle | Kind::Interrupted) && e.until() > since.time && e.begin.time < op.at.time
+        };
+        // where packets are lost, what comes late may have been lost before the capture point
+        let is_doubtful = self.health.is_troubled() || self.missed.anything() || self.episodes.iter().any(is_otherwise);
+        if op.at.since(since) <= IDLE || is_doubtful {
+            return false;
+        }
+        self.episodes.add(Episode { kind: Kind::Idle, cause, by: Some(op.by), begin: since, end: Some(op.at), ..Episode::default() });
+        true
     }
 
     /// `by` waited for credits of SMB Direct until `at`.
@@ -302,12 +411,15 @@ impl ConnectionState {
         }
     }
 
-    /// A packet of `by` goes out again, and its receiver takes this copy.
+    /// A packet of `by` goes out again, and its receiver takes this copy; where `is_late`, only if it comes so late that it waited for the
+    /// acknowledgment of the first.
     #[cold]
-    pub fn again(&mut self, by: End, at: At, from: u32, is_behind: bool, is_asked: bool) {
+    pub fn again(&mut self, by: End, at: At, from: u32, is_behind: bool, is_asked: bool, is_late: bool) {
         // who goes on speaking may well have had what was answered
         let spoke = if is_asked { At::default() } else { self.last_op[by.peer().index()] };
-        self.settling.again(by, at, from, is_behind, spoke);
+        let way = self.episodes.shortest_round_trip(by.peer()).unwrap_or(0);
+        let soon = if is_late { way.saturating_mul(2).saturating_add(HELD_BACK) } else { 0 };
+        self.settling.again(by, at, from, is_behind, spoke, soon);
     }
 
     #[cold]
@@ -407,7 +519,7 @@ impl ConnectionState {
         slow.fold(0, |sum: i64, (long, median)| sum.saturating_add(long.server.saturating_sub(median)))
     }
 
-    /// What goes into the report.
+    /// Plain data for the report.
     pub fn summary(&self) -> report::Connection {
         let client = self.roles.client_or_first();
         let by_role = |end: End| usize::from(end != client);

@@ -18,14 +18,14 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use core::fmt;
 
-/// What is known of the connection that a frame is of, without its layers.
+/// Facts about the connection of a frame, without its layers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct About {
     /// Its number, from 1.
     pub id: u32,
-    /// What carries it.
+    /// Transport that carries the connection; `None` until it is known.
     pub transport: Option<Transport>,
-    /// What it carries.
+    /// Upper-layer protocol.
     pub protocol: Protocol,
     /// Whether the handshake that opened it was seen.
     pub opening_seen: bool,
@@ -42,7 +42,7 @@ pub struct About {
 }
 
 impl About {
-    /// What its ports are for: a hint that decides nothing alone.
+    /// Protocol of its ports: a hint that decides nothing alone.
     pub const fn port_hint(&self) -> Protocol {
         match self.ports {
             [445 | 5445, _] | [_, 445 | 5445] => Protocol::SmbDirect,
@@ -52,24 +52,24 @@ impl About {
     }
 }
 
-/// What every layer of a connection needs of the frame at hand.
+/// Data about the current frame that every layer of a connection needs.
 #[derive(Debug)]
 pub struct FrameContext<'e, S> {
     /// The frame.
     pub at: At,
-    /// Who sent it; `None` where nobody did: at the end.
+    /// Its sender; `None` where nobody did: at the end.
     pub sender: Option<End>,
-    /// Its connection.
+    /// The connection of the frame.
     pub about: About,
-    /// Who is the client.
+    /// Which side is the client.
     pub roles: &'e mut Roles,
-    /// What was not seen.
+    /// Parts of the connection that the capture missed.
     pub missed: &'e mut Missed,
     /// Requests whose reply is not yet known to have arrived.
     pub settling: &'e mut Settling,
-    /// What holds its traffic up.
+    /// Delays of its traffic.
     pub episodes: &'e mut Episodes,
-    /// What all connections share.
+    /// State that all connections share.
     pub env: &'e mut Env<S>,
 }
 
@@ -87,7 +87,7 @@ impl<S: Sink> FrameContext<'_, S> {
     /// `by` broke a rule in an earlier frame, as is known now.
     pub fn report_at(&mut self, at: At, rule: Rule, by: End, rests: Rests, text: fmt::Arguments<'_>) {
         let decision = self.missed.verdict(rests, self.sender);
-        if self.env.frame.is_unchecked && decision != Decision::Silent {
+        if self.env.frame.is_unchecked && decision == Decision::Wait {
             self.missed.unchecked(rule, by);
         }
         match decision {
@@ -114,6 +114,9 @@ impl<S: Sink> FrameContext<'_, S> {
 
     /// `by` broke a rule, as sure as the caller says.
     pub fn report_as(&mut self, at: At, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>) {
+        if self.env.frame.is_unchecked {
+            self.missed.unchecked(rule, by);
+        }
         let (by, site) = (self.blame(by), self.site(at));
         self.env.report(rule, by, site, certainty, text);
     }
@@ -203,7 +206,7 @@ pub(crate) mod alone {
     use crate::env::Options;
     use alloc::vec::Vec;
 
-    /// Requests that were answered or given up, as the layer above is told of them.
+    /// Requests that were answered or given up, for the layer above.
     #[derive(Debug, Default)]
     pub(crate) struct Listener(pub(crate) Vec<Exchange>);
 

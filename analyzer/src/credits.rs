@@ -1,7 +1,9 @@
-//! The credits of SMB2: which message ids a client may use, \[MS-SMB2\] 3.2.4.1.2, 3.2.4.1.5, 3.2.4.1.6, 3.3.1.1 and 3.3.5.2.3. One rulebook for both ends and for whoever
+//! The credits of SMB2: which message ids a client may use, \[MS-SMB2\] 3.2.4.1.2, 3.2.4.1.5, 3.2.4.1.6, 3.3.1.1 and 3.3.5.2.3. One
+//! rulebook for both ends and for whoever
 //! looks on: a client asks it for the next id, a server whether a request may be served, the analyzer what was broken.
 //!
-//! A connection begins with one credit, for NEGOTIATE. A request takes as many ids as its CreditCharge says, beginning with its MessageId; a reply grants
+//! A connection begins with one credit, for NEGOTIATE. A request takes as many ids as its CreditCharge says, beginning with its MessageId;
+//! a reply grants
 //! new ones behind the last that were granted. CANCEL takes none.
 
 use alloc::collections::VecDeque;
@@ -21,7 +23,8 @@ pub const fn charge_of(bytes: u32) -> u16 {
     if bytes == 0 { 1 } else { ((bytes - 1) / BYTES_PER_CREDIT + 1) as u16 }
 }
 
-/// Bytes of payload that a request sends or asks for, whichever is more, \[MS-SMB2\] 3.1.5.2 and 3.3.5.2.5; 0 for commands that are not charged by
+/// Bytes of payload that a request sends or asks for, whichever is more, \[MS-SMB2\] 3.1.5.2 and 3.3.5.2.5; 0 for commands that are not
+/// charged by
 /// size. `pdu` begins with the header. What the capture cut off counts as 0.
 pub fn payload_of(command: Command, pdu: &[u8]) -> u32 {
     let field = |at: usize| pdu.get(at..).and_then(|b| b.first_chunk::<4>()).map_or(0, |b| u32::from_le_bytes(*b));
@@ -37,7 +40,7 @@ pub fn payload_of(command: Command, pdu: &[u8]) -> u32 {
     }
 }
 
-/// What is wrong with a request or a reply.
+/// A violation of the credit rules by a request or a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A request has an id that was used before (3.3.5.2.3).
@@ -69,11 +72,11 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reused { id } => write!(f, "MessageId {id} was used before"),
-            Self::NotGranted { id, end } => write!(f, "MessageId {id} was not granted: {end} is the first that is not"),
-            Self::NoRequest => f.write_str("the reply is to no request"),
-            Self::Again => f.write_str("the reply is to a request that was answered"),
-            Self::OtherCommand { asked } => write!(f, "the request was of command {asked}"),
-            Self::TooMany => f.write_str("more credits were granted than there can be"),
+            Self::NotGranted { id, end } => write!(f, "MessageId {id} was not granted: ids from {end} on are not"),
+            Self::NoRequest => f.write_str("the reply has no request"),
+            Self::Again => f.write_str("the request was already answered"),
+            Self::OtherCommand { asked } => write!(f, "the request has command {asked}"),
+            Self::TooMany => f.write_str("more credits were granted than a client can hold"),
         }
     }
 }
@@ -162,7 +165,8 @@ impl Ledger {
         }
     }
 
-    /// A request that is a fault was sent all the same: for whoever only looks on. The ids that it takes without a grant are owed: the next grants
+    /// A request that is a fault was sent all the same: for whoever only looks on. The ids that it takes without a grant are owed: the
+    /// next grants
     /// are for them.
     pub fn request_anyway(&mut self, id: u64, charge: u16, command: u16) {
         let behind = id.saturating_add(charge.max(1).into());
@@ -179,7 +183,8 @@ impl Ledger {
         self.debt
     }
 
-    /// A reply with this MessageId and so many credits granted; an `interim` one (STATUS_PENDING) leaves the request open. What it grants counts in any case.
+    /// A reply with this MessageId and so many credits granted; an `interim` one (STATUS_PENDING) leaves the request open. What it grants
+    /// counts in any case.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -204,7 +209,8 @@ impl Ledger {
         self.open.remove(&id);
     }
 
-    /// What a server grants with its reply to a request that asked for so many, where the client is to hold `max` at most: at least one where it holds none.
+    /// What a server grants with its reply to a request that asked for so many, where the client is to hold `max` at most: at least one
+    /// where it holds none.
     pub fn grant(&self, asked: u16, charge: u16, max: u32) -> u16 {
         let room = max.saturating_sub(self.held());
         let least = u32::from(self.held() == 0);

@@ -22,13 +22,13 @@ pub enum Measure {
 /// Durations, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
-    /// How many.
+    /// Number of durations.
     pub count: u64,
     /// The shortest.
     pub least: i64,
     /// The longest.
     pub most: i64,
-    /// All together.
+    /// Sum, in ns.
     pub sum: i64,
 }
 
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_timeout_is_told_in_the_steps_that_a_queue_pair_has() {
+    fn the_timeout_is_one_of_the_steps_that_a_queue_pair_has() {
         let mut device = Device::default();
         assert_eq!(device.timeout_exponents(), None);
         device.measured(Measure::Timeout(515_000_000));

@@ -1,18 +1,22 @@
-//! What all connections of an analysis share: options, findings, counters, and who listens.
+//! What all connections of an analysis share: options, findings, counters, and the listener.
 
 use crate::exchange::Exchange;
 use crate::finding::{Blame, Certainty, Findings, Rule, Severity, Site};
 use crate::keys::Keyring;
+use crate::keys::session::ChannelKeys;
 use crate::notes::{Broken, FrameNotes};
+use crate::op::At;
 use crate::sink::{Parts, Sink};
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::ToString;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
+use rdmascope_dissector::frame::Addr;
 
-/// How to analyze.
+/// Options of an analysis.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Verify the invariant CRC of every packet and the CRC of every FPDU.
@@ -59,13 +63,13 @@ pub use crate::notes::Layer;
 /// Shared by all connections of an analysis.
 #[derive(Clone, Debug)]
 pub struct Env<S> {
-    /// How to analyze.
+    /// Options of the analysis.
     pub options: Options,
     /// Broken rules.
     pub findings: Findings,
-    /// Who listens.
+    /// The listener.
     pub sink: S,
-    /// What is made of the frame at hand.
+    /// Facts about the current frame.
     pub frame: FrameNotes,
     /// The number of the frame at hand.
     pub now: u64,
@@ -79,13 +83,41 @@ pub struct Env<S> {
     pub requests_dropped: u64,
     /// SMB sessions and the connections that carry them, in the order in which they were first seen.
     pub sessions: Vec<Session>,
+    /// What the channels of these sessions share, where keys or passwords were given.
+    pub channels: ChannelKeys,
     /// The slowest exchanges.
     pub slowest: Vec<Exchange>,
     /// Connections whose packets the capture has in another order than the ends: what was found there may be nobody's doing.
     pub weakened: BTreeSet<u32>,
+    /// The last requests after which others may go on that wait, on any connection.
+    releases: VecDeque<Release>,
+    /// Whether a request waited for something that its own connection does not tell of.
+    waits: bool,
     /// Room for exchanges to come: that of some which are done.
-    #[expect(clippy::vec_box, reason = "an exchange stays where it is while it goes from one owner to the next")]
+    #[expect(clippy::vec_box, reason = "the exchange does not move between owners")]
     spare: Vec<Box<Exchange>>,
+}
+
+/// ns within which a server answers a request that waited for a lock or for a lease, once it may.
+pub(crate) const RELEASED_WITHIN: i64 = 50_000_000;
+/// Requests after which others may go on that are remembered.
+const RELEASES_MAX: usize = 64;
+
+/// A request after which others may go on that wait: an unlock, a CLOSE, the acknowledgment of an oplock or lease break.
+#[derive(Clone, Debug)]
+pub(crate) struct Release {
+    /// The number of the exchange.
+    pub exchange: u64,
+    /// Its connection.
+    pub connection: u32,
+    /// The server's address.
+    pub server: Addr,
+    /// Of which file.
+    pub file: Option<Arc<str>>,
+    /// It does not say of which file.
+    pub of_any: bool,
+    /// When it was asked for.
+    pub at: At,
 }
 
 /// Exchanges whose room is kept at most.
@@ -108,8 +140,11 @@ impl<S: Sink> Env<S> {
             undecoded: 0,
             requests_dropped: 0,
             sessions: Vec::new(),
+            channels: ChannelKeys::default(),
             slowest: Vec::new(),
             weakened: BTreeSet::new(),
+            releases: VecDeque::new(),
+            waits: false,
             spare: Vec::new(),
         }
     }
@@ -120,6 +155,23 @@ impl<S: Sink> Env<S> {
         if self.weakened.len() < WEAKENED_MAX {
             self.weakened.insert(connection);
         }
+    }
+
+    /// A request after which others may go on that wait.
+    pub(crate) fn release(&mut self, release: Release) {
+        if self.releases.len() >= RELEASES_MAX {
+            self.releases.pop_front();
+        }
+        self.releases.push_back(release);
+    }
+
+    /// The request of another connection after which one went on that `server` had put off since `asked`, and answered at `reply`.
+    pub(crate) fn released(&mut self, connection: u32, server: Addr, file: Option<&str>, asked: At, reply: At) -> Option<u64> {
+        self.waits = true;
+        let is_its =
+            |r: &&Release| r.connection != connection && r.server == server && (r.of_any || file.is_some() && r.file.as_deref() == file);
+        let is_prompt = |r: &&Release| r.at > asked && (0..=RELEASED_WITHIN).contains(&reply.since(r.at));
+        self.releases.iter().rev().filter(is_its).find(is_prompt).map(|r| r.exchange)
     }
 
     /// The frame at hand was understood up to `layer`.
@@ -141,7 +193,7 @@ impl<S: Sink> Env<S> {
         self.report_later(severity, rule, by, site, certainty, text);
     }
 
-    /// The same for a rule that was broken in an earlier frame, which was told of it then.
+    /// The same for a rule that was broken in an earlier frame and reported there.
     pub fn report_later(&mut self, severity: Severity, rule: Rule, by: Blame, site: Site, certainty: Certainty, text: fmt::Arguments<'_>) {
         if let Some(first) = self.findings.report_as(severity, rule, by, site, certainty, text) {
             self.sink.finding(first);
@@ -167,7 +219,7 @@ impl<S: Sink> Env<S> {
         }
     }
 
-    /// An exchange is done, and was told.
+    /// An exchange is complete and was reported.
     #[inline]
     pub(crate) fn forget_exchange(&mut self, exchange: Option<Box<Exchange>>) {
         if let Some(mut room) = exchange.filter(|_| self.spare.len() < SPARE_MAX) {
@@ -230,10 +282,14 @@ impl<S: Sink> Env<S> {
             undecoded,
             requests_dropped,
             sessions,
+            channels: _,
             slowest,
             weakened,
+            releases: _,
+            waits,
             spare: _,
         } = part;
+        self.waits |= waits;
         self.weakened.extend(weakened);
         self.now = self.now.max(now);
         self.lost_by_capture += lost_by_capture;
@@ -242,6 +298,9 @@ impl<S: Sink> Env<S> {
         self.slowest.extend(slowest);
         self.slowest.sort_by_key(slowness);
         self.slowest.truncate(self.options.slowest_max);
+        // who followed the second channel of a session did not have the keys of the first
+        let has_keys = !self.options.keyring.is_empty();
+        let is_split = has_keys && sessions.iter().any(|session| self.sessions.iter().any(|known| known.id == session.id));
         for session in sessions {
             match self.sessions.iter_mut().find(|s| s.id == session.id) {
                 Some(known) => {
@@ -252,10 +311,12 @@ impl<S: Sink> Env<S> {
             }
         }
         self.sessions.sort_by_key(|s| s.first);
-        let has_room = self.weakened.len() < WEAKENED_MAX
+        let has_room = !is_split
+            && self.weakened.len() < WEAKENED_MAX
             && self.sessions.len() <= SESSIONS_MAX
             && self.sessions.iter().all(|s| s.connections.len() <= CHANNELS_MAX);
-        self.findings.join(findings) && self.sink.join(sink) && has_room
+        // what a request waited for may be on a connection that the other part has
+        self.findings.join(findings) && self.sink.join(sink) && has_room && !self.waits
     }
 }
 

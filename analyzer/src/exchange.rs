@@ -9,7 +9,7 @@ pub use rdmascope_dissector::text::escaped;
 /// Descriptors of one request kept in its row; a request may have more, which count.
 pub const DESCRIPTORS_KEPT: usize = 4;
 
-/// What moved an exchange's payload.
+/// How the payload of an exchange was transferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DataPath {
     /// Inside the messages.
@@ -42,7 +42,7 @@ pub struct Descriptor {
     pub offset: u64,
     /// The remote key.
     pub token: u32,
-    /// In bytes.
+    /// Length in bytes.
     pub length: u32,
 }
 
@@ -77,7 +77,7 @@ pub struct Exchange {
     pub id: u64,
     /// The connection's number.
     pub connection: u32,
-    /// Which protocol.
+    /// Protocol family.
     pub family: Family,
     /// Name of the command or operation: `READ`, `CREATE`, `WRITE`, `GETATTR`.
     pub command: &'static str,
@@ -122,7 +122,7 @@ pub struct Exchange {
     pub pending: bool,
     /// SHA-256 of the payload, where it was asked for and is whole.
     pub sha256: Option<[u8; 32]>,
-    /// What the payload hash could not cover, where it is not whole.
+    /// Bytes that the payload hash does not cover; `None` if it is complete.
     pub payload_holes: Option<u64>,
     /// Whether it is a part of a compound behind the first one: it waited together with that.
     pub is_related: bool,
@@ -134,7 +134,7 @@ pub struct Exchange {
     pub sequence: Option<u32>,
     /// Whose the time of its latency was.
     pub time: Time,
-    /// What it waited for longest, beside its own server.
+    /// The longest wait, apart from its own server.
     pub behind: Option<Behind>,
     /// Whether nothing was acknowledged from the request to the reply: the request may have been held up on its way to the server.
     pub is_unheard: bool,
@@ -197,6 +197,15 @@ impl Exchange {
         self.retransmissions = (retransmissions as u32).wrapping_sub(self.retransmissions);
     }
 
+    /// The numbers of exchanges in it: its own, and that of the one it waited for.
+    pub fn numbers(&mut self) -> impl Iterator<Item = &mut u64> {
+        let behind = match &mut self.behind {
+            Some(Behind::Exchange(id)) => Some(id),
+            _ => None,
+        };
+        core::iter::once(&mut self.id).chain(behind)
+    }
+
     /// From the first frame of the request to the last frame of the reply, in ns.
     pub fn latency(&self) -> Option<i64> {
         self.reply_end.map(|end| end.since(self.request))
@@ -249,6 +258,7 @@ impl Exchange {
             end: end.time,
             sequence: [self.sequence, sequence],
             way,
+            is_read: self.reads.frames > 0,
         })
     }
 

@@ -36,14 +36,14 @@ impl Certainty {
     }
 }
 
-/// Whose doing it is.
+/// The side to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Blame {
     /// The side that opened the connection.
     Client,
     /// The side that accepted the connection.
     Server,
-    /// What is between the two.
+    /// The network between the two.
     Network,
     /// The capture, not the traffic.
     Capture,
@@ -131,7 +131,7 @@ impl Deref for Frames {
 /// A rule that was broken, once or several times in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Which rule.
+    /// The rule that was broken.
     pub rule: Rule,
     /// The rule's own severity, or what the circumstances made of it. The greatest of all occurrences.
     pub severity: Severity,
@@ -145,15 +145,15 @@ pub struct Finding {
     pub time_ns: i64,
     /// Time of the last frame.
     pub last_time_ns: i64,
-    /// Who did it.
+    /// The side that did it.
     pub by: Blame,
-    /// The first occurrence in words, for example "offered MaxFragmentedSize 130,560; at least 131,072 is required".
+    /// The first occurrence as text, for example "offered MaxFragmentedSize 130,560; at least 131,072 is required".
     pub text: String,
     /// Occurrences.
     pub count: u64,
     /// Frames of the occurrences.
     pub frames: Frames,
-    /// What this case comes from, where that is known better than the rule's usual causes tell.
+    /// Cause of this occurrence, if it is known better than the usual causes of the rule.
     pub why: Option<&'static str>,
 }
 
@@ -178,7 +178,8 @@ impl Finding {
         }
     }
 
-    /// The first occurrence as a whole sentence. Where the text is only what somebody did, `subject` is put in front of it; without one, the
+    /// The first occurrence as a whole sentence. If the text is only a predicate, `subject` is put in front of it; without one,
+    /// the
     /// side that did it: "The client".
     pub fn sentence(&self, subject: Option<&str>) -> String {
         let side = match self.by {
@@ -190,7 +191,7 @@ impl Finding {
         if is_predicate(&self.text) { sentence(&format!("{} {}", subject.unwrap_or(side), self.text)) } else { sentence(&self.text) }
     }
 
-    /// What it may come from: of this case, or what such findings usually come from.
+    /// Possible causes: of this occurrence, or the usual ones of the rule.
     pub fn causes(&self) -> Vec<&'static str> {
         self.why.map_or_else(|| self.rule.row().causes.to_vec(), |why| alloc::vec![why])
     }
@@ -392,7 +393,7 @@ impl Findings {
         finding.why = why.filter(|why| finding.count == 1 || finding.why == Some(why));
     }
 
-    /// Adds what came of it to the text of a finding.
+    /// Adds the consequence to the text of a finding.
     pub fn add_to(&mut self, rule: Rule, connection: Option<u32>, by: Blame, more: &str) {
         let Some(&at) = self.index.get(&(rule, connection, by)) else { return };
         let finding = &mut self.kept[at];
@@ -410,13 +411,13 @@ impl Findings {
         }
     }
 
-    /// What stands in frames that may have been damaged is a guess, even where the frame alone breaks the rule.
+    /// Makes findings in possibly damaged frames guesses, even if the frame alone breaks the rule.
     pub fn weaken_bytes(&mut self, connection: u32, rule: Rule, by: Blame) {
         let is_it = |f: &&mut Finding| (f.connection, f.rule, f.by) == (Some(connection), rule, by);
         self.kept.iter_mut().filter(is_it).for_each(|finding| finding.certainty = Certainty::Guess);
     }
 
-    /// Takes over what `other` counted beyond what it kept: these are its findings, put together anew.
+    /// Takes over what `other` counted beyond what it kept: these are its findings, merged again.
     pub fn with_losses_of(mut self, other: &Findings) -> Self {
         self.dropped = self.dropped.saturating_add(other.dropped);
         self.occurrences.clone_from(&other.occurrences);

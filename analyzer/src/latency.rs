@@ -73,7 +73,7 @@ impl Latency {
         self.sum = self.sum.saturating_add(other.sum);
     }
 
-    /// How many.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -11,20 +11,53 @@
 //! ```
 //!
 //! A caller feeds [`pipeline::Pipeline`] frames in order, hears of results by a [`sink::Sink`], and takes a [`report::Report`] at the end.
+//! Frames come from anywhere; `rdmascope-capture` reads them from files and interfaces.
+//! ```
+//! use rdmascope_analyzer::env::Options;
+//! use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+//! use rdmascope_dissector::frame::LinkType;
+//! use rdmascope_dissector::trace::Off;
+//!
+//! // a congestion notification of RoCEv2
+//! const FRAME: &[u8] = &[
+//!     0x52, 0x54, 0, 0, 0, 2, 0x52, 0x54, 0, 0, 0, 1, 0x08, 0x00, // Ethernet
+//!     0x45, 0x02, 0, 60, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, // IPv4
+//!     0xc0, 0, 0x12, 0xb7, 0, 40, 0, 0, // UDP, to port 4791
+//!     0x81, 0x00, 0xff, 0xff, 0x40, 0, 0, 0x12, 0, 0, 0, 0, // BTH: opcode CNP, queue pair 0x12
+//!     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // reserved
+//!     0, 0, 0, 0, // ICRC
+//! ];
+//!
+//! let mut pipeline = Pipeline::new(Options::default());
+//! for (number, time_ns) in [(1, 0), (2, 50_000)] {
+//!     let meta = FrameMeta { number, time_ns, link_type: LinkType::ETHERNET, wire_len: FRAME.len() as u32, interface: 0 };
+//!     pipeline.frame(&meta, FRAME, &mut Off);
+//! }
+//! let (report, _) = pipeline.finish();
+//! assert_eq!(report.capture.frames, 2);
+//! for finding in report.findings.ranked() {
+//!     println!("{} {}: {}", finding.severity.name(), finding.rule.id(), report.sentence(finding));
+//! }
+//! # let ids: Vec<&str> = report.findings.ranked().iter().map(|finding| finding.rule.id()).collect();
+//! # assert!(ids.contains(&"RC-CNP"), "{ids:?}");
+//! ```
 //!
 //! | to | read |
 //! | --- | --- |
-//! | follow a frame to its connection | [`pipeline`]: the table, pairing of queue pairs, connection management, fragments; several threads |
+//! | follow a frame to its connection | [`pipeline`]: the table, pairing of queue pairs, connection management, fragments; threads |
 //! | put packets in order | [`flow`]: reliable connections, TCP, MPA and DDP; losses and their recovery |
 //! | see what is the same for InfiniBand, RoCE and iWARP | [`op`] |
-//! | see what holds the layers of a connection together | [`connection`], a thin shell; [`context`], what each layer gets of a frame; [`env`](mod@env), what all connections share |
+//! | see how the layers of a connection fit together | [`connection`], a thin shell; [`context`], what each layer gets of a frame |
+//! | see what all connections share | [`env`](mod@env) |
 //! | follow remote keys | [`memory`] |
 //! | read messages | [`messages`]: SMB Direct with its rulebook [`smbd::link`], RPC-over-RDMA, streams |
 //! | tie replies to requests | [`upper`]: SMB2, RPC, NFS, payloads; [`credits`], the rulebook of SMB2's credits; [`keys`], decryption |
 //! | know what a request waited for | [`settle`], [`episodes`], [`exchange`] |
-//! | know what is wrong, whose doing it is and how sure that is | [`rules`], all in one table; [`finding`]; [`missed`], what was not seen; [`roots`], causes and what follows from them |
-//! | look at what is beside connections | [`pauses`], [`devices`], [`marking`], [`mirror`], [`roles`] |
-//! | make a report | [`report`]: [`totals`], [`outcome`], [`path`], [`session`], [`answer`]; [`audit`]; from what the layers tell as plain data: [`summary`], [`smb_setup`], [`stats`], [`series`], [`latency`], [`timeline`] |
+//! | know what is wrong, and the side to blame | [`rules`], all in one table; [`finding`]; [`roots`], causes and their effects |
+//! | know how certain that is | [`missed`], what the capture did not see |
+//! | look at the network around connections | [`pauses`], [`devices`], [`marking`], [`mirror`], [`roles`] |
+//! | make a report | [`report`]: [`totals`], [`outcome`], [`path`], [`session`], [`answer`]; [`audit`] |
+//! | see the plain data that a report is made of | [`summary`], [`smb_setup`], [`stats`], [`series`], [`latency`], [`timeline`] |
 extern crate alloc;
 #[cfg(test)]
 extern crate std;

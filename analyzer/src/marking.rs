@@ -165,7 +165,7 @@ pub enum Gid {
 }
 
 impl Gid {
-    /// Of a packet.
+    /// Kind of GID that a packet uses.
     pub const fn of(packet: &Packet<'_>, ib: &IbPacket<'_>) -> Self {
         match (ib.carrier, packet.src) {
             (Carrier::RoceV1, _) => Self::RoceV1,
@@ -199,12 +199,14 @@ impl Gid {
 /// How soon marks were answered by CNPs. A mark counts from the first that is not answered yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
-    /// How often.
+    /// Number of marks that were answered.
     pub count: u64,
     /// How often it took longer than [`CNP_TIME`].
     pub late: u64,
     /// The longest time, in ns.
     pub longest: i64,
+    /// All together, in ns.
+    pub sum: i64,
     /// The first mark of those that waited too long.
     pub first_late: Option<At>,
     /// The first mark since the last CNP.
@@ -217,11 +219,17 @@ impl Answers {
         self.open.get_or_insert(at);
     }
 
+    /// The mean time, in ns; `None` where there was none.
+    pub fn mean(&self) -> Option<i64> {
+        i64::try_from(self.count).ok().filter(|n| *n > 0).map(|n| self.sum / n)
+    }
+
     fn answered(&mut self, at: At) {
         let Some(since) = self.open.take() else { return };
         let took = at.since(since).max(0);
         self.count += 1;
         self.longest = self.longest.max(took);
+        self.sum = self.sum.saturating_add(took);
         if took > CNP_TIME {
             self.late += 1;
             self.first_late.get_or_insert(since);
@@ -232,9 +240,9 @@ impl Answers {
 /// The CNPs of one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notices {
-    /// How many.
+    /// Number of CNPs.
     pub count: u64,
-    /// Their code points.
+    /// DSCP values of the CNPs.
     pub dscp: Values<4>,
     /// Priorities of their VLAN tags.
     pub priority: Values<2>,
@@ -286,12 +294,12 @@ fn joined(a: Option<(At, At)>, b: Option<(At, At)>) -> Option<(At, At)> {
     }
 }
 
-/// The rate of a sender before it was told to slow down, and while it was. Bytes a second.
+/// The rate of a sender before and while it received CNPs, in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reaction {
     /// The first CNP.
     pub at: At,
-    /// How many.
+    /// Number of CNPs.
     pub cnps: u32,
     /// The rate before them.
     pub before: u64,
@@ -386,7 +394,7 @@ impl Pace {
     }
 }
 
-/// What TCP says of itself in one direction.
+/// TCP options and flags of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpFacts {
     /// Whether its SYN was captured.
@@ -444,7 +452,7 @@ pub struct Direction {
     pub cnps: Notices,
     /// How fast it sends.
     pub pace: Pace,
-    /// Of TCP.
+    /// Options of the TCP handshake.
     pub tcp: TcpFacts,
 }
 
@@ -684,7 +692,7 @@ mod tests {
         assert_eq!((answers.count, answers.late, answers.first_late), (2, 1, Some(at(100_000))));
     }
 
-    /// A sender that is told to slow down, `after` bytes a bucket from then on.
+    /// A sender that receives CNPs, with `after` bytes per bucket from then on.
     fn pace(after: u32) -> Pace {
         let mut pace = Pace::default();
         for n in 0..20 {
@@ -698,7 +706,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_slows_down_is_told_from_one_that_does_not() {
+    fn a_sender_that_slows_down_is_distinguished_from_one_that_does_not() {
         let reaction = pace(5_000).reaction().expect("it was told often enough");
         assert!(!reaction.is_ignored() && reaction.after < reaction.before, "{reaction:?}");
         let ignored = pace(12_000).reaction().filter(Reaction::is_ignored).expect("it went on");

@@ -23,19 +23,19 @@ use rdmascope_dissector::trace::{Trace, Value};
 /// ns after a reply within which an RDMA Write for its exchange came too late, rather than for no reason.
 const LATE: i64 = 1_000_000_000;
 /// Keys in a row, each the last one plus the same number, that can be guessed.
-const PREDICTABLE_RUN: u32 = 16;
+const PREDICTABLE_RUN: u32 = 18;
 
 /// Keys remembered per connection at most, live and ended together.
 pub const REGIONS_MAX: usize = 4096;
 
-/// What the peer may do with a region.
+/// Rights of the peer to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
     /// RDMA Read it.
     Read,
     /// RDMA Write it.
     Write,
-    /// Not known.
+    /// The right is unknown.
     Any,
 }
 
@@ -55,9 +55,9 @@ pub enum State {
 pub struct Region {
     /// Address or tagged offset of its first byte.
     pub address: u64,
-    /// In bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// What the peer may do.
+    /// Rights of the peer.
     pub right: Right,
     /// The exchange that advertised it.
     pub exchange: u64,
@@ -88,7 +88,7 @@ impl Region {
 /// How an operation fits what was advertised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// All is well.
+    /// The access lies within the region.
     Inside,
     /// No such key was advertised.
     Unknown,
@@ -101,12 +101,12 @@ pub enum Fit {
 }
 
 impl Fit {
-    /// In words.
+    /// Name for reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Inside => "inside what was advertised",
+            Self::Inside => "inside the advertised memory",
             Self::Unknown => "never advertised",
-            Self::Outside => "outside of what was advertised",
+            Self::Outside => "outside the advertised memory",
             Self::Stale => "no longer valid",
             Self::Direction => "advertised for the other direction",
         }
@@ -133,6 +133,7 @@ pub struct MemoryMap {
 struct Guess {
     last: u32,
     step: u32,
+    /// Keys in a row.
     run: u32,
 }
 
@@ -142,7 +143,13 @@ impl MemoryMap {
         self.advertised += 1;
         let guess = &mut self.recent[owner.index()];
         let step = key.wrapping_sub(guess.last);
-        guess.run = if step == guess.step && step != 0 { guess.run + 1 } else { 0 };
+        guess.run = match guess.run {
+            0 => 1,
+            _ if step == 0 => 1,
+            1 => 2,
+            run if step == guess.step => run.saturating_add(1),
+            _ => 2,
+        };
         guess.step = step;
         guess.last = key;
         if self.regions.len() >= REGIONS_MAX && !self.regions.contains_key(&(owner, key)) {
@@ -152,7 +159,7 @@ impl MemoryMap {
         before.filter(|r| r.state == State::Live && r.exchange != region.exchange)
     }
 
-    /// How many keys in a row each were the last one plus the same number (0: not at all).
+    /// How many keys in a row are each the last one plus the same number, and that number.
     pub fn predictable(&self, owner: End) -> (u32, u32) {
         let guess = &self.recent[owner.index()];
         (guess.run, guess.step)
@@ -272,7 +279,7 @@ impl Memory {
         self.unattributed
     }
 
-    /// What a report says of it.
+    /// Plain data for the report.
     pub fn summary(&self) -> Rdma {
         self.rdma
     }
@@ -299,6 +306,12 @@ impl Memory {
     pub fn invalidated_as_asked<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, owner: End, key: u32) {
         self.rdma.keys_invalidated_remotely += 1;
         self.invalidated(cx, owner, key);
+    }
+
+    /// A peer's Send invalidated a key of `owner` that it must not, which was reported.
+    pub fn invalidated_wrongly(&mut self, at: At, owner: End, key: u32) {
+        self.rdma.keys_invalidated_remotely += 1;
+        self.map.invalidate(at, owner, key);
     }
 
     /// A peer's Send invalidated a key of `owner`.
@@ -379,7 +392,7 @@ impl Memory {
         };
         // the bytes that an invalidated key was for may be those that come now; then they are late, and not new
         let is_missing = |region: &Region| matches!(region.state, State::Ended(_)) || region.used <= region.length;
-        // a message that was missed may have advertised the key anew
+        // a message that was missed may have advertised the key again
         let rests = Rests::since(region.advertised);
         match verdict {
             Fit::Inside => return,
@@ -392,7 +405,7 @@ impl Memory {
             }
             Fit::Stale => match region.state {
                 State::Ended(end) | State::Invalidated(end) if op.verb == Verb::Write && op.at.since(end) < LATE && is_missing(&region) => {
-                    let text = format_args!("wrote {length} bytes with key {key:#010x} after the reply that says they are there");
+                    let text = format_args!("wrote {length} bytes with key {key:#010x} after the reply that announces them");
                     cx.report(Rule::RdmaOrder, by, rests, text);
                 }
                 _ => {
@@ -474,12 +487,28 @@ mod tests {
     }
 
     #[test]
-    fn a_key_advertised_twice_while_live_is_told() {
+    fn a_key_advertised_twice_while_live_is_reported() {
         let mut map = MemoryMap::default();
         assert!(map.advertise(End::A, 7, region(1)).is_none());
         assert!(map.advertise(End::A, 7, region(2)).is_some());
         map.end(At::default(), End::A, 7, 2);
         assert!(map.advertise(End::A, 7, region(3)).is_none());
+    }
+
+    #[test]
+    fn keys_in_a_row_are_counted() {
+        let mut map = MemoryMap::default();
+        let mut run = |keys: &[u32]| {
+            for key in keys {
+                map.advertise(End::A, *key, region(1));
+            }
+            map.predictable(End::A).0
+        };
+        assert_eq!(run(&[7]), 1);
+        assert_eq!(run(&[0x107, 0x207]), 3);
+        assert_eq!(run(&[0x207]), 1, "the same key again tells nothing of the next one");
+        assert_eq!(run(&[5, 9, 13]), 3);
+        assert_eq!(run(&[2]), 2);
     }
 
     #[test]
@@ -489,6 +518,6 @@ mod tests {
             map.advertise(End::A, key, region(u64::from(key)));
         }
         assert!(map.all().count() <= REGIONS_MAX && map.dropped > 0);
-        assert_eq!(map.predictable(End::A), (99_998, 1));
+        assert_eq!(map.predictable(End::A), (100_000, 1));
     }
 }

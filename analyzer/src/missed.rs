@@ -1,4 +1,4 @@
-//! What the observer did not see of a connection, and what becomes of a finding that rests on it.
+//! What the observer did not see of a connection, and the effect on findings that depend on it.
 //!
 //! Each direction keeps its holes: before the capture began, packets that the capture lost, bytes that the snap length cut off, or the
 //! whole direction. A rule says what it rests on besides the bytes of its frame ([`Rests`]). With a hole there it stays silent.
@@ -39,7 +39,7 @@ enum From {
     Start,
 }
 
-/// What a finding rests on besides the bytes of the frame it was found in.
+/// Facts that a finding depends on besides the bytes of its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rests {
     from: From,
@@ -138,19 +138,19 @@ impl Direction {
 /// A rule that was found broken, with everything but its connection.
 #[derive(Clone, Debug)]
 pub struct Evidence {
-    /// Which.
+    /// The rule that was broken.
     pub rule: Rule,
     /// The rule's own severity, or what the circumstances made of it.
     pub severity: Severity,
-    /// Who did it.
+    /// The side that did it.
     pub by: End,
-    /// Where.
+    /// Frame and time of the violation.
     pub at: At,
-    /// What happened, in one clause.
+    /// What happened, as a clause.
     pub text: String,
 }
 
-/// What is to be done with a finding.
+/// What to do with a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Report it.
@@ -168,7 +168,7 @@ struct Waiting {
     for_more: [bool; 2],
 }
 
-/// What was not seen of a connection.
+/// Parts of a connection that the capture missed.
 #[derive(Clone, Debug, Default)]
 pub struct Missed {
     directions: [Direction; 2],
@@ -217,7 +217,7 @@ impl Missed {
         End::BOTH.into_iter().all(|end| !rests.of[end.index()] || self.directions[end.index()].is_whole(&rests))
     }
 
-    /// What becomes of a finding in a frame of `sender`, of which everything up to that frame is known.
+    /// What to do with a finding in a frame of `sender` if everything up to that frame is known.
     pub fn verdict(&self, rests: Rests, sender: Option<End>) -> Decision {
         if rests.from == From::Frame {
             return Decision::Report(Certainty::Certain);

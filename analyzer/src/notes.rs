@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rdmascope_dissector::field::Fields;
 use rdmascope_dissector::fields;
-use rdmascope_dissector::frame::Tunnel;
+use rdmascope_dissector::frame::{Addr, Tunnel};
 use rdmascope_dissector::trace::{Trace, Value};
 
 fields! {
@@ -38,7 +38,7 @@ fields! {
         RETRANSMISSION: None = "rdmascope.retransmission", "Sent before";
         COPY_OF: FrameNum = "rdmascope.retransmission.of", "Sent before in frame";
         HELD: None = "rdmascope.early", "Packets before this one are missing";
-        DAMAGED: None = "rdmascope.damaged", "Damaged: its receiver dropped it";
+        DAMAGED: None = "rdmascope.damaged", "Damaged: the receiver dropped it";
         KEY_STATE: Str = "rdmascope.key.state", "Remote key";
         DATA: Bytes as Data = "rdmascope.data", "Data";
         MIRROR: Str = "rdmascope.mirror", "Came through";
@@ -80,7 +80,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// All, lowest first.
+    /// All layers, the lowest first.
     pub const ALL: [Self; 15] = [
         Self::Other,
         Self::Arp,
@@ -124,22 +124,22 @@ impl Layer {
 /// A rule broken in the frame at hand.
 #[derive(Clone, Debug)]
 pub struct Broken {
-    /// Which.
+    /// The rule that was broken.
     pub rule: Rule,
     /// The rule's own severity, or what the circumstances made of it.
     pub severity: Severity,
-    /// Who did it.
+    /// The side that did it.
     pub by: Blame,
     /// How sure that is.
     pub certainty: Certainty,
-    /// What happened, in one clause.
+    /// What happened, as a clause.
     pub text: String,
 }
 
-/// What a frame answers.
+/// The request that a frame answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Which protocol.
+    /// Protocol family.
     pub family: Family,
     /// The frame in which the request begins.
     pub request: u64,
@@ -156,11 +156,11 @@ pub struct Answer {
 /// An exchange that a frame has to do with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InFrame {
-    /// Its number.
+    /// Number of the exchange.
     pub exchange: u64,
     /// Bytes that RDMA moved for it up to this frame.
     pub moved: u64,
-    /// What this frame answers.
+    /// The request that this frame answers.
     pub answer: Option<Answer>,
 }
 
@@ -199,10 +199,10 @@ impl Replies {
     }
 }
 
-/// What is made of one frame.
+/// Facts about one frame.
 #[derive(Clone, Debug, Default)]
 pub struct FrameNotes {
-    /// What an earlier pass over the capture found.
+    /// Replies found by an earlier pass over the capture.
     pub replies: Option<Arc<Replies>>,
     layer: Layer,
     observed: Option<u64>,
@@ -213,7 +213,9 @@ pub struct FrameNotes {
     pub mirror: mirror::Set,
     /// The connection that it belongs to, and who of it sent it.
     pub place: Option<(u32, End)>,
-    /// Earlier frames of which it tells that they are of its connection, by number, and who of it sent them.
+    /// Its source and its destination.
+    pub hosts: Option<(Addr, Addr)>,
+    /// Earlier frames that this frame shows to belong to its connection, by number, with the side that sent them.
     pub earlier: Vec<(u64, End)>,
     /// Whether the packet came before.
     pub retransmission: bool,
@@ -297,7 +299,7 @@ impl FrameNotes {
         &self.exchanges
     }
 
-    /// Whether somebody observes the decoding of this frame.
+    /// Whether the decoding of this frame has an observer.
     pub fn is_observed(&self, frame: u64) -> bool {
         self.observed == Some(frame)
     }

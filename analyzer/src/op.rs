@@ -31,7 +31,7 @@ pub enum End {
 }
 
 impl End {
-    /// Both.
+    /// Both sides.
     pub const BOTH: [Self; 2] = [Self::A, Self::B];
 
     /// The other end.
@@ -48,7 +48,7 @@ impl End {
     }
 }
 
-/// What an operation does, in libibverbs' words.
+/// Kind of operation; names are those of libibverbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     /// A message into the next posted receive.
@@ -127,9 +127,9 @@ pub enum Placement {
 pub struct RdmaOp<'a> {
     /// The frame it ended in.
     pub at: At,
-    /// Who sent it.
+    /// Side that sent it.
     pub by: End,
-    /// What it does.
+    /// Kind of operation.
     pub verb: Verb,
     /// Which part of its message it is.
     pub part: Part,
@@ -158,7 +158,7 @@ pub struct RdmaOp<'a> {
 pub struct StreamBytes<'a> {
     /// The frame in which they became the next ones.
     pub at: At,
-    /// Who sent them.
+    /// Side that sent the bytes.
     pub by: End,
     /// The bytes.
     pub bytes: &'a [u8],

@@ -49,7 +49,7 @@ impl Join for Lasted {
 /// An interval in which a sender asked others to be silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Ethernet address of who asked.
+    /// Ethernet address of the device that sent the pause frame.
     pub source: [u8; 6],
     /// Which priority; `None` for the whole link (802.3x).
     pub priority: Option<u8>,
@@ -69,7 +69,7 @@ impl Span {
 /// How the speed of a link is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// The capture tells it of its interface (`if_speed` of pcapng).
+    /// The capture has it for the interface (`if_speed` of pcapng).
     Capture,
     /// SMB servers list it of their interfaces, and all of them the same.
     Listed,
@@ -123,7 +123,7 @@ impl fmt::Display for Speed {
 /// All pauses of one priority by one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paused {
-    /// Ethernet address of who asked for them.
+    /// Ethernet address of the device that sent the pause frames.
     pub source: [u8; 6],
     /// Which priority; `None` for the whole link (802.3x).
     pub priority: Option<u8>,
@@ -144,7 +144,7 @@ pub struct Paused {
 }
 
 impl Paused {
-    /// What of its time rests on a speed that nobody told: where that is more than half of it, the time is a guess.
+    /// The part of its time that depends on an assumed speed: if that is more than half, the time is a guess.
     pub fn is_guess(&self) -> bool {
         self.speed.from == Source::Assumed && self.ran_out > self.time / 2
     }

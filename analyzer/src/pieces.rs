@@ -38,13 +38,52 @@ fields! {
     }
 }
 
+fields! {
+    /// Fragments of an IPv4 datagram.
+    pub mod ipv4 ["RFC 791 3.2"] {
+        FRAGMENTS: Bytes = "ip.fragments", "IPv4 Fragments";
+        FRAGMENT: FrameNum = "ip.fragment", "IPv4 Fragment";
+        COUNT: U32 = "ip.fragment.count", "Fragment count", dec;
+        LENGTH: U32 = "ip.reassembled.length", "Reassembled IPv4 length", dec;
+        REASSEMBLED_IN: FrameNum = "ip.reassembled_in", "Reassembled IPv4 in frame";
+    }
+}
+
+fields! {
+    /// Fragments of an IPv6 datagram.
+    pub mod ipv6 ["RFC 8200 4.5"] {
+        FRAGMENTS: None = "ipv6.fragments", "IPv6 Fragments";
+        FRAGMENT: FrameNum = "ipv6.fragment", "IPv6 Fragment";
+        COUNT: U32 = "ipv6.fragment.count", "Fragment count", dec;
+        LENGTH: U32 = "ipv6.reassembled.length", "Reassembled IPv6 length", dec;
+        REASSEMBLED_IN: FrameNum = "ipv6.reassembled.in", "Reassembled IPv6 in frame";
+    }
+}
+
+fields! {
+    /// TCP segments of what is framed above: an FPDU, an SMB2 message, an RPC record.
+    pub mod tcp ["RFC 9293 3.4"] {
+        FRAGMENTS: None = "tcp.segments", "Reassembled TCP Segments";
+        FRAGMENT: FrameNum = "tcp.segment", "TCP Segment";
+        COUNT: U32 = "tcp.segment.count", "Segment count", dec;
+        LENGTH: U32 = "tcp.reassembled.length", "Reassembled TCP length", dec;
+        REASSEMBLED_IN: FrameNum = "tcp.reassembled_in", "Reassembled PDU in frame";
+    }
+}
+
 /// Those that are ours.
 pub const OURS: &[Def] = <ib_send::All as Fields>::FIELDS;
 
 /// The fields of this file that Wireshark has too.
-pub const FIELDS: [&[Def]; 2] = [<smb_direct::All as Fields>::FIELDS, <iwarp_send::All as Fields>::FIELDS];
+pub const FIELDS: [&[Def]; 5] = [
+    <smb_direct::All as Fields>::FIELDS,
+    <iwarp_send::All as Fields>::FIELDS,
+    <ipv4::All as Fields>::FIELDS,
+    <ipv6::All as Fields>::FIELDS,
+    <tcp::All as Fields>::FIELDS,
+];
 
-/// What was put together.
+/// Kind of a reassembled message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assembly {
     /// An SMB2 message of fragments of SMB Direct.
@@ -53,6 +92,12 @@ pub enum Assembly {
     IwarpSend,
     /// A Send over RoCE or InfiniBand.
     IbSend,
+    /// An IPv4 datagram of fragments.
+    Ipv4,
+    /// An IPv6 datagram of fragments.
+    Ipv6,
+    /// What is framed above TCP, of segments.
+    Tcp,
 }
 
 impl Assembly {
@@ -69,6 +114,18 @@ impl Assembly {
             }
             Self::IbSend => {
                 use ib_send::*;
+                [FRAGMENTS, FRAGMENT, COUNT, LENGTH, REASSEMBLED_IN]
+            }
+            Self::Ipv4 => {
+                use ipv4::*;
+                [FRAGMENTS, FRAGMENT, COUNT, LENGTH, REASSEMBLED_IN]
+            }
+            Self::Ipv6 => {
+                use ipv6::*;
+                [FRAGMENTS, FRAGMENT, COUNT, LENGTH, REASSEMBLED_IN]
+            }
+            Self::Tcp => {
+                use tcp::*;
                 [FRAGMENTS, FRAGMENT, COUNT, LENGTH, REASSEMBLED_IN]
             }
         }
@@ -94,7 +151,7 @@ impl Assembly {
 }
 
 /// Frames of the pieces of one message, in their order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pieces {
     frames: Vec<u64>,
     count: u32,
@@ -118,6 +175,20 @@ impl Pieces {
         if self.frames.len() < Self::MAX {
             self.frames.push(frame);
         }
+    }
+
+    /// The next piece, where it is of another frame than the one before.
+    #[inline]
+    pub fn add_frame(&mut self, frame: u64) {
+        if self.frames.last() != Some(&frame) {
+            self.add(frame);
+        }
+    }
+
+    /// They, where they are of more than one frame.
+    #[inline]
+    pub fn several(&self) -> Option<&Self> {
+        (self.count > 1).then_some(self)
     }
 
     /// Gives back the memory.

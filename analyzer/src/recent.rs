@@ -40,6 +40,11 @@ impl<K: Hash + Eq, V> Recent<K, V> {
         Some(value)
     }
 
+    /// The values, in no order.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.entries.values().map(|(_, value)| value)
+    }
+
     /// Takes an entry out.
     pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q)
     where

@@ -2,7 +2,7 @@
 
 use crate::op::End;
 
-/// How it is known who is the client. Ordered: the strongest is the greatest.
+/// How the client is known. Ordered: the strongest evidence is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The shape of a message that either end could send.
@@ -17,7 +17,7 @@ pub enum Source {
     Negotiation,
 }
 
-/// Who is who.
+/// Which end is the client, and how that is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
     known: Option<(End, Source)>,

@@ -116,7 +116,7 @@ const TRIES: &[Rule] = &[
 /// Rules of the transport: a receiver drops what breaks them, so that its content means nothing.
 const UNREADABLE: &[Rule] = &[Rule::DdpMsn, Rule::DdpOverlap, Rule::MpaCrc, Rule::RcIcrc, Rule::BugCve202646043];
 
-/// What a known server always does, and nobody suffers from: it comes last.
+/// Whether this is a harmless habit of a known server: it comes last.
 pub const fn is_quirk(rule: Rule) -> bool {
     matches!(rule, Rule::Smb2ErrorBody | Rule::SmbdNegRspFailureFields)
 }
@@ -126,7 +126,7 @@ pub const fn is_quirk(rule: Rule) -> bool {
 pub struct Fatal {
     /// The outcome of the first of them.
     pub outcome: Outcome,
-    /// How many.
+    /// Number of connections that it ended.
     pub ended: u64,
     /// Of how many that were for the same.
     pub of: u64,
@@ -137,9 +137,9 @@ pub struct Fatal {
 /// One cause: the same rule broken by the same side, on one connection or on several, with what followed from it.
 #[derive(Clone, Debug)]
 pub struct Root<'r> {
-    /// Which rule.
+    /// The rule that was broken.
     pub rule: Rule,
-    /// Who broke it.
+    /// Side that broke it.
     pub by: Blame,
     /// The greatest of its findings.
     pub severity: Severity,
@@ -153,11 +153,11 @@ pub struct Root<'r> {
     pub first: At,
     /// Connections it happened on, in order.
     pub connections: Vec<u32>,
-    /// What was found on each connection, the gravest first.
+    /// Findings of each connection, the most severe first.
     pub findings: Vec<&'r Finding>,
     /// Connections that failed because of it.
     pub fatal: Option<Fatal>,
-    /// What followed from it.
+    /// Its effects.
     pub effects: Vec<Root<'r>>,
     /// Requests' time that it cost, in ns, where that is known.
     pub cost: i64,
@@ -231,7 +231,7 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
     causes
 }
 
-/// What was found, by its causes, what matters first.
+/// Findings by cause, the most important first.
 pub fn roots(report: &Report) -> Vec<Root<'_>> {
     of(report, &report.findings.ranked())
 }
@@ -302,7 +302,7 @@ impl<'r> Root<'r> {
         }
     }
 
-    /// What it may come from: of this case, or what such findings usually come from.
+    /// Possible causes: of this occurrence, or the usual ones of the rule.
     pub fn causes(&self) -> Vec<&'static str> {
         self.findings.first().map_or_else(|| self.rule.row().causes.to_vec(), |first| first.causes())
     }
@@ -363,7 +363,7 @@ impl<'r> Root<'r> {
         let headline = match outcome.ending {
             _ if fatal.same_side => outcome.headline(),
             Ending::NoNegotiation => "Connections ended during SMB Direct negotiation".to_owned(),
-            _ => "Connections ended before they were done".to_owned(),
+            _ => "Connections ended before their work was done".to_owned(),
         };
         let (ended, of) = (Grouped(fatal.ended), Grouped(fatal.of));
         if fatal.ended == fatal.of {

@@ -1,4 +1,5 @@
-//! What rpcbind (the portmapper) says of NFS: by which transports the server is reached, and at which port. RFC 1833, RFC 5665, RFC 8166 5.5.
+//! What rpcbind (the portmapper) says of NFS: by which transports the server is reached, and at which port. RFC 1833, RFC 5665, RFC 8166
+//! 5.5.
 //!
 //! ```text
 //!   DUMP, GETADDRLIST ─▶ all transports: `rdma` and `rdma6` among them where the server registers them
@@ -35,7 +36,7 @@ pub enum Netid {
     Udp,
     /// `rdma`, `rdma6`.
     Rdma,
-    /// Another one, or not told.
+    /// Another one, or unknown.
     Other,
 }
 
@@ -60,7 +61,7 @@ impl Netid {
     }
 }
 
-/// What was asked of rpcbind about NFS, and what it said.
+/// Calls to rpcbind about NFS, and its answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rpcbind {
     /// When it was first asked.
@@ -79,7 +80,7 @@ impl Rpcbind {
         self.nfs.iter().find(|(netid, _)| *netid == Netid::Rdma).map(|(_, port)| *port)
     }
 
-    /// Whether nobody asked.
+    /// Whether no call to rpcbind was seen.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -117,7 +118,7 @@ impl Rpcbind {
             return;
         }
         let (Some(asked), Some(listed)) = (asked, listed.first()) else { return };
-        // asked on TCP, rpcbind tells the port of TCP whatever the question names
+        // asked over TCP, rpcbind returns the TCP port, whatever the question names
         if asked.netid != Netid::Rdma || listed.port != NFS_PORT {
             self.add(asked.netid, listed.port);
         }
@@ -181,14 +182,14 @@ impl<'a> Visit<'a> for Rows {
     }
 }
 
-/// What a client heard of the rpcbind of a server.
+/// Answers of a server's rpcbind to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registrations {
-    /// Who asked.
+    /// The requester.
     pub client: Addr,
     /// Whom.
     pub server: Addr,
-    /// What it said.
+    /// Answers of rpcbind.
     pub rpcbind: Rpcbind,
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Documents: [MS-SMBD] revision 13.0, [MS-SMB2], RFC 8166 (RPC-over-RDMA version 1) with RFC 8167 (its reverse
 //! direction) and RFC 8267 (NFS bindings), RFC 5040, 5041, 5044 and 6581 (iWARP), the InfiniBand Architecture
-//! Specification volume 1 ("IBTA") with annex A17 (RoCEv2). Sections 3.1.5.x are those of [MS-SMBD] unless said.
+//! Specification volume 1 ("IBTA") with annex A17 (RoCEv2). Sections 3.1.5.x without a document are those of [MS-SMBD].
 //! The drafts of RFC 8166 number sections 3, 4, 6 and 8 of the RFC as 4, 5, 8 and 10.
 
 use alloc::boxed::Box;
@@ -27,7 +27,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// All, least first.
+    /// All severities, the lowest first.
     pub const ALL: &[Severity] = &[Severity::Note, Severity::Warn, Severity::Error];
 
     /// Lower-case name, as in JSON and on the command line.
@@ -66,7 +66,7 @@ pub enum Group {
     Connection,
     /// Why SMB or NFS does not use RDMA.
     Path,
-    /// What the capture itself missed.
+    /// Problems of the capture itself.
     Capture,
     /// Published implementation bugs that a capture can name.
     KnownBug,
@@ -117,47 +117,47 @@ pub struct Row {
     pub group: Group,
     /// Document and section.
     pub spec: &'static str,
-    /// What happened, in one sentence.
+    /// The fault, in one sentence.
     pub title: &'static str,
-    /// What the document asks, in our words or a short quotation.
+    /// The requirement of the document, in our words or a short quotation.
     pub says: &'static str,
     /// Usual causes, likeliest first.
     pub causes: &'static [&'static str],
-    /// What to do about it.
+    /// The remedy.
     pub cure: &'static str,
-    /// Where the commands, files and names of the cure are documented: document and section. Empty where it names none of a system's.
+    /// Sources of the commands, files and names in the cure: document and section. Empty if the cure names none.
     pub documented: &'static [&'static str],
     /// For a known bug: the versions hit, and the fix. [`Hits::NONE`] for all others.
     pub hits: Hits,
 }
 
-/// Which versions have a known bug, and which are repaired.
+/// The versions that have a known bug, and those that fix it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hits {
-    /// What has it: `Linux ksmbd`. Empty for a rule that is no known bug.
+    /// The implementation that has the bug: `Linux ksmbd`. Empty for a rule that is not a known bug.
     pub product: &'static str,
-    /// The first version with it: `5.15`. Empty where that is not known.
+    /// The first version that has the bug: `5.15`. Empty if not known.
     pub since: &'static str,
-    /// The first repaired version of each series, oldest first: `6.1.154`, `6.17`.
+    /// The first fixed version of each series, oldest first: `6.1.154`, `6.17`.
     pub fixed: &'static [&'static str],
-    /// The commit that repairs it. Empty where that is not known.
+    /// The commit that fixes the bug. Empty if not known.
     pub commit: &'static str,
-    /// What else is known of the versions, as a sentence; all there is where no versions are known.
+    /// More about the versions, as a sentence: all that is known if the version numbers are not.
     pub note: &'static str,
 }
 
 /// Whether a version has a known bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hit {
-    /// It has it.
+    /// This version has the bug.
     Yes,
-    /// Nobody wrote down when it was repaired.
+    /// The versions that fix it are not known.
     Unknown,
-    /// It was made before the bug, or repaired.
+    /// This version is older than the bug, or has the fix.
     No,
 }
 
-/// `6.12.49` in numbers; `None` for what is no version.
+/// Parses a version such as `6.12.49`; `None` if the text is not one.
 pub fn version(text: &str) -> Option<[u32; 3]> {
     let mut numbers = [0; 3];
     let mut parts = text.split('.');
@@ -172,7 +172,7 @@ pub fn version(text: &str) -> Option<[u32; 3]> {
 }
 
 impl Hits {
-    /// Of a rule that is no known bug.
+    /// For a rule that is not a known bug.
     pub const NONE: Hits = Hits { product: "", since: "", fixed: &[], commit: "", note: "" };
 
     const fn of(product: &'static str, since: &'static str, fixed: &'static [&'static str]) -> Self {
@@ -187,8 +187,8 @@ impl Hits {
         Self { commit, ..self }
     }
 
-    /// Whether this version has the bug: it is not older than the first that has it, and its series was not repaired by then. A series
-    /// that is newer than the newest repaired one never had it.
+    /// Whether this version has the bug: it is not older than the first version with the bug, and the fix of its series came later. A
+    /// series newer than the newest fixed version never had it.
     pub fn hit(&self, asked: [u32; 3]) -> Hit {
         if version(self.since).is_some_and(|since| asked < since) {
             return Hit::No;
@@ -267,7 +267,7 @@ macro_rules! rules {
                 }
             }
 
-            /// What is built in for this rule.
+            /// The built-in row of this rule.
             pub fn declared(self) -> &'static Row {
                 match self {
                     Rule::Given(_) => &UNKNOWN,
@@ -284,13 +284,13 @@ macro_rules! rules {
     };
 }
 
-/// The row of a bug that nobody gave.
+/// The row of a known bug that was never added.
 const UNKNOWN: Row = Row {
     id: "BUG-UNKNOWN",
     severity: Severity::Note,
     group: Group::KnownBug,
     spec: "",
-    title: "A known bug that is not known here.",
+    title: "A known bug that this program has no row for.",
     says: "",
     causes: &[],
     cure: "",
@@ -298,10 +298,10 @@ const UNKNOWN: Row = Row {
     hits: Hits::NONE,
 };
 
-/// Known bugs that [`give`] adds at most.
+/// The maximum number of known bugs that [`give`] adds.
 pub const GIVEN_MAX: usize = 100;
 
-/// Rows of known bugs that were given at run time.
+/// Rows of known bugs that were added at run time.
 struct Given {
     /// By place in [`Rule::all`].
     rows: Vec<Option<&'static Row>>,
@@ -310,8 +310,8 @@ struct Given {
 
 static GIVEN: OnceBox<Given> = OnceBox::new();
 
-/// Takes rows of known bugs in place of those with the same id that are built in, and adds the others. The rules of the rows, in their
-/// order. Once, before anything is analysed: `None` where it was done before, or where more than [`GIVEN_MAX`] are new.
+/// Replaces built-in known bugs by rows with the same id, and adds the other rows. Returns the rules of the rows, in their order. To be
+/// called once, before anything is analysed: `None` after an earlier call, or if more than [`GIVEN_MAX`] rows are new.
 pub fn give(rows: &[&'static Row]) -> Option<Vec<Rule>> {
     let mut given = Given { rows: vec![None; Rule::ALL.len()], added: 0 };
     let mut rules = Vec::with_capacity(rows.len());
@@ -332,7 +332,7 @@ pub fn give(rows: &[&'static Row]) -> Option<Vec<Rule>> {
 }
 
 impl Rule {
-    /// What holds for this rule: what was given at run time, else what is built in.
+    /// The row of this rule: the one added at run time, else the built-in one.
     pub fn row(self) -> &'static Row {
         match GIVEN.get() {
             Some(given) => given.rows.get(self.place()).copied().flatten().unwrap_or_else(|| self.declared()),
@@ -340,7 +340,7 @@ impl Rule {
         }
     }
 
-    /// The rules that are built in and those that were added, in the order of their places.
+    /// All rules, built in and added, in the order of their places.
     pub fn all() -> impl Iterator<Item = Rule> {
         let added = GIVEN.get().map_or(0, |given| given.added);
         Self::ALL.iter().copied().chain((0..added).map(Rule::Given))
@@ -375,8 +375,8 @@ rules! {
             "Something that does not speak SMB Direct connected to this port",
             "The capture began after the first message (the finding then says that it is not certain)",
         ],
-        cure: "Compare the first three sends of the connection with a healthy one. If the server sends early, look for a ksmbd update; if the \
-               port is shared, check which service listens there.",
+        cure: "Compare the first three sends of the connection with a healthy one. If the server sends early, look for a ksmbd update; if \
+               the port is shared, check which service listens there.",
     }
     SmbdNegReqLength "SMBD-NEG-REQ-LENGTH" Error Negotiate "[MS-SMBD] 2.2.1, 3.1.5.6" {
         title: "The Negotiate Request is shorter than 20 bytes.",
@@ -417,7 +417,7 @@ rules! {
                smbd_max_fragmented_recv_size under /proc/fs/cifs) and mount again.",
     }
     SmbdNegReqPreferred "SMBD-NEG-REQ-PREFERRED" Note Negotiate "[MS-SMBD] appendix B <5>" {
-        title: "The client prefers to send more than 8,136 bytes at once, which Windows Server refuses.",
+        title: "The client prefers to send more than 8,136 bytes in one message, which Windows Server refuses.",
         says: "Windows Server 2012 R2 and later fail the negotiation with STATUS_INSUFFICIENT_RESOURCES when PreferredSendSize is \
                greater than 8136. The protocol itself sets no limit.",
         causes: ["The client's maximum send size was tuned up"],
@@ -449,8 +449,8 @@ rules! {
         title: "The server offers a MaxFragmentedSize below 131,072 bytes.",
         says: "MaxFragmentedSize must be at least 131,072; otherwise the client must terminate the connection.",
         causes: [
-            "ksmbd derives it from its receive size and receive credits (half their product), and adopts the client's send size as its receive \
-             size: 255 credits of 1024 bytes make 130,560",
+            "ksmbd derives it from its receive size and receive credits (half their product), and adopts the client's send size as its \
+            receive size: 255 credits of 1024 bytes make 130,560",
             "The server's own limit was tuned down",
         ],
         cure: "Raise the client's send size (Linux: /proc/fs/cifs/smbd_max_send_size, default 1364) or the server's receive credits, then \
@@ -458,23 +458,24 @@ rules! {
     }
     SmbdNegRspGranted "SMBD-NEG-RSP-GRANTED" Error Negotiate "[MS-SMBD] 3.1.5.3, 3.1.5.7" {
         title: "The server accepted without granting a single credit.",
-        says: "CreditsGranted must be greater than 0; otherwise the client must terminate the connection. A server that cannot post a receive \
-               has to refuse with an error status instead.",
+        says: "CreditsGranted must be greater than 0; otherwise the client must terminate the connection. A server that cannot post a \
+               receive has to refuse with an error status instead.",
         causes: ["The server is out of memory or of receive work requests", "The server's receive credit limit is configured as 0"],
         cure: "Check the server's log for failed allocations or failed ib_post_recv, and its credit limit.",
     }
     SmbdNegRspRequested "SMBD-NEG-RSP-REQUESTED" Error Negotiate "[MS-SMBD] 3.1.5.7" {
         title: "The server asks for no credits.",
-        says: "CreditsRequested must be greater than 0; otherwise the client must terminate the connection. Without credits a server cannot reply.",
+        says: "CreditsRequested must be greater than 0; otherwise the client must terminate the connection. Without credits a server \
+               cannot reply.",
         causes: ["The server's send credit target is configured as 0", "A broken server"],
         cure: "Restore the server's send credit target (255 in Windows and ksmbd).",
     }
     SmbdNegRspPreferred "SMBD-NEG-RSP-PREFERRED" Error Negotiate "[MS-SMBD] 2.2.2, 3.1.5.7" {
-        title: "The server means to send larger messages than the client can receive.",
+        title: "The server intends to send larger messages than the client can receive.",
         says: "PreferredSendSize of the response must be less than or equal to MaxReceiveSize of the request; otherwise the client must \
                terminate the connection.",
         causes: ["The server ignores the client's MaxReceiveSize"],
-        cure: "Raise the client's receive size to the server's send size as a way around; the fault is the server's.",
+        cure: "As a workaround raise the client's receive size to the server's send size; the fault is the server's.",
     }
     SmbdNegRspStatus "SMBD-NEG-RSP-STATUS" Error Negotiate "[MS-SMBD] 2.2.2, 3.1.5.3" {
         title: "The server refused the negotiation.",
@@ -491,36 +492,36 @@ rules! {
     }
     SmbdNegRange "SMBD-NEG-RANGE" Warn Negotiate "[MS-SMBD] 2.2.1, 2.2.2, 3.1.5.2, 3.1.5.3" {
         title: "MinVersion or MaxVersion of a negotiation names a version that does not exist.",
-        says: "Both fields must be 0x0100, in the request and in the response, a refusal included. A receiver looks only whether the range \
+        says: "Both fields must be 0x0100, in the request and in the response, a refusal included. A receiver checks only that the range \
                includes 0x0100.",
         causes: ["A sender that fills the version fields in the wrong byte order or not at all", "A peer for a later version of the protocol"],
         cure: "Harmless as long as the range includes 0x0100. Report it to the sender's maintainers.",
     }
     SmbdNegAccepted "SMBD-NEG-ACCEPTED" Error Negotiate "[MS-SMBD] 3.1.5.6, 3.1.5.7" {
-        title: "A side went on with a negotiation that it must refuse.",
-        says: "The receiver of a Negotiate Request or Response must check its fields and terminate the connection where one is wrong; a range of \
-               versions without 0x0100 must be answered with STATUS_NOT_SUPPORTED.",
+        title: "A side accepted a negotiation that it must refuse.",
+        says: "The receiver of a Negotiate Request or Response must check its fields and terminate the connection where one is wrong; a \
+               range of versions without 0x0100 must be answered with STATUS_NOT_SUPPORTED.",
         causes: ["A receiver that does not check what it is sent", "A receiver that answers with a status of its own choice"],
-        cure: "The peer's message is wrong in the first place: see the finding about it. Report to the maintainers of this side that it is not \
-               checked.",
+        cure: "The peer's message is wrong in the first place: see the finding about it. Tell the maintainers of this side that the check \
+               is missing.",
     }
     SmbdNegTimeout "SMBD-NEG-TIMEOUT" Error Negotiate "[MS-SMBD] 3.1.4.1, 3.1.6.1, 3.1.7.2" {
         title: "The negotiation did not finish in time.",
-        says: "A server waits 5 seconds for the Negotiate Request after it accepted the connection, a client 120 seconds for its connection \
-               and the response; then the connection should be terminated.",
+        says: "A server waits 5 seconds for the Negotiate Request after it accepted the connection, a client 120 seconds for its \
+               connection and the response; then the connection should be terminated.",
         causes: [
             "The peer accepted the RDMA connection but its SMB service is stuck, or is not the one listening",
             "Sends are lost: path MTU or priority-flow-control mismatch lets small connection packets through and drops others",
             "The answer was sent but the capture has only one direction",
         ],
-        cure: "See whether the request is acknowledged at transport level. Acknowledged and unanswered: look at the server's log. Retransmitted: \
-               look at the network, with a ping of full MTU size and the switch's drop counters.",
+        cure: "See whether the request is acknowledged at transport level. Acknowledged and unanswered: look at the server's log. \
+               Retransmitted: look at the network, with a ping of full MTU size and the switch's drop counters.",
     }
     SmbdNegReach "SMBD-NEG-REACH" Warn Negotiate "derived from [MS-SMBD] 3.1.5.4, 3.1.5.9" {
         title: "The agreed sizes allow messages that the agreed credits cannot carry without a pause.",
-        says: "A message may be as long as MaxFragmentedSize, in pieces of at most the send size less 24 bytes, one credit each. With fewer \
-               credits outstanding the sender must stop in the middle and wait for grants. An offer of 131,072 bytes is not judged: nobody \
-               may offer less.",
+        says: "A message may be as long as MaxFragmentedSize, in pieces of at most the send size less 24 bytes, one credit each. With \
+               fewer credits outstanding the sender must stop in the middle and wait for grants. An offer of 131,072 bytes is exempt: it \
+               is the least that the protocol allows.",
         causes: [
             "MaxFragmentedSize is a fixed number (1 MiB) while credits or receive size were tuned down",
             "Memory pressure keeps the receiver from posting all receives that were asked for",
@@ -531,32 +532,34 @@ rules! {
         title: "A reserved field or the padding is not zero.",
         says: "The sender should set reserved fields and padding to 0; the receiver must ignore them.",
         causes: ["Memory is sent without being cleared", "A sender that uses the bits for something of its own"],
-        cure: "Harmless to the peer. Look whether the bytes repeat older traffic: then the sender leaks memory and its maintainers should know.",
+        cure: "Harmless to the peer. Check whether the bytes repeat older traffic: if so, the sender leaks memory, and its maintainers \
+               should know.",
     }
 
     // ---- SMB Direct data transfer ---------------------------------------------------------------------------------
 
     SmbdDataLength "SMBD-DATA-LENGTH" Error Data "[MS-SMBD] 2.2.3, 3.1.5.8" {
         title: "A Data Transfer message is shorter than its header or than the data it announces.",
-        says: "The message must be at least 20 bytes long, and DataOffset + DataLength must not exceed its length; otherwise the receiver must \
-               terminate the connection.",
+        says: "The message must be at least 20 bytes long, and DataOffset + DataLength must not exceed its length; otherwise the receiver \
+               must terminate the connection.",
         causes: ["A sender that computes lengths wrongly", "An attack: several kernels once trusted these fields"],
-        cure: "The receiver should close the connection; one that does not is itself unsafe (see BUG-CVE-2025-39943). Find out who the sender is.",
+        cure: "The receiver should close the connection; one that does not is itself unsafe (see BUG-CVE-2025-39943). Find out who the \
+               sender is.",
     }
     SmbdDataAlign "SMBD-DATA-ALIGN" Error Data "[MS-SMBD] 2.2.3, 3.1.5.8" {
-        title: "DataOffset is not where a payload can be.",
-        says: "DataOffset must be a multiple of 8, lie behind the 20-byte header, and be 0 if there is no payload. A receiver must terminate \
-               the connection when it is not 8-byte aligned.",
+        title: "DataOffset points to a place where no payload can be.",
+        says: "DataOffset must be a multiple of 8, lie behind the 20-byte header, and be 0 if there is no payload. A receiver must \
+               terminate the connection when it is not 8-byte aligned.",
         causes: ["A sender that puts the payload directly behind the header (offset 20) instead of at 24"],
         cure: "Fix the sender: 24 is the value the document recommends.",
     }
     SmbdDataTooBig "SMBD-DATA-TOO-BIG" Error Data "[MS-SMBD] 3.1.1.1, 3.1.5.4" {
         title: "A message is longer than the receiver can take.",
-        says: "DataOffset + DataLength must not exceed the negotiated send size, which is at most the receiver's MaxReceiveSize: the receive \
-               buffers are that long and no longer.",
+        says: "DataOffset + DataLength must not exceed the negotiated send size, which is at most the receiver's MaxReceiveSize: the \
+               receive buffers are that long and no longer.",
         causes: ["A sender that ignores the negotiated size", "The negotiation was missed and this size is an estimate"],
-        cure: "The receiver's hardware ends the connection with a length error (a remote invalid request NAK, or an RDMAP Terminate). Fix the \
-               sender, or give the receiver larger buffers as a way around.",
+        cure: "The receiver's hardware ends the connection with a length error (a remote invalid request NAK, or an RDMAP Terminate). Fix \
+               the sender; as a workaround give the receiver larger buffers.",
     }
     SmbdDataCreditsRequested "SMBD-DATA-CREDITS-REQUESTED" Error Data "[MS-SMBD] 2.2.3, 3.1.5.8" {
         title: "A Data Transfer message asks for no credits.",
@@ -577,13 +580,14 @@ rules! {
     }
     SmbdFragRemaining "SMBD-FRAG-REMAINING" Error Data "[MS-SMBD] 3.1.5.4, 3.1.5.8" {
         title: "The fragments of a message do not add up.",
-        says: "RemainingDataLength is what is still to come: it falls by DataLength from fragment to fragment and is 0 in the last. Fragments of \
-               one message are sent in strict order with nothing between them.",
+        says: "RemainingDataLength is the number of bytes still to come: it falls by DataLength from fragment to fragment and is 0 in the \
+               last. Fragments of one message are sent in strict order with nothing between them.",
         causes: [
             "Two threads of the sender interleave their messages, or it gave up in the middle of one",
             "A fragment is missing from the capture (the finding then says that it is not certain)",
         ],
-        cure: "If the capture is complete, the receiver will reassemble garbage or close: update the sender. See BUG-SMBDIRECT-BATCH-INTERLEAVE.",
+        cure: "If the capture is complete, the receiver will reassemble garbage or close: update the sender. See \
+               BUG-SMBDIRECT-BATCH-INTERLEAVE.",
     }
     SmbdFlags "SMBD-FLAGS" Warn Data "[MS-SMBD] 2.2.3" {
         title: "Undefined flag bits are set in a Data Transfer message.",
@@ -593,15 +597,15 @@ rules! {
     }
     SmbdKeepalive "SMBD-KEEPALIVE" Error Data "[MS-SMBD] 3.1.2.2, 3.1.5.8, 3.1.6.2" {
         title: "A request for a prompt response was not answered in time.",
-        says: "A message with SMB_DIRECT_RESPONSE_REQUESTED must be answered promptly with any Data Transfer message. If the idle timer expires \
-               again (Windows: after 5 seconds) the connection should be terminated.",
+        says: "A message with SMB_DIRECT_RESPONSE_REQUESTED must be answered promptly with any Data Transfer message. If the idle timer \
+               expires again (Windows: after 5 seconds) the connection should be terminated.",
         causes: [
             "The peer is hung, was powered off, or its RDMA device stopped",
             "The peer holds no credit and so may not answer",
             "Loss in the network: see the retransmissions of the same connection",
         ],
-        cure: "Check which side was silent last at transport level. Acknowledged but unanswered is the peer's software; unacknowledged is the \
-               network or its device.",
+        cure: "Check which side was silent last at transport level. Acknowledged but unanswered is the peer's software; unacknowledged is \
+               the network or its device.",
     }
     SmbdFragCost "SMBD-FRAG-COST" Note Data "[MS-SMBD] 1.3; [MS-SMB2] 2.2.19, 2.2.21" {
         title: "READ or WRITE data travelled in fragments that RDMA could have carried directly.",
@@ -612,25 +616,27 @@ rules! {
             "The session is signed or encrypted and the two sides did not negotiate RDMA transforms, so the client sends the data inline",
             "The client fell back after a failed memory registration",
         ],
-        cure: "Use larger I/O; check whether signing or encryption is really wanted on this network; look for registration errors on the client.",
+        cure: "Use larger I/O; check whether signing or encryption is really wanted on this network; look for registration errors on the \
+               client.",
     }
 
     // ---- SMB Direct credits ---------------------------------------------------------------------------------------
 
     SmbdCreditOverrun "SMBD-CREDIT-OVERRUN" Error Credits "[MS-SMBD] 3.1.5.1" {
         title: "A message was sent without a credit.",
-        says: "If Connection.SendCredits is 0, stop: each send uses one credit, and each credit stands for one receive that the peer has posted.",
+        says: "A sender without credits (Connection.SendCredits is 0) must not send: each send uses one credit, and each credit stands for \
+               one receive that the peer has posted.",
         causes: [
             "The sender counts wrongly, or counts credits twice when messages cross",
             "A grant is missing from the capture (the finding then says that it is not certain)",
         ],
-        cure: "Look for RNR NAKs after this frame: they confirm that the receiver had no buffer. Then update the sender. Without RNR NAKs \
+        cure: "Look for RNR NAKs after this frame: they confirm that the receiver had no buffer. Then update the sender. Without RNR NAKs, \
                suspect the capture first.",
     }
     SmbdCreditLast "SMBD-CREDIT-LAST" Warn Credits "[MS-SMBD] 3.1.5.1" {
         title: "The last credit was spent on a message that grants none.",
-        says: "If only one credit is left and the message would grant none, the sender must wait: the last credit is kept for a message that \
-               hands credits to the peer, or both sides can end up unable to speak.",
+        says: "If only one credit is left and the message would grant none, the sender must wait: the last credit is kept for a message \
+               that hands credits to the peer, or both sides can end up unable to speak.",
         causes: [
             "An implementation without this rule (the smbdirect code of Linux before its repair in 2026)",
             "Very few credits agreed, so that the case occurs at all",
@@ -645,13 +651,14 @@ rules! {
             "Too few credits for the round-trip time and message rate",
             "Large data goes inline in fragments, one credit each (see SMBD-FRAG-COST)",
         ],
-        cure: "Raise the receiver's credit limit (Windows and Linux default to 255), move large data to the RDMA channel, and look what the \
-               receiver did during the wait.",
+        cure: "Raise the receiver's credit limit (Windows and Linux default to 255), move large data to the RDMA channel, and check what \
+               the receiver did during the wait.",
     }
     SmbdCreditStarved "SMBD-CREDIT-STARVED" Warn Credits "[MS-SMBD] 3.1.5.9" {
         title: "The receiver keeps granting less than it was asked for.",
-        says: "While the peer's credit target is above what it holds, and the receiver is below its own limit, the receiver should post more \
-               receives and grant them.",
+        says: "While the peer's credit target is above what it holds, and the receiver is below its own limit, the receiver should post \
+               more receives and grant them. The limit is not on the wire: the rule looks for a peer that never held a quarter of its \
+               target over 64 messages.",
         causes: [
             "Credits leak: receives are not posted again after some path (errors, keepalives, empty messages)",
             "The receiver's limit is lower than the sender's target",
@@ -660,9 +667,9 @@ rules! {
         cure: "Watch the credits held over time: a staircase downwards is a leak (update the receiver), a flat line is a limit (raise it).",
     }
     SmbdCreditExhausted "SMBD-CREDIT-EXHAUSTED" Error Credits "[MS-SMBD] 3.1.5.1, 3.1.5.8, 3.1.5.9" {
-        title: "A side had no credits left to spend and was granted none until the connection ended.",
-        says: "A receiver posts receives and grants credits for them as messages come in; with one credit left a sender may only send a message \
-               that grants some itself.",
+        title: "A side ran out of credits and was granted none before the connection ended.",
+        says: "A receiver posts receives and grants credits for them as messages come in; with one credit left a sender may only send a \
+               message that grants some itself.",
         causes: [
             "The receiver's software is stuck, or posts no more receives",
             "A receiver that grants credits when it negotiates and never again",
@@ -672,15 +679,16 @@ rules! {
     }
     SmbdCreditOverflow "SMBD-CREDIT-OVERFLOW" Warn Credits "[MS-SMBD] 2.2.3, 3.1.5.9" {
         title: "A side was granted more credits than a credit field can count.",
-        says: "CreditsGranted and CreditsRequested have 16 bits; a receiver posts no more receives than it is asked for, so nobody can hold \
-               more than 65,535.",
+        says: "CreditsGranted and CreditsRequested have 16 bits; a receiver posts no more receives than it is asked for, so nobody can \
+               hold more than 65,535.",
         causes: ["Credits granted again for receives that were already counted", "A peer that tests what happens"],
-        cure: "Update the side that grants too much. The other side may run into receiver-not-ready errors, because no receives stand behind the grants.",
+        cure: "Update the side that grants too much. The other side may run into receiver-not-ready errors, because no receives stand \
+               behind the grants.",
     }
     SmbdCreditDeadlock "SMBD-CREDIT-DEADLOCK" Error Credits "[MS-SMBD] 3.1.5.1, 3.1.5.9" {
         title: "Both sides are out of credits and silent.",
-        says: "The rules keep one credit back for a message that grants; if both sides spend their last credit without granting, neither may \
-               send again and only a timeout ends it.",
+        says: "The rules keep one credit back for a message that grants; if both sides spend their last credit without granting, neither \
+               may send again and only a timeout ends it.",
         causes: ["One side spent its last credit without granting (see SMBD-CREDIT-LAST)", "Credits leaked until none were left (see SMBD-CREDIT-STARVED)"],
         cure: "Reconnect to recover. Raise credits on both sides and update the side that broke SMBD-CREDIT-LAST first.",
     }
@@ -695,7 +703,8 @@ rules! {
             "The key was taken from another connection, or byte-swapped",
             "An attack on remote memory",
         ],
-        cure: "Look for a remote access error in reply: the device refused. If it was accepted, an unadvertised region is open; find out whose.",
+        cure: "Look for a remote access error in reply: the device refused. If it was accepted, an unadvertised region is open: find out \
+               who registered it.",
     }
     RdmaKeyBounds "RDMA-KEY-BOUNDS" Error Memory "[MS-SMBD] 2.2.3.1, 3.1.4.5, 3.1.4.6; RFC 8166 3.4.3" {
         title: "An RDMA Read or Write goes outside the advertised range.",
@@ -704,21 +713,21 @@ rules! {
         cure: "Compare range and access in the finding. A few bytes over is rounding; more is a bug of the side that drove the transfer.",
     }
     RdmaKeyStale "RDMA-KEY-STALE" Error Memory "[MS-SMBD] 3.1.4.4; RFC 8166 8.1.3" {
-        title: "An RDMA Read or Write uses a key after it was given back.",
-        says: "Once a buffer is deregistered or its key invalidated, no remote access may be possible; a key lives as long as the operation that \
-               advertised it.",
+        title: "An RDMA Read or Write uses a key after its operation ended.",
+        says: "Once a buffer is deregistered or its key invalidated, no remote access may be possible; a key lives as long as the \
+               operation that advertised it.",
         causes: [
             "The responder replied before its RDMA was finished (see RDMA-ORDER)",
             "A late retransmission that was taken for a new operation",
             "The operation was cancelled and the server went on",
         ],
-        cure: "If the device refused it the connection is gone; if not, memory that may already hold something else was read or overwritten: \
-               treat the data as suspect.",
+        cure: "If the device refused it the connection is gone; if not, memory that may already hold something else was read or \
+               overwritten: treat the data as suspect.",
     }
     RdmaKeyDirection "RDMA-KEY-DIRECTION" Error Memory "[MS-SMBD] 3.1.4.3, 3.1.4.5, 3.1.4.6; RFC 8166 3.4.5, 3.4.6" {
         title: "An RDMA operation goes the wrong way for the buffer it uses.",
-        says: "A buffer is registered for the one access it is meant for: remote write for the data of a READ, remote read for the data of a \
-               WRITE; the same holds for Write and Read chunks.",
+        says: "A buffer is registered for the one access it is meant for: remote write for the data of a READ, remote read for the data of \
+               a WRITE; the same holds for Write and Read chunks.",
         causes: ["A responder that mixes up two requests", "An attack on remote memory"],
         cure: "Expect a remote access error. If none came, the requester registers its memory too permissively.",
     }
@@ -734,8 +743,8 @@ rules! {
     }
     RdmaOrder "RDMA-ORDER" Error Memory "[MS-SMBD] 4.5; RFC 8166 3.5.2" {
         title: "The reply was sent before the last RDMA Write of its data.",
-        says: "The data is placed first and the reply sent after it: RDMA Writes and the Send on the same queue pair arrive in order, and that \
-               order is what tells the client that its data is there.",
+        says: "The data is placed first and the reply sent after it: RDMA Writes and the Send on the same queue pair arrive in order, and \
+               that order is what tells the client that its data is there.",
         causes: ["A server that writes and replies on different queue pairs or threads", "Packets reordered by the capture, not by the network"],
         cure: "If sequence numbers confirm the order, the client may have read memory that was not yet filled: update the server.",
     }
@@ -743,14 +752,16 @@ rules! {
         title: "Advertised keys were never seen invalidated.",
         says: "Remote access should end as soon as the operation is complete.",
         causes: [
-            "The client invalidates locally, which no capture shows: normal for Channel SMB2_CHANNEL_RDMA_V1 and for NFS without remote invalidation",
+            "The client invalidates locally, which no capture shows: normal for Channel SMB2_CHANNEL_RDMA_V1 and for NFS without remote \
+            invalidation",
             "The operation never finished",
         ],
         cure: "Only of interest when the number grows with unfinished operations. Dialect 3.0.2 and later can use remote invalidation.",
     }
     RdmaKeyReuse "RDMA-KEY-REUSE" Warn Memory "[MS-SMBD] 3.1.4.3; RFC 5042" {
         title: "A key was advertised again while an earlier advertisement of it was still in use.",
-        says: "A key names one registered range at a time. Two open operations behind one key cannot be told apart by the device that guards it.",
+        says: "A key names one registered range at a time. Two open operations behind one key cannot be told apart by the device that \
+               guards it.",
         causes: [
             "The client uses one registration for many requests (an all-memory or long-lived key)",
             "The earlier operation's end is missing from the capture",
@@ -759,26 +770,28 @@ rules! {
     }
     RdmaKeyPredictable "RDMA-KEY-PREDICTABLE" Note Memory "RFC 8166 8.1.2; RFC 5042" {
         title: "Keys follow a sequence that can be guessed.",
-        says: "Handles advertised to a peer should be hard to predict: whoever guesses one can reach the memory behind it on the same connection.",
+        says: "Handles advertised to a peer should be hard to predict: an attacker who guesses one can reach the memory behind it on the \
+               same connection. The rule asks for 18 keys in a row, each the last one plus the same number.",
         causes: ["The RDMA device or its driver counts keys up, as software RDMA and several adapters do"],
         cure: "Nothing to do on a trusted network. Otherwise keep RDMA traffic on its own, and prefer short-lived registrations.",
     }
     RdmaInvalidate "RDMA-INVALIDATE" Error Memory "[MS-SMB2] 2.2.19, 2.2.21, 3.3.5.12, 3.3.5.13; [MS-SMBD] 3.1.4.2; RFC 8166 3.2; RFC 8797 4.1" {
-        title: "Remote invalidation was not done as it was asked.",
-        says: "With Channel SMB2_CHANNEL_RDMA_V1_INVALIDATE (dialect 3.0.2 and later) the server is asked to invalidate the first descriptor's key \
-               with the reply's Send; without it no key may be invalidated by the reply. With NFS the client must have said in \
-               the private data of the handshake that it takes it, and the key must be one of the call's.",
+        title: "Remote invalidation differs from what the request asked for.",
+        says: "With Channel SMB2_CHANNEL_RDMA_V1_INVALIDATE (dialect 3.0.2 and later) the server is asked to invalidate the first \
+               descriptor's key with the reply's Send; without it no key may be invalidated by the reply. With NFS the client must have \
+               announced support for it in the private data of the handshake, and the key must belong to the call.",
         causes: [
             "An error path that replies with a plain Send",
             "The device cannot send with invalidate: the request may then be ignored",
             "The wrong key, of another request, was invalidated",
         ],
-        cure: "Not done: the client must invalidate by itself, harmless if it checks. Wrong key or unasked: running I/O loses its memory; update \
-               the server.",
+        cure: "If no key was invalidated, the client must do it itself: harmless if it checks. If the wrong key was invalidated, or one \
+               without being asked, running I/O loses its memory: update the server.",
     }
     RdmaReadDepth "RDMA-READ-DEPTH" Error Memory "[MS-SMBD] 6; RFC 6581; IBTA Vol 1 9.4.4, 12.6.5" {
         title: "More RDMA Reads were outstanding than agreed.",
-        says: "The initiator may have as many Reads outstanding as the responder can take: ORD of one side must not exceed IRD of the other.",
+        says: "The initiator may have as many Reads outstanding as the responder can take: ORD of one side must not exceed IRD of the \
+               other.",
         causes: ["The values exchanged at connection time were ignored or cut down on one side only", "The exchange was misread (see MPA-IRDORD)"],
         cure: "Expect an invalid request NAK or a Terminate. Compare the depths in the connection messages; update the side that reads.",
     }
@@ -787,16 +800,17 @@ rules! {
 
     Smb2Channel "SMB2-CHANNEL" Error Smb2 "[MS-SMB2] 2.2.19, 2.2.21, 3.3.5.12, 3.3.5.13" {
         title: "The RDMA channel information of a READ or WRITE is inconsistent.",
-        says: "Channel is one of those defined. Offset and length of the channel information must lie inside the request and hold whole 16-byte \
-               buffer descriptors, which do not wrap around and whose lengths cover the I/O; there is none with SMB2_CHANNEL_NONE. A channel \
-               needs dialect 3.0 or later. (One on a TCP connection is BUG-KSMBD-CHANNEL-INFO.)",
+        says: "Channel must have a defined value. Offset and length of the channel information must lie inside the request and hold whole \
+               16-byte buffer descriptors, which do not wrap around and whose lengths cover the I/O; with SMB2_CHANNEL_NONE there must be \
+               no channel information. A channel needs dialect 3.0 or later. (Channel information on a TCP connection is \
+               BUG-KSMBD-CHANNEL-INFO.)",
         causes: ["A client that computes the offset from the wrong origin", "A compound request with the offset of its first member"],
         cure: "A server should fail this with STATUS_INVALID_PARAMETER. If the server crashed or went on, see BUG-KSMBD-CHANNEL-INFO.",
     }
     Smb2TransformDialect "SMB2-TRANSFORM-DIALECT" Error Smb2 "[MS-SMB2] 2.2.43, 2.2.3.1.6" {
         title: "An RDMA transform is used on a connection that did not negotiate it.",
-        says: "SMB2_RDMA_TRANSFORM is only valid for dialect 3.1.1 when both sides agreed on encryption, or signing, of RDMA data in their negotiate \
-               contexts.",
+        says: "SMB2_RDMA_TRANSFORM is only valid for dialect 3.1.1 when both sides agreed on encryption, or signing, of RDMA data in their \
+               negotiate contexts.",
         causes: ["A client that ignores what the server's negotiate context left out", "The SMB2 NEGOTIATE is missing from the capture"],
         cure: "Check the SMB2_RDMA_TRANSFORM_CAPABILITIES context of the NEGOTIATE response.",
     }
@@ -808,7 +822,7 @@ rules! {
         cure: "Fix the sender. The receiver fails the request.",
     }
     Smb2TransformCount "SMB2-TRANSFORM-COUNT" Error Smb2 "[MS-SMB2] 2.2.43" {
-        title: "The number of RDMA transforms is 0 or not what follows.",
+        title: "TransformCount is 0, or differs from the number of RDMA transforms that follow.",
         says: "TransformCount must be greater than 0 and is the number of transforms behind the structure.",
         causes: ["A sender that counts wrongly"],
         cure: "The data cannot be decrypted or verified reliably. Fix the sender.",
@@ -820,53 +834,54 @@ rules! {
         cure: "Harmless to the peer; report it to the sender's maintainers.",
     }
     Smb2TransformBounds "SMB2-TRANSFORM-BOUNDS" Error Smb2 "[MS-SMB2] 2.2.43" {
-        title: "Descriptors or transforms lie outside of the RDMA transform.",
-        says: "RdmaDescriptorOffset, counted from the beginning of the structure, and RdmaDescriptorLength enclose the descriptors; both are 0 \
-               with Channel SMB2_CHANNEL_NONE.",
+        title: "Descriptors or transforms lie outside the RDMA transform.",
+        says: "RdmaDescriptorOffset, counted from the beginning of the structure, and RdmaDescriptorLength enclose the descriptors; both \
+               are 0 with Channel SMB2_CHANNEL_NONE.",
         causes: ["Offsets counted from the SMB2 header instead of from the structure"],
         cure: "Fix the sender. A receiver that used them anyway has read outside the message.",
     }
     Smb2TransformLengths "SMB2-TRANSFORM-LENGTHS" Error Smb2 "[MS-SMB2] 2.2.43.1" {
-        title: "Nonce or signature of an RDMA transform have the wrong length for its kind.",
-        says: "Each transform has a signature of 16 bytes; one that encrypts has the nonce of the cipher agreed (11 bytes for AES-CCM, 12 for \
-               AES-GCM). Data is either encrypted or signed.",
-        causes: ["The sender uses another cipher than was negotiated", "Both kinds are listed for one payload"],
+        title: "The nonce or signature of an RDMA transform has the wrong length for its type.",
+        says: "Each transform has a signature of 16 bytes. A transform that encrypts also has a nonce: 11 bytes for AES-CCM, 12 for \
+               AES-GCM. Data is either encrypted or signed.",
+        causes: ["The sender uses another cipher than was negotiated", "Both types are listed for one payload"],
         cure: "Compare with the cipher in the NEGOTIATE response. The peer will fail the request.",
     }
     Smb2Credit "SMB2-CREDIT" Error Smb2 "[MS-SMB2] 3.1.5.2, 3.2.4.1.2, 3.2.4.1.5, 3.3.1.2, 3.3.5.2.5" {
         title: "SMB2 credits (not those of SMB Direct) are overdrawn, charged too low, or withheld until none are left.",
         says: "A client holds a credit for each message id that it uses. READ, WRITE, IOCTL, QUERY_DIRECTORY, QUERY_INFO, SET_INFO and \
-               CHANGE_NOTIFY must charge one for each 64 KiB begun that they send or ask for; CreditCharge 0 pays for 64 KiB. A server must \
-               not leave a client without any.",
+               CHANGE_NOTIFY must charge one credit per 64 KiB, or part of it, that they send or ask for; CreditCharge 0 pays for 64 KiB. \
+               A server must not leave a client without credits.",
         causes: [
             "CreditCharge left at 0 or 1 for I/O over 64 KiB",
             "A client that counts its credits wrongly, or a server that forgets to grant",
             "A grant is missing from the capture",
         ],
-        cure: "Overdrawn: the server ends the connection. Charged too low: it answers STATUS_INVALID_PARAMETER. Update the client; if no credit \
-               is left, update the server.",
+        cure: "Overdrawn: the server ends the connection. Charged too low: it answers STATUS_INVALID_PARAMETER. Update the client; if no \
+               credit is left, update the server.",
     }
     Smb2MessageId "SMB2-MESSAGE-ID" Error Smb2 "[MS-SMB2] 3.2.4.1.3, 3.3.1.1, 3.3.5.2.3" {
         title: "A request has a message id that was used before, or that was not granted.",
         says: "Each id may be used once, and only within the window that the server has granted; a request takes as many ids as it charges \
-               credits. A server must end the connection over any other. CANCEL repeats the id of the request that it cancels.",
-        causes: ["A client that gives two requests the same id, or counts on without regard to CreditCharge", "A request sent again as it was"],
+               credits. A server must end the connection when it gets any other id. CANCEL repeats the id of the request that it cancels.",
+        causes: ["A client that gives two requests the same id, or ignores CreditCharge when it counts", "A request that was sent again unchanged"],
         cure: "Update the client. A server that goes on does not check, and may answer the wrong request.",
     }
     Smb2Reply "SMB2-REPLY" Error Smb2 "[MS-SMB2] 3.2.5.1.2, 3.3.4.1" {
-        title: "A reply is to no request, to one that was answered, or of another command than was asked.",
-        says: "A reply carries the MessageId and the command of its request. Each request gets one final reply, after an interim one \
-               (STATUS_PENDING) at most. Notifications of the server have the id 0xffffffffffffffff.",
+        title: "A reply does not fit its request: there is none, it was answered before, or it has another command.",
+        says: "A reply carries the MessageId and the command of its request. Each request gets one final reply; an interim reply \
+               (STATUS_PENDING) may come before it. Notifications of the server have the id 0xffffffffffffffff.",
         causes: ["A server that answers twice, for example once when a request is canceled and again when it ends", "The request is missing from the capture"],
         cure: "A client discards it or ends the connection. If the capture is complete, update the server.",
     }
     Smb2Unsigned "SMB2-UNSIGNED" Error Smb2 "[MS-SMB2] 3.2.4.1.1, 3.2.5.1.3, 3.3.4.1.1, 3.3.5.2.4, 3.3.5.7" {
         title: "A message is not signed where it must be.",
-        says: "Where either side requires signing, every message of a session with a user must be signed or encrypted; so must a TREE_CONNECT in \
-               dialect 3.1.1, and the reply to a signed request. Left out are NEGOTIATE, SESSION_SETUP, CANCEL, interim replies, \
-               notifications, and errors of a server that knows no session.",
-        causes: ["A code path that builds its message apart from the others", "A middlebox that answers for the server, or an attack"],
-        cure: "The receiver must refuse it. Update the side that sent it; on a network that is not trusted look where the message came from.",
+        says: "Where either side requires signing, every message of a session with a user must be signed or encrypted; so must a \
+               TREE_CONNECT in dialect 3.1.1, and the reply to a signed request. Exempt are NEGOTIATE, SESSION_SETUP, CANCEL, interim \
+               replies, notifications, and error replies for a session that the server does not know.",
+        causes: ["A code path of the sender that skips signing", "A middlebox that answers for the server, or an attack"],
+        cure: "The receiver must refuse it. Update the side that sent it; on a network that is not trusted look where the message came \
+               from.",
     }
     Smb2Unanswered "SMB2-UNANSWERED" Error Smb2 "[MS-SMB2] 3.2.6.1, 3.3.4.1" {
         title: "A request was never answered.",
@@ -881,7 +896,8 @@ rules! {
     }
     Smb2Session "SMB2-SESSION" Error Smb2 "[MS-SMB2] 3.2.5.3, 3.3.5.5" {
         title: "No session was set up: the server refused every SESSION_SETUP.",
-        says: "A client that gets an error for SESSION_SETUP, other than STATUS_MORE_PROCESSING_REQUIRED, has no session and can do nothing else.",
+        says: "A client that gets an error for SESSION_SETUP, other than STATUS_MORE_PROCESSING_REQUIRED, has no session and can do \
+               nothing else.",
         causes: [
             "A wrong user name or password, or an account that is locked",
             "The server accepts no guests, or only Kerberos",
@@ -893,24 +909,25 @@ rules! {
         title: "A request took far longer than others of its kind.",
         says: "No document sets a limit. The comparison is with the median of the same command on the same connection.",
         causes: [
-            "The server or its storage was slow: most of the time passed between request and first byte of data or reply, and nothing below \
-             explains it",
+            "The server or its storage was slow: most of the time passed between request and first byte of data or reply, and nothing \
+            below explains it",
             "A delay before the capture point that left no trace: a device or queue of the server's host",
         ],
-        cure: "Compare with the server's own latencies. Time spent on loss, credits, silence or the way is not counted: that has findings \
-               of its own.",
+        cure: "Compare with the server's own latencies. Time lost to packet loss, credits, silence or the network is not counted here: \
+               other findings report it.",
     }
     Smb2Error "SMB2-ERROR" Note Smb2 "[MS-SMB2] 2.2.1, 2.2.2; [MS-ERREF] 2.3.1" {
         title: "Requests failed with an error status.",
-        says: "Status of the reply is an NTSTATUS. Many are part of normal work: a file that does not exist, no more entries, buffer overflow.",
+        says: "The Status of a reply is an NTSTATUS. Many values are part of normal work: a file that does not exist, no more entries, \
+               buffer overflow.",
         causes: ["Depends on the status: permissions, missing names, locks and leases, quota or full disk"],
-        cure: "Look at the statuses by count. Unusual ones are STATUS_INSUFFICIENT_RESOURCES, STATUS_IO_TIMEOUT, STATUS_NETWORK_NAME_DELETED, \
-               STATUS_USER_SESSION_DELETED and STATUS_INVALID_PARAMETER on READ or WRITE.",
+        cure: "Compare how often each status occurs. Unusual ones are STATUS_INSUFFICIENT_RESOURCES, STATUS_IO_TIMEOUT, \
+               STATUS_NETWORK_NAME_DELETED, STATUS_USER_SESSION_DELETED and STATUS_INVALID_PARAMETER on READ or WRITE.",
     }
     Smb2ErrorBody "SMB2-ERROR-BODY" Note Smb2 "[MS-SMB2] 2.2.2" {
-        title: "Status and body of a reply do not fit together.",
-        says: "A failing status comes with an ERROR body (StructureSize 9), a succeeding one with the body of the command. The exceptions are \
-               listed: among them STATUS_MORE_PROCESSING_REQUIRED and STATUS_BUFFER_OVERFLOW.",
+        title: "The status of a reply does not fit its body.",
+        says: "A failing status comes with an ERROR body (StructureSize 9), a succeeding one with the body of the command. The document \
+               lists the exceptions, among them STATUS_MORE_PROCESSING_REQUIRED and STATUS_BUFFER_OVERFLOW.",
         causes: ["ksmbd answers QUERY_INFO for extended attributes with STATUS_NO_EAS_ON_FILE and a body of its own"],
         cure: "Clients ignore the body. Other decoders may lose what follows it in a compound reply. Report it to the server's maintainers.",
     }
@@ -921,13 +938,14 @@ rules! {
             "The key given for verification belongs to another session or channel",
             "The message was altered on its way: compare with transport checksums",
             "A sender that signs before its last change to the message",
-            "ksmbd of Linux 6.12 signs READ replies that carry no data over four bytes of length too; the Linux client accepts them",
+            "ksmbd of Linux 6.12 includes four bytes of length in the signature of READ replies without data; the Linux client accepts \
+            them",
         ],
         cure: "If all messages fail, the key is wrong. If a few fail, look at what they have in common.",
     }
     Smb2Malformed "SMB2-MALFORMED" Error Smb2 "[MS-SMB2] 2.2" {
         title: "An SMB2 message contradicts itself.",
-        says: "StructureSize is fixed for the header and for each request; offsets and lengths lie inside of the message; NextCommand is a \
+        says: "StructureSize is fixed for the header and for each request; offsets and lengths lie inside the message; NextCommand is a \
                multiple of 8, and the first request of a compound is not related to one before it.",
         causes: ["A broken sender", "Fragments put together wrongly (see SMBD-FRAG-REMAINING)", "The payload is encrypted or not SMB2"],
         cure: "Look at the field named in the finding. If neighbouring messages are fine, report the sender.",
@@ -937,7 +955,8 @@ rules! {
 
     RpcrdmaVersion "RPCRDMA-VERSION" Error RpcRdma "RFC 8166 4.2.2, 4.5.1" {
         title: "The RPC-over-RDMA version is not 1.",
-        says: "rdma_vers is 1. A receiver that does not support the version must answer RDMA_ERROR with ERR_VERS and the range that it does support.",
+        says: "rdma_vers is 1. A receiver that does not support the version must answer RDMA_ERROR with ERR_VERS and the range that it \
+               does support.",
         causes: ["A peer that tries version 2", "Another protocol on this port"],
         cure: "A peer that steps down to version 1 after the error is behaving well. Otherwise check who listens on the port.",
     }
@@ -955,8 +974,8 @@ rules! {
     }
     RpcrdmaError "RPCRDMA-ERROR" Error RpcRdma "RFC 8166 4.5" {
         title: "The peer answered RDMA_ERROR: it could not process the header or its chunks.",
-        says: "RDMA_ERROR is a permanent error for the transaction: ERR_VERS with the supported range, or ERR_CHUNK for a header or chunk that \
-               could not be used.",
+        says: "RDMA_ERROR is a permanent error for the transaction: ERR_VERS with the supported range, or ERR_CHUNK for a header or chunk \
+               that could not be used.",
         causes: [
             "A Reply chunk that is too small for the reply",
             "A memory segment that is no longer registered",
@@ -965,21 +984,23 @@ rules! {
         cure: "Find the call with the same XID. The application sees EIO or a retry; look for the size the reply would have had.",
     }
     RpcrdmaCreditZero "RPCRDMA-CREDIT-ZERO" Error RpcRdma "RFC 8166 3.3.1; RFC 8167 4.1" {
-        title: "A reply grants zero credits.",
-        says: "The granted value must not be zero, since such a value would result in deadlock.",
-        causes: ["A broken responder", "A responder that is closing down"],
-        cure: "Most peers take it for 1. Update the sender.",
+        title: "A reply grants zero credits, or a call of the reverse direction asks for none.",
+        says: "The granted value must not be zero, since such a value would result in deadlock. In the reverse direction the field is not \
+               zero in calls either. (A call of the forward direction may ask for nothing.)",
+        causes: ["A broken sender", "A responder that is closing down"],
+        cure: "Most peers treat it as 1. Update the sender.",
     }
     RpcrdmaCreditOverrun "RPCRDMA-CREDIT-OVERRUN" Error RpcRdma "RFC 8166 3.3.1; RFC 8167 4.1" {
-        title: "More calls are outstanding than were granted.",
-        says: "The requester must not send unacknowledged requests in excess of the granted limit. Forward and reverse direction are counted \
-               separately.",
+        title: "More calls are outstanding than credits were granted.",
+        says: "The requester must not send unacknowledged requests in excess of the granted limit. Forward and reverse direction are \
+               counted separately.",
         causes: ["The grant was lowered while calls were under way", "A reply is missing from the capture", "A requester that counts wrongly"],
         cure: "Look for RNR NAKs or a closed connection after it. On Linux the limit is the RPC slot table and the server's threads.",
     }
     RpcrdmaCreditFirst "RPCRDMA-CREDIT-FIRST" Error RpcRdma "RFC 8166 3.3.3" {
-        title: "A second call was sent before the first reply told how many are allowed.",
-        says: "On a new connection a requester must not assume more than one credit, and must receive a valid reply before its next request.",
+        title: "A second call was sent before the first reply granted credits.",
+        says: "On a new connection a requester must not assume more than one credit, and must receive a valid reply before its next \
+               request.",
         causes: ["A requester that keeps the credits of the previous connection after a reconnect"],
         cure: "Servers usually post more than one receive, so it rarely hurts. Update the client if it comes with RNR NAKs.",
     }
@@ -991,29 +1012,30 @@ rules! {
     }
     RpcrdmaNomsg "RPCRDMA-NOMSG" Error RpcRdma "RFC 8166 3.5.3, 4.5.2" {
         title: "RDMA_NOMSG carries no message.",
-        says: "With RDMA_NOMSG the RPC message itself is in a chunk: a Read chunk at position zero for a call, the Reply chunk for a reply, which \
-               then has a length.",
+        says: "With RDMA_NOMSG the RPC message itself is in a chunk: a Read chunk at position zero for a call, a Reply chunk with a length \
+               for a reply.",
         causes: ["A broken sender"],
         cure: "The receiver answers ERR_CHUNK. Update the sender.",
     }
     RpcrdmaPosition "RPCRDMA-POSITION" Error RpcRdma "RFC 8166 3.4.5" {
         title: "A Read chunk stands at an impossible position.",
-        says: "The position must be a multiple of four, count from the beginning of the unreduced RPC message, and lie within it; chunks follow \
-               one another without overlap.",
+        says: "The position must be a multiple of four, count from the beginning of the unreduced RPC message, and lie within it; chunks \
+               follow one another without overlap.",
         causes: ["A client that rounds or orders its chunks wrongly", "An attack on the server's reassembly (see BUG-CVE-2026-89526)"],
         cure: "Update the client; check that the server answers with an error.",
     }
     RpcrdmaWriteShape "RPCRDMA-WRITE-SHAPE" Error RpcRdma "RFC 8166 3.4.6" {
-        title: "The responder returned the Write list or Reply chunk in another shape.",
-        says: "A reply returns the Write list as it was offered: the same chunks and segments, the same handles and offsets. Lengths shrink to what \
-               was written, segments are filled from the first on, and those of an unused chunk have length zero.",
+        title: "The responder returned the Write list or Reply chunk in a different shape.",
+        says: "A reply returns the Write list as it was offered: the same chunks and segments, the same handles and offsets. Lengths \
+               shrink to what was written, segments are filled from the first on, and those of an unused chunk have length zero.",
         causes: ["A server that leaves out unused segments", "A server that leaves lengths untouched when it sent the data inline"],
         cure: "The client may take garbage for data: update the server.",
     }
     RpcrdmaChunkLength "RPCRDMA-CHUNK-LENGTH" Error RpcRdma "RFC 8166 3.4.4, 3.4.6" {
         title: "The bytes in a chunk differ from what the RPC message or the returned chunk says.",
-        says: "The count of a READ or WRITE that is left in the payload must match the sum of the segment lengths; a Read chunk may have the XDR \
-               padding besides. What a reply says was written must be what was: a responder writes no padding into a Write chunk.",
+        says: "The count of a READ or WRITE that is left in the payload must match the sum of the segment lengths; a Read chunk may hold \
+               the XDR padding as well. The lengths in a reply must be those that were written: a responder writes no padding into a Write \
+               chunk.",
         causes: ["A short read whose chunk lengths were not shortened", "Padding counted as data"],
         cure: "Compare the lengths in the finding. A difference of one to three bytes is padding; more is wrong data.",
     }
@@ -1022,22 +1044,24 @@ rules! {
         says: "Without other knowledge senders must assume 1024 bytes; RFC 8797 private data of the connection may state more.",
         causes: [
             "Both sides are configured for more than they announce (Linux: 4096 by default), and it works",
-            "One side was configured alone",
+            "Only one side was configured",
         ],
-        cure: "If the connection goes on, only the announcement is missing. If it is cut by a length error, set both sides alike.",
+        cure: "If the connection goes on, only the announcement is missing. If a length error ends it, configure the same threshold on \
+               both sides.",
     }
     RpcrdmaBackward "RPCRDMA-BACKWARD" Error RpcRdma "RFC 8167 5" {
         title: "A message of the reverse direction uses chunks or another procedure than RDMA_MSG.",
         says: "Calls and replies of the reverse direction (NFSv4.1 callbacks) use RDMA_MSG with all three chunk lists empty.",
         causes: ["A callback or its reply that does not fit inline"],
-        cure: "Update the sender; lower the callback channel's maximum sizes as a way around.",
+        cure: "Update the sender; as a workaround lower the maximum sizes of the callback channel.",
     }
     RpcrdmaDdp "RPCRDMA-DDP" Error RpcRdma "RFC 8166 6.1, 8.2.2; RFC 8267" {
-        title: "A data item was moved by chunk that may not be.",
-        says: "Only what the upper-layer binding lists may be reduced: for NFS the data of READ and WRITE, link targets of SYMLINK and READLINK. \
-               Nothing may be when RPCSEC_GSS integrity or privacy is used.",
-        causes: ["A client that reduces any large argument", "krb5i or krb5p with a client that still sends chunks"],
-        cure: "The responder must refuse it. Update the client.",
+        title: "A chunk carries a data item that may not be moved so, or a result is not in the chunk offered for it.",
+        says: "Only what the upper-layer binding lists may be reduced: for NFS the data of READ and WRITE, link targets of SYMLINK and \
+               READLINK; nothing of MOUNT, NLM, NSM and NFSACL. Nothing may be reduced when RPCSEC_GSS integrity or privacy is used. \
+               A result for which a Write chunk was offered must be moved there.",
+        causes: ["A sender that reduces any large item", "krb5i or krb5p with a peer that still sends chunks"],
+        cure: "The receiver must refuse it. Update the side that the finding names.",
     }
     RpcUnanswered "RPC-UNANSWERED" Error RpcRdma "RFC 5531 4; RFC 8166 4.5" {
         title: "A call was never answered.",
@@ -1052,22 +1076,24 @@ rules! {
             "The server or its storage was slow: nothing below explains the time",
             "A delay before the capture point that left no trace: a device or queue of the server's host",
         ],
-        cure: "Compare with the server's own latencies. Time spent on loss, credits, silence or the way is not counted: that has findings \
-               of its own.",
+        cure: "Compare with the server's own latencies. Time lost to packet loss, credits, silence or the network is not counted here: \
+               other findings report it.",
     }
     RpcError "RPC-ERROR" Note RpcRdma "RFC 5531 9; RFC 1813 2.6; RFC 8881 15" {
         title: "Calls failed with an RPC or NFS error.",
         says: "Many NFS errors are part of normal work: NFS4ERR_NOENT, NFS4ERR_DELAY, NFS4ERR_NOTSUPP.",
         causes: ["Depends on the status: permissions, missing names, stale handles, grace period after a server restart"],
-        cure: "Look at the statuses by count. Unusual ones are NFS4ERR_SERVERFAULT, NFS4ERR_BADXDR, NFS4ERR_IO, NFS4ERR_STALE and GARBAGE_ARGS.",
+        cure: "Compare how often each status occurs. Unusual ones are NFS4ERR_SERVERFAULT, NFS4ERR_BADXDR, NFS4ERR_IO, NFS4ERR_STALE and \
+               GARBAGE_ARGS.",
     }
 
     // ---- Connections ----------------------------------------------------------------------------------------------
 
     CmReject "CM-REJECT" Warn Connection "IBTA Vol 1 12.6.7, annex A11" {
         title: "A connection request was rejected.",
-        says: "A REJ carries a reason: 8 (invalid service id) means that nothing listens on that port, 28 (consumer reject) that the application \
-               said no. Where the server accepted the same client afterwards, on another port or at another try, this is a note.",
+        says: "A REJ carries a reason: 8 (invalid service id) means that nothing listens on that port, 28 (consumer reject) that the \
+               application refused. If the server accepted the same client afterwards, on another port or at another attempt, this is a \
+               note.",
         causes: [
             "Nothing listens on that RDMA port: Linux clients try SMB Direct on 5445 (meant for iWARP) before 445",
             "The server's RDMA service is not started, or is bound to another interface",
@@ -1077,18 +1103,20 @@ rules! {
     }
     CmTimeout "CM-TIMEOUT" Error Connection "IBTA Vol 1 12.9.8" {
         title: "A connection request got no reply.",
-        says: "A REQ is answered with REP, REJ or MRA; the sender repeats it a few times and gives up. One that was not repeated may have been \
-               answered outside of the capture: then this is a guess.",
+        says: "A REQ is answered with REP, REJ or MRA; the sender repeats it a few times and gives up. A request that was not repeated may \
+               have been answered outside the capture: the finding is then a guess.",
         causes: [
             "The address is reachable by IP but its RDMA device is down, or a firewall drops UDP port 4791",
             "RoCE version 1 on one side and version 2 on the other, or different GID types",
             "The reply is missing from the capture",
         ],
-        cure: "Test with rping between the two hosts; compare `rdma link` and the default RoCE mode on both; check the firewall for UDP 4791.",
+        cure: "Test with rping between the two hosts; compare `rdma link` and the default RoCE mode on both; check the firewall for UDP \
+               4791.",
     }
     CmDisconnect "CM-DISCONNECT" Error Connection "IBTA Vol 1 12.6.10; RFC 9293 3.6" {
-        title: "A side ended the connection before it was done.",
-        says: "A DREQ, or a FIN below iWARP, ends a connection in order: whoever sends it has no more to say. What is outstanding then is lost.",
+        title: "A side ended the connection before its work was done.",
+        says: "A DREQ, or a FIN below iWARP, ends a connection in order: its sender has nothing more to send. Requests that are still open \
+               are lost.",
         causes: [
             "The side that hung up was stopped or restarted, or its process crashed and the kernel cleaned up",
             "It found a violation and says so only in its log",
@@ -1098,17 +1126,17 @@ rules! {
     }
     MpaStartup "MPA-STARTUP" Error Connection "RFC 5044 7.1" {
         title: "The iWARP connection was never established: there is no MPA Reply.",
-        says: "The initiator sends an MPA Request and waits for the MPA Reply; it may give up when none comes. Bytes that are no MPA Reply end \
-               the connection.",
+        says: "The initiator sends an MPA Request and waits for the MPA Reply; it may give up when none comes. Anything but an MPA Reply \
+               ends the connection.",
         causes: [
             "Another service listens on this port (a web server, SMB over plain TCP)",
-            "The server's iWARP stack is stuck: TCP acknowledges and nobody answers",
+            "The server's iWARP stack is stuck: TCP acknowledges, but no reply comes",
         ],
         cure: "Check what listens on the port, and whether the server's RDMA device is up.",
     }
     TcpRefused "TCP-REFUSED" Error Connection "RFC 9293 3.5, 3.10.7.1" {
         title: "A TCP connection to a storage port was refused or not answered.",
-        says: "A SYN to a port on which nobody listens is answered with a reset.",
+        says: "A host answers a SYN to a port without a listener with a reset.",
         causes: ["The service is stopped or restarting", "The service listens on another port or address", "A firewall drops or rejects it"],
         cure: "Check that the service runs on the server and listens on this port.",
     }
@@ -1119,10 +1147,10 @@ rules! {
         cure: "Compare revision, flags and private data of request and reply.",
     }
     MpaIrdord "MPA-IRDORD" Warn Connection "RFC 6581; [MS-SMBD] 6.1, 6.2" {
-        title: "The read depths (IRD and ORD) in the MPA private data are zero, too large or in another form.",
-        says: "The side that accepts answers with an ORD that the peer's IRD allows. In the 8 bytes of private data of SMB Direct's providers both \
-               depths must be greater than zero; in the form of RFC 6581 one of them may be 0 on a side that never reads, or is never read \
-               from, not both.",
+        title: "The read depths (IRD and ORD) in the MPA private data are zero, too large or in a different form.",
+        says: "The side that accepts answers with an ORD that the peer's IRD allows. In the 8 bytes of private data of SMB Direct's \
+               providers both depths must be greater than zero; in the form of RFC 6581 one of them may be 0 on a side that never reads, \
+               or is never read from, but not both.",
         causes: ["A stack that writes the legacy form in little-endian", "One side at revision 1, the other at revision 2"],
         cure: "If Reads fail afterwards (RDMA-READ-DEPTH, RDMAP-TERMINATE) update the side with the odd form; otherwise no action.",
     }
@@ -1130,21 +1158,23 @@ rules! {
         title: "The MPA revision does not exist, or is higher than that of the request.",
         says: "The revision is 1, or 2 for enhanced connection setup. A reply has the revision of its request, or a lower one.",
         causes: ["A broken or very old iWARP stack", "Another protocol that happens to begin like MPA"],
-        cure: "Update the side that the finding names; set both stacks to revision 1 as a way around.",
+        cure: "Update the side that the finding names; as a workaround set both stacks to revision 1.",
     }
     RdmapTerminate "RDMAP-TERMINATE" Error Connection "RFC 5040 4.8, 7" {
         title: "The connection was ended by a Terminate message.",
-        says: "Terminate names the layer (RDMAP, DDP or the one below), the type and code of the error, and carries the header that it complains about.",
+        says: "Terminate names the layer (RDMAP, DDP or the one below), the type and code of the error, and carries the header that caused \
+               it.",
         causes: [
             "Remote protection: key, bounds or access rights wrong",
             "Untagged buffer: no receive was posted, or it was too short: under SMB Direct a credit or size violation",
             "Stream error below: CRC or framing",
         ],
-        cure: "Read layer, type and code in the finding. The side that did not send it did the wrong, unless its memory was taken away early.",
+        cure: "Read layer, type and code in the finding. The side that received it made the mistake, unless the sender took its memory \
+               back too early.",
     }
     TcpReset "TCP-RESET" Error Connection "RFC 9293 3.5.2" {
         title: "The TCP connection below iWARP was reset.",
-        says: "A reset ends the stream at once, with everything that was under way.",
+        says: "A reset ends the stream immediately; everything in flight is lost.",
         causes: ["The peer closed with data unread, or crashed", "A firewall or load balancer in the path gave up", "Nothing listens on the port"],
         cure: "Look at who sent it: compare its TTL or hop limit with that side's other packets to see whether it came from a middlebox.",
     }
@@ -1153,59 +1183,62 @@ rules! {
 
     RcRetransmit "RC-RETRANSMIT" Warn Transport "IBTA Vol 1 9.7.1, 9.7.6" {
         title: "Packets were lost on the wire and sent again.",
-        says: "Each packet of a reliable connection carries a sequence number (PSN). What is not acknowledged is sent again from there on. \
-               The finding counts what was lost, not what went out again behind it.",
+        says: "Each packet of a reliable connection carries a sequence number (PSN). After a loss, the sender repeats everything from the \
+               first packet that was not acknowledged. The finding counts the packets that were lost, not those repeated after them.",
         causes: [
             "Drops in a switch: lossless class not configured end to end, PFC or ECN missing",
             "A bad cable or optic: see symbol and CRC error counters",
-            "Where no NAK asked for it: the acknowledgment was lost instead",
+            "If no NAK asked for it: the acknowledgment may have been lost instead",
         ],
-        cure: "RoCE throughput collapses under loss: one lost packet resends a whole window. Look on the side of the capture point that the \
-               finding names. Check PFC and ECN on every hop, and the priority (DSCP) that both hosts mark.",
+        cure: "RoCE throughput collapses under loss: one lost packet resends a whole window. Look on the side of the capture point that \
+               the finding names. Check PFC and ECN on every hop, and the priority (DSCP) that both hosts mark.",
     }
     RcSpurious "RC-SPURIOUS" Note Transport "IBTA Vol 1 9.7.5.1, 9.7.6" {
-        title: "Packets were sent again that the receiver had.",
+        title: "Packets were sent again although the receiver had them.",
         says: "A responder acknowledges a duplicate request again and does not execute it a second time (Reads and Atomics aside).",
         causes: ["The acknowledgment was late or lost behind the capture point", "A local ACK timeout shorter than the path's delay"],
         cure: "Look for loss in the opposite direction; raise the local ACK timeout if the path is long.",
     }
     RcGap "RC-GAP" Warn Transport "IBTA Vol 1 9.7.1; RFC 9293 3.4" {
-        title: "Packets are missing that nobody sent again and nobody acknowledged.",
-        says: "PSNs rise by one from packet to packet (by the number of response packets after an RDMA Read), TCP's sequence numbers by one \
-               from byte to byte. What is lost on the wire is sent again; what only the capture lost is acknowledged without having been seen.",
+        title: "Packets are missing that were neither sent again nor acknowledged.",
+        says: "PSNs rise by one from packet to packet (by the number of response packets after an RDMA Read), TCP's sequence numbers by \
+               one from byte to byte. A packet lost on the wire is sent again; a packet that only the capture lost is acknowledged \
+               although the capture does not have it.",
         causes: ["Only one direction was captured", "The capture ended before the repair", "The connection broke"],
         cure: "Capture both directions. Use a larger buffer, a capture filter or a hardware tap.",
     }
     RcDuplicate "RC-DUPLICATE" Note Transport "RFC 6864; IBTA Vol 1 9.7.5.1" {
         title: "Packets are in the capture twice.",
-        says: "A copy that a mirror makes is the same datagram and follows soon; what a host sends again comes after a NAK or a timeout.",
+        says: "A copy made by a mirror is the same datagram and follows soon; a host sends a packet again only after a NAK or a timeout.",
         causes: ["A mirror port that shows both directions of a port, or two mirrors into one capture", "Captured on two interfaces and merged"],
         cure: "Nothing is wrong on the wire. Mirror one direction, or remove the copies (editcap -d).",
     }
     RcReorder "RC-REORDER" Warn Transport "IBTA Vol 1 9.7.1" {
         title: "Packets arrived out of order.",
-        says: "A reliable connection expects its packets in order; the receiver treats one that was overtaken as lost, and asks for it with a NAK.",
+        says: "A reliable connection expects its packets in order; the receiver treats one that was overtaken as lost, and asks for it \
+               with a NAK.",
         causes: [
             "Multipath that splits one flow: packet spraying, or a link aggregate hashing on fields that vary",
             "Several receive queues of the capture merged without timestamps from hardware",
         ],
-        cure: "If NAKs follow, fix the path: hash on the UDP source port and addresses. If none follow it is the capture.",
+        cure: "If NAKs follow, fix the path: hash on the UDP source port and addresses. If none follow, only the capture is out of order.",
     }
     RcNak "RC-NAK" Error Transport "IBTA Vol 1 9.7.5.2" {
         title: "The responder refused a request with a NAK.",
-        says: "A NAK says why: invalid request and remote access error are the requester's doing, remote operational error is the responder's; \
-               all three end the connection. (A NAK for a sequence error asks for what was lost: see RC-RETRANSMIT and RC-REORDER.)",
+        says: "A NAK says why: invalid request and remote access error are the requester's doing, remote operational error is the \
+               responder's; all three end the connection. (A NAK for a sequence error asks for what was lost: see RC-RETRANSMIT and \
+               RC-REORDER.)",
         causes: [
             "Invalid request: a message longer than the receive buffer, too many Reads, or an opcode out of order",
             "Remote access error: key, bounds or rights wrong (see the RDMA-KEY findings)",
             "Remote operational error: the responder failed while it carried the request out",
         ],
-        cure: "Look at the operation named in the finding: it is the one that earned the NAK.",
+        cure: "Look at the operation named in the finding: it is the one that was refused.",
     }
     RcPKey "RC-P-KEY" Error Transport "IBTA Vol 1 9.6.1.1.3, 10.9.3" {
         title: "A packet belongs to another partition than its connection.",
-        says: "The partition key of each packet must match that of the queue pair; the membership bit (0x8000) does not count. A receiver \
-               drops what does not match, and its port counts a violation.",
+        says: "The partition key of each packet must match that of the queue pair; the membership bit (0x8000) is ignored. A receiver \
+               drops a packet whose key does not match, and its port counts a violation.",
         causes: ["A subnet manager that changed the partition table while the connection was open", "A broken or hostile sender"],
         cure: "Compare the partition tables of both ports; on RoCE only the default partition (0xffff) is used.",
     }
@@ -1217,29 +1250,29 @@ rules! {
     }
     RcOpcode "RC-OPCODE" Error Transport "IBTA Vol 1 9.7.4.1.2, 9.9.3" {
         title: "The packets of a message do not follow each other as First, Middle, Last.",
-        says: "A First is followed by Middles and a Last of the same operation, with nothing between; a responder answers anything else with \
-               a NAK for an invalid request, and the connection ends.",
+        says: "A First is followed by Middles and a Last of the same operation, with nothing between; a responder answers anything else \
+               with a NAK for an invalid request, and the connection ends.",
         causes: ["A broken sender, or one that mixes two messages on one queue pair", "Packets missing from the capture unnoticed"],
         cure: "Update the sender's driver or firmware.",
     }
     RcRnr "RC-RNR" Error Transport "IBTA Vol 1 9.7.5.2" {
         title: "The receiver was not ready: it had no receive buffer posted.",
-        says: "An RNR NAK asks the sender to wait for the given time and try again; after its retry count the connection breaks. Under SMB Direct \
-               and RPC-over-RDMA credits exist so that this never happens.",
+        says: "An RNR NAK asks the sender to wait for the given time and try again; after its retry count the connection breaks. Under SMB \
+               Direct and RPC-over-RDMA credits exist so that this never happens.",
         causes: [
             "The sender overran its credits (see SMBD-CREDIT-OVERRUN, RPCRDMA-CREDIT-OVERRUN)",
             "The receiver granted credits before it posted the receives (see BUG-CVE-2026-31538)",
         ],
-        cure: "If the sender held a credit by count, the receiver is at fault. Raising the RNR retry count only hides it.",
+        cure: "If the sender held a credit, the receiver is at fault. Raising the RNR retry count only hides it.",
     }
     RcIcrc "RC-ICRC" Warn Transport "IBTA Vol 1 7.8.1, annex A17.3" {
         title: "Packets were damaged: their invariant CRC is wrong.",
-        says: "The ICRC covers everything that must not change from end to end; a receiver drops a packet whose ICRC is wrong without a word. \
-               The analysis does not follow its content either, but the copy that is sent again.",
+        says: "The ICRC covers everything that must not change from end to end; a receiver silently drops a packet whose ICRC is wrong. \
+               The analysis ignores its content too, and follows the copy that is sent again.",
         causes: [
             "A bad cable, optic, or memory of a switch",
             "A middlebox changed a field that is covered",
-            "All packets of one host: captured before the adapter wrote it (a note)",
+            "If all packets of one host have it: they were captured before the adapter wrote the ICRC (a note)",
         ],
         cure: "Look at the error counters of the ports on the way, up to the capture point.",
     }
@@ -1247,11 +1280,12 @@ rules! {
         title: "Receivers asked senders to slow down (congestion notification packets).",
         says: "A receiver of packets marked by a switch tells the sender with a CNP, and the sender lowers its rate.",
         causes: ["More senders than a port can drain (incast)", "Marking thresholds that are set very low"],
-        cure: "A few are normal. Compare their rate with throughput: if throughput is low, tune the switch's marking thresholds before the hosts.",
+        cure: "A few are normal. Compare their rate with throughput: if throughput is low, tune the switch's marking thresholds before the \
+               hosts.",
     }
     RcEcn "RC-ECN" Note Transport "RFC 3168; IBTA annex A17.9" {
-        title: "Switches marked packets as having met congestion.",
-        says: "CE in the IP header is set by a queue that grows over its threshold instead of dropping.",
+        title: "Switches marked packets because of congestion.",
+        says: "A switch whose queue grows over a threshold sets CE in the IP header instead of dropping packets.",
         causes: ["Congestion at a switch port", "RoCE traffic in the queue of other traffic: DSCP not trusted on some hop"],
         cure: "Check that CNPs answer the marks: marks without CNPs mean that congestion control is off at the receiver.",
     }
@@ -1261,15 +1295,17 @@ rules! {
         causes: ["A slow receiver: the host cannot drain its device", "Congestion that spreads backwards through the network"],
         cure: "Find the port where pauses begin: the device behind it is slow. Make ECN act before PFC does.",
     }
-    // ── The lossless network ────────────────────────────────────────────────────────────────────────────────────────
+
+    // ---- The lossless network ---------------------------------------------------------------------------------------
+
     RcMarking "RC-MARKING" Warn Transport "RFC 2474; IEEE 802.1Q 6.9; IBTA Vol 1 7.6.5" {
         title: "The two directions of a connection are marked differently.",
-        says: "Both ends mark their packets for the same class (DSCP, priority of the VLAN tag, service level), or one direction runs \
-               without the protection of the other.",
-        causes: ["One host was configured and the other was not", "A switch, a router or the mirror marks packets anew"],
-        cure: "Linux: default_roce_tos of rdma_cm on both hosts, the type of service, four times the DSCP (cma_roce_tos -d DEVICE -t \
-               TOS sets it), then connect again. Windows: compare Get-NetQosPolicy of both hosts. Then capture at both hosts: the \
-               mark may be changed on the way.",
+        says: "Both ends should mark their packets for the same class (DSCP, priority of the VLAN tag, service level). Otherwise one \
+               direction lacks the protection that the other has.",
+        causes: ["One host was configured and the other was not", "A switch, a router or the mirror changes the marks"],
+        cure: "Linux: set default_roce_tos of rdma_cm on both hosts to the same type of service, which is four times the DSCP \
+               (cma_roce_tos -d DEVICE -t TOS), then connect again. Windows: compare Get-NetQosPolicy of both hosts. Then capture at both \
+               hosts: the mark may be changed on the way.",
         documented: [
             "Linux Documentation/ABI/testing/configfs-rdma_cm, default_roce_tos",
             "mlnx-tools, cma_roce_tos -h",
@@ -1278,16 +1314,16 @@ rules! {
     }
     RcClass "RC-CLASS" Warn Transport "IEEE 802.1Q 36; RFC 2474" {
         title: "RoCE runs in a class that flow control does not pause.",
-        says: "Priority flow control protects the classes that it is enabled for. RoCE in another one is dropped when a queue is full. The \
-               class is the priority of the VLAN tag; without a tag it is taken to be the upper three bits of the DSCP.",
+        says: "Priority flow control protects the classes that it is enabled for. RoCE in any other class is dropped when a queue is full. \
+               The class is the priority of the VLAN tag; without a tag it is taken to be the upper three bits of the DSCP.",
         causes: [
             "The hosts do not mark RoCE for the lossless class (DSCP 0)",
             "Flow control is enabled for another class than the hosts use",
             "The switch maps this DSCP to another class than the usual one: then nothing is wrong",
         ],
-        cure: "Linux: dcb pfc show dev NETDEV tells the priorities with flow control, dcb app show dev NETDEV dscp-prio the map from \
-               DSCP; NVIDIA: mlnx_qos -i NETDEV shows both, --trust=dscp and --pfc 0,0,0,1,0,0,0,0 set priority 3. default_roce_tos \
-               of rdma_cm sets the mark. Windows: Get-NetQosFlowControl and Get-NetQosPolicy. Compare with the switch.",
+        cure: "Linux: dcb pfc show dev NETDEV shows the priorities with flow control, dcb app show dev NETDEV dscp-prio the map from DSCP; \
+               NVIDIA: mlnx_qos -i NETDEV shows both, --trust=dscp and --pfc 0,0,0,1,0,0,0,0 set priority 3. default_roce_tos of rdma_cm \
+               sets the mark. Windows: Get-NetQosFlowControl and Get-NetQosPolicy. Compare with the switch.",
         documented: [
             "dcb-pfc(8)",
             "dcb-app(8), dscp-prio",
@@ -1298,7 +1334,7 @@ rules! {
         ],
     }
     RcBestEffort "RC-BEST-EFFORT" Warn Transport "RFC 2474; IEEE 802.1Q 36" {
-        title: "RoCE runs in the default class, while other RoCE has one of its own.",
+        title: "RoCE runs in the default class, while other RoCE has its own class.",
         says: "DSCP 0 without a VLAN priority is the class of all other traffic: it is not protected from loss, and it waits behind TCP.",
         causes: ["This host, or this program, does not mark its packets", "A switch or the mirror removed the mark"],
         cure: "Linux: default_roce_tos of rdma_cm is the type of service that connections get (cma_roce_tos -d DEVICE shows and sets \
@@ -1311,9 +1347,9 @@ rules! {
         ],
     }
     RcPfcIdle "RC-PFC-IDLE" Note Transport "IEEE 802.1Q 36" {
-        title: "Flow control pauses a class that carries nothing.",
-        says: "Each class with priority flow control takes headroom from the buffers of every switch port. One that nobody uses is a \
-               leftover, or a mistake in the map from DSCP to priority.",
+        title: "Flow control pauses a class that carries no traffic.",
+        says: "Each class with priority flow control takes headroom from the buffers of every switch port. An unused class with flow \
+               control is a leftover, or a mistake in the map from DSCP to priority.",
         causes: ["Flow control is enabled for more priorities than are used", "The class is used, but its packets are not in this capture"],
         cure: "Linux: dcb pfc show dev NETDEV, or mlnx_qos -i NETDEV, shows the priorities with flow control. Windows: \
                Get-NetQosFlowControl, Disable-NetQosFlowControl -Priority.",
@@ -1325,8 +1361,8 @@ rules! {
         ],
     }
     RcEct "RC-ECT" Warn Transport "RFC 3168 5; IBTA annex A17.9" {
-        title: "RoCE packets are not ECN-capable where congestion is told by marks.",
-        says: "Switches mark only packets that say that they are ECN-capable; others they drop instead.",
+        title: "RoCE packets are not ECN-capable although switches signal congestion by marks.",
+        says: "Switches mark only packets whose ECN field allows it, and drop others instead.",
         causes: ["ECN for RoCE is off at this sender, or its device has none", "A device on the way, or the mirror, clears the ECN field"],
         cure: "Linux with NVIDIA's MLNX_OFED: /sys/class/net/NETDEV/ecn/roce_np/enable/PRIORITY and roce_rp/enable/PRIORITY are 1 for \
                the priority of RoCE at both hosts.",
@@ -1336,7 +1372,8 @@ rules! {
     }
     RcCnpMissing "RC-CNP-MISSING" Warn Transport "IBTA annex A17.9.3" {
         title: "Marked packets arrived, and the receiver did not answer with CNPs.",
-        says: "A receiver with congestion control answers marked packets with congestion notification packets. Looked for is one within 10 ms.",
+        says: "A receiver with congestion control answers marked packets with congestion notification packets. The rule expects one within \
+               10 ms.",
         causes: [
             "The notification point is off at the receiver, or its device has none (Soft-RoCE)",
             "CNPs take another path than the one that was captured",
@@ -1349,15 +1386,15 @@ rules! {
         ],
     }
     RcCnpUnmarked "RC-CNP-UNMARKED" Note Transport "IBTA annex A17.9.3" {
-        title: "CNPs came, though no packet was marked where this was captured.",
-        says: "CNPs answer marks. Marks that are not in the capture were made behind it.",
+        title: "CNPs came although no packet was marked at the capture point.",
+        says: "CNPs answer marks. If the capture has no marks, they were set beyond the capture point.",
         causes: ["The switch that marks is between the capture point and the receiver"],
         cure: "Nothing is wrong. To find the congested port capture nearer to the receiver too: it is between the two points.",
     }
     RcCnpClass "RC-CNP-CLASS" Note Transport "IBTA annex A17.9.3" {
-        title: "CNPs travel in the class of the data that they are to slow down.",
-        says: "A CNP is of use when it is fast. In the data's own class it waits in the queue that is full, and may be paused.",
-        causes: ["No class of their own was configured for CNPs"],
+        title: "CNPs travel in the same class as the data that they should slow down.",
+        says: "A CNP must be fast to be useful. In the class of the data it waits in the full queue, and may be paused.",
+        causes: ["No separate class was configured for CNPs"],
         cure: "Linux with NVIDIA's MLNX_OFED: cnp_dscp in /sys/class/net/NETDEV/ecn/roce_np is the DSCP of CNPs, cnp_802p_prio the \
                priority of their tag. Give that class a strict priority on the switches.",
         documented: [
@@ -1365,9 +1402,9 @@ rules! {
         ],
     }
     RcCnpPace "RC-CNP-PACE" Note Transport "IBTA annex A17.9.3" {
-        title: "A receiver sends CNPs one right behind the other.",
-        says: "One CNP for each span of time is enough: a sender slows down once for each span as well. Adapters keep 4 microseconds or more between two \
-               CNPs of a flow.",
+        title: "A receiver sends CNPs without a pause between them.",
+        says: "One CNP per interval is enough, because a sender slows down once per interval. Adapters keep 4 microseconds or more between \
+               two CNPs of a flow.",
         causes: ["The pacing of CNPs is off, or set very low, at the receiver", "A receiver that sends a CNP for each marked packet"],
         cure: "Linux with NVIDIA's MLNX_OFED: min_time_between_cnps in /sys/class/net/NETDEV/ecn/roce_np, in microseconds.",
         documented: [
@@ -1376,10 +1413,11 @@ rules! {
     }
     RcCnpIgnored "RC-CNP-IGNORED" Warn Transport "IBTA annex A17.9.3" {
         title: "A sender did not slow down after CNPs.",
-        says: "A sender with congestion control lowers its rate for CNPs. Compared are the rate before a burst of CNPs and the rate in it.",
+        says: "A sender with congestion control lowers its rate for CNPs. The rule compares the rate before a burst of CNPs with the rate \
+               during it.",
         causes: [
             "The reaction point is off at the sender",
-            "It sends far less than its limit, so that a lower limit changes nothing: then nothing is wrong",
+            "The sender is far below its limit, so a lower limit changes nothing: then nothing is wrong",
         ],
         cure: "Linux with NVIDIA's MLNX_OFED: /sys/class/net/NETDEV/ecn/roce_rp/enable/PRIORITY is 1 at the sender. Its hw_counter \
                rp_cnp_handled rises, not rp_cnp_ignored.",
@@ -1390,9 +1428,9 @@ rules! {
     }
     RcPauseStorm "RC-PAUSE-STORM" Warn Transport "IEEE 802.1Q 36" {
         title: "A device pauses a class for much of the time.",
-        says: "Pauses are for short bursts. A device that pauses for long stops all senders of that class, and those behind them. A pause that \
-               nobody takes back counts until its quanta run out: at the speed of the capture's interface, else at the one that SMB \
-               servers list, else as at 100 Gbit/s.",
+        says: "Pauses are for short bursts. A device that pauses for long stops all senders of that class, and those behind them. A pause \
+               that is not cancelled counts until its quanta run out, at the speed of the capture's interface, else at the speed that SMB \
+               servers list, else at 100 Gbit/s.",
         causes: ["A host that cannot drain its device: slow PCIe, a CPU or a disk that is busy", "A device or driver that hangs"],
         cure: "Find the device by the address in the finding. Linux with NVIDIA: ethtool -S NETDEV counts pause frames by priority \
                (tx_prio3_pause) and long ones (tx_pause_storm_warning_events). A watchdog for pause storms on the switch keeps the \
@@ -1403,9 +1441,9 @@ rules! {
         ],
     }
     RcMtu "RC-MTU" Note Transport "IBTA Vol 1 12.6.5" {
-        title: "RoCE uses a small path MTU where jumbo frames pass.",
-        says: "The path MTU is 256, 512, 1024, 2048 or 4096 bytes: the largest that fits into the Ethernet MTU with its headers. 1500 gives \
-               1024, 4200 gives 4096.",
+        title: "RoCE uses a small path MTU although jumbo frames pass.",
+        says: "The path MTU is 256, 512, 1024, 2048 or 4096 bytes: the largest that fits into the Ethernet MTU with its headers. 1500 \
+               gives 1024, 4200 gives 4096.",
         causes: ["The Ethernet MTU of one of the two RDMA interfaces is 1500"],
         cure: "Set an MTU of 4200 or more on both RDMA interfaces and on the switch ports (ip link set dev NETDEV mtu 9000), then \
                connect again: ibv_devinfo shows active_mtu.",
@@ -1416,29 +1454,28 @@ rules! {
     }
     RcEntropy "RC-ENTROPY" Note Transport "IBTA annex A17.9; RFC 7424 2.2" {
         title: "All RoCE connections of two hosts have the same UDP source port.",
-        says: "Switches choose among equal paths by a hash, in which the UDP source port is what differs between queue pairs. One port for all \
-               of them is one path for all of them.",
-        causes: ["A device or driver that does not vary the source port", "A gateway or a tunnel that writes one of its own"],
-        cure: "Linux derives the port from the flow label of the connection, else from both queue pair numbers (rdma_get_udp_sport): \
-               look for what the driver of this device makes of it. A gateway or a tunnel on the way may write one of its own: \
-               capture at the host.",
+        says: "Switches choose among equal paths by a hash, in which only the UDP source port differs between the queue pairs of two \
+               hosts. If all have the same port, all take the same path.",
+        causes: ["A device or driver that does not vary the source port", "A gateway or a tunnel that writes its own port"],
+        cure: "Linux derives the port from the flow label of the connection, else from both queue pair numbers (rdma_get_udp_sport): check \
+               how the driver of this device uses it. A gateway or a tunnel on the way may write its own port: capture at the host.",
         documented: [
             "Linux include/rdma/ib_verbs.h, rdma_get_udp_sport",
         ],
     }
     RcHops "RC-HOPS" Note Transport "RFC 791 3.2; RFC 8200 3" {
-        title: "Packets of one direction came over paths of different length.",
-        says: "Each router takes one off the TTL. Packets of one sender with several values took several paths: packets that overtake each other \
-               are lost ones to RoCE.",
+        title: "Packets of one direction took paths of different length.",
+        says: "Each router lowers the TTL by one. Packets of one sender that arrive with several values took several paths. RoCE treats a \
+               packet that was overtaken as lost.",
         causes: ["A route that changed during the capture", "Packets of one flow spread over paths of different length"],
         cure: "Compare the times of the values with the log of the routers. Hash by flow, not by packet.",
     }
     RcGid "RC-GID" Note Transport "IBTA annex A16, A17" {
         title: "RoCE version 1 is used beside version 2.",
-        says: "Version 1 has an Ethertype of its own and no IP header: it stays in its VLAN, has no DSCP and no ECN. Which one is used follows \
-               from the GID that a connection is opened with.",
+        says: "Version 1 has an Ethertype of its own and no IP header: it stays in its VLAN, has no DSCP and no ECN. The GID that a \
+               connection is opened with decides which one it uses.",
         causes: ["A host whose connection manager (rdma_cm) defaults to version 1", "A program that takes a GID by its index"],
-        cure: "Linux: /sys/class/infiniband/DEVICE/ports/1/gid_attrs/types/INDEX tells the version of each GID. default_roce_mode of \
+        cure: "Linux: /sys/class/infiniband/DEVICE/ports/1/gid_attrs/types/INDEX shows the version of each GID. default_roce_mode of \
                rdma_cm is the version that connections get (cma_roce_mode -d DEVICE -p 1 -m 2 sets version 2).",
         documented: [
             "Linux Documentation/ABI/stable/sysfs-class-infiniband, gid_attrs/types",
@@ -1447,8 +1484,8 @@ rules! {
         ],
     }
     IwarpMss "IWARP-MSS" Note Transport "RFC 9293 3.7.1; RFC 5044 4.1" {
-        title: "iWARP uses a small segment size where jumbo frames pass.",
-        says: "Each FPDU fits into a segment: small segments are more headers, more CRCs and more placements for the same bytes.",
+        title: "iWARP uses a small segment size although jumbo frames pass.",
+        says: "Each FPDU fits into a segment: small segments mean more headers, more CRCs and more placements for the same bytes.",
         causes: ["The Ethernet MTU of one of the two RDMA interfaces is 1500"],
         cure: "Set the same large MTU on both RDMA interfaces and on the switch ports (ip link set dev NETDEV mtu 9000), then connect \
                again.",
@@ -1457,8 +1494,8 @@ rules! {
         ],
     }
     IwarpEcn "IWARP-ECN" Note Transport "RFC 3168 6.1.1" {
-        title: "An iWARP connection runs without ECN where a switch marks.",
-        says: "Who does not agree on ECN in the SYNs is told of congestion by loss alone.",
+        title: "An iWARP connection runs without ECN although a switch marks packets.",
+        says: "Hosts that did not agree on ECN in their SYNs learn of congestion only by loss.",
         causes: ["ECN is off at one of the hosts, or in the TCP of its adapter"],
         cure: "Linux, software iWARP: net.ipv4.tcp_ecn=1 asks for ECN and accepts it (2, the default, only accepts). Windows Server: \
                Set-NetTCPSetting -SettingName NAME -EcnCapability Enabled. An adapter with a TCP of its own has its own setting.",
@@ -1474,21 +1511,21 @@ rules! {
         cure: "Capture at the receiver: if the flag is there, the path clears it.",
     }
     IwarpWindow "IWARP-WINDOW" Note Transport "RFC 7323 2" {
-        title: "TCP's window is not scaled: 65,535 bytes at most are under way.",
+        title: "TCP's window is not scaled: at most 65,535 bytes are in flight.",
         says: "Both SYNs must carry the window scale option. Without it a round trip of 100 microseconds allows no more than 5 Gbit/s.",
         causes: ["Window scaling is off at one host", "A firewall removes the option"],
-        cure: "Linux: net.ipv4.tcp_window_scaling=1. Capture the SYN at both hosts: one that lost the option on the way met a \
-               firewall.",
+        cure: "Linux: net.ipv4.tcp_window_scaling=1. Capture the SYN at both hosts: if the option is lost on the way, a firewall removed \
+               it.",
         documented: [
             "Linux Documentation/networking/ip-sysctl.rst, tcp_window_scaling",
         ],
     }
     MpaCrc "MPA-CRC" Error Transport "RFC 5044 4.4, 8" {
         title: "The CRC of an FPDU is wrong.",
-        says: "If CRCs are in use, an FPDU whose CRC does not match must not be delivered, and the connection is ended. The analysis does not \
-               follow its content.",
+        says: "If CRCs are in use, an FPDU whose CRC does not match must not be delivered, and the connection is ended. The analysis \
+               ignores its content.",
         causes: ["Damaged in a middlebox or in memory; TCP's checksum did not notice", "TCP payload missing from the capture", "CRC is off on the sender although agreed"],
-        cure: "Every FPDU: the sender does not compute it. Single ones: look for faulty hardware on the path.",
+        cure: "If every FPDU is affected, the sender does not compute the CRC. If only some are, look for faulty hardware on the path.",
     }
     MpaMarker "MPA-MARKER" Error Transport "RFC 5044 4.2, 4.3" {
         title: "An MPA marker does not point to the beginning of its FPDU.",
@@ -1498,9 +1535,9 @@ rules! {
     }
     MpaResync "MPA-RESYNC" Note Transport "RFC 5044 6" {
         title: "FPDU framing was lost and found again.",
-        says: "A stream gives no framing of its own: each FPDU's length says where the next one begins.",
+        says: "A TCP stream has no framing: each FPDU's length says where the next one begins.",
         causes: ["The capture began in mid-connection or lost segments"],
-        cure: "Nothing is wrong on the wire. What was between is not analyzed.",
+        cure: "Nothing is wrong on the wire. The bytes in between are not analyzed.",
     }
     DdpMsn "DDP-MSN" Error Transport "RFC 5041 5.1, 7.1" {
         title: "Message sequence numbers of untagged messages have a gap or repeat.",
@@ -1516,13 +1553,13 @@ rules! {
     }
     TcpLoss "TCP-LOSS" Warn Transport "RFC 9293 3.8.1; RFC 5681; RFC 2018" {
         title: "TCP segments were lost and sent again.",
-        says: "TCP repeats what is not acknowledged, and slows down. Counted is what the receiver did not have: a segment sent again that the \
-               receiver had is TCP-SPURIOUS.",
+        says: "TCP repeats segments that are not acknowledged, and slows down. The finding counts segments that the receiver did not have; \
+               for those that it had see TCP-SPURIOUS.",
         causes: ["Congestion or a bad link", "Buffers of a switch or host too small for the bursts that RDMA makes"],
         cure: "iWARP survives loss, at the price of latency. Look at drop counters on the side of the capture point that the finding names.",
     }
     TcpSpurious "TCP-SPURIOUS" Note Transport "RFC 2883; RFC 8985 7; RFC 6298" {
-        title: "TCP segments were sent again that the receiver had.",
+        title: "TCP segments were sent again although the receiver had them.",
         says: "A receiver that gets data twice says so with a D-SACK. A sender repeats too early when an acknowledgment is late: at a \
                retransmission timeout, as a tail loss probe, or because segments were reordered.",
         causes: ["The receiver delays acknowledgments longer than the sender waits for them", "Reordering on the way", "Acknowledgments were lost"],
@@ -1530,28 +1567,29 @@ rules! {
     }
     TcpReorder "TCP-REORDER" Note Transport "RFC 9293 3.4; RFC 8985" {
         title: "TCP segments arrived out of order.",
-        says: "A receiver keeps what comes early and acknowledges it selectively; a sender that does not allow for it repeats needlessly.",
+        says: "A receiver keeps a segment that comes early and acknowledges it selectively; a sender that does not allow for it repeats \
+               needlessly.",
         causes: ["Multipath that splits one flow", "Several receive queues of the capture merged without timestamps from hardware"],
         cure: "Find the hop that splits the flow: hash on addresses and ports.",
     }
     TcpChecksum "TCP-CHECKSUM" Warn Transport "RFC 9293 3.1" {
         title: "TCP segments were damaged: their checksum is wrong.",
-        says: "A receiver drops a segment whose checksum is wrong, and it is sent again. The analysis does not follow its content either. \
-               Segments that the capturing host itself has not finished (checksum offload) are not counted.",
+        says: "A receiver drops a segment whose checksum is wrong, and the sender repeats it. The analysis ignores its content too. \
+               Segments captured before the adapter of their sender wrote the checksum (checksum offload) are not counted.",
         causes: ["A bad cable, optic, or memory of a switch", "A middlebox that changes packets wrongly"],
         cure: "Look at the error counters of the ports on the way, up to the capture point.",
     }
     TcpNagle "TCP-NAGLE" Warn Transport "RFC 9293 3.7.4; RFC 1122 4.2.3.2" {
         title: "Nagle's algorithm waited for delayed acknowledgments.",
-        says: "With Nagle's algorithm a sender holds a small segment back while data before it is not acknowledged; a receiver may delay the \
-               acknowledgment by up to 500 ms (40 ms and more is usual). Together they add that delay to each request.",
+        says: "With Nagle's algorithm a sender holds a small segment back while data before it is not acknowledged; a receiver may delay \
+               the acknowledgment by up to 500 ms (40 ms and more is usual). Together they add that delay to each request.",
         causes: ["TCP_NODELAY is not set on the sender's socket: siw of Linux leaves it to the user"],
         cure: "Set TCP_NODELAY on the sender (siw: module parameter or a kernel that sets it); or make the receiver acknowledge quickly.",
     }
     TcpHeld "TCP-HELD" Note Transport "RFC 7323 3" {
         title: "TCP segments were held up between their sender and the capture point.",
-        says: "The timestamps option says when the sender's TCP made a segment. One that passes the capture point much later than its own clock \
-               says, against others of the same sender, was held up below TCP or on the way; it is not its program that was slow.",
+        says: "The timestamps option says when the sender's TCP made a segment. One that passes the capture point much later than its own \
+               clock says, against others of the same sender, was held up below TCP or on the way; its program was not slow.",
         causes: [
             "The sender's network device or its driver: a virtual adapter that is not woken, coalescing, a transmit queue that stands still",
             "A queue on the way",
@@ -1560,8 +1598,8 @@ rules! {
     }
     PeerSilent "PEER-SILENT" Warn Transport "IBTA Vol 1 9.7.6.1; RFC 9293 3.8.3" {
         title: "One end was silent while the other sent the same packet again and again.",
-        says: "A sender repeats what is not acknowledged: on RC after its timeout until its retry count is used up, on TCP in growing steps. \
-               A host that is alive acknowledges even when the program on it is not.",
+        says: "A sender repeats packets that are not acknowledged: on RC after its timeout until its retry count is used up, on TCP at \
+               growing intervals. A running host acknowledges even if the program on it hangs.",
         causes: ["A link that is down", "A host that is frozen, stopped or gone", "The other direction is not in the capture"],
         cure: "Look at the silent host and its link at the time that the finding gives: counters, console, suspend.",
     }
@@ -1576,20 +1614,26 @@ rules! {
 
     CaptureLoss "CAPTURE-LOSS" Warn Capture "derived from PSN, TCP and drop counters" {
         title: "The capture lost packets that the peers received.",
-        says: "A packet that is acknowledged but not in the capture was lost by the capture. Findings that depend on complete traffic then say so.",
+        says: "A packet that is acknowledged but not in the capture was lost by the capture. Findings that depend on complete traffic then \
+               say so.",
         causes: ["Buffer too small or disk too slow", "A mirror port that carries more than its rate", "RDMA offload past the capture point on a host"],
         cure: "Capture fewer bytes of each packet, filter on the peers, enlarge the buffer, or tap with hardware.",
     }
     CaptureCut "CAPTURE-CUT" Note Capture "derived from captured and wire lengths" {
         title: "Packets were cut short by the capture.",
-        says: "With a snapshot length below the packet's, payload is missing. Headers are still judged; contents, CRCs and signatures are not.",
-        causes: ["A snapshot length was set on purpose, or by a device's default", "A mirror port or its switch cuts what it sends (ERSPAN's T bit)"],
+        says: "If the snapshot length is below the length of the packet, payload is missing. Headers are still checked; contents, CRCs and \
+               signatures are not. RoCE packets that the host joined to one datagram, longer than any path MTU, are followed one by one \
+               if the datagram is whole; if it is cut, what is missing is not followed.",
+        causes: [
+            "A snapshot length was set on purpose, or by a device's default",
+            "A mirror port or its switch cuts what it sends (ERSPAN's T bit)",
+            "Packets of RoCE in user space were captured on loopback before the host cut them apart (segmentation offload)",
+        ],
         cure: "For contents capture whole packets. For credits, keys and timing 256 bytes are mostly enough.",
     }
 
-    // ---- Known bugs -----------------------------------------------------------------------------------------------
+    // ---- The path to RDMA -------------------------------------------------------------------------------------------
 
-    // ── The path to RDMA ────────────────────────────────────────────────────────────────────────────────────────────
     SmbPathDialect "SMB-PATH-DIALECT" Note Path "[MS-SMB2] 3.2.4.1.7; [MS-SMBD] 1.5" {
         title: "SMB runs over TCP: the dialect is older than SMB 3.0.",
         says: "SMB Direct and multiple channels exist in the SMB 3 dialects only.",
@@ -1607,7 +1651,7 @@ rules! {
         ],
     }
     SmbPathClient "SMB-PATH-CLIENT" Note Path "[MS-SMB2] 2.2.3, 3.2.5.2" {
-        title: "SMB runs over TCP: the client does not announce multichannel, without which it adds no RDMA channel.",
+        title: "SMB runs over TCP: the client does not announce multichannel, so it adds no RDMA channel.",
         says: "A client that can use several channels sets SMB2_GLOBAL_CAP_MULTI_CHANNEL. Only where both sides set it does it add \
                channels, over RDMA or TCP.",
         causes: [
@@ -1630,7 +1674,7 @@ rules! {
         causes: [
             "ksmbd or Samba: server multi channel support is off",
             "Windows: EnableMultiChannel is off at the server",
-            "The server cannot do it",
+            "The server does not support it",
         ],
         cure: "ksmbd.conf: server multi channel support = yes, then restart the server; the default is no, and ksmbd.conf(5) warns \
                that it is experimental and may corrupt data. smb.conf: the same name, on by default from Samba 4.15. Windows: \
@@ -1650,7 +1694,7 @@ rules! {
             "Windows: a constraint (New-SmbMultichannelConstraint) keeps it from other interfaces",
         ],
         cure: "Windows: Get-SmbClientNetworkInterface and Get-NetAdapterRdma say whether the client has an interface with RDMA, \
-               Get-SmbMultichannelConstraint what it is kept from. Linux: mount with the option rdma.",
+               Get-SmbMultichannelConstraint which interfaces it may not use. Linux: mount with the option rdma.",
         documented: [
             "mount.cifs(8), rdma",
             "Microsoft Learn, Get-SmbClientNetworkInterface",
@@ -1661,7 +1705,7 @@ rules! {
     SmbPathAnswer "SMB-PATH-ANSWER" Note Path "[MS-SMB2] 3.3.5.15.11" {
         title: "SMB runs over TCP: the server did not say which interfaces it has.",
         says: "A server that offers multichannel answers FSCTL_QUERY_NETWORK_INTERFACE_INFO with its interfaces.",
-        causes: ["The server lists no interface of those it serves on", "The server refuses the request"],
+        causes: ["The server lists none of the interfaces that it serves on", "The server refuses the request"],
         cure: "ksmbd.conf and smb.conf: with bind interfaces only = yes, interfaces names those that are served. Windows: \
                Get-SmbServerNetworkInterface.",
         documented: [
@@ -1692,7 +1736,7 @@ rules! {
     }
     SmbPathAddress "SMB-PATH-ADDRESS" Note Path "[MS-SMB2] 2.2.32.5" {
         title: "SMB runs over TCP: the server lists RDMA only at an address that the client may not reach.",
-        says: "A client connects to the addresses that the server lists. RDMA at an address that it has no route to is of no use to it.",
+        says: "A client connects to the addresses that the server lists. It cannot use RDMA at an address that it has no route to.",
         causes: [
             "The interface with RDMA is in another subnet than the one the client came from",
             "The interface with RDMA has a link-local address only, or no link",
@@ -1746,7 +1790,7 @@ rules! {
     }
     SmbPathSilent "SMB-PATH-SILENT" Warn Path "[MS-SMBD] 3.1.4.1; IBTA Vol 1 12.9.7" {
         title: "SMB does not use RDMA: nobody answered the client's RDMA connection requests.",
-        says: "An RDMA connection request is answered: it is accepted or rejected.",
+        says: "A server accepts or rejects each RDMA connection request.",
         causes: [
             "A firewall drops UDP port 4791 (RoCEv2) or TCP port 5445 (iWARP)",
             "The server has no RDMA device on the interface with that address",
@@ -1761,7 +1805,7 @@ rules! {
         ],
     }
     SmbPathBind "SMB-PATH-BIND" Warn Path "[MS-SMB2] 3.3.5.5.2" {
-        title: "The RDMA connection stands, and the session could not be bound to it.",
+        title: "The RDMA connection is up, but the session could not be bound to it.",
         says: "A channel joins a session by SESSION_SETUP with SMB2_SESSION_FLAG_BINDING: same dialect, same client, signed with the \
                session's key.",
         causes: [
@@ -1776,14 +1820,15 @@ rules! {
         ],
     }
     SmbPathInline "SMB-PATH-INLINE" Warn Path "[MS-SMB2] 3.2.4.6, 3.2.4.7" {
-        title: "There is an RDMA connection, and READ and WRITE do not use RDMA: their data goes in messages.",
-        says: "On a connection over SMB Direct a client may let the server move data by RDMA: Channel SMB2_CHANNEL_RDMA_V1 in READ and WRITE.",
+        title: "There is an RDMA connection, but READ and WRITE do not use RDMA: their data travels in messages.",
+        says: "On a connection over SMB Direct a client may let the server move data by RDMA: Channel SMB2_CHANNEL_RDMA_V1 in READ and \
+               WRITE.",
         causes: [
             "The session is signed or encrypted: cifs.ko then sends data in messages",
             "The I/O is smaller than the client's threshold (Linux: /proc/fs/cifs/rdma_readwrite_threshold)",
         ],
         cure: "Linux: mount without sign and seal, where that is allowed (ksmbd moves nothing signed or encrypted by RDMA yet), and \
-               compare the size of the I/O with /proc/fs/cifs/rdma_readwrite_threshold. Windows: SMB encryption keeps RDMA from \
+               compare the size of the I/O with /proc/fs/cifs/rdma_readwrite_threshold. Windows: encrypted sessions still use RDMA from \
                Windows Server 2022 and Windows 11 on.",
         documented: [
             "mount.cifs(8), sec and seal",
@@ -1822,7 +1867,7 @@ rules! {
     }
     NfsPathSilent "NFS-PATH-SILENT" Warn Path "RFC 8267 6; IBTA Vol 1 12.9.7" {
         title: "NFS does not use RDMA: nobody answered the client's RDMA connection requests.",
-        says: "An RDMA connection request is answered: it is accepted or rejected.",
+        says: "A server accepts or rejects each RDMA connection request.",
         causes: [
             "A firewall drops UDP port 4791 (RoCEv2) or TCP port 20049 (iWARP)",
             "The server has no RDMA device on the interface with that address",
@@ -1836,8 +1881,8 @@ rules! {
     }
     NfsPathTcp "NFS-PATH-TCP" Note Path "RFC 8267 6" {
         title: "NFS runs over TCP although its server offers RDMA.",
-        says: "A client uses RDMA where it is told to: it does not look for it by itself. That the server offers it shows in what it serves \
-               others by, and in what its rpcbind lists.",
+        says: "A client uses RDMA only if the mount asks for it. A server offers RDMA if it serves other clients over RDMA, or if its \
+               rpcbind lists it.",
         causes: ["Linux: the mount lacks proto=rdma", "The client has no RDMA interface"],
         cure: "Linux: mount with proto=rdma,port=20049 (or the option rdma, which is the same as proto=rdma); rdma link must show an \
                active device.",
@@ -1848,15 +1893,18 @@ rules! {
     }
     NfsPathFallback "NFS-PATH-FALLBACK" Warn Path "RFC 8267 6" {
         title: "NFS used RDMA and went on over TCP.",
-        says: "A mount keeps its transport: one over TCP beside one over RDMA was made later, by a user or by an automounter.",
+        says: "A mount never changes its transport: the mount over TCP was made later, by a user or by an automounter.",
         causes: ["The RDMA connection broke, and the file system was mounted again without proto=rdma"],
         cure: "Find why the RDMA connection ended, then mount with proto=rdma,port=20049.",
         documented: [
             "nfs(5), proto and port",
         ],
     }
+
+    // ---- Known bugs -----------------------------------------------------------------------------------------------
+
     BugCve202539943 "BUG-CVE-2025-39943" Error KnownBug "[MS-SMBD] 3.1.5.8; CVE-2025-39943" {
-        title: "Data fields that point outside of the message: they make an unfixed ksmbd read out of bounds.",
+        title: "Data fields that point outside the message: an unfixed ksmbd reads out of bounds.",
         says: "DataOffset must be 8-byte aligned and DataOffset + DataLength must lie within the message. ksmbd used both unchecked.",
         causes: ["An attack or a fuzzer on an SMB Direct server", "A broken client"],
         cure: "Update the server's kernel. If the connection went on after this frame, the server does not check.",
@@ -1878,16 +1926,16 @@ rules! {
     }
     BugCve202631538 "BUG-CVE-2026-31538" Error KnownBug "[MS-SMBD] 3.1.5.9; CVE-2026-31538" {
         title: "The server granted credits for which it had posted no receive: an RNR NAK followed.",
-        says: "Each credit stands for a receive that is posted. ksmbd of Linux 6.18 counted posted receives and granted credits apart, and could \
-               grant one too many while a message was arriving.",
+        says: "Each credit stands for a receive that is posted. ksmbd of Linux 6.18 counted posted receives and granted credits apart, and \
+               could grant one too many while a message was arriving.",
         causes: ["ksmbd of an affected kernel under load"],
         cure: "Update the server's kernel.",
         hits: Hits::of("Linux ksmbd", "6.18", &["6.18.11", "6.19.1", "7.0"]),
     }
     BugCve202631539 "BUG-CVE-2026-31539" Error KnownBug "[MS-SMBD] 3.1.5.9; CVE-2026-31539" {
         title: "A Linux peer granted credits for which it had posted no receive: an RNR NAK followed.",
-        says: "Each credit stands for a receive that is posted. The smbdirect code that client and server share in Linux 6.18 had no counter for \
-               receives not yet granted.",
+        says: "Each credit stands for a receive that is posted. The smbdirect code that client and server share in Linux 6.18 had no \
+               counter for receives not yet granted.",
         causes: ["A client or server with an affected kernel under load"],
         cure: "Update the kernel of the side that granted.",
         hits: Hits::of("Linux smbdirect", "6.18", &["6.18.11", "6.19.1", "7.0"]),
@@ -1908,16 +1956,17 @@ rules! {
     }
     BugKsmbdSealedLength "BUG-KSMBD-SEALED-LENGTH" Error KnownBug "[MS-SMBD] 3.1.5.4; [MS-SMB2] 2.2.41" {
         title: "Encrypted messages are announced 52 bytes longer than they are.",
-        says: "DataLength and RemainingDataLength of the first fragment add up to the message: for an encrypted one the 52-byte transform header \
-               and OriginalMessageSize.",
+        says: "DataLength and RemainingDataLength of the first fragment add up to the message: for an encrypted one the 52-byte transform \
+               header and OriginalMessageSize.",
         causes: ["ksmbd announces the transform header of an encrypted reply over SMB Direct and does not send it"],
-        cure: "Update the server's kernel. Until then do not ask for encryption over SMB Direct: the client waits for the missing bytes and hangs up.",
+        cure: "Update the server's kernel. Until then do not ask for encryption over SMB Direct: the client waits for the missing bytes \
+               and hangs up.",
         hits: Hits::noted("Linux ksmbd", "Linux ksmbd, seen with 6.12."),
     }
     BugCifsMaxFragmentedSize "BUG-CIFS-MAX-FRAGMENTED-SIZE" Warn KnownBug "[MS-SMBD] 2.2.1, 3.1.5.9" {
         title: "A Linux client offers to reassemble 1 MiB although its credits cannot carry that at once.",
-        says: "MaxFragmentedSize should be what credits times receive size can hold: 255 credits of 1364 bytes give 347,820 bytes, and half of \
-               that, 173,910, is what newer kernels use.",
+        says: "MaxFragmentedSize should be what credits times receive size can hold: 255 credits of 1364 bytes give 347,820 bytes, and \
+               half of that, 173,910, is what newer kernels use.",
         causes: ["cifs.ko with its old fixed default"],
         cure: "Lower /proc/fs/cifs/smbd_max_fragmented_recv_size to 173910, raise the receive size, or update the client.",
         hits: Hits::noted("Linux cifs.ko", "Linux cifs.ko before its default became half of credits times receive size."),
@@ -1930,7 +1979,7 @@ rules! {
         hits: Hits::noted("Linux ksmbd", "Linux ksmbd; the exact versions are not known."),
     }
     BugKsmbdChannelInfo "BUG-KSMBD-CHANNEL-INFO" Error KnownBug "[MS-SMB2] 2.2.19, 2.2.21, 3.3.5.12, 3.3.5.13" {
-        title: "Channel information that older ksmbd used unchecked: outside of the request, or RDMA asked for over TCP.",
+        title: "Channel information that older ksmbd used unchecked: it lies outside the request, or asks for RDMA over TCP.",
         says: "Offset, length and number of descriptors have to be checked, and a channel other than none is invalid on a TCP connection.",
         causes: ["An attack or a fuzzer on the server", "A broken client"],
         cure: "Update the server's kernel. A checking server answers STATUS_INVALID_PARAMETER.",
@@ -1945,7 +1994,8 @@ rules! {
     }
     BugCve202689526 "BUG-CVE-2026-89526" Error KnownBug "RFC 8166 3.4.5; CVE-2026-89526" {
         title: "Read chunks that overlap or lie past the inline body: an unfixed NFS server reads out of bounds.",
-        says: "Positions rise without overlap and lie within the message. svcrdma rebuilt the message from positions that it had not checked.",
+        says: "Positions rise without overlap and lie within the message. svcrdma rebuilt the message from positions that it had not \
+               checked.",
         causes: ["An attack or a fuzzer on an NFS/RDMA server"],
         cure: "Update the server's kernel (\"svcrdma: Validate Read chunk positions before reconstruction\").",
         hits: Hits::noted("Linux nfsd over RDMA", "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions."),
@@ -2001,7 +2051,7 @@ rules! {
     }
     BugRxe4c6f86d "BUG-RXE-4C6F86D" Error KnownBug "IBTA Vol 1 9.2.1" {
         title: "A BTH opcode that is not assigned: an unfixed rxe looks it up past its checks.",
-        says: "Opcodes outside of the table are to be dropped before anything of the packet is used.",
+        says: "A receiver must drop a packet with an opcode outside the table before it uses any of its fields.",
         causes: ["An attack or a fuzzer on a software RoCE host", "A vendor's private opcode that reached the wrong host"],
         cure: "Update the receiver's kernel.",
         hits: Hits::noted("Linux rxe", "Linux rxe before commit 4c6f86d; the exact stable versions are not known."),

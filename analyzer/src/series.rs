@@ -107,7 +107,7 @@ impl<P: Join> Series<P> {
         self.points.iter().enumerate().map(move |(i, p)| (start.saturating_add((i as i64) << self.shift), *p))
     }
 
-    /// Takes in the points of another one, as they are told by [`Series::points`].
+    /// Adds the points of another series, as [`Series::points`] returns them.
     pub fn merge(&mut self, other: impl Iterator<Item = (i64, P)>) {
         let mut all: Vec<(i64, P)> = self.points().chain(other).collect();
         all.sort_by_key(|(time, _)| *time);

@@ -47,12 +47,13 @@ impl Settling {
         self.waiting[replier.index()].pop_front().map(|waiting| waiting.exchange)
     }
 
-    /// A packet of `by` goes out again; `is_behind`: what lies behind it was not taken before it either. Who spoke since the reply had it.
-    pub fn again(&mut self, by: End, at: At, from: u32, is_behind: bool, spoke: At) {
+    /// A packet of `by` goes out again; `is_behind`: what lies behind it was not taken before it either. Who spoke since the reply had it;
+    /// and what comes within `soon` ns did not wait for its acknowledgment, so that the first copy counts.
+    pub fn again(&mut self, by: End, at: At, from: u32, is_behind: bool, spoke: At, soon: i64) {
         for waiting in &mut self.waiting[by.index()] {
             let is_meant = waiting.sequence.is_some_and(|mine| if is_behind { not_before(mine, from) } else { mine == from });
             let seen = waiting.exchange.reply_end.unwrap_or(at);
-            if is_meant && seen.time < at.time && spoke.time <= seen.time {
+            if is_meant && at.since(seen) > soon && spoke.time <= seen.time {
                 waiting.copy = Some(at);
             }
         }
@@ -97,7 +98,7 @@ mod tests {
         settling.push(Box::new(answered(1, 10)), End::B, Some(100));
         settling.push(Box::new(answered(2, 11)), End::B, Some(200));
         assert!(settling.arrived(End::B, 99).is_none());
-        settling.again(End::B, at(500), 150, true, At::default());
+        settling.again(End::B, at(500), 150, true, At::default(), 0);
         let mut next = || {
             let told = settling.arrived(End::B, 200).map(|waiting| (waiting.exchange.id, waiting.copy));
             settling.done(End::B);
@@ -108,10 +109,20 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_that_comes_too_soon_to_have_waited_for_an_acknowledgment_is_not_the_one_that_was_taken() {
+        let mut settling = Settling::default();
+        settling.push(Box::new(answered(1, 10)), End::B, Some(100));
+        settling.again(End::B, at(60), 100, false, At::default(), 50);
+        assert_eq!(settling.oldest(End::B).unwrap().copy, None);
+        settling.again(End::B, at(61), 100, false, At::default(), 50);
+        assert_eq!(settling.oldest(End::B).unwrap().copy, Some(at(61)));
+    }
+
+    #[test]
     fn who_went_on_speaking_had_the_first_copy() {
         let mut settling = Settling::default();
         settling.push(Box::new(answered(1, 10)), End::B, Some(100));
-        settling.again(End::B, at(500), 100, false, at(20));
+        settling.again(End::B, at(500), 100, false, at(20), 0);
         assert_eq!(settling.oldest(End::B).unwrap().copy, None);
     }
 }

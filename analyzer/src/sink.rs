@@ -1,11 +1,11 @@
-//! Who listens to an analysis as it goes.
+//! The listener of an analysis: called as it goes.
 
 use crate::exchange::Exchange;
 use crate::finding::Finding;
 use crate::op::{At, RdmaOp};
 use crate::pieces::Assembly;
 
-/// What listens to an analysis as it goes; all methods do nothing by default.
+/// Listener of an analysis as it goes; all methods do nothing by default.
 pub trait Sink {
     /// An exchange is complete, or will not be.
     fn exchange(&mut self, _exchange: &Exchange) {}
@@ -19,9 +19,9 @@ pub trait Sink {
     fn credits(&mut self, _connection: u32, _at: At, _held: [Option<i64>; 2]) {}
     /// The credits of the layer above that the client can still spend changed: SMB2's, or RPC-over-RDMA's.
     fn upper_credits(&mut self, _connection: u32, _at: At, _held: Option<i64>) {}
-    /// An operation on a connection (told packet by packet).
+    /// An operation on a connection (reported packet by packet).
     fn op(&mut self, _connection: u32, _op: &RdmaOp<'_>) {}
-    /// Payload of an exchange: bytes of the file at `offset`; told in pieces, as they come.
+    /// Payload of an exchange: bytes of the file at `offset`, in pieces as they come.
     fn payload(&mut self, _exchange: &Exchange, _offset: u64, _bytes: &[u8]) {}
     /// A connection, by the number it is followed under, was added up with others and is not kept any more.
     fn forgotten(&mut self, _connection: u32) {}

@@ -17,13 +17,13 @@ const INTERFACES_MAX: usize = 64;
 pub struct Moved {
     /// Requests whose data RDMA moved.
     pub by_rdma: u64,
-    /// Their bytes.
+    /// Payload bytes of these.
     pub rdma_bytes: u64,
     /// The smallest of them.
     pub rdma_least: Option<u32>,
     /// Requests with the data in the message.
     pub inline: u64,
-    /// Their bytes.
+    /// Payload bytes of these.
     pub inline_bytes: u64,
     /// The largest of them.
     pub inline_most: u32,
@@ -31,7 +31,7 @@ pub struct Moved {
     pub span: Option<(At, At)>,
 }
 
-/// What the messages of one SMB2 connection say of the way to RDMA. Pairs are `[client, server]`.
+/// Facts about the path to RDMA in the messages of one SMB2 connection. Pairs are `[client, server]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SmbSetup {
     /// The highest dialect that the client offered, and where.
@@ -54,7 +54,7 @@ pub struct SmbSetup {
     pub asked: Option<At>,
     /// When the server answered that, and its NTSTATUS.
     pub answered: Option<(At, u32)>,
-    /// What it listed.
+    /// Network interfaces that the server listed.
     pub interfaces: Vec<NetworkInterface>,
     /// READ and WRITE.
     pub moved: [Moved; 2],

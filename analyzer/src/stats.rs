@@ -31,7 +31,7 @@ pub struct Long {
     pub command: &'static str,
     /// From its request to its reply, in ns.
     pub latency: i64,
-    /// Who was asked.
+    /// Side that replies.
     pub replier: End,
     /// The last frame of its reply.
     pub reply: At,
@@ -173,7 +173,7 @@ impl Commands {
         &self.failures
     }
 
-    /// All rows.
+    /// The rows of all commands.
     pub fn rows(&self) -> &[Command] {
         &self.rows
     }

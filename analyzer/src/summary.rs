@@ -4,11 +4,12 @@ use crate::episodes::time::{Owner, Time};
 use crate::latency::Latency;
 use crate::op::At;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use rdmascope_dissector::frame::Addr;
 
-/// What carries a connection.
+/// Transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// RoCE version 2.
@@ -43,7 +44,7 @@ impl Transport {
     }
 }
 
-/// What a connection carries.
+/// Upper-layer protocol of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// SMB Direct with SMB2 inside.
@@ -54,7 +55,7 @@ pub enum Protocol {
     Smb2,
     /// ONC RPC over plain TCP.
     Rpc,
-    /// Not known.
+    /// Unknown protocol.
     #[default]
     Unknown,
 }
@@ -106,7 +107,7 @@ impl Handshake {
     }
 }
 
-/// One end.
+/// One side of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// Network address.
@@ -138,7 +139,7 @@ pub struct Progress {
     pub oldest_open: Option<At>,
 }
 
-/// What SMB Direct agreed on, in bytes.
+/// Values negotiated by SMB Direct, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Negotiated {
     /// By end: bytes it sends in one message.
@@ -153,7 +154,7 @@ pub struct Negotiated {
     pub status: Option<u32>,
 }
 
-/// What is known of SMB.
+/// Known facts about SMB.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Smb {
     /// 0x0311 and so on.
@@ -174,6 +175,15 @@ pub struct Smb {
     pub sealed: [(u64, Option<At>); 2],
     /// What its messages say of the way to RDMA.
     pub setup: crate::smb_setup::SmbSetup,
+    /// Names of files and folders that were opened on it, each once, in their order; of very many the first.
+    pub opened: Vec<Arc<str>>,
+    /// Of handles that were opened on it and not closed: their names, sorted.
+    pub open: Vec<Arc<str>>,
+}
+
+impl Smb {
+    /// Names kept in [`Smb::opened`] at most.
+    pub const OPENED_MAX: usize = 256;
 }
 
 /// One end's messages and credits.
@@ -224,7 +234,7 @@ pub struct Rdma {
     pub keys_advertised: u64,
     /// Keys invalidated by the peer's Send.
     pub keys_invalidated_remotely: u64,
-    /// Operations outside of what was advertised.
+    /// Operations outside the advertised memory.
     pub outside_advertised: u64,
 }
 
@@ -289,7 +299,7 @@ impl Health {
 pub struct Command {
     /// `READ`, `CREATE`, …
     pub name: &'static str,
-    /// How many.
+    /// Number of requests.
     pub count: u64,
     /// Of those, with a failing status.
     pub errors: u64,
@@ -299,7 +309,7 @@ pub struct Command {
     pub bytes: u64,
     /// Request to reply.
     pub latency: Latency,
-    /// Whose that time was.
+    /// That time by owner.
     pub time: Time,
     /// Request to reply without what held them up: credits, recovery, and the like.
     pub calm: Latency,

@@ -19,7 +19,7 @@ pub struct Point {
     pub marks: u64,
     /// Congestion notification packets.
     pub cnps: u64,
-    /// ns in which somebody asked somebody to pause; several devices and classes count each.
+    /// ns of requested pauses; several devices and classes count separately.
     pub paused: i64,
     /// Packets and segments that went out again.
     pub retransmissions: u64,
@@ -46,7 +46,7 @@ pub struct Timeline {
     pub begin: i64,
     /// How long each is, in ns.
     pub step: i64,
-    /// All of them.
+    /// All points, in order of time.
     pub points: Vec<Point>,
 }
 

@@ -1,4 +1,5 @@
-//! What the specifications bind both ends to, as far as a capture can show it, and which rule watches it: `docs/compliance.md` is made of this and
+//! What the specifications bind both ends to, as far as a capture can show it, and which rule watches it: `docs/compliance.md` is made of
+//! this and
 //! of the rulebook.
 
 use rdmascope_analyzer::rules::{Group, Rule};
@@ -126,6 +127,7 @@ const SPECS: &[Spec] = &[
         ("4.4", Must, "A header can be read to its end.", Rules(&[Rule::RpcrdmaMalformed]), ""),
         ("4.5", Must, "A header that cannot be used is answered with RDMA_ERROR, in the version of the call.", Rules(&[Rule::RpcrdmaError]), ""),
         ("4.5", Must, "RDMA_ERROR is sent only to a call.", Rules(&[Rule::RpcrdmaXid]), ""),
+        ("4.3.2, 6.1", Must, "A result for which a Write chunk is offered is moved there.", Rules(&[Rule::RpcrdmaDdp]), ""),
         ("6.1", Must, "Only what the upper-layer binding lists is reduced, and nothing under RPCSEC_GSS integrity or privacy (8.2.2).", Rules(&[Rule::RpcrdmaDdp]), ""),
         ("8.1.2", Should, "Handles are hard to predict.", Rules(&[Rule::RdmaKeyPredictable]), ""),
         ("8.1.3", Must, "A handle is invalid when its call is done.", Rules(&[Rule::RdmaKeyStale, Rule::RdmaKeyLeak]), ""),
@@ -140,7 +142,7 @@ const SPECS: &[Spec] = &[
     ("RFC 8267", "Network File System (NFS) Upper-Layer Binding to RPC-over-RDMA Version 1", &[
         ("5.1, 5.2", Must, "NFS 2 and 3: only the data of READ and WRITE and the target of READLINK and SYMLINK is reduced.", Rules(&[Rule::RpcrdmaDdp]), ""),
         ("5.3", Must, "NFS 4: the same of READ, WRITE, READLINK and CREATE.", Rules(&[Rule::RpcrdmaDdp]), ""),
-        ("3", Must, "Other programs (MOUNT, NLM, NFSACL) reduce nothing.", Unwatched("their calls are not checked for chunks yet"), ""),
+        ("3", Must, "Other programs (MOUNT, NLM, NSM, NFSACL) reduce nothing.", Rules(&[Rule::RpcrdmaDdp]), ""),
         ("2.2", Should, "The size of a reply is estimated well enough for a Reply chunk.", Rules(&[Rule::RpcrdmaError]), ""),
     ]),
     ("RFC 8797", "RDMA Connection Manager Private Data for RPC-over-RDMA Version 1", &[
@@ -205,19 +207,18 @@ fn rules_of(by: &By) -> &'static [Rule] {
 
 fn page() -> String {
     let mut out = String::from(
-        "# Compliance\n\
-         What the specifications bind both ends to, as far as a capture can show it, in our words, and the rule that watches it.\n\
-         Made from `analyzer/tests/compliance.rs` and the rulebook; `rdmascope explain RULE` says more of each rule.\n\n\
-         Each rule has a conversation that breaks it and the same one without the violation, in\n\
-         [analyzer/tests/rules.rs](../analyzer/tests/rules.rs) under its name; where a case of `rdmascope probe` tries a server, it is named.\n\n\
-         | specification | requirements | watched |\n| --- | --- | --- |\n",
+        "# Compliance\nThe requirements of the specifications for both sides, in our words, as far as a capture can show them, and the rules\nthat \
+        check them. Made from `analyzer/tests/compliance.rs` and the rules; `rdmascope explain RULE` says more about each\nrule.\n\nEach \
+        rule has a conversation that breaks it and the same one without the violation in\n[analyzer/tests/rules.rs]\
+        (../analyzer/tests/rules.rs). The last column names the case of `rdmascope probe` that tests a\nserver for the \
+        requirement.\n\n| specification | requirements | checked |\n| --- | --- | --- |\n",
     );
     for (name, _, rows) in SPECS {
         let watched = rows.iter().filter(|row| !rules_of(&row.3).is_empty()).count();
         let _ = writeln!(out, "| {name} | {} | {watched} |", rows.len());
     }
     for (name, title, rows) in SPECS {
-        let _ = writeln!(out, "\n## {name}\n{title}.\n\n| section | | requirement | watched by | probe |\n| --- | --- | --- | --- | --- |");
+        let _ = writeln!(out, "\n## {name}\n{title}.\n\n| section | | requirement | checked by | probe |\n| --- | --- | --- | --- | --- |");
         for (section, level, text, by, probe) in *rows {
             let level = if *level == Must { "MUST" } else { "SHOULD" };
             let by = match by {
@@ -227,11 +228,11 @@ fn page() -> String {
             let _ = writeln!(out, "| {section} | {level} | {text} | {by} | {probe} |");
         }
     }
-    out.push_str("\n## Rules of no specification\nThey tell of costs, of the capture, or of what became of a connection.\n\n");
+    out.push_str("\n## Rules that no specification contains\nThey report costs, problems of the capture, or how a connection ended.\n\n| rule | what happened | source |\n| --- | --- | --- |\n");
     let named: BTreeSet<&str> = SPECS.iter().flat_map(|(_, _, rows)| rows.iter().flat_map(|r| rules_of(&r.3))).map(|r| r.id()).collect();
     for rule in Rule::ALL.iter().filter(|rule| !named.contains(rule.id())) {
         let row = rule.row();
-        let _ = writeln!(out, "- {}: {} ({})", row.id, row.title, row.spec);
+        let _ = writeln!(out, "| {} | {} | {} |", row.id, row.title, row.spec);
     }
     out
 }

@@ -29,7 +29,7 @@ fn check_ranges(name: &str, number: u64, tree: &Tree) {
 }
 
 /// Bytes of the frame that no field with a value tells.
-fn untold(tree: &Tree) -> Vec<usize> {
+fn uncovered(tree: &Tree) -> Vec<usize> {
     let mut told = vec![false; tree.sources()[0].bytes.len()];
     for node in tree.nodes.iter().filter(|n| n.source == 0 && n.value != NodeValue::None) {
         told[node.offset as usize..(node.offset + node.len) as usize].fill(true);
@@ -38,7 +38,7 @@ fn untold(tree: &Tree) -> Vec<usize> {
 }
 
 #[test]
-fn ranges_nest_and_every_byte_is_told() {
+fn ranges_nest_and_cover_every_byte() {
     for name in SAMPLES.iter().map(|n| n.to_string()).chain(PROBES.iter().map(|p| format!("probes/{p}"))) {
         let mut pipeline = Pipeline::default();
         let mut tree = Tree::new();
@@ -50,7 +50,7 @@ fn ranges_nest_and_every_byte_is_told() {
             if tree.protocol.is_empty() || !tree.nodes.iter().any(|n| matches!(n.def.name, "infiniband" | "tcp")) {
                 continue;
             }
-            let left = untold(&tree);
+            let left = uncovered(&tree);
             let padding = left.iter().all(|at| *at >= 34 && frame.bytes.len() <= 60);
             assert!(left.is_empty() || padding, "{name} frame {}: nothing tells bytes {left:?}", frame.meta.number);
         }

@@ -8,7 +8,8 @@ use rdmascope_analyzer::finding::Certainty;
 use rdmascope_analyzer::report::Report;
 use std::collections::BTreeSet;
 
-/// Findings by id. A cut capture may say less, and may be unsure of more. It may be sure of what the whole one only guesses: where packets were
+/// Findings by id. A cut capture may say less, and may be unsure of more. It may be sure of what the whole one only guesses: where packets
+/// were
 /// damaged or sent again, what stands in frames without a right checksum is a guess, and the cut can take just those packets away.
 fn found(report: &Report) -> BTreeSet<&'static str> {
     report.findings.iter().map(|f| f.rule.id()).collect()

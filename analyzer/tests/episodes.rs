@@ -13,7 +13,7 @@ use rdmascope_dissector::wire::smb2::header::{Command, Header, flags};
 const MS: i64 = 1_000_000;
 
 /// What a conversation that `make` has holds up by a cause, and the requests of it.
-fn told(cause: Cause, make: impl FnOnce(&mut Conversation)) -> (Vec<Episode>, common::Collected) {
+fn episodes_of(cause: Cause, make: impl FnOnce(&mut Conversation)) -> (Vec<Episode>, common::Collected) {
     let mut c = Conversation::default();
     make(&mut c);
     let (report, kept) = common::analyze_frames(&c.frames);
@@ -41,11 +41,11 @@ fn a_client_without_credits_of_smb2_waits_for_a_reply() {
         c.echo();
         c.reply(&headers[1], 0, &[4, 0, 0, 0]);
     };
-    let (episodes, kept) = told(Cause::Smb2Credits, |c| talk(c, 0));
+    let (episodes, kept) = episodes_of(Cause::Smb2Credits, |c| talk(c, 0));
     let lasted = stall(&episodes, End::A).lasted(0);
     assert!((7 * MS..8 * MS).contains(&lasted), "{lasted}");
     assert!(kept.exchanges.iter().all(|e| e.time.of(Owner::Credit) == 0), "who was sent already did not wait for it");
-    assert_eq!(told(Cause::Smb2Credits, |c| talk(c, 5 * MS)).0, [], "it had nothing to send");
+    assert_eq!(episodes_of(Cause::Smb2Credits, |c| talk(c, 5 * MS)).0, [], "it had nothing to send");
 }
 
 #[test]
@@ -57,10 +57,10 @@ fn a_caller_with_as_many_calls_as_credits_of_rpc_over_rdma_waits_for_a_reply() {
         c.send(S, &Rpc::msg(2, &null_reply(2)).bytes());
         c.send(C, &Rpc::msg(90, &null_call(90)).bytes());
     };
-    let (episodes, _) = told(Cause::RpcRdmaCredits, |c| talk(c, 32));
+    let (episodes, _) = episodes_of(Cause::RpcRdmaCredits, |c| talk(c, 32));
     let lasted = stall(&episodes, End::A).lasted(0);
     assert!((3 * MS..4 * MS).contains(&lasted), "{lasted}");
-    assert_eq!(told(Cause::RpcRdmaCredits, |c| talk(c, 31)).0, [], "there was room for one");
+    assert_eq!(episodes_of(Cause::RpcRdmaCredits, |c| talk(c, 31)).0, [], "there was room for one");
 }
 
 #[test]
@@ -75,10 +75,10 @@ fn a_server_with_as_many_reads_as_its_peer_answers_waits_for_the_first() {
         c.read(S, 6, 512);
         c.reply(&header, 0, &Conversation::write_body(1024));
     };
-    let (episodes, _) = told(Cause::ReadDepth, |c| talk(c, 1));
+    let (episodes, _) = episodes_of(Cause::ReadDepth, |c| talk(c, 1));
     let lasted = stall(&episodes, End::B).lasted(0);
     assert!((2 * MS..3 * MS).contains(&lasted), "{lasted}");
-    assert_eq!(told(Cause::ReadDepth, |c| talk(c, 2)).0, [], "it might have asked at once");
+    assert_eq!(episodes_of(Cause::ReadDepth, |c| talk(c, 2)).0, [], "it might have asked at once");
 }
 
 /// LOCK of one range: 2 for an exclusive lock, 4 to unlock.
@@ -97,7 +97,7 @@ fn lock(c: &mut Conversation, file: u8, flags: u8) -> Header {
 fn a_lock_waits_behind_the_unlock_that_let_it_through() {
     const DONE: &[u8] = &[4, 0, 0, 0];
     for (file, is_its) in [(7, true), (8, false)] {
-        let (_, kept) = told(Cause::Unknown, |c| {
+        let (_, kept) = episodes_of(Cause::Unknown, |c| {
             c.smb2_credits = 20;
             c.smb();
             let waits = lock(c, 7, 2);
@@ -116,5 +116,43 @@ fn a_lock_waits_behind_the_unlock_that_let_it_through() {
         let [unlock, waited] = locks[..] else { panic!("{locks:?}") };
         let expected = is_its.then_some(Behind::Exchange(unlock.id));
         assert_eq!((waited.pending, waited.behind, unlock.behind), (true, expected, None), "{file}");
+    }
+}
+
+/// OPLOCK_BREAK of a client: it gives up what it had of a file.
+fn breaks(c: &mut Conversation) {
+    let header = c.header(Command::OPLOCK_BREAK);
+    let body = [&[24, 0, 0, 0, 0, 0, 0, 0][..], &[7; 16]].concat();
+    let mut bytes = Vec::new();
+    header.emit(&mut bytes);
+    bytes.extend(&body);
+    c.message(C, &bytes);
+    c.reply(&header, 0, &body);
+}
+
+#[test]
+fn what_the_client_of_another_connection_gives_up_is_what_a_reply_waited_for() {
+    for (late, is_behind) in [(MS, true), (60 * MS, false)] {
+        let (_, kept) = episodes_of(Cause::Unknown, |c| {
+            c.smb2_credits = 20;
+            c.smb();
+            let waits = lock(c, 7, 2);
+            let interim = Header { status_or_channel_sequence: 0x103, flags: flags::RESPONSE | flags::ASYNC, credits: 1, ..waits };
+            let mut bytes = Vec::new();
+            interim.emit(&mut bytes);
+            bytes.extend(Conversation::error_body());
+            c.message(S, &bytes);
+            c.beside(|other| {
+                other.smb2_credits = 20;
+                other.smb();
+                breaks(other);
+            });
+            c.wait(late);
+            c.reply(&waits, 0, &[4, 0, 0, 0]);
+        });
+        let of = |command: &str| kept.exchanges.iter().find(|e| e.command == command).unwrap();
+        let (waited, broke) = (of("LOCK"), of("OPLOCK_BREAK"));
+        assert_ne!(waited.connection, broke.connection);
+        assert_eq!(waited.behind, is_behind.then_some(Behind::Exchange(broke.id)), "{late}");
     }
 }

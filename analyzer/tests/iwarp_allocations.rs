@@ -44,7 +44,7 @@ impl FlowSink for Count {
         self.ops += 1;
     }
     fn fact(&mut self, _: At, _: End, fact: FlowFact<'_>) {
-        self.facts += u64::from(!matches!(fact, FlowFact::ReadsOutstanding(_)));
+        self.facts += u64::from(!matches!(fact, FlowFact::ReadsOutstanding(_) | FlowFact::Assembled(_)));
     }
     fn bytes<T: Trace>(&mut self, _: &StreamBytes<'_>, _: &mut T) {
         panic!("it is MPA");

@@ -64,7 +64,7 @@ fn broken_rules_do_not_hide_the_protocol() {
 }
 
 #[test]
-fn credit_overruns_and_naks_are_told() {
+fn credit_overruns_and_naks_are_reported() {
     let (report, _) = probe("c1_overrun");
     let overrun = report.findings.iter().find(|f| f.rule.id() == "SMBD-CREDIT-OVERRUN").unwrap();
     assert_eq!((overrun.by.name(), overrun.certainty), ("client", Certainty::IfNothingWasMissed));

@@ -399,7 +399,8 @@ fn signed_echo(c: &mut Conversation, more: u32, status: u32) {
     c.message(S, &reply);
 }
 
-/// A logon to a server that requires signing (2) or does not, as a guest (1) or not, and a TREE_CONNECT with these flags, answered likewise.
+/// A logon to a server that requires signing (2) or does not, as a guest (1) or not, and a TREE_CONNECT with these flags, answered
+/// likewise.
 fn tree_connect(c: &mut Conversation, security_mode: u8, session_flags: u8, more: u32) {
     c.security_mode = security_mode;
     c.smb();
@@ -493,6 +494,52 @@ fn null_answered_with(c: &mut Conversation, offset: u64) {
     c.nfs();
     c.send(C, &Rpc { reply: Some(vec![Segment { offset, ..segment(5, 64) }]), ..Rpc::msg(2, &null_call(2)) }.bytes());
     c.send(S, &Rpc::msg(2, &null_reply(2)).bytes());
+}
+
+/// READs of NFS, each with a Write chunk of its own, whose keys rise by the same number.
+fn nfs_reads(c: &mut Conversation, keys: u32) {
+    c.nfs();
+    for (xid, key) in (1..=keys).map(|n| (1 + n, n * 0x100)) {
+        let payload = words(&[xid, 0, 2, 100_003, 3, 6, 0, 0, 0, 0, 4, 0x1234_5678, 0, 0, 512]);
+        c.send(C, &Rpc { writes: vec![vec![segment(key, 512)]], ..Rpc::msg(xid, &payload) }.bytes());
+        c.write(S, key, 512);
+        let payload = words(&[xid, 1, 0, 0, 0, 0, 0, 0, 512, 0, 512]);
+        c.send(S, &Rpc { writes: vec![vec![segment(key, 512)]], ..Rpc::msg(xid, &payload) }.bytes());
+    }
+}
+
+/// A READ of NFS whose 8 bytes are in the message; whether a Write chunk was offered for them.
+fn read_inline(c: &mut Conversation, offered: bool) {
+    c.nfs();
+    let chunks = |length| if offered { vec![vec![segment(5, length)]] } else { Vec::new() };
+    let payload = words(&[2, 0, 2, 100_003, 3, 6, 0, 0, 0, 0, 4, 0x1234_5678, 0, 0, 512]);
+    c.send(C, &Rpc { writes: chunks(512), ..Rpc::msg(2, &payload) }.bytes());
+    let payload = words(&[2, 1, 0, 0, 0, 0, 0, 0, 8, 0, 8, 1, 2]);
+    c.send(S, &Rpc { writes: chunks(0), ..Rpc::msg(2, &payload) }.bytes());
+}
+
+/// MNT of the protocol MOUNT, the path of which is in a Read chunk or in the message.
+fn mount(c: &mut Conversation, reduced: bool) {
+    c.nfs();
+    let mut payload = words(&[2, 0, 2, 100_005, 3, 1, 0, 0, 0, 0, 8]);
+    let reads = if reduced { vec![read_segment(payload.len() as u32, 5, 8)] } else { Vec::new() };
+    payload.extend(if reduced { &b""[..] } else { b"/export/" });
+    c.send(C, &Rpc { reads, ..Rpc::msg(2, &payload) }.bytes());
+    if reduced {
+        c.read(S, 5, 8);
+    }
+    c.send(S, &Rpc::msg(2, &words(&[2, 1, 0, 0, 0, 0, 0, 4, 0x1234_5678, 0])).bytes());
+}
+
+/// A WRITE of NFS 3 with a credential of RPCSEC_GSS of this service, whose data, or all of what it protects, is in a Read chunk.
+fn gss_write(c: &mut Conversation, service: u32) {
+    c.nfs();
+    let mut payload = words(&[2, 0, 2, 100_003, 3, 7, 6, 24, 1, 0, 1, service, 4, 0x1234, 0, 0]);
+    payload.extend(if service > 1 { words(&[64]) } else { words(&[4, 0x1234_5678, 0, 0, 64, 2, 64]) });
+    let reads = vec![read_segment(payload.len() as u32, 5, 64)];
+    c.send(C, &Rpc { reads, ..Rpc::msg(2, &payload) }.bytes());
+    c.read(S, 5, 64);
+    c.send(S, &Rpc::msg(2, &words(&[2, 1, 0, 0, 0, 0, 0, 0, 0, 64, 2, 0, 0])).bytes());
 }
 
 /// A READ of NFS whose reply invalidates this key.
@@ -860,7 +907,7 @@ fn many_cnps(c: &mut Conversation, apart: i64) {
 }
 
 /// A request each millisecond, all of them marked, then a CNP to the client each millisecond, while it sends `many` in `of` of them.
-fn told_to_slow_down(c: &mut Conversation, many: usize, of: usize) {
+fn congestion_notified(c: &mut Conversation, many: usize, of: usize) {
     c.smb();
     (0..30).for_each(|_| {
         c.wait(MILLISECOND);
@@ -1088,7 +1135,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::RcCnpUnmarked, |c| { busy(c); cnp(c, S); }, busy),
     (Rule::RcCnpClass, |c| { congested(c, &[C, S]); dscp26(c, &[C, S]); }, |c| { congested(c, &[C, S]); dscp26(c, &[C, S]); cnp48(c); }),
     (Rule::RcCnpPace, |c| many_cnps(c, 1_000), |c| many_cnps(c, 50_000)),
-    (Rule::RcCnpIgnored, |c| told_to_slow_down(c, 2, 1), |c| told_to_slow_down(c, 1, 4)),
+    (Rule::RcCnpIgnored, |c| congestion_notified(c, 2, 1), |c| congestion_notified(c, 1, 4)),
     (Rule::RcPauseStorm, |c| pauses(c, 3_000_000), |c| pauses(c, 10_000_000)),
     (Rule::RcHops, |c| { busy(c); change_ip(c, S, 8, |n, ttl| if n > 40 { ttl - 1 } else { ttl }); }, busy),
     (Rule::IwarpEce, |c| iwarp_congested(c, false), |c| iwarp_congested(c, true)),
@@ -1164,6 +1211,13 @@ const MORE: &[(Rule, Make, Make)] = &[
     (Rule::RdmaLength, |c| read_of_nothing(c, false), |c| read_of_nothing(c, true)),
     (Rule::RdmaOrder, |c| { c.smb(); let h = c.smb2_read(2, 1024, &[descriptor(5, 1024)]); c.message_invalidating(S, &Conversation::reply_bytes(&h, 0, 1, &Conversation::read_body(1024)), 5); c.write(S, 5, 1024); }, |c| invalidating(c, 0, Some(5))),
     (Rule::RdmaInvalidate, |c| nfs_invalidating(c, Some(5)), |c| nfs_invalidating(c, None)),
+    (Rule::RdmaKeyPredictable, |c| reads(c, (1..19).map(|n| n * 0x100)), |c| reads(c, (1..18).map(|n| n * 0x100))),
+    (Rule::RdmaKeyPredictable, |c| nfs_reads(c, 18), |c| nfs_reads(c, 17)),
+    (Rule::RpcrdmaCreditZero, |c| backward(c, |r| r.credits = 0), |c| backward(c, |_| ())),
+    (Rule::RpcrdmaDdp, |c| gss_write(c, 2), |c| gss_write(c, 1)),
+    (Rule::RpcrdmaDdp, |c| gss_write(c, 3), |c| gss_write(c, 1)),
+    (Rule::RpcrdmaDdp, |c| mount(c, true), |c| mount(c, false)),
+    (Rule::RpcrdmaDdp, |c| read_inline(c, true), |c| read_inline(c, false)),
     (Rule::RpcrdmaXid, |c| { c.nfs(); c.send(C, &Rpc::msg(2, &null_call(2)).bytes()); c.send(S, &Rpc::msg(2, &null_reply(7)).bytes()); }, |c| { c.nfs(); c.null(2); }),
     (Rule::RpcrdmaNomsg, |c| null_answered(c, |r| { r.proc = 1; r.payload = &[]; }), |c| null_answered(c, |_| ())),
     (Rule::RpcrdmaWriteShape, |c| write_chunk(c, |r| r.writes.clear()), |c| write_chunk(c, |_| ())),
@@ -1264,8 +1318,25 @@ fn the_audit_finds_in_captures_what_was_made_on_purpose_and_is_silent_on_all_oth
     }
 }
 
+/// Pairs of rules that one violation breaks: the first is the root, and the other stands under it.
 #[test]
-fn a_version_that_is_refused_is_told_with_its_range() {
+fn what_follows_from_a_violation_stands_under_it() {
+    let cases: [(Make, Rule, Rule); 4] = [
+        (|c| first_data(c, DataTransfer { data_offset: 28, ..carrying(1, 60, 0) }, &[0; 64]), Rule::SmbdDataAlign, Rule::BugCve202539943),
+        (|c| read_into(c, 4095), Rule::Smb2Channel, Rule::BugKsmbdChannelInfo),
+        (|c| last_credit(c, 0), Rule::SmbdCreditLast, Rule::BugSmbdirectLastCredit),
+        (|c| call_with(c, |r| r.reads = vec![read_segment(72, 5, 64)]), Rule::RpcrdmaPosition, Rule::BugCve202689526),
+    ];
+    for (make, root, effect) in cases {
+        let report = run(make);
+        assert!(report.findings.iter().any(|f| f.rule == effect), "{root}: {:?}", common::ids(&report));
+        let roots: Vec<Rule> = rdmascope_analyzer::roots::roots(&report).iter().map(|r| r.rule).collect();
+        assert!(roots.contains(&root) && !roots.contains(&effect), "{root}: {roots:?}");
+    }
+}
+
+#[test]
+fn a_version_that_is_refused_is_reported_with_its_range() {
     let mut c = Conversation::default();
     c.nfs();
     c.send(C, &Rpc { version: 2, ..Rpc::msg(2, &null_call(2)) }.bytes());
@@ -1349,11 +1420,26 @@ fn a_server_that_went_away_says_how_the_client_came_back() {
     let found = report.findings.iter().find(|f| (f.rule, f.by, f.connection) == (rule, by, Some(report.connections[0].id)));
     let text = &found.expect("the finding").text;
     assert_eq!(by, Blame::Server);
-    assert!(text.ends_with("2 attempts to connect again failed, and one succeeded 3.00 s later"), "{text}");
+    assert!(text.ends_with("2 attempts to connect again failed, then one succeeded 3.00 s later"), "{text}");
     let refusals: Vec<_> = report.findings.iter().filter(|f| f.rule == Rule::TcpRefused).map(|f| (f.severity, &f.text)).collect();
     assert!(refusals.len() == 2 && refusals.iter().all(|(s, t)| *s == Severity::Note && t.contains("one was accepted")), "{refusals:?}");
     let failed = report.connections.iter().filter(|c| c.outcome.as_ref().is_some_and(|o| o.failed())).count();
     assert_eq!(failed, 1, "the one that broke");
+}
+
+/// An invalid request and a remote access error are the requester's doing, a remote operational error is the responder's.
+#[test]
+fn a_nak_is_held_against_whose_doing_it_is() {
+    for (syndrome, by) in [(0x61, Blame::Client), (0x62, Blame::Client), (0x63, Blame::Server)] {
+        let mut c = Conversation::default();
+        c.smb();
+        let psn = c.psn[C];
+        c.acknowledge(C, psn, syndrome);
+        c.echo();
+        let report = common::analyze_frames(&c.frames).0;
+        let found: Vec<_> = report.findings.iter().filter(|f| f.rule == Rule::RcNak).map(|f| f.by).collect();
+        assert_eq!(found, [by], "{syndrome:#x}");
+    }
 }
 
 #[test]
@@ -1412,7 +1498,7 @@ fn a_peer_that_is_gone_left_packets_and_dreqs_unanswered() {
 }
 
 #[test]
-fn reads_beyond_what_mpa_agreed_are_told_on_iwarp() {
+fn reads_beyond_what_mpa_agreed_are_reported_on_iwarp() {
     for (ird, is_told) in [(1, true), (2, false)] {
         let mut c = Conversation::default();
         two_fetches_iwarp(&mut c, ird);
@@ -1424,7 +1510,7 @@ fn reads_beyond_what_mpa_agreed_are_told_on_iwarp() {
 }
 
 #[test]
-fn connections_share_one_budget_of_memory_and_what_it_cost_is_told() {
+fn connections_share_one_budget_of_memory_and_its_cost_is_reported() {
     let mut c = Conversation::default();
     for n in 0..12 {
         c.client_port = 40_000 + n;

@@ -130,7 +130,7 @@ fn a_signed_session_verifies_but_for_what_ksmbd_signs_otherwise() {
     let ended = kept.exchanges.iter().filter(|e| e.command == "READ" && e.status == Some(0xc000_0011)).count() as u64;
     assert!(ended > 0);
     assert_eq!(wrong.iter().map(|f| f.count).sum::<u64>(), ended, "{wrong:?}");
-    assert!(wrong.iter().all(|f| f.text.contains("signed over its length")), "{wrong:?}");
+    assert!(wrong.iter().all(|f| f.text.contains("signature includes its length")), "{wrong:?}");
     let verified: u64 = report.connections.iter().map(|c| c.smb.verified).sum();
     assert!(verified > 200, "{verified}");
 }

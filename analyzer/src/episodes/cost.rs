@@ -21,7 +21,7 @@ pub const fn is_of_the_wire(rule: Rule) -> bool {
     )
 }
 
-/// Requests' time that what a rule is about cost them, in ns. `end` is who is blamed, as it is called in the episodes; `None` for both.
+/// Time of requests that the subject of a rule cost, in ns. `end` is the side to blame, by its end in the episodes; `None` for both.
 pub fn cost_in(sums: &[Sum], rule: Rule, end: Option<End>) -> i64 {
     let sums = sums.iter().filter(|sum| {
         let sender = end.is_none() || sum.by.is_none() || sum.by == end;

@@ -20,7 +20,7 @@ pub const EPISODES_MAX: usize = 512;
 /// Episodes of one connection in a report.
 pub const REPORTED_MAX: usize = 256;
 
-/// What held a direction up.
+/// Kind of a delay of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// Packets went out again: from the packet that was lost, or the gap seen, until the sender was back at its newest packet.
@@ -38,8 +38,10 @@ pub enum Kind {
     Silence,
     /// The sender held data back until its peer's delayed acknowledgment came (Nagle).
     Nagle,
-    /// What was sent was held up before it passed the capture point.
+    /// Packets were delayed between their sender and the capture point.
     HeldUp,
+    /// The sender had all that it needs to go on with a message, or to answer an RDMA Read, and did not.
+    Idle,
     /// The sender stopped in the middle of a message, and nobody saw why.
     Interrupted,
     /// The capture lost packets: what happened in between nobody knows.
@@ -47,8 +49,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
+    /// All kinds.
+    pub const ALL: [Self; 11] = [
         Self::Recovery,
         Self::Rnr,
         Self::Credit,
@@ -57,6 +59,7 @@ impl Kind {
         Self::Silence,
         Self::Nagle,
         Self::HeldUp,
+        Self::Idle,
         Self::Interrupted,
         Self::Gap,
     ];
@@ -72,6 +75,7 @@ impl Kind {
             Self::Silence => "silence",
             Self::Nagle => "nagle",
             Self::HeldUp => "held_up",
+            Self::Idle => "idle",
             Self::Interrupted => "interrupted",
             Self::Gap => "gap",
         }
@@ -88,12 +92,13 @@ impl Kind {
             Self::Silence => "silent peer",
             Self::Nagle => "Nagle and delayed ACK",
             Self::HeldUp => "held up on the way",
+            Self::Idle => "idle sender",
             Self::Interrupted => "stopped within a message",
             Self::Gap => "capture gap",
         }
     }
 
-    /// Whose the time is that a request spends in it.
+    /// Whose the time is that a request spends in it, where it is of the client's direction.
     pub const fn owner(self) -> Owner {
         match self {
             Self::Recovery | Self::Silence => Owner::Recovery,
@@ -101,6 +106,7 @@ impl Kind {
             Self::Credit | Self::ZeroWindow => Owner::Credit,
             Self::Pause => Owner::Pause,
             Self::Nagle | Self::HeldUp => Owner::SendQueue,
+            Self::Idle => Owner::Client,
             Self::Interrupted | Self::Gap => Owner::Unknown,
         }
     }
@@ -116,8 +122,9 @@ impl Kind {
             Self::Pause => 5,
             Self::Nagle => 6,
             Self::HeldUp => 7,
-            Self::Interrupted => 8,
-            Self::Gap => 9,
+            Self::Idle => 8,
+            Self::Interrupted => 9,
+            Self::Gap => 10,
         }
     }
 }
@@ -152,6 +159,8 @@ pub enum Cause {
     Smb2Credits,
     /// RDMA Reads that may be outstanding.
     ReadDepth,
+    /// The answer to an RDMA Read.
+    ReadResponse,
 }
 
 impl Cause {
@@ -171,6 +180,7 @@ impl Cause {
             Self::RpcRdmaCredits => "rpcrdma_credits",
             Self::Smb2Credits => "smb2_credits",
             Self::ReadDepth => "read_depth",
+            Self::ReadResponse => "read_response",
         }
     }
 
@@ -190,13 +200,13 @@ impl Cause {
 pub struct Episode {
     /// Counted from 1 on its connection, in the order in which they were noticed.
     pub id: u32,
-    /// What it was.
+    /// Kind of delay.
     pub kind: Kind,
-    /// Why.
+    /// Cause, as far as known.
     pub cause: Cause,
     /// Whose packets were held up; `None` where it is of both directions.
     pub by: Option<End>,
-    /// When it began.
+    /// Frame and time of the beginning.
     pub begin: At,
     /// When it ended; `None` where it had not when the capture, or the connection, was over.
     pub end: Option<At>,
@@ -218,6 +228,15 @@ impl Episode {
     /// Whether it is no more than packets that were not seen so far: they may come again, or the capture lost them.
     pub fn is_a_guess(&self) -> bool {
         self.end.is_none() && self.kind == Kind::Recovery && self.repeated == 0 && self.packets == 0
+    }
+
+    /// Whose the time is that a request of `client` spends in it.
+    pub fn owner(&self, client: End) -> Owner {
+        match self.kind {
+            Kind::Idle if self.by != Some(client) => Owner::Server,
+            _ if self.is_a_guess() => Owner::Unknown,
+            kind => kind.owner(),
+        }
     }
 
     /// When it ended, or the end of time.
@@ -259,7 +278,7 @@ impl Ceiling {
         *self = Self { full: Some(at), free: None };
     }
 
-    /// There is room.
+    /// The limit is no longer reached.
     pub fn free(&mut self, at: At) {
         if self.full.is_some() {
             self.free.get_or_insert(at);
@@ -276,15 +295,15 @@ impl Ceiling {
 /// Episodes of one kind, cause and direction, added up. Times in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum {
-    /// What.
+    /// Kind of delay.
     pub kind: Kind,
-    /// Why.
+    /// Cause, as far as known.
     pub cause: Cause,
-    /// Whose packets.
+    /// Side whose packets were delayed.
     pub by: Option<End>,
-    /// How many.
+    /// Number of episodes.
     pub count: u64,
-    /// How long altogether.
+    /// Total duration, in ns.
     pub lasted: i64,
     /// Requests' time in them.
     pub cost: i64,
@@ -298,7 +317,7 @@ pub struct Sum {
     pub last: At,
 }
 
-/// What a report says of the episodes of a connection; ends are by role: A is the client.
+/// Episodes of a connection for a report; ends are by role: A is the client.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Those that are kept, in the order in which they began.
@@ -435,7 +454,7 @@ impl Episodes {
         sums
     }
 
-    /// Whose time a request's was; what episodes cost it is put down to them, where it counts.
+    /// Divides the time of a request by owner; what episodes cost it is added to them, if it counts.
     pub fn cut(&mut self, request: &Request, counts: bool) -> Cut {
         if self.open == 0 && self.latest_end <= request.begin {
             return time::cut(request, &[]);
@@ -450,7 +469,7 @@ impl Episodes {
         cut
     }
 
-    /// What a report says of them. `client` is who is called A in it, `now` the last frame.
+    /// The episodes for a report. `client` is the end that becomes A, `now` the last frame.
     pub fn summary(&self, client: End, now: i64) -> Summary {
         let role = |by: Option<End>| by.map(|by| if client == End::A { by } else { by.peer() });
         let mut list: Vec<Episode> = self.kept.iter().map(|e| Episode { by: role(e.by), ..*e }).collect();

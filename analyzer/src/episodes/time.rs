@@ -93,7 +93,7 @@ impl Time {
         self.0[owner as usize]
     }
 
-    /// All together.
+    /// Sum over all owners, in ns.
     pub fn sum(&self) -> i64 {
         self.0.iter().fold(0, |sum, part| sum.saturating_add(*part))
     }
@@ -103,14 +103,14 @@ impl Time {
         Owner::ALL.into_iter().zip(self.0).filter(|(_, time)| *time != 0)
     }
 
-    /// What neither client, server and wire needed, nor RDMA.
+    /// Delays, in ns: time of all owners but client, server, wire and RDMA.
     pub fn held_up(&self) -> i64 {
         [Owner::Credit, Owner::SendQueue, Owner::Recovery, Owner::Rnr, Owner::Pause]
             .iter()
             .fold(0i64, |sum, owner| sum.saturating_add(self.of(*owner)))
     }
 
-    /// Who has most of it.
+    /// The owner of most of it, with its part in ns.
     pub fn largest(&self) -> Option<(Owner, i64)> {
         self.parts().reduce(|most, part| if part.1 > most.1 { part } else { most })
     }
@@ -121,7 +121,7 @@ impl Time {
     }
 }
 
-/// What a request, or one that is behind it, waited for.
+/// What a request waited for, or another one that it waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
     /// An episode of its connection, by number.
@@ -133,11 +133,11 @@ pub enum Behind {
 /// One request, as cutting sees it. Times in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Who asked.
+    /// The requester.
     pub client: End,
     /// First frame of the request.
     pub begin: i64,
-    /// Its last frame.
+    /// Time of the last frame of the request, in ns.
     pub sent: i64,
     /// First and last packet of the RDMA that it caused.
     pub rdma: Option<(i64, i64)>,
@@ -151,28 +151,30 @@ pub struct Request {
     pub sequence: [Option<u32>; 2],
     /// The shortest way from the capture point to the server and back.
     pub way: i64,
+    /// Whether the server read the client's memory for it.
+    pub is_read: bool,
 }
 
-/// What one episode has of a request's time.
+/// Part of a request's time that one episode has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// Its number.
+    /// Number of the episode.
     pub episode: u32,
-    /// In ns.
+    /// Time in the episode, in ns.
     pub time: i64,
 }
 
-/// What came of cutting.
+/// Result of dividing a request's time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     /// The time by owner: adds up to `end - begin`, or to 0 where that is negative.
     pub time: Time,
-    /// What episodes have of it.
+    /// Parts of it that episodes have.
     shares: Vec<Share>,
 }
 
 impl Cut {
-    /// What episodes have of it.
+    /// Parts of it that episodes have.
     pub fn shares(&self) -> &[Share] {
         &self.shares
     }
@@ -234,7 +236,7 @@ pub fn cut(request: &Request, episodes: &[Episode]) -> Cut {
         for episode in near.iter().rev() {
             let (begins, ends) = (episode.begin.time.max(from), episode.until().min(to));
             if begins < ends && overlaps.len() < OVERLAPS_MAX && concerns(request, episode, number, from, to) {
-                let (rank, owner) = (episode.kind.rank(), if episode.is_a_guess() { Owner::Unknown } else { episode.kind.owner() });
+                let (rank, owner) = (episode.kind.rank(), episode.owner(request.client));
                 overlaps.push(Overlap { from: begins, to: ends, rank, owner, episode: episode.id });
             }
         }
@@ -261,6 +263,10 @@ pub fn cut(request: &Request, episodes: &[Episode]) -> Cut {
             continue;
         };
         cut.time.add(over.owner, time);
+        if over.owner == Owner::Server {
+            // its own time held nothing up
+            continue;
+        }
         match cut.shares.iter_mut().find(|share| share.episode == over.episode) {
             Some(share) => share.time = share.time.saturating_add(time),
             None => cut.shares.push(Share { episode: over.episode, time }),
@@ -307,6 +313,15 @@ fn concerns(request: &Request, episode: &Episode, phase: usize, from: i64, to: i
     if episode.kind == Kind::Gap {
         return of_server && phase > SENDING && phase < REPLYING;
     }
+    if episode.kind == Kind::Idle {
+        return match (phase, episode.cause) {
+            (RDMA, Cause::ReadResponse) => of_client && request.is_read,
+            (_, Cause::ReadResponse) => false,
+            (SENDING, _) => of_client,
+            (REPLYING.., _) => of_server,
+            _ => false,
+        };
+    }
     match phase {
         // what is late as a whole began late
         SENDING => of_client && episode.kind != Kind::HeldUp,
@@ -344,7 +359,7 @@ mod tests {
     /// Sent at 0, answered at 100 ms.
     fn request() -> Request {
         let (sent, reply, end) = (MS, 100 * MS, 101 * MS);
-        Request { client: End::A, begin: 0, sent, rdma: None, reply, seen: end, end, sequence: [None; 2], way: 0 }
+        Request { client: End::A, begin: 0, sent, rdma: None, reply, seen: end, end, sequence: [None; 2], way: 0, is_read: false }
     }
 
     fn parts(cut: &Cut) -> Vec<(Owner, i64)> {
@@ -379,6 +394,30 @@ mod tests {
         assert_eq!(parts(&cut(&behind, &[lost])), [(Owner::Wire, 1), (Owner::Recovery, 59), (Owner::Server, 40)]);
         let before = Request { begin: 0, sent: 0, sequence: [Some(499), None], ..request() };
         assert_eq!(cut(&before, &[lost]).time.of(Owner::Recovery), 0);
+    }
+
+    #[test]
+    fn a_client_that_is_late_with_what_the_server_reads_has_that_time_and_with_nothing_else() {
+        let late = Episode { cause: Cause::ReadResponse, ..episode(3, Kind::Idle, End::A, 30 * MS, 50 * MS) };
+        let reading = Request { rdma: Some((20 * MS, 70 * MS)), is_read: true, ..request() };
+        let found = cut(&reading, &[late]);
+        assert_eq!(parts(&found), [(Owner::Client, 20), (Owner::Wire, 2), (Owner::Rdma, 30), (Owner::Server, 49)]);
+        assert_eq!(found.behind(), Some(Behind::Episode(3)));
+        let writing = Request { is_read: false, ..reading };
+        assert_eq!(cut(&writing, &[late]).time.of(Owner::Client), 0);
+        assert_eq!(cut(&request(), &[late]).time.of(Owner::Client), 0);
+    }
+
+    #[test]
+    fn who_stops_within_a_message_has_the_time() {
+        let sending = Request { sent: 40 * MS, ..request() };
+        let late = episode(3, Kind::Idle, End::A, 10 * MS, 39 * MS);
+        assert_eq!(parts(&cut(&sending, &[late])), [(Owner::Client, 29), (Owner::Wire, 12), (Owner::Server, 60)]);
+        let replying = Request { reply: 60 * MS, ..request() };
+        let late = episode(3, Kind::Idle, End::B, 70 * MS, 100 * MS);
+        let found = cut(&replying, &[late]);
+        assert_eq!(parts(&found), [(Owner::Wire, 12), (Owner::Server, 89)]);
+        assert_eq!(found.behind(), None);
     }
 
     #[test]
@@ -421,7 +460,7 @@ mod tests {
             (1..).zip(&mut episodes).for_each(|(id, e)| e.id = id);
             let [begin, sent, first, last, reply, seen, end] = points;
             let rdma = moved.then_some((first, last));
-            let request = Request { client: End::A, begin, sent, rdma, reply, seen, end, sequence: [mine; 2], way };
+            let request = Request { client: End::A, begin, sent, rdma, reply, seen, end, sequence: [mine; 2], way, is_read: moved };
             let cut = cut(&request, &episodes);
             prop_assert_eq!(cut.time.sum(), end.max(begin).saturating_sub(begin));
             prop_assert!(cut.time.0.iter().all(|part| *part >= 0), "{:?}", cut);

@@ -1,9 +1,11 @@
-//! Packets that a mirror shows twice, told from packets that were sent twice.
+//! Distinguishes packets that a mirror shows twice from packets that were sent twice.
 //!
 //! Spec: RFC 6864 (IP identification). What a host sends again is a new datagram, with another identification where it has one at all;
 //! a copy that a mirror port made is the same datagram, and follows soon.
 
 use crate::op::{At, End};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// Packets of one direction that are remembered.
@@ -39,7 +41,7 @@ impl Default for Copies {
     }
 }
 
-/// What a datagram and its copy have in common: the IP identification, and what else tells contents apart.
+/// Values that a datagram and its copy have in common: the IP identification, and other values that distinguish contents.
 pub fn mark(ip_id: u16, contents: u16) -> u32 {
     u32::from(ip_id) << 16 | u32::from(contents)
 }
@@ -64,14 +66,24 @@ impl Copies {
         at.frame.checked_sub(ago.into()).filter(|_| ago > 0)
     }
 
-    /// Whether a packet is the copy of one of the last. `calm`: nobody asked for it again, and it is sent again after a timeout only.
-    pub fn has(&self, at: At, number: u32, mark: u32, calm: bool) -> bool {
+    /// Whether a packet is the copy of one of the last. `calm`: nobody asked for it again, and it is sent again after a timeout only;
+    /// `asked`: time of the request; before it a packet without an identification is no original.
+    pub fn has(&self, at: At, number: u32, mark: u32, calm: bool, asked: Option<At>) -> bool {
         let within = match (mark >> 16, calm) {
             (0, false) => SAME_CONTENTS,
             (0, true) => SAME_CONTENTS_CALM,
             _ => SAME_DATAGRAM,
         };
-        self.known().iter().any(|seen| (seen.number, seen.mark) == (number, mark) && micros(at).wrapping_sub(seen.time) <= within)
+        let is_answer =
+            |seen: &Seen| asked.is_some_and(|asked| mark >> 16 == 0 && (seen.frame.wrapping_sub(asked.frame as u32) as i32) < 0);
+        let is_same = |seen: &Seen| (seen.number, seen.mark) == (number, mark) && micros(at).wrapping_sub(seen.time) <= within;
+        self.known().iter().any(|seen| is_same(seen) && !is_answer(seen))
+    }
+
+    /// ns since a packet with this sequence number came first, rounded, of those that are remembered.
+    pub fn first_age(&self, at: At, number: u32) -> Option<i64> {
+        let ago = |seen: &Seen| i64::from(micros(at).wrapping_sub(seen.time)) * 1000;
+        self.known().iter().filter(|seen| seen.number == number).map(ago).max()
     }
 
     /// How many of the last packets had this sequence number.
@@ -117,73 +129,180 @@ impl Ids {
     }
 }
 
-/// Packets of both directions that are compared at the beginning of a connection.
+/// Packets of both directions that are compared at the beginning of a connection at least, and at most.
 const DOUBLES: usize = 64;
+const DOUBLES_MAX: usize = 4096;
+/// Those for which there is room at first.
+const DOUBLES_MANY: usize = 512;
+/// ns from the first packet in which the copies of a mirror begin to come.
+const DOUBLES_TIME: i64 = 25_000_000;
 /// Different packets that must have come twice.
 const DOUBLES_LEAST: usize = 4;
+/// Packets at the beginning of which one has its copy in the capture.
+const FIRST_FEW: usize = 4;
+/// Packets without their copies after which there is no mirror, unless there are more with them.
+const ALONE_MAX: usize = 4;
 /// ns by which the distances of copies may differ in any case, and beyond that the part of a distance.
 const SPREAD: i64 = 2_000;
 const SPREAD_PART: i64 = 16;
+/// Packets that wait for their copies at most.
+const WAITING_MAX: usize = 4096;
 
-/// Whether a short connection stands in the capture twice: each packet, handshake and acknowledgments too, and each as much later.
-#[derive(Clone, Debug, Default)]
-pub struct Doubles {
-    first: Vec<(At, End, [u32; 3])>,
-    more: bool,
+/// Classification of a packet with regard to mirrors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// It stands there for the first time, as far as is known.
+    First,
+    /// It may be the first copy of a mirror, or was sent again.
+    Suspect,
+    /// It is a copy, and from here on it is known that a mirror shows everything twice: since the last suspect.
+    Mirrored,
+    /// A mirror shows it again.
+    Again,
 }
 
-impl Doubles {
-    /// The next packet, and what tells its contents from others'.
-    #[inline]
-    pub fn add(&mut self, at: At, by: End, contents: [u32; 3]) {
-        if !self.more {
-            self.more = self.first.len() == DOUBLES;
-            if !self.more {
-                self.first.push((at, by, contents));
+/// Time, sender, and a value that distinguishes its contents.
+type Mark = (i64, End, [u32; 3]);
+
+/// Whether a connection stands in the capture twice: each packet, handshake and acknowledgments too, and each as much later. Once that is
+/// known, copies are distinguished from retransmissions: a copy is as late as all others.
+#[derive(Clone, Debug, Default)]
+pub struct Doubles {
+    first: Vec<Mark>,
+    /// Nothing is compared any more.
+    is_over: bool,
+    /// Some of both directions came twice.
+    are_some: bool,
+    /// How much later the first copy came, where there may be a mirror.
+    suspect: Option<i64>,
+    mirror: Option<Box<Mirror>>,
+}
+
+/// A mirror that shows everything twice.
+#[derive(Clone, Debug)]
+struct Mirror {
+    /// How much later a copy stands there, at least and at most, in ns.
+    apart: (i64, i64),
+    /// Packets without their copies so far, in their order.
+    waiting: VecDeque<Mark>,
+    /// Copies by direction, and packets that had none.
+    pairs: [usize; 2],
+    alone: usize,
+}
+
+impl Mirror {
+    fn new(distance: i64) -> Self {
+        let spread = SPREAD + distance / SPREAD_PART;
+        let apart = (distance.saturating_sub(spread), distance.saturating_add(spread));
+        Self { apart, waiting: VecDeque::new(), pairs: [0; 2], alone: 0 }
+    }
+
+    /// Whether a packet is the copy of one before.
+    fn is_copy(&mut self, (time, by, contents): Mark) -> bool {
+        let since = |before: i64| time.saturating_sub(before);
+        // the copies of these were not captured
+        while self.waiting.front().is_some_and(|(before, ..)| since(*before) > self.apart.1) {
+            self.waiting.pop_front();
+            self.alone += 1;
+        }
+        let is_old = |(before, ..): &&Mark| since(*before) >= self.apart.0;
+        match self.waiting.iter().take_while(is_old).position(|(_, b, c)| (*b, *c) == (by, contents)) {
+            Some(place) => {
+                self.waiting.remove(place);
+                self.pairs[by.index()] += 1;
+                true
+            }
+            None => {
+                self.waiting.push_back((time, by, contents));
+                false
             }
         }
     }
 
+    fn is_sure(&self) -> bool {
+        let pairs = self.pairs[0] + self.pairs[1];
+        self.pairs[0] > 0 && self.pairs[1] > 0 && pairs >= DOUBLES_LEAST && self.alone * 8 <= pairs
+    }
+}
+
+impl Doubles {
+    /// The next packet, and a value that distinguishes its contents.
+    #[inline]
+    pub fn add(&mut self, at: At, by: End, contents: [u32; 3]) -> Shown {
+        if self.is_over { Shown::First } else { self.compare((at.time, by, contents)) }
+    }
+
+    #[cold]
+    fn compare(&mut self, packet: Mark) -> Shown {
+        let (time, by, contents) = packet;
+        if let Some(mirror) = &mut self.mirror {
+            if mirror.waiting.len() >= WAITING_MAX {
+                // more of them than can be remembered
+                (self.mirror, self.is_over) = (None, true);
+                return Shown::First;
+            }
+            return if mirror.is_copy(packet) { Shown::Again } else { Shown::First };
+        }
+        self.first.push(packet);
+        if let Some(distance) = self.suspect {
+            let mirror = self.mirror_at(distance);
+            if mirror.is_sure() {
+                self.mirror = Some(Box::new(mirror));
+                (self.suspect, self.first) = (None, Vec::new());
+                return Shown::Mirrored;
+            }
+            if mirror.alone >= ALONE_MAX + (mirror.pairs[0] + mirror.pairs[1]) / 2 {
+                self.suspect = None;
+            }
+        } else {
+            let before = &self.first[..(self.first.len() - 1).min(FIRST_FEW)];
+            if let Some((first, ..)) = before.iter().find(|(_, b, c)| (*b, *c) == (by, contents)) {
+                self.suspect = Some(time.saturating_sub(*first));
+                return Shown::Suspect;
+            }
+        }
+        let count = self.first.len();
+        let age = self.first.first().map_or(0, |(first, ..)| time.saturating_sub(*first));
+        if count >= DOUBLES_MAX || count >= DOUBLES && age > DOUBLES_TIME && self.suspect.is_none() {
+            (self.are_some, self.is_over) = (self.are_some(), true);
+            self.first = Vec::new();
+        } else if count == DOUBLES || count == DOUBLES_MANY {
+            // at once, so that nothing is allocated for each packet
+            self.first.reserve_exact(if count == DOUBLES { DOUBLES_MANY } else { DOUBLES_MAX } - count);
+        }
+        Shown::First
+    }
+
+    /// What there is of a mirror whose copies come so much later.
+    fn mirror_at(&self, distance: i64) -> Mirror {
+        let mut mirror = Mirror::new(distance);
+        self.first.iter().for_each(|packet| _ = mirror.is_copy(*packet));
+        mirror
+    }
+
+    /// Whether copies are distinguished from retransmissions.
+    pub fn are_known(&self) -> bool {
+        self.mirror.is_some()
+    }
+
     /// Whether enough of them, of both directions, came twice that a mirror may be why.
     pub fn are_some(&self) -> bool {
+        if self.is_over {
+            return self.are_some;
+        }
+        let first = &self.first[..self.first.len().min(DOUBLES)];
         let (mut twice, mut alone) = ([0usize; 2], 0);
-        for (n, (_, by, contents)) in self.first.iter().enumerate() {
-            let same = |(_, b, c): &&(At, End, [u32; 3])| (b, c) == (by, contents);
-            if self.first[..n].iter().any(|seen| same(&seen)) {
+        for (n, (_, by, contents)) in first.iter().enumerate() {
+            let same = |(_, b, c): &&Mark| (b, c) == (by, contents);
+            if first[..n].iter().any(|seen| same(&seen)) {
                 continue;
             }
-            match self.first[n + 1..].iter().any(|seen| same(&seen)) {
+            match first[n + 1..].iter().any(|seen| same(&seen)) {
                 true => twice[by.index()] += 1,
                 false => alone += 1,
             }
         }
         twice.iter().all(|n| *n > 0) && (twice[0] + twice[1]) * 3 >= alone
-    }
-
-    /// Whether all of them came twice.
-    pub fn are_all(&self) -> bool {
-        let (mut pairs, mut alone) = ([0; 2], Vec::new());
-        let mut distance: Option<(i64, i64)> = None;
-        for (n, (at, by, contents)) in self.first.iter().enumerate() {
-            let same = |(_, b, c): &&(At, End, [u32; 3])| (b, c) == (by, contents);
-            // every other one is a copy
-            if self.first[..n].iter().filter(same).count() % 2 == 1 {
-                continue;
-            }
-            let Some((copy, ..)) = self.first[n + 1..].iter().find(same) else {
-                alone.push(at.time);
-                continue;
-            };
-            let took = copy.time.saturating_sub(at.time);
-            distance = Some(distance.map_or((took, took), |(least, most)| (least.min(took), most.max(took))));
-            pairs[by.index()] += 1;
-        }
-        // the last may have their copies behind those that were compared
-        let last = self.first.last().map_or(0, |(at, ..)| at.time);
-        let most = distance.map_or(0, |(_, most)| most);
-        let alone = alone.iter().filter(|time| last.saturating_sub(**time) > most).count();
-        let is_even = distance.is_some_and(|(least, most)| most.saturating_sub(least) <= SPREAD + least / SPREAD_PART);
-        is_even && pairs[0] > 0 && pairs[1] > 0 && pairs[0] + pairs[1] >= DOUBLES_LEAST && alone * 8 <= pairs[0] + pairs[1]
     }
 }
 
@@ -238,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_connection_that_stands_there_twice_is_told_by_its_even_distance() {
+    fn a_duplicated_connection_is_recognized_by_its_even_distance() {
         let talk = |distances: &[i64]| {
             let mut doubles = Doubles::default();
             let mut packets: Vec<(i64, u32)> = Vec::new();
@@ -249,37 +368,58 @@ mod tests {
             for (time, n) in packets {
                 doubles.add(At { frame: 1, time }, if n % 2 == 0 { End::A } else { End::B }, [n, 0, 0]);
             }
-            (doubles.are_some(), doubles.are_all())
+            (doubles.are_some(), doubles.are_known())
         };
-        let is_all = |distances: &[i64]| talk(distances).1;
+        let is_known = |distances: &[i64]| talk(distances).1;
         assert_eq!(talk(&[500_000, 500_000]), (true, false), "some of both directions");
-        assert!(is_all(&[500_000; 6]));
-        assert!(!is_all(&[500_000; 3]), "too few");
-        assert!(!is_all(&[500_000, 500_000, 900_000, 500_000]), "timeouts");
-        assert!(!Doubles::default().are_all() && !Doubles::default().are_some());
+        assert!(is_known(&[500_000; 6]) && is_known(&[500_000; 200]));
+        assert!(!is_known(&[500_000; 3]), "too few");
+        assert!(!is_known(&[500_000, 500_000, 900_000, 500_000]), "timeouts");
+        assert!(!Doubles::default().are_known() && !Doubles::default().are_some());
+    }
+
+    #[test]
+    fn once_a_mirror_is_known_its_copies_are_told_from_what_was_sent_again() {
+        let mut doubles = Doubles::default();
+        let mut add = |us: i64, by: End, number: u32| doubles.add(at(us * 1_000), by, [number, 0, 0]);
+        let mut known = None;
+        for n in 0..8 {
+            let by = if n % 2 == 0 { End::A } else { End::B };
+            let shown = [add(i64::from(n) * 1_000, by, n), add(i64::from(n) * 1_000 + 300, by, n)];
+            known = known.or(shown.contains(&Shown::Mirrored).then_some(n));
+        }
+        assert_eq!(known, Some(3));
+        assert_eq!([add(9_000, End::A, 8), add(9_300, End::A, 8)], [Shown::First, Shown::Again]);
+        assert_eq!(
+            [add(9_400, End::A, 8), add(9_700, End::A, 8)],
+            [Shown::First, Shown::Again],
+            "sent again, and shown twice as everything is"
+        );
+        assert_eq!([add(10_000, End::A, 9), add(12_000, End::A, 9)], [Shown::First, Shown::First], "the copy of one was not captured");
+        assert!(doubles.are_known());
     }
 
     #[test]
     fn a_copy_is_the_same_datagram_soon_after() {
         let mut copies = Copies::default();
-        assert!(!copies.has(at(0), 0, 0, false), "nothing was seen");
+        assert!(!copies.has(at(0), 0, 0, false, None), "nothing was seen");
         copies.add(at(1_000), 7, mark(500, 9));
-        assert!(copies.has(at(2_000_000), 7, mark(500, 9), false));
-        assert!(!copies.has(at(2_000_000), 7, mark(501, 9), false), "sent again");
-        assert!(!copies.has(at(2_000_000), 7, mark(500, 8), false), "other contents");
-        assert!(!copies.has(at(20_000_000), 7, mark(500, 9), false), "too late");
+        assert!(copies.has(at(2_000_000), 7, mark(500, 9), false, None));
+        assert!(!copies.has(at(2_000_000), 7, mark(501, 9), false, None), "sent again");
+        assert!(!copies.has(at(2_000_000), 7, mark(500, 8), false, None), "other contents");
+        assert!(!copies.has(at(20_000_000), 7, mark(500, 9), false, None), "too late");
         copies.add(at(1_000), 8, mark(0, 9));
         assert!(
-            copies.has(at(5_000), 8, mark(0, 9), false) && !copies.has(at(50_000), 8, mark(0, 9), false),
+            copies.has(at(5_000), 8, mark(0, 9), false, None) && !copies.has(at(50_000), 8, mark(0, 9), false, None),
             "without an identification only time tells"
         );
         assert!(
-            copies.has(at(50_000), 8, mark(0, 9), true) && !copies.has(at(900_000), 8, mark(0, 9), true),
+            copies.has(at(50_000), 8, mark(0, 9), true, None) && !copies.has(at(900_000), 8, mark(0, 9), true, None),
             "and whether it was asked for"
         );
         for n in 100..116 {
             copies.add(at(2_000), n, mark(500, 9));
         }
-        assert!(!copies.has(at(3_000), 7, mark(500, 9), false), "forgotten");
+        assert!(!copies.has(at(3_000), 7, mark(500, 9), false, None), "forgotten");
     }
 }

@@ -14,9 +14,9 @@
 //! - is acknowledged all the same: the receiver had it, the capture lost it;
 //! - is given up (time, or the limit of what is held): nobody knows.
 
-use super::copies::{Copies, Doubles, Ids, is_mirrored, mark, may_be_mirrored};
+use super::copies::{Copies, Doubles, Ids, Shown, is_mirrored, mark, may_be_mirrored};
 use super::losses::LossView;
-use super::losses::{Losses, Tally, Unanswered, tallied};
+use super::losses::{BySender, Losses, Tally, Unanswered, tallied};
 use super::psn;
 use super::recovery::{Ended, HELD_BACK, Late, Recovery, Sent};
 use crate::devices::Measure;
@@ -47,6 +47,10 @@ const COPY_TIME_MAX: i64 = 20_000;
 
 /// Packets by which one is behind another at least, as identifications of IP count them, to be more than out of order in the capture.
 const OLD: u16 = 8;
+/// Responses that are remembered with their time: the first of a Read, and one of [`PASSED_EACH`].
+const PASSED: usize = 16;
+/// See [`PASSED`]; a power of two.
+const PASSED_EACH: u32 = 16;
 /// Responses of one Read that are remembered as missing at most.
 const MISSING_MAX: usize = 1024;
 /// Packets remembered per direction that went out again because they had not come: one of them may still come, late.
@@ -62,7 +66,7 @@ const MTU_LEAST: u32 = 256;
 /// Packets with a wrong invariant CRC that the receiver took all the same, after which its value says nothing.
 const TAKEN_BAD_MAX: u32 = 3;
 
-/// What happened on the wire besides operations.
+/// Events on the wire besides operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IbFact {
     /// A request came early: `missing` packets before it were not seen.
@@ -79,6 +83,8 @@ pub enum IbFact {
     Duplicate,
     /// A packet whose invariant CRC is wrong, which a receiver drops.
     Damaged,
+    /// What follows is from a packet with a wrong invariant CRC that its receiver seems to have accepted.
+    Doubtful,
     /// A recovery begins: `since` is when the sender was last known to be well.
     Recovering {
         /// When.
@@ -97,9 +103,9 @@ pub enum IbFact {
         /// Whether it went on until the capture was over.
         over: bool,
     },
-    /// What looked like the beginning of one was none.
+    /// The supposed beginning of a recovery was none.
     NotRecovering,
-    /// What the adapter of this end did.
+    /// A measured delay of this end's adapter.
     Measured(Measure),
     /// The shortest way from the capture point to this end and back so far, in ns.
     RoundTrip(i64),
@@ -126,7 +132,7 @@ pub enum IbFact {
     },
     /// The capture has packets in another order than the ends.
     Misplaced,
-    /// What an end sent first was not captured: its peer acknowledges something before anything of it was seen.
+    /// The first packets of an end were not captured: its peer acknowledges data before any of it was seen.
     BeganLate,
     /// Responses to Reads that the requester had, and the capture has not.
     ResponsesMissed(u32),
@@ -146,11 +152,18 @@ pub enum IbFact {
         /// PSN of the Send.
         psn: u32,
     },
-    /// More Read Requests outstanding than before.
+    /// So many Read Requests are outstanding, unless Responses were missed.
     ReadsOutstanding(u32),
+    /// A Read is answered, or refused: so many were outstanding when it was asked for, all of which were answered after that.
+    ReadsAnswered {
+        /// When it was asked for.
+        asked: At,
+        /// How many, with itself.
+        outstanding: u32,
+    },
 }
 
-/// What listens to a flow.
+/// Listener of a flow.
 pub trait IbSink {
     /// The next operation, in the receiver's order.
     fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T);
@@ -162,10 +175,12 @@ pub trait IbSink {
     /// Everything that `by` requested up to here has arrived. `is_ack`: an acknowledgment says so, and not a Read Response.
     #[inline]
     fn acknowledged(&mut self, _at: At, _by: End, _sequence: u32, _is_ack: bool) {}
-    /// A packet that was told as an operation goes out again; `is_asked` where the receiver asked for it, and so had thrown it away.
+    /// A packet that was already reported as an operation is sent again; `is_asked` if the receiver asked for it, and so had dropped it.
     fn again(&mut self, _at: At, _by: End, _sequence: u32, _is_asked: bool) {}
-    /// A packet that is not told as an operation now (it was reported before, or is held): only to be shown.
+    /// A packet that is not reported as an operation now (it was reported before, or is held): for display only.
     fn show<T: Trace>(&mut self, _verb: Verb, _part: Part, _bytes: &[u8], _t: &mut T) {}
+    /// The same of a packet that stands behind what was sent after it, and so counts no more.
+    fn show_late<T: Trace>(&mut self, _verb: Verb, _part: Part, _bytes: &[u8], _t: &mut T) {}
     /// Whether all that a held packet completes was shown with the packet itself.
     fn is_shown(&self, _by: End, _verb: Verb, _part: Part, _bytes: &[u8]) -> bool {
         false
@@ -179,7 +194,7 @@ pub struct IbFlow {
     reads: u32,
     /// By sender.
     copies: [Copies; 2],
-    /// Path MTU in bytes: told by CM, or learnt from packets that must be full.
+    /// Path MTU in bytes: from CM, or learnt from packets that must be full.
     mtu: Option<u32>,
     /// P_Key of the first packet.
     partition: Option<u16>,
@@ -195,6 +210,8 @@ pub struct IbFlow {
     /// By sender: packets of requests that had stood in the capture twice.
     thrice: Option<Box<[Tally; 2]>>,
     doubles: Doubles,
+    /// Sides in recovery when the first copy of a mirror may have come, and how packets were classified then.
+    before_copies: Option<Box<([bool; 2], BySender)>>,
     /// By sender.
     ids: [Ids; 2],
     /// The packet at hand was sent long before others that came earlier, as its identification says.
@@ -241,13 +258,24 @@ struct Sender {
     reads: VecDeque<Read>,
     /// PSN behind the last Read that is done.
     reads_done: Option<u32>,
+    /// Reads of which the last Response came.
+    reads_answered: u32,
     /// PSN behind the last Response to a Read, in the order of the capture, and its time.
     answered: (u32, i64),
+    /// Some of the last Responses: their PSNs, and when they went by.
+    passed: [(u32, i64); PASSED],
     /// The last Response that had been missing and came when it was asked for again: its PSN.
     refilled: Option<u32>,
+    /// The first packet that was seen of it, where those before it were not.
+    first: Option<u32>,
+    /// The newest packet that asked for an acknowledgment; `None` where none ever does.
+    asks: Option<u32>,
+    /// The last Read that went out again: from which Response to which, and when.
+    read_again: Option<(u32, u32, At)>,
     /// What the last NAK of a sequence error asked for: from where to where, and when.
     nak: Option<(u32, u32, At)>,
-    /// A Read that went out again though all of its Responses had gone by: when, and the PSN behind it. What follows tells whether its sender
+    /// A Read that went out again though all of its Responses had gone by: when, and the PSN behind it. What follows tells whether its
+    /// sender
     /// went back to it, or the capture has a copy that was held up.
     reread: Option<(At, u32)>,
 }
@@ -263,6 +291,10 @@ struct Held {
     payload_length: u32,
     /// Its invariant CRC is wrong: it counts only if it is acknowledged and does not come again.
     is_damaged: bool,
+    /// Its invariant CRC is wrong, and nobody knew then whether that says anything.
+    is_doubtful: bool,
+    /// All that it completes was shown when it came: what it carries was known by then.
+    is_shown: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -289,6 +321,8 @@ struct Read {
     again: Option<At>,
     /// When it went out.
     asked: At,
+    /// How many Reads had been answered then.
+    answered_before: u32,
     /// All of its responses came; one before it still waits for some.
     is_done: bool,
 }
@@ -304,6 +338,8 @@ struct Request<'a> {
     payload: &'a [u8],
     payload_length: u32,
     in_frame: bool,
+    /// Its invariant CRC is wrong, and nobody knows yet whether that says anything.
+    is_doubtful: bool,
 }
 
 /// See [`Copies`].
@@ -313,7 +349,7 @@ fn mark_of(packet: &IbPacket<'_>) -> u32 {
 }
 
 impl IbFlow {
-    /// What the CM handshake said of a direction: the PSN its first request will have.
+    /// First PSN of a direction, from the CM handshake.
     pub fn starts_at(&mut self, by: End, psn: u32) {
         self.senders[by.index()].next = Some(psn & psn::MASK);
         self.senders[by.index()].is_whole = true;
@@ -324,7 +360,7 @@ impl IbFlow {
         self.sound = ends;
     }
 
-    /// What the CM handshake said of the path: its MTU in bytes.
+    /// Path MTU in bytes, from the CM handshake.
     pub fn path_mtu(&mut self, bytes: u32) {
         self.mtu = Some(bytes);
     }
@@ -363,7 +399,15 @@ impl IbFlow {
         }
         self.is_old = self.ids[by.index()].behind(packet.ip_id).is_some_and(|behind| behind >= OLD);
         let mark = mark_of(packet);
-        self.doubles.add(at, by, [packet.bth.psn, mark & 0xffff, packet.payload_length]);
+        match self.doubles.add(at, by, [packet.bth.psn, mark, packet.payload_length]) {
+            Shown::First => {}
+            Shown::Suspect => self.suspect(),
+            Shown::Mirrored => {
+                self.forgive(at, sink);
+                return sink.fact(at, by, IbFact::Duplicate);
+            }
+            Shown::Again => return sink.fact(at, by, IbFact::Duplicate),
+        }
         if packet.bth.tver() != 0 || self.partition != Some(packet.bth.p_key) {
             self.unusual_header(at, by, packet, sink);
         }
@@ -376,7 +420,7 @@ impl IbFlow {
             bth::Verb::Acknowledge | bth::Verb::AtomicAck => {
                 // a copy of one is no second NAK
                 let is_nak = !matches!(packet.ext.syndrome(), Some(Syndrome::Ack { .. }) | None);
-                if is_nak && self.copies[by.index()].has(at, packet.bth.psn, mark, true) {
+                if is_nak && self.copies[by.index()].has(at, packet.bth.psn, mark, true, None) {
                     return sink.fact(at, by, IbFact::Duplicate);
                 }
                 self.acknowledge(at, by, packet, t, sink);
@@ -438,21 +482,23 @@ impl IbFlow {
             payload: packet.payload,
             payload_length: packet.payload_length,
             in_frame: true,
+            is_doubtful: packet.icrc == Check::Bad,
         };
         if !sender.held.iter().any(|h| h.psn == request.psn) {
-            sender.insert(&request, true);
+            let is_shown = sink.is_shown(by, verb_of(row), part_of(row), packet.payload);
+            sender.insert(&request, true, is_shown);
         }
     }
 
-    /// What became of the packets.
+    /// Outcome of the packets.
     pub fn loss_view(&self) -> LossView<'_> {
         let thrice = self.thrice.as_deref();
         LossView {
             losses: [self.losses[0].as_deref(), self.losses[1].as_deref()],
             good: self.icrc_good,
             is_tcp: false,
-            is_mirrored: self.doubles.are_all()
-                || is_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again), tallied(thrice)),
+            is_mirrored: is_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again), tallied(thrice)),
+            are_copies_known: self.doubles.are_known(),
             thrice,
             may_be_mirrored: self.doubles.are_some()
                 || may_be_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again)),
@@ -471,11 +517,24 @@ impl IbFlow {
         self.losses[by.index()].get_or_insert_default()
     }
 
-    /// Forgets what was thought of packets that went out again: they were copies.
-    pub fn forgive(&mut self) {
-        self.losses = [None, None];
-        for sender in &mut self.senders {
-            sender.recovery = None;
+    /// Remembers what was thought of packets, before the copies of a mirror that there may be.
+    #[cold]
+    fn suspect(&mut self) {
+        let recovers = [0, 1].map(|by| self.senders[by].recovery.is_some());
+        self.before_copies = Some(Box::new((recovers, self.losses.clone())));
+    }
+
+    /// Forgets what was thought of packets that went out again since there are copies: these are what it was.
+    #[cold]
+    fn forgive<S: IbSink>(&mut self, at: At, sink: &mut S) {
+        let (recovered, losses) = self.before_copies.take().map_or(([false; 2], [None, None]), |before| *before);
+        (self.losses, self.thrice, self.requests) = (losses, None, [(0, 0); 2]);
+        for by in End::BOTH {
+            let sender = &mut self.senders[by.index()];
+            (sender.late, sender.reread, sender.refilled) = (None, None, None);
+            if sender.recovery.take_if(|_| !recovered[by.index()]).is_some() {
+                sink.fact(at, by, IbFact::NotRecovering);
+            }
         }
     }
 
@@ -560,8 +619,14 @@ impl IbFlow {
             self.drain(by, None, t, sink);
         }
         let sender = &mut self.senders[by.index()];
+        if sender.next.is_none() {
+            sender.first = Some(number);
+        }
         let next = *sender.next.get_or_insert(number);
         let ahead = psn::ahead(number, next);
+        if packet.bth.a() || row.verb == bth::Verb::ReadRequest && sender.asks.is_some() {
+            sender.asks = Some(number);
+        }
         let request = Request {
             at,
             by,
@@ -572,6 +637,7 @@ impl IbFlow {
             payload: packet.payload,
             payload_length: packet.payload_length,
             in_frame: true,
+            is_doubtful: packet.icrc == Check::Bad,
         };
         let follows = number == sender.cursor;
         if ahead == 0 || (ahead > 0 && ahead as u32 <= sender.slack) {
@@ -591,7 +657,7 @@ impl IbFlow {
             return;
         }
         if !(-JUMP_MAX..=JUMP_MAX).contains(&ahead) {
-            // the queue pair numbers are used anew, or so much is lost that nothing before is of use
+            // the queue pair numbers are reused, or so much is lost that earlier state is useless
             sender.held.clear();
             sender.held_bytes = 0;
             sender.open = None;
@@ -625,7 +691,8 @@ impl IbFlow {
             sender.cursor = sender.next.unwrap_or(number);
             return;
         }
-        let copy = self.copies[by.index()].has(at, number, mark_of(packet), false);
+        let asked = self.senders[by.index()].asked_for(number);
+        let copy = self.copies[by.index()].has(at, number, mark_of(packet), false, asked);
         self.hold(&request, ahead as u32, copy, t, sink);
         if T::ON {
             sink.show(verb_of(row), part_of(row), packet.payload, t);
@@ -661,7 +728,8 @@ impl IbFlow {
         // the receiver threw the first copy away, behind what was missing: this is the one that it takes
         let is_again = self.senders[by.index()].held.front().is_some_and(|h| h.psn == number && !h.is_damaged);
         self.requests[by.index()].1 += u64::from(is_again);
-        if is_again && self.copies[by.index()].has(at, number, mark, false) {
+        let asked = self.senders[by.index()].asked_for(number);
+        if is_again && self.copies[by.index()].has(at, number, mark, false, asked) {
             sink.fact(at, by, IbFact::Duplicate);
             // whichever of the two it is, the receiver has it now
             self.drain(by, Some(at), t, sink);
@@ -698,18 +766,29 @@ impl IbFlow {
     fn again<T: Trace, S: IbSink>(&mut self, request: &Request<'_>, follows: bool, mark: u32, t: &mut T, sink: &mut S) {
         let (at, by, number, row) = (request.at, request.by, request.psn, request.row);
         let sender = &mut self.senders[by.index()];
+        if sender.is_before(number) {
+            // from before the capture's first: it may have gone first, or go again
+            if T::ON {
+                sink.show_late(verb_of(row), part_of(row), request.payload, t);
+            }
+            return;
+        }
         if let Some((first, count)) = sender.skipped
             && (0..count as i32).contains(&psn::ahead(number, first))
         {
             // given up as not captured: here it is, behind its acknowledgment
             sender.skipped = (number != first).then_some((first, psn::ahead(number, first) as u32)).filter(|(_, count)| *count > 0);
+            if T::ON {
+                sink.show_late(verb_of(row), part_of(row), request.payload, t);
+            }
             return self.misplaced(at, by, sink);
         }
         let next = sender.next.unwrap_or(number);
         let close = at.time.saturating_sub(sender.last.time) <= COPY_TIME_MAX;
         let copy = psn::ahead(number, next) == -1 && sender.recovery.is_none() && close;
         let calm = sender.recovery.as_ref().is_none_or(|r| !r.is_under_way());
-        let copy = copy || self.copies[by.index()].has(at, number, mark, calm);
+        let asked = sender.asked_for(number);
+        let copy = copy || self.copies[by.index()].has(at, number, mark, calm, asked);
         // where a NAK asked for it, one of the two came late, and the other is what was sent again
         let copy = copy && (mark >> 16 != 0 || !sender.recovery.as_ref().is_some_and(|r| r.came_just_now(number)));
         let of = self.copies[by.index()].frame_of(at, number);
@@ -746,7 +825,10 @@ impl IbFlow {
         let is_asked = recovery.is_asked();
         sink.again(at, by, sequence_of_psn(number), is_asked);
         self.sent_in_recovery(request, follows, false, sink);
-        self.senders[by.index()].cursor = psn::add(number, 1);
+        let sender = &mut self.senders[by.index()];
+        // a Read takes as many numbers as its answer has packets
+        let behind = sender.read_again.filter(|_| row.verb == bth::Verb::ReadRequest && self.mtu.is_some()).map(|(_, behind, _)| behind);
+        sender.cursor = behind.unwrap_or(psn::add(number, 1));
     }
 
     /// `by` asks again for Responses that went by, and did not arrive.
@@ -773,6 +855,7 @@ impl IbFlow {
             let read = sender.reads.iter_mut().find(within);
             reread = done || read.as_ref().is_some_and(|r| r.received > 0);
             let had_all = read.as_ref().is_none_or(|r| r.missing.is_empty() && r.is_done);
+            let passed = done || read.as_ref().is_some_and(|r| psn::ahead(r.next, number) > 0 && !r.missing.contains(&number));
             let mut late = (0, at, 0);
             let asked_lately = |(from, to, asked): (u32, u32, At)| {
                 psn::ahead(number, from) >= 0 && psn::ahead(number, to) < 0 && at.since(asked) <= way.saturating_add(ASKS_AGAIN)
@@ -794,18 +877,23 @@ impl IbFlow {
                 losses.delay = losses.delay.max(late.2);
             }
             let mtu = self.mtu.unwrap_or(MTU_LEAST);
+            let behind = psn::add(number, request.ext.reth.map_or(1, |reth| reth.dma_length.div_ceil(mtu).max(1)));
+            // the first Response that is asked for went by long enough ago to be known there
+            let is_past = passed && way > 0 && self.senders[by.index()].passed_ago(at, number) > way - way / 8 - HELD_BACK;
             let sender = &mut self.senders[by.index()];
-            if reread && had_all && is_crossing {
-                // nothing was lost
-            } else if !(reread && had_all && !is_asked) {
-                self.losses(by.peer()).asked_again += 1;
-            } else {
+            sender.read_again = Some((number, behind, at));
+            if !(reread && had_all && !is_asked) || is_crossing {
+                if is_past {
+                    self.losses(by.peer()).went_by.add(at, 1);
+                }
+                self.losses(by.peer()).asked_again += u64::from(!(reread && had_all && is_crossing));
+            } else if sender.next == Some(behind) {
                 // its Responses went by here, and did not arrive, if this is where the sender goes on from
-                let behind = psn::add(number, request.ext.reth.map_or(1, |reth| reth.dma_length.div_ceil(mtu).max(1)));
-                if sender.next == Some(behind) {
-                    self.asks_again(at, by);
-                } else {
-                    sender.reread = Some((at, behind));
+                self.asks_again(at, by);
+            } else {
+                sender.reread = Some((at, behind));
+                if is_past {
+                    self.losses(by.peer()).went_by.add(at, 1);
                 }
             }
         }
@@ -813,6 +901,8 @@ impl IbFlow {
         let sender = &self.senders[by.index()];
         // it spoke late enough to have had what it did not acknowledge
         let spoke = self.round_trip[by.peer().index()].is_some_and(|took| heard.time.saturating_sub(took) > sender.last.time);
+        // and it was asked to
+        let spoke = spoke && sender.asks.is_none_or(|asks| psn::ahead(asks, number) >= 0);
         let sender = &mut self.senders[by.index()];
         let Some(recovery) = sender.recovery.as_mut() else { return };
         if psn::ahead(number, recovery.newest()) >= 0 {
@@ -890,7 +980,8 @@ impl IbFlow {
         if !is_first {
             return;
         }
-        sender.insert(request, false);
+        let is_shown = sink.is_shown(by, verb_of(request.row), part_of(request.row), request.payload);
+        sender.insert(request, false, is_shown);
         if sender.acked_ahead.is_some_and(|a| sender.next.is_some_and(|n| psn::ahead(a, n) >= 0)) {
             self.skip_to_held(at, by, true, sink);
             self.drain(by, None, t, sink);
@@ -979,7 +1070,11 @@ impl IbFlow {
                 payload: &held.payload,
                 payload_length: held.payload_length,
                 in_frame: false,
+                is_doubtful: held.is_doubtful,
             };
+            if held.is_doubtful {
+                sink.fact(request.at, by, IbFact::Doubtful);
+            }
             if held.is_damaged && (self.sound[by.index()] || self.icrc_good[by.index()] >= ICRC_TRUSTED) {
                 // the receiver dropped it, and had another: the capture has not, or not here
                 self.senders[by.index()].next = Some(held.psn);
@@ -992,7 +1087,7 @@ impl IbFlow {
             }
             let (verb, part) = (verb_of(held.row), part_of(held.row));
             let is_send = matches!(verb, Verb::Send | Verb::SendInvalidate);
-            if T::ON && is_send && !sink.is_shown(by, verb, part, &held.payload) {
+            if T::ON && is_send && !(held.is_shown && sink.is_shown(by, verb, part, &held.payload)) {
                 self.take(&request, t, sink);
             } else {
                 self.take(&request, &mut Off, sink);
@@ -1076,6 +1171,7 @@ impl IbFlow {
                         late: (0, At::default(), 0),
                         again: None,
                         asked: request.at,
+                        answered_before: sender.reads_answered,
                         is_done: false,
                     });
                     let outstanding = sender.reads.iter().filter(|read| !read.is_done).count() as u32;
@@ -1124,13 +1220,22 @@ impl IbFlow {
         match packet.ext.syndrome() {
             Some(Syndrome::Nak(code)) => {
                 sink.fact(at, by, IbFact::Nak { code: code.0, psn: number });
-                if code.0 == 0 {
+                // of a packet that nobody saw here, nobody knows on which side it was lost, or whether it was
+                if code.0 == 0 && !self.senders[requester.index()].is_before(number) {
                     let sender = &mut self.senders[requester.index()];
                     sender.nak = sender.next.map(|next| (number, next, at));
                     self.settle_late(at, requester, number, true, sink);
                     if let Some(took) = self.recovery(at, requester, number, Kind::Recovery, sink).asked(at, number) {
                         sink.fact(at, by, IbFact::Measured(Measure::Nak(took)));
                     }
+                }
+                // a Read that was refused was asked for while those were outstanding that were answered meanwhile
+                let sender = &self.senders[requester.index()];
+                if code.0 != 0
+                    && let Some(read) = sender.reads.iter().find(|read| read.first == number && read.received == 0)
+                {
+                    let outstanding = sender.reads_answered.wrapping_sub(read.answered_before).saturating_add(1);
+                    sink.fact(at, requester, IbFact::ReadsAnswered { asked: read.asked, outstanding });
                 }
                 // everything before it arrived
                 self.acknowledged(at, requester, psn::add(number, psn::MASK), t, sink);
@@ -1207,6 +1312,9 @@ impl IbFlow {
         let (sender, copies) = (&mut self.senders[requester.index()], &self.copies[by.index()]);
         let losses = &mut self.losses[by.index()];
         let follows = core::mem::replace(&mut sender.answered, (psn::add(number, 1), at.time)).0 == number;
+        if part.begins() || number.is_multiple_of(PASSED_EACH) {
+            sender.passed[(number / PASSED_EACH) as usize % PASSED] = (number, at.time);
+        }
         // a Response acknowledges its request, and all before it
         if sender.acked.is_none_or(|acked| (0..JUMP_MAX).contains(&psn::ahead(number, acked))) {
             sender.acked = Some(number);
@@ -1234,7 +1342,7 @@ impl IbFlow {
         let read_again = found.is_some_and(|index| sender.reads[index].again.is_some()) || sender.recovery.is_some();
         let Some(index) = found else {
             if sender.reads_done.is_some_and(|done| (-JUMP_MAX..0).contains(&psn::ahead(number, done))) {
-                let copy = copies.has(at, number, mark_of(packet), !read_again);
+                let copy = copies.has(at, number, mark_of(packet), !read_again, sender.reread_for(number));
                 let of = copies.frame_of(at, number);
                 sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission { of } });
                 if !copy {
@@ -1261,7 +1369,7 @@ impl IbFlow {
         let ahead = psn::ahead(number, read.next);
         if ahead < 0 {
             let Some(place) = read.missing.iter().position(|psn| *psn == number) else {
-                let copy = copies.has(at, number, mark_of(packet), !read_again);
+                let copy = copies.has(at, number, mark_of(packet), !read_again, sender.reread_for(number));
                 let of = copies.frame_of(at, number);
                 sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission { of } });
                 if !copy {
@@ -1321,6 +1429,14 @@ impl IbFlow {
         // it ends with its last Response, or with the missing one that came after it
         let end = psn::add(read.first, read.span);
         let is_last = part.ends() || (read.span_known && read.next == end);
+        if is_last && ahead >= 0 {
+            // Reads are answered in order: those that were answered since it was asked for were all outstanding then
+            let outstanding = sender.reads_answered.wrapping_sub(read.answered_before).saturating_add(1);
+            sender.reads_answered = sender.reads_answered.wrapping_add(1);
+            if outstanding > 1 {
+                sink.fact(at, requester, IbFact::ReadsAnswered { asked: read.asked, outstanding });
+            }
+        }
         if is_last && read.missing.is_empty() {
             let end = if read.span_known { end } else { psn::add(number, 1) };
             read.is_done = true;
@@ -1328,7 +1444,7 @@ impl IbFlow {
             // they are answered in order: what is missing of those before, the requester had, if it could have asked again before it asked
             // for this one
             let patience = round_trip.map_or(ASKS_AGAIN, |way| way.saturating_mul(2).max(ASKS_AGAIN));
-            // or did ask again, and nothing came of it yet
+            // or did ask again, without a result so far
             let is_waited_for = |read: &Read| asked.since(read.gap) < patience || read.again.is_some_and(|again| again >= read.gap);
             let is_open = |read: &Read| !(read.is_done && read.missing.is_empty()) && is_waited_for(read);
             let over = sender.reads.range(..index).position(is_open).unwrap_or(index + 1);
@@ -1356,7 +1472,8 @@ impl IbFlow {
     }
 }
 
-/// A Response came again. What had been missing, and was thought to be sent again when it came, had been held up: this is what was sent again.
+/// A Response came again. What had been missing, and was thought to be sent again when it came, had been held up: this is what was sent
+/// again.
 #[cold]
 fn came_again(losses: &mut Losses, refilled: &mut Option<u32>, number: u32, at: At) {
     losses.repeated.add(at, 1);
@@ -1367,8 +1484,32 @@ fn came_again(losses: &mut Losses, refilled: &mut Option<u32>, number: u32, at: 
 }
 
 impl Sender {
+    /// Whether a packet was sent before the first that was seen.
+    fn is_before(&self, number: u32) -> bool {
+        self.first.is_some_and(|first| (-JUMP_MAX..0).contains(&psn::ahead(number, first)))
+    }
+
+    /// When its sender had a reason to send this packet again: the last NAK asked for it, or Responses to it were missing.
+    fn asked_for(&self, number: u32) -> Option<At> {
+        let is_meant = |(from, to, _): &(u32, u32, At)| psn::ahead(number, *from) >= 0 && psn::ahead(number, *to) < 0;
+        let lacks = |read: &&Read| read.missing.contains(&number);
+        self.nak.filter(is_meant).map(|(.., at)| at).or_else(|| self.reads.iter().find(lacks).map(|read| read.gap))
+    }
+
+    /// ns since a Response went by, at least.
+    fn passed_ago(&self, at: At, number: u32) -> i64 {
+        let since = self.passed.iter().filter(|(psn, time)| *time != 0 && psn::ahead(*psn, number) >= 0).map(|(_, time)| *time).min();
+        since.map_or(0, |since| at.time.saturating_sub(since))
+    }
+
+    /// When this Response was asked for again, if it was.
+    fn reread_for(&self, number: u32) -> Option<At> {
+        let is_meant = |(from, to, _): &(u32, u32, At)| psn::ahead(number, *from) >= 0 && psn::ahead(number, *to) < 0;
+        self.read_again.filter(is_meant).map(|(.., at)| at)
+    }
+
     /// Holds a packet back, in the order of the numbers.
-    fn insert(&mut self, request: &Request<'_>, is_damaged: bool) {
+    fn insert(&mut self, request: &Request<'_>, is_damaged: bool, is_shown: bool) {
         let place = self.held.iter().position(|h| psn::ahead(h.psn, request.psn) > 0).unwrap_or(self.held.len());
         let held = Held {
             at: request.at,
@@ -1379,6 +1520,8 @@ impl Sender {
             payload: request.payload.to_vec(),
             payload_length: request.payload_length,
             is_damaged,
+            is_doubtful: request.is_doubtful,
+            is_shown,
         };
         self.held_bytes += held.payload.len();
         self.held.insert(place, held);
@@ -1403,5 +1546,159 @@ fn part_of(row: &Row) -> Part {
         bth::Part::First => Part::First,
         bth::Part::Middle => Part::Middle,
         bth::Part::Last => Part::Last,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use rdmascope_dissector::frame::Carrier;
+    use rdmascope_dissector::wire::ib::bth::Bth;
+
+    /// RC opcodes (IBA volume 1, table 38).
+    const FIRST: u8 = 0x00;
+    const LAST: u8 = 0x02;
+    const ONLY: u8 = 0x04;
+    const ACKNOWLEDGE: u8 = 0x11;
+
+    /// Operations with their sender and bytes, and facts about packets.
+    #[derive(Default)]
+    struct Heard {
+        ops: Vec<(End, Part, Vec<u8>)>,
+        facts: Vec<IbFact>,
+    }
+
+    impl IbSink for Heard {
+        fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, _: &mut T) {
+            self.ops.push((op.by, op.part, op.bytes.to_vec()));
+        }
+
+        fn fact(&mut self, _: At, _: End, fact: IbFact) {
+            self.facts.push(fact);
+        }
+    }
+
+    /// A flow alone, and the time: packets are 1 ms apart.
+    #[derive(Default)]
+    struct Wire {
+        flow: IbFlow,
+        heard: Heard,
+        at: At,
+    }
+
+    impl Wire {
+        fn packet(&mut self, by: End, opcode: u8, psn: u32, aeth: Option<u32>, payload: &[u8]) -> &mut Self {
+            self.at = At { frame: self.at.frame + 1, time: self.at.time + 1_000_000 };
+            let bth = Bth { opcode, bits: 0, p_key: 0xffff, resv8: 0, dest_qp: 0x11, ack: 0, psn };
+            let packet = IbPacket {
+                carrier: Carrier::RoceV2 { src_port: 0xc000 },
+                bth,
+                ext: Extensions { aeth, ..Extensions::default() },
+                payload,
+                payload_length: payload.len() as u32,
+                ip_id: 0,
+                icrc: Check::Unchecked,
+                behind: &[],
+            };
+            self.flow.packet(self.at, by, &packet, &mut Off, &mut self.heard);
+            self
+        }
+
+        /// End A sends a whole message.
+        fn only(&mut self, psn: u32) -> &mut Self {
+            self.packet(End::A, ONLY, psn, None, &[psn as u8; 4])
+        }
+
+        /// End B acknowledges all up to this packet.
+        fn ack(&mut self, psn: u32) -> &mut Self {
+            self.packet(End::B, ACKNOWLEDGE, psn, Some(0x1f00_0000), &[])
+        }
+
+        /// Packet numbers of the messages that came out, in their order.
+        fn order(&self) -> Vec<u8> {
+            self.heard.ops.iter().map(|(_, _, bytes)| bytes[0]).collect()
+        }
+    }
+
+    #[test]
+    fn packets_in_order_go_through_with_their_part_of_the_message() {
+        let mut wire = Wire::default();
+        wire.packet(End::A, FIRST, 0xff_ffff, None, b"one").packet(End::A, LAST, 0, None, b"two");
+        assert_eq!(wire.heard.ops, [(End::A, Part::First, b"one".to_vec()), (End::A, Part::Last, b"two".to_vec())], "the PSN wraps");
+        assert_eq!(wire.flow.held(), 0);
+    }
+
+    #[test]
+    fn packets_behind_a_lost_one_wait_until_it_is_sent_again() {
+        let mut wire = Wire::default();
+        wire.only(10).only(12);
+        assert_eq!(wire.order(), [10]);
+        assert!(wire.flow.held() > 0);
+        wire.only(11).only(12).ack(12);
+        assert_eq!((wire.order(), wire.flow.held()), (vec![10, 11, 12], 0));
+        assert!(!wire.heard.facts.iter().any(|fact| matches!(fact, IbFact::Gap(_))));
+    }
+
+    #[test]
+    fn a_missing_packet_that_is_acknowledged_was_lost_by_the_capture() {
+        let mut wire = Wire::default();
+        wire.only(10).only(12).ack(12);
+        assert_eq!(wire.order(), [10, 12]);
+        let gaps: Vec<(u32, bool)> = wire
+            .heard
+            .facts
+            .iter()
+            .filter_map(|fact| if let IbFact::Gap(gap) = fact { Some((gap.count, gap.receiver_had_them)) } else { None })
+            .collect();
+        assert_eq!(gaps, [(1, true)]);
+    }
+
+    #[test]
+    fn a_packet_sent_again_is_one_operation() {
+        let mut wire = Wire::default();
+        wire.only(10).only(10).ack(10).only(11);
+        assert_eq!(wire.order(), [10, 11]);
+        assert!(wire.heard.facts.contains(&IbFact::Retransmission { of: Some(1) }), "{:?}", wire.heard.facts);
+    }
+
+    #[test]
+    fn a_nak_has_its_code_and_the_packet_that_it_refuses() {
+        let mut wire = Wire::default();
+        wire.only(10).packet(End::B, ACKNOWLEDGE, 10, Some(0x6100_0000), &[]);
+        assert!(wire.heard.facts.contains(&IbFact::Nak { code: 1, psn: 10 }), "{:?}", wire.heard.facts);
+    }
+
+    #[test]
+    fn packets_that_are_held_come_out_at_the_end_of_the_capture() {
+        let mut wire = Wire::default();
+        wire.only(10).only(12).only(13);
+        assert_eq!(wire.order(), [10]);
+        let Wire { flow, heard, at } = &mut wire;
+        flow.finish(*at, heard);
+        assert_eq!((wire.order(), wire.flow.held()), (vec![10, 12, 13], 0));
+    }
+
+    #[test]
+    fn another_partition_is_reported_and_the_membership_bit_is_ignored() {
+        let mut wire = Wire::default();
+        wire.only(10);
+        let mut packet = |p_key: u16, psn: u32| {
+            wire.at = At { frame: wire.at.frame + 1, time: wire.at.time + 1_000_000 };
+            let packet = IbPacket {
+                carrier: Carrier::Infiniband,
+                bth: Bth { opcode: ONLY, bits: 0, p_key, resv8: 0, dest_qp: 0x11, ack: 0, psn },
+                ext: Extensions::default(),
+                payload: &[1],
+                payload_length: 1,
+                ip_id: 0,
+                icrc: Check::Unchecked,
+                behind: &[],
+            };
+            wire.flow.packet(wire.at, End::A, &packet, &mut Off, &mut wire.heard);
+            wire.heard.facts.iter().any(|fact| matches!(fact, IbFact::Partition { .. }))
+        };
+        assert!(!packet(0x7fff, 11));
+        assert!(packet(0x8001, 12));
     }
 }

@@ -1,15 +1,16 @@
-//! What went wrong on the way of one direction, and what it cost: counted as it happens, told when the connection ends.
+//! Losses and their cost in one direction: counted when they happen, reported when the connection ends.
 //!
 //! One event has one place here. A packet that was lost, the NAK that asked for it and everything that went out again because of it
 //! are one loss; a packet that came late is reordering, whatever its receiver made of it.
 
 use crate::finding::Frames;
 use crate::op::At;
+use alloc::boxed::Box;
 
 /// Something that happened several times: how often, when, in which frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
     /// The first time.
     pub first: At,
@@ -61,6 +62,8 @@ pub struct Losses {
     pub overtaken: Tally,
     /// Came behind packets that were sent after them, or were lost before the capture point and sent again: nothing tells which.
     pub unclear: Tally,
+    /// Responses to Reads that went by and were asked for again: lost behind the capture point, or overtaken there.
+    pub went_by: Tally,
     /// The longest delay of what came behind.
     pub delay: i64,
     /// Out of order in the capture only: the receiver had them in order, or had acknowledged them before they stand there.
@@ -71,7 +74,8 @@ pub struct Losses {
     pub repeated: Tally,
     /// Negative acknowledgments of a sequence error that the receiver sent for it.
     pub naks: u64,
-    /// Times that a requester asked again for Responses of its Reads that it did not get; that a receiver had said that a segment was missing
+    /// Times that a requester asked again for Responses of its Reads that it did not get; that a receiver had said that a segment was
+    /// missing
     /// which then came.
     pub asked_again: u64,
     /// Times that recovery was under way.
@@ -94,10 +98,13 @@ pub struct Losses {
     pub nagle_time: i64,
 }
 
-/// What a flow knows when it is asked for its losses.
+/// Losses by sender.
+pub type BySender = [Option<Box<Losses>>; 2];
+
+/// Losses of a flow, with the facts needed to report them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LossView<'f> {
-    /// By sender.
+    /// Losses by sender.
     pub losses: [Option<&'f Losses>; 2],
     /// By sender: packets whose checksum is right.
     pub good: [u32; 2],
@@ -105,6 +112,8 @@ pub struct LossView<'f> {
     pub is_tcp: bool,
     /// Whether a mirror shows everything twice: then what stands there again was not sent again.
     pub is_mirrored: bool,
+    /// Whether the copies of that mirror were left out: what goes out again was sent again.
+    pub are_copies_known: bool,
     /// By sender: packets that stand there for the third time or more, which no mirror alone shows.
     pub thrice: Option<&'f [Tally; 2]>,
     /// Whether one may: then nothing of it is more than a guess.

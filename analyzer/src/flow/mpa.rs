@@ -21,10 +21,10 @@ use rdmascope_dissector::wire::iwarp::rdmap::Opcode;
 /// Whether a connection is MPA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recognition {
-    /// Not known yet.
+    /// Not decided yet.
     #[default]
     Undecided,
-    /// It is.
+    /// The stream is MPA.
     Mpa,
     /// It is something else: its bytes are reported as they are.
     NotMpa,
@@ -41,7 +41,7 @@ pub enum Found {
     Shape,
 }
 
-/// What a [`Framer`] has to say.
+/// Events of a [`Framer`].
 #[derive(Debug)]
 pub enum Framed<'a> {
     /// An MPA Request or Reply, whole.
@@ -112,7 +112,7 @@ enum CrcUse {
     Off,
 }
 
-/// One direction.
+/// Framing of one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Framer {
     phase: Phase,
@@ -144,7 +144,7 @@ pub struct Framer {
     /// CRCs that were wrong while it was not known whether they are used.
     wrong_while_unknown: u8,
     skipped: u32,
-    /// Bytes of the segment of this moment that somebody found to be a run of FPDUs with right CRCs: the addresses of the next of
+    /// Bytes of the current segment that a decoding thread found to be a run of FPDUs with correct CRCs: the addresses of the next of
     /// them and of their end. Bytes that were kept have other addresses and are checked here.
     verified: (usize, usize),
     search: Option<Box<Search>>,
@@ -158,7 +158,7 @@ impl Framer {
         self.verified = (start, start + payload.len().min(length as usize));
     }
 
-    /// Whether this FPDU is the next of those that somebody checked already.
+    /// Whether this FPDU is the next of those that are already checked.
     #[inline]
     fn is_verified(&mut self, fpdu: &[u8]) -> bool {
         let (next, end) = self.verified;
@@ -169,7 +169,7 @@ impl Framer {
         true
     }
 
-    /// What the stream is.
+    /// Whether the stream is MPA.
     pub fn verdict(&self) -> Recognition {
         match self.phase {
             Phase::Framing => Recognition::Mpa,
@@ -446,7 +446,7 @@ impl Framer {
         Crc::Used(if good { Check::Good } else { Check::Bad })
     }
 
-    /// Keeps the beginning of an FPDU, or tells it cut where the rest will not come. Returns what the framing is lost in.
+    /// Keeps the beginning of an FPDU, or reports it as cut if the rest will not come. Returns where the framing is lost.
     fn keep<'a>(&mut self, piece: Piece<'a>, check: bool, emit: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
         let Piece { bytes, missing, in_frame } = piece;
         if missing == 0 {
@@ -758,7 +758,7 @@ struct Candidate {
     tagged: Option<(u32, u64)>,
 }
 
-/// What is known of a candidate.
+/// Known facts about a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Open,

@@ -41,7 +41,7 @@ struct Run {
     is_old: bool,
 }
 
-/// What a recovery was, now that it is over.
+/// A recovery that is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
     /// Why it came to it.
@@ -50,11 +50,11 @@ pub struct Ended {
     pub packets: u32,
     /// Packets that went out again.
     pub repeated: u32,
-    /// Their bytes.
+    /// Payload bytes of the lost packets.
     pub bytes: u64,
 }
 
-/// One recovery.
+/// A recovery from loss that is under way.
 #[derive(Clone, Debug)]
 pub struct Recovery {
     begin: At,
@@ -95,6 +95,10 @@ pub struct Recovery {
     /// Rounds since anything came back that began with the same packet, and its number.
     unanswered_rounds: u32,
     unanswered_psn: u32,
+    /// The number with which the last round began.
+    last_psn: u32,
+    /// Rounds in a row that began behind the packet that is tried again and again.
+    ahead_rounds: u32,
     last_sent: At,
     run: Option<Run>,
 }
@@ -121,7 +125,7 @@ impl Late {
 pub struct Sent {
     /// When it was captured.
     pub at: At,
-    /// Its number.
+    /// PSN, 24 bits.
     pub psn: u32,
     /// Whether it continues the packet before it.
     pub follows: bool,
@@ -171,12 +175,14 @@ impl Recovery {
             first_repeat: At::default(),
             unanswered_rounds: 0,
             unanswered_psn: 0,
+            last_psn: 0,
+            ahead_rounds: 0,
             last_sent: begin,
             run: None,
         }
     }
 
-    /// When it began.
+    /// Frame and time of the beginning.
     pub fn begin(&self) -> At {
         self.begin
     }
@@ -233,7 +239,8 @@ impl Recovery {
 
     /// Whether the last packet that went out was this one, for the first time, and a NAK had asked for it.
     pub fn came_just_now(&self, psn: u32) -> bool {
-        self.run.is_some_and(|run| (run.asked || run.is_old) && run.repeats == 0 && run.psn == psn)
+        let is_last = self.filled_last.is_some_and(|(last, count)| last == psn && count == 1);
+        is_last || self.run.is_some_and(|run| (run.asked || run.is_old) && run.repeats == 0 && run.psn == psn)
     }
 
     /// Where the packets begin that are missing.
@@ -289,9 +296,9 @@ impl Recovery {
         (gives_up || self.unanswered_rounds >= SILENT_ROUNDS && found.lasted() >= SILENT_TIME).then_some(found)
     }
 
-    /// A packet goes out that is before the newest. What it tells of the sender's adapter.
+    /// A packet before the newest one is sent: what that shows about the sender's adapter.
     pub fn sent(&mut self, sent: &Sent) -> Option<Measure> {
-        // who is asked answers no sooner than the way there and back takes, of which acknowledgments that were held back tell too much
+        // an answer takes at least a round trip, for which delayed acknowledgments give too large a value
         let too_soon = |asked: At| sent.at.since(asked) < sent.way - sent.way / 8 - HELD_BACK;
         let is_old = sent.is_old || sent.is_first && self.asked_at.is_some_and(|(asked, _)| too_soon(asked));
         let measure = match self.asked_at.take_if(|_| !is_old) {
@@ -357,10 +364,17 @@ impl Recovery {
         if run.repeats == 0 {
             self.filled_last = Some((run.psn, run.firsts));
         }
-        if run.psn != self.unanswered_psn {
-            (self.unanswered_rounds, self.unanswered_psn) = (0, run.psn);
+        // where the capture lost the first packet of a round, or has it in another order, it seems to begin later: that is none of its own,
+        // unless the next one does, too
+        let is_ahead = |of: u32| self.unanswered_rounds > 0 && psn::ahead(run.psn, of) > 0;
+        let (is_on, is_inside) = (is_ahead(self.unanswered_psn), is_ahead(self.last_psn));
+        self.ahead_rounds = if is_on { self.ahead_rounds + u32::from(!is_inside) } else { 0 };
+        if !is_on || self.ahead_rounds > 1 {
+            (self.unanswered_rounds, self.unanswered_psn) = (if is_on { 0 } else { self.unanswered_rounds }, run.psn);
+            self.unanswered_rounds += u32::from(!run.asked);
+            self.ahead_rounds = 0;
         }
-        self.unanswered_rounds += u32::from(!run.asked);
+        self.last_psn = run.psn;
         self.rounds_acknowledged += u32::from(run.acknowledged && !run.asked);
         self.rounds_reread += u32::from(run.reread && !run.asked);
         self.repeated = self.repeated.saturating_add(run.firsts + run.repeats);
@@ -422,9 +436,11 @@ impl Recovery {
             losses.needless.add(first, needless.into());
             // one packet, however often it was tried: it or its acknowledgment was lost
             let unsure = self.rounds - self.rounds_reread > needless;
-            let tally = if self.spoke { &mut losses.unacknowledged } else { &mut losses.unheard };
+            // of one that was never acknowledged, the receiver may be gone
+            let spoke = self.spoke && !over;
+            let tally = if spoke { &mut losses.unacknowledged } else { &mut losses.unheard };
             tally.add(first, u64::from(unsure));
-            let cause = match (unsure, self.spoke) {
+            let cause = match (unsure, spoke) {
                 (false, _) => Cause::Needless,
                 (true, true) => Cause::AckLost,
                 (true, false) => Cause::Unacknowledged,
@@ -546,6 +562,41 @@ mod tests {
         let silent = losses.unanswered.unwrap();
         assert_eq!((silent.answered, silent.times, silent.lasted()), (false, 7, 3000 * MS));
         assert_eq!((losses.unacknowledged.count, losses.lost()), (0, 0), "nobody was there to take it");
+    }
+
+    #[test]
+    fn a_silent_peer_is_seen_though_the_capture_loses_packets_of_rounds() {
+        let round = |r: &mut Recovery, n: u64, numbers: &[u32]| {
+            let mut before = None;
+            for psn in numbers {
+                let follows = before == Some(psn - 1);
+                before = Some(*psn);
+                r.sent(&Sent { psn: *psn, ..sent(n * 500, follows, false) });
+            }
+        };
+        let mut r = Recovery::new(at(0), 10);
+        let rounds: [&[u32]; 6] = [&[5, 6, 7], &[6, 7], &[5, 7], &[5, 6, 7], &[5, 6, 7], &[5, 6, 7]];
+        (1..).zip(rounds).for_each(|(n, numbers)| round(&mut r, n, numbers));
+        let mut losses = Losses::default();
+        let _ = r.clone().end(at(9000), true, &mut losses);
+        assert_eq!(losses.unanswered.map(|u| u.times), Some(6), "five of which the first packet is known, and the first time");
+        // one round of which packets are missing is one
+        let mut r = Recovery::new(at(0), 40);
+        round(&mut r, 1, &[5, 7, 9, 12, 15, 18, 21, 30]);
+        let mut losses = Losses::default();
+        let _ = r.end(at(9000), true, &mut losses);
+        assert_eq!((losses.unanswered, losses.unheard.count), (None, 1));
+    }
+
+    #[test]
+    fn who_never_acknowledged_may_be_gone() {
+        for (over, counts) in [(false, (1, 0)), (true, (0, 1))] {
+            let mut r = Recovery::new(at(1), 10);
+            r.sent(&Sent { spoke: true, ..sent(50, false, false) });
+            let mut losses = Losses::default();
+            let _ = r.end(at(60), over, &mut losses);
+            assert_eq!((losses.unacknowledged.count, losses.unheard.count), counts);
+        }
     }
 
     #[test]

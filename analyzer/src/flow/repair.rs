@@ -37,7 +37,7 @@ const HELD_UP: i64 = 15_000_000;
 const TICK: i64 = 1_000_000;
 /// ns that the clock of a sender is watched before it is trusted.
 const CLOCK_TRUSTED: i64 = 300_000_000;
-/// ns after which the least delay is measured anew, as clocks drift.
+/// ns after which the least delay is measured again, because clocks drift.
 const CLOCK_WINDOW: i64 = 10_000_000_000;
 
 /// The clock of a sender's timestamps against the capture's.
@@ -107,7 +107,7 @@ impl Again {
     }
 }
 
-/// What a sender's segment was to the stream.
+/// How a segment relates to those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Was {
     /// The next bytes.
@@ -139,18 +139,20 @@ pub struct Sent {
     pub echo: Option<u32>,
     /// Whether the identification of its datagram says that it was sent before others that came earlier; `None` where it says nothing.
     pub is_older: Option<bool>,
-    /// What it was.
+    /// ns since it came first, where that is known: of one that came again.
+    pub age: Option<i64>,
+    /// How the segment relates to those before it.
     pub was: Was,
 }
 
-/// What a receiver acknowledges.
+/// An acknowledgment.
 #[derive(Clone, Copy, Debug)]
 pub struct Acknowledged<'a> {
     /// When it was captured.
     pub at: At,
     /// The sequence number it expects next.
     pub ack: u32,
-    /// Its SACK blocks.
+    /// SACK blocks: first sequence number, and the one after the last.
     pub sacks: &'a [(u32, u32)],
     /// TSval of its timestamps option.
     pub timestamp: Option<u32>,
@@ -215,6 +217,8 @@ pub struct Repair {
     says_sack: bool,
     /// The receiver said that something is missing at this sequence number.
     hole: Option<u32>,
+    /// When it said so first.
+    hole_at: At,
     /// How often it said so.
     reports: u32,
     /// When it had said so often enough for the sender to send again.
@@ -358,7 +362,11 @@ impl Repair {
     }
 
     fn again_of(&self, sent: &Sent) -> Again {
-        let since = self.newest.map_or(sent.at, |(at, _)| at);
+        let newest = self.newest.map_or(sent.at, |(at, _)| at);
+        let since = match sent.age.map(|age| sent.at.time.saturating_sub(age)) {
+            Some(first) if first < newest.time && sent.was == Was::Again => At { frame: newest.frame, time: first },
+            _ => newest,
+        };
         let is_reported = self.hole == Some(sent.seq);
         let Sent { at, seq, end, timestamp, .. } = *sent;
         Again { seq, end, at, since, is_filled: false, is_reported, timestamp, acked_at: None }
@@ -451,7 +459,12 @@ impl Repair {
         }
     }
 
-    /// What became of a segment, now that no D-SACK came for it.
+    /// When the receiver said that the segment with this sequence number is missing, if it did.
+    pub fn reported(&self, seq: u32) -> Option<At> {
+        self.hole.filter(|hole| *hole == seq).map(|_| self.hole_at)
+    }
+
+    /// Outcome of a segment, now that no D-SACK came for it.
     fn settle(&self, again: &Again, losses: &mut Losses) {
         if again.is_filled {
             return;
@@ -477,6 +490,9 @@ impl Repair {
         let inside_second = sacks.get(1).is_some_and(|(l, r)| !before(left, *l) && !before(*r, right));
         let is_twice = before(left, ack) || inside_second;
         if !is_twice || sacks.len() > 1 {
+            if self.hole != Some(ack) {
+                self.hole_at = at;
+            }
             self.reports = if self.hole == Some(ack) { self.reports + 1 } else { 1 };
             self.hole = Some(ack);
             if self.reports == DUPLICATES {
@@ -562,7 +578,8 @@ mod tests {
         }
 
         fn send(&mut self, ms: i64, seq: u32, was: Was) -> &mut Self {
-            let sent = Sent { at: self.at(ms), seq, end: seq + 100, timestamp: Some(ms as u32), echo: None, is_older: None, was };
+            let sent =
+                Sent { at: self.at(ms), seq, end: seq + 100, timestamp: Some(ms as u32), echo: None, is_older: None, age: None, was };
             self.over.extend(self.repair.sent(&sent, 0, &mut self.losses));
             self
         }
@@ -632,6 +649,7 @@ mod tests {
             timestamp: Some(6),
             echo: None,
             is_older: None,
+            age: None,
             was: Was::Filled { is_late: false },
         };
         tap.repair.sent(&sent, 0, &mut tap.losses);
@@ -646,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn without_sack_and_without_a_report_nothing_is_said_to_be_lost() {
+    fn without_sack_and_without_a_report_nothing_is_reported_as_lost() {
         let mut tap = Tap::default();
         tap.send(0, 100, Was::New).send(50, 100, Was::Again).ack(51, 200, &[], 50);
         assert_eq!(tap.counts(300), [0, 0, 0, 0]);
@@ -664,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_is_silent_is_told_with_how_often_it_was_tried() {
+    fn a_silent_receiver_is_reported_with_the_number_of_attempts() {
         let mut tap = Tap::default();
         tap.send(0, 100, Was::New);
         [200, 600, 1400, 3000].into_iter().for_each(|ms| {
@@ -706,6 +724,7 @@ mod tests {
                 timestamp: Some(ms as u32),
                 echo: Some(0),
                 is_older: None,
+                age: None,
                 was: Was::New,
             };
             tap.over.extend(tap.repair.sent(&sent, 0, &mut tap.losses));
@@ -729,6 +748,7 @@ mod tests {
                 timestamp: Some(n * 5),
                 echo: None,
                 is_older: None,
+                age: None,
                 was: Was::New,
             };
             assert_eq!(tap.repair.sent(&sent, 0, &mut tap.losses), None);

@@ -23,7 +23,7 @@ pub struct Piece<'a> {
     pub in_frame: bool,
 }
 
-/// What a stream has to say.
+/// Events of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// The next bytes.
@@ -61,16 +61,16 @@ pub enum Event<'a> {
     Closed,
 }
 
-/// What happened in one direction so far.
+/// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Segments with payload.
     pub segments: u64,
-    /// Bytes told in order.
+    /// Bytes delivered in order.
     pub bytes: u64,
     /// Segments sent again.
     pub retransmitted: u32,
-    /// Their bytes.
+    /// Payload bytes of retransmitted segments.
     pub retransmitted_bytes: u64,
     /// Segments that came late by a little.
     pub out_of_order: u32,
@@ -141,7 +141,7 @@ impl Stream {
         self.from_syn
     }
 
-    /// What happened so far.
+    /// Counters so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -441,7 +441,7 @@ mod tests {
     use std::collections::VecDeque;
     use std::string::{String, ToString};
 
-    /// A conversation: what one side sends and the other acknowledges, and what the stream tells.
+    /// A conversation: what one side sends and the other acknowledges, and the events of the stream.
     struct Tap {
         stream: Stream,
         received: String,
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_segment_is_waited_for_and_its_retransmission_told() {
+    fn a_lost_segment_is_awaited_and_its_retransmission_reported() {
         Tap::new(99).send(100, "ab").send(104, "ef").ack(102).expect("ab", &[]).send(102, "cd").expect("abcdef", &["Retransmission"]);
     }
 
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn overlaps_are_told_once_and_the_first_copy_counts() {
+    fn overlaps_are_reported_once_and_the_first_copy_counts() {
         Tap::new(99)
             .send(100, "abcd")
             .send(102, "cdef")

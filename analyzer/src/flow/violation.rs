@@ -1,4 +1,5 @@
-//! What a receiver of iWARP can find wrong with what it is sent: one row each, with its section and the Terminate that answers it (RFC 5040 4.8,
+//! What a receiver of iWARP can find wrong with what it is sent: one row each, with its section and the Terminate that answers it (RFC
+//! 5040 4.8,
 //! RFC 5041 7.1 and 8, RFC 5044 8). The receiver in user space ends its connections by these rows.
 
 use core::fmt;
@@ -37,14 +38,14 @@ macro_rules! violations {
                 }
             }
 
-            /// Where it stands.
+            /// Document and section of the rule.
             pub const fn section(self) -> &'static str {
                 match self {
                     $( Self::$name => $section, )+
                 }
             }
 
-            /// What is wrong, as a clause behind "the sender".
+            /// The violation, as a predicate of the sender.
             pub const fn text(self) -> &'static str {
                 match self {
                     $( Self::$name => $text, )+
@@ -58,27 +59,27 @@ violations! {
     MpaCrc MPA MPA_ERROR 0x02 "RFC 5044 8" "sent an FPDU with a wrong CRC";
     MpaMarker MPA MPA_ERROR 0x03 "RFC 5044 8" "sent a marker that does not point to the beginning of its FPDU";
     DdpHeader DDP CATASTROPHIC 0x00 "RFC 5041 7.1" "sent a segment that is shorter than its header";
-    DdpTaggedKey DDP TAGGED 0x00 "RFC 5041 7.1" "used an STag that was not given";
+    DdpTaggedKey DDP TAGGED 0x00 "RFC 5041 7.1" "used an STag that was never advertised";
     DdpTaggedBounds DDP TAGGED 0x01 "RFC 5041 7.1" "wrote past the bounds of a tagged buffer";
     DdpTaggedWrap DDP TAGGED 0x03 "RFC 5041 7.1" "used a tagged offset that wraps";
     DdpTaggedVersion DDP TAGGED 0x04 "RFC 5041 7.1" "sent a tagged segment of another DDP version";
     DdpQueue DDP UNTAGGED 0x01 "RFC 5041 7.1" "used a queue that does not exist";
     DdpNoBuffer DDP UNTAGGED 0x02 "RFC 5041 7.1" "sent more messages on a queue than there are buffers";
-    DdpMsn DDP UNTAGGED 0x03 "RFC 5041 7.1" "sent a message sequence number that is not the next";
-    DdpOffset DDP UNTAGGED 0x04 "RFC 5041 7.1" "sent a message offset that is not the next";
+    DdpMsn DDP UNTAGGED 0x03 "RFC 5041 7.1" "sent a message sequence number out of order";
+    DdpOffset DDP UNTAGGED 0x04 "RFC 5041 7.1" "sent a message offset out of order";
     DdpTooLong DDP UNTAGGED 0x05 "RFC 5041 7.1" "sent a message that is longer than the buffer for it";
     DdpUntaggedVersion DDP UNTAGGED 0x06 "RFC 5041 7.1" "sent an untagged segment of another DDP version";
-    RdmapKey RDMAP REMOTE_PROTECTION 0x00 "RFC 5040 4.8" "asked for memory of an STag that was not given";
+    RdmapKey RDMAP REMOTE_PROTECTION 0x00 "RFC 5040 4.8" "asked for memory of an STag that was never advertised";
     RdmapBounds RDMAP REMOTE_PROTECTION 0x01 "RFC 5040 4.8" "asked for memory past the bounds of a region";
-    RdmapRights RDMAP REMOTE_PROTECTION 0x02 "RFC 5040 4.8" "used memory in a way that it was not given for";
+    RdmapRights RDMAP REMOTE_PROTECTION 0x02 "RFC 5040 4.8" "used memory for which it has no access right";
     RdmapWrap RDMAP REMOTE_PROTECTION 0x04 "RFC 5040 4.8" "asked for memory at an offset that wraps";
     RdmapInvalidate RDMAP REMOTE_PROTECTION 0x09 "RFC 5040 4.8" "invalidated an STag that cannot be invalidated";
     RdmapVersion RDMAP REMOTE_OPERATION 0x05 "RFC 5040 4.8" "sent a message of another RDMAP version";
-    RdmapOpcode RDMAP REMOTE_OPERATION 0x06 "RFC 5040 4.8" "sent an operation that does not belong there";
+    RdmapOpcode RDMAP REMOTE_OPERATION 0x06 "RFC 5040 4.8" "sent an operation that is not allowed there";
 }
 
 impl Violation {
-    /// What a Terminate with this layer, error type and error code accuses its receiver of.
+    /// Violation that a Terminate with this layer, error type and error code reports.
     pub fn of_terminate(layer: u8, error_type: u8, code: u8) -> Option<Self> {
         Self::ALL.iter().copied().find(|violation| violation.terminate() == (layer, error_type, code))
     }

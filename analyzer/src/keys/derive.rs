@@ -80,7 +80,7 @@ pub(super) fn hmac_sha256(key: &[u8]) -> Hmac<Sha256> {
     }
 }
 
-/// What both ends have said to each other up to authentication, as one hash (Connection. and Session.PreauthIntegrityHashValue).
+/// Hash of all messages up to authentication (Connection. and Session.PreauthIntegrityHashValue).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PreauthHash(pub [u8; 64]);
 

@@ -31,7 +31,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// What a line, or a group of lines, says.
+/// Meaning of a line, or of a group of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// Keys of the session with this number.
@@ -45,7 +45,7 @@ pub enum Entry {
 pub struct KeyFileError {
     /// Its number, from 1.
     pub line: usize,
-    /// What is wrong with it. Never says what stands in it: that may be a secret.
+    /// What is wrong with it. Never contains its text: that may be a secret.
     pub what: &'static str,
 }
 
@@ -193,7 +193,7 @@ fn set(keys: &mut Keys, label: Label, value: &str) -> Result<(), &'static str> {
 
 /// `id,session key[,server to client[,client to server]]`, each perhaps in quotes.
 fn wireshark(line: &str) -> Result<(u64, Keys), &'static str> {
-    const UNKNOWN: &str = "neither a session's keys nor a password nor a comment";
+    const UNKNOWN: &str = "not a session's keys, a password or a comment";
     let line = line.strip_prefix("uat:").unwrap_or(line);
     let line = line.strip_prefix("smb2_seskey_list:").unwrap_or(line);
     let mut fields = line.split(',').map(|f| f.trim().trim_matches('"'));

@@ -10,7 +10,7 @@
 //! | `sign.rs` | signatures: HMAC-SHA256, AES-CMAC, AES-GMAC |
 //! | `session.rs` | the state of one connection and of one session: fed with messages, it decrypts and verifies |
 //!
-//! Kerberos is not among it: [`Tickets`] is what somebody else opens tickets with.
+//! Kerberos is not part of it: the caller decrypts tickets, through [`Tickets`].
 //!
 //! Keys never show in `Debug`, and nothing here keeps a password: only its NT hash.
 
@@ -34,7 +34,7 @@ use core::fmt;
 use hashbrown::HashMap;
 pub use rdmascope_dissector::wire::smb2::negotiate::{Cipher as CipherId, Dialect, SigningAlgorithm};
 
-/// A secret of up to 32 bytes. `Debug` tells its length alone.
+/// A secret of up to 32 bytes. `Debug` shows only its length.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     bytes: [u8; 32],
@@ -86,7 +86,7 @@ impl fmt::Debug for Key {
 /// dialect 3.1.1 needs NEGOTIATE and SESSION_SETUP as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keys {
-    /// What authentication ended with.
+    /// Session key of the authentication.
     pub session_key: Option<Key>,
     /// Signs.
     pub signing: Option<Key>,
@@ -138,7 +138,8 @@ impl fmt::Debug for Secret {
 
 /// Who opens Kerberos tickets, with the keys of the servers that they are for. The analyzer has no Kerberos of its own.
 pub trait Tickets: fmt::Debug + Send + Sync {
-    /// The key of a session, out of the security buffers of its SESSION_SETUP: the client's, with its ticket, and the server's answer. `None` where
+    /// The key of a session, out of the security buffers of its SESSION_SETUP: the client's, with its ticket, and the server's answer.
+    /// `None` where
     /// there is no ticket in it, or no key for that.
     fn session_key(&self, request: &[u8], response: &[u8]) -> Option<Key>;
 }
@@ -206,7 +207,7 @@ impl Keyring {
         self.tickets = Some(tickets);
     }
 
-    /// Who opens tickets.
+    /// Decrypts Kerberos tickets, if keys for that were given.
     pub fn tickets(&self) -> Option<&dyn Tickets> {
         self.tickets.as_deref()
     }
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_of_keys_are_bounded_and_told_once() {
+    fn sets_of_keys_are_bounded_and_reported_once() {
         let mut ring = Keyring::new();
         assert!(ring.is_empty());
         for n in 0..20 {

@@ -1,4 +1,5 @@
-//! NTLM version 2, \[MS-NLMP\] 3.3.2 and 3.4.5: reads the CHALLENGE and AUTHENTICATE messages of a capture or of a peer, writes those of our
+//! NTLM version 2, \[MS-NLMP\] 3.3.2 and 3.4.5: reads the CHALLENGE and AUTHENTICATE messages of a capture or of a peer, writes those of
+//! our
 //! own client and server, and derives the session key from a password. Little-endian; offsets count from the start of each message.
 //!
 //! ```text
@@ -26,7 +27,8 @@ const NEGOTIATE_UNICODE: u32 = 0x0000_0001;
 const NEGOTIATE_KEY_EXCH: u32 = 0x4000_0000;
 const NEGOTIATE_ANONYMOUS: u32 = 0x0000_0800;
 const TARGET_TYPE_SERVER: u32 = 0x0002_0000;
-/// What our own client and server negotiate: Unicode, request target, sign, NTLM, always sign, extended session security, target info, version,
+/// What our own client and server negotiate: Unicode, request target, sign, NTLM, always sign, extended session security, target info,
+/// version,
 /// 128 bits, key exchange, 56 bits.
 const NEGOTIATE_OURS: u32 = 0xe288_8215;
 /// VERSION, 2.2.2.10: product 6.1, NTLM revision 15.
@@ -53,9 +55,9 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Password => "no known password is the one that was used",
+            Self::Password => "none of the known passwords was used",
             Self::Version1 => "NTLM version 1",
-            Self::SessionKey => "the encrypted session key is not one",
+            Self::SessionKey => "the encrypted session key is invalid",
         })
     }
 }
@@ -68,7 +70,7 @@ pub fn find(token: &[u8]) -> Option<(u32, &[u8])> {
     Some((le32(message, 8)?, message))
 }
 
-/// What is needed of a CHALLENGE_MESSAGE (\[MS-NLMP\] 2.2.1.2).
+/// Required values of a CHALLENGE_MESSAGE (\[MS-NLMP\] 2.2.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Challenge {
     /// NegotiateFlags.
@@ -239,7 +241,8 @@ pub fn emit_challenge(server_challenge: [u8; 8], name: &str, filetime: u64) -> V
     out
 }
 
-/// Writes the AUTHENTICATE_MESSAGE (2.2.1.3) that answers `challenge_message`, and derives the session key; an anonymous one without an account.
+/// Writes the AUTHENTICATE_MESSAGE (2.2.1.3) that answers `challenge_message`, and derives the session key; an anonymous one without an
+/// account.
 /// `None` where `challenge_message` is no CHALLENGE_MESSAGE.
 pub fn emit_authenticate(challenge_message: &[u8], account: Option<&Account>, fresh: &Fresh) -> Option<(Vec<u8>, Key)> {
     let challenge = Challenge::parse(challenge_message)?;

@@ -16,6 +16,7 @@ use crate::keys::sign::Signer;
 use crate::keys::{CipherId, Dialect, Key, Keyring, Keys, SigningAlgorithm, ntlm};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use hashbrown::HashMap;
 use rdmascope_dissector::wire::smb2::NtStatus;
 
 const STATUS_SUCCESS: u32 = NtStatus::SUCCESS.0;
@@ -24,16 +25,16 @@ const STATUS_MORE_PROCESSING_REQUIRED: u32 = NtStatus::MORE_PROCESSING_REQUIRED.
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the client.
+    /// From client to server.
     ToServer,
-    /// From the server.
+    /// From server to client.
     ToClient,
 }
 
 /// The outcome of verifying a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureCheck {
-    /// It is right.
+    /// The signature is correct.
     Verified,
     /// It is wrong: this key is known to be the session's, since it verified another message or a password proved it.
     Failed,
@@ -45,7 +46,7 @@ pub enum SignatureCheck {
     NoKey,
 }
 
-/// What two ends agreed on for their connection.
+/// Negotiated algorithms of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionCrypto {
     dialect: Option<Dialect>,
@@ -102,12 +103,48 @@ impl ConnectionCrypto {
     }
 }
 
+/// What the channels of sessions share: what the first of them encrypts with. Several servers may give the same number to their sessions:
+/// then there is more than one candidate.
+#[derive(Clone, Debug, Default)]
+pub struct ChannelKeys {
+    /// To the server and to the client, by session.
+    ciphers: HashMap<u64, [Vec<Cipher>; 2]>,
+}
+
+impl ChannelKeys {
+    /// Sessions that are remembered at most.
+    const SESSIONS_MAX: usize = 1024;
+
+    /// A session was established by its first channel.
+    pub fn keep(&mut self, session_id: u64, first: &SessionCrypto) {
+        if first.to_server.is_empty() && first.to_client.is_empty() {
+            return;
+        }
+        if self.ciphers.len() >= Self::SESSIONS_MAX && !self.ciphers.contains_key(&session_id) {
+            self.ciphers.clear();
+        }
+        let known = self.ciphers.entry(session_id).or_default();
+        for (known, new) in known.iter_mut().zip([&first.to_server, &first.to_client]) {
+            // the newest first
+            known.splice(..0, new.iter().cloned());
+            known.truncate(SessionCrypto::CANDIDATES);
+        }
+    }
+
+    /// Another connection became a channel of a session: its first one may have been seen.
+    pub fn bind(&self, session_id: u64, channel: &mut SessionCrypto) {
+        if let Some([to_server, to_client]) = self.ciphers.get(&session_id) {
+            channel.bind_with(to_server, to_client);
+        }
+    }
+}
+
 /// A session on one connection: its own, or the channel of a session that began on another.
 #[derive(Clone, Debug)]
 pub struct SessionCrypto {
     connection: ConnectionCrypto,
     challenge: Option<ntlm::Challenge>,
-    /// What the client showed, until the server answers, where somebody opens tickets.
+    /// What the client's ticket contained, until the server answers, if tickets can be decrypted.
     shown: Option<Box<[u8]>>,
     authenticated: Option<Result<Key, ntlm::Refusal>>,
     established: bool,
@@ -202,8 +239,15 @@ impl SessionCrypto {
     /// Makes this session a channel of `first` (SMB2_SESSION_FLAG_BINDING), after it was established: it encrypts with the keys of
     /// that one and signs with its own.
     pub fn bind(&mut self, first: &Self) {
-        self.to_server.clone_from(&first.to_server);
-        self.to_client.clone_from(&first.to_client);
+        self.bind_with(&first.to_server, &first.to_client);
+    }
+
+    fn bind_with(&mut self, to_server: &[Cipher], to_client: &[Cipher]) {
+        for (own, first) in [(&mut self.to_server, to_server), (&mut self.to_client, to_client)] {
+            // what was given for this session may be those of this channel only
+            own.splice(..0, first.iter().cloned());
+            own.truncate(Self::CANDIDATES);
+        }
         let own = matches!(self.authenticated, Some(Ok(_)));
         self.proven &= own;
     }
@@ -223,7 +267,7 @@ impl SessionCrypto {
         self.established
     }
 
-    /// What encrypts messages in a direction: for the side that talks.
+    /// Cipher for messages in a direction, to encrypt with.
     pub fn cipher(&self, direction: Direction) -> Option<&Cipher> {
         match direction {
             Direction::ToServer => self.to_server.first(),
@@ -231,7 +275,7 @@ impl SessionCrypto {
         }
     }
 
-    /// What signs messages: for the side that talks.
+    /// Signing algorithm and key, to sign with.
     pub fn signer(&self) -> Option<&Signer> {
         self.signers.first()
     }

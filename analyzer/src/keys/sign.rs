@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_over_a_length_that_was_not_sent_are_told_from_wrong_ones() {
+    fn signatures_over_a_length_that_was_not_sent_are_distinguished_from_wrong_ones() {
         for algorithm in SigningAlgorithm::ALL {
             let signer = Signer::new(algorithm, &Key::of_slice(&[7; 16])).unwrap();
             let mut reply = Vec::from([0; 80]);

@@ -3,7 +3,7 @@
 use rdmascope_dissector::wire::rpc::Memo;
 use rdmascope_dissector::wire::smb2::RequestMemo;
 
-/// Who remembers requests.
+/// Lookup of requests that wait for a reply.
 pub trait Known {
     /// The request of SMB2 that a reply answers.
     fn smb2(&mut self, message_id: u64) -> Option<RequestMemo>;

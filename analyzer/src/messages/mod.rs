@@ -45,10 +45,10 @@ pub enum Message<'a> {
     Rpc(RpcMessage<'a>),
 }
 
-/// What a report says of the messages of a connection.
+/// Messages of a connection for a report.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// What SMB Direct agreed on, by end A and B.
+    /// Values negotiated by SMB Direct, by end A and B.
     pub negotiated: Negotiated,
     /// Messages and credits, by end A and B.
     pub sides: [SideReport; 2],
@@ -83,7 +83,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// What the connection carries.
+    /// Upper-layer protocol of the connection.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
@@ -93,7 +93,7 @@ impl Messages {
         self.smbd.as_deref()
     }
 
-    /// What NFS said in the private data of the handshake (RFC 8797), by end A and B.
+    /// Private data of RPC-over-RDMA in the handshake (RFC 8797), by end A and B.
     pub fn rpc_rdma_private(&mut self, private: [Option<RpcRdmaPrivate>; 2]) {
         // it is the side that calls whose keys are invalidated
         self.invalidation = Some(private[End::A.index()].is_some_and(|p| p.remote_invalidation()));
@@ -187,6 +187,9 @@ impl Messages {
                 stream::Kind::Other | stream::Kind::Undecided => return,
             };
             cx.about.protocol = self.protocol;
+            if !cx.about.opening_seen {
+                self.streams.iter_mut().for_each(stream::Direction::late);
+            }
         }
         if self.kind == stream::Kind::Other {
             return;
@@ -195,8 +198,15 @@ impl Messages {
             cx.missed.hidden(piece.by, piece.at);
         }
         let kind = self.kind;
-        self.streams[piece.by.index()].take(kind, piece, &mut |record| {
+        let is_unread = self.streams[piece.by.index()].take(kind, piece, &mut |record| {
             let apart = T::ON && !record.in_frame;
+            if let Some(pieces) = record.pieces {
+                cx.env.sink.assembled(Assembly::Tcp, record.last.frame, pieces.frames());
+                if T::ON {
+                    // with what frames it: the length of SMB2, the mark of RPC
+                    Assembly::Tcp.show(pieces, record.wire_length.saturating_add(4), t);
+                }
+            }
             if apart {
                 t.source("Reassembled TCP", record.bytes);
             }
@@ -211,6 +221,9 @@ impl Messages {
                 t.end_source();
             }
         });
+        if is_unread {
+            cx.missed.hidden(piece.by, piece.at);
+        }
     }
 
     /// Bytes that RDMA moved: messages may be among them.
@@ -253,7 +266,7 @@ impl Messages {
         }
     }
 
-    /// The connection ends, or the capture does: `by` ended it, where somebody did.
+    /// The connection or the capture ends: `by` ended it, if a side did.
     pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: Option<End>) {
         if let Some(smbd) = self.smbd.as_mut() {
             smbd.link.closed(cx.at, by, cx);
@@ -283,7 +296,7 @@ impl Messages {
         }
     }
 
-    /// What a report says of them.
+    /// Plain data for the report.
     pub fn summary(&self) -> Summary {
         let mut summary = Summary { credits: self.credits.points().map(|(time, least)| (time, least.0)).collect(), ..Summary::default() };
         summary.counted = self.smbd.is_some() || self.rpcrdma.is_some();

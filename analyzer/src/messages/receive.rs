@@ -26,7 +26,7 @@ pub struct WholeSend<'a> {
     pub pieces: Option<&'a Pieces>,
 }
 
-/// What a packet of a Send did.
+/// Effect of a packet of a Send.
 #[derive(Clone, Copy, Debug)]
 pub enum Received<'a> {
     /// The message goes on.
@@ -37,7 +37,7 @@ pub enum Received<'a> {
     Tail,
 }
 
-/// One direction.
+/// Reassembly of one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Receive {
     buffer: Vec<u8>,

@@ -46,23 +46,23 @@ const LONG_REPLY: u32 = 1 << 30;
 /// An RPC message, for the layer above.
 #[derive(Clone, Copy, Debug)]
 pub struct RpcMessage<'a> {
-    /// Who sent it.
+    /// Side that sent it.
     pub by: End,
     /// Transaction id, of the header where there is one.
     pub xid: u32,
-    /// Its first frame.
+    /// First frame of the message.
     pub first: At,
-    /// Its last frame.
+    /// Last frame of the message.
     pub last: At,
     /// The header of RPC-over-RDMA; `None` on TCP.
     pub header: Option<&'a Header<'a>>,
     /// Whether nothing of it was cut off by the capture.
     pub is_whole: bool,
-    /// What it is.
+    /// Kind of message.
     pub kind: Kind<'a>,
 }
 
-/// What an RPC message is.
+/// Kind of an RPC-over-RDMA message.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind<'a> {
     /// A call.
@@ -126,11 +126,11 @@ struct Call {
     at: At,
     /// Keys of all its segments.
     keys: Vec<u32>,
-    /// What came of the call, where it is in a Position-Zero Read chunk; how much, and of how much.
+    /// Arrived bytes of a call in a Position-Zero Read chunk, and its length.
     long_call: Vec<u8>,
     long_have: u64,
     long_want: u64,
-    /// What came of the reply, where it is in the reply chunk.
+    /// Arrived bytes of a reply in the reply chunk.
     long_reply: Vec<u8>,
     /// Segments of the write list, and how many each chunk has.
     segments: Vec<Segment>,
@@ -172,7 +172,8 @@ impl RpcRdma {
         self.long = 0;
     }
 
-    /// A connection whose ends take so many bytes inline and whose client takes remote invalidation or not, where that is known; `late` where calls
+    /// A connection whose ends take so many bytes inline and whose client takes remote invalidation or not, where that is known; `late`
+    /// where calls
     /// before the first one seen may be outstanding.
     pub fn new(inline_threshold: [Option<u32>; 2], invalidation: Option<bool>, late: bool) -> Self {
         let credits = Credits { replied: late, ..Credits::default() };
@@ -230,12 +231,12 @@ impl RpcRdma {
         if let Some(limit) = self.inline_threshold[by.peer().index()].filter(|limit| send.wire_length > *limit) {
             let rests = Rests::since(cx.at).of(by).though_cut();
             let length = send.wire_length;
-            cx.report(Rule::RpcrdmaInline, by, rests, format_args!("sent {length} bytes inline; its peer takes {limit}"));
+            cx.report(Rule::RpcrdmaInline, by, rests, format_args!("sent {length} bytes inline; its peer accepts {limit}"));
         }
         let is_whole = send.bytes.len() as u64 >= u64::from(send.wire_length);
         let Ok((_, header)) = Header::parse(send.bytes, t) else {
             if is_whole {
-                cx.report(Rule::RpcrdmaMalformed, by, Rests::FRAME, format_args!("sent chunk lists that end before their end"));
+                cx.report(Rule::RpcrdmaMalformed, by, Rests::FRAME, format_args!("sent chunk lists that are cut short"));
             } else {
                 cx.missed.hidden(by, cx.at);
             }
@@ -251,7 +252,7 @@ impl RpcRdma {
             Proc::MSG | Proc::NOMSG => {}
             Proc::ERROR => return self.error(cx, memory, by, send, &header, t, emit),
             proc @ (Proc::MSGP | Proc::DONE) => {
-                cx.report(Rule::RpcrdmaProc, by, Rests::FRAME, format_args!("sent {proc}, which is not to be sent any more"));
+                cx.report(Rule::RpcrdmaProc, by, Rests::FRAME, format_args!("sent {proc}, which senders must no longer use"));
                 if proc == Proc::DONE {
                     return;
                 }
@@ -279,7 +280,7 @@ impl RpcRdma {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a message, the layers that it touches, and whom it is told")]
+    #[expect(clippy::too_many_arguments, reason = "a message, the layers that it touches, and the callback")]
     fn call<T: Trace, S: Sink>(
         &mut self,
         cx: &mut FrameContext<'_, S>,
@@ -300,6 +301,10 @@ impl RpcRdma {
         if backward && (chunks || header.is_long()) {
             let text = format_args!("sent a backward call with chunks or without an inline message");
             cx.report(Rule::RpcrdmaBackward, by, Rests::since(cx.at).of(by).though_cut(), text);
+        }
+        if backward && header.fixed.credits == 0 {
+            let text = format_args!("asked for 0 credits in a call of the reverse direction");
+            cx.report(Rule::RpcrdmaCreditZero, by, Rests::since(cx.at).of(by).though_cut(), text);
         }
         if header.is_long() && !header.reads.has_message() && header.reply.is_none() {
             let text = format_args!("sent RDMA_NOMSG with neither a Position-Zero Read chunk nor a reply chunk");
@@ -368,7 +373,7 @@ impl RpcRdma {
         self.calls.insert((by, xid), Box::new(call));
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a message, the layers that it touches, and whom it is told")]
+    #[expect(clippy::too_many_arguments, reason = "a message, the layers that it touches, and the callback")]
     fn reply<T: Trace, S: Sink>(
         &mut self,
         cx: &mut FrameContext<'_, S>,
@@ -423,7 +428,7 @@ impl RpcRdma {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a message, the layers that it touches, and whom it is told")]
+    #[expect(clippy::too_many_arguments, reason = "a message, the layers that it touches, and the callback")]
     fn error<T: Trace, S: Sink>(
         &mut self,
         cx: &mut FrameContext<'_, S>,
@@ -460,11 +465,13 @@ impl RpcRdma {
         let rests = Rests::since(cx.at).of(by).though_cut();
         if self.invalidation == Some(false) {
             let text =
-                format_args!("invalidated key {key:#010x}; the client did not say in the handshake that it takes remote invalidation");
+                format_args!("invalidated key {key:#010x}; the client did not announce support for remote invalidation in the handshake");
             cx.report(Rule::RdmaInvalidate, by, rests, text);
         } else if call.exchange > 0 && !call.keys.contains(&key) {
-            let text = format_args!("invalidated key {key:#010x}, which is none of the call that it answers");
+            let text = format_args!("invalidated key {key:#010x}, which does not belong to the call that it answers");
             cx.report(Rule::RdmaInvalidate, by, Rests::since(call.at).of(by).though_cut(), text);
+            // that the key may be unknown, or invalid already, is the same fault
+            return memory.invalidated_wrongly(cx.at, by.peer(), key);
         }
         memory.invalidated_as_asked(cx, by.peer(), key);
     }
@@ -496,7 +503,7 @@ impl RpcRdma {
         })
     }
 
-    /// What was called end A is end B.
+    /// Swaps ends A and B.
     pub fn swap_ends(&mut self) {
         self.credits.swap(0, 1);
         self.inline_threshold.swap(0, 1);
@@ -524,7 +531,7 @@ impl RpcRdma {
 
 /// A reply to a call that was not seen.
 fn unasked<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, xid: u32) {
-    let text = format_args!("answered XID {xid:#010x}, of which there is no call");
+    let text = format_args!("answered XID {xid:#010x}, but there is no such call");
     cx.report(Rule::RpcrdmaXid, by, Rests::START.of(by.peer()).though_cut(), text);
 }
 
@@ -544,7 +551,7 @@ fn chunk_rules<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'
             cx.report(Rule::RpcrdmaPosition, by, sure, text);
             cx.report(Rule::BugCve202689526, by, sure, format_args!("has a read chunk at position {position}, past the inline body"));
         } else if position > last && position < last_end {
-            let text = format_args!("has a read chunk at position {position}, inside of the one at {last}, which ends at {last_end}");
+            let text = format_args!("has a read chunk at position {position}, inside the one at {last}, which ends at {last_end}");
             cx.report(Rule::RpcrdmaPosition, by, sure, text);
             cx.report(Rule::BugCve202689526, by, sure, format_args!("has read chunks that overlap, at positions {last} and {position}"));
         }
@@ -670,5 +677,156 @@ pub fn show<T: Trace>(bytes: &[u8], known: &mut dyn Known, t: &mut T) {
         && header.error.is_none()
     {
         let _ = rpc::dissect(&Stream::inline(&header), known.rpc(header.fixed.xid), t, &mut ());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::alone::Alone;
+    use crate::finding::Blame;
+    use alloc::vec;
+    use rdmascope_dissector::trace::Off;
+
+    const C: End = End::A;
+    const S: End = End::B;
+    const NO_CHUNKS: &[u32] = &[0, 0, 0];
+
+    /// RPC-over-RDMA alone, and the messages that it hands up: who sent it, and its transaction id.
+    struct Layer {
+        alone: Alone,
+        memory: Memory,
+        rpc: RpcRdma,
+        up: Vec<(End, u32)>,
+    }
+
+    impl Layer {
+        fn new() -> Self {
+            Self { alone: Alone::new(), memory: Memory::default(), rpc: RpcRdma::new([None; 2], None, false), up: Vec::new() }
+        }
+
+        fn send(&mut self, by: End, words: &[u32], invalidate: Option<u32>) {
+            let Self { alone, memory, rpc, up } = self;
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+            let mut cx = alone.frame(by);
+            let at = cx.at;
+            let send =
+                WholeSend { first: at, last: at, bytes: &bytes, wire_length: bytes.len() as u32, invalidate, in_frame: true, pieces: None };
+            let mut emit = |_: &mut FrameContext<'_, _>, _: &mut Memory, message: &Message<'_>, _: &mut Off| {
+                if let Message::Rpc(m) = message {
+                    up.push((m.by, m.xid));
+                }
+            };
+            rpc.send(&mut cx, memory, by, &send, &mut Off, &mut emit);
+        }
+
+        /// An NFSv3 NULL call with these chunk lists.
+        fn call(&mut self, xid: u32, chunks: &[u32]) {
+            self.send(C, &[&[xid, 1, 32, 0], chunks, &[xid, 0, 2, 100_003, 3, 0, 0, 0, 0, 0]].concat(), None);
+        }
+
+        /// Its reply, which grants so many credits.
+        fn reply(&mut self, xid: u32, granted: u32, chunks: &[u32]) {
+            self.send(S, &[&[xid, 1, granted, 0], chunks, &[xid, 1, 0, 0, 0, 0]].concat(), None);
+        }
+
+        /// Rules that were broken, with those that waited for packets that might still come.
+        fn broken(&mut self) -> Vec<(Rule, Blame)> {
+            let mut broken = self.alone.broken();
+            self.alone.missed.captured(C);
+            self.alone.missed.captured(S);
+            self.alone.missed.finish(|evidence| broken.push((evidence.rule, if evidence.by == C { Blame::Client } else { Blame::Server })));
+            broken
+        }
+
+        fn state(&self, key: u32) -> Option<State> {
+            self.memory.find(C, key).map(|region| region.state)
+        }
+    }
+
+    /// Chunk lists with one Write chunk of one segment.
+    fn write_chunk(key: u32, length: u32) -> Vec<u32> {
+        vec![0, 1, 1, key, length, 0, 0x1000, 0, 0]
+    }
+
+    #[test]
+    fn calls_and_replies_are_handed_up_and_credits_are_counted() {
+        let mut layer = Layer::new();
+        layer.call(1, NO_CHUNKS);
+        assert_eq!(layer.rpc.credits_left(C), None, "no reply has granted any");
+        layer.reply(1, 2, NO_CHUNKS);
+        assert_eq!(layer.rpc.credits_left(C), Some(2));
+        layer.call(2, NO_CHUNKS);
+        layer.call(3, NO_CHUNKS);
+        assert_eq!((layer.rpc.credits_left(C), layer.broken()), (Some(0), vec![]));
+        layer.call(4, NO_CHUNKS);
+        assert_eq!(layer.broken(), [(Rule::RpcrdmaCreditOverrun, Blame::Client)]);
+        assert_eq!(layer.up, [(C, 1), (S, 1), (C, 2), (C, 3), (C, 4)]);
+    }
+
+    #[test]
+    fn a_second_call_waits_for_the_first_reply() {
+        let mut layer = Layer::new();
+        layer.call(1, NO_CHUNKS);
+        layer.call(2, NO_CHUNKS);
+        assert_eq!(layer.broken(), [(Rule::RpcrdmaCreditFirst, Blame::Client)]);
+    }
+
+    #[test]
+    fn a_reply_needs_a_call_and_grants_credits() {
+        let mut layer = Layer::new();
+        layer.call(1, NO_CHUNKS);
+        layer.reply(1, 0, NO_CHUNKS);
+        assert_eq!(layer.broken(), [(Rule::RpcrdmaCreditZero, Blame::Server)]);
+        let mut layer = Layer::new();
+        layer.call(1, NO_CHUNKS);
+        layer.reply(9, 32, NO_CHUNKS);
+        assert_eq!(layer.broken(), [(Rule::RpcrdmaXid, Blame::Server)]);
+    }
+
+    #[test]
+    fn memory_of_a_write_chunk_lives_from_the_call_to_the_reply() {
+        let mut layer = Layer::new();
+        layer.call(1, &write_chunk(7, 4096));
+        assert_eq!(layer.state(7), Some(State::Live));
+        layer.reply(1, 32, &write_chunk(7, 100));
+        assert!(matches!(layer.state(7), Some(State::Ended(_))), "{:?}", layer.state(7));
+        assert_eq!(layer.broken(), []);
+    }
+
+    #[test]
+    fn a_write_list_comes_back_as_it_was_offered() {
+        for (returned, wrong) in [(write_chunk(7, 4096), false), (write_chunk(8, 4096), true), (write_chunk(7, 4097), true)] {
+            let mut layer = Layer::new();
+            layer.call(1, &write_chunk(7, 4096));
+            layer.reply(1, 32, &returned);
+            let expected = if wrong { vec![(Rule::RpcrdmaWriteShape, Blame::Server)] } else { vec![] };
+            assert_eq!(layer.broken(), expected, "{returned:?}");
+        }
+    }
+
+    #[test]
+    fn a_reply_invalidates_a_key_of_its_own_call_only() {
+        for (key, broken) in [(7, vec![]), (8, vec![(Rule::RdmaInvalidate, Blame::Server)])] {
+            let mut layer = Layer::new();
+            layer.call(1, &write_chunk(7, 4096));
+            let words = [&[1, 1, 32, 0][..], &write_chunk(7, 100), &[1, 1, 0, 0, 0, 0]].concat();
+            layer.send(S, &words, Some(key));
+            let invalidate: Vec<_> = layer.broken().into_iter().filter(|(rule, _)| *rule == Rule::RdmaInvalidate).collect();
+            assert_eq!(invalidate, broken, "{key}");
+        }
+    }
+
+    #[test]
+    fn headers_that_cannot_be_used_are_reported_and_nothing_is_handed_up() {
+        for (words, rule) in [
+            (&[1_u32, 2, 32, 0, 0, 0, 0][..], Rule::RpcrdmaVersion),
+            (&[1, 1, 32, 9, 0, 0, 0], Rule::RpcrdmaProc),
+            (&[1, 1, 32, 0, 1, 0], Rule::RpcrdmaMalformed),
+        ] {
+            let mut layer = Layer::new();
+            layer.send(C, words, None);
+            assert_eq!((layer.broken(), layer.up.len()), (vec![(rule, Blame::Client)], 0));
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! multichannel session does beside RDMA, and what it falls back to.
 
 use crate::op::{At, StreamBytes};
+use crate::pieces::Pieces;
 use alloc::vec::Vec;
 use rdmascope_dissector::wire::rpc::RecordMark;
 use rdmascope_dissector::wire::smb2::Framing;
@@ -9,17 +10,17 @@ use rdmascope_dissector::wire::smb2::Framing;
 /// Bytes of one message put together at most: what an SMB2 length can say, and more than NFS sends.
 pub const MESSAGE_MAX: usize = 1 << 24;
 
-/// What the messages of a connection look like.
+/// Kind of messages on a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Not known yet.
+    /// Not decided yet.
     #[default]
     Undecided,
     /// SMB2 behind a length of 24 bits.
     Smb2,
     /// RPC behind record marks.
     Rpc,
-    /// Something else.
+    /// Another protocol.
     Other,
 }
 
@@ -36,6 +37,8 @@ pub struct Record<'a> {
     pub wire_length: u32,
     /// Whether they stand in one frame.
     pub in_frame: bool,
+    /// The segments that they were put together from, where these are several.
+    pub pieces: Option<&'a Pieces>,
 }
 
 /// One direction of a connection.
@@ -50,6 +53,8 @@ pub struct Direction {
     skip: usize,
     /// Set after a gap: framing has to be found again.
     lost: bool,
+    /// The segments of the message that is not whole.
+    pieces: Pieces,
 }
 
 /// Whether `bytes` begin like SMB2 or RPC on TCP.
@@ -72,19 +77,28 @@ pub fn recognize(bytes: &[u8]) -> Kind {
 }
 
 impl Direction {
-    /// Takes the next bytes and tells every message that they complete.
-    pub fn take(&mut self, kind: Kind, piece: &StreamBytes<'_>, emit: &mut impl FnMut(&Record<'_>)) {
+    /// The stream begins late: what comes first need not begin a message.
+    pub fn late(&mut self) {
+        self.lost = true;
+    }
+
+    /// Takes the next bytes and delivers every message that they complete. Returns whether the bytes passed unread: framing is still to be
+    /// found.
+    pub fn take(&mut self, kind: Kind, piece: &StreamBytes<'_>, emit: &mut impl FnMut(&Record<'_>)) -> bool {
         let mut bytes = piece.bytes;
         if self.lost {
             // a message nearly always begins a segment
             if recognize(bytes) != kind {
-                return;
+                return !bytes.is_empty();
             }
             self.lost = false;
         }
         let skipped = self.skip.min(bytes.len());
         self.skip -= skipped;
         bytes = &bytes[skipped..];
+        if !self.buffer.is_empty() || !self.record.is_empty() {
+            self.pieces.add_frame(piece.at.frame);
+        }
         if self.buffer.is_empty() {
             let used = self.messages(kind, bytes, piece.at, piece.at, piece.in_frame, emit);
             bytes = &bytes[used..];
@@ -108,20 +122,25 @@ impl Direction {
             }
             self.buffer = buffer;
         }
+        if !self.buffer.is_empty() || !self.record.is_empty() {
+            self.pieces.add_frame(piece.at.frame);
+        }
         if piece.missing > 0 {
             self.gap();
         }
+        false
     }
 
     /// Bytes of memory that it holds.
     pub fn held(&self) -> usize {
-        self.buffer.capacity() + self.record.capacity()
+        self.buffer.capacity() + self.record.capacity() + self.pieces.held()
     }
 
     /// Bytes are missing.
     pub fn gap(&mut self) {
         self.buffer = Vec::new();
         self.record = Vec::new();
+        self.pieces.release();
         self.skip = 0;
         self.lost = true;
     }
@@ -144,7 +163,9 @@ impl Direction {
             at += 4 + length;
             if kind == Kind::Smb2 {
                 if whole && !body.is_empty() {
-                    emit(&Record { first, last, bytes: body, wire_length: length as u32, in_frame });
+                    let pieces = self.pieces.several();
+                    emit(&Record { first, last, bytes: body, wire_length: length as u32, in_frame, pieces });
+                    self.pieces.clear();
                 }
                 continue;
             }
@@ -156,11 +177,15 @@ impl Direction {
                 self.record.extend_from_slice(body);
                 if whole {
                     let record = core::mem::take(&mut self.record);
-                    emit(&Record { first, last, bytes: &record, wire_length: record.len() as u32, in_frame: false });
+                    let (wire_length, pieces) = (record.len() as u32, self.pieces.several());
+                    emit(&Record { first, last, bytes: &record, wire_length, in_frame: false, pieces });
+                    self.pieces.clear();
                 }
                 continue;
             }
-            emit(&Record { first, last, bytes: body, wire_length: length as u32, in_frame });
+            let pieces = self.pieces.several();
+            emit(&Record { first, last, bytes: body, wire_length: length as u32, in_frame, pieces });
+            self.pieces.clear();
         }
         at
     }
@@ -170,6 +195,26 @@ impl Direction {
 mod tests {
     use super::*;
     use crate::op::End;
+    use alloc::vec;
+
+    #[test]
+    fn the_segments_of_a_message_are_known() {
+        let message = |length: usize| [&(length as u32).to_be_bytes()[..], b"\xfeSMB", &vec![7; length - 4]].concat();
+        let stream = [message(100), message(64), message(1000)].concat();
+        let mut direction = Direction::default();
+        let mut said = Vec::new();
+        for (i, chunk) in stream.chunks(300).enumerate() {
+            direction.take(Kind::Smb2, &piece(i as u64 + 1, chunk), &mut |m| said.push(m.pieces.map(|pieces| pieces.frames().to_vec())));
+        }
+        assert_eq!(said, [None, None, Some(vec![1, 2, 3, 4])]);
+        // a record of RPC, of two fragments in three segments
+        let (mut direction, mut said) = (Direction::default(), Vec::new());
+        let record = [&40u32.to_be_bytes()[..], &[1; 40], &(0x8000_0000u32 | 20).to_be_bytes(), &[2; 20]].concat();
+        for (frame, part) in [(5, &record[..44]), (6, &record[44..50]), (7, &record[50..])] {
+            direction.take(Kind::Rpc, &piece(frame, part), &mut |m| said.push((m.wire_length, m.pieces.map(|p| p.frames().to_vec()))));
+        }
+        assert_eq!(said, [(60, Some(vec![5, 6, 7]))]);
+    }
 
     fn piece(frame: u64, bytes: &[u8]) -> StreamBytes<'_> {
         StreamBytes { at: At { frame, time: 0 }, by: End::A, bytes, missing: 0, in_frame: true }
@@ -195,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_apart() {
+    fn kinds_are_distinguished() {
         assert_eq!(recognize(b"\0\0\0\x40\xfeSMB@\0"), Kind::Smb2);
         let call = [0x80, 0, 0, 40, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0x86, 0xa3, 0, 0, 0, 4];
         assert_eq!(recognize(&call), Kind::Rpc);

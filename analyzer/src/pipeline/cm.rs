@@ -47,7 +47,7 @@ pub(super) struct Request {
     slot: Option<u32>,
     /// The number under which its connection is followed.
     connection: Option<u32>,
-    /// Frames of it from before there was a connection, and who sent them.
+    /// Frames of it from before there was a connection, with their senders.
     early: Vec<(u64, End)>,
     server_comm_id: Option<u32>,
     answered: bool,
@@ -65,6 +65,10 @@ pub(super) struct Request {
     pub(super) heard: bool,
     /// Whether the capture has invariant CRCs of its client as they were sent.
     pub(super) is_sound: bool,
+    /// The same of its server.
+    is_server_sound: bool,
+    /// Datagrams of client and server whose invariant CRC is wrong, before that was known: the last of each.
+    suspect: [Option<At>; 2],
 }
 
 impl Request {
@@ -137,6 +141,8 @@ impl Requests {
             refused: None,
             heard: false,
             is_sound: false,
+            is_server_sound: false,
+            suspect: [None; 2],
         });
         oldest
     }
@@ -155,7 +161,8 @@ impl Requests {
         Some((request.clone(), early))
     }
 
-    /// A client was accepted by a server: that makes good what the server refused it before. Whether all is made good that any server refused,
+    /// A client was accepted by a server: that makes good what the server refused it before. Whether all is made good that any server
+    /// refused,
     /// and this was some of it. Whoever shares the hosts among several analyses knows that these are asked of all together.
     pub(super) fn make_good(&mut self, accepted: &Request) -> bool {
         let mut some = false;
@@ -193,7 +200,7 @@ impl Requests {
         Some(Rejected { port: request.port, by_server, slot: request.slot })
     }
 
-    /// A DREQ with the ids of its sender and its receiver. Returns the connection that it ends, and who sent it.
+    /// A DREQ with the ids of its sender and its receiver. Returns the connection that it ends, and the sender.
     pub(super) fn disconnect(&self, src: Addr, dst: Addr, local: u32, remote: u32) -> Option<(u32, End)> {
         let found = self.list.iter().rev().find(|r| {
             (r.client == src && r.comm_id == local && r.server_comm_id == Some(remote))
@@ -230,11 +237,36 @@ impl Requests {
         }
     }
 
-    /// A host sent another one something whose invariant CRC is right.
-    pub(super) fn sound(&mut self, src: Addr, dst: Addr) {
-        for request in self.list.iter_mut().filter(|r| (r.client, r.server) == (src, dst)) {
-            request.is_sound = true;
+    /// A host sent another one something whose invariant CRC is right. Where one was wrong before, that was damaged: when.
+    pub(super) fn sound(&mut self, src: Addr, dst: Addr) -> Option<At> {
+        let mut damaged = None;
+        for request in self.list.iter_mut() {
+            if (request.client, request.server) == (src, dst) {
+                request.is_sound = true;
+                damaged = damaged.or(request.suspect[0].take());
+            } else if (request.server, request.client) == (src, dst) {
+                request.is_server_sound = true;
+                damaged = damaged.or(request.suspect[1].take());
+            }
         }
+        damaged
+    }
+
+    /// Whether a wrong invariant CRC of what a host sends another one says that it is damaged. Where that is not known yet, it is remembered.
+    pub(super) fn is_damaged(&mut self, at: At, src: Addr, dst: Addr) -> bool {
+        let known =
+            |r: &Request| (r.client, r.server) == (src, dst) && r.is_sound || (r.server, r.client) == (src, dst) && r.is_server_sound;
+        if self.list.iter().any(known) {
+            return true;
+        }
+        for request in self.list.iter_mut() {
+            if (request.client, request.server) == (src, dst) {
+                request.suspect[0] = Some(at);
+            } else if (request.server, request.client) == (src, dst) {
+                request.suspect[1] = Some(at);
+            }
+        }
+        false
     }
 
     /// A connection is not followed any more.
@@ -251,7 +283,7 @@ impl Requests {
         self.list.len() < REQUESTS_MAX
     }
 
-    /// What became of each.
+    /// Outcome of each.
     pub(super) fn attempts(&self) -> impl Iterator<Item = Attempt> + '_ {
         self.list.iter().map(|r| Attempt {
             at: r.at,

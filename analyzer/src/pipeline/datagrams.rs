@@ -1,5 +1,6 @@
 //! IP fragments put together: RFC 791 3.2, RFC 8200 4.5. The first copy of a fragment counts.
 
+use crate::pieces::Pieces;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use rdmascope_dissector::frame::{Addr, IpFragment};
@@ -22,6 +23,19 @@ struct Datagram {
     /// Bytes of the whole, once the last fragment came.
     length: Option<u32>,
     have: u32,
+    /// Frame of each part.
+    frames: Vec<(u32, u64)>,
+}
+
+/// A datagram that is whole.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Whole {
+    /// The header of its first fragment, and its payload.
+    pub(super) bytes: Vec<u8>,
+    /// Bytes of payload.
+    pub(super) length: u32,
+    /// What it was put together from.
+    pub(super) pieces: Pieces,
 }
 
 /// Datagrams of which fragments are missing, the oldest first.
@@ -33,8 +47,8 @@ pub(super) struct Datagrams {
 }
 
 impl Datagrams {
-    /// Takes a fragment. Returns the datagram that it completes, with the header of its first fragment.
-    pub(super) fn take(&mut self, src: Addr, dst: Addr, fragment: &IpFragment<'_>) -> Option<Vec<u8>> {
+    /// Takes a fragment. Returns the datagram that it completes.
+    pub(super) fn take(&mut self, frame: u64, src: Addr, dst: Addr, fragment: &IpFragment<'_>) -> Option<Whole> {
         let key = (src, dst, fragment.id, fragment.protocol);
         let index = match self.open.iter().position(|d| d.key == key) {
             Some(index) => index,
@@ -61,6 +75,7 @@ impl Datagrams {
         if !datagram.parts.iter().any(|(offset, _)| *offset == fragment.offset) && datagram.parts.len() < FRAGMENTS_MAX {
             datagram.have += fragment.payload.len() as u32;
             datagram.parts.push((fragment.offset, fragment.payload.to_vec()));
+            datagram.frames.push((fragment.offset, frame));
         }
         if datagram.length != Some(datagram.have) || datagram.header.is_empty() {
             return None;
@@ -70,8 +85,8 @@ impl Datagrams {
 }
 
 impl Datagram {
-    /// Header and payload; `None` where fragments overlap.
-    fn whole(mut self) -> Option<Vec<u8>> {
+    /// `None` where fragments overlap.
+    fn whole(mut self) -> Option<Whole> {
         self.parts.sort_by_key(|(offset, _)| *offset);
         let mut bytes = self.header;
         let mut expected = 0;
@@ -82,7 +97,10 @@ impl Datagram {
             expected += part.len() as u32;
             bytes.extend_from_slice(part);
         }
-        Some(bytes)
+        self.frames.sort_by_key(|(offset, _)| *offset);
+        let mut pieces = Pieces::default();
+        self.frames.iter().for_each(|(_, frame)| pieces.add(*frame));
+        Some(Whole { bytes, length: expected, pieces })
     }
 }
 
@@ -105,7 +123,13 @@ mod tests {
         bytes.extend_from_slice(payload);
         let packet = frame::decode(LinkType::RAW, &bytes, bytes.len() as u32, &frame::Options::default(), &mut Off);
         let Body::Fragment(fragment) = packet.body else { panic!("no fragment") };
-        datagrams.take(HOSTS[0], HOSTS[1], &fragment).map(|whole| whole[20..].to_vec())
+        datagrams.take(1 + u64::from(offset), HOSTS[0], HOSTS[1], &fragment).map(|whole| {
+            let mut frames = whole.pieces.frames().to_vec();
+            assert_eq!((whole.length as usize, frames.len() as u32), (whole.bytes.len() - 20, whole.pieces.count()));
+            frames.sort_unstable();
+            assert_eq!(frames, whole.pieces.frames(), "in the order of the datagram");
+            whole.bytes[20..].to_vec()
+        })
     }
 
     #[test]

@@ -34,6 +34,7 @@ use crate::flow::{self, ib::IbFlow};
 use crate::notes::Replies;
 use crate::op::{At, End};
 use crate::path::{self, Attempt};
+use crate::pieces::Assembly;
 use crate::report::{self, Report};
 use crate::roles::Source;
 use crate::rpcbind::{self, Registrations};
@@ -51,7 +52,7 @@ pub use route::{Route, Router};
 pub use shards::finish_all;
 
 use cm::{Rejected, Request, Requests};
-use datagrams::Datagrams;
+use datagrams::{Datagrams, Whole};
 use hashbrown::HashSet;
 use numbering::Joined;
 use pairing::Halves;
@@ -63,14 +64,14 @@ use rdmascope_dissector::wire::ib::cm::{self as wire, CmMessage};
 use shards::Shard;
 use table::{Flow, Place, QpKey, Table, TcpEnd};
 
-/// What is known of a frame besides its bytes.
+/// Known facts about a frame besides its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameMeta {
     /// Counted from 1 over all inputs.
     pub number: u64,
     /// ns since the Unix epoch.
     pub time_ns: i64,
-    /// What its first bytes are.
+    /// Link type of the bytes.
     pub link_type: LinkType,
     /// Its length on the wire, in bytes.
     pub wire_len: u32,
@@ -85,12 +86,12 @@ impl FrameMeta {
     }
 }
 
-/// What the analysis made of one frame, in few bytes: for an index of a capture.
+/// Facts about one frame in few bytes, for an index of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameFacts {
     /// How far it was understood.
     pub layer: Layer,
-    /// Its connection, by the number under which it is followed ([`report::Connection::followed_as`]), and who sent it.
+    /// Its connection, by the number that the analysis uses ([`report::Connection::followed_as`]), and the sender.
     pub place: Option<(u32, End)>,
     /// The exchange that it belongs to; 0 for none, or not known yet.
     pub exchange: u64,
@@ -100,6 +101,8 @@ pub struct FrameFacts {
 
 /// ICMP messages about datagrams that could not be delivered, remembered at most.
 const UNREACHABLE_MAX: usize = 1024;
+/// The largest path MTU, in bytes (IBA volume 1, 9.8.1).
+const MTU_MAX: u32 = 4096;
 /// Packets with a wrong invariant CRC on one connection after which all of them are thought to have it.
 const UNFINISHED: u64 = 4;
 /// ns by which a capture may have packets in another order than the ends.
@@ -117,7 +120,7 @@ pub struct Pipeline<S = Quiet> {
     next_id: u32,
     halves: Halves,
     requests: Requests,
-    /// Datagrams that could not be delivered, and who was told.
+    /// Datagrams that could not be delivered, and the sender that the ICMP error went to.
     unreachable: Vec<(At, Addr, Unreachable)>,
     datagrams: Datagrams,
     /// Rpcbind over UDP.
@@ -149,12 +152,12 @@ impl Default for Pipeline<Quiet> {
 }
 
 impl<S: Sink> Pipeline<S> {
-    /// What an earlier pass over the same capture found: frames then tell which one answers them.
+    /// Replies found by an earlier pass over the same capture: requests then name the frame that answers them.
     pub fn knows(&mut self, replies: Arc<Replies>) {
         self.env.frame.replies = Some(replies);
     }
 
-    /// An analysis that tells `sink` what it sees as it goes.
+    /// An analysis that reports to `sink` as it goes.
     pub fn with_sink(options: Options, sink: S) -> Self {
         let decode = frame::Options { check_crc: options.check_crc, ..frame::Options::default() };
         let tcp = crate::flow::iwarp::Options { check_crc: options.check_crc, ..Default::default() };
@@ -181,7 +184,7 @@ impl<S: Sink> Pipeline<S> {
         }
     }
 
-    /// Who listens.
+    /// The listener.
     pub fn sink(&mut self) -> &mut S {
         &mut self.env.sink
     }
@@ -196,7 +199,7 @@ impl<S: Sink> Pipeline<S> {
         &self.env.findings
     }
 
-    /// What was made of the last frame.
+    /// Facts about the last frame.
     pub fn facts(&self) -> FrameFacts {
         FrameFacts {
             layer: self.env.frame.layer(),
@@ -206,7 +209,7 @@ impl<S: Sink> Pipeline<S> {
         }
     }
 
-    /// Earlier frames that turned out with the last one to belong to its connection, by number, and who sent them: of a handshake, what
+    /// Earlier frames that turned out with the last one to belong to its connection, by number, with their senders: of a handshake, what
     /// came before the answer that makes the connection.
     pub fn earlier(&self) -> &[(u64, End)] {
         &self.env.frame.earlier
@@ -235,7 +238,7 @@ impl<S: Sink> Pipeline<S> {
         }
     }
 
-    /// The report as it would be if the capture ended here, but without what only the end tells (requests without an answer). For
+    /// The report as it would be if the capture ended here, but without results that need the end (requests without a reply). For
     /// those who watch; costs as much as there are connections.
     pub fn snapshot(&self) -> Report {
         let open = self.table.iter().map(|slot| slot.connection.summary());
@@ -248,7 +251,7 @@ impl<S: Sink> Pipeline<S> {
         report
     }
 
-    /// For an analysis without an end: lets go of connections that were ended `closed_after` ns before `now`, and of those without a frame
+    /// For an analysis without an end: drops connections that were ended `closed_after` ns before `now`, and of those without a frame
     /// for `idle_after` ns. (One that speaks again is found again, as one whose handshake was not seen.)
     pub fn expire(&mut self, now: i64, closed_after: i64, idle_after: i64) {
         let at = self.capture.last.unwrap_or_default();
@@ -343,7 +346,8 @@ impl<S: Sink> Pipeline<S> {
             self.capture.classes[usize::from(packet.priority.unwrap_or(packet.dscp >> 3) & 7)] += 1;
         }
         match &packet.body {
-            Body::Ib(ib) => self.ib(at, meta.wire_len, packet, ib, t),
+            Body::Ib(ib) if ib.behind.is_empty() => self.ib(at, meta.wire_len, packet, ib, t),
+            Body::Ib(ib) => self.joined_packets(meta, packet, ib, t),
             Body::Tcp(segment) => self.tcp(at, meta.wire_len, packet, segment, t),
             Body::Fragment(fragment) => self.fragment(meta, packet, fragment, t),
             Body::Udp(from, to, payload) => {
@@ -458,6 +462,31 @@ impl<S: Sink> Pipeline<S> {
 
     // ── InfiniBand ──────────────────────────────────────────────────────────────────────────────────────────────────
 
+    /// Several packets that a system had not cut yet when they were captured: each as if it had come by itself, as it will to its receiver.
+    #[cold]
+    fn joined_packets<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, first: &IbPacket<'_>, t: &mut T) {
+        let datagram = first.length() as u64 + first.behind.len() as u64 + u64::from(packet.cut);
+        let headers = u64::from(packet.carried.unwrap_or(meta.wire_len)).saturating_sub(datagram);
+        let alone = IbPacket { behind: &[], ..*first };
+        for ib in core::iter::once(alone).chain(first.joined(packet.cut)) {
+            let length = u32::try_from(headers + ib.length() as u64).unwrap_or(u32::MAX);
+            let carried = packet.carried.map(|_| length);
+            self.ib(meta.at(), length, &Packet { body: Body::Ib(ib), carried, ..*packet }, &ib, t);
+        }
+    }
+
+    /// A packet that is longer than any path MTU and was cut short, or whose ICRC is not that of its whole: several ones, which nobody can
+    /// tell apart. Nothing is said of them.
+    #[cold]
+    fn inseparable(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>) {
+        if packet.cut == 0 {
+            let site = Site { connection: None, frame: at.frame, time_ns: at.time };
+            let length = ib.payload_length;
+            let text = format_args!("{length} bytes were captured as one packet, before they were cut into several");
+            self.env.report(Rule::CaptureCut, Blame::Capture, site, Certainty::Certain, text);
+        }
+    }
+
     fn ib<T: Trace>(&mut self, at: At, wire_len: u32, packet: &Packet<'_>, ib: &IbPacket<'_>, t: &mut T) {
         self.env.layer(Layer::Ib);
         if packet.fault.is_some() {
@@ -486,6 +515,9 @@ impl<S: Sink> Pipeline<S> {
             return;
         };
         self.env.layer(Layer::Rdma);
+        if ib.payload_length > MTU_MAX && (packet.cut > 0 || ib.icrc == Check::Bad) {
+            return self.inseparable(at, packet, ib);
+        }
         let key = QpKey { src: packet.src, dst: packet.dst, qp: ib.bth.dest_qp };
         let mut place = match self.table.by_qp(&key) {
             Some(place) => place,
@@ -497,6 +529,7 @@ impl<S: Sink> Pipeline<S> {
         let Some(slot) = self.table.used(place.slot) else { return };
         let connection = &mut slot.connection;
         self.env.frame.place = Some((connection.id, place.end));
+        self.env.frame.hosts = Some((packet.src, packet.dst));
         connection.last = at;
         connection.captured(place.end);
         connection.mirrors.add(self.env.frame.mirror);
@@ -532,13 +565,13 @@ impl<S: Sink> Pipeline<S> {
         let Flow::Ib(flow) = &mut slot.flow else { return };
         let mut listener = Listener { connection, env: &mut self.env };
         flow.packet(at, place.end, ib, t, &mut listener);
-        self.weigh(at, place.slot);
+        self.count_memory(at, place.slot);
     }
 
-    /// A packet of a connection was handled: what it holds now. Where all hold too much together, the idlest give up theirs.
+    /// Counts the memory of a connection after a packet. If all connections together exceed the limit, the idlest give up theirs.
     #[inline]
-    fn weigh(&mut self, at: At, slot: u32) {
-        self.table.weigh(slot);
+    fn count_memory(&mut self, at: At, slot: u32) {
+        self.table.count_memory(slot);
         if self.table.held() > self.env.options.memory_max {
             self.relieve(at);
         }
@@ -557,7 +590,7 @@ impl<S: Sink> Pipeline<S> {
             if let Some(s) = self.table.get_mut(slot).filter(|s| s.connection.unfinished() >= HEAVY) {
                 s.connection.release(&mut self.env, at);
                 self.messages_forgotten += 1;
-                self.table.weigh(slot);
+                self.table.count_memory(slot);
             }
         }
         while self.table.held() > enough && self.table.len() > 1 {
@@ -593,7 +626,7 @@ impl<S: Sink> Pipeline<S> {
             site.connection = Some(slot.connection.id);
         }
         let qp = ib.bth.dest_qp;
-        self.env.report(Rule::RcCnp, Blame::Network, site, Certainty::Certain, format_args!("queue pair {qp:#x} was told to slow down"));
+        self.env.report(Rule::RcCnp, Blame::Network, site, Certainty::Certain, format_args!("queue pair {qp:#x} was asked to slow down"));
     }
 
     /// The first packet of a flow.
@@ -656,7 +689,6 @@ impl<S: Sink> Pipeline<S> {
     // ── Connection management ───────────────────────────────────────────────────────────────────────────────────────
 
     fn datagram<T: Trace>(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>, t: &mut T) {
-        const MTU_MAX: u32 = 4096;
         if ib.payload_length > MTU_MAX {
             let site = Site { connection: None, frame: at.frame, time_ns: at.time };
             let length = ib.payload_length;
@@ -666,8 +698,17 @@ impl<S: Sink> Pipeline<S> {
         if ib.bth.dest_qp > 1 {
             return;
         }
-        let Ok((_, Some(message))) = wire::parse_mad(ib.payload, t) else { return };
+        let parsed = wire::parse_mad(ib.payload, t);
+        if ib.icrc == Check::Bad && self.requests.is_damaged(at, packet.src, packet.dst) {
+            return self.damaged_datagram(at);
+        }
+        let Ok((_, Some(message))) = parsed else { return };
         self.env.layer(Layer::Cm);
+        if packet.ecn == 3 {
+            let site = Site { connection: None, frame: at.frame, time_ns: at.time };
+            let text = format_args!("a datagram of connection management was marked congestion experienced");
+            self.env.report(Rule::RcEcn, Blame::Network, site, Certainty::Certain, text);
+        }
         match message {
             CmMessage::Request(request) => {
                 if let Some(oldest) = self.requests.request(at, (packet.src, packet.dst), carrier(ib), &request) {
@@ -681,11 +722,26 @@ impl<S: Sink> Pipeline<S> {
             _ => {}
         }
         self.requests.heard(packet.src, packet.dst);
-        if ib.icrc == Check::Good {
-            self.requests.sound(packet.src, packet.dst);
+        match ib.icrc {
+            Check::Good => {
+                if let Some(damaged) = self.requests.sound(packet.src, packet.dst) {
+                    self.damaged_datagram(damaged);
+                }
+            }
+            // a request is known from here on
+            Check::Bad => _ = self.requests.is_damaged(at, packet.src, packet.dst),
+            Check::Unchecked => {}
         }
         let place = self.requests.place(at.frame, packet.src, packet.dst, message.comm_ids());
         self.env.frame.place = self.env.frame.place.or(place);
+    }
+
+    /// A datagram of connection management whose invariant CRC is wrong, where others are right.
+    #[cold]
+    fn damaged_datagram(&mut self, at: At) {
+        let site = Site { connection: None, frame: at.frame, time_ns: at.time };
+        let text = format_args!("a datagram of connection management was damaged before the capture point; its receiver dropped it");
+        self.env.report(Rule::RcIcrc, Blame::Network, site, Certainty::Certain, text);
     }
 
     fn cm_reply(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>, reply: &wire::ConnectReply<'_>) {
@@ -801,7 +857,7 @@ impl<S: Sink> Pipeline<S> {
             && let Flow::Tcp(flow) = &s.flow
             && flow.is_reopened_by(tcp_end(&s.connection, from), segment)
         {
-            // the ports are used anew
+            // the ports are reused
             self.close(old, at);
             slot = None;
         }
@@ -815,6 +871,7 @@ impl<S: Sink> Pipeline<S> {
         s.connection.captured(end);
         s.connection.mirrors.add(self.env.frame.mirror);
         self.env.frame.place = Some((s.connection.id, end));
+        self.env.frame.hosts = Some((packet.src, packet.dst));
         let mut volume = Volume::default();
         volume.0[end.index()] = u64::from(wire_len);
         s.connection.throughput.add(at.time, volume);
@@ -826,23 +883,29 @@ impl<S: Sink> Pipeline<S> {
         if segment.flags & (SYN | ACK) == SYN | ACK {
             s.connection.established.get_or_insert(at);
         }
-        self.env.frame.is_unchecked = segment.check == Check::Unchecked;
         let Flow::Tcp(flow) = &mut s.flow else { return };
+        self.env.frame.is_unchecked = match segment.check {
+            Check::Good => false,
+            Check::Unchecked => true,
+            // of one that is followed all the same, nobody knows either
+            Check::Bad => flow.is_doubted(end),
+        };
         let mut listener = Listener { connection: &mut s.connection, env: &mut self.env };
         flow.segment(at, end, segment, &self.tcp, t, &mut listener);
         let c = &mut s.connection;
         if c.established.is_none() && c.transport == Some(Transport::Iwarp) && segment.payload_length > 0 {
             c.spoke_otherwise |= c.roles.client() == Some(end.peer());
         }
-        self.weigh(at, slot);
+        self.count_memory(at, slot);
     }
 
     #[cold]
     fn new_tcp(&mut self, at: At, from: TcpEnd, to: TcpEnd, segment: &Segment<'_>) -> u32 {
         let handshake = if segment.flags & SYN != 0 { Handshake::Seen } else { Handshake::Inferred };
-        // a SYN tells who the client is; else the lower of the well-known ports is the server's
+        // a SYN shows who the client is; else the lower of the well-known ports is the server's
         // of one that is damaged the flags say nothing
-        let flags = if segment.check == Check::Bad { 0 } else { segment.flags };
+        let is_damaged = segment.check == Check::Bad && segment.payload_length > 0;
+        let flags = if is_damaged { 0 } else { segment.flags };
         let client = match flags & (SYN | ACK) {
             SYN => Some((End::A, Source::Handshake)),
             f if f == SYN | ACK => Some((End::B, Source::Handshake)),
@@ -873,7 +936,14 @@ impl<S: Sink> Pipeline<S> {
         let whole = match &mut self.shard {
             // who hands out the frames put it together
             Some(shard) => shard.datagram.take(),
-            None => self.datagrams.take(packet.src, packet.dst, fragment),
+            None => self.datagrams.take(meta.number, packet.src, packet.dst, fragment).map(|Whole { bytes, length, pieces }| {
+                let what = if matches!(packet.src, frame::Addr::V4(_)) { Assembly::Ipv4 } else { Assembly::Ipv6 };
+                self.env.sink.assembled(what, meta.number, pieces.frames());
+                if T::ON {
+                    what.show(&pieces, length, t);
+                }
+                bytes
+            }),
         };
         let Some(bytes) = whole else { return };
         if T::ON {
@@ -987,4 +1057,136 @@ const ACK: u8 = 0x10;
 /// Ports that a server listens on: SMB, SMB Direct over iWARP, NFS, NFS over RDMA, portmap.
 const fn is_service_port(port: u16) -> bool {
     matches!(port, 445 | 5445 | 2049 | 20049 | 111 | 139)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdmascope_dissector::wire::ib::bth::Bth;
+    use rdmascope_dissector::wire::ib::ext::Extensions;
+
+    /// RC Send Only (IBA volume 1, table 38).
+    const SEND_ONLY: u8 = 0x04;
+    const SECOND: i64 = 1_000_000_000;
+
+    fn host(n: u8) -> Addr {
+        Addr::V4([192, 0, 2, n])
+    }
+
+    /// A Send from the first host to a queue pair of the second.
+    fn send(qp: u32, psn: u32) -> Packet<'static> {
+        let bth = Bth { opcode: SEND_ONLY, bits: 0, p_key: 0xffff, resv8: 0, dest_qp: qp, ack: 0, psn };
+        let ib = IbPacket {
+            carrier: Carrier::RoceV2 { src_port: 0xc000 },
+            bth,
+            ext: Extensions::default(),
+            payload: b"data",
+            payload_length: 4,
+            ip_id: 0,
+            icrc: Check::Unchecked,
+            behind: &[],
+        };
+        Packet { src: host(1), dst: host(2), body: Body::Ib(ib), ..Packet::default() }
+    }
+
+    /// Counts requests and findings.
+    #[derive(Default)]
+    struct Calls(usize, usize);
+
+    impl Sink for Calls {
+        fn exchange(&mut self, _: &crate::exchange::Exchange) {
+            self.0 += 1;
+        }
+
+        fn finding(&mut self, _: &crate::finding::Finding) {
+            self.1 += 1;
+        }
+    }
+
+    /// Feeds packets, 1 s apart, as frames from 1 on.
+    fn feed<S: Sink>(pipeline: &mut Pipeline<S>, packets: &[Packet<'_>]) {
+        for packet in packets {
+            let number = pipeline.capture().frames + 1;
+            let time_ns = number as i64 * SECOND;
+            let meta = FrameMeta { number, time_ns, link_type: LinkType::ETHERNET, wire_len: 100, interface: 0 };
+            pipeline.packet(&meta, packet, &mut Off);
+        }
+    }
+
+    #[test]
+    fn a_frame_without_a_connection_is_counted() {
+        let mut pipeline = Pipeline::default();
+        feed(&mut pipeline, &[Packet::default()]);
+        assert_eq!(pipeline.facts().place, None);
+        let (report, _) = pipeline.finish();
+        assert_eq!((report.capture.frames, report.capture.bytes, report.connections.len()), (1, 100, 0));
+    }
+
+    #[test]
+    fn each_queue_pair_is_followed_under_its_own_number() {
+        let mut pipeline = Pipeline::default();
+        let mut places = Vec::new();
+        for (qp, psn) in [(0x11, 1), (0x12, 1), (0x11, 2)] {
+            feed(&mut pipeline, &[send(qp, psn)]);
+            places.push(pipeline.facts().place.map(|(connection, _)| connection));
+        }
+        assert_eq!(places, [Some(1), Some(2), Some(1)]);
+        assert_eq!(pipeline.finish().0.connections.len(), 2);
+    }
+
+    /// When tables are full, the connection that was idle longest goes, not an arbitrary one.
+    #[test]
+    fn a_full_table_drops_the_connection_that_was_idle_longest() {
+        let mut pipeline = Pipeline::new(Options { connections_max: 2, ..Options::default() });
+        feed(&mut pipeline, &[send(0x11, 1), send(0x12, 1), send(0x11, 2), send(0x13, 1)]);
+        assert_eq!(pipeline.capture().dropped, [("connections", 1)]);
+        // the first one is still followed: its next packet makes no new connection, but one to the second does
+        feed(&mut pipeline, &[send(0x11, 3)]);
+        assert_eq!(pipeline.facts().place.map(|(connection, _)| connection), Some(1));
+        feed(&mut pipeline, &[send(0x12, 2)]);
+        assert_eq!(pipeline.facts().place.map(|(connection, _)| connection), Some(4));
+    }
+
+    #[test]
+    fn an_idle_connection_expires_and_stays_in_the_report() {
+        let mut pipeline = Pipeline::default();
+        feed(&mut pipeline, &[send(0x11, 1)]);
+        pipeline.expire(30 * SECOND, SECOND, 60 * SECOND);
+        assert_eq!(pipeline.capture().dropped, []);
+        pipeline.expire(90 * SECOND, SECOND, 60 * SECOND);
+        assert_eq!(pipeline.capture().dropped, [("connections", 1)]);
+        assert_eq!(pipeline.finish().0.connections.len(), 1);
+    }
+
+    #[test]
+    fn a_sink_hears_a_finding_once() {
+        let pause = frame::Pause { source: [2; 6], priorities: 8, quanta: 100, times: [0, 0, 0, 100, 0, 0, 0, 0], whole_link: false };
+        let packet = Packet { body: Body::Pause(pause), ..Packet::default() };
+        let mut pipeline = Pipeline::with_sink(Options::default(), Calls::default());
+        feed(&mut pipeline, &[packet, packet]);
+        let (report, heard) = pipeline.finish();
+        assert_eq!((report.capture.pauses, heard.1), (2, 1));
+    }
+
+    /// One direction of a TCP connection, with a segment missing: bytes behind the hole are analysed at the end.
+    #[test]
+    fn tcp_flows_are_finished_at_the_end_of_a_one_sided_capture() {
+        // a record of NFS over TCP: its mark, and a NULL call
+        let call = |xid: u32| {
+            let words = [0x8000_0028, xid, 0, 2, 100_003, 3, 0, 0, 0, 0, 0];
+            words.iter().flat_map(|word: &u32| word.to_be_bytes()).collect::<Vec<u8>>()
+        };
+        let segment = |seq: u32, payload: &'static [u8]| {
+            let segment =
+                Segment { src_port: 900, dst_port: 2049, seq, payload, payload_length: payload.len() as u32, ..Segment::default() };
+            Packet { src: host(1), dst: host(2), body: Body::Tcp(segment), ..Packet::default() }
+        };
+        let bytes: &'static [u8] = [call(1), call(2), call(3), call(4)].concat().leak();
+        let at = |n: usize| segment(1000 + 44 * n as u32, &bytes[n * 44..][..44]);
+        let mut pipeline = Pipeline::with_sink(Options::default(), Calls::default());
+        feed(&mut pipeline, &[at(0), at(1), at(3)]);
+        // the third is missing, and the fourth waits for it
+        assert_eq!(pipeline.facts().exchange, 0);
+        assert_eq!(pipeline.finish().1.0, 3);
+    }
 }

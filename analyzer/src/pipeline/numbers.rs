@@ -1,4 +1,5 @@
-//! The numbers of the whole for what each shard of a capture numbers on its own, while frames come: connections and exchanges. A frame says how
+//! The numbers of the whole for what each shard of a capture numbers on its own, while frames come: connections and exchanges. A frame
+//! says how
 //! many its shard has numbered behind it; as frames are taken in order, that gives each its number in the whole.
 
 use super::Pipeline;

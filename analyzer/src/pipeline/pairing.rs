@@ -115,6 +115,7 @@ mod tests {
             payload: &[],
             payload_length: 0,
             icrc: Check::Unchecked,
+            behind: &[],
             ip_id: 0,
         }
     }

@@ -129,12 +129,12 @@ impl Router {
     fn peel(&mut self, meta: &FrameMeta, bytes: &[u8]) -> Route {
         let packet = frame::decode(meta.link_type, bytes, meta.wire_len, &self.decode, &mut Off);
         if let Body::Fragment(fragment) = &packet.body {
-            let Some(whole) = self.datagrams.take(packet.src, packet.dst, fragment) else {
+            let Some(whole) = self.datagrams.take(meta.number, packet.src, packet.dst, fragment) else {
                 return Route { shard: self.shard(Key::Alone), datagram: None };
             };
-            let inner = frame::decode_ip(&whole, &self.decode, &mut Off);
+            let inner = frame::decode_ip(&whole.bytes, &self.decode, &mut Off);
             let key = self.key(&inner);
-            return Route { shard: self.shard(key), datagram: Some(whole) };
+            return Route { shard: self.shard(key), datagram: Some(whole.bytes) };
         }
         if let Body::Pause(_) = &packet.body {
             // one that follows another ends it

@@ -9,7 +9,7 @@
 //!
 //! While frames come, a shard needs nothing of another, but for three things, which are looked at in the end:
 //!
-//! - **Numbers.** Connections get numbers that no other shard gives; the report numbers them anew anyway. Exchanges are numbered within
+//! - **Numbers.** Connections get numbers that no other shard gives; the report renumbers them anyway. Exchanges are numbered within
 //!   their shard; each shard notes in which frames, and those that are told of get the numbers of the whole.
 //! - **Limits** of tables that all connections share. Where all shards together come near one, they give up.
 //! - **Loss**: how sure it is what a connection lacked at its end depends on whether the capture lost packets of any. At the end of the
@@ -19,6 +19,7 @@
 
 use super::{Pipeline, Router};
 use crate::env::Options;
+use crate::exchange::Exchange;
 use crate::mirror::Mirrors;
 use crate::report::{self, Report};
 use crate::sink::Parts;
@@ -267,11 +268,11 @@ pub fn finish_all<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Op
     if report.findings.dropped() > 0 {
         return None;
     }
-    let mut wanted: Vec<u64> = report.slowest.iter().map(|e| e.id).collect();
+    let mut wanted: Vec<u64> = report.slowest.iter_mut().flat_map(Exchange::numbers).map(|id| *id).collect();
     sink.exchange_numbers(&mut |id| wanted.push(*id));
     let numbers = numbers(&numbered, wanted);
     let renumber = |id: &mut u64| *id = numbers.get(id).copied().unwrap_or(*id);
-    report.slowest.iter_mut().for_each(|e| renumber(&mut e.id));
+    report.slowest.iter_mut().flat_map(Exchange::numbers).for_each(renumber);
     sink.exchange_numbers(&mut |id| renumber(id));
     Some((report, sink))
 }

@@ -57,7 +57,7 @@ pub(super) struct Place {
     pub(super) end: End,
 }
 
-/// What carries a connection.
+/// Transport of a connection.
 #[derive(Clone, Debug)]
 pub(super) enum Flow {
     Ib(Box<IbFlow>),
@@ -65,7 +65,7 @@ pub(super) enum Flow {
 }
 
 impl Flow {
-    /// What became of its packets.
+    /// Outcome of its packets.
     pub(super) fn loss_view(&self) -> LossView<'_> {
         match self {
             Self::Ib(flow) => flow.loss_view(),
@@ -202,9 +202,9 @@ impl Table {
         self.held_most
     }
 
-    /// A packet of a connection was handled: counts what it holds now.
+    /// Counts the memory of a connection after a packet.
     #[inline]
-    pub(super) fn weigh(&mut self, slot: u32) {
+    pub(super) fn count_memory(&mut self, slot: u32) {
         let Some(s) = self.slots.get_mut(slot as usize).and_then(Option::as_deref_mut) else { return };
         let now = s.holds();
         self.held = self.held.saturating_sub(s.held).saturating_add(now);

@@ -21,15 +21,15 @@ const ENOUGH: u64 = 100;
 /// Something that held requests up, on all connections. Times in ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hindrance {
-    /// What.
+    /// Kind of delay.
     pub kind: Kind,
     /// Why; all ways to lose packets are one.
     pub cause: Cause,
     /// Whose packets, where that is known: A is the client.
     pub from: Option<End>,
-    /// How often.
+    /// Number of episodes.
     pub count: u64,
-    /// How long altogether.
+    /// Total duration, in ns.
     pub lasted: i64,
     /// Requests' time in it.
     pub cost: i64,
@@ -47,14 +47,14 @@ pub struct Hindrance {
     pub connections: u64,
 }
 
-/// What a command would take without what held it up, in ns.
+/// Time that a command would take without its delays, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relief {
     /// The command.
     pub command: &'static str,
     /// Whether it is of the p99; of the longest where there are too few.
     pub is_p99: bool,
-    /// As it was.
+    /// Longest latency as measured, in ns.
     pub with: i64,
     /// As it would be.
     pub without: i64,
@@ -65,9 +65,9 @@ pub struct Relief {
 pub struct Answer {
     /// How long requests waited, all together.
     pub waited: i64,
-    /// Whose that time was.
+    /// That time by owner.
     pub time: Time,
-    /// What held them up, what cost most first; what cost nothing is there, too.
+    /// Their delays, the most expensive first; those without cost are included.
     pub hindrances: Vec<Hindrance>,
     /// The command that suffered most.
     pub relief: Option<Relief>,
@@ -78,8 +78,10 @@ pub struct Answer {
 impl Answer {
     /// What held requests up most: what packets tell, before what is known only of a sender's clock.
     pub fn main(&self) -> Option<&Hindrance> {
-        let costly = || self.hindrances.iter().filter(|h| h.cost > 0 && !matches!(h.kind, Kind::Gap | Kind::Interrupted));
-        costly().find(|h| h.kind != Kind::HeldUp).or_else(|| costly().next())
+        // an end that is late by a little now and then is not what requests wait for
+        let is_told = |h: &Hindrance| h.kind != Kind::Idle || h.cost.saturating_mul(20) >= self.waited;
+        let costly = || self.hindrances.iter().filter(|h| h.cost > 0 && is_told(h) && !matches!(h.kind, Kind::Gap | Kind::Interrupted));
+        costly().find(|h| !matches!(h.kind, Kind::HeldUp | Kind::Idle)).or_else(|| costly().next())
     }
 
     /// Packets of clients that came late to the capture point, as far as their clocks tell: how many, and by how much in the mean.

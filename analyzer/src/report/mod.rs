@@ -38,14 +38,14 @@ pub struct Report {
     pub sessions: Vec<(u64, Vec<u32>)>,
     /// How far each pair of hosts got on the way to RDMA.
     pub paths: Vec<crate::path::Path>,
-    /// What clients heard of the rpcbind of servers.
+    /// Answers of servers' rpcbind to clients.
     pub rpcbind: Vec<crate::rpcbind::Registrations>,
 }
 
 /// Frames.
 #[derive(Clone, Debug, Default)]
 pub struct Capture {
-    /// All of them.
+    /// Frames of the capture.
     pub frames: u64,
     /// Bytes of them on the wire.
     pub bytes: u64,
@@ -80,7 +80,7 @@ pub struct Capture {
 pub struct Connection {
     /// Counted from 1.
     pub id: u32,
-    /// The numbers under which a [`Sink`] and an observer were told of it: several where its two directions were tied together late.
+    /// Its numbers in calls of a [`Sink`] and an observer: several if its two directions were paired late.
     pub followed_as: Vec<u32>,
     /// Carrier; `None` only in a default value.
     pub transport: Option<Transport>,
@@ -128,9 +128,9 @@ pub struct Connection {
     pub network: crate::marking::Network,
     /// How far it got.
     pub progress: Progress,
-    /// What became of it; `None` while it goes on, and where it has nothing to do with storage.
+    /// Its outcome; `None` while it is open, and if it is not about storage.
     pub outcome: Option<crate::outcome::Outcome>,
-    /// What held it up.
+    /// Its delays.
     pub episodes: episodes::Summary,
     /// Whose the time of its requests was: a compound counts once, and what waits for something to happen not at all.
     pub time: Time,
@@ -147,7 +147,7 @@ pub struct Connection {
 }
 
 impl Report {
-    /// What a finding says, as a whole sentence that names who did it, with the address where the connection is known.
+    /// The finding as a whole sentence that names the side, with its address if the connection is known.
     pub fn sentence(&self, finding: &Finding) -> String {
         let who = |end: usize, side: &str| match self.connections.iter().find(|c| Some(c.id) == finding.connection) {
             Some(c) => format!("The {side} ({})", address(&c.peers[end].address)),

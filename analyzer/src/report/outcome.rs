@@ -1,4 +1,4 @@
-//! The outcome of a connection: what it was for, how far it got, what ended it, and whose doing that was.
+//! The outcome of a connection: its purpose, how far it got, what ended it, and the side to blame.
 //!
 //! ```text
 //!  Asked ──▶ Connected ──▶ Negotiated ──▶ Session ──▶ Work
@@ -6,7 +6,7 @@
 //!   CM REQ                  agreed         session
 //! ```
 //!
-//! Rules tell what was wrong with a message. An outcome tells what became of the connection, also where no message was wrong: a
+//! Rules report what was wrong with a message. An outcome says how the connection ended, also if no message was wrong: a
 //! server that accepts and then is silent breaks no rule that a message could show. [`of`] is a pure function of [`Facts`], which are
 //! plain data; [`conclude`] ties an outcome to the finding that explains it, or reports one of its own.
 
@@ -26,7 +26,7 @@ const STUCK: i64 = 10_000_000_000;
 /// ns within which the end of a connection follows from what was wrong before it.
 const FOLLOWS: i64 = 1_000_000_000;
 
-/// What a connection was for.
+/// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// SMB over SMB Direct.
@@ -82,7 +82,7 @@ impl Stage {
     }
 }
 
-/// What ended a connection.
+/// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
     /// Nothing: it was open at the end of the capture.
@@ -158,18 +158,18 @@ impl Success {
     }
 }
 
-/// What became of a connection.
+/// Outcome of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What it was for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// How far it got.
     pub reached: Stage,
-    /// What ended it.
+    /// How the connection ended.
     pub ending: Ending,
     /// Whether it reached what it was for.
     pub success: Success,
-    /// Whose doing a failure is: 0 the client's, 1 the server's.
+    /// Side to blame for a failure: 0 the client, 1 the server.
     pub by: Option<usize>,
     /// Who closed the connection: 0 the client, 1 the server.
     pub closed_by: Option<usize>,
@@ -183,12 +183,12 @@ pub struct Outcome {
     pub cause: Option<(Rule, Blame)>,
 }
 
-/// What is known of a connection at its end. Pairs are `[client, server]`.
+/// Facts about a connection at its end. Pairs are `[client, server]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// What carries it.
+    /// Transport that carries the connection; `None` if unknown.
     pub transport: Option<Transport>,
-    /// What it carries.
+    /// Upper-layer protocol.
     pub protocol: Protocol,
     /// Port of the service.
     pub port: u16,
@@ -237,7 +237,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// What is known of a connection of a report; `end` is the last frame of the capture.
+    /// Facts about a connection of a report; `end` is the last frame of the capture.
     pub fn of(c: &Connection, terminated: bool, end: At) -> Self {
         let row = |name: &str| c.commands.iter().find(|command| command.name == name);
         let succeeded = |command: &crate::report::Command| command.count.saturating_sub(command.errors + command.unanswered);
@@ -275,7 +275,7 @@ impl Facts {
     }
 }
 
-/// What became of a connection; `None` where it has nothing to do with storage.
+/// Outcome of a connection; `None` if it is not about storage.
 pub fn of(f: &Facts) -> Option<Outcome> {
     let purpose = purpose(f)?;
     let closed_by = f.closed.and_then(|(by, _)| by);
@@ -344,9 +344,10 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         let by = if closed_by == Some(0) && open >= PATIENCE { Some(1) } else { closed_by };
         fail(Ending::HungUp { requests: f.unanswered }, by, open);
         let is_packets = matches!(f.transport, Some(Transport::RoceV2 | Transport::Infiniband));
-        if is_packets && (f.troubled && (open < PATIENCE || by == closed_by) || closed_by == Some(1) && open >= GIVES_UP) {
-            // among what is lost and sent again the capture may miss a reply: TCP would show that; and a server that hangs up so late may
-            // have tried in vain to send it
+        if is_packets && (f.troubled && (open < PATIENCE || by == closed_by) || closed_by == Some(1)) {
+            // among what is lost and sent again the capture may miss a reply: TCP would show that; a server that hangs up late may have
+            // tried in vain to send it, and one that does so at once may have got something that the capture has not: nothing behind it
+            // shows that
             outcome.certainty = Certainty::Guess;
         }
     } else if f.closed.is_some() && f.sealed[0] > 0 && f.sealed[1] == 0 && f.worked == 0 {
@@ -360,6 +361,10 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         fail(Ending::NoAnswer, closed_by, waited);
     } else if reached < Stage::Session && f.closed.is_none() {
         outcome.success = Success::Unknown;
+    }
+    if f.troubled && matches!(outcome.ending, Ending::NoNegotiation | Ending::NoAnswer) {
+        // who closes where packets are lost may not have got what was sent, or may have tried in vain
+        outcome.certainty = Certainty::Guess;
     }
     Some(outcome)
 }
@@ -380,7 +385,7 @@ fn no_negotiation(f: &Facts, closed_by: Option<usize>, waited: i64, fail: &mut i
 }
 
 /// Whether a side stopped for want of credits: it had none that it may spend, its peer granted none for a long while, and either
-/// somebody gave up then or the capture ended.
+/// a side gave up then or the capture ended.
 fn is_starved(f: &Facts, side: usize, waited: i64) -> bool {
     let Some(dry) = f.dry[side] else { return false };
     // a server has its first credits from the client's first message after the negotiation: before that nothing ran out
@@ -433,7 +438,7 @@ const fn side(end: usize) -> &'static str {
 }
 
 impl Outcome {
-    /// Whose doing a failure is.
+    /// Side to blame for a failure.
     pub fn blame(&self) -> Blame {
         match self.by {
             Some(0) => Blame::Client,
@@ -442,12 +447,12 @@ impl Outcome {
         }
     }
 
-    /// Whether it failed.
+    /// Whether the connection failed.
     pub fn failed(&self) -> bool {
         self.success == Success::No
     }
 
-    /// What became of the connection as a sentence without its full stop; `start` is the time of the first frame of the capture.
+    /// The outcome as a sentence without its full stop; `start` is the time of the first frame of the capture.
     pub fn sentence(&self, start: i64) -> String {
         alloc::format!("{}", Sentence { outcome: self, start })
     }
@@ -536,12 +541,10 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
     connection.outcome = Some(outcome);
 }
 
-/// ns after which a sender has given up at the earliest: seven tries with the shortest timeout in use.
-const GIVES_UP: i64 = 25_000_000;
-/// ns by which a capture may have frames in another order than the ends.
-const DISORDER: i64 = 1_000_000;
+/// ns by which a capture may have frames in another order than the ends: those of a way there and back.
+const DISORDER: i64 = 10_000_000;
 
-/// Who was silent may have had no credit to answer with, or a peer that had broken the protocol: then the silence is not its own doing.
+/// The silent side may have had no credit for an answer, or a peer that broke the protocol: then it is not to blame for the silence.
 fn weaken_silence(connection: &Connection, findings: &mut Findings) {
     /// ns within which a message may have been on its way already.
     const ON_ITS_WAY: i64 = 5_000_000;
@@ -586,7 +589,7 @@ fn weaken_silence(connection: &Connection, findings: &mut Findings) {
 /// The rule of a failure that no other finding explains.
 fn own_rule(outcome: &Outcome, connection: &Connection) -> (Rule, Severity) {
     let is_tcp = connection.transport == Some(Transport::Tcp);
-    // a side that goes away at once, for no reason that can be seen, may have been told to
+    // a side that disconnects at once, for no visible reason, may have been asked to
     let went_away = if outcome.by == Some(0) { Severity::Warn } else { Severity::Error };
     match outcome.ending {
         Ending::Refused if is_tcp => (Rule::TcpRefused, Severity::Error),
@@ -604,7 +607,7 @@ fn own_rule(outcome: &Outcome, connection: &Connection) -> (Rule, Severity) {
     }
 }
 
-/// What happened, as a predicate of the side whose doing it is.
+/// What happened, as a predicate of the side to blame.
 struct Predicate<'o> {
     outcome: &'o Outcome,
     connection: &'o Connection,
@@ -621,7 +624,7 @@ impl fmt::Display for Predicate<'_> {
                 write!(f, "did not answer on port {} for {waited}", self.connection.peers[1].port)
             }
             Ending::NoTransport if self.connection.progress.spoke_otherwise => {
-                f.write_str("answered the MPA Request with bytes that are no MPA Reply")
+                f.write_str("answered the MPA Request with something other than an MPA Reply")
             }
             Ending::NoTransport => write!(f, "did not answer the MPA Request for {waited}"),
             Ending::NoNegotiation if o.by == Some(0) && self.connection.progress.negotiation[0].is_none() => {
@@ -636,14 +639,14 @@ impl fmt::Display for Predicate<'_> {
             Ending::NoNegotiation => write!(f, "did not answer the Negotiate Request for {waited}"),
             Ending::NoSession => f.write_str("refused every attempt to set up a session"),
             Ending::NoAnswer => write!(f, "ended the connection ({how}) before a request was answered"),
-            Ending::OutOfCredits { .. } => write!(f, "granted no credits for {waited} to a peer that had none left to spend"),
+            Ending::OutOfCredits { .. } => write!(f, "granted no credits for {waited} to a peer that had none left"),
             Ending::HungUp { requests } if o.by == o.closed_by => {
                 let plural = if requests == 1 { "" } else { "s" };
                 write!(f, "ended the connection ({how}) with {requests} request{plural} outstanding")
             }
             Ending::HungUp { requests } => {
                 let plural = if requests == 1 { "" } else { "s" };
-                write!(f, "left {requests} request{plural} without an answer for {waited}")
+                write!(f, "left {requests} request{plural} unanswered for {waited}")
             }
             Ending::Aborted => write!(f, "broke off the connection ({how})"),
             Ending::Open | Ending::Closed => f.write_str("ended the connection"),
@@ -690,13 +693,15 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
     let answers = |f: &Finding| match (outcome.ending, f.rule) {
         // silence explains silence, whenever it began
         (Ending::HungUp { .. }, Rule::Smb2Unanswered | Rule::RpcUnanswered | Rule::SmbdKeepalive) => outcome.waited >= PATIENCE,
-        // who is gone grants nothing
+        // a side that is gone grants nothing
         (Ending::OutOfCredits { .. }, Rule::SmbdCreditDeadlock | Rule::PeerSilent) => true,
         (Ending::OutOfCredits { .. }, _) => false,
         (Ending::Refused, Rule::MpaReject | Rule::CmReject) => true,
         (Ending::NoNegotiation, rule) if rule.row().group == Group::Negotiate => true,
         (_, rule) if ends_connection(rule) => false,
         (_, Rule::Smb2Unanswered | Rule::RpcUnanswered) => false,
+        // who waited and was granted credits went on
+        (_, Rule::SmbdCreditStall | Rule::SmbdCreditStarved) => false,
         _ => outcome.at.time.saturating_sub(f.last_time_ns) <= outcome.waited.saturating_add(FOLLOWS),
     };
     let found = findings.iter().filter(here).filter(|f| answers(f));
@@ -706,12 +711,12 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
     first.map(|f| (f.rule, f.by))
 }
 
-/// Whether a finding tells of silence, which what was wrong before it explains.
+/// Whether a finding reports silence, which an earlier violation explains.
 fn is_silence(rule: Rule) -> bool {
     matches!(rule, Rule::Smb2Unanswered | Rule::RpcUnanswered | Rule::SmbdKeepalive)
 }
 
-/// Whether a finding tells of data that its receiver does not miss at once: what else was wrong explains an end better.
+/// Whether a finding is about data that its receiver does not miss at once: another violation explains the end better.
 fn is_of_data(rule: Rule) -> bool {
     rule == Rule::RdmaLength
 }

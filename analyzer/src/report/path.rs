@@ -3,7 +3,8 @@
 //! ```text
 //!   SMB   dialect ▸ multichannel, both sides ▸ interfaces asked ▸ answered ▸ one has RDMA ▸ at an address in reach
 //!         ▸ RDMA tried ▸ accepted ▸ SMB Direct negotiated ▸ session set up or bound ▸ READ and WRITE use RDMA ▸ it stayed so
-//!   NFS   rpcbind asked ▸ NFS listed for RDMA ▸ RDMA tried ▸ accepted ▸ sizes in private data ▸ RPC-over-RDMA answered ▸ data moved by RDMA ▸ it stayed so
+//!   NFS   rpcbind asked ▸ NFS listed for RDMA ▸ RDMA tried ▸ accepted ▸ sizes in private data ▸ RPC-over-RDMA answered ▸ data moved by
+//! RDMA ▸ it stayed so
 //! ```
 //!
 //! Each is a [`Rung`] of a ladder: yes, no, not seen, or not needed. The first *no* is what stopped them; what was not seen says nothing.
@@ -18,7 +19,9 @@ use crate::rpcbind::Rpcbind;
 pub use crate::smb_setup::{Moved, SmbSetup};
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::num::NonZeroUsize;
 use hashbrown::HashMap;
 use rdmascope_dissector::frame::{Addr, Unreachable};
 use rdmascope_dissector::text::{Elapsed, Grouped};
@@ -45,10 +48,10 @@ const INLINE_ENOUGH: u64 = 16;
 /// The UDP port of RoCEv2.
 const ROCE: u16 = 4791;
 
-/// What became of a connection request of RDMA-CM.
+/// Outcome of a connection request of RDMA-CM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing came.
+    /// No answer came.
     None,
     /// A REP.
     Accepted(At),
@@ -63,23 +66,23 @@ pub enum Answer {
 pub struct Attempt {
     /// When it was first sent.
     pub at: At,
-    /// Who sent it.
+    /// Address of the client.
     pub client: Addr,
-    /// To whom.
+    /// Address of the server.
     pub server: Addr,
     /// The port of the service; 0 where it has none.
     pub port: u16,
-    /// What carries it.
+    /// Transport of the attempt.
     pub transport: Transport,
     /// How often it was sent.
     pub sent: u32,
     /// Whether anything that its server sent was captured.
     pub heard: bool,
-    /// What became of it.
+    /// Answer to the connection request.
     pub answer: Answer,
 }
 
-/// What is mounted.
+/// Kind of storage: SMB or NFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// SMB.
@@ -129,9 +132,9 @@ pub enum Step {
     Netid,
     /// The client asked for an RDMA connection.
     Tried,
-    /// It was accepted.
+    /// The connection request was accepted.
     Accepted,
-    /// NFS told each other their sizes in the private data of the handshake.
+    /// Both sides of NFS sent their sizes in the private data of the handshake.
     PrivateData,
     /// SMB Direct agreed on its parameters; RPC-over-RDMA answered.
     Negotiated,
@@ -192,9 +195,9 @@ impl Step {
 /// Whether a rung was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// It was.
+    /// The step was taken.
     Yes,
-    /// It was not.
+    /// The step was not taken.
     No,
     /// The capture does not tell.
     NotSeen,
@@ -217,26 +220,26 @@ impl State {
 /// One question and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rung {
-    /// Which.
+    /// The step.
     pub step: Step,
     /// The answer.
     pub state: State,
-    /// What it rests on, in a few words.
+    /// The evidence, in a few words.
     pub text: String,
     /// Where it was seen.
     pub at: Option<At>,
 }
 
-/// What carried the data.
+/// How the data was transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Carried {
     /// RDMA connections only.
     Rdma,
     /// TCP only.
     Tcp,
-    /// Both.
+    /// RDMA and messages both carried data.
     Both,
-    /// Nothing was carried.
+    /// No data was carried.
     Nothing,
 }
 
@@ -262,22 +265,22 @@ impl Carried {
     }
 }
 
-/// What stopped a client and a server on their way.
+/// The obstacle that kept a client and a server from RDMA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// The rung.
     pub step: Step,
-    /// The rule that tells of it.
+    /// The rule that reports it.
     pub rule: Rule,
-    /// Whose doing it is.
+    /// The side to blame.
     pub by: Blame,
     /// How much it matters.
     pub severity: Severity,
     /// How sure it is.
     pub certainty: Certainty,
-    /// What happened, in one clause.
+    /// What happened, as a clause.
     pub text: String,
-    /// Where.
+    /// Frame and time.
     pub at: At,
     /// The connection that runs without RDMA, or that failed.
     pub connection: Option<u32>,
@@ -287,14 +290,14 @@ pub struct Obstacle {
     pub tries: Vec<u32>,
     /// Whether it is another finding, of a connection that failed, and is not to be reported again.
     pub reported: bool,
-    /// What it comes from, where the answer itself tells.
+    /// Its cause, if the answer itself contains it.
     pub why: Option<&'static str>,
 }
 
 /// How far a client and a server got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// What is mounted.
+    /// Kind of storage: SMB or NFS.
     pub kind: Kind,
     /// The client's address, of the first connection.
     pub client: Addr,
@@ -302,13 +305,13 @@ pub struct Path {
     pub server: Addr,
     /// Their connections, by number.
     pub connections: Vec<u32>,
-    /// What carried data.
+    /// How the data of READ and WRITE was transferred.
     pub carried: Carried,
     /// The questions in order.
     pub rungs: Vec<Rung>,
     /// The interfaces that the server listed.
     pub interfaces: Vec<NetworkInterface>,
-    /// What stopped them; `None` where nothing did, or it is not known.
+    /// The obstacle; `None` if there is none, or it is unknown.
     pub verdict: Option<Obstacle>,
 }
 
@@ -334,22 +337,26 @@ enum Fate {
     Open,
 }
 
-/// What each reason of a REJ tells beside its name (IBA volume 1, 12.6.7.2).
+/// Meaning of each reason of a REJ (IBA volume 1, 12.6.7.2).
 const REJECTED: &[(RejectReason, &str)] = &[
     (RejectReason::NO_QP, NO_ROOM),
     (RejectReason::NO_RESOURCES, NO_ROOM),
-    (RejectReason::TIMEOUT, "The side that rejects waited for the next message of the handshake, and it did not come"),
+    (RejectReason::TIMEOUT, "The side that rejects waited in vain for the next message of the handshake"),
     (RejectReason::INVALID_COMM_ID, "The side that rejects no longer knows this attempt: it was restarted, or had given up"),
     (RejectReason::INVALID_SERVICE_ID, "Nothing listens on that RDMA port at that address"),
-    (RejectReason::STALE_CONNECTION, "The server still has an earlier connection of the same queue pair: that was not ended in order"),
-    (RejectReason::PRIMARY_GID, "The server's RDMA device does not have the address (GID) that was asked for, or not of that RoCE version"),
-    (RejectReason::PATH_MTU, "The server's port does not take the path MTU that the client asks for"),
-    (RejectReason::INSUFFICIENT_RESPONDER_RESOURCES, "A side cannot answer as many RDMA Reads at a time as the other one asks for"),
+    (RejectReason::STALE_CONNECTION, "The server still has an earlier connection of the same queue pair, which was not ended in order"),
+    (
+        RejectReason::PRIMARY_GID,
+        "The server's RDMA device does not have the address (GID) that was asked for, or not for that RoCE version",
+    ),
+    (RejectReason::PATH_MTU, "The server's port does not support the path MTU that the client asks for"),
+    (RejectReason::INSUFFICIENT_RESPONDER_RESOURCES, "A side supports fewer outstanding RDMA Reads than the other one asks for"),
     (
         RejectReason::CONSUMER,
-        "The service listens on that port, and refused this client: it has no room, or does not take the address or private data",
+        "The service listens on that port, and refused this client: it has no resources left, or does not accept the address or private \
+        data",
     ),
-    (RejectReason::RNR_RETRY_COUNT, "The RNR retry count that was asked for is not taken"),
+    (RejectReason::RNR_RETRY_COUNT, "The RNR retry count that was asked for is not accepted"),
 ];
 const NO_ROOM: &str = "The adapter of the side that rejects has no queue pair or memory left for another connection";
 
@@ -431,9 +438,9 @@ pub(crate) fn conclude(report: &mut Report, attempts: &[Attempt], unreachable: &
     }
 }
 
-/// What came of a connection that failed.
+/// What followed a connection that failed.
 struct Afterwards {
-    /// The finding that tells of the failure.
+    /// The finding that reports the failure.
     cause: (Rule, Blame),
     connection: Option<u32>,
     /// The connection that was refused, where a later one took its place.
@@ -441,7 +448,7 @@ struct Afterwards {
     text: String,
 }
 
-/// What came of connections that failed: a later one took the place of one that was refused, or the session went on without it; after one
+/// What followed connections that failed: a later one took the place of one that was refused, or the session went on without it; after one
 /// that broke, the client tried again, for so long, and was connected or not.
 fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<Afterwards> {
     let mut all = Vec::new();
@@ -495,12 +502,23 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<Afterwards> {
                 group.connections.iter().filter(|c| within(c.first) && refused(c)).count() + group.attempts.iter().filter(in_vain).count();
             let tried = || plural(tries, "attempt", "attempts");
             let since = |c: &Connection| Elapsed(c.first.time.saturating_sub(o.at.time));
-            let text = match (tries, again) {
-                (0, None) => continue,
+            let mut text = match (tries, again) {
+                (0, None) => String::new(),
                 (0, Some(again)) => format!("; the client was connected again {} later", since(again)),
-                (_, Some(again)) => format!("; {} to connect again failed, and one succeeded {} later", tried(), since(again)),
+                (_, Some(again)) => format!("; {} to connect again failed, then one succeeded {} later", tried(), since(again)),
                 (_, None) => format!("; {} to connect again failed", tried()),
             };
+            let shares = |other: &&&Connection| other.id != c.id && other.smb.sessions.iter().any(|id| c.smb.sessions.contains(id));
+            let goes_on =
+                works.iter().filter(shares).any(|other| other.first < o.at && other.closed.is_none_or(|(.., end)| end.time > o.at.time));
+            // a session that has another channel keeps its handles
+            if !goes_on {
+                let later: Vec<&Connection> = works.iter().copied().filter(|c| c.first > o.at).collect();
+                text.push_str(&handles(&c.smb.open, &later));
+            }
+            if text.is_empty() {
+                continue;
+            }
             all.push(Afterwards { cause, connection: Some(c.id), replaced: None, text });
         }
     }
@@ -511,10 +529,35 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<Afterwards> {
     all
 }
 
+/// Which handles went with a connection, and whether the client opened these names again; empty where none was open.
+fn handles(open: &[Arc<str>], later: &[&Connection]) -> String {
+    const NAMED: usize = 3;
+    let Some(number) = NonZeroUsize::new(open.len()) else { return String::new() };
+    let mut names: Vec<&str> = open.iter().map(|name| &**name).collect();
+    names.dedup();
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let mut list = names.join(", ");
+    if more > 0 {
+        list.push_str(&format!(" and {more} more"));
+    }
+    let is_again = |name: &&Arc<str>| later.iter().any(|c| c.smb.opened.contains(name));
+    let again = match (open.iter().filter(is_again).count(), number.get()) {
+        _ if later.is_empty() => String::new(),
+        (0, 1) => ", which was not opened again".into(),
+        (0, _) => ", none of which was opened again".into(),
+        (1, 1) => ", which was opened again".into(),
+        (n, all) if n == all => ", all of which were opened again".into(),
+        (n, _) => format!(", {n} of which were opened again"),
+    };
+    let was = if number.get() == 1 { "handle was" } else { "handles were" };
+    format!("; {number} {was} open on it ({list}){again}")
+}
+
 /// What comes of a second channel that is refused.
 const NO_SECOND: &str = "; the session went on without it: multichannel was not established";
 
-/// Which kind of mount a connection is of; `None` for another, and where it is not known who is the client.
+/// Kind of mount that a connection belongs to; `None` for another kind, and if the client is unknown.
 fn kind_of(c: &Connection) -> Option<Kind> {
     if !c.client_known {
         return None;
@@ -661,7 +704,7 @@ struct Ladder<'g, 'r> {
     end: At,
     /// Whether no frame was cut short: what was cut may have been the answer, or what runs over TCP.
     is_whole: bool,
-    /// Whether the same server serves somebody by RDMA.
+    /// Whether the same server serves any client by RDMA.
     serves_rdma: bool,
     /// What rpcbind of the server said, to this client or another one.
     rpcbind: Rpcbind,
@@ -718,7 +761,10 @@ impl<'g, 'r> Ladder<'g, 'r> {
             } else if let Some((at, reason)) = icmp {
                 frames.push(at.frame);
                 Fate::Unreachable(reason)
-            } else if c.closed.is_some_and(|(by, how, _)| by == Some(1) && how == "RST") && !c.progress.connected {
+            } else if c.closed.is_some_and(|(by, how, _)| by == Some(1) && how == "RST")
+                && c.handshake == Handshake::Seen
+                && !c.progress.connected
+            {
                 Fate::Reset
             } else if c.progress.spoke_otherwise {
                 Fate::Otherwise
@@ -807,7 +853,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         let running = self.tcp.iter().find(|c| has_session(c)).or(self.tcp.first()).copied();
         let at = first.or(draft.rung.at).or_else(|| running.map(|c| c.first)).or_else(|| self.rdma.first().map(|c| c.first))?;
         let Some((rule, by, certainty, text)) = draft.no.clone() else {
-            // a connection failed of what another finding tells
+            // a connection failed for a reason that another finding reports
             let broken = self.rdma.iter().find(|c| c.outcome.as_ref().is_some_and(|o| o.failed() && o.cause.is_some()))?;
             let outcome = broken.outcome.as_ref()?;
             let (rule, by) = outcome.cause?;
@@ -939,7 +985,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         let listed = &connection.smb.setup.interfaces;
         if status != 0 || listed.is_empty() {
             let detail = if status == 0 { String::from("an empty list") } else { status_name(status) };
-            let text = format!("answered the question for its interfaces with {detail}");
+            let text = format!("answered the query for its interfaces with {detail}");
             self.no(Step::Answered, detail, Some(at), (Rule::SmbPathAnswer, Blame::Server, Certainty::Certain, text));
             self.add(Step::RdmaListed, unseen, "", None);
             self.add(Step::Address, unseen, "", None);
@@ -1010,7 +1056,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         // a capture on the host does not see what an RDMA card moves; but then no data goes by TCP
         let moved = c.smb.setup.moved.iter().filter_map(|m| m.span).map(|(_, last)| last).max().filter(|last| *last > since);
         if moved.is_some() && !c.progress.missed {
-            let text = "never tried RDMA, which the server lists, and reads and writes over TCP";
+            let text = "never tried RDMA, although the server lists it, and reads and writes over TCP";
             self.no(Step::Tried, "no", Some(since), (Rule::SmbPathTry, Blame::Client, Certainty::IfNothingWasMissed, text.into()));
         } else {
             self.add(Step::Tried, State::NotSeen, "", None);
@@ -1055,7 +1101,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
             }
             Fate::Unreachable(reason) => {
                 let what = if clearest.transport == Transport::Iwarp { ports } else { format!("UDP port {ROCE} (RoCEv2)") };
-                let text = format!("{to} let it be known that {what} cannot be reached ({reason}){rest}");
+                let text = format!("{to} reported that {what} cannot be reached ({reason}){rest}");
                 self.no(Step::Accepted, *reason, at, (refused, Blame::Server, Certainty::Certain, text));
             }
             Fate::Reset => {
@@ -1063,7 +1109,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
                 self.no(Step::Accepted, "reset", at, (refused, Blame::Server, Certainty::Certain, text));
             }
             Fate::Otherwise => {
-                let text = format!("answered the MPA Request on {ports} with something that is no MPA Reply{rest}");
+                let text = format!("answered the MPA Request on {ports} with something other than an MPA Reply{rest}");
                 self.no(Step::Accepted, "no MPA Reply", at, (refused, Blame::Server, Certainty::Certain, text));
             }
             _ => {
@@ -1178,7 +1224,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
             // a link that went down takes the end of its connections with it
             Some((id, silent)) if silent >= SILENT => {
                 let text = format!(
-                    "{name} went on over TCP (connection {id}); its RDMA connection had been silent for {} by then, and stays so without an end",
+                    "{name} went on over TCP (connection {id}); its RDMA connection had been silent for {} by then, and stayed silent",
                     Elapsed(silent)
                 );
                 self.no(Step::Kept, "silent; went on over TCP", Some(last), (rule, Blame::Unknown, Certainty::Guess, text));
@@ -1234,7 +1280,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         }
     }
 
-    /// Whether both ends told their sizes with the handshake (RFC 8797): without that each keeps to the default.
+    /// Whether both sides sent their sizes with the handshake (RFC 8797): without that each uses the default.
     fn private_data(&mut self, rpc: &[&Connection]) {
         let Some((at, private)) = rpc.iter().find_map(|c| Some((c.first, c.rpc_rdma_private?))) else {
             return self.add(Step::PrivateData, State::NotSeen, "", None);
@@ -1504,6 +1550,22 @@ mod tests {
     }
 
     #[test]
+    fn handles_that_were_open_on_a_broken_connection_are_named() {
+        let name = |name: &str| Arc::<str>::from(name);
+        let mut later = over_rdma();
+        later.smb.opened = vec![name("a"), name("b")];
+        let open = |names: &[&str]| names.iter().map(|n| name(n)).collect::<Vec<_>>();
+        let check = |names: &[&str], later: &[&Connection], expected: &str| assert_eq!(handles(&open(names), later), expected);
+        check(&[], &[&later], "");
+        check(&["a"], &[], "; 1 handle was open on it (a)");
+        check(&["a"], &[&later], "; 1 handle was open on it (a), which was opened again");
+        check(&["c"], &[&later], "; 1 handle was open on it (c), which was not opened again");
+        check(&["a", "b"], &[&later], "; 2 handles were open on it (a, b), all of which were opened again");
+        check(&["a", "a", "c", "d", "e"], &[&later], "; 5 handles were open on it (a, c, d and 1 more), 2 of which were opened again");
+        check(&["x", "y"], &[&later], "; 2 handles were open on it (x, y), none of which was opened again");
+    }
+
+    #[test]
     fn rdma_that_moves_no_data() {
         assert_eq!(climb(vec![over_rdma()], &[]).carried, Carried::Rdma);
         assert_eq!(verdict(vec![over_rdma()], &[]), None);
@@ -1546,7 +1608,7 @@ mod tests {
     }
 
     #[test]
-    fn nfs_is_told_of_only_where_rdma_was_in_sight() {
+    fn nfs_is_judged_only_with_rdma_in_sight() {
         let mut tcp = connection(1, Transport::Tcp, Protocol::Rpc, 2049, 20);
         tcp.commands = vec![row("GETATTR", 5)];
         assert_eq!(paths(&report(vec![tcp.clone()]), &[], &[]), []);

@@ -29,7 +29,7 @@ const ENOUGH_BYTES: u64 = 1 << 20;
 /// Of 100: the share of one channel from which the others hardly count.
 const LOPSIDED: u64 = 90;
 
-/// What is known of NFS on one connection.
+/// Known facts about NFS on one connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nfs {
     /// Version of the NFS program; 0 where no call of it was seen.
@@ -38,7 +38,7 @@ pub struct Nfs {
     pub sessions: Vec<[u8; 16]>,
     /// Calls of the server to the client.
     pub callbacks: u64,
-    /// What was asked of rpcbind on this connection, and what it said.
+    /// Calls to rpcbind on this connection, and its answers.
     pub rpcbind: crate::rpcbind::Rpcbind,
     /// By end, the client first: the product and version that it gave in EXCHANGE_ID.
     pub implementations: [Option<String>; 2],
@@ -71,7 +71,7 @@ impl Nfs {
     }
 }
 
-/// What names a session.
+/// Identifier of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Id {
     /// SessionId of SMB2.
@@ -127,9 +127,9 @@ impl Role {
 /// One connection of a session, and what it carried. It counts all of the connection, also where that carries several sessions.
 #[derive(Clone, Debug)]
 pub struct Channel {
-    /// Its number.
+    /// Number of the connection in the report.
     pub connection: u32,
-    /// What carries it.
+    /// Transport that carries the connection; `None` if unknown.
     pub transport: Option<Transport>,
     /// How it came to the session.
     pub role: Role,
@@ -157,9 +157,9 @@ pub struct Channel {
     pub retransmissions: u64,
     /// Credits of the transport (SMB Direct, RPC-over-RDMA) that the client held: the least, and at the end.
     pub credits: Option<(i64, i64)>,
-    /// Its first frame.
+    /// First frame on the connection.
     pub first: At,
-    /// Its last frame.
+    /// Last frame on the connection.
     pub last: At,
     /// Who closed it (0 the client, 1 the server), how and when.
     pub closed: Option<(Option<usize>, &'static str, At)>,
@@ -172,7 +172,7 @@ pub struct Channel {
 /// A session, or a mount, and the connections that carry it.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// What names it.
+    /// Identifier of the session.
     pub id: Id,
     /// The client's address, of its first connection.
     pub client: Addr,
@@ -184,7 +184,7 @@ pub struct Session {
     pub protected: (bool, bool),
     /// Its connections, in order.
     pub channels: Vec<Channel>,
-    /// What stands out, in whole sentences.
+    /// Remarks, in whole sentences.
     pub remarks: Vec<String>,
 }
 
@@ -216,7 +216,7 @@ pub fn sessions(report: &Report) -> Vec<Session> {
     for (id, connections) in &report.sessions {
         let mut connections: Vec<&Connection> = connections.iter().filter_map(|c| by_id.get(c).copied()).collect();
         connections.sort_by_key(|c| (c.first, c.id));
-        // servers begin to number anew: what does not belong together is a session of its own
+        // servers restart their numbers: connections that do not belong together are sessions of their own
         let mut parts: Vec<Vec<&Connection>> = Vec::new();
         for connection in connections {
             match parts.iter_mut().rev().find(|part| belongs(connection, part)) {
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_out_is_told() {
+    fn outliers_are_reported() {
         let (most, mut idle) = (smb(1, 0, 20, false, 99 << 20), smb(2, 1, 20, true, 0));
         idle.commands = vec![row("ECHO", 3, 0)];
         let all = sessions(&report(vec![most.clone(), idle]));

@@ -11,13 +11,13 @@ pub struct Total {
     pub transport: Transport,
     /// Content.
     pub protocol: Protocol,
-    /// How many.
+    /// Number of connections.
     pub connections: u64,
     /// Of those, how many are open.
     pub open: u64,
     /// Bytes in frames: from clients, from servers.
     pub bytes: [u64; 2],
-    /// What clients and servers did.
+    /// Counters of clients and servers.
     pub sides: [SideTotal; 2],
     /// RDMA.
     pub rdma: Rdma,
@@ -67,7 +67,7 @@ impl Totals {
         self.rows.iter().map(|r| r.connections).sum()
     }
 
-    /// Adds a connection; an open one also tells what its ends hold.
+    /// Adds a connection; of an open one also the credits that its sides hold.
     pub fn add(&mut self, c: &Connection, is_open: bool) {
         let transport = c.transport.unwrap_or(Transport::Tcp);
         let at = match self.rows.iter().position(|r| (r.transport, r.protocol) == (transport, c.protocol)) {

@@ -1,4 +1,5 @@
-//! What an SMB2 RDMA channel may look like: channel information of READ and WRITE, \[MS-SMB2\] 2.2.19 and 2.2.21, and SMB2_RDMA_TRANSFORM, 2.2.43.
+//! What an SMB2 RDMA channel may look like: channel information of READ and WRITE, \[MS-SMB2\] 2.2.19 and 2.2.21, and SMB2_RDMA_TRANSFORM,
+//! 2.2.43.
 
 use crate::finding::Rule;
 use core::fmt;
@@ -42,7 +43,8 @@ impl Agreed {
     }
 }
 
-/// What is wrong with the channel information of a READ or WRITE of `length` bytes. `is_cut` where the capture cut the message. `emit` is given
+/// What is wrong with the channel information of a READ or WRITE of `length` bytes. `is_cut` where the capture cut the message. `emit` is
+/// given
 /// each; returns whether ksmbd once trusted what is wrong.
 pub fn check(
     info: &ChannelInfo<'_>,
@@ -61,7 +63,7 @@ pub fn check(
         return false;
     }
     if let Some(dialect) = agreed.dialect.filter(|d| *d < DIALECT_300) {
-        emit(rule, format_args!("asked for the RDMA channel in a {command} in dialect {dialect:#06x}; it came with 0x0300"));
+        emit(rule, format_args!("asked for the RDMA channel in a {command} in dialect {dialect:#06x}; it exists from 0x0300 on"));
     }
     if info.channel.0 > Channel::RDMA_TRANSFORM.0 {
         let channel = info.channel.0;
@@ -76,7 +78,7 @@ pub fn check(
     let room = info.described_length();
     let wraps = info.descriptors().find(|d| d.offset.checked_add(d.length.into()).is_none());
     if !info.blob.inside {
-        emit(rule, format_args!("points to {size} bytes of channel information at {offset}, outside of the {command}"));
+        emit(rule, format_args!("points to {size} bytes of channel information at {offset}, outside the {command}"));
     } else if !info.is_whole() || size == 0 {
         emit(rule, format_args!("sent {size} bytes of buffer descriptors in a {command}; each has 16"));
     } else if let Some(BufferDescriptorV1 { offset, length, .. }) = wraps {
@@ -150,7 +152,7 @@ pub fn check_transform(transform: Option<&RdmaTransform<'_>>, agreed: &Agreed, e
             emit(Rule::Smb2TransformBounds, text);
         }
         Channel::RDMA_V1 | Channel::RDMA_V1_INVALIDATE if !list.inside || length == 0 => {
-            let text = format_args!("points to {length} bytes of descriptors at {offset}, outside of the RDMA transform");
+            let text = format_args!("points to {length} bytes of descriptors at {offset}, outside the RDMA transform");
             emit(Rule::Smb2TransformBounds, text);
         }
         Channel::NONE | Channel::RDMA_V1 | Channel::RDMA_V1_INVALIDATE => {}

@@ -1,4 +1,5 @@
-//! The message ids and credits of one SMB2 connection as somebody sees them who looks on: the ledger of [`crate::credits`], told what was sent,
+//! The message ids and credits of one SMB2 connection as an observer sees them: the ledger of [`crate::credits`], fed with what was
+//! sent,
 //! and patient where the capture may have swapped a request and a reply. \[MS-SMB2\] 3.2.4.1.2, 3.2.4.1.6, 3.3.4.1.2, 3.3.5.2.3.
 
 use crate::credits::{Fault, Ledger};
@@ -15,7 +16,7 @@ const EARLY_MAX: usize = 8;
 /// Replies that are remembered, to tell the same one twice.
 const ANSWERED_MAX: usize = 64;
 
-/// What somebody did wrong.
+/// A violation of the rules of message ids and credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// The client used an id twice.
@@ -113,7 +114,8 @@ impl Ids {
         self.early.clear();
     }
 
-    /// A request other than CANCEL. `emit` is given what was wrong with it or with what came before. Returns the reply that was captured before it,
+    /// A request other than CANCEL. `emit` is given what was wrong with it or with what came before. Returns the reply that was captured
+    /// before it,
     /// where there is one.
     pub fn request(&mut self, header: &Header, at: At, open_max: usize, mut emit: impl FnMut(At, Wrong)) -> Option<Early> {
         let (id, charge, command) = (header.message_id, header.credit_charge, header.command);
@@ -150,6 +152,11 @@ impl Ids {
             self.lost();
         }
         early
+    }
+
+    /// Whether a reply with this id went by lately.
+    pub fn is_answered(&self, id: u64) -> bool {
+        id < self.answered_end && self.answered.iter().any(|(answered, _)| *answered == id)
     }
 
     /// A reply; notifications of the server are none.
@@ -272,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_can_never_ask_again_is_told_once() {
+    fn a_client_that_can_never_ask_again_is_reported_once() {
         let mut ids = Ids::default();
         ids.begin();
         request(&mut ids, 0, 0);

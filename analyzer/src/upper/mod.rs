@@ -191,7 +191,7 @@ impl Upper {
         }
     }
 
-    /// The connection ends, or the capture does: what has no reply never will have. `is_closed` where somebody ended it.
+    /// The connection or the capture ends: requests without a reply stay so. `is_closed` if a side ended the connection.
     pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At, is_closed: bool) {
         if let Some(smb2) = self.smb2.as_mut() {
             smb2.finish(cx, end, is_closed);
@@ -222,7 +222,7 @@ impl Upper {
         (self.smb2.as_deref().map(Smb2::commands), self.rpc.as_deref().map(Rpc::commands))
     }
 
-    /// What a report says of it.
+    /// Plain data for the report.
     pub fn summary(&self) -> Summary {
         let mut summary = Summary::default();
         if let Some(smb2) = self.smb2.as_deref() {

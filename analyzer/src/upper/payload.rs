@@ -61,7 +61,8 @@ impl Payload {
         Some(result)
     }
 
-    /// The exchange is complete, or never will be; its payload has `length` bytes. They go to whoever listens and its hash, where it is whole, into the row.
+    /// The exchange is complete, or never will be; its payload has `length` bytes. They go to whoever listens and its hash, where it is
+    /// whole, into the row.
     pub fn finish<S: Sink>(&self, exchange: &mut Exchange, length: u64, sink: &mut S) {
         let holes = self.holes(length);
         let pieces = || self.pieces.range(..length).map(|(from, piece)| (*from, &piece[..piece.len().min((length - from) as usize)]));

@@ -15,6 +15,7 @@ use crate::rpcbind::Asked;
 use crate::sink::Sink;
 use crate::stats::Commands;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,7 +23,7 @@ use hashbrown::HashMap;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::nfs::{self, Op, Visit};
 use rdmascope_dissector::wire::portmap::Mapping;
-use rdmascope_dissector::wire::rpc::{self, GssService, Memo, Message, Outcome};
+use rdmascope_dissector::wire::rpc::{self, GssService, Memo, Message, Outcome, Program};
 use rdmascope_dissector::wire::rpcrdma::{RpcRdma as Header, Segment};
 use rdmascope_dissector::wire::xdr::Stream;
 
@@ -32,6 +33,8 @@ const MAPPINGS_MAX: usize = 256;
 const PRODUCT_MAX: usize = 64;
 /// File handles whose names are remembered at most.
 const NAMES_MAX: usize = 4096;
+/// Replies to no call that are remembered: the call may have gone out again, and be seen then.
+const UNASKED_MAX: usize = 256;
 
 /// A call without its reply.
 #[derive(Clone, Debug)]
@@ -162,9 +165,11 @@ pub struct Rpc {
     pending: HashMap<(End, u32), Box<Pending>>,
     /// Transaction ids by number of the exchange.
     by_exchange: HashMap<u64, (End, u32)>,
+    /// The last replies to calls that were not seen.
+    unasked: VecDeque<(End, u32)>,
     /// Names of files by handle.
     handles: Recent<Vec<u8>, Arc<str>>,
-    /// What a report says of it.
+    /// Plain data for the report.
     nfs: crate::session::Nfs,
 }
 
@@ -230,7 +235,7 @@ impl Rpc {
             if pending.memo.is_some() {
                 same_xid(cx, message, &stream);
             }
-            if let Some(header) = message.header.filter(|_| pending.is_whole) {
+            if let Some(header) = message.header.filter(|_| pending.is_whole || is_protected(&pending)) {
                 reduced_argument(cx, message.by, header, &pending);
             }
         }
@@ -238,7 +243,7 @@ impl Rpc {
         self.remember(cx, message.by, message.xid, pending);
     }
 
-    /// Who is the client, by what is called.
+    /// Which side is the client, by the program that is called.
     fn learn<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, pending: &Pending) {
         self.nfs.is_made_by(0, pending.names.implementation.as_deref());
         if let Some(memo) = pending.memo {
@@ -267,6 +272,10 @@ impl Rpc {
     ) {
         let caller = message.by.peer();
         let Some(mut pending) = self.take(caller, message.xid) else {
+            if self.unasked.len() >= UNASKED_MAX {
+                self.unasked.pop_front();
+            }
+            self.unasked.push_back((caller, message.xid));
             if !is_long {
                 let _ = rpc::dissect(stream, None, t, &mut ());
             }
@@ -379,7 +388,9 @@ impl Rpc {
             let exchange = &mut pending.exchange;
             // where its own header was cut off, the reply to a call that was cut off too may have been taken for one
             let is_call = pending.memo.is_some() || cx.roles.client() == Some(caller);
-            if is_call && is_unanswered(cx, exchange, caller, end) {
+            // a call that went out again, of which the capture has nothing else, may have been answered before
+            let is_answered = u32::try_from(exchange.message_id).is_ok_and(|xid| self.unasked.contains(&(caller, xid)));
+            if is_call && !is_answered && is_unanswered(cx, exchange, caller, end) {
                 let command = exchange.command;
                 let text = format_args!("never answered a {command}");
                 cx.report_as(exchange.request_end, Rule::RpcUnanswered, caller.peer(), cx.unanswered(exchange, caller, end), text);
@@ -390,7 +401,7 @@ impl Rpc {
         }
     }
 
-    /// What is known of a call that was answered lately, or not yet; and the number of its exchange.
+    /// Known facts about a call that was answered lately, or not yet; and the number of its exchange.
     pub fn known(&self, xid: u32) -> Option<(Option<Memo>, u64)> {
         let open = End::BOTH.iter().find_map(|by| self.pending.get(&(*by, xid)));
         open.map(|pending| (pending.memo, pending.exchange.id)).or_else(|| self.answers.find(&xid))
@@ -406,14 +417,14 @@ impl Rpc {
         &mut self.commands
     }
 
-    /// What a report says of it.
+    /// Plain data for the report.
     pub fn summary(&self, summary: &mut super::Summary) {
         summary.messages = self.messages;
         summary.nfs = self.nfs.clone();
         summary.commands.absorb(&self.commands);
     }
 
-    /// What was called end A is end B.
+    /// Swaps ends A and B.
     pub fn swap_ends(&mut self) {
         self.messages.swap(0, 1);
         self.pending = self.pending.drain().map(|((caller, xid), pending)| ((caller.peer(), xid), pending)).collect();
@@ -446,7 +457,8 @@ fn describe(exchange: &mut Exchange, header: &Header<'_>) {
     }
 }
 
-/// Whether an operation of NFS 4 may have its argument, or its result, in a chunk (RFC 8267 5.3, and what later minor versions may add to it).
+/// Whether an operation of NFS 4 may have its argument, or its result, in a chunk (RFC 8267 5.3, and what later minor versions may add to
+/// it).
 const fn v4_eligible(code: u32) -> (bool, bool) {
     use nfs::v4::Operation as Op;
     match Op(code) {
@@ -460,9 +472,14 @@ const fn v4_eligible(code: u32) -> (bool, bool) {
     }
 }
 
-/// Whether the argument, or the result, of a call of NFS may be in a chunk; `None` where that is not known.
+/// Whether the argument, or the result, of a call may be in a chunk; `None` where that is not known.
 fn eligible(pending: &Pending) -> Option<[bool; 2]> {
-    let memo = pending.memo.filter(|memo| memo.is_nfs())?;
+    let memo = pending.memo?;
+    if matches!(Program(memo.program), Program::MOUNT | Program::NLM | Program::STATUS | Program::NFSACL) {
+        // what goes with NFS 2 and 3 has nothing that may be (RFC 8267 3)
+        return Some([false; 2]);
+    }
+    let memo = Some(memo).filter(Memo::is_nfs)?;
     match memo.version {
         // WRITE and SYMLINK; READ and READLINK (RFC 8267 5.1, 5.2)
         2 => Some([matches!(memo.procedure, 8 | 13), matches!(memo.procedure, 5 | 6)]),
@@ -481,13 +498,23 @@ fn same_xid<S: Sink>(cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, str
     }
 }
 
+/// What is said of data in a chunk that GSS-API protects.
+const UNDER_GSS: &str = "reduced a data item under RPCSEC_GSS integrity or privacy";
+
+/// Whether GSS-API protects the data of a call and its reply: then nothing may be reduced (RFC 8166 8.2.2).
+fn is_protected(pending: &Pending) -> bool {
+    pending.memo.is_some_and(|memo| memo.gss_service.0 >= GssService::INTEGRITY.0)
+}
+
 /// What of a call is in read chunks: whether it may be, and whether the count in the stream is that of the chunk.
 fn reduced_argument<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, pending: &Pending) {
     let mut positions = header.reads.iter().map(|segment| segment.position).filter(|position| *position > 0);
     let Some(position) = positions.next() else { return };
-    if let Some([false, _]) = eligible(pending) {
-        let command = pending.names.operation.map_or("the call", |(name, _)| name);
-        let text = format_args!("has an argument of {command} in a read chunk, which may not be there");
+    if is_protected(pending) {
+        cx.report(Rule::RpcrdmaDdp, by, Rests::FRAME, format_args!("{UNDER_GSS}"));
+    } else if let Some([false, _]) = eligible(pending) {
+        let command = pending.memo.and_then(|memo| pending.names.command(&memo)).unwrap_or("the call");
+        let text = format_args!("has an argument of {command} in a read chunk that must not be there");
         cx.report(Rule::RpcrdmaDdp, by, Rests::FRAME, text);
     }
     let names = &pending.names;
@@ -498,13 +525,14 @@ fn reduced_argument<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Hea
         let count = u64::from(count);
         // the round-up bytes may be there or not
         if length < count || length > count.next_multiple_of(4) {
-            let text = format_args!("writes {count} bytes, and has {length} in the read chunk");
+            let text = format_args!("writes {count} bytes, but the read chunk has {length}");
             cx.report(Rule::RpcrdmaChunkLength, by, Rests::FRAME, text);
         }
     }
 }
 
-/// What the chunks of a reply say was written, against what was seen and what the message says. `is_whole` where all of it and of its call could be read.
+/// What the chunks of a reply say was written, against what was seen and what the message says. `is_whole` where all of it and of its call
+/// could be read.
 fn announced_and_written<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, pending: &Pending, is_whole: bool) {
     let listed: u64 = header.writes.iter().map(|c| c.length()).sum();
     let announced = listed + header.reply.map_or(0, |c| c.length());
@@ -517,21 +545,32 @@ fn announced_and_written<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header:
         let text = format_args!("wrote {wrote} bytes into the chunks and says {announced}");
         cx.report(Rule::RpcrdmaChunkLength, by, rests, text);
     }
+    let names = &pending.names;
     if listed == 0 {
+        // where a chunk was offered for it, a result is moved there (RFC 8166 6.1)
+        if let (Some(count), false, 1, true) = (names.count.filter(|count| *count > 0), names.reduced, names.transfers, is_whole)
+            && !header.is_long()
+            && header.writes.iter().next().is_some()
+            && !is_protected(pending)
+            && matches!(eligible(pending), Some([_, true]))
+        {
+            let command = pending.exchange.command;
+            let text = format_args!("answered a {command} with {count} bytes in the message, although a write chunk was offered for them");
+            cx.report(Rule::RpcrdmaDdp, by, rests, text);
+        }
         return;
     }
-    let names = &pending.names;
     if let (Some(count), true, 1, 1) = (names.count, names.reduced, names.transfers, header.writes.len())
         && u64::from(count) != listed
     {
-        let text = format_args!("answers with {count} bytes, and has {listed} in the write chunk");
+        let text = format_args!("answers with {count} bytes, but the write chunk has {listed}");
         cx.report(Rule::RpcrdmaChunkLength, by, Rests::FRAME, text);
     }
-    if pending.memo.is_some_and(|m| m.gss_service.0 >= GssService::INTEGRITY.0) {
-        cx.report(Rule::RpcrdmaDdp, by, Rests::FRAME, format_args!("reduced a data item under RPCSEC_GSS integrity or privacy"));
+    if is_protected(pending) {
+        cx.report(Rule::RpcrdmaDdp, by, Rests::FRAME, format_args!("{UNDER_GSS}"));
     } else if let (Some([_, false]), true) = (eligible(pending), is_whole) {
         let command = pending.exchange.command;
-        let text = format_args!("has a result of {command} in a write chunk, which may not be there");
+        let text = format_args!("has a result of {command} in a write chunk that must not be there");
         cx.report(Rule::RpcrdmaDdp, by, rests, text);
     }
 }
@@ -571,7 +610,7 @@ mod tests {
         fn message(&mut self, by: End, words: &[u32]) -> &mut Self {
             let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_be_bytes()).collect();
             let mut cx = self.alone.frame(by);
-            let record = Record { first: cx.at, last: cx.at, bytes: &bytes, wire_length: bytes.len() as u32, in_frame: true };
+            let record = Record { first: cx.at, last: cx.at, bytes: &bytes, wire_length: bytes.len() as u32, in_frame: true, pieces: None };
             let message = RpcMessage::of_record(&mut cx, by, &record).expect("an RPC header");
             self.rpc.message(&mut cx, &message, &mut Off);
             self
@@ -608,6 +647,24 @@ mod tests {
         // SYSTEM_ERR (RFC 5531, 9)
         layer.message(End::A, &call(1)).message(End::B, &reply(1, 5));
         assert_eq!(layer.alone.answered(End::B).iter().map(|e| e.failed).collect::<Vec<_>>(), [true]);
+    }
+
+    /// The capture began between a call and its copy, which went out again when the reply was under way.
+    #[test]
+    fn a_call_whose_reply_went_by_before_it_is_not_unanswered() {
+        for (replied, expected) in [(true, 0), (false, 1)] {
+            let mut layer = Layer::new();
+            if replied {
+                layer.message(End::B, &reply(1, 0));
+            }
+            layer.message(End::A, &call(1)).message(End::A, &call(2)).message(End::B, &reply(2, 0));
+            let Layer { alone, rpc } = &mut layer;
+            End::BOTH.into_iter().for_each(|end| alone.missed.captured(end));
+            let mut cx = alone.frame(End::B);
+            let end = At { time: cx.at.time + 60_000_000_000, ..cx.at };
+            rpc.finish(&mut cx, end);
+            assert_eq!(alone.broken().iter().filter(|(rule, _)| *rule == Rule::RpcUnanswered).count(), expected, "{replied}");
+        }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The shape of SMB2 messages: sizes that are fixed and places that lie inside, \[MS-SMB2\] 2.2 and 3.3.5.2.7. Where the decoder gets along with
+//! The shape of SMB2 messages: sizes that are fixed and places that lie inside, \[MS-SMB2\] 2.2 and 3.3.5.2.7. Where the decoder gets
+//! along with
 //! what is wrong, the receiver need not.
 
 use core::fmt;
@@ -23,11 +24,11 @@ pub enum Wrong {
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Header(size) => write!(f, "whose header has StructureSize {size}; it is 64"),
-            Self::Size(size, own) => write!(f, "with StructureSize {size}; it is {own}"),
+            Self::Header(size) => write!(f, "whose header has StructureSize {size} instead of 64"),
+            Self::Size(size, own) => write!(f, "with StructureSize {size} instead of {own}"),
             Self::Next(next) => write!(f, "whose NextCommand {next} is not a multiple of 8"),
-            Self::Related => f.write_str("that is first in its message and related to the one before it"),
-            Self::Outside(what, offset, length) => write!(f, "whose {what}, {length} bytes at {offset}, lies outside of it"),
+            Self::Related => f.write_str("that is the first of its message, but marked as related to an earlier one"),
+            Self::Outside(what, offset, length) => write!(f, "whose {what}, {length} bytes at {offset}, lies outside it"),
         }
     }
 }

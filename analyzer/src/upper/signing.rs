@@ -1,4 +1,5 @@
-//! Which SMB2 messages must be signed, \[MS-SMB2\] 3.2.4.1.1, 3.2.5.1.3, 3.2.5.3.1, 3.3.4.1.1, 3.3.5.5.3 and 3.3.5.7: what can be known without keys.
+//! Which SMB2 messages must be signed, \[MS-SMB2\] 3.2.4.1.1, 3.2.5.1.3, 3.2.5.3.1, 3.3.4.1.1, 3.3.5.5.3 and 3.3.5.7: what can be known
+//! without keys.
 //!
 //! A session signs everything where either end asks for it and the user is no guest. NEGOTIATE, SESSION_SETUP, CANCEL, interim replies and
 //! notifications of the server have rules of their own and are left alone, as is what travels encrypted.
@@ -34,7 +35,7 @@ impl Setup {
     }
 }
 
-/// What is known of one session.
+/// Known facts about one session.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     id: u64,

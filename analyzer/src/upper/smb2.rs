@@ -10,6 +10,7 @@ use super::unseal::Unseal;
 use super::{Answers, is_unanswered};
 use crate::context::FrameContext;
 use crate::credits::{charge_of, payload_of};
+use crate::env::{RELEASED_WITHIN, Release};
 use crate::episodes::time::Behind;
 use crate::episodes::{Cause, Ceiling};
 use crate::exchange::{DataPath, Descriptor, Exchange, Family};
@@ -32,6 +33,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rdmascope_dissector::fault::fault_of;
+use rdmascope_dissector::frame::Addr;
 use rdmascope_dissector::text::Elapsed as Milliseconds;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::smb2::compression;
@@ -45,12 +47,12 @@ use rdmascope_dissector::wire::smb2::{
 
 /// Files whose names are remembered per connection at most.
 const FILES_MAX: usize = 4096;
-/// ns within which a server answers a request that waited for a lock or for a lease, once it may.
-const RELEASES: i64 = 50_000_000;
 /// Keys of one request that are remembered to be ended with it.
 const KEYS_MAX: usize = 64;
 /// Sessions listed per connection at most.
 const SESSIONS_MAX: usize = 64;
+/// Files remembered by the CREATE that opened them at most: a compound's replies come together.
+const CREATED_MAX: usize = 256;
 /// Layers around a message: encryption, compression, and no more.
 const LAYERS_MAX: usize = 2;
 /// Dialect 3.0.2, the first with remote invalidation.
@@ -75,6 +77,8 @@ struct Pending {
     setup: Setup,
     /// Bytes that Read Requests asked for; `None` where one did not say how many.
     asked: Option<u64>,
+    /// The message id of the CREATE in its compound whose file it works on.
+    created_by: Option<u64>,
 }
 
 /// What data that RDMA moves goes through, \[MS-SMB2\] 2.2.43.1.
@@ -143,6 +147,8 @@ pub struct Smb2 {
     /// The last exchange that was asked for by its number, and its message id: packets of one come in runs.
     last: (u64, u64),
     files: Recent<FileId, Arc<str>>,
+    /// By the message id of a CREATE: the file that it opened, for those behind it in its compound.
+    created: Recent<u64, FileId>,
     /// Message ids and credits.
     ids: Ids,
     /// What the NEGOTIATE reply says.
@@ -163,7 +169,7 @@ pub struct Smb2 {
     clear: [Vec<u8>; LAYERS_MAX],
 }
 
-/// One message on its way through: what the decoder tells is judged here.
+/// One message: the fields that the decoder reports are judged here.
 struct Walk<'w, 'u, 'c, S> {
     smb2: &'w mut Smb2,
     memory: &'w mut Memory,
@@ -173,6 +179,8 @@ struct Walk<'w, 'u, 'c, S> {
     /// The file of the request before, in a compound.
     file: Option<FileId>,
     name: Option<Arc<str>>,
+    /// The message id of the CREATE before, in a compound.
+    create: Option<u64>,
     /// The key that this message's Send invalidated, until a reply that asked for it is found.
     invalidate: Option<u32>,
     replied: bool,
@@ -342,6 +350,7 @@ impl Smb2 {
             by,
             file: None,
             name: None,
+            create: None,
             invalidate: message.invalidate,
             replied: false,
             sealed,
@@ -391,7 +400,9 @@ impl Smb2 {
             }
             let exchange = &mut pending.exchange;
             let may_wait = may_wait(&pending.memo) || (exchange.pending && !is_closed);
-            if !may_wait && is_unanswered(cx, exchange, pending.by, end) {
+            // a request that went out again, of which the capture has nothing else, may have been answered before
+            let is_answered = self.ids.is_answered(exchange.message_id);
+            if !may_wait && !is_answered && is_unanswered(cx, exchange, pending.by, end) {
                 let certainty = cx.unanswered(exchange, pending.by, end);
                 let (command, waited) = (exchange.command, Milliseconds(end.since(exchange.request)));
                 let text = format_args!("did not answer a {command} in {waited}");
@@ -419,12 +430,16 @@ impl Smb2 {
         &mut self.commands
     }
 
-    /// What a report says of it.
+    /// Plain data for the report.
     pub fn summary(&self) -> super::Summary {
-        super::Summary { smb: self.smb.clone(), messages: self.messages, commands: self.commands.clone(), ..super::Summary::default() }
+        let mut smb = self.smb.clone();
+        // where something was missed it may have been a CLOSE
+        smb.open = self.files.values().filter(|_| !self.missed).filter(|name| !name.is_empty()).cloned().collect();
+        smb.open.sort_unstable();
+        super::Summary { smb, messages: self.messages, commands: self.commands.clone(), ..super::Summary::default() }
     }
 
-    /// What was called end A is end B.
+    /// Swaps ends A and B.
     pub fn swap_ends(&mut self) {
         self.smb.sealed.swap(0, 1);
         self.messages.swap(0, 1);
@@ -444,6 +459,11 @@ impl Smb2 {
         mine.decrypted += theirs.decrypted;
         mine.verified += theirs.verified;
         mine.setup.join(theirs.setup);
+        for name in theirs.opened {
+            if mine.opened.len() < Smb::OPENED_MAX && !mine.opened.contains(&name) {
+                mine.opened.push(name);
+            }
+        }
         for session in theirs.sessions {
             if !mine.sessions.contains(&session) {
                 mine.sessions.push(session);
@@ -486,7 +506,7 @@ fn broken<S: Sink>(cx: &mut FrameContext<'_, S>, client: End, at: At, wrong: Wro
         }
         Wrong::Unasked { command, id } => {
             let command = command_name(command);
-            let text = format_args!("sent a {command} reply with MessageId {id}, of which there is no request");
+            let text = format_args!("sent a {command} reply with MessageId {id}, but there is no such request");
             cx.report_at(at, Rule::Smb2Reply, server, Rests::START.of(client), text);
         }
         Wrong::Again { command, id, first } => {
@@ -586,7 +606,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
 
     /// Keys are learnt, and signatures looked at.
     fn verify(&mut self, pdu: &Pdu<'_>) {
-        self.smb2.unseal.learn(pdu, &self.cx.env.options.keyring);
+        let env = &mut *self.cx.env;
+        self.smb2.unseal.learn(pdu, &env.options.keyring, &mut env.channels);
         let header = &pdu.header;
         // an interim reply has a signature of zeros
         if !header.is_signed() || self.is_cut() || header.is_interim() {
@@ -599,7 +620,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
                 let kind = if header.is_response() { "reply" } else { "request" };
                 let how = match verdict {
                     SignatureCheck::WithLength => {
-                        "signed over its length as well, which is no part of it and was not sent (ksmbd of Linux 6.12 does this)"
+                        "whose signature includes its length, which is not part of the message (ksmbd of Linux 6.12 does this)"
                     }
                     _ => "whose signature is wrong",
                 };
@@ -644,6 +665,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             signed: header.is_signed() && !self.sealed,
             setup: pdu.body.as_ref().map(Setup::of).unwrap_or_default(),
             asked: Some(0),
+            created_by: None,
         };
         match &pdu.body {
             Ok(Body::ReadRequest(read)) => {
@@ -663,7 +685,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
                 let inline = write.channel.channel == smb2::Channel::NONE;
                 if inline && self.message.fragments > 1 && self.cx.about.transport != Some(Transport::Tcp) {
                     let (bytes, fragments) = (write.data.length, self.message.fragments);
-                    let text = format_args!("sent {bytes} bytes of a WRITE in {fragments} fragments that RDMA could have carried");
+                    let text = format_args!("sent {bytes} bytes of a WRITE in {fragments} fragments; RDMA could have carried them");
                     self.report(Rule::SmbdFragCost, self.by, Rests::FRAME, text);
                 }
                 if self.cx.env.options.payloads {
@@ -683,15 +705,21 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
                 pending.exchange.file = Some(name.clone());
                 self.name = Some(name);
                 self.file = None;
+                self.create = Some(header.message_id);
             }
             Ok(body) => pending.file_id = body.file(),
             Err(_) => {}
         }
         if let Some(file) = pending.file_id.filter(|f| *f != FileId::PREVIOUS) {
             self.file = Some(file);
+            self.create = None;
             pending.exchange.file = self.smb2.files.get(&file).cloned();
         } else if header.is_related() && pending.exchange.file.is_none() {
             pending.exchange.file = self.name.clone().or_else(|| self.file.and_then(|f| self.smb2.files.get(&f).cloned()));
+        }
+        if pending.file_id == Some(FileId::PREVIOUS) {
+            pending.created_by = self.create;
+            pending.file_id = self.file.or(pending.file_id);
         }
         if let Some(early) = early {
             let exchange = &mut pending.exchange;
@@ -791,7 +819,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
                 Rule::RdmaInvalidate,
                 by,
                 sure,
-                format_args!("asked for remote invalidation in dialect {dialect:#06x}; it came with 0x0302"),
+                format_args!("asked for remote invalidation in dialect {dialect:#06x}; it exists from 0x0302 on"),
             );
         }
         if let Some(limit) = self.message.max_read_write_size.filter(|limit| length > *limit) {
@@ -891,7 +919,12 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             Ok(Body::CreateResponse(create)) => {
                 let file = create.file();
                 if let Some(name) = exchange.file.clone() {
+                    let opened = &mut self.smb2.smb.opened;
+                    if !name.is_empty() && opened.len() < Smb::OPENED_MAX && !opened.contains(&name) {
+                        opened.push(name.clone());
+                    }
                     self.smb2.files.insert(file, name, FILES_MAX);
+                    self.smb2.created.insert(header.message_id, file, CREATED_MAX);
                 }
             }
             Ok(Body::ReadResponse(read)) => {
@@ -931,7 +964,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
                 }
             }
             Ok(Body::CloseResponse(_)) => {
-                if let Some(file) = pending.file_id {
+                let created = pending.created_by.and_then(|id| self.smb2.created.get(&id).copied());
+                if let Some(file) = created.or(pending.file_id) {
                     self.smb2.files.remove(&file);
                 }
             }
@@ -966,6 +1000,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
     }
 
     /// A request after which others may go on that wait: an unlock, a CLOSE, the acknowledgment of an oplock or lease break.
+    #[inline]
     fn releases(&mut self, pdu: &Pdu<'_>, pending: &Pending) {
         let exchange = &pending.exchange;
         let is_release = match &pdu.body {
@@ -975,25 +1010,43 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         };
         if is_release {
             let of_any = pdu.header.command == Command::OPLOCK_BREAK;
-            self.smb2.released =
-                Some(Released { exchange: exchange.id, file: exchange.file.clone(), id: pending.file_id, of_any, at: exchange.request });
+            let (id, file, at) = (exchange.id, exchange.file.clone(), exchange.request);
+            if let Some(server) = self.host_of(self.by.peer()).filter(|_| file.is_some() || of_any) {
+                let connection = self.cx.about.id;
+                self.cx.env.release(Release { exchange: id, connection, server, file: file.clone(), of_any, at });
+            }
+            self.smb2.released = Some(Released { exchange: id, file, id: pending.file_id, of_any, at });
         }
+    }
+
+    /// The address of an end, where the frame at hand tells.
+    fn host_of(&self, end: End) -> Option<Addr> {
+        let (from, to) = self.cx.env.frame.hosts?;
+        Some(if self.cx.sender? == end { from } else { to })
     }
 
     /// The last answer to a request that the server had put off: whether it came for something that the client did meanwhile.
     #[cold]
-    fn waited_behind(&self, command: Command, pending: &mut Pending) {
-        let Some(released) = &self.smb2.released else { return };
-        let is_same = released.id.is_some() && released.id == pending.file_id;
-        let exchange = &mut pending.exchange;
-        let is_its = released.of_any || is_same || released.file.is_some() && released.file == exchange.file;
-        let is_prompt = released.at > exchange.request && self.message.first.since(released.at) <= RELEASES;
-        if matches!(command, Command::LOCK | Command::CREATE) && is_its && is_prompt {
-            exchange.behind = Some(Behind::Exchange(released.exchange));
+    fn waited_behind(&mut self, command: Command, pending: &mut Pending) {
+        if !matches!(command, Command::LOCK | Command::CREATE) {
+            return;
         }
+        let (exchange, reply) = (&mut pending.exchange, self.message.first);
+        let is_own = |released: &&Released| {
+            let is_same = released.id.is_some() && released.id == pending.file_id;
+            let is_its = released.of_any || is_same || released.file.is_some() && released.file == exchange.file;
+            is_its && released.at > exchange.request && reply.since(released.at) <= RELEASED_WITHIN
+        };
+        let own = self.smb2.released.as_ref().filter(is_own).map(|released| released.exchange);
+        let other = || {
+            let server = self.host_of(pending.by.peer())?;
+            self.cx.env.released(self.cx.about.id, server, exchange.file.as_deref(), exchange.request, reply)
+        };
+        exchange.behind = own.or_else(other).map(Behind::Exchange).or(exchange.behind);
     }
 
-    /// What it rests on that a request moved as many bytes as were seen, in so many frames of its own and of the whole connection; `None` where
+    /// What it rests on that a request moved as many bytes as were seen, in so many frames of its own and of the whole connection; `None`
+    /// where
     /// they cannot be known.
     fn moved(&self, pending: &Pending, frames: u32, of_connection: u64) -> Option<Rests> {
         let since = Rests::since(pending.exchange.request);
@@ -1180,6 +1233,24 @@ mod tests {
         late.alone.missed.gap(End::B, late.alone.at);
         late.message(End::B, &logoff);
         assert!(late.alone.broken().is_empty());
+    }
+
+    /// The capture began between a request and its copy, which went out again when the reply was under way.
+    #[test]
+    fn a_request_whose_reply_went_by_before_it_is_not_unanswered() {
+        for (replied, expected) in [(true, 0), (false, 1)] {
+            let mut layer = Layer::new();
+            if replied {
+                layer.message(End::B, &echo(RESPONSE, 0, 7, 1));
+            }
+            layer.message(End::A, &echo(0, 0, 7, 1)).message(End::A, &echo(0, 0, 8, 1)).message(End::B, &echo(RESPONSE, 0, 8, 1));
+            let at = layer.alone.at;
+            End::BOTH.into_iter().for_each(|end| layer.alone.missed.captured(end));
+            let mut cx = layer.alone.frame(End::B);
+            layer.smb2.finish(&mut cx, At { time: at.time + 60_000_000_000, ..at }, true);
+            let unanswered = layer.alone.broken().iter().filter(|(rule, _)| *rule == Rule::Smb2Unanswered).count();
+            assert_eq!(unanswered, expected, "{replied}");
+        }
     }
 
     #[test]

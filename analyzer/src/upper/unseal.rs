@@ -1,8 +1,9 @@
 //! What stands between the wire and an SMB2 message: encryption, compression, signatures. A witness with the keys opens
 //! them; without, what is encrypted is said to be.
 
-use crate::keys::session::{ConnectionCrypto, Direction, SessionCrypto, SignatureCheck};
+use crate::keys::session::{ChannelKeys, ConnectionCrypto, Direction, SessionCrypto, SignatureCheck};
 use crate::keys::{CipherId, Dialect, Keyring, SigningAlgorithm, cipher};
+use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rdmascope_dissector::wire::smb2::negotiate::{ContextType, NegotiateResponse};
 use rdmascope_dissector::wire::smb2::{Body, Pdu};
@@ -17,6 +18,8 @@ pub struct Unseal {
     sessions: HashMap<u64, SessionCrypto>,
     /// Sessions whose id the server has not said yet, by the message id of their first request.
     setups: HashMap<u64, SessionCrypto>,
+    /// Sessions that began on another connection, and that this one asks to be a channel of.
+    bindings: Vec<u64>,
 }
 
 impl Unseal {
@@ -35,8 +38,8 @@ impl Unseal {
         }
     }
 
-    /// Learns from the messages that keys are made of.
-    pub fn learn(&mut self, pdu: &Pdu<'_>, keyring: &Keyring) {
+    /// Learns from the messages that keys are made of; `channels` is what connections share.
+    pub fn learn(&mut self, pdu: &Pdu<'_>, keyring: &Keyring, channels: &mut ChannelKeys) {
         let header = &pdu.header;
         match &pdu.body {
             Ok(Body::NegotiateRequest(_)) => self.connection.negotiate_request(pdu.bytes),
@@ -54,13 +57,23 @@ impl Unseal {
                     id => self.sessions.entry(id).or_insert_with(|| SessionCrypto::new(&self.connection)),
                 };
                 session.request(pdu.bytes, request.security.bytes, keyring);
+                let id = header.session_id;
+                if request.fixed.binding() && !self.bindings.contains(&id) && self.bindings.len() < SESSIONS_MAX {
+                    self.bindings.push(id);
+                }
             }
             Ok(Body::SessionSetupResponse(response)) => {
                 if let Some(session) = self.setups.remove(&header.message_id) {
                     self.sessions.insert(header.session_id, session);
                 }
-                if let Some(session) = self.sessions.get_mut(&header.session_id) {
-                    session.response(pdu.bytes, header.status().0, header.session_id, response.security.bytes, keyring);
+                let id = header.session_id;
+                let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.is_established()) else { return };
+                session.response(pdu.bytes, header.status().0, id, response.security.bytes, keyring);
+                if session.is_established() {
+                    match self.bindings.contains(&id) {
+                        true => channels.bind(id, session),
+                        false => channels.keep(id, session),
+                    }
                 }
             }
             _ => {}
@@ -116,4 +129,82 @@ impl Unseal {
 fn chosen(response: &NegotiateResponse<'_>) -> (Option<CipherId>, Option<SigningAlgorithm>) {
     let first = |kind: ContextType| response.contexts.into_iter().find(|c| c.context_type == kind).and_then(|c| c.ids().next());
     (first(ContextType::ENCRYPTION).map(CipherId), first(ContextType::SIGNING).map(SigningAlgorithm))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::ntlm::tests::{authenticate, challenge};
+    use alloc::vec;
+    use rdmascope_dissector::trace::Off;
+    use rdmascope_dissector::wire::smb2::header::{Header, flags};
+    use rdmascope_dissector::wire::smb2::{self, Command, Each, NtStatus};
+
+    const ID: u64 = 0x1100;
+
+    /// A SESSION_SETUP (\[MS-SMB2\] 2.2.5) of the session with this number (0: a new one), binding or not.
+    fn request(message_id: u64, session_id: u64, binds: bool, token: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        Header { session_id, ..Header::request(Command::SESSION_SETUP, message_id) }.emit(&mut out);
+        out.extend([25, 0, u8::from(binds), 1]);
+        out.extend([0; 8]);
+        out.extend([88, 0, token.len() as u8, (token.len() >> 8) as u8]);
+        out.extend([0; 8]);
+        out.extend(token);
+        out
+    }
+
+    /// Its reply (2.2.6).
+    fn reply(message_id: u64, status: NtStatus, token: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let asked = Header { session_id: ID, ..Header::request(Command::SESSION_SETUP, message_id) };
+        Header { flags: flags::RESPONSE, status_or_channel_sequence: status.0, ..asked }.emit(&mut out);
+        out.extend([9, 0, 0, 0, 72, 0, token.len() as u8, (token.len() >> 8) as u8]);
+        out.extend(token);
+        out
+    }
+
+    /// A connection of dialect 3.1.1, whose keys depend on all messages before them.
+    fn connection(salt: u8) -> Unseal {
+        let mut connection = ConnectionCrypto::new();
+        connection.negotiate_request(&[salt; 64]);
+        connection.negotiate_response(&[0; 64], Dialect::SMB_3_1_1, Some(CipherId::AES_128_GCM), Some(SigningAlgorithm::AES_CMAC));
+        Unseal { connection, ..Unseal::default() }
+    }
+
+    /// Logs on with the password of \[MS-NLMP\] 4.2.4.
+    fn log_on(unseal: &mut Unseal, session_id: u64, channels: &mut ChannelKeys) {
+        let mut keyring = Keyring::new();
+        keyring.add_password(None, "Password");
+        let binds = session_id != 0;
+        for message in [
+            request(1, session_id, binds, b""),
+            reply(1, NtStatus::MORE_PROCESSING_REQUIRED, &challenge()),
+            request(2, ID, binds, &authenticate()),
+            reply(2, NtStatus::SUCCESS, b""),
+        ] {
+            smb2::parse_message(&message, &mut Off, &mut Each(|pdu: &Pdu<'_>| unseal.learn(pdu, &keyring, channels))).expect("a message");
+        }
+    }
+
+    #[test]
+    fn channels_of_a_sealed_session_are_opened_with_the_keys_of_its_first() {
+        let mut channels = ChannelKeys::default();
+        let (mut first, mut second, mut alone) = (connection(1), connection(2), connection(2));
+        log_on(&mut first, 0, &mut channels);
+        log_on(&mut second, ID, &mut channels);
+        log_on(&mut alone, ID, &mut ChannelKeys::default());
+        let (mut sealed, mut clear) = (Vec::new(), Vec::new());
+        let cipher = first.sessions[&ID].cipher(Direction::ToServer).expect("the password gives it").clone();
+        cipher.encrypt(&[7; 12], ID, &[0x42; 80], &mut sealed).expect("encrypted");
+        let keyring = Keyring::new();
+        assert_eq!(second.decrypt(&sealed, Direction::ToServer, &keyring, &mut clear), Some(()));
+        assert_eq!(clear, [0x42; 80]);
+        assert_eq!(alone.decrypt(&sealed, Direction::ToServer, &keyring, &mut clear), None, "its first channel was not seen");
+        // what RDMA moves on the second
+        let mut data = vec![0x77; 256];
+        let tag = cipher.seal(&[9; 12], &[], &mut data).expect("encrypted");
+        assert!(second.decrypt_rdma(ID, Direction::ToServer, &[9; 12], &tag, &mut data));
+        assert_eq!(data, [0x77; 256]);
+    }
 }

@@ -11,6 +11,9 @@ use crate::series::Trouble;
 use crate::sink::Sink;
 use rdmascope_dissector::trace::{Trace, Value};
 
+/// NAK code of a remote access error (IBA table 61).
+const REMOTE_ACCESS: u8 = 2;
+
 impl<S: Sink> Listener<'_, S> {
     /// An SMB Direct peer was not ready for a Send that was covered by a credit it had granted.
     fn granted_without_receive(&mut self, at: At, by: End, blame: Blame) {
@@ -18,7 +21,7 @@ impl<S: Sink> Listener<'_, S> {
         if sender.overruns > 0 || sender.credits.known().is_none() || sender.granted_total == 0 {
             return;
         }
-        let text = format_args!("granted a credit and had no receive posted for the Send that used it");
+        let text = format_args!("granted a credit but had no receive posted for the Send that used it");
         if blame == Blame::Server {
             self.wire(at, Rule::BugCve202631538, blame, Certainty::Guess, text);
         }
@@ -47,17 +50,12 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             }
             IbFact::Duplicate => {
                 health.duplicates += 1;
-                self.wire(
-                    at,
-                    Rule::RcDuplicate,
-                    Blame::Capture,
-                    Certainty::Guess,
-                    format_args!("the same packet stands in the capture twice"),
-                );
+                self.wire(at, Rule::RcDuplicate, Blame::Capture, Certainty::Guess, format_args!("the same packet is in the capture twice"));
             }
             IbFact::Misplaced => self.env.weaken(self.connection.id),
             IbFact::BeganLate => self.connection.missed.late(),
             IbFact::Damaged => self.env.frame.is_damaged = true,
+            IbFact::Doubtful => self.env.frame.is_unchecked = true,
             IbFact::Recovering { since, psn, kind, is_gap } => {
                 let (sequence, packets) = (Some(sequence_of_psn(psn)), u32::from(!is_gap));
                 self.connection.episodes.add(Episode { kind, by: Some(by), begin: since, sequence, packets, ..Episode::default() });
@@ -96,7 +94,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             IbFact::ResponsesMissed(count) => {
                 self.connection.missed.gap(by, at);
                 self.env.lost_by_capture += u64::from(count);
-                let text = format_args!("{} of Reads that the requester had were not captured", Many(count.into(), "Response"));
+                let text = format_args!("{} of Reads that the requester received were not captured", Many(count.into(), "Response"));
                 self.wire(at, Rule::CaptureLoss, Blame::Capture, Certainty::IfNothingWasMissed, text);
             }
             IbFact::Gap(gap) => {
@@ -120,6 +118,12 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                     _ => by.peer(),
                 };
                 let name = rdmascope_dissector::wire::ib::ext::NakCode(code);
+                if code == REMOTE_ACCESS && !self.connection.is_stray(by.peer()) {
+                    // what is wrong with it only its receiver knows
+                    let text =
+                        format_args!("the request at PSN {psn} was refused, though it seems to lie in memory that was advertised: {name}");
+                    return self.wire(at, Rule::RcNak, Blame::Unknown, Certainty::Guess, text);
+                }
                 let blame = self.blame(doer);
                 let certainty = Certainty::IfNothingWasMissed;
                 if doer == by {
@@ -138,17 +142,20 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                     Rule::RcRnr,
                     blame,
                     sure,
-                    format_args!("had no receive posted for the Send at PSN {psn}; asked for {wait:.2} ms of patience"),
+                    format_args!("had no receive posted for the Send at PSN {psn}; asked its peer to wait {wait:.2} ms"),
                 );
                 self.granted_without_receive(at, by, blame);
             }
             IbFact::ReadsOutstanding(count) => {
-                let Some(limit) = self.connection.read_depth[by.index()] else { return };
-                if count <= limit {
-                    return self.connection.reads(by, at, count, limit);
+                if let Some(limit) = self.connection.read_depth[by.index()].filter(|limit| count <= *limit) {
+                    self.connection.reads(by, at, count, limit);
                 }
-                let text = format_args!("has {count} RDMA Reads outstanding; {limit} were agreed");
-                self.connection.report(self.env, at, Rule::RdmaReadDepth, by, Rests::LEDGER, text);
+            }
+            IbFact::ReadsAnswered { asked, outstanding } => {
+                // not before they are answered: a Read whose Responses the capture lost would be outstanding for ever
+                let Some(limit) = self.connection.read_depth[by.index()].filter(|limit| outstanding > *limit) else { return };
+                let text = format_args!("has {outstanding} RDMA Reads outstanding; {limit} were agreed");
+                self.connection.report(self.env, asked, Rule::RdmaReadDepth, by, Rests::LEDGER.of(by), text);
             }
         }
     }
@@ -167,7 +174,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
     }
 
     fn again(&mut self, at: At, by: End, sequence: u32, is_asked: bool) {
-        self.connection.again(by, at, sequence, false, is_asked);
+        self.connection.again(by, at, sequence, false, is_asked, !is_asked);
     }
 
     fn show<T: Trace>(&mut self, verb: Verb, part: Part, bytes: &[u8], t: &mut T) {
@@ -177,6 +184,10 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             _ => f::HELD,
         };
         t.field(def, bytes, 0, Value::None);
+        self.show_late(verb, part, bytes, t);
+    }
+
+    fn show_late<T: Trace>(&mut self, verb: Verb, part: Part, bytes: &[u8], t: &mut T) {
         if !matches!(verb, Verb::Send | Verb::SendInvalidate) || part != Part::Only {
             return;
         }

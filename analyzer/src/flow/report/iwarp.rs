@@ -8,6 +8,7 @@ use crate::flow::iwarp::{FlowFact, FlowSink};
 use crate::flow::repair::Over;
 use crate::missed::Rests;
 use crate::op::{At, End, RdmaOp, StreamBytes};
+use crate::pieces::Assembly;
 use crate::roles::Source;
 use crate::series::Trouble;
 use crate::sink::Sink;
@@ -42,7 +43,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 self.wire(at, Rule::MpaCrc, Blame::Unknown, sure, format_args!("the CRC of an FPDU is wrong"));
             }
             FlowFact::MarkerBad { pointer, expected } => {
-                self.wire(at, Rule::MpaMarker, blame, sure, format_args!("sent a marker of {pointer} where {expected} belongs"));
+                self.wire(at, Rule::MpaMarker, blame, sure, format_args!("sent a marker with pointer {pointer} instead of {expected}"));
             }
             FlowFact::Resync { skipped, .. } => {
                 if self.connection.transport != Some(Transport::Iwarp) {
@@ -67,7 +68,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                     Rule::BugCve202664102,
                     blame,
                     sure,
-                    format_args!("sent an FPDU of {length} bytes, less than its headers have"),
+                    format_args!("sent an FPDU of {length} bytes, which is shorter than its headers"),
                 );
             }
             FlowFact::Undefined { ddp, rdmap, queue } => {
@@ -85,7 +86,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                     Rule::DdpMsn,
                     blame,
                     Certainty::IfNothingWasMissed,
-                    format_args!("sent message {got} on queue {queue} where {expected} comes next"),
+                    format_args!("sent message {got} on queue {queue}; {expected} comes next"),
                 );
             }
             FlowFact::MsnRepeat { queue, expected, got } => {
@@ -97,7 +98,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                     Rule::DdpOverlap,
                     blame,
                     Certainty::IfNothingWasMissed,
-                    format_args!("sent a segment at {got:#x} where {expected:#x} comes next"),
+                    format_args!("sent a segment at offset {got:#x}; {expected:#x} comes next"),
                 );
             }
             FlowFact::ReadUnknown { stag, offset } => {
@@ -112,6 +113,8 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
             }
             FlowFact::Misplaced | FlowFact::Over(Over::Misplaced) => self.env.weaken(self.connection.id),
             FlowFact::Damaged => self.env.frame.is_damaged = true,
+            FlowFact::Doubtful => self.env.frame.is_unchecked = true,
+            FlowFact::Assembled(pieces) => self.env.sink.assembled(Assembly::Tcp, at.frame, pieces.frames()),
             FlowFact::Dropped | FlowFact::Cut => self.connection.gap(self.env, at, by),
             FlowFact::Over(over) => self.over(by, over),
             FlowFact::RoundTrip(took) => self.connection.episodes.round_trip(by, took),
@@ -155,7 +158,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 if count <= limit {
                     return self.connection.reads(by, at, count, limit);
                 }
-                let text = format_args!("has {count} RDMA Reads outstanding; its peer answers {limit} at a time");
+                let text = format_args!("has {count} RDMA Reads outstanding; its peer accepts {limit}");
                 self.connection.report(self.env, at, Rule::RdmaReadDepth, by, Rests::LEDGER, text);
             }
             FlowFact::Terminate(terminate) => self.terminated(at, by, &terminate),
@@ -201,7 +204,8 @@ impl<S: Sink> Listener<'_, S> {
                 let found = Episode { cause, sequence, bytes, packets, repeated: 1, ..held(Kind::Recovery, since, until) };
                 episodes.add(found);
                 // what lies behind a hole is taken when that is filled
-                self.connection.again(by, copy, found.sequence.unwrap_or(0), true, true);
+                let sequence = found.sequence.unwrap_or(0);
+                self.connection.again(by, copy, sequence, true, true, is_filled);
             }
             Over::Nagle { since, until } => {
                 episodes.add(held(Kind::Nagle, since, until));
@@ -220,6 +224,8 @@ impl<S: Sink> Listener<'_, S> {
         const LLP: u8 = 2;
         const LOCAL_CATASTROPHIC: u8 = 0;
         const MPA_CRC: u8 = 2;
+        /// Of RDMAP, a remote protection error; of DDP, one of a tagged buffer.
+        const PROTECTION: u8 = 1;
         let (own, peers) = (self.blame(by), self.blame(by.peer()));
         match (terminate.layer, terminate.error_type, terminate.code) {
             (LLP, _, MPA_CRC) => {
@@ -227,8 +233,13 @@ impl<S: Sink> Listener<'_, S> {
                 self.wire(at, Rule::RdmapTerminate, Blame::Unknown, Certainty::IfNothingWasMissed, text);
             }
             (0 | 1, LOCAL_CATASTROPHIC, _) => {
-                let text = format_args!("ended the connection for an error of its own: {terminate}");
+                let text = format_args!("ended the connection because of its own error: {terminate}");
                 self.wire(at, Rule::RdmapTerminate, own, Certainty::Certain, text);
+            }
+            (0 | 1, PROTECTION, _) if !self.connection.is_stray(by.peer()) => {
+                // what is wrong with it only its receiver knows
+                let text = format_args!("an access was refused, though all seem to lie in memory that was advertised: {terminate}");
+                self.wire(at, Rule::RdmapTerminate, Blame::Unknown, Certainty::Guess, text);
             }
             _ => {
                 // certain where the broken rule was seen
@@ -236,7 +247,7 @@ impl<S: Sink> Listener<'_, S> {
                 let is_seen =
                     |f: &Finding| f.connection == id && f.by == peers && f.severity == Severity::Error && f.certainty == Certainty::Certain;
                 let certainty = if self.env.findings.iter().any(is_seen) { Certainty::Certain } else { Certainty::IfNothingWasMissed };
-                let text = format_args!("sent what its peer ended the connection for: {terminate}");
+                let text = format_args!("sent the message that made its peer end the connection: {terminate}");
                 self.wire(at, Rule::RdmapTerminate, peers, certainty, text);
             }
         }
@@ -251,7 +262,7 @@ impl<S: Sink> Listener<'_, S> {
         connection.missed.begun();
         if !startup.reply {
             connection.roles.learn(by, Source::Handshake);
-            connection.established = None;
+            connection.opening = connection.established.take().map(|opened| at.since(opened));
         } else if !startup.reject {
             connection.established = Some(at);
         }
@@ -282,7 +293,7 @@ impl<S: Sink> Listener<'_, S> {
         }
         let revision = startup.revision;
         if !(1..=2).contains(&revision) {
-            self.wire(at, Rule::MpaRevision, blame, sure, format_args!("speaks MPA revision {revision}; there are 1 and 2"));
+            self.wire(at, Rule::MpaRevision, blame, sure, format_args!("uses MPA revision {revision}; only 1 and 2 exist"));
         } else if let Some(asked) = self.connection.mpa_revision.filter(|asked| startup.reply && revision > *asked) {
             self.wire(
                 at,
@@ -299,7 +310,7 @@ impl<S: Sink> Listener<'_, S> {
         if let (true, Some((_, ord)), Some((ird, _))) = (startup.reply, startup.depths(), asked)
             && ord > ird
         {
-            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("will have {ord} Reads outstanding; its peer answers {ird}"));
+            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("announced up to {ord} Reads outstanding; its peer accepts {ird}"));
         }
         self.connection.read_depths[by.index()] = startup.depths();
     }

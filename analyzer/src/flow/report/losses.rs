@@ -1,4 +1,4 @@
-//! What became of the packets of a connection, told once when it ends or when somebody asks: loss, damage, reordering, silence. One
+//! Loss, damage, reordering and silence of a connection, reported once when it ends or on request. One
 //! finding a rule, both directions in it.
 
 use super::Many;
@@ -6,6 +6,7 @@ use crate::connection::ConnectionState;
 use crate::episodes::cost::{cost_in, is_of_the_wire};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::flow::losses::{LossView, Losses, Tally};
+use crate::messages::smbd::link;
 use crate::op::{At, End};
 use crate::stats::Long;
 use alloc::string::String;
@@ -28,6 +29,8 @@ const TCP: Rules =
 
 /// Tries that a link which loses packets may swallow by chance.
 const CHANCE_MAX: u32 = 5;
+/// ns by which packets of a capture may be out of order that were sent in order.
+const NEIGHBOURS: i64 = 10_000;
 /// Parts of a retransmission timer by which a slow reply may differ from it and still be one that was lost and sent again.
 const TIMER_PART: i64 = 32;
 
@@ -117,7 +120,9 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
     let is_disturbed = |l: &Losses| l.overtaken.any() || l.unclear.any() || l.misplaced.any() || l.unacknowledged.any() || l.lost() > 0;
     let is_troubled = connection.health.is_troubled() || connection.missed.any() || losses().any(|(_, l)| is_disturbed(l));
     slow(connection, is_troubled, emit);
-    if flow.is_mirrored {
+    if flow.are_copies_known {
+        mirrored(connection, emit);
+    } else if flow.is_mirrored {
         damaged(connection, flow, losses(), rules, emit);
         // what a mirror shows twice was sent once
         losses().for_each(|(by, losses)| silent(connection, by, losses, rules, 2, emit));
@@ -129,7 +134,8 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
     let emit = &mut |finding: Finding| {
         // what stands there again may be a mirror's
         let rests_on_copies = [rules.lost, rules.overtaken, rules.needless].contains(&finding.rule);
-        let doubted = flow.may_be_mirrored && rests_on_copies && finding.certainty == Certainty::IfNothingWasMissed;
+        let doubted =
+            flow.may_be_mirrored && !flow.are_copies_known && rests_on_copies && finding.certainty == Certainty::IfNothingWasMissed;
         emit(if doubted { Finding { certainty: Certainty::Guess, ..finding } } else { finding });
     };
     lost(connection, losses(), rules, emit);
@@ -170,7 +176,8 @@ fn slow(connection: &ConnectionState, is_troubled: bool, emit: &mut impl FnMut(F
             let is_alike = tally.count <= 2 && is_like_a_timer(long.server);
             // what was acknowledged with the reply at the earliest may have been held up on its way to the server; and a reply may have
             // waited behind others for credits
-            let is_held_up = long.is_unheard || connection.smbd().is_some_and(|smbd| smbd.link.side(replier).stalls > 0);
+            let is_short = |side: &link::Side| side.stalls > 0 || side.is_starved() || side.held_min.is_some_and(|held| held <= 1);
+            let is_held_up = long.is_unheard || connection.smbd().is_some_and(|smbd| is_short(smbd.link.side(replier)));
             let certainty = if is_troubled || is_alike || is_held_up { Certainty::Guess } else { Certainty::IfNothingWasMissed };
             found.finish(rule, blame(connection, replier), certainty, emit);
         }
@@ -221,13 +228,24 @@ fn lost<'s>(
         let (late, slow) =
             if is_heard { (losses.unacknowledged.clone(), &losses.unheard) } else { (Tally::default(), &losses.unacknowledged) };
         let (count, were) = (Many(late.count, rules.unit), was(late.count));
-        found.add(
-            &late,
-            format_args!(
-                "{count} {way} {were} not acknowledged in time and sent again, {took} of recovery: lost behind the capture point, or the \
-                 acknowledgment was lost before it"
+        let acks = if late.count == 1 { "its acknowledgment seems" } else { "their acknowledgments seem" };
+        match rules.unit {
+            // of packets, only those after which the receiver went on are counted
+            "packet" => found.add(
+                &late,
+                format_args!(
+                    "{count} {way} {were} not acknowledged in time and sent again, {took} of recovery: {acks} to have been lost \
+                     before the capture point"
+                ),
             ),
-        );
+            _ => found.add(
+                &late,
+                format_args!(
+                    "{count} {way} {were} not acknowledged in time and sent again, {took} of recovery: lost behind the capture point, or \
+                     the acknowledgment was lost before it"
+                ),
+            ),
+        }
         unsure.add(
             &losses.unclear,
             format_args!(
@@ -235,13 +253,21 @@ fn lost<'s>(
                 Many(losses.unclear.count, rules.unit)
             ),
         );
+        unsure.add(
+            &losses.went_by,
+            format_args!(
+                "{} {way} went by the capture point and {} asked for again: lost behind it, or overtaken there",
+                Many(losses.went_by.count, rules.unit),
+                was(losses.went_by.count)
+            ),
+        );
         for slow in [slow, &losses.unheard].into_iter().take(1 + usize::from(!is_heard)) {
             let (count, were) = (Many(slow.count, rules.unit), was(slow.count));
             unsure.add(
                 slow,
                 format_args!(
-                    "{count} {way} {were} not acknowledged in time and sent again, {took} of recovery: lost behind the capture point, or the \
-                     acknowledgment was lost before it, or the receiver was slow"
+                    "{count} {way} {were} not acknowledged in time and sent again, {took} of recovery: lost behind the capture point, or \
+                    the acknowledgment was lost before it, or the receiver was slow"
                 ),
             );
         }
@@ -263,7 +289,9 @@ fn overtaken<'s>(
     for (by, losses) in losses {
         // an end that did not say that it missed them may have had them in order; and what a capture misses looks late when it goes again
         let noticed = rules.unit == "segment" || losses.naks > 0;
-        let is_sure = noticed && losses.lost() == 0 && !connection.missed.any() && !connection.missed.is_absent(by.peer());
+        // neighbours change places in captures, too
+        let is_far = rules.unit == "segment" || losses.delay >= NEIGHBOURS;
+        let is_sure = noticed && is_far && losses.lost() == 0 && !connection.missed.any() && !connection.missed.is_absent(by.peer());
         let found = if is_sure { &mut sure } else { &mut unsure };
         let late = losses.overtaken.count;
         let (count, were, way) = (Many(late, rules.unit), was(late), Way(connection, by));
@@ -273,8 +301,8 @@ fn overtaken<'s>(
             found.add(
                 &losses.overtaken,
                 format_args!(
-                    "{count} {way} {were} overtaken, by {delay} at most; the receiver answered with {naks}, and {again} went out again \
-                     that had not been lost"
+                    "{count} {way} {were} overtaken, by {delay} at most; the receiver answered with {naks}, and {again} were sent again \
+                    needlessly"
                 ),
             );
         } else {
@@ -306,7 +334,7 @@ fn sent_again(connection: &ConnectionState, thrice: &[Tally; 2], rules: &Rules, 
 fn mirrored(connection: &ConnectionState, emit: &mut impl FnMut(Finding)) {
     let At { frame, time } = connection.first;
     let site = Site { connection: Some(connection.id), frame, time_ns: time };
-    let text = "every packet stands in the capture twice: a mirror shows it on two ports, or there were two capture points";
+    let text = "every packet is in the capture twice: a mirror shows it on two ports, or there were two capture points";
     emit(Finding::new(Rule::RcDuplicate, Blame::Capture, site, Certainty::IfNothingWasMissed, text));
 }
 
@@ -335,9 +363,9 @@ fn needless<'s>(
     for (by, losses) in losses {
         let mut found = Both::new(connection);
         let count = Many(losses.needless.count, rules.unit);
-        found.add(&losses.needless, format_args!("sent {count} again that its peer had: nothing was lost"));
-        // once may be a mirror's copy, or the acknowledgment stands too early in the capture
-        let is_once = rules.unit == "packet" && losses.needless.count < 2;
+        found.add(&losses.needless, format_args!("sent {count} again although its peer had them: nothing was lost"));
+        // once may be a copy that the network made, or the acknowledgment stands too early in the capture
+        let is_once = losses.needless.count < 2;
         let certainty = if is_once { Certainty::Guess } else { Certainty::IfNothingWasMissed };
         found.finish(rules.needless, blame(connection, by), certainty, emit);
     }
@@ -367,7 +395,7 @@ fn damaged<'s>(
     if let (false, 1.., Some(first)) = (flow.is_tcp, unfinished, connection.icrc_first_bad) {
         let site = Site { connection: Some(connection.id), frame: first.frame, time_ns: first.time };
         let count = Many(unfinished, rules.unit);
-        let text = alloc::format!("the invariant CRC of {count} is not right: captured before the adapter wrote it, or changed on the way");
+        let text = alloc::format!("the invariant CRC of {count} is wrong: captured before the adapter wrote it, or changed on the way");
         emit(Finding::new(rules.damaged, Blame::Capture, site, Certainty::Guess, text).with_severity(Severity::Note));
     }
 }
@@ -391,15 +419,19 @@ fn silent(connection: &ConnectionState, by: End, losses: &Losses, rules: &Rules,
         (false, n) => (Severity::Error, alloc::format!("it answered neither these nor the {n} DREQs with which its peer gave up")),
     };
     let text = alloc::format!(
-        "sent nothing, not even an acknowledgment, for {lasted} (frames {first} to {last}), while its peer sent the same {unit} {times} times; {how}"
+        "sent nothing, not even an acknowledgment, for {lasted} (frames {first} to {last}), while its peer sent the same {unit} {times} \
+        times; {how}"
     );
-    // who closes the connection later, or answers who does, was there: what it sent meanwhile was lost; and a few tries alone may all have been
+    // a side that closes the connection later, or answers the side that does, was alive: what it sent meanwhile was lost; and a few tries
+    // alone may all have been
     let is_heard = |closer: Option<End>| closer != Some(by) || farewells == 0;
     let is_there =
         !found.answered && connection.closed.as_ref().is_some_and(|(closer, _, at)| at.time > found.to.time && is_heard(*closer));
     let is_lossy = losses.lost() + losses.unacknowledged.count + losses.unheard.count > 0;
     let is_chance = found.answered && is_lossy && times <= CHANCE_MAX;
-    let certainty = if is_there || is_chance { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+    // what the capture does not have may say why
+    let is_unknown = !found.answered && connection.missed.anything();
+    let certainty = if is_there || is_chance || is_unknown { Certainty::Guess } else { Certainty::IfNothingWasMissed };
     let mut finding = Finding::new(Rule::PeerSilent, blame(connection, by.peer()), site, certainty, text);
     finding = finding.with_severity(severity);
     finding.last_time_ns = found.to.time;

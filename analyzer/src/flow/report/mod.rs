@@ -24,7 +24,7 @@ pub use losses::add_losses;
 pub struct Listener<'c, S> {
     /// The connection.
     pub connection: &'c mut ConnectionState,
-    /// What it reports to.
+    /// Where it reports to.
     pub env: &'c mut Env<S>,
 }
 
@@ -63,7 +63,7 @@ impl<S: Sink> Listener<'_, S> {
         if gap.receiver_had_them {
             self.env.lost_by_capture += u64::from(gap.count);
             let were = if gap.count == 1 { "was" } else { "were" };
-            let text = format_args!("{count} that the receiver acknowledged {were} not captured");
+            let text = format_args!("{count} acknowledged by the receiver {were} not captured");
             self.wire(gap.at, Rule::CaptureLoss, Blame::Capture, Certainty::Certain, text);
         } else {
             let text = format_args!("{count} never came: lost by the capture, or on the wire and not repaired");
@@ -72,7 +72,7 @@ impl<S: Sink> Listener<'_, S> {
     }
 }
 
-/// How many of something, in words: "1 packet", "3 packets".
+/// A number with its noun: "1 packet", "3 packets".
 pub(super) struct Many(pub u64, pub &'static str);
 
 impl fmt::Display for Many {

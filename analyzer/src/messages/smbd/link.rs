@@ -76,7 +76,7 @@ fn refusable_response(response: &NegotiateResponse, request: Option<NegotiateReq
 pub enum Seen<T> {
     /// Known.
     Known(T),
-    /// Not known.
+    /// Not seen in the capture.
     #[default]
     Unseen,
 }
@@ -104,7 +104,7 @@ pub enum Phase {
     Refused,
 }
 
-/// What one end holds and did.
+/// State and counters of one side.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Side {
     /// Send credits held: granted by the peer, not yet spent.
@@ -131,7 +131,7 @@ pub struct Side {
     pub stall_longest: (i64, u64),
     /// Data transfer messages.
     pub messages: u64,
-    /// Those without data.
+    /// Messages without data.
     pub empty: u64,
     /// Those that asked for a response.
     pub keepalives: u64,
@@ -164,7 +164,7 @@ pub struct Side {
     starvation_reported: bool,
 }
 
-/// One connection.
+/// State of one SMB Direct connection, judged by its rules.
 #[derive(Clone, Debug)]
 pub struct Link {
     phase: Phase,
@@ -185,7 +185,7 @@ pub struct Link {
     active: Option<End>,
     /// Data came before the negotiation, which may still follow.
     early: bool,
-    /// When who asked for the negotiation first sent data before it was answered, and how many messages.
+    /// When the initiator first sent data before the negotiation was answered, and the number of these messages.
     premature: Option<At>,
     premature_sent: i64,
     /// When a Negotiate Response came to which no request was seen.
@@ -203,6 +203,13 @@ struct Refusable {
 
 /// STATUS_NOT_SUPPORTED, which refuses a range of versions (\[MS-SMBD\] 3.1.5.6).
 const STATUS_NOT_SUPPORTED: u32 = 0xc000_00bb;
+
+impl Side {
+    /// Whether its peer lets it hold few credits all the time.
+    pub fn is_starved(&self) -> bool {
+        self.starvation_reported
+    }
+}
 
 impl Default for Link {
     fn default() -> Self {
@@ -263,6 +270,12 @@ impl Link {
         self.orphan.is_some() && self.initiator == Some(end)
     }
 
+    /// Whether its beginning was not seen so far, nor anything else of it.
+    pub fn is_unbegun(&self) -> bool {
+        let is_silent = self.sides.iter().all(|side| side.messages == 0 && side.last_sent.is_none());
+        self.phase == Phase::Established && self.request.is_none() && self.response.is_none() && is_silent
+    }
+
     /// When the Negotiate Request and the Negotiate Response came.
     pub fn negotiation(&self) -> [Option<At>; 2] {
         [self.request.map(|(at, _)| at), self.response]
@@ -278,7 +291,7 @@ impl Link {
         self.initiator
     }
 
-    /// What an end holds and did.
+    /// State and counters of one side.
     pub fn side(&self, end: End) -> &Side {
         &self.sides[end.index()]
     }
@@ -314,7 +327,7 @@ impl Link {
         self.certainty = Certainty::IfNothingWasMissed;
     }
 
-    /// What was called end A is end B.
+    /// Swaps ends A and B.
     pub fn swap_ends(&mut self) {
         self.sides.swap(0, 1);
         self.initiator = self.initiator.map(End::peer);
@@ -322,11 +335,13 @@ impl Link {
 
     /// A Negotiate Request, `wire_length` bytes long.
     pub fn negotiate_request(&mut self, at: At, by: End, request: &NegotiateRequest, sink: &mut impl RuleSink) {
-        if core::mem::take(&mut self.early) {
-            // data came first, and was judged; from here on all is known
+        let is_unbegun = self.is_unbegun();
+        if core::mem::take(&mut self.early) || is_unbegun {
+            // data came first, and was judged, or nothing was seen; from here on all is known
             let opened = (self.opened, self.active);
             *self = Self::new();
             (self.opened, self.active) = opened;
+            self.certainty = if is_unbegun { HISTORY } else { self.certainty };
         }
         let sure = self.certainty;
         let (min, max) = (request.min_version, request.max_version);
@@ -411,6 +426,7 @@ impl Link {
         let sure = self.certainty;
         if self.phase != Phase::Negotiating || self.initiator == Some(by) {
             if self.phase != Phase::Idle {
+                self.response.get_or_insert(at);
                 sink.broken(Rule::SmbdNegFirst, by, sure.min(HISTORY), format_args!("sent a Negotiate Response that answers no request"));
                 return;
             }
@@ -441,7 +457,12 @@ impl Link {
         }
         match self.refusable[0] {
             Some(Refusable { field, .. }) if response.status == 0 => {
-                sink.broken(Rule::SmbdNegAccepted, by, sure, format_args!("accepted a Negotiate Request whose {field} it must refuse"));
+                sink.broken(
+                    Rule::SmbdNegAccepted,
+                    by,
+                    sure,
+                    format_args!("accepted a Negotiate Request although it must refuse its {field}"),
+                );
             }
             Some(Refusable { field, status: Some(status) }) if response.status != status => {
                 let (status, got) = (Status(status), Status(response.status));
@@ -474,7 +495,12 @@ impl Link {
                 response.max_fragmented_size,
             ];
             if rest.iter().any(|field| *field != 0) {
-                sink.broken(Rule::SmbdNegRspFailureFields, by, sure, format_args!("filled in a Negotiate Response that refuses"));
+                sink.broken(
+                    Rule::SmbdNegRspFailureFields,
+                    by,
+                    sure,
+                    format_args!("set fields of a refusing Negotiate Response that must be zero"),
+                );
             }
             self.phase = Phase::Refused;
             return;
@@ -581,6 +607,8 @@ impl Link {
                 self.early = true;
             }
             Phase::Negotiating if self.initiator != Some(by) => {
+                // where the beginning of the connection was not seen, its first message may not have been either
+                let sure = if self.opened.is_none() { Certainty::Guess } else { sure };
                 sink.broken(Rule::BugKsmbdEarlyData, by, sure, format_args!("sent a data transfer message before its Negotiate Response"));
                 // the response is still to come; nothing of this message was agreed on, its grant least of all
                 self.shape(by, data, wire_length, inside, sink);
@@ -611,7 +639,7 @@ impl Link {
                         Rule::SmbdNegAccepted,
                         by,
                         sure,
-                        format_args!("went on after a Negotiate Response whose {field} it must refuse"),
+                        format_args!("went on after a Negotiate Response although it must refuse its {field}"),
                     );
                 }
             }
@@ -679,14 +707,9 @@ impl Link {
     }
 
     /// The bytes between the header and the data of a message.
-    pub fn padding(&self, by: End, padding: &[u8], sink: &mut impl RuleSink) {
+    pub fn padding(by: End, padding: &[u8], sink: &mut impl RuleSink) {
         if padding.iter().any(|byte| *byte != 0) {
-            sink.broken(
-                Rule::SmbdReserved,
-                by,
-                Certainty::Certain,
-                format_args!("left something else than zeros in the padding before the data"),
-            );
+            sink.broken(Rule::SmbdReserved, by, Certainty::Certain, format_args!("sent padding before the data that is not zero"));
         }
     }
 
@@ -714,14 +737,14 @@ impl Link {
                         Rule::SmbdFragRemaining,
                         by,
                         sure,
-                        format_args!("sent {length} bytes as the last of a message of which {left} bytes were left"),
+                        format_args!("sent {length} bytes as the last fragment of a message; {left} bytes were left"),
                     );
                 } else {
                     sink.broken(
                         Rule::SmbdFragRemaining,
                         by,
                         sure,
-                        format_args!("sent {length} bytes and announced {remaining} more where {left} were left"),
+                        format_args!("sent {length} bytes and announced {remaining} more; {left} were left"),
                     );
                 }
             }
@@ -830,7 +853,7 @@ impl Link {
                     Rule::SmbdCreditOverflow,
                     by,
                     sure,
-                    format_args!("granted credits until its peer held {held}; 65,535 is the most that can be meant"),
+                    format_args!("granted credits until its peer held {held}; 65,535 is the most that a credit field can express"),
                 );
             }
         }
@@ -844,7 +867,7 @@ impl Link {
         }
     }
 
-    /// The connection ended, or the capture did. `by` closed it, where somebody did.
+    /// The connection or the capture ended. `by` closed it, if a side did.
     pub fn closed(&mut self, at: At, by: Option<End>, sink: &mut impl RuleSink) {
         let sure = self.certainty.min(HISTORY);
         if let (Some(_), Some(initiator)) = (self.orphan, self.initiator) {
@@ -855,7 +878,9 @@ impl Link {
         {
             self.unanswered(at.time.saturating_sub(asked.time), by, initiator, sink);
             if self.premature.is_some() {
-                sink.broken(Rule::SmbdNegFirst, initiator, sure, format_args!("sent data before the Negotiate Response came"));
+                // who sends data as if there were an answer may have one that the capture missed
+                let text = format_args!("sent data, and no Negotiate Response was seen before it");
+                sink.broken(Rule::SmbdNegFirst, initiator, Certainty::Guess, text);
             }
         }
         if self.phase != Phase::Established {
@@ -899,7 +924,7 @@ impl Link {
         if self.sides.iter().all(dry) && silent > SECOND {
             let silent = Milliseconds(silent);
             let by = self.initiator.unwrap_or(End::A);
-            sink.broken(Rule::SmbdCreditDeadlock, by.peer(), sure, format_args!("both ends are without credits and silent for {silent}"));
+            sink.broken(Rule::SmbdCreditDeadlock, by.peer(), sure, format_args!("both sides are out of credits and silent for {silent}"));
         }
     }
 
@@ -909,7 +934,9 @@ impl Link {
         if self.refusable[0].is_some_and(|wrong| wrong.status.is_none()) {
             return;
         }
-        let (sure, acceptor, took) = (self.certainty.min(HISTORY), initiator.peer(), Milliseconds(waited));
+        // a client that went on with data may have been answered: then the capture missed it
+        let sure = if self.premature.is_some() { Certainty::Guess } else { self.certainty.min(HISTORY) };
+        let (acceptor, took) = (initiator.peer(), Milliseconds(waited));
         if by == Some(acceptor) {
             sink.broken(
                 Rule::SmbdNegTimeout,
@@ -935,5 +962,193 @@ impl Link {
             End::A => [a, b],
             End::B => [b, a],
         }
+    }
+}
+
+/// The rulebook alone: messages go in as structures, not as bytes of a capture.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use core::fmt;
+    use proptest::prelude::*;
+
+    const CLIENT: End = End::A;
+    const SERVER: End = End::B;
+
+    #[derive(Default)]
+    struct Judged(Vec<(Rule, End, Certainty)>);
+
+    impl RuleSink for Judged {
+        fn broken(&mut self, rule: Rule, by: End, certainty: Certainty, _text: fmt::Arguments<'_>) {
+            self.0.push((rule, by, certainty));
+        }
+    }
+
+    impl Judged {
+        fn rules(&self) -> Vec<(Rule, End)> {
+            self.0.iter().map(|(rule, by, _)| (*rule, *by)).collect()
+        }
+    }
+
+    /// Frame `frame`, one microsecond after the one before it.
+    fn at(frame: u64) -> At {
+        At { frame, time: frame as i64 * 1000 }
+    }
+
+    fn request() -> NegotiateRequest {
+        NegotiateRequest {
+            min_version: VERSION_1_0,
+            max_version: VERSION_1_0,
+            reserved: 0,
+            credits_requested: 10,
+            preferred_send_size: 1024,
+            max_receive_size: 1024,
+            max_fragmented_size: MAX_FRAGMENTED_SIZE_LEAST,
+        }
+    }
+
+    fn response() -> NegotiateResponse {
+        NegotiateResponse {
+            min_version: VERSION_1_0,
+            max_version: VERSION_1_0,
+            negotiated_version: VERSION_1_0,
+            reserved: 0,
+            credits_requested: 10,
+            credits_granted: 10,
+            status: 0,
+            max_read_write_size: 1 << 20,
+            preferred_send_size: 1024,
+            max_receive_size: 1024,
+            max_fragmented_size: MAX_FRAGMENTED_SIZE_LEAST,
+        }
+    }
+
+    /// A message with `length` bytes of data, of which `remaining` more follow, that grants `granted` credits.
+    fn data(length: u32, remaining: u32, granted: u16) -> DataTransfer {
+        DataTransfer {
+            credits_requested: 10,
+            credits_granted: granted,
+            flags: 0,
+            reserved: 0,
+            remaining_data_length: remaining,
+            data_offset: if length > 0 { 24 } else { 0 },
+            data_length: length,
+        }
+    }
+
+    /// A connection whose negotiation is complete: the client holds ten credits, the server none.
+    fn established() -> (Link, Judged) {
+        let (mut link, mut judged) = (Link::new(), Judged::default());
+        link.opened(at(1));
+        link.negotiate_request(at(2), CLIENT, &request(), &mut judged);
+        link.negotiate_response(at(3), SERVER, &response(), &mut judged);
+        assert_eq!((judged.rules(), link.phase(), link.initiator()), (Vec::new(), Phase::Established, Some(CLIENT)));
+        assert_eq!((link.credits(CLIENT), link.credits(SERVER)), (Seen::Known(10), Seen::Known(0)));
+        (link, judged)
+    }
+
+    fn send(link: &mut Link, judged: &mut Judged, frame: u64, by: End, message: DataTransfer) {
+        link.data(at(frame), by, &message, message.data_offset.max(20) + message.data_length, true, judged);
+    }
+
+    proptest! {
+        /// Each side holds what it was granted without what it spent, and a send without a credit is the sender's violation.
+        #[test]
+        fn credits_are_those_granted_without_those_spent(sends in proptest::collection::vec((any::<bool>(), 0_u16..4), 0..60)) {
+            let (mut link, mut judged) = established();
+            let (mut held, mut overruns, mut granted_total) = ([10_i64, 0], [0, 0], [10_u64, 0]);
+            for (n, (is_client, granted)) in sends.into_iter().enumerate() {
+                let by = if is_client { CLIENT } else { SERVER };
+                send(&mut link, &mut judged, 4 + n as u64, by, data(0, 0, granted));
+                if held[by.index()] > 0 {
+                    held[by.index()] -= 1;
+                } else {
+                    overruns[by.index()] += 1;
+                }
+                held[by.peer().index()] += i64::from(granted);
+                granted_total[by.peer().index()] += u64::from(granted);
+            }
+            for end in End::BOTH {
+                let side = link.side(end);
+                prop_assert_eq!(side.credits, Seen::Known(held[end.index()]));
+                prop_assert_eq!((side.overruns, side.granted_total), (overruns[end.index()], granted_total[end.index()]));
+                let reported = judged.0.iter().filter(|(rule, by, _)| *rule == Rule::SmbdCreditOverrun && *by == end).count() as u64;
+                prop_assert_eq!(reported, overruns[end.index()]);
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_credit_must_grant_one() {
+        let (mut link, mut judged) = established();
+        for frame in 4..13 {
+            send(&mut link, &mut judged, frame, CLIENT, data(8, 0, 1));
+        }
+        assert_eq!((link.credits(CLIENT), judged.rules()), (Seen::Known(1), Vec::new()));
+        send(&mut link, &mut judged, 13, CLIENT, data(8, 0, 0));
+        assert_eq!(judged.rules(), [(Rule::SmbdCreditLast, CLIENT), (Rule::BugSmbdirectLastCredit, CLIENT)]);
+        assert_eq!(link.blocked_since(CLIENT), Some(at(13)));
+    }
+
+    #[test]
+    fn after_a_gap_credits_are_unknown_and_nobody_overruns() {
+        let (mut link, mut judged) = established();
+        link.missed(CLIENT);
+        assert_eq!((link.credits(CLIENT), link.credits(SERVER)), (Seen::Unseen, Seen::Unseen));
+        for frame in 4..40 {
+            send(&mut link, &mut judged, frame, SERVER, data(8, 0, 0));
+        }
+        assert_eq!(judged.rules(), []);
+        // a message too long for its receiver is still reported, but no longer as certain
+        send(&mut link, &mut judged, 40, SERVER, data(2000, 0, 0));
+        assert_eq!(judged.0, [(Rule::SmbdDataTooBig, SERVER, Certainty::IfNothingWasMissed)]);
+    }
+
+    #[test]
+    fn fragments_must_count_down_to_zero() {
+        let (mut link, mut judged) = established();
+        for (frame, (length, remaining)) in [(4, (500, 700)), (5, (500, 200)), (6, (200, 0))] {
+            send(&mut link, &mut judged, frame, CLIENT, data(length, remaining, 1));
+        }
+        assert_eq!((judged.rules(), link.side(CLIENT).remaining), (Vec::new(), Seen::Known(0)));
+        assert_eq!((link.side(CLIENT).fragmented, link.side(CLIENT).fragments), (1, 3));
+        send(&mut link, &mut judged, 7, CLIENT, data(500, 700, 1));
+        send(&mut link, &mut judged, 8, CLIENT, data(500, 300, 1));
+        assert_eq!(judged.rules(), [(Rule::SmbdFragRemaining, CLIENT)]);
+    }
+
+    #[test]
+    fn a_request_without_a_response_is_blamed_on_the_side_that_hangs_up() {
+        let ended = |by: Option<End>, after: i64| {
+            let (mut link, mut judged) = (Link::new(), Judged::default());
+            link.opened(at(1));
+            link.negotiate_request(at(2), CLIENT, &request(), &mut judged);
+            link.closed(At { frame: 3, time: at(2).time + after }, by, &mut judged);
+            judged.rules()
+        };
+        assert_eq!(ended(Some(SERVER), 1000), [(Rule::SmbdNegTimeout, SERVER)]);
+        assert_eq!(ended(Some(CLIENT), 1000), []);
+        assert_eq!(ended(None, SECOND), []);
+        assert_eq!(ended(None, (NEGOTIATE_RESPONSE_TIMEOUT + 1) * SECOND), [(Rule::SmbdNegTimeout, SERVER)]);
+    }
+
+    #[test]
+    fn ends_can_be_swapped() {
+        let (mut link, _) = established();
+        link.swap_ends();
+        assert_eq!((link.initiator(), link.credits(SERVER), link.credits(CLIENT)), (Some(SERVER), Seen::Known(10), Seen::Known(0)));
+    }
+
+    #[test]
+    fn a_half_that_was_followed_apart_brings_its_counters() {
+        let (mut whole, _) = established();
+        let (mut half, mut judged) = (Link::joined_late(), Judged::default());
+        for frame in 4..9 {
+            send(&mut half, &mut judged, frame, CLIENT, data(8, 0, 2));
+        }
+        whole.adopt(SERVER, &half, CLIENT);
+        assert_eq!((whole.side(SERVER).messages, whole.side(SERVER).spent_total), (5, 5));
+        assert_eq!((whole.credits(CLIENT), whole.credits(SERVER)), (Seen::Unseen, Seen::Unseen));
     }
 }

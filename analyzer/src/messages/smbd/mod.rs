@@ -21,13 +21,13 @@ pub const REASSEMBLED_MAX: usize = 1 << 24;
 /// A whole SMB2 message, put together.
 #[derive(Clone, Copy, Debug)]
 pub struct Smb2Message<'a> {
-    /// Who sent it.
+    /// Side that sent it.
     pub by: End,
     /// The frame of its first fragment.
     pub first: At,
     /// The frame of its last one.
     pub last: At,
-    /// Its bytes.
+    /// Bytes of the SMB2 message.
     pub bytes: &'a [u8],
     /// Its length on the wire; more than `bytes` where the capture cut it.
     pub wire_length: u32,
@@ -185,7 +185,7 @@ impl Smbd {
         fragments.buffer.clear();
     }
 
-    /// What was agreed, and messages and credits, by end A and B, for a report.
+    /// Negotiated values, and messages and credits by end A and B, for a report.
     pub fn summary(&self) -> (Negotiated, [SideReport; 2]) {
         let link = &self.link;
         let sides = End::BOTH.map(|end| *link.side(end));
@@ -215,7 +215,7 @@ impl Smbd {
         (negotiated, sides)
     }
 
-    /// What was called end A is end B.
+    /// Swaps ends A and B.
     pub fn swap_ends(&mut self) {
         self.link.swap_ends();
         self.fragments.swap(0, 1);
@@ -249,7 +249,9 @@ impl Smbd {
             self.response(by, send, t, sink);
             return None;
         }
-        let is_due = phase == Phase::Idle || self.link.owes_request(by);
+        // the first message of all that was seen, as long as a Negotiate Request: who joined late may have joined right before it
+        let is_first = wire == NegotiateRequest::LEN as u32 && self.link.is_unbegun() && !self.link.is_passive(by);
+        let is_due = phase == Phase::Idle || self.link.owes_request(by) || is_first;
         if request || (is_due && !reads_as_data(bytes, wire)) {
             self.request(by, send, t, sink);
             return None;
@@ -269,7 +271,7 @@ impl Smbd {
             return None;
         };
         if let Some(padding) = bytes.get(DataTransfer::LEN..data.header.data_offset as usize) {
-            self.link.padding(by, padding, sink);
+            Link::padding(by, padding, sink);
         }
         self.sealed_length(by, &data, sink);
         let before = self.link.side(by).stalled_time;
@@ -306,12 +308,13 @@ impl Smbd {
                 Rule::BugKsmbdSealedLength,
                 by,
                 Certainty::Certain,
-                format_args!("announced an encrypted message of {announced} bytes, {more} more than the {is} that it has"),
+                format_args!("announced an encrypted message of {announced} bytes, {more} more than its {is}"),
             );
         }
     }
 
-    /// Whether the first message of an end, of which the beginning was not seen, is a Negotiate Response that is too short, cut off, or chose
+    /// Whether the first message of an end, of which the beginning was not seen, is a Negotiate Response that is too short, cut off, or
+    /// chose
     /// a version that does not exist: its versions are 1.0, and as data it would lie inside its own header.
     fn is_first_response(&self, by: End, bytes: &[u8], wire_length: u32) -> bool {
         const LEAST: u32 = DataTransfer::LEN as u32;
@@ -722,7 +725,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negotiation_that_is_late_or_never_comes_is_told_with_its_side() {
+    fn a_negotiation_that_is_late_or_never_comes_is_reported_with_its_side() {
         let begun = || {
             let mut talk = Talk::default();
             talk.smbd.link.opened(At { frame: 1, time: 0 });
