@@ -35,6 +35,7 @@ pub enum Act {
     WrongInvalidate,
     Lie,
     TooMuch,
+    Refuse,
 }
 
 impl Act {
@@ -71,6 +72,7 @@ impl Act {
                 | Self::WrongInvalidate
                 | Self::Lie
                 | Self::TooMuch
+                | Self::Refuse
         )
     }
 }
@@ -80,6 +82,8 @@ impl Act {
 pub enum Who {
     /// The server.
     Server,
+    /// The client.
+    Client,
     /// Either.
     Both,
 }
@@ -112,7 +116,7 @@ const fn row(
     Fault { name, act, who, stream, named, besides }
 }
 
-use Who::{Both, Server};
+use Who::{Both, Client, Server};
 
 /// How the end whose memory it is tells of it.
 const KEY: &[&str] = &["RC-NAK", "RDMAP-TERMINATE"];
@@ -141,7 +145,8 @@ pub static FAULTS: &[Fault] = &[
     row("grant-too-much", Act::GrantTooMuch, Both, false, &["SMBD-CREDIT-OVERFLOW"], &[]),
     row("stall", Act::Stall, Server, false, &["SMB2-UNANSWERED"], &[]),
     row("deaf", Act::Deaf, Both, false, &["PEER-SILENT", "SMB2-UNANSWERED"], &[]),
-    row("half-close", Act::HalfClose, Server, false, &["SMB2-UNANSWERED", "CM-DISCONNECT"], &[]),
+    // in the middle of a reply that is what stands there
+    row("half-close", Act::HalfClose, Server, false, &["SMB2-UNANSWERED", "CM-DISCONNECT", "SMBD-FRAG-REMAINING"], &[]),
     row("die", Act::Die, Both, true, &["TCP-RESET", "SMB2-UNANSWERED"], &[]),
     row("garbage", Act::Garbage, Both, true, &["MPA-CRC", "MPA-RESYNC", "RDMAP-TERMINATE"], &[]),
     // where a capture has not all of it to check, what is wrong is what stands in it
@@ -187,7 +192,8 @@ pub static FAULTS: &[Fault] = &[
         &["SMBD-DATA-CREDITS-REQUESTED"],
         &["SMBD-FRAG-REMAINING", "BUG-SMBDIRECT-BATCH-INTERLEAVE"],
     ),
-    row("not-smb2", Act::NotSmb2, Both, false, &["SMB2-MALFORMED"], &["SMBD-FRAG-REMAINING", "BUG-SMBDIRECT-BATCH-INTERLEAVE"]),
+    // in the middle of another message it is taken for a part of that
+    row("not-smb2", Act::NotSmb2, Both, false, &["SMB2-MALFORMED", "SMBD-FRAG-REMAINING"], &["BUG-SMBDIRECT-BATCH-INTERLEAVE"]),
     row("wrong-signature", Act::WrongSignature, Server, false, &["SMB2-SIGNATURE", "SMB2-ERROR"], &["BUG-KSMBD-2FD5DCB1C8EF"]),
     row("wrong-key", Act::WrongKey, Server, false, &["RDMA-KEY-UNKNOWN"], KEY),
     row("out-of-bounds", Act::OutOfBounds, Server, false, &["RDMA-KEY-BOUNDS"], PLACE),
@@ -198,16 +204,31 @@ pub static FAULTS: &[Fault] = &[
         Act::StaleKey,
         Server,
         false,
-        &["RDMA-KEY-STALE", "RDMA-ORDER"],
+        // where the reply could not go before it, for want of credits, only its refusal tells
+        &["RDMA-KEY-STALE", "RDMA-ORDER", "RC-NAK", "RDMAP-TERMINATE"],
         // the key of a WRITE was for reading only
-        &["RC-NAK", "RDMAP-TERMINATE", "RDMA-LENGTH", "RDMA-INVALIDATE", "RDMA-KEY-DIRECTION"],
+        &["RDMA-LENGTH", "RDMA-INVALIDATE", "RDMA-KEY-DIRECTION"],
     ),
     row("wrong-invalidate", Act::WrongInvalidate, Server, false, &["RDMA-INVALIDATE"], &["RDMA-LENGTH"]),
     row("lie", Act::Lie, Server, false, &["RDMA-LENGTH"], &[]),
     row("too-much", Act::TooMuch, Server, false, &["RDMA-LENGTH"], &[]),
 ];
 
+/// What a client can do wrong where a server would do something else. They came later, and are drawn apart, so that a seed stands for what it
+/// stood for.
+pub static MIRRORS: &[Fault] = &[
+    // the mirror of an access that is wrong: one that is right is refused
+    row(
+        "refuse-access",
+        Act::Refuse,
+        Client,
+        false,
+        &["RC-NAK", "RDMAP-TERMINATE"],
+        &["SMB2-UNANSWERED", "CM-DISCONNECT", "SMBD-FRAG-REMAINING"],
+    ),
+];
+
 /// By name.
 pub fn named(name: &str) -> Option<&'static Fault> {
-    FAULTS.iter().find(|f| f.name == name)
+    FAULTS.iter().chain(MIRRORS).find(|f| f.name == name)
 }

@@ -52,6 +52,11 @@ pub struct Direct {
     pub low: bool,
     /// The end broke a rule with a message for which it had no credit but its last.
     pub overran: bool,
+    /// Before which of the parts that go on with a message it stops, and for how long.
+    pub stops: Option<(u64, Time)>,
+    parts: u64,
+    /// From when to when it stopped.
+    pub stopped: Option<(Time, Time)>,
 }
 
 impl Direct {
@@ -71,6 +76,9 @@ impl Direct {
             stalls: Vec::new(),
             overran: false,
             low: false,
+            stops: None,
+            parts: 0,
+            stopped: None,
         }
     }
 
@@ -111,9 +119,23 @@ impl Direct {
         Message { bytes: smb::data(&header, data), what: Content::Data { requested: header.requested, granted, smb, full } }
     }
 
+    /// Until when it has stopped.
+    fn stops_until(&self, now: Time) -> Option<Time> {
+        self.stopped.map(|(_, until)| until).filter(|until| now < *until)
+    }
+
     fn next(&mut self, now: Time) -> Option<(Message, Option<u32>)> {
         let peer = self.peer?;
         let room = (peer.receive.min(self.sizes.send) as usize).saturating_sub(24).max(1);
+        if self.may_send() && self.queue.front().is_some_and(|next| next.sent > 0) {
+            if let Some((_, by)) = self.stops.take_if(|(part, _)| *part == self.parts) {
+                self.stopped = Some((now, now + by));
+            }
+            self.parts += 1;
+        }
+        if self.stops_until(now).is_some() {
+            return None;
+        }
         if self.may_send()
             && let Some(mut next) = self.queue.pop_front()
         {
@@ -249,6 +271,7 @@ pub struct Host {
     gone: Option<Time>,
     salt: u64,
     stuck: bool,
+    now: Time,
     /// The session was established.
     pub session: bool,
 }
@@ -290,6 +313,7 @@ impl Host {
             gone: None,
             salt: 1,
             stuck: false,
+            now: 0,
             session: false,
         }
     }
@@ -311,7 +335,8 @@ impl Host {
             Role::Client(_) => None,
             Role::Server(s) => s.work.iter().map(|(at, ..)| *at).min(),
         };
-        [own, self.transport.poll_timeout(), self.gone].into_iter().flatten().min()
+        let goes_on = self.direct.stopped.map(|(_, until)| until).filter(|until| *until > self.now);
+        [own, self.transport.poll_timeout(), self.gone, goes_on].into_iter().flatten().min()
     }
 
     fn is_done(&self) -> bool {
@@ -320,6 +345,7 @@ impl Host {
 
     /// Does what is to be done by now. What the client learns of requests stands in `requests`.
     pub fn turn(&mut self, now: Time, requests: &mut Vec<Request>) {
+        self.now = now;
         self.transport.timeout(now);
         while let Some(event) = self.transport.poll_event() {
             self.happened(now, event, requests);
@@ -642,10 +668,16 @@ impl Host {
             requests.push(Request { asked: asked.clone(), posted: now, done: None, moved: 0, data, work: 0, arrived: None, replied: None });
             if transfer && self.fault.is_some_and(|f| f.act.is_transfer()) {
                 self.seen += 1;
-                if self.seen > self.fault_at && self.failed_at.is_none() {
+                let fits = self.fault.is_some_and(|f| !f.act.needs_memory()) || asked.memory.is_some();
+                if self.seen > self.fault_at && fits && self.failed_at.is_none() {
                     self.failed_at = Some(now);
-                    requests.pop();
-                    return self.fail(now, &asked, requests);
+                    match (self.is_fault(Act::Refuse), asked.memory) {
+                        (true, Some(memory)) => self.transport.refuse(memory.key),
+                        _ => {
+                            requests.pop();
+                            return self.fail(now, &asked, requests);
+                        }
+                    }
                 }
             }
             let bytes = smb::request(&asked, 32, &inline);

@@ -4,14 +4,14 @@
 //! ```text
 //! seed ─▶ Plan ─▶ World (Host ⇄ Transport ⇄ Link ⇄ Transport ⇄ Host) ─▶ Truth
 //!                                     │ tap
-//!                                 Observer ─▶ capture ─▶ analysis ─▶ judge ◀─ Truth
+//!                                 Observer ─▶ capture ─▶ analysis ─▶ assess ◀─ Truth
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod assess;
 pub mod fault;
 pub mod frame;
 pub mod host;
-pub mod judge;
 pub mod observer;
 pub mod packet;
 pub mod plan;
@@ -22,7 +22,7 @@ pub mod tcp;
 pub mod transport;
 pub mod world;
 
-use judge::Assessment;
+use assess::Assessment;
 use observer::Record;
 use plan::{Overrides, Plan};
 use random::Random;
@@ -48,7 +48,7 @@ pub fn run(seed: u64, overrides: &Overrides) -> Run {
     let mut world = plan.world();
     world.run();
     let records = plan.observer.look(&world.truth.tapped, &mut Random::new(seed, 6));
-    let (report, kept) = judge::analyze(&records);
-    let verdict = judge::judge(&plan, &world, &report, &kept);
+    let (report, kept) = assess::analyze(&records);
+    let verdict = assess::assess(&plan, &world, &report, &kept);
     Run { plan, world, records, report, verdict }
 }

@@ -42,7 +42,7 @@ pub enum Observer {
     Coarse(Time),
     /// At each direction by an interface of its own, the clock of the second wrong by so many ns.
     Two(Time),
-    /// With frames that change places with their neighbour: of 1,000.
+    /// With frames that change places with their neighbour, where that is within 1 ms: of 1,000.
     Swapped(u64),
     /// With times that are off by up to so many ns, and in their order.
     Jitter(Time),
@@ -156,7 +156,8 @@ impl Observer {
                 let mut out: Vec<_> = all.collect();
                 let mut at = 0;
                 while at + 1 < out.len() {
-                    if random.chance(chance, 1000) {
+                    // queues of an adapter are emptied one after the other, but none waits for long
+                    if random.chance(chance, 1000) && out[at + 1].time - out[at].time <= MILLISECOND {
                         let times = (out[at].time, out[at + 1].time);
                         out.swap(at, at + 1);
                         (out[at].time, out[at + 1].time) = times;

@@ -185,9 +185,13 @@ pub enum Mark {
         data: Rc<[u8]>,
         /// Memory that takes the answer.
         sink: Memory,
+        /// The key of the memory that is read.
+        key: u32,
     },
     /// All of the answer.
     Response(u64),
+    /// Memory of this key.
+    Written(u32),
     /// What makes the receiver end the connection with a Terminate: layer and type, and code.
     Bad(u8, u8),
     /// A Terminate.

@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::rc::{self, Rdma};
 use crate::smb::{Command, Sizes};
 use crate::tcp::{self, Iwarp};
-use crate::transport::{MICROSECOND, MILLISECOND, SECOND, Stamp, Time, Transport};
+use crate::transport::{Lag, MICROSECOND, MILLISECOND, SECOND, Stamp, Time, Transport};
 use crate::world::{Link, Trouble, World};
 
 /// What carries a conversation.
@@ -44,6 +44,10 @@ pub struct Plan {
     pub clean: bool,
     /// The ns after which a packet goes again.
     pub timeout: Time,
+    /// The client is late to answer RDMA Reads.
+    pub lag: Option<Lag>,
+    /// An end stops in the middle of a message: who, before which part of those that go on with one, for how long.
+    pub stops: Option<(usize, u64, Time)>,
 }
 
 /// What a user asks for in place of what the seed would give.
@@ -110,9 +114,16 @@ impl Plan {
         }
         let fault = if r.chance(1, 3) { Some(r.pick(&fault::FAULTS.iter().collect::<Vec<_>>())) } else { None };
         let fault = overrides.fault.unwrap_or(fault).filter(|f| !f.stream || carrier == Carrier::Iwarp).map(|f| {
-            let by = if f.who == Who::Both { r.below(2) as usize } else { 1 };
+            let by = match f.who {
+                Who::Both => r.below(2) as usize,
+                Who::Server => 1,
+                Who::Client => 0,
+            };
             (by, f, r.below(6))
         });
+        let mut own = Random::new(seed, 7);
+        let mirror = own.chance(1, 30).then(|| (own.pick(&fault::MIRRORS.iter().collect::<Vec<_>>()), own.below(6)));
+        let fault = fault.or(mirror.filter(|_| overrides.fault.is_none()).map(|(f, at)| (0, f, at)));
         let slow = r.chance(1, 10).then(|| (r.within(6, 30) as u64, SLOW));
         let observer = Observer::any(&mut r);
         let observer = if overrides.whole { Observer::Whole } else { observer };
@@ -120,8 +131,15 @@ impl Plan {
         let clean = fault.is_none() && slow.is_none() && !rude && !matches!(kind, 5..=11 | 13 | 15);
         let timeout = r.pick(&[4 * MILLISECOND, 17 * MILLISECOND, 67 * MILLISECOND, 537 * MILLISECOND]);
         let pace = r.pick(&[80, 320, 800]);
+        let lag = own.chance(1, 12).then(|| {
+            let from = own.within(0, 3) * MILLISECOND;
+            Lag { from, to: from + 20 * MILLISECOND, by: own.pick(&[300 * MICROSECOND, 2 * MILLISECOND]) }
+        });
+        let stops = own
+            .chance(1, 12)
+            .then(|| (own.below(2) as usize, own.below(12), own.pick(&[500 * MICROSECOND, 5 * MILLISECOND, 40 * MILLISECOND])));
         let link = Link { pace, distance, trouble, cut, pause };
-        Self { seed, carrier, link, fault, observer, slow, not_ready, rude, counts: r.chance(1, 2), clean, timeout }
+        Self { seed, carrier, link, fault, observer, slow, not_ready, rude, counts: r.chance(1, 2), clean, timeout, lag, stops }
     }
 
     /// The two ends and their link.
@@ -156,6 +174,7 @@ impl Plan {
                         ask,
                         stamp: stamp(&mut r),
                         rude: self.rude,
+                        lag: self.lag.filter(|_| me == 0),
                     },
                 )),
                 Carrier::Iwarp => Box::new(Iwarp::new(
@@ -172,6 +191,7 @@ impl Plan {
                         stamp: stamp(&mut r),
                         aligned,
                         rude: self.rude,
+                        lag: self.lag.filter(|_| me == 0),
                     },
                 )),
             }
@@ -211,6 +231,9 @@ impl Plan {
         if let Some((by, fault, at)) = self.fault {
             world.hosts[by].breaks(fault, at);
         }
+        if let Some((who, part, by)) = self.stops {
+            world.hosts[who].direct.stops = Some((part, by));
+        }
         world
     }
 
@@ -240,6 +263,12 @@ impl Plan {
         }
         if !self.not_ready[0].is_empty() || !self.not_ready[1].is_empty() {
             out += &format!("; not ready {:?}", self.not_ready);
+        }
+        if let Some(lag) = self.lag {
+            out += &format!("; the client answers Reads late: {lag:?}");
+        }
+        if let Some((who, part, by)) = self.stops {
+            out += &format!("; {} stops before part {part} for {by} ns", ["the client", "the server"][who]);
         }
         if self.rude {
             out += "; an end leaves without a word";

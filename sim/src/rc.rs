@@ -3,7 +3,7 @@
 
 use crate::frame::{self, Bth, Cm, QP, aeth, reth};
 use crate::packet::{Body, Event, Op, Packet, Rc_, RcWhat};
-use crate::transport::{Class, MICROSECOND, MILLISECOND, Out, Stamp, Time, Transport};
+use crate::transport::{Class, Lag, MICROSECOND, MILLISECOND, Out, Stamp, Time, Transport};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -34,6 +34,8 @@ pub struct Config {
     pub stamp: Stamp,
     /// The end that disconnects leaves without a word.
     pub rude: bool,
+    /// It is late to answer Reads.
+    pub lag: Option<Lag>,
 }
 
 struct Wqe {
@@ -67,6 +69,7 @@ pub struct Rdma {
     connected: bool,
     closed: bool,
     frozen: bool,
+    left: bool,
     failed: bool,
     manage: VecDeque<Cm>,
     /// What of connection management waits for an answer, when it goes again, and how often it may.
@@ -94,6 +97,11 @@ pub struct Rdma {
     owed_again: bool,
     ack_at: Option<Time>,
     replies: VecDeque<Reply>,
+    /// Until when answers to Reads are held back.
+    gate: Time,
+    lagged: Vec<(Time, Time)>,
+    not_ready: u64,
+    refuses: Option<u32>,
 }
 
 /// IBTA volume 1, table 45: the RNR NAK timer, in units of 10 µs.
@@ -116,6 +124,7 @@ impl Rdma {
             connected: false,
             closed: false,
             frozen: false,
+            left: false,
             failed: false,
             manage: VecDeque::new(),
             asked: None,
@@ -139,6 +148,10 @@ impl Rdma {
             owed_again: false,
             ack_at: None,
             replies: VecDeque::new(),
+            gate: 0,
+            lagged: Vec::new(),
+            not_ready: 0,
+            refuses: None,
         }
     }
 
@@ -334,6 +347,7 @@ impl Rdma {
             && let Some((_, _, code)) = self.config.not_ready.iter().find(|(from, to, _)| (*from..*to).contains(&now))
         {
             let code = *code;
+            self.not_ready += 1;
             self.complained = true;
             self.pay();
             self.replies.push_back(Reply::Nak { psn, syndrome: 0x20 | code, what: RcWhat::NotReady(rnr_ns(code)) });
@@ -341,7 +355,8 @@ impl Rdma {
         }
         self.complained = false;
         if let RcWhat::Part { op, .. } | RcWhat::Read { op, .. } = what
-            && let Op::Write { wrong: Some(_), .. } | Op::Read { wrong: Some(_), .. } = **op
+            && let Op::Write { wrong, memory, .. } | Op::Read { wrong, memory, .. } = &**op
+            && (wrong.is_some() || self.refuses == Some(memory.key))
         {
             // a remote access error, and the queue pair is of no more use
             self.complained = true;
@@ -356,6 +371,14 @@ impl Rdma {
                 self.pay();
                 self.expected += packets;
                 self.msn += 1;
+                if let Some(lag) = self.config.lag
+                    && (lag.from..lag.to).contains(&now)
+                    && self.gate == 0
+                    && self.replies.is_empty()
+                {
+                    self.gate = now + lag.by;
+                    self.lagged.push((now, self.gate));
+                }
                 self.answer(psn, *id, *packets, data, *offset, false);
             }
             RcWhat::Part { op, last, .. } => {
@@ -472,6 +495,9 @@ impl Transport for Rdma {
         if now >= self.wait_until {
             self.wait_until = 0;
         }
+        if now >= self.gate {
+            self.gate = 0;
+        }
         if self.deadline.is_some_and(|at| now >= at) && self.connected {
             self.tries += 1;
             self.by_timer += 1;
@@ -493,7 +519,8 @@ impl Transport for Rdma {
         }
         let waits = (self.connected && self.snd < self.next && self.wait_until > 0).then_some(self.wait_until);
         let deadline = self.deadline.filter(|_| self.connected);
-        [self.asked.map(|(_, at, _)| at), self.ack_at, deadline, waits].into_iter().flatten().min()
+        let gate = (self.connected && self.gate > 0).then_some(self.gate);
+        [self.asked.map(|(_, at, _)| at), self.ack_at, deadline, waits, gate].into_iter().flatten().min()
     }
 
     fn poll_transmit(&mut self, now: Time) -> Option<Out> {
@@ -509,7 +536,8 @@ impl Transport for Rdma {
             return None;
         }
         let (me, msn) = (self.me, self.msn);
-        if let Some(reply) = self.replies.pop_front() {
+        let is_held = self.gate > 0 && matches!(self.replies.front(), Some(Reply::Response { .. }));
+        if let Some(reply) = if is_held { None } else { self.replies.pop_front() } {
             let ip = self.config.stamp.stamp();
             let bth = |opcode, psn: u64| Bth { opcode, qp: QP[1 - me], psn: psn as u32, ack: false };
             return Some(match reply {
@@ -562,13 +590,29 @@ impl Transport for Rdma {
     fn close(&mut self, now: Time) {
         if !self.closed && self.connected {
             if self.config.rude {
-                self.frozen = true;
+                (self.frozen, self.left) = (true, true);
                 self.end();
             } else {
                 self.ask(now, Cm::Disconnect);
             }
             self.connected = false;
         }
+    }
+
+    fn refuse(&mut self, key: u32) {
+        self.refuses = Some(key);
+    }
+
+    fn refused(&self) -> u64 {
+        self.not_ready
+    }
+
+    fn lagged(&self) -> &[(Time, Time)] {
+        &self.lagged
+    }
+
+    fn left(&self) -> bool {
+        self.left
     }
 
     fn freeze(&mut self) {

@@ -4,8 +4,9 @@
 use crate::frame::{self, Tcp as Head};
 use crate::packet::{Body, Event, Mark, Op, Packet, Segment};
 use crate::smb::Memory;
-use crate::transport::{Class, MILLISECOND, Out, Stamp, Time, Transport};
+use crate::transport::{Class, Lag, MILLISECOND, Out, Stamp, Time, Transport};
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 /// How an end behaves.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct Config {
     pub aligned: bool,
     /// The end that disconnects leaves without a word.
     pub rude: bool,
+    /// It is late to answer Reads.
+    pub lag: Option<Lag>,
 }
 
 const SYN: u8 = 2;
@@ -55,6 +58,7 @@ pub struct Iwarp {
     config: Config,
     state: State,
     frozen: bool,
+    left: bool,
     failed: bool,
     events: VecDeque<Event>,
     // the stream out; position 0 is the SYN, the first byte is at 1
@@ -92,6 +96,10 @@ pub struct Iwarp {
     // iWARP
     msn: [u32; 3],
     next_sink: u32,
+    /// Answers to Reads that are held back: until when.
+    late: VecDeque<(Time, u64, Rc<[u8]>, Memory)>,
+    lagged: Vec<(Time, Time)>,
+    refuses: Option<u32>,
 }
 
 impl Iwarp {
@@ -102,6 +110,7 @@ impl Iwarp {
             config,
             state: State::Closed,
             frozen: false,
+            left: false,
             failed: false,
             events: VecDeque::new(),
             out: Vec::new(),
@@ -134,6 +143,9 @@ impl Iwarp {
             peer_fin: false,
             msn: [1; 3],
             next_sink: 0x5100,
+            late: VecDeque::new(),
+            lagged: Vec::new(),
+            refuses: None,
         }
     }
 
@@ -323,7 +335,7 @@ impl Iwarp {
         }
     }
 
-    fn take(&mut self, _now: Time, mark: Mark) {
+    fn take(&mut self, now: Time, mark: Mark) {
         match mark {
             Mark::Startup => {
                 if self.me == frame::SERVER {
@@ -334,9 +346,19 @@ impl Iwarp {
                 self.events.push_back(Event::Connected);
             }
             Mark::Send(message) => self.events.push_back(Event::Received(message)),
-            Mark::Read { id, data, sink } if self.fin_at.is_none() => {
-                self.send_tagged(2, sink, &data);
-                self.mark(Mark::Response(id));
+            Mark::Read { key, .. } if self.refuses == Some(key) => self.take(now, Mark::Bad(0x01, 0)),
+            Mark::Written(key) if self.refuses == Some(key) => self.take(now, Mark::Bad(0x11, 0)),
+            Mark::Written(_) => {}
+            Mark::Read { id, data, sink, .. } if self.fin_at.is_none() => {
+                let until = self.late.back().map(|(until, ..)| *until);
+                let lag = self.config.lag.filter(|lag| (lag.from..lag.to).contains(&now));
+                if let (None, Some(lag)) = (until, lag) {
+                    self.lagged.push((now, now + lag.by));
+                }
+                match until.or(lag.map(|lag| now + lag.by)) {
+                    Some(until) => self.late.push_back((until, id, data, sink)),
+                    None => self.respond(id, &data, sink),
+                }
             }
             Mark::Read { .. } => {}
             Mark::Response(id) => self.events.push_back(Event::ReadDone(id)),
@@ -351,6 +373,11 @@ impl Iwarp {
                 self.fin_at.get_or_insert(1 + self.out.len() as u64);
             }
         }
+    }
+
+    fn respond(&mut self, id: u64, data: &[u8], sink: Memory) {
+        self.send_tagged(2, sink, data);
+        self.mark(Mark::Response(id));
     }
 
     fn over(&mut self) {
@@ -385,9 +412,7 @@ impl Transport for Iwarp {
             }
             Op::Write { memory, data, wrong } => {
                 self.send_tagged(0, memory, &data);
-                if let Some(wrong) = wrong {
-                    self.mark(Mark::Bad(0x11, wrong.code()));
-                }
+                self.mark(wrong.map_or(Mark::Written(memory.key), |wrong| Mark::Bad(0x11, wrong.code())));
             }
             Op::Read { id, memory, data, wrong } => {
                 self.next_sink += 0x101;
@@ -400,7 +425,7 @@ impl Transport for Iwarp {
                 body.extend(memory.address.to_be_bytes());
                 self.send_untagged(1, 0, 1, &body);
                 self.mark(match wrong {
-                    None => Mark::Read { id, data, sink },
+                    None => Mark::Read { id, data, sink, key: memory.key },
                     Some(wrong) => Mark::Bad(0x01, wrong.code()),
                 });
             }
@@ -486,6 +511,11 @@ impl Transport for Iwarp {
     }
 
     fn timeout(&mut self, now: Time) {
+        while self.late.front().is_some_and(|(until, ..)| now >= *until)
+            && let Some((_, id, data, sink)) = self.late.pop_front()
+        {
+            self.respond(id, &data, sink);
+        }
         if self.ack_at.is_some_and(|at| now >= at) {
             self.ack_at = None;
             self.ack_now = self.ack_now.max(1);
@@ -509,7 +539,8 @@ impl Transport for Iwarp {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        if self.frozen { None } else { [self.ack_at, self.deadline].into_iter().flatten().min() }
+        let late = self.late.front().map(|(until, ..)| *until);
+        if self.frozen { None } else { [self.ack_at, self.deadline, late].into_iter().flatten().min() }
     }
 
     fn poll_transmit(&mut self, now: Time) -> Option<Out> {
@@ -592,6 +623,7 @@ impl Transport for Iwarp {
 
     fn close(&mut self, _now: Time) {
         if self.config.rude {
+            self.left = self.state == State::Established;
             self.frozen = true;
             self.over();
         } else {
@@ -609,6 +641,18 @@ impl Transport for Iwarp {
 
     fn skip_message(&mut self) {
         self.msn[0] += 5;
+    }
+
+    fn refuse(&mut self, key: u32) {
+        self.refuses = Some(key);
+    }
+
+    fn lagged(&self) -> &[(Time, Time)] {
+        &self.lagged
+    }
+
+    fn left(&self) -> bool {
+        self.left
     }
 
     fn freeze(&mut self) {

@@ -12,6 +12,17 @@ pub const MILLISECOND: Time = 1_000_000;
 /// In ns.
 pub const SECOND: Time = 1_000_000_000;
 
+/// An end that is late to answer RDMA Reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lag {
+    /// Reads that come from then on.
+    pub from: Time,
+    /// And before that.
+    pub to: Time,
+    /// By so many ns.
+    pub by: Time,
+}
+
 /// What a packet is for, as its sender knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
@@ -80,8 +91,20 @@ pub trait Transport {
     fn reset(&mut self) {}
     /// The next message has a sequence number that is not the next; where it has none, nothing.
     fn skip_message(&mut self) {}
+    /// Whether it left without a word while it was connected.
+    fn left(&self) -> bool;
     /// Falls silent, and answers nothing any more.
     fn freeze(&mut self);
+    /// Refuses access to the memory of this key.
+    fn refuse(&mut self, key: u32);
+    /// How often it had no receive for a message.
+    fn refused(&self) -> u64 {
+        0
+    }
+    /// Times in which an answer to an RDMA Read was held back.
+    fn lagged(&self) -> &[(Time, Time)] {
+        &[]
+    }
     /// Operations that are posted and not done.
     fn is_idle(&self) -> bool;
     /// How often something was sent again because of a timer, of a wish of the peer.

@@ -70,7 +70,7 @@ pub struct Happened {
     pub id: u64,
     /// Who had sent it.
     pub from: usize,
-    /// What it was for.
+    /// Its purpose.
     pub class: Class,
     /// What.
     pub what: What,

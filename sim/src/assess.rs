@@ -1,4 +1,4 @@
-//! What an analysis said, held against what happened.
+//! Compares the result of an analysis with what really happened.
 
 use crate::fault::{Act, Fault};
 use crate::host::{Host, Request};
@@ -9,8 +9,10 @@ use crate::transport::{Class, Time};
 use crate::world::{Happened, Sent, Truth, What, World};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::episodes::time::Owner;
+use rdmascope_analyzer::episodes::{Cause, Kind as Episodic};
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::{Blame, Certainty, Finding, Severity};
+use rdmascope_analyzer::op::End;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::{Report, Sink};
 use rdmascope_dissector::frame::LinkType;
@@ -32,8 +34,10 @@ pub struct Problem {
 /// Kinds of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// Somebody is blamed, as certain or likely, who did not do it.
+    /// Somebody is blamed, as certain, who did not do it.
     FalseBlame,
+    /// The same, as likely: where the capture is complete.
+    FalseLikely,
     /// What could be seen is not named.
     Missed,
     /// A number is wrong.
@@ -196,6 +200,12 @@ impl Asked<'_> {
                 return true;
             }
         }
+        // and so does one that leaves without a word
+        if self.world.hosts[side].transport.left()
+            && matches!(id, "SMBD-CREDIT-EXHAUSTED" | "SMBD-CREDIT-STALL" | "SMBD-FRAG-REMAINING" | "SMB2-UNANSWERED")
+        {
+            return true;
+        }
         // an end whose peer did something wrong may hang up
         if self.plan.fault.is_some_and(|(by, ..)| by != side && self.world.hosts[by].failed_at.is_some())
             && id == "CM-DISCONNECT"
@@ -215,7 +225,7 @@ impl Asked<'_> {
             "SMBD-CREDIT-OVERRUN" | "SMBD-CREDIT-LAST" | "BUG-SMBDIRECT-LAST-CREDIT" => self.world.hosts[side].direct.overran,
             // no end of the simulator answers marks of congestion
             "IWARP-ECN" | "RC-CNP-MISSING" => self.any(|w| w == What::Marked),
-            "SMB2-SLOW" => side == 1 && (self.plan.slow.is_some() || self.is_alone()),
+            "SMB2-SLOW" => side == 1 && (self.plan.slow.is_some() || self.is_alone() || self.world.hosts[1].direct.stopped.is_some()),
             "RC-RNR" => !self.plan.not_ready[side].is_empty(),
             "RC-SPURIOUS" | "TCP-SPURIOUS" => self.needless(side),
             "PEER-SILENT" => {
@@ -266,7 +276,7 @@ fn direction(text: &str) -> Option<usize> {
 }
 
 /// Holds an analysis against the truth.
-pub fn judge(plan: &Plan, world: &World, report: &Report, kept: &Exchanges) -> Assessment {
+pub fn assess(plan: &Plan, world: &World, report: &Report, kept: &Exchanges) -> Assessment {
     let truth = &world.truth;
     let asked = Asked { plan, truth, world };
     let mut verdict = Assessment::default();
@@ -278,12 +288,14 @@ pub fn judge(plan: &Plan, world: &World, report: &Report, kept: &Exchanges) -> A
     for f in findings.iter().filter(|f| names_somebody(f)) {
         if !asked.may(f) {
             let text = format!("{} by {}, {}, {}: {}", f.rule.id(), f.by.name(), f.severity.name(), f.certainty.name(), f.text);
-            verdict.wrong(Kind::FalseBlame, format!("{} {}", f.rule.id(), f.by.name()), text);
+            let kind = if f.certainty == Certainty::Certain { Kind::FalseBlame } else { Kind::FalseLikely };
+            verdict.wrong(kind, format!("{} {}", f.rule.id(), f.by.name()), text);
         } else if plan.clean && f.severity == Severity::Error {
             verdict.wrong(Kind::FalseBlame, format!("{} {} on a clean run", f.rule.id(), f.by.name()), f.text.clone());
         }
     }
     recall(plan, world, report, &mut verdict);
+    episodes(plan, world, report, &mut verdict);
     time(plan, world, kept, &mut verdict);
     if matches!(plan.observer, Observer::Whole | Observer::Tunnel)
         && !world.truth.happened.iter().any(|h| h.behind || h.what == What::Damaged)
@@ -345,6 +357,54 @@ fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessment)
     if world.truth.happened.iter().any(|h| h.what == What::Marked) {
         verdict
             .looked(&format!("congestion marks, {:?}", plan.carrier), found(&["RC-ECN", "IWARP-ECN"], None), || format!("said {}", all()));
+    }
+}
+
+/// Episodes: those that there were are told, and of those that are told there is a cause.
+fn episodes(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessment) {
+    let Some(connection) = report.connections.first() else { return };
+    let is_alone = report.connections.len() == 1;
+    if !plan.observer.sees_all() || matches!(plan.observer, Observer::Twice(..)) || !is_alone || plan.fault.is_some() {
+        return;
+    }
+    let truth = &world.truth;
+    let told = &connection.episodes.list;
+    let has = |kind: Episodic, by: Option<End>| told.iter().any(|e| e.kind == kind && (by.is_none() || e.by == by));
+    let happened = |is: &dyn Fn(&Happened) -> bool| truth.happened.iter().any(is);
+    let is_gone = |h: &Happened| matches!(h.what, What::Lost | What::Damaged | What::Late(_));
+    for e in told.iter().filter(|e| e.kind == Episodic::Recovery && connection.client_known) {
+        let from = usize::from(e.by == Some(End::B));
+        let acknowledges =
+            |h: &Happened| matches!(h.class, Class::Ack | Class::Nak) || plan.carrier == Carrier::Iwarp || h.class == Class::Response;
+        let is_true = match e.cause {
+            // where the receiver's packets were lost, held up or damaged, nobody can tell what it had
+            Cause::LostBefore => happened(&|h| h.from == from && is_gone(h)),
+            Cause::LostBehind => happened(&|h| h.from == from && is_gone(h) || h.from != from && is_gone(h) && acknowledges(h)),
+            // that is what it seems to be, where the receiver goes on
+            Cause::AckLost => happened(&is_gone),
+            // a Read that was held up on its way is asked for again just as one whose Responses were lost
+            Cause::ResponseLost => happened(&is_gone),
+            Cause::Damaged => happened(&|h| h.from == from && h.what == What::Damaged),
+            _ => true,
+        };
+        if !is_true {
+            verdict.wrong(Kind::Time, format!("cause {}", e.cause.key()), format!("{e:?}"));
+        }
+    }
+    let mut looked = |name: &str, found: bool| verdict.looked(name, found, || format!("told: {told:?}"));
+    let ends = [End::A, End::B];
+    for side in [0, 1] {
+        let refused = world.hosts[side].transport.refused();
+        if refused > 0 && !happened(&|h| h.from == side && is_gone(h)) {
+            looked("episode: receiver not ready", has(Episodic::Rnr, Some(ends[1 - side])));
+        }
+    }
+    let is_repaired = |h: &Happened| {
+        let next = truth.sent.iter().find(|s| s.from == h.from && s.again && s.id > h.id && s.class != Class::Ack);
+        h.what == What::Lost && h.class == Class::Data && h.behind && next.is_some()
+    };
+    if happened(&is_repaired) {
+        looked("episode: recovery", has(Episodic::Recovery, None) || has(Episodic::Rnr, None) || has(Episodic::Silence, None));
     }
 }
 
@@ -421,6 +481,12 @@ fn is_acknowledgment_hidden(plan: &Plan, world: &World, request: &Request) -> bo
     world.truth.happened.iter().any(is_hidden) || is_paused
 }
 
+/// Times in which the client, or the server in the middle of a message, did not go on although it could.
+fn idle(world: &World) -> Vec<(Time, Time)> {
+    let lagged = world.hosts[0].transport.lagged().iter().copied();
+    lagged.chain(world.hosts.iter().filter_map(|host| host.direct.stopped)).collect()
+}
+
 /// By how much the time of an owner may differ from the true one: a packet's time and what its adapter holds an acknowledgment back.
 const SLACK: Time = 60 * crate::transport::MICROSECOND;
 
@@ -451,11 +517,21 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
         let Some(e) = kept.exchanges.iter().find(|e| e.message_id == request.asked.id && e.reply_end.is_some()) else { continue };
         let (Some(arrived), Some(replied)) = (request.arrived, request.replied) else { continue };
         let (server, work) = (e.time.of(Owner::Server), request.work);
+        let done = |r: &Request| r.done.unwrap_or(Time::MAX);
         let mut wrong =
             |about: &str, text: String| verdict.wrong(Kind::Time, about, format!("request {}: {text}; {:?}", e.message_id, e.time));
         if is_quiet {
+            let idle = idle(world);
+            let overlaps = |(from, to): &(Time, Time)| *from < done(request) + way && request.posted < *to + way;
+            let client = e.time.of(Owner::Client);
+            if client > 0 && !idle.iter().any(overlaps) {
+                wrong("client", format!("{client} ns of the client, which was not late"));
+            }
             for owner in [Owner::Recovery, Owner::Rnr, Owner::Pause, Owner::Unknown] {
-                if e.time.of(owner) > 0 {
+                // who has its last credit only, and stops in the middle of a message, may have waited for more: only it knows
+                // of one that stops in the middle of a message, what is not known to be its own is nobody's
+                let is_unsure = is_stalled || world.hosts.iter().any(|h| h.direct.stopped.is_some());
+                if e.time.of(owner) > 0 && !(owner == Owner::Unknown && is_unsure) {
                     wrong(owner.key(), format!("{} ns of {}, and nothing happened", e.time.of(owner), owner.key()));
                 }
             }
@@ -467,13 +543,31 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
             }
         }
         // behind others, or in many packets, it waits for the window too, which nobody sees from outside
-        let done = |r: &Request| r.done.unwrap_or(Time::MAX);
         let is_alone =
             truth.requests.iter().all(|r| r.asked.id == request.asked.id || done(r) < request.posted || r.posted > done(request));
         let is_small = request.asked.length <= 4096;
-        let most = replied - arrived + 2 * way + SLACK;
+        let stops: Time = world.hosts[1].direct.stopped.map_or(0, |(from, to)| to - from);
+        let most = replied - arrived + stops + 2 * way + SLACK;
         if server > most && !is_stalled && is_alone && is_small {
             wrong("server has too much", format!("{server} ns of the server, which took {} at most", replied - arrived));
+        }
+        // what it did not do for want of an answer to its Read is the client's
+        let lagged = world.hosts[0].transport.lagged();
+        let late: Time = lagged.iter().filter(|(from, to)| request.posted < *from && *to < done(request)).map(|(from, to)| to - from).sum();
+        if is_quiet && late > 0 && is_alone && !is_stalled && request.asked.command == Command::Write {
+            let client = e.time.of(Owner::Client);
+            let name = format!("time of a client that answers Reads late, {:?}", plan.carrier);
+            verdict.looked(&name, client + late / 16 + SLACK >= late && client <= late + SLACK, || {
+                format!("request {}: {client} ns of the client, which was late by {late}; {:?}", e.message_id, e.time)
+            });
+        }
+        let stopped = world.hosts[0].direct.stopped.filter(|(from, to)| request.posted <= *from && *to <= done(request));
+        // TCP may wait for acknowledgments that are held back as long
+        if let Some((from, to)) = stopped.filter(|_| is_quiet && is_alone && !is_stalled && plan.carrier == Carrier::Roce) {
+            let (client, late) = (e.time.of(Owner::Client), to - from);
+            verdict.looked("time of a client that stops within a message", client + late / 16 + SLACK + 2 * way >= late, || {
+                format!("request {}: {client} ns of the client, which stopped for {late}; {:?}", e.message_id, e.time)
+            });
         }
     }
 }
