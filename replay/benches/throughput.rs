@@ -1,4 +1,5 @@
-//! How fast the active side is, over iWARP and over RoCEv2 in user space: `cargo bench -p rdmascope-replay`. Rates are payload; CPU is that of the whole process, both ends and the kernel's part.
+//! How fast the active side is, over iWARP and over RoCEv2 in user space: `cargo bench -p rdmascope-replay`. Rates are payload; CPU is
+//! that of the whole process, both ends and the kernel's part.
 #![forbid(unsafe_code)]
 
 use rdmascope_dissector::wire::smb2::FileId;

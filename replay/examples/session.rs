@@ -1,5 +1,7 @@
-//! A session with a server that shares the files of `interop/` (big.bin is the first 8 MiB of `seq 1 1500000`): lists them, reads and writes over RDMA and
-//! inline, and compares every byte. `session ADDR:PORT SHARE USER PASSWORD [WIRE.pcapng [TRANSPORT [MIB]]]`: over iWARP in user space, or the transport named.
+//! A session with a server that shares the files of `interop/` (big.bin is the first 8 MiB of `seq 1 1500000`): lists them, reads and
+//! writes over RDMA and
+//! inline, and compares every byte. `session ADDR:PORT SHARE USER PASSWORD [WIRE.pcapng [TRANSPORT [MIB]]]`: over iWARP in user space, or
+//! the transport named.
 //! With MIB nothing of that: a file of so many MiB is written and read over RDMA. A WIRE of `-` is not kept.
 #![forbid(unsafe_code)]
 

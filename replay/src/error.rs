@@ -59,7 +59,7 @@ pub enum Error {
     #[error("{0}")]
     Operation(#[from] OpError),
     /// No SMB2 credits are left, and none come.
-    #[error("the server grants too few SMB2 credits: {needed} are needed, {held} are there")]
+    #[error("the server grants too few SMB2 credits: {needed} are needed, {held} are available")]
     Credits {
         /// For this request.
         needed: u32,
@@ -94,7 +94,7 @@ impl Error {
     }
 }
 
-/// Of this crate.
+/// Result with the [`Error`] of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An NTSTATUS by name, in hexadecimal where it has none.

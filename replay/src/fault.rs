@@ -1,11 +1,12 @@
-//! What a peer can do wrong, by name: a server that breaks one rule, for trying clients. Up to the moment of its fault, and where the fault allows it
+//! What a peer can do wrong, by name: a server that breaks one rule, for trying clients. Up to the moment of its fault, and where the
+//! fault allows it
 //! behind that, it is the built-in peer; most faults wait for the first READ or WRITE, so that a client is in the middle of its work.
 
 use crate::error::Result;
 use crate::smb2::server::{ServerConnection, Share};
 use crate::smb2::{ERROR_BODY, Writer, message, reply_header};
 use crate::smbd::{DATA_OFFSET, data_header, data_message};
-use crate::stack::{Config, Event, SmbDirect};
+use crate::stack::{ACCEPT_WITHIN, Config, Event, SmbDirect};
 use crate::transport::{Fault as Below, Kind, Request, Rights, StartupFault};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::smb2::header::{Header, flags};
@@ -21,7 +22,7 @@ use std::time::Duration;
 pub struct Fault {
     /// Its name, for a command line.
     pub name: &'static str,
-    /// What is done.
+    /// Description for `--list-faults`.
     pub text: &'static str,
     /// Whether it is below SMB Direct: not every transport can be made to do it ([`crate::transport::Kind::faults_below`]).
     pub below: bool,
@@ -76,222 +77,218 @@ impl Asked {
 }
 
 /// All, in the order of a connection's life.
-pub const FAULTS: &[Fault] =
-    &[
-        Fault {
-            name: "silent",
-            text: "accepts the TCP connection and never says a word",
-            below: true,
-            act: Act::Startup(StartupFault::Silent),
-        },
-        Fault { name: "reject", text: "refuses in its MPA Reply", below: true, act: Act::Startup(StartupFault::Reject) },
-        Fault { name: "not-mpa", text: "speaks HTTP in place of MPA", below: true, act: Act::Startup(StartupFault::OtherProtocol) },
-        Fault { name: "no-negotiate", text: "never answers the SMB Direct Negotiate Request", below: false, act: Act::Negotiate(|_| None) },
-        Fault {
-            name: "refuse-negotiate",
-            text: "answers the Negotiate Request with STATUS_NOT_SUPPORTED",
-            below: false,
-            act: Act::Negotiate(|r| {
-                emitted(&NegotiateResponse { negotiated_version: 0, credits_granted: 0, status: NtStatus::NOT_SUPPORTED.0, ..r })
-            }),
-        },
-        Fault {
-            name: "short-negotiate",
-            text: "answers with a Negotiate Response of 31 bytes",
-            below: false,
-            act: Act::Negotiate(|r| emitted(&r).map(|b| b[..31].to_vec())),
-        },
-        Fault {
-            name: "no-credits",
-            text: "grants no credits in its Negotiate Response",
-            below: false,
-            act: Act::Negotiate(|r| emitted(&NegotiateResponse { credits_granted: 0, ..r })),
-        },
-        Fault {
-            name: "small-fragments",
-            text: "offers a MaxFragmentedSize of 65,536",
-            below: false,
-            act: Act::Negotiate(|r| emitted(&NegotiateResponse { max_fragmented_size: 65_536, ..r })),
-        },
-        Fault {
-            name: "byte-at-a-time",
-            text: "sends every byte in a segment of its own",
-            below: true,
-            act: Act::Session(|channel| channel.trickle(1)),
-        },
-        Fault {
-            name: "refuse-credits",
-            text: "grants credits when it negotiates, and never again",
-            below: false,
-            act: Act::Session(|channel| {
-                if let Some(smbd) = channel.stack().smbd_mut() {
-                    smbd.withhold(true);
-                }
-            }),
-        },
-        Fault {
-            name: "grant-too-much",
-            text: "grants 65,535 credits twice",
-            below: false,
-            act: Act::Session(|channel| {
-                for _ in 0..2 {
-                    send(channel, DataTransfer { credits_granted: u16::MAX, data_offset: 0, ..data_header(0, 0) }, &[]);
-                }
-            }),
-        },
-        Fault { name: "stall", text: "answers keepalives and nothing else", below: false, act: Act::Transfer(|_, _| {}) },
-        Fault {
-            name: "deaf",
-            text: "reads and answers nothing, keepalives neither",
-            below: false,
-            act: Act::Transfer(|channel, _| channel.ignore()),
-        },
-        Fault {
-            name: "half-close",
-            text: "closes its direction of the TCP connection",
-            below: true,
-            act: Act::Transfer(|channel, _| drop(channel.half_close())),
-        },
-        Fault {
-            name: "die",
-            text: "goes away in the middle of an FPDU",
-            below: true,
-            act: Act::Transfer(|channel, _| {
-                channel.stack().transport().fault(Below::Part);
-                channel.flush();
-                channel.abort();
-            }),
-        },
-        Fault {
-            name: "garbage",
-            text: "sends bytes that are no FPDU",
-            below: true,
-            act: Act::Transfer(|channel, _| below(channel, Below::Garbage)),
-        },
-        Fault {
-            name: "bad-crc",
-            text: "sends an FPDU with a wrong CRC",
-            below: true,
-            act: Act::Transfer(|channel, _| below(channel, Below::BadChecksum)),
-        },
-        Fault {
-            name: "wrong-msn",
-            text: "skips a message sequence number",
-            below: true,
-            act: Act::Transfer(|channel, _| below(channel, Below::WrongSequence)),
-        },
-        Fault {
-            name: "bad-lengths",
-            text: "sends a DataLength past the end of the message",
-            below: false,
-            act: Act::Transfer(|channel, _| send(channel, data_header(4000, 0), &[0; 100])),
-        },
-        Fault {
-            name: "bad-offset",
-            text: "sends a DataOffset that is no multiple of 8",
-            below: false,
-            act: Act::Transfer(|channel, _| send(channel, DataTransfer { data_offset: 25, ..data_header(99, 0) }, &[0; 100])),
-        },
-        Fault {
-            name: "bad-remaining",
-            text: "sends fragments whose RemainingDataLength does not fall",
-            below: false,
-            act: Act::Transfer(|channel, _| {
-                for _ in 0..2 {
-                    send(channel, DataTransfer { remaining_data_length: 500, ..data_header(100, 0) }, &[0; 100]);
-                }
-            }),
-        },
-        Fault {
-            name: "too-long",
-            text: "sends a message longer than the client's MaxReceiveSize",
-            below: false,
-            act: Act::Transfer(|channel, _| {
-                let limit = channel.stack().transport().capabilities().send_max;
-                let length = limit.map_or(60_000, |limit| limit - DATA_OFFSET as u32);
-                send(channel, data_header(length, 0), &vec![0; length as usize]);
-            }),
-        },
-        Fault {
-            name: "not-smb2",
-            text: "answers with what is no SMB2 message",
-            below: false,
-            act: Act::Transfer(|channel, _| drop(channel.send(vec![0x55; 100], None))),
-        },
-        Fault {
-            name: "wrong-signature",
-            text: "answers with a signature that is none",
-            below: false,
-            act: Act::Transfer(|channel, asked| {
-                let head = Header {
-                    flags: flags::RESPONSE | flags::SIGNED,
-                    signature: [0x5a; 16],
-                    ..reply_header(&asked.header, NtStatus::ACCESS_DENIED)
-                };
-                drop(channel.send(message(&head, &ERROR_BODY), None));
-            }),
-        },
-        Fault {
-            name: "wrong-key",
-            text: "writes to a key that it was not given",
-            below: false,
-            act: Act::Transfer(|channel, asked| write(channel, BufferDescriptorV1 { token: !asked.memory.token, ..asked.memory })),
-        },
-        Fault {
-            name: "out-of-bounds",
-            text: "writes or reads past the end of the memory that it was given",
-            below: false,
-            act: Act::Transfer(|channel, asked| {
-                let end = asked.memory.offset.wrapping_add(asked.memory.length.into());
-                let memory = BufferDescriptorV1 { offset: end.wrapping_sub(8), ..asked.memory };
-                if asked.header.command == Command::READ { write(channel, memory) } else { read(channel, memory) }
-            }),
-        },
-        Fault {
-            name: "wrong-rights",
-            text: "reads memory given for writing, and writes into memory given for reading",
-            below: false,
-            act: Act::Transfer(|channel, asked| {
+pub const FAULTS: &[Fault] = &[
+    Fault { name: "silent", text: "accepts the TCP connection and sends nothing", below: true, act: Act::Startup(StartupFault::Silent) },
+    Fault { name: "reject", text: "refuses in its MPA Reply", below: true, act: Act::Startup(StartupFault::Reject) },
+    Fault { name: "not-mpa", text: "speaks HTTP in place of MPA", below: true, act: Act::Startup(StartupFault::OtherProtocol) },
+    Fault { name: "no-negotiate", text: "never answers the SMB Direct Negotiate Request", below: false, act: Act::Negotiate(|_| None) },
+    Fault {
+        name: "refuse-negotiate",
+        text: "answers the Negotiate Request with STATUS_NOT_SUPPORTED",
+        below: false,
+        act: Act::Negotiate(|r| {
+            emitted(&NegotiateResponse { negotiated_version: 0, credits_granted: 0, status: NtStatus::NOT_SUPPORTED.0, ..r })
+        }),
+    },
+    Fault {
+        name: "short-negotiate",
+        text: "answers with a Negotiate Response of 31 bytes",
+        below: false,
+        act: Act::Negotiate(|r| emitted(&r).map(|b| b[..31].to_vec())),
+    },
+    Fault {
+        name: "no-credits",
+        text: "grants no credits in its Negotiate Response",
+        below: false,
+        act: Act::Negotiate(|r| emitted(&NegotiateResponse { credits_granted: 0, ..r })),
+    },
+    Fault {
+        name: "small-fragments",
+        text: "offers a MaxFragmentedSize of 65,536",
+        below: false,
+        act: Act::Negotiate(|r| emitted(&NegotiateResponse { max_fragmented_size: 65_536, ..r })),
+    },
+    Fault {
+        name: "byte-at-a-time",
+        text: "sends every byte in its own TCP segment",
+        below: true,
+        act: Act::Session(|channel| channel.trickle(1)),
+    },
+    Fault {
+        name: "refuse-credits",
+        text: "grants credits when it negotiates, and never again",
+        below: false,
+        act: Act::Session(|channel| {
+            if let Some(smbd) = channel.stack().smbd_mut() {
+                smbd.withhold(true);
+            }
+        }),
+    },
+    Fault {
+        name: "grant-too-much",
+        text: "grants 65,535 credits twice",
+        below: false,
+        act: Act::Session(|channel| {
+            for _ in 0..2 {
+                send(channel, DataTransfer { credits_granted: u16::MAX, data_offset: 0, ..data_header(0, 0) }, &[]);
+            }
+        }),
+    },
+    Fault { name: "stall", text: "answers keepalives and nothing else", below: false, act: Act::Transfer(|_, _| {}) },
+    Fault {
+        name: "deaf",
+        text: "reads and answers nothing, not even keepalives",
+        below: false,
+        act: Act::Transfer(|channel, _| channel.ignore()),
+    },
+    Fault {
+        name: "half-close",
+        text: "closes its direction of the TCP connection",
+        below: true,
+        act: Act::Transfer(|channel, _| drop(channel.half_close())),
+    },
+    Fault {
+        name: "die",
+        text: "disappears in the middle of an FPDU",
+        below: true,
+        act: Act::Transfer(|channel, _| {
+            channel.stack().transport().fault(Below::Part);
+            channel.flush();
+            channel.abort();
+        }),
+    },
+    Fault {
+        name: "garbage",
+        text: "sends bytes that are not an FPDU",
+        below: true,
+        act: Act::Transfer(|channel, _| below(channel, Below::Garbage)),
+    },
+    Fault {
+        name: "bad-crc",
+        text: "sends an FPDU with a wrong CRC",
+        below: true,
+        act: Act::Transfer(|channel, _| below(channel, Below::BadChecksum)),
+    },
+    Fault {
+        name: "wrong-msn",
+        text: "skips a message sequence number",
+        below: true,
+        act: Act::Transfer(|channel, _| below(channel, Below::WrongSequence)),
+    },
+    Fault {
+        name: "bad-lengths",
+        text: "sends a DataLength past the end of the message",
+        below: false,
+        act: Act::Transfer(|channel, _| send(channel, data_header(4000, 0), &[0; 100])),
+    },
+    Fault {
+        name: "bad-offset",
+        text: "sends a DataOffset that is not a multiple of 8",
+        below: false,
+        act: Act::Transfer(|channel, _| send(channel, DataTransfer { data_offset: 25, ..data_header(99, 0) }, &[0; 100])),
+    },
+    Fault {
+        name: "bad-remaining",
+        text: "sends fragments whose RemainingDataLength does not fall",
+        below: false,
+        act: Act::Transfer(|channel, _| {
+            for _ in 0..2 {
+                send(channel, DataTransfer { remaining_data_length: 500, ..data_header(100, 0) }, &[0; 100]);
+            }
+        }),
+    },
+    Fault {
+        name: "too-long",
+        text: "sends a message longer than the client's MaxReceiveSize",
+        below: false,
+        act: Act::Transfer(|channel, _| {
+            let limit = channel.stack().transport().capabilities().send_max;
+            let length = limit.map_or(60_000, |limit| limit - DATA_OFFSET as u32);
+            send(channel, data_header(length, 0), &vec![0; length as usize]);
+        }),
+    },
+    Fault {
+        name: "not-smb2",
+        text: "answers with something other than an SMB2 message",
+        below: false,
+        act: Act::Transfer(|channel, _| drop(channel.send(vec![0x55; 100], None))),
+    },
+    Fault {
+        name: "wrong-signature",
+        text: "answers with an invalid signature",
+        below: false,
+        act: Act::Transfer(|channel, asked| {
+            let head = Header {
+                flags: flags::RESPONSE | flags::SIGNED,
+                signature: [0x5a; 16],
+                ..reply_header(&asked.header, NtStatus::ACCESS_DENIED)
+            };
+            drop(channel.send(message(&head, &ERROR_BODY), None));
+        }),
+    },
+    Fault {
+        name: "wrong-key",
+        text: "writes to a key that was never advertised",
+        below: false,
+        act: Act::Transfer(|channel, asked| write(channel, BufferDescriptorV1 { token: !asked.memory.token, ..asked.memory })),
+    },
+    Fault {
+        name: "out-of-bounds",
+        text: "writes or reads past the end of the advertised memory",
+        below: false,
+        act: Act::Transfer(|channel, asked| {
+            let end = asked.memory.offset.wrapping_add(asked.memory.length.into());
+            let memory = BufferDescriptorV1 { offset: end.wrapping_sub(8), ..asked.memory };
+            if asked.header.command == Command::READ { write(channel, memory) } else { read(channel, memory) }
+        }),
+    },
+    Fault {
+        name: "wrong-rights",
+        text: "reads memory advertised for writing, and writes into memory advertised for reading",
+        below: false,
+        act: Act::Transfer(
+            |channel, asked| {
                 if asked.header.command == Command::READ { read(channel, asked.memory) } else { write(channel, asked.memory) }
-            }),
-        },
-        Fault {
-            name: "not-given",
-            text: "reads memory that it was not given",
-            below: false,
-            act: Act::Transfer(|channel, asked| read(channel, BufferDescriptorV1 { token: !asked.memory.token, ..asked.memory })),
-        },
-        Fault {
-            name: "stale-key",
-            text: "answers, and writes to the key of before",
-            below: false,
-            act: Act::Transfer(|channel, asked| {
-                let _ = channel.send(asked.success(0), Some(asked.memory.token));
-                write(channel, asked.memory);
-            }),
-        },
-        Fault {
-            name: "wrong-invalidate",
-            text: "invalidates a key that it was not given",
-            below: false,
-            act: Act::Transfer(|channel, asked| drop(channel.send(asked.success(asked.length), Some(!asked.memory.token)))),
-        },
-        Fault {
-            name: "lie",
-            text: "says that all was moved, and moves nothing",
-            below: false,
-            act: Act::Transfer(|channel, asked| drop(channel.send(asked.success(asked.length), None))),
-        },
-        Fault {
-            name: "too-much",
-            text: "says that more was moved than was asked for",
-            below: false,
-            act: Act::Transfer(|channel, asked| drop(channel.send(asked.success(asked.length.saturating_add(1)), None))),
-        },
-    ];
+            },
+        ),
+    },
+    Fault {
+        name: "not-given",
+        text: "reads memory that was never advertised",
+        below: false,
+        act: Act::Transfer(|channel, asked| read(channel, BufferDescriptorV1 { token: !asked.memory.token, ..asked.memory })),
+    },
+    Fault {
+        name: "stale-key",
+        text: "answers, then writes to the key of the previous request",
+        below: false,
+        act: Act::Transfer(|channel, asked| {
+            let _ = channel.send(asked.success(0), Some(asked.memory.token));
+            write(channel, asked.memory);
+        }),
+    },
+    Fault {
+        name: "wrong-invalidate",
+        text: "invalidates a key that was never advertised",
+        below: false,
+        act: Act::Transfer(|channel, asked| drop(channel.send(asked.success(asked.length), Some(!asked.memory.token)))),
+    },
+    Fault {
+        name: "lie",
+        text: "reports the full length, and moves nothing",
+        below: false,
+        act: Act::Transfer(|channel, asked| drop(channel.send(asked.success(asked.length), None))),
+    },
+    Fault {
+        name: "too-much",
+        text: "reports more bytes than were asked for",
+        below: false,
+        act: Act::Transfer(|channel, asked| drop(channel.send(asked.success(asked.length.saturating_add(1)), None))),
+    },
+];
 
 impl Fault {
-    /// By name.
+    /// The fault with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         FAULTS.iter().find(|fault| fault.name == name)
     }
@@ -307,7 +304,7 @@ impl Fault {
     /// Those of the network.
     pub fn serve(&self, request: Box<dyn Request>, share: Arc<Share>, config: &Config) -> Result<()> {
         let mut channel = match self.act {
-            Act::Startup(fault) => return Ok(request.fault(fault)?),
+            Act::Startup(fault) => return Ok(request.fault(fault, &config.setup(ACCEPT_WITHIN))?),
             Act::Negotiate(_) => SmbDirect::accept_raw(request, config)?,
             _ => SmbDirect::accept(request, &self.config(config))?,
         };

@@ -1,4 +1,5 @@
-//! What the fuzz targets call: bytes of a peer that means no good, through the whole of one end. None may panic, hang, or write outside of what was
+//! What the fuzz targets call: bytes of a peer that means no good, through the whole of one end. None may panic, hang, or write outside of
+//! what was
 //! registered.
 
 use crate::iwarp::{self, Carrier, Endpoint};
@@ -20,7 +21,8 @@ pub fn fuzz_kerberos(data: &[u8]) {
     let _ = data;
 }
 
-/// The stream of an iWARP peer. The first byte says which end we are, whether CRC and markers are on, whether the startup is over, and in how large
+/// The stream of an iWARP peer. The first byte says which end we are, whether CRC and markers are on, whether the startup is over, and in
+/// how large
 /// pieces the rest comes.
 ///
 /// # Panics
@@ -63,7 +65,8 @@ struct RoceEnd {
     from_peer: crate::roce::packet::Path,
 }
 
-/// An end as `first` says: who connects (bit 0) or who accepts, established (bit 1) or at the first message of the set-up. Its queue pair is 0x11 or 0x12,
+/// An end as `first` says: who connects (bit 0) or who accepts, established (bit 1) or at the first message of the set-up. Its queue pair
+/// is 0x11 or 0x12,
 /// its communication identifier `comm_id` or the next.
 fn roce_end(first: u8, comm_id: u32, config: &crate::roce::Config) -> Option<RoceEnd> {
     use crate::roce::packet::Path;
@@ -92,8 +95,10 @@ fn roce_end(first: u8, comm_id: u32, config: &crate::roce::Config) -> Option<Roc
     Some(RoceEnd { us, end, to_peer: path(us), from_peer: path(1 - us) })
 }
 
-/// Datagrams of a RoCEv2 peer, each with two bytes of length before it, little-endian, and a byte of how it comes: whether its header is made to fit the
-/// connection (bit 0), its CRC left as it is (bit 1), with the mark of congestion (bit 2), so many ms later (the upper four bits). The first byte of
+/// Datagrams of a RoCEv2 peer, each with two bytes of length before it, little-endian, and a byte of how it comes: whether its header is
+/// made to fit the
+/// connection (bit 0), its CRC left as it is (bit 1), with the mark of congestion (bit 2), so many ms later (the upper four bits). The
+/// first byte of
 /// all says which end we are (bit 0: who connects), and whether the connection is established (bit 1).
 ///
 /// # Panics
@@ -144,8 +149,10 @@ pub fn fuzz_roce_receiver(data: &[u8]) {
     }
 }
 
-/// Management datagrams to an end of a RoCEv2 connection. The first byte says which end (bit 0: who connects) and how far the connection is (bit 1:
-/// established). Each datagram has two bytes before it: its length in units of 4 bytes, and what is done to it: bit 0 has it be for this connection,
+/// Management datagrams to an end of a RoCEv2 connection. The first byte says which end (bit 0: who connects) and how far the connection
+/// is (bit 1:
+/// established). Each datagram has two bytes before it: its length in units of 4 bytes, and what is done to it: bit 0 has it be for this
+/// connection,
 /// bit 1 from its peer, bits 4 to 7 are the time that passes before it in units of 2^28 ns. A datagram of length 0 is a wish to close.
 pub fn fuzz_roce_cm(data: &[u8]) {
     use crate::roce::{Config, Endpoint, Event, Numbers, State, addressed, packet};
@@ -207,7 +214,8 @@ pub fn fuzz_roce_cm(data: &[u8]) {
     assert!(end.is_over() && end.state() == State::Reset, "no end");
 }
 
-/// Messages of an SMB Direct client to the built-in peer. The first byte says whether they are whole SMB Direct messages (bit 0) or SMB2 messages that
+/// Messages of an SMB Direct client to the built-in peer. The first byte says whether they are whole SMB Direct messages (bit 0) or SMB2
+/// messages that
 /// are wrapped here; each has two bytes of length before it, little-endian.
 pub fn fuzz_peer(data: &[u8]) {
     let Some((first, mut rest)) = data.split_first() else { return };
@@ -294,7 +302,8 @@ fn deliver(stack: &mut Stack, msn: &mut u32, message: &[u8]) {
     stack.handle_bytes(0, &stream);
 }
 
-/// Messages of an SMB Direct server to an endpoint of ours, each with two bytes of length before it, little-endian. The first byte says which side we are.
+/// Messages of an SMB Direct server to an endpoint of ours, each with two bytes of length before it, little-endian. The first byte says
+/// which side we are.
 pub fn fuzz_endpoint(data: &[u8]) {
     let Some((first, mut rest)) = data.split_first() else { return };
     let config = crate::smbd::Config::default();

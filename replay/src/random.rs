@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// The system gives no random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the system gives no random numbers")]
+#[error("the system provides no random numbers")]
 pub struct Unavailable;
 
 /// Random bytes.

@@ -71,7 +71,7 @@ fn file_id_at(command: Command) -> Option<usize> {
     }
 }
 
-/// What the connections of a capture did, by their numbers.
+/// Exchanges of the connections of a capture, by number.
 #[derive(Debug, Default)]
 pub struct Recording {
     /// Exchanges of SMB2, in the order of their requests.
@@ -337,7 +337,7 @@ fn asks(code: ControlCode) -> bool {
     )
 }
 
-/// What becomes of a recorded exchange.
+/// How a recorded exchange is replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Planned {
     /// It is done again.
@@ -346,10 +346,10 @@ pub enum Planned {
     Skip(&'static str),
 }
 
-/// A recorded exchange, and what becomes of it.
+/// A recorded exchange, and how it is replayed.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// As it was.
+    /// The exchange in the capture.
     pub recorded: Exchange,
     /// As it will be.
     pub planned: Planned,
@@ -366,7 +366,7 @@ impl Step {
     }
 }
 
-/// What is allowed and wanted.
+/// Options of a plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     /// Do again what changes files.
@@ -399,7 +399,7 @@ impl Plan {
         for step in &mut steps {
             let gone = step.handle.is_some_and(|handle| missing.contains(&handle));
             if gone && matches!(&step.planned, Planned::Do(action) if action.needs_file()) {
-                step.planned = Planned::Skip("its CREATE is not done again");
+                step.planned = Planned::Skip("its CREATE is not repeated");
             }
         }
         Some(Self { steps })
@@ -416,13 +416,13 @@ impl Plan {
         };
         match e.command {
             "NEGOTIATE" | "SESSION_SETUP" | "TREE_CONNECT" | "TREE_DISCONNECT" | "LOGOFF" => {
-                return Planned::Skip("the session of the replay has its own");
+                return Planned::Skip("the replay's session has its own");
             }
             "ECHO" => return Planned::Do(Action::Echo),
             "IOCTL" => return Self::control(e, recording, wanted, changes),
             "READ" | "WRITE" | "CREATE" | "CLOSE" | "FLUSH" | "QUERY_DIRECTORY" | "QUERY_INFO" | "SET_INFO" => {}
-            "CANCEL" | "CHANGE_NOTIFY" | "LOCK" | "OPLOCK_BREAK" => return Planned::Skip("it has no meaning without its rivals"),
-            _ => return Planned::Skip("it is not done again"),
+            "CANCEL" | "CHANGE_NOTIFY" | "LOCK" | "OPLOCK_BREAK" => return Planned::Skip("it makes no sense without the other clients"),
+            _ => return Planned::Skip("it is not repeated"),
         }
         if e.file.is_none() {
             return Planned::Skip("its file is not known");
@@ -521,7 +521,7 @@ impl Plan {
             }
             code if is_of_connection(code) => {}
             code if !asks(code) && !changes(code) => {
-                return Planned::Skip("what it needs belongs to the recorded session, or it is a pipe's");
+                return Planned::Skip("it depends on the recorded session, or belongs to a pipe");
             }
             _ if e.file.is_none() => return Planned::Skip("its file is not known"),
             code if changes(code) && !wanted.writes => return Planned::Skip("it changes data: allow it with --allow-writes"),
@@ -587,7 +587,7 @@ fn places(exchanges: &[Exchange], recording: &Recording) -> Vec<(Option<u32>, Op
     places
 }
 
-/// What a recording tells of its files, by looking at all of it.
+/// What the whole recording shows about its files.
 struct Known<'a> {
     /// They were written to, cut, renamed or deleted.
     written: HashSet<&'a str>,
@@ -688,7 +688,7 @@ fn new_name(info: &[u8]) -> Option<String> {
     Some(String::from_utf16_lossy(&units).trim_matches('\\').to_owned())
 }
 
-/// How fast.
+/// The pace of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// Each step as soon as those are done that were done before it in the recording.
@@ -697,7 +697,7 @@ pub enum Pace {
     Times(f64),
 }
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// The live status; `None` where the step was skipped.
@@ -708,7 +708,7 @@ pub struct Outcome {
     pub latency: i64,
     /// Of what was read.
     pub sha256: Option<[u8; 32]>,
-    /// What is different from what was recorded.
+    /// Difference from the recording.
     pub differs: Option<String>,
     /// Why it was skipped though it was planned.
     pub skipped: Option<&'static str>,
@@ -719,18 +719,19 @@ pub struct Outcome {
 pub struct Whole {
     /// From the first request to the last reply of the steps that were done, as recorded, in ns.
     pub recorded: i64,
-    /// The same, live.
+    /// The same for the replay, in ns.
     pub live: i64,
     /// Requests on the way at the same time at most, as recorded.
     pub most_recorded: usize,
-    /// The same, live.
+    /// The same for the replay.
     pub most_live: usize,
 }
 
 /// Requests on the way at a time at most.
 const JOBS_MAX: usize = 512;
 
-/// Runs the plan, in the recorded order and with the recorded concurrency: a step waits for all that had been answered before it was sent, and for
+/// Runs the plan, in the recorded order and with the recorded concurrency: a step waits for all that had been answered before it was sent,
+/// and for
 /// no other. Each step's outcome goes to `told`, in order.
 ///
 /// # Errors
@@ -1103,17 +1104,18 @@ impl Runner<'_> {
 /// A file that the recording needs and that was made, or why it was not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
-    /// Its path.
+    /// Path in the share.
     pub file: String,
     /// Its length; `None` for a folder.
     pub length: Option<u64>,
     /// Bytes of it that the recording read and that are as they were; all others are zeros.
     pub known: u64,
-    /// What stood in the way.
+    /// Why it failed.
     pub why_not: Option<String>,
 }
 
-/// Makes the files and folders that were there when the recording came to them, with the contents that the recording read of them, as far as they were
+/// Makes the files and folders that were there when the recording came to them, with the contents that the recording read of them, as far
+/// as they were
 /// captured. What is there already is left alone.
 ///
 /// # Errors
@@ -1163,7 +1165,7 @@ pub fn prepare(plan: &Plan, recording: &Recording, client: &mut Client) -> Resul
         match client.create(file, access::ATTRIBUTES, disposition::OPEN, 0) {
             Ok(opened) => {
                 client.close(opened.id)?;
-                let why_not = Some("it is there already, and was not when the recording came to it: the replay will differ".to_owned());
+                let why_not = Some("it exists already, but did not during the recording: the replay will differ".to_owned());
                 all.push(Prepared { file: file.to_owned(), length: None, known: 0, why_not });
             }
             Err(Error::Status { .. }) => {}

@@ -1,4 +1,5 @@
-//! An SMB Direct endpoint, \[MS-SMBD\] 3.1, around the rulebook that the analyzer uses: [`Link`] observes what is received and what is about
+//! An SMB Direct endpoint, \[MS-SMBD\] 3.1, around the rulebook that the analyzer uses: [`Link`] observes what is received and what is
+//! about
 //! to be sent, so that whatever the analyzer would say about us is known here first. No socket, no clock.
 //!
 //! ```text
@@ -21,7 +22,8 @@ use thiserror::Error;
 /// Seconds in ns.
 pub const SECOND: Time = 1_000_000_000;
 /// For [`Config::settle`], where the peer may be Linux's software iWARP (`siw`), at either end. It takes a socket over once MPA is through:
-/// bytes that reach it before its callbacks are in place wake nobody, and lie there until more come. A first FPDU right behind the MPA Reply
+/// bytes that reach it before its callbacks are in place wake nobody, and lie there until more come. A first FPDU right behind the MPA
+/// Reply
 /// (ours, as acceptor) or right behind its own (ours, as initiator) is such a one, and with only one message on the way nothing more comes.
 /// An adapter needs no pause.
 pub const SETTLE: Time = 200_000_000;
@@ -49,7 +51,7 @@ pub struct Config {
     pub max_receive_size: u32,
     /// Bytes to put together from fragments at most.
     pub max_fragmented_size: u32,
-    /// Bytes that one RDMA transfer may move; told by the acceptor.
+    /// Bytes that one RDMA transfer may move; sent by the acceptor.
     pub max_read_write_size: u32,
     /// ns of silence after which the peer is asked for a response.
     pub keepalive: Time,
@@ -75,7 +77,7 @@ impl Default for Config {
 /// A rule that was broken, by us or by the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
-    /// Which.
+    /// The rule that was broken.
     pub rule: Rule,
     /// Whether it was the peer.
     pub by_peer: bool,
@@ -109,14 +111,14 @@ pub enum Failure {
     #[error("the peer sent a message of {0} bytes, which is shorter than its header")]
     Short(usize),
     /// The upper layer sent more than the peer puts together.
-    #[error("a message of {0} bytes is more than the peer puts together")]
+    #[error("a message of {0} bytes is longer than the peer can reassemble")]
     TooLong(usize),
     /// The upper layer sent more than the peer grants credits for.
-    #[error("{0} messages wait, for which the peer grants no SMB Direct credits")]
+    #[error("{0} messages wait for SMB Direct credits that the peer does not grant")]
     Full(usize),
 }
 
-/// What happened.
+/// An event of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// SMB2 messages may be sent.
@@ -130,7 +132,7 @@ pub enum Event {
 /// A Send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Its bytes.
+    /// Bytes of the SMB Direct message.
     pub message: Vec<u8>,
     /// The key of the peer that it invalidates.
     pub invalidate: Option<u32>,
@@ -180,7 +182,8 @@ impl RuleSink for Notes<'_> {
     }
 }
 
-/// The header of a data transfer message with so many bytes, and so many to follow, which grants nothing: for those who send what they like.
+/// The header of a data transfer message with so many bytes, and so many to follow, which grants nothing: for those who send what they
+/// like.
 pub(crate) fn data_header(length: u32, remaining: u32) -> DataTransfer {
     DataTransfer {
         credits_requested: 255,
@@ -405,7 +408,7 @@ impl Endpoint {
         [self.negotiate_deadline, self.keepalive_deadline, idle, self.held_until].into_iter().flatten().min()
     }
 
-    /// What happened next.
+    /// The next event, oldest first; `None` if there is none.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -518,7 +521,7 @@ impl Endpoint {
         }
         // the peer may have agreed to send less, which is its own affair; more than was posted for it is ours (3.1.5.8)
         if length > self.config.max_receive_size {
-            let text = format!("sent {length} bytes in one message, and we receive {} at most", self.config.max_receive_size);
+            let text = format!("sent {length} bytes in one message; we receive at most {}", self.config.max_receive_size);
             return self.fail(Failure::Breach(Breach { rule: Rule::SmbdDataTooBig, by_peer: true, text }));
         }
         self.respond |= data.header.response_requested();
@@ -850,7 +853,7 @@ mod tests {
     }
 
     #[test]
-    fn violations_are_told_by_both_ends_and_end_the_connection() {
+    fn violations_are_reported_by_both_ends_and_end_the_connection() {
         let header = data_header(8, 0);
         for (broken, rule) in [
             (DataTransfer { data_offset: 25, data_length: 7, ..header }, Rule::SmbdDataAlign),

@@ -1,4 +1,5 @@
-//! SMB Direct over a transport: [`Stack`] is the two stacked, without a socket and without a clock; [`SmbDirect`] is a stack with what moves it.
+//! SMB Direct over a transport: [`Stack`] is the two stacked, without a socket and without a clock; [`SmbDirect`] is a stack with what
+//! moves it.
 
 use crate::smbd::{self, Endpoint, Failure};
 use crate::transport::{self, Clock, Driver, Ended, Fabric, Handle, OpError, Opened, Request, Rights, Setup, Time, Transport};
@@ -15,7 +16,7 @@ use thiserror::Error;
 pub struct Config {
     /// SMB Direct.
     pub smbd: smbd::Config,
-    /// What carries it.
+    /// The transport.
     pub transport: Arc<dyn Fabric>,
     /// Where what goes over it is kept.
     pub wire: Option<Wire>,
@@ -40,7 +41,7 @@ impl Config {
         Self { smbd, transport, wire: None }
     }
 
-    fn setup(&self, timeout: Duration) -> Setup {
+    pub(crate) fn setup(&self, timeout: Duration) -> Setup {
         Setup {
             receives: self.smbd.receive_credits,
             receive_size: self.smbd.max_receive_size,
@@ -63,7 +64,7 @@ pub enum EndReason {
     SmbDirect(#[from] Failure),
 }
 
-/// What happened on a stack.
+/// An event of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// MPA is through.
@@ -81,10 +82,10 @@ pub enum Event {
     Raw(Vec<u8>),
     /// An RDMA Read of ours is complete.
     ReadDone {
-        /// What [`Stack::read`] gave.
+        /// Result of [`Stack::read`].
         id: u64,
     },
-    /// It is over.
+    /// The connection ended, for this reason.
     Closed(EndReason),
 }
 
@@ -190,7 +191,7 @@ impl Stack {
         self.transport.poll_transmit()
     }
 
-    /// What happened next.
+    /// The next event, oldest first; `None` if there is none.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
         if let Some(Event::Message { bytes, .. }) = &event {
@@ -218,7 +219,7 @@ impl Stack {
     pub fn send_raw(&mut self, now: Time, message: Vec<u8>) {
         match &mut self.smbd {
             Some(smbd) => smbd.transmit_raw(now, message),
-            // an error is that of a connection that is over, which its user is told
+            // the error is that of a connection that is over, which is reported to its user
             None => drop(self.transport.send(&message, None, false)),
         }
         self.turn(now);
@@ -469,7 +470,8 @@ impl SmbDirect {
         }
     }
 
-    /// Moves bytes until fewer than `bytes` of ours are still to be sent, the connection is over, or nothing has left for `patience`. Whether there are
+    /// Moves bytes until fewer than `bytes` of ours are still to be sent, the connection is over, or nothing has left for `patience`.
+    /// Whether there are
     /// fewer. What comes meanwhile waits for [`SmbDirect::poll`].
     ///
     /// # Errors
@@ -576,12 +578,12 @@ impl SmbDirect {
 }
 
 /// How long a connection may take to be accepted.
-const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
+pub(crate) const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
 
 impl Drop for SmbDirect {
     fn drop(&mut self) {
         self.driver.leave(&self.clock, &mut *self.stack.transport);
-        // what went wrong with it, the next one who flushes is told
+        // the next flush reports what went wrong
         if let Some(wire) = self.end_record() {
             wire.push();
         }

@@ -1,4 +1,5 @@
-//! What goes over our own connections, kept as a capture: the file, and the frames that transports make up around what they know. Each interface of
+//! What goes over our own connections, kept as a capture: the file, and the frames that transports make up around what they know. Each
+//! interface of
 //! the file says what of it was made up.
 
 use rdmascope_capture::{Error, Interface, PcapngWriter, Record, Section};
@@ -50,7 +51,7 @@ impl Wire {
         }
     }
 
-    /// The same where nobody is to be told yet.
+    /// The same without a report.
     pub(crate) fn push(&self) {
         let file = &mut *self.lock();
         let done = file.writer.flush();
@@ -128,7 +129,8 @@ impl Default for Ip {
     }
 }
 
-/// An Ethernet frame with an IP packet of `protocol`; `from` is 0 for us and 1 for the peer, whose addresses have one family. The addresses of
+/// An Ethernet frame with an IP packet of `protocol`; `from` is 0 for us and 1 for the peer, whose addresses have one family. The
+/// addresses of
 /// Ethernet are made up.
 pub(crate) fn frame(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, id: u16, payload: &[u8]) -> Vec<u8> {
     frame_with(ends, from, protocol, Ip { id, ..Ip::default() }, payload)

@@ -104,7 +104,7 @@ fn verdict(name: &str) -> (&'static str, &'static str) {
         "bad-offset" => ("SMBD-DATA-ALIGN", ""),
         "bad-remaining" => ("SMBD-FRAG-REMAINING", ""),
         "too-long" => ("SMBD-DATA-TOO-BIG", ""),
-        "not-smb2" => ("is no SMB2 message", ""),
+        "not-smb2" => ("is not an SMB2 message", ""),
         "wrong-signature" => ("STATUS_ACCESS_DENIED", ""),
         "wrong-key" => ("DDP: Tagged Buffer Error: Invalid STag", ""),
         "out-of-bounds" => {
@@ -114,8 +114,8 @@ fn verdict(name: &str) -> (&'static str, &'static str) {
         "not-given" => ("RDMA: Remote Protection Error: Invalid STag", ""),
         "stale-key" => ("DDP: Tagged Buffer Error: Invalid STag", ""),
         "wrong-invalidate" => ("RDMA: Remote Protection Error: STag cannot be Invalidated", ""),
-        "lie" => ("does not say how much RDMA wrote", "50000"),
-        "too-much" => ("more was written than was asked for", "says that it took more than was written"),
+        "lie" => ("does not say how many bytes RDMA wrote", "50000"),
+        "too-much" => ("reports more bytes written than were asked for", "reports more bytes than were written"),
         _ => ("no verdict", ""),
     }
 }

@@ -1,4 +1,5 @@
-//! What the analysis makes of a connection whose server has a fault: the outcome, the rule and the side, in its first finding.
+//! What the analysis makes of a connection whose server has a fault, from the wire that the client keeps and from the one that the server
+//! keeps: the outcome, the rule and the side, in its first finding. Of a server without a fault, and of a fault that harms nobody, nothing.
 
 use rdmascope_analyzer::env::Options as Analysis;
 use rdmascope_analyzer::finding::Blame;
@@ -15,7 +16,7 @@ use rdmascope_replay::fault::{FAULTS, Fault};
 use rdmascope_replay::iwarp::{self, Iwarp};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
-use rdmascope_replay::smb2::server::{Share, Users};
+use rdmascope_replay::smb2::server::{Share, Users, serve};
 use rdmascope_replay::smb2::storage::Storage;
 use rdmascope_replay::smbd::SECOND;
 use rdmascope_replay::stack::{Config, SmbDirect};
@@ -35,16 +36,22 @@ fn share() -> Arc<Share> {
     Arc::new(Share::new("share", Storage::memory([("file".to_owned(), FILE.to_vec())]), true, Users::Guests))
 }
 
-fn peer(fault: &'static Fault) -> SocketAddr {
-    let config = Config::default();
+/// A server with a fault, or without one, that keeps its wire in a file.
+fn peer(fault: Option<&'static Fault>, path: &Path) -> (SocketAddr, thread::JoinHandle<()>) {
+    let wire = Wire::new(Box::new(File::create(path).unwrap()), "wire").unwrap();
+    let config = Config { wire: Some(wire.clone()), ..Config::default() };
     let mut listener = config.transport.listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.address();
-    thread::spawn(move || {
+    let serving = thread::spawn(move || {
         let request = listener.next(PATIENCE).unwrap().unwrap();
         // the client's going away is the end of it
-        let _ = fault.serve(request, share(), &config);
+        let _ = match fault {
+            Some(fault) => fault.serve(request, share(), &config),
+            None => serve(request, share(), &config).map_err(Into::into),
+        };
+        wire.flush().unwrap();
     });
-    address
+    (address, serving)
 }
 
 /// A session that reads or writes, kept in a file.
@@ -142,17 +149,22 @@ fn expected(fault: &str) -> (&'static str, Rule, Blame) {
     }
 }
 
-/// What is wrong with what was made of a fault.
+/// What is wrong with what was made of a fault, or of none.
 fn compare(fault: &str, report: &Report) -> Result<(), String> {
     let [connection] = &report.connections[..] else { return Err(format!("{} connections", report.connections.len())) };
     let outcome = connection.outcome.as_ref().ok_or("no outcome")?;
     let roots = roots(report);
-    if fault == "byte-at-a-time" {
+    if matches!(fault, "none" | "byte-at-a-time") {
         let is_well = outcome.success == Success::Yes && roots.is_empty();
+        // what `analyze --fail-on warn` goes by
+        let is_well = is_well && report.findings.worst() < Some(Severity::Warn);
         return if is_well { Ok(()) } else { Err(format!("is no fault: {outcome:?}, {roots:?}")) };
     }
     let first = roots.first().ok_or("nothing was found")?;
     let start = report.capture.first.map_or(0, |at| at.time);
+    if report.findings.worst() < Some(first.severity.max(if outcome.failed() { Severity::Error } else { Severity::Warn })) {
+        return Err(format!("the worst finding is {:?}", report.findings.worst()));
+    }
     let said = format!("{}, {} {}: {}", outcome.ending.name(), first.by.name(), first.rule, first.title(start));
     if fault == "garbage" {
         // bytes that are no FPDU are reported by who received them
@@ -173,20 +185,27 @@ fn every_fault_is_named_with_its_outcome_its_rule_and_its_side() {
     let folder = tempfile::tempdir().unwrap();
     let runs: Vec<_> = FAULTS
         .iter()
+        .map(Some)
+        .chain([None])
         .flat_map(|fault| [(fault, true), (fault, false)])
         .map(|(fault, reads)| {
-            let path = folder.path().join(format!("{}-{reads}.pcapng", fault.name));
+            let name = fault.map_or("none", |fault| fault.name);
+            let paths = ["client", "server"].map(|end| folder.path().join(format!("{name}-{reads}-{end}.pcapng")));
             thread::spawn(move || {
-                session(peer(fault), fault.name, reads, &path);
-                (fault.name, reads, analyze(&path))
+                let (address, serving) = peer(fault, &paths[1]);
+                session(address, name, reads, &paths[0]);
+                serving.join().unwrap();
+                (name, reads, paths.map(|path| analyze(&path)))
             })
         })
         .collect();
     let mut wrong = Vec::new();
     for run in runs {
-        let (name, reads, report) = run.join().unwrap();
-        if let Err(what) = compare(name, &report) {
-            wrong.push(format!("{name} {}: {what}", if reads { "READ" } else { "WRITE" }));
+        let (name, reads, reports) = run.join().unwrap();
+        for (report, end) in reports.iter().zip(["client", "server"]) {
+            if let Err(what) = compare(name, report) {
+                wrong.push(format!("{name} {} at the {end}: {what}", if reads { "READ" } else { "WRITE" }));
+            }
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -1,4 +1,5 @@
-//! Our client against our peer over RoCEv2 in user space, on the loopback network: what works over iWARP works over it, and a tap on the wire has
+//! Our client against our peer over RoCEv2 in user space, on the loopback network: what works over iWARP works over it, and a tap on the
+//! wire has
 //! nothing to say.
 #![cfg(target_os = "linux")]
 

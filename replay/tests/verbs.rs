@@ -79,7 +79,8 @@ fn a_session_reads_and_writes_by_rdma() {
     }
 }
 
-/// Our wire over a card is made from what the card reports, at either end: it says so, all of its packets are right, it analyses as clean, and both
+/// Our wire over a card is made from what the card reports, at either end: it says so, all of its packets are right, it analyses as clean,
+/// and both
 /// ends tell the same story. What only the server's card did, the client's file has worked out.
 #[test]
 fn what_is_kept_of_a_card_is_clean_and_the_same_at_both_ends() {
@@ -201,8 +202,8 @@ fn faults_above_the_transport_work_over_a_card() {
         ("bad-lengths", "SMBD-DATA-LENGTH"),
         ("bad-offset", "SMBD-DATA-ALIGN"),
         ("bad-remaining", "SMBD-FRAG-REMAINING"),
-        ("not-smb2", "is no SMB2 message"),
-        ("too-much", "more was written than was asked for"),
+        ("not-smb2", "is not an SMB2 message"),
+        ("too-much", "reports more bytes written than were asked for"),
     ];
     let share = Arc::new(Share::new("share", Storage::memory([("big.bin".to_owned(), big())]), true, Users::Guests));
     for (name, expected) in verdicts {
@@ -235,7 +236,7 @@ fn faults_above_the_transport_work_over_a_card() {
 }
 
 #[test]
-fn nobody_there_is_said_in_one_line() {
+fn a_missing_peer_is_reported_in_one_line() {
     let Some(config) = config() else { return };
     let e = SmbDirect::connect("127.0.0.1:9".parse().unwrap(), &config, WITHIN).unwrap_err().to_string();
     assert_eq!(e, "127.0.0.1:9 rejected the connection: invalid service ID: nothing listens on that RDMA port (8)");

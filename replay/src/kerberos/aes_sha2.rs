@@ -1,4 +1,5 @@
-//! The encryption types aes128-cts-hmac-sha256-128 and aes256-cts-hmac-sha384-192, RFC 8009: AES in CBC mode with ciphertext stealing, and an
+//! The encryption types aes128-cts-hmac-sha256-128 and aes256-cts-hmac-sha384-192, RFC 8009: AES in CBC mode with ciphertext stealing, and
+//! an
 //! HMAC over what was encrypted.
 
 use super::{Error, Result};

@@ -9,14 +9,14 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Bytes of the largest cache that is read.
 const LENGTH_MAX: u64 = 16 << 20;
 const PARTS_MAX: u32 = 64;
-const NOT_A_CACHE: &str = "is no credential cache of MIT Kerberos (version 3 or 4)";
+const NOT_A_CACHE: &str = "is not a credential cache of MIT Kerberos (version 3 or 4)";
 
-/// What a cache has.
+/// A credential cache.
 #[derive(Clone, Debug)]
 pub struct CredentialCache {
     /// Where it was read.
     pub path: String,
-    /// Whose it is.
+    /// Default principal of the cache.
     pub client: Principal,
     /// Its tickets; those of encryption types that are not spoken here are not among them.
     pub credentials: Vec<Credential>,
@@ -31,7 +31,7 @@ impl CredentialCache {
         let path = match name.split_once(':') {
             Some(("FILE", path)) => path,
             Some((kind, _)) if !kind.is_empty() && kind.bytes().all(|b| b.is_ascii_uppercase()) => {
-                let why = "is no file: KRB5CCNAME=FILE:/tmp/tickets kinit makes one, and the same KRB5CCNAME here takes it";
+                let why = "is not a file: run kinit and rdmascope with KRB5CCNAME=FILE:/tmp/tickets";
                 return Err(Error::Format { path: name.to_owned(), why });
             }
             _ => name,
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn other_kinds_are_named() {
         let error = CredentialCache::named("KEYRING:persistent:0").unwrap_err().to_string();
-        assert!(error.starts_with("KEYRING:persistent:0 is no file: KRB5CCNAME=FILE:"), "{error}");
+        assert!(error.starts_with("KEYRING:persistent:0 is not a file: run kinit and rdmascope with KRB5CCNAME=FILE:"), "{error}");
         let error = CredentialCache::named("FILE:/nowhere/at/all").unwrap_err().to_string();
         assert!(error.starts_with("/nowhere/at/all cannot be read"), "{error}");
     }

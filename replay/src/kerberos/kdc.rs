@@ -1,4 +1,5 @@
-//! What a client asks a key distribution center for, RFC 4120 3.1 and 3.3: a ticket by a password, and tickets by a ticket; over TCP, RFC 4120 7.2.2.
+//! What a client asks a key distribution center for, RFC 4120 3.1 and 3.3: a ticket by a password, and tickets by a ticket; over TCP, RFC
+//! 4120 7.2.2.
 
 use super::{
     Credential, ENCRYPTION_TYPES, EncryptionKey, Error, Principal, Result, VERSION, ap_request, decode, encode, flags, integer,
@@ -77,7 +78,7 @@ impl Kdc {
             }
             Ok(error) if error.0.error_code.0 == PREAUTHENTICATION_REQUIRED => {
                 let methods = error.0.e_data.0.map_or_else(Vec::new, |data| data.0.0);
-                let methods: Asn1SequenceOf<PaData> = decode(&methods, "the KDC does not say how it wants to be convinced")?;
+                let methods: Asn1SequenceOf<PaData> = decode(&methods, "the KDC names no way to prove the identity")?;
                 let key = key_of(user, password, &methods.0)?;
                 let (time, micros) = stamp(now);
                 let proof = PaEncTsEnc {
@@ -116,7 +117,7 @@ impl Kdc {
         let part: EncTgsRepPart = decode(&part, "the KDC's answer cannot be read")?;
         let found = credential(reply.0, part.0, &nonce)?;
         if !found.server.is(server) {
-            return Err(Error::Message("the KDC sends us to another realm: kvno, which goes there, puts the ticket into the cache"));
+            return Err(Error::Message("the KDC refers to another realm: get the ticket with kvno, which follows such referrals"));
         }
         Ok(found)
     }
@@ -195,12 +196,13 @@ fn pa_data(kind: u8, data: Vec<u8>) -> PaData {
     PaData { padata_type: ExplicitContextTag1::from(integer(kind)), padata_data: ExplicitContextTag2::from(OctetStringAsn1::from(data)) }
 }
 
-/// The key of a password, by the first encryption type of the KDC's that we speak; RFC 4120 4: the salt is realm and name where the KDC says none.
+/// The key of a password, by the first encryption type of the KDC's that we speak; RFC 4120 4: the salt is realm and name where the KDC
+/// says none.
 fn key_of(user: &Principal, password: &str, padata: &[PaData]) -> Result<EncryptionKey> {
     let salt = || format!("{}{}", user.realm, user.parts.concat());
     let info = padata.iter().find(|p| number(&p.padata_type.0) == Some(padata::ETYPE_INFO2));
     let Some(info) = info else { return EncryptionKey::of_password(ENCRYPTION_TYPES[0].into(), password, &salt()) };
-    let info: EtypeInfo2 = decode(&info.padata_data.0.0, "the KDC does not say how a password makes a key")?;
+    let info: EtypeInfo2 = decode(&info.padata_data.0.0, "the KDC does not say how to derive a key from a password")?;
     let spoken = |kind: i64| ENCRYPTION_TYPES.iter().any(|ours| i64::from(*ours) == kind);
     let kinds = info.0.iter().filter_map(|entry| number(&entry.etype.0).filter(|kind| spoken(*kind)).map(|kind| (kind, entry)));
     let Some((kind, entry)) = kinds.into_iter().next() else {
@@ -343,6 +345,6 @@ mod tests {
             assert_eq!(Kdc::of_realm("R", Some(given), "").unwrap().address, address);
         }
         let error = Kdc::of_realm("LAB.EXAMPLE", None, "/nowhere").unwrap_err().to_string();
-        assert_eq!(error, "where the KDC of LAB.EXAMPLE is, is not known: /nowhere does not say; --kdc HOST does");
+        assert_eq!(error, "the KDC of LAB.EXAMPLE is not known: /nowhere does not name it; give --kdc HOST");
     }
 }

@@ -19,9 +19,9 @@ pub struct Keytab {
 /// A key of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Whose it is.
+    /// Principal of the entry.
     pub principal: Principal,
-    /// It.
+    /// Key of the principal.
     pub key: EncryptionKey,
 }
 

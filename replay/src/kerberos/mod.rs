@@ -85,7 +85,7 @@ pub enum Error {
         why: &'static str,
     },
     /// A name that is none.
-    #[error("\"{0}\" is no Kerberos name: NAME@REALM is expected")]
+    #[error("\"{0}\" is not a Kerberos name; NAME@REALM is expected")]
     Name(String),
     /// There is no ticket to go on with.
     #[error("no ticket for {wanted} in {cache}: {advice}")]
@@ -98,7 +98,7 @@ pub enum Error {
         advice: &'static str,
     },
     /// The realm's key distribution center is unknown.
-    #[error("where the KDC of {realm} is, is not known: {path} does not say; --kdc HOST does")]
+    #[error("the KDC of {realm} is not known: {path} does not name it; give --kdc HOST")]
     NoKdc {
         /// The realm.
         realm: String,
@@ -121,17 +121,17 @@ pub enum Error {
         /// KRB-ERROR's error-code, RFC 4120 7.5.9.
         code: u32,
     },
-    /// What came is not a message, or not one for us.
+    /// The bytes are not a message, or not one for us.
     #[error("{0}")]
     Message(&'static str),
     /// Decryption or a checksum failed.
-    #[error("{0} is not made with the key that we have")]
+    #[error("{0} was not made with the key that we have")]
     Key(&'static str),
     /// An encryption type that is not spoken here.
-    #[error("encryption type {0} is not supported: those of AES (17 to 20) are")]
+    #[error("encryption type {0} is not supported; AES (17 to 20) is")]
     EncryptionType(i64),
     /// No random numbers.
-    #[error("the system gives no random numbers")]
+    #[error("the system provides no random numbers")]
     Random,
 }
 
@@ -274,7 +274,7 @@ impl EncryptionKey {
     pub fn new(encryption_type: i64, value: Vec<u8>) -> Result<Self> {
         let kind = Kind::of(encryption_type)?;
         if kind.key_len() != value.len() {
-            return Err(Error::Message("a key has not the length of its type"));
+            return Err(Error::Message("a key does not have the length of its type"));
         }
         Ok(Self { kind, value })
     }
@@ -369,7 +369,7 @@ impl EncryptionKey {
 /// A ticket, and the key that it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
-    /// Whose it is.
+    /// Client principal.
     pub client: Principal,
     /// What it is for.
     pub server: Principal,
@@ -377,12 +377,13 @@ pub struct Credential {
     pub key: EncryptionKey,
     /// As the client shows it.
     pub ticket: Ticket,
-    /// Its last second.
+    /// End of its lifetime.
     pub end: SystemTime,
 }
 
 impl Credential {
-    /// A ticket for `host`'s file service, or for the service that is named: from the credential cache, or from the KDC by what is in the cache, or by
+    /// A ticket for `host`'s file service, or for the service that is named: from the credential cache, or from the KDC by what is in the
+    /// cache, or by
     /// the password.
     ///
     /// # Errors
@@ -402,7 +403,7 @@ impl Credential {
         }
         let Some(granter) = valid(&Principal::ticket_granter(&server.realm)) else {
             let (wanted, cache) = (server.to_string(), cache.path.clone());
-            return Err(Error::NoTicket { wanted, cache, advice: "nor one to get it with, that has not expired: kinit gets one" });
+            return Err(Error::NoTicket { wanted, cache, advice: "nor a valid ticket to get it with: run kinit" });
         };
         wanted.kdc_of(&server.realm)?.ticket(granter, &server, now)
     }
@@ -417,7 +418,7 @@ pub struct Wanted {
     pub service: Option<String>,
     /// Where the KDC is, as HOST or HOST:PORT; the configuration says otherwise.
     pub kdc: Option<String>,
-    /// Who asks, with a password; without it the cache has tickets.
+    /// The client and its password; without a password the cache has tickets.
     pub password: Option<(Principal, String)>,
     /// The cache, as `KRB5CCNAME` names it.
     pub cache: String,
@@ -439,7 +440,7 @@ impl Wanted {
         }
     }
 
-    /// The same with a password. The realm of a user who is named without one is the configuration's.
+    /// The same with a password. If the user name has no realm, the configuration's is used.
     ///
     /// # Errors
     /// Where that has none.
@@ -484,7 +485,7 @@ impl Initiator {
     /// Shows a ticket: what is to be sent is a NegTokenInit with an AP-REQ.
     ///
     /// # Errors
-    /// Where the system gives no random numbers.
+    /// Where the system provides no random numbers.
     pub fn begin(credential: &Credential, now: SystemTime) -> Result<(Self, Vec<u8>)> {
         let subkey = credential.key.fresh()?;
         let time = stamp(now);
@@ -501,7 +502,8 @@ impl Initiator {
         Ok((Self { key: credential.key.clone(), subkey, time }, spnego::emit_init(&[spnego::KERBEROS], Some(&message))))
     }
 
-    /// Looks at the server's answer: that it knows the ticket's key, and which key the session has. A server that did not prove itself has said
+    /// Looks at the server's answer: that it knows the ticket's key, and which key the session has. A server that did not prove itself has
+    /// said
     /// nothing, and the session has our key.
     ///
     /// # Errors
@@ -513,7 +515,7 @@ impl Initiator {
         match token.id {
             token_id::AP_REP => {}
             token_id::ERROR => return Err(refusal(token.message, "the server")),
-            _ => return Err(Error::Message("the server's answer is no AP-REP")),
+            _ => return Err(Error::Message("the server's answer is not an AP-REP")),
         }
         let (part, subkey) = answered_key(&self.key, token.message)?;
         // RFC 4120 3.2.5: it is our time that proves it
@@ -527,17 +529,18 @@ impl Initiator {
 /// A client that was let in.
 #[derive(Debug)]
 pub struct Accepted {
-    /// Who it is.
+    /// Client principal of the ticket.
     pub client: Principal,
     /// The key of the session.
     pub key: Key,
-    /// What it is to be told.
+    /// The answer for it.
     pub token: Vec<u8>,
 }
 
 impl keytab::Keytab {
-    /// Looks at a client's first token: who it is, by a ticket for one of our keys. `None` where it is no Kerberos token. Requests that were seen before
-    /// are not told from others: who sends one again has not got its key.
+    /// Looks at a client's first token: who it is, by a ticket for one of our keys. `None` where it is no Kerberos token. Requests that
+    /// were seen before
+    /// are not distinguished from others: who repeats one does not have its key.
     ///
     /// # Errors
     /// Where the ticket or what came with it is not good.
@@ -581,7 +584,7 @@ impl keytab::Keytab {
         }
         let client = Principal::of_wire(&ticket.cname.0, &ticket.crealm.0);
         if !client.is(&Principal::of_wire(&authenticator.cname.0, &authenticator.crealm.0)) {
-            return Err(Error::Message("the client's ticket is somebody else's"));
+            return Err(Error::Message("the client's ticket belongs to somebody else"));
         }
         let sent = time_of(&authenticator.ctime.0)?;
         if sent > now + SKEW || sent + SKEW < now {
@@ -691,11 +694,12 @@ fn refusal(message: &[u8], from: &'static str) -> Error {
 }
 
 fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>> {
-    picky_asn1_der::to_vec(message).map_err(|_| Error::Message("a message of ours cannot be written"))
+    picky_asn1_der::to_vec(message).map_err(|_| Error::Message("our own message cannot be written"))
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8], wrong: &'static str) -> Result<T> {
-    // picky-asn1-der (0.5) adds up lengths, and makes room for them, before it looks whether so much is there; and it counts bits that are not there
+    // picky-asn1-der (0.5) adds up lengths, and makes room for them, before it looks whether so much is there; and it counts bits that are
+    // not there
     if !is_der(bytes, NESTED_MAX) {
         return Err(Error::Message(wrong));
     }
@@ -705,7 +709,8 @@ fn decode<T: DeserializeOwned>(bytes: &[u8], wrong: &'static str) -> Result<T> {
 /// Elements of a message inside of each other at most; a ticket with all its authorization data has about ten.
 const NESTED_MAX: u32 = 32;
 
-/// Whether these bytes are elements of DER, X.690, one behind the other: tags of one byte, definite lengths, as much as these say, and bit strings
+/// Whether these bytes are elements of DER, X.690, one behind the other: tags of one byte, definite lengths, as much as these say, and bit
+/// strings
 /// with the bits that they say.
 fn is_der(mut i: &[u8], nested_max: u32) -> bool {
     while let Some((tag, rest)) = i.split_first() {
@@ -839,7 +844,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_are_named() {
         let minutes = |n: u64| Duration::from_secs(60 * n);
         let (_, token) = Initiator::begin(&credential(), now()).unwrap();
         let refusal = |keytab: &Keytab, token: &[u8], now| keytab.accept(token, now).unwrap().unwrap_err().to_string();
@@ -849,10 +854,10 @@ mod tests {
         assert_eq!(refusal(&keytab(), &token, now() - minutes(20)), "the client's ticket is not valid yet");
         let mut other = keytab();
         other.entries.iter_mut().for_each(|entry| entry.principal.parts[1] = "other.lab.example".to_owned());
-        assert_eq!(refusal(&other, &token, now()), "the client's ticket is not made with the key that we have");
+        assert_eq!(refusal(&other, &token, now()), "the client's ticket was not made with the key that we have");
         let mut other = keytab();
         other.entries.iter_mut().for_each(|entry| entry.key.value[0] ^= 1);
-        assert_eq!(refusal(&other, &token, now()), "the client's ticket is not made with the key that we have");
+        assert_eq!(refusal(&other, &token, now()), "the client's ticket was not made with the key that we have");
         let mut other = keytab();
         other.entries.remove(0);
         assert!(refusal(&other, &token, now()).starts_with("encryption type 18 is not supported"));
@@ -860,12 +865,12 @@ mod tests {
         let mut bob = credential();
         bob.client.parts[0] = "bob".to_owned();
         let (_, token) = Initiator::begin(&bob, now()).unwrap();
-        assert_eq!(refusal(&keytab(), &token, now()), "the client's ticket is somebody else's");
+        assert_eq!(refusal(&keytab(), &token, now()), "the client's ticket belongs to somebody else");
         // no key for it
         let mut thief = credential();
         thief.key.value[0] ^= 1;
         let (_, token) = Initiator::begin(&thief, now()).unwrap();
-        assert_eq!(refusal(&keytab(), &token, now()), "the client's authenticator is not made with the key that we have");
+        assert_eq!(refusal(&keytab(), &token, now()), "the client's authenticator was not made with the key that we have");
         assert!(keytab().accept(&spnego::emit_init(&[spnego::NTLMSSP], Some(b"NTLMSSP\0")), now()).is_none());
     }
 
@@ -888,7 +893,7 @@ mod tests {
             });
             spnego::emit_response(Some(NegState::AcceptCompleted), Some(spnego::KERBEROS), Some(&gss_token(2, &encode(&reply).unwrap())))
         };
-        assert_eq!(client.finish(&answer(&wrong)).unwrap_err().to_string(), "the server's AP-REP is not made with the key that we have");
+        assert_eq!(client.finish(&answer(&wrong)).unwrap_err().to_string(), "the server's AP-REP was not made with the key that we have");
         // without a key of its own, the server takes the client's
         assert_eq!(client.finish(&answer(&credential().key)).unwrap(), client.subkey.session_key());
         assert_eq!(client.finish(&[]).unwrap_err().to_string(), "the server's answer has no Kerberos token in it");

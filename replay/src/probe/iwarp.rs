@@ -1,6 +1,6 @@
 //! Cases of the probe that need iWARP in user space: what an adapter never sends.
 
-use super::{Case, Run, Verdict, closed, encoded, next, request};
+use super::{Case, Run, Verdict, accepted_on, closed, encoded, negotiated_on, next, request};
 use crate::error::{Error, Result};
 use crate::stack::{self, EndReason, SmbDirect};
 use crate::transport::iwarp::{Carrier, Config, Endpoint, Iwarp, segment};
@@ -19,19 +19,19 @@ const fn case(name: &'static str, section: &'static str, text: &'static str, run
 const UNKNOWN: Tagged = Tagged { stag: 0x1234_5678, offset: 0 };
 
 pub(super) const CASES: &[Case] = &[
-    case("Iwarp_Revision1", "6.1", "MPA revision 1 is spoken, or refused in the MPA Reply", |r| agreed(r, |c| c.revision = 1)),
+    case("Iwarp_Revision1", "6.1", "MPA revision 1 is accepted, or refused in the MPA Reply", |r| agreed(r, |c| c.revision = 1)),
     case("Iwarp_Crc", "6.1", "MPA with CRC", |r| agreed(r, |c| c.crc = true)),
     case("Iwarp_NoCrc", "6.1", "MPA without asking for CRC", |r| agreed(r, |c| c.crc = false)),
-    case("Iwarp_Markers", "6.1", "MPA markers are sent where they are asked for, or refused in the MPA Reply", |r| {
+    case("Iwarp_Markers", "6.1", "MPA markers are sent if they are asked for, or refused in the MPA Reply", |r| {
         agreed(r, |c| c.markers = true)
     }),
-    case("Iwarp_NoReadDepths", "6.1", "IRD and ORD of 0 are borne, or refused in the MPA Reply", |r| {
+    case("Iwarp_NoReadDepths", "6.1", "IRD and ORD of 0 are accepted, or refused in the MPA Reply", |r| {
         agreed(r, |c| (c.ird, c.ord) = (0, 0))
     }),
-    case("Iwarp_ByteAtATime", "6.1", "every byte in a TCP segment of its own", |r| {
+    case("Iwarp_ByteAtATime", "6.1", "every byte in its own TCP segment", |r| {
         let mut channel = r.connect()?;
         channel.trickle(1);
-        r.accepted_on(channel, &encoded(&request()))
+        accepted_on(channel, &encoded(&request()))
     }),
     case("Iwarp_HalfClose", "3.1.7.1", "a client that closes its direction only does not stop the server", |r| {
         let (mut channel, _) = r.negotiated(request())?;
@@ -45,12 +45,12 @@ pub(super) const CASES: &[Case] = &[
             channel.stack().transport().fault(Fault::BadChecksum);
         })
     }),
-    case("Iwarp_WrongMsn", "6.1", "a Send with a message sequence number that is not its turn ends the connection", |r| {
+    case("Iwarp_WrongMsn", "6.1", "a Send with a message sequence number out of order ends the connection", |r| {
         bad_stream(r, |channel| {
             channel.stack().transport().fault(Fault::WrongSequence);
         })
     }),
-    case("Iwarp_OverlappingSegments", "6.1", "a segment of a Send that lies over the one before ends the connection", |r| {
+    case("Iwarp_OverlappingSegments", "6.1", "a segment of a Send that overlaps the previous one ends the connection", |r| {
         bad_stream(r, |channel| {
             for offset in [0, 8] {
                 let buffer = Buffer::Untagged(Untagged { queue: 0, msn: 2, offset });
@@ -61,10 +61,10 @@ pub(super) const CASES: &[Case] = &[
     case("Iwarp_ReadResponseToNothing", "6.1", "an RDMA Read Response that nobody asked for ends the connection", |r| {
         bad_stream(r, |channel| transmit(channel, &segment(Opcode::READ_RESPONSE, Buffer::Tagged(UNKNOWN), true, &[0; 16])))
     }),
-    case("Iwarp_WriteToUnknownKey", "6.1", "an RDMA Write to a key that was never given ends the connection", |r| {
+    case("Iwarp_WriteToUnknownKey", "6.1", "an RDMA Write to a key that was never advertised ends the connection", |r| {
         bad_stream(r, |channel| transmit(channel, &segment(Opcode::WRITE, Buffer::Tagged(UNKNOWN), true, &[0; 16])))
     }),
-    case("Iwarp_ReadOfUnknownKey", "6.1", "an RDMA Read of a key that was never given ends the connection", |r| {
+    case("Iwarp_ReadOfUnknownKey", "6.1", "an RDMA Read of a key that was never advertised ends the connection", |r| {
         bad_stream(r, |channel| {
             if let Some(sink) = channel.stack().register(vec![0; 64], Rights::LOCAL) {
                 // an ORD of 0 leaves nothing to try
@@ -81,7 +81,7 @@ fn agreed(r: &mut Run<'_>, change: impl FnOnce(&mut Config)) -> Result<Verdict> 
     change(&mut options.0);
     let config = stack::Config { transport: Arc::new(options), ..target.clone() };
     match r.connect_with(&config) {
-        Ok(channel) => r.accepted_on(channel, &encoded(&request())),
+        Ok(channel) => accepted_on(channel, &encoded(&request())),
         Err(Error::Ended(EndReason::Transport(ended))) if ended.why == Why::Rejected => {
             Ok(Verdict::NotApplicable("refused in the MPA Reply".into()))
         }
@@ -94,7 +94,7 @@ fn bad_stream(r: &mut Run<'_>, spoil: impl FnOnce(&mut SmbDirect)) -> Result<Ver
     let mut config = r.target.config.clone();
     config.transport = config.transport.with_checksums().unwrap_or(config.transport);
     let channel = r.connect_with(&config)?;
-    let (mut channel, _) = r.negotiated_on(channel, request())?;
+    let (mut channel, _) = negotiated_on(channel, request())?;
     spoil(&mut channel);
     match closed(&mut channel)? {
         Verdict::Pass => r.serves_on(),

@@ -1,4 +1,5 @@
-//! The conformance probe: cases that an SMB Direct server is put to, by the names of Microsoft's MS-SMBD server suite, so that results can be
+//! The conformance probe: cases that an SMB Direct server is put to, by the names of Microsoft's MS-SMBD server suite, so that results can
+//! be
 //! compared, and some of our own. Each opens connections of its own; only those that say so write, into a file that they make and remove.
 
 mod iwarp;
@@ -37,12 +38,12 @@ const DELETE_ON_CLOSE: u32 = 0x1000;
 const CREDITS: u16 = 255;
 const MAX_RECEIVE: u32 = 8192;
 
-/// What a case came to.
+/// Result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// As the specification says.
     Pass,
-    /// Not so.
+    /// The server broke the rule; the text says how.
     Fail(String),
     /// It cannot be tried here.
     NotApplicable(String),
@@ -70,18 +71,19 @@ impl Verdict {
     }
 }
 
-/// One case.
+/// A case of the probe: a row of `CASES`.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// Its name in the suite.
     pub name: &'static str,
     /// The section of \[MS-SMBD\], or of the specification that it names.
     pub(crate) section: &'static str,
-    /// What is tried, and what is to come of it.
+    /// What the case does, and what the server must do.
     pub text: &'static str,
     /// It takes minutes: it waits for a timer of the server's.
     pub slow: bool,
-    /// It leaves the server a connection that ends in the middle of negotiation. ksmbd (Linux 7.2) loses a place of its listen backlog with each.
+    /// It leaves the server a connection that ends in the middle of negotiation. ksmbd (Linux 7.2) loses a place of its listen backlog
+    /// with each.
     pub dies_negotiating: bool,
     pub(crate) run: fn(&mut Run<'_>) -> Result<Verdict>,
 }
@@ -93,14 +95,15 @@ impl Case {
     }
 }
 
-/// Who is put to it.
+/// The server to test, and how.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Where it listens.
+    /// Address and port of the server.
     pub address: SocketAddr,
-    /// What carries it, and how.
+    /// The transport and its options.
     pub config: Config,
-    /// Pause between MPA and the first message: Linux's software iWARP misses what comes while it still accepts. As long a pause comes before a
+    /// Pause between MPA and the first message: Linux's software iWARP misses what comes while it still accepts. As long a pause comes
+    /// before a
     /// connection.
     pub settle: Duration,
     /// Who opens a session, for the cases of SMB2 over the RDMA channel.
@@ -198,7 +201,7 @@ const CASES: &[Case] = &[
     Case {
         name: "SmbdNegotiate_DisconnectAfterNegotiate",
         section: "3.1.7.1",
-        text: "the server serves on after a client went away",
+        text: "the server goes on after a client disappeared",
         slow: false,
         dies_negotiating: false,
         run: |r| {
@@ -264,7 +267,7 @@ const CASES: &[Case] = &[
     Case {
         name: "SmbdNegotiate_LeastMaxReceiveSize",
         section: "3.1.5.6",
-        text: "MaxReceiveSize 128, the least, is accepted",
+        text: "MaxReceiveSize 128, the minimum, is accepted",
         slow: false,
         dies_negotiating: false,
         run: |r| r.accepted(NegotiateRequest { max_receive_size: 128, ..request() }, 0),
@@ -272,7 +275,7 @@ const CASES: &[Case] = &[
     Case {
         name: "SmbdNegotiate_LeastMaxFragmentedSize",
         section: "3.1.5.6",
-        text: "MaxFragmentedSize 131072, the least, is accepted",
+        text: "MaxFragmentedSize 131072, the minimum, is accepted",
         slow: false,
         dies_negotiating: false,
         run: |r| r.accepted(NegotiateRequest { max_fragmented_size: 131_072, ..request() }, 0),
@@ -280,13 +283,13 @@ const CASES: &[Case] = &[
     Case {
         name: "SmbdNegotiate_NegotiationTimer",
         section: "3.1.2.1",
-        text: "3 s without a Negotiate Request are borne",
+        text: "the connection survives 3 s without a Negotiate Request",
         slow: false,
         dies_negotiating: false,
         run: |r| {
             let mut channel = r.connect()?;
             match next(&mut channel, Duration::from_secs(3))? {
-                Next::Nothing => r.accepted_on(channel, &encoded(&request())),
+                Next::Nothing => accepted_on(channel, &encoded(&request())),
                 _ => Ok(Verdict::Fail("closed before its negotiation timer of 5 s".into())),
             }
         },
@@ -361,7 +364,7 @@ const CASES: &[Case] = &[
     Case {
         name: "SmbdDataTransfer_NegativeParameter_DataOffset_Against8ByteAligned",
         section: "3.1.5.8",
-        text: "a DataOffset that is no multiple of 8 ends the connection",
+        text: "a DataOffset that is not a multiple of 8 ends the connection",
         slow: false,
         dies_negotiating: false,
         run: |r| r.broken(|h, _| DataTransfer { data_offset: 25, data_length: h.data_length - 1, ..*h }, usize::MAX),
@@ -369,7 +372,7 @@ const CASES: &[Case] = &[
     Case {
         name: "SmbdDataTransfer_NegativeParameter_DataOffset_AgainstMessageLength",
         section: "3.1.5.8",
-        text: "a DataOffset behind the message ends the connection",
+        text: "a DataOffset past the message ends the connection",
         slow: false,
         dies_negotiating: false,
         run: |r| r.broken(|h, _| DataTransfer { data_offset: 4096, ..*h }, usize::MAX),
@@ -411,7 +414,7 @@ const CASES: &[Case] = &[
     Case {
         name: "SmbdNegotiate_SecondRequest",
         section: "3.1.5.8",
-        text: "a second Negotiate Request, which is a data transfer message that makes no sense, does not stop the server",
+        text: "a second Negotiate Request, which is an invalid data transfer message, does not stop the server",
         slow: false,
         dies_negotiating: false,
         run: |r| {
@@ -507,7 +510,7 @@ const CASES: &[Case] = &[
     Case {
         name: "SmbdCreditMgmt_ConsumeAllSendCredits",
         section: "3.1.5.9",
-        text: "CreditsRequested 8, and many more segments than that: the server grants as they are used up",
+        text: "CreditsRequested 8, and many more segments: the server grants credits as they are used up",
         slow: false,
         dies_negotiating: false,
         run: |r| r.segments_with(NegotiateRequest { credits_requested: 8, ..request() }, |message| vec![1; message.len()], 0),
@@ -515,7 +518,7 @@ const CASES: &[Case] = &[
     Case {
         name: "SmbdCreditMgmt_ConsumeAllReceiveCredits",
         section: "3.1.5.1",
-        text: "granted 4 credits, the server sends 4 messages at most, and goes on when it is granted more",
+        text: "with 4 credits the server sends at most 4 messages, and goes on when it gets more",
         slow: false,
         dies_negotiating: false,
         run: |r| {
@@ -545,7 +548,7 @@ const CASES: &[Case] = &[
     Case {
         name: "SmbdCreditMgmt_ConsumeAllCreditServer_Timeout",
         section: "3.1.6.2",
-        text: "a server that has an answer and is granted no credits to send it ends the connection within 150 s (Windows: 5 s)",
+        text: "a server with an answer but no credits to send it ends the connection within 150 s (Windows: 5 s)",
         slow: true,
         dies_negotiating: false,
         run: |r| {
@@ -594,7 +597,7 @@ const CASES: &[Case] = &[
     Case {
         name: "SmbdCreditMgmt_SendWithoutCredit",
         section: "3.1.5.1",
-        text: "600 messages that nobody granted credits for do not stop the server",
+        text: "600 messages sent without credits do not stop the server",
         slow: false,
         dies_negotiating: false,
         run: |r| {
@@ -610,7 +613,7 @@ const CASES: &[Case] = &[
     Case {
         name: "BVT_Smb2OverRdmaChannel_ReadLargeFile",
         section: "3.1.4.5",
-        text: "a READ over RDMA brings what a READ inside of the messages brings",
+        text: "a READ over RDMA returns the same data as a READ inside messages",
         slow: false,
         dies_negotiating: false,
         run: |r| r.reads_large(),
@@ -618,7 +621,7 @@ const CASES: &[Case] = &[
     Case {
         name: "BVT_Smb2OverRdmaChannel_WriteLargeFile",
         section: "3.1.4.6",
-        text: "what a WRITE over RDMA wrote is read back (writes)",
+        text: "data of a WRITE over RDMA is read back (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| r.with_file(Dialect::SMB_3_1_1, true, |_, client, file| written_back(client, file, 1 << 20, 1)),
@@ -646,7 +649,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannel_StalledReceiver",
         section: "3.1.4.5",
-        text: "sixteen READs over RDMA, of which nothing is taken for 2 s, are answered",
+        text: "sixteen READs over RDMA, whose data the client does not receive for 2 s, are answered",
         slow: false,
         dies_negotiating: false,
         run: |r| {
@@ -668,7 +671,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannel_WriteMultipleOperation",
         section: "3.1.4.6",
-        text: "what eight WRITEs over RDMA at once wrote is read back (writes)",
+        text: "data of eight WRITEs over RDMA at once is read back (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| r.with_file(Dialect::SMB_3_1_1, true, |_, client, file| written_back(client, file, 65_536, 8)),
@@ -676,7 +679,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannel_ReadWriteMultipleBufferDescriptorList",
         section: "2.2.3.1",
-        text: "a READ is put into two pieces of memory, as they are described",
+        text: "a READ fills two pieces of memory in the order described",
         slow: false,
         dies_negotiating: false,
         run: |r| {
@@ -700,7 +703,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_Offset",
         section: "3.1.4.5",
-        text: "memory described 1 MiB from where it is: the READ fails, and the server serves on",
+        text: "memory described 1 MiB off: the READ fails, and the server goes on",
         slow: false,
         dies_negotiating: false,
         run: |r| r.wrong_descriptor(|d| BufferDescriptorV1 { offset: d.offset.wrapping_add(1 << 20), ..d }),
@@ -708,7 +711,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_Length",
         section: "3.1.4.5",
-        text: "less memory described than is read: the READ fails, and the server serves on",
+        text: "less memory described than is read: the READ fails, and the server goes on",
         slow: false,
         dies_negotiating: false,
         run: |r| r.wrong_descriptor(|d| BufferDescriptorV1 { length: d.length / 2, ..d }),
@@ -716,7 +719,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_Token",
         section: "3.1.4.5",
-        text: "a token that is none: the READ fails, and the server serves on",
+        text: "an unknown token: the READ fails, and the server goes on",
         slow: false,
         dies_negotiating: false,
         run: |r| r.wrong_descriptor(|d| BufferDescriptorV1 { token: !d.token, ..d }),
@@ -724,7 +727,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_DeregisteredBuffer",
         section: "3.1.4.5",
-        text: "memory that is registered no more: the READ fails, and the server serves on",
+        text: "memory that is no longer registered: the READ fails, and the server goes on",
         slow: false,
         dies_negotiating: false,
         run: |r| {
@@ -770,7 +773,7 @@ const CASES: &[Case] = &[
     Case {
         name: "SMB2OverRdma_SMB300_Read_RemoteInvalidation",
         section: "3.1.4.2",
-        text: "dialect 3.0 knows no invalidation: a READ that asks for it is answered with a plain Send",
+        text: "dialect 3.0 has no invalidation: a READ that asks for it is answered with a plain Send",
         slow: false,
         dies_negotiating: false,
         run: |r| r.invalidation(Dialect::SMB_3_0, false, RdmaChannel::RDMA_V1_INVALIDATE, false),
@@ -778,7 +781,7 @@ const CASES: &[Case] = &[
     Case {
         name: "SMB2OverRdma_SMB300_Write_RemoteInvalidation",
         section: "3.1.4.2",
-        text: "dialect 3.0 knows no invalidation: a WRITE that asks for it is answered with a plain Send (writes)",
+        text: "dialect 3.0 has no invalidation: a WRITE that asks for it is answered with a plain Send (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| r.invalidation(Dialect::SMB_3_0, true, RdmaChannel::RDMA_V1_INVALIDATE, false),
@@ -786,7 +789,7 @@ const CASES: &[Case] = &[
     Case {
         name: "BVT_Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES128CCM",
         section: "[MS-SMB2] 3.3.5.12",
-        text: "what a READ moves over RDMA is encrypted with AES-128-CCM",
+        text: "data of a READ over RDMA is encrypted with AES-128-CCM",
         slow: false,
         dies_negotiating: false,
         run: |r| r.transformed_read(encrypted(CipherId::AES_128_CCM), 1),
@@ -794,7 +797,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES128GCM",
         section: "[MS-SMB2] 3.3.5.12",
-        text: "what a READ moves over RDMA is encrypted with AES-128-GCM",
+        text: "data of a READ over RDMA is encrypted with AES-128-GCM",
         slow: false,
         dies_negotiating: false,
         run: |r| r.transformed_read(encrypted(CipherId::AES_128_GCM), 1),
@@ -802,7 +805,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES256CCM",
         section: "[MS-SMB2] 3.3.5.12",
-        text: "what a READ moves over RDMA is encrypted with AES-256-CCM",
+        text: "data of a READ over RDMA is encrypted with AES-256-CCM",
         slow: false,
         dies_negotiating: false,
         run: |r| r.transformed_read(encrypted(CipherId::AES_256_CCM), 1),
@@ -810,7 +813,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES256GCM",
         section: "[MS-SMB2] 3.3.5.12",
-        text: "what a READ moves over RDMA is encrypted with AES-256-GCM",
+        text: "data of a READ over RDMA is encrypted with AES-256-GCM",
         slow: false,
         dies_negotiating: false,
         run: |r| r.transformed_read(encrypted(CipherId::AES_256_GCM), 1),
@@ -826,7 +829,7 @@ const CASES: &[Case] = &[
     Case {
         name: "BVT_Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES128CCM",
         section: "[MS-SMB2] 3.3.5.13",
-        text: "what a WRITE moves over RDMA, encrypted with AES-128-CCM, is read back (writes)",
+        text: "data of a WRITE over RDMA, encrypted with AES-128-CCM, is read back (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| r.transformed_write(encrypted(CipherId::AES_128_CCM), 1),
@@ -834,7 +837,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES128GCM",
         section: "[MS-SMB2] 3.3.5.13",
-        text: "what a WRITE moves over RDMA, encrypted with AES-128-GCM, is read back (writes)",
+        text: "data of a WRITE over RDMA, encrypted with AES-128-GCM, is read back (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| r.transformed_write(encrypted(CipherId::AES_128_GCM), 1),
@@ -842,7 +845,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES256CCM",
         section: "[MS-SMB2] 3.3.5.13",
-        text: "what a WRITE moves over RDMA, encrypted with AES-256-CCM, is read back (writes)",
+        text: "data of a WRITE over RDMA, encrypted with AES-256-CCM, is read back (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| r.transformed_write(encrypted(CipherId::AES_256_CCM), 1),
@@ -850,7 +853,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES256GCM",
         section: "[MS-SMB2] 3.3.5.13",
-        text: "what a WRITE moves over RDMA, encrypted with AES-256-GCM, is read back (writes)",
+        text: "data of a WRITE over RDMA, encrypted with AES-256-GCM, is read back (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| r.transformed_write(encrypted(CipherId::AES_256_GCM), 1),
@@ -866,7 +869,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannelTransform_Signing_ReadLargeFile_AES_GMAC",
         section: "[MS-SMB2] 3.3.5.12",
-        text: "what a READ moves over RDMA is signed with AES-GMAC",
+        text: "data of a READ over RDMA is signed with AES-GMAC",
         slow: false,
         dies_negotiating: false,
         run: |r| r.transformed_read(signed(SigningAlgorithm::AES_GMAC), 1),
@@ -874,7 +877,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannelTransform_Signing_ReadLargeFile_AES_CMAC",
         section: "[MS-SMB2] 3.3.5.12",
-        text: "what a READ moves over RDMA is signed with AES-CMAC",
+        text: "data of a READ over RDMA is signed with AES-CMAC",
         slow: false,
         dies_negotiating: false,
         run: |r| r.transformed_read(signed(SigningAlgorithm::AES_CMAC), 1),
@@ -882,7 +885,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_AES_GMAC",
         section: "[MS-SMB2] 3.3.5.13",
-        text: "what a WRITE moves over RDMA, signed with AES-GMAC, is read back (writes)",
+        text: "data of a WRITE over RDMA, signed with AES-GMAC, is read back (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| r.transformed_write(signed(SigningAlgorithm::AES_GMAC), 1),
@@ -890,7 +893,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_AES_CMAC",
         section: "[MS-SMB2] 3.3.5.13",
-        text: "what a WRITE moves over RDMA, signed with AES-CMAC, is read back (writes)",
+        text: "data of a WRITE over RDMA, signed with AES-CMAC, is read back (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| r.transformed_write(signed(SigningAlgorithm::AES_CMAC), 1),
@@ -921,7 +924,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_MultipleEncryptionStructure_Fails",
         section: "[MS-SMB2] 3.3.5.13",
-        text: "two transforms of encryption are refused with STATUS_INVALID_PARAMETER (writes)",
+        text: "two encryption transforms are refused with STATUS_INVALID_PARAMETER (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| {
@@ -933,7 +936,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_EncryptionAndSigningStructure_Fails",
         section: "[MS-SMB2] 3.3.5.13",
-        text: "a transform of encryption and one of signing are refused with STATUS_INVALID_PARAMETER (writes)",
+        text: "an encryption and a signing transform together are refused with STATUS_INVALID_PARAMETER (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| {
@@ -1024,7 +1027,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_FlagsSignedNotSet_Fails",
         section: "[MS-SMB2] 3.3.5.13",
-        text: "a transform of signing in a WRITE that is encrypted and not signed is refused with STATUS_INVALID_PARAMETER (writes)",
+        text: "a signing transform in a WRITE that is encrypted and not signed is refused with STATUS_INVALID_PARAMETER (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| {
@@ -1039,7 +1042,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_SigningStructure_EncryptionId_Fails",
         section: "[MS-SMB2] 3.3.5.13",
-        text: "a transform of signing, where encryption alone was agreed on, is refused with STATUS_INVALID_PARAMETER (writes)",
+        text: "a signing transform is refused if only encryption was agreed on: with STATUS_INVALID_PARAMETER (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| {
@@ -1054,7 +1057,7 @@ const CASES: &[Case] = &[
     Case {
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_InvalidSignature_Fails",
         section: "[MS-SMB2] 3.3.5.13",
-        text: "a WRITE of data with another signature is refused with STATUS_INVALID_SIGNATURE (writes)",
+        text: "a WRITE of data with a wrong signature is refused with STATUS_INVALID_SIGNATURE (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| {
@@ -1124,7 +1127,7 @@ impl Case {
     /// Where the server cannot be reached at all.
     pub fn run(&self, target: &Target) -> Result<(Verdict, Vec<u8>)> {
         if let Some(kind) = transport_of(self).filter(|kind| kind.name != target.config.transport.kind().name) {
-            return Ok((Verdict::NotApplicable(format!("it is about --transport {}", kind.name)), Vec::new()));
+            return Ok((Verdict::NotApplicable(format!("it needs --transport {}", kind.name)), Vec::new()));
         }
         let kept = SharedBuffer::default();
         let wire = Wire::new(Box::new(kept.clone()), "wire").map_err(io::Error::other)?;
@@ -1169,8 +1172,10 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Lets the server put the connection before away. Linux's ksmbd (6.12) makes two slab caches for each connection; where one is made while the same one of
-    /// another connection goes, the kernel refuses it for the sake of its name, and ksmbd then waits for itself and accepts nobody any more.
+    /// Lets the server put the connection before away. Linux's ksmbd (6.12) makes two slab caches for each connection; where one is made
+    /// while the same one of
+    /// another connection goes, the kernel refuses it for the sake of its name, and ksmbd then waits for itself and accepts nobody any
+    /// more.
     fn pause(&self) {
         std::thread::sleep(self.target.settle);
     }
@@ -1198,50 +1203,14 @@ impl Run<'_> {
     /// A connection on which the request was accepted.
     pub(crate) fn negotiated(&mut self, request: NegotiateRequest) -> Result<(SmbDirect, NegotiateResponse)> {
         let channel = self.connect()?;
-        self.negotiated_on(channel, request)
-    }
-
-    pub(crate) fn negotiated_on(&mut self, mut channel: SmbDirect, request: NegotiateRequest) -> Result<(SmbDirect, NegotiateResponse)> {
-        send(&mut channel, encoded(&request));
-        let Next::Message(bytes) = next(&mut channel, ANSWER_WITHIN)? else {
-            return Err(Error::Answer { what: "the Negotiate Request", why: "did not come" });
-        };
-        match smbd::parse_negotiate_response(&bytes, &mut Off) {
-            Ok((_, response)) if response.status == 0 => Ok((channel, response)),
-            _ => Err(Error::Answer { what: "the Negotiate Request", why: "is a refusal" }),
-        }
+        negotiated_on(channel, request)
     }
 
     fn accepted(&mut self, request: NegotiateRequest, more: usize) -> Result<Verdict> {
         let mut bytes = encoded(&request);
         bytes.resize(bytes.len() + more, 0);
         let channel = self.connect()?;
-        self.accepted_on(channel, &bytes)
-    }
-
-    pub(crate) fn accepted_on(&mut self, mut channel: SmbDirect, request: &[u8]) -> Result<Verdict> {
-        let asked_receive = smbd::parse_negotiate_request(request, &mut Off).map_or(MAX_RECEIVE, |(_, r)| r.max_receive_size);
-        send(&mut channel, request.to_vec());
-        let bytes = match next(&mut channel, ANSWER_WITHIN)? {
-            Next::Message(bytes) => bytes,
-            Next::Closed => return Ok(Verdict::Fail("closed the connection".into())),
-            Next::Nothing => return Ok(Verdict::Fail("did not answer".into())),
-        };
-        let Ok((_, r)) = smbd::parse_negotiate_response(&bytes, &mut Off) else {
-            return Ok(Verdict::Fail(format!("answered with {} bytes, which are no Negotiate Response", bytes.len())));
-        };
-        let wrong = [
-            (r.status != 0, "Status"),
-            (r.negotiated_version != VERSION_1_0, "NegotiatedVersion"),
-            (r.credits_granted == 0, "CreditsGranted"),
-            (r.credits_requested == 0, "CreditsRequested"),
-            (r.max_receive_size < 128, "MaxReceiveSize"),
-            (r.max_fragmented_size < 131_072, "MaxFragmentedSize"),
-            (r.preferred_send_size > asked_receive, "PreferredSendSize"),
-        ];
-        let names: Vec<&str> = wrong.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
-        channel.finish()?;
-        Ok(if names.is_empty() { Verdict::Pass } else { Verdict::Fail(format!("answered with a wrong {}: {r:?}", names.join(", "))) })
+        accepted_on(channel, &bytes)
     }
 
     fn unsupported(&mut self, request: NegotiateRequest) -> Result<Verdict> {
@@ -1251,7 +1220,7 @@ impl Run<'_> {
             Next::Message(bytes) => match smbd::parse_negotiate_response(&bytes, &mut Off) {
                 Ok((_, r)) if r.status == NtStatus::NOT_SUPPORTED.0 => Verdict::Pass,
                 Ok((_, r)) => Verdict::Fail(format!("answered with status {:#010x}", r.status)),
-                Err(_) => Verdict::Fail("answered with what is no Negotiate Response".into()),
+                Err(_) => Verdict::Fail("answered with something other than a Negotiate Response".into()),
             },
             Next::Closed => Verdict::Fail("closed the connection without the answer STATUS_NOT_SUPPORTED".into()),
             Next::Nothing => Verdict::Fail("did not answer".into()),
@@ -1299,7 +1268,7 @@ impl Run<'_> {
         let dialect = options.dialects.first().copied().unwrap_or(Dialect::SMB_3_1_1);
         let mut client = match Client::negotiate(channel, options) {
             Err(Error::Status { status, .. }) => {
-                return Ok(Err(Verdict::NotApplicable(format!("{dialect:?} is not spoken: {}", crate::error::status_name(status)))));
+                return Ok(Err(Verdict::NotApplicable(format!("{dialect:?} is not supported: {}", crate::error::status_name(status)))));
             }
             other => other?,
         };
@@ -1343,7 +1312,7 @@ impl Run<'_> {
         let wanted = client.wanted();
         if (wanted.encrypt || wanted.transforms.contains(&RdmaTransformId::SIGNING)) && !client.is_signed() {
             let _ = client.leave();
-            return Ok(Verdict::NotApplicable("nobody has no keys: name a user with --user".into()));
+            return Ok(Verdict::NotApplicable("an anonymous session has no keys: name a user with --user".into()));
         }
         let name = if writes {
             SCRATCH.to_owned()
@@ -1483,7 +1452,7 @@ impl Run<'_> {
             // what was encrypted by us is there in the clear
             let head = client.read_inline(file.id, 0, 1024)?.data;
             let right = head.iter().zip(0u64..).all(|(byte, at)| *byte == (at / 7) as u8);
-            Ok(if right { verdict } else { Verdict::Fail("the file has what went over RDMA, and not what was written".into()) })
+            Ok(if right { verdict } else { Verdict::Fail("the file has the transformed data, not the data that was written".into()) })
         })
     }
 
@@ -1600,9 +1569,11 @@ fn not_agreed(client: &Client, wanted: &Options) -> Option<&'static str> {
     let lacks = |id| wanted.transforms.contains(&id) && !client.has_transform(id);
     let signing = wanted.transforms.contains(&RdmaTransformId::SIGNING);
     match () {
-        () if wanted.encrypt && client.cipher() != wanted.ciphers.first().copied() => Some("the server does not have this cipher"),
-        () if signing && !wanted.signing.contains(&client.signing()) => Some("the server does not have this signing algorithm"),
-        () if lacks(RdmaTransformId::ENCRYPTION) || lacks(RdmaTransformId::SIGNING) => Some("the server does not have this RDMA transform"),
+        () if wanted.encrypt && client.cipher() != wanted.ciphers.first().copied() => Some("the server does not support this cipher"),
+        () if signing && !wanted.signing.contains(&client.signing()) => Some("the server does not support this signing algorithm"),
+        () if lacks(RdmaTransformId::ENCRYPTION) || lacks(RdmaTransformId::SIGNING) => {
+            Some("the server does not support this RDMA transform")
+        }
         () => None,
     }
 }
@@ -1722,7 +1693,45 @@ pub(crate) fn next(channel: &mut SmbDirect, wait: Duration) -> Result<Next> {
     })
 }
 
-/// The same until a point in time, behind which nothing counts but the end: messages may come for ever.
+/// Negotiates on a connection; an error if the server refuses.
+pub(crate) fn negotiated_on(mut channel: SmbDirect, request: NegotiateRequest) -> Result<(SmbDirect, NegotiateResponse)> {
+    send(&mut channel, encoded(&request));
+    let Next::Message(bytes) = next(&mut channel, ANSWER_WITHIN)? else {
+        return Err(Error::Answer { what: "the Negotiate Request", why: "did not come" });
+    };
+    match smbd::parse_negotiate_response(&bytes, &mut Off) {
+        Ok((_, response)) if response.status == 0 => Ok((channel, response)),
+        _ => Err(Error::Answer { what: "the Negotiate Request", why: "is a refusal" }),
+    }
+}
+
+/// Sends a Negotiate Request that the server must accept, and checks its response.
+pub(crate) fn accepted_on(mut channel: SmbDirect, request: &[u8]) -> Result<Verdict> {
+    let asked_receive = smbd::parse_negotiate_request(request, &mut Off).map_or(MAX_RECEIVE, |(_, r)| r.max_receive_size);
+    send(&mut channel, request.to_vec());
+    let bytes = match next(&mut channel, ANSWER_WITHIN)? {
+        Next::Message(bytes) => bytes,
+        Next::Closed => return Ok(Verdict::Fail("closed the connection".into())),
+        Next::Nothing => return Ok(Verdict::Fail("did not answer".into())),
+    };
+    let Ok((_, r)) = smbd::parse_negotiate_response(&bytes, &mut Off) else {
+        return Ok(Verdict::Fail(format!("answered with {} bytes that are not a Negotiate Response", bytes.len())));
+    };
+    let wrong = [
+        (r.status != 0, "Status"),
+        (r.negotiated_version != VERSION_1_0, "NegotiatedVersion"),
+        (r.credits_granted == 0, "CreditsGranted"),
+        (r.credits_requested == 0, "CreditsRequested"),
+        (r.max_receive_size < 128, "MaxReceiveSize"),
+        (r.max_fragmented_size < 131_072, "MaxFragmentedSize"),
+        (r.preferred_send_size > asked_receive, "PreferredSendSize"),
+    ];
+    let names: Vec<&str> = wrong.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
+    channel.finish()?;
+    Ok(if names.is_empty() { Verdict::Pass } else { Verdict::Fail(format!("answered with a wrong {}: {r:?}", names.join(", "))) })
+}
+
+/// As [`next`], but until a point in time. After that, only the end of the connection is returned: messages may come for ever.
 fn next_until(channel: &mut SmbDirect, until: Instant) -> Result<Next> {
     let left = until.saturating_duration_since(Instant::now());
     Ok(match next(channel, left)? {

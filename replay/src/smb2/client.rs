@@ -1,4 +1,5 @@
-//! An SMB2 client session over SMB Direct, \[MS-SMB2\] 3.2: dialects 3.0, 3.0.2 and 3.1.1, NTLMv2, Kerberos or nobody, signed, and encrypted where the
+//! An SMB2 client session over SMB Direct, \[MS-SMB2\] 3.2: dialects 3.0, 3.0.2 and 3.1.1, NTLMv2, Kerberos or nobody, signed, and
+//! encrypted where the
 //! server or the user asks for it; what RDMA moves as well, where both ends can ([`super::transform`]).
 
 use super::protection::Protection;
@@ -72,15 +73,15 @@ pub mod disposition {
 /// A file that is open.
 #[derive(Clone, Copy, Debug)]
 pub struct Opened {
-    /// Its handle.
+    /// FileId of the open file.
     pub id: FileId,
-    /// Its length.
+    /// Length of the file, in bytes.
     pub end_of_file: u64,
     /// FILE_ATTRIBUTE bits.
     pub attributes: u32,
 }
 
-/// What a read gave.
+/// Result of a READ.
 #[derive(Clone, Debug)]
 pub struct ReadData {
     /// The bytes.
@@ -94,9 +95,9 @@ pub struct ReadData {
 /// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
+    /// Name in the directory.
     pub name: String,
-    /// Its length.
+    /// Length of the file, in bytes.
     pub end_of_file: u64,
     /// FILE_ATTRIBUTE bits.
     pub attributes: u32,
@@ -105,13 +106,13 @@ pub struct Entry {
 /// A reply.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// Its header.
+    /// Header of the reply.
     pub header: Header,
-    /// All of it.
+    /// The whole message.
     pub bytes: Vec<u8>,
     /// The key of ours that came invalidated with it.
     pub invalidated: Option<u32>,
-    /// When it came.
+    /// Time of arrival.
     pub arrived: Instant,
     /// Whether it was encrypted.
     pub sealed: bool,
@@ -130,7 +131,7 @@ pub struct Pending {
 }
 
 impl Reply {
-    /// Its status.
+    /// NTSTATUS of the reply.
     pub fn status(&self) -> NtStatus {
         self.header.status()
     }
@@ -141,8 +142,10 @@ impl Reply {
 pub struct Signatures {
     /// Those of the message.
     pub right: u64,
-    /// Made with the right key, over the message and four bytes before it that were not sent: the length that the message would have on TCP.
-    /// Linux's ksmbd (seen with 6.12) signs READ replies as two buffers, the reply and its data. Where there is no data (it went by RDMA, or the
+    /// Made with the right key, over the message and four bytes before it that were not sent: the length that the message would have on
+    /// TCP.
+    /// Linux's ksmbd (seen with 6.12) signs READ replies as two buffers, the reply and its data. Where there is no data (it went by RDMA,
+    /// or the
     /// READ failed) it signs the two buffers that end with the reply, and the first of these is that length.
     pub with_length: u64,
     /// Neither.
@@ -174,7 +177,8 @@ pub struct Options {
     pub ciphers: Vec<CipherId>,
     /// Signing algorithms to offer in dialect 3.1.1, the best first.
     pub signing: Vec<SigningAlgorithm>,
-    /// What is offered to be done to data that goes by RDMA, in dialect 3.1.1: it is encrypted where requests are, else signed where they are.
+    /// What is offered to be done to data that goes by RDMA, in dialect 3.1.1: it is encrypted where requests are, else signed where they
+    /// are.
     pub transforms: Vec<RdmaTransformId>,
 }
 
@@ -211,7 +215,7 @@ pub struct Client {
     signing: Option<SigningAlgorithm>,
     transforms: Vec<RdmaTransformId>,
     guid: [u8; 16],
-    /// What the server says of itself when the negotiation is to be proven.
+    /// The server's values for the validation of the negotiation.
     server: Vec<u8>,
     hash: PreauthHash,
     session_id: u64,
@@ -224,7 +228,7 @@ pub struct Client {
     pub max_read_size: u32,
     /// Largest WRITE of the server.
     pub max_write_size: u32,
-    /// What the signatures of the replies came to.
+    /// Results of verifying the signatures of replies.
     pub signatures: Signatures,
     /// Requests that are to go in one message.
     compound: Option<Compound>,
@@ -394,7 +398,7 @@ impl Client {
         };
         let fresh = ntlm::Fresh { client_challenge: random()?, session_key: random()?, filetime: filetime() };
         let Some((message, key)) = ntlm::emit_authenticate(challenge, account, &fresh) else {
-            return Err(Error::Answer { what: SESSION_SETUP, why: "has an NTLM challenge that is none" });
+            return Err(Error::Answer { what: SESSION_SETUP, why: "has an invalid NTLM challenge" });
         };
         let reply = self.authenticate(&spnego::emit_response(None, None, Some(&message)))?;
         if reply.status() != NtStatus::SUCCESS {
@@ -544,17 +548,17 @@ impl Client {
             };
         };
         let written = self.channel.stack().transport().written(memory.key);
-        // whatever came of it, the memory is ours again
+        // in any case the memory is ours again
         let mut data = self.channel.stack().deregister(memory.key).unwrap_or_default();
         let reply = result?;
         let Ok((_, fixed)) = read_write::ReadResponseFixed::parse(&reply.bytes[Header::LEN..], &mut Off) else {
             return Err(Error::Answer { what: "READ", why: "cannot be read" });
         };
         if fixed.data_remaining > length {
-            return Err(Error::Answer { what: "READ", why: "says that more was written than was asked for" });
+            return Err(Error::Answer { what: "READ", why: "reports more bytes written than were asked for" });
         }
         if written.is_some_and(|written| written != u64::from(fixed.data_remaining)) {
-            return Err(Error::Answer { what: "READ", why: "does not say how much RDMA wrote" });
+            return Err(Error::Answer { what: "READ", why: "does not say how many bytes RDMA wrote" });
         }
         data.truncate(fixed.data_remaining as usize);
         let transform = self.undo(&reply, &mut data)?;
@@ -572,19 +576,20 @@ impl Client {
             };
         };
         let Some(crypto) = transform::only(&transform, self.protection.nonce_len()).filter(|c| self.has_transform(c.needs())) else {
-            return wrong("has an RDMA transform that was not agreed on, or is none");
+            return wrong("has an RDMA transform that was not agreed on, or that is invalid");
         };
         if (crypto.kind == TransformType::ENCRYPTION) != reply.sealed {
-            return wrong("has an RDMA transform that is not that of the message");
+            return wrong("has an RDMA transform that differs from that of the message");
         }
         if self.protection.open_data(&crypto, data) {
             Ok(Some(crypto.kind))
         } else {
-            wrong("came with data over RDMA that is not authentic")
+            wrong("came with RDMA data whose signature or tag is wrong")
         }
     }
 
-    /// What is to be done to data of a request of ours that goes by RDMA: the transform, with the data in memory as it is to be fetched. `None` where
+    /// What is to be done to data of a request of ours that goes by RDMA: the transform, with the data in memory as it is to be fetched.
+    /// `None` where
     /// nothing is to be done.
     ///
     /// # Errors
@@ -634,7 +639,8 @@ impl Client {
         self.protection.signer().is_some() && (self.options.sign || self.must_sign)
     }
 
-    /// What of a channel the connection and the session allow. Remote invalidation came with dialect 3.0.2, and cards end regions in this way only where
+    /// What of a channel the connection and the session allow. Remote invalidation came with dialect 3.0.2, and cards end regions in this
+    /// way only where
     /// they have memory windows. What an encrypted session moves does not go over RDMA in the clear.
     pub fn understood(&self, channel: RdmaChannel) -> RdmaChannel {
         if self.encrypt && !self.has_transform(RdmaTransformId::ENCRYPTION) {
@@ -725,7 +731,7 @@ impl Client {
         let reply = result?;
         let count = number(&reply.bytes, Header::LEN + 4, 4) as u32;
         if count > length {
-            return Err(Error::Answer { what: "WRITE", why: "says that it took more than was written" });
+            return Err(Error::Answer { what: "WRITE", why: "reports more bytes than were written" });
         }
         Ok((count, memory.is_some_and(|m| reply.invalidated == Some(m.key))))
     }
@@ -1039,7 +1045,7 @@ impl Client {
         &mut self.options
     }
 
-    /// What was wrong with the credits and message ids of replies so far.
+    /// Violations of the rules of credits and message ids in replies so far.
     pub fn credit_faults(&self) -> &[Fault] {
         &self.faults
     }
@@ -1146,7 +1152,8 @@ impl Client {
         self.ledger.held()
     }
 
-    /// Requests that are begun from now on go in one message, when [`Client::end_compound`] is called. `related` ones work on the file of the CREATE among
+    /// Requests that are begun from now on go in one message, when [`Client::end_compound`] is called. `related` ones work on the file of
+    /// the CREATE among
     /// them, which is [`FileId::PREVIOUS`] to them. There must be credits for all of them.
     pub fn begin_compound(&mut self, related: bool) {
         self.compound = Some(Compound { related, requests: Vec::new() });
@@ -1244,7 +1251,7 @@ impl Client {
                 false => return Err(Error::Answer { what, why: "cannot be decrypted" }),
             },
             Some(Framing::Plain) => (bytes, false),
-            _ => return Err(Error::Answer { what, why: "is no SMB2 message" }),
+            _ => return Err(Error::Answer { what, why: "is not an SMB2 message" }),
         };
         // a compound comes apart
         while !bytes.is_empty() {

@@ -1,4 +1,5 @@
-//! What keeps clients of the built-in peer from hurting each other: limits, the bytes that all connections hold together, byte-range locks, and the time
+//! What keeps clients of the built-in peer from hurting each other: limits, the bytes that all connections hold together, byte-range
+//! locks, and the time
 //! that a wrong password costs.
 
 use std::collections::HashMap;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What clients may cost.
+/// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// SMB2 credits that a client may hold: at 64 KiB each, what it may ask for at a time.
@@ -34,8 +35,9 @@ impl Default for Limits {
     }
 }
 
-/// Until when a connection may be without a session. A client that logs off is not hung up on: it may log on again, and disconnects by itself
-/// (cifs.ko takes a server that is faster for one that broke off, and connects anew while it unmounts).
+/// Until when a connection may be without a session. A client that logs off is not hung up on: it may log on again, and disconnects by
+/// itself
+/// (cifs.ko takes a server that is faster for one that broke off, and reconnects while it unmounts).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogonDeadline {
     within: Duration,

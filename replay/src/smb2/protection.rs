@@ -8,7 +8,7 @@ use rdmascope_analyzer::keys::sign::Signer;
 use rdmascope_analyzer::keys::{CipherId, Dialect, Key, SigningAlgorithm};
 
 /// The keys of a session, \[MS-SMB2\] 3.1.4.2. There are none before a logon, and for guests.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Protection {
     signer: Option<Signer>,
     /// For what this end sends, and for what comes.
@@ -39,6 +39,12 @@ impl Protection {
             _ => None,
         };
         Self { signer: Signer::new(algorithm, &derived.signing), ciphers, nonce: 0, is_server }
+    }
+
+    /// The keys of another channel of a session: it signs with its own and encrypts with those of the `first` one. `number` keeps the nonces of the
+    /// channels apart.
+    pub(super) fn of_channel(self, first: Option<&Self>, number: u16) -> Self {
+        Self { ciphers: first.and_then(|first| first.ciphers.clone()), nonce: u64::from(number) << 48, ..self }
     }
 
     /// What signs, where there is a key.

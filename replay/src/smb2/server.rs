@@ -1,5 +1,6 @@
 //! The built-in peer: an SMB2 server over SMB Direct, \[MS-SMB2\] 3.3, enough for a client to mount, list, read and write. Dialects 3.0 to
-//! 3.1.1, NTLMv2, Kerberos, guests and nobody; signing, encryption and RDMA transforms as the client asks for them; no leases, one share.
+//! 3.1.1, NTLMv2, Kerberos, guests and nobody; signing, encryption and RDMA transforms as the client asks for them; several channels
+//! of a session; no leases, one share.
 
 use super::client::{disposition, number};
 use super::guard::{Limits, LogonDeadline, Range, Shared};
@@ -15,6 +16,7 @@ use rdmascope_analyzer::credits::{Ledger, charge_of, payload_of};
 use rdmascope_analyzer::keys::cipher;
 use rdmascope_analyzer::keys::derive::PreauthHash;
 use rdmascope_analyzer::keys::ntlm::{Authenticate, Challenge, emit_challenge, find};
+use rdmascope_analyzer::keys::sign::Signer;
 use rdmascope_analyzer::keys::{CipherId, Dialect, Key, SigningAlgorithm};
 use rdmascope_dissector::text::escaped;
 use rdmascope_dissector::trace::Off;
@@ -26,8 +28,8 @@ use rdmascope_dissector::wire::smb2::{ChannelInfo, Command, FileId, Framing, NtS
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes that one READ or WRITE may move.
@@ -39,6 +41,12 @@ const FETCHES_MAX: usize = 1024;
 const LOGONS_MAX: u32 = 3;
 /// What a message has besides its data, at most: header, body and a transform.
 const OVERHEAD: u32 = 1024;
+/// SMB2_SESSION_FLAG_BINDING
+const SESSION_FLAG_BINDING: u8 = 1;
+/// Channels that a session may have had: their number is part of the nonces.
+const CHANNELS_MAX: u16 = 32_768;
+const REQUEST_NOT_ACCEPTED: NtStatus = NtStatus(0xc000_00d0);
+const REQUEST_OUT_OF_SEQUENCE: NtStatus = NtStatus(0xc000_042a);
 const TREE_IPC: u32 = 1;
 const TREE_SHARE: u32 = 2;
 const ATTRIBUTE_FOLDER: u32 = 0x10;
@@ -47,6 +55,8 @@ const ATTRIBUTE_NORMAL: u32 = 0x80;
 const ACCESS_WRITES: u32 = 0x5001_0016;
 /// Large MTU.
 const CAPABILITIES: u32 = 0x04;
+/// Several connections may carry one session.
+const CAPABILITY_MULTI_CHANNEL: u32 = 0x08;
 /// SMB2_READFLAG_RESPONSE_RDMA_TRANSFORM
 const READ_FLAG_TRANSFORM: u32 = 1;
 const CAPABILITY_ENCRYPTION: u32 = 0x40;
@@ -57,12 +67,12 @@ const FSCTL_VALIDATE_NEGOTIATE_INFO: u32 = 0x0014_0204;
 const FSCTL_QUERY_NETWORK_INTERFACE_INFO: u32 = 0x0014_01fc;
 const FSCTL_QUERY_ALLOCATED_RANGES: u32 = 0x0009_40cf;
 
-/// What a peer shares with whom.
+/// A share of the peer, and its users.
 #[derive(Debug)]
 pub struct Share {
     /// Its name; clients may also call it by any case.
     pub name: String,
-    /// Its files.
+    /// Where its files are stored.
     pub storage: Storage,
     /// Whether clients may change them.
     pub writable: bool,
@@ -70,19 +80,59 @@ pub struct Share {
     pub users: Users,
     /// Whether requests of a session with keys must be signed or encrypted.
     pub require_signing: bool,
-    /// What clients may cost.
+    /// Limits for clients.
     pub limits: Limits,
     /// Told, in a sentence, of logons, of refusals, and of what ends a connection.
     pub log: fn(&str),
+    /// Other addresses that clients may connect to: listed to them for further channels.
+    pub addresses: Vec<IpAddr>,
     shared: Shared,
+    sessions: Sessions,
+    /// The server's name for itself, the same on every connection.
+    guid: OnceLock<[u8; 16]>,
 }
 
 impl Share {
-    /// With signing required, the usual limits, and nobody told.
+    /// With signing required, the usual limits, and no observer.
     pub fn new(name: &str, storage: Storage, writable: bool, users: Users) -> Self {
-        let (limits, shared) = (Limits::default(), Shared::default());
-        Self { name: name.to_owned(), storage, writable, users, require_signing: true, limits, log: |_| (), shared }
+        Self {
+            name: name.to_owned(),
+            storage,
+            writable,
+            users,
+            require_signing: true,
+            limits: Limits::default(),
+            log: |_| (),
+            addresses: Vec::new(),
+            shared: Shared::default(),
+            sessions: Sessions::default(),
+            guid: OnceLock::new(),
+        }
     }
+}
+
+/// Addresses of this host that clients may come to where a server listens on all of them: those of interfaces that are up, but for loopback and link-local
+/// ones. Empty where the system is not asked (it is on Linux).
+pub fn addresses_of_host() -> Vec<IpAddr> {
+    #[cfg(target_os = "linux")]
+    {
+        use nix::net::if_::InterfaceFlags;
+        let mut found: Vec<IpAddr> = Vec::new();
+        for interface in nix::ifaddrs::getifaddrs().into_iter().flatten() {
+            let ip = interface.address.and_then(|a| {
+                a.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip())).or_else(|| a.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+            });
+            let serves = |ip: &IpAddr| match ip {
+                IpAddr::V4(ip) => !ip.is_link_local(),
+                IpAddr::V6(ip) => !ip.is_unicast_link_local(),
+            };
+            let up = interface.flags.contains(InterfaceFlags::IFF_UP) && !interface.flags.contains(InterfaceFlags::IFF_LOOPBACK);
+            found.extend(ip.filter(|ip| up && serves(ip) && !found.contains(ip)));
+        }
+        found
+    }
+    #[cfg(not(target_os = "linux"))]
+    Vec::new()
 }
 
 /// Who may have a session.
@@ -98,14 +148,82 @@ pub enum Users {
     Kerberos(crate::kerberos::keytab::Keytab),
 }
 
+/// A session as one connection has it: a channel of it, \[MS-SMB2\] 3.3.1.14.
 #[derive(Debug)]
 struct Session {
-    id: u64,
+    common: Arc<Common>,
     hash: PreauthHash,
     challenge: Option<Vec<u8>>,
+    /// Signs with the key of this channel, and encrypts with those of the session.
     protection: Protection,
-    valid: bool,
+    /// Authentication has ended well on this connection.
+    established: bool,
+    /// It joins a session that another connection began.
+    binding: bool,
+}
+
+impl Session {
+    fn is_valid(&self) -> bool {
+        self.established && self.common.valid.load(Ordering::Acquire)
+    }
+
+    /// What signs now. While a channel is being bound, that is the session's own key (3.3.4.1.1).
+    fn signer(&self) -> Option<&Signer> {
+        match (self.established, self.binding) {
+            (true, _) => self.protection.signer(),
+            (false, true) => self.common.protection.get().and_then(Protection::signer),
+            (false, false) => None,
+        }
+    }
+}
+
+/// What all channels of a session have in common, 3.3.1.8.
+#[derive(Debug)]
+struct Common {
+    id: u64,
+    /// What was negotiated on its first connection.
+    agreed: Agreed,
+    /// Who logged on, and the keys of the session; nobody binds a channel where there are none.
+    user: OnceLock<String>,
+    protection: OnceLock<Protection>,
+    valid: AtomicBool,
+    /// Channels there ever were: no two of them use a nonce twice.
+    channels: AtomicU16,
+    state: Mutex<State>,
+}
+
+/// What a connection negotiated, and every channel of its session must.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Agreed {
+    dialect: Option<Dialect>,
+    client: [u8; 16],
+    signing: Option<SigningAlgorithm>,
+    cipher: Option<CipherId>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Channels that are open.
+    channels: u32,
     trees: HashSet<u32>,
+    opens: HashMap<u64, Open>,
+    last_open: u64,
+}
+
+impl Common {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The sessions of all connections to a share that have keys, by number: a channel may be bound to each.
+#[derive(Debug, Default)]
+struct Sessions(Mutex<HashMap<u64, Arc<Common>>>);
+
+impl Sessions {
+    fn all(&self) -> MutexGuard<'_, HashMap<u64, Arc<Common>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A request, and how it came.
@@ -170,15 +288,13 @@ impl Answer {
 pub struct ServerConnection {
     share: Arc<Share>,
     guid: [u8; 16],
-    dialect: Option<Dialect>,
-    signing: Option<SigningAlgorithm>,
-    cipher: Option<CipherId>,
+    agreed: Agreed,
+    /// Of our NEGOTIATE response.
+    capabilities: u32,
     transforms: Vec<RdmaTransformId>,
     hash: PreauthHash,
     session: Option<Session>,
     next_session: u64,
-    opens: HashMap<u64, Open>,
-    next_open: u64,
     fetches: Vec<Fetch>,
     ledger: Ledger,
     /// MessageId, credits and command of replies that are made and not sent: the client has these credits when it has the replies.
@@ -202,7 +318,7 @@ pub struct ServerConnection {
 }
 
 impl Users {
-    /// What a client is told of how it may log on.
+    /// The logon mechanisms that a client is offered.
     fn hint(&self) -> Vec<u8> {
         match self {
             Self::Guests | Self::Password(_) => spnego::emit_init(&[spnego::NTLMSSP], None),
@@ -216,20 +332,19 @@ impl ServerConnection {
     /// A connection that has just begun.
     ///
     /// # Errors
-    /// Where the system gives no random numbers.
+    /// Where the system provides no random numbers.
     pub fn new(share: Arc<Share>) -> Result<Self, Error> {
+        let guid = random()?;
+        let guid = *share.guid.get_or_init(|| guid);
         Ok(Self {
             share,
-            guid: random()?,
-            dialect: None,
-            signing: None,
-            cipher: None,
+            guid,
+            agreed: Agreed::default(),
+            capabilities: 0,
             transforms: Vec::new(),
             hash: PreauthHash::START,
             session: None,
             next_session: u64::from_le_bytes(random()?) >> 16 | 1,
-            opens: HashMap::new(),
-            next_open: 1,
             fetches: Vec::new(),
             ledger: Ledger::new(),
             grants: Vec::new(),
@@ -255,9 +370,9 @@ impl ServerConnection {
         self.peer = peer.map(|peer| peer.ip());
     }
 
-    /// Whether somebody has a session.
+    /// Whether any session exists.
     pub fn is_logged_on(&self) -> bool {
-        self.session.as_ref().is_some_and(|s| s.valid)
+        self.session.as_ref().is_some_and(Session::is_valid)
     }
 
     /// How long the client has to wait for the next message to be looked at: a wrong password came from its address.
@@ -320,7 +435,8 @@ impl ServerConnection {
                 return;
             }
         };
-        let mut replies: Vec<(Vec<u8>, bool)> = Vec::new();
+        // whether it is signed, and whether the session's keys depend on it
+        let mut replies: Vec<(Vec<u8>, bool, bool)> = Vec::new();
         let (mut rest, mut invalidate) = (bytes, None);
         (self.previous, self.failed) = (None, None);
         while !rest.is_empty() && !self.broken {
@@ -358,29 +474,28 @@ impl ServerConnection {
                 self.hash.add(pdu);
                 self.hash.add(&reply);
             }
-            if header.command == Command::SESSION_SETUP
-                && answer.status == NtStatus::MORE_PROCESSING_REQUIRED
-                && let Some(session) = &mut self.session
-            {
-                session.hash.add(&reply);
-            }
             let ends = header.command == Command::LOGOFF;
             let sign = !sealed
-                && self.session.as_ref().is_some_and(|s| s.protection.signer().is_some() && (s.valid || ends))
+                && self.session.as_ref().is_some_and(|s| s.signer().is_some() && (s.is_valid() || s.binding || ends))
                 && (header.is_signed() || header.command == Command::SESSION_SETUP);
             self.replying += reply.len();
-            replies.push((reply, sign));
+            let hashed = header.command == Command::SESSION_SETUP && answer.status == NtStatus::MORE_PROCESSING_REQUIRED;
+            replies.push((reply, sign, hashed));
         }
         self.replying = 0;
         let mut out = Vec::new();
         let count = replies.len();
-        for (n, (mut reply, sign)) in replies.into_iter().enumerate() {
+        for (n, (mut reply, sign, hashed)) in replies.into_iter().enumerate() {
             if n + 1 < count {
                 reply.resize(reply.len().next_multiple_of(8), 0);
                 let next = reply.len() as u32;
                 reply[20..24].copy_from_slice(&next.to_le_bytes());
             }
             self.sign(&mut reply, sign);
+            // as it is on the wire: where a channel is bound, with its signature
+            if let (true, Some(session)) = (hashed, &mut self.session) {
+                session.hash.add(&reply);
+            }
             out.extend_from_slice(&reply);
         }
         self.transmit(now, out, sealed, invalidate, stack);
@@ -389,7 +504,7 @@ impl ServerConnection {
 
     /// Decrypts a message of the client into `plain`.
     fn open(&self, bytes: &[u8], plain: &mut Vec<u8>) -> bool {
-        let session = self.session.as_ref().filter(|s| s.valid && cipher::session_id(bytes) == Some(s.id));
+        let session = self.session.as_ref().filter(|s| s.is_valid() && cipher::session_id(bytes) == Some(s.common.id));
         session.is_some_and(|s| s.protection.decrypt(bytes, plain))
     }
 
@@ -446,7 +561,7 @@ impl ServerConnection {
         if let (true, false, Some(session)) = (seal, bytes.is_empty(), &mut self.session)
             && session.protection.has_ciphers()
         {
-            let Some(sealed) = session.protection.encrypt(session.id, &bytes) else {
+            let Some(sealed) = session.protection.encrypt(session.common.id, &bytes) else {
                 self.broken = true;
                 return;
             };
@@ -458,7 +573,7 @@ impl ServerConnection {
     }
 
     fn sign(&self, reply: &mut [u8], wanted: bool) {
-        if let (true, Some(signer)) = (wanted, self.session.as_ref().and_then(|s| s.protection.signer())) {
+        if let (true, Some(signer)) = (wanted, self.session.as_ref().and_then(Session::signer)) {
             reply[16] |= flags::SIGNED as u8;
             signer.sign(reply);
         }
@@ -470,13 +585,13 @@ impl ServerConnection {
         let grant = self.ledger.grant(request.credits, request.credit_charge, max);
         self.grants.push((request.message_id, grant, request.command.0));
         let mut header = Header { credits: grant, ..reply_header(request, status) };
-        if (request.command == Command::SESSION_SETUP || request.is_related())
+        if (request.command == Command::SESSION_SETUP && request.session_id == 0 || request.is_related())
             && let Some(session) = &self.session
         {
-            header.session_id = session.id;
+            header.session_id = session.common.id;
         }
         if let (Command::TREE_CONNECT, NtStatus::SUCCESS) = (request.command, status) {
-            // told by the answer in the first byte of its body's reserved word; see tree_connect
+            // passed on in the first byte of the reserved word of its body; see tree_connect
             header.ids = Ids::Sync { process_id: 0xfeff, tree_id: if body.get(2) == Some(&2) { TREE_IPC } else { TREE_SHARE } };
         }
         message(&header, body)
@@ -486,7 +601,7 @@ impl ServerConnection {
         let Request { header, pdu, sealed } = request;
         match header.command {
             Command::NEGOTIATE => return self.negotiate(pdu, stack),
-            _ if self.dialect.is_none() => {
+            _ if self.agreed.dialect.is_none() => {
                 self.broken = true;
                 return None;
             }
@@ -494,14 +609,16 @@ impl ServerConnection {
             Command::ECHO => return Answer::ok(vec![4, 0, 0, 0]),
             _ => {}
         }
-        let Some(session) = self.session.as_mut().filter(|s| s.valid && (s.id == header.session_id || header.is_related())) else {
+        let Some(session) = self.session.as_ref().filter(|s| s.is_valid() && (s.common.id == header.session_id || header.is_related()))
+        else {
             return Answer::status(NtStatus::USER_SESSION_DELETED);
         };
+        let common = session.common.clone();
         if let Some(signer) = session.protection.signer().filter(|_| !sealed) {
             match header.is_signed() {
                 true if signer.verify(pdu) => {}
                 // 3.3.5.7: in dialect 3.1.1 the TREE_CONNECT is what proves that nobody changed the negotiation
-                false if header.command == Command::TREE_CONNECT && self.dialect == Some(Dialect::SMB_3_1_1) => {
+                false if header.command == Command::TREE_CONNECT && self.agreed.dialect == Some(Dialect::SMB_3_1_1) => {
                     self.end("connection closed: its TREE_CONNECT is not signed");
                     return None;
                 }
@@ -515,20 +632,19 @@ impl ServerConnection {
         }
         match header.command {
             Command::LOGOFF => {
-                session.valid = false;
-                self.close_all();
+                self.share.end_session(&common);
                 return Answer::ok(vec![4, 0, 0, 0]);
             }
-            Command::TREE_CONNECT => return self.tree_connect(pdu),
+            Command::TREE_CONNECT => return self.tree_connect(&common, pdu),
             _ => {}
         }
         let tree = header.tree_id().unwrap_or(0);
-        if !session.trees.contains(&tree) && !header.is_related() {
+        if !common.state().trees.contains(&tree) && !header.is_related() {
             return Answer::status(NtStatus::NETWORK_NAME_DELETED);
         }
         match header.command {
             Command::TREE_DISCONNECT => {
-                session.trees.remove(&tree);
+                common.state().trees.remove(&tree);
                 Answer::ok(vec![4, 0, 0, 0])
             }
             Command::IOCTL => self.ioctl(pdu),
@@ -556,7 +672,7 @@ impl ServerConnection {
         let Ok((_, request)) = negotiate::request(pdu, &mut Off) else {
             return Answer::status(NtStatus::INVALID_PARAMETER);
         };
-        if self.dialect.is_some() {
+        if self.agreed.dialect.is_some() {
             // a second one ends the connection, 3.3.5.3.1
             self.broken = true;
             return None;
@@ -575,13 +691,13 @@ impl ServerConnection {
             let offered = request.contexts.filter(|c| c.context_type == ContextType::SIGNING);
             if let Some(chosen) = offered.flat_map(|c| c.ids()).map(SigningAlgorithm).find(|id| ours.contains(id)) {
                 context(&mut contexts, 8, &Writer::default().u16(1).u16(chosen.0).0);
-                self.signing = Some(chosen);
+                self.agreed.signing = Some(chosen);
                 count += 1;
             }
             let offered = request.contexts.filter(|c| c.context_type == ContextType::ENCRYPTION);
             if let Some(chosen) = offered.flat_map(|c| c.ids()).map(CipherId).find(|id| CipherId::ALL.contains(id)) {
                 context(&mut contexts, 2, &Writer::default().u16(1).u16(chosen.0).0);
-                self.cipher = Some(chosen);
+                self.agreed.cipher = Some(chosen);
                 count += 1;
             }
             let offered = request.contexts.filter(|c| c.context_type == ContextType::RDMA_TRANSFORM);
@@ -597,9 +713,14 @@ impl ServerConnection {
                 count += 1;
             }
         } else if request.fixed.encryption() {
-            self.cipher = Some(CipherId::AES_128_CCM);
+            self.agreed.cipher = Some(CipherId::AES_128_CCM);
         }
-        self.dialect = Some(dialect);
+        (self.agreed.dialect, self.agreed.client) = (Some(dialect), request.fixed.client_guid);
+        // 3.1.1 negotiates encryption by a context
+        let encryption = self.agreed.cipher.is_some() && dialect != Dialect::SMB_3_1_1;
+        self.capabilities = CAPABILITIES
+            | if encryption { CAPABILITY_ENCRYPTION } else { 0 }
+            | if request.fixed.multi_channel() && self.share.has_keys() { CAPABILITY_MULTI_CHANNEL } else { 0 };
         let token = self.share.users.hint();
         let contexts_at = (128 + token.len()).next_multiple_of(8);
         let mut body = Vec::new();
@@ -610,7 +731,7 @@ impl ServerConnection {
             dialect: dialect.0,
             context_count: count,
             server_guid: self.guid,
-            capabilities: self.capabilities(),
+            capabilities: self.capabilities,
             max_transact_size: 1 << 20,
             max_read_size: TRANSFER_MAX,
             max_write_size: self.write_max(stack),
@@ -629,10 +750,11 @@ impl ServerConnection {
         Answer::ok(body)
     }
 
-    /// Bytes that one WRITE may have. What is encrypted and not by a transform of RDMA comes in the message, which is put together from fragments: a client
+    /// Bytes that one WRITE may have. What is encrypted and not by a transform of RDMA comes in the message, which is put together from
+    /// fragments: a client
     /// that may encrypt is not to send more than we put together.
     fn write_max(&self, stack: &Stack) -> u32 {
-        let inline = self.cipher.is_some() && !self.transforms.contains(&RdmaTransformId::ENCRYPTION);
+        let inline = self.agreed.cipher.is_some() && !self.transforms.contains(&RdmaTransformId::ENCRYPTION);
         let fragmented = stack.smbd().and_then(|s| s.link().side(s.end()).max_fragmented_size).filter(|_| inline);
         fragmented.map_or(TRANSFER_MAX, |bytes| bytes.saturating_sub(OVERHEAD).min(TRANSFER_MAX))
     }
@@ -653,6 +775,15 @@ impl ServerConnection {
     fn session_setup(&mut self, header: &Header, pdu: &[u8]) -> Option<Answer> {
         let (at, length) = (number(pdu, 76, 2) as usize, number(pdu, 78, 2) as usize);
         let Some(token) = pdu.get(at..at + length) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
+        let binds = number(pdu, 66, 1) & u64::from(SESSION_FLAG_BINDING) != 0;
+        let first = match binds.then(|| self.bindable(header, pdu)) {
+            Some(Err(status)) => {
+                self.log(&format!("channel refused: {status}"));
+                return Answer::status(status);
+            }
+            Some(Ok(common)) => Some(common),
+            None => None,
+        };
         let answer = |status, flags: u16, token: &[u8]| {
             let body = Writer::default().u16(9).u16(flags).u16(72).u16(token.len() as u16).bytes(token).0;
             Some(Answer { status, body, invalidate: None })
@@ -668,8 +799,10 @@ impl ServerConnection {
                 }
                 None => return Answer::status(NtStatus::LOGON_FAILURE),
             };
-            self.begin_session(pdu, None);
-            self.establish(Some(&accepted.key));
+            self.begin_session(pdu, None, first);
+            if !self.establish(Some(&accepted.key), &accepted.client.to_string()) {
+                return Answer::status(NtStatus::ACCESS_DENIED);
+            }
             return answer(NtStatus::SUCCESS, 0, &accepted.token);
         }
         // Linux speaks NTLM without SPNEGO around it, and is answered likewise
@@ -683,11 +816,13 @@ impl ServerConnection {
                 } else {
                     spnego::emit_response(Some(NegState::AcceptIncomplete), Some(spnego::NTLMSSP), Some(&challenge))
                 };
-                self.begin_session(pdu, Some(challenge));
+                self.begin_session(pdu, Some(challenge), first);
                 answer(NtStatus::MORE_PROCESSING_REQUIRED, 0, &token)
             }
             Some((3, message)) => {
-                let Some(session) = self.session.as_mut().filter(|s| s.id == header.session_id) else {
+                let Some(session) =
+                    self.session.as_mut().filter(|s| s.common.id == header.session_id && s.binding == binds && !s.established)
+                else {
                     return Answer::status(NtStatus::USER_SESSION_DELETED);
                 };
                 let (Some(challenge), Some(authenticate)) =
@@ -712,11 +847,15 @@ impl ServerConnection {
                 if let Some(peer) = self.peer {
                     self.share.shared.logons.succeeded(peer);
                 }
+                if !self.establish(key.as_ref(), &user) {
+                    self.log(&format!("channel refused: the session is not one of \"{}\"", escaped(&user)));
+                    return Answer::status(NtStatus::ACCESS_DENIED);
+                }
                 self.log(&match &key {
+                    Some(_) if binds => format!("\"{}\" bound another channel to the session", escaped(&user)),
                     Some(_) => format!("\"{}\" logged on", escaped(&user)),
                     None => "a guest logged on".to_owned(),
                 });
-                self.establish(key.as_ref());
                 // nobody, or a guest
                 let flags = if key.is_some() { 0 } else { if authenticate.is_anonymous() { 2 } else { 1 } };
                 let token = if bare { Vec::new() } else { spnego::emit_response(Some(NegState::AcceptCompleted), None, None) };
@@ -726,26 +865,88 @@ impl ServerConnection {
         }
     }
 
-    /// A session that begins with this request, in place of the one before.
-    fn begin_session(&mut self, pdu: &[u8], challenge: Option<Vec<u8>>) {
-        let id = self.next_session;
-        self.next_session += 1;
+    /// The session that a connection may join as another channel (3.3.5.5.2), or why it may not.
+    fn bindable(&self, header: &Header, pdu: &[u8]) -> Result<Arc<Common>, NtStatus> {
+        // a session is bound to a connection once; while it is being bound, the second request comes here too
+        if self.session.as_ref().is_some_and(|s| s.established || !s.binding) {
+            return Err(REQUEST_NOT_ACCEPTED);
+        }
+        if !header.is_signed() {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        let Some(common) = self.share.sessions.all().get(&header.session_id).cloned() else {
+            return Err(NtStatus::USER_SESSION_DELETED);
+        };
+        if common.agreed.dialect != self.agreed.dialect {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        if common.agreed.client != self.agreed.client {
+            return Err(NtStatus::USER_SESSION_DELETED);
+        }
+        if common.agreed.signing != self.agreed.signing {
+            return Err(REQUEST_OUT_OF_SEQUENCE);
+        }
+        if common.agreed.cipher != self.agreed.cipher {
+            return Err(NtStatus::INVALID_PARAMETER);
+        }
+        match common.protection.get().and_then(Protection::signer) {
+            Some(signer) if signer.verify(pdu) => Ok(common),
+            _ => Err(NtStatus::ACCESS_DENIED),
+        }
+    }
+
+    /// A session that begins with this request, in place of the one before; or another channel of `first`.
+    fn begin_session(&mut self, pdu: &[u8], challenge: Option<Vec<u8>>, first: Option<Arc<Common>>) {
         let mut hash = self.hash;
         hash.add(pdu);
-        self.close_all();
-        self.session = Some(Session { id, hash, challenge, protection: Protection::default(), valid: false, trees: HashSet::new() });
+        self.leave();
+        let binding = first.is_some();
+        let common = first.unwrap_or_else(|| {
+            let id = self.next_session;
+            self.next_session += 1;
+            Arc::new(Common {
+                id,
+                agreed: self.agreed,
+                user: OnceLock::new(),
+                protection: OnceLock::new(),
+                valid: AtomicBool::new(true),
+                channels: AtomicU16::new(0),
+                state: Mutex::default(),
+            })
+        });
+        self.session = Some(Session { common, hash, challenge, protection: Protection::default(), established: false, binding });
     }
 
-    /// The session is valid, with the keys that this one makes; a guest's has none.
-    fn establish(&mut self, key: Option<&Key>) {
-        let Some(session) = &mut self.session else { return };
-        session.valid = true;
-        let Some(key) = key else { return };
-        let dialect = self.dialect.unwrap_or(Dialect::SMB_3_0);
-        session.protection = Protection::new(true, dialect, self.cipher, self.signing, key, &session.hash);
+    /// Authentication has ended well, with this key; a guest has none. False where a channel is not the session's user's.
+    fn establish(&mut self, key: Option<&Key>, user: &str) -> bool {
+        let (share, agreed) = (self.share.clone(), self.agreed);
+        let Some(session) = &mut self.session else { return false };
+        let dialect = agreed.dialect.unwrap_or(Dialect::SMB_3_0);
+        let own = key.map(|key| Protection::new(true, dialect, agreed.cipher, agreed.signing, key, &session.hash));
+        let common = &session.common;
+        let number = common.channels.fetch_add(1, Ordering::Relaxed);
+        session.protection = match (session.binding, own) {
+            (false, None) => Protection::default(),
+            (false, Some(own)) => {
+                let (_, _) = (common.user.set(user.to_owned()), common.protection.set(own.clone()));
+                share.sessions.all().insert(common.id, common.clone());
+                own
+            }
+            // signed with a key of its own, encrypted with those of the session (3.3.5.5.3)
+            (true, Some(own)) if common.user.get().is_some_and(|first| first == user) && number < CHANNELS_MAX => {
+                own.of_channel(common.protection.get(), number)
+            }
+            (true, _) => {
+                self.session = None;
+                return false;
+            }
+        };
+        common.state().channels += 1;
+        session.established = true;
+        true
     }
 
-    fn tree_connect(&mut self, pdu: &[u8]) -> Option<Answer> {
+    fn tree_connect(&self, common: &Common, pdu: &[u8]) -> Option<Answer> {
         let (at, length) = (number(pdu, 68, 2) as usize, number(pdu, 70, 2) as usize);
         let path = text(pdu.get(at..at + length).unwrap_or_default());
         let name = path.rsplit('\\').next().unwrap_or_default();
@@ -756,9 +957,7 @@ impl ServerConnection {
         } else {
             return Answer::status(NtStatus::BAD_NETWORK_NAME);
         };
-        if let Some(session) = &mut self.session {
-            session.trees.insert(tree);
-        }
+        common.state().trees.insert(tree);
         let access = if self.share.writable { 0x001f_01ff } else { 0x0012_00a9 };
         Answer::ok(Writer::default().u16(16).u8(kind).u8(0).u32(0).u32(0).u32(access).0)
     }
@@ -772,8 +971,7 @@ impl ServerConnection {
         match code {
             FSCTL_VALIDATE_NEGOTIATE_INFO => {}
             FSCTL_QUERY_NETWORK_INTERFACE_INFO => {
-                // over a card nobody has said where that was: the list is empty then
-                return answer(&[0xff; 16], &self.address.map(|address| self.interface(address)).unwrap_or_default());
+                return answer(&[0xff; 16], &self.interfaces());
             }
             FSCTL_QUERY_ALLOCATED_RANGES => {
                 let at = number(pdu, 88, 4) as usize;
@@ -789,29 +987,35 @@ impl ServerConnection {
             }
             _ => return Answer::status(NtStatus::NOT_SUPPORTED),
         }
-        let output = Writer::default().u32(self.capabilities()).bytes(&self.guid).u16(1).u16(self.dialect.map_or(0, |d| d.0)).0;
+        let output = Writer::default().u32(self.capabilities).bytes(&self.guid).u16(1).u16(self.agreed.dialect.map_or(0, |d| d.0)).0;
         answer(&[0xff; 16], &output)
     }
 
-    /// NETWORK_INTERFACE_INFO, \[MS-SMB2\] 2.2.32.5, of the address that the client found us at.
-    fn interface(&self, address: SocketAddr) -> Vec<u8> {
+    /// NETWORK_INTERFACE_INFO, \[MS-SMB2\] 2.2.32.5, of the address that the client found us at, and of the others that we have: one behind the other.
+    fn interfaces(&self) -> Vec<u8> {
+        const RSS_CAPABLE: u32 = 1;
         const RDMA_CAPABLE: u32 = 2;
         const LINK_SPEED: u64 = 10_000_000_000;
-        let head = Writer::default().u32(0).u32(1).u32(RDMA_CAPABLE).u32(0).u64(LINK_SPEED);
-        let mut out = match address.ip() {
-            IpAddr::V4(ip) => head.u16(2).u16(0).bytes(&ip.octets()),
-            IpAddr::V6(ip) => head.u16(0x17).u16(0).u32(0).bytes(&ip.octets()),
+        const LEN: usize = 152;
+        // several connections to one address serve a client as well as those to several
+        let capability = RDMA_CAPABLE | if self.capabilities & CAPABILITY_MULTI_CHANNEL != 0 { RSS_CAPABLE } else { 0 };
+        // over a card nobody has said where that was
+        let Some(found) = self.address.map(|address| address.ip()) else { return Vec::new() };
+        let others = self.share.addresses.iter().filter(|other| **other != found && other.is_ipv4() == found.is_ipv4());
+        let all: Vec<IpAddr> = std::iter::once(found).chain(others.copied()).collect();
+        let mut out = Vec::with_capacity(all.len() * LEN);
+        for (n, ip) in all.iter().enumerate() {
+            let next = if n + 1 < all.len() { LEN as u32 } else { 0 };
+            let head = Writer::default().u32(next).u32(n as u32 + 1).u32(capability).u32(0).u64(LINK_SPEED);
+            let one = match ip {
+                IpAddr::V4(ip) => head.u16(2).u16(0).bytes(&ip.octets()),
+                IpAddr::V6(ip) => head.u16(0x17).u16(0).u32(0).bytes(&ip.octets()),
+            };
+            out.extend_from_slice(&one.0);
+            // a SOCKADDR_STORAGE has 128 bytes
+            out.resize((n + 1) * LEN, 0);
         }
-        .0;
-        // a SOCKADDR_STORAGE has 128 bytes
-        out.resize(152, 0);
         out
-    }
-
-    fn capabilities(&self) -> u32 {
-        // 3.1.1 tells it by a context
-        let encryption = self.cipher.is_some() && self.dialect != Some(Dialect::SMB_3_1_1);
-        CAPABILITIES | if encryption { CAPABILITY_ENCRYPTION } else { 0 }
     }
 
     fn create(&mut self, pdu: &[u8]) -> Option<Answer> {
@@ -823,7 +1027,10 @@ impl ServerConnection {
         let changes = fixed.desired_access & ACCESS_WRITES != 0;
         let tries = fixed.desired_access & MAXIMUM_ALLOWED != 0 && self.share.writable;
         let delete = fixed.create_options & DELETE_ON_CLOSE != 0;
-        if self.opens.len() >= OPENS_MAX {
+        let Some(common) = self.session.as_ref().map(|s| s.common.clone()) else {
+            return Answer::status(NtStatus::USER_SESSION_DELETED);
+        };
+        if common.state().opens.len() >= OPENS_MAX {
             return Answer::status(NtStatus::INSUFFICIENT_RESOURCES);
         }
         let share = self.share.clone();
@@ -875,8 +1082,6 @@ impl ServerConnection {
             (Err(e), _) => return Answer::status(status_of(&e)),
             _ => return Answer::status(NtStatus::INVALID_PARAMETER),
         };
-        let id = self.next_open;
-        self.next_open += 1;
         let open = Open {
             path,
             file: Arc::new(file),
@@ -888,7 +1093,13 @@ impl ServerConnection {
             locked: false,
             listing: None,
         };
-        self.opens.insert(id, open);
+        let id = {
+            let mut state = common.state();
+            state.last_open += 1;
+            let id = state.last_open;
+            state.opens.insert(id, open);
+            id
+        };
         let mut file_id = [0; 16];
         file_id[..8].copy_from_slice(&id.to_le_bytes());
         file_id[8..].copy_from_slice(&id.to_le_bytes());
@@ -917,24 +1128,31 @@ impl ServerConnection {
     }
 
     /// The open that the file id at `at` of the body means.
-    fn open_id(&mut self, pdu: &[u8], at: usize) -> Option<u64> {
+    fn open_id(&mut self, state: &State, pdu: &[u8], at: usize) -> Option<u64> {
         let id = FileId(*pdu.get(Header::LEN + at..)?.first_chunk()?);
         let id = if id == FileId::PREVIOUS { self.previous? } else { id };
         self.previous = Some(id);
-        (id.persistent() == id.volatile() && self.opens.contains_key(&id.volatile())).then_some(id.volatile())
+        (id.persistent() == id.volatile() && state.opens.contains_key(&id.volatile())).then_some(id.volatile())
     }
 
     fn with_open(&mut self, pdu: &[u8], at: usize, then: impl FnOnce(&Share, &mut Open) -> Option<Answer>) -> Option<Answer> {
-        match self.open_id(pdu, at).and_then(|id| self.opens.get_mut(&id)) {
+        let Some(common) = self.session.as_ref().map(|s| s.common.clone()) else { return Answer::status(NtStatus::FILE_CLOSED) };
+        let mut state = common.state();
+        match self.open_id(&state, pdu, at).and_then(|id| state.opens.get_mut(&id)) {
             Some(open) => then(&self.share, open),
             None => Answer::status(NtStatus::FILE_CLOSED),
         }
     }
 
     fn close(&mut self, pdu: &[u8]) -> Option<Answer> {
-        let Some(open) = self.open_id(pdu, 8).and_then(|id| self.opens.remove(&id)) else { return Answer::status(NtStatus::FILE_CLOSED) };
+        let Some(common) = self.session.as_ref().map(|s| s.common.clone()) else { return Answer::status(NtStatus::FILE_CLOSED) };
+        let open = {
+            let mut state = common.state();
+            self.open_id(&state, pdu, 8).and_then(|id| state.opens.remove(&id))
+        };
+        let Some(open) = open else { return Answer::status(NtStatus::FILE_CLOSED) };
         let stat = open.file.stat().ok();
-        self.closed(&open);
+        self.share.closed(&open);
         let wanted = stat.filter(|_| number(pdu, 66, 2) & 1 != 0);
         let time = wanted.map_or(0, |s| filetime_of(s.modified));
         let mut body = Vec::new();
@@ -954,20 +1172,16 @@ impl ServerConnection {
         Answer::ok(body)
     }
 
-    /// What an open leaves behind when it is closed.
-    fn closed(&self, open: &Open) {
-        if open.locked {
-            self.share.shared.locks.release(open.id, open.owner);
-        }
-        if open.delete && self.share.writable {
-            // a file that is gone already is as closed as any
-            let _ = self.share.storage.remove(&open.path, &open.file);
-        }
-    }
-
-    fn close_all(&mut self) {
-        for (_, open) in std::mem::take(&mut self.opens) {
-            self.closed(&open);
+    /// The connection leaves its session; with the last channel, the session ends.
+    fn leave(&mut self) {
+        let Some(session) = self.session.take().filter(|s| s.established) else { return };
+        let left = {
+            let mut state = session.common.state();
+            state.channels = state.channels.saturating_sub(1);
+            state.channels
+        };
+        if left == 0 {
+            self.share.end_session(&session.common);
         }
     }
 
@@ -1025,23 +1239,24 @@ impl ServerConnection {
             return Answer::status(NtStatus::INSUFFICIENT_RESOURCES);
         }
         let (offset, least) = (request.fixed.offset, request.fixed.minimum_count);
-        let read = self.with_open(pdu, 16, |share, open| {
+        let mut file = None;
+        let found = self.with_open(pdu, 16, |share, open| {
             if open.folder {
                 return Answer::status(NtStatus::INVALID_DEVICE_REQUEST);
             }
             if !share.shared.locks.allow(open.id, offset, length.into(), open.owner, false) {
                 return Answer::status(NtStatus::FILE_LOCK_CONFLICT);
             }
-            match open.file.read(offset, length) {
-                Ok(data) if data.is_empty() && length > 0 || (data.len() as u32) < least => Answer::status(NtStatus::END_OF_FILE),
-                Ok(data) => Answer::ok(data),
-                Err(e) => Answer::status(status_of(&e)),
-            }
+            file = Some(open.file.clone());
+            Answer::ok(Vec::new())
         })?;
-        if read.status != NtStatus::SUCCESS {
-            return Some(read);
-        }
-        let mut data = read.body;
+        // other channels of the session need not wait for the disk
+        let Some(file) = file else { return Some(found) };
+        let mut data = match file.read(offset, length) {
+            Ok(data) if data.is_empty() && length > 0 || (data.len() as u32) < least => return Answer::status(NtStatus::END_OF_FILE),
+            Ok(data) => data,
+            Err(e) => return Answer::status(status_of(&e)),
+        };
         let fixed = |in_message: u32, remaining: u32, flags: u32| {
             let mut body = Vec::with_capacity(16 + in_message as usize);
             let fixed = read_write::ReadResponseFixed {
@@ -1090,7 +1305,7 @@ impl ServerConnection {
 
     /// From dialect 3.0.2 on, the first descriptor's token (\[MS-SMB2\] 3.3.4.4).
     fn invalidates(&self, channel: &ChannelInfo<'_>) -> Option<u32> {
-        let asked = channel.asks_for_invalidation() && self.dialect.is_some_and(|d| d != Dialect::SMB_3_0);
+        let asked = channel.asks_for_invalidation() && self.agreed.dialect.is_some_and(|d| d != Dialect::SMB_3_0);
         channel.descriptors().next().filter(|_| asked).map(|d| d.token)
     }
 
@@ -1124,16 +1339,16 @@ impl ServerConnection {
             if !share.shared.locks.allow(open.id, offset, bytes, open.owner, true) {
                 return Answer::status(NtStatus::FILE_LOCK_CONFLICT);
             }
-            if !inline {
-                file = Some(open.file.clone());
-                return Answer::ok(Vec::new());
-            }
-            match share.storage.write(&open.file, offset, data) {
+            file = Some(open.file.clone());
+            Answer::ok(Vec::new())
+        })?;
+        let Some(file) = file else { return Some(checked) };
+        if inline {
+            return match self.share.storage.write(&file, offset, data) {
                 Ok(()) => Answer::ok(write_body(data.len() as u32)),
                 Err(e) => Answer::status(status_of(&e)),
-            }
-        })?;
-        let Some(file) = file.filter(|_| checked.status == NtStatus::SUCCESS) else { return Some(checked) };
+            };
+        }
         if length > TRANSFER_MAX || length == 0 || !channel.is_whole() || !channel.blob.inside || channel.described_length() < length.into()
         {
             return Answer::status(NtStatus::INVALID_PARAMETER);
@@ -1171,7 +1386,7 @@ impl ServerConnection {
         }
         let transform = channel.transform().ok_or(())?;
         let inner = RdmaChannel(transform.fixed.channel);
-        let crypto = transform::only(&transform, self.cipher.map_or(0, CipherId::nonce_len)).ok_or(())?;
+        let crypto = transform::only(&transform, self.agreed.cipher.map_or(0, CipherId::nonce_len)).ok_or(())?;
         let fits = match crypto.kind {
             TransformType::ENCRYPTION => request.sealed,
             TransformType::SIGNING => !request.sealed && request.header.is_signed(),
@@ -1258,22 +1473,30 @@ impl ServerConnection {
         })
     }
 
-    /// FileRenameInformation, \[MS-FSCC\] 2.4.42: whoever has the file open keeps it.
-    fn rename(&mut self, pdu: &[u8], at: usize) -> Option<Answer> {
+    /// FileRenameInformation and FileLinkInformation, \[MS-FSCC\] 2.4.42 and 2.4.27, which are alike: another name in place of the one that the file has,
+    /// or one more. Whoever has the file open keeps it.
+    fn rename(&mut self, pdu: &[u8], at: usize, keeps_name: bool) -> Option<Answer> {
         let replace = number(pdu, at, 1) != 0;
         let length = number(pdu, at + 16, 4) as usize;
         let to = text(pdu.get(at + 20..).and_then(|b| b.get(..length)).unwrap_or_default()).replace('\\', "/");
         let to = to.trim_matches('/');
-        let Some(from) = self.open_id(pdu, 16).and_then(|id| self.opens.get(&id)).map(|open| open.path.clone()) else {
+        let Some(common) = self.session.as_ref().map(|s| s.common.clone()) else { return Answer::status(NtStatus::FILE_CLOSED) };
+        let mut state = common.state();
+        let Some(from) = self.open_id(&state, pdu, 16).and_then(|id| state.opens.get(&id)).map(|open| open.path.clone()) else {
             return Answer::status(NtStatus::FILE_CLOSED);
         };
         if !self.share.writable || from.is_empty() {
             return Answer::status(NtStatus::ACCESS_DENIED);
         }
-        if let Err(e) = self.share.storage.rename(&from, to, replace) {
+        let storage = &self.share.storage;
+        let done = if keeps_name { storage.link(&from, to, replace) } else { storage.rename(&from, to, replace) };
+        if let Err(e) = done {
             return Answer::status(status_of(&e));
         }
-        for open in self.opens.values_mut() {
+        if keeps_name {
+            return Answer::ok(vec![2, 0]);
+        }
+        for open in state.opens.values_mut() {
             if open.path == from {
                 to.clone_into(&mut open.path);
             } else if let Some(inside) = open.path.strip_prefix(&from).filter(|rest| rest.starts_with('/')) {
@@ -1286,6 +1509,7 @@ impl ServerConnection {
     fn set_info(&mut self, pdu: &[u8]) -> Option<Answer> {
         const BASIC: u64 = 4;
         const RENAME: u64 = 10;
+        const LINK: u64 = 11;
         const DISPOSITION: u64 = 13;
         const SECURITY: u64 = 3;
         const ALLOCATION: u64 = 19;
@@ -1293,8 +1517,8 @@ impl ServerConnection {
         const DISPOSITION_EX: u64 = 64;
         let (info_type, class) = (number(pdu, 66, 1), number(pdu, 67, 1));
         let at = number(pdu, 72, 2) as usize;
-        if (info_type, class) == (1, RENAME) {
-            return self.rename(pdu, at);
+        if info_type == 1 && matches!(class, RENAME | LINK) {
+            return self.rename(pdu, at, class == LINK);
         }
         self.with_open(pdu, 16, |share, open| {
             if !share.writable {
@@ -1335,15 +1559,46 @@ impl ServerConnection {
 }
 
 impl Share {
+    /// What an open leaves behind when it is closed.
+    fn closed(&self, open: &Open) {
+        if open.locked {
+            self.shared.locks.release(open.id, open.owner);
+        }
+        if open.delete && self.writable {
+            // a file that is gone already is as closed as any
+            let _ = self.storage.remove(&open.path, &open.file);
+        }
+    }
+
+    /// Ends a session on all of its channels.
+    fn end_session(&self, common: &Arc<Common>) {
+        common.valid.store(false, Ordering::Release);
+        {
+            let mut all = self.sessions.all();
+            if all.get(&common.id).is_some_and(|known| Arc::ptr_eq(known, common)) {
+                all.remove(&common.id);
+            }
+        }
+        let opens = std::mem::take(&mut common.state().opens);
+        for open in opens.values() {
+            self.closed(open);
+        }
+    }
+
+    /// Whether whoever logs on has a key.
+    fn has_keys(&self) -> bool {
+        !matches!(self.users, Users::Guests)
+    }
+
     /// Whether sessions have keys, and requests are to be signed with them.
     fn signs(&self) -> bool {
-        self.require_signing && !matches!(self.users, Users::Guests)
+        self.require_signing && self.has_keys()
     }
 }
 
 impl Drop for ServerConnection {
     fn drop(&mut self) {
-        self.close_all();
+        self.leave();
         self.share.shared.bytes.fetch_sub(self.accounted, Ordering::Relaxed);
     }
 }
@@ -1524,12 +1779,12 @@ pub fn serve_channel(channel: &mut SmbDirect, share: Arc<Share>, peer: Option<So
             connection.end(&format!("connection closed: no session within {} s", limits.logon_within.as_secs()));
             break;
         }
-        // who does not take what it asked for is asked nothing more
+        // a client that does not take its replies gets no more of them
         if channel.unsent() > half {
             let drained = channel.drain(quarter.max(1), limits.stuck_within)?;
             connection.account(channel.unsent());
             if !drained {
-                connection.end(&format!("connection closed: it takes nothing of {} bytes that it asked for", channel.unsent()));
+                connection.end(&format!("connection closed: it receives nothing of {} bytes that it asked for", channel.unsent()));
                 break;
             }
         }
@@ -1584,10 +1839,22 @@ mod tests {
         tree: u32,
         dialect: Dialect,
         nt_hash: Option<[u8; 16]>,
+        /// Of the last logon.
+        key: Option<Key>,
+        /// SMB2_SESSION_FLAG_BINDING in SESSION_SETUP.
+        binds: bool,
+        /// Signs requests.
+        signer: Option<Signer>,
+        hash: PreauthHash,
     }
 
     impl Pair {
         fn new(share: Share, dialect: Dialect) -> Self {
+            Self::on(&Arc::new(share), dialect)
+        }
+
+        /// Another connection to a share.
+        fn on(share: &Arc<Share>, dialect: Dialect) -> Self {
             use crate::transport::iwarp::{self, Carrier};
             let config = iwarp::Config { crc: false, ..iwarp::Config::default() };
             let carrier = |c| Box::new(Carrier::new(c));
@@ -1599,13 +1866,17 @@ mod tests {
             let mut pair = Self {
                 client: Stack::new(smbd, carrier(iwarp::Endpoint::initiator(0, config.clone())), true),
                 stack: Stack::new(smbd, carrier(iwarp::Endpoint::responder(0, config)), false),
-                server: ServerConnection::new(Arc::new(share)).unwrap(),
+                server: ServerConnection::new(share.clone()).unwrap(),
                 replies: Vec::new(),
                 next: 0,
                 session: 0,
                 tree: 0,
                 dialect,
                 nt_hash,
+                key: None,
+                binds: false,
+                signer: None,
+                hash: PreauthHash::START,
             };
             pair.pump(true);
             pair
@@ -1655,30 +1926,58 @@ mod tests {
 
         /// The status and the bytes of the last reply.
         fn call(&mut self, command: Command, body: &[u8]) -> (NtStatus, Vec<u8>) {
-            let request = self.request(command, 1, body);
+            let mut request = self.request(command, 1, body);
+            if let Some(signer) = &self.signer {
+                request[16] |= flags::SIGNED as u8;
+                signer.sign(&mut request);
+            }
+            let is_hashed = matches!(command, Command::NEGOTIATE | Command::SESSION_SETUP);
+            if is_hashed {
+                self.hash.add(&request);
+            }
             self.client.send(0, request, None).unwrap();
             self.pump(true);
             let reply = self.replies.pop().unwrap_or_default();
             let status = Header::parse(&reply, &mut Off).map_or(NtStatus(u32::MAX), |(_, h)| h.status());
+            if is_hashed && (command == Command::NEGOTIATE || status == NtStatus::MORE_PROCESSING_REQUIRED) {
+                self.hash.add(&reply);
+            }
             (status, reply)
         }
 
         fn negotiate(&mut self) {
-            let body = Writer::default().u16(36).u16(1).u16(1).u16(0).u32(4).bytes(&[0; 16]).u64(0).u16(self.dialect.0).0;
+            let body = Writer::default()
+                .u16(36)
+                .u16(1)
+                .u16(1)
+                .u16(0)
+                .u32(CAPABILITIES | CAPABILITY_MULTI_CHANNEL)
+                .bytes(&[0; 16])
+                .u64(0)
+                .u16(self.dialect.0)
+                .0;
             assert_eq!(self.call(Command::NEGOTIATE, &body).0, NtStatus::SUCCESS);
         }
 
         fn log_on(&mut self, password: Option<&str>) -> NtStatus {
             use rdmascope_analyzer::keys::ntlm::{Account, Fresh, emit_authenticate, emit_negotiate};
-            let setup =
-                |token: &[u8]| Writer::default().u16(25).u8(0).u8(1).u32(0).u32(0).u16(88).u16(token.len() as u16).u64(0).bytes(token).0;
-            self.session = 0;
+            let binds = u8::from(self.binds);
+            let setup = |token: &[u8]| {
+                Writer::default().u16(25).u8(binds).u8(1).u32(0).u32(0).u16(88).u16(token.len() as u16).u64(0).bytes(token).0
+            };
+            if !self.binds {
+                self.session = 0;
+            }
             let (status, reply) = self.call(Command::SESSION_SETUP, &setup(&emit_negotiate()));
+            if self.binds && status != NtStatus::MORE_PROCESSING_REQUIRED {
+                return status;
+            }
             assert_eq!(status, NtStatus::MORE_PROCESSING_REQUIRED);
             self.session = Header::parse(&reply, &mut Off).unwrap().1.session_id;
             let account = password.map(|password| Account::new("user", password));
-            let fresh = Fresh { client_challenge: [1; 8], session_key: [2; 16], filetime: 1 };
-            let (token, _) = emit_authenticate(find(&reply).unwrap().1, account.as_ref(), &fresh).unwrap();
+            let fresh = Fresh { client_challenge: [1; 8], session_key: [2 + binds; 16], filetime: 1 };
+            let (token, key) = emit_authenticate(find(&reply).unwrap().1, account.as_ref(), &fresh).unwrap();
+            self.key = Some(key);
             self.call(Command::SESSION_SETUP, &setup(&token)).0
         }
 
@@ -1782,7 +2081,7 @@ mod tests {
         assert!((16 << 20..20 << 20).contains(&pair.stack.unsent()), "two of four: {}", pair.stack.unsent());
         assert_eq!(pair.server.share.shared.bytes.load(Ordering::Relaxed), pair.stack.unsent());
         assert!(!pair.server.is_broken());
-        // what waits goes, and what there was no room for is told so
+        // waiting requests end, and those without room get an error
         pair.stack.transport().poll_transmit();
         pair.server.account(pair.stack.unsent());
         assert!(pair.server.share.shared.bytes.load(Ordering::Relaxed) < 1 << 20);
@@ -1864,11 +2163,133 @@ mod tests {
         assert_eq!(pair.lock(file, 0, 2, 4), NtStatus::RANGE_NOT_LOCKED);
         assert_eq!(pair.lock(file, 0, 3, 4), NtStatus::SUCCESS);
         assert_eq!(pair.read(other, 0, 5).0, NtStatus::SUCCESS);
-        // a file that was removed can be read by who has it open
+        // a second name, by the first
+        let name = utf16("d\\g");
+        let link = Writer::default().u64(0).u64(0).u32(name.len() as u32).bytes(&name).0;
+        assert_eq!(pair.set_info(file, 11, &link), NtStatus::SUCCESS);
+        assert_eq!(std::fs::read(folder.path().join("d/g")).unwrap(), b"hello");
+        assert_eq!(pair.set_info(file, 11, &link), NtStatus::OBJECT_NAME_COLLISION);
+        std::fs::remove_file(folder.path().join("d/g")).unwrap();
+        // a file that was removed can still be read through an open handle
         assert_eq!((pair.set_info(file, 13, &[1]), pair.close(file)), (NtStatus::SUCCESS, NtStatus::SUCCESS));
         assert!(!folder.path().join("d/f").exists());
         assert_eq!(pair.read(other, 0, 5), (NtStatus::SUCCESS, b"hello".to_vec()));
         assert_eq!((pair.set_info(d, 13, &[1]), pair.close(d)), (NtStatus::SUCCESS, NtStatus::SUCCESS));
         assert!(!folder.path().join("d").exists() && folder.path().exists());
+    }
+
+    /// What a client signs with after its logon.
+    fn signer_of(pair: &Pair) -> Option<Signer> {
+        Protection::new(false, pair.dialect, None, None, pair.key.as_ref()?, &pair.hash).signer().cloned()
+    }
+
+    #[test]
+    fn a_second_connection_is_another_channel_of_the_session() {
+        let share = Arc::new(Share {
+            addresses: vec![[192, 0, 2, 9].into(), [192, 0, 2, 1].into()],
+            ..big(Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret")))
+        });
+        let mut first = Pair::on(&share, Dialect::SMB_3_0_2);
+        first.server.set_address("192.0.2.1:5445".parse().unwrap());
+        first.negotiate();
+        assert_eq!(first.log_on(Some("secret")), NtStatus::SUCCESS);
+        first.signer = signer_of(&first);
+        assert_eq!(first.tree_connect(), NtStatus::SUCCESS);
+        let (status, file) = first.create("big", 0x0012_019f, disposition::OPEN, 0);
+        assert_eq!(status, NtStatus::SUCCESS);
+        // the interfaces that the client may come to
+        let body = Writer::default().u16(57).u16(0).u32(FSCTL_QUERY_NETWORK_INTERFACE_INFO).bytes(&[0xff; 16]);
+        let (status, reply) = first.call(Command::IOCTL, &body.u32(120).u32(0).u32(0).u32(120).u32(0).u32(4096).u32(1).u32(0).0);
+        let list = reply.get(112..).unwrap_or_default();
+        assert_eq!((status, list.len(), number(list, 0, 4), number(list, 152, 4)), (NtStatus::SUCCESS, 304, 152, 0));
+        assert_eq!((number(list, 8, 4), &list[28..32], &list[180..184]), (3, &[192, 0, 2, 1][..], &[192, 0, 2, 9][..]));
+
+        let second = || {
+            let mut pair = Pair::on(&share, Dialect::SMB_3_0_2);
+            pair.negotiate();
+            (pair.binds, pair.session, pair.tree, pair.signer) = (true, first.session, first.tree, first.signer.clone());
+            pair
+        };
+        // 3.3.5.5.2: what is refused
+        let refused = |change: fn(&mut Pair)| {
+            let mut pair = second();
+            change(&mut pair);
+            pair.log_on(Some("secret"))
+        };
+        assert_eq!(refused(|pair| pair.signer = None), NtStatus::INVALID_PARAMETER, "not signed");
+        assert_eq!(refused(|pair| pair.session += 1), NtStatus::USER_SESSION_DELETED, "there is no such session");
+        let other = Protection::new(false, Dialect::SMB_3_0_2, None, None, &Key::of([7; 16]), &PreauthHash::START);
+        let mut pair = second();
+        pair.signer = other.signer().cloned();
+        assert_eq!(pair.log_on(Some("secret")), NtStatus::ACCESS_DENIED, "signed by somebody else");
+        let mut pair = Pair::on(&share, Dialect::SMB_3_0);
+        pair.negotiate();
+        (pair.binds, pair.session, pair.signer) = (true, first.session, first.signer.clone());
+        assert_eq!(pair.log_on(Some("secret")), NtStatus::INVALID_PARAMETER, "another dialect");
+        assert_eq!(second().log_on(Some("guess")), NtStatus::LOGON_FAILURE);
+
+        let mut pair = second();
+        assert_eq!(pair.log_on(Some("secret")), NtStatus::SUCCESS);
+        let wrong = pair.read(file, 0, 1).0;
+        assert_eq!(wrong, NtStatus::ACCESS_DENIED, "a channel has a key of its own");
+        pair.signer = signer_of(&pair);
+        let (status, reply) = pair.call(Command::READ, &read_body(file, 5, 3, &[]));
+        assert_eq!((status, &reply[80..]), (NtStatus::SUCCESS, &[7; 3][..]), "files and trees are the session's");
+        assert!(signer_of(&pair).unwrap().verify(&reply));
+        assert_eq!(pair.log_on(Some("secret")), REQUEST_NOT_ACCEPTED, "bound already");
+        // the session outlives the connection that began it
+        let session = first.session;
+        drop(first);
+        assert_eq!(pair.read(file, 0, 3), (NtStatus::SUCCESS, vec![7; 3]));
+        assert_eq!(pair.call(Command::LOGOFF, &[4, 0, 0, 0]).0, NtStatus::SUCCESS);
+        assert_eq!(pair.read(file, 0, 3).0, NtStatus::USER_SESSION_DELETED);
+        assert!(!share.sessions.all().contains_key(&session));
+    }
+
+    #[test]
+    fn a_logoff_ends_the_session_on_all_of_its_channels_and_the_last_connection_closes_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("f"), "hello").unwrap();
+        let users = Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret"));
+        let share = Arc::new(Share::new("share", Storage::folder(folder.path()).unwrap(), true, users));
+        let logged_on = |first: Option<&Pair>| {
+            // whose keys depend on every message before them
+            let mut pair = Pair::on(&share, Dialect::SMB_3_1_1);
+            pair.negotiate();
+            if let Some(first) = first {
+                (pair.binds, pair.session, pair.tree, pair.signer) = (true, first.session, first.tree, first.signer.clone());
+            }
+            assert_eq!(pair.log_on(Some("secret")), NtStatus::SUCCESS);
+            pair.signer = signer_of(&pair);
+            pair
+        };
+        let mut first = logged_on(None);
+        assert_eq!(first.tree_connect(), NtStatus::SUCCESS);
+        let mut second = logged_on(Some(&first));
+        let (status, file) = first.create("f", 0x0013_019f, disposition::OPEN, DELETE_ON_CLOSE);
+        assert_eq!((status, second.read(file, 0, 5)), (NtStatus::SUCCESS, (NtStatus::SUCCESS, b"hello".to_vec())));
+        drop(first);
+        assert!(folder.path().join("f").exists(), "one channel is left");
+        drop(second);
+        assert!(!folder.path().join("f").exists() && share.sessions.all().is_empty());
+        let (mut first, mut second);
+        first = logged_on(None);
+        second = logged_on(Some(&first));
+        assert_eq!(first.call(Command::LOGOFF, &[4, 0, 0, 0]).0, NtStatus::SUCCESS);
+        assert_eq!(second.tree_connect(), NtStatus::USER_SESSION_DELETED);
+        assert!(!second.server.is_logged_on());
+    }
+
+    #[test]
+    fn no_session_of_a_guest_takes_another_channel() {
+        let share = Arc::new(big(Users::Guests));
+        let mut first = Pair::on(&share, Dialect::SMB_3_0);
+        first.negotiate();
+        assert_eq!((first.log_on(None), first.server.capabilities & CAPABILITY_MULTI_CHANNEL), (NtStatus::SUCCESS, 0));
+        let other = Protection::new(false, Dialect::SMB_3_0, None, None, &Key::of([7; 16]), &PreauthHash::START);
+        let mut second = Pair::on(&share, Dialect::SMB_3_0);
+        second.negotiate();
+        (second.binds, second.session, second.signer) = (true, first.session, other.signer().cloned());
+        assert_eq!(second.log_on(None), NtStatus::USER_SESSION_DELETED);
     }
 }

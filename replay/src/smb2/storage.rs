@@ -1,4 +1,5 @@
-//! What the built-in peer shares: a folder, or files in memory. Every file is reached from a handle of the folder and stays below it, whatever
+//! What the built-in peer shares: a folder, or files in memory. Every file is reached from a handle of the folder and stays below it,
+//! whatever
 //! is renamed or linked meanwhile; what is neither a regular file nor a folder is not opened.
 
 #[cfg(unix)]
@@ -14,7 +15,7 @@ const MEMORY_MAX: usize = 1 << 30;
 /// Files in memory at most.
 const FILES_MAX: usize = 65_536;
 
-/// What is known of a file.
+/// Known facts about a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// Bytes.
@@ -32,9 +33,9 @@ pub struct Stat {
 /// Times to be set, ns since 1970; `None` stays as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Last read.
+    /// Time of the last read.
     pub accessed: Option<u64>,
-    /// Last written.
+    /// Time of the last write.
     pub modified: Option<u64>,
 }
 
@@ -54,13 +55,13 @@ pub enum File {
     /// Of a file system.
     #[cfg(unix)]
     Disk(folder::Disk),
-    /// In memory.
+    /// A file in memory.
     Memory(Arc<Mutex<Content>>),
     /// The one folder in memory.
     Root,
 }
 
-/// What a file in memory holds.
+/// Content of a file in memory.
 #[derive(Debug, Default)]
 pub struct Content {
     data: Vec<u8>,
@@ -140,7 +141,7 @@ impl Storage {
         }
     }
 
-    /// What is known of a file, by its name.
+    /// Known facts about a file, by its name.
     ///
     /// # Errors
     /// Where it is not there, or cannot be opened by clients.
@@ -200,6 +201,21 @@ impl Storage {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// Gives a file one more name (a hard link). `replace` says whether a file of that name may go.
+    ///
+    /// # Errors
+    /// Those of the file system; files in memory have one name each.
+    pub fn link(&self, from: &str, to: &str, replace: bool) -> io::Result<()> {
+        if from.is_empty() || to.is_empty() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        match self {
+            #[cfg(unix)]
+            Self::Folder(folder) => folder.link(from, to, replace),
+            Self::Memory(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

@@ -1,7 +1,9 @@
-//! SMB2_RDMA_TRANSFORM of ours, \[MS-SMB2\] 2.2.43: what RDMA moves, encrypted or signed with the keys of the session, and the structure that says so. A
+//! SMB2_RDMA_TRANSFORM of ours, \[MS-SMB2\] 2.2.43: what RDMA moves, encrypted or signed with the keys of the session, and the structure
+//! that says so. A
 //! WRITE has it in its channel information, before the buffer descriptors; a READ reply has it where data would be.
 //!
-//! Nothing is authenticated besides the data. A nonce is never used twice under one key: those of encryption are counted together with those of encrypted
+//! Nothing is authenticated besides the data. A nonce is never used twice under one key: those of encryption are counted together with
+//! those of encrypted
 //! messages, and those of AES-GMAC have a bit set that those of messages ([`Signer`] makes them of the message id) never have.
 
 use rdmascope_analyzer::keys::SigningAlgorithm;
@@ -100,7 +102,8 @@ pub fn emit(channel: Channel, transforms: &[Crypto], descriptors: &[u8]) -> Vec<
     out
 }
 
-/// The one transform of a structure. `None` where there is another number of them, where it has lengths that its kind has not (`nonce`: what the cipher
+/// The one transform of a structure. `None` where there is another number of them, where it has lengths that its kind has not (`nonce`:
+/// what the cipher
 /// agreed on takes), or where the descriptors do not begin at the first multiple of 8 behind it (\[MS-SMB2\] 3.3.5.12, 3.3.5.13).
 pub fn only(transform: &RdmaTransform<'_>, nonce: usize) -> Option<Crypto> {
     let mut all = transform.transforms();

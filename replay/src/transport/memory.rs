@@ -1,4 +1,5 @@
-//! Registered memory of the transports in user space: what a peer may read or write, under keys it cannot guess (RFC 5040 5.1, RFC 5042 6.3; IBA
+//! Registered memory of the transports in user space: what a peer may read or write, under keys it cannot guess (RFC 5040 5.1, RFC 5042
+//! 6.3; IBA
 //! volume 1, 10.6).
 
 pub use crate::transport::{Handle, Rights};

@@ -1,4 +1,5 @@
-//! What carries SMB Direct: one folder and one row of [`KINDS`] each. Nothing above this module knows which transports there are; what differs between
+//! What carries SMB Direct: one folder and one row of [`KINDS`] each. Nothing above this module knows which transports there are; what
+//! differs between
 //! them is data ([`Kind`], [`Capabilities`]).
 //!
 //! | part | what it is |
@@ -43,7 +44,7 @@ pub fn without_hardware() -> Arc<dyn Fabric> {
 pub struct Kind {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Description in one line.
     pub text: &'static str,
     /// The port of SMB Direct where none is given.
     pub port: u16,
@@ -56,7 +57,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// By name.
+    /// The transport with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| kind.name == name)
     }
@@ -85,7 +86,8 @@ pub trait Fabric: Any + Debug + Send + Sync {
         None
     }
 
-    /// The same, with packets of this class: the differentiated services code point where it is not the usual one, and whether they may be marked where
+    /// The same, with packets of this class: the differentiated services code point where it is not the usual one, and whether they may be
+    /// marked where
     /// there is congestion. Where it makes packets itself.
     fn with_class(&self, dscp: Option<u8>, ecn: bool) -> Option<Arc<dyn Fabric>> {
         let _ = (dscp, ecn);
@@ -111,7 +113,7 @@ pub struct Setup {
     pub timeout: Duration,
     /// Where what goes over the connection is kept.
     pub wire: Option<Wire>,
-    /// Its clock.
+    /// Clock of the connection.
     pub clock: Clock,
 }
 
@@ -120,7 +122,7 @@ pub struct Setup {
 pub struct Opened {
     /// The connection.
     pub transport: Box<dyn Transport>,
-    /// What moves it.
+    /// Driver that moves its bytes.
     pub driver: Box<dyn Driver>,
 }
 
@@ -138,7 +140,7 @@ pub trait Listener: Debug + Send {
 
 /// A connection that was asked for.
 pub trait Request: Debug + Send {
-    /// Who asks.
+    /// The requester.
     fn peer(&self) -> Option<SocketAddr>;
 
     /// Takes it.
@@ -151,8 +153,8 @@ pub trait Request: Debug + Send {
     ///
     /// # Errors
     /// Those of the system; `Unsupported` where [`Kind::faults_below`] is false.
-    fn fault(self: Box<Self>, fault: StartupFault) -> io::Result<()> {
-        let _ = fault;
+    fn fault(self: Box<Self>, fault: StartupFault, setup: &Setup) -> io::Result<()> {
+        let _ = (fault, setup);
         Err(io::ErrorKind::Unsupported.into())
     }
 }
@@ -160,7 +162,7 @@ pub trait Request: Debug + Send {
 /// What can be wrong with the answer to a connection request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartupFault {
-    /// None comes.
+    /// No reply is sent.
     Silent,
     /// The connection is refused.
     Reject,
@@ -181,7 +183,7 @@ pub enum Fault {
     WrongSequence,
 }
 
-/// What one connection can do.
+/// Capabilities of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// The peer may end regions of ours by Send with Invalidate.
@@ -220,7 +222,7 @@ impl Clock {
     }
 }
 
-/// What the peer may do with a region.
+/// Rights of the peer to a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
     /// RDMA Read.
@@ -245,7 +247,7 @@ pub struct Handle {
     pub key: u32,
     /// Tagged offset or address of its first byte.
     pub offset: u64,
-    /// In bytes.
+    /// Length in bytes.
     pub length: u32,
 }
 
@@ -256,7 +258,7 @@ pub enum OpError {
     #[error("the connection is not established")]
     NotEstablished,
     /// The peer answers no reads.
-    #[error("the peer answers no RDMA Reads: its inbound read depth is 0")]
+    #[error("the peer accepts no RDMA Reads: its inbound read depth is 0")]
     NoReads,
     /// The sink is not a region of ours, or too small.
     #[error("the sink of an RDMA Read is not a region of that size")]
@@ -273,7 +275,7 @@ pub enum OpError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text}")]
 pub struct Ended {
-    /// In one word.
+    /// Class of the reason.
     pub why: Why,
     /// In the words of the transport.
     pub text: String,
@@ -294,7 +296,7 @@ pub enum Why {
     Accused,
 }
 
-/// What happened on a connection.
+/// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Operations can be asked for.
@@ -308,7 +310,7 @@ pub enum Event {
     },
     /// A read of ours is complete.
     ReadDone {
-        /// What [`Transport::read`] gave.
+        /// Result of [`Transport::read`].
         id: u64,
     },
     /// It is over; nothing follows.
@@ -438,6 +440,11 @@ pub trait Transport: Any + Debug + Send {
         let _ = (now, reply);
     }
 
+    /// Keeps that we closed our direction of the stream.
+    fn record_closed(&mut self, now: Time) {
+        let _ = now;
+    }
+
     /// Hands all that was recorded to the operating system.
     fn record_flush(&self) {}
 
@@ -459,7 +466,7 @@ pub trait Datagrams {
     /// This one of [`Datagrams::poll_datagram`] has left.
     fn datagram_sent(&mut self, now: Time, tos: u8, datagram: &[u8]);
 
-    /// Whether the peer knows that the connection is over, or cannot be told.
+    /// Whether the peer knows that the connection is over, or cannot be reached.
     fn is_over(&self) -> bool;
 }
 

@@ -1,4 +1,5 @@
-//! A folder of a file system. No path leads out of it: the kernel resolves each below the folder's own handle (`openat2` with `RESOLVE_BENEATH`),
+//! A folder of a file system. No path leads out of it: the kernel resolves each below the folder's own handle (`openat2` with
+//! `RESOLVE_BENEATH`),
 //! so that no rename or link at the wrong moment can help. Where there is no `openat2`, names are taken one by one and no link is followed.
 
 use super::{Stat, Times};
@@ -103,6 +104,28 @@ impl Folder {
                 Err(Errno::NOENT) => Ok(rustix::fs::renameat(&from, old, &to, new)?),
                 Err(e) => Err(e.into()),
             },
+            done => Ok(done?),
+        }
+    }
+
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn link(&self, from: &str, to: &str, replace: bool) -> io::Result<()> {
+        let ((from, old), (to, new)) = (self.parent(from)?, self.parent(to)?);
+        match rustix::fs::linkat(&from, old, &to, new, AtFlags::empty()) {
+            Err(Errno::EXIST) if replace => {
+                let same = |there: &rustix::fs::Stat, ours: &rustix::fs::Stat| (there.st_ino, there.st_dev) == (ours.st_ino, ours.st_dev);
+                let [ours, there] = [(&from, old), (&to, new)].map(|(at, name)| rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW));
+                let there = there?;
+                if same(&there, &ours?) {
+                    return Ok(());
+                }
+                if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
+                rustix::fs::unlinkat(&to, new, AtFlags::empty())?;
+                Ok(rustix::fs::linkat(&from, old, &to, new, AtFlags::empty())?)
+            }
             done => Ok(done?),
         }
     }
@@ -338,6 +361,28 @@ mod tests {
             assert_eq!(storage.open(name, write).unwrap_err().kind(), io::ErrorKind::PermissionDenied, "{name}");
             assert!(storage.stat(name).is_err(), "and they are not shown");
         }
+    }
+
+    #[test]
+    fn a_file_gets_a_second_name_and_none_outside() {
+        let outside = tempfile::tempdir().unwrap();
+        let root = outside.path().join("share");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("a"), "hello").unwrap();
+        fs::write(root.join("other"), "else").unwrap();
+        symlink(outside.path(), root.join("out")).unwrap();
+        let storage = Storage::folder(&root).unwrap();
+        storage.link("a", "b", false).unwrap();
+        assert_eq!((fs::read(root.join("b")).unwrap(), storage.stat("a").unwrap().id), (b"hello".to_vec(), storage.stat("b").unwrap().id));
+        assert_eq!(storage.link("a", "other", false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        for name in ["a", "b", "other"] {
+            storage.link("a", name, true).unwrap();
+            assert_eq!(fs::read(root.join(name)).unwrap(), b"hello", "{name}");
+        }
+        assert!(
+            storage.link("a", "out/c", true).is_err() && storage.link("a", "../c", true).is_err() && storage.link("", "c", true).is_err()
+        );
+        assert!(!outside.path().join("c").exists());
     }
 
     #[test]

@@ -4,4 +4,4 @@ mod completion;
 mod tcp;
 
 pub use completion::CompletionChannel;
-pub use tcp::{Accepted, TcpAcceptor, TcpDriver};
+pub use tcp::{Accepted, Passed, TcpAcceptor, TcpDriver};

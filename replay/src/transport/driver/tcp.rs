@@ -138,11 +138,13 @@ impl Driver for TcpDriver {
         }
         let _ = self.stream.shutdown(Shutdown::Write);
         self.half_closed = true;
+        transport.record_closed(clock.now());
     }
 
     fn half_close(&mut self, clock: &Clock, transport: &mut dyn Transport) -> io::Result<()> {
         self.transmit(clock, transport)?;
         self.half_closed = true;
+        transport.record_closed(clock.now());
         self.stream.shutdown(Shutdown::Write)
     }
 
@@ -159,7 +161,7 @@ impl Driver for TcpDriver {
     }
 
     fn ignore(&mut self) {
-        ignore(&mut self.stream);
+        ignore(&mut self.stream, |_| ());
     }
 
     fn abort(&mut self) {
@@ -171,11 +173,13 @@ impl Driver for TcpDriver {
     }
 }
 
-/// Reads until the peer is gone, and makes nothing of it.
-fn ignore(stream: &mut TcpStream) {
+/// Reads until the peer is gone, and makes nothing of it but to show it.
+fn ignore(stream: &mut TcpStream, mut show: impl FnMut(&[u8])) {
     let _ = stream.set_nonblocking(false);
     let mut buffer = [0; 4096];
-    while matches!(stream.read(&mut buffer), Ok(1..)) {}
+    while let Ok(n @ 1..) = stream.read(&mut buffer) {
+        show(&buffer[..n]);
+    }
     let _ = stream.shutdown(Shutdown::Both);
 }
 
@@ -197,7 +201,7 @@ impl TcpAcceptor {
         Ok(Self { listener, address })
     }
 
-    /// Where.
+    /// Address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -233,20 +237,42 @@ impl TcpAcceptor {
 /// A connection that was accepted.
 #[derive(Debug)]
 pub struct Accepted {
-    /// Its socket.
+    /// The accepted socket.
     pub stream: TcpStream,
-    /// Who connected.
+    /// Address of the peer.
     pub peer: SocketAddr,
 }
 
 impl Accepted {
-    /// Sends these bytes, and returns when the peer is gone.
+    /// Sends these bytes, if there are any, when the peer has spoken; returns when it is gone. `kept` hears what passes.
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn answer_with(mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes)?;
-        ignore(&mut self.stream);
+    pub fn answer_with(mut self, bytes: &[u8], kept: &mut dyn FnMut(Passed<'_>)) -> io::Result<()> {
+        if !bytes.is_empty() {
+            let mut buffer = [0; 4096];
+            let read = self.stream.read(&mut buffer)?;
+            kept(Passed::Received(&buffer[..read]));
+            self.stream.write_all(bytes)?;
+            kept(Passed::Sent(bytes));
+        }
+        ignore(&mut self.stream, |bytes| kept(Passed::Received(bytes)));
+        kept(Passed::Closed { by_us: false });
+        kept(Passed::Closed { by_us: true });
         Ok(())
     }
+}
+
+/// What passed over a stream.
+#[derive(Clone, Copy, Debug)]
+pub enum Passed<'a> {
+    /// From us.
+    Sent(&'a [u8]),
+    /// From the peer.
+    Received(&'a [u8]),
+    /// A direction ended.
+    Closed {
+        /// Whose.
+        by_us: bool,
+    },
 }

@@ -3,7 +3,7 @@
 use super::memory::{Handle, Rights};
 use super::record::Stream;
 use super::{Closed, Config, Endpoint, Event};
-use crate::transport::driver::{Accepted, TcpAcceptor, TcpDriver};
+use crate::transport::driver::{Accepted, Passed, TcpAcceptor, TcpDriver};
 use crate::transport::{
     self, Capabilities, Ended, Fabric, Fault, Kind, Listener, OpError, Opened, Request, Setup, StartupFault, Time, Transport, Why,
 };
@@ -20,8 +20,10 @@ use std::time::Duration;
 pub struct Iwarp(pub Config);
 
 impl Iwarp {
-    /// What Linux's software iWARP (`siw`) bears, and everybody else: no CRC unless the peer asks for it. The siw of Linux 6.12 forgets how much of a CRC it
-    /// has where a TCP segment ends in the middle of one, finds the CRC wrong, and ends the connection; nobody who sends more than one segment can keep
+    /// What Linux's software iWARP (`siw`) bears, and everybody else: no CRC unless the peer asks for it. The siw of Linux 6.12 forgets
+    /// how much of a CRC it
+    /// has where a TCP segment ends in the middle of one, finds the CRC wrong, and ends the connection; nobody who sends more than one
+    /// segment can keep
     /// clear of that.
     pub fn for_soft_iwarp() -> Self {
         Self(Config { crc: false, ..Config::default() })
@@ -88,13 +90,31 @@ impl Request for IwarpRequest {
         self.options.open(self.accepted.stream, false, setup)
     }
 
-    fn fault(self: Box<Self>, fault: StartupFault) -> io::Result<()> {
-        self.accepted.answer_with(match fault {
+    fn fault(self: Box<Self>, fault: StartupFault, setup: &Setup) -> io::Result<()> {
+        let answer: &[u8] = match fault {
             StartupFault::Silent => b"",
             // an MPA Reply, revision 1, with the reject bit
             StartupFault::Reject => b"MPA ID Rep Frame\x20\x01\0\0",
             StartupFault::OtherProtocol => b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        })
+        };
+        let (clock, stream) = (&setup.clock, &self.accepted.stream);
+        let mut record = match setup.wire.clone() {
+            Some(wire) => Some(Stream::new(wire, stream.local_addr()?, stream.peer_addr()?, false, clock.now())),
+            None => None,
+        };
+        let mut kept = |passed: Passed<'_>| {
+            let Some(record) = &mut record else { return };
+            match passed {
+                Passed::Sent(bytes) => record.sent(clock.now(), bytes),
+                Passed::Received(bytes) => record.received(clock.now(), bytes),
+                Passed::Closed { by_us } => record.closed(clock.now(), by_us),
+            }
+        };
+        let done = self.accepted.answer_with(answer, &mut kept);
+        if let Some(record) = record {
+            record.wire.push();
+        }
+        done
     }
 }
 
@@ -228,6 +248,12 @@ impl Transport for Carrier {
     fn record_sent(&mut self, now: Time, bytes: &[u8]) {
         if let Some(record) = &mut self.record {
             record.sent(now, bytes);
+        }
+    }
+
+    fn record_closed(&mut self, now: Time) {
+        if let Some(record) = &mut self.record {
+            record.closed(now, true);
         }
     }
 

@@ -3,7 +3,7 @@
 use rdmascope_dissector::frame::Check;
 use rdmascope_dissector::wire::iwarp::mpa::{self, CRC_LEN, MARKER_INTERVAL, MARKER_LEN};
 
-/// What came of looking for an FPDU.
+/// Result of looking for an FPDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     /// Its ULPDU is in the buffer given.
@@ -46,7 +46,8 @@ impl Deframer {
         frame
     }
 
-    /// Without markers: takes from `more` what the FPDU lacks that began before, and not a byte beyond it. Where it is whole it is handed out; the
+    /// Without markers: takes from `more` what the FPDU lacks that began before, and not a byte beyond it. Where it is whole it is handed
+    /// out; the
     /// vector is to come back by [`Deframer::reuse`].
     pub(super) fn complete(&mut self, more: &mut &[u8], crc: bool) -> (Frame, Vec<u8>) {
         let mut take = |bytes: &mut Vec<u8>, whole: usize| {

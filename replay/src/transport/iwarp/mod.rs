@@ -96,7 +96,7 @@ pub enum Closed {
     /// The peer refused it in its MPA Reply.
     #[error("the peer refused the connection in its MPA Reply")]
     Rejected,
-    /// What came is not MPA.
+    /// The received bytes are not MPA.
     #[error("the peer does not speak MPA: {0}")]
     NotMpa(&'static str),
     /// Nothing came in time.
@@ -110,10 +110,10 @@ pub enum Closed {
     Violation(Terminate),
 }
 
-/// What happened.
+/// An event of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Both ends agreed.
+    /// The MPA handshake is complete.
     Established {
         /// Reads of ours that may be on the way at a time.
         ord: u32,
@@ -131,7 +131,7 @@ pub enum Event {
     },
     /// A read of ours is complete.
     ReadDone {
-        /// What [`Endpoint::read`] gave.
+        /// Result of [`Endpoint::read`].
         id: u64,
     },
     /// It is over; nothing follows.
@@ -161,7 +161,7 @@ const READS_MAX: usize = 65_536;
 /// Bytes of read responses that are made at a time.
 const RESPONSE_BURST: u32 = 1 << 18;
 const RDMAP_VERSION: u8 = 0x40;
-/// Depth that means "not told here" (RFC 6581 9.2).
+/// Depth that means "not specified" (RFC 6581 9.2).
 const DEPTH_NOT_GIVEN: u32 = 0x3fff;
 
 /// What is on its way out.
@@ -425,17 +425,12 @@ impl Endpoint {
         if self.wire.out.is_empty() { None } else { Some(core::mem::take(&mut self.wire.out)) }
     }
 
-    /// Whether the stream is to be closed after what was transmitted.
-    pub fn wants_close(&self) -> bool {
-        self.state == State::Closed && self.wire.out.is_empty()
-    }
-
     /// When [`Endpoint::handle_timeout`] is to be called.
     pub fn poll_timeout(&self) -> Option<Time> {
         if self.state == State::Startup { self.deadline } else { None }
     }
 
-    /// What happened next.
+    /// The next event, oldest first; `None` if there is none.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

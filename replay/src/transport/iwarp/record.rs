@@ -12,7 +12,7 @@ const FLAG_PSH: u8 = 0x08;
 const FLAG_ACK: u8 = 0x10;
 /// No operation, and a window scale of 7, as every system asks for (RFC 7323 2.2): a socket does not tell what was agreed.
 const WINDOW_SCALE: [u8; 4] = [1, 3, 3, 7];
-const DESCRIPTION: &str = "Our own TCP connections: the bytes of the streams, in segments made up around them";
+const DESCRIPTION: &str = "Our own TCP connections: the bytes of the streams, in synthetic segments";
 
 /// Writes one connection.
 #[derive(Debug)]
@@ -22,13 +22,15 @@ pub(crate) struct Stream {
     /// Ours and the peer's.
     ends: [(IpAddr, u16); 2],
     sequence: [u32; 2],
+    /// Whose direction is closed.
+    closed: [bool; 2],
 }
 
 impl Stream {
     /// A connection between us and the peer, with the three frames that open it at `now` (ns since 1970). `we_connected` says who began.
     pub(crate) fn new(wire: Wire, us: SocketAddr, peer: SocketAddr, we_connected: bool, now: i64) -> Self {
         let (interface, _) = wire.open("rdmascope iwarp", DESCRIPTION);
-        let mut stream = Self { wire, interface, ends: addresses(us, peer), sequence: [1000, 2000] };
+        let mut stream = Self { wire, interface, ends: addresses(us, peer), sequence: [1000, 2000], closed: [false; 2] };
         let client = usize::from(!we_connected);
         stream.frame(now, client, FLAG_SYN, &[]);
         stream.sequence[client] += 1;
@@ -48,9 +50,13 @@ impl Stream {
         self.stream(now, 1, bytes);
     }
 
-    /// One end (ours or the peer's) closed its direction.
+    /// One end (ours or the peer's) closed its direction, if it had not before.
     pub(crate) fn closed(&mut self, now: i64, by_us: bool) {
-        self.frame(now, usize::from(!by_us), FLAG_FIN | FLAG_ACK, &[]);
+        let from = usize::from(!by_us);
+        if !core::mem::replace(&mut self.closed[from], true) {
+            self.frame(now, from, FLAG_FIN | FLAG_ACK, &[]);
+            self.sequence[from] = self.sequence[from].wrapping_add(1);
+        }
     }
 
     fn stream(&mut self, now: i64, from: usize, bytes: &[u8]) {

@@ -3,7 +3,7 @@
 use super::fault::PacketFault;
 use super::packet::{Check, Hidden, Outside, Path};
 use super::record::Packets;
-use super::udp::{Arrived, Mailbox, UdpDriver, UdpPort, path_mtu};
+use super::udp::{Arrived, Mailbox, UdpDriver, UdpPort, answer, path_mtu};
 use super::{Closed, Config, Endpoint, Event, Leaving, Numbers, addressed};
 use crate::transport::memory::{Handle, Rights};
 use crate::transport::{
@@ -63,19 +63,19 @@ impl Fabric for Roce {
         let mut carrier = Carrier::new(endpoint, now);
         carrier.keep(setup.wire.clone());
         driver.set_addresses(SocketAddr::new(local, local_port), address);
-        // who does not answer at all is told of at once, as TCP does it
+        // no answer at all is an error at once, as with TCP
         let until = Instant::now() + setup.timeout;
         while carrier.endpoint.is_connecting() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer of a communication manager at {address}")));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer from a communication manager at {address}")));
             }
             driver.round(&setup.clock, &mut carrier, left)?;
         }
         if let Some(Event::Closed(Closed::Rejected(reason))) = carrier.endpoint.events.front() {
             let unknown = matches!(*reason, RejectReason::INVALID_SERVICE_ID);
             if unknown {
-                return Err(io::Error::new(io::ErrorKind::ConnectionRefused, format!("nobody listens on port {}", address.port())));
+                return Err(io::Error::new(io::ErrorKind::ConnectionRefused, format!("nothing listens on port {}", address.port())));
             }
         }
         Ok(Opened { transport: Box::new(carrier), driver: Box::new(driver) })
@@ -182,7 +182,7 @@ impl RoceRequest {
     fn reject(&mut self, reason: RejectReason) -> io::Result<()> {
         self.done = true;
         let reject = |path: &Path| Some(Endpoint::rejection(path, &self.mad, reason));
-        let done = self.port.answer(self.local, self.peer.ip(), reject);
+        let done = answer(self.local, self.peer.ip(), reject);
         self.port.end(self.peer.ip(), self.comm_id);
         done
     }
@@ -227,14 +227,14 @@ impl Request for RoceRequest {
         Ok(Opened { transport: Box::new(carrier), driver: Box::new(driver) })
     }
 
-    fn fault(mut self: Box<Self>, fault: StartupFault) -> io::Result<()> {
+    fn fault(mut self: Box<Self>, fault: StartupFault, _setup: &Setup) -> io::Result<()> {
         match fault {
             StartupFault::Reject => self.reject(RejectReason::CONSUMER),
             StartupFault::Silent | StartupFault::OtherProtocol => {
                 self.done = true;
                 self.port.forsake(self.peer.ip(), self.comm_id)?;
                 if fault == StartupFault::OtherProtocol {
-                    self.port.answer(self.local, self.peer.ip(), |_| Some(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()))?;
+                    answer(self.local, self.peer.ip(), |_| Some(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()))?;
                 }
                 // it asks again for as long as it likes, and hears nothing
                 std::thread::sleep(SILENCE);
@@ -253,7 +253,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 pub struct Carrier {
     endpoint: Endpoint,
     record: Option<Packets>,
-    /// The last time that was told.
+    /// The last time that was reported.
     now: Time,
 }
 

@@ -1,4 +1,5 @@
-//! The communication manager's messages (IBA volume 1, 12.6 and annex A11) and one connection's part in them (12.9): what is sent, sent again, and
+//! The communication manager's messages (IBA volume 1, 12.6 and annex A11) and one connection's part in them (12.9): what is sent, sent
+//! again, and
 //! answered once more where the answer was lost.
 //!
 //! ```text
@@ -43,12 +44,12 @@ pub(crate) fn mad(attribute: Attribute, transaction_id: u64, message: &[u8]) -> 
     payload
 }
 
-/// What one end offers in its REQ or REP.
+/// Values of one end in its REQ or REP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Its communication identifier.
+    /// Local communication ID.
     pub comm_id: u32,
-    /// Its queue pair.
+    /// Queue pair number, 24 bits.
     pub qp: u32,
     /// Where the other end is to begin.
     pub starting_psn: u32,
@@ -58,14 +59,14 @@ pub struct Offer {
     pub initiator_depth: u8,
     /// How often the other end is to try again after an RNR NAK; 7 for ever.
     pub rnr_retry: u8,
-    /// Its adapter.
+    /// GUID of the channel adapter.
     pub guid: u64,
 }
 
-/// What a REQ says beside that.
+/// Further values of a REQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Of who connects.
+    /// Values of the active side.
     pub offer: Offer,
     /// Who connects, and the port that it connects from.
     pub source: (IpAddr, u16),

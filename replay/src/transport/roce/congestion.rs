@@ -1,7 +1,9 @@
-//! Congestion: a sender's rate, by the reaction point of DCQCN (Zhu et al., SIGCOMM 2015), and a receiver's notifications (annex A17.9): at most one
+//! Congestion: a sender's rate, by the reaction point of DCQCN (Zhu et al., SIGCOMM 2015), and a receiver's notifications (annex A17.9):
+//! at most one
 //! in 50 µs for a queue pair.
 //!
-//! Without a notification nothing is limited. The first one begins at the line rate that the configuration names; each halves the rate by α, and
+//! Without a notification nothing is limited. The first one begins at the line rate that the configuration names; each halves the rate by
+//! α, and
 //! timers bring it back: five steps half-way to where it was, then by addition. Where it is at the line rate again, there is no limit.
 
 use crate::transport::Time;

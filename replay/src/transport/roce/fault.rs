@@ -14,9 +14,9 @@ use std::str::FromStr;
 pub struct Row {
     /// Its name, for a command line.
     pub name: &'static str,
-    /// What is done, as a clause behind "the peer".
+    /// What is done, as a predicate of the peer.
     pub text: &'static str,
-    /// What the specification asks of the other end.
+    /// Reaction that the specification requires from the other end.
     pub expected: &'static str,
     kind: Kind,
     act: Act,
@@ -68,7 +68,8 @@ const fn row(name: &'static str, text: &'static str, expected: &'static str, kin
     Row { name, text, expected, kind, act }
 }
 
-/// One that refuses a connection: what its name has behind `cm-reject-`, what is refused, the reason, and what else than giving up the other end may do.
+/// One that refuses a connection: what its name has behind `cm-reject-`, what is refused, the reason, and what else than giving up the
+/// other end may do.
 macro_rules! refuses {
     ($name:literal, $what:literal, $reason:ident $(, or $other:literal)?) => {
         row(
@@ -81,33 +82,33 @@ macro_rules! refuses {
     };
 }
 
-/// All.
+/// All faults of packets.
 #[rustfmt::skip]
 pub static ROWS: &[Row] = &[
-    row("lose", "loses a packet", "it is sent again after a NAK or a timeout", Kind::Data, Act::Lose),
-    row("repeat", "sends a packet twice", "the copy is acknowledged again and does nothing", Kind::Data, Act::Repeat),
-    row("reorder", "sends a packet behind the next one", "a NAK, and all from there on again", Kind::Data, Act::Reorder),
-    row("delay", "sends a packet 50 ms late", "a NAK or a timeout, and all from there on again", Kind::Data, Act::Delay(50_000_000)),
+    row("lose", "loses a packet", "a NAK or a timeout; the packet is sent again", Kind::Data, Act::Lose),
+    row("repeat", "sends a packet twice", "acknowledges the copy again, and ignores it", Kind::Data, Act::Repeat),
+    row("reorder", "sends a packet after the next one", "a NAK; all packets from there on are repeated", Kind::Data, Act::Reorder),
+    row("delay", "sends a packet 50 ms late", "a NAK or a timeout; all packets from there on are repeated", Kind::Data, Act::Delay(50_000_000)),
     row("wrong-psn", "sends a packet with a number that is 1000 ahead", "a NAK for the number expected", Kind::Data, Act::Psn(1000)),
-    row("wrong-icrc", "sends a packet with a wrong invariant CRC", "it is dropped without a word", Kind::Data, Act::Crc),
-    row("wrong-pkey", "sends a packet of another partition", "it is dropped without a word", Kind::Data, Act::PKey),
-    row("wrong-qp", "sends a packet to a queue pair that is not there", "it is dropped without a word", Kind::Data, Act::QueuePair),
-    row("nak-sequence", "says that a packet is missing, which it has", "all from there on again", Kind::Request, Act::Refuse(NAK | NakCode::PSN_SEQUENCE_ERROR.0)),
+    row("wrong-icrc", "sends a packet with a wrong invariant CRC", "drops it silently", Kind::Data, Act::Crc),
+    row("wrong-pkey", "sends a packet of another partition", "drops it silently", Kind::Data, Act::PKey),
+    row("wrong-qp", "sends a packet to a queue pair that does not exist", "drops it silently", Kind::Data, Act::QueuePair),
+    row("nak-sequence", "reports a packet as missing that it received", "all packets from there on are repeated", Kind::Request, Act::Refuse(NAK | NakCode::PSN_SEQUENCE_ERROR.0)),
     row("nak-invalid", "refuses a request as invalid", "the queue pair ends", Kind::Request, Act::Refuse(NAK | NakCode::INVALID_REQUEST.0)),
-    row("nak-access", "refuses a request as one for memory that was not given", "the queue pair ends", Kind::Request, Act::Refuse(NAK | NakCode::REMOTE_ACCESS_ERROR.0)),
-    row("nak-operation", "refuses a request for a mishap of its own", "the queue pair ends", Kind::Request, Act::Refuse(NAK | NakCode::REMOTE_OPERATIONAL_ERROR.0)),
-    row("nak-rd", "refuses a request as an invalid one of reliable datagrams", "the queue pair ends", Kind::Request, Act::Refuse(NAK | NakCode::INVALID_RD_REQUEST.0)),
-    row("rnr", "has no receive posted", "it waits and tries again, as often as agreed", Kind::Request, Act::Refuse(RNR_NAK | 14)),
-    row("no-ack", "does not acknowledge", "it sends again, and gives up as often as agreed", Kind::Acknowledge, Act::Lose),
-    row("ack-unsent", "acknowledges what was never sent", "that is no acknowledgement of anything", Kind::Acknowledge, Act::Psn(1000)),
-    row("short-response", "answers a read with 4 bytes too few in a packet", "the queue pair ends", Kind::Response, Act::Length(-4)),
-    row("long-response", "answers a read with 4 bytes too many in a packet", "the queue pair ends", Kind::Response, Act::Length(4)),
-    row("reorder-response", "answers a read with two packets in the wrong order", "what is missing is asked for again", Kind::Response, Act::Reorder),
-    row("lose-response", "loses a packet of an answer to a read", "what is missing is asked for again", Kind::Response, Act::Lose),
-    row("congested", "sends packets that carry the mark of congestion", "a CNP, at most one in 50 µs", Kind::Data, Act::Mark),
-    row("cnp-flood", "sends a CNP before every packet", "it sends slower, and goes on", Kind::Data, Act::Notify),
-    row("cm-silent", "leaves a message of the communication manager without an answer", "it is sent again as often as agreed", Kind::Management, Act::Lose),
-    row("cm-wrong-id", "answers for another connection", "the answer is not taken for one", Kind::Reply, Act::CommId),
+    row("nak-access", "refuses a request with a remote access error", "the queue pair ends", Kind::Request, Act::Refuse(NAK | NakCode::REMOTE_ACCESS_ERROR.0)),
+    row("nak-operation", "refuses a request with a remote operational error", "the queue pair ends", Kind::Request, Act::Refuse(NAK | NakCode::REMOTE_OPERATIONAL_ERROR.0)),
+    row("nak-rd", "refuses a request as an invalid reliable-datagram request", "the queue pair ends", Kind::Request, Act::Refuse(NAK | NakCode::INVALID_RD_REQUEST.0)),
+    row("rnr", "has no receive posted", "waits and tries again, as often as agreed", Kind::Request, Act::Refuse(RNR_NAK | 14)),
+    row("no-ack", "does not acknowledge", "sends again as often as agreed, then gives up", Kind::Acknowledge, Act::Lose),
+    row("ack-unsent", "acknowledges a packet that was never sent", "ignores the acknowledgement", Kind::Acknowledge, Act::Psn(1000)),
+    row("short-response", "answers an RDMA Read with 4 bytes too few in a packet", "the queue pair ends", Kind::Response, Act::Length(-4)),
+    row("long-response", "answers an RDMA Read with 4 bytes too many in a packet", "the queue pair ends", Kind::Response, Act::Length(4)),
+    row("reorder-response", "answers an RDMA Read with two packets in the wrong order", "requests the missing part again", Kind::Response, Act::Reorder),
+    row("lose-response", "loses a packet of an RDMA Read response", "requests the missing part again", Kind::Response, Act::Lose),
+    row("congested", "sends packets with a congestion mark", "CNPs, at most one per 50 µs", Kind::Data, Act::Mark),
+    row("cnp-flood", "sends a CNP before every packet", "sends more slowly, and goes on", Kind::Data, Act::Notify),
+    row("cm-silent", "does not answer a message of the communication manager", "the message is sent again as often as agreed", Kind::Management, Act::Lose),
+    row("cm-wrong-id", "answers for another connection", "ignores the answer", Kind::Reply, Act::CommId),
     row("cm-disconnect", "disconnects as soon as it is connected", "a DREP", Kind::Established, Act::Disconnect),
     refuses!("no-qp", "no queue pair", NO_QP),
     refuses!("no-eec", "no end-to-end context", NO_EEC),
@@ -118,9 +119,9 @@ pub static ROWS: &[Row] = &[
     refuses!("comm-instance", "an unknown communication instance", INVALID_COMM_INSTANCE),
     refuses!("service", "no such service", INVALID_SERVICE_ID),
     refuses!("transport", "the transport service type", INVALID_TRANSPORT_TYPE),
-    refuses!("stale", "the queue pair is known from before", STALE_CONNECTION, or "tried with another queue pair"),
+    refuses!("stale", "the queue pair is known from before", STALE_CONNECTION, or "retried with another queue pair"),
     refuses!("rdc", "no such reliable datagram channel", RDC_NOT_EXIST),
-    refuses!("gid", "the primary path's GID", PRIMARY_GID, or "tried over the path that is named"),
+    refuses!("gid", "the primary path's GID", PRIMARY_GID, or "retried over the path that is named"),
     refuses!("lid", "the primary path's LID", PRIMARY_LID),
     refuses!("sl", "the primary path's service level", PRIMARY_SL),
     refuses!("traffic-class", "the primary path's traffic class", PRIMARY_TRAFFIC_CLASS),
@@ -132,9 +133,9 @@ pub static ROWS: &[Row] = &[
     refuses!("alternate-traffic-class", "the alternate path's traffic class", ALTERNATE_TRAFFIC_CLASS),
     refuses!("alternate-hop-limit", "the alternate path's hop limit", ALTERNATE_HOP_LIMIT),
     refuses!("alternate-packet-rate", "the alternate path's packet rate", ALTERNATE_PACKET_RATE),
-    refuses!("port-and-cm-redirect", "another port and manager are to be asked", PORT_AND_CM_REDIRECT, or "tried where it is told"),
-    refuses!("port-redirect", "another port is to be asked", PORT_REDIRECT, or "tried where it is told"),
-    refuses!("mtu", "the path MTU", PATH_MTU, or "tried with another path MTU"),
+    refuses!("port-and-cm-redirect", "another port and manager are to be asked", PORT_AND_CM_REDIRECT, or "retried there"),
+    refuses!("port-redirect", "another port is to be asked", PORT_REDIRECT, or "retried there"),
+    refuses!("mtu", "the path MTU", PATH_MTU, or "retried with another path MTU"),
     refuses!("responder-resources", "too few responder resources", INSUFFICIENT_RESPONDER_RESOURCES),
     refuses!("consumer", "the program does not want it", CONSUMER),
     refuses!("rnr-retry", "the RNR retry count", RNR_RETRY_COUNT),
@@ -146,21 +147,16 @@ pub static ROWS: &[Row] = &[
 ];
 
 impl Row {
-    /// By name.
+    /// The fault with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         ROWS.iter().find(|row| row.name == name)
-    }
-
-    /// Whether it is in the connection's set-up.
-    pub fn in_setup(&self) -> bool {
-        matches!(self.kind, Kind::Management | Kind::Reply | Kind::Established)
     }
 }
 
 /// To which of the packets that count it is done: those behind the set-up, the first of which is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// To this one.
+    /// The n-th matching packet, from 1.
     Nth(u64),
     /// To this one and all behind it.
     From(u64),
@@ -171,9 +167,9 @@ pub enum When {
 /// A fault and when: `lose@3`, `lose@3-`, `lose@1/100`. Without `@`, the row's own.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketFault {
-    /// What.
+    /// Kind of fault.
     pub row: &'static Row,
-    /// When.
+    /// Packets that it happens to.
     pub when: When,
 }
 
@@ -184,7 +180,7 @@ pub enum ParseError {
     #[error("no packet fault \"{0}\"")]
     Name(String),
     /// Neither `N`, `N-` nor `1/N`.
-    #[error("behind @ is expected N, N- or 1/N, and not \"{0}\"")]
+    #[error("@ must be followed by N, N- or 1/N, not by \"{0}\"")]
     When(String),
 }
 
@@ -239,7 +235,7 @@ pub(super) struct Faults {
     pub(super) done: u64,
 }
 
-/// What becomes of a packet.
+/// What happens to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It leaves, with this type of service.
@@ -380,7 +376,7 @@ impl Faults {
     }
 }
 
-/// Changes the header of the packet at the end of `out`, and makes its CRC anew.
+/// Changes the header of the packet at the end of `out`, and recomputes its CRC.
 fn rewrite(path: &Path, start: usize, out: &mut Vec<u8>, change: impl FnOnce(Bth) -> Bth, bth: Bth) {
     let mut head = Vec::with_capacity(Bth::LEN);
     change(bth).emit(&mut head);

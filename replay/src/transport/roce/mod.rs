@@ -1,4 +1,5 @@
-//! RoCEv2 in user space (IBA volume 1, annex A17): the communication manager and a reliable connection over UDP datagrams. But for the driver it has no
+//! RoCEv2 in user space (IBA volume 1, annex A17): the communication manager and a reliable connection over UDP datagrams. But for the
+//! driver it has no
 //! socket and no clock.
 //!
 //! ```text
@@ -81,7 +82,7 @@ pub struct Config {
     pub retry_count: u8,
     /// How often either end tries again when there was no receive: 7 for ever.
     pub rnr_retry: u8,
-    /// What a peer without a receive is told to wait: the code of IBA volume 1, table 45.
+    /// RNR timer that a peer without a posted receive gets: the code of IBA volume 1, table 45.
     pub rnr_timer: u8,
     /// The time after which a packet is sent again: 4.096 µs times 2 to this power; up to four times that after the first.
     pub ack_timeout: u8,
@@ -160,7 +161,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Of random bytes.
+    /// Numbers made from random bytes.
     pub const fn of(random: [u8; 12]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = random;
         Self {
@@ -206,10 +207,10 @@ pub enum Closed {
     BadResponse(&'static str),
 }
 
-/// What happened.
+/// An event of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Both ends agreed.
+    /// The CM handshake is complete.
     Established {
         /// The private data of the peer, with the zeros behind it.
         private_data: Vec<u8>,
@@ -225,14 +226,14 @@ pub enum Event {
     },
     /// A read of ours is complete.
     ReadDone {
-        /// What [`Endpoint::read`] gave.
+        /// Result of [`Endpoint::read`].
         id: u64,
     },
     /// It is over; nothing follows.
     Closed(Closed),
 }
 
-/// What was seen below the messages.
+/// Counters below the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets of ours that were sent again.
@@ -267,7 +268,8 @@ enum Phase {
     Over,
 }
 
-/// The states of a queue pair (10.3.1). Nothing here asks for the two that are left out: SQD, in which the send queue drains, and SQE, which reliable
+/// The states of a queue pair (10.3.1). Nothing here asks for the two that are left out: SQD, in which the send queue drains, and SQE,
+/// which reliable
 /// connections do not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -277,7 +279,7 @@ pub enum State {
     Initialized,
     /// A REP was sent: requests are taken, and none can be made (10.3.1.3).
     ReadyToReceive,
-    /// Both ways (10.3.1.4).
+    /// Sends and receives (10.3.1.4).
     ReadyToSend,
     /// A rule was broken, or the connection is coming down: nothing is taken, and what was posted comes to nothing (10.3.1.7).
     Error,
@@ -286,7 +288,7 @@ pub enum State {
 /// A datagram that was put behind what is in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
-    /// Its bytes.
+    /// Length of the packet, in bytes.
     pub length: usize,
     /// The type of service of its IP header: code point and congestion bits.
     pub tos: u8,
@@ -519,7 +521,7 @@ impl Endpoint {
         self.requester.bytes()
     }
 
-    /// What was seen below the messages.
+    /// Counters below the messages.
     pub fn counters(&self) -> Counters {
         Counters {
             retransmitted: self.requester.retransmitted,
@@ -542,7 +544,8 @@ impl Endpoint {
 
     // ---- in
 
-    /// Takes a datagram that came to port 4791 from the peer's `source_port`; `congested` where its IP header carries the mark of congestion. What of the
+    /// Takes a datagram that came to port 4791 from the peer's `source_port`; `congested` where its IP header carries the mark of
+    /// congestion. What of the
     /// IP header nobody showed, or `None` where the invariant CRC is wrong, and the datagram is nothing.
     pub fn handle_datagram(&mut self, now: Time, source_port: u16, congested: bool, datagram: &[u8]) -> Option<Hidden> {
         self.handle_outside(now, &Outside { source_port, congested, header: None }, datagram)
@@ -645,7 +648,7 @@ impl Endpoint {
         }
     }
 
-    /// The queue pair is in error: the user is told, the last refusal goes, and then a DREQ.
+    /// The queue pair is in error: this is reported to the user, then the last NAK and a DREQ are sent.
     fn fail(&mut self, now: Time, why: Closed) {
         self.broken = true;
         self.tell(why);
@@ -916,7 +919,7 @@ impl Endpoint {
         Some(data)
     }
 
-    /// What happened next.
+    /// The next event, oldest first; `None` if there is none.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
         if let Some(Event::Received { .. }) = event {
@@ -965,7 +968,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Writes into the peer's memory; with `immediate`, the peer is told.
+    /// Writes into the peer's memory; `immediate` is delivered to the peer.
     ///
     /// # Errors
     /// As [`Endpoint::send`].
@@ -1072,11 +1075,12 @@ fn emit_mad(path: &Path, psn: u32, mad: &[u8], out: &mut Vec<u8>) {
 /// Whom a management datagram is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addressed {
-    /// A REQ: the service's port in the TCP port space of the RDMA-CM, who asks by its communication identifier, and where that connects from.
+    /// A REQ: the service's port in the TCP port space of the RDMA-CM, the communication ID of the requester, and where it connects
+    /// from.
     Service {
         /// The port of the service; `None` for one of another port space.
         port: Option<u16>,
-        /// The communication identifier of who asks.
+        /// The communication ID of the requester.
         comm_id: u32,
         /// The port that it connects from, where it says so.
         source_port: Option<u16>,
@@ -1085,7 +1089,8 @@ pub enum Addressed {
     Connection(u32),
 }
 
-/// Takes apart a datagram to queue pair 1: whom it is for, and the management datagram in it. `None` for what is no message of a communication manager.
+/// Takes apart a datagram to queue pair 1: whom it is for, and the management datagram in it. `None` for what is no message of a
+/// communication manager.
 pub fn addressed(datagram: &[u8]) -> Option<(Addressed, &[u8])> {
     let packet = Packet::parse(datagram)?;
     if packet.bth.dest_qp != QP1 || packet.bth.operation() != Opcode::UD_SEND_ONLY {

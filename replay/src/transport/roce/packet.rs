@@ -1,9 +1,13 @@
-//! Packets of RoCEv2 (IBA volume 1, annex A17): what a UDP datagram to port 4791 holds, made and taken apart with the dissector's layouts, and its
+//! Packets of RoCEv2 (IBA volume 1, annex A17): what a UDP datagram to port 4791 holds, made and taken apart with the dissector's layouts,
+//! and its
 //! invariant CRC.
 //!
-//! The CRC covers the IP header, which a UDP socket does not show. All of it is known but for two things: the identification of IPv4 (16 bits) and
-//! whether the packet may be fragmented (1 bit). The CRC is linear, so both follow from the difference between the CRC that came and the one
-//! for identification 0: [`Check`] solves for them, and refuses a packet that has no solution. Damage gets through once in 2^15 packets in place of once
+//! The CRC covers the IP header, which a UDP socket does not show. All of it is known but for two things: the identification of IPv4 (16
+//! bits) and
+//! whether the packet may be fragmented (1 bit). The CRC is linear, so both follow from the difference between the CRC that came and the
+//! one
+//! for identification 0: [`Check`] solves for them, and refuses a packet that has no solution. Damage gets through once in 2^15 packets in
+//! place of once
 //! in 2^32; on IPv6 nothing is unknown.
 
 use crate::transport::Time;
@@ -19,7 +23,7 @@ use std::net::{IpAddr, Ipv4Addr};
 pub const PORT: u16 = 4791;
 /// The general services queue pair: that of the communication manager.
 pub const QP1: u32 = 1;
-/// Its key.
+/// Q_Key of queue pair 1.
 pub const QP1_KEY: u32 = 0x8001_0000;
 /// Packet sequence numbers, message sequence numbers and queue pairs have 24 bits.
 pub const MASK_24: u32 = 0x00ff_ffff;
@@ -111,7 +115,7 @@ pub(crate) fn opcode(kind: Kind, part: Part) -> Opcode {
     }
 }
 
-/// What of the IP header a UDP socket does not show.
+/// Fields of the IP header that a UDP socket does not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hidden {
     /// The identification; 0 on IPv6.
@@ -120,14 +124,14 @@ pub struct Hidden {
     pub fragmentable: bool,
 }
 
-/// What came around a datagram.
+/// Metadata of a received datagram.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outside {
     /// The UDP port that it came from.
     pub source_port: u16,
     /// Its IP header carries the mark of congestion.
     pub congested: bool,
-    /// More of the headers, where somebody showed them.
+    /// More of the headers, if they are visible.
     pub header: Option<Header>,
 }
 
@@ -144,7 +148,8 @@ pub struct Header {
     pub checksum: u16,
 }
 
-/// Takes apart what a raw socket gives: a whole IPv4 packet. Sender and receiver, what is around the datagram, and the datagram. `None` where it is
+/// Takes apart what a raw socket gives: a whole IPv4 packet. Sender and receiver, what is around the datagram, and the datagram. `None`
+/// where it is
 /// none to port 4791, has options (RoCEv2 has none), or is not whole.
 pub(crate) fn whole(packet: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr, Outside, &[u8])> {
     let (rest, ip) = ip::parse_v4(packet, &mut Off).ok()?;
@@ -219,7 +224,7 @@ pub(crate) fn finish(path: &Path, start: usize, out: &mut Vec<u8>) {
 pub struct Packet<'a> {
     /// The base transport header.
     pub bth: Bth,
-    /// What its opcode means.
+    /// Meaning of its opcode.
     pub row: &'static Row,
     /// The extension headers.
     pub ext: Extensions,

@@ -1,4 +1,5 @@
-//! The datagrams of a connection of ours, in frames made up around them: Ethernet addresses, the time to live, and of what came the UDP checksum and
+//! The datagrams of a connection of ours, in frames made up around them: Ethernet addresses, the time to live, and of what came the UDP
+//! checksum and
 //! the class (taken for ours: a socket does not tell it). All else from the identification on is that of the wire.
 
 use super::packet::{Hidden, Outside, PORT};
@@ -7,7 +8,7 @@ use crate::wire::{Ip, Wire, addresses, frame_with, transport_checksum};
 use std::net::{IpAddr, SocketAddr};
 
 const UDP: u8 = 17;
-const DESCRIPTION: &str = "Our own RoCEv2 connections: the datagrams, in frames made up around them";
+const DESCRIPTION: &str = "Our own RoCEv2 connections: the datagrams, in synthetic frames";
 
 /// Writes one connection.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl Packets {
             None => {
                 let tos = self.tos | if congested { 3 } else { 0 };
                 let ip = Ip { id: hidden.identification, tos, fragmentable: hidden.fragmentable, ..Ip::default() };
-                // nobody told us its checksum: on IPv4 it may do without
+                // its checksum is unknown: on IPv4 it is optional
                 (ip, self.ends[0].0.is_ipv4().then_some(0))
             }
         };

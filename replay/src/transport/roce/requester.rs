@@ -1,4 +1,5 @@
-//! The requester of a reliable connection (IBA volume 1, 9.7.3 to 9.7.5): messages as packets, in order; acknowledgements, answers to reads, refusals;
+//! The requester of a reliable connection (IBA volume 1, 9.7.3 to 9.7.5): messages as packets, in order; acknowledgements, answers to
+//! reads, refusals;
 //! and going back to the first packet that is missing. Sequence numbers are counted in 64 bits here, from [`START`] on.
 
 use super::packet::{self, Kind, later};
@@ -343,7 +344,7 @@ impl Requester {
         }
     }
 
-    /// What is missing at `sequence` shows that packets were lost; told as often as it may be, we go back once.
+    /// A gap at `sequence` shows that packets were lost; however often it is reported, we go back once.
     fn lost(&mut self, sequence: u64) -> bool {
         if self.went_back == Some(sequence) {
             return false;
@@ -423,7 +424,7 @@ impl Requester {
         let mtu = self.limits.mtu;
         let Some(Posted { first, packets, work: Work::Read(read) }) = self.queue.front_mut() else {
             self.progress(now, before);
-            return Err(Failed::BadResponse("it answers what was no read"));
+            return Err(Failed::BadResponse("it answers a request that was not an RDMA Read"));
         };
         let expected = una.max(*first);
         if sequence != expected {
@@ -435,10 +436,10 @@ impl Requester {
         let last = sequence + 1 == *first + *packets;
         let left = (read.length - read.have) as usize;
         if row.is_last() != last {
-            return Err(Failed::BadResponse("it ends before its time, or too late"));
+            return Err(Failed::BadResponse("it ends too early or too late"));
         }
         if payload.len() != left.min(mtu) {
-            return Err(Failed::BadResponse("it has not the length that was asked for"));
+            return Err(Failed::BadResponse("it does not have the length that was asked for"));
         }
         let place = read.sink_offset.wrapping_add(read.have.into());
         // a sink that is gone takes nothing; the answer is one all the same

@@ -1,4 +1,5 @@
-//! The responder of a reliable connection (IBA volume 1, 9.7.4 and 9.7.5): takes packets in their order, refuses others, answers once more what comes
+//! The responder of a reliable connection (IBA volume 1, 9.7.4 and 9.7.5): takes packets in their order, refuses others, answers once more
+//! what comes
 //! once more, and lets nobody at memory that was not given. Sequence numbers are counted in 64 bits here, from [`START`] on.
 
 use super::packet::{self, ACK, Kind, MASK_24, NAK, Packet, RNR_NAK};
@@ -38,7 +39,7 @@ pub(super) struct Out<'a> {
 /// What a packet came to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Done {
-    /// Nothing that the user is told.
+    /// Nothing to report to the user.
     Nothing,
     /// A message is there.
     Received { message: Vec<u8>, invalidated: Option<u32>, immediate: Option<u32> },
@@ -213,7 +214,7 @@ impl Responder {
                     let mut invalidated = None;
                     if let Some(key) = packet.ext.invalidate {
                         if !memory.invalidate(key) {
-                            return Err(Refused::Nak(NakCode::REMOTE_ACCESS_ERROR, "it invalidates a key that was not given"));
+                            return Err(Refused::Nak(NakCode::REMOTE_ACCESS_ERROR, "it invalidates a key that was never advertised"));
                         }
                         invalidated = Some(key);
                     }
@@ -258,7 +259,7 @@ impl Responder {
             Verb::ReadRequest => {
                 let reth = packet.ext.reth.ok_or_else(|| invalid("a Read Request without its header"))?;
                 if self.reads >= self.depth || self.answers.len() >= ANSWERS_MAX {
-                    return Err(invalid("more reads than we said that we answer at a time"));
+                    return Err(invalid("more RDMA Reads at a time than we accept"));
                 }
                 if reth.dma_length > 1 << 31 {
                     return Err(invalid("a Read Request of more than 2 GiB"));

@@ -313,7 +313,7 @@ fn every_lost_management_datagram_is_sent_again() {
 }
 
 #[test]
-fn nobody_there_is_told_after_all_retries() {
+fn a_missing_peer_is_reported_after_all_retries() {
     let mut net = Net::new(Config { cm_retries: 3, ..config(1024) }, config(1024), Weather { lose: 1000, ..Weather::default() }, 1);
     net.run(|net| net.closed(0).is_some());
     assert_eq!(net.closed(0), Some(&Closed::NoAnswer));
@@ -590,7 +590,8 @@ fn a_receipt_gives_the_answer_more_time() {
     assert_eq!(net.closed(0), Some(&Closed::NoAnswer));
 }
 
-/// Packets of so many of these connections: a million with `RDMASCOPE_ROCE_PACKETS=1000000 cargo test -p rdmascope-replay --lib packets_of`.
+/// Packets of so many of these connections: a million with `RDMASCOPE_ROCE_PACKETS=1000000 cargo test -p rdmascope-replay --lib
+/// packets_of`.
 #[test]
 fn packets_of_every_weather_come_to_the_right_end() {
     let wanted = std::env::var("RDMASCOPE_ROCE_PACKETS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000u64);
@@ -715,7 +716,7 @@ fn every_packet_fault_is_done_and_comes_to_what_it_has_to() {
             "nak-operation" => Some(Closed::Refused(NakCode::REMOTE_OPERATIONAL_ERROR)),
             "rnr" => Some(Closed::RnrRetries),
             "no-ack" | "ack-unsent" => Some(Closed::Retries),
-            "short-response" | "long-response" => Some(Closed::BadResponse("it has not the length that was asked for")),
+            "short-response" | "long-response" => Some(Closed::BadResponse("it does not have the length that was asked for")),
             "cm-silent" | "cm-wrong-id" => Some(Closed::NoAnswer),
             "cm-disconnect" => Some(Closed::ByPeer),
             _ => None,

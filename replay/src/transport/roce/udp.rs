@@ -1,7 +1,9 @@
-//! UDP port 4791 for RoCEv2 in user space. All connections of this process at one address share the port: whoever reads hands what is not his to its
+//! UDP port 4791 for RoCEv2 in user space. All connections of this process at one address share the port: whoever reads hands what is not
+//! his to its
 //! owner. What we send leaves from a port of each connection's own.
 //!
-//! The sockets forbid fragments and are not connected: Linux then gives all packets IP identification 0, which the invariant CRC covers. That this is
+//! The sockets forbid fragments and are not connected: Linux then gives all packets IP identification 0, which the invariant CRC covers.
+//! That this is
 //! so is tried once for each port, by a datagram to ourselves.
 
 use super::packet::{Check, Outside, PORT, Path, QP1, destination, whole};
@@ -41,7 +43,7 @@ pub(crate) struct Arrived {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What came for somebody who was not reading.
+/// Datagrams for a connection whose thread was not reading.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     arrived: Mutex<(VecDeque<Arrived>, usize)>,
@@ -82,13 +84,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who is to have what.
+/// Which mailbox gets which packets.
 #[derive(Debug, Default)]
 struct Routes {
     queue_pairs: HashMap<u32, Arc<Mailbox>>,
     comm_ids: HashMap<u32, Arc<Mailbox>>,
     services: HashMap<u16, Arc<Mailbox>>,
-    /// By who asked: connections that were asked for, `None` while nobody has answered.
+    /// By requester: requested connections; `None` until they are answered.
     requests: HashMap<(IpAddr, u32), Option<Arc<Mailbox>>>,
 }
 
@@ -124,7 +126,8 @@ struct Raw {
 }
 
 impl Raw {
-    /// For what comes to this address from other hosts. `None` without the privilege, and where it is not needed: on IPv6 nothing of what the invariant
+    /// For what comes to this address from other hosts. `None` without the privilege, and where it is not needed: on IPv6 nothing of what
+    /// the invariant
     /// CRC covers is hidden, and within this host packets have no numbers of their own.
     fn open(address: IpAddr) -> Option<Self> {
         let IpAddr::V4(address) = address else { return None };
@@ -180,7 +183,8 @@ impl UdpPort {
         Ok(port)
     }
 
-    /// That of the address from which packets to `remote` leave. Where that is `remote` itself, on IPv4, and somebody has the port already, it is that
+    /// That of the address from which packets to `remote` leave. Where that is `remote` itself, on IPv4, and somebody has the port
+    /// already, it is that
     /// of another address of this host's loopback network.
     pub(crate) fn towards(remote: IpAddr) -> io::Result<Arc<Self>> {
         let probe = UdpSocket::bind((unspecified(remote), 0))?;
@@ -207,9 +211,9 @@ impl UdpPort {
         let socket = UdpSocket::bind((address, PORT)).map_err(|e| match e.kind() {
             io::ErrorKind::AddrInUse => {
                 let who = if driver_owns_port() {
-                    "Soft-RoCE (the kernel's rdma_rxe) has it: remove that (rmmod rdma_rxe), or use --transport verbs"
+                    "Soft-RoCE (the kernel's rdma_rxe) uses it: remove it (rmmod rdma_rxe), or use --transport verbs"
                 } else {
-                    "another program has it, another rdmascope perhaps: give each an address of its own"
+                    "another program uses it, perhaps another rdmascope: give each its own address"
                 };
                 io::Error::new(e.kind(), format!("UDP port {PORT} of {address} is taken: {who}"))
             }
@@ -263,13 +267,13 @@ impl UdpPort {
             Some(hidden) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 format!(
-                    "this system numbers IP packets (identification {:#06x}) where Linux leaves 0: the invariant CRC of RoCEv2 covers that, and cannot \
-                     be made here",
+                    "this system numbers IP packets (identification {:#06x}) where Linux leaves 0: the invariant CRC of RoCEv2 covers that \
+                    number, and cannot be computed here",
                     hidden.identification
                 ),
             )),
             None => Err(io::Error::other(format!(
-                "a datagram to ourselves, UDP port {PORT} of {to}, does not come back: does a firewall drop it?"
+                "a datagram that we sent to ourselves (UDP port {PORT} of {to}) did not arrive: does a firewall drop it?"
             ))),
         }
     }
@@ -279,7 +283,7 @@ impl UdpPort {
         self.address
     }
 
-    /// Hands the REQs for a service to a mailbox. False where somebody has them.
+    /// Hands the REQs for a service to a mailbox. False if another mailbox has them.
     pub(crate) fn listen(&self, service: u16, mailbox: &Arc<Mailbox>) -> bool {
         let mut routes = lock(&self.routes);
         if routes.services.contains_key(&service) {
@@ -316,24 +320,17 @@ impl UdpPort {
         lock(&self.routes).requests.remove(&(remote, comm_id));
     }
 
-    /// Sends one datagram from a port of its own.
-    pub(crate) fn answer(&self, local: IpAddr, remote: IpAddr, datagram: impl FnOnce(&Path) -> Option<Vec<u8>>) -> io::Result<()> {
-        let (socket, source_port) = flow(local, 0)?;
-        match datagram(&Path { local, remote, source_port }) {
-            Some(bytes) => socket.send_to(&bytes, (remote, PORT)).map(drop),
-            None => Ok(()),
-        }
-    }
-
     /// Reads once, and hands everything on. Whether anything came.
     pub(crate) fn receive(&self) -> io::Result<bool> {
         self.receive_for(None, |_, _, _| {})
     }
 
-    /// The same for the owner of `mailbox`, who takes what is in it, and then his own at once: both in the order in which they came. Where somebody else
+    /// The same for the owner of `mailbox`, who takes what is in it, and then his own at once: both in the order in which they came. Where
+    /// somebody else
     /// reads, what is in the mailbox alone.
     fn receive_for(&self, mailbox: Option<&Arc<Mailbox>>, mut own: impl FnMut(IpAddr, &Outside, &[u8])) -> io::Result<bool> {
-        // who reads puts what is not his into its mailbox before he lets go of the reader: so with the reader, all that came before is there
+        // who reads puts what is not his into its mailbox before he lets go of the reader: so with the reader, all that came before is
+        // there
         let reader = self.reader.try_lock();
         let mut moved = false;
         let mut take = |own: &mut dyn FnMut(IpAddr, &Outside, &[u8])| {
@@ -373,8 +370,8 @@ impl UdpPort {
             Addressed::Service { port, comm_id, .. } => match routes.requests.get(&(remote, comm_id)) {
                 Some(Some(answered)) => Some(answered.clone()),
                 Some(None) => {
-                    // somebody looks at it
-                    let _ = self.answer(local, remote, |path| Endpoint::receipt(path, mad));
+                    // it is looked at
+                    let _ = answer(local, remote, |path| Endpoint::receipt(path, mad));
                     None
                 }
                 None => match port.and_then(|port| routes.services.get(&port)) {
@@ -382,7 +379,7 @@ impl UdpPort {
                     None => {
                         // an answer that is lost is asked for again
                         let reject = |path: &Path| Some(Endpoint::rejection(path, mad, RejectReason::INVALID_SERVICE_ID));
-                        let _ = self.answer(local, remote, reject);
+                        let _ = answer(local, remote, reject);
                         None
                     }
                 },
@@ -390,7 +387,7 @@ impl UdpPort {
             Addressed::Connection(id) => match routes.comm_ids.get(&id) {
                 Some(mailbox) => Some(mailbox.clone()),
                 None => {
-                    let _ = self.answer(local, remote, |path| Endpoint::disconnect_reply(path, mad));
+                    let _ = answer(local, remote, |path| Endpoint::disconnect_reply(path, mad));
                     None
                 }
             },
@@ -471,6 +468,15 @@ fn driver_owns_port() -> bool {
     std::path::Path::new("/sys/module/rdma_rxe").exists()
 }
 
+/// Sends one datagram from a port of its own.
+pub(crate) fn answer(local: IpAddr, remote: IpAddr, datagram: impl FnOnce(&Path) -> Option<Vec<u8>>) -> io::Result<()> {
+    let (socket, source_port) = flow(local, 0)?;
+    match datagram(&Path { local, remote, source_port }) {
+        Some(bytes) => socket.send_to(&bytes, (remote, PORT)).map(drop),
+        None => Ok(()),
+    }
+}
+
 /// A socket to send from: at this address, from the first port that is free behind `wish`, among those for RoCEv2.
 fn flow(local: IpAddr, wish: u16) -> io::Result<(UdpSocket, u16)> {
     let mut random = [0; 2];
@@ -495,7 +501,8 @@ fn flow(local: IpAddr, wish: u16) -> io::Result<(UdpSocket, u16)> {
     Err(last)
 }
 
-/// The largest path MTU that the interface from `local` to `remote` has room for: 4096 bytes on jumbo frames and within this host, 1024 on 1500.
+/// The largest path MTU that the interface from `local` to `remote` has room for: 4096 bytes on jumbo frames and within this host, 1024 on
+/// 1500.
 pub(crate) fn path_mtu(local: IpAddr, remote: IpAddr) -> u16 {
     // headers: IP, UDP, BTH, the longest extension, padding and CRC
     const HEADERS: usize = 40 + 8 + 12 + 28 + 4;
@@ -547,7 +554,8 @@ pub struct UdpDriver {
     /// Where the first of them begins.
     done: usize,
     tos: u8,
-    /// The system may cut one piece into several datagrams (GSO). Their identification is not ours to say then: where it counts, each leaves by itself.
+    /// The system may cut one piece into several datagrams (GSO). Their identification is not ours to say then: where it counts, each
+    /// leaves by itself.
     segmentation: bool,
     /// Our address, as a stream would have one.
     address: Option<SocketAddr>,
@@ -597,7 +605,7 @@ impl UdpDriver {
         self.address = Some(local);
     }
 
-    /// The connection answers this REQ: it is told where that comes again.
+    /// The connection answers this REQ, also when the REQ is repeated.
     pub(crate) fn answers(&mut self, remote: IpAddr, comm_id: u32) {
         lock(&self.port.routes).requests.insert((remote, comm_id), Some(self.mailbox.clone()));
         self.request = Some((remote, comm_id));
@@ -918,7 +926,7 @@ mod tests {
         for number in 0..8 {
             sender.send_to(&datagram(number), (address, PORT)).unwrap();
             if number == 3 {
-                // somebody else reads these
+                // another thread reads these
                 while lock(&mailbox.arrived).0.len() < 4 {
                     port.receive().unwrap();
                 }

@@ -89,7 +89,8 @@ impl Fabric for Verbs {
 }
 
 /// # Errors
-/// Where the wire is to be kept and cannot be: what iWARP adapters do is not told as packets of RoCE, and some drivers do not say enough.
+/// If the wire is to be recorded and cannot be: operations of iWARP adapters are not recorded as RoCE packets, and some drivers report too
+/// little.
 fn open(connection: verbs::Connection, setup: &Setup, initiator: bool) -> io::Result<Opened> {
     let known = setup.wire.as_ref().map(|_| known(&connection, initiator)).transpose()?;
     let record = setup.wire.clone().zip(known).map(|(wire, known)| Card::new(wire, &known, setup.clock.now()));
@@ -141,15 +142,15 @@ impl Request for VerbsRequest {
     }
 }
 
-/// What the record of a connection begins with.
+/// First bytes of the record of a connection.
 fn known(connection: &verbs::Connection, we_connected: bool) -> io::Result<Known> {
     let refused = |why: String| io::Error::new(io::ErrorKind::Unsupported, why);
     let device = connection.device().to_owned();
     if connection.is_iwarp() {
-        return Err(refused(format!("{device} is an iWARP card, whose wire is not kept here: capture it on its network interface")));
+        return Err(refused(format!("{device} is an iWARP card, which cannot be recorded here: capture on its network interface")));
     }
     let Some(numbers) = connection.numbers() else {
-        return Err(refused(format!("{device} does not tell the numbers of its queue pair: capture it on the wire")));
+        return Err(refused(format!("{device} does not report its queue pair numbers: capture on the wire")));
     };
     let peer = connection.peer();
     let us = connection.local().unwrap_or_else(|| match peer {

@@ -1,4 +1,4 @@
-//! What a card reports, told as RoCEv2 packets: nobody shows the frames of a card to its user.
+//! Makes RoCEv2 packets from what a card reports: a card does not show its frames.
 //!
 //! | in the file | where it comes from |
 //! | --- | --- |
@@ -9,7 +9,7 @@
 //! | acknowledgements, answers to our reads, NAKs | completions of what was posted |
 //! | the peer's RDMA Writes and Reads in our memory | worked out from the reply (see [`Card::answered`]), and said so in a comment |
 //! | Ethernet addresses, IP identifications, communication identifiers | made up |
-//! | what was lost or sent again, congestion, the time on the wire | not there: nobody told us |
+//! | what was lost or sent again, congestion, the time on the wire | not there: the card does not report it |
 //!
 //! The reply of a READ is reported after the RDMA Writes that it stands for, and so completions are held until those above have read the
 //! messages that they brought.
@@ -124,7 +124,7 @@ impl Card {
     /// A connection, with the handshake of the communication manager, as if it had come all at once at `now` (ns since 1970).
     pub(crate) fn new(wire: Wire, known: &Known, now: Time) -> Self {
         let n = &known.numbers;
-        let link = if n.ethernet { "RoCE" } else { "InfiniBand, told in packets of RoCEv2" };
+        let link = if n.ethernet { "RoCE" } else { "InfiniBand, recorded as RoCEv2 packets" };
         let description = format!(
             "Made by rdmascope from what RDMA card {} reported of our own connections ({link}); no frame here was captured",
             known.device
@@ -173,7 +173,8 @@ impl Card {
         }
     }
 
-    /// The reply to a request, in the clear. Where it says that data went by RDMA, that is reported before the message that brought it: the count
+    /// The reply to a request, in the clear. Where it says that data went by RDMA, that is reported before the message that brought it:
+    /// the count
     /// is the reply's, and the bytes are those that are in our memory now, by `peek`.
     pub(crate) fn answered(&mut self, now: Time, reply: &[u8], peek: impl Fn(u32, u32) -> Option<Vec<u8>>) {
         let Ok((_, header)) = Header::parse(reply, &mut Off) else { return };
