@@ -1,7 +1,8 @@
 //! Two clocks, of packets that were seen by both.
 //!
 //! A packet cannot arrive before it was sent. With `f` the differences of times of packets one way and `r` of those the other way,
-//! the offset `o(t)` of the clocks obeys `−r ≤ o(t) ≤ f` for all of them. Of all straight lines that do, the one in the middle is reported, and
+//! the offset `o(t)` of the clocks obeys `−r ≤ o(t) ≤ f` for all of them. Of all straight lines that do, the one in the middle is
+//! reported, and
 //! half of what is between the outermost as its uncertainty: it holds whatever the delays were, as long as the clocks drift evenly.
 
 /// A straight line through the differences of two clocks.

@@ -20,12 +20,12 @@ const EFFECT: f64 = 0.147;
 const RATIO: f64 = 1.1;
 /// Requests from which on a 99th percentile says something.
 const TAIL: u64 = 100;
-/// The least ratio of rates that is told.
+/// The smallest ratio of rates that is reported.
 const RATE: f64 = 2.0;
 /// Differences that the first sentence names.
 const NAMED: usize = 3;
 
-/// What differs.
+/// Kind of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// What was agreed on.
@@ -51,7 +51,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In the order in which they are told.
+    /// In the order of the report.
     const ALL: [Self; 10] = [
         Self::Agreed,
         Self::Outcome,
@@ -97,10 +97,10 @@ impl Kind {
     }
 }
 
-/// One difference.
+/// A difference between two profiles.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// What kind.
+    /// Kind of difference.
     pub kind: Kind,
     /// What it is about: `READ, 64 KiB to 1 MiB`.
     pub what: String,
@@ -205,8 +205,8 @@ impl Diff {
             let words = what.replace('_', " ");
             let many = |n: u64| if n == 1 { "1 connection".to_owned() } else { format!("{n} connections") };
             let sentence = match was {
-                0 => format!("{} ended as none did before: {words}", many(is)),
-                _ => format!("no connection ended as {} did before: {words}", many(was)),
+                0 => format!("{} ended in a way that none did before: {words}", many(is)),
+                _ => format!("no connection ended any more as {} did before: {words}", many(was)),
             };
             self.add(Kind::Outcome, if was == 0 { 980 } else { 970 }, words, [was.to_string(), is.to_string()], sentence);
         }
@@ -245,7 +245,7 @@ impl Diff {
         }
     }
 
-    /// What is told only where it is sure: all questions are asked first.
+    /// Differences that are reported only if they are certain: all are examined first.
     fn tested(&mut self, a: &Profile, b: &Profile) {
         let mut asked: Vec<Difference> = Vec::new();
         let classes: BTreeSet<Class> = a.requests.keys().chain(b.requests.keys()).map(|(c, l)| class(c, *l)).collect();
@@ -286,7 +286,7 @@ impl Diff {
     /// What changed, in a sentence.
     pub fn sentence(&self) -> String {
         if self.differences.is_empty() {
-            return "Nothing differs that is sure and large enough to matter.".to_owned();
+            return "No difference is certain and large enough to matter.".to_owned();
         }
         let named: Vec<&str> = self.differences.iter().take(NAMED).map(|d| d.sentence.as_str()).collect();
         let more = self.differences.len().saturating_sub(NAMED);
@@ -329,7 +329,7 @@ impl Diff {
         out
     }
 
-    /// For programs.
+    /// The differences as JSON.
     pub fn json(&self) -> Value {
         let row = |d: &Difference| {
             let mut row = json!({"kind": d.kind.key(), "what": d.what, "a": d.a, "b": d.b, "text": d.sentence});
@@ -369,7 +369,7 @@ pub fn schema() -> Value {
                     "a": {"type": "string"},
                     "b": {"type": "string"},
                     "text": {"type": "string"},
-                    "p": {"type": "number", "description": "How probable such a difference is where there is none."},
+                    "p": {"type": "number", "description": "The probability of such a difference if nothing changed."},
                     "effect": {"type": "number", "description": "From -1 to 1: Cliff's delta of latencies, the difference of rates or shares."},
                 },
                 "required": ["kind", "what", "a", "b", "text"],

@@ -181,9 +181,9 @@ pub struct Expectations {
 pub struct Checked {
     /// What was expected, as in the file.
     pub expected: String,
-    /// What is.
+    /// The value that the capture has.
     pub is: String,
-    /// Whether it holds.
+    /// Whether the expectation holds.
     pub holds: bool,
     /// The first frame of what it does not hold for, where that is one.
     pub frame: Option<u64>,
@@ -341,7 +341,7 @@ impl Expectations {
 
     /// Expectations that a good capture meets, with room: as a file.
     pub fn write(profile: &Profile) -> String {
-        let mut out = String::from("# Written from a capture that was good. Times have twice the room they took.\n");
+        let mut out = String::from("# Written from a good capture. Limits of times are twice what was measured.\n");
         let _ = writeln!(out, "findings.error = 0");
         let warnings = profile.findings.values().filter(|f| f.severity == Severity::Warn).count();
         let _ = writeln!(out, "findings.warn = \"<= {warnings}\"");
@@ -528,7 +528,8 @@ fn xml(text: &str) -> String {
 pub fn junit(verdicts: &[Checked]) -> String {
     let failed = verdicts.iter().filter(|v| !v.holds).count();
     let mut out = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"rdmascope\" tests=\"{}\" failures=\"{failed}\" errors=\"0\">\n",
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"rdmascope\" tests=\"{}\" failures=\"{failed}\" \
+        errors=\"0\">\n",
         verdicts.len()
     );
     for v in verdicts {

@@ -1,4 +1,5 @@
-//! A comparison as one HTML page: delay over time with what was lost, and the same facts as the text. It opens offline and refers to nothing.
+//! A comparison as one HTML page: delay over time with what was lost, and the same facts as the text. It opens offline and refers to
+//! nothing.
 
 use crate::points::{Agreement, Comparison, Mark, Way};
 use crate::profile::Histogram;
@@ -163,11 +164,13 @@ fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
                 Agreement::Both => "at both points".to_owned(),
                 Agreement::Certain(at) => format!("at both points; certain by {}", names[at]),
                 Agreement::Only(at) => format!("only at {}", names[at]),
-                Agreement::Withdrawn(at) => format!("withdrawn: {} told it; {} saw these frames and does not", names[at], names[1 - at]),
+                Agreement::Withdrawn(at) => {
+                    format!("withdrawn: {} has it; {} has these frames but not the finding", names[at], names[1 - at])
+                }
             };
             vec![t.rule.id().to_owned(), t.by.to_owned(), verdict, t.rule.row().title.to_owned()]
         });
-        table(out, &["finding", "by", "what both make of it", "title"], rows);
+        table(out, &["finding", "by", "what the two captures show together", "title"], rows);
     }
 }
 
@@ -206,7 +209,8 @@ fn plot(out: &mut String, way: &Way, (first, last): (i64, i64)) {
         let since = Elapsed(time.saturating_sub(first));
         let _ = writeln!(
             out,
-            "<line class=\"{class}\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{from:.1}\" y2=\"{to:.1}\"><title>frame {frame}, {since}: {words}</title></line>"
+            "<line class=\"{class}\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{from:.1}\" y2=\"{to:.1}\"><title>frame {frame}, {since}: \
+            {words}</title></line>"
         );
     }
     out.push_str("</svg>\n<p class=\"soft\">Dots: the longest delay of each stretch of time. Marks: packets that were lost, and (dashed) sent again or overtaken.</p>\n");

@@ -41,7 +41,7 @@ const SLOWEST_SHOWN: usize = 5;
 /// ns at both ends of a capture in which a packet may be missing because the other one began later or ended earlier.
 const MARGIN: i64 = 1_000_000;
 
-/// What a router may change, and what tells who sent a packet.
+/// Values that a router may change, and values that identify the sender of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Outside {
     src: Addr,
@@ -65,7 +65,8 @@ struct Seen {
     way: u64,
     frame: u64,
     time: i64,
-    /// What tells copies of it apart and routers leave alone: the identification of its IP header, and its sender's clock in a TCP segment.
+    /// Values that distinguish copies of it and that routers do not change: the identification of its IP header, and its sender's clock in
+    /// a TCP segment.
     copy: (u16, u32),
     /// Of a TCP segment with a payload: where it is in its stream, and how long.
     stretch: Option<(u32, u32)>,
@@ -128,7 +129,7 @@ impl Trace for Hop {
     fn close(&mut self, _: &[u8]) {}
 }
 
-/// One capture.
+/// The packets and requests of one capture.
 #[derive(Debug, Default)]
 pub struct Point {
     packets: Vec<Seen>,
@@ -165,12 +166,27 @@ impl Point {
     /// A frame: what was decoded of it, what was heard, and its last four captured bytes of InfiniBand.
     pub fn packet(&mut self, frame: u64, time: i64, packet: &Packet<'_>, hop: &Hop, bytes: &[u8]) {
         self.span = Some(self.span.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
-        let ([key, plain], way, ports) = match &packet.body {
-            Body::Ib(ib) => (ib_keys(ib, bytes), hash(("ib", ib.bth.dest_qp)), (0, 0)),
-            Body::Tcp(segment) => (tcp_keys(segment), hash("tcp"), (segment.src_port, segment.dst_port)),
-            _ => return,
-        };
         self.is_cut |= packet.cut > 0;
+        match &packet.body {
+            Body::Ib(first) => {
+                // those that one point had not cut yet, the other may have seen one by one
+                for ib in std::iter::once(*first).chain(first.joined(packet.cut)) {
+                    self.seen((frame, time), packet, hop, ib_keys(&ib, bytes), hash(("ib", ib.bth.dest_qp)));
+                }
+            }
+            Body::Tcp(segment) => self.seen((frame, time), packet, hop, tcp_keys(segment), hash("tcp")),
+            _ => {}
+        }
+    }
+
+    fn seen(&mut self, (frame, time): (u64, i64), packet: &Packet<'_>, hop: &Hop, [key, plain]: [u64; 2], way: u64) {
+        let (ports, stretch) = match &packet.body {
+            Body::Tcp(segment) => {
+                let stretch = Some((segment.seq, segment.payload_length)).filter(|(_, length)| *length > 0);
+                ((segment.src_port, segment.dst_port), stretch)
+            }
+            _ => ((0, 0), None),
+        };
         if self.packets.len() >= PACKETS_MAX {
             self.left_out += 1;
             return;
@@ -185,10 +201,6 @@ impl Point {
             vlan: packet.vlan,
             priority: hop.priority,
             tunnel: packet.tunnel,
-        };
-        let stretch = match &packet.body {
-            Body::Tcp(segment) => Some((segment.seq, segment.payload_length)).filter(|(_, length)| *length > 0),
-            _ => None,
         };
         self.packets.push(Seen { key, plain, way, frame, time, copy: (hop.id, hop.sent), stretch, outside });
     }
@@ -251,7 +263,7 @@ pub struct Way {
     pub sent_again: (u64, Vec<u64>),
     /// Packets that overtook others between the points.
     pub reordered: (u64, Vec<u64>),
-    /// One-way delay, ns.
+    /// One-way delay, in ns.
     pub delay: Histogram,
     /// Delay over time: when, by the first clock, and how long, thinned.
     pub delays: Vec<(i64, i64)>,
@@ -273,7 +285,7 @@ pub enum Mark {
 /// What two analyses make of a finding together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// Both have it.
+    /// Both captures have the finding.
     Both,
     /// Both have it, and only this one (0 or 1) is certain of it: so it is certain.
     Certain(usize),
@@ -300,7 +312,7 @@ impl Agreement {
 pub struct Joint {
     /// The rule.
     pub rule: Rule,
-    /// Who is to blame.
+    /// The side to blame.
     pub by: &'static str,
     /// How sure each of the two is.
     pub at: [Option<Certainty>; 2],
@@ -327,7 +339,7 @@ impl Joint {
             Agreement::Both => "at both points".to_owned(),
             Agreement::Certain(at) => format!("at both points; certain by {}", names[at]),
             Agreement::Only(at) => format!("only at {}", names[at]),
-            Agreement::Withdrawn(at) => format!("{} told it; {} saw these frames and does not", names[at], names[1 - at]),
+            Agreement::Withdrawn(at) => format!("{} has it; {} has these frames but not the finding", names[at], names[1 - at]),
         }
     }
 }
@@ -421,7 +433,7 @@ pub struct Timed {
     pub second: i64,
     /// Its first frame at each.
     pub frames: [u64; 2],
-    /// Its command.
+    /// Command of the request.
     pub command: &'static str,
     /// Of the time, the client's own: seen where the client is.
     pub client: i64,
@@ -459,7 +471,7 @@ pub struct Comparison {
     pub clock: Option<Clock>,
     /// From the first point to the second, and back.
     pub ways: [Way; 2],
-    /// What was changed.
+    /// What was changed between the points.
     pub changes: Changes,
     /// Requests by command.
     pub times: BTreeMap<&'static str, Times>,
@@ -493,7 +505,7 @@ impl Comparison {
         Self::telling(a, b, |_| {})
     }
 
-    /// The same, and tells each request that was seen at both.
+    /// The same, and reports each request that was seen at both points.
     pub fn telling(a: &Point, b: &Point, mut each: impl FnMut(&Timed)) -> Self {
         let mut this = Self { packets: [a.packets.len() as u64, b.packets.len() as u64], ..Self::default() };
         let plain = a.is_cut || b.is_cut;
@@ -539,7 +551,7 @@ impl Comparison {
             for (places, others) in copies(a, b, places, others) {
                 let found: Vec<(usize, usize)> = match (places.len(), others.len()) {
                     (1, 1) => vec![(places[0], others[0])],
-                    // so many that only their order tells them apart
+                    // so many that only their order distinguishes them
                     (n, m) if n.max(m) > COPIES_MAX => places.into_iter().zip(others).collect(),
                     _ => aligned(&places, &others, cost),
                 };
@@ -557,7 +569,8 @@ impl Comparison {
         this
     }
 
-    /// Of each direction, what became of its packets. Which point (0 or 1) missed packets of which two hosts: by their addresses at the other one.
+    /// Of each direction, what became of its packets. Which point (0 or 1) missed packets of which two hosts: by their addresses at the
+    /// other one.
     fn ways(
         &mut self,
         a: &Point,
@@ -671,7 +684,7 @@ impl Comparison {
         for asked in &a.exchanges {
             let Some((frame, from_a)) = packets.get(&asked.frame) else { continue };
             let Some(other) = there.get(&(*frame, asked.id)) else { continue };
-            // who asks stands at the point that the request comes from
+            // the client is at the point that the request comes from
             let (client, server) = if *from_a { (asked, *other) } else { (*other, asked) };
             let timed = Timed {
                 first: asked.latency,
@@ -741,7 +754,7 @@ impl Comparison {
         }
     }
 
-    /// For a person.
+    /// The comparison as text.
     pub fn text(&self, names: [&str; 2]) -> String {
         let mut out = String::new();
         let matched: u64 = self.ways.iter().map(|w| w.matched).sum();
@@ -759,12 +772,15 @@ impl Comparison {
             let offset = format!("{:.6} s", clock.offset.abs() / 1e9);
             let _ = writeln!(out, "  {} is {offset} {sign} {} (± {})", names[1], names[0], ns(clock.uncertainty));
             let (drift, pace) = (clock.drift.abs() * 1e6, if clock.drift < 0.0 { "slower" } else { "faster" });
-            let _ = writeln!(out, "  and goes {drift:.3} ppm (± {:.3}) {pace}", clock.drift_uncertainty * 1e6);
+            let _ = writeln!(out, "  and runs {drift:.3} ppm (± {:.3}) {pace}", clock.drift_uncertainty * 1e6);
             if clock.uneven {
-                let _ = writeln!(out, "  No even drift explains the times: a clock was set meanwhile, or is uneven.");
+                let _ = writeln!(out, "  No constant drift explains the times: a clock was set in between, or runs unevenly.");
             }
         } else {
-            let _ = writeln!(out, "  Packets were seen one way only: delays are told above the shortest, and the offset is not known.");
+            let _ = writeln!(
+                out,
+                "  Packets were seen in one direction only: delays are relative to the shortest, and the offset is not known."
+            );
         }
         for (n, way) in self.ways.iter().enumerate() {
             let (from, to) = (names[n], names[1 - n]);
@@ -841,7 +857,7 @@ impl Comparison {
         out
     }
 
-    /// For programs.
+    /// The comparison as JSON.
     pub fn json(&self, names: [&str; 2]) -> Json {
         let seconds = |ns: f64| if ns.is_finite() { json!(ns / 1e9) } else { Json::Null };
         let quantiles = |h: &Histogram| {
@@ -937,7 +953,7 @@ pub fn schema() -> Json {
             "points": {"type": "array", "items": {"type": "string"}},
             "packets": {"type": "array", "items": count},
             "clock": {"type": ["object", "null"], "properties": {
-                "at": {"type": "number", "description": "When the offset was this one, by the first clock: seconds since the Unix epoch."},
+                "at": {"type": "number", "description": "Time at which the offset holds, by the first clock: seconds since the Unix epoch."},
                 "offset": {"type": ["number", "null"], "description": "Seconds that the second clock is ahead, in the middle of the capture."},
                 "uncertainty": number,
                 "drift_ppm": {"type": "number"},
@@ -974,10 +990,10 @@ pub fn schema() -> Json {
             }},
             "findings": {"type": "array", "items": {"type": "object", "properties": {
                 "id": {"type": "string"}, "by": {"type": "string"}, "first": {"type": "boolean"}, "second": {"type": "boolean"},
-                "certainty": {"enum": ["certain", "if_nothing_was_missed", "guess"], "description": "That of the surer one."},
+                "certainty": {"enum": ["certain", "if_nothing_was_missed", "guess"], "description": "The certainty of the more certain one."},
                 "verdict": {
                     "enum": ["both", "certain", "only", "withdrawn"],
-                    "description": "Withdrawn: one had it if nothing was missed, and the other has what was missed and not the finding.",
+                    "description": "Withdrawn: one capture has the finding provided that it missed nothing; the other has the missed frames, and not the finding.",
                 },
             }}},
             "resized": {"type": "integer", "minimum": 0, "description": "TCP segments that an adapter split or joined between the points."},
@@ -1056,7 +1072,8 @@ fn left(all: &[(u32, u32, usize)], begin: u32, is_known: impl Fn(usize) -> bool)
     left
 }
 
-/// Segments of TCP that an adapter split or joined between the points: those whose bytes others of the same stream have, from their first to
+/// Segments of TCP that an adapter split or joined between the points: those whose bytes others of the same stream have, from their first
+/// to
 /// their last. Each is tied to the first of these. One of which some bytes arrived and others did not is lost, and its parts are known.
 fn resized(a: &Point, b: &Point, flows: &Flows, pairs: &mut [Option<usize>], taken: &mut [bool]) -> u64 {
     let of_a = stretches(&a.packets, |flow| flows.same.contains_key(flow));
@@ -1273,7 +1290,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
         /// As after a loss on RoCE, where all that was behind it goes out again: copies that come sooner than a packet takes.
         #[test]
-        fn copies_are_told_apart_and_none_is_called_lost_that_arrived(
+        fn copies_are_distinguished_and_none_is_called_lost_that_arrived(
             rows in proptest::collection::vec((800_000..2_000_000i64, any::<bool>(), 100_000..400_000i64, 500_000..700_000i64, 0..6u8), 30..100),
             offset in -4_000_000_000i64..4_000_000_000
         ) {
@@ -1316,7 +1333,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_that_their_sender_marked_are_told_apart_however_late_they_are() {
+    fn copies_that_their_sender_marked_are_distinguished_however_late_they_are() {
         let client = Sent { time: 0, by_client: true, delay: 0, lost: false };
         let server = Sent { by_client: false, ..client.clone() };
         let ms = 1_000_000;
@@ -1407,7 +1424,7 @@ mod tests {
         let mut other = Point { packets: b.packets.clone(), span: b.span, ..Point::default() };
         other.findings.insert((rule, "client"), found(Certainty::Certain, &[21]));
         assert_eq!(verdict(&a, &other), [Agreement::Certain(1)]);
-        // told of the client where the server is, and not where the client is
+        // reported for the client at the server's point, and not at the client's
         let mut far = Point { findings: a.findings.clone(), packets: b.packets.clone(), span: b.span, ..Point::default() };
         far.findings.insert((rule, "client"), found(Certainty::IfNothingWasMissed, &[21]));
         let mut near = a;

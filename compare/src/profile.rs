@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 pub const CLIENT: &str = "client";
 /// The same of the server.
 pub const SERVER: &str = "server";
-/// Commands with their lengths that are told apart at most; beyond it lengths are rounded down to powers of two.
+/// Most pairs of command and length that are distinguished; beyond it lengths are rounded down to powers of two.
 const KINDS_MAX: usize = 4096;
 
 /// All requests of one command and length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Requests {
-    /// How many.
+    /// Number of requests.
     pub count: u64,
     /// Of those, with a failing status.
     pub errors: u64,
@@ -77,7 +77,7 @@ impl Requests {
 pub struct Paths {
     /// Within the messages.
     pub inline: Option<(u32, u32)>,
-    /// By RDMA.
+    /// Least and largest length that went by RDMA, in bytes.
     pub rdma: Option<(u32, u32)>,
 }
 
@@ -117,7 +117,7 @@ impl Sink for Profiler {
 /// A finding, as often as it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its severity.
+    /// Severity of the finding.
     pub severity: Severity,
     /// How sure it is.
     pub certainty: Certainty,
@@ -144,7 +144,7 @@ pub struct Profile {
     pub paths: BTreeMap<&'static str, Paths>,
     /// Counters, over all connections.
     pub counters: BTreeMap<&'static str, u64>,
-    /// Findings by rule and who is to blame.
+    /// Findings by rule and side to blame.
     pub findings: BTreeMap<(Rule, &'static str), Found>,
     /// Outcomes of connections, and how many had each.
     pub outcomes: BTreeMap<String, u64>,

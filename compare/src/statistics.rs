@@ -40,7 +40,7 @@ impl Histogram {
         }
     }
 
-    /// How many.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -65,7 +65,8 @@ fn point(records: &[Record]) -> Point {
     point
 }
 
-/// What a point at the server sees: each packet as `change` makes it, and those of `lost` (frames of the first point, by number) not at all.
+/// What a point at the server sees: each packet as `change` makes it, and those of `lost` (frames of the first point, by number) not at
+/// all.
 fn at_the_server(records: &[Record], lost: &[u64], change: impl Fn(&mut Record)) -> Vec<Record> {
     let mut seen = Vec::new();
     for (n, record) in records.iter().enumerate() {
@@ -182,7 +183,7 @@ fn held(name: &str, change: impl Fn(&mut Record)) -> Comparison {
     found
 }
 
-fn told(found: &Comparison, what: &str, was: &str, is: &str) -> bool {
+fn has_change(found: &Comparison, what: &str, was: &str, is: &str) -> bool {
     found.changes.contains_key(&(what, was.to_owned(), is.to_owned()))
 }
 
@@ -195,11 +196,11 @@ fn nothing_is_changed_where_nothing_was() {
 }
 
 #[test]
-fn address_translation_is_told_and_no_obstacle() {
+fn address_translation_is_reported_and_no_obstacle() {
     for name in ["smb-iwarp", "nfs-iwarp-v42"] {
         let found = held(name, translate);
-        assert!(told(&found, "source address", "192.0.2.2", "203.0.113.9"), "{name}: {:?}", found.changes);
-        assert!(found.changes.keys().any(|(what, ..)| *what == "source port") && told(&found, "TTL", "64", "63"), "{name}");
+        assert!(has_change(&found, "source address", "192.0.2.2", "203.0.113.9"), "{name}: {:?}", found.changes);
+        assert!(found.changes.keys().any(|(what, ..)| *what == "source port") && has_change(&found, "TTL", "64", "63"), "{name}");
     }
 }
 
@@ -207,23 +208,23 @@ fn address_translation_is_told_and_no_obstacle() {
 fn other_addresses_are_no_obstacle_on_roce_whether_the_invariant_crc_was_made_anew_or_not() {
     for change in [translate, translate_roce] {
         let found = held("smb-roce", change);
-        assert!(told(&found, "source address", "192.0.2.2", "203.0.113.9"), "{:?}", found.changes);
+        assert!(has_change(&found, "source address", "192.0.2.2", "203.0.113.9"), "{:?}", found.changes);
     }
 }
 
 #[test]
-fn a_vlan_is_told_and_no_obstacle() {
+fn a_vlan_is_reported_and_no_obstacle() {
     for name in ["smb-roce", "smb-iwarp"] {
         let found = held(name, tag);
-        assert!(told(&found, "VLAN", "none", "42") && told(&found, "VLAN priority", "0", "3"), "{name}: {:?}", found.changes);
+        assert!(has_change(&found, "VLAN", "none", "42") && has_change(&found, "VLAN priority", "0", "3"), "{name}: {:?}", found.changes);
     }
 }
 
 #[test]
-fn a_tunnel_is_told_and_no_obstacle() {
+fn a_tunnel_is_reported_and_no_obstacle() {
     for name in ["smb-roce", "smb-iwarp"] {
         let found = held(name, tunnel);
-        assert!(told(&found, "tunnel", "none", "VXLAN 7"), "{name}: {:?}", found.changes);
+        assert!(has_change(&found, "tunnel", "none", "VXLAN 7"), "{name}: {:?}", found.changes);
     }
 }
 

@@ -133,7 +133,7 @@ fn the_first_sentence_names_what_was_changed() {
 }
 
 #[test]
-fn time_is_told_by_whose_it_is() {
+fn time_is_divided_by_owner() {
     let diff = Diff::new(&profile("smb-iwarp"), &profile("smb-iwarp-credits8"));
     let text = diff.text();
     assert!(text.contains("Time by owner") && text.contains("send queue"), "{text}");
