@@ -1,7 +1,8 @@
 //! A capture written again as pcapng, with what the analysis says as packet comments: stock Wireshark lists them among its
 //! expert information and in the packet's detail. Frames, times, interfaces, comments and decryption secrets stay.
 //!
-//! Findings stand at all of their frames (up to [`Frames::CAPACITY`](rdmascope_analyzer::finding::Frames::CAPACITY), and then they say so), exchanges at their request and at their reply.
+//! Findings stand at all of their frames (up to [`Frames::CAPACITY`](rdmascope_analyzer::finding::Frames::CAPACITY), and then they say
+//! so), exchanges at their request and at their reply.
 
 use rdmascope_analyzer::exchange::{Exchange, Family, escaped};
 use rdmascope_analyzer::report::{Report, Sink};
@@ -56,7 +57,7 @@ impl Comments {
         comments
     }
 
-    /// What is said of a frame.
+    /// Comments on a frame.
     pub fn of(&self, frame: u64) -> &[String] {
         self.by_frame.get(&frame).map_or(&[], Vec::as_slice)
     }

@@ -10,7 +10,6 @@
 #![forbid(unsafe_code)]
 
 pub mod annotated;
-#[cfg(unix)]
 pub mod metrics;
 pub mod payloads;
 #[cfg(feature = "parquet")]

@@ -21,33 +21,29 @@ use std::time::{Duration, Instant};
 pub const METRICS: &[(&str, &str, &str)] = &[
     ("rdmascope_start_time_seconds", "gauge", "When the capture began, in seconds since 1970"),
     ("rdmascope_frames_total", "counter", "Frames analysed"),
-    ("rdmascope_frame_bytes_total", "counter", "Bytes of those on the wire"),
+    ("rdmascope_frame_bytes_total", "counter", "Bytes of the frames on the wire"),
     ("rdmascope_undecoded_frames_total", "counter", "Frames of followed connections that could not be decoded"),
     ("rdmascope_capture_delivered_frames_total", "counter", "Frames handed over by the kernel, by interface"),
-    (
-        "rdmascope_capture_dropped_frames_total",
-        "counter",
-        "Frames lost by us: by the kernel as the ring was full, or by the interface before it",
-    ),
+    ("rdmascope_capture_dropped_frames_total", "counter", "Frames lost while capturing: by the kernel (ring full) or by the interface"),
     (
         "rdmascope_capture_missed_packets_total",
         "counter",
-        "Packets that were on the wire and not in the capture, as far as sequence numbers tell",
+        "Packets that were on the wire but not in the capture, by their sequence numbers",
     ),
-    ("rdmascope_forgotten_total", "counter", "What was forgotten to stay within limits, by what it was"),
+    ("rdmascope_forgotten_total", "counter", "Items dropped to stay within limits, by kind"),
     ("rdmascope_connections", "gauge", "Open connections"),
     ("rdmascope_connections_total", "counter", "Connections seen"),
-    ("rdmascope_bytes_total", "counter", "Bytes in frames, by who sent them"),
-    ("rdmascope_messages_total", "counter", "Messages, by who sent them"),
+    ("rdmascope_bytes_total", "counter", "Bytes in frames, by sender"),
+    ("rdmascope_messages_total", "counter", "Messages, by sender"),
     ("rdmascope_credits_granted_total", "counter", "Credits granted to an end"),
     ("rdmascope_credits_spent_total", "counter", "Credits that an end spent"),
-    ("rdmascope_credits_held", "gauge", "The least that an end of an open connection holds"),
+    ("rdmascope_credits_held", "gauge", "Fewest credits that an end of an open connection holds"),
     ("rdmascope_credit_stalls_total", "counter", "Times that an end waited for credits"),
     ("rdmascope_credit_stall_seconds_total", "counter", "How long it waited"),
     ("rdmascope_credit_overruns_total", "counter", "Sends without credit"),
     ("rdmascope_rdma_operations_total", "counter", "RDMA Reads and Writes"),
-    ("rdmascope_rdma_bytes_total", "counter", "Bytes that they moved"),
-    ("rdmascope_rdma_outside_advertised_total", "counter", "RDMA outside of what was advertised"),
+    ("rdmascope_rdma_bytes_total", "counter", "Bytes moved by RDMA"),
+    ("rdmascope_rdma_outside_advertised_total", "counter", "RDMA outside the advertised memory"),
     ("rdmascope_retransmissions_total", "counter", "Packets or segments that went out again"),
     ("rdmascope_naks_total", "counter", "Negative acknowledgments, by kind"),
     ("rdmascope_sequence_gaps_total", "counter", "Places where packets were missing when the next one came"),
@@ -57,10 +53,10 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("rdmascope_request_errors_total", "counter", "Requests that failed, by command"),
     ("rdmascope_requests_unanswered_total", "counter", "Requests without a reply, by command"),
     ("rdmascope_request_bytes_total", "counter", "Payload that requests moved, by command"),
-    ("rdmascope_request_duration_seconds", "histogram", "Request to reply, by command"),
-    ("rdmascope_request_time_seconds_total", "counter", "Whose the time from request to reply was, by command and owner"),
+    ("rdmascope_request_duration_seconds", "histogram", "Time from request to reply, by command"),
+    ("rdmascope_request_time_seconds_total", "counter", "Time from request to reply, by command and owner"),
     ("rdmascope_findings_total", "counter", "Broken rules, by finding (rdmascope explain ID)"),
-    ("rdmascope_rdma_hw_counter", "untyped", "hw_counters of RDMA devices, as the driver has them"),
+    ("rdmascope_rdma_hw_counter", "untyped", "hw_counters of RDMA devices, as the driver reports them"),
 ];
 
 /// Upper ends of the latency buckets, ns.
@@ -86,7 +82,7 @@ const BUCKETS: [(i64, &str); 19] = [
     (10_000_000_000, "10"),
 ];
 
-/// What there is to tell.
+/// The values to serve.
 #[derive(Debug)]
 pub struct View<'a> {
     /// ns since 1970.
@@ -97,9 +93,9 @@ pub struct View<'a> {
     pub totals: &'a Totals,
     /// Broken rules.
     pub findings: &'a Findings,
-    /// What interfaces counted, by name.
+    /// Counters of interfaces, by name.
     pub interfaces: &'a [(String, Counters)],
-    /// What RDMA devices counted.
+    /// Counters of RDMA devices.
     pub hardware: &'a [Counter],
 }
 
@@ -220,8 +216,8 @@ pub fn render(view: &View<'_>) -> String {
         }
     }
     out.head("rdmascope_findings_total");
-    for rule in Rule::ALL {
-        let n = view.findings.occurrences(*rule);
+    for rule in Rule::all() {
+        let n = view.findings.occurrences(rule);
         if n > 0 {
             out.row("rdmascope_findings_total", &[("id", rule.id()), ("severity", rule.row().severity.name())], &n);
         }
@@ -312,14 +308,14 @@ pub struct Server {
     address: SocketAddr,
 }
 
-/// Somebody wants to know.
+/// A request for the metrics.
 #[derive(Debug)]
 pub struct Asked {
     answer: SyncSender<String>,
 }
 
 impl Asked {
-    /// Gives the metrics. Who has gone meanwhile gets nothing.
+    /// Answers with the metrics. A client that has disconnected gets nothing.
     pub fn answer(self, text: String) {
         let _ = self.answer.try_send(text);
     }
@@ -360,12 +356,12 @@ impl Server {
         Ok(Server { asked, address })
     }
 
-    /// Where it listens.
+    /// Address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Who asks now, if anybody does.
+    /// The next request, if there is one.
     pub fn asked(&self) -> Option<Asked> {
         self.asked.try_recv().ok()
     }

@@ -1,5 +1,6 @@
 //! The contents that READ and WRITE moved, written as files of their names. A name comes from the network: it never leaves
-//! the folder, and never overwrites what was there before unless that is asked for. Two names never share a file: where they would, because a character was
+//! the folder, and never overwrites what was there before unless that is asked for. Two names never share a file: where they would,
+//! because a character was
 //! replaced or because one is a folder of the other, the second one gets a number.
 
 use rdmascope_analyzer::exchange::{Exchange, Family};
@@ -28,7 +29,7 @@ const OFFSET_MAX: u64 = 1 << 42;
 #[derive(Debug, Error)]
 pub enum Error {
     /// The folder has something in it.
-    #[error("{0} is not empty: payloads are written into a folder of their own")]
+    #[error("{0} is not empty: payloads need an empty folder")]
     NotEmpty(PathBuf),
     /// Something in or about the folder.
     #[error("{path} cannot be written: {error}")]
@@ -40,7 +41,7 @@ pub enum Error {
     },
 }
 
-/// One file.
+/// A file that was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Bytes that READs brought.

@@ -51,13 +51,13 @@ pub enum Type {
 /// A column. One that may be unknown is null then.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column.
     pub name: &'static str,
-    /// Its type.
+    /// Type of the column.
     pub kind: Type,
     /// Whether it may be null.
     pub optional: bool,
-    /// What it says.
+    /// Description for the documentation.
     pub says: &'static str,
 }
 
@@ -66,9 +66,9 @@ pub struct Column {
 pub struct Table {
     /// Its name, and its folder's.
     pub name: &'static str,
-    /// What a row is.
+    /// What a row describes.
     pub row: &'static str,
-    /// Its columns.
+    /// Columns in order.
     pub columns: &'static [Column],
 }
 
@@ -96,7 +96,7 @@ tables! {
         "connection" Integer ?null "the connection it belongs to";
         "end" Text ?null "which end of the connection sent it, a or b; `connections.client_end` says which is the client";
         "exchange" Integer ?null "the request it belongs to, as far as known when it came";
-        "retransmission" Bool "whether it went out before";
+        "retransmission" Bool "whether it was sent before";
     }
     "messages" "an RDMA message: Send, Write, Read Request or Read Response, from its first packet to its last" {
         "connection" Integer "the connection";
@@ -111,7 +111,7 @@ tables! {
         "address" Text ?null "address or tagged offset, in hexadecimal";
         "invalidates" Integer ?null "remote key that it invalidates";
     }
-    "exchanges" "a request, and what became of it" {
+    "exchanges" "a request and its outcome" {
         "exchange" Integer "number, from 1, in the order of the requests";
         "connection" Integer "the connection";
         "family" Text "smb2 or rpc";
@@ -144,13 +144,13 @@ tables! {
         "latency_pause" Integer ?null "of it, under pause frames";
         "latency_unknown" Integer ?null "of it, where the capture lost what would tell";
         "behind_episode" Integer ?null "the episode of the connection that it waited for longest: `episodes.episode`";
-        "wait_for_credit" Integer "what the request waited for a credit before, in ns";
-        "retransmissions" Integer "packets of it that went out again";
+        "wait_for_credit" Integer "how long the request waited for a credit before it was sent, in ns";
+        "retransmissions" Integer "packets of it that were sent again";
     }
     "episodes" "an interval in which a direction of a connection was held up" {
         "connection" Integer "number of the connection in the report: `connections.report`";
         "episode" Integer "its number on the connection";
-        "kind" Text "recovery, rnr, credit, pause, zero_window, silence, nagle, held_up, interrupted, gap";
+        "kind" Text "recovery, rnr, credit, pause, zero_window, silence, nagle, held_up, idle, interrupted, gap";
         "cause" Text "why, as far as is known";
         "from" Text ?null "client or server: whose packets were held up";
         "begin" Time "when it began";
@@ -176,14 +176,14 @@ tables! {
         "spec" Text "document and section";
         "count" Integer "occurrences";
     }
-    "credits" "what both ends of an SMB Direct connection hold behind a message" {
+    "credits" "the credits of both ends of an SMB Direct connection after a message" {
         "connection" Integer "the connection";
         "frame" Integer "the frame of the message";
         "time" Time "its time";
         "end_a" Integer ?null "send credits that end a holds";
         "end_b" Integer ?null "send credits that end b holds";
     }
-    "connections" "a connection, under a number that other tables have; one whose directions were tied together late has two" {
+    "connections" "a connection, by the number in the other tables; one whose directions were paired late has two" {
         "connection" Integer "the number in the other tables";
         "report" Integer "the number in the report";
         "transport" Text "rocev2, infiniband, iwarp, tcp";
@@ -276,7 +276,7 @@ pub enum Error {
         error: io::Error,
     },
     /// There are tables of this capture already.
-    #[error("{0} is there: tables of a capture are not written over; remove it, or name another folder")]
+    #[error("{0} exists: tables of a capture are not overwritten; remove it, or name another folder")]
     Exists(PathBuf),
     /// Parquet itself.
     #[error("{path} cannot be written: {error}")]
@@ -509,7 +509,7 @@ pub struct FrameRow<'a> {
     pub protocol: &'a str,
     /// Sender and receiver.
     pub addresses: [String; 2],
-    /// Connection, and who sent it.
+    /// Connection, and the sender.
     pub place: Option<(u32, End)>,
     /// Exchange; 0 for none.
     pub exchange: u64,

@@ -1,4 +1,5 @@
-//! A plugin for Wireshark in one file of Lua: rules and fields from our tables, then the runtime of `plugins/wireshark/`, whose files are put
+//! A plugin for Wireshark in one file of Lua: rules and fields from our tables, then the runtime of `plugins/wireshark/`, whose files are
+//! put
 //! behind one another. It runs in every Wireshark from 4.0 on, and shows what the [engine](rdmascope_engine) says, a library that it loads.
 //!
 //! ```text
@@ -8,7 +9,10 @@
 //! ```
 
 use rdmascope_analyzer::finding::{Rule, explain};
-use rdmascope_dissector::field::{Kind, Values};
+use rdmascope_dissector::field::{Def, Fields, Kind, Values};
+use rdmascope_dissector::wire::smb2::Channel;
+use rdmascope_dissector::wire::smb2::rdma_channel::{CryptoTransformFixed, RdmaTransformFixed, f as rdma};
+use rdmascope_dissector::wire::smbd::BufferDescriptorV1;
 use rdmascope_engine::facts;
 use std::fmt::Write as _;
 use std::io;
@@ -60,6 +64,7 @@ pub fn lua(engine: Option<&Path>) -> String {
     out.push('\n');
     rules(&mut out);
     fields(&mut out);
+    layouts(&mut out);
     for (name, text) in RUNTIME {
         // a local of its own scope: Lua allows two hundred of them in one
         let _ = writeln!(out, "do -- {name}\n{}\nend\n", text.trim_end());
@@ -106,6 +111,37 @@ fn fields(out: &mut String) {
         if !def.values.is_empty() {
             out.push_str(", values = ");
             values(out, def.values);
+        }
+        out.push_str(" },\n");
+    }
+    out.push_str("}\n\n");
+}
+
+/// The place of a field in `R.fields`, from 1.
+fn place(def: Def) -> usize {
+    facts::fields().iter().position(|d| d.name == def.name).map_or(0, |n| n + 1)
+}
+
+/// What is decoded without an engine: `SMB2_RDMA_TRANSFORM`, \[MS-SMB2\] 2.2.43, by the fields of its structures.
+fn layouts(out: &mut String) {
+    let _ = writeln!(out, "R.layouts = {{\n    channel = {},", Channel::RDMA_TRANSFORM.0);
+    for (name, fields) in [
+        ("transform", <RdmaTransformFixed as Fields>::FIELDS),
+        ("crypto", CryptoTransformFixed::FIELDS),
+        ("descriptor", BufferDescriptorV1::FIELDS),
+    ] {
+        let [node, parts @ ..] = fields else { continue };
+        let _ = write!(out, "    {name} = {{ node = {},", place(node));
+        let mut at = 0;
+        // bits stand behind the number that they are of
+        for part in parts.iter().filter(|part| part.mask == 0) {
+            let (length, last) = (part.kind.bits() / 8, part.name.rsplit('.').next().unwrap_or(""));
+            let _ = write!(out, " {{ name = \"{last}\", field = {}, at = {at}, length = {length} }},", place(part));
+            at += length;
+        }
+        let _ = write!(out, " length = {at}");
+        if name == "crypto" {
+            let _ = write!(out, ", signature = {}, nonce = {}", place(rdma::SIGNATURE), place(rdma::NONCE));
         }
         out.push_str(" },\n");
     }
@@ -160,7 +196,7 @@ pub enum Done {
     Replaced(PathBuf),
     /// The engine was written here.
     Engine(PathBuf),
-    /// This was removed.
+    /// This file was removed.
     Removed(PathBuf),
     /// The program can be found here as a source of captures.
     Extcap(PathBuf),
@@ -180,7 +216,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// What the environment says.
+    /// The places that the environment names.
     pub fn of_environment() -> Self {
         let path = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         Self { configured: path("WIRESHARK_CONFIG_DIR"), xdg: path("XDG_CONFIG_HOME"), home: path("HOME"), appdata: path("APPDATA") }
@@ -269,7 +305,7 @@ pub fn remove(places: &Places, folder: Option<&Path>) -> Result<Vec<Done>, Insta
 /// What became of a plugin that was tried in the tshark of this machine; with the words of that about its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tried {
-    /// There is none.
+    /// No tshark was found.
     NoTshark,
     /// It loads, and its engine says of a frame what it should.
     Analyzes(String),

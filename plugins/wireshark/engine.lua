@@ -1,7 +1,8 @@
 -- The engine: the analysis itself, a library that is loaded into Wireshark. What it says of frames is all that is shown; without it, there is
 -- what needs no state. R is the table that `rdmascope export wireshark` generates, with rules and fields in it. For Lua 5.2 to 5.4.
 
--- Each frame is a string that is let go of at once. Lua would look through all it has for every few hundred of them: five times as much may gather.
+-- Of each frame Wireshark leaves some objects, and in versions that are not known a string of its bytes. Lua would look through all it has for every
+-- few hundred of them: five times as much may gather.
 collectgarbage("setpause", 500)
 
 local NAME = package.config:sub(1, 1) == "\\" and "rdmascope_engine.dll" or "librdmascope_engine.so"
@@ -10,18 +11,10 @@ local NAME = package.config:sub(1, 1) == "\\" and "rdmascope_engine.dll" or "lib
 local function places()
     -- of a plugin that was named without a folder, the current one
     local source = debug and debug.getinfo(1, "S").source:match("^@(.*)")
-    local here = source and (source:match("^(.*[/\\])") or "./")
-    local list = { os.getenv("RDMASCOPE_ENGINE"), here and here .. NAME, Dir.personal_plugins_path() .. "/" .. NAME, R.engine }
-    local found = {}
-    for n = 1, 4 do
-        if list[n] then
-            found[#found + 1] = list[n]
-        end
-    end
-    for _, folder in ipairs({ "/usr/lib/rdmascope/", "/usr/local/lib/rdmascope/" }) do
-        found[#found + 1] = folder .. NAME
-    end
-    return found
+    local here = source and (source:match("^(.*[/\\])") or "./") .. NAME
+    local list = { os.getenv("RDMASCOPE_ENGINE") or "", here or "", Dir.personal_plugins_path() .. "/" .. NAME, R.engine or "" }
+    list[5], list[6] = "/usr/lib/rdmascope/" .. NAME, "/usr/local/lib/rdmascope/" .. NAME
+    return list
 end
 
 -- The engine's function; without it, why.
@@ -69,9 +62,16 @@ end
 
 local since_first, length_of, bytes_of
 
--- Learns such functions from a frame; that of its number.
+-- Learns such functions from a frame; that of its number. In versions that are known the engine reads a frame's bytes where they lie: that is tried
+-- with this one.
 function R.learn(tvb, pinfo)
     since_first, length_of, bytes_of = R.property(pinfo, "rel_ts"), R.property(pinfo, "len"), tvb.raw
+    if get_version():find("^4%.[0-6]%.") then
+        local bytes, length = call("bytes", tvb)
+        if bytes == tvb:raw() and length == pinfo.len then
+            length_of, bytes_of = nil, nil
+        end
+    end
     return R.property(pinfo, "number")
 end
 
@@ -103,7 +103,7 @@ function R.reset_engine()
             io.stderr:write("rdmascope: ", R.failed or R.without_keys, "\n")
         end
         if handle and R.wanted_fields then
-            R.call("want", handle, table.concat(R.wanted_fields, "\n"))
+            R.call("want", handle, R.wanted_fields)
         end
     end
 end
@@ -154,27 +154,20 @@ function R.say(number, tvb, pinfo, look)
             time = looked_at(pinfo)
         end
         last = time
-        return call(handle, number, time, length_of(pinfo), bytes_of(tvb), look, start)
+        return call(handle, number, time, length_of and length_of(pinfo), bytes_of and bytes_of(tvb) or tvb, look, start)
     end
     R.settle()
     return call(handle, number, look)
 end
 
--- The items of a frame that was said to have some.
+-- The items of a frame that was said to have some, with its messages.
 function R.again(number)
-    return R.call(handle, number, true)
+    return R.call(handle, number, true, true)
 end
 
-function R.message(number, index)
-    return R.call("message", handle, number, index)
-end
-
-function R.forget(number)
-    R.call("forget", handle, number)
-end
-
-function R.smb_direct(bytes)
-    return R.call("smb_direct", handle, bytes)
+-- A call of the engine's that has a name.
+function R.ask(what, ...)
+    return R.call(what, handle, ...)
 end
 
 function R.report()

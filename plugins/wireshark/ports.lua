@@ -1,40 +1,60 @@
--- Ports of SMB and NFS that carry MPA. Wireshark's own MPA is found by TCP's heuristics, which come last, and cannot be called from here: it wants
--- to know more of TCP than a plugin can tell it. So whoever owns the port has to step aside, and cannot be called from here either: NetBIOS wants the
--- same, and an exception of Artemis's would leave through Lua, which bears that only so often. TCP asks the conversation's dissector, then the owner of
--- the lower port, then that of the higher one. 445 is NetBIOS's: there a conversation is ours from its SYN on, and for a frame with MPA the owner leaves
--- the table until the frame is done. 5445 is Artemis's: there we are the owner, and a frame that is not MPA finds Artemis at the other port.
+-- Ports of SMB that carry MPA. Wireshark's own MPA is found by TCP's heuristics, which come last, and cannot be called from here: it wants to know
+-- more of TCP than a plugin can tell it. So whoever owns the port has to step aside, and cannot be called from here either: NetBIOS wants the same, and
+-- an exception of Artemis's would leave through Lua, which bears that only so often. TCP asks the conversation's dissector, then the owner of the
+-- server's port where it saw the SYN, then that of the lower port, and, without SYN or up to 4.0, that of the higher one. 445 is NetBIOS's: there a
+-- conversation is ours from its SYN on, and for a frame with MPA the owner leaves the table until the frame is done. 5445 is Artemis's: there we are
+-- the owner, and for a frame that is not MPA the next place that is asked is Artemis's, the same port or the other one. While all connections of a
+-- capture on 5445 carry MPA, nobody owns that port: two calls for each segment would take longer than the analysis does.
 
-local claim = Proto("rdmascope_mpa", "MPA on a port of SMB or NFS")
-local ports, changes, owners = DissectorTable.get("tcp.port"), {}, {}
+local claim = Proto("rdmascope_mpa", "MPA on a port of SMB")
+local ports, changes = DissectorTable.get("tcp.port"), {}
+local owners = { [445] = ports:get_dissector(445), [5445] = ports:get_dissector(5445) }
 R.changes = changes
-for _, port in ipairs({ 445, 5445, 20049 }) do
-    owners[port] = ports:get_dissector(port)
+
+-- By a connection's two ports: the frame since which it carries MPA; those on 5445 of which that is not known. Two connections of the same ports are
+-- taken for one.
+local claimed, others = {}, {}
+-- Whether 5445 is ours.
+local is_ours = false
+
+local function own(wanted)
+    if wanted ~= is_ours and owners[5445] then
+        is_ours = wanted
+        ports[wanted and "add" or "remove"](ports, 5445, claim)
+    end
 end
 
--- Both ports of a frame.
+function R.reset_ports()
+    claimed, others = {}, {}
+    own(true)
+end
+
+-- Both ports of a frame, and the name of the connection.
 local source_of, destination_of
 local function ports_of(pinfo)
     if not source_of then
         source_of, destination_of = R.property(pinfo, "src_port"), R.property(pinfo, "dst_port")
     end
-    return source_of(pinfo), destination_of(pinfo)
+    local src, dst = source_of(pinfo), destination_of(pinfo)
+    return src, dst, src < dst and src * 65536 + dst or dst * 65536 + src
 end
 
--- Remembers a TCP connection that carries MPA, by its two ports, since a frame. Two connections of the same ports may be taken for one: then whoever
--- owns the port is asked second in place of first.
-local function claim_it(src, dst, number)
-    R.claimed[src * 65536 + dst], R.claimed[dst * 65536 + src] = number, number
-end
-
--- The connection of this frame may carry MPA; `is_mpa`: it does.
+-- The connection of this frame may carry MPA; `is_mpa`: it does. Nobody is asked for 5445 from the next frame on, or somebody is.
 function R.claim_ports(pinfo, is_mpa)
-    local src, dst = ports_of(pinfo)
-    if (src == 445 or dst == 445) and not R.claimed[src * 65536 + dst] then
-        pinfo.conversation = claim
-        if is_mpa then
-            claim_it(src, dst, pinfo.number)
+    local src, dst, name = ports_of(pinfo)
+    if src == 445 or dst == 445 then
+        if not claimed[name] then
+            pinfo.conversation = claim
         end
+    elseif src ~= 5445 and dst ~= 5445 then
+        return
     end
+    if is_mpa then
+        claimed[name], others[name] = claimed[name] or pinfo.number, nil
+    elseif src ~= 445 and dst ~= 445 and not claimed[name] then
+        others[name] = true
+    end
+    own(next(others) ~= nil or next(claimed) == nil)
 end
 
 -- Until the frame is done, `port` is `to`'s in place of `from`'s; either may be nil.
@@ -68,30 +88,28 @@ end
 
 -- An MPA Request or Reply, RFC 5044 7.1.
 local function is_startup(tvb)
-    if tvb:len() < 16 then
-        return false
-    end
-    local key = tvb:raw(0, 16)
+    local key = tvb:len() >= 16 and tvb:raw(0, 16)
     return key == "MPA ID Req Frame" or key == "MPA ID Rep Frame"
 end
 
 function claim.dissector(tvb, pinfo)
-    local src, dst = ports_of(pinfo)
-    local number, since = pinfo.number, R.claimed[src * 65536 + dst]
+    local src, dst, name = ports_of(pinfo)
+    local number, since = pinfo.number, claimed[name]
     if not since and is_startup(tvb) then
-        claim_it(src, dst, number)
-        since = number
+        claimed[name], others[name], since = number, nil, number
     end
     local is_mpa, port = since and number >= since, owners[dst] and dst or src
     local owner, other = owners[port], src + dst - port
     if port == 445 and is_mpa then
         change(port, owner, nil)
-    elseif port ~= 445 and owner and not is_mpa and other > port then
-        change(other, ports:get_dissector(other), owner)
+    elseif port == 5445 and not is_mpa then
+        others[name] = not since or nil
+        if owner then
+            change(port, claim, owner)
+            change(other, ports:get_dissector(other), owner)
+        end
     end
     return 0
 end
 
-for _, port in ipairs({ 5445, 20049 }) do
-    ports:add(port, claim)
-end
+own(true)

@@ -159,13 +159,13 @@ local function bytes_of(tvb, number, items, n, name)
         local range = range_of(tvb, place)
         return range and range:tvb()
     end
-    local s = R.message(number, items[n + 3])
+    local s = R.ask("message", number, items[n + 3])
     return s and #s > 0 and ByteArray.new(s, true):tvb(name) or nil
 end
 
 -- An SMB Direct message that Wireshark did not take for one.
 local function show_smb_direct(b, pinfo, root)
-    local list = { R.smb_direct(b:raw()) }
+    local list = { R.ask("smb_direct", b:raw()) }
     table.remove(list, 1)
     if #list == 0 then
         return
@@ -199,69 +199,15 @@ end
 
 -- ── Frames ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- What tshark was asked for. `-T fields` shows the whole tree to its plugins, and prints some fields of it: here those of ours that its arguments
--- name, and whether they name the protocol. Where it only counts, nobody looks at anything. Nothing where there may be others: each argument has to
--- be one that we know.
-local function asked_for()
-    local file = not gui_enabled() and io.open("/proc/self/cmdline", "rb")
-    local line = file and file:read("*a") or ""
-    if file then
-        file:close()
-    end
-    local list, at, is_fields, is_quiet, counts, named = {}, 2, false, false, false, {}
-    for argument in line:gmatch("([^%z]*)%z") do
-        list[#list + 1] = argument
-    end
-    while list[at] do
-        local long, letters = list[at]:match("^%-%-([%a%-]+)$"), list[at]:match("^%-([^%-].*)$")
-        if long then
-            if not long:find("^%a+able%-%a+$") then
-                return nil
-            end
-            at = at + 1
-        end
-        while letters and #letters > 0 do
-            local letter, rest = letters:sub(1, 1), letters:sub(2)
-            if ("2lnpqQ"):find(letter, 1, true) then
-                letters, is_quiet = rest, is_quiet or letter:lower() == "q"
-            else
-                local value = rest
-                if rest == "" then
-                    at = at + 1
-                    value = list[at] or ""
-                end
-                letters = nil
-                if ("eYR"):find(letter, 1, true) and not value:find("_ws", 1, true) and not value:find("color", 1, true) and not value:find("$", 1, true) then
-                    named[#named + 1] = value
-                elseif letter == "T" and value == "fields" then
-                    is_fields = true
-                elseif letter == "z" and (value:find("^io,stat,[%d.]+$") or value:find("^conv,%w+$") or value:find("^endpoints,%w+$")) then
-                    counts = true
-                elseif not ("rcCEtNd"):find(letter, 1, true) and not (letter == "X" and value:find("^lua_script:.*rdmascope%.lua$")) and not (letter == "o" and value:find("^rdmascope%.")) then
-                    return nil
-                end
-            end
-        end
-        at = at + 1
-    end
-    local text, wants, count = table.concat(named, " "), {}, 0
-    -- each word that stands there, whatever it is
-    local words = {}
-    for word in text:gmatch("[%w_.]+") do
-        words[word] = true
-    end
-    for n, name in ipairs(names) do
-        if field[n] and words[name] then
-            count = count + 1
-            wants[count] = name
-        end
-    end
-    local is_nothing = is_quiet and counts and not is_fields and #named == 0
-    return (is_fields or is_nothing) and { names = wants, protocol = words.rdmascope ~= nil, nothing = is_nothing } or nil
+-- What tshark was asked for: of our fields those that its arguments name, a line each, and whether they name the protocol. Where it only counts,
+-- nobody looks at anything. In a window, and where there may be more, all of them are wanted.
+local is_protocol_asked, is_watched = false, true
+if R.call and not gui_enabled() then
+    local is_nothing
+    asked, is_protocol_asked, is_nothing = R.call("asked")
+    is_watched = not is_nothing
 end
-asked = asked_for()
-R.wanted_fields = asked and asked.names
-local is_watched = not (asked and asked.nothing)
+R.wanted_fields = asked
 
 -- What Wireshark found in a frame. That somebody may ask for it makes Wireshark keep a tree of each frame: where it only counts, nobody does.
 local function known(name)
@@ -279,6 +225,8 @@ for n, name in ipairs(names) do
 end
 if not R.call then
     of.opcode, of.qp = known("infiniband.bth.opcode"), known("infiniband.bth.destqp")
+    of.channel, of.blob = known("smb2.channel"), known("smb2.channel_info_blob")
+    of.remaining, of.data = known("smb2.read_remaining"), known("smb2.read_data")
 end
 
 -- Whether somebody looks at our fields in this frame, in a filter, a column or a tree: "all", "protocol" where it may be that alone, or nil.
@@ -289,7 +237,7 @@ local function wanted(root, number)
     if not root:referenced(ours) then
         return nil
     elseif asked then
-        return #asked.names > 0 and "all" or asked.protocol and "protocol" or nil
+        return asked ~= "" and "all" or is_protocol_asked and "protocol" or nil
     elseif root.visible then
         return "all"
     end
@@ -305,7 +253,7 @@ local function wanted(root, number)
 end
 
 local SMB_DIRECT, SMB2 = 10, 12
-local MPA, SYN, SETTLED, FINDING, DECODED, HAS_FACTS = 2, 4, 8, 16, 32, 64
+local MPA, SYN, SETTLED, FINDING, DECODED, HAS_FACTS, NO_MPA = 2, 4, 8, 16, 32, 64, 128
 
 local function has(flags, bit)
     return flags % (bit + bit) >= bit
@@ -328,8 +276,8 @@ local function show_messages(number, items, messages, tvb, pinfo, root, stock, s
     return whole
 end
 
-local function show(who, tvb, pinfo, root, state, ...)
-    local number, flags = pinfo.number, state % 256
+local function show(who, number, tvb, pinfo, root, state, ...)
+    local flags = state % 256
     local layer = (state - flags) / 256
     local items = select("#", ...) > 0 and { ... } or nil
     local is_message = layer == SMB_DIRECT or layer == SMB2
@@ -347,25 +295,28 @@ local function show(who, tvb, pinfo, root, state, ...)
             stock = stock2 or column == "SMBDirect"
         end
     end
-    local undecoded = looks and (not stock or not stock2)
-    if not items and (has(flags, FINDING) or has(flags, DECODED) or undecoded) then
-        items = { R.again(number) }
-        table.remove(items, 1)
+    local undecoded = looks and not (stock2 or layer == SMB_DIRECT and stock)
+    -- of fields that were asked for, messages are none
+    local list = items
+    if (has(flags, DECODED) or undecoded) and (asked or not items) or has(flags, FINDING) and not items and not asked then
+        list = { R.again(number) }
+        table.remove(list, 1)
     end
-    if not items or #items == 0 then
+    if not list or #list == 0 then
         return
     end
     local whole
     if looks then
         local messages = {}
-        for n = 1, #items, 5 do
-            local name = names[items[n]]
-            if name == "smb2" or (name == "smb_direct" and items[n + 1] == 0) then
+        for n = 1, #list, 5 do
+            local name = names[list[n]]
+            if name == "smb2" or (name == "smb_direct" and list[n + 1] == 0) then
                 messages[#messages + 1] = n
             end
         end
-        whole = show_messages(number, items, messages, tvb, pinfo, root, stock, stock2)
+        whole = show_messages(number, list, messages, tvb, pinfo, root, stock, stock2)
     end
+    items = items or not asked and list or {}
     local others = false
     for n = 1, #items, 5 do
         if field[items[n]] and names[items[n]] ~= "smb_direct" then
@@ -378,7 +329,7 @@ local function show(who, tvb, pinfo, root, state, ...)
     if others and (who or not asked and (has(flags, FINDING) or has(flags, DECODED))) then
         -- where fields are printed by their names, they need no tree
         local t = root
-        if not asked or asked.protocol then
+        if not asked or is_protocol_asked then
             t = root:add(p)
             t:set_generated()
         end
@@ -390,36 +341,96 @@ local function show(who, tvb, pinfo, root, state, ...)
     end
 end
 
--- Without an engine: what one packet tells by itself.
-local function show_alone(pinfo)
+-- ── Without an engine: what one packet tells by itself ─────────────────────────────────────────────────────────────────────
+
+-- Adds a structure of R.layouts: its subtree, its numbers by their names, and where it ends. Nothing where it is not there whole.
+local function structure(tree, name, range, from, stop)
+    local layout, numbers = R.layouts[name], {}
+    if from + layout.length > stop then
+        return nil
+    end
+    local item = tree:add(field[layout.node], range:range(from, layout.length))
+    for _, part in ipairs(layout) do
+        local bytes = range:range(from + part.at, part.length)
+        item:add_le(field[part.field], bytes)
+        numbers[part.name] = part.length <= 4 and bytes:le_uint()
+    end
+    return item, numbers, from + layout.length
+end
+
+-- SMB2_RDMA_TRANSFORM, with its transforms and descriptors, up to what is not there whole.
+local function show_transform(tree, range)
+    local item, head, at = structure(tree, "transform", range, 0, range:len())
+    local list, size = head and head.descriptor_offset, head and head.descriptor_length
+    local stop = item and size > 0 and list >= at and math.min(list, range:len()) or range:len()
+    for _ = 1, item and head.transform_count or 0 do
+        local crypto, parts, behind = structure(item, "crypto", range, at, stop)
+        at = behind
+        for _, name in ipairs({ "signature", "nonce" }) do
+            local length = crypto and parts[name .. "_length"]
+            if not crypto or at + length > stop then
+                return
+            elseif length > 0 then
+                crypto:add(field[R.layouts.crypto[name]], range:range(at, length))
+            end
+            at = at + length
+        end
+    end
+    local first = list
+    while item and first >= R.layouts.transform.length and structure(item, "descriptor", range, list, math.min(first + size, range:len())) do
+        list = list + R.layouts.descriptor.length
+    end
+end
+
+local function show_alone(pinfo, root)
     local opcode, qp = of.opcode(), of.qp()
     if opcode and qp and opcode.value == 0x81 then
         pinfo.cols.info:set(string.format("CNP: slow down QP=0x%06x", qp.value))
+    end
+    -- of a request its channel says what the blob behind it is; of a reply to READ the flags behind what remains do
+    local before = { blob = { of.channel() }, data = { of.remaining() } }
+    for name, heads in pairs(before) do
+        for _, blob in ipairs({ of[name]() }) do
+            local is_transform = false
+            for _, head in ipairs(heads) do
+                if name == "blob" and head.offset < blob.offset then
+                    is_transform = head.value == R.layouts.channel
+                elseif head.offset < blob.offset then
+                    is_transform = head.source:range(head.offset + head.len, 4):le_uint() % 2 == 1
+                end
+            end
+            if is_transform then
+                show_transform(root:add(p):set_generated(), blob.range)
+            end
+        end
     end
     if (pinfo.src_port == 445 or pinfo.dst_port == 445) and not pinfo.visited then
         R.claim_ports(pinfo, false)
     end
 end
 
-local function shown(who, tvb, pinfo, root, state, ...)
+local function shown(who, number, tvb, pinfo, root, state, ...)
     if not state then
         return
+    elseif asked and who == "all" and (...) == nil then
+        -- of what was asked for there is nothing here, as in most frames
+        who = is_protocol_asked and "protocol" or nil
     end
+    -- most frames are neither messages nor anything else to look at, and most messages of SMB2 Wireshark has found
     local flags = state % 256
-    if has(flags, MPA) or has(flags, SYN) then
+    local is_message = is_watched and state >= 256 * SMB_DIRECT and not (state - flags == 256 * SMB2 and of.smb2())
+    if not (who or is_message or flags % HAS_FACTS ~= 0 or flags >= NO_MPA) then
+        return
+    elseif has(flags, MPA) or has(flags, SYN) or has(flags, NO_MPA) then
         R.claim_ports(pinfo, has(flags, MPA))
     end
-    if not is_watched then
-        return
+    local is_special = has(flags, FINDING) or has(flags, DECODED)
+    if who == "protocol" and has(flags, HAS_FACTS) and (asked or not is_special) then
+        root:add(p):set_generated()
+        who = nil
     end
-    if who == "protocol" then
-        if has(flags, HAS_FACTS) and not has(flags, FINDING) and not has(flags, DECODED) then
-            root:add(p):set_generated()
-            who = nil
-        end
-    end
-    if who or state >= 256 * SMB_DIRECT or has(flags, FINDING) or has(flags, DECODED) then
-        show(who, tvb, pinfo, root, state, ...)
+    if who or is_message or is_watched and is_special then
+        show(who, number, tvb, pinfo, root, state, ...)
     end
 end
 
@@ -428,10 +439,9 @@ local who_looks, holds_for, newest = nil, nil, 0
 
 function p.init()
     R.reset_engine()
-    R.claimed = {}
+    R.reset_ports()
     holds_for, newest = nil, 0
 end
-R.claimed = {}
 
 local changes, say, has_window, number_of = R.changes, R.say, gui_enabled(), nil
 
@@ -440,7 +450,7 @@ function p.dissector(tvb, pinfo, root)
         R.come_back()
     end
     if not R.call then
-        return show_alone(pinfo)
+        return show_alone(pinfo, root)
     end
     number_of = number_of or R.learn(tvb, pinfo)
     local number = number_of(pinfo)
@@ -452,15 +462,7 @@ function p.dissector(tvb, pinfo, root)
         newest = number
         holds_for = not has_window and number + 1
     end
-    local who = who_looks
-    if who == "all" then
-        return shown(who, tvb, pinfo, root, say(number, tvb, pinfo, true))
-    end
-    local state = say(number, tvb, pinfo, false)
-    -- most frames are neither messages nor anything else to look at
-    if state and (who or state >= 256 * SMB_DIRECT or state % HAS_FACTS ~= 0) then
-        shown(who, tvb, pinfo, root, state)
-    end
+    shown(who_looks, number, tvb, pinfo, root, say(number, tvb, pinfo, who_looks == "all"))
 end
 
 register_postdissector(p)

@@ -37,12 +37,13 @@ extern "C" {
 
 /* Flags. */
 #define RDMASCOPE_AGAIN 1    /* the packet went out before */
-#define RDMASCOPE_MPA 2      /* a TCP segment that carries MPA */
+#define RDMASCOPE_MPA 2      /* a TCP segment that carries MPA, the first one of its connection */
 #define RDMASCOPE_SYN 4      /* a TCP segment that opens a connection */
 #define RDMASCOPE_SETTLED 8  /* findings are as of rdmascope_settle() */
 #define RDMASCOPE_FINDING 16 /* there is a finding */
 #define RDMASCOPE_DECODED 32 /* there is something that Wireshark leaves undecoded */
 #define RDMASCOPE_SAID 64    /* there are items besides messages */
+#define RDMASCOPE_NO_MPA 128 /* a TCP segment of port 5445 with bytes in it, where no MPA was found on its connection yet */
 
 /* What functions return. */
 #define RDMASCOPE_OK 0

@@ -1,4 +1,5 @@
-//! The C interface: `include/rdmascope.h`. Nothing unwinds out of it: a panic is reported as [`FAILED`], and the engine answers nothing more.
+//! The C interface: `include/rdmascope.h`. Nothing unwinds out of it: a panic is reported as [`FAILED`], and the engine answers nothing
+//! more.
 //!
 //! What callers have to keep to stands at the head of each function; it is what C always asks for: pointers that are valid, or null where
 //! that is allowed, and one thread at a time.
@@ -12,18 +13,18 @@ use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
-/// All is well.
+/// The call succeeded.
 pub const OK: c_int = 0;
 /// A null pointer, a size of another version, or keys that cannot be read.
 pub const INVALID: c_int = -1;
 /// This frame was not fed, or there is no such message.
 pub const UNKNOWN: c_int = -2;
-/// What was said of this frame found no room.
+/// The facts of this frame were not kept: the memory limit was reached.
 pub const NOT_KEPT: c_int = -3;
 /// A defect of the engine, which can only be closed now.
 pub const FAILED: c_int = -4;
 
-/// What C holds.
+/// The engine behind the opaque pointer of the C interface.
 #[derive(Debug)]
 pub struct Handle {
     engine: Engine,
@@ -106,7 +107,10 @@ impl Handle {
         }
         match catch_unwind(AssertUnwindSafe(|| call(&mut self.engine))) {
             Ok(Ok(value)) => {
-                self.error = CString::default();
+                // even an empty one is allocated
+                if !self.error.is_empty() {
+                    self.error = CString::default();
+                }
                 Ok(value)
             }
             Ok(Err(error)) => {
@@ -234,7 +238,7 @@ pub unsafe extern "C" fn rdmascope_open(options: *const COptions, engine: *mut *
 /// See `rdmascope.h`.
 ///
 /// # Safety
-/// `engine` is null, or came of `rdmascope_open` and was not closed.
+/// `engine` is null, or was returned by `rdmascope_open` and is not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdmascope_close(engine: *mut Handle) {
     if engine.is_null() {
@@ -409,11 +413,112 @@ pub unsafe extern "C" fn rdmascope_error(engine: *const Handle) -> *const c_char
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::ffi::CStr;
+    use std::io::Write as _;
+    use std::mem::offset_of;
+    use std::process::{Command, Stdio};
     use std::ptr::{null, null_mut};
 
+    /// A type of this file in C.
+    fn in_c(rust: &str) -> String {
+        if let Some(to) = rust.strip_prefix("*mut ") {
+            return format!("{}*", in_c(to));
+        } else if let Some(to) = rust.strip_prefix("*const ") {
+            return format!("const {}*", in_c(to));
+        }
+        let names = [
+            ("Handle", "rdmascope_engine "),
+            ("COptions", "rdmascope_options "),
+            ("CFrame", "rdmascope_frame_t "),
+            ("CStatus", "rdmascope_status_t "),
+            ("c_char", "char "),
+            ("c_int", "int "),
+            ("u8", "uint8_t "),
+            ("u32", "uint32_t "),
+            ("u64", "uint64_t "),
+            ("usize", "size_t "),
+        ];
+        names.iter().find(|(name, _)| *name == rust).unwrap_or_else(|| panic!("{rust} in C")).1.to_owned()
+    }
+
+    /// The functions of this file as C declares them, by their names.
+    fn declarations() -> BTreeMap<&'static str, String> {
+        let code = include_str!("c.rs").split("#[cfg(test)]").next().unwrap();
+        let functions = code.split("extern \"C\" fn ").skip(1).map(|text| text.split('{').next().unwrap());
+        functions
+            .map(|text| {
+                let (name, rest) = text.split_once('(').unwrap();
+                let (arguments, result) = rest.split_once(')').unwrap();
+                let types = arguments.split(',').filter_map(|argument| argument.split_once(':')).map(|(_, kind)| in_c(kind.trim()));
+                let types: Vec<String> = types.collect();
+                let types = if types.is_empty() { "void".to_owned() } else { types.join(", ") };
+                let result = result.trim().strip_prefix("->").map_or("void ".to_owned(), |kind| in_c(kind.trim()));
+                (name, format!("{result}{name}({types});"))
+            })
+            .collect()
+    }
+
     #[test]
-    fn a_panic_is_told_and_ends_the_engine_and_not_the_program() {
+    fn the_header_declares_what_is_here_and_nothing_else() {
+        let header = include_str!("../include/rdmascope.h");
+        let defined = header.lines().filter_map(|line| {
+            let (name, rest) = line.strip_prefix("#define RDMASCOPE_")?.split_once(' ')?;
+            let number = rest.trim().split(' ').next()?.trim_matches(['(', ')']);
+            let number = number.strip_prefix("0x").map_or_else(|| number.parse().ok(), |hex| i64::from_str_radix(hex, 16).ok());
+            Some((name, number?))
+        });
+        let (kinds, flags) = (
+            [facts::NONE, facts::UNSIGNED, facts::SIGNED, facts::BYTES, facts::TEXT, facts::TIME, facts::APART, facts::PLACED],
+            [facts::AGAIN, facts::MPA, facts::SYN, facts::SETTLED, facts::FINDING, facts::DECODED, facts::HAS_FACTS, facts::NO_MPA],
+        );
+        let kinds = ["NONE", "UNSIGNED", "SIGNED", "BYTES", "TEXT", "TIME", "APART", "PLACED"].into_iter().zip(kinds);
+        let flags = ["AGAIN", "MPA", "SYN", "SETTLED", "FINDING", "DECODED", "SAID", "NO_MPA"].into_iter().zip(flags);
+        let codes = [("OK", OK), ("INVALID", INVALID), ("UNKNOWN", UNKNOWN), ("NOT_KEPT", NOT_KEPT), ("FAILED", FAILED)];
+        let mut here: BTreeMap<&str, i64> = kinds.chain(flags).map(|(name, n)| (name, n.into())).collect();
+        here.extend(codes.map(|(name, n)| (name, n.into())));
+        here.extend([("INTERFACE", INTERFACE.into()), ("LAYOUT", facts::LAYOUT.into())]);
+        assert_eq!(defined.collect::<BTreeMap<_, _>>(), here);
+        let code = header.split("*/").map(|text| text.split("/*").next().unwrap()).collect::<String>();
+        let names = code.split("rdmascope_").skip(1).filter_map(|text| text.split_once('(')).map(|(name, _)| name);
+        let declared: BTreeSet<String> = names
+            .filter(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
+            .map(|name| format!("rdmascope_{name}"))
+            .collect();
+        assert_eq!(declared, declarations().into_keys().map(str::to_owned).collect());
+    }
+
+    #[test]
+    fn c_finds_the_types_of_the_header_and_those_that_are_here_alike() {
+        if Command::new("cc").arg("--version").output().is_err() {
+            assert!(std::env::var_os("CI").is_none(), "cc is missing");
+            return;
+        }
+        // declared a second time, with the types that they have here: C allows that where both are the same
+        let mut code = String::from("#include \"rdmascope.h\"\n");
+        declarations().values().for_each(|line| code.push_str(&format!("{line}\n")));
+        macro_rules! alike {
+            ($rust:ident, $c:literal, $($field:ident)*) => {
+                code.push_str(&format!("_Static_assert(sizeof({}) == {}, \"size\");\n", $c, size_of::<$rust>()));
+                $(code.push_str(&format!(
+                    "_Static_assert(offsetof({}, {}) == {}, \"place\");\n", $c, stringify!($field), offset_of!($rust, $field)
+                ));)*
+            };
+        }
+        alike!(COptions, "rdmascope_options", size memory_max messages_max keys keys_length unchecked);
+        alike!(CFrame, "rdmascope_frame_t", size number time_ns link_type wire_length bytes length);
+        alike!(CStatus, "rdmascope_status_t", size frames last memory not_kept messages_dropped);
+        let mut cc = Command::new("cc");
+        cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c", "-I"])
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/include"));
+        let mut child = cc.arg("-").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(code.as_bytes()).unwrap();
+        let done = child.wait_with_output().unwrap();
+        assert!(done.status.success(), "{}{code}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    #[test]
+    fn a_panic_is_reported_and_ends_the_engine_and_not_the_program() {
         let mut handle = Handle::new(Options::default()).unwrap();
         assert_eq!(handle.guarded(|_| Ok(5)), Ok(5));
         assert_eq!(handle.guarded(|_| -> Result<u8, Error> { panic!("of the test") }), Err(FAILED));

@@ -16,10 +16,11 @@ use rdmascope_dissector::frame::{self, Body, LinkType};
 use rdmascope_dissector::text::Elapsed;
 use rdmascope_dissector::wire::rpc::Memo;
 use rdmascope_dissector::wire::smb2::RequestMemo;
-use std::collections::{BTreeMap, HashMap};
+use rdmascope_dissector::wire::tcp::Segment;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Write as _};
 
-/// How to analyze.
+/// Options of an engine.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of facts and messages that are remembered at most. What is said of frames behind that is reported once.
@@ -49,7 +50,7 @@ pub struct Frame<'a> {
     pub link_type: Option<u16>,
     /// Its length on the wire, in bytes.
     pub wire_len: u32,
-    /// What was captured of it.
+    /// Its captured bytes.
     pub bytes: &'a [u8],
 }
 
@@ -58,7 +59,7 @@ pub struct Frame<'a> {
 pub enum Error {
     /// Of this frame nothing was fed.
     Unknown,
-    /// What was said of this frame found no room.
+    /// The facts of this frame were not kept: the memory limit was reached.
     NotKept,
 }
 
@@ -66,7 +67,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unknown => "this frame was not fed",
-            Self::NotKept => "what was said of this frame is not kept: memory_max was reached",
+            Self::NotKept => "the analysis of this frame was dropped: memory_max was reached",
         })
     }
 }
@@ -204,6 +205,8 @@ pub struct Engine {
     apart: Apart,
     /// By connection and sender: whether what a reader that counts every copy puts together next is wrong.
     misled: HashMap<u32, [bool; 2]>,
+    /// TCP connections of which it was said that they carry MPA.
+    mpa: HashSet<u32>,
     settled: Option<(u64, bool, Settled)>,
     /// Exchanges that are complete only if the capture ends here.
     last_exchanges: HashMap<u64, Done>,
@@ -291,6 +294,7 @@ impl Engine {
             not_kept: 0,
             apart: Apart::default(),
             misled: HashMap::new(),
+            mpa: HashSet::new(),
             settled: None,
             last_exchanges: HashMap::new(),
             names: Names::new(),
@@ -323,7 +327,7 @@ impl Engine {
         let (mut flags, trouble) = (0, self.facts.has_trouble);
         match &packet.body {
             Body::Tcp(segment) => {
-                flags |= if self.facts.has_mpa { facts::MPA } else { 0 };
+                flags |= self.mpa_of(segment, made.place);
                 flags |= if segment.flags & 2 != 0 { facts::SYN } else { 0 };
             }
             Body::Ib(ib) if made.layer == Layer::Cnp => {
@@ -359,6 +363,23 @@ impl Engine {
         let end = self.kept.len() as u64 | if has_room { 0 } else { NO_ROOM };
         self.frames.push(Entry { number, end });
         Ok(encoded)
+    }
+
+    /// What a segment says of MPA on its connection, where that was not said before.
+    fn mpa_of(&mut self, segment: &Segment<'_>, place: Option<(u32, End)>) -> u8 {
+        let connection = place.map_or(0, |(connection, _)| connection);
+        match self.facts.has_mpa {
+            true if self.mpa.len() >= MPA_MAX => facts::MPA,
+            true if self.mpa.insert(connection) => facts::MPA,
+            false
+                if segment.payload_length > 0
+                    && (segment.src_port == SMB_DIRECT_PORT || segment.dst_port == SMB_DIRECT_PORT)
+                    && !self.mpa.contains(&connection) =>
+            {
+                facts::NO_MPA
+            }
+            _ => 0,
+        }
     }
 
     /// Whether the SMB2 message that ends in the frame at hand is put together wrongly by whoever counts every copy.
@@ -560,7 +581,7 @@ impl Engine {
         self.settled.as_ref().map_or(0, |(frames, ..)| *frames)
     }
 
-    /// The report in words, as of the last [`Engine::settle`]; empty before it.
+    /// The report as text, as of the last [`Engine::settle`]; empty before it.
     pub fn report(&self) -> &str {
         self.settled.as_ref().map_or("", |(.., settled)| &settled.text)
     }
@@ -598,6 +619,10 @@ impl Engine {
 const NO_ROOM: u64 = 1 << 63;
 /// Connections of which it is remembered that readers are misled.
 const MISLED_MAX: usize = 4096;
+/// Connections of which it is remembered that they carry MPA; of others it is said of each segment.
+const MPA_MAX: usize = 1 << 16;
+/// Where SMB Direct is served over iWARP, \[MS-SMBD\] 1.9.
+const SMB_DIRECT_PORT: u16 = 5445;
 
 fn blame(name: &str) -> Option<Blame> {
     [Blame::Client, Blame::Server, Blame::Network, Blame::Capture, Blame::Unknown].into_iter().find(|b| b.name() == name)

@@ -5,7 +5,8 @@
 //!  item   u16 field │ u8 kind │ u8 depth │ u32 length │ value, so many bytes
 //! ```
 //!
-//! `field` is a place in [`fields`], `depth` nests items as a tree does, in pre-order. `kind` says what the value is; with [`PLACED`] in it, the value
+//! `field` is a place in [`fields`], `depth` nests items as a tree does, in pre-order. `kind` says what the value is; with [`PLACED`] in
+//! it, the value
 //! begins with u32 offset and u32 length of the bytes of the frame that the item was read from. Other items were computed.
 
 use rdmascope_analyzer::{connection, pieces};
@@ -45,7 +46,7 @@ pub const PLACED: u8 = 0x80;
 
 /// Flag: the packet went out before.
 pub const AGAIN: u8 = 1;
-/// Flag: a TCP segment in which MPA's framing was found.
+/// Flag: a TCP segment in which MPA's framing was found, for the first time on its connection.
 pub const MPA: u8 = 2;
 /// Flag: a TCP segment that opens a connection.
 pub const SYN: u8 = 4;
@@ -57,6 +58,8 @@ pub const FINDING: u8 = 16;
 pub const DECODED: u8 = 32;
 /// Flag: there are items besides messages.
 pub const HAS_FACTS: u8 = 64;
+/// Flag: a TCP segment to or from port 5445 that carries something, where MPA's framing was not found on its connection yet.
+pub const NO_MPA: u8 = 128;
 
 /// Fields that stand beside the analysis': of what is settled later, and of frames that other programs do not decode.
 static MORE: [FieldDef; 8] = [
@@ -111,6 +114,8 @@ struct Table {
     /// Open-addressed by id: place in `defs` and how it is reported.
     slots: Vec<(u32, u16, Scope)>,
     mask: u32,
+    /// A bit for each id that is in `slots`, by its lower bits: most fields that a frame has are not, and these few bytes stay in the cache.
+    known: [u64; KNOWN],
     smb_direct: Named,
     smb2: Named,
     analysis: u32,
@@ -128,6 +133,9 @@ enum Scope {
     /// In such a subtree.
     Inside,
 }
+
+/// Words of [`Table::known`].
+const KNOWN: usize = 64;
 
 #[derive(Clone, Copy)]
 struct Named {
@@ -153,6 +161,7 @@ impl Table {
         let mut table = Self {
             slots: vec![(0, 0, Scope::Empty); size],
             mask: size as u32 - 1,
+            known: [0; KNOWN],
             smb_direct: Named { id: id_of("smb_direct"), field: 0 },
             smb2: Named { id: smb2.id, field: defs.len() as u16 - 1 },
             analysis: id_of("rdmascope"),
@@ -169,6 +178,7 @@ impl Table {
             if def.name == "smb_direct" {
                 table.smb_direct.field = n as u16;
             }
+            table.known[def.id as usize / 64 % KNOWN] |= 1 << (def.id % 64);
             let mut at = def.id & table.mask;
             while table.slots[at as usize].2 != Scope::Empty {
                 at = (at + 1) & table.mask;
@@ -180,6 +190,9 @@ impl Table {
 
     #[inline]
     fn find(&self, id: u32) -> Option<(u16, Scope)> {
+        if self.known[id as usize / 64 % KNOWN] & (1 << (id % 64)) == 0 {
+            return None;
+        }
         let mut at = id & self.mask;
         loop {
             let (found, field, scope) = self.slots[at as usize];
@@ -212,7 +225,7 @@ pub(crate) fn is_message(field: u16) -> bool {
     field == table.smb_direct.field || field == table.smb2.field
 }
 
-/// One item.
+/// One fact about a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Item<'a> {
     /// Its place in [`fields`].

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
+#[cfg(unix)]
+mod asked;
 pub mod c;
 mod engine;
 pub mod facts;

@@ -1,4 +1,5 @@
-//! What a frame's first bytes are, where whoever hands it over does not know: Wireshark tells its Lua nothing of it. Decided by what has to be
+//! What a frame's first bytes are, where whoever hands it over does not know: Wireshark tells its Lua nothing of it. Decided by what has
+//! to be
 //! right in each: lengths, versions, types that exist. What fits several is what the frame before was.
 
 use rdmascope_dissector::frame::LinkType;
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_told_apart_by_what_has_to_be_right_in_them() {
+    fn frames_are_distinguished_by_what_has_to_be_right_in_them() {
         let behind = |head: &[u8]| [head, &ip(60)].concat();
         let cases = [
             (LinkType::ETHERNET, behind(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0])),

@@ -1,4 +1,5 @@
-//! One function for Lua 5.2 to 5.4: `package.loadlib(path, "luaopen_rdmascope_engine")`. It calls the Lua that its host has, whose functions are
+//! One function for Lua 5.2 to 5.4: `package.loadlib(path, "luaopen_rdmascope_engine")`. It calls the Lua that its host has, whose
+//! functions are
 //! looked up in the process by name: those that are functions, and not macros, in all three versions.
 //!
 //! | call | answer |
@@ -7,23 +8,30 @@
 //! | `f("fields")` | as `rdmascope_fields` |
 //! | `f("open", memory_max, keys)` | a handle; or nil and why |
 //! | `f("close", handle)` | |
-//! | `f(handle, number, time, length, bytes, look, start)` | the next frame (time in seconds from `start`, whole seconds since the Unix epoch): layer * 256 + flags, then items where `look`; or nil and why |
-//! | `f(handle, number, look)` | the same of a frame that was fed, with what is known by now |
-//! | `f("settle", handle, at_end)` | how many frames that is of |
-//! | `f("report", handle)` | the report in words |
+//! | `f(handle, number, time, length, bytes, look, start)` | the next frame: layer * 256 + flags, then items if `look`; or nil and why. In
+//! place of its bytes it may have Wireshark's `Tvb`, and then no length |
+//! | `f("bytes", tvb)` | the bytes of a `Tvb`, and its length on the wire; nil if this Wireshark has no functions that tell them |
+//! | `f(handle, number, look, messages)` | the same for an earlier frame, with what is known by now; `messages`: and with its messages,
+//! which nobody can want |
+//! | `f("settle", handle, at_end)` | the number of frames that it covers |
+//! | `f("report", handle)` | the report as text |
 //! | `f("message", handle, number, index)` | bytes, or nil |
 //! | `f("smb_direct", handle, bytes)` | as a frame's |
 //! | `f("forget", handle, number)` | |
-//! | `f("want", handle, names)` | from now on of frames only items of these fields, a line each, and messages |
+//! | `f("asked")` | from the arguments of this tshark: our fields that they name, a line each; whether they name the protocol; whether no
+//! field is shown. Nil if there may be more |
+//! | `f("want", handle, names)` | from now on, frames have only items of these fields, a line each |
 //! | `f("status", handle)` | frames, bytes remembered, frames not kept, messages dropped |
 //!
-//! An item is five values: field (from 1), depth, place in the frame (length * 2^32 + offset; or false), then its value as two: number and false;
+//! An item is five values: field (from 1), depth, place in the frame (length * 2^32 + offset; or false), then its value as two: number and
+//! false;
 //! text or bytes and false; seconds and nanoseconds; low and high 32 bits of a 64-bit integer; of a message apart its number (from 0) and
 //! whether it misleads; false and false for nothing. A message of SMB2 that is not apart has a place and no value.
 //!
 //! Handles are addresses: only a plugin that keeps them to itself, as ours does, can call this safely, as with any library that is loaded.
 #![allow(unsafe_code)]
 
+use crate::asked::asked as asked_for;
 use crate::c::{Handle, fields};
 use crate::engine::{Frame, Options};
 use crate::facts::Item;
@@ -31,8 +39,9 @@ use crate::{VERSION, facts};
 use libloading::os::unix::Library;
 use rdmascope_dissector::field::Kind;
 use std::collections::HashSet;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 /// `lua_State`
@@ -60,9 +69,33 @@ struct Lua {
     pushlightuserdata: unsafe extern "C" fn(*mut State, *mut c_void),
 }
 
-/// `LUA_TLIGHTUSERDATA` and `LUA_TSTRING`
+/// `LUA_TLIGHTUSERDATA`, `LUA_TSTRING` and `LUA_TUSERDATA`
 const LIGHT_USERDATA: c_int = 2;
 const STRING: c_int = 4;
+const USERDATA: c_int = 7;
+
+/// What is used of Wireshark's own functions, which every plugin in C may call (`epan/tvbuff.h`): the bytes of a frame where they lie. A string
+/// of Lua is a copy of them that Lua has to find room for and let go of, which takes longer than to analyze them.
+#[derive(Clone, Copy)]
+struct Tvbuff {
+    captured_length: unsafe extern "C" fn(*const c_void) -> c_uint,
+    reported_length: unsafe extern "C" fn(*const c_void) -> c_uint,
+    ptr: unsafe extern "C" fn(*const c_void, c_int, c_int) -> *const u8,
+}
+
+impl Tvbuff {
+    fn of_host() -> Option<Self> {
+        let process = Library::this();
+        // SAFETY: the names are Wireshark's, whose functions have these types in every version that the plugin asks them of
+        unsafe {
+            Some(Self {
+                captured_length: *process.get(b"tvb_captured_length\0").ok()?,
+                reported_length: *process.get(b"tvb_reported_length\0").ok()?,
+                ptr: *process.get(b"tvb_get_ptr\0").ok()?,
+            })
+        }
+    }
+}
 
 impl Lua {
     fn of_host() -> Option<Self> {
@@ -96,6 +129,7 @@ impl Lua {
 /// One call from Lua. It lives no longer than that call.
 struct Call {
     lua: Lua,
+    tvbuff: Option<Tvbuff>,
     state: *mut State,
     pushed: c_int,
 }
@@ -111,7 +145,8 @@ impl Call {
         unsafe { (self.lua.is_type)(self.state, at) == kind }
     }
 
-    /// The string at this place, which is on the stack as long as the call lasts. Numbers are none: turning them into strings might move them.
+    /// The string at this place, which is on the stack as long as the call lasts. Numbers are none: turning them into strings might move
+    /// them.
     fn bytes(&self, at: c_int) -> Option<&[u8]> {
         if !self.has_type(at, STRING) {
             return None;
@@ -121,6 +156,23 @@ impl Call {
         unsafe {
             let bytes = (self.lua.tolstring)(self.state, at, &mut length);
             (!bytes.is_null()).then(|| std::slice::from_raw_parts(bytes.cast(), length))
+        }
+    }
+
+    /// The bytes of the `Tvb` at this place, and its length on the wire. In Lua it is an address of a structure that begins with the address of
+    /// Wireshark's own; the plugin hands none over but in versions where that is so, and where both ways said the same of a frame.
+    fn tvb<'h>(&self, at: c_int) -> Option<(&'h [u8], u32)> {
+        let tvbuff = self.tvbuff.filter(|_| self.has_type(at, USERDATA))?;
+        // SAFETY: see above; the bytes are Wireshark's, and stay as long as it is at work on the frame, which is longer than this call. No more
+        // of them is asked for than there are
+        unsafe {
+            let tvb = (self.lua.touserdata)(self.state, at).cast::<*const *const c_void>().as_ref()?.as_ref()?;
+            if tvb.is_null() {
+                return None;
+            }
+            let (captured, length) = ((tvbuff.captured_length)(*tvb), (tvbuff.reported_length)(*tvb));
+            let bytes = if captured > 0 { (tvbuff.ptr)(*tvb, 0, c_int::try_from(captured).ok()?) } else { NonNull::dangling().as_ptr() };
+            (!bytes.is_null()).then(|| (std::slice::from_raw_parts(bytes, captured as usize), length))
         }
     }
 
@@ -148,7 +200,7 @@ impl Call {
 
     /// The engine at this place.
     fn handle<'h>(&self, at: c_int) -> Option<&'h mut Handle> {
-        // SAFETY: such an address came of "open"; the plugin keeps it to itself, and lets go of it with "close". Lua has one thread
+        // SAFETY: such an address was returned by "open"; the plugin keeps it private, and releases it with "close". Lua has one thread
         unsafe { self.address(at).as_mut() }
     }
 
@@ -184,7 +236,7 @@ enum Pushed<'p> {
     Address(*mut Handle),
 }
 
-static LUA: OnceLock<Option<Lua>> = OnceLock::new();
+static HOST: OnceLock<Option<(Lua, Option<Tvbuff>)>> = OnceLock::new();
 
 /// What Lua calls.
 ///
@@ -193,8 +245,9 @@ static LUA: OnceLock<Option<Lua>> = OnceLock::new();
 #[unsafe(no_mangle)]
 unsafe extern "C" fn luaopen_rdmascope_engine(state: *mut State) -> c_int {
     // which functions the host has does not change: this is no state
-    let Some(lua) = *LUA.get_or_init(|| catch_unwind(Lua::of_host).ok().flatten()) else { return 0 };
-    let mut call = Call { lua, state, pushed: 0 };
+    let host = || catch_unwind(|| Some((Lua::of_host()?, Tvbuff::of_host()))).ok().flatten();
+    let Some((lua, tvbuff)) = *HOST.get_or_init(host) else { return 0 };
+    let mut call = Call { lua, tvbuff, state, pushed: 0 };
     let answered = catch_unwind(AssertUnwindSafe(|| answer(&mut call)));
     if answered.is_err() {
         call.push(Pushed::Nil);
@@ -208,13 +261,38 @@ unsafe extern "C" fn luaopen_rdmascope_engine(state: *mut State) -> c_int {
 const ITEMS_MAX: usize = 2048;
 
 fn answer(call: &mut Call) {
-    if let Some(handle) = call.handle(1) {
-        return frame(call, handle);
+    match call.handle(1) {
+        Some(handle) => frame(call, handle),
+        None => named(call),
     }
+}
+
+/// A call that has a name: apart from frames, whose code is in nobody's cache when Wireshark comes with the next one.
+#[cold]
+#[inline(never)]
+fn named(call: &mut Call) {
     let word = call.text(1).to_owned();
     match &*word {
         "version" => call.push(Pushed::Bytes(VERSION.as_bytes())),
         "fields" => call.push(Pushed::Bytes(fields().as_bytes())),
+        "bytes" => match call.tvb(2) {
+            Some((bytes, length)) => {
+                call.push(Pushed::Bytes(bytes));
+                call.push(Pushed::Integer(length.into()));
+            }
+            None => call.push(Pushed::Nil),
+        },
+        "asked" => {
+            let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+            match asked_for(String::from_utf8_lossy(&line).split_terminator('\0')) {
+                Some(asked) => {
+                    call.push(Pushed::Bytes(asked.fields.join("\n").as_bytes()));
+                    call.push(Pushed::Bool(asked.protocol));
+                    call.push(Pushed::Bool(asked.nothing));
+                }
+                None => call.push(Pushed::Nil),
+            }
+        }
         "open" => {
             let mut options = Options { keys: call.text(3).to_owned(), ..Options::default() };
             if call.number(2) >= 1.0 {
@@ -227,7 +305,7 @@ fn answer(call: &mut Call) {
         }
         "close" => {
             let address = call.address(2);
-            // SAFETY: it came of "open", where it was a box, and the plugin lets go of it
+            // SAFETY: "open" made it from a box, and the plugin gives it up
             unsafe { crate::c::rdmascope_close(address) }
         }
         _ => match call.handle(2) {
@@ -271,14 +349,14 @@ fn asked(call: &mut Call, word: &str, handle: &mut Handle) {
             let message = call.bytes(3).unwrap_or_default().to_vec();
             handle.guarded(|engine| {
                 let encoded = engine.smb_direct(&message);
-                push_facts(call, encoded, true, None);
+                push_facts(call, encoded, true, None, true);
                 Ok(())
             })
         }
         "want" => {
             let names: HashSet<&str> = call.text(3).lines().collect();
             let wanted = facts::fields().iter().enumerate();
-            let wanted = wanted.map(|(n, def)| names.contains(def.name) || facts::is_message(n as u16)).collect();
+            let wanted = wanted.map(|(n, def)| names.contains(def.name) && !facts::is_message(n as u16)).collect();
             handle.wanted = Some(wanted);
             Ok(())
         }
@@ -307,23 +385,26 @@ fn frame(call: &mut Call, handle: &mut Handle) {
     // out of the engine's way while that is at work
     let wanted = handle.wanted.take();
     let done = if call.arguments() < 5 {
-        let look = call.boolean(3);
+        let (look, messages) = (call.boolean(3), call.boolean(4));
         handle.guarded(|engine| {
             let encoded = engine.facts(number)?;
-            push_facts(call, encoded, look, wanted.as_deref());
+            push_facts(call, encoded, look, wanted.as_deref(), messages);
             Ok(())
         })
     } else {
         let look = call.boolean(6);
-        let (time, length) = (call.number(3), call.number(4));
-        let captured = call.bytes(5).unwrap_or_default();
-        // SAFETY: they are those of a string that is on the stack until this call is over, whatever is pushed behind it
-        let bytes = unsafe { std::slice::from_raw_parts(captured.as_ptr(), captured.len()) };
+        let time = call.number(3);
+        let (bytes, wire_len) = call.tvb(5).unwrap_or_else(|| {
+            let captured = call.bytes(5).unwrap_or_default();
+            // SAFETY: they are those of a string that is on the stack until this call is over, whatever is pushed behind it
+            let bytes = unsafe { std::slice::from_raw_parts(captured.as_ptr(), captured.len()) };
+            (bytes, call.number(4) as u32)
+        });
         let time_ns = (call.number(7) as i64).saturating_mul(1_000_000_000).saturating_add(nanoseconds(time));
-        let frame = Frame { number, time_ns, link_type: None, wire_len: length as u32, bytes };
+        let frame = Frame { number, time_ns, link_type: None, wire_len, bytes };
         handle.guarded(|engine| {
             let encoded = engine.frame(&frame)?;
-            push_facts(call, encoded, look, wanted.as_deref());
+            push_facts(call, encoded, look, wanted.as_deref(), false);
             Ok(())
         })
     };
@@ -341,14 +422,17 @@ fn nanoseconds(seconds: f64) -> i64 {
     (whole as i64).saturating_mul(1_000_000_000).saturating_add(((seconds - whole) * 1e9).round() as i64)
 }
 
-fn push_facts(call: &mut Call, encoded: &[u8], look: bool, wanted: Option<&[bool]>) {
+/// Pushes what is said of a frame: items that are `wanted`, or all; with `messages`, those too, which nobody can want.
+fn push_facts(call: &mut Call, encoded: &[u8], look: bool, wanted: Option<&[bool]>, messages: bool) {
     let (layer, flags) = (encoded.get(2).copied().unwrap_or(0), facts::flags(encoded));
     call.push(Pushed::Integer(i64::from(layer) * 256 + i64::from(flags)));
     if !look {
         return;
     }
     let defs = facts::fields();
-    let is_wanted = |item: &Item<'_>| wanted.is_none_or(|wanted| wanted.get(usize::from(item.field)) == Some(&true));
+    let is_wanted = |item: &Item<'_>| {
+        wanted.is_none_or(|wanted| wanted.get(usize::from(item.field)) == Some(&true) || (messages && facts::is_message(item.field)))
+    };
     let count = facts::items(encoded).filter(is_wanted).take(ITEMS_MAX).count();
     if count == 0 || !call.room(count * 5) {
         return;

@@ -1,5 +1,5 @@
 //! What is known of frames only behind them: findings with the certainty and the words that they have at the end, sessions, what held
-//! connections up. Made of a report, which is made whenever somebody asks and more was fed.
+//! connections up. Made from a report, which is made on demand if more frames came.
 
 use rdmascope_analyzer::finding::{Blame, Certainty, Rule, Severity};
 use rdmascope_analyzer::report::Report;
@@ -128,7 +128,7 @@ impl Settled {
     }
 }
 
-/// The report in words: connections, sessions, findings, what matters first.
+/// The report as text: connections, sessions, findings, the most important first.
 fn text(report: &Report) -> String {
     let mut out = String::new();
     let capture = &report.capture;

@@ -200,7 +200,7 @@ fn at_the_end_the_frames_have_the_findings_of_the_report_and_no_others() {
 }
 
 #[test]
-fn memory_is_bounded_and_frames_without_room_are_told_once() {
+fn memory_is_bounded_and_frames_without_room_are_reported_once() {
     let frames = frames(&workspace().join("samples/smb-roce/smb-roce.pcap"));
     let mut engine = Engine::new(Options { memory_max: 8192, messages_max: 1000, ..Options::default() }).unwrap();
     let whole: Vec<Vec<u8>> = frames.iter().enumerate().map(|(n, frame)| fed(&mut engine, n as u64 + 1, frame, false)).collect();
@@ -230,7 +230,7 @@ fn output(command: &mut Command) -> String {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn before_the_end_nothing_that_was_told_of_a_frame_is_taken_back() {
+fn before_the_end_nothing_reported_for_a_frame_is_withdrawn() {
     let names = |said: &[u8]| -> BTreeSet<String> { findings(said).into_iter().map(|row| row[0].clone()).collect() };
     let mut told = 0;
     for path in samples() {

@@ -1,0 +1,127 @@
+//! What tshark was asked for, by its arguments. `-T fields` shows the whole tree to its plugins and prints some fields of it; where tshark only
+//! counts, nobody looks at anything. A plugin that knows adds no more than that.
+
+use crate::facts;
+use std::collections::HashSet;
+
+/// Fields that are requested.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Those of our fields that the arguments name.
+    pub(crate) fields: Vec<&'static str>,
+    /// Whether they name the protocol.
+    pub(crate) protocol: bool,
+    /// Nobody looks at anything.
+    pub(crate) nothing: bool,
+}
+
+/// Fields that are messages' and the protocol's own: nobody can ask for these alone.
+const NOT_FIELDS: [&str; 2] = ["rdmascope", "smb2"];
+
+/// Options of tshark that take no value, and those that take one and show nothing.
+const FLAGS: &str = "2lnpqQ";
+const VALUES: &str = "rcCEtNd";
+
+/// Statistics that look at no fields.
+fn counts(tap: &str) -> bool {
+    let word = |rest: &str| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_alphanumeric());
+    let interval = |rest: &str| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    tap.strip_prefix("io,stat,").is_some_and(interval)
+        || ["conv,", "endpoints,"].iter().any(|name| tap.strip_prefix(name).is_some_and(word))
+}
+
+/// What was asked for by these arguments, the program's name first. Nothing where there may be more: each of them has to be one that is known.
+pub(crate) fn asked<'a>(arguments: impl Iterator<Item = &'a str>) -> Option<Asked> {
+    let mut arguments = arguments.skip(1);
+    let (mut is_fields, mut is_quiet, mut is_counting) = (false, false, false);
+    let mut named: Vec<&str> = Vec::new();
+    while let Some(argument) = arguments.next() {
+        if let Some(long) = argument.strip_prefix("--") {
+            // --disable-protocol, --enable-heuristic and the like
+            if !["enable-", "disable-"].iter().any(|word| long.starts_with(word)) || long.contains('=') {
+                return None;
+            }
+            arguments.next();
+            continue;
+        }
+        let mut letters = argument.strip_prefix('-').unwrap_or_default();
+        while let Some(letter) = letters.chars().next() {
+            let rest = &letters[letter.len_utf8()..];
+            if FLAGS.contains(letter) {
+                is_quiet |= letter.eq_ignore_ascii_case(&'q');
+                letters = rest;
+                continue;
+            }
+            let value = if rest.is_empty() { arguments.next().unwrap_or_default() } else { rest };
+            match letter {
+                // columns, colours and macros may stand for any field
+                'e' | 'Y' | 'R' if !value.contains("_ws") && !value.contains("color") && !value.contains('$') => named.push(value),
+                'T' if value == "fields" => is_fields = true,
+                'z' if counts(value) => is_counting = true,
+                'X' if value.starts_with("lua_script:") && value.ends_with("rdmascope.lua") => {}
+                'o' if value.starts_with("rdmascope.") => {}
+                _ if VALUES.contains(letter) => {}
+                _ => return None,
+            }
+            letters = "";
+        }
+    }
+    let nothing = is_quiet && is_counting && !is_fields && named.is_empty();
+    if !is_fields && !nothing {
+        return None;
+    }
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    let words: HashSet<&str> = named.iter().flat_map(|text| text.split(|c| !is_of_name(c))).collect();
+    let fields = facts::fields().iter().map(|def| def.name);
+    Some(Asked {
+        fields: fields.filter(|name| words.contains(name) && !NOT_FIELDS.contains(name)).collect(),
+        protocol: words.contains("rdmascope"),
+        nothing,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Option<Asked> {
+        asked(std::iter::once("tshark").chain(line.split(' ')))
+    }
+
+    #[test]
+    fn fields_that_are_printed_or_filtered_by_are_asked_for() {
+        let both = of("-nr file -2 -Y rdmascope.stall>0.5&&smb2.cmd==8 -Tfields -e rdmascope.exchange.time -E separator=,").unwrap();
+        assert_eq!(both.fields, ["rdmascope.exchange.time", "rdmascope.stall"]);
+        assert!(!both.protocol && !both.nothing);
+        let protocol = of("-r file -Y rdmascope -T fields -e smb2 --disable-protocol artemis").unwrap();
+        assert_eq!(protocol, Asked { fields: vec![], protocol: true, nothing: false });
+    }
+
+    #[test]
+    fn where_tshark_only_counts_nobody_looks() {
+        for line in ["-q -z io,stat,0 -r file", "-r file -qz conv,tcp", "-X lua_script:/tmp/rdmascope.lua -Q -z endpoints,ip -r file"] {
+            assert_eq!(of(line), Some(Asked { nothing: true, ..Asked::default() }), "{line}");
+        }
+        assert!(!of("-q -z io,stat,0 -T fields -e frame.number").unwrap().nothing);
+    }
+
+    #[test]
+    fn what_may_show_more_is_not_known() {
+        for line in [
+            "-r file",
+            "-r file -V",
+            "-r file -T json",
+            "-r file -T fields -e _ws.col.info",
+            "-r file -T fields -Y ${mine}",
+            "-r file -q -z io,stat,1,smb2.cmd==8",
+            "-r file -q -z io,stat,0 -z rpc,programs",
+            "-r file -T fields -e frame.number -X lua_script:other.lua",
+            "-r file -T fields -e frame.number --color",
+            "-r file -T fields -e frame.number --enable-protocol=x",
+            "-r file -T fields -e frame.number -P",
+            "-r file -q -z io,stat,0 -Y rdmascope",
+        ] {
+            assert_eq!(of(line), None, "{line}");
+        }
+    }
+}
