@@ -1,4 +1,4 @@
-//! The command line: verbs, flags, and their help. Flags that tshark has too mean what they mean there.
+//! The command line: verbs, flags, and their help. A flag that tshark also has means the same here.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
@@ -8,8 +8,8 @@ use rdmascope_analyzer::exchange::Family;
 use rdmascope_capture::{Access, Existing, WholeFile};
 pub(crate) use rdmascope_report::fields::{FilterError, filter, registry};
 use rdmascope_report::output::times::{self, Times};
-use rdmascope_report::report::Ignore;
 use rdmascope_report::report::words::Clock;
+use rdmascope_report::report::{Ignore, Manual};
 pub(crate) use rdmascope_report::stdout::Color;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,17 +17,17 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   rdmascope analyze trace.pcapng               what went wrong, and whose fault
-  rdmascope dissect trace.pcapng               a line a frame
+  rdmascope dissect trace.pcapng               one line per frame
   rdmascope dissect trace.pcapng -Y smb2 -V    every field of SMB2 frames
   rdmascope dissect trace.pcapng -T json | jq .
   rdmascope tui trace.pcapng                   look around in it
-  rdmascope fields smb_direct                  what a filter can name
+  rdmascope fields smb_direct                  fields for filters
 
 Exit status: 0 done; 1 done, and analyze --fail-on found something; 2 wrong use, or input that cannot be read.";
 
 const ANALYZE_EXAMPLES: &str = "\
 Examples:
-  rdmascope analyze trace.pcapng            what was agreed, how it went
+  rdmascope analyze trace.pcapng            the report
   rdmascope analyze client.pcap server.pcap.zst    several, merged by time
   rdmascope analyze trace.pcapng -Y 'ip.addr == 192.0.2.7'
   rdmascope analyze trace.pcapng --format json --exchanges
@@ -36,14 +36,14 @@ Examples:
   rdmascope analyze trace.pcapng --fail-on warn --ignore RC-CNP,SMB2-ERROR
   rdmascope analyze good.pcapng --write-expect expect.toml
   rdmascope analyze trace.pcapng --expect expect.toml --verdicts junit
-  rdmascope analyze -i eth0 --every 10s     what passes now, until Ctrl-C
+  rdmascope analyze -i eth0 --every 10s     live traffic, until Ctrl-C
 
---expect names requests (READ, \"READ >= 64K\", \"*\") with count, errors, unanswered, bytes, by_rdma, min, median, p90, p99, p999, max; findings \
-with a severity or an id; agreed with signing, encryption, dialect; transport, credits, messages and rdma with their counters. Tables [[allow]] \
-with rule and by leave findings out.
+--expect names requests (READ, \"READ >= 64K\", \"*\") with count, errors, unanswered, bytes, by_rdma, min, median, p90, p99, p999, max; \
+findings with a severity or an id; agreed with signing, encryption, dialect; transport, credits, messages and rdma with their counters. Tables \
+[[allow]] with rule and by leave findings out.
 
-Exit status: 0 done; 1 done, and --fail-on found something or an expectation does not hold; 2 wrong use, or input that cannot be read (to its end: what came before is \
-reported all the same).";
+Exit status: 0 done; 1 done, and --fail-on found something or an expectation does not hold; 2 wrong use, or input that cannot be read (if \
+only its end cannot, the part before is reported).";
 
 const DISSECT_EXAMPLES: &str = "\
 Examples:
@@ -54,9 +54,9 @@ Examples:
   rdmascope dissect a.pcap b.pcap.zst -T json > both.json
   tcpdump -w - | rdmascope dissect -
 
-Filters are Wireshark's display filters: == != > < >= <= contains matches in {1, 2..5} not in, slices eth.src[0:3], & + - * / %, && || ! and \
-parentheses, any and all, layers ip.addr#2, @raw bytes, macros, len() count() lower() upper() string() vals() dec() hex() float() abs() max() \
-min(). A test on a missing field is false. What tshark's users type works: -r -w -c -t -q -z -T -e -E -O -j.";
+Filters are Wireshark's display filters: == != > < >= <= contains matches in {1, 2..5} not in, slices eth.src[0:3], & + - * / %, && || ! \
+and parentheses, any and all, layers ip.addr#2, @raw bytes, macros, len() count() lower() upper() string() vals() dec() hex() float() abs() \
+max() min(). A test on a missing field is false. These options of tshark work: -r -w -c -t -q -z -T -e -E -O -j.";
 
 const TUI_EXAMPLES: &str = "\
 Examples:
@@ -110,8 +110,9 @@ Examples:
   rdmascope anonymize trace.pcapng to-send.pcapng --keep mac --keep id
   rdmascope anonymize trace.pcapng to-send.pcapng --drop memory --drop time
 
-A byte is kept only where a field claims it that gives nothing away; every other one is replaced or blanked. Names, addresses and ids become \
-others of the same length, equal ones the same; a report of the new capture says what that of the old one says. Read both before you send it.";
+A byte is kept only if it belongs to a field that identifies nobody; all others are replaced or blanked. Names, addresses and ids are \
+replaced by others of the same length, equal ones by the same one. The report of the new capture says the same as that of the old one: \
+compare both before you send it.";
 
 const CUT_EXAMPLES: &str = "\
 Examples:
@@ -121,7 +122,7 @@ Examples:
   rdmascope cut trace.pcapng begin.pcapng --to 2.5
   rdmascope cut trace.pcapng slow.pcapng --request 1042
 
-Connections are cut out whole, with their handshakes, so that the new capture analyses as before.";
+Connections are kept whole, with their handshakes, so the analysis of the new capture is the same.";
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:
@@ -131,9 +132,9 @@ Examples:
   rdmascope compare client.pcapng server.pcapng --format html -o both.html
   rdmascope compare client.pcapng server.pcapng --requests all.csv
 
-A packet is known again by what routers do not change: queue pair, PSN, opcode and invariant CRC, or TCP sequence and bytes. Segments that an \
-adapter splits or joins between the points are known by their places in the stream. A finding that holds if nothing was missed is withdrawn where \
-the other capture has what was missed.";
+Packets are matched by values that routers do not change: queue pair, PSN, opcode and invariant CRC, or TCP sequence number and bytes. \
+Segments that an adapter splits or joins between the points are matched by their position in the stream. A finding that depends on packets \
+missing from one capture is withdrawn if the other capture has them.";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:
@@ -141,7 +142,7 @@ Examples:
   rdmascope diff good-host.pcap bad-host.pcap --format json
   rdmascope diff yesterday.pcap today.pcap --fail   status 1 if they differ
 
-A difference is told where it is sure (1 % over all questions asked) and large enough to matter. Nothing is printed where nothing differs.
+A difference is reported if it is significant (1 % over all comparisons) and large enough to matter. If nothing differs, nothing is printed.
 
 Exit status: 0 done; 1 done, and --fail found a difference; 2 wrong use, or input that cannot be read.";
 
@@ -171,10 +172,10 @@ Capture filters join tests with and, or, not and parentheses:
   [src|dst] [tcp|udp] port N[-M]; [src|dst] host ADDRESS[/BITS]; ethertype N;
   proto N; vlan [N]; ip, ip6, arp, tcp, udp
 
-SIGINT and SIGTERM end the capture with what came by then, SIGHUP begins a new file. A file ends with what its interfaces counted, drops \
-among it.
+SIGINT and SIGTERM end the capture and keep it, SIGHUP starts a new file. Each file ends with the statistics of its interfaces, drops \
+included.
 
-Exit status: 0 done; 2 wrong use, no such interface, no permission, or a disk that is full (what was written is kept).";
+Exit status: 0 done; 2 wrong use, no such interface, no permission, or a full disk (the part already written is kept).";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
@@ -185,8 +186,8 @@ Examples:
   rdmascope replay trace.pcapng --to 192.0.2.1 --no-rdma -w wire.pcapng
   rdmascope replay trace.pcapng --to 192.0.2.1 --prepare --report report.json
 
-The password of --user is taken from the environment: RDMASCOPE_PASSWORD. Nothing is written to the peer without --allow-writes. --kerberos is \
-there where the feature kerberos is built in.
+The password of --user comes from the environment variable RDMASCOPE_PASSWORD. Nothing is written to the server without --allow-writes. \
+--kerberos needs a build with the feature kerberos.
 
 Exit status: 0 all went as recorded; 1 something differs; 2 wrong use, or the connection failed.";
 
@@ -203,13 +204,13 @@ const PEER_EXAMPLES: &str = "\
 Examples:
   rdmascope peer                               files in memory, for everybody
   rdmascope peer --listen 0.0.0.0:5445 --share /srv/data
-  RDMASCOPE_PASSWORD=secret rdmascope peer     for who knows the password
+  RDMASCOPE_PASSWORD=secret rdmascope peer     asks for this password
   rdmascope peer --keytab /etc/krb5.keytab     for who has a Kerberos ticket
   rdmascope peer --fault wrong-key             write to a key that was not given
 
---keytab is there where the feature kerberos is built in.
+--keytab needs a build with the feature kerberos.
 
-Linux mounts it through Soft-iWARP, where ADDR is reached through an siw device:
+Linux can mount it through Soft-iWARP, if an siw device reaches ADDR:
   mount -t cifs //ADDR/share /mnt -o rdma,vers=3.1.1,username=USER";
 
 const FIELDS_EXAMPLES: &str = "\
@@ -247,18 +248,18 @@ const MAN_EXAMPLES: &str = "\
 Examples:
   rdmascope man ~/.local/share/man/man1        then: man rdmascope-analyze";
 
-/// What `--keys` is, wherever it is.
-const KEYS: &str = "Decrypt and verify SMB 3 with the keys and passwords in this file (lines of smbinfo keys, of Wireshark's smb2_seskey_list, \
-    user=, password=), or, where the feature kerberos is built in, with a server's keytab";
+/// Help of `--keys`, for each command that has it.
+const KEYS: &str = "Decrypt and verify SMB 3 with the keys and passwords in this file (lines of smbinfo keys, of Wireshark's \
+    smb2_seskey_list, user=, password=), or, in a build with the feature kerberos, with a server's keytab";
 
 /// Dissect and analyze captures of storage over RDMA: SMB Direct and NFS over RDMA, on RoCEv2, InfiniBand and iWARP.
 #[derive(Debug, Parser)]
 #[command(name = "rdmascope", version, after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// Colours: always, never, or only on a terminal (and never where NO_COLOR is set)
+    /// Colours: always, never, or only on a terminal (never if NO_COLOR is set)
     #[arg(long, value_name = "WHEN", value_parser = color(), default_value = "auto", global = true)]
     pub(crate) color: Color,
-    /// Known bugs and their versions as this file has them, in place of those built in, and new ones (rdmascope rules --write FILE makes one)
+    /// Read known bugs and their versions from this file: it replaces built-in ones and adds new ones (rdmascope rules --write FILE makes one)
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) rules: Option<PathBuf>,
     #[command(subcommand)]
@@ -295,7 +296,7 @@ pub(crate) enum Command {
     Man(Man),
 }
 
-/// What to do with a file that is there already.
+/// Handling of an output file that exists already.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Force {
     /// Overwrite an existing output file; an input file is never overwritten
@@ -309,7 +310,7 @@ impl Force {
     }
 }
 
-/// Where the result of a comparison goes.
+/// Destination of a comparison's result.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Outlet {
     /// Write it to this file
@@ -320,19 +321,19 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
-    /// Its path, as it was given.
+    /// The path as the user gave it.
     pub(crate) fn path(&self) -> Option<&std::path::Path> {
         self.output.as_deref()
     }
 
-    /// The file, where it is not standard output: made before the work is done, so that what stands in its way is known then.
+    /// The file, if it is not standard output. It is created before the work begins, so that errors show early.
     pub(crate) fn create(&self, inputs: &[PathBuf]) -> Result<Option<WholeFile>, rdmascope_capture::Error> {
         let Some(path) = self.output.as_deref().filter(|path| *path != std::path::Path::new("-")) else { return Ok(None) };
         WholeFile::create(path, inputs, self.force.existing(), Access::Umask).map(Some)
     }
 }
 
-/// A capture that is copied into another one.
+/// Input and output of a command that copies a capture.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Copied {
     /// The capture: pcap or pcapng, also inside gzip, zstd or lz4
@@ -346,7 +347,7 @@ pub(crate) struct Copied {
 }
 
 impl Copied {
-    /// The file to write, where it is not standard output; nobody else may read it. `others` are read too, and never overwritten.
+    /// The file to write, if it is not standard output; only its owner may read it. `others` are inputs too, and are never overwritten.
     pub(crate) fn create(&self, others: &[PathBuf]) -> Result<Option<WholeFile>, rdmascope_capture::Error> {
         if self.output == std::path::Path::new("-") {
             return Ok(None);
@@ -374,7 +375,7 @@ pub(crate) struct Analyze {
     /// Stop capturing after this time
     #[arg(short = 'a', long, value_name = "duration:S", value_parser = capture_limit, requires = "interfaces", help_heading = "Live capture")]
     pub(crate) autostop: Vec<CaptureLimit>,
-    /// Report only connections with a frame that passes this display filter, and of their findings and slowest requests those with one
+    /// Report only connections, findings and slowest requests with a frame that passes this display filter
     #[arg(short = 'Y', long = "filter", value_name = "FILTER", conflicts_with = "interfaces")]
     pub(crate) filter: Option<String>,
     /// Format of the report
@@ -388,16 +389,16 @@ pub(crate) struct Analyze {
     /// Exit with status 1 if there are findings of this severity or worse
     #[arg(long, value_name = "SEVERITY", value_enum)]
     pub(crate) fail_on: Option<FailOn>,
-    /// Leave out findings that you know about, for example RC-CNP,SMB2-ERROR:server: not shown, not counted by --fail-on; one line says how many there were
+    /// Leave out known findings, for example RC-CNP,SMB2-ERROR:server: they are neither shown nor counted by --fail-on; one line gives their number
     #[arg(long, value_name = "ID[:SIDE],...", value_delimiter = ',', value_parser = Ignore::parse)]
     pub(crate) ignore: Vec<Ignore>,
-    /// Hold the capture against what this file expects of it (TOML: READ.p99 = "< 2ms"), print verdicts, and exit with status 1 if one does not hold; the report is written only with -o
+    /// Check the capture against the expectations in this file (TOML: READ.p99 = "< 2ms"), print verdicts, and exit with status 1 if one does not hold; the report is written only with -o
     #[arg(long, value_name = "FILE", conflicts_with_all = ["interfaces", "filter"])]
     pub(crate) expect: Option<PathBuf>,
-    /// Form of the verdicts
+    /// Format of the verdicts
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Verdicts::Text, requires = "expect")]
     pub(crate) verdicts: Verdicts,
-    /// Write what this capture fulfils into this file, for --expect to ask of others
+    /// Write expectations that this capture meets into this file, for use with --expect
     #[arg(long, value_name = "FILE", conflicts_with_all = ["interfaces", "filter"])]
     pub(crate) write_expect: Option<PathBuf>,
     /// Two queue pairs that form one connection, if the capture does not show it; may be repeated
@@ -405,22 +406,25 @@ pub(crate) struct Analyze {
     pub(crate) pins: Vec<Pin>,
     #[arg(long, value_name = "KEYFILE", help = KEYS)]
     pub(crate) keys: Option<PathBuf>,
-    /// How the report tells the time: u (time of day, UTC), a (the same in the zone of TZ), r (since the first frame), e (seconds since 1970)
+    /// Times in the report: u (time of day, UTC), a (time of day in the zone of TZ), r (since the first frame), e (seconds since 1970)
     #[arg(short = 't', value_name = "KIND", default_value = "u", value_parser = clock_kind)]
     pub(crate) clock: Clock,
     /// With --format json, list every request with its memory, RDMA, times and the SHA-256 of its payload
     #[arg(long)]
     pub(crate) exchanges: bool,
-    /// With --format json, list the credits that both sides held after every message
+    /// With --format json, list the credits of both sides after every message
     #[arg(long)]
     pub(crate) credits: bool,
+    /// Address of this manual's site: findings in the report lead to their pages there [default: docs-url in config.toml, else that of the build]
+    #[arg(long, value_name = "URL", value_parser = Manual::parse)]
+    pub(crate) docs_url: Option<Manual>,
     /// Do not verify invariant CRCs and MPA CRCs
     #[arg(long)]
     pub(crate) no_crc: bool,
     /// Maximum number of connections followed at a time; beyond it, the connection that was idle longest is dropped [default: 4096]
     #[arg(long, value_name = "N", value_parser = connections)]
     pub(crate) max_connections: Option<usize>,
-    /// Memory for what all connections hold back: unfinished messages, packets behind a gap, open requests, remote keys; beyond it, what was idle longest is dropped and the report says so [default: 512M]
+    /// Memory for unfinished messages, packets behind a gap, open requests and remote keys of all connections; beyond it, the longest idle are dropped and the report says so [default: 512M]
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub(crate) memory: Option<usize>,
     /// Number of threads; the report is the same for any [default: one per processor, at most 16]
@@ -428,19 +432,19 @@ pub(crate) struct Analyze {
     pub(crate) threads: Option<usize>,
 }
 
-/// Find the packets of one capture in another that was made elsewhere: what was lost between, changed on the way, how long it took
+/// Find the packets of one capture in another made elsewhere: losses in between, changes on the way, one-way delays
 #[derive(Debug, Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub(crate) struct Compare {
-    /// The captures: at the client, at the server, and perhaps more; each is held against the first
+    /// The captures: at the client, at the server, and perhaps more; each is compared with the first
     #[arg(required = true, num_args = 2.., value_name = "CAPTURE")]
     pub(crate) captures: Vec<PathBuf>,
-    /// Format of what was found
+    /// Format of the result
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) format: ReportFormat,
     #[command(flatten)]
     pub(crate) outlet: Outlet,
-    /// Write all frames into this capture, by the clock of the first, an interface for each
+    /// Write all frames into this capture, with times by the clock of the first, and one interface for each capture
     #[arg(short = 'w', long = "write", value_name = "OUT.pcapng")]
     pub(crate) write: Option<PathBuf>,
     /// Write every request with its times at both points into this table (CSV)
@@ -448,17 +452,17 @@ pub(crate) struct Compare {
     pub(crate) requests: Option<PathBuf>,
 }
 
-/// Say what of the second capture is not as in the first: what was agreed, latencies, findings, losses, commands
+/// Show how the second capture differs from the first: negotiated values, latencies, findings, losses, commands
 #[derive(Debug, Args)]
 #[command(after_help = DIFF_EXAMPLES)]
 pub(crate) struct Diff {
-    /// The capture before, or of the good host
+    /// The capture made before the change, or on the good host
     #[arg(value_name = "A")]
     pub(crate) a: PathBuf,
-    /// The capture after, or of the bad host
+    /// The capture made after the change, or on the bad host
     #[arg(value_name = "B")]
     pub(crate) b: PathBuf,
-    /// Format of what differs
+    /// Format of the differences
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
     pub(crate) format: TextOrJson,
     #[command(flatten)]
@@ -470,30 +474,30 @@ pub(crate) struct Diff {
     pub(crate) keys: Option<PathBuf>,
 }
 
-/// Copy a capture so that it can be sent to somebody: addresses, names, ids, secrets and contents replaced
+/// Anonymize a capture: replace addresses, names, ids, secrets and contents, so that it can be shared
 #[derive(Debug, Args)]
 #[command(after_help = ANONYMIZE_EXAMPLES)]
 pub(crate) struct Anonymize {
     #[command(flatten)]
     pub(crate) files: Copied,
-    /// Replace by the key in this file: with the same key, the same names become the same ones in every capture [default: a random key]
-    #[arg(long, value_name = "FILE")]
+    /// Replace with the key in this file: the same key gives the same replacements in every capture [default: a random key]
+    #[arg(long, visible_alias = "key", value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
-    /// What becomes of contents: zeros, or bytes that the same contents always become
+    /// Replacement of contents: zeros, or bytes that are the same for equal contents
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Contents::Zero)]
     pub(crate) payload: Contents,
-    /// Keep what is of this kind as it is; may be repeated
+    /// Keep data of this kind unchanged; may be repeated
     #[arg(long, value_name = "KIND", value_enum)]
     pub(crate) keep: Vec<KeptKind>,
-    /// Replace what is of this kind too, which is kept otherwise: remote keys, memory addresses; sizes and times of files; may be repeated
+    /// Also replace data of this kind, which is kept by default; may be repeated
     #[arg(long, value_name = "KIND", value_enum)]
     pub(crate) drop: Vec<Dropped>,
-    /// Format of the report of what was replaced
+    /// Format of the report about replacements
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
     pub(crate) format: TextOrJson,
 }
 
-/// Copy whole connections of a capture into a smaller one that analyses as before
+/// Copy whole connections of a capture into a smaller one with the same analysis
 #[derive(Debug, Args)]
 #[command(after_help = CUT_EXAMPLES)]
 pub(crate) struct Cut {
@@ -505,19 +509,19 @@ pub(crate) struct Cut {
     /// The connection of this number in the report; may be repeated
     #[arg(long = "connection", value_name = "N")]
     pub(crate) connections: Vec<u32>,
-    /// Connections with this finding, or with findings whose names begin so; may be repeated
+    /// Connections with this finding, or with findings whose names begin with this; may be repeated
     #[arg(long = "finding", value_name = "ID")]
     pub(crate) findings: Vec<String>,
     /// The request of this number in the report (analyze --exchanges): its connection from the beginning to the end of the request; may be repeated
     #[arg(long = "request", value_name = "N")]
     pub(crate) requests: Vec<u64>,
-    /// Of these, connections with a frame from this time on, in seconds since the first frame
+    /// Only those with a frame from this time on, in seconds since the first frame
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) from: Option<f64>,
     /// Frames up to this time, in seconds since the first frame
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) to: Option<f64>,
-    /// Leave out the other connections of the same SMB session, and those that a finding was held against
+    /// Leave out the other connections of the same SMB session, and those that a finding was compared with
     #[arg(long)]
     pub(crate) alone: bool,
 }
@@ -526,14 +530,14 @@ fn seconds(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|s: &f64| s.is_finite() && s.abs() < 1e9).ok_or_else(|| "a number of seconds".to_owned())
 }
 
-/// What becomes of contents.
+/// Replacement of contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Contents {
     Zero,
     Stream,
 }
 
-/// Kinds of what gives somebody away.
+/// Kinds of data that identify a person, host or network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KeptKind {
     /// Hardware addresses
@@ -550,7 +554,7 @@ pub(crate) enum KeptKind {
     User,
 }
 
-/// Kinds of what is kept unless somebody asks.
+/// Kinds of data that are kept by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Dropped {
     /// Remote keys and memory addresses, one for one
@@ -599,8 +603,7 @@ pub(crate) enum Exported {
         output: Option<PathBuf>,
         #[command(flatten)]
         force: Force,
-        /// Install it with its engine in your Wireshark's plugin folder, link this program into its folder of capture sources, and try
-        /// both in the tshark that is found
+        /// Install it with its engine in your Wireshark's plugin folder, link this program into its folder of capture sources, and test both with the tshark that is found
         #[arg(long, group = "place")]
         install: bool,
         /// Remove what --install put there
@@ -630,7 +633,7 @@ pub(crate) enum Exported {
     },
 }
 
-/// What an export is made of.
+/// Input of an export.
 #[derive(Debug, Args)]
 pub(crate) struct Captured {
     /// The capture: pcap or pcapng, also inside gzip, zstd or lz4
@@ -641,7 +644,7 @@ pub(crate) struct Captured {
 }
 
 impl Captured {
-    /// The files that are read, which no output may take the place of.
+    /// The input files, which no output may overwrite.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         [Some(&self.file), self.keys.as_ref()].into_iter().flatten().cloned().collect()
     }
@@ -658,7 +661,7 @@ pub(crate) enum ReportFormat {
     Html,
 }
 
-/// Form of what became of expectations.
+/// Format of the verdicts on expectations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Verdicts {
     /// For a person
@@ -671,7 +674,7 @@ pub(crate) enum Verdicts {
     Sarif,
 }
 
-/// Severity of a finding, from which on `analyze` fails.
+/// The least severity for which `analyze` fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
     Error,
@@ -710,7 +713,7 @@ pub(crate) struct Dissect {
     /// Captures: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input; several are merged by time
     #[arg(required_unless_present_any = ["read", "glossary"], value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// The same, as tshark has it
+    /// The same, for users of tshark
     #[arg(short = 'r', long = "read-file", value_name = "FILE", help_heading = "As in tshark")]
     pub(crate) read: Vec<PathBuf>,
     /// Show only frames that pass this display filter
@@ -763,20 +766,20 @@ pub(crate) struct Dissect {
     /// Print this between frames
     #[arg(short = 'S', value_name = "TEXT", allow_hyphen_values = true, help_heading = "As in tshark")]
     pub(crate) separator: Option<String>,
-    /// Take a port for what is behind the comma: udp.port==N,infiniband. iWARP is found on every port by itself
+    /// Decode this port as this protocol: udp.port==N,infiniband. iWARP is recognized on every port
     #[arg(short = 'd', value_name = "PORT,PROTOCOL", value_parser = decode_as, help_heading = "As in tshark")]
     pub(crate) decode_as: Vec<DecodeAs>,
     /// Lists instead of frames: fields, protocols or values
     #[arg(short = 'G', value_name = "WHAT", value_enum, num_args = 0..=1, default_missing_value = "fields", help_heading = "As in tshark")]
     pub(crate) glossary: Option<Glossary>,
-    /// Nothing is resolved into names anyhow
+    /// Accepted and ignored: names are never resolved
     #[arg(short = 'n', hide = true)]
     pub(crate) no_names: bool,
     /// The same
     #[arg(short = 'N', value_name = "FLAGS", hide = true)]
     pub(crate) names: Vec<String>,
-    /// Read the capture twice: requests then tell which frame answers them (smb2.response_in, rpc.reqframe),
-    /// and fragments in which frame their message is whole (smb_direct.reassembled_in)
+    /// Read the capture twice: requests then show the frame that answers them (smb2.response_in, rpc.reqframe),
+    /// and fragments the frame that completes their message (smb_direct.reassembled_in)
     #[arg(short = '2', help_heading = "As in tshark")]
     pub(crate) twice: bool,
     #[arg(short = 'o', value_name = "PREFERENCE", hide = true, value_parser = no_preferences)]
@@ -789,7 +792,7 @@ pub(crate) struct Dissect {
     pub(crate) interface: Option<String>,
     #[arg(short = 'R', value_name = "FILTER", hide = true, value_parser = no_read_filter)]
     pub(crate) read_filter: Option<String>,
-    /// Write the contents of files that were read or written, instead of showing frames: smb,DIR or nfs,DIR. DIR has to be empty unless --force is given
+    /// Write the contents of files that were read or written, instead of showing frames: smb,DIR or nfs,DIR. DIR must be empty unless --force is given
     #[arg(long, value_name = "KIND,DIR", value_parser = objects, help_heading = "As in tshark")]
     pub(crate) export_objects: Option<Objects>,
     #[arg(long, value_name = "PROTOCOL", hide = true, value_parser = no_switches)]
@@ -812,13 +815,13 @@ pub(crate) struct Dissect {
     /// In JSON, write a key that occurs several times once, with an array of its values (otherwise keys repeat, as in tshark)
     #[arg(long)]
     pub(crate) no_duplicate_keys: bool,
-    /// Names and form in JSON, EK and PDML: as tshark has them, or short: our own, where each subtree has a field's name
+    /// Names and structure in JSON, EK and PDML: those of tshark, or short: our own, where each subtree has the name of a field
     #[arg(long, value_name = "NAMES", value_enum, default_value = "tshark")]
     pub(crate) json_names: JsonNames,
     /// Count frames and bytes per protocol instead of showing frames; with -T json as one object
     #[arg(short = 's', long = "summary", conflicts_with_all = ["tree", "hex", "fields", "options"])]
     pub(crate) summary: bool,
-    /// Number of threads, which share the connections; the output is the same for any [default: one per processor, at most 16]
+    /// Number of threads; the output is the same for any [default: one per processor, at most 16]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
 }
@@ -836,20 +839,20 @@ pub(crate) enum Format {
     Pdml,
     /// The fields given by -e, a line per frame
     Fields,
-    /// The same as CSV, with a header (RFC 4180); without -e, what a table of frames needs
+    /// The same as CSV, with a header (RFC 4180); without -e, the columns of a table of frames
     Csv,
-    /// One line per frame, tabs between its columns
+    /// One line per frame, with tabs between the columns
     Tabs,
     /// The same as XML
     Psml,
-    /// The same as JSON, with the bytes of each field, their place and length in place of values
+    /// The same as JSON, with the bytes, position and length of each field instead of its value
     Jsonraw,
     /// As text
     #[value(hide = true)]
     Ps,
 }
 
-/// Whose names stand in data for programs.
+/// Naming of fields in output for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum JsonNames {
     Tshark,
@@ -916,7 +919,7 @@ fn clock_kind(text: &str) -> Result<Clock, String> {
     Clock::parse(text).ok_or_else(|| "a report tells u, ud, a, ad, r or e; the times of frames are told by dissect -t".into())
 }
 
-/// What tshark has and has no meaning here: each is refused with what does it.
+/// Options of tshark that do not exist here: the error names the replacement.
 fn no_preferences(_: &str) -> Result<String, String> {
     Err("there are no preferences: keys are given by --keys, ports by -d".into())
 }
@@ -937,7 +940,7 @@ fn no_read_filter(_: &str) -> Result<String, String> {
     Err("there is one pass: filter with -Y".into())
 }
 
-/// What `dissect --export-objects` writes, and where.
+/// Kind and folder of `dissect --export-objects`.
 #[derive(Clone, Debug)]
 pub(crate) struct Objects {
     pub(crate) family: Family,
@@ -990,7 +993,7 @@ pub(crate) struct LiveArgs {
     /// Capture from this interface; may be repeated; any means all that are up
     #[arg(short = 'i', long = "interface", value_name = "IFACE")]
     pub(crate) interfaces: Vec<String>,
-    /// What to capture; the kernel drops the rest (see rdmascope capture --help) [default: rdma]
+    /// Capture filter; the kernel drops all other frames (see rdmascope capture --help) [default: rdma]
     #[arg(short = 'f', long, value_name = "FILTER", requires = "interfaces")]
     pub(crate) capture_filter: Option<String>,
     /// Keep at most this many bytes of each frame
@@ -1011,7 +1014,7 @@ pub(crate) struct LiveArgs {
     /// Capture through libpcap (if built with the feature libpcap)
     #[arg(long, requires = "interfaces")]
     pub(crate) libpcap: bool,
-    /// Folder in which the kernel shows RDMA devices and their counters
+    /// Folder in which the kernel lists RDMA devices and their counters
     #[arg(long, value_name = "DIR", default_value = rdmascope_capture::live::rdma::SYS, hide = true)]
     pub(crate) rdma_root: PathBuf,
 }
@@ -1070,7 +1073,7 @@ pub(crate) struct Capture {
     /// Stop after this many frames
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// Keep what the analysis needs: whole messages, but no bulk data of RDMA Reads and Writes
+    /// Keep only what the analysis needs: whole messages, but no bulk data of RDMA Reads and Writes
     #[arg(long)]
     pub(crate) headers_only: bool,
     /// Remove the tunnel of mirrored frames (ERSPAN, GRE, VXLAN, GENEVE); each mirror session becomes an interface of its own
@@ -1120,8 +1123,7 @@ fn file_limit(text: &str) -> Result<CaptureLimit, String> {
 
 /// Replay a captured SMB Direct session against a live server
 ///
-/// Opens a session of its own, over userspace iWARP (no RDMA card is needed) or through a card, issues the recorded operations in their order, and compares status, bytes,
-/// contents and latency.
+/// Opens its own session, over userspace iWARP or RoCEv2 (no RDMA card is needed) or through a card, repeats the recorded operations in order, and compares status, bytes, contents and latency.
 #[derive(Debug, Args)]
 #[command(after_help = REPLAY_EXAMPLES)]
 pub(crate) struct Replay {
@@ -1131,10 +1133,10 @@ pub(crate) struct Replay {
     /// The server [default port: 5445, over roce and verbs 445]
     #[arg(long, value_name = "HOST[:PORT]", required_unless_present = "plan")]
     pub(crate) to: Option<String>,
-    /// Show what differs and the sums only
+    /// Show only differences and totals
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// What carries the session
+    /// Transport of the session
     #[arg(long, value_name = "TRANSPORT", value_parser = carrier(), default_value = "iwarp")]
     pub(crate) transport: Carrier,
     #[command(flatten)]
@@ -1142,16 +1144,16 @@ pub(crate) struct Replay {
     /// Connection of the capture, by its number in analyze [default: the one with the most requests]
     #[arg(long, value_name = "N")]
     pub(crate) connection: Option<u32>,
-    /// recorded, asap, or how many times as fast as recorded
+    /// recorded, asap, or a factor of the recorded speed
     #[arg(long, value_name = "PACE", default_value = "asap", value_parser = pace)]
     pub(crate) pace: rdmascope_replay::script::Pace,
     /// Also replay operations that change files on the server
     #[arg(long)]
     pub(crate) allow_writes: bool,
-    /// First create the files and folders that the recording found, with the contents that it read; existing ones are left alone
+    /// First create the files and folders that the recording used, with the contents that it read; existing ones are not changed
     #[arg(long)]
     pub(crate) prepare: bool,
-    /// Only show what would be sent
+    /// Only show the requests, and send nothing
     #[arg(long)]
     pub(crate) plan: bool,
     #[command(flatten)]
@@ -1187,7 +1189,7 @@ pub(crate) struct Replay {
     pub(crate) fragment: Option<u32>,
 }
 
-/// Who a session of our own is for.
+/// User of our own session.
 #[derive(Debug, Args)]
 #[group(id = "who", multiple = true)]
 pub(crate) struct Logon {
@@ -1209,7 +1211,7 @@ pub(crate) struct Logon {
 }
 
 impl Logon {
-    /// A user with a ticket, or the password of the environment, or nobody. `host` is the server, as the user names it.
+    /// The user with a ticket, or with the password of the environment, or none. `host` is the server as the user named it.
     pub(crate) fn credentials(&self, host: &str) -> anyhow::Result<rdmascope_replay::smb2::Credentials> {
         use rdmascope_replay::smb2::Credentials;
         let password = password()?.unwrap_or_default();
@@ -1230,7 +1232,7 @@ impl Logon {
     }
 }
 
-/// The password of the environment, where there is one. An empty one, or one that cannot be read, is an error: nobody means that.
+/// The password of the environment, if it has one. An empty or unreadable password is an error.
 pub(crate) fn password() -> anyhow::Result<Option<String>> {
     use std::env::VarError;
     match std::env::var("RDMASCOPE_PASSWORD") {
@@ -1241,7 +1243,7 @@ pub(crate) fn password() -> anyhow::Result<Option<String>> {
     }
 }
 
-/// What carries a session of our own: a row of the transports.
+/// Transport of our own session: a row of the transports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Carrier(&'static rdmascope_replay::transport::Kind);
 
@@ -1264,7 +1266,7 @@ pub(crate) struct Class {
     /// Send packets with this differentiated services code point, over roce [default: 26; CNPs have 48]
     #[arg(long, value_name = "0-63", value_parser = clap::value_parser!(u8).range(0..64))]
     pub(crate) dscp: Option<u8>,
-    /// Send packets that switches may not mark (not-ECT), over roce
+    /// Send packets that switches must not mark (not-ECT), over roce
     #[arg(long)]
     pub(crate) no_ecn: bool,
 }
@@ -1291,15 +1293,14 @@ fn pace(text: &str) -> Result<rdmascope_replay::script::Pace, String> {
 
 /// Test an SMB Direct server's conformance
 ///
-/// Each case opens connections of its own, over userspace iWARP or a card, and changes nothing on the server unless --allow-writes is given. Cases put a server to the test: one in whose kernel a mistake sleeps may not serve on (ksmbd of Linux 6.12.107 stops when one file is opened, closed
-/// and opened again while another connection has it open; 6.12.117 does not).
+/// Each case opens its own connections, over userspace iWARP or RoCEv2 or through a card, and changes nothing on the server unless --allow-writes is given. A server with a bug may crash or hang (ksmbd of Linux 6.12.107 stops when one file is opened, closed and opened again while another connection has it open; 6.12.117 does not).
 #[derive(Debug, Args)]
 #[command(after_help = PROBE_EXAMPLES)]
 pub(crate) struct Probe {
     /// The server [default port: 5445, over roce and verbs 445]
     #[arg(value_name = "HOST[:PORT]", required_unless_present = "list")]
     pub(crate) host: Option<String>,
-    /// What carries the connections
+    /// Transport of the connections
     #[arg(long, value_name = "TRANSPORT", value_parser = carrier(), default_value = "iwarp")]
     pub(crate) transport: Carrier,
     #[command(flatten)]
@@ -1310,13 +1311,13 @@ pub(crate) struct Probe {
     /// Only cases whose names contain this; * matches anything
     #[arg(long, value_name = "PATTERN")]
     pub(crate) case: Option<String>,
-    /// Leave out cases that some servers do not bear, and repeat none: the default unless HOST is a loopback address
+    /// Leave out cases that can crash some servers, and repeat none: the default unless HOST is a loopback address
     #[arg(long, overrides_with = "no_gentle")]
     pub(crate) gentle: bool,
     /// Run all cases, and those that fail up to three times, whatever HOST is
     #[arg(long)]
     pub(crate) no_gentle: bool,
-    /// Also cases that wait minutes for a timer of the server
+    /// Also run cases that wait minutes for a timer of the server
     #[arg(long)]
     pub(crate) slow: bool,
     #[command(flatten)]
@@ -1324,7 +1325,7 @@ pub(crate) struct Probe {
     /// The share, for SMB2 cases
     #[arg(long, value_name = "SHARE", default_value = "share")]
     pub(crate) share: String,
-    /// Also cases that write, to a file that they create and remove: rdmascope-probe.tmp
+    /// Also run cases that write, to a file that they create and remove: rdmascope-probe.tmp
     #[arg(long)]
     pub(crate) allow_writes: bool,
     /// Form of the output
@@ -1340,7 +1341,7 @@ pub(crate) struct Probe {
 /// Form of `probe`'s output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProbeFormat {
-    /// A line a case
+    /// One line per case
     Text,
     /// One object
     Json,
@@ -1348,14 +1349,14 @@ pub(crate) enum ProbeFormat {
 
 /// Run a test SMB Direct server (no RDMA hardware needed)
 ///
-/// Speaks userspace iWARP over TCP, or RDMA through a card. Its users are guests, unless RDMASCOPE_PASSWORD is set: then it is the password of every user. One address may have 64 connections at a time, all together 256.
+/// Speaks userspace iWARP over TCP, RoCEv2 over UDP, or RDMA through a card. Its users are guests, unless RDMASCOPE_PASSWORD is set: then it is the password of every user. One address may have 64 connections at a time, all together 256.
 #[derive(Debug, Args)]
 #[command(after_help = PEER_EXAMPLES)]
 pub(crate) struct Peer {
     /// Address to listen on [default: 127.0.0.1, with port 5445, or 445 over roce and verbs]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<std::net::SocketAddr>,
-    /// What carries the sessions; over verbs, --listen is an address of the card's, or 0.0.0.0 for all cards
+    /// Transport of the sessions; over verbs, --listen is an address of the card, or 0.0.0.0 for all cards
     #[arg(long, value_name = "TRANSPORT", value_parser = carrier(), default_value = "iwarp")]
     pub(crate) transport: Carrier,
     #[command(flatten)]
@@ -1384,11 +1385,11 @@ pub(crate) struct Peer {
     pub(crate) keep: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) force: Force,
-    /// Break this one rule, to see how a client reacts; faults of packets (over roce) take @N for the Nth packet, @N- for it and all behind it,
-    /// or @1/N for one in N by chance
+    /// Break this one rule, to see how a client reacts; faults of packets (over roce) take @N for the Nth packet, @N- for it and all later ones,
+    /// or @1/N for one in N at random
     #[arg(long, value_name = "NAME[@WHEN]", value_parser = fault)]
     pub(crate) fault: Option<PeerFault>,
-    /// The seed of chances: the same one loses the same packets
+    /// Random seed: the same seed affects the same packets
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) fault_seed: u64,
     /// List the faults
@@ -1396,7 +1397,7 @@ pub(crate) struct Peer {
     pub(crate) list_faults: bool,
 }
 
-/// What a peer is to do wrong: in its messages, or in its packets.
+/// A fault of the peer: in its messages, or in its packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PeerFault {
     Message(&'static rdmascope_replay::fault::Fault),
@@ -1429,16 +1430,16 @@ pub(crate) struct Fields {
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub(crate) struct Explain {
-    /// Name of a finding, or a term; without it all findings are listed
+    /// Name of a finding, or a term; without it, all findings are listed
     #[arg(value_name = "FINDING|TERM")]
     pub(crate) finding: Option<String>,
 }
 
-/// List the known bugs of implementations that are looked for, and the versions that have them
+/// List the known implementation bugs that analyze detects, and the versions that have them
 #[derive(Debug, Args)]
 #[command(after_help = RULES_EXAMPLES)]
 pub(crate) struct Rules {
-    /// Only those that this version of Linux has; what stands behind - or + in it does not matter
+    /// Only those in this version of Linux; a suffix after - or + is ignored
     #[arg(long, value_name = "VERSION", conflicts_with = "write")]
     pub(crate) kernel: Option<String>,
     /// Write them to this file, for --rules; - is standard output
@@ -1452,7 +1453,7 @@ pub(crate) struct Rules {
 #[derive(Debug, Args)]
 #[command(after_help = SCHEMA_EXAMPLES)]
 pub(crate) struct Schema {
-    /// Which output; without it the names of all are listed
+    /// The output; without it, all names are listed
     #[arg(value_name = "NAME", value_parser = SCHEMAS)]
     pub(crate) name: Option<String>,
 }
@@ -1524,6 +1525,16 @@ pub(crate) fn one_line(e: &clap::Error) -> String {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    /// Whatever reads SMB can be given keys.
+    #[test]
+    fn commands_that_read_smb_take_keys() {
+        for verb in ["analyze", "dissect", "tui", "diff"] {
+            let files: &[&str] = if verb == "diff" { &["a.pcap", "b.pcap"] } else { &["a.pcap"] };
+            let line: Vec<&str> = ["rdmascope", verb, "--keys", "keys.txt"].iter().chain(files).copied().collect();
+            assert!(Cli::try_parse_from(line).is_ok(), "{verb}");
+        }
+    }
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -1622,6 +1633,9 @@ mod tests {
                 if words.iter().any(|w| w == "cargo") {
                     let folder = words.iter().position(|w| w == "--path").map(|at| root.join(&words[at + 1]).join("Cargo.toml"));
                     assert!(folder.is_none_or(|f| f.is_file()), "{}: {line}", page.display());
+                    if !words.iter().any(|w| w == "run") {
+                        continue;
+                    }
                 }
                 // behind cargo run, sudo, nsenter …
                 let own = if words.iter().any(|w| w == "cargo") { "--" } else { "rdmascope" };
@@ -1658,7 +1672,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_use_is_told_in_one_line() {
+    fn wrong_use_is_reported_in_one_line() {
         for arguments in [
             vec!["rdmascope", "dissect"],
             vec!["rdmascope", "analyze", "a", "--pin", "5"],

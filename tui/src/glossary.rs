@@ -30,24 +30,26 @@ pub(crate) const TERMS: &[Term] = &[
     term("channel", &["multichannel"], "[MS-SMB2] 3.2.4.20.7",
         "One of several connections of an SMB session. With multichannel, requests of one session travel on all of them."),
     term("chunk", &["read chunk", "write chunk", "reply chunk"], "RFC 8166 3.4",
-        "Memory that an RPC-over-RDMA header describes, so that a large argument or result moves by RDMA and not inside of the message. \
-         Read chunks carry arguments, Write chunks results, a Reply chunk a whole reply."),
+        "Memory that an RPC-over-RDMA header describes, so that a large argument or result moves by RDMA and not inside the message. Read \
+        chunks carry arguments, Write chunks results, a Reply chunk a whole reply."),
     term("class", &["traffic class", "priority", "PCP", "DSCP", "service level"], "IEEE 802.1Q 6.9; RFC 2474",
-        "Of the eight queues of a switch port, the one that a packet goes through: by the priority of its VLAN tag (PCP), or by its DSCP. \
-         Priority flow control pauses one class at a time. On native InfiniBand service levels and virtual lanes are that."),
+        "The queue of a switch port, one of eight, that a packet uses: chosen by the priority of its VLAN tag (PCP), or by its DSCP. \
+        Priority flow control pauses one class at a time. Native InfiniBand has service levels and virtual lanes instead."),
     term("CM", &["connection manager", "REQ", "REP", "RTU", "REJ", "DREQ"], "IBTA Vol 1 12",
         "Sets up and ends connections of InfiniBand and RoCE: REQ, REP and RTU connect, REJ refuses, DREQ and DREP disconnect."),
     term("CNP", &["congestion notification", "ECN"], "IBTA annex A17",
-        "Congestion Notification Packet. A receiver sends it when switches marked packets as delayed (ECN); the sender slows down."),
+        "Congestion Notification Packet. A receiver sends it when packets arrive with a congestion mark of a switch (ECN); the sender \
+        slows down."),
     term("compound", &[], "[MS-SMB2] 3.2.4.1.4",
         "Several SMB2 requests in one message, often CREATE, QUERY_INFO and CLOSE."),
     term("CreditCharge", &["charge"], "[MS-SMB2] 3.1.5.2",
-        "How many SMB2 credits a request costs: one for each 64 KiB that it sends or asks for, and one at least."),
+        "How many SMB2 credits a request costs: one for each 64 KiB that it sends or asks for, at least one."),
     term("credits (SMB Direct)", &["credit", "credits", "send credit"], "[MS-SMBD] 3.1.1.1",
         "Permission to send SMB Direct messages, one credit a message. A side grants as many as it has receive buffers posted. \
          A sender that has none must wait; the wait is called a stall."),
     term("credits (SMB2)", &["smb2 credit", "smb2 credits", "message credits"], "[MS-SMB2] 3.3.1.2",
-        "Permission to use message ids. Each request costs its CreditCharge, and each reply grants new ones. They are not the credits of SMB Direct."),
+        "Permission to use message ids. Each request costs its CreditCharge, and each reply grants new ones. They are not the credits of \
+        SMB Direct."),
     term("DDP", &["direct data placement"], "RFC 5041",
         "The iWARP layer that says where each segment belongs: in tagged memory (STag and offset), or in a queue (number, message, offset)."),
     term("DDP-eligible", &["ddp eligibility"], "RFC 8267",
@@ -57,26 +59,29 @@ pub(crate) const TERMS: &[Term] = &[
     term("exchange", &["request"], "",
         "One request with everything that it caused: the memory that it described, the RDMA reads and writes, and the reply."),
     term("finding", &["rule"], "",
-        "A place in a capture where a rule was broken or something went wrong: which rule, which side, which frames, and how certain. \
-         rdmascope explain lists all rules."),
+        "A problem found in a capture: the broken rule, the side at fault, the frames, and the certainty. rdmascope explain lists all \
+        rules."),
     term("FPDU", &["framed pdu"], "RFC 5044 4",
         "One message of MPA: a length, a DDP segment, padding, and a CRC."),
     term("fragment (SMB Direct)", &["fragment", "remainingdatalength"], "[MS-SMBD] 2.2.3",
         "Part of an SMB2 message that is larger than one SMB Direct message. RemainingDataLength says how many bytes follow."),
     term("go-back-N", &["go back n"], "IBTA Vol 1 9.7.7",
-        "How RoCE and InfiniBand repair a loss: the sender repeats the lost packet and every packet behind it, those that had arrived too."),
+        "How RoCE and InfiniBand repair a loss: the sender repeats the lost packet and every packet behind it, even those that had \
+        arrived."),
     term("ICRC", &["invariant crc"], "IBTA Vol 1 7.8.1",
-        "Checksum at the end of each InfiniBand and RoCE packet, over everything that switches do not change. A receiver drops packets with a wrong one."),
+        "Checksum at the end of each InfiniBand and RoCE packet, over everything that switches do not change. A receiver drops packets \
+        with a wrong one."),
     term("inline threshold", &["inline"], "RFC 8166 3.3.2",
-        "The largest RPC-over-RDMA message that a side takes by Send: 1024 bytes unless the connection agreed on more."),
+        "The largest RPC-over-RDMA message that a side accepts by Send: 1024 bytes unless the connection agreed on more."),
     term("IRD and ORD", &["ird", "ord", "read depth"], "RFC 6581",
-        "How many RDMA Reads a side answers at a time (IRD), and how many it has under way (ORD). Both ends agree on them when they connect."),
+        "How many RDMA Reads a side accepts at a time (IRD), and how many it has outstanding (ORD). Both ends agree on them when they \
+        connect."),
     term("iWARP", &[], "RFC 5040",
         "RDMA over TCP: MPA, DDP and RDMAP, one on top of the other."),
     term("keepalive", &["idle timer"], "[MS-SMBD] 3.1.6.2",
-        "An SMB Direct message that asks an idle peer for a sign of life. A peer that does not answer is disconnected."),
+        "An SMB Direct message that asks an idle peer to respond. A peer that does not answer is disconnected."),
     term("MaxFragmentedSize", &["max_fragmented_size"], "[MS-SMBD] 2.2.2",
-        "The largest message that a side puts together from fragments. At least 131,072 bytes."),
+        "The largest message that a side reassembles from fragments. At least 131,072 bytes."),
     term("MaxReceiveSize", &["max_receive_size"], "[MS-SMBD] 2.2.2",
         "The largest SMB Direct message that a side receives. At least 128 bytes."),
     term("MPA", &["marker", "mpa marker"], "RFC 5044",
@@ -84,34 +89,37 @@ pub(crate) const TERMS: &[Term] = &[
     term("MSN", &["message sequence number"], "RFC 5041 5.3",
         "Number of a message in a queue of DDP; also a count of finished messages in InfiniBand's acknowledgements."),
     term("NAK", &["negative acknowledgement", "rnr", "rnr nak"], "IBTA Vol 1 9.7.5.2.8",
-        "Says that a packet was refused: out of sequence (PSN), an access that is not allowed (remote access error), or an invalid request. \
-         RNR NAK says that no receive was posted, and when to try again."),
+        "Says that a packet was refused: out of sequence (PSN), an access that is not allowed (remote access error), or an invalid \
+        request. RNR NAK says that no receive was posted, and when to try again."),
     term("NTSTATUS", &["status"], "[MS-ERREF] 2.3",
         "The outcome of an SMB2 request: 0 for success, 0xc0000022 for STATUS_ACCESS_DENIED, and so on."),
     term("PFC", &["pause", "priority flow control"], "IEEE 802.1Q 36",
-        "Priority Flow Control: a switch or card asks its neighbour to stop sending for a moment, one traffic class at a time, so that nothing is dropped."),
+        "Priority Flow Control: a switch or card asks its neighbour to stop sending for a moment, one traffic class at a time, so that \
+        nothing is dropped."),
     term("PSN", &["packet sequence number"], "IBTA Vol 1 9.2",
         "Number of a packet in one direction of a queue pair, 24 bits."),
     term("QP", &["queue pair"], "IBTA Vol 1 10.2.4",
         "Queue Pair: one end of an InfiniBand or RoCE connection, by its number. QP 0x12↔0x11 is a connection."),
     term("RDMA Read", &["read response", "rdma read request"], "IBTA Vol 1 9.4.4",
-        "The initiator fetches bytes from memory of the other side. Servers fetch the data of a WRITE so."),
+        "The initiator fetches bytes from memory of the other side. Servers fetch the data of a WRITE this way."),
     term("RDMA Write", &[], "IBTA Vol 1 9.4.3",
-        "The initiator puts bytes into memory of the other side. Servers deliver the data of a READ so."),
+        "The initiator puts bytes into memory of the other side. Servers deliver the data of a READ this way."),
     term("remote invalidation", &["invalidate", "send with invalidate"], "[MS-SMBD] 3.1.4.2",
-        "The reply (Send with Invalidate) takes back the remote key of its request, so that the requester need not do it."),
+        "The reply (Send with Invalidate) invalidates the remote key of its request, so that the requester need not do it."),
     term("remote key", &["rkey", "r_key", "stag", "steering tag"], "IBTA Vol 1 10.6",
-        "Number that stands for registered memory. Who knows it may read or write there until it is invalidated. iWARP calls it STag."),
+        "Number that stands for registered memory. A peer that knows it may read or write there until it is invalidated. iWARP calls it \
+        STag."),
     term("RoCE", &["rocev2", "roce v2"], "IBTA annex A17",
         "RDMA over Converged Ethernet: InfiniBand packets in UDP, port 4791 (version 2), or directly in Ethernet (version 1)."),
     term("RPC-over-RDMA", &["rpcrdma", "rpc/rdma"], "RFC 8166",
         "How NFS uses RDMA: a short header with chunks before each RPC message. RDMA_NOMSG says that the message itself is in a chunk."),
     term("SMB Direct", &["smbd", "smbdirect"], "[MS-SMBD]",
-        "How SMB uses RDMA: one negotiation, then messages with credits and fragments. Large data moves by RDMA, described in the SMB2 request."),
+        "How SMB uses RDMA: one negotiation, then messages with credits and fragments. Large data moves by RDMA, described in the SMB2 \
+        request."),
     term("SMB2_RDMA_TRANSFORM", &["rdma transform"], "[MS-SMB2] 2.2.43",
         "Says that data moved by RDMA is encrypted or signed, and with which nonce and signature."),
     term("snap length", &["snaplen", "snapshot length"], "",
-        "How many bytes of each frame a capture keeps. What was cut off cannot be judged."),
+        "The number of bytes that a capture keeps of each frame. The rest cannot be analyzed."),
     term("stall", &["starved"], "",
         "Time in which a side had something to send and no SMB Direct credit to send it with."),
     term("Terminate", &["rdmap terminate"], "RFC 5040 4.8",
@@ -144,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_term_is_told_once_in_order_and_in_sentences() {
+    fn every_term_is_listed_once_in_order_and_in_sentences() {
         assert!(TERMS.len() >= 40);
         let mut names = std::collections::BTreeSet::new();
         for term in TERMS {
@@ -165,7 +173,7 @@ mod tests {
         assert!(text.lines().all(|l| l.len() <= 60));
     }
 
-    /// `UPDATE=1` writes the page anew.
+    /// `UPDATE=1` rewrites the page.
     #[test]
     fn the_page_of_the_documentation_is_this_list() {
         let mut page = "# Glossary\nThe same as `rdmascope explain TERM`; made from `tui/src/glossary.rs`.\n\n| term | meaning | defined in |\n| --- | --- | --- |\n".to_owned();

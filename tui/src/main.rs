@@ -12,7 +12,7 @@ use anyhow::Error;
 use clap::Parser;
 use clap::error::ErrorKind;
 use rdmascope_dissector::render::escaped;
-use rdmascope_report::{analysis, dissection, input, known_bugs, output, report, shards, sheets, stdout, streams};
+use rdmascope_report::{analysis, dissection, input, known_bugs, output, report, shards, sheets, stdout, texts};
 use std::io::{self, Write};
 use std::process::ExitCode;
 

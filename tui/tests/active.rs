@@ -138,12 +138,41 @@ fn a_fault_is_named_and_the_client_says_what_it_met() {
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(listed.lines().count() > 25 && listed.contains("wrong-key"), "{listed}");
     assert_eq!(rdmascope(&["peer", "--fault", "no-such-fault"]).status.code(), Some(2));
-    for (fault, words) in [("wrong-key", "Invalid STag"), ("bad-lengths", "SMBD-DATA-LENGTH"), ("reject", "MPA Reply")] {
-        let peer = Peer::new(&["--fault", fault]);
-        let output = rdmascope(&["replay", &sample("smb-iwarp"), "--to", &peer.1]);
+    let folder = tempfile::tempdir().expect("a folder");
+    // what `analyze --fail-on error` ends with, and its first finding
+    let judged = |wire: &str| {
+        let output = rdmascope(&["analyze", "--fail-on", "error", "--format", "json", wire]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let first = &report["findings"][0];
+        (output.status.code(), first["id"].clone(), first["by"].clone())
+    };
+    let faults = [
+        ("wrong-key", "Invalid STag", "RDMA-KEY-UNKNOWN"),
+        ("bad-lengths", "SMBD-DATA-LENGTH", "SMBD-DATA-LENGTH"),
+        ("reject", "MPA Reply", "MPA-REJECT"),
+        ("die", "closed the connection", "CM-DISCONNECT"),
+    ];
+    for (fault, words, rule) in faults {
+        let wires = ["client", "server"].map(|end| folder.path().join(format!("{fault}-{end}")).display().to_string());
+        let peer = Peer::new(&["--fault", fault, "-w", &wires[1]]);
+        let output = rdmascope(&["replay", &sample("smb-iwarp"), "--to", &peer.1, "-w", &wires[0]]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && said.contains(words), "{fault}: {said}");
+        // what the peer kept is written when it has nothing to do
+        let expected = (Some(1), Value::from(rule), Value::from("server"));
+        let begun = std::time::Instant::now();
+        while judged(&wires[1]) != expected && begun.elapsed() < std::time::Duration::from_secs(60) {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        for wire in &wires {
+            assert_eq!(judged(wire), expected, "{fault}, {wire}");
+        }
     }
+    let wires = ["client", "server"].map(|end| folder.path().join(end).display().to_string());
+    let peer = Peer::new(&["-w", &wires[1]]);
+    let output = rdmascope(&["replay", &sample("smb-iwarp"), "--to", &peer.1, "-w", &wires[0]]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(judged(&wires[0]).0, Some(0));
 }
 
 /// What if the session were encrypted or signed: with the password, `analyze` sees that every byte that RDMA moved is the recorded one.

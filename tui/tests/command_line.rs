@@ -101,7 +101,7 @@ fn wrong_use_is_one_clear_line_and_status_2() {
     refused(&["dissect", &sample, "-T", "fields"], "-e FIELD");
     refused(&["dissect", &sample, "-e", "frame.number"], "-T fields or -T csv");
     refused(&["dissect", &sample, "-T", "fields", "-e", "frame.numbr"], "unknown field \"frame.numbr\"; did you mean frame.number?");
-    refused(&["dissect", &sample, "-T", "fields", "-e", "frame.number", "-E", "header=perhaps"], "header is y or n");
+    refused(&["dissect", &sample, "-T", "fields", "-e", "frame.number", "-E", "header=perhaps"], "header must be y or n");
     refused(&["dissect", &sample, "-T", "ek", "-x"], "-x");
     refused(&["dissect", &sample, "-T", "json", "-V"], "--tree");
     refused(&["fields", "no.such"], "no.such");
@@ -114,7 +114,8 @@ fn a_wrong_filter_is_drawn_with_a_caret() {
     for (filter, expected) in [
         (
             "smb_direct.credits.grantd == 1",
-            "rdmascope: filter: unknown field \"smb_direct.credits.grantd\"; did you mean smb_direct.credits.granted?\n  smb_direct.credits.grantd == 1\n  ^^^^^^^^^^^^^^^^^^^^^^^^^\n",
+            "rdmascope: filter: unknown field \"smb_direct.credits.grantd\"; did you mean smb_direct.credits.granted?\n  \
+            smb_direct.credits.grantd == 1\n  ^^^^^^^^^^^^^^^^^^^^^^^^^\n",
         ),
         ("frame.number == x", "rdmascope: filter: \"x\" is not a number for frame.number\n  frame.number == x\n                  ^\n"),
     ] {
@@ -133,7 +134,7 @@ fn a_damaged_capture_is_exported_up_to_the_damage() {
     let output = rdmascope(&["export", "annotated", &capture, &out]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
-    assert!(stderr.contains("what came before was written") && stderr.contains("damaged at byte"), "{stderr}");
+    assert!(stderr.contains("the part before was written") && stderr.contains("damaged at byte"), "{stderr}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("frames, "));
     // the new one is whole
     assert!(text(&["dissect", &out]).lines().count() > 100);
@@ -152,7 +153,7 @@ fn help_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn a_full_disk_is_said_and_a_closed_pipe_is_not() {
+fn a_full_disk_is_an_error_and_a_closed_pipe_is_not() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let output = Command::new(env!("CARGO_BIN_EXE_rdmascope"))
         .args(["dissect", &sample()])
@@ -498,4 +499,40 @@ fn what_only_reads_captures_confines_itself_before_it_reads_one() {
     // what is written into a folder that is not there yet is written
     text(&["export", "payloads", &sample(), &files]);
     assert!(fs::read_dir(&files).expect("the folder was made").next().is_some());
+}
+
+/// Where connections had to be left out, the verdict says so, and nothing is called well.
+#[test]
+fn a_limit_that_was_reached_is_told_at_the_verdict() {
+    let capture = common::samples().join("nfs-tcp-nconnect/nfs-tcp-nconnect.pcap").display().to_string();
+    let said = text(&["analyze", "--color", "never", "--max-connections", "2", &capture]);
+    let verdict: Vec<&str> = said.lines().take(10).collect();
+    assert!(verdict.iter().any(|line| line.contains("connections were dropped to stay within a limit")), "{verdict:?}");
+    assert!(verdict.iter().all(|line| !line.contains('\u{2713}')), "{verdict:?}");
+    let report: serde_json::Value =
+        serde_json::from_str(&text(&["analyze", "--format", "json", "--max-connections", "2", &capture])).expect("JSON");
+    assert!(report["dropped"]["connections_not_reported"].as_u64() > Some(0), "{}", report["dropped"]);
+}
+
+/// Every request of a compound is an exchange of its frame, and its connection stands there once.
+#[test]
+fn each_request_of_a_compound_is_an_exchange_of_its_frame() {
+    let fields = ["-T", "fields", "-e", "rdmascope.exchange.command", "-e", "rdmascope.connection"];
+    let said = text(&[&["dissect", &sample(), "-Y", "frame.number == 136"], &fields[..]].concat());
+    assert_eq!(said, "CREATE,QUERY_INFO,CLOSE\t1\n");
+}
+
+/// A peer whose password is empty or no text does not let everybody in: it does not begin.
+#[cfg(unix)]
+#[test]
+fn a_password_that_is_none_lets_nobody_in() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    for (password, words) in [(&b""[..], "is empty"), (b"\xff\xfe", "is not UTF-8")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rdmascope"));
+        let output = command.args(["peer", "--listen", "127.0.0.1:0"]).env("RDMASCOPE_PASSWORD", OsStr::from_bytes(password)).output();
+        let output = output.expect("the binary runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(words) && output.stdout.is_empty(), "{said}");
+    }
 }

@@ -31,7 +31,7 @@ fn payloads_are_written_by_name() {
 }
 
 #[test]
-fn an_annotated_capture_has_the_same_frames_and_what_is_to_be_said_of_them() {
+fn an_annotated_capture_has_the_same_frames_and_their_comments() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("annotated.pcapng");
     let name = "smb-roce-negotiate-refused";
@@ -86,7 +86,7 @@ fn the_plugin_is_installed_with_its_engine_tried_and_removed() {
     if std::process::Command::new("tshark").arg("--version").output().is_ok_and(|o| o.status.success()) {
         assert!(said.contains("loads both, and analyzes"), "{said}");
     } else {
-        assert!(said.contains("No tshark is found here"), "{said}");
+        assert!(said.contains("No tshark was found"), "{said}");
     }
     let output = run("--remove");
     assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 3);

@@ -1,5 +1,6 @@
 //! rdmascope as a source of captures inside of Wireshark, tried as an ordinary user: listed, configured, captures, stops. Run as root,
-//! everything runs as nobody, because Wireshark ignores the folder named for root. Without tshark that is named on stderr; with `CI` set it is
+//! everything runs as nobody, because Wireshark ignores the folder named for root. Without tshark that is named on stderr; with `CI` set
+//! it is
 //! a failure.
 #![cfg(target_os = "linux")]
 
@@ -117,7 +118,7 @@ fn ends(child: &mut Child) -> bool {
 }
 
 #[test]
-fn wireshark_is_told_of_interfaces_and_their_options() {
+fn wireshark_gets_interfaces_and_their_options() {
     let place = Place::new();
     let interfaces = text(&place.rdmascope(&["--extcap-interfaces", "--extcap-version=4.6"]));
     assert!(interfaces.starts_with("extcap {version="), "{interfaces}");
@@ -328,7 +329,7 @@ fn a_capture_that_runs_is_an_interface() {
 }
 
 #[test]
-fn without_permission_the_reason_is_said() {
+fn without_permission_the_reason_is_reported() {
     let place = Place::new();
     let fifo = place.path("fifo");
     assert!(place.command("mkfifo").arg(&fifo).status().unwrap().success());

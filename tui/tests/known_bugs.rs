@@ -31,9 +31,9 @@ fn a_file_that_was_written_says_what_is_built_in() {
 }
 
 #[test]
-fn a_kernel_is_told_what_hits_it() {
+fn bugs_of_a_kernel_version_are_listed() {
     let old = said(&["rules", "--kernel", "6.12.40-amd64"]);
-    let (hit, perhaps) = old.split_once("Perhaps hit").unwrap();
+    let (hit, perhaps) = old.split_once("Perhaps affected").unwrap();
     assert!(hit.starts_with("Hit\n") && hit.contains("BUG-CVE-2025-39943") && perhaps.contains("BUG-KSMBD-EARLY-DATA"), "{old}");
     assert!(!said(&["rules", "--kernel", "6.12.49"]).contains("BUG-CVE-2025-39943"));
     assert_eq!(rdmascope(&["rules", "--kernel", "new"]).status.code(), Some(2));
@@ -71,7 +71,7 @@ fn a_new_bug_is_found_explained_and_expected() {
 }
 
 #[test]
-fn what_is_wrong_in_a_file_is_told_in_one_line_with_its_place() {
+fn errors_of_a_file_are_reported_in_one_line_with_their_place() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bugs.toml").display().to_string();
     std::fs::write(&file, NEW.replace("6.12.200", "6.x")).unwrap();

@@ -43,6 +43,7 @@ const NO_STD: &[&str] = &["rdmascope-dissector", "rdmascope-analyzer"];
 /// Where unsafe code may stand, below the workspace, and why.
 const UNSAFE: &[(&str, &str)] = &[
     ("capture/src/mapped.rs", "maps regular files"),
+    ("capture/src/system.rs", "gives back pages of mapped files"),
     ("capture/src/live", "packet sockets and their rings"),
     ("capture/verbs", "calls libibverbs and librdmacm"),
     ("plugins/engine/src/c.rs", "is called by C"),
@@ -209,7 +210,8 @@ fn pages_lead_to_files_that_exist() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The promised toolchain is the oldest that the dependencies allow; that our own code needs no newer one, Clippy's `incompatible_msrv` holds.
+/// The promised toolchain is the oldest that the dependencies allow; that our own code needs no newer one, Clippy's `incompatible_msrv`
+/// holds.
 #[test]
 fn the_promised_toolchain_is_what_dependencies_ask_for() {
     let said = Command::new("rustc").arg("-vV").output().expect("rustc runs");

@@ -1,4 +1,5 @@
-//! Live capture in network namespaces of the tests' own: two ends of a virtual cable, frames of a sample sent into one and captured at the other.
+//! Live capture in network namespaces of the tests' own: two ends of a virtual cable, frames of a sample sent into one and captured at the
+//! other.
 //!
 //! Each test runs this binary again under `unshare`, which needs root or a system that lets users have namespaces, and `ip` of iproute2.
 //! Where that cannot be had it says so, and fails under CI.
@@ -304,8 +305,8 @@ fn an_interface_may_go_down_and_away_and_come_again() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_what_was_written_is_kept() {
-    in_namespace("a_full_disk_is_told_and_what_was_written_is_kept", || {
+fn a_full_disk_is_reported_and_what_was_written_is_kept() {
+    in_namespace("a_full_disk_is_reported_and_what_was_written_is_kept", || {
         let folder = folder();
         let disk = folder.path().join("small");
         std::fs::create_dir(&disk).unwrap();
@@ -380,6 +381,7 @@ fn root_is_given_up_once_the_interface_is_open() {
         let status = std::fs::read_to_string(format!("/proc/{}/status", running.child.id())).unwrap();
         assert!(status.lines().any(|l| l == "Uid:\t65534\t65534\t65534\t65534"), "{status}");
         assert!(status.lines().any(|l| l == "CapPrm:\t0000000000000000"), "{status}");
+        assert!(status.lines().any(|l| l == "NoNewPrivs:\t1"), "{status}");
         // it goes on through what befalls the interface
         ip("link set vb down");
         running.says("went down");
@@ -600,7 +602,7 @@ fn the_terminal_shows_frames_as_they_pass() {
         }
         let socket = format!("rdmascope-live-{}", std::process::id());
         let tmux = |arguments: &[&str]| Command::new("tmux").args(["-L", &socket, "-f", "/dev/null"]).args(arguments).output().unwrap();
-        let run = format!("env TERM=xterm-256color {BINARY} tui -i vb");
+        let run = format!("env TERM=xterm-256color {BINARY} tui -i vb -f everything");
         assert!(tmux(&["new-session", "-d", "-x", "130", "-y", "40", &run]).status.success());
         let screen = || String::from_utf8_lossy(&tmux(&["capture-pane", "-p"]).stdout).into_owned();
         until("the screen", || screen().contains("● live"));
@@ -611,17 +613,35 @@ fn the_terminal_shows_frames_as_they_pass() {
         until("a frame's line", || screen().contains("SMB2"));
         // stopped, it lets frames pass; then it goes on
         let shown = || screen().lines().next().unwrap_or_default().to_owned();
+        let count = || -> u32 {
+            let title = shown();
+            let words: Vec<&str> = title.split_whitespace().collect();
+            let at = words.iter().position(|word| *word == "frames").unwrap_or_else(|| panic!("no number of frames: {title}"));
+            words[at - 1].replace(',', "").parse().unwrap()
+        };
+        // another view and this one again: what came before is drawn by then
+        let redraw = || {
+            for (key, heading) in [("3", "command"), ("2", "Protocol")] {
+                tmux(&["send-keys", key]);
+                until(heading, || screen().contains(heading));
+            }
+        };
+        until("all frames", || count() as usize >= sent.len());
         tmux(&["send-keys", "p"]);
         until("that it stopped", || shown().contains("stopped"));
-        std::thread::sleep(Duration::from_millis(500));
-        let before = shown();
+        let before = count();
         send("va", &sent[..50], 5_000.0);
-        std::thread::sleep(Duration::from_millis(500));
-        assert_eq!(shown(), before);
+        redraw();
+        // the thread that waits for frames may take one before it sees the switch
+        assert!(count() <= before + 1, "{before}: {}", shown());
         tmux(&["send-keys", "p"]);
         until("that it goes on", || shown().contains("● live"));
-        send("va", &sent[..50], 5_000.0);
-        until("more frames", || shown() != before.replace("‖ stopped", "● live"));
+        let before = count();
+        // the thread that waits for frames passes over those that come before it sees the switch
+        until("more frames", || {
+            send("va", &sent[..50], 5_000.0);
+            count() > before
+        });
         ip("link set vb down");
         until("the state of the interface", || screen().contains("went down"));
         tmux(&["send-keys", "q"]);

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Circles that stand: the folder, the modules in it that import each other, and why. It gets shorter: a circle among others is an error, and so
+/// Circles that stand: the folder, the modules in it that import each other, and why. It gets shorter: a circle among others is an error,
+/// and so
 /// is a row that no circle needs.
 const CIRCLES: &[(&str, &[&str], &str)] = &[(
     "dissector/wire",

@@ -71,7 +71,7 @@ fn every_sample_reads_as_its_expectation() {
 }
 
 #[test]
-fn threads_do_not_change_what_is_said() {
+fn threads_do_not_change_the_report() {
     for (folder, capture) in folders() {
         let one = analyze(&folder, &[&capture, "--threads", "1", "--format", "json"]);
         for threads in ["2", "3"] {

@@ -92,7 +92,8 @@ fn types_bases_and_masks_are_wiresharks() {
     assert!(wrong.is_empty(), "{} differences that no one gave a reason for:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Names under the prefix of a protocol of Wireshark's belong to Wireshark: what it has not begins with `rdmascope.`, and filters and scripts
+/// Names under the prefix of a protocol of Wireshark's belong to Wireshark: what it has not begins with `rdmascope.`, and filters and
+/// scripts
 /// that are taken along mean the same there and here.
 #[test]
 fn names_that_wireshark_has_not_are_ours() {

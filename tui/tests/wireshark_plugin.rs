@@ -1,6 +1,7 @@
 //! The Lua plugin in real Wiresharks: frame by frame it says what we say, and what Wireshark had right stays. Runs in the tshark that is
 //! installed, and in the newest that `interop/newest-tshark` has; in one pass and in two. Without tshark, or without the newest where it
-//! was not fetched, what cannot be tried is named on stderr; with `CI` set that is a failure. `RDMASCOPE_CAPTURES=FOLDER` tries the captures
+//! was not fetched, what cannot be tried is named on stderr; with `CI` set that is a failure. `RDMASCOPE_CAPTURES=FOLDER` tries the
+//! captures
 //! of a folder in place of the samples.
 
 use rdmascope_plugins::wireshark;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What has to be equal in every frame, and findings.
-const FIELDS: [&str; 24] = [
+const FIELDS: [&str; 45] = [
     "frame.number",
     "rdmascope.connection",
     "rdmascope.credits.client",
@@ -27,20 +28,41 @@ const FIELDS: [&str; 24] = [
     "rdmascope.mirror",
     "rdmascope.mirror.session",
     "rdmascope.mirror.truncated",
+    "rdmascope.damaged",
+    "rdmascope.early",
+    "rdmascope.retransmission",
+    "rdmascope.exchange.file",
+    "rdmascope.icrc.calculated",
+    "rdmascope.icrc.status",
+    "rdmascope.reduced",
+    "rdmascope.reduced.chunk",
+    "rdmascope.reduced.handle",
+    "rdmascope.reduced.length",
+    "rdmascope.reduced.offset",
+    "rdmascope.reduced.position",
+    "rdmascope.rpc.procedure",
+    "rdmascope.send.fragment",
+    "rdmascope.send.fragment.count",
+    "rdmascope.send.reassembled.length",
+    "rdmascope.send.reassembled_in",
+    "rdmascope.vcrc.status",
+    "rdmascope.xdr.count",
+    "rdmascope.xdr.undecoded",
     "rdmascope.finding.id",
     "rdmascope.finding.severity",
     "rdmascope.finding.by",
     "rdmascope.finding.certainty",
     "rdmascope.finding.text",
+    "rdmascope.finding.section",
     "smb_direct",
     "smb2",
     "rdmascope.smb2.rdma_transform.channel",
     "iwarp_mpa.enhanced.ird",
 ];
-const FINDINGS: usize = 15;
+const FINDINGS: usize = 35;
 
 /// Layers of which the plugin loses no frame that we have: ours are in Wireshark's frames, too.
-const LAYERS: usize = 20;
+const LAYERS: usize = 41;
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -245,11 +267,11 @@ fn made(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn rows(text: &str) -> Vec<Vec<String>> {
-    // newer versions have words for booleans
+    // newer versions have words for booleans, and escape what escapes
     let value = |v: &str| match v {
         "True" => "1".to_owned(),
         "False" => "0".to_owned(),
-        _ => v.to_owned(),
+        _ => v.replace("\\\\", "\\"),
     };
     text.lines().map(|l| l.split('\t').map(value).chain(std::iter::repeat(String::new())).take(FIELDS.len()).collect()).collect()
 }
@@ -476,7 +498,7 @@ fn frames_asked_for_in_any_order_of_one_file_after_another_say_what_the_report_s
 }
 
 #[test]
-fn keys_are_handed_to_the_engine_and_what_is_wrong_with_them_is_told_once() {
+fn keys_are_handed_to_the_engine_and_what_is_wrong_with_them_is_reported_once() {
     let (folder, script) = plugin();
     let sample = workspace().join("samples/smb-tcp-seal");
     let path = sample.join("smb-tcp-seal.pcap");
@@ -502,6 +524,19 @@ fn keys_are_handed_to_the_engine_and_what_is_wrong_with_them_is_told_once() {
         }
     }
 }
+
+/// Of SMB2_RDMA_TRANSFORM.
+const TRANSFORM: [&str; 9] = [
+    "rdmascope.smb2.rdma_transform.channel",
+    "rdmascope.smb2.rdma_transform.descriptor_offset",
+    "rdmascope.smb2.rdma_transform.descriptor_length",
+    "rdmascope.smb2.rdma_transform.transform_count",
+    "rdmascope.smb2.rdma_crypto_transform.type",
+    "rdmascope.smb2.rdma_crypto_transform.signature_length",
+    "rdmascope.smb2.rdma_crypto_transform.signature",
+    "rdmascope.smb2.rdma_crypto_transform.nonce",
+    "smb2.buffer_descriptor.token",
+];
 
 /// A library that answers as an engine of another version does, where there is a C compiler.
 fn engine_of_another_version(path: &Path) -> bool {
@@ -529,6 +564,13 @@ fn without_its_engine_the_plugin_says_so_once_and_still_decodes_what_needs_no_me
     let of_this_version = folder.path().join("kept");
     fs::rename(&engine, &of_this_version).unwrap();
     let tsharks = tsharks();
+    // the sample says of its transform that it is longer than what there is: here it says 4 and 4 bytes
+    let whole = folder.path().join("transform.pcap");
+    let mut bytes = fs::read(workspace().join("samples/probes/t14_transform.pcap")).unwrap();
+    let lengths = [1, 0, 16, 0, 11, 0, 0, 0];
+    let at = bytes.windows(8).position(|window| window == lengths).unwrap();
+    (bytes[at + 2], bytes[at + 4]) = (4, 4);
+    fs::write(&whole, bytes).unwrap();
     for (what, why) in [("nothing", "was not found"), ("no library", "rdmascope_engine"), ("another version", "is of version 0.0.0-other")]
     {
         let _ = fs::remove_file(&engine);
@@ -555,6 +597,16 @@ fn without_its_engine_the_plugin_says_so_once_and_still_decodes_what_needs_no_me
             assert!(lines.contains(":iwarp_mpa"), "{} with {what}: {lines}", tshark.name);
             let lines = run("probes/cnp.pcap", &[]);
             assert!(lines.contains("CNP: slow down QP="), "{} with {what}: {lines}", tshark.name);
+            // how READ and WRITE encrypt what RDMA moves: as it is, and with transforms that are there whole
+            let fields = ["-T", "fields", "-e", "frame.number"].into_iter().chain(TRANSFORM.iter().flat_map(|f| ["-e", f]));
+            let fields: Vec<&str> = fields.collect();
+            for path in [workspace().join("samples/probes/t14_transform.pcap"), whole.clone()] {
+                let ours = rdmascope().arg("dissect").arg(&path).args(&fields).output().unwrap();
+                let ours = String::from_utf8_lossy(&ours.stdout).into_owned();
+                let theirs = run(path.to_str().unwrap(), &fields);
+                assert_eq!(theirs, ours, "{} with {what}, {}", tshark.name, path.display());
+                assert!(ours.contains("0x00000001"), "{ours}");
+            }
         }
     }
     // the right one again, and a plugin that is named without its folder
@@ -584,6 +636,70 @@ fn frames_that_the_plugin_decodes_are_found_by_a_filter() {
                 let lost: Vec<&String> = ours.difference(&theirs).collect();
                 assert!(lost.is_empty(), "{path} in {}: {filter} does not find frames {lost:?}", tshark.name);
             }
+            // the protocol, whichever fields are printed: the frames that are found where nothing is said of fields
+            let numbers = |text: &str| text.lines().map(|l| l.split_whitespace().next().unwrap_or("").to_owned()).collect::<Vec<_>>();
+            let plain = numbers(&tshark.output(&["-X", &script, "-r", path, "-Y", "rdmascope"]));
+            let ours = rdmascope().args(["dissect", path, "-Y", "rdmascope", "-T", "fields", "-e", "frame.number"]).output().unwrap();
+            let ours = numbers(&String::from_utf8_lossy(&ours.stdout));
+            assert!(!plain.is_empty() && ours.iter().all(|number| plain.contains(number)), "{path} in {}", tshark.name);
+            for field in ["smb2.cmd", "rdmascope.stall"] {
+                let filtered = ["-X", &script, "-r", path, "-Y", "rdmascope", "-T", "fields", "-e", "frame.number", "-e", field];
+                assert_eq!(numbers(&tshark.output(&filtered)), plain, "{path} in {} with {field}", tshark.name);
+            }
+        }
+    }
+}
+
+/// Frames of a capture, each with the head of its record; and the head of the file.
+fn records(path: &Path) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let whole = fs::read(path).unwrap();
+    let (mut at, mut frames) = (24, Vec::new());
+    while at < whole.len() {
+        let end = at + 16 + u32::from_le_bytes(whole[at + 8..at + 12].try_into().unwrap()) as usize;
+        frames.push(whole[at..end].to_vec());
+        at = end;
+    }
+    (whole[..24].to_vec(), frames)
+}
+
+/// A connection on port 5445 that is Artemis's, with its SYN or without: three segments before, four packets. Times are `like` another frame's.
+fn of_artemis(with_syn: bool, like: &[u8]) -> Vec<Vec<u8>> {
+    let segment = |up: bool, seq: u32, flags: u8, payload: &[u8]| {
+        let (a, b) = (50_000u16.to_be_bytes(), 5445u16.to_be_bytes());
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 40 + payload.len() as u8, 0, 1, 0, 0, 64, 6, 0, 0];
+        frame.extend(if up { [10, 7, 0, 1, 10, 7, 0, 2] } else { [10, 7, 0, 2, 10, 7, 0, 1] });
+        frame.extend(if up { [a, b] } else { [b, a] }.concat());
+        frame.extend([&seq.to_be_bytes()[..], &1u32.to_be_bytes(), &[0x50, flags, 0x20, 0, 0, 0, 0, 0], payload].concat());
+        let length = (frame.len() as u32).to_le_bytes();
+        [&like[..8], &length, &length, &frame].concat()
+    };
+    let begin = [segment(true, 0, 2, &[]), segment(false, 0, 0x12, &[]), segment(true, 1, 0x10, &[])];
+    let packets = (0..4).map(|n| segment(true, 1 + 13 * n, 0x18, &[0, 0, 0, 9, 10, 0, 0, 0, 0, 0, 0, 0, n as u8]));
+    begin.into_iter().filter(|_| with_syn).chain(packets).collect()
+}
+
+#[test]
+fn what_is_not_mpa_on_port_5445_is_artemis_wherever_it_stands() {
+    let (folder, script) = plugin();
+    let (head, frames) = records(&workspace().join("samples/smb-iwarp/smb-iwarp.pcap"));
+    let half = frames.len() / 2;
+    for tshark in tsharks() {
+        for (place, with_syn) in [(0, true), (half, true), (half, false), (frames.len(), true), (frames.len(), false)] {
+            let (before, behind) = frames.split_at(place);
+            let mixed = [std::slice::from_ref(&head), before, &of_artemis(with_syn, &frames[place.min(frames.len() - 1)]), behind]
+                .concat()
+                .concat();
+            let path = folder.path().join("mixed.pcap");
+            fs::write(&path, mixed).unwrap();
+            let fields = ["-T", "fields", "-e", "tcp.port", "-e", "frame.protocols"];
+            let text = tshark.output(&[&["-X", &script, "-r", path.to_str().unwrap()][..], &fields].concat());
+            let here = format!("{}, behind {place} frames, {}", tshark.name, if with_syn { "with SYN" } else { "without SYN" });
+            let artemis = text.lines().filter(|l| l.contains("50000") && l.ends_with(":artemis")).count();
+            // that there is somebody to be asked is known behind the first segment, where no SYN said so
+            let missed = usize::from(!with_syn && !tshark.two_passes);
+            assert_eq!(artemis, 4 - missed, "{here}: {text}");
+            let mpa = text.lines().filter(|l| l.contains(":iwarp_mpa")).count();
+            assert!(mpa > 500, "{here}: {mpa} frames of MPA");
         }
     }
 }

@@ -273,7 +273,8 @@ fn paths_of(command: &mut Command) -> BTreeMap<Vec<String>, usize> {
     out
 }
 
-/// Scripts made for tshark find each field where it is there. Where a key is a text, Wireshark puts values into it (the sizes of files, names
+/// Scripts made for tshark find each field where it is there. Where a key is a text, Wireshark puts values into it (the sizes of files,
+/// names
 /// of handles that it remembers), and these differ.
 #[test]
 fn json_has_the_paths_of_the_newest_tshark() {

@@ -3,7 +3,7 @@
 //! A file that is mapped is worked on by several threads; anything else, and what is small, goes through one loop. Either way every frame
 //! before a damage is analysed, the damage is reported afterwards, and the report is the same to the last byte.
 //!
-//! Where there are several connections, each worker follows whole ones of its own (`Router`); who has nothing to do walks the file on:
+//! Where there are several connections, each worker follows whole ones of its own (`Router`); an idle worker walks the file on:
 //!
 //! ```text
 //!   file ─▶ walk, route ─┬▶ worker 0: decode, ICRC, Pipeline ─┐
@@ -18,8 +18,9 @@
 //!      └──▶ main thread, while it has to wait ─▶ batch ──┘   emptied batches go back to whoever walks
 //! ```
 
+use crate::dissection::{self, Before, Past};
 use crate::input::{Bar, Input};
-use crate::known_bugs::{self, Condition};
+use crate::known_bugs::{self, Condition, Search};
 use crate::shards::{BATCH, Board, Ended, GiveUpOnDrop, Next, Walk, fetch, share};
 use rdmascope_analyzer::connection::f::CONNECTION;
 use rdmascope_analyzer::env::Options;
@@ -27,13 +28,12 @@ use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline, finish_all};
 use rdmascope_analyzer::report::{Parts, Report, Sink};
-use rdmascope_capture::{CaptureFile, Hardware, LinkType, Metadata, Record, Source};
+use rdmascope_capture::{CaptureFile, Hardware, Interface, LinkType, Metadata, Record, Source};
 use rdmascope_dissector::extract::{Extractor, Need};
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::frame::{self, Body, Packet};
 use rdmascope_dissector::render::Stored;
 use rdmascope_dissector::trace::{Off, Trace};
-use rdmascope_dissector::wire::frame_fields::{self, FrameInfo};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::mpsc::{SyncSender, TryRecvError, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -54,7 +54,7 @@ pub const SMALL: usize = 1 << 20;
 /// Link types of one input that are distinguished.
 const LINK_TYPES_MAX: usize = 16;
 
-/// What one input had.
+/// Summary of one input.
 #[derive(Clone, Debug, Default)]
 pub struct InputSummary {
     /// As the user named it.
@@ -67,7 +67,7 @@ pub struct InputSummary {
     pub first: Option<i64>,
     /// Time of its last frame.
     pub last: Option<i64>,
-    /// What its frames begin with.
+    /// Link types of its frames.
     pub link_types: Vec<LinkType>,
     /// Why it could not be read to its end.
     pub error: Option<String>,
@@ -90,7 +90,7 @@ impl InputSummary {
     }
 }
 
-/// What a display filter chose.
+/// Result of a display filter.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// The filter, as it was written.
@@ -140,23 +140,23 @@ impl Selection {
 
 /// An analysis that is done.
 pub struct Analysis<S> {
-    /// What the analyzer reports.
+    /// Findings of the analyzer.
     pub report: Report,
-    /// What it told while it read.
+    /// What it reported while it read.
     pub sink: S,
     /// Each input, in the order of the command line.
     pub inputs: Vec<InputSummary>,
     /// Frames that the capturing machine says it lost.
     pub lost_frames: u64,
-    /// What RDMA devices counted while it was captured.
+    /// Counters of RDMA devices while it was captured.
     pub hardware: Hardware,
-    /// What the filter passed, where there was one.
+    /// Result of the filter, if there was one.
     pub selection: Option<Selection>,
-    /// What ended reading too early.
+    /// Error that ended reading.
     pub error: Option<rdmascope_capture::Error>,
 }
 
-/// How to run.
+/// Options of a run of the analysis.
 pub struct Run {
     /// Options of the analyzer.
     pub options: Options,
@@ -190,7 +190,7 @@ pub fn run<S: Sink>(input: impl Into<Option<Input>>, names: Vec<String>, run: Ru
 pub fn run_in_parts<S: Parts + Send>(input: impl Into<Option<Input>>, names: Vec<String>, how: Run, sink: S) -> Analysis<S> {
     let input = input.into();
     if let (Some(Input::One(capture)), None) = (&input, &how.filter)
-        && known_bugs::conditions().is_empty()
+        && Search::new().is_none_or(|search| search.is_by_connection())
         && let Some(file) = capture.file()
         && how.threads > 1
         && file.bytes().len() >= how.small
@@ -205,25 +205,67 @@ pub fn run_in_parts<S: Parts + Send>(input: impl Into<Option<Input>>, names: Vec
 /// Shares the connections of a file among threads, whatever share each gets. `None` where connections have to know of each other: then one
 /// thread has to follow them all.
 pub fn run_in_shards<S: Parts + Send>(file: &CaptureFile, names: &[String], run: &Run, sink: &S) -> Option<Analysis<S>> {
-    let pipeline = |shard| Pipeline::shard(run.options.clone(), sink.part(), shard, run.threads);
-    let pipelines: Vec<Pipeline<S>> = (0..run.threads).map(pipeline).collect();
-    let options = pipelines.first()?.decode_options();
     let mut summary = InputSummary::default();
-    let keep = |meta: &FrameMeta, record: &Record<'_>, _: &Metadata| summary.frame(record, meta.time_ns);
-    let keep = with_bytes(keep);
+    let (report, sink, walk) = match Search::new() {
+        None => {
+            let keep = with_bytes(|meta, record| summary.frame(record, meta.time_ns));
+            let each = |pipeline: &mut Pipeline<S>, meta: &FrameMeta, bytes: &&[u8], _: &[Interface]| pipeline.frame(meta, bytes, &mut Off);
+            in_shards(file, run, sink, keep, || each)
+        }
+        Some(search) => {
+            let mut past = Past::default();
+            let keep = with_record(|meta, record, metadata| {
+                summary.frame(record, meta.time_ns);
+                (*record, past.before(meta), metadata.interfaces.len())
+            });
+            in_shards(file, run, sink, keep, || {
+                let mut search = search.clone();
+                move |pipeline: &mut Pipeline<S>, meta: &FrameMeta, kept: &Kept<'_>, interfaces: &[Interface]| {
+                    let (record, before, interfaces_then) = kept;
+                    let interfaces = interfaces.get(..*interfaces_then).unwrap_or(interfaces);
+                    pipeline.frame(meta, record.bytes, search.begin(record, interfaces, *before));
+                    search.end(meta, pipeline);
+                }
+            })
+        }
+    }?;
+    let mut input = InputSummary { path: names.first().cloned().unwrap_or_default(), ..summary };
+    input.error = walk.error.as_ref().map(ToString::to_string);
+    let metadata = walk.records.metadata();
+    let (lost_frames, hardware) = (metadata.lost_frames(), metadata.hardware.clone());
+    Some(Analysis { report, sink, inputs: vec![input], lost_frames, hardware, selection: None, error: walk.error })
+}
+
+/// A frame, where fields of every one are looked at: what comes before it, and how many interfaces were known then.
+type Kept<'f> = (Record<'f>, Before, usize);
+
+/// The same for what is kept of a frame, of which `each` worker does something of its own.
+fn in_shards<'f, S: Parts + Send, T: Send, F>(
+    file: &'f CaptureFile,
+    run: &Run,
+    sink: &S,
+    keep: impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T + Send,
+    each: impl Fn() -> F,
+) -> Option<(Report, S, Walk<'f>)>
+where
+    F: FnMut(&mut Pipeline<S>, &FrameMeta, &T, &[Interface]) + Send,
+{
+    let pipeline = |shard| Pipeline::shard(run.options.clone(), sink.part(), shard, run.threads);
+    let workers: Vec<(Pipeline<S>, F)> = (0..run.threads).map(|shard| (pipeline(shard), each())).collect();
+    let options = workers.first()?.0.decode_options();
     let board = Board::new(file, run.threads, options, run.options.connections_max, keep);
     let bar = Bar::before_output();
     let total = file.bytes().len() as u64;
     let mut pipelines = thread::scope(|scope| {
-        let mut pipelines = pipelines.into_iter().enumerate();
-        let first = pipelines.next();
-        let others: Vec<_> = pipelines
-            .map(|(shard, pipeline)| {
+        let mut workers = workers.into_iter().enumerate();
+        let first = workers.next();
+        let others: Vec<_> = workers
+            .map(|(shard, (pipeline, each))| {
                 let board = &board;
-                scope.spawn(move || follow(board, shard, pipeline, |_| {}))
+                scope.spawn(move || follow(board, shard, pipeline, each, |_| {}))
             })
             .collect();
-        let first = first.map(|(shard, pipeline)| follow(&board, shard, pipeline, |offset| bar.at(offset, total)));
+        let first = first.map(|(shard, (pipeline, each))| follow(&board, shard, pipeline, each, |offset| bar.at(offset, total)));
         let joined = others.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         first.into_iter().chain(joined).collect::<Vec<_>>()
     });
@@ -235,11 +277,7 @@ pub fn run_in_shards<S: Parts + Send>(file: &CaptureFile, names: &[String], run:
     // all pause frames are the first one's
     pipelines.iter_mut().take(1).for_each(|pipeline| link_speeds(pipeline, walk.records.metadata()));
     let (report, sink) = finish_all(pipelines, &router)?;
-    let mut input = InputSummary { path: names.first().cloned().unwrap_or_default(), ..summary };
-    input.error = walk.error.as_ref().map(ToString::to_string);
-    let metadata = walk.records.metadata();
-    let (lost_frames, hardware) = (metadata.lost_frames(), metadata.hardware.clone());
-    Some(Analysis { report, sink, inputs: vec![input], lost_frames, hardware, selection: None, error: walk.error })
+    Some((report, sink, walk))
 }
 
 /// Tells an analysis how fast the interfaces of its capture are.
@@ -251,18 +289,31 @@ pub fn link_speeds<S: Sink>(pipeline: &mut Pipeline<S>, metadata: &Metadata) {
     }
 }
 
-/// Keeps the bytes of a frame that was told of.
-fn with_bytes<'f>(mut take: impl FnMut(&FrameMeta, &Record<'f>, &Metadata)) -> impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> &'f [u8] {
-    move |meta, record, metadata| {
-        take(meta, record, metadata);
+/// Keeps the bytes of a frame that was reported.
+fn with_bytes<'f>(mut take: impl FnMut(&FrameMeta, &Record<'f>)) -> impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> &'f [u8] {
+    move |meta, record, _| {
+        take(meta, record);
         record.bytes
     }
 }
 
+/// What is kept of a frame, of any lifetime.
+fn with_record<'f>(
+    keep: impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Kept<'f>,
+) -> impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Kept<'f> {
+    keep
+}
+
 /// What a worker does all its life: follows the connections that are its own.
-fn follow<'f, S: Parts, K>(board: &Board<'f, &'f [u8], K>, shard: usize, mut pipeline: Pipeline<S>, mut at: impl FnMut(u64)) -> Pipeline<S>
+fn follow<'f, S: Parts, T, K>(
+    board: &Board<'f, T, K>,
+    shard: usize,
+    mut pipeline: Pipeline<S>,
+    mut each: impl FnMut(&mut Pipeline<S>, &FrameMeta, &T, &[Interface]),
+    mut at: impl FnMut(u64),
+) -> Pipeline<S>
 where
-    K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> &'f [u8],
+    K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T,
 {
     let _panics = GiveUpOnDrop(board);
     loop {
@@ -270,11 +321,11 @@ where
             Next::Part(mut part) => {
                 at(part.offset);
                 let mut datagrams = part.datagrams();
-                for (meta, bytes) in &part.frames {
+                for (meta, kept) in &part.frames {
                     if datagrams.front().is_some_and(|(number, _)| *number == meta.number) {
                         pipeline.whole(datagrams.pop_front().map(|(_, datagram)| datagram));
                     }
-                    pipeline.frame(meta, bytes, &mut Off);
+                    each(&mut pipeline, meta, kept, &part.interfaces);
                 }
                 board.done(shard, part, pipeline.most_connections());
             }
@@ -325,7 +376,7 @@ impl<S: Sink> Loop<S> {
         });
         conditions.iter_mut().for_each(|condition| condition.bind(&mut extractor));
         let connection = extractor.want(CONNECTION, Need::Value);
-        let (mut first_ns, mut previous_ns) = (None, 0);
+        let mut past = Past::default();
         let error = loop {
             match source.advance() {
                 Ok(true) => {}
@@ -337,21 +388,7 @@ impl<S: Sink> Loop<S> {
             let meta = meta_of(&record, self.number, &mut self.time_ns);
             self.inputs[which(&source)].frame(&record, meta.time_ns);
             extractor.begin();
-            let interfaces = source.interfaces();
-            let info = FrameInfo {
-                number: self.number,
-                time_ns: record.has_time().then_some(record.time_ns),
-                first_ns: *first_ns.get_or_insert(meta.time_ns),
-                previous_ns: (self.number > 1).then_some(previous_ns),
-                wire_len: record.wire_len,
-                interface: interfaces
-                    .get(record.interface as usize)
-                    .filter(|i| i.name.is_some() || interfaces.len() > 1)
-                    .map(|_| record.interface),
-                interface_name: interfaces.get(record.interface as usize).and_then(|i| i.name.as_deref()),
-            };
-            previous_ns = meta.time_ns;
-            frame_fields::trace(&info, record.comments(), record.bytes, &mut extractor);
+            dissection::trace(&record, source.interfaces(), past.before(&meta), &mut extractor);
             self.pipeline.frame(&meta, record.bytes, &mut extractor);
             extractor.end();
             conditions.iter().for_each(|condition| condition.check(&meta, &extractor, &mut self.pipeline));

@@ -72,7 +72,39 @@ pub struct Before {
     pub previous_ns: i64,
 }
 
-/// What is known of a frame when it was dissected.
+/// Times of a capture, as far as it was read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Past {
+    first_ns: Option<i64>,
+    previous_ns: i64,
+}
+
+impl Past {
+    /// What the next frame shows of those before it.
+    pub fn before(&mut self, meta: &FrameMeta) -> Before {
+        let first_ns = *self.first_ns.get_or_insert(meta.time_ns);
+        let previous_ns = std::mem::replace(&mut self.previous_ns, meta.time_ns);
+        Before { number: meta.number, first_ns, previous_ns }
+    }
+}
+
+/// Tells an observer what the capture says of a frame: its number, times, lengths, interface and comments.
+pub fn trace<T: Trace>(record: &Record<'_>, interfaces: &[Interface], before: Before, t: &mut T) {
+    let interface = interfaces.get(record.interface as usize);
+    let info = FrameInfo {
+        number: before.number,
+        time_ns: record.has_time().then_some(record.time_ns),
+        first_ns: before.first_ns,
+        previous_ns: (before.number > 1).then_some(before.previous_ns),
+        wire_len: record.wire_len,
+        // as Wireshark: only formats that have interfaces say so
+        interface: interface.filter(|i| i.name.is_some() || interfaces.len() > 1).map(|_| record.interface),
+        interface_name: interface.and_then(|i| i.name.as_deref()),
+    };
+    frame_fields::trace(&info, record.comments(), record.bytes, t);
+}
+
+/// Known facts about a frame when it was dissected.
 pub struct Dissected {
     /// Number of the frame, from 1.
     pub number: u64,
@@ -114,7 +146,7 @@ impl Dissection {
         }
     }
 
-    /// What a first pass over the capture found: a request then tells which frame answers it.
+    /// What a first pass over the capture found: a request then names the frame of its reply.
     pub fn knows(&mut self, replies: Arc<Replies>) {
         self.pipeline.knows(replies);
     }
@@ -125,7 +157,7 @@ impl Dissection {
         Self { pipeline, ..Self::new(Keyring::new()) }
     }
 
-    /// How it decodes.
+    /// Options of the frame decoder.
     pub fn decode_options(&self) -> frame::Options {
         let options = self.pipeline.decode_options();
         if self.roce_port == 0 { options } else { frame::Options { roce_port: self.roce_port, ..options } }
@@ -169,20 +201,7 @@ impl Dissection {
         let now = time_ns.unwrap_or(self.previous_ns);
         let first_ns = *self.first_ns.get_or_insert(now);
         if T::ON {
-            let info = FrameInfo {
-                number: self.number,
-                time_ns,
-                first_ns,
-                previous_ns: (self.number > 1).then_some(self.previous_ns),
-                wire_len: record.wire_len,
-                // as Wireshark: only formats that have interfaces say so
-                interface: interfaces
-                    .get(record.interface as usize)
-                    .filter(|i| i.name.is_some() || interfaces.len() > 1)
-                    .map(|_| record.interface),
-                interface_name: interfaces.get(record.interface as usize).and_then(|i| i.name.as_deref()),
-            };
-            frame_fields::trace(&info, record.comments(), record.bytes, t);
+            trace(record, interfaces, Before { number: self.number, first_ns, previous_ns: self.previous_ns }, t);
         }
         let packet = self.decode(record, now, t);
         t.end();

@@ -50,7 +50,7 @@ pub fn filter(text: Option<&str>, registry: &Registry) -> Result<Option<Filter>,
     let Some(text) = text else { return Ok(None) };
     let filter = Filter::parse(text, registry).map_err(|e| FilterError(format!("filter: {}", e.render(text))))?;
     if let [name, ..] = filter.absent() {
-        eprintln!("rdmascope: warning: {name} is Wireshark's and is not decoded here: the filter takes it for absent");
+        eprintln!("rdmascope: warning: {name} is a field of Wireshark that is not decoded here: the filter treats it as absent");
     }
     Ok(Some(filter))
 }
@@ -61,7 +61,7 @@ pub fn field(name: &str, registry: &Registry) -> anyhow::Result<Def> {
         return Ok(def);
     }
     if registry.is_wiresharks(name) {
-        eprintln!("rdmascope: warning: {name} is Wireshark's and is not decoded here: it is in no frame");
+        eprintln!("rdmascope: warning: {name} is a field of Wireshark that is not decoded here: no frame has it");
         let name: &'static str = String::leak(name.to_owned());
         return Ok(Box::leak(Box::new(FieldDef {
             name,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// One capture, or several merged by time.
 pub enum Input {
-    /// One capture.
+    /// A single capture.
     One(Capture),
     /// Several.
     Many(MergedSource),
@@ -35,7 +35,8 @@ pub struct Opened {
     pub damaged: Vec<(usize, rdmascope_capture::Error)>,
 }
 
-/// Opens the files. Those that are captures but damaged before their first frame are reported beside the others; pipes end when `stop` is set.
+/// Opens the files. Those that are captures but damaged before their first frame are reported beside the others; pipes end when `stop` is
+/// set.
 ///
 /// # Errors
 /// One is no capture, or cannot be opened.
@@ -83,22 +84,9 @@ pub fn keyring(path: Option<&Path>) -> Result<Keyring> {
     Ok(keyring)
 }
 
-/// What is to be said of a key file that others than its owner can read.
-#[cfg(unix)]
-pub fn open_to_others(path: &Path) -> Option<String> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    let mode = Some(metadata.mode() & 0o7777).filter(|mode| mode & 0o044 != 0)?;
-    Some(format!("other users can read {} (mode {mode:04o}); chmod 600 keeps its keys to you", path.display()))
-}
+pub use crate::system::open_to_others;
 
-/// What is to be said of a key file that others than its owner can read: modes are of Unix.
-#[cfg(not(unix))]
-pub fn open_to_others(_: &Path) -> Option<String> {
-    None
-}
-
-/// What a keytab of MIT Kerberos begins with.
+/// First bytes of a keytab of MIT Kerberos.
 const KEYTAB: [u8; 2] = [5, 2];
 
 #[cfg(feature = "kerberos")]
@@ -109,7 +97,7 @@ fn open_tickets(keyring: &mut Keyring, path: &Path) -> Result<()> {
 
 #[cfg(not(feature = "kerberos"))]
 fn open_tickets(_: &mut Keyring, path: &Path) -> Result<()> {
-    anyhow::bail!("{} is a keytab: only a build with --features kerberos takes one", path.display())
+    anyhow::bail!("{} is a keytab: only a build with --features kerberos accepts it", path.display())
 }
 
 /// Work that is done sooner shows no bar.

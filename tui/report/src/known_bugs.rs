@@ -4,14 +4,18 @@
 //! Known bugs are `[[bug]]` tables. One with the id of a built-in bug changes what it names and leaves the rest; any other one is new, and
 //! needs everything. What a file says is checked when it is read.
 
+use crate::dissection::{self, Before};
+use rdmascope_analyzer::connection;
 use rdmascope_analyzer::finding::{Blame, Certainty};
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::Sink;
 use rdmascope_analyzer::rules::{self, Group, Hits, Row, Rule, Severity};
-
+use rdmascope_capture::{Interface, Record};
 use rdmascope_dissector::extract::Extractor;
+use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::registry::Registry;
+use rdmascope_dissector::trace::Trace;
 use serde::Deserialize;
 use std::fmt::Write;
 use std::ops::Range;
@@ -23,7 +27,7 @@ const FORMAT: u32 = 1;
 /// Bytes of an id at most.
 const ID_MAX: usize = 32;
 
-/// What is wrong with a file, and in which line.
+/// A mistake in a file, with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     line: usize,
@@ -65,11 +69,11 @@ struct Bug {
     by: Option<Spanned<String>>,
 }
 
-/// What a file says.
+/// The known bugs of a file.
 #[derive(Debug)]
 pub struct KnownBugs {
     rows: Vec<&'static Row>,
-    /// By place in `rows`: who is to blame, and the filter that frames with the bug pass.
+    /// By place in `rows`: the side to blame, and the filter that frames with the bug pass.
     conditions: Vec<(usize, Blame, Filter)>,
 }
 
@@ -95,6 +99,42 @@ impl Condition {
     }
 }
 
+/// Looks for the new bugs of the file that was given, in the frames of one analysis.
+#[derive(Clone, Debug)]
+pub struct Search {
+    extractor: Extractor,
+    conditions: Vec<Condition>,
+}
+
+impl Search {
+    /// What looks for them; `None` where there are none.
+    pub fn new() -> Option<Box<Self>> {
+        let mut conditions = CONDITIONS.get().filter(|conditions| !conditions.is_empty())?.clone();
+        let mut extractor = Extractor::new();
+        conditions.iter_mut().for_each(|condition| condition.bind(&mut extractor));
+        Some(Box::new(Self { extractor, conditions }))
+    }
+
+    /// Whether the filters look only at what a frame and its connection say: numbers of connections and requests are counted over all of them.
+    pub fn is_by_connection(&self) -> bool {
+        let counted = |def: Def| connection::FIELDS.iter().any(|f| f.id == def.id);
+        !self.extractor.wants_line() && !self.extractor.wanted().any(counted)
+    }
+
+    /// A frame begins: what is to hear of its decoding and of its analysis.
+    pub fn begin(&mut self, record: &Record<'_>, interfaces: &[Interface], before: Before) -> &mut Extractor {
+        self.extractor.begin();
+        dissection::trace(record, interfaces, before, &mut self.extractor);
+        &mut self.extractor
+    }
+
+    /// The frame is over: reports the bugs that it shows.
+    pub fn end<S: Sink>(&mut self, meta: &FrameMeta, pipeline: &mut Pipeline<S>) {
+        self.extractor.end();
+        self.conditions.iter().for_each(|condition| condition.check(meta, &self.extractor, pipeline));
+    }
+}
+
 /// Of the file that was given.
 static CONDITIONS: OnceLock<Vec<Condition>> = OnceLock::new();
 
@@ -108,7 +148,7 @@ fn keep(text: &str) -> &'static str {
     String::leak(text.to_owned())
 }
 
-/// A row, and of a new bug who is to blame and the filter that frames with it pass.
+/// A row; of a new bug also the side to blame and the filter that frames with it pass.
 type Known = (&'static Row, Option<(Blame, Filter)>);
 
 struct Reader<'a> {
@@ -152,7 +192,7 @@ impl Reader<'_> {
                 for value in versions {
                     let version = self.version("fixed", value)?;
                     if version <= before && before != [0; 3] {
-                        let why = format!("fixed has versions that rise, behind since: {} does not", value.get_ref());
+                        let why = format!("fixed must list rising versions, later than since: {} is not", value.get_ref());
                         return Err(self.wrong(&value.span(), why));
                     }
                     before = version;
@@ -163,7 +203,7 @@ impl Reader<'_> {
         };
         let commit = match &bug.commit {
             Some(value) if value.get_ref().len() >= 7 && value.get_ref().bytes().all(|b| b.is_ascii_hexdigit()) => keep(value.get_ref()),
-            Some(value) => return Err(self.wrong(&value.span(), "commit has seven hexadecimal digits at least")),
+            Some(value) => return Err(self.wrong(&value.span(), "commit must have at least seven hexadecimal digits")),
             None => built_in.commit,
         };
         let note = match &bug.note {
@@ -177,7 +217,7 @@ impl Reader<'_> {
         let id = bug.id.get_ref();
         let is_id = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
         if !id.starts_with("BUG-") || id.len() > ID_MAX || !id.split('-').all(is_id) {
-            let why = format!("{id}: an id is BUG- and capital letters, digits and - behind it, {ID_MAX} of all at most");
+            let why = format!("{id}: an id is BUG- followed by capital letters, digits and -, at most {ID_MAX} characters in all");
             return Err(self.wrong(&bug.id.span(), why));
         }
         let built_in = Rule::ALL.iter().map(|rule| rule.declared()).find(|row| row.id == id);
@@ -214,7 +254,7 @@ impl Reader<'_> {
             None => known.severity,
         };
         let causes: &'static [&'static str] = match &bug.causes {
-            Some(causes) if causes.get_ref().is_empty() => return Err(self.wrong(&causes.span(), "causes has one text at least")),
+            Some(causes) if causes.get_ref().is_empty() => return Err(self.wrong(&causes.span(), "causes must have at least one text")),
             Some(causes) => {
                 let kept: Result<Vec<_>, Error> = causes.get_ref().iter().map(|cause| self.text("causes", Some(cause), "")).collect();
                 Vec::leak(kept?)
@@ -222,17 +262,17 @@ impl Reader<'_> {
             None => known.causes,
         };
         let condition = match (&bug.when, built_in) {
-            (Some(when), Some(_)) => return Err(self.wrong(&when.span(), format!("{id} is built in, and known without a filter"))),
+            (Some(when), Some(_)) => return Err(self.wrong(&when.span(), format!("{id} is built in: it needs no filter"))),
             (Some(when), None) => {
                 let filter = Filter::parse(when.get_ref(), self.registry)
-                    .map_err(|e| self.wrong(&when.span(), format!("when is no filter: {}", e.message)))?;
+                    .map_err(|e| self.wrong(&when.span(), format!("when is not a filter: {}", e.message)))?;
                 if when.get_ref().trim().is_empty() {
                     return Err(self.wrong(&when.span(), "when is a filter"));
                 }
                 Some((self.blame(bug.by.as_ref())?, filter))
             }
             (None, _) => match &bug.by {
-                Some(by) => return Err(self.wrong(&by.span(), "by goes with when")),
+                Some(by) => return Err(self.wrong(&by.span(), "by needs when")),
                 None => None,
             },
         };
@@ -265,13 +305,13 @@ impl KnownBugs {
         let reader = Reader { text, registry };
         let file: File = toml::from_str(text).map_err(|e| reader.wrong(&e.span().unwrap_or(0..0), e.message()))?;
         if *file.format.get_ref() != FORMAT {
-            return Err(reader.wrong(&file.format.span(), format!("format {} is not known: {FORMAT} is", file.format.get_ref())));
+            return Err(reader.wrong(&file.format.span(), format!("format {} is not known; the format is {FORMAT}", file.format.get_ref())));
         }
         let mut this = Self { rows: Vec::new(), conditions: Vec::new() };
         for bug in &file.bug {
             let (row, condition) = reader.row(bug.get_ref(), &bug.span())?;
             if this.rows.iter().any(|other| other.id == row.id) {
-                return Err(reader.wrong(&bug.get_ref().id.span(), format!("{} stands here twice", row.id)));
+                return Err(reader.wrong(&bug.get_ref().id.span(), format!("{} is listed twice", row.id)));
             }
             if let Some((by, filter)) = condition {
                 this.conditions.push((this.rows.len(), by, filter));
@@ -279,7 +319,10 @@ impl KnownBugs {
             this.rows.push(row);
         }
         if this.conditions.len() > rules::GIVEN_MAX {
-            return Err(Error { line: 1, what: format!("{} bugs are new; {} can be", this.conditions.len(), rules::GIVEN_MAX) });
+            return Err(Error {
+                line: 1,
+                what: format!("{} bugs are new; at most {} can be added", this.conditions.len(), rules::GIVEN_MAX),
+            });
         }
         Ok(this)
     }
@@ -366,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn errors_are_reported_with_their_line() {
         let of = |from: &str, to: &str| read(&NEW.replace(from, to)).unwrap_err();
         for (from, to, line, said) in [
             ("format = 1", "format = 2", 1, "format 2"),
@@ -375,23 +418,25 @@ mod tests {
             ("title = \"A title.\"\n", "", 2, "needs title"),
             ("\"RFC 1\"", "\"\"", 5, "one line of text"),
             ("\"It says.\"", "\"a\\nb\"", 6, "one line of text"),
-            ("[\"A cause\"]", "[]", 7, "one text at least"),
-            ("smb2.cmd == 5", "smb2.cmd ==", 10, "no filter"),
-            ("smb2.cmd == 5", "no.such == 5", 10, "no filter"),
+            ("[\"A cause\"]", "[]", 7, "at least one text"),
+            ("smb2.cmd == 5", "smb2.cmd ==", 10, "not a filter"),
+            ("smb2.cmd == 5", "no.such == 5", 10, "not a filter"),
             ("\"client\"", "\"me\"", 11, "by is"),
             ("product", "colour", 9, "colour"),
             ("by = \"client\"", "since = \"6.x\"", 11, "versions like"),
-            ("by = \"client\"", "fixed = [\"6.2\", \"6.1\"]", 11, "rise"),
+            ("by = \"client\"", "fixed = [\"6.2\", \"6.1\"]", 11, "rising"),
             ("by = \"client\"", "commit = \"xyz\"", 11, "hexadecimal"),
             ("by = \"client\"", "severity = \"fatal\"", 11, "severity is"),
-            ("BUG-X-1", "BUG-CVE-2025-39943", 10, "without a filter"),
+            ("BUG-X-1", "BUG-CVE-2025-39943", 10, "it needs no filter"),
             ("id = ", "id ", 3, ""),
         ] {
             let error = of(from, to);
             assert!(error.starts_with(&format!("line {line}: ")) && error.contains(said) && !error.contains('\n'), "{to}: {error}");
         }
         assert!(
-            read(&format!("{NEW}[[bug]]\n{}", NEW.split_once("[[bug]]\n").unwrap().1)).unwrap_err().starts_with("line 13: BUG-X-1 stands")
+            read(&format!("{NEW}[[bug]]\n{}", NEW.split_once("[[bug]]\n").unwrap().1))
+                .unwrap_err()
+                .starts_with("line 13: BUG-X-1 is listed")
         );
         assert!(read("").unwrap_err().contains("format"));
     }

@@ -3,7 +3,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`input`], [`analysis`] | captures opened and analysed, by several threads |
-//! | [`shards`], [`sheets`] | a file handed out to workers by connection; frames that they dissect, written in order |
+//! | [`shards`], [`texts`], [`sheets`] | a file handed out to workers by connection; frames that they dissect, written in order |
 //! | [`report`] | the analysis as text, JSON and HTML |
 //! | [`dissection`], [`output`] | frames as lines, trees, JSON, PDML and chosen fields |
 //! | [`known_bugs`] | known bugs of implementations, as a file |
@@ -23,4 +23,6 @@ pub mod shards;
 pub mod sheets;
 pub mod stdout;
 pub mod streams;
+mod system;
+pub mod texts;
 pub mod zone;

@@ -19,9 +19,15 @@ use std::time::Duration;
 pub const BATCH: u64 = 512;
 /// Bytes of the file after which a batch ends: so few that what was fetched of them is near still when it is read.
 const BATCH_BYTES: u64 = 256 << 10;
+/// Bytes of a record from which on only the beginnings of those to come are asked of memory, not all of their bytes.
+const LARGE: u64 = 1024;
+/// Bytes in which a record's own header, addresses and queue pair are.
+const HEAD_BYTES: u64 = 128;
+/// How many records ahead that is: as many as wait for memory at the same time.
+const AHEAD: u64 = 8;
 /// Batches that wait for one worker, or to be written, at most.
 pub const WAITING: usize = 32;
-/// How long somebody who can do nothing sleeps before looking again.
+/// How long an idle worker sleeps before it looks again.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Number and time of a record; one without a time has that of the record before.
@@ -36,30 +42,42 @@ pub fn meta_of(record: &Record<'_>, number: u64, time_ns: &mut i64) -> FrameMeta
 /// A file, as far as it was walked.
 pub struct Walk<'f> {
     file: &'f [u8],
-    /// What is left of it.
+    /// Records that are left.
     pub records: RecordIter<'f>,
     number: u64,
     time_ns: i64,
-    /// What ended it too early.
+    /// Bytes that a record of the last batch took on average.
+    record_bytes: u64,
+    /// The error that ended reading too early.
     pub error: Option<rdmascope_capture::Error>,
 }
 
 impl<'f> Walk<'f> {
     /// From its first record.
     pub fn new(file: &'f CaptureFile) -> Self {
-        Self { file: file.bytes(), records: file.records(), number: 0, time_ns: 0, error: None }
+        Self { file: file.bytes(), records: file.records(), number: 0, time_ns: 0, record_bytes: 0, error: None }
     }
 
-    /// Tells of the records of the next batch, so many at most; whether there were any. The next record is found only from the one before, so what they
-    /// lie in is asked of memory first, all at once.
+    /// Hands out the records of the next batch, `most` at most; returns whether there were any. A record is found only from the one before,
+    /// so the bytes are fetched from memory first: all of them where records are small, otherwise the places where the next few begin if
+    /// they are as long as the last.
     pub fn batch(&mut self, most: u64, mut take: impl FnMut(FrameMeta, &Record<'f>, &Metadata)) -> bool {
-        let end = self.records.offset() + BATCH_BYTES;
-        fetch(self.file, self.records.offset(), end);
+        let start = self.records.offset();
+        let end = start + BATCH_BYTES;
+        let are_large = self.record_bytes >= LARGE;
+        if !are_large {
+            fetch(self.file, start, end);
+        }
         let before = self.number;
         while self.number - before < most && self.records.offset() < end {
+            let at = self.records.offset();
             match self.records.next() {
                 Some(Ok(record)) => {
                     self.number += 1;
+                    if are_large {
+                        let ahead = at + (self.records.offset() - at) * AHEAD;
+                        fetch(self.file, ahead, ahead + HEAD_BYTES);
+                    }
                     take(meta_of(&record, self.number, &mut self.time_ns), &record, self.records.metadata());
                 }
                 Some(Err(e)) => {
@@ -69,6 +87,7 @@ impl<'f> Walk<'f> {
                 None => break,
             }
         }
+        self.record_bytes = (self.records.offset() - start) / (self.number - before).max(1);
         self.number > before
     }
 
@@ -87,17 +106,17 @@ pub fn fetch(file: &[u8], start: u64, end: u64) {
     std::hint::black_box(sum);
 }
 
-/// What a worker gets.
+/// Next work of a worker.
 pub enum Next<T> {
     /// Frames.
     Part(Part<T>),
     /// Others are too far behind: [`Board::nap`].
     Full,
-    /// Nothing any more.
+    /// No item is left.
     End,
 }
 
-/// What a batch has for one worker.
+/// Part of a batch for one worker.
 #[derive(Debug)]
 pub struct Part<T> {
     /// The how-manieth batch it is, from 0.
@@ -106,7 +125,7 @@ pub struct Part<T> {
     pub frames: Vec<(FrameMeta, T)>,
     /// Bytes of the file up to the end of the batch.
     pub offset: u64,
-    /// The interfaces that were known at its end, where text is written.
+    /// The interfaces that were known at its end.
     pub interfaces: Arc<[Interface]>,
     datagrams: VecDeque<(u64, Vec<u8>)>,
 }
@@ -124,17 +143,18 @@ impl<T> Part<T> {
     }
 }
 
-/// What was told of the whole file in the end.
+/// Results for the whole file.
 pub struct Ended<'f, K> {
     /// How far it was walked.
     pub walk: Walk<'f>,
-    /// Who has which connections.
+    /// Which worker has which connections.
     pub router: Router,
-    /// What kept the frames.
+    /// Keeper of the frames.
     pub keep: K,
 }
 
-/// What workers take their frames from. `T` is what is kept of a frame, `K` makes it of the record, `C` is what a worker makes of its frames
+/// What workers take their frames from. `T` is what is kept of a frame, `K` makes it of the record, `C` is what a worker makes of its
+/// frames
 /// of a batch, where that is put in order.
 pub struct Board<'f, T, K, C = Text> {
     sorting: Mutex<Sorting<'f, K>>,
@@ -167,7 +187,7 @@ struct Sorting<'f, K> {
 /// What was written of frames, in their order.
 #[derive(Debug, Default)]
 pub struct Text {
-    /// All of it.
+    /// The whole text.
     pub bytes: Vec<u8>,
     /// Of each frame: where its text ends, and whether it is shown.
     pub ends: Vec<(usize, bool)>,
@@ -248,7 +268,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
                 return Next::Part(part);
             }
             let mut sorting = lock(&self.sorting);
-            // somebody else may have walked meanwhile
+            // another worker may have walked meanwhile
             if let Some(part) = self.take(worker) {
                 return Next::Part(part);
             }
@@ -357,9 +377,10 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
     fn take(&self, worker: usize) -> Option<Part<T>> {
         let mut waiting = lock(&self.waiting[worker]);
         let part = waiting.pop_front()?;
-        let was_full = waiting.len() + 1 >= WAITING;
+        // who naps because it was full is woken when there is room for more than one
+        let has_room = waiting.len() == WAITING / 2;
         drop(waiting);
-        if was_full {
+        if has_room {
             self.moved.notify_all();
         }
         Some(part)
@@ -393,7 +414,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
             }
         });
         let known = &walk.records.metadata().interfaces;
-        if self.pages.is_some() && known.len() != interfaces.len() {
+        if known.len() != interfaces.len() {
             *interfaces = known.as_slice().into();
         }
         let (batch, offset) = (*batches, walk.offset());
@@ -421,7 +442,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
 }
 
 impl<'f, T, C: Default, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K, C> {
-    /// To be filled.
+    /// An empty page to fill.
     pub fn blank(&self) -> C {
         self.pages.as_ref().and_then(|pages| lock(pages).blank.pop()).unwrap_or_default()
     }

@@ -8,7 +8,8 @@
 //!                  └▶ worker: dissect ─▶ Sheet ─┴▶ get their numbers, in order ┴▶ worker: text ─┴▶ main thread: out, in order
 //! ```
 //!
-//! What is written is what one thread writes, to the last byte. Where connections turn out to have to do with each other, it ends there, and
+//! What is written is what one thread writes, to the last byte. Where connections turn out to have to do with each other, it ends there,
+//! and
 //! whoever asked goes on with one thread.
 
 use crate::dissection::{Before, Dissected, Dissection};
@@ -18,11 +19,11 @@ use crate::output::fields::Fields;
 use crate::output::hex;
 use crate::output::json::Json;
 use crate::output::lines::Lines;
+use crate::output::marks::{Marks, is_counted};
 use crate::output::pdml::Pdml;
 use crate::output::shape::Shape;
 use crate::output::tree::Trees;
 use crate::shards::{Board, GiveUpAtEnd, GiveUpOnDrop, Next, Page, Part, Text};
-use crate::streams;
 use anyhow::Result;
 use rdmascope_analyzer::connection::f;
 use rdmascope_analyzer::env::Options;
@@ -61,17 +62,17 @@ pub enum Printer {
 
 impl Printer {
     /// Appends a frame.
-    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, shape: &Shape) {
+    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, shape: &Shape, marks: &mut Marks) {
         match self {
             Self::Tree(trees, hex, color) => {
-                trees.frame(out, d, tree, *color);
+                trees.frame(out, d, tree, *color, marks);
                 if *hex {
                     hex::frame(out, tree, *color);
                 }
             }
-            Self::Json(json) => json.frame(out, d, tree, shape),
-            Self::Ek(ek) => ek.frame(out, d, tree, shape),
-            Self::Pdml(pdml) => pdml.frame(out, d, tree, shape),
+            Self::Json(json) => json.frame(out, d, tree, shape, marks),
+            Self::Ek(ek) => ek.frame(out, d, tree, shape, marks),
+            Self::Pdml(pdml) => pdml.frame(out, d, tree, shape, marks),
         }
     }
 
@@ -83,15 +84,15 @@ impl Printer {
     }
 
     /// Bytes in front of a frame that the first one has not.
-    fn lead(&self) -> usize {
+    pub(crate) fn lead(&self) -> usize {
         usize::from(matches!(self, Self::Json(_)))
     }
 }
 
-/// What is made of frames.
+/// Output of a frame.
 #[derive(Clone)]
 pub enum Form {
-    /// All fields.
+    /// All fields of a frame.
     Print(Printer),
     /// Chosen ones.
     Fields(Fields),
@@ -104,15 +105,15 @@ pub enum Form {
 pub struct Plan {
     /// How they are written.
     pub form: Form,
-    /// What fields and filter want.
+    /// Fields that columns and filter need.
     pub extractor: Extractor,
-    /// Which frames are.
+    /// Filter that selects the frames.
     pub filter: Option<Filter>,
     /// Whether trees are kept without labels.
     pub quiet: bool,
     /// Whether names and form of JSON, EK and PDML are ours.
     pub short: bool,
-    /// What is written of a tree.
+    /// Parts of a tree that are written.
     pub chosen: Chosen,
     /// Keys and passwords.
     pub keyring: Keyring,
@@ -120,6 +121,13 @@ pub struct Plan {
     pub roce_port: u16,
     /// Threads that work at the same time.
     pub threads: usize,
+}
+
+impl Plan {
+    /// Threads that follow connections: one where keys were given, because the channels of a session share theirs.
+    pub(crate) fn workers(&self) -> usize {
+        if self.keyring.is_empty() { self.threads.max(1) } else { 1 }
+    }
 }
 
 /// Protocols of which a tree is written.
@@ -228,11 +236,6 @@ impl KeptFrame {
     }
 }
 
-/// Whether a field is a number that is counted over the whole capture.
-fn is_counted(def: Def) -> bool {
-    [f::CONNECTION, f::EXCHANGE, streams::f::TCP_STREAM].iter().any(|counted| counted.id == def.id)
-}
-
 /// Some frames of a batch that are of one worker.
 #[derive(Default)]
 struct Sheet {
@@ -251,12 +254,43 @@ impl Sheet {
     }
 }
 
-/// What is known of the frames before.
-struct Order {
+/// The numbers of the whole for what each shard has counted on its own, as far as frames were taken in order.
+pub(crate) struct Counting {
     numbers: Numbers,
     /// By shard: the numbers of its streams.
     streams: Vec<Growing>,
     streams_count: u64,
+}
+
+impl Counting {
+    /// For so many shards, before the first frame.
+    pub(crate) fn new(shards: usize) -> Self {
+        Self { numbers: Numbers::new(shards), streams: (0..shards).map(|_| Growing::default()).collect(), streams_count: 0 }
+    }
+
+    /// The next frame of the capture was of this shard, which had counted so much behind it.
+    pub(crate) fn frame(&mut self, shard: usize, behind: Counts, streams: u64) {
+        self.numbers.frame(shard, behind);
+        let known = &mut self.streams[shard];
+        while known.len() < streams {
+            known.push(self.streams_count);
+            self.streams_count += 1;
+        }
+    }
+
+    /// The number in the whole of what a shard counted.
+    pub(crate) fn number(&self, shard: usize, def: Def, known: u64) -> u64 {
+        match def.id {
+            id if id == f::CONNECTION.id => self.numbers.connection(known),
+            id if id == f::EXCHANGE.id => self.numbers.exchange(known),
+            _ => self.streams[shard].at(known).unwrap_or(known),
+        }
+    }
+}
+
+/// Known facts about earlier frames.
+struct Order {
+    counting: Counting,
     /// Columns of lines grow with what stands in them.
     lines: Option<(Lines, Option<Filter>)>,
 }
@@ -264,23 +298,15 @@ struct Order {
 impl Order {
     /// Gives the frames of a page, which is the next one, their numbers; how wide the columns of lines were before it.
     fn number(&mut self, page: &mut Page<Sheet>) -> Option<usize> {
-        let Self { numbers, streams, streams_count, lines } = self;
+        let Self { counting, lines } = self;
         let width = lines.as_ref().map(|(lines, _)| lines.width());
         let mut read = vec![0; page.parts.len()];
         for shard in &page.order {
             let shard = usize::from(*shard);
             let Some(kept) = page.parts[shard].as_mut().and_then(|sheet| sheet.kept.get_mut(read[shard])) else { continue };
             read[shard] += 1;
-            numbers.frame(shard, kept.counts);
-            while streams[shard].len() < kept.streams {
-                streams[shard].push(*streams_count);
-                *streams_count += 1;
-            }
-            kept.number(|def, known| match def.id {
-                id if id == f::CONNECTION.id => numbers.connection(known),
-                id if id == f::EXCHANGE.id => numbers.exchange(known),
-                _ => streams[shard].at(known).unwrap_or(known),
-            });
+            counting.frame(shard, kept.counts, kept.streams);
+            kept.number(|def, known| counting.number(shard, def, known));
             if let (Some((lines, filter)), Seen::Line(extractor, line), Some(d)) = (lines.as_mut(), &kept.seen, &kept.frame) {
                 kept.shown = filter.as_ref().is_none_or(|filter| filter.matches(extractor));
                 if kept.shown {
@@ -313,9 +339,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Press {
     fn new(plan: &Plan) -> Self {
         let lines = if let Form::Lines(lines) = &plan.form { Some((lines.clone(), plan.filter.clone())) } else { None };
-        let streams = (0..plan.threads).map(|_| Growing::default()).collect();
-        let order = Order { numbers: Numbers::new(plan.threads), streams, streams_count: 0, lines };
-        Self { order: Mutex::new(order), texts: Mutex::default(), texts_max: TEXTS.0 * plan.threads + TEXTS.1 }
+        let order = Order { counting: Counting::new(plan.workers()), lines };
+        Self { order: Mutex::new(order), texts: Mutex::default(), texts_max: TEXTS.0 * plan.workers() + TEXTS.1 }
     }
 
     /// Writes the next page, where there is one and room for its text.
@@ -361,7 +386,7 @@ impl Press {
         texts.waiting.pop_front().flatten()
     }
 
-    /// Whether nothing is on its way. A page that was taken has a place among the texts before the order is let go.
+    /// Whether nothing is on its way. A page that was taken has a place among the texts before the order is released.
     fn is_empty(&self) -> bool {
         let _order = lock(&self.order);
         lock(&self.texts).waiting.is_empty()
@@ -453,14 +478,14 @@ impl Worker<'_> {
                     if shown {
                         self.plan.chosen.choose(tree);
                         shape.apply(tree);
-                        printer.frame(&mut text.bytes, d, tree, shape);
+                        printer.frame(&mut text.bytes, d, tree, shape, &mut Marks::default());
                     }
                     shown
                 }
                 (Seen::Values(extractor), Form::Fields(fields)) => {
                     let shown = passes(&self.filter, extractor);
                     if shown {
-                        fields.frame(&mut text.bytes, d, extractor);
+                        fields.frame(&mut text.bytes, d, extractor, &mut Marks::default());
                     }
                     shown
                 }
@@ -488,7 +513,7 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
         times = Some((first_ns, meta.time_ns));
         (*record, Before { number: meta.number, first_ns, previous_ns }, metadata.interfaces.len())
     });
-    let threads = plan.threads.max(1);
+    let threads = plan.workers();
     let mut workers: Vec<Worker<'_>> = (0..threads)
         .map(|shard| {
             let dissection = Dissection::shard(plan.keyring.clone(), shard, threads).with_roce_port(plan.roce_port);
@@ -519,11 +544,10 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
                     if board.is_given_up() {
                         return;
                     }
-                    if press.write(board, &mut worker) {
-                        continue;
-                    }
+                    // only the worker of a connection can dissect its frames: that comes first, and others write meanwhile
                     match board.next(worker.shard) {
                         Next::Part(part) => worker.dissect(board, part),
+                        Next::Full | Next::End if press.write(board, &mut worker) => {}
                         Next::End if !board.has_pages() => return,
                         Next::Full | Next::End => board.nap(),
                     }
@@ -544,15 +568,13 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
             if board.is_given_up() {
                 return Ok(false);
             }
-            if press.write(&board, &mut own) {
-                continue;
-            }
             match board.next(own.shard) {
                 Next::Part(part) => {
                     bar.at(part.offset, total);
                     own.dissect(&board, part);
                 }
-                // nothing is on its way any more, unless somebody gave up
+                Next::Full | Next::End if press.write(&board, &mut own) => {}
+                // nothing is on its way any more, unless a thread gave up
                 Next::End if !board.has_pages() && press.is_empty() => return Ok(!board.is_given_up()),
                 Next::Full | Next::End if !moved => board.nap(),
                 Next::Full | Next::End => {}

@@ -1,12 +1,12 @@
 //! Standard output: buffered, coloured where that is wanted, and with an error that says what was being written to.
 
 use anyhow::{Context, Result};
-use std::io::{self, IsTerminal, StdoutLock, Write};
+use std::io::{self, IoSlice, IsTerminal, StdoutLock, Write};
 
 /// Bytes that are collected before they are written.
 const CHUNK: usize = 64 * 1024;
 
-/// Whether to colour.
+/// When to color the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set.
@@ -21,7 +21,7 @@ pub enum Color {
 pub struct Out {
     /// To be appended to.
     pub buffer: Vec<u8>,
-    /// Whether to colour.
+    /// Whether the output is colored.
     pub color: bool,
     /// Whether a person reads along, who wants to see lines when they are there.
     pub is_terminal: bool,
@@ -44,11 +44,6 @@ impl Out {
             }
         };
         Self { buffer: Vec::with_capacity(CHUNK * 2), color, is_terminal, stdout }
-    }
-
-    /// Columns of the terminal; no limit where there is none.
-    pub fn width(&self) -> usize {
-        columns().unwrap_or(usize::MAX)
     }
 
     /// Writes what was collected, if it is much.
@@ -74,6 +69,24 @@ impl Out {
         self.stdout.write_all(text).context("standard output cannot be written")
     }
 
+    /// The same of a text in pieces.
+    pub fn pass_all(&mut self, mut pieces: &mut [IoSlice<'_>]) -> Result<()> {
+        if pieces.iter().map(|piece| piece.len()).sum::<usize>() < CHUNK {
+            pieces.iter().for_each(|piece| self.buffer.extend_from_slice(piece));
+            return self.spill();
+        }
+        self.write()?;
+        while !pieces.is_empty() {
+            match self.stdout.write_vectored(pieces) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)).context("standard output cannot be written"),
+                Ok(written) => IoSlice::advance_slices(&mut pieces, written),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e).context("standard output cannot be written"),
+            }
+        }
+        Ok(())
+    }
+
     /// Writes everything; nothing may fail unseen after this.
     pub fn finish(&mut self) -> Result<()> {
         self.write()?;
@@ -81,7 +94,12 @@ impl Out {
     }
 }
 
-/// Columns of the terminal that standard output is, if it is one.
+/// Columns of the terminal; no limit if standard output is not one.
+pub fn width() -> usize {
+    columns().unwrap_or(usize::MAX)
+}
+
+/// Columns of the terminal; `None` if standard output is not one.
 pub fn columns() -> Option<usize> {
     // asked of standard output itself: another stream may be another terminal
     let (width, _) = io::stdout().is_terminal().then(|| terminal_size::terminal_size_of(io::stdout())).flatten()?;

@@ -1,5 +1,6 @@
 //! What Wireshark counts along TCP streams and shows with each frame: stream numbers, sequence numbers from the start of the stream, scaled
-//! windows, and its analysis of sequence numbers and acknowledgments ([User's Guide, "TCP Analysis"][guide]). It goes by one frame after the
+//! windows, and its analysis of sequence numbers and acknowledgments ([User's Guide, "TCP Analysis"][guide]). It goes by one frame after
+//! the
 //! other, as Wireshark does, so that its filters find here what they find there. What was lost, and who lost it, is the analyzer's to say.
 //!
 //! [guide]: https://www.wireshark.org/docs/wsug_html_chunked/ChAdvTCPAnalysis.html
@@ -106,6 +107,8 @@ struct Side {
     acked: Option<Acked>,
     duplicates: u32,
     unacked: VecDeque<Unacked>,
+    /// Bytes in the SACK blocks of its last segment.
+    sacked: u32,
     pushed: u32,
     /// Whether a segment is missing, so that nobody knows how much is on its way.
     is_unsure: bool,
@@ -169,7 +172,7 @@ impl Streams {
         self.next.into()
     }
 
-    /// Takes in a frame and tells the observer of it.
+    /// Takes a frame and reports it to the observer.
     pub fn frame<T: Trace>(&mut self, packet: &Packet<'_>, place: Place, t: &mut T) {
         if let Body::Tcp(segment) = &packet.body {
             let (ends, side) = ends(packet, segment.src_port, segment.dst_port);
@@ -347,9 +350,13 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
     // what it acknowledges
     if has(ACK) {
         remarks.acks = them.unacked.iter().rev().find(|u| u.next == s.ack).copied();
-        while them.unacked.front().is_some_and(|u| !behind(u.next, s.ack)) {
-            them.unacked.pop_front();
-        }
+        them.unacked.retain_mut(|u| {
+            // a part of it may be acknowledged
+            if behind(s.ack, u.seq) {
+                u.seq = s.ack;
+            }
+            behind(u.next, s.ack)
+        });
         them.is_unsure &= !them.unacked.is_empty();
     }
     if len > 0 || has(SYN) || has(FIN) {
@@ -363,12 +370,13 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
     if me.next.is_none_or(|(next, _)| behind(end, next)) && !(has(RST) && len == 0) {
         me.next = Some((end, place));
     }
-    if len > 0 && plain {
+    if len > 0 {
         let first = me.unacked.iter().map(|u| u.seq).reduce(|a, b| if behind(a, b) { b } else { a });
-        let next = me.next.map(|(next, _)| next).filter(|_| !me.is_unsure);
-        // a part of the first may be acknowledged
-        let first = first.map(|first| them.acked.map(|a| a.ack).filter(|ack| behind(*ack, first)).unwrap_or(first));
-        remarks.in_flight = first.zip(next).map(|(first, next)| next.wrapping_sub(first)).filter(|n| *n > 0 && *n < 1 << 31);
+        let next = me.unacked.iter().map(|u| u.next).reduce(|a, b| if behind(b, a) { b } else { a }).filter(|_| !me.is_unsure);
+        // less what its peer has out of order, or twice, as Wireshark counts
+        let bytes = first.zip(next).map(|(first, next)| next.wrapping_sub(first).wrapping_sub(them.sacked));
+        // SYN and FIN count in sequence numbers only
+        remarks.in_flight = bytes.filter(|n| *n > 0 && *n < 1 << 31).map(|n| n - u32::from(has(SYN) || has(FIN)));
         me.pushed = me.pushed.saturating_add(len);
         remarks.pushed = Some(me.pushed).filter(|_| !me.is_unsure);
         if has(PSH) {
@@ -376,10 +384,12 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
         }
     }
     if has(ACK) {
-        // repeated acknowledgments are told from the first
+        // repeated acknowledgments are distinguished from the first
         let at = me.acked.filter(|a| same_ack && a.window == s.window && len == 0).map_or(place, |a| a.at);
         me.acked = Some(Acked { ack: s.ack, window: s.window, at });
     }
+    let blocks = s.sacks.iter().take(s.sack_count.into());
+    me.sacked = blocks.fold(0, |bytes, (left, right)| bytes.wrapping_add(right.wrapping_sub(*left)));
     (me.kept_alive, me.probed) = (alive, probe);
 }
 

@@ -1,4 +1,5 @@
-//! Whatever the number of threads, the report and what `dissect` writes are the same to the last byte: for every sample, for captures cut and
+//! Whatever the number of threads, the report and what `dissect` writes are the same to the last byte: for every sample, for captures cut
+//! and
 //! merged at random, and for traffic made to fill tables.
 //!
 //! `CASES` sets the number of random captures, `SEED` the first of them, `CAPTURES` a folder with more captures.
@@ -17,6 +18,7 @@ use rdmascope_report::output::ek::Ek;
 use rdmascope_report::output::fields::{Fields, Options as Columns};
 use rdmascope_report::output::json::{Json, What};
 use rdmascope_report::output::lines::Lines;
+use rdmascope_report::output::marks::Marks;
 use rdmascope_report::output::pdml::Pdml;
 use rdmascope_report::output::shape::Shape;
 use rdmascope_report::output::times::Times;
@@ -24,7 +26,9 @@ use rdmascope_report::output::tree::Trees;
 use rdmascope_report::report::words::Paint;
 use rdmascope_report::report::{Collector, ReportData, Wanted, json, text};
 use rdmascope_report::sheets::{self, Chosen, Form, Limits, Plan, Printer, Shared};
+use rdmascope_report::texts;
 use std::fs;
+use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
 const THREADS: [usize; 3] = [2, 3, 7];
@@ -338,7 +342,7 @@ fn written(file: &CaptureFile, mut plan: Plan) -> Vec<(Vec<u8>, bool)> {
                 let shown = passes(extractor);
                 if shown {
                     shape.apply(&mut tree);
-                    printer.frame(&mut text, &d, &tree, &shape);
+                    printer.frame(&mut text, &d, &tree, &shape, &mut Marks::default());
                 }
                 shown
             }
@@ -346,7 +350,7 @@ fn written(file: &CaptureFile, mut plan: Plan) -> Vec<(Vec<u8>, bool)> {
                 let d = dissection.frame(&record, interfaces, extractor);
                 let shown = passes(extractor);
                 if shown {
-                    fields.frame(&mut text, &d, extractor);
+                    fields.frame(&mut text, &d, extractor, &mut Marks::default());
                 }
                 shown
             }
@@ -365,7 +369,7 @@ fn written(file: &CaptureFile, mut plan: Plan) -> Vec<(Vec<u8>, bool)> {
     all
 }
 
-/// Holds what several threads write against what one writes; whether they wrote all of it.
+/// Holds what several threads write, in each way that they can, against what one writes; whether they wrote all of it.
 fn same_text(path: &Path, plan: &Plan, limits: Limits, alone: &[(Vec<u8>, bool)]) -> bool {
     let file = CaptureFile::open(path).expect("a capture");
     let mut text = Vec::new();
@@ -373,8 +377,23 @@ fn same_text(path: &Path, plan: &Plan, limits: Limits, alone: &[(Vec<u8>, bool)]
         text.extend_from_slice(piece);
         Ok(())
     };
-    let (frames, is_all) = match sheets::run(plan, &file, limits, out).expect("nothing fails") {
-        Shared::First(frames, _) => (frames, false),
+    let ended = sheets::run(plan, &file, limits, out).expect("nothing fails");
+    let is_all = holds(path, plan, limits, alone, &text, &ended);
+    if texts::is_possible(plan) {
+        text.clear();
+        let out = |pieces: &mut [IoSlice<'_>]| {
+            pieces.iter().for_each(|piece| text.extend_from_slice(piece));
+            Ok(())
+        };
+        let ended = texts::run(plan, &file, limits, out).expect("nothing fails");
+        assert_eq!(holds(path, plan, limits, alone, &text, &ended), is_all, "{}", path.display());
+    }
+    is_all
+}
+
+fn holds(path: &Path, plan: &Plan, limits: Limits, alone: &[(Vec<u8>, bool)], text: &[u8], ended: &Shared) -> bool {
+    let (frames, is_all) = match ended {
+        Shared::First(frames, _) => (*frames, false),
         Shared::All(..) => (u64::MAX, true),
     };
     let (mut read, mut left) = (limits.read.min(frames), limits.shown);
@@ -392,7 +411,7 @@ fn same_text(path: &Path, plan: &Plan, limits: Limits, alone: &[(Vec<u8>, bool)]
         let near = |text: &[u8]| {
             String::from_utf8_lossy(&text[place.saturating_sub(200).min(text.len())..(place + 100).min(text.len())]).into_owned()
         };
-        panic!("{}: {} threads differ from one\n one: {}\nthey: {}", path.display(), plan.threads, near(&expected), near(&text));
+        panic!("{}: {} threads differ from one\n one: {}\nthey: {}", path.display(), plan.threads, near(&expected), near(text));
     }
     is_all
 }

@@ -21,7 +21,7 @@ use super::sort::{By, Sorted};
 use super::states::States;
 use super::theme::{self, Theme};
 use super::views::View;
-use super::{frames, io, order, prompt, sequence, tabs, time};
+use super::{frames, io, order, prompt, redissect, sequence, tabs, time};
 use ratatui::crossterm::event::{KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_dissector::field::Def;
@@ -71,6 +71,8 @@ pub(crate) enum Msg {
     },
     /// The frame (place) that was searched for, and whether it lies on the other side of where the search began.
     Hit(Option<(u32, bool)>),
+    /// What was said on a connection: a title, and the lines.
+    Content(String, Vec<String>),
     /// A long work has done so many of all.
     Working(&'static str, usize, usize),
     /// Something was saved, or not.
@@ -125,6 +127,12 @@ pub(crate) enum Effect {
     },
     /// Sorting of an older generation than this is to end.
     EndSort(u64),
+    /// What was said on a connection, by the numbers under which it is followed; its title, and where the client is.
+    Content {
+        ids: Vec<u32>,
+        title: String,
+        client: String,
+    },
     /// The first of these frames (or the last, where not `forward`) that has this; where none has, of the frames on the other side of
     /// the row from which the search began.
     Find {
@@ -138,7 +146,7 @@ pub(crate) enum Effect {
     Reopen(Reopen),
     /// A live capture is to let frames pass, or to go on.
     Pause(bool),
-    /// A live capture is to begin anew.
+    /// A live capture is to be restarted.
     Restart,
     /// Reading may go on up to so many frames; with 0 it ends.
     ReadUpTo(u64),
@@ -401,7 +409,7 @@ impl App {
                     format!("Each takes 32 bytes of memory; so far {}.", time::bytes(self.model.index.bytes() as u64)),
                 ],
                 answers: vec![
-                    ('g', "go on, and ask again after as many", Answer::Do(vec![Effect::ReadUpTo(read.saturating_mul(2))])),
+                    ('g', "go on, and ask again after the same number", Answer::Do(vec![Effect::ReadUpTo(read.saturating_mul(2))])),
                     ('s', "stop here", Answer::Do(vec![Effect::ReadUpTo(0)])),
                 ],
             })));
@@ -530,7 +538,7 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
             if generation == app.model.sorting.generation {
                 let place = app.model.frame_at(app.states.frames.list.at).filter(|_| app.states.frames.list.at > 0);
                 if sorted.is_rough {
-                    app.model.say("too many different texts to compare whole: some are sorted by their beginning");
+                    app.model.say("too many different texts to compare in full: some are sorted by their first characters");
                 }
                 app.model.sorting.sorted = Some(sorted);
                 if let Some(place) = place {
@@ -550,6 +558,15 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
                 app.model.say("the search went on from the other end");
             }
             effects
+        }
+        Msg::Content(title, lines) => {
+            app.model.working = None;
+            if lines.is_empty() {
+                app.model.complain("no SMB2 or RPC message was put together on this connection");
+            } else {
+                app.popup = Some(Popup::Text(title, lines, 0));
+            }
+            Vec::new()
         }
         Msg::Hit(None) => {
             app.model.working = None;
@@ -598,7 +615,7 @@ fn prepare(app: &mut App) {
     app.states.of_mut(app.model.view).prepare(&app.model);
 }
 
-/// Columns changed: lines have to be made anew.
+/// Columns changed: lines have to be made again.
 pub(crate) fn columns_changed(app: &mut App) {
     app.model.texts.clear();
     app.texts_asked.clear();
@@ -612,10 +629,10 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         Action::Pause | Action::Restart if !app.model.is_live => app.model.complain("this is not a live capture"),
         Action::Pause => {
             app.model.is_paused = !app.model.is_paused;
-            app.model.say(if app.model.is_paused { "stopped; the same key goes on" } else { "going on" });
+            app.model.say(if app.model.is_paused { "stopped; the same key continues" } else { "going on" });
             return vec![Effect::Pause(app.model.is_paused)];
         }
-        Action::Restart => return app.or_ask("begin anew", "begin anew without saving", 'r', Effect::Restart),
+        Action::Restart => return app.or_ask("begin anew", "restart without saving", 'r', Effect::Restart),
         Action::Suspend => return vec![Effect::Suspend],
         Action::Redraw => return vec![Effect::Redraw],
         Action::Help => app.popup = Some(Popup::Help(0)),
@@ -638,9 +655,7 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         Action::Columns => app.popup = Some(Popup::Prompt(prompt::column(&app.model))),
         Action::Save => app.popup = Some(Popup::Prompt(prompt::save(&app.model))),
         Action::Export => app.popup = Some(Popup::Prompt(prompt::export(&app.model))),
-        Action::Keys | Action::OpenFile if app.model.is_live => {
-            app.model.complain("not while frames are captured: give --keys at the start")
-        }
+        Action::Keys | Action::OpenFile if app.model.is_live => app.model.complain("not during a live capture: give --keys at the start"),
         Action::Keys => app.popup = Some(Popup::Prompt(prompt::keys())),
         Action::OpenFile => app.popup = Some(Popup::Prompt(prompt::open(&app.model))),
         Action::Copy => app.popup = Some(Popup::Copy),
@@ -649,6 +664,7 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
             let id = app.screen().selected_connection(&app.model);
             app.follow(id);
         }
+        Action::Content => return content(app),
         Action::Explain => explain(app),
         Action::Why => why(app),
         Action::SortBy => {
@@ -662,7 +678,7 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         Action::Mark => return mark(app),
         Action::Unmark => {
             app.model.marks.clear();
-            app.model.say("no frame is marked any more");
+            app.model.say("all marks are removed");
             return app.keep_marks();
         }
         Action::NextMark | Action::PreviousMark => return to_mark(app, action == Action::NextMark),
@@ -711,6 +727,18 @@ fn joined(old: &str, new: &str, action: Action) -> String {
     }
 }
 
+/// Asks for what was said on the connection of the selected row, else on the followed one.
+fn content(app: &mut App) -> Vec<Effect> {
+    let selected = app.screen().selected_connection(&app.model).and_then(|id| app.model.connection(id));
+    let Some(connection) = selected.or_else(|| app.model.subject()) else {
+        app.model.complain("this row belongs to no connection");
+        return Vec::new();
+    };
+    let [client, server] = [0, 1].map(|end| redissect::address(&connection.peers[end].address));
+    let title = format!("connection {}: {client} ▸ {server}", connection.id);
+    vec![Effect::Content { ids: connection.followed_as.clone(), title, client }]
+}
+
 /// The sequence of just the frames of the selected request, with its gaps measured.
 fn why(app: &mut App) {
     let Some(exchange) = app.screen().selected_exchange(&app.model) else {
@@ -733,7 +761,7 @@ fn explain(app: &mut App) {
         Some(finding) => {
             let text = rdmascope_analyzer::finding::explain(finding.rule);
             let mut lines = vec![rdmascope_dissector::render::escaped(&finding.text), String::new()];
-            // paragraphs are broken anew, for this screen
+            // paragraphs are wrapped again, for this screen
             for line in text.lines() {
                 let goes_on = line.starts_with("  ") && !line.starts_with("  - ");
                 match lines.last_mut().filter(|last| goes_on && last.starts_with(' ')) {

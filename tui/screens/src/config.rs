@@ -6,12 +6,14 @@
 //! theme = "light"                 # dark, light, mono
 //! time = "clock"                  # relative, delta, clock, date
 //! columns = ["smb2.msg_id"]       # fields beside the usual columns of the frame list
+//! docs-url = "https://host/docs"  # the site of the manual, for reports
 //! [keys]
 //! quit = ["q", "F10"]             # names as in the help of rdmascope tui, key "?"
 //! ```
 
 use super::theme;
 use super::time;
+use rdmascope_report::report::Manual;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,10 +25,17 @@ const MARKS_MAX: usize = 10_000;
 
 /// Every key of the file, and what it takes: what the documentation says.
 pub const CONFIGURATION: &[(&str, &str)] = &[
-    ("theme", "dark, light or mono; without it, the one chosen last with its key, else that for the ground that the terminal says it has"),
+    (
+        "theme",
+        "dark, light or mono; the default is the one chosen last with its key, else the one that fits the background colour of the terminal",
+    ),
     ("time", "relative, delta, clock or date"),
     ("columns", "fields beside the usual columns of the frame list"),
-    ("keys", "a table: an action of those below, and the keys that it gets instead of its own"),
+    (
+        "docs-url",
+        "address of the manual's site (https, http or file): the findings of a report lead to their pages there, as with --docs-url",
+    ),
+    ("keys", "a table of actions (see below) and the keys that replace their default keys"),
 ];
 
 /// What the user can choose for good.
@@ -37,6 +46,8 @@ pub(crate) struct Config {
     pub(crate) theme: Option<theme::Name>,
     pub(crate) time: time::Format,
     pub(crate) columns: Vec<String>,
+    #[serde(rename = "docs-url", deserialize_with = "manual")]
+    pub(crate) docs_url: Option<Manual>,
     pub(crate) keys: BTreeMap<String, Vec<String>>,
 }
 
@@ -61,6 +72,19 @@ impl Config {
             format!("line {line}: {}", e.message().replace('\n', " "))
         })
     }
+}
+
+fn manual<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Manual>, D::Error> {
+    let text = <String as serde::Deserialize>::deserialize(from)?;
+    Manual::parse(&text).map(Some).map_err(|e| serde::de::Error::custom(format_args!("docs-url {e}")))
+}
+
+/// The manual's site that the configuration file names.
+///
+/// # Errors
+/// A file that is there and cannot be read or understood, in one line.
+pub fn docs_url() -> anyhow::Result<Option<Manual>> {
+    Ok(Config::load()?.docs_url)
 }
 
 fn base(variable: &str, fallback: &str) -> Option<PathBuf> {
@@ -248,11 +272,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_to_be_there_is_there() {
+    fn documented_settings_exist() {
         for (name, values) in CONFIGURATION {
             let line = match *name {
                 "columns" => "columns = []".to_owned(),
                 "keys" => "[keys]".to_owned(),
+                "docs-url" => "docs-url = \"https://host/rdmascope\"".to_owned(),
                 // every word is taken
                 _ => values.split(';').next().unwrap_or_default().split([',', ' ']).filter(|w| !w.is_empty() && *w != "or").fold(
                     String::new(),
@@ -268,8 +293,10 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_line() {
+    fn mistakes_are_reported_with_their_line() {
         let e = Config::parse("theme = \"dark\"\ncolour = 1\n").unwrap_err();
         assert!(e.starts_with("line 2: ") && e.contains("colour"), "{e}");
+        let e = Config::parse("docs-url = \"javascript:alert(1)\"\n").unwrap_err();
+        assert!(e.starts_with("line 1: docs-url is not an address"), "{e}");
     }
 }

@@ -20,7 +20,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use rdmascope_analyzer::report::{Connection, Protocol};
 
-/// What is shown.
+/// State of the view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     /// First and last time shown; `None` for all.
@@ -285,7 +285,7 @@ pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
         let text = if points.is_empty() {
             "No message with credits was seen on this connection."
         } else {
-            "What was granted before the capture began is not known, and so is what is left."
+            "Credits granted before the capture began are not known, so the number left is not known either."
         };
         put(buf, body.x + 2, body.y + 2, body.width - 2, text, theme.faint);
         return;
@@ -304,7 +304,7 @@ pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
     let text = match stalls {
         0 => "no stall".to_owned(),
         n => format!(
-            "{} stalls, {} together, the longest {}",
+            "{} stalls, {} in total, the longest {}",
             grouped(n),
             span(sides[0].stalled_time.saturating_add(sides[1].stalled_time)),
             span(sides[0].stall_longest.max(sides[1].stall_longest))

@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     first: Finding,
-    /// What became of the connections that failed because of it, as a sentence.
+    /// The outcome of the connections that failed because of it, as a sentence.
     pub(crate) title: Option<String>,
     /// What followed from it: rule and how often.
     pub(crate) effects: Vec<(Rule, u64)>,
@@ -52,7 +52,7 @@ impl Sums {
         sums
     }
 
-    /// Remote keys: advertised, invalidated by the peer, and operations outside of what was advertised.
+    /// Remote keys: advertised, invalidated by the peer, and operations outside the advertised memory.
     pub(crate) fn keys(&self) -> (u64, u64, u64) {
         (self.rdma.keys_advertised, self.rdma.keys_invalidated_remotely, self.rdma.outside_advertised)
     }
@@ -117,7 +117,7 @@ pub(crate) struct Digest {
     ranked: Vec<Finding>,
     /// Whether something cannot be judged: a connection's beginning or end was not seen, or something was dropped.
     pub(crate) is_partial: bool,
-    /// How long requests waited and what for, in words.
+    /// How long requests waited and for what, as text.
     pub(crate) answer: Option<String>,
     /// All of them, joined.
     pub(crate) found: Joined,

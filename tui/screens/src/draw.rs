@@ -337,6 +337,40 @@ impl Dots {
     }
 }
 
+/// Columns of a window at most: longer lines are hard to read.
+const TEXT_MAX: u16 = 84;
+/// Lines of a text that are broken where they are too wide.
+const BROKEN_MAX: usize = 4096;
+
+/// A line on as many as it needs; what goes on stands below where it began, or behind the key that it is about.
+pub(crate) fn broken(line: &str, width: usize) -> Vec<String> {
+    if UnicodeWidthStr::width(line) <= width {
+        return vec![line.to_owned()];
+    }
+    let lead = line.len() - line.trim_start_matches(' ').len();
+    let lead = if line[lead..].starts_with("- ") { lead + 2 } else { lead };
+    let column = line[lead..].find("  ").filter(|_| lead > 0).map(|at| {
+        let gap = &line[lead + at..];
+        lead + at + gap.len() - gap.trim_start_matches(' ').len()
+    });
+    let (head, rest) = line.split_at(column.filter(|at| *at < width / 2 && line[..*at].is_ascii()).unwrap_or(lead));
+    let indent = head.len().max(2);
+    let pieces = wrap(rest, width.saturating_sub(indent));
+    pieces.iter().enumerate().map(|(i, piece)| if i == 0 { format!("{head}{piece}") } else { format!("{:indent$}{piece}", "") }).collect()
+}
+
+/// The rows of a text that lies over a view, and how wide they are. What is too long for the screen is broken.
+pub(crate) fn text_rows((width, _): (u16, u16), title: &str, lines: &[String]) -> (u16, Vec<String>) {
+    let widest = lines.iter().map(|l| UnicodeWidthStr::width(l.as_str())).max().unwrap_or(0).max(title.chars().count() + 4) as u16;
+    let inner = (widest + 2).min(TEXT_MAX).min(width - 4);
+    let rows = match lines.len() > BROKEN_MAX {
+        // of a long text only what is seen; it is cut where it is too wide
+        true => lines.to_vec(),
+        false => lines.iter().flat_map(|l| broken(l, usize::from(inner) - 2)).collect(),
+    };
+    (inner, rows)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,7 +26,7 @@ use rdmascope_dissector::render::escaped;
 /// Frames of the selected finding that stand in its line.
 const FRAMES_SHOWN: usize = 8;
 
-/// What is shown.
+/// State of the view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) list: Cursor,
@@ -35,8 +35,24 @@ pub(crate) struct State {
 }
 
 /// Columns of a list of findings.
-pub(crate) const COLUMNS: [Column; 6] =
-    [column("", 1), column("finding", 24), column("by", 7).from(90), number("times", 6), number("frame", 8), column("what happened", 0)];
+pub(crate) const COLUMNS: [Column; 7] = [
+    column("", 1),
+    column("finding", 24),
+    column("by", 7).from(90),
+    column("sure", 7).from(110),
+    number("times", 6),
+    number("frame", 8),
+    column("what happened", 0),
+];
+
+/// How sure a finding is, in a word.
+fn sure(certainty: Certainty) -> &'static str {
+    match certainty {
+        Certainty::Certain => "certain",
+        Certainty::IfNothingWasMissed => "likely",
+        Certainty::Guess => "guess",
+    }
+}
 
 fn layout(model: &Model) -> [Rect; 2] {
     let body = model.body();
@@ -100,6 +116,7 @@ pub(crate) fn cells(model: &Model, finding: &Found) -> Vec<Cell> {
         (sign(finding.severity).to_owned(), style),
         (finding.rule.id().to_owned(), style),
         (finding.by.name().to_owned(), theme.text),
+        (sure(finding.certainty).to_owned(), if finding.certainty == Certainty::Certain { theme.text } else { theme.faint }),
         (times, theme.text),
         (finding.frame.to_string(), theme.text),
         (escaped(&finding.text), theme.text),
@@ -111,7 +128,7 @@ pub(crate) fn sentence(finding: &Finding) -> String {
     use rdmascope_analyzer::finding::Blame;
     let text = escaped(&finding.text);
     match finding.by {
-        // what happened to something, and not what somebody did
+        // what happened, without a side that did it
         _ if text.starts_with(char::is_uppercase) => text,
         Blame::Client => format!("The client {text}"),
         Blame::Server => format!("The server {text}"),
@@ -132,7 +149,7 @@ pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
     let Some(finding) = findings.get(state.list.at) else {
         let text = match (model.done, model.report.is_partial) {
             (true, false) => "✓ No problems found.",
-            (true, true) => "– No problems found in what was captured.",
+            (true, true) => "– No problems found in the captured frames.",
             (false, _) => "Reading …",
         };
         put(buf, list.x + 2, list.y + 1, list.width, text, theme.good);

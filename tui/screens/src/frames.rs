@@ -38,7 +38,7 @@ pub(crate) enum Pane {
     Bytes,
 }
 
-/// What is shown.
+/// State of the view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) list: Cursor,
@@ -596,7 +596,7 @@ fn draw_fields(state: &State, model: &Model, buf: &mut Buffer, area: Rect) {
         return;
     };
     let tree = &detail.tree;
-    let about = if detail.is_exact { format!("frame {}", detail.number) } else { format!("frame {}, long past left out", detail.number) };
+    let about = if detail.is_exact { format!("frame {}", detail.number) } else { format!("frame {}, no longer kept", detail.number) };
     rule(buf, area, area.y, "fields", &about, theme, state.pane == Pane::Fields);
     if let Some(error) = &detail.error {
         put(buf, area.x + 1, area.y + 1, area.width - 1, error, theme.error);

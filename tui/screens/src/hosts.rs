@@ -19,7 +19,7 @@ use rdmascope_analyzer::report::{Connection, address};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// What is shown.
+/// State of the view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     page: Page,

@@ -173,7 +173,7 @@ pub(crate) struct Builder {
     tail: Vec<Entry>,
     /// Sealed chunks that are kept, and what stands for the others; `None` where all are.
     last: Option<(usize, Arc<[Entry]>)>,
-    /// What was learnt of frames in sealed chunks: place, connection, end. A chunk is made anew for all of them at once.
+    /// What was learnt of frames in sealed chunks: place, connection, end. A chunk is rebuilt for all of them at once.
     learnt: Vec<(usize, u32, End)>,
 }
 

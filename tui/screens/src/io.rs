@@ -1,4 +1,5 @@
-//! I/O: one row a request and its reply; below, the selected one in full: memory it advertised, RDMA it caused, where its time went, its frames.
+//! I/O: one row per request and its reply; below, the selected one in full: memory it advertised, RDMA it caused, where its time went, its
+//! frames.
 //!
 //! ```text
 //!  time      command  file            offset  length  moved    how     status   latency  credit│server│rdma│wire
@@ -25,7 +26,7 @@ use rdmascope_analyzer::exchange::{DataPath, Exchange, Family};
 use rdmascope_dissector::wire::smb2::NtStatus;
 use std::cmp::Ordering;
 
-/// What is shown.
+/// State of the view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) list: Cursor,
@@ -166,7 +167,7 @@ pub(crate) fn click(state: &mut State, model: &Model, x: u16, y: u16) -> Vec<Req
     Vec::new()
 }
 
-/// The status of a reply, in words.
+/// The status of a reply, as text.
 pub(crate) fn status(exchange: &Exchange) -> String {
     match (exchange.status, exchange.reply) {
         (_, None) => "no reply".to_owned(),
@@ -335,7 +336,7 @@ fn lines(state: &State, model: &Model, e: &Exchange) -> Vec<Vec<(String, Style)>
     if e.retransmissions > 0 {
         out.push(vec![
             ("again   ".into(), theme.faint),
-            (format!("{} packets of its connection went out again meanwhile", e.retransmissions), theme.warn),
+            (format!("{} packets of its connection were sent again meanwhile", e.retransmissions), theme.warn),
         ]);
     }
     let width = usize::from(model.size.0).saturating_sub(10);
@@ -389,7 +390,7 @@ pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
     if len == 0 {
         let text = match model.done && state.order.is_made() {
             false => "Reading …",
-            true if model.filter.is_on() || model.followed.is_some() => "No request of what is shown.",
+            true if model.filter.is_on() || model.followed.is_some() => "No request in the frames shown.",
             true => "No SMB2 or NFS request was seen.",
         };
         put(buf, list.x + 2, list.y + 1, list.width, text, theme.faint);

@@ -41,6 +41,7 @@ pub(crate) enum Action {
     PreviousMark,
     Unmark,
     Follow,
+    Content,
     Explain,
     Why,
     TimeFormat,
@@ -139,13 +140,14 @@ table! {
     Narrowing: "filter-by-selected" ["="] Action::FilterBySelected, "filter by the selected field";
     Narrowing: "filter-and" ["&"] Action::FilterAnd, "narrow the filter by the selected field (and)";
     Narrowing: "filter-or" ["|"] Action::FilterOr, "widen the filter by the selected field (or)";
-    Narrowing: "filter-not" ["!"] Action::FilterNot, "take what has the selected field's value out of the filter (and not)";
+    Narrowing: "filter-not" ["!"] Action::FilterNot, "exclude the selected field's value from the filter (and not)";
     Narrowing: "follow" ["f"] Action::Follow, "follow the connection of the selected row";
-    Narrowing: "everything" ["F"] Action::Everything, "show everything again: no filter, nothing followed";
+    Narrowing: "content" ["C"] Action::Content, "follow with content: the messages of the connection and their bytes";
+    Narrowing: "everything" ["F"] Action::Everything, "show everything again: no filter, no connection followed";
     Narrowing: "search" ["Ctrl-f" "s"] Action::Search, "search this view: text, ~regular expression, #hex bytes, =filter";
     Narrowing: "search-next" ["n"] Action::SearchNext, "next hit";
     Narrowing: "search-previous" ["N"] Action::SearchPrevious, "previous hit";
-    Narrowing: "mark" ["m"] Action::Mark, "mark the frame, or take the mark away";
+    Narrowing: "mark" ["m"] Action::Mark, "mark the frame, or remove the mark";
     Narrowing: "next-mark" ["'"] Action::NextMark, "next marked frame";
     Narrowing: "previous-mark" ["\""] Action::PreviousMark, "previous marked frame";
     Narrowing: "unmark" ["M"] Action::Unmark, "take all marks away";
@@ -154,19 +156,19 @@ table! {
     Taking: "copy" ["y"] Action::Copy, "copy value, row, bytes, or the filter that selects it";
     Taking: "save" ["w"] Action::Save, "save marked, else shown frames as pcapng";
     Taking: "export" ["x"] Action::Export, "export this view as text or .csv";
-    Screen: "keys" ["K"] Action::Keys, "decrypt and verify with the keys in a file: all is read again";
+    Screen: "keys" ["K"] Action::Keys, "decrypt and verify with the keys in a file: reads the capture again";
     Screen: "open-file" ["Ctrl-o"] Action::OpenFile, "open another capture";
     Live: "pause" ["p"] Action::Pause, "stop capturing, or go on: frames that pass meanwhile are not kept";
     Live: "restart" ["R"] Action::Restart, "begin the capture anew";
-    Plot: "brush" ["b"] Action::Brush, "latency: begin a brush, or give it up";
+    Plot: "brush" ["b"] Action::Brush, "latency: begin a brush, or cancel it";
     Plot: "zoom-in" ["+"] Action::ZoomIn, "zoom in, around the cursor";
     Plot: "zoom-out" ["-"] Action::ZoomOut, "zoom out";
     Plot: "zoom-all" ["0"] Action::ZoomAll, "all of it";
     Screen: "time" ["t"] Action::TimeFormat, "how times are shown";
     Screen: "sort" ["o"] Action::Sort, "sort by the next column (or click on a head)";
-    Screen: "sort-by" ["S"] Action::SortBy, "sort by a column of your choice; the same again the other way round";
-    Screen: "sort-reverse" ["O"] Action::SortReverse, "sort the other way round";
-    Screen: "columns" ["c"] Action::Columns, "columns: add a field, move it, take it away";
+    Screen: "sort-by" ["S"] Action::SortBy, "sort by a column of your choice; again to reverse";
+    Screen: "sort-reverse" ["O"] Action::SortReverse, "reverse the sort order";
+    Screen: "columns" ["c"] Action::Columns, "columns: add a field, move it, remove it";
     Screen: "maximize" ["z"] Action::Maximize, "the pane alone, and back";
     Screen: "expand-all" ["*"] Action::ExpandAll, "open or close all subtrees";
     Screen: "theme" ["T"] Action::Theme, "dark, light, without colours";
@@ -197,7 +199,7 @@ pub struct KeyHelp {
     pub name: &'static str,
     /// Keys unless configured otherwise.
     pub keys: &'static [&'static str],
-    /// What it does.
+    /// Description for the help.
     pub help: &'static str,
 }
 

@@ -128,7 +128,7 @@ struct Cell {
     rows: std::ops::Range<usize>,
 }
 
-/// What is shown.
+/// State of the view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     map: Option<Map>,
@@ -164,7 +164,7 @@ fn prepare(state: &mut State, model: &Model) {
     let Some((first, last)) = whole(model) else { return };
     let places = model.exchanges.places();
     let mut map = match state.map.take() {
-        // what passes a filter grew: all is counted anew when it is done
+        // more frames pass the filter: all is counted again when it is done
         Some(map) if !model.filter.is_on() || map.passing == model.filter.found.len() => map,
         _ => {
             let (from, upto) = state.window.unwrap_or((first, last));
@@ -261,7 +261,8 @@ fn filter(model: &Model, map: &Map, cell: &Cell) -> String {
     let (from, upto) = (at(cell.columns.start), at(cell.columns.end));
     let (least, most) = (latency_of(cell.rows.start), latency_of(cell.rows.end));
     format!(
-        "rdmascope.exchange.time >= {} && rdmascope.exchange.time < {} && frame.time_relative - rdmascope.exchange.time >= {} && frame.time_relative - rdmascope.exchange.time < {}",
+        "rdmascope.exchange.time >= {} && rdmascope.exchange.time < {} && frame.time_relative - rdmascope.exchange.time >= {} && \
+        frame.time_relative - rdmascope.exchange.time < {}",
         decimal(least),
         decimal(most),
         decimal(from),

@@ -1,5 +1,5 @@
 //! The terminal UI of `rdmascope`. `model` is what it knows, `app` how that changes, `view` what is seen of it; all are pure. Threads
-//! beside it read the capture once (`loader`) and again where somebody looks (`redissect`); [`run()`] has the terminal.
+//! beside it read the capture once (`loader`) and again on demand (`redissect`); [`run()`] has the terminal.
 //!
 //! ```text
 //!   key, click, news ─▶ app ─▶ the view that is shown (a row of `views`, a file with its `Screen`)
@@ -10,15 +10,17 @@
 //!
 //! | what | file |
 //! | --- | --- |
-//! | the views: overview, frames, I/O, credits, sequence, memory, findings, statistics, latency, sessions, hosts | one each, which opens with its drawing; `screen` says what a view is, `views` lists them, `states` has them at work |
+//! | the views: overview, frames, I/O, credits, sequence, memory, findings and so on | a file each, which begins with a drawing |
+//! | what a view is; the list of views; their states | `screen`; `views`; `states` |
 //! | prompts and completion; searching; the keys of what lies over a view | `prompt`; `search`; `app/popup` |
-//! | keys, colours, configuration, the terminal taken and given back | `keys`, `theme`, `config`, `terminal` |
-//! | what the loader makes ready for the screen | `index`, `exchanges`, `digest`, `credits_log` |
+//! | keys, colors, configuration, taking and restoring the terminal | `keys`, `theme`, `config`, `terminal` |
+//! | what the loader prepares for the screen | `index`, `exchanges`, `digest`, `credits_log` |
 //! | the order of rows, made by a thread of its own | `sort` for frames, `order` for I/O and memory |
 #![forbid(unsafe_code)]
 
 mod app;
 mod config;
+mod content;
 mod credits;
 mod credits_log;
 mod digest;
@@ -46,6 +48,7 @@ mod sessions;
 mod sort;
 mod states;
 mod statistics;
+mod system;
 mod tabs;
 mod terminal;
 mod theme;
@@ -53,7 +56,7 @@ mod time;
 mod view;
 mod views;
 
-pub use config::CONFIGURATION;
+pub use config::{CONFIGURATION, docs_url};
 pub use keys::{KeyHelp, keys};
 pub use run::{From, Setup, run};
 

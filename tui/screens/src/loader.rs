@@ -16,11 +16,13 @@ use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::Sink;
 use rdmascope_capture::live::{Counters, Event, LiveSource};
 use rdmascope_capture::{
-    Capture, Follow, Hardware, HardwareRow, MergedSource, Metadata, OpenOptions, Progress, RandomAccess, Record, Source, open,
+    Capture, Follow, Hardware, HardwareRow, Interface, MergedSource, Metadata, OpenOptions, Progress, RandomAccess, Record, Source, open,
 };
 use rdmascope_dissector::frame::{self, Body};
 use rdmascope_dissector::trace::Off;
 use rdmascope_report::analysis::link_speeds;
+use rdmascope_report::dissection::Past;
+use rdmascope_report::known_bugs::Search;
 use rdmascope_report::live::monitor::{self, mpa_port};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,7 +49,7 @@ const LIVE_CHUNKS: usize = 128;
 const COUNTED_MAX: usize = 64;
 /// Between two looks at what a live capture has lost.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Between two looks for connections to let go.
+/// ns between two searches for connections to drop.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
 /// Files of one command line at most: their number has a byte in the index.
 pub(crate) const INPUTS_MAX: usize = 256;
@@ -72,7 +74,7 @@ pub(crate) struct News {
     pub(crate) live: Option<LiveFacts>,
     /// What RDMA devices counted, where the file has it.
     pub(crate) hardware: Vec<Counted>,
-    /// Whether the capture began anew.
+    /// Whether the capture was restarted.
     pub(crate) restarted: bool,
     /// Reading waits for an answer: so many frames were read, and there are more.
     pub(crate) asks: Option<u64>,
@@ -109,11 +111,11 @@ fn counted(hardware: &Hardware) -> Vec<Counted> {
     hardware.grown().into_iter().take(COUNTED_MAX).map(one).collect()
 }
 
-/// Ways to read frames again, shared with those who do. The number goes up when they have to be taken anew.
+/// Ways to read frames again, shared with those who do. The number goes up when they have to be taken again.
 #[derive(Debug, Default)]
 pub(crate) struct Again {
     pub(crate) version: u64,
-    /// How often the capture began anew: then places are of other frames.
+    /// How often the capture was restarted: places then belong to other frames.
     pub(crate) restarts: u64,
     pub(crate) inputs: Vec<RandomAccess>,
 }
@@ -129,7 +131,7 @@ pub(crate) struct Shared {
     pub(crate) finished: Arc<AtomicBool>,
     /// Whether a live capture lets frames pass.
     pub(crate) paused: Arc<AtomicBool>,
-    /// How often a live capture was to begin anew.
+    /// How often a restart of a live capture was requested.
     pub(crate) restarts: Arc<AtomicU64>,
     /// How many frames are read without asking; 0 ends reading.
     pub(crate) frames_max: Arc<AtomicU64>,
@@ -334,6 +336,9 @@ impl Input {
 /// What was read so far.
 struct Loading<D> {
     pipeline: Pipeline<Collector>,
+    /// What looks for bugs that are known by a filter.
+    search: Option<Box<Search>>,
+    past: Past,
     builder: Builder,
     number: u64,
     time_ns: i64,
@@ -357,21 +362,33 @@ struct Loading<D> {
 
 impl<D: FnMut(News) -> bool> Loading<D> {
     #[inline]
-    fn frame(&mut self, which: usize, record: &Record<'_>, options: &frame::Options) -> Option<u16> {
+    fn frame(&mut self, which: usize, record: &Record<'_>, interfaces: &[Interface], options: &frame::Options) -> Option<u16> {
         self.number += 1;
         if record.has_time() {
             self.time_ns = record.time_ns;
         }
         let (number, time_ns) = (self.number, self.time_ns);
         let meta = FrameMeta { number, time_ns, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface };
-        let packet = frame::decode(record.link_type, record.bytes, record.wire_len, options, &mut Off);
+        let packet = match &mut self.search {
+            Some(search) => {
+                let listener = search.begin(record, interfaces, self.past.before(&meta));
+                let packet = frame::decode(record.link_type, record.bytes, record.wire_len, options, listener);
+                self.pipeline.packet(&meta, &packet, listener);
+                search.end(&meta, &mut self.pipeline);
+                packet
+            }
+            None => {
+                let packet = frame::decode(record.link_type, record.bytes, record.wire_len, options, &mut Off);
+                self.pipeline.packet(&meta, &packet, &mut Off);
+                packet
+            }
+        };
         let kind = match &packet.body {
             Body::Ib(ib) => Kind::Ib(ib.bth.opcode),
             Body::Tcp(segment) => Kind::Tcp(!segment.payload.is_empty() || segment.flags & 0x07 != 0),
             Body::Fragment(_) => Kind::Fragment,
             _ => Kind::Other,
         };
-        self.pipeline.packet(&meta, &packet, &mut Off);
         let facts = self.pipeline.facts();
         if let (Some((connection, _)), earlier) = (facts.place, self.pipeline.earlier()) {
             for (frame, end) in earlier {
@@ -425,6 +442,8 @@ pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, d
     let options = pipeline.decode_options();
     let loading = Mutex::new(Loading {
         pipeline,
+        search: Search::new(),
+        past: Past::default(),
         builder,
         number: 0,
         time_ns: 0,
@@ -518,7 +537,7 @@ fn read<'l, D: FnMut(News) -> bool + 'l>(
         if loading.restarts != restarts {
             loading.restarts = restarts;
             (loading.pipeline, loading.builder) = beginning(true, shared);
-            (loading.number, loading.time_ns, loading.restarted) = (0, 0, true);
+            (loading.number, loading.time_ns, loading.restarted, loading.past) = (0, 0, true, Past::default());
             loading.since += 1;
             shared.again.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).restarts = restarts;
             publish(&mut loading.builder, shared);
@@ -538,7 +557,7 @@ fn read<'l, D: FnMut(News) -> bool + 'l>(
             };
             if most == 0 {
                 return Some(format!(
-                    "only the first {} frames were read, as you wished",
+                    "only the first {} frames were read, as you asked",
                     rdmascope_report::report::words::grouped(loading.number)
                 ));
             }
@@ -552,12 +571,12 @@ fn read<'l, D: FnMut(News) -> bool + 'l>(
                 link_speeds(&mut loading.pipeline, input.metadata());
                 revision = Some(input.revision());
             }
-            let record = match &*input {
-                Input::One(c) => c.record(),
-                Input::Many(m) => m.record(),
-                Input::Live(l) => l.source.record(),
+            let (record, interfaces) = match &*input {
+                Input::One(c) => (c.record(), c.interfaces()),
+                Input::Many(m) => (m.record(), m.interfaces()),
+                Input::Live(l) => (l.source.record(), l.source.interfaces()),
             };
-            let port = loading.frame(input.which(), &record, options);
+            let port = loading.frame(input.which(), &record, interfaces, options);
             if let (Input::Live(l), Some(port)) = (&mut *input, port)
                 && let Err(e) = l.source.learn_tcp_port(port)
             {

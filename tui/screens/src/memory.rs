@@ -16,7 +16,7 @@ use ratatui::layout::Rect;
 use rdmascope_analyzer::exchange::{DataPath, Exchange};
 use std::cmp::Ordering;
 
-/// What is shown.
+/// State of the view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) list: Cursor,
@@ -175,7 +175,7 @@ pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
     draw::table(buf, area(model), theme, &shape, |at| row(state, model, at).map_or_else(Vec::new, |(e, d)| cells(model, e, d)));
     if len == 0 {
         let text =
-            if model.done && order.is_made() { "No request advertised memory: everything went inside of messages." } else { "Reading …" };
+            if model.done && order.is_made() { "No request advertised memory: all data travelled inside messages." } else { "Reading …" };
         put(buf, body.x + 2, body.y + 1, body.width, text, theme.faint);
     }
     let (keys, invalidated, outside) = model.sums.keys();

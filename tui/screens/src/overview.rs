@@ -1,4 +1,4 @@
-//! Overview: the worst thing first, in words, with cause and cure; then connections, findings and the slowest I/O.
+//! Overview: the worst problem first, with cause and cure; then connections, findings and the slowest I/O.
 //!
 //! ```text
 //!  ✗ The server offered MaxFragmentedSize 130,560; at least 131,072 is required           frame 23, 6 times
@@ -38,7 +38,7 @@ pub(crate) enum Pane {
     Slowest,
 }
 
-/// What is shown.
+/// State of the view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pane: Pane,
@@ -72,7 +72,7 @@ fn rate(connection: &Connection) -> String {
     format!("{}/s", bytes((u128::from(all) * 1_000_000_000 / lasted as u128) as u64))
 }
 
-/// How it stands, in words.
+/// The state, as text.
 fn standing(model: &Model, connection: &Connection) -> (String, Style) {
     let theme = &model.theme;
     if let Some(reason) = &connection.rejected {
@@ -139,7 +139,7 @@ pub(crate) fn selected_exchange(state: &State, model: &Model) -> Option<Exchange
     known.or_else(|| Some(Exchange { connection: model.report.numbered(e.connection)?.followed_as.first().copied()?, ..e.clone() }))
 }
 
-/// The worst of what was found, in words.
+/// The worst finding, as text.
 fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
     let theme = &model.theme;
     let findings = &model.found;
@@ -162,17 +162,17 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
     let Some(worst) = findings.first().filter(|f| f.severity > Severity::Note) else {
         let text = match (model.done, findings.len()) {
             (false, _) if !model.grows => "Reading …".to_owned(),
-            (false, _) if model.index.len() == 0 => "No frame came so far.".to_owned(),
+            (false, _) if model.index.len() == 0 => "No frame so far.".to_owned(),
             (false, 0) => "No problems found so far.".to_owned(),
             (false, 1) => "No problems found so far. 1 note.".to_owned(),
             (false, n) => format!("No problems found so far. {n} notes."),
             (true, _) if model.index.len() == 0 => "There are no frames.".to_owned(),
             (true, n) if model.report.is_partial => match n {
-                0 => "No problems found in what was captured.".to_owned(),
-                1 => "No problems found in what was captured. 1 note.".to_owned(),
-                n => format!("No problems found in what was captured. {n} notes."),
+                0 => "No problems found in the captured frames.".to_owned(),
+                1 => "No problems found in the captured frames. 1 note.".to_owned(),
+                n => format!("No problems found in the captured frames. {n} notes."),
             },
-            (true, 0) if model.filter.is_on() => "No problems found in what the filter passes.".to_owned(),
+            (true, 0) if model.filter.is_on() => "No problems found in the frames that pass the filter.".to_owned(),
             (true, 0) => "No problems found.".to_owned(),
             (true, 1) => "No problems found. 1 note.".to_owned(),
             (true, n) => format!("No problems found. {n} notes."),
@@ -348,8 +348,8 @@ pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
         let cells = findings::cells(model, finding);
         put(buf, found.x + 1, y, 1, &cells[0].0, cells[0].1);
         put(buf, found.x + 3, y, 24, &cells[1].0, cells[1].1);
-        put_right(buf, found.x + 28, y, 6, &cells[3].0, cells[3].1);
-        let x = put(buf, found.x + 36, y, 10, &format!("f {}", cells[4].0), theme.faint);
+        put_right(buf, found.x + 28, y, 6, &cells[4].0, cells[4].1);
+        let x = put(buf, found.x + 36, y, 10, &format!("f {}", cells[5].0), theme.faint);
         let x = x.max(found.x + 43) + 1;
         put(buf, x, y, found.right().saturating_sub(x + 1), &findings::sentence(finding), theme.text);
         if pane == Pane::Findings && at == state.findings.at {

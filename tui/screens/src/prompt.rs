@@ -245,7 +245,7 @@ pub(crate) fn goto() -> Box<Prompt> {
 
 pub(crate) fn keys() -> Box<Prompt> {
     let mut prompt = Prompt::new(Kind::Keys, "");
-    prompt.about = "keys and passwords, as of --keys; they take the place of those given before".to_owned();
+    prompt.about = "keys and passwords, as for --keys; they replace those given before".to_owned();
     Box::new(prompt)
 }
 
@@ -260,7 +260,7 @@ pub(crate) fn open(model: &Model) -> Box<Prompt> {
 
 pub(crate) fn column(model: &Model) -> Box<Prompt> {
     let mut prompt = Prompt::new(Kind::Column, "");
-    prompt.about = "a field and its place (smb2.msg_id 1); the same field again takes it away, nothing takes all away".to_owned();
+    prompt.about = "a field and its position (smb2.msg_id 1); the same field again removes it, an empty line removes all".to_owned();
     // those that are there can be called back, to be moved or taken away
     prompt.history = model.columns.iter().map(|def| def.name.to_owned()).collect();
     Box::new(prompt)

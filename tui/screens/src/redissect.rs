@@ -1,9 +1,12 @@
-//! Frames again: their lines, their trees, and whether a filter passes them, made when somebody looks.
+//! Frames again: their lines, their trees, and whether a filter passes them, made on demand.
 //!
 //! What a frame says depends on the frames before it on its connection, so these are fed to a [`Pipeline`] again, without an
-//! observer, up to the frame that is wanted. Up to [`EXACT_MAX`] frames that is all of them and the result is what reading from the start gives.
-//! Of a longer past, the first [`HEAD`] frames (handshake and negotiation) and the last [`EXACT_MAX`] are fed: time is bounded, and what was
-//! decided in between (an open file's name, a credit balance) may be missing. [`Detail::is_exact`] says which it was, and so does the screen.
+//! observer, up to the frame that is wanted. Up to [`EXACT_MAX`] frames that is all of them and the result is what reading from the start
+//! gives.
+//! Of a longer past, the first [`HEAD`] frames (handshake and negotiation) and the last [`EXACT_MAX`] are fed: time is bounded, and what
+//! was
+//! decided in between (an open file's name, a credit balance) may be missing. [`Detail::is_exact`] says which it was, and so does the
+//! screen.
 //! The pipeline stays where it was, so that going on from there costs nothing.
 
 use super::index::Index;
@@ -11,14 +14,14 @@ use super::loader::Shared;
 use super::search::Needle;
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
-use rdmascope_capture::{Access, Existing, Interface, PcapngWriter, Problem, RandomAccess, Record, Section, WholeFile};
+use rdmascope_capture::{Access, Existing, Interface, PcapngWriter, Problem, RandomAccess, Section, WholeFile};
 use rdmascope_dissector::extract::{Extractor, Need, Slot};
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::frame::{self, Addr};
 use rdmascope_dissector::render::{escaped, value_label};
 use rdmascope_dissector::trace::{Line, Off, Pair, Trace, Tree};
-use rdmascope_dissector::wire::frame_fields::{self, FrameInfo};
+use rdmascope_report::dissection::{self, Before};
 use rdmascope_report::output::spreadsheet_safe;
 use std::collections::HashSet;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -287,6 +290,25 @@ impl Redissector {
         true
     }
 
+    /// Gives the tree of each of these frames (ascending places) of connections with these numbers to `each`, which says whether to go on.
+    pub(super) fn trees(&mut self, frames: &Which, ids: &[u32], each: &mut dyn FnMut(&Tree, usize, Fed) -> bool) {
+        let index = self.shared.index();
+        self.refresh();
+        self.first_ns = index.at(0).map_or(0, |e| e.time);
+        self.pipeline = new_pipeline(&self.shared);
+        (self.next, self.knows, self.exact) = (0, Some(ids.iter().copied().collect()), true);
+        let mut tree = Tree::new();
+        for i in frames.iter() {
+            self.feed_until(&index, i);
+            tree.begin(&[]);
+            let fed = self.feed_from(&index, i, &mut tree, Tree::begin);
+            self.next = i + 1;
+            if !each(&tree, i, fed) {
+                return;
+            }
+        }
+    }
+
     /// Decodes a frame by itself. Returns its ends.
     pub(super) fn decoded<T: Trace>(&mut self, index: &Index, i: usize, t: &mut T) -> Option<(Addr, Addr)> {
         if self.inputs.is_empty() {
@@ -312,9 +334,9 @@ impl Redissector {
         let number = i as u64 + 1;
         begin(t, record.bytes);
         if T::ON {
-            let previous = i.checked_sub(1).and_then(|before| index.at(before)).map(|e| e.time);
+            let previous_ns = i.checked_sub(1).and_then(|before| index.at(before)).map_or(0, |e| e.time);
             let interfaces = self.interfaces.get(input).map_or(&[][..], Vec::as_slice);
-            trace(&record, interfaces, number, self.first_ns, previous, t);
+            dissection::trace(&record, interfaces, Before { number, first_ns: self.first_ns, previous_ns }, t);
         }
         self.pipeline.number_from(entry.connection, u64::from(entry.exchange));
         let options = self.pipeline.decode_options();
@@ -651,21 +673,6 @@ pub(crate) fn write_row(out: &mut impl Write, csv: bool, cells: &[String]) -> st
     row.flush()
 }
 
-fn trace<T: Trace>(record: &Record<'_>, interfaces: &[Interface], number: u64, first_ns: i64, previous_ns: Option<i64>, t: &mut T) {
-    let interface = interfaces.get(record.interface as usize);
-    let info = FrameInfo {
-        number,
-        time_ns: record.has_time().then_some(record.time_ns),
-        first_ns,
-        previous_ns,
-        wire_len: record.wire_len,
-        // as Wireshark: only formats that have interfaces say so
-        interface: interface.filter(|i| i.name.is_some() || interfaces.len() > 1).map(|_| record.interface),
-        interface_name: interface.and_then(|i| i.name.as_deref()),
-    };
-    frame_fields::trace(&info, record.comments(), record.bytes, t);
-}
-
 fn cell(extractor: &Extractor, slot: Slot) -> String {
     let mut out = String::new();
     for (n, (def, value)) in extractor.values(slot).take(8).enumerate() {
@@ -677,7 +684,7 @@ fn cell(extractor: &Extractor, slot: Slot) -> String {
     out
 }
 
-fn address(addr: &Addr) -> String {
+pub(super) fn address(addr: &Addr) -> String {
     if *addr == Addr::None { String::new() } else { rdmascope_analyzer::report::address(addr) }
 }
 

@@ -14,9 +14,10 @@ use crate::loader::{self, Shared};
 use crate::redissect::{self, NotWritten, Redissector, Which};
 use crate::search::Needle;
 use crate::sort::{self, By};
+use crate::system::{self, Signal};
 use crate::terminal::{Screen, enter, leave};
 use crate::theme::{self, Depth, Theme};
-use crate::{order, view};
+use crate::{content, order, view};
 use anyhow::{Result, bail};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -30,7 +31,6 @@ use rdmascope_dissector::filter::Filter;
 use rdmascope_report::fields;
 use rdmascope_report::report::words::grouped;
 use rdmascope_report::stdout::Color;
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGSTOP, SIGTERM, SIGTSTP};
 use std::io::{IsTerminal, Write as _, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,9 +50,9 @@ pub struct Setup {
     pub from: From,
     /// Display filter to begin with.
     pub filter: Option<String>,
-    /// Whether to colour.
+    /// When to color the screen.
     pub color: Color,
-    /// How to analyze.
+    /// Options of the analysis.
     pub options: Options,
 }
 
@@ -197,27 +197,24 @@ fn title(files: &[PathBuf]) -> String {
 }
 
 fn signals(to: To, code: Arc<AtomicU8>) -> Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCONT])?;
-    std::thread::spawn(move || {
-        for signal in signals.forever() {
-            let msg = match signal {
-                SIGTSTP => Msg::Suspend,
-                SIGCONT => Msg::Redraw,
-                _ => {
-                    code.store(128 + signal as u8, Ordering::Relaxed);
-                    Msg::Quit
-                }
-            };
-            let quit = matches!(msg, Msg::Quit);
-            let _ = lock(&to).send(msg);
-            if quit {
-                // where the loop does not get to it, a terminal that hangs for one
-                std::thread::sleep(Duration::from_secs(2));
-                leave();
-                std::process::exit(code.load(Ordering::Relaxed).into());
+    system::on_signals(move |signal| {
+        let msg = match signal {
+            Signal::Suspend => Msg::Suspend,
+            Signal::Continue => Msg::Redraw,
+            Signal::End(number) => {
+                code.store(128 + number, Ordering::Relaxed);
+                Msg::Quit
             }
+        };
+        let quit = matches!(msg, Msg::Quit);
+        let _ = lock(&to).send(msg);
+        if quit {
+            // where the loop does not get to it, a terminal that hangs for one
+            std::thread::sleep(Duration::from_secs(2));
+            leave();
+            std::process::exit(code.load(Ordering::Relaxed).into());
         }
-    });
+    })?;
     Ok(())
 }
 
@@ -254,7 +251,7 @@ fn start_input(to: To) {
     });
 }
 
-/// A thread that sorts I/O and memory, a fifth of the time at most: the capture is being read beside it.
+/// A thread that sorts I/O and memory, a fifth of the time at most: the capture is read at the same time.
 fn start_sorter(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
     let (ask, asked) = channel();
     std::thread::spawn(move || {
@@ -306,7 +303,8 @@ fn start_looker(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
     ask
 }
 
-/// Long work, one after another. A filter has a thread of its own, since it may wait for a capture that goes on, and so has a sorting; a new
+/// Long work, one after another. A filter has a thread of its own, since it may wait for a capture that goes on, and so has a sorting; a
+/// new
 /// one ends it.
 struct Worker {
     ask: Sender<(u64, Effect)>,
@@ -355,6 +353,13 @@ fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
                         Err(e) => Msg::Done(Err(format!("searching: {e}"))),
                     }
                 }
+                Effect::Content { ids, title, client } => {
+                    let mut said = |done, all| progress("reading", done, all);
+                    match content::content(&mut redissector, &ids, &client, content::BYTES_MAX, &mut said) {
+                        Ok(lines) => Msg::Content(title, lines),
+                        Err(e) => Msg::Done(Err(format!("content: {e}"))),
+                    }
+                }
                 Effect::Write(write) => carry_out(&mut redissector, write, &shared, &mut progress),
                 Effect::Keep(what) => {
                     Memory::of_user().keep(&what);
@@ -388,7 +393,7 @@ pub(crate) fn find(
     Ok(hit.map(|place| (place, true)))
 }
 
-/// Writes a file. Returns what came of it, in words, or that somebody has to say whether what stands there may go.
+/// Writes a file. Returns the result as text, or that the user has to confirm replacing an existing file.
 pub(crate) fn carry_out(
     redissector: &mut Redissector,
     write: Write,
@@ -404,7 +409,7 @@ pub(crate) fn carry_out(
             let saved = redissector.save(path, frames, existing, &mut |done| progress("saving", done, frames.len()));
             saved.map(|saved| match saved.gone {
                 0 => format!("{} saved to {name}", several(saved.frames, "frame")),
-                gone => format!("{} saved to {name}; {} were not kept any more", several(saved.frames, "frame"), grouped(gone)),
+                gone => format!("{} saved to {name}; {} were no longer kept", several(saved.frames, "frame"), grouped(gone)),
             })
         }
         Output::Lines(frames, columns) => {
@@ -515,12 +520,13 @@ impl Running<'_> {
         for effect in effects {
             match effect {
                 Effect::Quit => return Ok(true),
-                Effect::Suspend => {
+                Effect::Suspend if system::SUSPENDS => {
                     leave();
-                    signal_hook::low_level::raise(SIGSTOP)?;
+                    system::suspend()?;
                     enter()?;
                     self.redraw()?;
                 }
+                Effect::Suspend => {}
                 Effect::Redraw => self.redraw()?,
                 Effect::Continue => drop(self.tx.send(Msg::Continue)),
                 Effect::Copy(text) => copy(&text)?,

@@ -50,7 +50,7 @@ pub(crate) trait Screen {
     /// Keys of its own that the last line names, with a word for each.
     fn hints(&self) -> &'static [(Action, &'static str)];
 
-    /// Makes its lists anew where they are out of date.
+    /// Rebuilds its lists if they are out of date.
     fn prepare(&mut self, _model: &Model) {}
 
     /// Whether there is more that it has not looked at yet: [`Screen::prepare`] is called again.
@@ -200,7 +200,7 @@ pub(crate) enum Change {
     Sums,
     /// The frames that are shown: another filter, another connection followed.
     Narrowed,
-    /// Everything: the capture began anew.
+    /// Everything: the capture was restarted.
     Restarted,
 }
 

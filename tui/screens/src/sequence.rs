@@ -31,7 +31,7 @@ struct Arrow {
     bytes: u64,
 }
 
-/// What is shown.
+/// State of the view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) list: Cursor,
@@ -145,7 +145,7 @@ pub(crate) fn extend(state: &mut State, model: &Model) {
     }
 }
 
-/// Shows the frames (places) of one request alone: which gap between them was the longest, and who was waited for.
+/// Shows the frames (places) of one request alone: the longest gap between them, and the side that was waited for.
 pub(crate) fn explain(state: &mut State, model: &Model, exchange: &Exchange, frames: Vec<u32>) {
     let client = model.client_end(exchange.connection);
     let arrows: Vec<Arrow> = frames
@@ -160,7 +160,7 @@ pub(crate) fn explain(state: &mut State, model: &Model, exchange: &Exchange, fra
     let took = exchange.latency().map_or_else(|| "was never answered".to_owned(), |l| format!("took {}", span(l)));
     let title = format!("{}{}{file} {took}", exchange.command, if file.is_empty() { "" } else { " " });
     let verdict = match longest {
-        None => "One frame of it is known: there is no gap to measure.".to_owned(),
+        None => "Only one of its frames is known: there is no gap to measure.".to_owned(),
         Some((at, gap)) => {
             let (before, behind) = (&arrows[at - 1], &arrows[at]);
             let share = exchange
@@ -170,7 +170,7 @@ pub(crate) fn explain(state: &mut State, model: &Model, exchange: &Exchange, fra
             let again = model.index.at(behind.first as usize).is_some_and(|e| e.sent_before());
             let side = if behind.from_client { "client" } else { "server" };
             let who = if again {
-                "then a packet went out again: loss or its recovery on the network".to_owned()
+                "then a packet was sent again: loss or its recovery on the network".to_owned()
             } else {
                 format!("waiting for the {side}")
             };

@@ -19,7 +19,7 @@ use rdmascope_analyzer::path::State as Answer;
 use rdmascope_analyzer::session;
 use rdmascope_report::report::{ladder, sessions as words};
 
-/// What is shown.
+/// State of the view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     page: Page,

@@ -1,5 +1,6 @@
 //! Frames in another order than that of the capture. A frame's index entry knows its time and length; every other key is read from the file
-//! again, in a thread of its own that tells how far it is and can be stopped. While it reads, keys take 12 bytes a frame and what is said of
+//! again, in a thread of its own that tells how far it is and can be stopped. While it reads, keys take 12 bytes a frame and what is said
+//! of
 //! frames as often as it differs; afterwards the order takes 4 bytes a frame, as long as the list is sorted.
 
 use super::index::Index;

@@ -23,7 +23,7 @@ use rdmascope_analyzer::timeline::Timeline;
 use rdmascope_dissector::frame::Addr;
 use std::cmp::Reverse;
 
-/// What is shown.
+/// State of the view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     page: Page,
@@ -160,7 +160,7 @@ fn lines(state: &State, model: &Model) -> Vec<Line> {
         grouped(capture.undecoded)
     );
     if !dropped.is_empty() {
-        about.push_str(&format!("   forgotten to stay within limits: {}", dropped.join(", ")));
+        about.push_str(&format!("   dropped to stay within limits: {}", dropped.join(", ")));
     }
     out.push(Line::Pieces(vec![(about, theme.faint)]));
     let counted = model.live.as_ref().map_or(&model.hardware[..], |live| &live.hardware[..]);
@@ -170,7 +170,7 @@ fn lines(state: &State, model: &Model) -> Vec<Line> {
         let place = |time: i64| {
             (i128::from(time.saturating_sub(first.time)).max(0) * columns as i128 / i128::from(long)).min(columns as i128 - 1) as usize
         };
-        out.push(Line::Head(format!("RDMA devices counted meanwhile, over {}", span(long))));
+        out.push(Line::Head(format!("counters of RDMA devices, over {}", span(long))));
         // what passed, on the same axis
         let mut volume = vec![0; columns];
         for (time, a, b) in model.connections().flat_map(|c| &c.throughput) {

@@ -6,7 +6,7 @@ use super::loader::{self, Shared};
 use super::redissect::{self, Redissector, Which};
 use super::search::Needle;
 use super::views::View;
-use super::{order, run, sort, theme, view};
+use super::{content, order, run, sort, theme, view};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
@@ -102,6 +102,10 @@ impl Rig {
                     Msg::Sorted { generation, sorted }
                 }
                 Effect::EndSort(_) => continue,
+                Effect::Content { ids, title, client } => {
+                    let lines = content::content(&mut self.lines, &ids, &client, content::BYTES_MAX, &mut |_, _| true).unwrap();
+                    Msg::Content(title, lines)
+                }
                 Effect::Find { text, frames, forward } => {
                     Msg::Hit(run::find(&mut self.lines, &text, &frames, forward, &mut |_, _| true).unwrap())
                 }
@@ -281,6 +285,46 @@ fn a_finding_leads_to_its_frame_and_back() {
     assert!(matches!(rig.app.popup, Some(Popup::Text(..))) && rig.screen().contains("Usual causes"));
 }
 
+/// The row on following, with content: what was said on a connection, and on it alone.
+#[test]
+fn a_connection_is_followed_with_its_content() {
+    for (name, first, bytes) in [
+        ("smb-roce", "Negotiate Protocol Request", "fe 53 4d 42"),
+        ("nfs-roce-v42", "NULL", "00 00 00 02 00 01 86 a3"),
+        ("smb-tcp-seal", "Negotiate Protocol Request", "fe 53 4d 42"),
+    ] {
+        let mut rig = Rig::new(name, 120, 40);
+        rig.keys("C");
+        let Some(Popup::Text(title, lines, 0)) = rig.app.popup.clone() else { panic!("{name}: {:?}", rig.app.model.note) };
+        let heads: Vec<&String> = lines.iter().filter(|line| !line.starts_with(' ')).collect();
+        assert!(
+            title.starts_with("connection 1: ") && heads[0].starts_with("▸ frame ") && heads[0].contains(first),
+            "{name}: {}",
+            heads[0]
+        );
+        assert!(heads.iter().any(|line| line.starts_with("◂ frame ")), "{name}: both sides");
+        assert!(lines[1].starts_with("  0000  ") && lines[1..8].iter().any(|line| line.contains(bytes)), "{name}: {}", lines[1]);
+        rig.press(KeyCode::End);
+        assert!(rig.screen().contains(heads[heads.len() - 1].split("   ").next().unwrap()), "{}", rig.screen());
+    }
+    // of two connections the selected one
+    let rig = Rig::new("smb-iwarp-multichannel", 120, 40);
+    let mut lines = Redissector::new(rig.shared.clone());
+    let frames = |lines: &mut Redissector, connection: usize| -> Vec<u64> {
+        let connection = &rig.app.model.report.connections[connection];
+        let client = redissect::address(&connection.peers[0].address);
+        let said = content::content(lines, &connection.followed_as, &client, content::BYTES_MAX, &mut |_, _| true).unwrap();
+        let number = |line: &String| line.split(' ').nth(2).and_then(|n| n.parse().ok());
+        said.iter().filter(|line| !line.starts_with(' ')).filter_map(number).collect()
+    };
+    let (one, two) = (frames(&mut lines, 0), frames(&mut lines, 1));
+    assert!(one.len() > 100 && two.len() > 50 && one.iter().all(|n| !two.contains(n)), "{} {}", one.len(), two.len());
+    // what is not shown is counted
+    let id = &rig.app.model.report.connections[0].followed_as;
+    let said = content::content(&mut lines, id, "", 1000, &mut |_, _| true).unwrap();
+    assert!(said.last().is_some_and(|line| line.contains("messages are not shown")), "{said:?}");
+}
+
 #[test]
 fn filters_narrow_complete_and_are_remembered() {
     let mut rig = Rig::new("smb-roce", 100, 30);
@@ -370,7 +414,7 @@ fn the_filter_is_obeyed_in_every_view() {
     assert!(
         rig.app.model.connection_count() == 0
             && rig.app.model.found.is_empty()
-            && rig.screen().contains("No problems found in what the filter passes.")
+            && rig.screen().contains("No problems found in the frames that pass the filter.")
     );
     rig.keys("F");
     assert_eq!((rig.app.model.found.len(), rig.app.model.connection_count() > 0), (all.0, true));
@@ -561,7 +605,7 @@ fn live_frames_are_not_lost_without_a_question() {
     rig.send(Msg::Done(Ok("saved".to_owned())));
     rig.left.clear();
     rig.keys("R");
-    assert!(rig.left.is_empty() && rig.screen().contains("r  begin anew without saving"), "{}", rig.screen());
+    assert!(rig.left.is_empty() && rig.screen().contains("r  restart without saving"), "{}", rig.screen());
     rig.keys("r");
     assert_eq!(rig.left.pop(), Some(Effect::Restart));
     rig.keys("pp");
@@ -605,7 +649,7 @@ fn reading_asks_before_it_takes_much_memory() {
             shared.frames_max.store(most, std::sync::atomic::Ordering::Relaxed);
         }
         if n.done {
-            assert_eq!((n.index.len(), n.error.as_deref()), (400, Some("only the first 400 frames were read, as you wished")));
+            assert_eq!((n.index.len(), n.error.as_deref()), (400, Some("only the first 400 frames were read, as you asked")));
         }
         true
     });
@@ -1137,7 +1181,8 @@ fn a_moment_has_no_time_to_show() {
     }
 }
 
-/// Real frames again and again, between other hosts each time, so that all connections differ. (Their checksums then are wrong, and say so.)
+/// Real frames again and again, between other hosts each time, so that all connections differ. (Their checksums then are wrong, and say
+/// so.)
 fn many_frames(path: &Path, frames: usize) {
     let mut source = open_capture(sample("smb-roce"), OpenOptions::new()).unwrap();
     let mut records = Vec::new();

@@ -87,7 +87,7 @@ pub(crate) enum Depth {
 }
 
 impl Depth {
-    /// What the terminal says of itself.
+    /// Colors that the environment announces.
     pub(crate) fn of_environment() -> Self {
         let value = |name| std::env::var(name).unwrap_or_default();
         Self::said_by(&value("TERM"), &value("COLORTERM"))

@@ -8,7 +8,7 @@
 //! ```
 
 use super::app::{App, Popup};
-use super::draw::{clear, put, put_right};
+use super::draw::{clear, put, put_right, text_rows};
 use super::keys::{Action, Context, bindings};
 use super::model::SMALLEST;
 use super::prompt;
@@ -18,7 +18,6 @@ use super::views::View;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use rdmascope_dissector::render::escaped;
-use unicode_width::UnicodeWidthStr;
 
 /// Draws everything.
 pub(crate) fn draw(app: &App, buf: &mut Buffer) {
@@ -181,34 +180,11 @@ fn bottom(app: &App, buf: &mut Buffer) {
     }
 }
 
-/// Columns of a window at most: longer lines are hard to read.
-const TEXT_MAX: u16 = 84;
-
-/// A line on as many as it needs; what goes on stands below where it began, or behind the key that it is about.
-fn broken(line: &str, width: usize) -> Vec<String> {
-    if UnicodeWidthStr::width(line) <= width {
-        return vec![line.to_owned()];
-    }
-    let lead = line.len() - line.trim_start_matches(' ').len();
-    let lead = if line[lead..].starts_with("- ") { lead + 2 } else { lead };
-    let column = line[lead..].find("  ").filter(|_| lead > 0).map(|at| {
-        let gap = &line[lead + at..];
-        lead + at + gap.len() - gap.trim_start_matches(' ').len()
-    });
-    let (head, rest) = line.split_at(column.filter(|at| *at < width / 2 && line[..*at].is_ascii()).unwrap_or(lead));
-    let indent = head.len().max(2);
-    let pieces = super::draw::wrap(rest, width.saturating_sub(indent));
-    pieces.iter().enumerate().map(|(i, piece)| if i == 0 { format!("{head}{piece}") } else { format!("{:indent$}{piece}", "") }).collect()
-}
-
 /// A window in the middle.
 fn window(app: &App, title: &str, lines: &[String], top: usize, buf: &mut Buffer) {
     let theme = &app.model.theme;
     let (width, height) = app.model.size;
-    let widest = lines.iter().map(|l| UnicodeWidthStr::width(l.as_str())).max().unwrap_or(0).max(title.chars().count() + 4) as u16;
-    // what is too long for the screen is broken
-    let inner = (widest + 2).min(TEXT_MAX).min(width - 4);
-    let broken: Vec<String> = lines.iter().flat_map(|l| broken(l, usize::from(inner) - 2)).collect();
+    let (inner, broken) = text_rows((width, height), title, lines);
     let rows = (broken.len() as u16).min(height - 4);
     let area = Rect { x: (width - inner - 2) / 2, y: (height - rows - 2) / 2, width: inner + 2, height: rows + 2 };
     clear(buf, area);
@@ -251,7 +227,7 @@ fn help(app: &App, top: usize, buf: &mut Buffer) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::draw::broken;
 
     #[test]
     fn what_is_broken_stands_where_it_belongs() {

@@ -7,7 +7,7 @@ macro_rules! views {
         $then! {
             Overview overview "Overview" "Over" "1" "overview: what is wrong, connections, slowest I/O";
             Frames frames "Frames" "Frames" "2" "frames: list, fields, bytes";
-            Io io "I/O" "I/O" "3" "I/O: one row a request and its reply";
+            Io io "I/O" "I/O" "3" "I/O: one row per request and its reply";
             Credits credits "Credits" "Credits" "4" "credits over time";
             Sequence sequence "Sequence" "Seq" "5" "sequence: who sent what when";
             Memory memory "Memory" "Mem" "6" "memory: remote keys";

@@ -6,7 +6,7 @@ use crate::input;
 use crate::live::monitor::Watch;
 use crate::live::{Signals, say};
 use crate::report::words::Paint;
-use crate::report::{Collector, ReportData, Wanted, html, json, text};
+use crate::report::{Collector, Manual, ReportData, Wanted, html, json, text};
 use crate::stdout::Out;
 use anyhow::{Context, Result};
 use rdmascope_analyzer::env::Options;
@@ -25,6 +25,8 @@ use std::thread;
 
 /// Findings that `--fail-on` asks about exist.
 const FOUND: u8 = 1;
+/// The manual's site, where who built the program has one.
+const MANUAL: Option<&str> = option_env!("RDMASCOPE_DOCS_URL");
 /// Columns where no terminal says how many it has.
 const WIDTH: usize = 120;
 /// A report is not made wider than this, however wide the terminal.
@@ -34,7 +36,7 @@ const THREADS_MAX: usize = 16;
 
 pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     if (args.exchanges || args.credits) && !matches!(args.format, ReportFormat::Json) {
-        say("--exchanges and --credits list what they do only with --format json");
+        say("--exchanges and --credits need --format json");
     }
     crate::report::words::set_clock(args.clock.clone());
     let registry = cli::registry();
@@ -72,7 +74,7 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
         analysis.error.get_or_insert(error);
     }
     if signals.is_some_and(|s| s.stop.load(Ordering::Relaxed)) {
-        say("interrupted: the report is of the frames that came until then");
+        say("interrupted: the report covers the frames read until then");
     }
     show(args, analysis, file, color)
 }
@@ -92,7 +94,7 @@ impl Sink for Both {
 
 fn expectations(path: &Path) -> Result<Expectations> {
     let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
-    Expectations::read(&text).with_context(|| format!("{} cannot be expected", path.display()))
+    Expectations::read(&text).with_context(|| format!("{} is not a valid expectation", path.display()))
 }
 
 /// Holds a capture against what is expected of it, or writes what can be.
@@ -144,7 +146,7 @@ fn live(args: &Analyze, options: Options, wanted: Wanted, color: Color) -> Resul
     crate::live::print_remarks(&source);
     let watch = Watch {
         every: args.every,
-        // lines would be in the way of who reads JSON or HTML from standard output
+        // lines would disturb a reader of JSON or HTML on standard output
         lines_aside: args.output.is_none() && !matches!(args.format, ReportFormat::Text),
         metrics: args.metrics,
         until: args.autostop.iter().find_map(|l| if let cli::CaptureLimit::Time(t) = l { Some(*t) } else { None }),
@@ -155,9 +157,22 @@ fn live(args: &Analyze, options: Options, wanted: Wanted, color: Color) -> Resul
     show(args, analysis, file, color)
 }
 
+/// The manual's site: of the command line, else of the configuration file, else of the build.
+fn manual(args: &Analyze) -> Option<Manual> {
+    // a mistake in the file is no reason to withhold a report
+    let configured = || {
+        rdmascope_screens::docs_url().unwrap_or_else(|e| {
+            say(&format!("{e:#}"));
+            None
+        })
+    };
+    args.docs_url.clone().or_else(configured).or_else(|| MANUAL.and_then(|url| Manual::parse(url).ok()))
+}
+
 fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<WholeFile>, color: Color) -> Result<ExitCode> {
     let (mut data, error) = ReportData::new(analysis);
     data.ignore(&args.ignore);
+    data.manual = manual(args);
     let mut out = Out::new(color);
     let to_terminal = out.is_terminal && file.is_none();
     let rendered = match args.format {
@@ -175,6 +190,9 @@ fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<WholeFil
         }
         None => {
             out.buffer.extend_from_slice(rendered.as_bytes());
+            if to_terminal && matches!(args.format, ReportFormat::Text) && !data.report.findings.is_empty() {
+                out.buffer.extend_from_slice(b"rdmascope explain ID tells all about a finding.\n");
+            }
             out.finish()?;
         }
     }

@@ -1,4 +1,4 @@
-//! `rdmascope anonymize IN OUT`: a capture that can be sent to somebody.
+//! `rdmascope anonymize IN OUT`: a capture that can be shared.
 
 use crate::analysis::meta_of;
 use crate::cli::{Anonymize, Color, Contents, Dropped, KeptKind, TextOrJson};
@@ -25,13 +25,13 @@ pub(super) fn run(args: &Anonymize, color: Color) -> Result<ExitCode> {
         Some(path) => {
             let key = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
             if key.is_empty() {
-                bail!("{} is empty: a key has bytes", path.display());
+                bail!("{} is empty: a key needs at least one byte", path.display());
             }
             key
         }
         None => {
             let mut key = vec![0; KEY];
-            getrandom::fill(&mut key).map_err(|e| anyhow::anyhow!("the system gives no random bytes for a key: {e}"))?;
+            getrandom::fill(&mut key).map_err(|e| anyhow::anyhow!("the system provides no random bytes for a key: {e}"))?;
             key
         }
     };
@@ -49,7 +49,7 @@ pub(super) fn run(args: &Anonymize, color: Color) -> Result<ExitCode> {
     let section = Section { application: Some("rdmascope anonymize".to_owned()), ..Section::default() };
     let Some(whole) = args.files.create(&keys)? else {
         let done = copy(&mut source, options, PcapngWriter::create("-", &section)?)?;
-        return done.error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was written"));
+        return done.error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("the part before was written"));
     };
     let done = copy(&mut source, options, PcapngWriter::new(whole, &args.files.output, &section)?)?;
     done.output.finish()?;
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Anonymize, color: Color) -> Result<ExitCode> {
         TextOrJson::Json => writeln!(out.buffer, "{}", serde_json::to_string_pretty(&object(&done.tally, done.left_out))?)?,
     }
     out.finish()?;
-    done.error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was written"))
+    done.error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("the part before was written"))
 }
 
 fn privacy(kind: KeptKind) -> Privacy {
@@ -213,10 +213,10 @@ fn text(tally: &Tally, left_out: u64, output: &Path, out: &mut Vec<u8>) -> Resul
         writeln!(out, "\n{} × {name} ({}) could not be traced to its frames, where it is blanked.", grouped(*times), bytes(*all))?;
     }
     if tally.sealed > 0 {
-        writeln!(out, "\n{} encrypted messages are blanked: no key opens them any more.", grouped(tally.sealed))?;
+        writeln!(out, "\n{} encrypted messages are blanked: no key decrypts them any more.", grouped(tally.sealed))?;
     }
     if tally.recompressed > 0 {
-        writeln!(out, "\n{} compressed messages were opened, replaced and compressed again.", grouped(tally.recompressed))?;
+        writeln!(out, "\n{} compressed messages were decompressed, replaced and compressed again.", grouped(tally.recompressed))?;
     }
     if tally.compressed > 0 {
         writeln!(out, "\n{} compressed messages are blanked: an analysis cannot read them.", grouped(tally.compressed))?;
@@ -254,7 +254,7 @@ pub(super) fn schema() -> Value {
             "untraced": row("name"),
             "encrypted": count,
             "compressed": {"type": "integer", "minimum": 0, "description": "Compressed messages that are blanked."},
-            "recompressed": {"type": "integer", "minimum": 0, "description": "Compressed messages that were opened, replaced and compressed again."},
+            "recompressed": {"type": "integer", "minimum": 0, "description": "Compressed messages that were decompressed, replaced and compressed again."},
             "checksums_not_mended": count,
         },
         "required": [

@@ -113,7 +113,7 @@ impl Running<'_> {
                 say(&live::counted(interface.name.as_deref().unwrap_or("?"), counted));
                 if counted.checksum_not_ready > 0 {
                     say(&format!(
-                        "{}: {} went out before the hardware put their checksums in",
+                        "{}: {} were captured before the hardware wrote their checksums",
                         interface.name.as_deref().unwrap_or("?"),
                         count(counted.checksum_not_ready, "frame")
                     ));
@@ -127,12 +127,16 @@ impl Running<'_> {
                 };
                 say(&format!("{} written to {place}", count(files.written, "frame")));
             }
+            if counters.iter().all(|counted| counted.accepted == 0) {
+                let filter = self.args.live.capture_filter.as_deref().unwrap_or("rdma");
+                say(&format!("no frame passed the filter \"{filter}\": -D says what each interface shows, -f everything takes all of it"));
+            }
         }
         match end {
             CaptureEnd::Done | CaptureEnd::Unread => Ok(ExitCode::SUCCESS),
             CaptureEnd::Full(rescued) => {
                 say(&format!(
-                    "{}: the disk is full; {} kept in it, {} that were captured before the end are lost",
+                    "{}: the disk is full; {} kept in it, {} captured after them are lost",
                     rescued.path.display(),
                     count(rescued.frames, "frame"),
                     grouped(rescued.lost),
@@ -161,7 +165,7 @@ impl Running<'_> {
                 self.frames += 1;
                 self.since += 1;
                 if let Some((monitor, _)) = &mut self.analysis
-                    && let Some(port) = monitor.frame(&self.source.record())
+                    && let Some(port) = monitor.frame(&self.source.record(), self.source.interfaces())
                 {
                     self.source.learn_tcp_port(port)?;
                 }
@@ -305,7 +309,7 @@ fn show_list(rdma_root: &Path, color: Color) -> Result<ExitCode> {
         out.buffer.push(b'\n');
     }
     if all.is_empty() {
-        writeln!(out.buffer, "nothing to capture from: no interface is known to this system")?;
+        writeln!(out.buffer, "nothing to capture from: this system has no interface")?;
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)

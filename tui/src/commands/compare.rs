@@ -2,7 +2,9 @@
 
 use crate::analysis::meta_of;
 use crate::cli::{Color, Compare, ReportFormat};
+use crate::dissection::Past;
 use crate::input::Bar;
+use crate::known_bugs::Search;
 use crate::live::say;
 use anyhow::{Context, Result, bail};
 use rdmascope_analyzer::pipeline::Pipeline;
@@ -10,7 +12,7 @@ use rdmascope_capture::{Access, Interface, OpenOptions, PcapngWriter, Record, Se
 use rdmascope_compare::page;
 use rdmascope_compare::points::{Clock, Comparison, Hop, Point, Timed};
 use rdmascope_dissector::frame;
-use rdmascope_dissector::trace::Off;
+use rdmascope_dissector::trace::{Off, Pair};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -44,12 +46,12 @@ pub(super) fn run(args: &Compare, color: Color) -> Result<ExitCode> {
         ReportFormat::Json => format!("{}\n", serde_json::to_string_pretty(&pairs().map(|(c, names)| c.json(names)).collect::<Vec<_>>())?),
     };
     if let Some(left_out) = points.iter().map(|p| p.left_out).find(|n| *n > 0) {
-        say(&format!("{left_out} packets of a capture were too many to be compared"));
+        say(&format!("{left_out} packets of a capture were not compared: there were too many"));
     }
     if let Some(whole) = merged {
         let clocks: Vec<Option<Clock>> = std::iter::once(None).chain(compared.iter().map(|c| c.clock)).collect();
         if clocks[1..].iter().any(|c| c.is_none_or(|c| !c.both_ways)) {
-            bail!("the clocks are not known: no packets were seen at both points in both directions");
+            bail!("the clock offset is not known: no packets of both directions were seen at both points");
         }
         merge(&args.captures, &clocks, PcapngWriter::new(whole, args.write.as_deref().unwrap_or(Path::new("")), &section())?)?.finish()?;
     }
@@ -57,7 +59,7 @@ pub(super) fn run(args: &Compare, color: Color) -> Result<ExitCode> {
         requests.finish()?;
     }
     super::deliver(file, &rendered, color)?;
-    damaged.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was compared"))
+    damaged.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("the part before was compared"))
 }
 
 /// Each of the others held against the first; every request goes into the table as a row.
@@ -91,6 +93,7 @@ fn read(path: &Path) -> Result<(Point, Option<rdmascope_capture::Error>)> {
     let decode = pipeline.decode_options();
     let mut bar = Bar::before_output();
     let (mut number, mut time_ns) = (0, 0);
+    let (mut search, mut past) = (Search::new(), Past::default());
     let error = loop {
         match source.advance() {
             Ok(true) => {}
@@ -101,9 +104,20 @@ fn read(path: &Path) -> Result<(Point, Option<rdmascope_capture::Error>)> {
         number += 1;
         let meta = meta_of(&record, number, &mut time_ns);
         let mut hop = Hop::default();
-        let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &decode, &mut hop);
-        pipeline.sink().packet(number, meta.time_ns, &packet, &hop, record.bytes);
-        pipeline.packet(&meta, &packet, &mut Off);
+        match &mut search {
+            Some(search) => {
+                let listener = search.begin(&record, source.interfaces(), past.before(&meta));
+                let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &decode, &mut Pair(&mut hop, &mut *listener));
+                pipeline.sink().packet(number, meta.time_ns, &packet, &hop, record.bytes);
+                pipeline.packet(&meta, &packet, listener);
+                search.end(&meta, &mut pipeline);
+            }
+            None => {
+                let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &decode, &mut hop);
+                pipeline.sink().packet(number, meta.time_ns, &packet, &hop, record.bytes);
+                pipeline.packet(&meta, &packet, &mut Off);
+            }
+        }
         bar.frame(&source);
     };
     let (report, mut point) = pipeline.finish();

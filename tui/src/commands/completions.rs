@@ -1,4 +1,5 @@
-//! `rdmascope completions SHELL`: verbs and flags, and the names that some of them take: fields, findings, and interfaces, which the shell looks up when
+//! `rdmascope completions SHELL`: verbs and flags, and the names that some of them take: fields, findings, and interfaces, which the shell
+//! looks up when
 //! they are asked for, so that a package can bring the scripts.
 
 use crate::cli::{Cli, Color, Completions, registry};

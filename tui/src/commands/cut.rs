@@ -2,7 +2,9 @@
 
 use crate::analysis::meta_of;
 use crate::cli::{self, Color, Cut};
+use crate::dissection::{self, Past};
 use crate::input::{self, Bar};
+use crate::known_bugs;
 use crate::report::words::grouped;
 use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
@@ -12,7 +14,6 @@ use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::render::escaped;
 use rdmascope_dissector::trace::{Off, Trace};
-use rdmascope_dissector::wire::frame_fields::{self, FrameInfo};
 use rdmascope_share::cut::{Cuts, Cutter, Wanted};
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -34,7 +35,7 @@ pub(super) fn run(args: &Cut, color: Color) -> Result<ExitCode> {
         Wanted { connections: args.connections.clone(), findings, requests: args.requests.clone(), frames, span, alone: args.alone };
     let nothing = wanted.connections.is_empty() && wanted.findings.is_empty() && wanted.requests.is_empty();
     if nothing && wanted.frames.is_none() && span.is_none() {
-        bail!("say what to cut out: -Y FILTER, --connection N, --request N, --finding ID, --from or --to");
+        bail!("choose what to copy: -Y FILTER, --connection N, --request N, --finding ID, --from or --to");
     }
     if let Some(id) = args.requests.iter().find(|id| !cuts.has_request(**id)) {
         bail!("there is no request {id}: rdmascope analyze --format json --exchanges lists them");
@@ -44,13 +45,13 @@ pub(super) fn run(args: &Cut, color: Color) -> Result<ExitCode> {
     }
     let choice = cuts.choose(&wanted);
     if choice.frames == 0 {
-        bail!("nothing in {} is what was asked for", args.files.input.display());
+        bail!("nothing in {} matches", args.files.input.display());
     }
     let mut source = open(&args.files.input, OpenOptions::new())?;
     let section = source.metadata().sections.first().cloned().unwrap_or_default();
     let Some(whole) = whole else {
         write(&mut source, PcapngWriter::create("-", &section)?, |n| choice.has(n))?;
-        return error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was written"));
+        return error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("the part before was written"));
     };
     write(&mut source, PcapngWriter::new(whole, &args.files.output, &section)?, |n| choice.has(n))?.finish()?;
     let mut out = Out::new(color);
@@ -60,12 +61,12 @@ pub(super) fn run(args: &Cut, color: Color) -> Result<ExitCode> {
         let along: Vec<String> = choice.along.iter().map(u32::to_string).collect();
         writeln!(
             out.buffer,
-            "connection {} came along: of the same session, or what a finding was held against (--alone leaves it out)",
+            "connection {} is included: it belongs to the same session, or a finding was compared with it (--alone leaves it out)",
             along.join(", ")
         )?;
     }
     out.finish()?;
-    error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was written"))
+    error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("the part before was written"))
 }
 
 fn connections(n: usize) -> String {
@@ -97,8 +98,10 @@ fn follow(input: &Path, filter: Option<Filter>) -> Result<Followed> {
     if let Some(filter) = &mut filter {
         filter.bind(&mut extractor);
     }
+    let mut conditions = known_bugs::conditions();
+    conditions.iter_mut().for_each(|condition| condition.bind(&mut extractor));
     let mut passed = filter.as_ref().map(|_| BTreeSet::new());
-    let (mut number, mut time_ns, mut first_ns, mut previous_ns) = (0, 0, None, 0);
+    let (mut number, mut time_ns, mut first_ns, mut past) = (0, 0, None, Past::default());
     let error = loop {
         match source.advance() {
             Ok(true) => {}
@@ -108,30 +111,21 @@ fn follow(input: &Path, filter: Option<Filter>) -> Result<Followed> {
         let record = source.record();
         number += 1;
         let meta = meta_of(&record, number, &mut time_ns);
-        let first_ns = *first_ns.get_or_insert(meta.time_ns);
-        match (&filter, &mut passed) {
-            (Some(filter), Some(passed)) => {
-                extractor.begin();
-                let interface = source.interfaces().get(record.interface as usize);
-                let info = FrameInfo {
-                    number,
-                    time_ns: record.has_time().then_some(record.time_ns),
-                    first_ns,
-                    previous_ns: (number > 1).then_some(previous_ns),
-                    wire_len: record.wire_len,
-                    interface: interface.map(|_| record.interface),
-                    interface_name: interface.and_then(|i| i.name.as_deref()),
-                };
-                frame_fields::trace(&info, record.comments(), record.bytes, &mut extractor);
-                cutter.frame(&meta, record.bytes, &mut extractor);
-                extractor.end();
-                if filter.matches(&extractor) {
-                    passed.insert(number);
-                }
-            }
-            _ => cutter.frame(&meta, record.bytes, &mut Off),
+        first_ns.get_or_insert(meta.time_ns);
+        if filter.is_none() && conditions.is_empty() {
+            cutter.frame(&meta, record.bytes, &mut Off);
+        } else {
+            extractor.begin();
+            dissection::trace(&record, source.interfaces(), past.before(&meta), &mut extractor);
+            cutter.frame(&meta, record.bytes, &mut extractor);
+            extractor.end();
+            conditions.iter().for_each(|condition| condition.check(&meta, &extractor, cutter.analysis()));
         }
-        previous_ns = meta.time_ns;
+        if let (Some(filter), Some(passed)) = (&filter, &mut passed)
+            && filter.matches(&extractor)
+        {
+            passed.insert(number);
+        }
         bar.frame(&source);
     };
     Ok((cutter.finish(), passed, first_ns.unwrap_or(0), error))

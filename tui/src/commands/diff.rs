@@ -28,7 +28,7 @@ pub(super) fn run(args: &Diff, color: Color) -> Result<ExitCode> {
     };
     super::deliver(file, &rendered, color)?;
     if diff.differences.is_empty() && args.format == TextOrJson::Text {
-        say("nothing differs that is sure and large enough to matter");
+        say("no difference is certain and large enough to matter");
     }
     if let Some(e) = damaged_a.or(damaged_b) {
         return Err(e.into());

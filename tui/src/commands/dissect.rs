@@ -1,39 +1,31 @@
 //! `rdmascope dissect`: frames as lines, trees, bytes, JSON, XML or columns.
 //!
-//! A frame needs what earlier ones of its connection said. Where fields are wanted that a connection knows by itself, workers share the
-//! connections:
-//!
-//! ```text
-//!   frame ─▶ Board ─▶ worker: Pipeline, Extractor, text ─▶ pages ─▶ main thread: standard output, in order
-//! ```
-//!
-//! Numbers need all frames before: what else is written goes through [`crate::sheets`].
+//! A frame needs what earlier ones of its connection said. Of a file, workers share the connections: each writes the frames of its own
+//! ([`crate::texts`]); where one connection has most of them, one thread dissects what others write ([`crate::sheets`]).
 
 use crate::analysis::{SHARE_MAX, SMALL};
 use crate::cli::{Color, DecodeAs, Dissect, Format, JsonNames, WriteFormat, filter};
-use crate::dissection::{self, Before, Dissected, Dissection};
+use crate::dissection::{self, Dissected, Dissection};
 use crate::input::{Bar, Input, open_all};
 use crate::output::ek::Ek;
 use crate::output::fields::{Fields, Options};
 use crate::output::hex;
 use crate::output::json::{Json, What};
 use crate::output::lines::{Form as LineForm, Lines};
+use crate::output::marks::Marks;
 use crate::output::pdml::Pdml;
 use crate::output::shape::Shape;
 use crate::output::summary::Summary;
 use crate::output::taps::Taps;
 use crate::output::tree::Trees;
-use crate::shards::{Board, GiveUpAtEnd, GiveUpOnDrop, Next, Part, WAITING, share};
+use crate::shards::share;
 use crate::sheets::{self, Chosen, Form, Limits, Plan, Printer};
 use crate::stdout::Out;
-use crate::streams;
+use crate::texts;
 use anyhow::{Result, bail};
-use rdmascope_analyzer::connection;
 use rdmascope_analyzer::keys::Keyring;
-use rdmascope_analyzer::pipeline::FrameMeta;
-use rdmascope_capture::{Access, Capture, CaptureFile, Interface, Metadata, PcapWriter, PcapngWriter, Record, Source, WholeFile};
+use rdmascope_capture::{Access, Capture, Interface, PcapWriter, PcapngWriter, Record, Source, WholeFile};
 use rdmascope_dissector::extract::Extractor;
-use rdmascope_dissector::field::{Def, Fields as AllFields};
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::trace::{Line, Pair, Tree};
 use std::io::{self, Write};
@@ -65,7 +57,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     }
     let registry = crate::cli::registry();
     let format = match args.format {
-        Some(Format::Ps) => bail!("-T ps is not written: -T text is, and analyze --format html prints"),
+        Some(Format::Ps) => bail!("-T ps is not supported: use -T text, or analyze --format html for printing"),
         format => format.unwrap_or(Format::Text),
     };
     let files: Vec<PathBuf> = args.read.iter().chain(&args.files).cloned().collect();
@@ -80,13 +72,13 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         bail!("-e and -E need -T fields or -T csv");
     }
     if !args.protocols.is_empty() && !matches!(format, Format::Json | Format::Jsonraw | Format::Ek | Format::Pdml) {
-        bail!("-j chooses protocols of -T json, ek and pdml; -O does of trees");
+        bail!("-j chooses protocols for -T json, ek and pdml, -O for trees");
     }
     if args.hex && !matches!(format, Format::Text | Format::Json) {
         bail!("-x is for text and -T json; -T jsonraw and pdml have the bytes of each field");
     }
     if args.summary && !matches!(format, Format::Text | Format::Json) {
-        bail!("-s is text or -T json");
+        bail!("-s needs -T text or -T json");
     }
     let csv = format == Format::Csv;
     let options = if csv { Options::csv() } else { Options::default() }.with(&args.options)?;
@@ -122,7 +114,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     // what comes only once cannot be read twice
     let twice = args.twice && !crate::input::has_pipe(&files);
     if args.twice && !twice {
-        crate::live::say("-2: a pipe is read once; which frame answers a request is not told in the request");
+        crate::live::say("-2: a pipe is read only once, so requests do not show the frame that answers them");
     }
     let input = open_all(&files)?;
     let name = files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");
@@ -381,16 +373,7 @@ impl Job {
         if self.threads < 2 || self.writer.is_some() || !self.taps.is_empty() || file.bytes().len() < SMALL {
             return Ok(Shared::None);
         }
-        // numbers of connections, exchanges and streams are counted over all of them
-        let counted = |def: &Def| connection::FIELDS.iter().chain(<streams::f::All as AllFields>::FIELDS).any(|f| f.id == def.id);
-        let counts = self.extractor.wants_line() || self.extractor.wanted().any(|def| counted(&def));
         let form = match &self.sink {
-            Sink::Fields(fields) if !counts && fields.is_by_connection() => {
-                if share(file, self.threads, self.dissection.decode_options()) <= SHARE_MAX {
-                    return self.run_in_shards(file, out, limits);
-                }
-                Form::Fields(fields.clone())
-            }
             Sink::Fields(fields) if fields.is_alone() => Form::Fields(fields.clone()),
             Sink::Lines(lines, false) if lines.is_alone() => Form::Lines(lines.clone()),
             Sink::Print(printer) => Form::Print(printer.clone()),
@@ -408,7 +391,13 @@ impl Job {
             threads: self.threads,
         };
         self.begin(&mut out.buffer, name);
-        let (error, any) = match sheets::run(&plan, file, limits, |text| out.pass(text))? {
+        let by_connection = texts::is_possible(&plan) && share(file, self.threads, self.dissection.decode_options()) <= SHARE_MAX;
+        let ended = if by_connection {
+            texts::run(&plan, file, limits, |pieces| out.pass_all(pieces))
+        } else {
+            sheets::run(&plan, file, limits, |text| out.pass(text))
+        };
+        let (error, any) = match ended? {
             sheets::Shared::First(frames, _) => return Ok(Shared::First(frames)),
             sheets::Shared::All(error, any) => (error, any),
         };
@@ -418,95 +407,6 @@ impl Job {
         self.end(&mut out.buffer);
         out.finish()?;
         error.map_or(Ok(Shared::All), |e| Err(e.into()))
-    }
-
-    /// Fields that a connection knows by itself, by workers that share the connections.
-    fn run_in_shards(&mut self, file: &CaptureFile, out: &mut Out, limits: Limits) -> Result<Shared> {
-        let Sink::Fields(fields) = &self.sink else { return Ok(Shared::None) };
-        let options = self.dissection.decode_options();
-        fields.begin(&mut out.buffer);
-        let mut times: Option<(i64, i64)> = None;
-        let keep = with_record(|meta, record, metadata| {
-            let (first_ns, previous_ns) = times.unwrap_or((meta.time_ns, 0));
-            times = Some((first_ns, meta.time_ns));
-            (*record, Before { number: meta.number, first_ns, previous_ns }, metadata.interfaces.len())
-        });
-        let connections_max = rdmascope_analyzer::env::Options::default().connections_max;
-        let board = Board::new(file, self.threads, options, connections_max, keep).with_pages(WAITING);
-        let mut workers: Vec<Worker> = (0..self.threads)
-            .map(|shard| Worker {
-                shard,
-                dissection: Dissection::shard(self.keyring.clone(), shard, self.threads).with_roce_port(self.roce_port),
-                extractor: self.extractor.clone(),
-                filter: self.filter.clone(),
-                fields: fields.clone(),
-            })
-            .collect();
-        let (mut left, mut frames) = (limits, 0);
-        let bar = Bar::new();
-        thread::scope(|scope| -> Result<()> {
-            let _ending = GiveUpAtEnd(|| board.give_up());
-            let mut own = workers.swap_remove(0);
-            for mut worker in workers.drain(..) {
-                let board = &board;
-                scope.spawn(move || {
-                    let _panics = GiveUpOnDrop(board);
-                    loop {
-                        match board.next(worker.shard) {
-                            Next::Part(part) => worker.part(board, part),
-                            Next::Full => board.nap(),
-                            Next::End => return,
-                        }
-                    }
-                });
-            }
-            let mut ended = false;
-            loop {
-                let mut wrote = false;
-                let mut error = Ok(());
-                while board
-                    .page(|text, shown| {
-                        if left.read == 0 || left.shown == 0 || error.is_err() {
-                            return;
-                        }
-                        frames += 1;
-                        left.read -= 1;
-                        left.shown -= u64::from(shown);
-                        error = out.pass(text);
-                    })
-                    .is_some()
-                {
-                    wrote = true;
-                    std::mem::replace(&mut error, Ok(()))?;
-                    if left.read == 0 || left.shown == 0 {
-                        return Ok(());
-                    }
-                }
-                match if ended { Next::End } else { board.next(own.shard) } {
-                    Next::Part(part) => {
-                        bar.at(part.offset, file.bytes().len() as u64);
-                        own.part(&board, part);
-                    }
-                    Next::Full => board.nap(),
-                    Next::End if board.is_given_up() || (!wrote && !board.has_pages()) => return Ok(()),
-                    Next::End => {
-                        ended = true;
-                        if !wrote {
-                            board.nap();
-                        }
-                    }
-                }
-            }
-        })?;
-        let is_done = left.read == 0 || left.shown == 0 || !board.has_pages() && board.is_at_end();
-        if !is_done {
-            return Ok(Shared::First(frames));
-        }
-        out.finish()?;
-        match board.end().walk.error.filter(|_| left.read > 0 && left.shown > 0) {
-            Some(error) => Err(error.into()),
-            None => Ok(Shared::All),
-        }
     }
 
     /// The frames after the first so many, which were written already.
@@ -536,8 +436,8 @@ impl Job {
 
     fn begin(&self, out: &mut Vec<u8>, name: &str) {
         match &self.sink {
-            Sink::Print(Printer::Json(json)) => json.begin(out),
-            Sink::Print(Printer::Pdml(pdml)) => pdml.begin(out, name),
+            Sink::Print(Printer::Json(_)) => Json::begin(out),
+            Sink::Print(Printer::Pdml(_)) => Pdml::begin(out, name),
             Sink::Fields(fields) => fields.begin(out),
             Sink::Lines(lines, _) => lines.begin(out),
             Sink::Print(Printer::Tree(..) | Printer::Ek(_)) | Sink::Summary(..) | Sink::Nothing => {}
@@ -547,7 +447,7 @@ impl Job {
     fn end(&mut self, out: &mut Vec<u8>) {
         match &self.sink {
             Sink::Print(Printer::Json(json)) => json.end(out),
-            Sink::Print(Printer::Pdml(pdml)) => pdml.end(out),
+            Sink::Print(Printer::Pdml(_)) => Pdml::end(out),
             Sink::Summary(summary, true) => crate::report::summary::render(summary, out),
             Sink::Summary(summary, false) => summary.text(out),
             Sink::Lines(lines, _) => lines.end(out),
@@ -567,7 +467,7 @@ impl Job {
             self.taps.frame(&d, &self.extractor);
             let shown = self.filter.as_ref().is_none_or(|f| f.matches(&self.extractor));
             if shown {
-                fields.frame(&mut out.buffer, &d, &self.extractor);
+                fields.frame(&mut out.buffer, &d, &self.extractor, &mut Marks::default());
             }
             return shown;
         }
@@ -575,7 +475,7 @@ impl Job {
             return false;
         }
         match (&mut self.sink, &kept.frame) {
-            (Sink::Print(printer), Some(d)) => printer.frame(&mut out.buffer, d, &kept.tree, &kept.shape),
+            (Sink::Print(printer), Some(d)) => printer.frame(&mut out.buffer, d, &kept.tree, &kept.shape, &mut Marks::default()),
             (Sink::Lines(lines, _), Some(d)) => {
                 let tree = &kept.tree;
                 lines.frame(&mut out.buffer, d, tree.protocol, &tree.info, !tree.faults.is_empty());
@@ -624,52 +524,6 @@ impl Job {
             kept.shape.apply(&mut kept.tree);
         }
         passes
-    }
-}
-
-/// What is kept of a frame that goes to a worker: the record, what it shows of frames before it, and how many interfaces there were then.
-type Handed<'f> = (Record<'f>, Before, usize);
-
-/// One that keeps whole records, whatever file they are of.
-fn with_record<'f, K>(keep: K) -> K
-where
-    K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
-{
-    keep
-}
-
-/// Writes the fields of the frames of its own connections.
-struct Worker {
-    shard: usize,
-    dissection: Dissection,
-    extractor: Extractor,
-    filter: Option<Filter>,
-    fields: Fields,
-}
-
-impl Worker {
-    fn part<'f, K>(&mut self, board: &Board<'f, Handed<'f>, K>, mut part: Part<Handed<'f>>)
-    where
-        K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
-    {
-        let mut text = board.blank();
-        let mut datagrams = part.datagrams();
-        let interfaces = part.interfaces.clone();
-        for (meta, (record, before, seen)) in &part.frames {
-            let is_whole = datagrams.front().is_some_and(|(number, _)| *number == meta.number);
-            let datagram = if is_whole { datagrams.pop_front().map(|(_, datagram)| datagram) } else { None };
-            self.extractor.begin();
-            let interfaces = interfaces.get(..*seen).unwrap_or(&interfaces);
-            let d = self.dissection.part(record, *before, interfaces, datagram, &mut self.extractor);
-            let shown = self.filter.as_ref().is_none_or(|f| f.matches(&self.extractor));
-            if shown {
-                self.fields.frame(&mut text.bytes, &d, &self.extractor);
-            }
-            text.ends.push((text.bytes.len(), shown));
-        }
-        let batch = part.batch;
-        board.done(self.shard, part, self.dissection.most_connections());
-        board.put(batch, self.shard, text);
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::cli::{Color, Explain};
 use crate::glossary;
 use crate::report::words;
-use crate::stdout::Out;
+use crate::stdout::{Out, width};
 use anyhow::{Result, bail};
 use rdmascope_analyzer::finding::{Group, Rule, explain};
 use rdmascope_dissector::filter::closest;
@@ -13,14 +13,15 @@ use std::process::ExitCode;
 pub(super) fn run(args: &Explain, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
     match &args.finding {
-        Some(wanted) => write(wanted, out.width(), &mut out.buffer)?,
-        None => list(&Rule::all().collect::<Vec<_>>(), out.width(), &mut out.buffer),
+        Some(wanted) => write(wanted, width(), &mut out.buffer)?,
+        None => list(&Rule::all().collect::<Vec<_>>(), width(), &mut out.buffer),
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The rule with this id, in any case; else the term of this name; else the rules whose ids begin with `wanted`, else those that contain it:
+/// The rule with this id, in any case; else the term of this name; else the rules whose ids begin with `wanted`, else those that contain
+/// it:
 /// one in full, several as a list.
 fn write(wanted: &str, columns: usize, out: &mut Vec<u8>) -> Result<()> {
     let upper = wanted.trim().to_ascii_uppercase();

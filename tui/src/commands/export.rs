@@ -59,7 +59,7 @@ fn annotate(capture: &Captured, output: &Path, force: Force, color: Color) -> Re
         let writer = PcapngWriter::create(output, &section)?;
         annotated::write(&mut source, &comments, writer)?;
         return match done.error {
-            Some(error) => Err(error).context("what came before was written"),
+            Some(error) => Err(error).context("the part before was written"),
             None => Ok(ExitCode::SUCCESS),
         };
     };
@@ -70,7 +70,7 @@ fn annotate(capture: &Captured, output: &Path, force: Force, color: Color) -> Re
     writeln!(out.buffer, "{}: {frames} frames, {commented} of them with comments", escaped(&output.display().to_string()))?;
     out.finish()?;
     match done.error {
-        Some(error) => Err(error).context("what came before was written"),
+        Some(error) => Err(error).context("the part before was written"),
         None => Ok(ExitCode::SUCCESS),
     }
 }
@@ -80,7 +80,7 @@ fn shown(path: &Path) -> String {
 }
 
 fn this_program() -> Result<PathBuf> {
-    std::env::current_exe().context("where this program is, is not known")
+    std::env::current_exe().context("the path of this program is not known")
 }
 
 const NO_ENGINE: &str = "The engine is not beside this program: without it the plugin decodes MPA on SMB's ports, and analyzes nothing. It is in the \
@@ -112,7 +112,7 @@ fn install(folder: Option<&Path>, color: Color) -> Result<ExitCode> {
     let mut works = true;
     if let Some(plugin) = &plugin {
         match wireshark::works(plugin) {
-            Tried::NoTshark => writeln!(out.buffer, "No tshark is found here, so they were not tried.")?,
+            Tried::NoTshark => writeln!(out.buffer, "No tshark was found, so they were not tested.")?,
             Tried::Analyzes(version) => writeln!(out.buffer, "Tried: {} loads both, and analyzes.", escaped(&version))?,
             Tried::Decodes(version) => {
                 works = engine.is_none();
@@ -124,7 +124,7 @@ fn install(folder: Option<&Path>, color: Color) -> Result<ExitCode> {
             }
         }
     }
-    writeln!(out.buffer, "Wireshark and tshark load them when they are started next. `rdmascope export wireshark --remove` removes them.")?;
+    writeln!(out.buffer, "Wireshark and tshark load them at their next start. `rdmascope export wireshark --remove` removes them.")?;
     out.finish()?;
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -138,7 +138,7 @@ fn remove(folder: Option<&Path>, color: Color) -> Result<ExitCode> {
         }
     }
     if done.is_empty() {
-        writeln!(out.buffer, "Nothing of rdmascope's is there.")?;
+        writeln!(out.buffer, "Nothing of rdmascope is installed.")?;
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)
@@ -176,6 +176,7 @@ fn parquet(capture: &Captured, folder: &Path, color: Color) -> Result<ExitCode> 
     let tables = Tables::new(folder, &name)?;
     let mut pipeline = Pipeline::with_sink(Options { keyring: super::keyring(capture.keys.as_deref())?, ..Options::default() }, tables);
     let decode = pipeline.decode_options();
+    let (mut search, mut past) = (crate::known_bugs::Search::new(), crate::dissection::Past::default());
     let mut bar = input::Bar::before_output();
     let (mut number, mut time_ns) = (0, 0);
     let error = loop {
@@ -187,8 +188,20 @@ fn parquet(capture: &Captured, folder: &Path, color: Color) -> Result<ExitCode> 
         let record = source.record();
         number += 1;
         let meta = analysis::meta_of(&record, number, &mut time_ns);
-        let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &decode, &mut Off);
-        pipeline.packet(&meta, &packet, &mut Off);
+        let packet = match &mut search {
+            Some(search) => {
+                let listener = search.begin(&record, source.interfaces(), past.before(&meta));
+                let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &decode, listener);
+                pipeline.packet(&meta, &packet, listener);
+                search.end(&meta, &mut pipeline);
+                packet
+            }
+            None => {
+                let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &decode, &mut Off);
+                pipeline.packet(&meta, &packet, &mut Off);
+                packet
+            }
+        };
         let facts = pipeline.facts();
         let row = FrameRow {
             frame: number,
@@ -213,7 +226,7 @@ fn parquet(capture: &Captured, folder: &Path, color: Color) -> Result<ExitCode> 
     }
     out.finish()?;
     match error {
-        Some(error) => Err(error).context("what came before was written"),
+        Some(error) => Err(error).context("the part before was written"),
         None => Ok(ExitCode::SUCCESS),
     }
 }
@@ -241,18 +254,18 @@ fn contents(file: &Path, keys: Option<&Path>, sink: Payloads, color: Color) -> R
         write!(out.buffer, "{name}: {} bytes read, {} bytes written", written.read, written.written)?;
         match written.holes() {
             0 => writeln!(out.buffer)?,
-            holes => writeln!(out.buffer, ", {holes} bytes between them not seen")?,
+            holes => writeln!(out.buffer, ", {holes} bytes in between not captured")?,
         }
     }
     if files.is_empty() {
         writeln!(out.buffer, "no READ or WRITE with contents in {}", escaped(&file.display().to_string()))?;
     }
     if skipped > 0 {
-        writeln!(out.buffer, "{skipped} pieces left out: too many files, or offsets beyond belief")?;
+        writeln!(out.buffer, "{skipped} pieces left out: too many files, or offsets that are too large")?;
     }
     out.finish()?;
     match done.error {
-        Some(error) => Err(error).context("what came before was written"),
+        Some(error) => Err(error).context("the part before was written"),
         None => Ok(ExitCode::SUCCESS),
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! | interface | what |
 //! | --- | --- |
-//! | `rdmascope-NAME` | what `rdmascope capture -i NAME` sees: a network interface, or an RDMA card by its verbs sniffer |
-//! | `rdmascope-running-PID` | what a `rdmascope capture -w` captures that runs on this machine: its file, or its series of files, as they grow |
+//! | `rdmascope-NAME` | a network interface, or the verbs sniffer of an RDMA card, as in `rdmascope capture -i NAME` |
+//! | `rdmascope-running-PID` | the growing file, or series of files, of a `rdmascope capture -w` that runs on this machine |
 //! | `rdmascope-follow` | any capture that is still being written, here or on another machine's file system, or a named pipe |
 //!
 //! Each of them can take mirrored frames out of their tunnels ([`rdmascope_capture::decapsulate`]); each session of a mirror then is an
@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode> {
             out = format!("{e}\n");
         }
     } else {
-        bail!("this is rdmascope as a source of captures for Wireshark; run rdmascope itself instead");
+        bail!("this is the capture source of rdmascope for Wireshark; run rdmascope itself instead");
     }
     match io::stdout().write_all(out.as_bytes()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e.into()),
@@ -146,24 +146,24 @@ fn interfaces() -> String {
 
 /// What the dialog asks. Options have numbers in their order.
 fn config(interface: Option<&str>) -> String {
-    let decapsulate = "{call=--decapsulate}{display=Without the tunnels of mirrors}{type=boolflag}{default=false}{tooltip=ERSPAN, GRE, VXLAN, GENEVE \
-                       are taken off; each session of a mirror becomes an interface of its own}";
-    let from_now = "{call=--from-now}{display=Only what comes from now on}{type=boolflag}{default=false}{tooltip=Leaves out what is in the file already}";
+    let decapsulate = "{call=--decapsulate}{display=Without the tunnels of mirrors}{type=boolflag}{default=false}{tooltip=Removes ERSPAN, GRE, VXLAN and GENEVE; each mirror session becomes a separate interface}";
+    let from_now =
+        "{call=--from-now}{display=Only new frames}{type=boolflag}{default=false}{tooltip=Leaves out frames that are in the file already}";
     let options = match interface {
         Some(FOLLOW) => vec![
-            "{call=--path}{display=File or named pipe}{type=fileselect}{required=true}{tooltip=pcap or pcapng, also compressed; what is appended to it \
-             comes, too, and the next files of a series}",
+            "{call=--path}{display=File or named pipe}{type=fileselect}{required=true}{tooltip=pcap or pcapng, also compressed; frames \
+            appended to it and the next files of a series follow}",
             from_now,
             decapsulate,
         ],
         Some(name) if name.starts_with(RUNNING) => vec![from_now, decapsulate],
         _ => vec![
-            "{call=--headers-only}{display=Without bulk data}{type=boolflag}{default=false}{tooltip=Messages whole, bulk data of RDMA Reads and Writes \
-             without its bytes}",
+            "{call=--headers-only}{display=Without bulk data}{type=boolflag}{default=false}{tooltip=Keeps whole messages, but no bulk data \
+            of RDMA Reads and Writes}",
             decapsulate,
             "{call=--snapshot-length}{display=Bytes of each frame}{type=unsigned}{range=0,262144}{default=0}{tooltip=0 keeps all}",
             "{call=--buffer-size}{display=MiB of kernel memory}{type=unsigned}{range=0,65536}{default=0}{tooltip=For each socket; 0 is 64}",
-            "{call=--sockets}{display=Sockets}{type=unsigned}{range=0,64}{default=0}{tooltip=Among which the kernel spreads flows; 0 is 1}",
+            "{call=--sockets}{display=Sockets}{type=unsigned}{range=0,64}{default=0}{tooltip=The kernel spreads flows over them; 0 is 1}",
             "{call=--no-promiscuous}{display=Only frames for this host}{type=boolflag}{default=false}",
         ],
     };
@@ -183,7 +183,7 @@ fn capture(asked: &Asked) -> Result<ExitCode> {
         how.process = Some(found.process);
         return follow(&found.path, fifo, &how);
     }
-    let name = interface.strip_prefix(PREFIX).with_context(|| format!("{interface} is no interface of rdmascope"))?;
+    let name = interface.strip_prefix(PREFIX).with_context(|| format!("{interface} is not an interface of rdmascope"))?;
     let fifo = fifo.to_str().context("the name of the pipe is not UTF-8")?;
     let mut arguments = vec!["rdmascope", "capture", "--quiet", "-i", name, "-w", fifo];
     if let Some(filter) = &asked.filter {
@@ -196,7 +196,7 @@ fn capture(asked: &Asked) -> Result<ExitCode> {
     super::run(Cli::try_parse_from(arguments)?)
 }
 
-/// Hands a capture on that somebody else makes.
+/// Passes on a capture of another process.
 fn follow(path: &Path, fifo: &Path, how: &How) -> Result<ExitCode> {
     let signals = Signals::listen()?;
     let to = OpenOptions::new().write(true).open(fifo).with_context(|| format!("{} cannot be written", fifo.display()))?;
@@ -215,7 +215,8 @@ mod tests {
     #[test]
     fn values_stand_behind_an_equals_sign_or_next() {
         let a = asked(
-            "--extcap-version=4.6 --capture --extcap-interface rdmascope-eth0 --fifo=/tmp/x --extcap-capture-filter=rdma --headers-only --buffer-size 0 --sockets=4",
+            "--extcap-version=4.6 --capture --extcap-interface rdmascope-eth0 --fifo=/tmp/x --extcap-capture-filter=rdma --headers-only \
+            --buffer-size 0 --sockets=4",
         );
         assert_eq!(
             (a.interface.as_deref(), a.fifo.as_deref(), a.filter.as_deref()),

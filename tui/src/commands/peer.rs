@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use rdmascope_analyzer::keys::ntlm::nt_hash;
 use rdmascope_replay::fault::FAULTS;
 use rdmascope_replay::roce::fault::ROWS;
-use rdmascope_replay::smb2::server::{Share, Users, serve};
+use rdmascope_replay::smb2::server::{Share, Users, addresses_of_host, serve};
 use rdmascope_replay::smb2::storage::Storage;
 use rdmascope_replay::stack::Config;
 use std::collections::HashMap;
@@ -44,11 +44,11 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
     let fault = match args.fault {
         None => None,
         Some(PeerFault::Message(fault)) if fault.works_over(transport.kind()) => Some(fault),
-        Some(PeerFault::Message(fault)) => bail!("--fault {}: --transport {} cannot be made to do this", fault.name, transport.kind().name),
+        Some(PeerFault::Message(fault)) => bail!("--fault {}: --transport {} does not support this", fault.name, transport.kind().name),
         Some(PeerFault::Packet(fault)) => {
             let name = transport.kind().name;
             let faulty = transport.with_packet_fault(fault, args.fault_seed);
-            transport = faulty.with_context(|| format!("--fault {fault}: --transport {name} cannot be made to do this"))?;
+            transport = faulty.with_context(|| format!("--fault {fault}: --transport {name} does not support this"))?;
             None
         }
     };
@@ -57,8 +57,8 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
     let guests = matches!(users, Users::Guests);
     if guests && args.allow_writes && !listen.ip().is_loopback() && !args.yes_guests_may_write {
         bail!(
-            "{} can be reached from other hosts, and everybody who does could change {}: set RDMASCOPE_PASSWORD{}, or say \
-             --yes-guests-may-write",
+            "{} can be reached from other hosts, and everybody there could change {}: set RDMASCOPE_PASSWORD{}, or give \
+            --yes-guests-may-write",
             listen,
             args.share.as_deref().map_or_else(|| "the share".into(), |folder| folder.display().to_string()),
             if cfg!(feature = "kerberos") { ", or --keytab" } else { "" }
@@ -66,6 +66,9 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
     }
     let mut share = Share::new(&args.name, storage, writable, users);
     share.require_signing = !args.allow_unsigned;
+    if listen.ip().is_unspecified() {
+        share.addresses = addresses_of_host();
+    }
     share.log = |what| drop(writeln!(io::stderr(), "rdmascope: {what}"));
     let share = Arc::new(share);
     let wire = args.keep.as_deref().map(|path| keep(path, &[], args.force)).transpose()?;

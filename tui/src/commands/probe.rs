@@ -121,7 +121,7 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
                 if let Some(why) = verdict.why() {
                     writeln!(out.buffer, "          tried: {}\n          {why}", case.text)?;
                 }
-                // a case takes seconds, and somebody may be waiting for it
+                // a case takes seconds, and a user may be waiting for it
                 out.finish()?;
             }
             ProbeFormat::Json => rows.push(CaseJson {
@@ -134,7 +134,7 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         }
         // a server without places left fails all that follows, which is no verdict on other rules
         if failed && !target.answers() {
-            gone = Some(format!("{address} takes no more connections since {}: {} cases were not run", case.name, cases.len() - n - 1));
+            gone = Some(format!("{address} accepts no more connections since {}: {} cases were not run", case.name, cases.len() - n - 1));
             break;
         }
     }
@@ -174,7 +174,7 @@ const TIMES: u32 = 3;
 /// Runs a case; one that does not come to its end is left behind and told.
 fn run_case(case: &'static Case, target: &Target, gentle: bool) -> Result<(Verdict, Vec<u8>), Error> {
     if gentle && case.dies_negotiating {
-        let why = "it leaves a connection that dies in negotiation, which some servers do not bear: run it with --no-gentle";
+        let why = "it leaves a connection that dies in negotiation, which can crash some servers: run it with --no-gentle";
         return Ok((Verdict::NotApplicable(why.into()), Vec::new()));
     }
     let (sender, receiver) = mpsc::channel();

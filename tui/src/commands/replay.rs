@@ -35,7 +35,7 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
         bail!("{name}: no SMB2 on connection {connection}; there is on {}", known.join(", "));
     };
     let mut out = Out::new(color);
-    writeln!(out.buffer, "connection {connection} of {name}: {} exchanges, {} to be done again", plan.steps.len(), plan.done())?;
+    writeln!(out.buffer, "connection {connection} of {name}: {} exchanges, {} to be replayed", plan.steps.len(), plan.done())?;
     if args.plan {
         for step in &plan.steps {
             writeln!(out.buffer, "{} {}", head(step), planned(&step.planned))?;
@@ -63,13 +63,13 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     let mut client = Client::negotiate(channel, Options { sign: args.sign, encrypt: args.encrypt, ..Options::default() })?;
     client.session_setup(&who)?;
     if args.encrypt && !client.is_encrypted() || args.sign && !client.is_signed() {
-        bail!("{address} has no keys for the session: it lets anybody in as a guest, or does not encrypt");
+        bail!("{address} has no keys for the session: it accepts everybody as a guest, or does not encrypt");
     }
     client.tree_connect(&host, &args.share)?;
     if args.prepare {
         for made in prepare(&plan, &recording, &mut client)? {
             let what = match (&made.why_not, made.length) {
-                (Some(why), _) => format!("left as it is: {why}"),
+                (Some(why), _) => format!("not changed: {why}"),
                 (None, None) => "folder made".to_owned(),
                 (None, Some(length)) => format!("made, {} bytes, {} of them known", Grouped(length), Grouped(made.known)),
             };
@@ -244,7 +244,7 @@ pub(super) fn schema() -> serde_json::Value {
 }
 
 object! {
-    /// What became of a captured session that was done again.
+    /// Outcome of a captured session that was done again.
     struct Report {
         /// Version of this form. Within one, keys are only ever added.
         schema: u32,

@@ -3,7 +3,7 @@
 use crate::cli::{self, Color, Rules};
 use crate::known_bugs::{self, KnownBugs};
 use crate::report::words;
-use crate::stdout::Out;
+use crate::stdout::{Out, width};
 use anyhow::{Context, Result, bail};
 use rdmascope_analyzer::rules::{Group, Hit, Row, Rule, version};
 use rdmascope_capture::{Access, WholeFile};
@@ -31,21 +31,21 @@ pub(super) fn run(args: &Rules, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
     match (&args.write, &args.kernel) {
         (Some(_), _) => out.buffer.extend_from_slice(known_bugs::write().as_bytes()),
-        (None, None) => list(|_| true, out.width(), &mut out.buffer),
+        (None, None) => list(|_| true, width(), &mut out.buffer),
         (None, Some(kernel)) => {
             let Some(asked) = kernel.split(['-', '+']).next().and_then(version) else {
-                bail!("{kernel} is no version of Linux: 6.12.49 is one");
+                bail!("{kernel} is not a version of Linux, such as 6.12.49");
             };
-            for (title, wanted) in [("Hit", Hit::Yes), ("Perhaps hit: the repaired versions are not known", Hit::Unknown)] {
+            for (title, wanted) in [("Hit", Hit::Yes), ("Perhaps affected: the fixed versions are not known", Hit::Unknown)] {
                 let of_kernel = |row: &Row| row.hits.product.starts_with("Linux") && row.hits.hit(asked) == wanted;
                 if !rows().any(of_kernel) {
                     continue;
                 }
                 writeln!(out.buffer, "{}{title}", if out.buffer.is_empty() { "" } else { "\n" })?;
-                list(of_kernel, out.width(), &mut out.buffer);
+                list(of_kernel, width(), &mut out.buffer);
             }
             if out.buffer.is_empty() {
-                writeln!(out.buffer, "Linux {kernel} has none of the bugs that are known here.")?;
+                writeln!(out.buffer, "Linux {kernel} has none of the known bugs.")?;
             }
         }
     }

@@ -59,7 +59,7 @@ pub(crate) struct How {
     pub(crate) process: Option<u32>,
 }
 
-/// Writes the capture at `path` into `to`, and what comes to it later, until somebody stops us, nobody reads any more, or it is over.
+/// Writes the capture at `path` into `to`, and what is added later, until it is stopped, nobody reads any more, or the capture ends.
 pub(crate) fn attach(path: &Path, to: File, name: &Path, how: &How, signals: &Signals) -> Result<()> {
     let mut path = if path.exists() { path.to_owned() } else { of_series(path, 0).pop().unwrap_or_else(|| path.to_owned()) };
     let mut source = opened(&path)?;
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_a_series_are_told_from_others() {
+    fn names_of_a_series_are_recognized() {
         assert_eq!(parts(Path::new("/tmp/a_b_00012_20261121000000.pcapng")), Some(("a_b", 12, ".pcapng")));
         assert_eq!(parts(Path::new("x_00001_20261121000000")), Some(("x", 1, "")));
         for name in ["a.pcapng", "a_1_20261121000000.pcapng", "a_00001_2026.pcapng", "00001_20261121000000.pcapng"] {

@@ -57,7 +57,7 @@ pub(crate) struct Files {
     pub(crate) written: u64,
 }
 
-/// What became of the frames on a full disk.
+/// Outcome of the frames on a full disk.
 #[derive(Debug)]
 pub(crate) struct Rescued {
     pub(crate) path: PathBuf,
@@ -210,7 +210,7 @@ impl Files {
         } else if self.limits.is_series() {
             numbered(&self.base, self.number)
         } else if self.number > 1 && self.base.exists() {
-            // told to begin anew, and the file was not moved away
+            // asked to reopen its file, which was not moved away
             numbered(&self.base, self.number)
         } else {
             self.base.clone()
@@ -238,7 +238,8 @@ impl Files {
         Ok(())
     }
 
-    /// Makes the file at hand. The names of a series can be foretold, so none of its files takes the place of another: where something stands
+    /// Makes the file at hand. The names of a series can be foretold, so none of its files takes the place of another: where something
+    /// stands
     /// there, the name gets a number.
     fn make(&mut self) -> Result<Output> {
         if self.is_stdout() {

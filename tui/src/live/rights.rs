@@ -1,4 +1,5 @@
-//! Who may not capture, and belongs to the group that may, goes on as the copy of this program that has the capability: packages make it with
+//! Who may not capture, and belongs to the group that may, goes on as the copy of this program that has the capability: packages make it
+//! with
 //! `rdmascope-capture-rights on`, so that a group captures without root.
 
 #[cfg(target_os = "linux")]

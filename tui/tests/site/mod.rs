@@ -1,10 +1,11 @@
-//! The site: pages that the program makes, outputs in pages written by hand, and links. Part of the test `reports`, so that
+//! The site: generated pages, outputs of commands in pages written by hand, and links. Part of the test `reports`, so that
 //! `UPDATE=1 cargo test -p rdmascope --test reports` renews all of it.
 //!
 //! A fence ` ```console ` holds commands behind `$ ` and what they print; they are run in the folder of the workspace.
 
 use super::{samples, text};
 use rdmascope_analyzer::finding::{Group, Rule};
+use rdmascope_report::report::words::wrap;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -22,7 +23,7 @@ fn is_update() -> bool {
     std::env::var_os("UPDATE").is_some_and(|v| v == "1")
 }
 
-/// What the program prints.
+/// Standard output of the program.
 fn ask(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_rdmascope"))
         .args(arguments)
@@ -35,7 +36,7 @@ fn ask(arguments: &[&str]) -> String {
     text(&output)
 }
 
-/// Text as Markdown that looks the same, also in the cell of a table.
+/// Text escaped for Markdown, also for the cell of a table.
 fn md(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -50,20 +51,58 @@ fn md(text: &str) -> String {
     out
 }
 
-/// A word in the type of code, also in the cell of a table.
+/// A word as a code span, also in the cell of a table.
 fn code(text: &str) -> String {
     format!("`{}`", text.replace('|', "\\|"))
 }
 
+/// Most characters of a line of prose in a page.
+const WIDTH: usize = 120;
+
+/// The page with its paragraphs, quotes and items of lists filled to [`WIDTH`]. Tables, headings, comments and code stay as they are.
+fn filled(page: &str) -> String {
+    fn fill(paragraph: &mut String, out: &mut String) {
+        let (first, rest) = match paragraph.as_bytes() {
+            [b'-', b' ', ..] => ("- ", "  "),
+            [b'>', b' ', ..] => ("> ", "> "),
+            _ => ("", ""),
+        };
+        for (n, line) in wrap(&paragraph[first.len()..], WIDTH - first.len()).iter().enumerate() {
+            let _ = writeln!(out, "{}{line}", if n == 0 { first } else { rest });
+        }
+        paragraph.clear();
+    }
+    let (mut out, mut paragraph, mut is_code) = (String::new(), String::new(), false);
+    for line in page.lines() {
+        let is_fence = line.starts_with("```");
+        is_code ^= is_fence;
+        let is_prose = !is_code && !is_fence && !line.is_empty() && !line.starts_with(['|', '#', '<', ' ']);
+        if !is_prose || line.starts_with("- ") || line.starts_with("> ") {
+            fill(&mut paragraph, &mut out);
+        }
+        if is_prose {
+            if !paragraph.is_empty() {
+                paragraph.push(' ');
+            }
+            paragraph.push_str(line);
+        } else {
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+    fill(&mut paragraph, &mut out);
+    out
+}
+
 const MADE: &str = "<!-- Made by the program: UPDATE=1 cargo test -p rdmascope --test reports -->\n";
 
-/// Where a sample shows a rule.
+/// A sample that shows a rule.
 struct Shown {
     sample: String,
     finding: Value,
 }
 
-/// The first place of each rule in the samples.
+/// The first occurrence of each rule in the samples.
 fn shown() -> BTreeMap<String, Shown> {
     let mut captures = Vec::new();
     for folder in fs::read_dir(samples()).expect("samples").flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
@@ -95,7 +134,7 @@ fn finding_page(rule: Rule, shown: Option<&Shown>) -> String {
     let mut page = format!("{MADE}# {}\n", row.id);
     let _ = writeln!(page, "{}\n", md(row.title));
     let _ = writeln!(page, "| | |\n| --- | --- |\n| severity | **{}**, unless the circumstances change it |", row.severity.name());
-    let _ = writeln!(page, "| about | {} |\n| rests on | {} |\n", md(row.group.title()), md(row.spec));
+    let _ = writeln!(page, "| about | {} |\n| source | {} |\n", md(row.group.title()), md(row.spec));
     let _ = writeln!(page, "## The rule\n{}\n\n## Usual causes", md(row.says));
     for cause in row.causes {
         let _ = writeln!(page, "- {}", md(cause));
@@ -106,7 +145,7 @@ fn finding_page(rule: Rule, shown: Option<&Shown>) -> String {
         let _ = writeln!(page, "As documented in: {}.\n", list.join("; "));
     }
     if !row.hits.product.is_empty() {
-        let _ = writeln!(page, "## Versions hit\n{}\n", md(&row.hits.to_string()));
+        let _ = writeln!(page, "## Affected versions\n{}\n", md(&row.hits.to_string()));
     }
     page.push_str("## How sure\n");
     match shown {
@@ -127,8 +166,9 @@ fn finding_page(rule: Rule, shown: Option<&Shown>) -> String {
             let _ = writeln!(page, "```sh\nrdmascope dissect {sample} -Y 'frame.number == {first}' -V\n```");
         }
         None => page.push_str(
-            "Each occurrence says how sure it is ([what the words mean](README.md#how-sure)).\n\n## In a sample\n\
-             No shipped capture shows it. [rules.rs](../../analyzer/tests/rules.rs) has a made conversation that does, and the same one\nwithout it.\n",
+            "Each occurrence says how sure it is ([what the words mean](README.md#how-sure)).\n\n## In a sample\nNo shipped \
+            capture has it. [rules.rs](../../analyzer/tests/rules.rs) has a conversation that breaks the rule, and the same one\nthat \
+            keeps it.\n",
         ),
     }
     page
@@ -144,11 +184,10 @@ fn frames(finding: &Value) -> String {
 /// All rules under their groups.
 fn findings_index(shown: &BTreeMap<String, Shown>) -> String {
     let mut page = format!(
-        "{MADE}# Findings\nEvery rule that rdmascope holds a capture to: {} of them. `rdmascope explain ID` prints the same as the page.\n\n\
-         ## How sure\n| a finding is | when |\n| --- | --- |\n\
-         | certain | the frames that it names show it, whatever else the capture missed |\n\
-         | likely | it holds if the capture is complete: a lost frame could explain it |\n\
-         | a guess | the shape of the traffic suggests it; it blames nobody for sure |\n",
+        "{MADE}# Findings\nrdmascope checks captures against these {} rules. `rdmascope explain ID` prints the same as the \
+        page.\n\n## How sure\n| a finding is | when |\n| --- | --- |\n| certain | the frames that it names prove it, even if the \
+        capture missed others |\n| likely | it is right if the capture is complete; a frame that the capture missed could explain it |\n| a guess | the \
+        traffic suggests it, but does not prove it |\n",
         Rule::ALL.len()
     );
     for &group in Group::ALL {
@@ -162,7 +201,7 @@ fn findings_index(shown: &BTreeMap<String, Shown>) -> String {
     page
 }
 
-/// `--help` of every verb, and of the verbs of verbs.
+/// `--help` of every command and of its subcommands.
 fn commands_page() -> String {
     fn add(words: &[&str], page: &mut String, level: usize) {
         let help = ask(&[words, &["--help"]].concat());
@@ -178,7 +217,7 @@ fn commands_page() -> String {
         }
     }
     let mut page =
-        format!("{MADE}# Commands\nWhat `--help` prints, for every verb. `rdmascope man DIR` writes the same as manual pages.\n");
+        format!("{MADE}# Commands\nThe output of `--help` for every command. `rdmascope man DIR` writes the same as manual pages.\n");
     add(&[], &mut page, 2);
     page
 }
@@ -197,8 +236,8 @@ fn field_pages(into: &mut BTreeMap<PathBuf, String>) {
     }
     let total: usize = protocols.values().map(|(_, fields)| fields.len()).sum();
     let mut index = format!(
-        "{MADE}# Fields\n{total} fields that display filters, `-e` and the terminal UI's columns can name. Names and kinds are Wireshark's \
-         where it has\nthe field; those that begin with `rdmascope.` are ours. `rdmascope fields PREFIX` lists them.\n\n\
+        "{MADE}# Fields\nThe {total} fields for display filters, `-e` and columns of the terminal UI. If Wireshark has a field, its name and \
+         kind are Wireshark's; fields that begin with `rdmascope.` are our own. `rdmascope fields PREFIX` lists them.\n\n\
          | protocol | | fields |\n| --- | --- | --- |\n"
     );
     for (name, (label, fields)) in protocols {
@@ -215,15 +254,15 @@ fn field_pages(into: &mut BTreeMap<PathBuf, String>) {
 
 fn keys_page() -> String {
     let mut page = format!(
-        "{MADE}# Keys and configuration\n`$XDG_CONFIG_HOME/rdmascope/config.toml` (`~/.config/rdmascope/config.toml`) chooses, for the terminal UI:\n\n\
-         | key of the file | values |\n| --- | --- |\n"
+        "{MADE}# Keys and configuration\nThe file `$XDG_CONFIG_HOME/rdmascope/config.toml` (`~/.config/rdmascope/config.toml`) configures the \
+        terminal UI, and with `docs-url` reports:\n\n| key of the file | values |\n| --- | --- |\n"
     );
     for (name, values) in rdmascope_screens::CONFIGURATION {
         let _ = writeln!(page, "| {} | {} |", code(name), md(values));
     }
     page.push_str(
-        "\nA key or an action that there is not is an error with its line.\n\n```toml\ntheme = \"light\"\ntime = \"clock\"\n\
-         columns = [\"smb2.msg_id\"]\n[keys]\nquit = [\"q\", \"F10\"]\n```\n",
+        "\nAn unknown key or action is reported as an error with its line.\n\n```toml\ntheme = \"light\"\ntime = \"clock\"\n\
+         columns = [\"smb2.msg_id\"]\ndocs-url = \"https://host/rdmascope\"\n[keys]\nquit = [\"q\", \"F10\"]\n```\n",
     );
     let mut heading = "";
     for key in rdmascope_screens::keys() {
@@ -239,8 +278,9 @@ fn keys_page() -> String {
 
 fn metrics_page() -> String {
     let mut page = format!(
-        "{MADE}# Metrics\nWhat `--metrics ADDR` serves while `analyze -i` or `capture -i` runs, at `http://ADDR/metrics`, in Prometheus' text format. A \
-         dashboard\nfor Grafana is in [plugins/metrics](../../plugins/metrics/README.md).\n\n| metric | kind | what it is |\n| --- | --- | --- |\n"
+        "{MADE}# Metrics\nWhile `analyze -i` or `capture -i` runs, `--metrics ADDR` serves these metrics at `http://ADDR/metrics`, in \
+        the text format of Prometheus. A dashboard for Grafana is in [plugins/metrics](../../plugins/metrics/README.md).\n\n| metric | kind | what it is \
+        |\n| --- | --- | --- |\n"
     );
     for (name, kind, help) in rdmascope_plugins::metrics::METRICS {
         let _ = writeln!(page, "| {} | {kind} | {} |", code(name), md(help));
@@ -248,13 +288,14 @@ fn metrics_page() -> String {
     page
 }
 
-/// The tables as `plugins/parquet/README.md` has them, which the code of the export makes.
+/// The tables of `plugins/parquet/README.md`, which a test compares with the code of the export.
 fn parquet_page() -> String {
     let readme = fs::read_to_string(root().join("plugins/parquet/README.md")).expect("the README of the tables");
     let tables = readme.split("\n## Tables\n").nth(1).expect("the tables");
     format!(
-        "{MADE}# Parquet tables\nWhat `rdmascope export parquet FILE DIR` writes, a partition of each table for each capture. Join tables by `capture` and\n\
-         `connection`. How to ask them, with DuckDB, Polars or Spark: [plugins/parquet](../../plugins/parquet/README.md).\n\n{}\n",
+        "{MADE}# Parquet tables\n`rdmascope export parquet FILE DIR` writes these tables, with one partition per capture. Join tables \
+        by `capture` and `connection`. How to query them with DuckDB, Polars or Spark: \
+        [plugins/parquet](../../plugins/parquet/README.md).\n\n{}\n",
         tables.trim_end().replace("\n### ", "\n## ").replacen("### ", "## ", 1)
     )
 }
@@ -293,8 +334,8 @@ fn json_page() -> String {
         }
     }
     let mut page = format!(
-        "{MADE}# JSON\nWhat programs may rely on. `rdmascope schema NAME` prints the JSON Schema (2020-12) that these tables are made from; keys are \
-         only ever\nadded, and `schema` in the output counts up when one changes its meaning.\n"
+        "{MADE}# JSON\nThe interface for programs. These tables are made from the JSON Schemas (2020-12) that `rdmascope schema NAME` prints. \
+        Keys are added, never removed; if one changes its meaning, the number `schema` in the output increases.\n"
     );
     for line in ask(&["schema"]).lines() {
         let (name, what) = line.split_once(' ').expect("a name and a command");
@@ -305,7 +346,7 @@ fn json_page() -> String {
     page
 }
 
-/// All pages that the program makes, by their place in `docs`.
+/// All generated pages, by their path in `docs`.
 fn made() -> BTreeMap<PathBuf, String> {
     let mut pages = BTreeMap::new();
     let shown = shown();
@@ -322,6 +363,7 @@ fn made() -> BTreeMap<PathBuf, String> {
     if !cfg!(any(feature = "kerberos", feature = "libpcap")) {
         pages.insert("reference/commands.md".into(), commands_page());
     }
+    pages.values_mut().for_each(|page| *page = filled(page));
     pages
 }
 
@@ -355,7 +397,7 @@ fn pages_that_the_program_makes_are_fresh() {
             stale.insert(path);
         }
     }
-    // what is there, and nobody makes any more
+    // pages that exist but are no longer generated
     for folder in ["findings", "reference/fields"] {
         for path in pages_below(&docs.join(folder)) {
             if !pages.contains_key(path.strip_prefix(&docs).expect("below docs")) {
@@ -370,7 +412,7 @@ fn pages_that_the_program_makes_are_fresh() {
     assert!(stale.is_empty(), "{RENEW}: {stale:#?}");
 }
 
-/// The table of contents: a part written by hand, and a list of findings and fields behind it.
+/// The table of contents: a part written by hand, then a list of findings and fields.
 #[test]
 fn the_table_of_contents_has_every_page() {
     const MARK: &str = "# Every finding\n";
@@ -402,7 +444,7 @@ fn the_table_of_contents_has_every_page() {
     }
 }
 
-/// The pages that people write: those of the site, and the README.
+/// The pages that are written by hand: those of the site, and the README.
 fn by_hand() -> Vec<PathBuf> {
     let docs = root().join("docs");
     let mut pages: Vec<PathBuf> = pages_below(&docs)

@@ -2,10 +2,11 @@
 
 pub mod monitor;
 
+use crate::system;
 use anyhow::Result;
 use rdmascope_capture::live::{Counters, LiveSource};
 use rdmascope_dissector::render::escaped;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 /// Exit status of a second interrupt, which does not wait.
 const INTERRUPTED: i32 = 130;
 
-/// What signals ask for.
+/// Requests by signals.
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
     /// To end with what came by now.
@@ -33,9 +34,9 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Listens to SIGHUP too, which begins a new file.
+    /// Listens to SIGHUP too, which begins a new file. Windows has no such signal.
     pub fn rotating(self) -> Result<Self> {
-        signal_hook::flag::register(SIGHUP, self.rotate.clone())?;
+        system::on_hangup(&self.rotate)?;
         Ok(self)
     }
 }
@@ -63,7 +64,7 @@ pub fn print_remarks(source: &LiveSource) {
     }
 }
 
-/// What an interface counted, in one line.
+/// Counters of an interface, in one line.
 pub fn counted(name: &str, c: &Counters) -> String {
     use crate::report::words::{grouped, size};
     format!(

@@ -1,7 +1,9 @@
-//! The analysis of a live capture: it has no end, so what is over is added up and let go; lines tell of it now and then, and metrics when
-//! they are asked for.
+//! The analysis of a live capture: it has no end, so connections that ended are summed up and dropped; lines report it at an interval, and
+//! metrics when they are asked for.
 
 use crate::analysis::{Analysis, InputSummary, meta_of};
+use crate::dissection::Past;
+use crate::known_bugs::Search;
 use crate::live::{self, say};
 use crate::report::words::{count, duration, grouped, size};
 use crate::stdout::{Color, Out};
@@ -13,7 +15,7 @@ use rdmascope_analyzer::report::{self, Connection, Report, Sink};
 use rdmascope_analyzer::rules::Rule;
 use rdmascope_capture::live::LiveSource;
 use rdmascope_capture::live::rdma::{self, Counter};
-use rdmascope_capture::{Record, Source};
+use rdmascope_capture::{Interface, Record, Source};
 use rdmascope_dissector::frame::{self, Body};
 use rdmascope_dissector::trace::Off;
 use rdmascope_plugins::metrics::{self, Server, View};
@@ -25,11 +27,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Connections that ended and are kept one by one.
 const ENDED_MAX: usize = 256;
-/// ns after its end that a connection is let go: late packets still belong to it.
+/// ns after its end that a connection is dropped: late packets still belong to it.
 const CLOSED_AFTER: i64 = 10_000_000_000;
-/// ns without a frame after which a connection is let go.
+/// ns without a frame after which a connection is dropped.
 const IDLE_AFTER: i64 = 3_600_000_000_000;
-/// Between two looks for connections to let go.
+/// ns between two searches for connections to drop.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks at the counters of RDMA devices.
 pub const HARDWARE_EVERY: Duration = Duration::from_secs(1);
@@ -63,13 +65,16 @@ pub fn mpa_port(body: &Body<'_>) -> Option<u16> {
 
 /// An analysis that goes on.
 pub struct Monitor<S> {
-    /// Its state.
+    /// State of the analysis.
     pub pipeline: Pipeline<S>,
     decode: frame::Options,
     summary: InputSummary,
     number: u64,
     time_ns: i64,
     expired: Instant,
+    /// What looks for bugs that are known by a filter.
+    search: Option<Box<Search>>,
+    past: Past,
 }
 
 impl<S: Sink> Monitor<S> {
@@ -78,15 +83,23 @@ impl<S: Sink> Monitor<S> {
         let pipeline = Pipeline::with_sink(endless(options), sink);
         let decode = pipeline.decode_options();
         let summary = InputSummary { path: interfaces.join(" and "), ..InputSummary::default() };
-        Self { pipeline, decode, summary, number: 0, time_ns: 0, expired: Instant::now() }
+        let (search, past) = (Search::new(), Past::default());
+        Self { pipeline, decode, summary, number: 0, time_ns: 0, expired: Instant::now(), search, past }
     }
 
-    /// Takes a frame. Says on which TCP port an MPA handshake was seen in it.
+    /// Takes a frame of a capture on these interfaces. Says on which TCP port an MPA handshake was seen in it.
     #[inline]
-    pub fn frame(&mut self, record: &Record<'_>) -> Option<u16> {
+    pub fn frame(&mut self, record: &Record<'_>, interfaces: &[Interface]) -> Option<u16> {
         self.number += 1;
         let meta = meta_of(record, self.number, &mut self.time_ns);
         self.summary.frame(record, meta.time_ns);
+        if let Some(search) = &mut self.search {
+            let listener = search.begin(record, interfaces, self.past.before(&meta));
+            let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &self.decode, listener);
+            self.pipeline.packet(&meta, &packet, listener);
+            search.end(&meta, &mut self.pipeline);
+            return mpa_port(&packet.body);
+        }
         let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &self.decode, &mut Off);
         self.pipeline.packet(&meta, &packet, &mut Off);
         mpa_port(&packet.body)
@@ -120,12 +133,12 @@ impl Metrics {
     /// Listens.
     pub fn start(address: SocketAddr, rdma_root: &Path) -> Result<Self> {
         let server = Server::start(address).with_context(|| format!("{address} cannot be listened on"))?;
-        let note = if address.ip().is_loopback() { "" } else { "; whoever reaches that address can read them" };
+        let note = if address.ip().is_loopback() { "" } else { "; everybody who reaches that address can read them" };
         say(&format!("metrics at http://{}/metrics{note}", server.address()));
         Ok(Self { server, rdma_root: rdma_root.to_owned() })
     }
 
-    /// Answers who asks now.
+    /// Answers a request.
     #[inline]
     pub fn serve<S: Sink>(&mut self, monitor: &Monitor<S>, source: &mut LiveSource) {
         while let Some(asked) = self.server.asked() {
@@ -152,7 +165,7 @@ pub struct Watch {
     pub lines_aside: bool,
     /// Where to serve metrics.
     pub metrics: Option<SocketAddr>,
-    /// When to end.
+    /// Duration after which it ends; `None`: when it is stopped.
     pub until: Option<Duration>,
     /// After how many frames to end.
     pub frames: Option<u64>,
@@ -173,7 +186,7 @@ impl Watch {
         let error = loop {
             match source.advance() {
                 Ok(true) => {
-                    if let Some(port) = monitor.frame(&source.record()) {
+                    if let Some(port) = monitor.frame(&source.record(), source.interfaces()) {
                         source.learn_tcp_port(port)?;
                     }
                     since += 1;
@@ -256,7 +269,7 @@ impl Had {
     }
 }
 
-/// Lines, a round of them every so often; each tells of the time since the last.
+/// Lines, in rounds at an interval; each covers the time since the last round.
 struct Rounds {
     had: HashMap<u32, Had>,
     findings: Vec<u64>,
@@ -267,7 +280,7 @@ struct Rounds {
 
 impl Rounds {
     fn new(hardware: Vec<Counter>) -> Self {
-        Self { had: HashMap::new(), findings: vec![0; Rule::ALL.len()], frames: 0, dropped: [0; 2], hardware }
+        Self { had: HashMap::new(), findings: vec![0; Rule::all().count()], frames: 0, dropped: [0; 2], hardware }
     }
 
     fn lines(&mut self, report: &Report, findings: &Findings, dropped: [u64; 2], hardware: Vec<Counter>, now: i64) -> String {
@@ -298,8 +311,8 @@ impl Rounds {
         if idle > 0 {
             let _ = write!(rest, "; {} idle", count(idle, "connection"));
         }
-        for (rule, before) in Rule::ALL.iter().zip(&mut self.findings) {
-            let n = findings.occurrences(*rule);
+        for (rule, before) in Rule::all().zip(&mut self.findings) {
+            let n = findings.occurrences(rule);
             if n > *before {
                 let _ = write!(rest, "; {} +{}", rule.id(), grouped(n - *before));
             }
@@ -389,7 +402,7 @@ mod tests {
         let mut n = 0;
         while capture.advance().unwrap() && n < 100 {
             n += 1;
-            assert_eq!(monitor.frame(&capture.record()), None);
+            assert_eq!(monitor.frame(&capture.record(), &[]), None);
         }
         let first =
             rounds.lines(&monitor.pipeline.snapshot(), monitor.pipeline.findings(), [3, 0], rdma::counters(root.path()), 45_000_000_000);
@@ -422,7 +435,7 @@ mod tests {
                 bytes[27..29].copy_from_slice(&round.to_be_bytes());
                 bytes[31..33].copy_from_slice(&round.to_be_bytes());
                 time += 1_000_000;
-                monitor.frame(&Record::new(time, 0, *link_type, *wire_len, bytes));
+                monitor.frame(&Record::new(time, 0, *link_type, *wire_len, bytes), &[]);
             }
             monitor.pipeline.expire(time + CLOSED_AFTER + 1, CLOSED_AFTER, IDLE_AFTER);
         }
@@ -434,7 +447,7 @@ mod tests {
         assert_eq!(reads.latency.count() + reads.unanswered, reads.count);
         let report = monitor.pipeline.snapshot();
         assert!(report.connections.len() < ENDED_MAX + 64 && report.folded.connections() > 300);
-        // the same rules were broken each time; of the connections that are let go the findings stay, together
+        // the same rules were broken each time; findings of dropped connections stay, merged
         assert!(report.findings.len() < 4096 && report.findings.dropped() == 0);
         assert_eq!(monitor.pipeline.findings().occurrences(Rule::CmReject), u64::from(rounds));
     }

@@ -1,7 +1,9 @@
 //! `-T ek`: two lines of JSON per frame, for Elasticsearch's bulk API. Layers are flat: `"udp_udp_srcport": "4791"`, and an array
-//! where a field occurs several times. In front of a field stands the protocol that it is of in Wireshark, and `text` has the subtrees that are
+//! where a field occurs several times. In front of a field stands the protocol that it is of in Wireshark, and `text` has the subtrees
+//! that are
 //! no fields there.
 
+use super::marks::Marks;
 use super::shape::Shape;
 use super::{Index, faults};
 use crate::dissection::Dissected;
@@ -9,6 +11,7 @@ use crate::output::json::has_value;
 use rdmascope_dissector::field::{Def, Kind};
 use rdmascope_dissector::render::{Style, decimal, json_string, json_value};
 use rdmascope_dissector::trace::Tree;
+use std::ops::Range;
 
 /// Frames in the form of `-T ek`.
 #[derive(Clone)]
@@ -32,7 +35,7 @@ impl Ek {
     }
 
     /// Appends a frame.
-    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, shape: &Shape) {
+    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, shape: &Shape, marks: &mut Marks) {
         out.extend_from_slice(b"{\"index\":{\"_index\":\"");
         out.extend_from_slice(self.index.of(d.time_ns));
         out.extend_from_slice(b"\"}}\n{\"timestamp\":\"");
@@ -64,7 +67,7 @@ impl Ek {
                 if n > 0 {
                     out.push(b',');
                 }
-                self.layer(out, tree, shape, *from, *to);
+                self.layer(out, tree, shape, marks, *from..*to);
             }
             if layer.len() > 1 {
                 out.push(b']');
@@ -81,7 +84,7 @@ impl Ek {
         out.extend_from_slice(b"}}\n");
     }
 
-    fn layer(&mut self, out: &mut Vec<u8>, tree: &Tree, shape: &Shape, from: usize, to: usize) {
+    fn layer(&mut self, out: &mut Vec<u8>, tree: &Tree, shape: &Shape, marks: &mut Marks, Range { start: from, end: to }: Range<usize>) {
         self.fields.clear();
         self.groups.clear();
         // a layer that is a field itself (a trailer) is its own only field
@@ -120,7 +123,9 @@ impl Ek {
                 if quoted {
                     out.push(b'"');
                 }
+                let start = out.len();
                 json_value(out, node.def, tree.stored(node), Style::Ek);
+                marks.written(out, start, node.def, &node.value);
                 if quoted {
                     out.push(b'"');
                 }

@@ -1,5 +1,6 @@
 //! `-T fields -e FIELD…`: a line per frame with the values asked for, for awk, spreadsheets and scripts.
 
+use super::marks::Marks;
 use super::times::Times;
 use crate::dissection::{Dissected, FrameAddress};
 use crate::fields::field;
@@ -11,7 +12,7 @@ use rdmascope_dissector::render::{Stored, Style, escaped, is_text, is_unsafe, sh
 use rdmascope_dissector::wire::frame_fields;
 use std::borrow::Cow;
 
-/// What `-E` says. Keys and values are tshark's.
+/// Options of `-E`. Keys and values are tshark's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     header: bool,
@@ -75,7 +76,7 @@ impl Options {
         let yes = || match value {
             "y" => Ok(true),
             "n" => Ok(false),
-            _ => bail!("-E {key} is y or n, not \"{value}\""),
+            _ => bail!("-E {key} must be y or n, not \"{value}\""),
         };
         let character = || -> Result<char> {
             let mut chars = value.chars();
@@ -184,14 +185,9 @@ impl Fields {
         })
     }
 
-    /// Whether what it says of a frame is in the frame, or in what its own connection said before.
-    pub fn is_by_connection(&self) -> bool {
-        self.columns.iter().all(|column| matches!(column, Column::Field(_)))
-    }
-
     /// Whether it says nothing of the frames that were shown before.
     pub fn is_alone(&self) -> bool {
-        !self.times.is_of_order()
+        !self.times.is_of_order() || !self.columns.contains(&Column::Time)
     }
 
     /// Appends the header, where one is wanted.
@@ -206,14 +202,14 @@ impl Fields {
     }
 
     /// Appends a frame.
-    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, extractor: &Extractor) {
+    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, extractor: &Extractor, marks: &mut Marks) {
         for i in 0..self.columns.len() {
             if i > 0 {
                 out.extend_from_slice(&self.separator);
             }
             match self.columns[i] {
-                Column::Field(slot) => self.values(out, extractor, slot),
-                Column::Protocol(slot) if extractor.has(slot) => self.values(out, extractor, slot),
+                Column::Field(slot) => self.values(out, extractor, slot, marks),
+                Column::Protocol(slot) if extractor.has(slot) => self.values(out, extractor, slot, marks),
                 column => {
                     let mut text = Vec::new();
                     match column {
@@ -233,7 +229,7 @@ impl Fields {
         out.push(b'\n');
     }
 
-    fn values(&mut self, out: &mut Vec<u8>, extractor: &Extractor, slot: Slot) {
+    fn values(&mut self, out: &mut Vec<u8>, extractor: &Extractor, slot: Slot, marks: &mut Marks) {
         if !extractor.has(slot) {
             return;
         }
@@ -242,12 +238,12 @@ impl Fields {
         match self.options.occurrence {
             Occurrence::First => {
                 if let Some((def, v)) = values.next() {
-                    self.value(out, def, v);
+                    self.value(out, def, v, marks);
                 }
             }
             Occurrence::Last => {
                 if let Some((def, v)) = values.last() {
-                    self.value(out, def, v);
+                    self.value(out, def, v, marks);
                 }
             }
             Occurrence::All => {
@@ -255,7 +251,7 @@ impl Fields {
                     if n > 0 {
                         out.extend_from_slice(&self.aggregator);
                     }
-                    self.value(out, def, v);
+                    self.value(out, def, v, marks);
                 }
             }
         }
@@ -269,14 +265,19 @@ impl Fields {
     }
 
     #[inline]
-    fn value(&mut self, out: &mut Vec<u8>, def: Def, v: Stored<'_>) {
+    fn value(&mut self, out: &mut Vec<u8>, def: Def, v: Stored<'_>, marks: &mut Marks) {
         match def.kind {
             Kind::Protocol if !matches!(v, Stored::Text(_)) => return out.extend_from_slice(def.name.as_bytes()),
             Kind::None => return out.push(b'1'),
             _ => {}
         }
         if !is_text(def, v) {
-            return show_into(out, def, v, Style::Fields);
+            let from = out.len();
+            show_into(out, def, v, Style::Fields);
+            if let Stored::U(number) = v {
+                marks.number(out, from, def, number);
+            }
+            return;
         }
         let text = match v {
             Stored::Text(text) => text,

@@ -24,7 +24,7 @@ enum Form {
     Raw,
 }
 
-/// One stream.
+/// Content of one stream, as `-z follow` shows it.
 pub struct Follow {
     kind: &'static str,
     form: Form,
@@ -62,12 +62,12 @@ impl Follow {
     pub fn new(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result<Self> {
         let parts: Vec<&str> = argument.split(',').collect();
         let [kind, form, number, rest @ ..] = parts.as_slice() else {
-            bail!("-z follow wants KIND,FORM,NUMBER, as in follow,tcp,ascii,0");
+            bail!("-z follow needs KIND,FORM,NUMBER, as in follow,tcp,ascii,0");
         };
         let kind = match *kind {
             "tcp" => "tcp",
             "smb_direct" => "smb_direct",
-            other => bail!("-z follow knows tcp and smb_direct, not \"{}\"", escaped(other)),
+            other => bail!("-z follow supports tcp and smb_direct, not \"{}\"", escaped(other)),
         };
         let form = match *form {
             "ascii" => Form::Ascii,
@@ -76,13 +76,13 @@ impl Follow {
             other => bail!("-z follow writes ascii, hex or raw, not \"{}\"", escaped(other)),
         };
         let what = if kind == "tcp" { "tcp.stream" } else { "rdmascope.connection" };
-        let number = number.parse().ok().with_context(|| format!("-z follow wants the number of a {what}, not \"{}\"", escaped(number)))?;
+        let number = number.parse().ok().with_context(|| format!("-z follow needs the number of a {what}, not \"{}\"", escaped(number)))?;
         let range = match rest {
             [] => (1, usize::MAX),
             [range] => {
                 let (from, to) = range.split_once('-').unwrap_or((range, range));
                 let both = from.parse().ok().zip(to.parse().ok()).filter(|(from, to): &(usize, usize)| *from > 0 && from <= to);
-                both.with_context(|| format!("-z follow wants pieces FROM-TO, not \"{}\"", escaped(range)))?
+                both.with_context(|| format!("-z follow needs pieces FROM-TO, not \"{}\"", escaped(range)))?
             }
             _ => bail!("-z follow ends with pieces FROM-TO"),
         };
@@ -135,7 +135,7 @@ impl Follow {
                 _ => None,
             })
             .collect();
-        // of a connection whose numbers nobody sees, who speaks first; of TCP, who sends first
+        // without visible numbers, the side that speaks first; of TCP, the side that sends first
         if data.is_empty() && self.seq.is_none() {
             return;
         }
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_put_in_order_once_and_holes_are_told() {
+    fn segments_are_put_in_order_once_and_holes_are_reported() {
         let mut f = follow("ascii");
         f.segment(0, 1, b"abc".to_vec());
         f.segment(0, 7, b"ghi".to_vec());

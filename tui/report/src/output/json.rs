@@ -5,10 +5,11 @@
 //! * A name that occurs several times among the same siblings is repeated, as tshark repeats it; most readers keep the last.
 //!   With `--no-duplicate-keys` such a key is there once, and its value is an array, also as in tshark.
 //! * A subtree that is no field in Wireshark has its text for a key: [`super::shape`].
-//! * `-T jsonraw` has the bytes of each field in place of its value, `-T json -x` both: `"ip.ttl_raw": ["40", 22, 1, 0, 4, 0]` are the bytes,
-//!   their place and length, the mask, the number of the field's type, and which of the frame's sources they lie in.
+//! * `-T jsonraw` has the bytes of each field in place of its value, `-T json -x` both: `"ip.ttl_raw": ["40", 22, 1, 0, 4, 0]` are
+//!   the bytes, their place and length, the mask, the number of the field's type, and which of the frame's sources they lie in.
 //! * Where decoding stopped, `_ws.malformed` (`_ws.short` where the capture cut the frame) says why.
 
+use super::marks::Marks;
 use super::shape::Shape;
 use super::{Index, faults};
 use crate::dissection::Dissected;
@@ -17,14 +18,14 @@ use rdmascope_dissector::render::{Style, decimal, hex_bytes, json_string, json_v
 use rdmascope_dissector::trace::{Node, NodeValue, Tree};
 use std::io::Write;
 
-/// What is written of a field.
+/// Parts of a field that are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// Its value.
+    /// Values of fields (`-T json`).
     Values,
-    /// Its bytes.
+    /// Bytes of fields (`-T jsonraw`).
     Raw,
-    /// Both.
+    /// Values and bytes (`-T json -x`).
     Both,
 }
 
@@ -136,7 +137,7 @@ impl Json {
     }
 
     /// Opens the array.
-    pub fn begin(&self, out: &mut Vec<u8>) {
+    pub fn begin(out: &mut Vec<u8>) {
         out.extend_from_slice(b"[");
     }
 
@@ -151,7 +152,7 @@ impl Json {
     }
 
     /// Appends a frame.
-    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, shape: &Shape) {
+    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, shape: &Shape, marks: &mut Marks) {
         out.extend_from_slice(if self.any { b",\n  {\n    \"_index\": \"" } else { b"\n  {\n    \"_index\": \"" });
         self.any = true;
         out.extend_from_slice(self.index.of(d.time_ns));
@@ -160,9 +161,9 @@ impl Json {
         if self.unique || self.what != What::Values {
             let top: Vec<usize> = children(tree, None);
             first = top.is_empty();
-            Members { tree, shape, unique: self.unique, what: self.what }.object(out, &top, LAYER);
+            Members { tree, shape, unique: self.unique, what: self.what }.object(out, marks, &top, LAYER);
         } else {
-            self.nodes(out, tree, shape);
+            self.nodes(out, tree, shape, marks);
             first &= tree.nodes.is_empty();
         }
         let cut = d.is_cut();
@@ -181,7 +182,7 @@ impl Json {
     }
 
     /// All nodes in order, opening and closing objects as the depth changes.
-    fn nodes(&mut self, out: &mut Vec<u8>, tree: &Tree, shape: &Shape) {
+    fn nodes(&mut self, out: &mut Vec<u8>, tree: &Tree, shape: &Shape, marks: &mut Marks) {
         self.stack.clear();
         let mut indent = LAYER;
         let mut fresh = true;
@@ -209,7 +210,7 @@ impl Json {
                 }
             }
             if valued {
-                value(out, tree, node);
+                value(out, tree, node, marks);
             }
             fresh = false;
             if !parent {
@@ -251,13 +252,15 @@ fn is_valued(node: &Node) -> bool {
 
 /// Appends a value and the quote behind it.
 #[inline]
-fn value(out: &mut Vec<u8>, tree: &Tree, node: &Node) {
+fn value(out: &mut Vec<u8>, tree: &Tree, node: &Node, marks: &mut Marks) {
+    let from = out.len();
     match node.value {
         // the most common by far
         NodeValue::U(v) => show_unsigned(out, node.def, v, Style::Json),
         NodeValue::None if node.def.kind == Kind::Protocol && node.depth > 0 => hex_bytes(out, tree.covered(node), Some(b':')),
         _ => json_value(out, node.def, tree.stored(node), Style::Json),
     }
+    marks.written(out, from, node.def, &node.value);
     out.push(b'"');
 }
 
@@ -294,7 +297,7 @@ struct Members<'a> {
 
 impl Members<'_> {
     /// The members of an object; each key once, where that is asked for.
-    fn object(&self, out: &mut Vec<u8>, members: &[usize], indent: usize) {
+    fn object(&self, out: &mut Vec<u8>, marks: &mut Marks, members: &[usize], indent: usize) {
         let tree = self.tree;
         let key_of = |i: usize| (tree.nodes[i].def.id, self.shape.key(tree, i));
         let mut sorted: Vec<usize> = members.to_vec();
@@ -332,7 +335,7 @@ impl Members<'_> {
                 }
                 list(out, &values, indent, &mut |out, i, _| {
                     out.push(b'"');
-                    value(out, tree, &tree.nodes[i]);
+                    value(out, tree, &tree.nodes[i], marks);
                 });
             }
             if !parents.is_empty() {
@@ -343,7 +346,7 @@ impl Members<'_> {
                 }
                 list(out, &parents, indent, &mut |out, i, indent| {
                     out.push(b'{');
-                    self.object(out, &children(tree, Some(i)), indent + 2);
+                    self.object(out, marks, &children(tree, Some(i)), indent + 2);
                     line(out, indent);
                     out.push(b'}');
                 });
@@ -418,7 +421,8 @@ fn list(out: &mut Vec<u8>, items: &[usize], indent: usize, write: &mut dyn FnMut
     line(out, indent);
     out.push(b']');
 }
-/// The JSON Schema of `-T json`: the form is tshark's. Layers have the fields that their bytes have, under names of `rdmascope fields`, so that what
+/// The JSON Schema of `-T json`: the form is tshark's. Layers have the fields that their bytes have, under names of `rdmascope fields`, so
+/// that what
 /// stands in a layer is said by its form alone.
 pub fn schema() -> serde_json::Value {
     let layer = |values: &[&str]| {

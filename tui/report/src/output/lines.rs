@@ -8,13 +8,14 @@ use super::times::Times;
 use super::{paint, styled};
 use crate::dissection::{Dissected, FrameAddress};
 use anstyle::Style;
-use rdmascope_dissector::render::{decimal, is_unsafe, xml_text};
+use rdmascope_dissector::render::{decimal, xml_text};
+use rdmascope_dissector::text::Escaped;
 use std::io::Write;
 
 /// Columns as wide as an IPv4 address; a longer one shifts the rest of its own line only.
 const ADDRESS: usize = 15;
 
-/// What stands between the columns.
+/// Separator of columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// Spaces.
@@ -71,7 +72,7 @@ impl Lines {
         }
     }
 
-    /// What stands before the first line.
+    /// Text before the first line.
     pub fn begin(&self, out: &mut Vec<u8>) {
         if self.form != Form::Psml {
             return;
@@ -86,7 +87,7 @@ impl Lines {
         out.extend_from_slice(b"</structure>\n\n");
     }
 
-    /// What stands behind the last one.
+    /// Text after the last line.
     pub fn end(&self, out: &mut Vec<u8>) {
         if self.form == Form::Psml {
             out.extend_from_slice(b"</psml>\n");
@@ -193,9 +194,6 @@ fn right(out: &mut Vec<u8>, width: usize, write: impl FnOnce(&mut Vec<u8>)) {
 }
 
 fn escaped(out: &mut Vec<u8>, text: &str) {
-    if text.chars().any(is_unsafe) {
-        out.extend_from_slice(rdmascope_dissector::render::escaped(text).as_bytes());
-    } else {
-        out.extend_from_slice(text.as_bytes());
-    }
+    // a Vec takes whatever is written to it
+    let _ = write!(out, "{}", Escaped(text));
 }

@@ -6,6 +6,7 @@ pub mod follow;
 pub mod hex;
 pub mod json;
 pub mod lines;
+pub mod marks;
 pub mod pdml;
 pub mod shape;
 pub mod summary;
@@ -30,9 +31,9 @@ pub mod paint {
     const fn of(color: AnsiColor) -> Style {
         Style::new().fg_color(Some(anstyle::Color::Ansi(color)))
     }
-    /// What went wrong.
+    /// Style of errors.
     pub const WRONG: Style = of(AnsiColor::Red).bold();
-    /// What is less important.
+    /// Style of less important text.
     pub const FAINT: Style = Style::new().dimmed();
     /// A heading, the beginning of a layer.
     pub const HEADING: Style = Style::new().bold();
@@ -69,7 +70,7 @@ impl Index {
         Self { day: i64::MIN, text: Vec::new() }
     }
 
-    /// The index of a frame captured at `time_ns`; made anew only where the day changes.
+    /// The index of a frame captured at `time_ns`; made again only if the day changes.
     pub(crate) fn of(&mut self, time_ns: i64) -> &[u8] {
         let day = time_ns.div_euclid(86_400_000_000_000);
         if day != self.day {
@@ -91,7 +92,8 @@ pub fn faults(tree: &Tree, cut: bool) -> impl Iterator<Item = (&'static str, Str
     })
 }
 
-/// A value as indented JSON in which no character stands as it is that a terminal obeys or hides: they are written as `\u202e`, and mean the
+/// A value as indented JSON in which no character stands as it is that a terminal obeys or hides: they are written as `\u202e`, and mean
+/// the
 /// same to every reader of JSON.
 pub fn pretty_json(value: &impl Serialize) -> serde_json::Result<String> {
     let mut out = Vec::new();
@@ -152,7 +154,8 @@ impl Formatter for Visible {
     }
 }
 
-/// A cell that no spreadsheet takes for a formula: text that begins with `=`, `+`, `-` or `@` and is no number gets an apostrophe before it.
+/// A cell that no spreadsheet takes for a formula: text that begins with `=`, `+`, `-` or `@` and is no number gets an apostrophe before
+/// it.
 pub fn spreadsheet_safe(cell: &str) -> Cow<'_, str> {
     if cell.starts_with(['=', '+', '-', '@']) && cell.parse::<f64>().is_err() { format!("'{cell}").into() } else { cell.into() }
 }

@@ -2,6 +2,7 @@
 //! length (`size`), value for programs (`show`), for people (`showname`), and as bytes (`value`).
 
 use super::faults;
+use super::marks::Marks;
 use super::shape::Shape;
 use crate::dissection::Dissected;
 use rdmascope_dissector::field::Kind;
@@ -18,7 +19,7 @@ pub struct Pdml {
 
 impl Pdml {
     /// Opens the document.
-    pub fn begin(&self, out: &mut Vec<u8>, file: &str) {
+    pub fn begin(out: &mut Vec<u8>, file: &str) {
         out.extend_from_slice(b"<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<pdml version=\"0\" creator=\"rdmascope/");
         out.extend_from_slice(env!("CARGO_PKG_VERSION").as_bytes());
         out.extend_from_slice(b"\" capture_file=\"");
@@ -27,12 +28,12 @@ impl Pdml {
     }
 
     /// Closes the document.
-    pub fn end(&self, out: &mut Vec<u8>) {
+    pub fn end(out: &mut Vec<u8>) {
         out.extend_from_slice(b"</pdml>\n");
     }
 
     /// Appends a frame.
-    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, shape: &Shape) {
+    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, shape: &Shape, marks: &mut Marks) {
         out.extend_from_slice(b"<packet>\n");
         let size = d.cap_len;
         let _ = writeln!(out, "  <proto name=\"geninfo\" pos=\"0\" showname=\"General information\" size=\"{size}\">");
@@ -54,7 +55,7 @@ impl Pdml {
         out.extend_from_slice(b"\" showname=\"Captured Time\" value=\"");
         seconds_and_nanos(out, d.time_ns.div_euclid(1_000_000_000), d.time_ns.rem_euclid(1_000_000_000) as u32);
         let _ = writeln!(out, "\" size=\"{size}\"/>\n  </proto>");
-        self.nodes(out, tree, shape);
+        self.nodes(out, tree, shape, marks);
         for (name, why) in faults(tree, d.is_cut()) {
             let _ = write!(out, "  <proto name=\"{name}\" showname=\"");
             xml_text(out, &why);
@@ -63,10 +64,11 @@ impl Pdml {
         out.extend_from_slice(b"</packet>\n\n");
     }
 
-    fn nodes(&mut self, out: &mut Vec<u8>, tree: &Tree, shape: &Shape) {
+    fn nodes(&mut self, out: &mut Vec<u8>, tree: &Tree, shape: &Shape, marks: &mut Marks) {
         self.open.clear();
         for (i, node) in tree.nodes.iter().enumerate() {
             self.close(out, node.depth);
+            let from = out.len();
             let proto = node.depth == 0;
             indent(out, node.depth);
             out.extend_from_slice(if proto { b"<proto name=\"" } else { b"<field name=\"" });
@@ -120,6 +122,7 @@ impl Pdml {
                     out.push(b'"');
                 }
             }
+            marks.written(out, from, node.def, &node.value);
             if tree.has_children(i) {
                 self.open.push((node.depth, proto));
                 out.extend_from_slice(b">\n");

@@ -1,15 +1,17 @@
-//! The form that Wireshark gives a frame where ours is another one: JSON, EK and PDML are written in it, so that what was made for tshark finds
+//! The form that Wireshark gives a frame where ours is another one: JSON, EK and PDML are written in it, so that what was made for tshark
+//! finds
 //! each field where it is there. `--json-names short` leaves our form as it is.
 //!
-//! A subtree that is no field of Wireshark's is *text* there: its key is what the detail pane shows, as in `"Create Request (0x05)"`. What else
+//! A subtree that is no field of Wireshark's is *text* there: its key is what the detail pane shows, as in `"Create Request (0x05)"`. What
+//! else
 //! differs has a row in `RULES`; two things have code of their own: bodies of SMB2, which Wireshark names by their command, and fields that
-//! the analysis tells apart from the layer that Wireshark tells them in.
+//! the analysis reports apart from the layer in which Wireshark has them.
 
 use rdmascope_dissector::field::{Base, Def, FieldDef, Kind, OURS, Privacy, id_of};
 use rdmascope_dissector::render::{Style, show};
 use rdmascope_dissector::trace::{Node, NodeValue, Tree};
 
-/// What becomes of a node.
+/// What to do with a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// Its children stand in its place.
@@ -64,7 +66,7 @@ const ATTRIBUTE: u32 = id_of("rdmascope.nfs.attribute");
 const ATTRIBUTE_NUMBER: u32 = id_of("nfs.attr");
 const VALUES: u32 = id_of("rdmascope.nfs.attr_values");
 
-/// Fields that the analysis tells of a frame, and Wireshark in the header of the reply.
+/// Fields that the analysis reports for a frame, and that Wireshark has in the header of the reply.
 const OF_SMB2: [u32; 3] = [id_of("smb2.response_to"), id_of("smb2.response_in"), id_of("smb2.time")];
 /// The same of RPC.
 const OF_RPC: [u32; 3] = [id_of("rpc.reqframe"), id_of("rpc.repframe"), id_of("rpc.time")];
@@ -454,7 +456,7 @@ impl Shape {
                 self.push(tree, at, shift);
                 self.part(tree, at + 1, end, shift);
                 self.headers -= 1;
-                // what is reported of the last ones only is told of the last headers
+                // fields of the last messages only belong to the last headers
                 if let Some((first, last)) = self.groups.len().checked_sub(self.headers + 1).and_then(|g| self.groups.get(g)).copied() {
                     for i in first..last {
                         let node = self.moved[i];

@@ -1,4 +1,5 @@
-//! `-z`: tables over all frames, of what the analysis knows: frames and bytes by time, by protocol and by host, times of requests, findings.
+//! `-z`: tables over all frames, of what the analysis knows: frames and bytes by time, by protocol and by host, times of requests,
+//! findings.
 //!
 //! The names are tshark's. A tap sees every frame that is read, whatever `-Y` shows; each may have a filter of its own.
 
@@ -15,7 +16,7 @@ use rdmascope_dissector::text::escaped;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Rows of one table at most. What comes after is counted and told.
+/// Rows of one table at most. Later ones are counted, and the count is printed.
 const ROWS_MAX: usize = 100_000;
 
 /// The tables that are asked for.
@@ -144,7 +145,7 @@ impl Taps {
 
 fn tap(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result<Tap> {
     if let Some((_, instead)) = ELSEWHERE.iter().find(|(name, _)| argument.starts_with(name)) {
-        bail!("-z {} is not there: {instead}", escaped(argument));
+        bail!("-z {} is not supported: {instead}", escaped(argument));
     }
     let want = |name: &str, extractor: &mut Extractor| -> Slot {
         let def: Def = registry.find(name).expect("a field of ours");
@@ -171,12 +172,12 @@ fn tap(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result
         ["io", "stat", rest] => {
             let mut columns = rest.split(',');
             let every = columns.next().unwrap_or("");
-            let Ok(seconds) = every.parse::<f64>() else { bail!("-z io,stat wants seconds, not \"{}\"", escaped(every)) };
+            let Ok(seconds) = every.parse::<f64>() else { bail!("-z io,stat needs seconds, not \"{}\"", escaped(every)) };
             let every = if seconds.is_finite() && seconds > 0.0 { (seconds * 1e9) as i64 } else { 0 };
             let mut named = Vec::new();
             for column in columns {
                 if column.contains('(') && ["COUNT", "SUM", "MIN", "MAX", "AVG", "LOAD"].iter().any(|f| column.starts_with(f)) {
-                    bail!("-z io,stat counts frames and bytes; {} is not there: use -T fields -e FIELD", escaped(column));
+                    bail!("-z io,stat counts frames and bytes; {} is not supported: use -T fields -e FIELD", escaped(column));
                 }
                 named.push((column.to_owned(), bound(column, extractor)?));
             }
@@ -190,7 +191,7 @@ fn tap(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result
             let kind = parts.get(1).copied().unwrap_or("ip");
             let Some((_, title, addresses, ports)) = KINDS.iter().find(|(name, ..)| *name == kind) else {
                 let kinds: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).collect();
-                bail!("-z {} knows {}, not \"{}\"", parts[0], kinds.join(", "), escaped(kind));
+                bail!("-z {} supports {}, not \"{}\"", parts[0], kinds.join(", "), escaped(kind));
             };
             let text = parts.get(2).copied().unwrap_or("");
             Tap::Hosts(Hosts {
@@ -231,7 +232,8 @@ fn tap(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result
             rows: BTreeMap::new(),
         },
         _ => bail!(
-            "-z knows io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert follow,tcp,ascii,N, not \"{}\"; analyze says more",
+            "-z knows io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert follow,tcp,ascii,N, not \"{}\"; \
+            analyze says more",
             escaped(argument)
         ),
     })
@@ -436,7 +438,7 @@ impl Hosts {
             }
         }
         if self.left_out > 0 {
-            writeln!(out, "{} more frames are of ends for which there was no room", self.left_out)?;
+            writeln!(out, "{} more frames belong to ends that are not listed: the table is full", self.left_out)?;
         }
         writeln!(out, "{LINE}")
     }

@@ -32,7 +32,7 @@ pub enum Place {
 /// Whether and how the day is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Date {
-    /// Not at all.
+    /// No date.
     No,
     /// Year, month and day.
     Full,

@@ -7,6 +7,7 @@
 //! ```
 //! Bytes that are not the frame's (a message put together from several) are named: `[Reassembled SMB Direct 0+105]`.
 
+use super::marks::Marks;
 use super::{paint, styled};
 use crate::dissection::Dissected;
 use rdmascope_dissector::render::{decimal, fault_label, is_hidden, label};
@@ -24,7 +25,7 @@ pub struct Trees {
 
 impl Trees {
     /// Appends a frame.
-    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, color: bool) {
+    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, color: bool, marks: &mut Marks) {
         self.open.clear();
         self.seen.clear();
         self.seen.resize(tree.faults.len(), false);
@@ -38,9 +39,11 @@ impl Trees {
             }
             self.line.clear();
             label(&mut self.line, tree, index);
+            let from = out.len();
             indent(out, node.depth);
             let style = if node.depth == 0 { paint::HEADING } else { anstyle::Style::new() };
             styled(out, style, color, self.line.as_bytes());
+            marks.written(out, from, node.def, &node.value);
             if !node.generated {
                 self.range.clear();
                 self.range.extend_from_slice(b" [");

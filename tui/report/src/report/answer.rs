@@ -7,7 +7,7 @@ use rdmascope_analyzer::episodes::{Cause, Kind};
 use rdmascope_analyzer::op::End;
 use rdmascope_analyzer::report::{Report, Transport};
 
-/// The answer in words; `None` where no request was answered.
+/// The answer as text; `None` if no request was answered.
 pub fn text(report: &Report) -> Option<String> {
     let answer = answer::answer(report)?;
     let unit = if report.connections.iter().any(|c| matches!(c.transport, Some(Transport::RoceV2 | Transport::Infiniband))) {
@@ -18,7 +18,7 @@ pub fn text(report: &Report) -> Option<String> {
     let waited = duration(answer.waited);
     let late = answer.late_clients().map_or(String::new(), |(n, mean)| {
         let packets = count(n, unit);
-        format!(" By its clock {packets} of the client took {} in the mean to the capture point, which comes on top.", duration(mean))
+        format!(" By the client's clock, {packets} took {} on average to the capture point, in addition.", duration(mean))
     });
     let Some(main) = answer.main() else {
         return Some(format!("Requests waited {waited} in all: {}.{}{late}", owners(&answer.time), way(&answer)));
@@ -60,7 +60,7 @@ const fn of(owner: Owner) -> &'static str {
         Owner::Pause => "under pause frames",
         Owner::Rdma => "moving data by RDMA",
         Owner::Server => "the server's own",
-        Owner::Unknown => "not to be told: the capture lost what would tell",
+        Owner::Unknown => "not known, because the capture lost packets",
     }
 }
 
@@ -100,11 +100,11 @@ fn what(main: &Hindrance, unit: &str) -> String {
             format!("recovering from {packets} lost{way}{acks}")
         }
         (Kind::Recovery, Cause::Damaged) => format!("recovering from {packets} damaged{way}"),
-        (Kind::Recovery, Cause::Reordered) => format!("because of {packets} overtaken{way}, which the receiver took for lost"),
-        (Kind::Recovery, _) => format!("while {unit}s{way} went out again"),
+        (Kind::Recovery, Cause::Reordered) => format!("because of {packets} overtaken{way}, which the receiver treated as lost"),
+        (Kind::Recovery, _) => format!("while {unit}s{way} were sent again"),
         (Kind::Rnr, _) => format!("waiting for {receiver} to post a receive ({often})"),
         (Kind::Credit, Cause::ReadDepth) => {
-            format!("in which {sender} had as many RDMA Reads outstanding as {receiver} answers at a time ({often})")
+            format!("in which {sender} had as many RDMA Reads outstanding as {receiver} accepts ({often})")
         }
         (Kind::Credit, _) => format!("in which {sender} waited for credits of {receiver} ({often})"),
         (Kind::Pause, _) => format!("while pause frames stopped {sender} ({often})"),
@@ -114,12 +114,14 @@ fn what(main: &Hindrance, unit: &str) -> String {
         (Kind::HeldUp, _) => {
             format!("held up between {sender} and the capture point, by its own timestamps ({})", count(main.count, unit))
         }
+        (Kind::Idle, Cause::ReadResponse) => format!("waiting for {sender} to answer RDMA Reads ({often})"),
+        (Kind::Idle, _) => format!("waiting for {sender} to send the rest of a message ({often})"),
         (Kind::Interrupted, _) => format!("while {sender} had stopped in the middle of a message ({often})"),
-        (Kind::Gap, _) => format!("nobody knows where: the capture lost {packets}{way}"),
+        (Kind::Gap, _) => format!("in an unknown place: the capture lost {packets}{way}"),
     }
 }
 
-/// Since when, or until when, where that tells something.
+/// Begin or end, if that is worth reporting.
 fn when(main: &Hindrance, report: &Report) -> String {
     let (Some(first), Some(last)) = (report.capture.first, report.capture.last) else { return String::new() };
     let length = last.time.saturating_sub(first.time);
@@ -142,7 +144,7 @@ fn when(main: &Hindrance, report: &Report) -> String {
     }
 }
 
-/// What an entry cost, in words; empty where it cost nothing.
+/// The cost of an entry, as text; empty if it cost nothing.
 pub fn cost(entry: &super::Entry<'_>) -> String {
     if entry.cost <= 0 { String::new() } else { format!("It cost requests {}.", duration(entry.cost)) }
 }

@@ -37,12 +37,13 @@ pub fn render(data: &ReportData) -> String {
     let entries = data.entries();
     let names: Vec<String> = data.inputs.iter().map(|i| shown(&i.path)).collect();
     let title = names.join(", ");
-    // nothing is loaded from anywhere, and a browser is told so
+    // nothing is loaded from anywhere, and the policy says so to the browser
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
     let _ = write!(
         out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n<title>{} – rdmascope</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n",
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, \
+        initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n<title>{} – \
+        rdmascope</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n",
         text(&title)
     );
     let page = Page::of(data);
@@ -207,7 +208,8 @@ fn head(out: &mut String, data: &ReportData, title: &str, entries: &[Entry<'_>])
         let _ = write!(out, "<a href=\"#{id}\">{name}</a>");
     }
     out.push_str(
-        "<label class=\"search\">Search <input type=\"search\" id=\"search\" autocomplete=\"off\"></label><output id=\"hits\" class=\"soft\"></output></nav>\n</header>\n",
+        "<label class=\"search\">Search <input type=\"search\" id=\"search\" autocomplete=\"off\"></label><output id=\"hits\" \
+        class=\"soft\"></output></nav>\n</header>\n",
     );
 }
 
@@ -262,7 +264,11 @@ fn findings(out: &mut String, data: &ReportData, page: &Page, entries: &[Entry<'
         pair("Rule", &format!("{} ({})", row.says, row.spec));
         pair("Causes", &entry.causes().iter().map(|c| super::words::sentence(c)).collect::<Vec<_>>().join(" Or: "));
         pair("Do", row.cure);
-        let _ = write!(out, "<dt>Id</dt><dd><code>{}</code></dd>\n</dl>\n</details>\n", row.id);
+        let more = match &data.manual {
+            Some(manual) => format!("; <a href=\"{}\">all about it</a>", text(&manual.page(entry.rule))),
+            None => format!("; <code>rdmascope explain {}</code> tells all about it", row.id),
+        };
+        let _ = write!(out, "<dt>Id</dt><dd><code>{}</code>{more}</dd>\n</dl>\n</details>\n", row.id);
     }
     if entries.len() > FINDINGS_MAX {
         let _ = writeln!(out, "<p class=\"soft\">… and {} more.</p>", grouped((entries.len() - FINDINGS_MAX) as u64));
@@ -447,7 +453,9 @@ fn slowest(out: &mut String, data: &ReportData, page: &Page) {
             bar(&e.time),
             Cell {
                 class: if e.failed { "warned l" } else { "l" },
-                ..plain(&e.status.map_or(String::new(), |s| super::status(e.family, s)))
+                // its words may be on lines of their own
+                html: e.status.map_or(String::new(), |s| text(&super::status(e.family, s)).replace('_', "_<wbr>")),
+                value: None,
             },
             frame_cell(e.request.frame),
             page.connection_cell(e.connection),
@@ -603,7 +611,8 @@ impl Sortable {
         let caption = text(caption);
         let _ = write!(
             out,
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\"><table class=\"data\">\n<caption>{caption}</caption>\n<thead><tr>"
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\"><table \
+            class=\"data\">\n<caption>{caption}</caption>\n<thead><tr>"
         );
         for (name, left) in &self.head {
             let class = if *left { " class=\"l\"" } else { "" };
@@ -630,7 +639,8 @@ impl Sortable {
             let json = serde_json::to_string(&rows).unwrap_or_default().replace('<', "\\u003c");
             let _ = write!(
                 out,
-                "<script type=\"application/json\" class=\"more\">{json}</script>\n<p class=\"soft without-script\">… and {} more, for which this page needs its script.</p>\n",
+                "<script type=\"application/json\" class=\"more\">{json}</script>\n<p class=\"soft without-script\">… and {} more, for \
+                which this page needs its script.</p>\n",
                 grouped(more.len() as u64)
             );
         }
@@ -674,7 +684,7 @@ fn network(out: &mut String, data: &ReportData, page: &Page) {
         over_time(out, data, &timeline);
     }
     let head = [
-        ("Connection", true),
+        ("Connection", false),
         ("From", true),
         ("Packets", false),
         ("DSCP", true),
@@ -691,7 +701,7 @@ fn network(out: &mut String, data: &ReportData, page: &Page) {
     for (c, _) in data.storage().take(ARTICLES_MAX) {
         for (end, d) in c.network.directions.iter().enumerate() {
             let capable = d.ecn[1] + d.ecn[2] + d.ecn[3];
-            let path_mtu = c.network.path_mtu().map_or_else(String::new, |mtu| mtu.to_string());
+            let path_mtu = c.network.path_mtu().map_or_else(Cell::default, |mtu| number(mtu.into()));
             table.row(vec![
                 page.connection_cell(c.id),
                 plain(super::side(end)),
@@ -703,7 +713,7 @@ fn network(out: &mut String, data: &ReportData, page: &Page) {
                 number(d.cnps.count),
                 plain(&list(d.ttl.rows())),
                 plain(&list(d.ports.rows())),
-                plain(&path_mtu),
+                path_mtu,
             ]);
         }
     }
@@ -855,7 +865,7 @@ fn plots(out: &mut String, data: &ReportData, c: &Connection) {
     hardware(out, data, from, to);
 }
 
-/// What RDMA devices counted, on the axis of the connection.
+/// Counters of RDMA devices, on the axis of the connection.
 fn hardware(out: &mut String, data: &ReportData, from: f64, to: f64) {
     let start = data.start();
     for row in data.hardware.grown().into_iter().take(COUNTERS_MAX) {
@@ -894,8 +904,9 @@ fn plot(out: &mut String, p: &Plot<'_>) {
         let _ = write!(out, " <span class=\"legend s{i}\">{name}</span>");
     }
     out.push_str(
-        "<span class=\"tools\"><button type=\"button\" data-zoom=\"in\" title=\"zoom in; or drag over the plot\">+</button>\
-         <button type=\"button\" data-zoom=\"out\" title=\"zoom out\">−</button><button type=\"button\" data-zoom=\"all\" title=\"everything\">all</button></span></figcaption>\n",
+        "<span class=\"tools\"><button type=\"button\" data-zoom=\"in\" title=\"zoom in; or drag over the plot\">+</button><button \
+        type=\"button\" data-zoom=\"out\" title=\"zoom out\">−</button><button type=\"button\" data-zoom=\"all\" \
+        title=\"everything\">all</button></span></figcaption>\n",
     );
     let label = |v: f64| match p.unit {
         "B/s" => format!("{}/s", size(v as u64)),
@@ -904,7 +915,8 @@ fn plot(out: &mut String, p: &Plot<'_>) {
     };
     let _ = write!(
         out,
-        "<div class=\"chart\"><div class=\"y\"><span>{}</span><span>{}</span><span>{}</span></div>\n<div class=\"area\"><svg viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}: {}\">\n<line x1=\"0\" x2=\"1000\" y1=\"50\" y2=\"50\"/>\n",
+        "<div class=\"chart\"><div class=\"y\"><span>{}</span><span>{}</span><span>{}</span></div>\n<div class=\"area\"><svg viewBox=\"0 0 \
+        1000 100\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}: {}\">\n<line x1=\"0\" x2=\"1000\" y1=\"50\" y2=\"50\"/>\n",
         label(top),
         if top - bottom < 2.0 && p.unit.is_empty() { String::new() } else { label((top + bottom) / 2.0) },
         label(bottom),
@@ -942,7 +954,8 @@ fn plot(out: &mut String, p: &Plot<'_>) {
     let names: Vec<String> = p.series.iter().map(|(n, _)| format!("\"{n}\"")).collect();
     let _ = write!(
         out,
-        "<script type=\"application/json\">{{\"from\":{},\"to\":{},\"log\":{},\"unit\":\"{}\",\"series\":[{}],\"x\":[{}],\"y\":[{}]}}</script>\n</figure>\n",
+        "<script \
+        type=\"application/json\">{{\"from\":{},\"to\":{},\"log\":{},\"unit\":\"{}\",\"series\":[{}],\"x\":[{}],\"y\":[{}]}}</script>\n</figure>\n",
         p.from,
         p.to,
         p.log,

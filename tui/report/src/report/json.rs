@@ -14,7 +14,7 @@ use rdmascope_analyzer::outcome::Outcome;
 use rdmascope_analyzer::report::{self as analyzed, Connection, SideReport};
 use rdmascope_analyzer::timeline::{self, Timeline};
 
-/// Stretches of time that the network is told in.
+/// Number of intervals in the network timeline.
 const STRETCHES: usize = 60;
 /// The version of this form.
 const VERSION: u32 = 2;
@@ -22,42 +22,42 @@ const VERSION: u32 = 2;
 /// The whole report as one object.
 ///
 /// # Errors
-/// Cannot happen: all of it can be said in JSON.
+/// Cannot happen: JSON can express all values.
 pub fn render(data: &ReportData) -> serde_json::Result<String> {
     let mut text = crate::output::pretty_json(&Root::of(data))?;
     text.push('\n');
     Ok(text)
 }
 
-/// The JSON Schema of what [`render`] gives.
+/// The JSON Schema of the output of [`render`].
 pub fn schema() -> serde_json::Value {
     super::schema::document::<Root>("rdmascope analyze")
 }
 
 object! {
-    /// What `rdmascope analyze` found in captures.
+    /// The report of `rdmascope analyze`.
     struct Root {
-        /// Version of this form. Within one, keys are only ever added.
+        /// Version of this format. Within a version, keys are only added.
         schema: u32,
         /// Version of the program.
         rdmascope: &'static str,
         /// The captures, in the order of the command line.
         inputs: Vec<Input>,
-        /// All frames of them.
+        /// Totals of all captures.
         capture: Capture,
-        /// How long requests waited, and what for; null where none was answered.
+        /// How long requests waited, and for what; null if none was answered.
         answer: Option<AnswerJson>,
-        /// What -Y chose.
+        /// The selection by -Y.
         filter?: Filter,
-        /// What --ignore took out, and how many findings that were.
+        /// Findings that --ignore removed.
         ignored?: Vec<Ignored>,
         /// Connections, by number. With -Y, those with a frame that passes.
         connections: Vec<ConnectionJson>,
-        /// Broken rules, what matters first.
+        /// Findings, the most important first.
         findings: Vec<FindingJson>,
         /// The requests that took longest, over all connections.
         slowest: Vec<Row>,
-        /// What happened on the network over time, all connections together; null where nothing did but traffic.
+        /// Events on the network over time, all connections together; null if there were none.
         timeline: Option<TimelineJson>,
         /// SMB sessions, NFS sessions and NFS mounts, and the connections that they used.
         sessions: Vec<Session>,
@@ -65,7 +65,7 @@ object! {
         paths: Vec<PathJson>,
         /// Counters of RDMA devices that grew meanwhile, where the capture has them.
         hardware: Vec<HardwareJson>,
-        /// What limits left out.
+        /// Numbers of items dropped because of limits.
         dropped: Dropped,
     }
 }
@@ -79,9 +79,9 @@ object! {
         port: u32,
         /// The counter, as the driver names it.
         counter: String,
-        /// By how much it grew in all.
+        /// By how much it grew in total.
         increase: u64,
-        /// Where it grew: when, and by how much.
+        /// Each increase, with its time.
         steps: Vec<(Seconds, u64)>,
     }
 }
@@ -97,7 +97,7 @@ impl HardwareJson {
 object! {
     /// One capture.
     struct Input {
-        /// As it was named.
+        /// Its name as given.
         path: String,
         /// Frames read from it.
         frames: u64,
@@ -111,7 +111,7 @@ object! {
         begun: Option<Date>,
         /// The same as a date, UTC.
         ended: Option<Date>,
-        /// What its frames begin with.
+        /// Its link type.
         link_types: Vec<&'static str>,
         /// Why it could not be read to its end.
         error: Option<String>,
@@ -127,7 +127,7 @@ object! {
         bytes: u64,
         /// Date of the first frame, from which all times count.
         begun: Option<Date>,
-        /// From the first frame to the last.
+        /// Time from the first frame to the last.
         duration: Seconds,
         /// Frames by the highest protocol in them.
         dissected: Counted,
@@ -135,9 +135,9 @@ object! {
         undecoded: u64,
         /// Frames that the capture cut short.
         cut: u64,
-        /// Packets that were on the wire and not in the capture, as sequence numbers tell.
+        /// Packets that were on the wire but not in the capture, by their sequence numbers.
         lost_by_capture: u64,
-        /// Frames that the capturing machine says it lost.
+        /// Frames that the capturing machine reports as lost.
         dropped_while_capturing: u64,
         /// Frames that came through a tunnel.
         tunnelled: u64,
@@ -145,7 +145,7 @@ object! {
         mirrors: Vec<Mirror>,
         /// Ethernet pause frames.
         pauses: u64,
-        /// Who paused which class for how long.
+        /// Pauses by device and class.
         paused: Vec<PausedJson>,
         /// Packets by class, 0 to 7: the priority of their VLAN tag, else the upper three bits of their DSCP.
         classes: Vec<u64>,
@@ -155,13 +155,13 @@ object! {
 object! {
     /// A mirror session or a tunnel.
     struct Mirror {
-        /// What kind.
+        /// Its kind.
         kind: &'static str,
         /// Its number.
         session: u32,
         /// Frames that came through it.
         frames: u64,
-        /// Those that it cut short.
+        /// Frames that it truncated.
         truncated: u64,
     }
 }
@@ -173,7 +173,7 @@ impl Mirror {
 }
 
 object! {
-    /// Pauses of one class by one device. A pause that nobody takes back counts until its quanta run out, at `link_speed`.
+    /// Pauses of one class by one device. A pause that is not cancelled counts until its quanta run out, at `link_speed`.
     struct PausedJson {
         /// Ethernet address of the device.
         source: String,
@@ -185,17 +185,17 @@ object! {
         first: Seconds,
         /// Its frame.
         first_frame: u64,
-        /// How long together.
+        /// Total time.
         paused: Seconds,
         /// The longest.
         longest: Seconds,
         /// Quanta asked for, of 512 bit times each.
         quanta: u64,
-        /// Of `paused`, what lasted until quanta ran out: that depends on the speed of the link.
+        /// The part of `paused` that lasted until quanta ran out: it depends on the link speed.
         ran_out: Seconds,
-        /// Bits a second with which that was counted.
+        /// The link speed used, in bits per second.
         link_speed: u64,
-        /// How that is known: capture (if_speed of its interface), smb_interfaces (listed by SMB servers) or assumed.
+        /// Source of the link speed: capture (if_speed of its interface), smb_interfaces (listed by SMB servers) or assumed.
         link_speed_from: &'static str,
     }
 }
@@ -221,11 +221,11 @@ impl PausedJson {
 }
 
 object! {
-    /// Rate, marks, CNPs, pauses and retransmissions on one axis: of each list one value for each stretch of time.
+    /// Rate, marks, CNPs, pauses and retransmissions over time: each list has one value per interval.
     struct TimelineJson {
-        /// When the first stretch begins.
+        /// Start of the first interval.
         begin: Seconds,
-        /// How long each is.
+        /// Length of each interval.
         step: Seconds,
         /// Bytes in frames, of clients and of servers.
         bytes: Pair<Vec<u64>>,
@@ -233,7 +233,7 @@ object! {
         marks: Vec<u64>,
         /// Congestion notification packets.
         cnps: Vec<u64>,
-        /// Time paused; several devices and classes count each.
+        /// Paused time, added up over devices and classes.
         paused: Vec<Seconds>,
         /// Packets and segments that went out again.
         retransmissions: Vec<u64>,
@@ -261,15 +261,15 @@ impl TimelineJson {
 }
 
 object! {
-    /// How the packets of a connection are marked below its transport, and what answers congestion.
+    /// Marks of a connection's packets below its transport, and the reaction to congestion.
     struct NetworkJson {
         /// roce_v1, roce_v2_ipv4, roce_v2_ipv6 or infiniband; null on TCP.
         gid: Option<&'static str>,
-        /// Bytes of the path MTU in use: what was seen, else what the client asked for.
+        /// Path MTU in use, in bytes: the observed one, else the one that the client asked for.
         path_mtu: Option<u16>,
-        /// Bytes of the path MTU that the client asked for (CM REQ).
+        /// Path MTU that the client asked for (CM REQ), in bytes.
         path_mtu_asked: Option<u16>,
-        /// Whether both ends of TCP agreed on ECN; null where their SYNs were not captured, and on RoCE.
+        /// Whether both ends of TCP agreed on ECN; null if their SYNs were not captured, and on RoCE.
         tcp_ecn: Option<bool>,
         /// By end.
         by: Pair<MarkingJson>,
@@ -277,7 +277,7 @@ object! {
 }
 
 object! {
-    /// How the packets of one end are marked.
+    /// Marks of the packets of one end.
     struct MarkingJson {
         /// Packets.
         packets: u64,
@@ -287,7 +287,7 @@ object! {
         ecn: EcnJson,
         /// Priorities of VLAN tags.
         priority: Vec<ValueJson>,
-        /// Times to live where it was captured.
+        /// Times to live at the capture point.
         ttl: Vec<ValueJson>,
         /// UDP source ports of RoCEv2, the first eight of them.
         udp_source_ports: Vec<ValueJson>,
@@ -305,19 +305,19 @@ object! {
         cnps: CnpsJson,
         /// Its marked packets, and how soon the receiver answered them.
         marks: MarksJson,
-        /// Its rate before a burst of CNPs and in it; null without one.
+        /// Its rate before and during a burst of CNPs; null without one.
         rate: Option<RateJson>,
-        /// What its TCP says; null on RoCE and InfiniBand.
+        /// Values of its TCP; null on RoCE and InfiniBand.
         tcp: Option<TcpJson>,
     }
 }
 
 object! {
-    /// A value, and how often it came.
+    /// A value, and how often it occurred.
     struct ValueJson {
         /// The value.
         value: u16,
-        /// How often it came.
+        /// Number of occurrences.
         packets: u64,
     }
 }
@@ -361,29 +361,31 @@ object! {
         last: Option<Seconds>,
         /// CNPs that came after a mark.
         answered: u64,
-        /// Of those, later than 10 ms.
+        /// CNPs that came later than 10 ms.
         late: u64,
         /// The longest time until a CNP came.
         longest: Seconds,
+        /// The mean; null where no CNP came after a mark.
+        mean: Option<Seconds>,
     }
 }
 
 object! {
-    /// The rate of a sender before it was told to slow down, and while it was. Bytes a second.
+    /// The rate of a sender before and during a burst of CNPs, in bytes per second.
     struct RateJson {
         /// Time of the first CNP.
         time: Seconds,
         /// How many.
         cnps: u64,
-        /// Before them.
+        /// Rate before them.
         before: u64,
-        /// While they came.
+        /// Rate during them.
         during: u64,
     }
 }
 
 object! {
-    /// What TCP says of itself.
+    /// Values of TCP.
     struct TcpJson {
         /// Maximum segment size that it announced.
         mss: Option<u16>,
@@ -442,6 +444,7 @@ impl MarkingJson {
                 answered: d.answers.count,
                 late: d.answers.late,
                 longest: Seconds(d.answers.longest),
+                mean: d.answers.mean().map(Seconds),
             },
             rate: d.pace.reaction().map(|r| RateJson { time: since(r.at), cnps: r.cnps.into(), before: r.before, during: r.after }),
             tcp: is_tcp.then(|| TcpJson {
@@ -458,7 +461,7 @@ impl MarkingJson {
 object! {
     /// A mirror session that a connection came through.
     struct MirrorName {
-        /// What kind.
+        /// Its kind.
         kind: &'static str,
         /// Its number.
         session: u32,
@@ -466,9 +469,9 @@ object! {
 }
 
 object! {
-    /// Findings that the reader knows about.
+    /// Findings that --ignore removed.
     struct Ignored {
-        /// ID of a rule, or ID:SIDE, as it was asked for.
+        /// ID of a rule, or ID:SIDE, as given.
         what: String,
         /// Findings taken out.
         findings: u64,
@@ -486,13 +489,13 @@ object! {
         server: String,
         /// Their connections.
         connections: Vec<u32>,
-        /// rdma, tcp, both or nothing: what carried data.
+        /// The transport of data: rdma, tcp, both or nothing.
         carried: &'static str,
         /// The questions on the way, in order.
         rungs: Vec<RungJson>,
         /// The interfaces that the server listed, SMB only.
         interfaces: Vec<InterfaceJson>,
-        /// The rule of the finding that tells of the first no.
+        /// The rule of the finding about the first question that was answered with no.
         finding: Option<&'static str>,
     }
 }
@@ -505,11 +508,11 @@ object! {
         step: &'static str,
         /// yes, no, not_seen or not_needed.
         state: &'static str,
-        /// What that rests on, in words.
+        /// The evidence, in words.
         text: String,
         /// Where it was seen.
         frame: Option<u64>,
-        /// Time of that.
+        /// Its time.
         time: Option<Seconds>,
     }
 }
@@ -562,9 +565,9 @@ impl PathJson {
 object! {
     /// A display filter.
     struct Filter {
-        /// As it was given.
+        /// The filter as given.
         text: String,
-        /// Frames that it passes.
+        /// Number of frames that pass.
         frames: u64,
     }
 }
@@ -572,7 +575,7 @@ object! {
 object! {
     /// A connection.
     struct ConnectionJson {
-        /// Its number, by which others refer to it.
+        /// Its number.
         id: u32,
         /// rocev2, infiniband, iwarp, tcp or unknown.
         transport: &'static str,
@@ -582,7 +585,7 @@ object! {
         client: String,
         /// Address of the server.
         server: String,
-        /// Whether it is known which is which.
+        /// Whether it is known which side is the client.
         client_known: bool,
         /// Ports.
         port: Pair<Option<u16>>,
@@ -602,13 +605,13 @@ object! {
         closed_by: Option<&'static str>,
         /// How it ended, in words.
         ended: String,
-        /// What became of it; null where it has nothing to do with storage.
+        /// Its outcome; null if it has nothing to do with storage.
         outcome: Option<OutcomeJson>,
         /// Why it was rejected, in words.
         rejected: Option<String>,
-        /// What SMB Direct agreed on.
+        /// Values negotiated by SMB Direct.
         negotiated: Negotiated,
-        /// What SMB2 agreed on.
+        /// Values negotiated by SMB2.
         smb: Smb,
         /// Messages of SMB Direct or RPC-over-RDMA.
         messages: Messages,
@@ -616,21 +619,21 @@ object! {
         credits: Pair<Credits>,
         /// RDMA.
         rdma: Rdma,
-        /// What went wrong below.
+        /// Problems of the transport below.
         transport_health: Health,
-        /// How its packets are marked below the transport, and what answers congestion.
+        /// Marks of its packets below the transport, and the reaction to congestion.
         network: NetworkJson,
         /// Mirror sessions that it came through.
         mirrors: Vec<MirrorName>,
-        /// What held it up, in the order in which it began: those that cost most.
+        /// The episodes that cost most, by time.
         episodes: Vec<EpisodeJson>,
         /// Episodes that are not in that list.
         episodes_omitted: u64,
-        /// What the adapters did when something went wrong; null where nothing did.
+        /// Reaction times of the adapters; null if nothing went wrong.
         devices: Pair<Option<DeviceJson>>,
-        /// The shortest way from the capture point to each end and back, where it was measured.
+        /// The shortest round trip from the capture point to each end, if measured.
         round_trip: Pair<Option<Seconds>>,
-        /// Whose the time of its requests was; a compound counts once, and what waits for something to happen not at all.
+        /// The time of its requests by owner. A compound counts once; requests that wait for an event (such as CHANGE_NOTIFY) do not count.
         time_by_owner: TimeJson,
         /// Requests by command.
         exchanges: Vec<Command>,
@@ -640,29 +643,29 @@ object! {
         last_exchange: Option<Last>,
         /// With --exchanges, every request.
         exchange_list?: Vec<Row>,
-        /// With --credits, what both ends held after every message.
+        /// With --credits, the credits of both ends after every message.
         credit_timeline?: Vec<Point>,
     }
 }
 
 object! {
-    /// What became of a connection.
+    /// The outcome of a connection.
     struct OutcomeJson {
-        /// smb_direct, nfs_rdma, smb_tcp, rpc_tcp or rdma: what it was for.
+        /// Its purpose: smb_direct, nfs_rdma, smb_tcp, rpc_tcp or rdma.
         purpose: &'static str,
-        /// asked, connected, negotiated, session or work: how far it got.
+        /// How far it got: asked, connected, negotiated, session or work.
         reached: &'static str,
         /// open, closed, refused, no_transport, no_negotiation, no_session, no_answer, out_of_credits, aborted or hung_up.
         ending: &'static str,
-        /// yes, no, replaced (it was refused, and a later one of the same client took its place) or unknown: whether it reached what it was for.
+        /// Whether it served its purpose: yes, no, replaced (it was refused, and a later one of the same client took its place) or unknown.
         success: &'static str,
-        /// client or server: whose doing a failure is.
+        /// The side that caused a failure: client or server.
         by: Option<&'static str>,
         /// client or server.
         closed_by: Option<&'static str>,
         /// The frame in which it ended, or the last of the capture.
         frame: u64,
-        /// Time of that.
+        /// Its time.
         time: Seconds,
         /// How long the side that gave up had waited.
         waited: Seconds,
@@ -670,7 +673,7 @@ object! {
         certainty: &'static str,
         /// The finding that explains a failure.
         cause: Option<&'static str>,
-        /// All this as a sentence.
+        /// The outcome as a sentence.
         text: String,
     }
 }
@@ -695,7 +698,7 @@ impl OutcomeJson {
 }
 
 object! {
-    /// What SMB Direct agreed on, in bytes; null where it was not seen.
+    /// Values negotiated by SMB Direct, in bytes; null if they were not seen.
     struct Negotiated {
         /// Preferred send size of the client.
         max_send_size_client: Option<u32>,
@@ -717,7 +720,7 @@ object! {
 }
 
 object! {
-    /// What SMB2 agreed on.
+    /// Values negotiated by SMB2.
     struct Smb {
         /// Such as 0x0311.
         dialect: Option<String>,
@@ -739,13 +742,13 @@ object! {
         client: u64,
         /// Sent by the server.
         server: u64,
-        /// Those in fragments.
+        /// Messages in fragments.
         fragmented: u64,
-        /// Their fragments.
+        /// Number of those fragments.
         fragments: u64,
         /// Keepalives.
         keepalives: u64,
-        /// Those without data.
+        /// Messages without data.
         empty: u64,
     }
 }
@@ -753,21 +756,21 @@ object! {
 object! {
     /// Credits of one end.
     struct Credits {
-        /// The most that it asked for.
+        /// The most credits that it asked for.
         requested_max: u32,
-        /// What it was granted in all.
+        /// Credits granted to it in total.
         granted_total: u64,
-        /// What it spent.
+        /// Credits that it spent.
         spent_total: u64,
-        /// The least that it held.
+        /// The fewest credits that it held.
         held_min: Option<i64>,
-        /// What it held at last.
+        /// Credits that it held at the end.
         held_last: Option<i64>,
         /// How often it waited for credits.
         stalls: u64,
-        /// How long in all.
+        /// Total waiting time.
         stalled_time: Seconds,
-        /// How long at most.
+        /// Longest wait.
         stall_longest: Seconds,
         /// Messages sent without a credit.
         overruns: u64,
@@ -785,23 +788,23 @@ object! {
         writes: u64,
         /// Bytes that they moved.
         write_bytes: u64,
-        /// Remote keys that were given.
+        /// Remote keys that were advertised.
         keys_advertised: u64,
-        /// Those that a Send with Invalidate took back.
+        /// Remote keys that a Send with Invalidate invalidated.
         keys_invalidated_remotely: u64,
-        /// Operations outside of what was advertised.
+        /// Operations outside the advertised memory.
         outside_advertised: u64,
     }
 }
 
 object! {
-    /// What went wrong below.
+    /// Problems of the transport below.
     struct Health {
         /// Packets or segments that went out again.
         retransmissions: u64,
         /// Negative acknowledgments for a gap or an error.
         naks: u64,
-        /// Those for want of a receive buffer.
+        /// Negative acknowledgments because no receive buffer was posted (RNR).
         rnr_naks: u64,
         /// Places where packets were missing.
         sequence_gaps: u64,
@@ -825,59 +828,59 @@ object! {
         command: &'static str,
         /// Requests.
         count: u64,
-        /// Those that failed.
+        /// Requests that failed.
         errors: u64,
-        /// Those without a reply.
+        /// Requests without a reply.
         unanswered: u64,
         /// Payload that they moved.
         bytes: u64,
-        /// From request to reply.
+        /// Time from request to reply.
         latency: Latency,
-        /// What they waited for, all together.
+        /// Their total time by reason.
         waits: Waits,
-        /// Whose the time of their latency was, all together.
+        /// Their total latency by owner.
         time_by_owner: TimeJson,
-        /// From request to reply without what held them up: credits, recovery and the like.
+        /// Time from request to reply without delays by credits, recovery and the like.
         latency_undisturbed: Latency,
     }
 }
 
 object! {
-    /// How long requests waited, and what for.
+    /// How long requests waited, and for what.
     struct AnswerJson {
-        /// All this in words.
+        /// The same in words.
         text: String,
-        /// All together.
+        /// Total.
         waited: Seconds,
-        /// Whose that time was.
+        /// That time by owner.
         time_by_owner: TimeJson,
-        /// What held requests up, what cost most first.
+        /// Causes of delay, the most expensive first.
         hindrances: Vec<HindranceJson>,
-        /// What the command that suffered most would take without that.
+        /// Latency of the most affected command without these delays.
         relief: Option<ReliefJson>,
     }
 }
 
 object! {
-    /// What held requests up: episodes of one kind and direction, on all connections.
+    /// A cause of delay: episodes of one kind and direction, on all connections.
     struct HindranceJson {
         /// As in `episodes`.
         kind: &'static str,
-        /// As in `episodes`; all ways to lose packets are lost.
+        /// As in `episodes`; every kind of loss is `lost`.
         cause: &'static str,
-        /// client or server: whose packets were held up; null where it is not known.
+        /// The side whose packets were held up: client or server; null if not known.
         from: Option<&'static str>,
         /// How often.
         count: u64,
-        /// How long altogether.
+        /// Total time.
         lasted: Seconds,
-        /// Time of requests that was spent in it.
+        /// Time that requests spent in it.
         cost: Seconds,
         /// Packets that were lost, late or missing.
         packets: u64,
-        /// Of those, the ones that, or the acknowledgment of which, were lost: nobody saw which.
+        /// Of those, packets of which either the packet or its acknowledgment was lost.
         unsure: u64,
-        /// Of those, the ones that seem to be acknowledgments.
+        /// Of those, packets that seem to be acknowledgments.
         acknowledgments: u64,
         /// When it first began.
         first: Seconds,
@@ -889,15 +892,15 @@ object! {
 }
 
 object! {
-    /// What a command would take without what held it up.
+    /// Latency of a command without delays.
     struct ReliefJson {
         /// The command.
         command: &'static str,
         /// p99, or max where there are too few.
         of: &'static str,
-        /// As it was.
+        /// The measured value.
         with: Seconds,
-        /// As it would be.
+        /// The value without delays.
         without: Seconds,
     }
 }
@@ -936,7 +939,7 @@ impl AnswerJson {
 }
 
 object! {
-    /// Whose time it was; adds up to the whole.
+    /// Time by owner; adds up to the whole.
     struct TimeJson {
         /// The client, between its own dependent parts.
         client: Seconds,
@@ -956,7 +959,7 @@ object! {
         rdma: Seconds,
         /// The server worked on it.
         server: Seconds,
-        /// The capture lost what would tell.
+        /// Not known, because the capture lost packets.
         unknown: Seconds,
     }
 }
@@ -984,16 +987,17 @@ object! {
     struct EpisodeJson {
         /// Its number on the connection.
         id: u32,
-        /// recovery, rnr, credit, pause, zero_window, silence, nagle, held_up, interrupted or gap.
+        /// recovery, rnr, credit, pause, zero_window, silence, nagle, held_up, idle, interrupted or gap.
         kind: &'static str,
-        /// Why: lost_before_capture, lost_behind_capture, unacknowledged, acknowledgment_lost, response_lost, damaged, reordered, needless, smb_direct_credits, rpcrdma_credits,
-        /// smb2_credits, read_depth or unknown.
+        /// Why: lost_before_capture, lost_behind_capture, unacknowledged, acknowledgment_lost, response_lost, damaged, reordered,
+        /// needless, smb_direct_credits, rpcrdma_credits,
+        /// smb2_credits, read_depth, read_response or unknown.
         cause: &'static str,
-        /// client or server: whose packets were held up; null where it is of both.
+        /// The side whose packets were held up: client or server; null for both.
         from: Option<&'static str>,
         /// When it began.
         begin: Seconds,
-        /// When it ended; null where it did not.
+        /// When it ended; null if it did not.
         end: Option<Seconds>,
         /// The frame in which it began.
         first_frame: u64,
@@ -1005,7 +1009,7 @@ object! {
         repeated: u32,
         /// Their bytes.
         bytes: u64,
-        /// Time of requests that was spent in it; requests that waited at the same time count each.
+        /// Time that requests spent in it, added up over requests.
         cost: Seconds,
         /// Requests that waited.
         requests: u32,
@@ -1048,15 +1052,15 @@ object! {
 }
 
 object! {
-    /// What the adapter of an end did when something went wrong, as the capture point saw it; null where it was not seen.
+    /// Reaction times of the adapter of an end, seen at the capture point; null if not seen.
     struct DeviceJson {
         /// From a packet that showed a gap to its NAK for it.
         nak: Option<SpreadJson>,
         /// From a NAK to the first packet that it sent again.
         resend: Option<SpreadJson>,
-        /// From its last packet to the first that it sent again though nobody asked.
+        /// From its last packet to the first that it sent again without a NAK.
         timeout: Option<SpreadJson>,
-        /// The least and the greatest n that this fits, where a timeout of 4.096 µs × 2^n is over after one to four times that.
+        /// The least and the greatest timeout exponent n that fits: a timeout of 4.096 µs × 2^n ends after one to four times that.
         timeout_exponents: Option<(u32, u32)>,
         /// From an RNR NAK to the Send that it sent again.
         rnr: Option<SpreadJson>,
@@ -1091,7 +1095,7 @@ impl DeviceJson {
 }
 
 object! {
-    /// What a request waited for longest, beside the server's own work on it: an episode of its connection, or another request.
+    /// The longest wait of a request besides the server's own work: an episode of its connection, or another request.
     struct BehindJson {
         /// Number of the episode.
         episode: Option<u32>,
@@ -1110,13 +1114,13 @@ impl BehindJson {
 }
 
 object! {
-    /// How long requests took; null where none was answered.
+    /// Latencies of requests; null if none was answered.
     struct Latency {
         /// The shortest.
         min: Option<Seconds>,
-        /// Half took no longer.
+        /// The median.
         median: Option<Seconds>,
-        /// 99 of 100 took no longer.
+        /// The 99th percentile.
         p99: Option<Seconds>,
         /// The longest.
         max: Option<Seconds>,
@@ -1188,21 +1192,21 @@ object! {
         offset: Option<u64>,
         /// Bytes asked for.
         length: Option<u32>,
-        /// How the payload went.
+        /// How the payload was moved.
         channel: &'static str,
-        /// Memory that it gave, the first few pieces.
+        /// Memory that it advertised, the first few pieces.
         descriptors: Vec<Descriptor>,
-        /// Pieces of memory that it gave.
+        /// Pieces of memory that it advertised.
         descriptor_count: u32,
         /// RDMA that it caused.
         rdma: Vec<Moved>,
-        /// From request to reply.
+        /// Time from request to reply.
         latency: Option<Seconds>,
-        /// Where that went.
+        /// That time by place.
         waits: Waits,
-        /// Whose that time was.
+        /// That time by owner.
         time_by_owner: TimeJson,
-        /// What it waited for longest.
+        /// Its longest wait.
         behind: Option<BehindJson>,
         /// Waiting for a credit, before the request.
         wait_for_credit: Seconds,
@@ -1212,7 +1216,7 @@ object! {
         retransmissions: u32,
         /// Whether there was an interim reply.
         pending: bool,
-        /// Of the payload, where it is whole; with --exchanges.
+        /// SHA-256 of the payload, if it is complete; with --exchanges.
         sha256: Option<String>,
         /// Bytes of the payload that are missing; with --exchanges.
         payload_holes: Option<u64>,
@@ -1264,7 +1268,7 @@ object! {
 object! {
     /// A rule that was broken.
     struct FindingJson {
-        /// The rule; `rdmascope explain` tells all about it.
+        /// The rule; `rdmascope explain` explains it.
         id: &'static str,
         /// error, warn or note.
         severity: &'static str,
@@ -1274,15 +1278,15 @@ object! {
         connection: Option<u32>,
         /// Its first frame.
         frame: u64,
-        /// Time of that.
+        /// Its time.
         time: Seconds,
         /// client, server, network or capture.
         by: Option<&'static str>,
         /// The rule in a few words.
         title: &'static str,
-        /// What happened first, as a whole sentence.
+        /// The first occurrence, as a whole sentence.
         text: String,
-        /// Where the rule stands.
+        /// The specification and section of the rule.
         spec: &'static str,
         /// Usual causes.
         causes: Vec<&'static str>,
@@ -1292,7 +1296,7 @@ object! {
         count: u64,
         /// Where.
         frames: Vec<u64>,
-        /// Frames that found no room in that list.
+        /// Number of frames that are not in that list.
         frames_omitted: u64,
         /// Time of the last.
         last_time: Seconds,
@@ -1300,6 +1304,8 @@ object! {
         root: Option<RootJson>,
         /// Time of requests that it cost, where that is known.
         cost: Seconds,
+        /// The page of the rule on the site that --docs-url named.
+        page?: String,
     }
 }
 
@@ -1437,7 +1443,7 @@ impl Session {
 }
 
 object! {
-    /// What limits left out.
+    /// Numbers of items dropped because of limits.
     struct Dropped {
         /// Connections that are in no list.
         connections_not_reported: u64,
@@ -1730,5 +1736,6 @@ fn finding(data: &ReportData, f: &Finding, root: Option<RootJson>) -> FindingJso
         last_time: Seconds(f.last_time_ns.saturating_sub(start)),
         root,
         cost: Seconds(f.connection.and_then(|id| data.connection(id)).map_or(0, |c| rdmascope_analyzer::answer::cost(c, f.rule, f.by))),
+        page: data.manual.as_ref().map(|manual| manual.page(f.rule)),
     }
 }

@@ -1,4 +1,4 @@
-//! The path to RDMA in words that all forms share: a line for each question, a mark for each answer.
+//! Texts about the path to RDMA that all formats share: a line for each question, a mark for each answer.
 
 use super::ReportData;
 use rdmascope_analyzer::path::{Carried, Kind, Path, Rung, State};

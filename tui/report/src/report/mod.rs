@@ -32,13 +32,13 @@ const FAILURES_MAX: usize = 256;
 /// One analysis, ready to be shown.
 #[derive(Debug, Default)]
 pub struct ReportData {
-    /// What the analyzer reports.
+    /// Findings of the analyzer.
     pub report: Report,
-    /// What each input had.
+    /// Summary of each input.
     pub inputs: Vec<InputSummary>,
     /// Frames that the capturing machine says it lost.
     pub lost_frames: u64,
-    /// What RDMA devices counted while it was captured.
+    /// Counters of RDMA devices while it was captured.
     pub hardware: rdmascope_capture::Hardware,
     /// The display filter and how many frames it passes.
     pub filter: Option<(String, u64)>,
@@ -52,14 +52,43 @@ pub struct ReportData {
     pub details_dropped: u64,
     /// Findings that the reader knows about: what was to be ignored, and how many of them there were.
     pub ignored: Vec<(Ignore, u64)>,
+    /// The manual with a page for every finding, where it can be read somewhere.
+    pub manual: Option<Manual>,
+}
+
+/// Where this manual can be read: its address, which ends with a slash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manual(String);
+
+impl Manual {
+    /// An address that a browser opens: `https:`, `http:` or `file:`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let scheme = ["https://", "http://", "file:///"].iter().find(|scheme| text.starts_with(**scheme));
+        let rest = scheme.and_then(|scheme| text.strip_prefix(scheme));
+        match rest {
+            None | Some("") => Err("is not an address such as https://host/rdmascope or file:///usr/share/doc/rdmascope".to_owned()),
+            Some(rest) if rest.contains(|c: char| c.is_control() || c.is_whitespace() || "\"'<>?#".contains(c)) => {
+                Err("has a character that the address of a folder has not".to_owned())
+            }
+            Some(_) => Ok(Self(format!("{}/", text.trim_end_matches('/')))),
+        }
+    }
+
+    /// The page of a finding.
+    pub fn page(&self, rule: Rule) -> String {
+        format!("{}findings/{}.html", self.0, rule.id())
+    }
 }
 
 /// Findings that the reader knows about and does not want to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ignore {
-    /// Of which rule.
+    /// The rule.
     pub rule: Rule,
-    /// Whose doing; `None`: whoever did it.
+    /// The side to blame; `None`: any side.
     pub by: Option<Blame>,
 }
 
@@ -70,7 +99,7 @@ impl Ignore {
     /// Which part is not known.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (id, side) = text.split_once(':').map_or((text, None), |(id, side)| (id, Some(side)));
-        let rule = Rule::from_id(id).ok_or_else(|| format!("{id} is no rule; rdmascope explain lists them"))?;
+        let rule = Rule::from_id(id).ok_or_else(|| format!("{id} is not a rule; rdmascope explain lists all"))?;
         let side_of = |name: &str| SIDES.into_iter().find(|b| b.name().eq_ignore_ascii_case(name));
         let by = match side {
             None => None,
@@ -93,7 +122,7 @@ impl fmt::Display for Ignore {
     }
 }
 
-/// Whose doing a finding can be.
+/// Sides that can be to blame for a finding.
 const SIDES: [Blame; 5] = [Blame::Client, Blame::Server, Blame::Network, Blame::Capture, Blame::Unknown];
 
 /// Lists that are made only when asked for.
@@ -131,7 +160,7 @@ pub struct Brief {
     pub request: At,
     /// When it was answered.
     pub reply: Option<At>,
-    /// What the answer said.
+    /// Status of the reply.
     pub status: Option<u32>,
     /// Whether that is an error.
     pub failed: bool,
@@ -229,7 +258,7 @@ impl Parts for Collector {
     fn exchange_numbers(&mut self, each: &mut dyn FnMut(&mut u64)) {
         for heard in self.by_connection.values_mut() {
             heard.last.iter_mut().for_each(|last| each(&mut last.id));
-            heard.exchanges.iter_mut().for_each(|exchange| each(&mut exchange.id));
+            heard.exchanges.iter_mut().flat_map(Exchange::numbers).for_each(&mut *each);
         }
     }
 }
@@ -293,7 +322,22 @@ impl ReportData {
             })
             .collect();
         let (wanted, details_dropped) = (sink.wanted, sink.dropped);
-        (Self { sessions, report, inputs, lost_frames, hardware, filter, details, wanted, details_dropped, ignored: Vec::new() }, error)
+        (
+            Self {
+                sessions,
+                report,
+                inputs,
+                lost_frames,
+                hardware,
+                filter,
+                details,
+                wanted,
+                details_dropped,
+                ignored: Vec::new(),
+                manual: None,
+            },
+            error,
+        )
     }
 
     /// Takes out findings that the reader knows about: they are counted and neither shown nor judged by.
@@ -365,7 +409,7 @@ impl ReportData {
         [of(|s| s == Success::No), of(|s| s == Success::Unknown), of(|_| true)]
     }
 
-    /// Where connections, or unfinished messages, were let go to stay within a limit: that, and what to do. All counts are too low then.
+    /// If connections or unfinished messages were dropped to stay within a limit: that, and what to do. All counts are too low then.
     pub(crate) fn let_go(&self) -> Option<String> {
         let connections = match self.forgotten("connections") {
             0 => None,
@@ -378,7 +422,8 @@ impl ReportData {
         let messages = match self.forgotten("unfinished messages") {
             0 => None,
             n => Some(format!(
-                "Unfinished messages were dropped {} to stay within the memory limit: what they said is missing. --memory raises it.",
+                "Unfinished messages were dropped {} to stay within the memory limit: their contents are missing. --memory raises the \
+                limit.",
                 words::times(n)
             )),
         };
@@ -386,7 +431,7 @@ impl ReportData {
         (!all.is_empty()).then(|| all.join(" "))
     }
 
-    /// How many of something were let go to stay within limits.
+    /// Number of entries that were dropped to stay within limits.
     pub(crate) fn forgotten(&self, what: &str) -> u64 {
         self.report.capture.dropped.iter().filter(|(name, _)| *name == what).map(|(_, n)| n).sum()
     }
@@ -405,12 +450,12 @@ pub fn is_partial(report: &Report) -> bool {
     report.connections_dropped > 0 || report.capture.dropped.iter().any(|(_, n)| *n > 0) || report.connections.iter().any(is_unknown)
 }
 
-/// What a report says first.
+/// First sentence of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headline {
     /// ✗, !, ✓, or – where nothing can be said.
     pub mark: &'static str,
-    /// Its colour.
+    /// Color of the headline.
     pub tone: Tone,
     /// Whole sentences: how many connections failed, how many findings there are.
     pub text: String,
@@ -426,7 +471,7 @@ pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
     let (mark, tone, text) = if data.storage().next().is_none() && entries.is_empty() {
         let text = match data.report.capture.frames {
             0 => "The capture has no frames.",
-            _ if data.filter.is_some() => "No storage over RDMA in what the filter passes.",
+            _ if data.filter.is_some() => "No storage over RDMA in the frames that pass the filter.",
             _ => "No storage over RDMA in this capture.",
         };
         ("–", Tone::Strong, text.to_owned())
@@ -441,7 +486,7 @@ pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
     } else if warnings > 0 {
         ("!", Tone::Warn, format!("No errors. {}.{noted}", count(warnings, "warning")))
     } else if is_partial(&data.report) {
-        ("–", Tone::Strong, format!("No problems found in what was captured.{noted}"))
+        ("–", Tone::Strong, format!("No problems found in the captured frames.{noted}"))
     } else {
         ("✓", Tone::Good, format!("No problems found.{noted}"))
     };
@@ -643,7 +688,7 @@ pub fn requests(connection: &Connection) -> u64 {
     connection.commands.iter().map(|c| c.count).sum()
 }
 
-/// Connections by number, in words.
+/// Connections by number, as text.
 pub fn numbers(ids: &[u32]) -> String {
     let shown: Vec<String> = ids.iter().take(8).map(|id| id.to_string()).collect();
     match ids.len() {
@@ -722,5 +767,18 @@ mod tests {
             ["OK", "ERR_NOENT", "ERR_NOT_SYNC", "ERR_GRACE", "status 77777"]
         );
         assert_eq!([0x0311, 0x0302, 0x02ff].map(dialect), ["SMB 3.1.1", "SMB 3.0.2", "SMB dialect 0x02ff"]);
+    }
+
+    #[test]
+    fn the_address_of_the_manual_is_one() {
+        for (text, page) in [
+            ("https://host/rdmascope", "https://host/rdmascope/findings/RC-CNP.html"),
+            ("file:///usr/share/doc/rdmascope//", "file:///usr/share/doc/rdmascope/findings/RC-CNP.html"),
+        ] {
+            assert_eq!(Manual::parse(text).unwrap().page(Rule::from_id("RC-CNP").unwrap()), page);
+        }
+        for text in ["", "host", "https://", "javascript:alert(1)", "https://host/\"><b>", "https://host/a b", "https://host/\x1b[2J"] {
+            assert!(Manual::parse(text).is_err(), "{text}");
+        }
     }
 }

@@ -101,7 +101,7 @@
   let folded = [];
   window.addEventListener("beforeprint", () => {
     tables.forEach(table => table.all());
-    folded = [...document.querySelectorAll("details.finding:not([open])")];
+    folded = [...document.querySelectorAll("details.finding:not([open]), details.ladder:not([open])")];
     folded.forEach(finding => { finding.open = true; });
   });
   window.addEventListener("afterprint", () => folded.forEach(finding => { finding.open = false; }));

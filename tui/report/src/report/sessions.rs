@@ -1,4 +1,4 @@
-//! Sessions in words that all forms share: a headline for each, a row for each connection of it.
+//! Texts about sessions that all formats share: a headline for each, a row for each connection of it.
 
 use super::ReportData;
 use super::words::{duration, grouped, size};

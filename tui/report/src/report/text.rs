@@ -176,7 +176,7 @@ impl Page {
         }
         for (n, entry) in shown.iter().filter(|e| e.is_free()).enumerate() {
             if n == 0 {
-                self.with_tail("   ", "   ", Tone::Faint, "What cost no request anything:", "");
+                self.with_tail("   ", "   ", Tone::Faint, "Findings that delayed no request:", "");
             }
             self.note(data, entry);
         }
@@ -216,6 +216,11 @@ impl Page {
         }
         let lead = self.paint.paint(Tone::Strong, "   Do:    ");
         self.lead(&lead, 10, row.cure, row.id);
+        if let Some(manual) = &data.manual {
+            // not wrapped: a terminal takes a whole address for a link
+            let lead = self.paint.paint(Tone::Strong, "   More:  ");
+            self.out.push_str(&format!("{lead}{}\n", manual.page(entry.rule)));
+        }
         self.gap();
     }
 
@@ -559,7 +564,7 @@ pub(super) fn remarks(data: &ReportData) -> Vec<String> {
     }
     let truncated: u64 = capture.mirrors.list().iter().map(|m| m.truncated).sum();
     if truncated > 0 {
-        lines.push(format!("{} of them were cut short by the mirror itself: a longer snap length would not help.", grouped(truncated)));
+        lines.push(format!("{} of them were truncated by the mirror itself: a longer snap length would not help.", grouped(truncated)));
     }
     let grown = data.hardware.grown();
     if !grown.is_empty() {
@@ -576,7 +581,7 @@ pub(super) fn remarks(data: &ReportData) -> Vec<String> {
         lines.extend(paused(capture));
     }
     if data.report.connections_dropped > 0 {
-        lines.push(format!("{} not listed: the report has room for no more.", count(data.report.connections_dropped, "connection")));
+        lines.push(format!("{} not listed: the report is full.", count(data.report.connections_dropped, "connection")));
     }
     if data.report.folded.connections() > 0 {
         lines.push(format!("{} ended earlier and are not listed one by one.", count(data.report.folded.connections(), "connection")));
@@ -684,7 +689,7 @@ fn network(c: &Connection) -> Vec<String> {
         }
         if let Some(reaction) = d.pace.reaction() {
             let rate = |bytes: u64| format!("{}/s", size(bytes));
-            text.push_str(&format!(", {} before CNPs, {} under them", rate(reaction.before), rate(reaction.after)));
+            text.push_str(&format!(", {} before CNPs, {} during them", rate(reaction.before), rate(reaction.after)));
         }
         text
     };
@@ -856,11 +861,15 @@ fn adapters(c: &Connection) -> Vec<String> {
                 true => format!(", 4.096 µs × 2^{a}"),
                 false => format!(", 4.096 µs × 2^n, n {a} to {b}"),
             });
-            pieces.push(format!("{side} resends unasked after {took} (×{n}{fits})"));
+            pieces.push(format!("{side} resends without a NAK after {took} (×{n}{fits})"));
         }
         if let Some((took, n)) = mean(&device.rnr) {
             let early = if device.rnr_early > 0 { format!(", {} too early", grouped(device.rnr_early)) } else { String::new() };
             pieces.push(format!("{side} resends {took} after an RNR NAK that asked for {} (×{n}{early})", duration(device.rnr_asked)));
+        }
+        let marks = &c.network.directions[1 - end].answers;
+        if let Some(took) = marks.mean() {
+            pieces.push(format!("{side} answers a congestion mark with a CNP after {} (×{})", duration(took), grouped(marks.count)));
         }
         if device.is_known() && device.acks > 0 {
             pieces.push(format!("{side} ACKs {:.1} packets at a time", device.acked as f64 / device.acks as f64));

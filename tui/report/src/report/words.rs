@@ -13,12 +13,12 @@ pub struct Paint {
     on: bool,
 }
 
-/// What a piece of text is, as far as its colour goes.
+/// Role of a piece of text, which decides its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// As it is.
+    /// Normal text.
     Plain,
-    /// Nothing wrong.
+    /// No problem.
     Good,
     /// An error.
     Bad,
@@ -28,7 +28,7 @@ pub enum Tone {
     Note,
     /// A heading, or what matters most.
     Strong,
-    /// What matters least.
+    /// Least important text.
     Faint,
 }
 
@@ -121,7 +121,7 @@ pub fn seconds(ns: i64) -> String {
     format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
-/// How a report tells the time of an event.
+/// How a report shows the time of an event.
 #[derive(Clone, Debug, Default)]
 pub enum Clock {
     /// The time of day, UTC.
@@ -333,7 +333,7 @@ pub enum Align {
 /// 0 stays always.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its heading.
+    /// Heading of the column.
     pub heading: &'static str,
     /// On which side its cells stand.
     pub align: Align,

@@ -101,7 +101,7 @@ impl App {
         effects
     }
 
-    /// Makes the list of shown frames anew.
+    /// Rebuilds the list of shown frames.
     pub(super) fn narrow(&mut self) {
         let place = self.model.frame_at(self.states.frames.list.at);
         self.model.scanned = 0;

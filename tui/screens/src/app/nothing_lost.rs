@@ -1,9 +1,9 @@
-//! What is asked before anything is lost, and a live capture that begins anew.
+//! Questions before anything is lost, and the restart of a live capture.
 
 use super::*;
 
 impl App {
-    /// The capture began anew: what was known of frames is of others.
+    /// The capture was restarted: what was known belongs to other frames.
     pub(super) fn restarted(&mut self) -> Vec<Effect> {
         (self.model.index, self.model.exchanges, self.model.credits_log) = (Index::default(), Exchanges::default(), CreditsLog::default());
         (self.model.report, self.model.exchanges_dropped, self.saved, self.saving) = (Arc::default(), 0, 0, None);
@@ -15,7 +15,7 @@ impl App {
         self.model.tailing = self.model.grows;
         let effects = self.filter_by(&text);
         self.choose();
-        self.model.say("the capture begins anew");
+        self.model.say("the capture restarts");
         effects
     }
 

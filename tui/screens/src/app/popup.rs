@@ -1,6 +1,7 @@
 //! The keys of everything that lies over a view: the line in which one types, questions, help, and what to copy or to sort by.
 
 use super::*;
+use crate::draw::text_rows;
 use crate::frames::Part;
 use crate::keys::{Context, bindings};
 use crate::prompt::{Kind, Prompt};
@@ -29,7 +30,7 @@ pub(super) fn key(app: &mut App, popup: Popup, key: KeyEvent) -> Vec<Effect> {
         Popup::Question(question) => answer(app, question, key),
         Popup::Help(top) | Popup::Text(_, _, top) => {
             let len = match &popup {
-                Popup::Text(_, lines, _) => lines.len(),
+                Popup::Text(title, lines, _) => text_rows(app.model.size, title, lines).1.len(),
                 _ => bindings().count() + Context::ALL.len() * 2,
             };
             let page = usize::from(app.model.size.1.saturating_sub(4)).max(1);

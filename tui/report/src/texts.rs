@@ -1,0 +1,334 @@
+//! Frames that workers dissect and write, each those of its own connections; the main thread puts the texts in order.
+//!
+//! Connections, exchanges and streams are numbered over the whole capture, and a worker knows those of its own connections only. It writes
+//! its own numbers and marks where they are; they are filled in as the text goes out:
+//!
+//! ```text
+//!   file ─▶ Board ─┬▶ worker: dissect, text, marks ─┐ the texts of a batch
+//!                  └▶ worker: dissect, text, marks ─┴▶ numbers, in order ─▶ main thread: out
+//! ```
+//!
+//! What is dissected is written while it is in the caches of the same core. Where one connection has most of the frames, [`crate::sheets`]
+//! has more to do for the others. What is written is what one thread writes, to the last byte. Where connections turn out to have to do with
+//! each other, it ends there, and whoever asked goes on with one thread.
+
+use crate::dissection::{Before, Dissection};
+use crate::input::Bar;
+use crate::output::marks::{DIGITS, Marks, is_counted};
+use crate::output::shape::Shape;
+use crate::shards::{Board, GiveUpAtEnd, GiveUpOnDrop, Next, Page, Part};
+use crate::sheets::{Counting, Form, Limits, Plan, Printer, Shared};
+use anyhow::Result;
+use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::pipeline::{Counts, FrameMeta};
+use rdmascope_capture::{CaptureFile, Metadata, Record};
+use rdmascope_dissector::extract::Extractor;
+use rdmascope_dissector::filter::Filter;
+use rdmascope_dissector::render::decimal;
+use rdmascope_dissector::trace::Tree;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::thread;
+
+/// Frames in a batch: so few that their text is near still when it goes out.
+const BATCH: u64 = 64;
+/// Batches that wait to go out at most, for each worker.
+const PAGES: usize = 8;
+/// What a text keeps in memory at most when it is used again, in bytes.
+const TEXT_BYTES: usize = 4 << 20;
+/// Pieces shorter than this on average are copied together before they go out.
+const PIECE_BYTES: usize = 512;
+
+/// What a worker wrote of its frames of a batch.
+struct Text {
+    bytes: Vec<u8>,
+    marks: Marks,
+    frames: Vec<Written>,
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), marks: Marks::wanted(), frames: Vec::new() }
+    }
+}
+
+impl Text {
+    /// Forgets its frames, and gives back the memory that unusual ones took.
+    fn cleared(mut self) -> Self {
+        if self.bytes.capacity() > TEXT_BYTES {
+            return Self::default();
+        }
+        self.bytes.clear();
+        self.marks.places.clear();
+        self.frames.clear();
+        self
+    }
+}
+
+/// A frame in a [`Text`].
+struct Written {
+    /// Where its text ends, and its marks do.
+    end: usize,
+    marks_end: usize,
+    shown: bool,
+    /// What its shard had numbered behind it.
+    counts: Counts,
+    streams: u64,
+}
+
+/// What is kept of a frame that goes to a worker: the record, what it shows of frames before it, and how many interfaces there were then.
+type Handed<'f> = (Record<'f>, Before, usize);
+
+/// One that keeps whole records, whatever file they are of.
+fn with_record<'f, K>(keep: K) -> K
+where
+    K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
+{
+    keep
+}
+
+struct Worker<'p> {
+    shard: usize,
+    plan: &'p Plan,
+    dissection: Dissection,
+    form: Form,
+    extractor: Extractor,
+    filter: Option<Filter>,
+    tree: Tree,
+    shape: Shape,
+}
+
+impl Worker<'_> {
+    fn part<'f, K>(&mut self, board: &Board<'f, Handed<'f>, K, Text>, mut part: Part<Handed<'f>>)
+    where
+        K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
+    {
+        let mut text = board.blank();
+        let mut datagrams = part.datagrams();
+        let interfaces = part.interfaces.clone();
+        for (meta, (record, before, seen)) in &part.frames {
+            let is_whole = datagrams.front().is_some_and(|(number, _)| *number == meta.number);
+            let datagram = if is_whole { datagrams.pop_front().map(|(_, datagram)| datagram) } else { None };
+            let interfaces = interfaces.get(..*seen).unwrap_or(&interfaces);
+            let Self { dissection, extractor, filter, tree, .. } = self;
+            let passes = |extractor: &Extractor| filter.as_ref().is_none_or(|filter| filter.matches(extractor));
+            let shown = match &mut self.form {
+                Form::Print(printer) => {
+                    tree.begin(record.bytes);
+                    let d = dissection.part(record, *before, interfaces, datagram, tree);
+                    if filter.is_some() {
+                        extractor.load(tree);
+                    }
+                    let shown = passes(extractor);
+                    if shown {
+                        Marks::prepare(tree);
+                        self.plan.chosen.choose(tree);
+                        self.shape.apply(tree);
+                        printer.frame(&mut text.bytes, &d, tree, &self.shape, &mut text.marks);
+                    }
+                    shown
+                }
+                Form::Fields(fields) => {
+                    extractor.begin();
+                    let d = dissection.part(record, *before, interfaces, datagram, extractor);
+                    let shown = passes(extractor);
+                    if shown {
+                        extractor.change(|def, number| {
+                            if is_counted(def) {
+                                Marks::prepare_one(number);
+                            }
+                        });
+                        fields.frame(&mut text.bytes, &d, extractor, &mut text.marks);
+                    }
+                    shown
+                }
+                Form::Lines(_) => false,
+            };
+            let (counts, streams) = dissection.counts();
+            text.frames.push(Written { end: text.bytes.len(), marks_end: text.marks.places.len(), shown, counts, streams });
+        }
+        let batch = part.batch;
+        board.done(self.shard, part, self.dissection.most_connections());
+        board.put(batch, self.shard, text);
+    }
+}
+
+/// Whether workers can write what the plan wants. Columns of lines grow with what stood in them before, and a filter for numbers that are
+/// counted over the whole capture has to know them.
+pub fn is_possible(plan: &Plan) -> bool {
+    let filter_counts = plan.filter.clone().is_some_and(|mut filter| {
+        let mut extractor = Extractor::new();
+        filter.bind(&mut extractor);
+        extractor.wanted().any(is_counted)
+    });
+    !filter_counts && !matches!(plan.form, Form::Lines(_))
+}
+
+/// Writes the frames of a file, as far as `limits` go; `out` is given the text in pieces, in order.
+///
+/// # Errors
+/// Those of `out`.
+pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(&mut [IoSlice<'_>]) -> Result<()>) -> Result<Shared> {
+    let mut times: Option<(i64, i64)> = None;
+    let keep = with_record(|meta, record, metadata| {
+        let (first_ns, previous_ns) = times.unwrap_or((meta.time_ns, 0));
+        times = Some((first_ns, meta.time_ns));
+        (*record, Before { number: meta.number, first_ns, previous_ns }, metadata.interfaces.len())
+    });
+    let threads = plan.workers();
+    let mut workers: Vec<Worker<'_>> = (0..threads)
+        .map(|shard| {
+            let mut form = plan.form.clone();
+            if let Form::Print(printer) = &mut form {
+                printer.is_first(false);
+            }
+            let mut tree = Tree::new();
+            tree.quiet = plan.quiet;
+            Worker {
+                shard,
+                plan,
+                dissection: Dissection::shard(plan.keyring.clone(), shard, threads).with_roce_port(plan.roce_port),
+                form,
+                extractor: plan.extractor.clone(),
+                filter: plan.filter.clone(),
+                tree,
+                shape: Shape::new(plan.short),
+            }
+        })
+        .collect();
+    let mut own = workers.swap_remove(0);
+    let connections_max = Options::default().connections_max;
+    let board =
+        Board::new(file, threads, own.dissection.decode_options(), connections_max, keep).with_batches(BATCH).with_pages(PAGES * threads);
+    let lead = if let Form::Print(printer) = &plan.form { Printer::lead(printer) } else { 0 };
+    let total = file.bytes().len() as u64;
+    let bar = Bar::new();
+    let mut outlet =
+        Outlet { counting: Counting::new(threads), left: limits, frames: 0, any: false, lead, digits: Vec::new(), pieces: Vec::new() };
+    let is_done = thread::scope(|scope| -> Result<bool> {
+        let _ending = GiveUpAtEnd(|| board.give_up());
+        for mut worker in workers.drain(..) {
+            let board = &board;
+            scope.spawn(move || {
+                let _panics = GiveUpOnDrop(board);
+                loop {
+                    match board.next(worker.shard) {
+                        Next::Part(part) => worker.part(board, part),
+                        Next::Full => board.nap(),
+                        Next::End => return,
+                    }
+                }
+            });
+        }
+        loop {
+            let mut moved = false;
+            while let Some(page) = board.take_page() {
+                moved = true;
+                if !outlet.page(&page, &mut out)? {
+                    return Ok(true);
+                }
+                board.give_back(page.parts.into_iter().flatten().map(Text::cleared));
+            }
+            match board.next(own.shard) {
+                Next::Part(part) => {
+                    bar.at(part.offset, total);
+                    own.part(&board, part);
+                }
+                Next::End if board.is_given_up() => return Ok(false),
+                Next::End if !board.has_pages() => return Ok(true),
+                Next::Full | Next::End if !moved => board.nap(),
+                Next::Full | Next::End => {}
+            }
+        }
+    })?;
+    if !is_done {
+        return Ok(Shared::First(outlet.frames, outlet.any));
+    }
+    let error = board.end().walk.error.filter(|_| outlet.left.read > 0 && outlet.left.shown > 0);
+    Ok(Shared::All(error, outlet.any))
+}
+
+/// What goes out next.
+#[derive(Clone)]
+enum Piece {
+    /// Bytes of a worker's text.
+    Text(usize, Range<usize>),
+    /// Digits of a number that was filled in.
+    Digits(Range<usize>),
+}
+
+/// What has gone out.
+struct Outlet {
+    counting: Counting,
+    left: Limits,
+    frames: u64,
+    any: bool,
+    lead: usize,
+    digits: Vec<u8>,
+    pieces: Vec<Piece>,
+}
+
+impl Outlet {
+    /// Passes the texts of a batch on, as far as the limits go; whether it goes on behind them.
+    fn page(&mut self, page: &Page<Text>, out: &mut impl FnMut(&mut [IoSlice<'_>]) -> Result<()>) -> Result<bool> {
+        self.pieces.clear();
+        self.digits.clear();
+        // by worker: frames, bytes and marks that went out
+        let mut read = vec![(0, 0, 0); page.parts.len()];
+        for shard in &page.order {
+            if self.left.read == 0 || self.left.shown == 0 {
+                break;
+            }
+            let shard = usize::from(*shard);
+            let (frame, mut at, mark) = read[shard];
+            let Some((text, written)) = page.parts[shard].as_ref().and_then(|text| Some((text, text.frames.get(frame)?))) else { continue };
+            self.counting.frame(shard, written.counts, written.streams);
+            read[shard] = (frame + 1, written.end, written.marks_end);
+            self.frames += 1;
+            self.left.read -= 1;
+            self.left.shown -= u64::from(written.shown);
+            if !self.any && written.end > at {
+                at += self.lead.min(written.end - at);
+                self.any = true;
+            }
+            for mark in &text.marks.places[mark..written.marks_end] {
+                self.add(shard, at..mark.at);
+                let start = self.digits.len();
+                decimal(&mut self.digits, self.counting.number(shard, mark.def, mark.number));
+                self.pieces.push(Piece::Digits(start..self.digits.len()));
+                at = mark.at + DIGITS;
+            }
+            self.add(shard, at..written.end);
+        }
+        self.pass(page, out)?;
+        Ok(self.left.read > 0 && self.left.shown > 0)
+    }
+
+    fn add(&mut self, shard: usize, range: Range<usize>) {
+        match self.pieces.last_mut() {
+            Some(Piece::Text(last, before)) if *last == shard && before.end == range.start => before.end = range.end,
+            _ if range.is_empty() => {}
+            _ => self.pieces.push(Piece::Text(shard, range)),
+        }
+    }
+
+    fn pass(&self, page: &Page<Text>, out: &mut impl FnMut(&mut [IoSlice<'_>]) -> Result<()>) -> Result<()> {
+        let bytes = |piece: &Piece| -> &[u8] {
+            match piece {
+                Piece::Text(shard, range) => page.parts[*shard].as_ref().map_or(&[], |text| &text.bytes[range.clone()]),
+                Piece::Digits(range) => &self.digits[range.clone()],
+            }
+        };
+        let len: usize = self.pieces.iter().map(|piece| bytes(piece).len()).sum();
+        if len == 0 {
+            return Ok(());
+        }
+        if len < self.pieces.len() * PIECE_BYTES {
+            let mut text = Vec::with_capacity(len);
+            self.pieces.iter().for_each(|piece| text.extend_from_slice(bytes(piece)));
+            return out(&mut [IoSlice::new(&text)]);
+        }
+        let mut slices: Vec<IoSlice<'_>> = self.pieces.iter().map(|piece| IoSlice::new(bytes(piece))).collect();
+        out(&mut slices)
+    }
+}
