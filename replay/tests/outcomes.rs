@@ -47,7 +47,7 @@ fn peer(fault: Option<&'static Fault>, path: &Path) -> (SocketAddr, thread::Join
         // the client's going away is the end of it
         let _ = match fault {
             Some(fault) => fault.serve(request, share(), &config),
-            None => serve(request, share(), &config).map_err(Into::into),
+            None => serve(request, share(), &config),
         };
         wire.flush().unwrap();
     });
