@@ -104,10 +104,11 @@ fn run(size: Option<usize>, markers: bool) {
         let key = if reply { mpa::REPLY_KEY } else { mpa::REQUEST_KEY };
         [&key[..], &[if markers && reply { 0xc0 } else { 0x40 }, 1, 0, 0]].concat()
     };
-    let (mut seq, mut time) = ([1000, 2000_u32], 0);
+    let (mut seq, mut frame) = ([1000, 2000_u32], 0);
     let mut next = |flow: &mut TcpFlow, count: &mut Count, by: End, bytes: &[u8]| {
-        time += 1;
-        flow.segment(At { frame: time, time: time as i64 }, by, &segment(by, seq[by.index()], bytes), &options, &mut Off, count);
+        frame += 1;
+        // the time in which copies of a mirror are looked for, at the beginning of a connection, ends in the first quarter
+        flow.segment(At { frame, time: frame as i64 * 100_000 }, by, &segment(by, seq[by.index()], bytes), &options, &mut Off, count);
         seq[by.index()] = seq[by.index()].wrapping_add(bytes.len() as u32);
     };
     next(&mut flow, &mut count, End::A, &startup(false));

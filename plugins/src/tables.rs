@@ -198,7 +198,7 @@ tables! {
         "first_frame" Integer "the first frame";
         "last_frame" Integer "the last frame";
     }
-    "sessions" "a connection of an SMB session, an NFS session or an NFS mount; one that carries several sessions has a row of each" {
+    "sessions" "a connection of an SMB session, an NFS session or an NFS mount; one with several sessions has a row of each" {
         "session" Text "its id in hexadecimal; empty for an NFS mount";
         "kind" Text "smb, nfs_session, nfs_mount";
         "connection" Integer "number of the connection in the report: `connections.report`";

@@ -50,53 +50,63 @@ const FPDU_HEADER: usize = 4;
 /// A marker of MPA, a record mark of RPC, a length of SMB over TCP: what is taken out of a stream on the way up.
 const TAKEN_OUT: usize = 4;
 
-mod id {
-    use super::id_of;
-    pub(super) const IP_VERSION: u32 = id_of("ip.version");
-    pub(super) const IP6_VERSION: u32 = id_of("ipv6.version");
-    pub(super) const IP_SRC: u32 = id_of("ip.src");
-    pub(super) const IP_DST: u32 = id_of("ip.dst");
-    pub(super) const IP6_SRC: u32 = id_of("ipv6.src");
-    pub(super) const IP6_DST: u32 = id_of("ipv6.dst");
-    pub(super) const SGID: u32 = id_of("infiniband.grh.sgid");
-    pub(super) const DGID: u32 = id_of("infiniband.grh.dgid");
-    pub(super) const GRH_VERSION: u32 = id_of("infiniband.grh.ipver");
-    pub(super) const LRH_LANE: u32 = id_of("infiniband.lrh.vl");
-    pub(super) const SLID: u32 = id_of("infiniband.lrh.slid");
-    pub(super) const DLID: u32 = id_of("infiniband.lrh.dlid");
-    pub(super) const OPCODE: u32 = id_of("infiniband.bth.opcode");
-    pub(super) const DEST_QP: u32 = id_of("infiniband.bth.destqp");
-    pub(super) const PSN: u32 = id_of("infiniband.bth.psn");
-    pub(super) const ICRC: u32 = id_of("infiniband.invariant.crc");
-    pub(super) const ICRC_STATUS: u32 = id_of("rdmascope.icrc.status");
-    pub(super) const VCRC: u32 = id_of("infiniband.variant.crc");
-    pub(super) const IP_CHECKSUM: u32 = id_of("ip.checksum");
-    pub(super) const TCP_CHECKSUM: u32 = id_of("tcp.checksum");
-    pub(super) const UDP_CHECKSUM: u32 = id_of("udp.checksum");
-    pub(super) const ICMP_CHECKSUM: u32 = id_of("icmp.checksum");
-    pub(super) const ICMP6_CHECKSUM: u32 = id_of("icmpv6.checksum");
-    pub(super) const SRC_PORT: u32 = id_of("tcp.srcport");
-    pub(super) const DST_PORT: u32 = id_of("tcp.dstport");
-    pub(super) const SEQ: u32 = id_of("tcp.seq_raw");
-    pub(super) const SEQ_ALONE: u32 = id_of("tcp.seq");
-    pub(super) const TCP_PAYLOAD: u32 = id_of("tcp.payload");
-    pub(super) const IB_PAYLOAD: u32 = id_of("infiniband.payload");
-    pub(super) const RDMAP_DATA: u32 = id_of("rdmascope.iwarp_rdma.data");
-    pub(super) const SMBD_DATA: u32 = id_of("rdmascope.smb_direct.data_message.data");
-    pub(super) const ULPDU_LENGTH: u32 = id_of("iwarp_mpa.ulpdulength");
-    pub(super) const MPA_CRC: u32 = id_of("iwarp_mpa.crc");
-    pub(super) const MPA_CRC_CHECK: u32 = id_of("iwarp_mpa.crc_check");
-    pub(super) const DDP_OFFSET: u32 = id_of("iwarp_ddp.mo");
-    pub(super) const EOL: u32 = id_of("tcp.options.eol");
-    pub(super) const SMB2: u32 = id_of("smb2");
-    pub(super) const COMMAND: u32 = id_of("smb2.cmd");
-    pub(super) const STRUCTURE_SIZE: u32 = id_of("smb2.buffer_code");
-    pub(super) const RPC: u32 = id_of("rpc");
-    pub(super) const SMB_DIRECT: u32 = id_of("smb_direct");
-    pub(super) const RPC_RDMA: u32 = id_of("rpcordma");
-    pub(super) const UNKNOWN: u32 = id_of("smb2.unknown");
-    pub(super) const ENCRYPTED: u32 = id_of("smb2.header.transform.enc_data");
-    pub(super) const COMPRESSED: u32 = id_of("rdmascope.smb2.header.comp_transform");
+/// Declares the fields that [`Watch::structure`] and its caller look at: a constant for each, and all of them.
+macro_rules! ids {
+    ($($name:ident = $field:literal;)*) => {
+        mod id {
+            use super::id_of;
+            $(pub(super) const $name: u32 = id_of($field);)*
+            pub(super) const ALL: &[u32] = &[$($name),*];
+        }
+    };
+}
+
+ids! {
+    IP_VERSION = "ip.version";
+    IP6_VERSION = "ipv6.version";
+    IP_SRC = "ip.src";
+    IP_DST = "ip.dst";
+    IP6_SRC = "ipv6.src";
+    IP6_DST = "ipv6.dst";
+    SGID = "infiniband.grh.sgid";
+    DGID = "infiniband.grh.dgid";
+    GRH_VERSION = "infiniband.grh.ipver";
+    LRH_LANE = "infiniband.lrh.vl";
+    SLID = "infiniband.lrh.slid";
+    DLID = "infiniband.lrh.dlid";
+    OPCODE = "infiniband.bth.opcode";
+    DEST_QP = "infiniband.bth.destqp";
+    PSN = "infiniband.bth.psn";
+    ICRC = "infiniband.invariant.crc";
+    ICRC_STATUS = "rdmascope.icrc.status";
+    VCRC = "infiniband.variant.crc";
+    IP_CHECKSUM = "ip.checksum";
+    TCP_CHECKSUM = "tcp.checksum";
+    UDP_CHECKSUM = "udp.checksum";
+    ICMP_CHECKSUM = "icmp.checksum";
+    ICMP6_CHECKSUM = "icmpv6.checksum";
+    SRC_PORT = "tcp.srcport";
+    DST_PORT = "tcp.dstport";
+    SEQ = "tcp.seq_raw";
+    SEQ_ALONE = "tcp.seq";
+    TCP_PAYLOAD = "tcp.payload";
+    IB_PAYLOAD = "infiniband.payload";
+    RDMAP_DATA = "rdmascope.iwarp_rdma.data";
+    SMBD_DATA = "rdmascope.smb_direct.data_message.data";
+    ULPDU_LENGTH = "iwarp_mpa.ulpdulength";
+    MPA_CRC = "iwarp_mpa.crc";
+    MPA_CRC_CHECK = "iwarp_mpa.crc_check";
+    DDP_OFFSET = "iwarp_ddp.mo";
+    EOL = "tcp.options.eol";
+    SMB2 = "smb2";
+    COMMAND = "smb2.cmd";
+    STRUCTURE_SIZE = "smb2.buffer_code";
+    RPC = "rpc";
+    SMB_DIRECT = "smb_direct";
+    RPC_RDMA = "rpcordma";
+    UNKNOWN = "smb2.unknown";
+    ENCRYPTED = "smb2.header.transform.enc_data";
+    COMPRESSED = "rdmascope.smb2.header.comp_transform";
 }
 
 /// Whether a field says something of the packet itself: `false` means that it does not, `true` that it may.
@@ -107,58 +117,12 @@ fn may_be_structure(id: u32) -> bool {
 /// Bits of [`STRUCTURE`].
 const STRUCTURE_BITS: usize = 1 << 12;
 
-/// The fields that [`Watch::structure`] and its caller look at, by the lowest bits of their ids.
+/// [`id::ALL`], by the lowest bits of the ids.
 const STRUCTURE: [u64; STRUCTURE_BITS / 64] = {
-    use id::*;
-    let ids = [
-        IP_VERSION,
-        IP6_VERSION,
-        IP_SRC,
-        IP_DST,
-        IP6_SRC,
-        IP6_DST,
-        SGID,
-        DGID,
-        GRH_VERSION,
-        LRH_LANE,
-        SLID,
-        DLID,
-        DEST_QP,
-        PSN,
-        ICRC,
-        ICRC_STATUS,
-        VCRC,
-        IP_CHECKSUM,
-        TCP_CHECKSUM,
-        UDP_CHECKSUM,
-        ICMP_CHECKSUM,
-        ICMP6_CHECKSUM,
-        SRC_PORT,
-        DST_PORT,
-        SEQ,
-        SEQ_ALONE,
-        TCP_PAYLOAD,
-        IB_PAYLOAD,
-        RDMAP_DATA,
-        SMBD_DATA,
-        ULPDU_LENGTH,
-        MPA_CRC,
-        MPA_CRC_CHECK,
-        DDP_OFFSET,
-        SMB2,
-        COMMAND,
-        STRUCTURE_SIZE,
-        RPC,
-        SMB_DIRECT,
-        RPC_RDMA,
-        ENCRYPTED,
-        COMPRESSED,
-        EOL,
-    ];
     let mut set = [0; STRUCTURE_BITS / 64];
     let mut i = 0;
-    while i < ids.len() {
-        let bit = ids[i] as usize % STRUCTURE_BITS;
+    while i < id::ALL.len() {
+        let bit = id::ALL[i] as usize % STRUCTURE_BITS;
         set[bit / 64] |= 1 << (bit % 64);
         i += 1;
     }

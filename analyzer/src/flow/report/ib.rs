@@ -121,7 +121,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                 if code == REMOTE_ACCESS && !self.connection.is_stray(by.peer()) {
                     // what is wrong with it only its receiver knows
                     let text =
-                        format_args!("the request at PSN {psn} was refused, though it seems to lie in memory that was advertised: {name}");
+                        format_args!("the request at PSN {psn} was refused, though no access outside advertised memory was seen: {name}");
                     return self.wire(at, Rule::RcNak, Blame::Unknown, Certainty::Guess, text);
                 }
                 let blame = self.blame(doer);
