@@ -3,7 +3,7 @@
 use core::fmt::{self, Display, Formatter, Write};
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// A network address. What stands in for one where there is no IP: a LID on InfiniBand without GRH, a MAC on bare Ethernet.
+/// A network address. Without IP, the LID (InfiniBand without GRH) or the MAC address (bare Ethernet) takes its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Addr {
     /// Unknown address.

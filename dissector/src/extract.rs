@@ -1,4 +1,4 @@
-//! An observer that keeps only requested values: the display filter's, the columns', those of `-T fields -e`.
+//! An observer that keeps only requested values: for the display filter, the columns and `-T fields -e`.
 //!
 //! Ask with [`Extractor::want`] before the first frame and get a [`Slot`]. Then, frame by frame: [`Extractor::begin`], decode,
 //! [`Trace::end`], and read [`Extractor::values`]. A field nobody wants costs one look into a small table; once the buffers
@@ -12,14 +12,14 @@ use crate::trace::{LAYERS_MAX, Line, NodeValue, Trace, Tree, Value, write_layers
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
-/// Where the values of a wanted field are kept.
+/// Handle of a requested field, for reading its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot(u16);
 
-/// How much of a field is wanted.
+/// Extent to which a field is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
-    /// Whether it is there.
+    /// Its presence alone.
     Presence,
     /// The value of the field.
     Value,
@@ -60,7 +60,7 @@ struct Wanted {
     count: u32,
     /// The entry that keeps the bytes of this one's field as they lie in the frame; [`NO_SLOT`] for none.
     raw: u16,
-    /// Whether this is such an entry. It is never found by the field's number.
+    /// True if this is such an entry. It is never found by the field's number.
     is_raw: bool,
 }
 
@@ -106,7 +106,7 @@ pub struct Extractor {
     /// Protocols that are open, where layers are counted: depth, and the how-manieth of its name it is.
     layer_stack: Option<Vec<(u32, u16)>>,
     layer_counts: Vec<(u32, u16)>,
-    /// What the frame's line says, where a field of it is wanted.
+    /// Protocol and text of the frame's line; `None` unless a field needs them.
     line: Option<Line>,
 }
 
@@ -174,8 +174,7 @@ impl Extractor {
     }
 
     /// Asks for the layer of each value: the how-manieth of the frame's layers of its protocol it lies in, from 1. With a tunnel a frame
-    /// has
-    /// two layers of IP.
+    /// has two layers of IP.
     pub fn want_layers(&mut self) {
         self.layer_stack.get_or_insert_default();
     }
@@ -185,7 +184,7 @@ impl Extractor {
         self.wanted.iter().map(|wanted| wanted.def)
     }
 
-    /// Whether protocol and text of the frame's line are wanted.
+    /// True if protocol and text of the frame's line are wanted.
     pub fn wants_line(&self) -> bool {
         self.line.is_some()
     }
@@ -230,13 +229,13 @@ impl Extractor {
         }
     }
 
-    /// Whether the field of a slot was there.
+    /// True if the field of a slot was there.
     #[inline]
     pub fn has(&self, slot: Slot) -> bool {
         self.wanted[usize::from(slot.0)].first != NONE
     }
 
-    /// How often it was there.
+    /// Number of occurrences of the field.
     pub fn count(&self, slot: Slot) -> usize {
         self.wanted[usize::from(slot.0)].count as usize
     }

@@ -1,10 +1,10 @@
-//! Why decoding stopped: the bytes ended, or they contradict themselves. Never a judgement of the peer
-//! (that is a finding of the analyzer): a `Fault` says only that these bytes could not be read further.
+//! Reasons that decoding stopped: the bytes ended, or they contradict themselves. A `Fault` never judges the peer (a finding of the
+//! analyzer does): it says only that these bytes could not be read further.
 
 use crate::field::Def;
 use core::fmt;
 
-/// What kept a decoder from reading on.
+/// Reason that a decoder stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// The input ended before the field did. Cut by the capture or by the sender: the caller knows which.
@@ -28,12 +28,12 @@ pub struct Fault {
     pub needed: u32,
     /// Bytes there were.
     pub available: u32,
-    /// Whether an observer was notified already: once, by the innermost scope.
+    /// True if an observer was notified already: once, by the innermost scope.
     pub reported: bool,
     at: usize,
 }
 
-/// What every parser returns: the rest of the input and the value, or the fault.
+/// Result of every parser: the rest of the input and the value, or the fault.
 pub type PResult<'a, O> = nom::IResult<&'a [u8], O, Fault>;
 
 impl Fault {

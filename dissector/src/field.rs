@@ -1,11 +1,11 @@
-//! What a field *is*: declared once, read by tree, JSON, display filter, columns, completion and the Wireshark plugin.
+//! The definition of a field: declared once, read by tree, JSON, display filter, columns, completion and the Wireshark plugin.
 //!
 //! Names, kinds and bases are Wireshark's where Wireshark has the field (`tshark -G fields` is the oracle).
 
 /// Every use of a field refers to its one declaration.
 pub type Def = &'static FieldDef;
 
-/// What the names of fields begin with that Wireshark has not.
+/// Prefix of the names of fields that Wireshark does not have.
 pub const OURS: &str = "rdmascope.";
 
 /// Names of values, ascending by value.
@@ -118,18 +118,18 @@ impl Kind {
         }
     }
 
-    /// Whether values are unsigned integers.
+    /// True if values are unsigned integers.
     pub const fn is_unsigned(self) -> bool {
         matches!(self, Self::U8 | Self::U16 | Self::U24 | Self::U32 | Self::U40 | Self::U48 | Self::U56 | Self::U64)
     }
 
-    /// Whether values are signed integers.
+    /// True if values are signed integers.
     pub const fn is_signed(self) -> bool {
         matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64)
     }
 }
 
-/// How a number is written.
+/// Notation of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Base {
     /// No base: the value is not a number.
@@ -167,11 +167,11 @@ pub struct FieldDef {
     pub name: &'static str,
     /// [`id_of`] the name: fields compare by number, never by address, since a name may be declared in several messages.
     pub id: u32,
-    /// What stands before the value in the tree.
+    /// Text before the value in the tree.
     pub label: &'static str,
     /// The type.
     pub kind: Kind,
-    /// How numbers are written.
+    /// Notation of numbers.
     pub base: Base,
     /// The bits of the containing integer that are this field's; 0 for a field of its own. The value is given shifted down.
     pub mask: u64,
@@ -179,14 +179,14 @@ pub struct FieldDef {
     pub width: u8,
     /// Names of values; empty for none.
     pub values: Values,
-    /// Where the field is specified: document and section.
+    /// Specification of the field: document and section.
     pub spec: &'static str,
-    /// What it gives away of people, machines and files.
+    /// What the value reveals about people, machines and files.
     pub privacy: Privacy,
 }
 
-/// What the bytes of a field reveal, and so what `anonymize` does with them. Its [`Kind`] says it for most
-/// fields ([`Privacy::of`]); the declaration says it for the others.
+/// Privacy class of a field: decides how `anonymize` treats its bytes. Most fields take it from their [`Kind`] ([`Privacy::of`]);
+/// others declare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Privacy {
     /// Nothing: numbers of the protocol, sizes, times, flags.
@@ -215,7 +215,7 @@ pub enum Privacy {
 }
 
 impl Privacy {
-    /// What fields of a kind give away where their declaration says nothing.
+    /// Privacy class of a kind, for fields that declare none.
     pub const fn of(kind: Kind) -> Self {
         match kind {
             Kind::None | Kind::Protocol | Kind::Bytes => Self::Inside,
@@ -314,7 +314,7 @@ impl FieldSet {
         self
     }
 
-    /// Whether the sets may have a field in common.
+    /// True if the sets may have a field in common.
     #[inline(always)]
     pub fn meets(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).fold(0, |common, (a, b)| common | a & b) != 0

@@ -6,7 +6,7 @@
 //!                                                        └─▶ TCP                    Segment
 //! ```
 //!
-//! [`decode`] stops there: what the payload is depends on the connection, which the analyzer knows. It calls the decoders
+//! [`decode`] stops there: the protocol of the payload depends on the connection, which the analyzer knows. It calls the decoders
 //! of [`crate::wire`] on the payload with the same observer.
 
 pub use crate::address::Addr;
@@ -24,7 +24,7 @@ use crate::wire::link::{erf, ethernet, mpls, null, pause, sll, vlan};
 pub use crate::wire::tcp::Segment;
 use crate::wire::{arp, icmp, ip, tcp, tunnel, udp};
 
-/// What the first bytes of a frame are: the LINKTYPE numbers of pcap files.
+/// Link layer of a frame: the LINKTYPE numbers of pcap files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkType(pub u16);
 
@@ -72,14 +72,14 @@ impl LinkType {
     }
 }
 
-/// How a mirrored or tunnelled frame was wrapped; of several, the outermost.
+/// Tunnel of a mirrored or encapsulated frame; of several, the outermost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// Kind of tunnel.
     pub kind: TunnelKind,
     /// ERSPAN session, VXLAN or GENEVE network identifier, GRE key.
     pub id: u32,
-    /// Whether the mirror cut the frame: the ERSPAN T bit says so, or lengths inside go beyond a frame that the capture has whole.
+    /// True if the mirror cut the frame: the ERSPAN T bit says so, or lengths inside go beyond a frame that the capture has whole.
     pub truncated: bool,
 }
 
@@ -124,7 +124,7 @@ impl TunnelKind {
         }
     }
 
-    /// What its identifier is called; empty where it has none.
+    /// Name of its identifier; empty if it has none.
     pub const fn id_name(self) -> &'static str {
         match self {
             Self::Gre => "key",
@@ -179,7 +179,7 @@ pub struct Packet<'a> {
     pub body: Body<'a>,
     /// Bytes of the innermost datagram that were on the wire but are not in the capture.
     pub cut: u32,
-    /// Why peeling stopped early, where it did.
+    /// Reason that decoding stopped early, if it did.
     pub fault: Option<Fault>,
 }
 
@@ -206,10 +206,10 @@ impl Default for Packet<'_> {
     }
 }
 
-/// How [`decode`] does its work.
+/// Options of [`decode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whether to check the invariant CRC (and the variant one) of InfiniBand packets.
+    /// Check the invariant CRC (and the variant one) of InfiniBand packets.
     pub check_crc: bool,
     /// UDP port of RoCEv2 beside 4791, which is always looked into; 0 for none.
     pub roce_port: u16,
@@ -221,7 +221,7 @@ impl Default for Options {
     }
 }
 
-/// What a frame carries.
+/// Content of a frame.
 // the largest variant is by far the most common
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Copy, Debug)]
@@ -230,7 +230,7 @@ pub enum Body<'a> {
     Ib(IbPacket<'a>),
     /// A TCP segment.
     Tcp(Segment<'a>),
-    /// A UDP datagram that is not RoCE: source port, destination port, payload (cut to what was captured).
+    /// A UDP datagram that is not RoCE: source port, destination port, payload (its captured part).
     Udp(u16, u16, &'a [u8]),
     /// An Ethernet pause frame, 802.3x or priority flow control.
     Pause(Pause),
@@ -257,7 +257,7 @@ impl Body<'_> {
     }
 }
 
-/// What carries InfiniBand packets.
+/// Network that carries InfiniBand packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// UDP port 4791; the source port, which spreads flows over paths.
@@ -344,12 +344,12 @@ pub struct Pause {
     pub quanta: u16,
     /// Pause times by priority; 0 ends a pause, and says nothing of a priority that [`Pause::priorities`] leaves out.
     pub times: [u16; 8],
-    /// Whether it is a plain 802.3x pause, of the whole link.
+    /// True if it is a plain 802.3x pause, for the whole link.
     pub whole_link: bool,
 }
 
-/// The header of a datagram made from that of one of its fragments: 20 or more bytes of IPv4, 40 of IPv6. It says nothing of
-/// fragments anymore; the length and the checksum in it are still the fragment's.
+/// The header of a reassembled datagram, made from the header of one of its fragments: 20 or more bytes of IPv4, 40 of IPv6. Its fragment
+/// fields are cleared; its length and checksum are still the fragment's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpHeader {
     bytes: [u8; 60],
@@ -395,7 +395,7 @@ pub struct IpFragment<'a> {
     pub protocol: u8,
     /// Offset of this fragment's payload in bytes.
     pub offset: u32,
-    /// Whether more fragments follow.
+    /// True if more fragments follow.
     pub more: bool,
     /// The header under which the datagram, put together, can be decoded: give [`decode_ip`] this and the payloads.
     pub header: IpHeader,
@@ -408,8 +408,8 @@ const TUNNELS_MAX: u8 = 8;
 /// VLAN tags, or MPLS labels, in a row.
 const TAGS_MAX: u32 = 16;
 
-/// Decodes a frame of `wire_len` bytes of which `bytes` were captured. Never fails: what could not be read is
-/// [`Packet::fault`], and the rest of the packet is what was read before.
+/// Decodes a frame of `wire_len` bytes of which `bytes` were captured. Never fails: [`Packet::fault`] says why decoding stopped, and the
+/// rest of the packet holds everything read before that.
 #[inline]
 pub fn decode<'a, T: Trace>(link: LinkType, bytes: &'a [u8], wire_len: u32, options: &Options, t: &mut T) -> Packet<'a> {
     let mut packet = Packet::default();
@@ -426,9 +426,8 @@ pub fn decode_into<'a, T: Trace>(link: LinkType, bytes: &'a [u8], wire_len: u32,
     peel.run(first, t);
 }
 
-/// Decodes an IP datagram by itself: one that was put together from fragments, under the [`IpHeader`] of one of them. The
-/// length in the header is not believed: the datagram is what is in `datagram`. Its invariant CRC is checked only where
-/// the caller has corrected the length, since that is covered.
+/// Decodes a reassembled IP datagram, under the [`IpHeader`] of one of its fragments. The length in the header is ignored: the datagram
+/// is all of `datagram`. Its invariant CRC is checked only if the caller has corrected that length, since the CRC covers it.
 pub fn decode_ip<'a, T: Trace>(datagram: &'a [u8], options: &Options, t: &mut T) -> Packet<'a> {
     let mut packet = Packet::default();
     let mut peel = Peel::new(&mut packet, *options, 0);
@@ -437,8 +436,8 @@ pub fn decode_ip<'a, T: Trace>(datagram: &'a [u8], options: &Options, t: &mut T)
     packet
 }
 
-/// The frame inside the outermost tunnel of `bytes`, and the sender of the tunnel. `None` where there is no tunnel, or what is in it is
-/// neither Ethernet nor IP. IP in IP and MPLS carry what was on this wire already: they are no tunnel here.
+/// The frame inside the outermost tunnel of `bytes`, and the sender of the tunnel. `None` without a tunnel, or if the tunnel carries
+/// neither Ethernet nor IP. IP in IP and MPLS carry packets of this same wire: they are no tunnel here.
 pub fn inside(link: LinkType, bytes: &[u8], wire_len: u32) -> Option<Inside<'_>> {
     let captured = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let options = Options { check_crc: false, ..Options::default() };
@@ -447,7 +446,7 @@ pub fn inside(link: LinkType, bytes: &[u8], wire_len: u32) -> Option<Inside<'_>>
     let mut step = peel.link(link, bytes, &mut Off);
     let (tunnel, bytes, next) = loop {
         let (i, next) = step.ok()?;
-        // a step ends with what is inside of the tunnel that it enters
+        // a step ends at the content of the tunnel that it enters
         if let Some(tunnel) = peel.packet.tunnel {
             break (tunnel, i, next);
         }
@@ -464,14 +463,14 @@ pub fn inside(link: LinkType, bytes: &[u8], wire_len: u32) -> Option<Inside<'_>>
         Next::Ip | Next::Ethertype(0x0800 | 0x86dd) => LinkType::RAW,
         _ => return None,
     };
-    // a mirror that cuts frames does not say how long they were: what is inside does
+    // a mirror that cuts frames does not say how long they were: the lengths inside do
     let length = |missing: u32| u32::try_from(bytes.len()).unwrap_or(u32::MAX).saturating_add(missing);
     let carried = length(peel.missing);
     let cut = decode(link_type, bytes, carried, &options, &mut Off).cut;
     Some(Inside { tunnel, from: peel.packet.src, link_type, bytes, wire_len: carried.max(length(cut)) })
 }
 
-/// What the bytes that are left begin with.
+/// Type of the remaining bytes.
 #[derive(Clone, Copy)]
 enum Next {
     Ethernet,
@@ -488,7 +487,7 @@ struct Peel<'a, 'p> {
     options: Options,
     /// Bytes of the innermost datagram that were on the wire behind those at hand.
     missing: u32,
-    /// Whether the capture has all of the frame.
+    /// True if the capture has all of the frame.
     is_whole: bool,
     /// Identification of the innermost IPv4 datagram.
     ip_id: u16,
@@ -496,7 +495,7 @@ struct Peel<'a, 'p> {
     reassembled: bool,
     /// Sender of the innermost Ethernet frame.
     mac: [u8; 6],
-    /// The innermost IP datagram, and where its payload begins; what an invariant CRC covers.
+    /// The innermost IP datagram, and the offset of its payload; the cover of an invariant CRC.
     datagram: &'a [u8],
     payload_at: usize,
     cover: Option<Cover>,
@@ -568,7 +567,7 @@ impl<'a, 'p> Peel<'a, 'p> {
         self.packet.fault = Some(fault);
     }
 
-    /// Cuts `i` to the `length` that a header states of it: padding and trailers go, what was cut off is counted.
+    /// Cuts `i` to the `length` that a header states: padding and trailers go, missing bytes are counted.
     #[inline]
     fn bound(&mut self, i: &'a [u8], length: usize) -> &'a [u8] {
         match i.get(..length) {
@@ -593,7 +592,7 @@ impl<'a, 'p> Peel<'a, 'p> {
         Ok((i, Next::End))
     }
 
-    /// The same, for what has a name on the frame's line though nothing of it is decoded.
+    /// The same for a protocol that is named on the frame's line and not decoded.
     fn named<T: Trace>(&mut self, name: &'static str, i: &'a [u8], t: &mut T) -> Step<'a> {
         t.protocol(name);
         self.other(name, i)
@@ -692,7 +691,7 @@ impl<'a, 'p> Peel<'a, 'p> {
             }
             0x0806 => {
                 t.protocol("ARP");
-                // what is wrong in it is reported, and no matter to anybody
+                // a fault in it is reported and has no other effect
                 let _ = arp::parse(i, t);
                 self.other("ARP", i)
             }
@@ -711,7 +710,7 @@ impl<'a, 'p> Peel<'a, 'p> {
             let (rest, entry) = mpls::Mpls::parse(i, t)?;
             i = rest;
             if entry.bottom() != 0 {
-                // nothing says what is inside: IP by its version, and Ethernet behind a control word of zeros (RFC 4448)
+                // no header names the payload: IP by its version, and Ethernet behind a control word of zeros (RFC 4448)
                 return match i.first().map(|b| b >> 4) {
                     Some(4 | 6) => Ok((i, Next::Ip)),
                     Some(0) if i.len() > 4 => {
@@ -746,7 +745,7 @@ impl<'a, 'p> Peel<'a, 'p> {
         let total = usize::from(header.total_length);
         let datagram = match total {
             _ if self.reassembled => i,
-            // the card segments what the capture shows whole
+            // zero length: the card segments later the datagram that the capture shows whole
             0 => i,
             _ if total < at => return Fault::length(ip::f::LEN, i, at).fail(),
             _ => self.bound(i, total),
@@ -806,7 +805,7 @@ impl<'a, 'p> Peel<'a, 'p> {
                 let (segment, result) = tcp::parse(i, self.missing, t);
                 if let Some(mut segment) = segment {
                     segment.ip_id = self.ip_id;
-                    // that of a SYN tells whether the sender's others should be right, too
+                    // a SYN's checksum tells whether the sender's other checksums should be right, too
                     let counts = !segment.payload.is_empty() || segment.flags & 2 != 0;
                     if self.options.check_crc && self.missing == 0 && counts {
                         segment.check = tcp::check(&self.packet.src, &self.packet.dst, i);
@@ -922,7 +921,7 @@ impl<'a, 'p> Peel<'a, 'p> {
         self.packet.vlan = (vlan != 0).then_some(vlan);
     }
 
-    /// Goes into a tunnel: what is inside counts from here on.
+    /// Enters a tunnel: the packet inside counts from here on.
     fn enter(&mut self, kind: TunnelKind, id: u32, truncated: bool, i: &'a [u8]) -> PResult<'a, ()> {
         self.packet.tunnel.get_or_insert(Tunnel { kind, id, truncated }).truncated |= truncated;
         (self.packet.vlan, self.packet.priority) = (None, None);
@@ -1065,7 +1064,7 @@ impl<'a, 'p> Peel<'a, 'p> {
         for one in ib.behind.chunks(length) {
             let missing = if one.len() < length { (length - one.len()).min(self.missing as usize) } else { 0 };
             let crc = (if missing == 0 { ib.icrc } else { Check::Unchecked }, None);
-            // their line is that of the first
+            // the frame's line describes the first packet only
             let _ = scope(ib::f::PROTOCOL, one, t, |i, t| {
                 transport_packet(&mut Body::Other("RoCE"), (ib.carrier, ib.ip_id), i, missing, crc, false, t)
             });
@@ -1153,9 +1152,9 @@ fn transport_packet<'a, T: Trace>(
     Ok((&rest[rest.len()..], Next::End))
 }
 
-/// Whether what stands behind a RoCEv2 datagram's headers (the first `before` bytes of `packet`) are several packets end to end
-/// ([`IbPacket::joined`]): the length of all but the last, and what their ICRCs say. All are of one queue pair and one partition, and either
-/// the CRC of each is right, or their numbers follow each other; each of the two is more than chance. `missing` bytes were not captured.
+/// Finds several packets end to end behind a RoCEv2 datagram's headers (the first `before` bytes of `packet`), see [`IbPacket::joined`]:
+/// returns the length of all but the last, and the result of their ICRCs. All are of one queue pair and one partition, and either the CRC
+/// of each is right, or their numbers follow each other; each of the two is more than chance. `missing` bytes were not captured.
 #[cold]
 #[inline(never)]
 fn joined(cover: Option<Cover>, packet: &[u8], before: usize, missing: usize) -> Option<(usize, Check)> {
@@ -1171,7 +1170,7 @@ fn joined(cover: Option<Cover>, packet: &[u8], before: usize, missing: usize) ->
         let (mut is_right, mut follows, mut psn) = (cover.is_some(), true, first.psn);
         for (n, one) in at.chunks(size).enumerate() {
             let missing = if one.len() < size { missing.min(size - one.len()) } else { 0 };
-            // what is left of a packet that was cut says nothing
+            // the remainder of a cut packet says nothing
             let Ok((_, bth)) = Bth::parse(one, &mut Off) else { break };
             let row = Opcode(bth.opcode).row()?;
             let headers_length = Bth::LEN + usize::from(row.length) + usize::from(bth.padcnt()) + ICRC;

@@ -1,4 +1,4 @@
-//! The fields of Wireshark's `frame` protocol: what the capture itself knows of a frame. Declared below the observers, which fill in
+//! The fields of Wireshark's `frame` protocol: the capture's own knowledge of a frame. Declared below the observers, which fill in
 //! some of them themselves; [`crate::wire::frame_fields::tell`] reports the others.
 
 /// Severities as Wireshark numbers them.

@@ -95,8 +95,8 @@ pub fn fuzz_smbd(data: &[u8]) {
     same_with_and_without_a_tree!(data, |t| smbd::parse_data(data, wire_length, t));
 }
 
-/// A display filter, parsed, evaluated on a frame without fields, and completed at every tenth of its length. What it
-/// parses to may be anything; that it ends, and what an error points at, is checked.
+/// A display filter, parsed, evaluated on a frame without fields, and completed at every tenth of its length. Any result will do; checked
+/// are that parsing ends, and the place that an error points at.
 pub fn fuzz_filter(data: &[u8]) {
     let Ok(text) = core::str::from_utf8(data) else { return };
     let registry = Registry::new();
@@ -204,7 +204,7 @@ pub fn fuzz_spnego(data: &[u8]) {
     same_with_and_without_a_tree!(data, |t| smb2::spnego::parse_blob(smb2::negotiate::f::SECURITY_BLOB, data, t));
 }
 
-/// What stands in a TCP stream of iWARP: an MPA startup frame, an FPDU (the first byte says whether CRCs are in use), a ULPDU.
+/// Units of an iWARP TCP stream: an MPA startup frame, an FPDU (the first byte says whether CRCs are in use), a ULPDU.
 pub fn fuzz_iwarp(data: &[u8]) {
     same_with_and_without_a_tree!(data, |t| mpa::parse_startup(data, t));
     let Some((&choice, bytes)) = data.split_first() else { return };

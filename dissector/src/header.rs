@@ -88,7 +88,7 @@ macro_rules! header {
             pub const LEN: usize = 0 $( + $crate::header!(@len $ty $([$n])?) )+;
 
             /// Decodes the header in a subtree of its own; the observer sees every field with its byte range.
-            /// Where the input is too short, the fields that are there are seen, and the fault names the first missing one.
+            /// If the input is too short, the fields present are seen, and the fault names the first missing one.
             #[inline]
             pub fn parse<'a, T: $crate::trace::Trace>(i: &'a [u8], t: &mut T) -> $crate::fault::PResult<'a, Self> {
                 $crate::trace::scope(Self::$NODE, i, t, Self::parse_flat)

@@ -173,7 +173,7 @@ pub const DECLARED: &[&[Def]] = &[
     <udp::f::All as Fields>::FIELDS,
 ];
 
-/// What a filter can name: fields, and macros.
+/// All names that a filter can use: fields and macros.
 #[derive(Debug)]
 pub struct Registry {
     by_name: Vec<Def>,
@@ -181,7 +181,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// All of [`DECLARED`]. Where a name is declared in several messages, its first declaration stands for all.
+    /// All of [`DECLARED`]. A name declared in several messages is represented by its first declaration.
     pub fn new() -> Self {
         Self::of(DECLARED.iter().copied())
     }
@@ -209,7 +209,7 @@ impl Registry {
         self.macros.iter().find(|(n, _)| n == name).map(|(_, text)| &**text)
     }
 
-    /// Whether Wireshark has a protocol or field of this name that is not known here.
+    /// True if Wireshark has a protocol or field of this name that is not known here.
     pub fn is_wiresharks(&self, name: &str) -> bool {
         wireshark::has(name) && self.find(name).is_none()
     }

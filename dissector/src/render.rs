@@ -62,13 +62,13 @@ impl Tree {
         }
     }
 
-    /// Whether the node at `index` has children.
+    /// True if the node at `index` has children.
     pub fn has_children(&self, index: usize) -> bool {
         self.nodes.get(index + 1).is_some_and(|next| next.depth > self.nodes[index].depth)
     }
 }
 
-/// Whether a value is a stranger's text, which the output has to escape. All else is plain ASCII without quotes.
+/// True if a value is text from the capture, which the output has to escape. All else is plain ASCII without quotes.
 pub fn is_text(def: &FieldDef, value: Stored<'_>) -> bool {
     match value {
         Stored::Text(_) => true,
@@ -77,7 +77,7 @@ pub fn is_text(def: &FieldDef, value: Stored<'_>) -> bool {
     }
 }
 
-/// Appends what a program reads. Text is not escaped here (see [`is_text`]); what is not valid in its encoding becomes U+FFFD.
+/// Appends the value for programs to read. Text is not escaped here (see [`is_text`]); bytes invalid in its encoding become U+FFFD.
 pub fn show_into(out: &mut Vec<u8>, def: &FieldDef, value: Stored<'_>, style: Style) {
     match value {
         Stored::None => {}
@@ -136,7 +136,7 @@ fn number(out: &mut Vec<u8>, def: &FieldDef, v: u64) {
 
 const DIGITS: &[u8; 200] = b"00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
 
-/// Appends the first `len` of eight bytes. All of them are copied, which takes no loop, and what is too much is taken back.
+/// Appends the first `len` of eight bytes: copies all of them, which takes no loop, and truncates the excess.
 #[inline(always)]
 fn put(out: &mut Vec<u8>, bytes: [u8; 8], len: usize) {
     let end = out.len() + len;
@@ -378,7 +378,7 @@ pub enum Piece {
     Surrogate(u16),
 }
 
-/// Decodes a run of bytes as text of its kind, piece by piece. Nothing is lost: what is not valid is reported as what it is.
+/// Decodes a run of bytes as text of its kind, piece by piece. Nothing is lost: invalid bytes are reported as they are.
 pub fn pieces(kind: Kind, bytes: &[u8], emit: &mut impl FnMut(Piece)) {
     if kind == Kind::Utf16 {
         let (units, odd) = bytes.as_chunks::<2>();
@@ -551,7 +551,7 @@ pub fn value_label(out: &mut String, def: &FieldDef, value: Stored<'_>) {
         Stored::Bytes(bytes) => match def.kind {
             Kind::Str | Kind::Utf16 => {
                 let mut n = 0;
-                // no character takes more than four bytes: what is beyond the limit is not decoded at all
+                // no character takes more than four bytes: nothing beyond the limit is decoded
                 let head = &bytes[..bytes.len().min(4 * CHARS_IN_A_LABEL + 4)];
                 pieces(def.kind, head, &mut |piece| {
                     match n {
@@ -573,13 +573,13 @@ pub fn value_label(out: &mut String, def: &FieldDef, value: Stored<'_>) {
     }
 }
 
-/// Whether a field says again what others say, so that filters can name both at once: it is in no detail pane.
+/// True if a field repeats others, so that filters can name both at once: no detail pane shows it.
 pub fn is_hidden(def: &FieldDef) -> bool {
     matches!(def.name, "eth.addr" | "ip.addr" | "ipv6.addr" | "tcp.port" | "udp.port")
 }
 
 /// Appends the line of the detail pane for the node at `index`: `Opcode: RC - SEND Only (4)`, `.... ...1 = Reply: Set`.
-/// What was computed stands in square brackets.
+/// Computed values stand in square brackets.
 pub fn label(out: &mut String, tree: &Tree, index: usize) {
     let Some(node) = tree.nodes.get(index) else { return };
     let generated = node.generated && !matches!(node.def.kind, Kind::Protocol);

@@ -12,8 +12,8 @@
 use alloc::string::String;
 use core::fmt::{self, Display, Formatter, Write};
 
-/// Whether a character may not reach a terminal or a report as it is: control characters, and those that turn the
-/// direction of writing, break lines, or are not seen at all.
+/// True if a character must not reach a terminal or a report unescaped: control characters, and characters that change the
+/// direction of writing, break lines, or are invisible.
 pub const fn is_unsafe(c: char) -> bool {
     matches!(c,
         '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -46,7 +46,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// Whether text is printable ASCII throughout, as most is.
+/// True if text is printable ASCII throughout, as most is.
 pub(crate) fn is_plain(text: &str) -> bool {
     text.bytes().all(|b| matches!(b, 0x20..=0x7e))
 }

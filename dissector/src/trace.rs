@@ -1,4 +1,4 @@
-//! Who watches a decoder. Every decoder is generic over a [`Trace`]; there is no second parser for display.
+//! Observers of a decoder. Every decoder is generic over a [`Trace`]; there is no second parser for display.
 //!
 //! | observer | keeps |
 //! | --- | --- |
@@ -40,10 +40,10 @@ pub enum Value<'a> {
 
 /// An observer of decoding. All methods but `field`, `open` and `close` have empty defaults.
 pub trait Trace {
-    /// Whether anything is kept. Decoders skip work that only feeds the observer where it is `false`.
+    /// True if anything is kept. Decoders skip work that only feeds the observer where it is `false`.
     const ON: bool;
 
-    /// Whether one of these fields may be kept. Where none is, a decoder need not tell of them, and so may be as fast as for [`Off`]; it
+    /// True if one of these fields may be kept. If none is, a decoder need not report them, and so may be as fast as for [`Off`]; it
     /// still reports subtrees, faults and the frame's line.
     #[inline(always)]
     fn wants(&self, _fields: &FieldSet) -> bool {
@@ -79,7 +79,7 @@ pub trait Trace {
     /// The protocol that the frame's line names, as in `"SMB2"`. Each layer says its own; the last one stands.
     fn protocol(&mut self, _name: &'static str) {}
 
-    /// What the frame's line says about the layer named last. Several are joined with `", "`.
+    /// Text for the frame's line about the layer named last. Several are joined with `", "`.
     fn info(&mut self, _text: fmt::Arguments<'_>) {}
 
     /// Decoding stopped. Called by [`scope`].
@@ -91,7 +91,7 @@ pub trait Trace {
     /// Ends what [`Trace::source`] began.
     fn end_source(&mut self) {}
 
-    /// The frame is decoded: no more calls follow for it. Observers fill in what is only known now.
+    /// The frame is decoded: no more calls follow for it. Observers fill in the values known only now.
     fn end(&mut self) {}
 }
 
@@ -169,14 +169,14 @@ impl<A: Trace, B: Trace> Trace for Pair<'_, A, B> {
     }
 }
 
-/// Keeps what the frame's line says: protocol and text. Reused from frame to frame, it stops allocating.
+/// Keeps the frame's line: protocol and text. Reused from frame to frame, it stops allocating.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     /// The protocol of the layer that spoke last.
     pub protocol: &'static str,
-    /// What that layer said.
+    /// Text of that layer.
     pub info: String,
-    /// How many times decoding stopped.
+    /// Number of faults.
     pub faults: u32,
 }
 
@@ -224,7 +224,7 @@ fn note_info(info: &mut String, text: fmt::Arguments<'_>) {
     let _ = info.write_fmt(text);
 }
 
-/// Runs `decode` inside a subtree `def`. Closes it at the end of what was consumed or, after a fault, behind the last
+/// Runs `decode` inside a subtree `def`. Closes it at the end of the consumed bytes or, after a fault, behind the last
 /// field that could be read, and reports the fault to the observer once.
 #[inline]
 pub fn scope<'a, T: Trace, O>(def: Def, i: &'a [u8], t: &mut T, decode: impl FnOnce(&'a [u8], &mut T) -> PResult<'a, O>) -> PResult<'a, O> {
@@ -291,7 +291,7 @@ pub struct Node {
     pub source: u16,
     /// 0 for a protocol of the frame.
     pub depth: u8,
-    /// Whether it was computed rather than read.
+    /// True if it was computed rather than read.
     pub generated: bool,
     /// Bytes from the start of the source.
     pub offset: u32,
@@ -323,7 +323,7 @@ pub struct Tree {
     pub nodes: Vec<Node>,
     /// Computed text that nodes refer to.
     pub text: Vec<u8>,
-    /// Why decoding stopped, in order, with the offset in the source current then.
+    /// Faults in order, each with the source current at the time and the offset in it.
     pub faults: Vec<(Fault, u16, u32)>,
     /// The protocol of the frame's line.
     pub protocol: &'static str,
@@ -341,7 +341,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Nodes of one frame at most: what comes after is not kept, and a fault says so.
+    /// Limit of nodes in one frame: further ones are not kept, and a fault says so.
     pub const NODES_MAX: usize = 1 << 20;
 
     /// An empty tree; [`Tree::begin`] gives it a frame.
@@ -369,7 +369,7 @@ impl Tree {
         &self.sources[..self.used]
     }
 
-    /// The bytes of a node: what it covers in its source.
+    /// The bytes of its source that a node covers.
     pub fn covered(&self, node: &Node) -> &[u8] {
         let bytes = self.sources().get(usize::from(node.source)).map_or(&[][..], |s| &s.bytes);
         let start = (node.offset as usize).min(bytes.len());
@@ -384,7 +384,7 @@ impl Tree {
         }
     }
 
-    /// What [`Trace::label`] added to a node's label.
+    /// Text that [`Trace::label`] added to a node's label.
     pub fn note(&self, node: &Node) -> &str {
         core::str::from_utf8(self.range(node.note.0, node.note.1)).unwrap_or("")
     }
@@ -552,7 +552,7 @@ impl Trace for Tree {
 
     fn label(&mut self, text: fmt::Arguments<'_>) {
         let Some(at) = self.open.last().map(|n| *n as usize).filter(|n| *n < self.nodes.len()) else { return };
-        // what Wireshark has no field for stands in JSON under its label
+        // subtrees unknown to Wireshark are keyed by their label in JSON
         if self.quiet && !(self.nodes[at].def.kind == Kind::None && self.nodes[at].def.name.starts_with(crate::field::OURS)) {
             return;
         }

@@ -1,7 +1,7 @@
-//! What Wireshark knows beside us: names of protocols and fields that are not decoded here, names that it has given up, its macros.
+//! Names that only Wireshark knows: protocols and fields that are not decoded here, names that it has given up, its macros.
 //!
-//! A stored filter may name any of them. What we do not decode is absent from every frame; what has another name today is
-//! found under it.
+//! A stored filter may name any of them. A field that we do not decode is absent from every frame; a renamed one is
+//! found under its new name.
 
 /// Names of Wireshark 4.6, one a line, ascending, without those that are decoded here. `http` and `http.*`: a protocol, and all fields
 /// under it.
@@ -15,7 +15,7 @@ pub(crate) const MACROS: [(&str, &str); 3] = [
     ("private_ethernet", "$1[0] & 0x0f == 2"),
 ];
 
-/// Names that fields had in Wireshark 4.0, and what they are called in 4.6.
+/// Names that fields had in Wireshark 4.0, and their names in 4.6.
 const RENAMED: [(&str, &str); 20] = [
     ("ntlmssp.negotiate00000008", "ntlmssp.unused00000008"),
     ("ntlmssp.negotiate00000100", "ntlmssp.unused00000100"),
@@ -39,7 +39,7 @@ const RENAMED: [(&str, &str); 20] = [
     ("smb2.share_caps.assymetric", "smb2.share_caps.asymmetric"),
 ];
 
-/// Whether Wireshark has a protocol or field of this name that is not decoded here.
+/// True if Wireshark has a protocol or field of this name that is not decoded here.
 pub fn has(name: &str) -> bool {
     if has_line(name) {
         return true;

@@ -1,4 +1,4 @@
-//! What could be typed next.
+//! Completion: suggestions for the word at the cursor.
 
 use super::Function;
 use super::lexer::{Lexer, Token};
@@ -21,11 +21,11 @@ pub struct Suggestion {
     pub replace: Range<usize>,
     /// Kind of suggestion.
     pub kind: SuggestionKind,
-    /// What it means: the label of a field, the number of a name.
+    /// Explanation: the label of a field, the number of a name.
     pub detail: Cow<'static, str>,
 }
 
-/// What a suggestion is.
+/// Kind of a suggestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuggestionKind {
     /// A field or protocol.
@@ -40,7 +40,7 @@ pub enum SuggestionKind {
     Function,
 }
 
-/// What could stand at `cursor` (a byte offset; within a character it counts as before it), best first.
+/// Suggestions for `cursor` (a byte offset; within a character it counts as before it), best first.
 pub fn complete(text: &str, cursor: usize, registry: &Registry) -> Vec<Suggestion> {
     let mut cursor = cursor.min(text.len());
     while !text.is_char_boundary(cursor) {
@@ -50,7 +50,7 @@ pub fn complete(text: &str, cursor: usize, registry: &Registry) -> Vec<Suggestio
     let mut tokens: Vec<(Token, Range<usize>)> = Vec::new();
     let mut lexer = Lexer::new(before);
     let mut in_set = false;
-    // what cannot be lexed (a string still open) ends with the cursor in it
+    // an input that cannot be lexed (a string still open) ends with the cursor in it
     let mut broken = None;
     loop {
         match lexer.next(in_set) {
@@ -79,7 +79,7 @@ pub fn complete(text: &str, cursor: usize, registry: &Registry) -> Vec<Suggestio
         }
         _ => cursor..cursor,
     };
-    // and all of the word is replaced, also what stands behind the cursor
+    // the whole word is replaced, including its part behind the cursor
     let rest = text[cursor..].find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))).unwrap_or(text.len() - cursor);
     let replace = if broken.is_some() { typed.start..text.len() } else { typed.start..cursor + rest };
     let prefix = before[typed].trim_start_matches(['"', '\'']);

@@ -16,8 +16,7 @@ use core::cmp::Ordering;
 /// Values of the right side of a comparison that are looked at.
 const RIGHT_MAX: usize = 1024;
 /// Values that are computed with, for one frame. A frame of a million values of one field, added to itself ten times, has more sums than
-/// can be
-/// looked at.
+/// can be looked at.
 const VALUES_MAX: u32 = 1 << 22;
 
 pub(super) struct Context<'p> {
@@ -94,7 +93,7 @@ impl Test {
     }
 }
 
-/// Whether any value passes, or all of at least one do. `walk` calls the function with each outcome and stops where it
+/// True if any value passes; with `all`, if there are values and all pass. `walk` calls the function with each outcome and stops when it
 /// returns true.
 fn quantified(all: bool, walk: impl FnOnce(&mut dyn FnMut(bool) -> bool) -> bool) -> bool {
     if !all {
@@ -133,7 +132,7 @@ fn among(c: &Context<'_>, all: bool, left: &Operand, set: &[(Operand, Option<Ope
 }
 
 fn compare(c: &Context<'_>, op: Op, all: bool, left: &Operand, right: &Operand) -> bool {
-    // what most filters are: a field beside a number
+    // the most frequent filter: a field compared with a number
     if let (Operand::Field(at), Operand::Literal(Literal::U(r)), false) = (left, right, all) {
         return c.extractor.values(c.slots[usize::from(*at)]).any(|(_, v)| match v {
             Stored::U(l) => holds(op, l.cmp(r)),
@@ -215,7 +214,7 @@ impl Literal {
     }
 }
 
-/// What is called with each value and the field it came from; it returns whether to stop.
+/// Callback for each value and the field that it came from; it returns true to stop.
 type Visit<'f> = &'f mut dyn FnMut(&Value<'_>, Option<&FieldDef>) -> bool;
 
 impl Operand {
@@ -268,7 +267,7 @@ impl Operand {
 }
 
 impl Part {
-    /// Whether the layer `n` of `most` is one of these.
+    /// True if the layer `n` of `most` is one of these.
     fn has(&self, n: i64, most: i64) -> bool {
         let from_start = |at: i64| if at < 0 { most + 1 + at } else { at };
         let start = from_start(self.start);
@@ -466,7 +465,7 @@ fn value<'p>(def: &FieldDef, stored: Stored<'p>) -> Value<'p> {
     }
 }
 
-/// The parts of a slice, one behind the other. What lies outside of the elements is left out.
+/// The parts of a slice, one behind the other. Elements outside of `all` are left out.
 fn slice<'s, E: Clone>(all: &'s [E], parts: &[Part]) -> Cow<'s, [E]> {
     let one = |part: &Part| -> &'s [E] {
         let len = all.len() as i64;

@@ -19,7 +19,7 @@ pub(super) enum Token {
     Close,
     OpenBrace,
     CloseBrace,
-    /// A slice, taken whole: what it means is not what the same characters mean elsewhere.
+    /// A slice, taken whole: its characters mean something else elsewhere.
     Slice,
     Comma,
     Ampersand,
@@ -70,7 +70,7 @@ const fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b':' | b'-' | b'@' | b'?') || b >= 0x80
 }
 
-/// Whether a word goes on with `next`, which is an operator elsewhere: the `/` of an address's prefix, the `+` of a time zone.
+/// True if a word continues with `next`, which is an operator elsewhere: the `/` of an address's prefix, the `+` of a time zone.
 fn goes_on(word: &[u8], next: u8) -> bool {
     let is_address = || word.contains(&b':') || word[0].is_ascii_digit() && word.contains(&b'.');
     match next {

@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// What values of a kind can be compared with.
+/// Class of literals that values of a kind can be compared with.
 pub(super) fn class_of(kind: Kind) -> Class {
     match kind {
         k if k.is_unsigned() || k.is_signed() || matches!(k, Kind::Bool | Kind::FrameNum) => Class::Number,
@@ -25,7 +25,7 @@ pub(super) fn class_of(kind: Kind) -> Class {
     }
 }
 
-/// How a literal is written.
+/// Notation of a literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Bare,
@@ -37,7 +37,7 @@ pub(super) enum Form {
 
 /// A literal as it stands in the filter.
 pub(super) struct Raw<'r> {
-    /// The word, or what the quotes hold.
+    /// The word, or the text within the quotes.
     pub(super) text: &'r [u8],
     pub(super) form: Form,
     pub(super) span: Range<usize>,
@@ -77,7 +77,7 @@ pub(super) fn literal(raw: &Raw<'_>, class: Class, def: Option<&FieldDef>, loose
     };
     match class {
         Class::Text => Ok(Literal::Text(text)),
-        // it stands beside what is never there
+        // it is compared with a field that is in no frame
         Class::Any => Ok(Literal::Bytes(Vec::new())),
         Class::Number => {
             if let (Form::Char, [c]) = (raw.form, raw.text) {

@@ -1,4 +1,4 @@
-//! The display filter language, that of Wireshark 4.6 (wireshark-filter(4)).
+//! The display filter language of Wireshark 4.6 (wireshark-filter(4)).
 //!
 //! ```text
 //! smb2.cmd == "Read" && ip.src in {192.0.2.0/24, fe80::1} && !(frame.len > 1000) || eth.src[0:3] == 52:54:00
@@ -55,7 +55,7 @@ pub struct Filter {
     text: String,
     root: Test,
     wants: Vec<Want>,
-    /// Where a bound extractor keeps each of `wants`.
+    /// Slots of `wants` in the bound extractor, in the same order.
     slots: Vec<Slot>,
     references: Vec<Reference>,
     absent: Vec<String>,
@@ -79,14 +79,14 @@ struct Reference {
     values: Vec<Literal>,
 }
 
-/// What is wrong with a filter, and where.
+/// An error in a filter, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The bytes of the text that are wrong; empty at a place where something is missing.
     pub span: Range<usize>,
-    /// What is wrong, as a sentence that needs no picture.
+    /// The error, as a sentence that needs no picture.
     pub message: String,
-    /// What may have been meant.
+    /// Name that was probably meant.
     pub suggestion: Option<String>,
 }
 
@@ -112,7 +112,7 @@ impl Error {
         const SHOWN: usize = 100;
         let mut out = String::new();
         escape(&mut out, &alloc::format!("{self}"));
-        // of a long filter, what is around the place
+        // of a long filter, the part around the place
         let from = text[..self.span.start].char_indices().rev().nth(SHOWN / 2).map_or(0, |(i, _)| i);
         let upto = text[self.span.start..].char_indices().nth(SHOWN).map_or(text.len(), |(i, _)| self.span.start + i);
         let part = |range: Range<usize>| {
@@ -141,7 +141,7 @@ impl Filter {
         };
         let mut filter = match &expanded {
             None => parse(text)?,
-            // a place in the expanded text is no place in what was written
+            // a place in the expanded text is no place in the text that was written
             Some(expanded) => parse(expanded).map_err(|e| Error {
                 span: 0..text.len(),
                 message: alloc::format!("{}, in what the macros stand for: {expanded}", e.message),
@@ -157,7 +157,7 @@ impl Filter {
         &self.absent
     }
 
-    /// Takes the values of the fields it refers to (`${field}`) from a frame. Until then they have none, and what is compared with them is
+    /// Takes the values of the fields it refers to (`${field}`) from a frame. Until then they have none, and comparisons with them are
     /// false.
     pub fn refer(&mut self, tree: &Tree) {
         for reference in &mut self.references {
@@ -205,7 +205,7 @@ impl Filter {
         self.slots = self.wants.iter().map(|w| if w.raw { extractor.want_raw(w.def) } else { extractor.want(w.def, w.need) }).collect();
     }
 
-    /// Whether the frame that the extractor saw passes. The extractor is the one the filter is bound to.
+    /// True if the frame that the extractor saw passes. The extractor is the one the filter is bound to.
     #[inline]
     pub fn matches(&self, extractor: &Extractor) -> bool {
         self.root.eval(&eval::Context::new(extractor, &self.slots, &self.references))
@@ -218,13 +218,13 @@ enum Test {
     /// The empty filter.
     Always,
     Present(u16),
-    /// Whether there is any value.
+    /// There is a value.
     Exists(Operand),
     /// A value that is not 0, nor all zero bytes, nor empty.
     Truthy(Operand),
     Compare {
         op: Op,
-        /// Whether all pairs of values have to pass, not any.
+        /// True if all pairs of values have to pass, not any.
         all: bool,
         left: Operand,
         right: Operand,
@@ -262,7 +262,7 @@ enum Op {
     Le,
 }
 
-/// What a test looks at.
+/// Operand of a test.
 #[derive(Clone, Debug)]
 enum Operand {
     /// An index into [`Filter::wants`].
@@ -278,7 +278,7 @@ enum Operand {
     /// The name that a field's number has.
     Name(Box<Operand>),
     Literal(Literal),
-    /// What is in no frame.
+    /// A field that is in no frame.
     Absent,
 }
 
@@ -354,7 +354,7 @@ enum Literal {
     Time(i64, u32),
 }
 
-/// What values can be compared with each other.
+/// Class of values that can be compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Number,
@@ -365,7 +365,7 @@ enum Class {
     Ipv6,
     Absolute,
     Relative,
-    /// Of what is never there, and so with anything.
+    /// Class of absent fields: they can be compared with anything.
     Any,
 }
 

@@ -36,10 +36,10 @@ pub(super) struct Parser<'t> {
     pub(super) absent: Vec<String>,
 }
 
-/// One side of a test, before it is known what it is compared with.
+/// One side of a test, before the other side decides its type.
 #[derive(Clone)]
 enum Side {
-    /// A field, or what is computed from one.
+    /// A field, or a value computed from one.
     Typed { operand: Operand, class: Class, def: Option<Def>, span: Range<usize> },
     /// A literal.
     Raw { text: Vec<u8>, form: Form, span: Range<usize> },
@@ -359,7 +359,7 @@ impl<'t> Parser<'t> {
         Ok(Side::Typed { operand, class, def: None, span })
     }
 
-    /// A literal beside an operator and what is of `class`.
+    /// A literal beside an operator whose other operand is of `class`.
     fn operand_beside(operator: Arithmetic, class: Class, side: &Side) -> Result<(Operand, Class), Error> {
         let Side::Raw { text, form, span } = side else { unreachable!("a typed side needs no class") };
         let raw = Raw { text, form: *form, span: span.clone() };
@@ -469,7 +469,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What is in no frame that is read here.
+    /// A field that is known but decoded in no frame.
     fn not_there(&mut self, name: &str, span: Range<usize>) -> Side {
         if !self.absent.iter().any(|a| a == name) {
             self.absent.push(name.into());
@@ -486,7 +486,7 @@ impl<'t> Parser<'t> {
         at as u16
     }
 
-    /// What it takes to look at the value of a field.
+    /// Requests the value of each field in the operand, instead of its presence.
     fn need_value(&mut self, side: &Side) {
         fn walk(operand: &Operand, wants: &mut [Want]) {
             match operand {
@@ -512,7 +512,7 @@ impl<'t> Parser<'t> {
 
     /// A field, its bytes where `raw`, and the layers that it is taken from.
     fn field(&mut self, def: Def, span: Range<usize>, raw: bool) -> Result<Side, Error> {
-        // what a protocol, a subtree and bytes are is their bytes
+        // the value of a protocol, a subtree or a byte string is its bytes
         let raw = raw && !matches!(def.kind, Kind::Protocol | Kind::None);
         let class = if raw { Class::Bytes } else { class_of(def.kind) };
         let shown = if raw { None } else { Some(def) };
@@ -730,7 +730,7 @@ impl<'t> Parser<'t> {
         let built = regex::bytes::RegexBuilder::new(&pattern)
             .case_insensitive(true)
             .unicode(class == Class::Text)
-            // bounds on what a pattern may cost to build and to keep
+            // limits for the cost of building and keeping a pattern
             .size_limit(1 << 20)
             .dfa_size_limit(1 << 20)
             .nest_limit(64)
@@ -776,7 +776,7 @@ impl<'t> Parser<'t> {
             let after = self.next()?;
             match after.token {
                 Token::CloseBrace => return Ok(set),
-                // Wireshark took spaces between elements for a long time; a comma is what it wants now
+                // Wireshark took spaces between elements for a long time; now it requires a comma
                 Token::Comma => {}
                 Token::End => return Err(Error::new(brace.clone(), "this { is never closed".into())),
                 _ => return Err(Error::new(after.span, "expected a comma or } before this".into())),

@@ -63,7 +63,7 @@ fn frame(o: &mut impl Trace) {
     o.end();
 }
 
-/// Whether the frame passes, by extractor and by tree, which have to agree.
+/// True if the frame passes, by extractor and by tree, which have to agree.
 fn passes(text: &str) -> bool {
     let mut filter = Filter::parse(text, &registry()).unwrap_or_else(|e| panic!("{}", e.render(text)));
     let (mut seen, mut tree) = (Extractor::new(), Tree::new());

@@ -1,4 +1,4 @@
-//! Address Resolution Protocol (RFC 826): who asks for whom. Nothing is followed in it; it is named so that filters can leave it out.
+//! Address Resolution Protocol (RFC 826). It is named so that filters can leave it out; the analysis follows nothing in it.
 
 use crate::fault::PResult;
 use crate::leaf::read;

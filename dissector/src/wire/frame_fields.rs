@@ -1,11 +1,11 @@
-//! What the capture itself knows of a frame, as fields: number, times, lengths, interface, comments. Wireshark's `frame`
+//! The capture's own knowledge of a frame, as fields: number, times, lengths, interface, comments. Wireshark's `frame`
 //! protocol; the values come from the capture file and not from the frame's bytes, so all of them are computed.
 
 pub use crate::frame_fields::f;
 use crate::trace::{Trace, Value};
 use core::fmt::Display;
 
-/// What the capture says of a frame.
+/// Properties of a frame in the capture file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameInfo<'a> {
     /// Frame number, from 1.

@@ -1,7 +1,6 @@
-//! ICMP and ICMPv6 (RFC 792, RFC 4443): kind, code and checksum, and of an echo its numbers. They are named so that filters can leave them
-//! out. Errors quote the datagram that they are about: its IP header and what there is of its TCP or UDP header are reported as such. Of
-//! those
-//! that say that a destination cannot be reached it is reported which: [`unreachable()`].
+//! ICMP and ICMPv6 (RFC 792, RFC 4443): kind, code and checksum, and of an echo its numbers. They are named so that filters can leave
+//! them out. Errors quote the datagram that they are about: its IP header and what there is of its TCP or UDP header are reported as
+//! such. Of those that say that a destination cannot be reached it is reported which: [`unreachable()`].
 
 use crate::address::Addr;
 use crate::fault::PResult;
@@ -41,8 +40,7 @@ fields! {
     }
 }
 
-/// Tells of what is quoted: its fields are reported, and the frame's line stays that of the message around it. Quotes are cut short, which
-/// is
+/// Observes a quoted packet: its fields are reported, and the frame's line stays with the message around it. Quotes are cut short, which is
 /// no fault.
 struct Quoted<'a, T>(&'a mut T);
 
@@ -184,7 +182,7 @@ pub fn parse_v6<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
             _ => return Ok((&i[i.len()..], ())),
         };
         t.info(format_args!("{name}"));
-        // behind four bytes of flags, sizes and what is reserved
+        // behind four bytes of flags, sizes and reserved fields
         if let (1..=4 | 133 | 135 | 136, Some((word, rest)), true) = (kind, i.split_at_checked(4), T::ON) {
             t.unshown(word, 4);
             match kind {
@@ -204,17 +202,17 @@ pub fn parse_v6<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
 /// A datagram that was not delivered, as a host or router reported to its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreachable {
-    /// Why, in a few words.
+    /// Reason, in a few words.
     pub reason: &'static str,
     /// Protocol of the datagram: 6 TCP, 17 UDP.
     pub protocol: u8,
-    /// Where it was to go.
+    /// Destination of the segment or datagram.
     pub to: Addr,
     /// The port there.
     pub port: u16,
 }
 
-/// What an ICMP message (RFC 792; `i` begins with its type) says of a TCP segment or a UDP datagram that could not be delivered.
+/// Reads an ICMP message (RFC 792; `i` begins with its type) that reports an undeliverable TCP segment or UDP datagram.
 pub fn unreachable(i: &[u8]) -> Option<Unreachable> {
     let (&kind, &code) = (i.first()?, i.get(1)?);
     let reason = match code {

@@ -1,8 +1,7 @@
 //! Internet Protocol: version 4 with options (RFC 791), version 6 with extension headers (RFC 8200), authentication header
 //! (RFC 4302). Big-endian.
 //!
-//! Header decoders return what follows the header in the bytes they were given; it is the caller who cuts that to the
-//! length that the header states.
+//! Header decoders return the rest of their input behind the header; the caller cuts it to the length that the header states.
 
 use crate::fault::{Fault, PResult};
 use crate::leaf::{self, read};
@@ -135,7 +134,7 @@ impl Ipv4 {
         (self.fragment & 0x1fff) as u32 * 8
     }
 
-    /// Whether more fragments follow.
+    /// True if more fragments follow.
     pub const fn more(&self) -> bool {
         self.fragment & 0x2000 != 0
     }
@@ -242,7 +241,7 @@ pub struct Ipv6 {
     pub flow: u32,
     /// Bytes after the header of 40; 0 in a jumbogram and where segmentation was left to the card.
     pub payload_length: u16,
-    /// What follows the header.
+    /// Protocol number of the next header.
     pub next: u8,
     /// Hop limit.
     pub hop_limit: u8,
@@ -252,7 +251,7 @@ pub struct Ipv6 {
     pub dst: [u8; 16],
 }
 
-/// What the extension headers led to.
+/// Result of the walk through the extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extensions {
     /// Protocol of the payload.
@@ -264,7 +263,7 @@ pub struct Extensions {
 /// More extension headers than this are not followed.
 const EXTENSIONS_MAX: u32 = 16;
 
-/// Decodes an IPv6 header and, by `bound`, which cuts what follows to the length the header states, the extension headers.
+/// Decodes an IPv6 header and its extension headers, after `bound` has cut the rest to the length that the header states.
 #[inline]
 pub fn parse_v6<'a, T: Trace>(i: &'a [u8], t: &mut T, bound: impl FnOnce(&Ipv6, &'a [u8]) -> &'a [u8]) -> PResult<'a, (Ipv6, Extensions)> {
     t.protocol("IPv6");
@@ -331,7 +330,7 @@ fn extensions<'a, T: Trace>(mut next: u8, mut i: &'a [u8], t: &mut T) -> PResult
             51 => (f6::AH, f6::AH_NXT, f6::AH_LEN),
             44 => {
                 let (rest, (protocol, fragment)) = scope(f6::FRAGHDR, i, t, parse_fragment)?;
-                // an atomic fragment is a whole datagram: what follows may be more extension headers
+                // an atomic fragment is a whole datagram: more extension headers may follow
                 if fragment.1 != 0 || fragment.2 {
                     return Ok((rest, Extensions { protocol, fragment: Some(fragment) }));
                 }
@@ -348,7 +347,7 @@ fn extensions<'a, T: Trace>(mut next: u8, mut i: &'a [u8], t: &mut T) -> PResult
                 // of 8 bytes, not counting the first
                 let length = usize::from(words) * 8 + 6;
                 if next == 0 && T::ON {
-                    // what routers are asked to do identifies nobody
+                    // instructions to routers identify nobody
                     t.unshown(i, length.min(i.len()));
                 }
                 if next != 43 {

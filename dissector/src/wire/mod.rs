@@ -1,4 +1,4 @@
-//! One file per protocol, each readable alone: what it is and its spec, its fields, its decoder, its tests.
+//! One file per protocol, each readable alone: an introduction with its spec, its fields, its decoder, its tests.
 pub mod arp;
 pub mod frame_fields;
 pub mod ib;

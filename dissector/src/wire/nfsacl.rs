@@ -101,7 +101,7 @@ pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read
         if T::ON && status != 0 {
             x.t.info(format_args!("Error: {}", v3::Status(status)));
         }
-        // version 2 has attributes only with success, and those of NFS 2: 68 bytes
+        // version 2 has attributes only with success, and in the form of NFS 2: 68 bytes
         if v3 {
             v3::post_op(x, f::ATTRIBUTES)?;
         } else if status == 0 {

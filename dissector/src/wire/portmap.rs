@@ -81,7 +81,7 @@ fields! {
     }
 }
 
-/// Where a program listens, as a portmapper is asked or says. What a message does not say is 0, or empty.
+/// Address of a program, as a portmapper is asked or answers. Parts that a message does not state are 0, or empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mapping<'a> {
     /// The program.

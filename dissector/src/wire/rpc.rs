@@ -8,7 +8,7 @@
 //!        xid · 1 · 1 · why · …                                   denied
 //! ```
 //!
-//! A reply says nothing of its procedure: who wants it decoded remembers a [`Memo`] of the call under its xid. [`dissect`]
+//! A reply does not name its procedure: to have it decoded, keep a [`Memo`] of the call under its xid. [`dissect`]
 //! decodes a whole message down to NFS and its companions; [`parse`] decodes the header alone.
 
 use crate::fault::{Fault, PResult, fault_of};
@@ -206,10 +206,10 @@ header! {
     }
 }
 
-/// What stands before each fragment of a message on TCP (RFC 5531 11).
+/// Header of each fragment of a message on TCP (RFC 5531 11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordMark {
-    /// Whether the fragment ends the message.
+    /// True if the fragment ends the message.
     pub last: bool,
     /// Length of the fragment, in bytes.
     pub length: u32,
@@ -244,11 +244,11 @@ impl RecordMark {
 pub struct Auth<'a> {
     /// Authentication flavor.
     pub flavor: Flavor,
-    /// What it says, undecoded.
+    /// Its content, undecoded.
     pub body: &'a [u8],
 }
 
-/// AUTH_SYS (RFC 5531 appendix A): what a client claims about its user.
+/// AUTH_SYS (RFC 5531 appendix A): a client's claim about its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthSys<'a> {
     /// Any number.
@@ -266,11 +266,11 @@ pub struct AuthSys<'a> {
 /// An RPCSEC_GSS credential of version 1 (RFC 2203 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GssCredential<'a> {
-    /// What the call is for.
+    /// Purpose of the call.
     pub procedure: GssProcedure,
     /// Position in the sequence window.
     pub sequence: u32,
-    /// How the arguments are protected, and the results will be.
+    /// Protection of the arguments, and of the results to come.
     pub service: GssService,
     /// The server's name for the context.
     pub context: &'a [u8],
@@ -302,7 +302,7 @@ impl<'a> Auth<'a> {
     }
 }
 
-/// What of a call is needed to decode its reply.
+/// The parts of a call that decoding its reply takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Memo {
     /// The program.
@@ -313,13 +313,13 @@ pub struct Memo {
     pub procedure: u32,
     /// The flavor of the credential.
     pub flavor: Flavor,
-    /// What an RPCSEC_GSS call was for; DATA otherwise.
+    /// Purpose of an RPCSEC_GSS call; DATA otherwise.
     pub gss_procedure: GssProcedure,
-    /// How an RPCSEC_GSS call protects its data; NONE otherwise.
+    /// Protection of the data of an RPCSEC_GSS call; NONE otherwise.
     pub gss_service: GssService,
     /// The minor version of an NFSv4 compound.
     pub minor: u32,
-    /// Whether the credential was AUTH_TLS: a probe of the server, whose reply says STARTTLS.
+    /// True if the credential was AUTH_TLS: a probe of the server, whose reply says STARTTLS.
     pub tls: bool,
 }
 
@@ -343,12 +343,12 @@ impl Memo {
         procedure_name(self.program, self.version, self.procedure)
     }
 
-    /// Whether this is a callback of NFS version 4: of a program whose number the client chose.
+    /// True if this is a callback of NFS version 4: its program has a number chosen by the client.
     pub const fn is_callback(&self) -> bool {
         is_transient(self.program) && (self.version == 1 || self.version == 4) && self.procedure <= 1
     }
 
-    /// Whether the program is NFS.
+    /// True if the program is NFS.
     pub const fn is_nfs(&self) -> bool {
         self.program == Program::NFS.0
     }
@@ -445,7 +445,7 @@ impl RpcReply<'_> {
     }
 }
 
-/// Whether a program number is one that is chosen for the occasion (RFC 5531 13), as clients of NFS version 4 do for their callbacks.
+/// True if a program number is transient (RFC 5531 13), as clients of NFS version 4 choose for their callbacks.
 pub const fn is_transient(program: u32) -> bool {
     program >= 0x4000_0000 && program < 0x6000_0000
 }
@@ -455,11 +455,11 @@ pub fn procedure_name(program: u32, version: u32, procedure: u32) -> Option<&'st
     crate::field::name_of(crate::wire::nfs::procedures(program, version), procedure.into())
 }
 
-/// Decodes the header of an RPC message in a protocol subtree of its own. `memo` is that of the call, for a reply. The rest
+/// Decodes the header of an RPC message in a protocol subtree of its own. For a reply, `memo` is the memo of the call. The rest
 /// is arguments or results.
 ///
 /// # Errors
-/// Where the bytes end inside the header, or the message is neither call nor reply.
+/// If the bytes end inside the header, or the message is neither call nor reply.
 pub fn parse<'a, T: Trace>(message: &'a [u8], memo: Option<Memo>, t: &mut T) -> PResult<'a, Message<'a>> {
     let mut x = Xdr::new(&Stream::whole(message), t);
     match header(&mut x, memo) {
@@ -468,9 +468,9 @@ pub fn parse<'a, T: Trace>(message: &'a [u8], memo: Option<Memo>, t: &mut T) -> 
     }
 }
 
-/// Decodes a whole RPC message: its header, and arguments or results of the programs that are known here (NFS, its callback
-/// program, MOUNT, NLM, portmap and rpcbind, NFSACL). `memo` is that of the call, for a reply: without it results stay bytes.
-/// `visitor` is called with every NFS operation. The rest is what follows the message.
+/// Decodes a whole RPC message: its header, and arguments or results of the programs known here (NFS, its callback
+/// program, MOUNT, NLM, portmap and rpcbind, NFSACL). For a reply, `memo` is the memo of the call: without it results stay bytes.
+/// `visitor` is called with every NFS operation. The rest is the input behind the message.
 ///
 /// # Errors
 /// If the RPC header cannot be read. Faults after it are reported to the observer, and the rest is empty.

@@ -10,7 +10,7 @@
 //! payload stream: the RPC message, less what was put into chunks; none with RDMA_NOMSG
 //! ```
 //!
-//! The lists are walked once, while parsing; what [`RpcRdma`] keeps of them are slices that are known to be whole, so that
+//! The lists are walked once, while parsing; [`RpcRdma`] keeps slices of them that are known to be whole, so that
 //! its iterators cannot fail and nothing is allocated. Segments of the read list with the same position are one read chunk.
 
 use crate::fault::{Fault, PResult};
@@ -130,7 +130,7 @@ impl<'a> Reads<'a> {
         self.bytes.len() / Self::ELEMENT
     }
 
-    /// Whether there is none.
+    /// True if the list has no segments.
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -154,7 +154,7 @@ impl<'a> Reads<'a> {
         Some(Self { bytes: chunk })
     }
 
-    /// Whether the RPC message itself is in the read list (a Position-Zero Read chunk, RFC 8166 3.5.3).
+    /// True if the RPC message itself is in the read list (a Position-Zero Read chunk, RFC 8166 3.5.3).
     pub fn has_message(&self) -> bool {
         self.iter().any(|s| s.position == 0)
     }
@@ -177,7 +177,7 @@ impl<'a> Chunk<'a> {
         self.bytes.len() / Segment::LEN
     }
 
-    /// Whether there is none.
+    /// True if the chunk has no segments.
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -187,7 +187,7 @@ impl<'a> Chunk<'a> {
         self.bytes.chunks_exact(Segment::LEN).filter_map(|e| Segment::parse_flat(e, &mut crate::trace::Off).ok()).map(|(_, s)| s)
     }
 
-    /// Bytes in all: room in a call, what was written in a reply. 0 in a reply marks a chunk that was not used.
+    /// Bytes in all: room in a call, bytes written in a reply. 0 in a reply marks a chunk that was not used.
     pub fn length(&self) -> u64 {
         self.segments().map(|s| u64::from(s.length)).sum()
     }
@@ -207,7 +207,7 @@ impl<'a> Writes<'a> {
         self.count as usize
     }
 
-    /// Whether there is none.
+    /// True if the list has no chunks.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -236,7 +236,7 @@ impl<'a> Iterator for Chunks<'a> {
     }
 }
 
-/// What an RDMA_ERROR says.
+/// Content of an RDMA_ERROR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The version is not spoken; the lowest and highest that are.
@@ -262,17 +262,17 @@ pub struct RpcRdma<'a> {
     pub padding: Option<Padding>,
     /// Error code and values of RDMA_ERROR.
     pub error: Option<Error>,
-    /// The payload stream: what follows the header in the Send. With RDMA_NOMSG, RDMA_DONE and RDMA_ERROR nothing should.
+    /// The payload stream: the bytes behind the header in the Send. With RDMA_NOMSG, RDMA_DONE and RDMA_ERROR it should be empty.
     pub payload: &'a [u8],
 }
 
 impl<'a> RpcRdma<'a> {
-    /// What kind of message it is.
+    /// Type of the message.
     pub const fn proc(&self) -> Proc {
         Proc(self.fixed.proc)
     }
 
-    /// Whether the RPC message is not in the Send but in a Position-Zero Read chunk or the reply chunk.
+    /// True if the RPC message is not in the Send but in a Position-Zero Read chunk or the reply chunk.
     pub const fn is_long(&self) -> bool {
         self.fixed.proc == Proc::NOMSG.0
     }
@@ -282,7 +282,7 @@ impl<'a> RpcRdma<'a> {
     /// and the bytes behind them are the payload.
     ///
     /// # Errors
-    /// Where the bytes end inside the header: the list that is cut is named. [`Fixed::parse_flat`] reports what is before it.
+    /// If the bytes end inside the header: the fault names the list that is cut. [`Fixed::parse_flat`] reports the words before it.
     pub fn parse<T: Trace>(message: &'a [u8], t: &mut T) -> PResult<'a, Self> {
         t.protocol("RPCoRDMA");
         scope(f::PROTOCOL, message, t, |i, t| {
@@ -540,7 +540,7 @@ fn reply_chunk<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, Option<C
     result.map(|(i, c)| (i, Some(c)))
 }
 
-/// What a message looks like to [`recognize`].
+/// Kind of a message, as [`recognize`] sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
     /// An RPC call, inline.
@@ -557,10 +557,10 @@ pub enum MessageKind {
     Error,
 }
 
-/// More credits than any implementation asks for or grants: what is beyond is another protocol.
+/// More credits than any implementation asks for or grants: a message with more is of another protocol.
 const CREDITS_PLAUSIBLE: u32 = 0xffff;
 
-/// Whether `message`, a whole Send of a connection whose handshake is not known, may well be RPC-over-RDMA: version 1, a
+/// Recognizes `message`, a whole Send of a connection whose handshake is not known, as probable RPC-over-RDMA: version 1, a
 /// known message type, credits in reason, lists that can be read, and inside them an RPC message with the same XID.
 /// Messages of SMB Direct are not taken for it (their second word cannot be 1 while their reserved fields are 0).
 pub fn recognize(message: &[u8]) -> Option<MessageKind> {
@@ -588,7 +588,7 @@ pub fn recognize(message: &[u8]) -> Option<MessageKind> {
     }
 }
 
-/// Whether [`recognize`] finds anything.
+/// True if [`recognize`] finds anything.
 pub fn looks_like(message: &[u8]) -> bool {
     recognize(message).is_some()
 }
@@ -645,7 +645,7 @@ mod tests {
         let mut out = Vec::new();
         header.emit(&mut out);
         assert_eq!(out, bytes);
-        // what else stands in another version is not known
+        // the rest of another version's header is unknown
         let (payload, header) = RpcRdma::parse(&words(&[7, 2, 32, 0, 9, 9]), &mut Off).map(|(i, h)| (i.len(), h.error)).unwrap();
         assert_eq!((payload, header), (8, None));
     }

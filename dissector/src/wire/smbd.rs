@@ -7,8 +7,8 @@
 //! either    ── DataTransfer ──────▶ either        CreditsGranted, fragments of an SMB2 message
 //! ```
 //!
-//! Which of the three a message is depends on the state of the connection, not on its bytes: the caller decides, and a
-//! message that breaks a rule is still decoded as what it was meant to be.
+//! The state of the connection, not the bytes of a message, decides which of the three it is: the caller chooses, and a
+//! message that breaks a rule is still decoded as the type it was meant to be.
 
 use crate::fault::PResult;
 use crate::leaf::read;
@@ -102,9 +102,9 @@ header! {
 pub struct Data<'a> {
     /// Header of the message.
     pub header: DataTransfer,
-    /// What of its data lies inside the message: shorter than `data_length` where that points outside.
+    /// The part of its data inside the message: shorter than `data_length` if that points outside.
     pub data: &'a [u8],
-    /// Whether `data_offset` and `data_length` lie inside the message (`message_length` bytes of it on the wire).
+    /// True if `data_offset` and `data_length` lie inside the message (`message_length` bytes of it on the wire).
     pub inside: bool,
 }
 
@@ -133,8 +133,8 @@ pub fn parse_negotiate_response<'a, T: Trace>(message: &'a [u8], t: &mut T) -> P
     })
 }
 
-/// Decodes a data transfer message in a protocol subtree of its own. `message` is a whole RDMA Send, or what the capture
-/// kept of one that was `wire_length` bytes long. The data itself is left to the caller, which knows whether it is complete.
+/// Decodes a data transfer message in a protocol subtree of its own. `message` is a whole RDMA Send, or the captured part
+/// of one that was `wire_length` bytes long. The data itself is left to the caller, which knows whether it is complete.
 pub fn parse_data<'a, T: Trace>(message: &'a [u8], wire_length: u32, t: &mut T) -> PResult<'a, Data<'a>> {
     t.protocol("SMB-Direct");
     scope(f::PROTOCOL, message, t, |i, t| {

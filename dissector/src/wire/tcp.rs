@@ -78,7 +78,7 @@ pub struct Segment<'a> {
     pub mss: Option<u16>,
     /// The blocks of a SACK option, as many as [`Segment::sack_count`] says: from the first sequence number to behind the last.
     pub sacks: [(u32, u32); 4],
-    /// How many blocks a SACK option has.
+    /// Number of blocks in the SACK option.
     pub sack_count: u8,
     /// TSval and TSecr of a timestamps option.
     pub timestamps: Option<(u32, u32)>,
@@ -88,7 +88,7 @@ pub struct Segment<'a> {
     pub payload_length: u32,
     /// The checksum as it stands in the header.
     pub checksum: u16,
-    /// Whether the checksum is right. One that the sending host left to its adapter to finish is not checked.
+    /// Result of the checksum. A checksum that the sending host left to its adapter to finish is not checked.
     pub check: Check,
     /// Identification of the IPv4 datagram; 0 without one.
     pub ip_id: u16,
@@ -124,7 +124,7 @@ pub fn check(src: &Addr, dst: &Addr, segment: &[u8]) -> Check {
 #[inline]
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<16>();
-    // 128 bits at a time; what is carried out of them counts at their other end
+    // 128 bits at a time; carries are added at the other end
     let (mut whole, mut carried) = (0u128, 0u64);
     for word in words {
         let (sum, is_carried) = whole.overflowing_add(u128::from_ne_bytes(*word));
@@ -166,7 +166,7 @@ impl fmt::Display for Flags {
     }
 }
 
-/// All twelve flag bits by letter, a dot for what is not set.
+/// All twelve flag bits by letter, a dot for a flag that is not set.
 struct Letters(u16);
 
 impl fmt::Display for Letters {
@@ -178,8 +178,8 @@ impl fmt::Display for Letters {
     }
 }
 
-/// Decodes a segment: `i` is what was captured of it, `missing` the number of bytes that were on the wire behind that.
-/// Where the options cannot be read, there is a segment all the same, and a fault.
+/// Decodes a segment: `i` is the captured part, `missing` the number of bytes that were on the wire behind it.
+/// If the options cannot be read, the result is a segment all the same, and a fault.
 #[inline]
 pub fn parse<'a, T: Trace>(i: &'a [u8], missing: u32, t: &mut T) -> (Option<Segment<'a>>, PResult<'a, ()>) {
     t.protocol("TCP");
@@ -314,7 +314,7 @@ fn parse_options<'a, T: Trace>(mut i: &'a [u8], t: &mut T, segment: &mut Segment
             Ok((rest, ()))
         })?;
         if kind == 0 && i.first() != Some(&0) {
-            // what follows the end of the list is padding, as a rule of more such ends
+            // the bytes behind the end of the list are padding, usually more such ends
             return Ok((&i[i.len()..], ()));
         }
     }

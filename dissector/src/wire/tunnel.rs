@@ -111,7 +111,7 @@ fields! {
     }
 }
 
-/// What GRE says of what it carries.
+/// Payload type, key and sequence number of a GRE header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GreInfo {
     /// Ethertype, or 0x88be and 0x22eb for ERSPAN.
@@ -155,7 +155,7 @@ pub fn parse_platform<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, u8> {
     Ok((rest, (word >> 58) as u8))
 }
 
-/// Decodes GENEVE with its options: the ethertype of what it carries, and the network identifier.
+/// Decodes GENEVE with its options: the ethertype of its payload, and the network identifier.
 pub fn parse_geneve<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (u16, u32)> {
     t.protocol("Geneve");
     scope(f::GENEVE, i, t, |at, t| {
@@ -180,7 +180,7 @@ pub fn parse_geneve<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (u16, u
         }
         let (rest, options) = crate::leaf::take(i, length).or_else(|_| Fault::short(Some(f::GENEVE_OPTIONS), i, length).fail())?;
         if T::ON && length > 0 {
-            // an option that lies about its length is reported; what the tunnel carries is found all the same
+            // an option with a wrong length is reported; the payload of the tunnel is found all the same
             let _ = scope(f::GENEVE_OPTIONS, options, t, |mut i, t| {
                 while !i.is_empty() {
                     (i, _) = scope(f::GENEVE_OPTION, i, t, |i, t| {

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! [`Xdr`] keeps both books, so that decoders read such a message as if it were whole. In the tree a reduced item stands
-//! where it was taken out, with a link to the memory that holds it.
+//! at the place it was taken from, with a link to the memory that holds it.
 
 use crate::fault::Fault;
 use crate::field::Def;
@@ -39,10 +39,10 @@ fields! {
     }
 }
 
-/// The bytes of an RPC message, and the chunks that hold what was taken out of it.
+/// The bytes of an RPC message, and the chunks with the items taken out of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stream<'a> {
-    /// What there is of the message in one piece.
+    /// The inline bytes of the message, in one piece.
     pub bytes: &'a [u8],
     /// The read list of the header that came with a call. Segments at position 0, which are the message itself, are skipped.
     pub reads: Reads<'a>,
@@ -74,7 +74,7 @@ pub struct Opaque<'a> {
     pub length: u32,
     /// The bytes; empty where they are in a chunk.
     pub bytes: &'a [u8],
-    /// Whether they are in a chunk.
+    /// True if they are in a chunk.
     pub reduced: bool,
 }
 
@@ -84,13 +84,13 @@ pub struct Xdr<'a, 'r, T: Trace> {
     pub i: &'a [u8],
     /// The observer.
     pub t: &'r mut T,
-    /// Bytes of the message, and those of them that lie behind the innermost `within`.
+    /// Bytes of the message, and of these the bytes behind the innermost `within`.
     total: usize,
     behind: usize,
     /// Bytes that were taken out before here, in segments, and the padding that would have gone with them.
     removed: u64,
     padding: u64,
-    /// Read chunks behind the one that comes next, in the order of the list, which is that of their positions.
+    /// Read chunks behind the next one, in the order of the list, which is the order of their positions.
     reads: Reads<'a>,
     next_read: Reads<'a>,
     /// Its position; beyond any position where there is none.
@@ -102,7 +102,7 @@ pub struct Xdr<'a, 'r, T: Trace> {
 }
 
 impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
-    /// Reads a stream from its start. The chunks of a call are its read list; those of a reply its write list, which come
+    /// Reads a stream from its start. The chunks of a call are its read list; the chunks of a reply its write list, which come
     /// into play with [`Xdr::reply`].
     pub fn new(stream: &Stream<'a>, t: &'r mut T) -> Self {
         let mut x = Self {
@@ -169,11 +169,11 @@ impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
         }
     }
 
-    /// Runs `decode` on the next `length` bytes alone. What it leaves is reported as undecoded; where it comes to grief, that is
-    /// reported too, and reading continues after it: the bytes of the outer message are complete.
+    /// Runs `decode` on the next `length` bytes alone. Bytes that it leaves are reported as undecoded; a fault in them is
+    /// reported too, and reading continues behind them: the bytes of the outer message are complete.
     ///
     /// # Errors
-    /// Where fewer than `length` bytes are left, after `decode` has had them.
+    /// If fewer than `length` bytes are left, after `decode` has had them.
     pub fn within(&mut self, def: Def, length: usize, decode: impl FnOnce(&mut Self) -> Read<()>) -> Read<()> {
         let (inner, after) = self.i.split_at(length.min(self.i.len()));
         let short = (inner.len() < length).then(|| Fault::short(Some(def), self.i, length));
@@ -306,7 +306,7 @@ impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
         Ok(bytes)
     }
 
-    /// What fills `length` bytes up to a multiple of four.
+    /// Reads the bytes that pad `length` bytes to a multiple of four.
     pub fn pad(&mut self, length: usize) -> Read<()> {
         let n = length.wrapping_neg() & 3;
         let Some((bytes, rest)) = self.i.split_at_checked(n) else {

@@ -1,6 +1,6 @@
 //! The Base Transport Header, first in every InfiniBand transport packet. IBA volume 1, 9.2. Big-endian.
 //!
-//! The opcode says which service it is, what is done, where in a message the packet stands, and which extension headers
+//! The opcode determines the service, the operation, the packet's place in its message, and the extension headers that
 //! follow: [`ROWS`] holds all that, one row an opcode.
 
 use crate::field::Values;
@@ -141,7 +141,7 @@ pub enum Service {
     Congestion,
 }
 
-/// What a packet does.
+/// Operation of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Verb {
@@ -159,7 +159,7 @@ pub enum Verb {
     Cnp,
 }
 
-/// Where in a message a packet stands.
+/// Place of a packet in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Part {
@@ -193,7 +193,7 @@ pub mod h {
 }
 
 impl Headers {
-    /// Whether `header`, of [`h`], is in the set.
+    /// True if `header`, of [`h`], is in the set.
     #[inline]
     pub const fn has(self, header: u16) -> bool {
         self.0 & header != 0
@@ -213,7 +213,7 @@ impl Headers {
     }
 }
 
-/// What an opcode means. Shown as `"RC RDMA Write Last with Immediate"`.
+/// Meaning of an opcode. Shown as `"RC RDMA Write Last with Immediate"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The opcode.
@@ -222,36 +222,36 @@ pub struct Row {
     pub service: Service,
     /// Operation that the packet belongs to.
     pub verb: Verb,
-    /// Where in a message it stands.
+    /// Place in the message.
     pub part: Part,
-    /// What follows the BTH.
+    /// Extension headers behind the BTH.
     pub headers: Headers,
     /// Length of `headers`, in bytes.
     pub length: u8,
 }
 
 impl Row {
-    /// Whether the packet is the first of its message (or the only one).
+    /// True if the packet is the first of its message (or the only one).
     pub const fn is_first(&self) -> bool {
         matches!(self.part, Part::First | Part::Only)
     }
 
-    /// Whether the packet is the last of its message (or the only one).
+    /// True if the packet is the last of its message (or the only one).
     pub const fn is_last(&self) -> bool {
         matches!(self.part, Part::Last | Part::Only)
     }
 
-    /// Whether immediate data comes with it.
+    /// True if immediate data comes with it.
     pub const fn immediate(&self) -> bool {
         self.headers.has(h::IMMDT)
     }
 
-    /// Whether it invalidates a remote key.
+    /// True if it invalidates a remote key.
     pub const fn invalidate(&self) -> bool {
         self.headers.has(h::IETH)
     }
 
-    /// Whether the requester sends it (the responder sends the others).
+    /// True if the requester sends it (the responder sends the others).
     pub const fn is_request(&self) -> bool {
         !matches!(self.verb, Verb::ReadResponse | Verb::Acknowledge | Verb::AtomicAck | Verb::Cnp)
     }
@@ -401,7 +401,7 @@ static BY_OPCODE: [Option<Row>; 256] = {
 };
 
 impl Opcode {
-    /// What it means; `None` for an opcode that is reserved or a vendor's own.
+    /// Meaning of the opcode; `None` if it is reserved or vendor-specific.
     #[inline]
     pub fn row(self) -> Option<&'static Row> {
         BY_OPCODE[usize::from(self.0)].as_ref()

@@ -413,7 +413,7 @@ header! {
 }
 
 impl RpcRdmaPrivate {
-    /// What [`RpcRdmaPrivate::magic`] has to be.
+    /// Required value of [`RpcRdmaPrivate::magic`].
     pub const MAGIC: u32 = 0xf6ab_0e18;
 
     /// The longest message that the sender of this will send inline, in bytes.
@@ -447,7 +447,7 @@ impl ServiceId {
     }
 }
 
-/// What the RDMA-CM says in the private data of a Connect Request.
+/// The RDMA-CM's own part of the private data of a Connect Request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// Source port.
@@ -463,7 +463,7 @@ pub struct Addresses {
 pub struct ConnectRequest<'a> {
     /// The sender's communication identifier.
     pub local_comm_id: u32,
-    /// What it wants to connect to.
+    /// The service to connect to.
     pub service_id: ServiceId,
     /// Queue pair, PSN, depths, retries, path MTU.
     pub head: RequestHead,
@@ -475,7 +475,7 @@ pub struct ConnectRequest<'a> {
     pub primary: PrimaryPath,
     /// The alternate path; all zeros for none.
     pub alternate: AlternatePath,
-    /// What the RDMA-CM adds.
+    /// Addresses that the RDMA-CM adds.
     pub addresses: Option<Addresses>,
     /// RPC-over-RDMA's part of the private data (RFC 8797).
     pub rpc_rdma: Option<RpcRdmaPrivate>,
@@ -560,7 +560,7 @@ impl CmMessage<'_> {
     }
 }
 
-/// What a CM timeout code stands for, in nanoseconds: 4.096 µs times 2 to its power. `code` has 5 bits.
+/// Value of a CM timeout code in nanoseconds: 4.096 µs times 2 to its power. `code` has 5 bits.
 pub const fn timeout_nanos(code: u8) -> u64 {
     4096 << (code & 0x1f)
 }

@@ -66,7 +66,7 @@ wire_enum! {
     }
 }
 
-/// What an AETH says.
+/// Meaning of an AETH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syndrome {
     /// Positive; how many receive requests the responder has posted, `None` where it does not count them.
@@ -85,7 +85,7 @@ pub enum Syndrome {
     Reserved(u8),
 }
 
-/// How many credits each code of a positive acknowledgment stands for (IBA volume 1, table 47). Code 31 has none.
+/// Credits for each code of a positive acknowledgment (IBA volume 1, table 47). Code 31 has none.
 const CREDIT_CODES: [u16; 31] = [
     0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384,
     24576, 32768,
@@ -114,7 +114,7 @@ const CREDITS: crate::field::Values = &[
     (28, "16384 credits"), (29, "24576 credits"), (30, "32768 credits"), (31, "not counted"),
 ];
 
-/// How long a requester waits after an RNR NAK, in microseconds. `timer` is the code of 5 bits.
+/// Wait of a requester after an RNR NAK, in microseconds. `timer` is the code of 5 bits.
 pub const fn rnr_timer(timer: u8) -> u32 {
     TIMER_CODES[(timer & 0x1f) as usize]
 }
@@ -131,7 +131,7 @@ impl Syndrome {
         }
     }
 
-    /// Whether it is a positive acknowledgment.
+    /// True if it is a positive acknowledgment.
     pub const fn is_ack(self) -> bool {
         matches!(self, Self::Ack { .. })
     }
@@ -174,12 +174,12 @@ pub struct Extensions {
     pub ee_context: Option<u32>,
     /// Of Compare and Swap, Fetch and Add.
     pub atomic: Option<AtomicEth>,
-    /// Of an atomic acknowledgment: what the remote word was before.
+    /// Of an atomic acknowledgment: the previous value of the remote word.
     pub atomic_ack: Option<u64>,
 }
 
 impl Extensions {
-    /// What the AETH says, where there is one.
+    /// Syndrome of the AETH, if there is one.
     pub fn syndrome(&self) -> Option<Syndrome> {
         self.aeth.map(|aeth| Syndrome::of((aeth >> 24) as u8))
     }

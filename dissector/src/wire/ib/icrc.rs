@@ -14,7 +14,7 @@
 //!
 //! Headers are copied to be masked, payloads are read once where they lie.
 
-/// Which headers a packet begins with, and so what is masked.
+/// First headers of a packet, which decide the masked fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cover {
     /// IPv4 header of 20 bytes, UDP, BTH.
@@ -250,7 +250,7 @@ mod tests {
     fn masks_what_routers_change_and_nothing_else() {
         let ipv6 = |at: usize| Vec::from([(at, 0x0f), (at + 1, 0xff), (at + 2, 0xff), (at + 3, 0xff), (at + 7, 0xff)]);
         let packet: Vec<u8> = (0..200u8).map(|n| n.wrapping_mul(31)).collect();
-        /// What is covered, how long its headers are, whether ones stand for a local route header, and the bits that are masked.
+        /// Cover, length of its headers in bytes, true if ones stand for a local route header, and the masked bits.
         type Case = (Cover, usize, bool, Vec<(usize, u8)>);
         let cases: [Case; 5] = [
             (Cover::Ipv4, 40, true, Vec::from([(1, 0xff), (8, 0xff), (10, 0xff), (11, 0xff), (26, 0xff), (27, 0xff), (32, 0xff)])),

@@ -75,9 +75,9 @@ pub struct Ddp<'a> {
     pub ulp: u8,
     /// The other four of an untagged segment; 0 in a tagged one.
     pub ulp_word: u32,
-    /// Where the payload goes.
+    /// Target of the payload.
     pub buffer: Buffer,
-    /// What of the payload is there.
+    /// Captured part of the payload.
     pub payload: &'a [u8],
 }
 

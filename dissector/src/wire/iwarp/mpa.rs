@@ -133,16 +133,16 @@ pub struct Legacy {
     pub ird: u32,
     /// Outgoing read depth.
     pub ord: u32,
-    /// Whether it was sent in the wrong byte order.
+    /// True if it was sent in the wrong byte order.
     pub little_endian: bool,
 }
 
 /// An MPA Request or Reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Startup<'a> {
-    /// Whether it is a Reply.
+    /// True if it is a Reply.
     pub reply: bool,
-    /// The sender wants markers in what it receives.
+    /// The sender wants markers in the bytes that it receives.
     pub markers: bool,
     /// The sender wants CRCs.
     pub crc: bool,
@@ -154,13 +154,13 @@ pub struct Startup<'a> {
     pub revision: u8,
     /// As the header says.
     pub private_data_length: u16,
-    /// Of the private data, what is there.
+    /// Captured part of the private data.
     pub private_data: &'a [u8],
     /// Read depths of RFC 6581.
     pub enhanced: Option<Enhanced>,
     /// Read depths of \[MS-SMBD\] 6.1.
     pub legacy: Option<Legacy>,
-    /// What NFS says in the private data (RFC 8797).
+    /// NFS's part of the private data (RFC 8797).
     pub rpc_rdma: Option<RpcRdmaPrivate>,
     /// The private data behind the read depths: the upper layer's.
     pub upper: &'a [u8],
@@ -187,12 +187,12 @@ impl Startup<'_> {
     }
 }
 
-/// What the first bytes of a stream are.
+/// Kind of a stream, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// An MPA Request or Reply (`reply`) of this many bytes.
     Startup {
-        /// Whether it is a Reply.
+        /// True if it is a Reply.
         reply: bool,
         /// Length with the private data.
         length: usize,
@@ -203,7 +203,7 @@ pub enum Opening {
     Other,
 }
 
-/// Whether `i` begins with an MPA Request or Reply.
+/// The kind of stream that `i` begins: an MPA Request or Reply, or another.
 pub fn opening(i: &[u8]) -> Opening {
     let n = i.len().min(REQUEST_KEY.len());
     let reply = i[..n] == REPLY_KEY[..n];
@@ -311,7 +311,7 @@ fn legacy(i: &[u8]) -> Option<Legacy> {
     [big, little].into_iter().find(|l| l.ird <= SMALL && l.ord <= SMALL)
 }
 
-/// Whether the connection uses CRCs, and the result of checking this FPDU's.
+/// Use of CRCs on the connection, and the result for this FPDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crc {
     /// Not in use, or not known to be: the field is whatever the sender left there.
@@ -323,7 +323,7 @@ pub enum Crc {
 /// A framed protocol data unit, without markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fpdu<'a> {
-    /// As the header says; what is there of it is `ulpdu`.
+    /// As the header says; `ulpdu` holds the captured part.
     pub ulpdu_length: u16,
     /// The DDP segment.
     pub ulpdu: &'a [u8],
@@ -363,7 +363,7 @@ pub fn check(fpdu: &[u8]) -> Check {
     if crc(body) == u32::from_le_bytes(*stated) { Check::Good } else { Check::Bad }
 }
 
-/// How many first bytes are whole FPDUs without markers, one after the other, whose CRCs are right.
+/// Length of the run of whole FPDUs without markers, with right CRCs, at the start of `bytes`.
 pub fn check_run(bytes: &[u8]) -> usize {
     let mut good = 0;
     while let Some((length, _)) = bytes[good..].split_first_chunk::<2>() {
@@ -376,8 +376,8 @@ pub fn check_run(bytes: &[u8]) -> usize {
     good
 }
 
-/// Decodes an FPDU in a protocol subtree of its own. `fpdu` is all of it without markers, or what the capture kept. Only
-/// a header that is not there is a fault: what else was cut is missing from the `ulpdu`.
+/// Decodes an FPDU in a protocol subtree of its own. `fpdu` is all of it without markers, or its captured part. Only
+/// a missing header is a fault: other missing bytes are missing from the `ulpdu`.
 #[inline]
 pub fn parse_fpdu<'a, T: Trace>(fpdu: &'a [u8], crc: Crc, t: &mut T) -> PResult<'a, Fpdu<'a>> {
     if !T::ON {

@@ -38,7 +38,7 @@ wire_enum! {
 }
 
 impl Opcode {
-    /// Whether DDP carries it tagged; `None` for an opcode that is not defined.
+    /// True if DDP carries it tagged; `None` for an opcode that is not defined.
     pub const fn is_tagged(self) -> Option<bool> {
         match self.0 {
             0x0 | 0x2 => Some(true),
@@ -58,17 +58,17 @@ impl Opcode {
         }
     }
 
-    /// Whether it is one of the four Sends.
+    /// True if it is one of the four Sends.
     pub const fn is_send(self) -> bool {
         matches!(self.0, 0x3..=0x6)
     }
 
-    /// Whether the receiver is to be woken.
+    /// True if it wakes the receiver (solicited event).
     pub const fn is_solicited(self) -> bool {
         matches!(self.0, 0x5 | 0x6 | 0x9)
     }
 
-    /// Whether it names an STag to invalidate.
+    /// True if it names an STag to invalidate.
     pub const fn invalidates(self) -> bool {
         matches!(self.0, 0x4 | 0x6)
     }
@@ -262,16 +262,16 @@ header! {
     }
 }
 
-/// Changes eight bytes of the receiver's memory, and asks for what was there.
+/// Changes eight bytes of the receiver's memory, and asks for their previous value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicRequest {
     /// Operation, identifier and memory.
     pub head: AtomicHead,
-    /// What is added, or stored.
+    /// The value to add or store.
     pub data: u64,
     /// Which bits of it.
     pub mask: u64,
-    /// What a swap compares.
+    /// The operand of the comparison in a swap.
     pub compare: CompareOperands,
 }
 
@@ -311,7 +311,7 @@ pub struct Terminate {
     pub segment_length: Option<u16>,
     /// Its DDP header (D bit).
     pub ddp: Option<Quoted>,
-    /// Its RDMAP header, that of a Read Request (R bit).
+    /// The RDMAP header of the terminated Read Request (R bit).
     pub read_request: Option<ReadRequest>,
 }
 
@@ -331,7 +331,7 @@ impl Terminate {
         code_def(self.layer, self.error_type).value_name(self.code.into())
     }
 
-    /// Encodes the message (what follows the DDP header) at the end of `out`.
+    /// Encodes the message (behind the DDP header) at the end of `out`.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let bit = |set: bool, mask: u8| if set { mask } else { 0 };
         out.push(self.layer << 4 | self.error_type & 0xf);
@@ -383,7 +383,7 @@ fn code_def(layer: u8, error_type: u8) -> crate::field::Def {
     }
 }
 
-/// What follows the DDP header.
+/// Message behind the DDP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Data: [`Ddp::payload`].
@@ -413,7 +413,7 @@ pub struct Rdmap<'a> {
     pub opcode: Opcode,
     /// The STag that the receiver is to invalidate.
     pub invalidate: Option<u32>,
-    /// What follows the DDP header.
+    /// Message behind the DDP header.
     pub body: Body,
 }
 
@@ -524,7 +524,7 @@ fn parse_body<'a, T: Trace>(opcode: Opcode, ddp: &Ddp<'_>, i: &'a [u8], t: &mut 
     }
 }
 
-/// Decodes what follows the DDP header of a Terminate.
+/// Decodes a Terminate behind the DDP header.
 pub fn parse_terminate<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Terminate> {
     scope(f::TERMINATE, i, t, |i, t| {
         let (i, (layer, error_type, code, bits)) = scope(f::TERM_CONTROL, i, t, |i, t| {

@@ -75,7 +75,7 @@ fields! {
     }
 }
 
-/// What a record holds.
+/// Content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Content {
@@ -86,7 +86,7 @@ pub enum Content {
     Other,
 }
 
-/// Decodes the headers of a record: what it holds, and its length on the wire.
+/// Decodes the headers of a record: its content, and its length on the wire.
 pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (Content, u16)> {
     t.protocol("ERF");
     scope(f::PROTOCOL, i, t, |i, t| {

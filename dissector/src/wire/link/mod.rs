@@ -1,4 +1,4 @@
-//! Link layers: what a frame begins with, and the tags between it and the network layer.
+//! Link layers: the first header of a frame, and the tags between it and the network layer.
 pub mod erf;
 pub mod ethernet;
 pub mod mpls;

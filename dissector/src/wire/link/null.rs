@@ -1,4 +1,4 @@
-//! BSD loopback: the address family of what follows, in the byte order of the host that captured (LINKTYPE_NULL) or big-endian
+//! BSD loopback: the address family of the packet behind it, in the byte order of the host that captured (LINKTYPE_NULL) or big-endian
 //! (LINKTYPE_LOOP).
 
 use crate::fault::PResult;

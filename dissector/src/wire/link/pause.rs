@@ -46,7 +46,7 @@ impl Cbfc {
     }
 }
 
-/// Decodes a MAC control message: the priorities that it concerns and their times; none for a plain pause, whose time is that of all.
+/// Decodes a MAC control message: its priorities and their times; no priorities for a plain pause, whose time applies to all.
 pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (Option<u8>, [u16; 8])> {
     t.protocol("MAC CTRL");
     scope(f::PROTOCOL, i, t, |i, t| {

@@ -1,4 +1,4 @@
-//! Linux cooked captures, versions 1 and 2: what the kernel knows of a packet whose link header it does not give. Big-endian.
+//! Linux cooked captures, versions 1 and 2: the kernel's summary of a packet, in place of its link header. Big-endian.
 
 use super::ETHERTYPES;
 use crate::fault::PResult;
@@ -36,7 +36,7 @@ fields! {
     }
 }
 
-/// What a cooked header says.
+/// Content of a cooked header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sll {
     /// Ethertype, or a small number for other encapsulations (0x0004: LLC).

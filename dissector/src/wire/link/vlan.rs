@@ -39,14 +39,13 @@ header! {
     }
 }
 
-/// Whether a tag follows an ethertype.
+/// True if a tag follows an ethertype.
 #[inline]
 pub const fn is_tag(ethertype: u16) -> bool {
     matches!(ethertype, 0x8100 | 0x88a8 | 0x9100 | 0x9200)
 }
 
-/// Decodes the tag that follows `ethertype`: the VLAN identifier, the priority, and what follows the tag (an ethertype, or a
-/// length).
+/// Decodes the tag behind `ethertype`: the VLAN identifier, the priority, and the ethertype (or length) behind the tag.
 pub fn parse<'a, T: Trace>(ethertype: u16, i: &'a [u8], t: &mut T) -> PResult<'a, (u16, u8, u16)> {
     if ethertype == 0x88a8 {
         let (i, tag) = Provider::parse(i, t)?;

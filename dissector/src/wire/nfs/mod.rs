@@ -1,5 +1,5 @@
-//! NFS and the programs around it: what [`crate::wire::rpc::dissect`] hands arguments and results to, and what an analyzer
-//! is called with them.
+//! NFS and the programs around it: decoders that [`crate::wire::rpc::dissect`] hands arguments and results to, and the [`Op`] that a
+//! [`Visit`] receives of each operation.
 //!
 //! | file | program |
 //! | --- | --- |
@@ -85,7 +85,7 @@ pub struct Io {
     pub offset: u64,
     /// Bytes asked for or sent in a call; read or written in a reply.
     pub count: u32,
-    /// Whether the data is in a chunk.
+    /// True if the data is in a chunk.
     pub reduced: bool,
     /// Of a WRITE: how stable it is to be, or has become (0 unstable, 1 data, 2 file).
     pub stable: u32,
@@ -93,18 +93,18 @@ pub struct Io {
     pub eof: bool,
 }
 
-/// What is said of one operation: a procedure of NFS 3, or one step of a compound. Borrows from the message.
+/// Summary of one operation: a procedure of NFS 3, or one step of a compound. Borrows from the message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Op<'a> {
     /// Its place in the compound; 0 in NFS 3.
     pub index: u32,
     /// The procedure (NFS 3) or operation (NFS 4, callbacks).
     pub code: u32,
-    /// Whether it is of a callback.
+    /// True if it is part of a callback.
     pub callback: bool,
     /// In a reply: its status.
     pub status: Option<u32>,
-    /// The file handle that it gives (PUTFH) or is given (GETFH); in NFS 3 that of its first argument, or of the new file.
+    /// The file handle that it sets (PUTFH) or returns (GETFH); in NFS 3 the handle of its first argument, or of the new file.
     pub handle: Option<&'a [u8]>,
     /// A name in a directory: LOOKUP, OPEN, CREATE, REMOVE, LINK, and what RENAME renames. Bytes, usually UTF-8.
     pub name: Option<&'a [u8]>,
@@ -112,7 +112,7 @@ pub struct Op<'a> {
     pub to_name: Option<&'a [u8]>,
     /// The state it uses or is given.
     pub stateid: Option<StateId>,
-    /// What READ, WRITE and COMMIT are about.
+    /// Data range of READ, WRITE and COMMIT.
     pub io: Option<Io>,
     /// Of SEQUENCE and CB_SEQUENCE.
     pub slot: Option<Slot>,
@@ -120,7 +120,7 @@ pub struct Op<'a> {
     pub implementation: Option<&'a [u8]>,
 }
 
-/// Who wants to know of operations. `()` does not.
+/// Receiver of operations. `()` ignores them.
 pub trait Visit<'a> {
     /// One operation has been decoded; also where the bytes ended inside it, with what there was.
     fn op(&mut self, op: &Op<'a>);
@@ -248,7 +248,7 @@ pub(crate) fn time<T: Trace>(x: &mut Xdr<'_, '_, T>, def: Def, seconds: Def, nan
     Ok(())
 }
 
-/// Bytes of a name, for a frame's line: what is not UTF-8 or not printable stands as a dot.
+/// Bytes of a name, for a frame's line: bytes that are not UTF-8 or not printable become dots.
 pub(crate) struct ShownText<'a>(pub(crate) &'a [u8]);
 
 impl core::fmt::Display for ShownText<'_> {
@@ -272,7 +272,7 @@ pub(crate) fn end<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What the tests of the versions share.
+/// Shared by the tests of the versions.
 #[cfg(test)]
 pub(crate) mod testing {
     use super::{Op, program};

@@ -285,7 +285,7 @@ const PROPERTY_BITS: &[Def] = &[f::PROPERTY_SETATTR, f::PROPERTY_PATHCONF, f::PR
 /// Decodes arguments (of a call) or results of `procedure` in a protocol subtree of its own.
 ///
 /// # Errors
-/// Where they cannot be read; the observer has been notified, and the visitor of what was read.
+/// If they cannot be read; everything read before has reached the observer and the visitor.
 pub fn decode<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, procedure: u32, visitor: &mut V) -> Read<()> {
     x.t.protocol("NFS");
     let mut op = Op { code: procedure, ..Op::default() };
@@ -739,7 +739,7 @@ mod tests {
     use crate::trace::Tree;
     use crate::wire::rpc::{Memo, Program};
 
-    /// Decodes `message`, holds it against every prefix, and gives the tree and what the visitor was given.
+    /// Decodes `message`, checks every prefix of it, and returns the tree and the operations that the visitor received.
     fn decoded(procedure: Procedure, call: bool, message: &[u32]) -> (Tree, Vec<Op<'static>>) {
         let bytes = Vec::leak(words(message));
         decode_all(bytes, call, &Memo::new(Program::NFS, 3, procedure.0))

@@ -10,7 +10,7 @@ pub(super) struct Element<'a> {
     pub(super) tag: u8,
     /// Its contents.
     pub(super) contents: &'a [u8],
-    /// What follows it.
+    /// Bytes behind it.
     pub(super) rest: &'a [u8],
 }
 

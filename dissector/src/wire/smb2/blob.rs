@@ -1,4 +1,4 @@
-//! What is variable in an SMB2 message lies anywhere in it, named by an offset from the header and a length: a [`Blob`].
+//! Parts of variable length lie anywhere in an SMB2 message, named by an offset from the header and a length: a [`Blob`].
 
 use super::f;
 use crate::fault::Fault;
@@ -8,13 +8,13 @@ use crate::trace::{Trace, Value};
 /// A run of bytes that a message names by offset and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blob<'a> {
-    /// From the start of what it is counted from: the SMB2 header, or the structure that says so.
+    /// From its base: the SMB2 header, or the structure that names it.
     pub offset: u32,
     /// In bytes, as the message says.
     pub length: u32,
-    /// What of it is there: shorter than `length` where that points outside of the message, or the capture cut it.
+    /// The bytes present: shorter than `length` if that points outside of the message, or the capture cut it.
     pub bytes: &'a [u8],
-    /// Whether offset and length lie inside of the message, behind its fixed part.
+    /// True if offset and length lie inside of the message, behind its fixed part.
     pub inside: bool,
 }
 
@@ -28,7 +28,7 @@ impl<'a> Blob<'a> {
         Self { offset, length, bytes, inside }
     }
 
-    /// Whether there is nothing.
+    /// True if the length is 0.
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -47,7 +47,7 @@ pub(crate) fn number(base: &[u8], at: usize, width: usize) -> u64 {
     bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
-/// Where an integer lies: offset in its structure and width, in bytes.
+/// Place of an integer: offset in its structure and width, in bytes.
 pub(crate) type Place = (usize, usize);
 
 /// Reads offset and length of a blob from their places in `base`, reports both, and a fault if they point outside.
@@ -75,7 +75,7 @@ pub(crate) fn blob<'a, T: Trace>(base: &'a [u8], fixed: usize, offset: Place, le
     blob
 }
 
-/// What is left of `base` behind the end of its fixed part and of these blobs.
+/// The rest of `base` behind the end of its fixed part and of these blobs.
 pub(crate) fn behind<'a>(base: &'a [u8], fixed: usize, blobs: &[&Blob<'_>]) -> &'a [u8] {
     let start = base.as_ptr().addr();
     let end = blobs.iter().filter(|b| !b.bytes.is_empty()).map(|b| b.bytes.as_ptr().addr() - start + b.bytes.len()).max().unwrap_or(0);

@@ -40,13 +40,13 @@ wire_enum! {
 }
 
 impl Algorithm {
-    /// Whether its payloads of a chain begin with their uncompressed size.
+    /// True if its payloads in a chain begin with their uncompressed size.
     pub const fn has_size(self) -> bool {
         matches!(self, Self::LZNT1 | Self::LZ77 | Self::LZ77_HUFFMAN | Self::LZ4)
     }
 }
 
-/// Why compressed bytes could not be decompressed.
+/// Reason that bytes could not be decompressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The compressed bytes end where more are needed.
@@ -68,7 +68,7 @@ pub enum Reason {
 /// Compressed bytes that are not, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {
-    /// Why it cannot be decompressed.
+    /// Reason that it cannot be decompressed.
     pub reason: Reason,
     /// Offset from the start of the input.
     pub at: usize,
@@ -144,7 +144,7 @@ pub fn decompress_message(message: &[u8], output: &mut Vec<u8>, limit: usize) ->
     output.extend_from_slice(plain);
     let at = i.at;
     if algorithm == Algorithm::NONE {
-        // here the specification forbids what it allows in a chain
+        // the specification allows this in a chain only
         return Err(Corrupt { reason: Reason::Algorithm, at: first });
     }
     exactly(algorithm, &message[at..], output, claim).map_err(|e| Corrupt { at: at + e.at, ..e })
@@ -312,7 +312,7 @@ fn lz77(input: &[u8], output: &mut Vec<u8>, limit: usize) -> Result<(), Corrupt>
     let base = output.len();
     let end = base + limit;
     let mut i = Input { bytes: input, at: 0 };
-    // the byte whose low half was the length of the last long match: its high half is that of the next one
+    // the byte whose low half was the length of the last long match: its high half is the length of the next one
     let mut half: Option<u8> = None;
     while output.len() < end && !i.is_empty() {
         let mut flags = i.le32()?;
@@ -359,8 +359,8 @@ fn lz77(input: &[u8], output: &mut Vec<u8>, limit: usize) -> Result<(), Corrupt>
     Ok(())
 }
 
-/// What follows where the short forms of a length, `less` together, are full: one byte more or, where that is full as well, 16 or
-/// 32 bits instead of everything.
+/// Continues a length whose short forms, `less` together, are full: one more byte or, if that is full as well, the whole length in 16 or
+/// 32 bits.
 fn long_length(i: &mut Input<'_>, less: usize) -> Result<usize, Corrupt> {
     let at = i.at;
     let byte = i.u8()?;
@@ -617,7 +617,7 @@ mod tests {
     }
 
     fn whole(algorithm: Algorithm, input: &[u8], size: usize) -> Result<Vec<u8>, Corrupt> {
-        // what was there before is neither touched nor reached
+        // earlier output is neither touched nor reached
         let mut output = vec![0xee; 3];
         exactly(algorithm, input, &mut output, size)?;
         assert_eq!(output[..3], [0xee; 3]);

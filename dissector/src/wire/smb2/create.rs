@@ -1,4 +1,4 @@
-//! CREATE, \[MS-SMB2\] 2.2.13 and 2.2.14: opens a file, a folder or a pipe. What else is asked for and granted is in a list
+//! CREATE, \[MS-SMB2\] 2.2.13 and 2.2.14: opens a file, a folder or a pipe. Further requests and grants are in a list
 //! of create contexts, [`super::create_context`].
 
 use super::blob::{Blob, behind, blob};

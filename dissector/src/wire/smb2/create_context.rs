@@ -24,11 +24,11 @@ pub const DURABLE_HANDLE_REQUEST: &[u8] = b"DHnQ";
 pub const DURABLE_HANDLE_RECONNECT: &[u8] = b"DHnC";
 /// The size to allocate.
 pub const ALLOCATION_SIZE: &[u8] = b"AlSi";
-/// What the user may do with the file.
+/// The user's maximal access to the file.
 pub const QUERY_MAXIMAL_ACCESS: &[u8] = b"MxAc";
 /// A previous version.
 pub const TIMEWARP_TOKEN: &[u8] = b"TWrp";
-/// Where the file is on disk.
+/// The file's identifier on disk.
 pub const QUERY_ON_DISK_ID: &[u8] = b"QFid";
 /// A lease; 32 bytes of data are version 1, 52 version 2.
 pub const REQUEST_LEASE: &[u8] = b"RqLs";
@@ -36,7 +36,7 @@ pub const REQUEST_LEASE: &[u8] = b"RqLs";
 pub const DURABLE_HANDLE_REQUEST_V2: &[u8] = b"DH2Q";
 /// Reconnect of a durable handle, version 2.
 pub const DURABLE_HANDLE_RECONNECT_V2: &[u8] = b"DH2C";
-/// What Apple's systems add.
+/// Extensions of Apple's systems.
 pub const AAPL: &[u8] = b"AAPL";
 /// The application that owns the open, for failover.
 pub const APP_INSTANCE_ID: &[u8] = &[0x45, 0xbc, 0xa6, 0x6a, 0xef, 0xa7, 0xf7, 0x4a, 0x90, 0x08, 0xfa, 0x46, 0x2e, 0x14, 0x4d, 0x74];
@@ -169,7 +169,7 @@ pub struct Lease {
 }
 
 impl<'a> Context<'a> {
-    /// The lease, where that is what it is.
+    /// The lease, if the context is one.
     pub fn lease(&self) -> Option<Lease> {
         if self.name != REQUEST_LEASE {
             return None;
@@ -229,7 +229,7 @@ fn parts(entry: &[u8]) -> (Blob<'_>, Blob<'_>) {
     (name, data)
 }
 
-/// Decodes a list of create contexts, reported as the field `def`; those of a reply if `response`. Called by [`crate::fuzzing`].
+/// Decodes a list of create contexts, reported as the field `def`; contexts of a reply if `response`. Called by [`crate::fuzzing`].
 #[doc(hidden)]
 pub fn parse_list<T: Trace>(def: Def, list: &[u8], response: bool, t: &mut T) -> usize {
     trace_list(def, list, response, t);

@@ -1,6 +1,6 @@
-//! Whole requests, written: what a client of our own sends. The fixed part of each message is the struct that its parser
-//! gives; here offsets and lengths are filled in and what is variable is put behind it. Nothing is checked, so that a
-//! message may as well be wrong on purpose: change its fields, or its bytes.
+//! Encoders of whole requests, for our own client. The fixed part of each message is the struct that its parser
+//! returns; the encoder fills in offsets and lengths and puts the variable part behind it. Nothing is checked, so that a
+//! message may be wrong on purpose: change its fields, or its bytes.
 
 use super::create::CreateRequestFixed;
 use super::file::CloseRequest;
@@ -115,7 +115,7 @@ pub fn read(header: &Header, fixed: ReadRequestFixed, descriptors: &[BufferDescr
     out
 }
 
-/// WRITE of these data, or of what the descriptors describe: then `fixed.remaining_bytes` says how much.
+/// WRITE of these data, or of the memory in the descriptors: then `fixed.remaining_bytes` is the length.
 pub fn write(header: &Header, fixed: WriteRequestFixed, descriptors: &[BufferDescriptorV1], data: &[u8]) -> Vec<u8> {
     const END: usize = BODY + WriteRequestFixed::LEN;
     let mut out = with_header(header);
@@ -135,7 +135,7 @@ pub fn close(header: &Header, fixed: CloseRequest) -> Vec<u8> {
     out
 }
 
-/// A request that says nothing but its command: LOGOFF, TREE_DISCONNECT, ECHO, CANCEL.
+/// A request without parameters: LOGOFF, TREE_DISCONNECT, ECHO, CANCEL.
 pub fn empty(header: &Header) -> Vec<u8> {
     let mut out = with_header(header);
     Empty { structure_size: 4, reserved: [0; 2] }.emit(&mut out);
@@ -164,7 +164,7 @@ fn place(end: usize, descriptors: &[BufferDescriptorV1]) -> (u16, u16) {
     if descriptors.is_empty() { (0, 0) } else { (end as u16, (BufferDescriptorV1::LEN * descriptors.len()) as u16) }
 }
 
-/// The header of a request with the credits that a payload of so many bytes takes, \[MS-SMB2\] 3.1.5.2.
+/// The header of a request with the credits that a payload of this many bytes takes, \[MS-SMB2\] 3.1.5.2.
 pub fn header_for(command: Command, message_id: u64, payload: u32) -> Header {
     let credit_charge = (payload.max(1) - 1) / 65536 + 1;
     Header { credit_charge: credit_charge.min(u16::MAX.into()) as u16, ..Header::request(command, message_id) }
@@ -176,7 +176,7 @@ mod tests {
     use super::super::tests::{decode, real};
     use super::*;
 
-    /// What was parsed and is written again is what was captured.
+    /// Encoding a parsed request gives the captured bytes again.
     #[test]
     fn real_requests_are_written_again() {
         for name in ["negotiate", "session setup", "tree connect", "create durable", "close", "read rdma", "write rdma"] {
@@ -202,7 +202,7 @@ mod tests {
             };
             let (pdus, tree) = decode(&again, &[]);
             assert!(pdus[0].body.is_ok() && tree.faults.is_empty(), "{name}");
-            // clients pad: what is compared is up to the shorter end, and no less than the fixed part
+            // clients pad: compare up to the shorter end, and no less than the fixed part
             let n = bytes.len().min(again.len());
             assert!(n > 80 && bytes.len().abs_diff(again.len()) <= 8);
             assert_eq!(bytes[..n], again[..n], "{name}");

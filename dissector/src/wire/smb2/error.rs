@@ -1,4 +1,4 @@
-//! The ERROR reply, \[MS-SMB2\] 2.2.2: what a failing status carries in place of the command's own body. From SMB 3.1.1
+//! The ERROR reply, \[MS-SMB2\] 2.2.2: a failing status carries it in place of the command's own body. From SMB 3.1.1
 //! on its data may be a list of contexts; before, it is one context's data.
 
 use super::blob::number;

@@ -125,7 +125,7 @@ pub struct Header {
     pub flags: u32,
     /// Bytes from here to the header of the next message of the compound; 0 in the last.
     pub next_command: u32,
-    /// Ties a reply to its request; all ones in what a server sends unasked.
+    /// Ties a reply to its request; all ones in unsolicited messages of a server.
     pub message_id: u64,
     /// Sync or async.
     pub ids: Ids,
@@ -139,22 +139,22 @@ impl Header {
     /// Length on the wire, in bytes.
     pub const LEN: usize = 64;
 
-    /// Whether it is a reply or a notification of the server.
+    /// True if it is a reply or a notification of the server.
     pub const fn is_response(&self) -> bool {
         self.flags & flags::RESPONSE != 0
     }
 
-    /// Whether it has an async id.
+    /// True if it has an async id.
     pub const fn is_async(&self) -> bool {
         self.flags & flags::ASYNC != 0
     }
 
-    /// Whether it refers to the session, tree and file of the message before it in the compound.
+    /// True if it refers to the session, tree and file of the message before it in the compound.
     pub const fn is_related(&self) -> bool {
         self.flags & flags::RELATED != 0
     }
 
-    /// Whether it is signed.
+    /// True if it is signed.
     pub const fn is_signed(&self) -> bool {
         self.flags & flags::SIGNED != 0
     }
@@ -169,7 +169,7 @@ impl Header {
         if self.is_response() { NtStatus(self.status_or_channel_sequence) } else { NtStatus::SUCCESS }
     }
 
-    /// How often the client has lost a channel of the session, in a request of SMB 3.
+    /// Number of times that the client has lost a channel of the session, in a request of SMB 3.
     pub const fn channel_sequence(&self) -> Option<u16> {
         if self.is_response() { None } else { Some(self.status_or_channel_sequence as u16) }
     }
@@ -190,7 +190,7 @@ impl Header {
         }
     }
 
-    /// Whether it is the interim reply: the command goes on and a second reply will come.
+    /// True if it is the interim reply: the command goes on and a second reply will come.
     pub fn is_interim(&self) -> bool {
         self.is_response() && self.is_async() && self.status() == NtStatus::PENDING
     }

@@ -1,4 +1,4 @@
-//! What QUERY_INFO, SET_INFO and QUERY_DIRECTORY carry, \[MS-FSCC\] 2.4 and 2.5: the information classes of files and file
+//! The payload of QUERY_INFO, SET_INFO and QUERY_DIRECTORY, \[MS-FSCC\] 2.4 and 2.5: the information classes of files and file
 //! systems. The class decides the layout, and only the request names it.
 
 use super::access::{access, attributes};
@@ -546,7 +546,7 @@ fn file_info<'a, T: Trace>(class: FileClass, setting: bool, i: &'a [u8], t: &mut
     })
 }
 
-/// Whether a class is one of QUERY_DIRECTORY's.
+/// True if a class is one of QUERY_DIRECTORY's.
 pub(super) const fn is_directory_class(class: FileClass) -> bool {
     matches!(class.0, 1..=3 | 12 | 37 | 38 | 50 | 60 | 78..=81 | 100)
 }
@@ -595,7 +595,7 @@ fn times<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
 fn basic<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, ()) = times(i, t)?;
     let (i, ()) = attributes_field(i, t)?;
-    // reserved; some leave it out of what they set
+    // reserved; some clients leave it out when they set it
     if i.len() < 4 { Ok((i, ())) } else { read::array::<4, T>(shared::RESERVED, i, t).map(|(i, _)| (i, ())) }
 }
 

@@ -41,7 +41,7 @@ impl ControlCode {
     pub const GET_INTEGRITY_INFORMATION: Self = Self(0x0009_027c);
     /// Which regions of a file hold valid data.
     pub const QUERY_FILE_REGIONS: Self = Self(0x0009_0284);
-    /// What a server can do with shared virtual disks.
+    /// The server's support for shared virtual disks.
     pub const QUERY_SHARED_VIRTUAL_DISK_SUPPORT: Self = Self(0x0009_0300);
     /// Storage quality of service.
     pub const STORAGE_QOS_CONTROL: Self = Self(0x0009_0350);
@@ -55,7 +55,7 @@ impl ControlCode {
     pub const SET_ZERO_DATA: Self = Self(0x0009_80c8);
     /// Tells a device which ranges are free.
     pub const FILE_LEVEL_TRIM: Self = Self(0x0009_8208);
-    /// Offloaded data transfer: writes what a token stands for.
+    /// Offloaded data transfer: writes the data that a token represents.
     pub const OFFLOAD_WRITE: Self = Self(0x0009_8268);
     /// Shares extents of one file with another.
     pub const DUPLICATE_EXTENTS: Self = Self(0x0009_8344);
@@ -462,7 +462,7 @@ header! {
 pub struct IoctlRequest<'a> {
     /// Fields of fixed size.
     pub fixed: IoctlRequestFixed,
-    /// What goes to the server.
+    /// Data for the server.
     pub input: Blob<'a>,
     /// Nothing, as a rule.
     pub output: Blob<'a>,
@@ -475,7 +475,7 @@ pub struct IoctlResponse<'a> {
     pub fixed: IoctlResponseFixed,
     /// The request's input again, or nothing.
     pub input: Blob<'a>,
-    /// What comes from the server.
+    /// Data from the server.
     pub output: Blob<'a>,
 }
 
@@ -485,7 +485,7 @@ impl IoctlRequest<'_> {
         FileId(self.fixed.file_id)
     }
 
-    /// What is asked for.
+    /// The operation requested.
     pub const fn code(&self) -> ControlCode {
         ControlCode(self.fixed.control_code)
     }
@@ -496,9 +496,9 @@ impl IoctlRequest<'_> {
 pub struct NetworkInterface {
     /// IfIndex: index of the interface on the server.
     pub index: u32,
-    /// Whether it can spread its receive load.
+    /// True if it can spread its receive load (RSS).
     pub rss: bool,
-    /// Whether it can do RDMA.
+    /// True if it can do RDMA.
     pub rdma: bool,
     /// Bits a second.
     pub link_speed: u64,
@@ -848,7 +848,7 @@ fn referrals<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, count) = read::le16(dfs::COUNT, i, t)?;
     let (i, _) = flags16(dfs::FLAGS, &[dfs::FIELDING, dfs::STORAGE], i, t)?;
     let (mut i, _) = leaf::take(i, 2)?;
-    // names may be shared between referrals: together they may be four times as long as what they lie in
+    // referrals may share names: together the names may be four times as long as the bytes they lie in
     let budget = Cell::new(start.len().saturating_mul(4));
     for _ in 0..count {
         (i, ()) = scope(dfs::REFERRAL, i, t, |entry, t| {
@@ -896,7 +896,7 @@ fn referrals<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, ()> {
             Ok((rest, ()))
         })?;
     }
-    // what is left are the names
+    // the rest are the names
     Ok((&i[i.len()..], ()))
 }
 

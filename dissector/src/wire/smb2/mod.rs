@@ -8,9 +8,9 @@
 //! \xffSMB  SMB1: only the negotiation that ends in SMB2
 //! ```
 //!
-//! [`parse_message`] takes a whole message and gives its PDUs to a [`Visitor`]. The body of most replies says what it is,
-//! that of some (QUERY_INFO, QUERY_DIRECTORY) does not: the analyzer remembers a [`RequestMemo`] of each request and
-//! gives it back when the reply comes. Without it, what is not self-describing is reported as data.
+//! [`parse_message`] takes a whole message and gives its PDUs to a [`Visitor`]. The bodies of most replies describe themselves,
+//! those of some (QUERY_INFO, QUERY_DIRECTORY) do not: the analyzer remembers a [`RequestMemo`] of each request and
+//! gives it back when the reply comes. Without it, bodies that do not describe themselves are reported as data.
 //!
 //! Offsets in a message count from the first byte of its header, so decoders of bodies take the PDU from there.
 
@@ -103,7 +103,7 @@ impl fmt::Debug for FileId {
     }
 }
 
-/// What a message is, by its first four bytes.
+/// Kind of a message, by its first four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// `\xfeSMB`
@@ -117,7 +117,7 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// What `message` is; `None` where it is not SMB.
+    /// Kind of `message`; `None` if it is not SMB.
     pub fn of(message: &[u8]) -> Option<Self> {
         match message.first_chunk::<4>()? {
             b"\xfeSMB" => Some(Self::Plain),
@@ -129,25 +129,25 @@ impl Framing {
     }
 }
 
-/// What of a request is needed to decode its reply. Small: one is kept for each pending request.
+/// The parts of a request that decoding its reply takes. Small: one is kept for each pending request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestMemo {
     /// The command.
     pub command: Command,
-    /// Whether it referred to the request before it in the compound.
+    /// True if it referred to the request before it in the compound.
     pub related: bool,
-    /// What the command asked for.
+    /// Parameters of the command.
     pub asked: Asked,
 }
 
 impl RequestMemo {
-    /// Whether it is an IOCTL that asks for the network interfaces of the server.
+    /// True if it is an IOCTL that asks for the network interfaces of the server.
     pub fn asks_for_interfaces(&self) -> bool {
         self.asked == Asked::Ioctl { code: ioctl::ControlCode::QUERY_NETWORK_INTERFACE_INFO.0 }
     }
 }
 
-/// What a request asked for, where the reply does not say.
+/// Parameters of a request that its reply does not repeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Asked {
     /// Nothing that the reply does not say.
@@ -155,7 +155,7 @@ pub enum Asked {
     Nothing,
     /// READ
     Read {
-        /// How the data is to come.
+        /// Transport of the data to the client.
         channel: Channel,
         /// Bytes.
         length: u32,
@@ -164,7 +164,7 @@ pub enum Asked {
     },
     /// WRITE
     Write {
-        /// How the data goes.
+        /// Transport of the data to the server.
         channel: Channel,
         /// Bytes, in the message or to be fetched.
         length: u32,
@@ -187,7 +187,7 @@ pub enum Asked {
     },
     /// QUERY_DIRECTORY
     QueryDirectory {
-        /// What is reported of each file.
+        /// Information class of the entries.
         class: u8,
     },
     /// IOCTL
@@ -197,7 +197,7 @@ pub enum Asked {
     },
 }
 
-/// The body of a message, decoded. What each is made of stands in the file of its command.
+/// The body of a message, decoded. The file of each command describes its own.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -260,7 +260,7 @@ impl Body<'_> {
     }
 }
 
-/// Whether a reply's body is the one that its status asks for, \[MS-SMB2\] 3.3.4.4.
+/// Verdict on a reply's body: its status decides the form, \[MS-SMB2\] 3.3.4.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyForm {
     /// The body has the expected form.
@@ -284,12 +284,12 @@ pub struct Pdu<'a> {
     pub offset: usize,
     /// Its body, or why that could not be read.
     pub body: Result<Body<'a>, Fault>,
-    /// What kind of body it is; [`BodyForm::Expected`] in a request.
+    /// Form of the body; [`BodyForm::Expected`] in a request.
     pub form: BodyForm,
 }
 
 impl Pdu<'_> {
-    /// What to remember of this request until its reply comes.
+    /// The memo of this request, to be kept until its reply comes.
     pub fn memo(&self) -> RequestMemo {
         let asked = match &self.body {
             Ok(Body::ReadRequest(r)) => Asked::Read { channel: r.channel.channel, length: r.fixed.length, offset: r.fixed.offset },
@@ -309,7 +309,7 @@ impl Pdu<'_> {
     }
 }
 
-/// Takes what a message is made of. Every method does nothing where it is not overridden.
+/// Receiver of the parts of a message. Every method does nothing unless overridden.
 pub trait Visitor<'a> {
     /// The memo of the request that this reply answers; `None` where it was not seen.
     fn memo(&mut self, _header: &Header) -> Option<RequestMemo> {
@@ -341,8 +341,8 @@ impl<'a, F: FnMut(&Pdu<'a>)> Visitor<'a> for Each<F> {
     }
 }
 
-/// Decodes a whole message: a compound, or what is encrypted or compressed as far as its header. Every PDU gets a
-/// protocol subtree of its own, and the visitor is notified of each. A PDU whose body cannot be read does not keep the next
+/// Decodes a whole message: a compound, or an encrypted or compressed message as far as its header. Every PDU gets a
+/// protocol subtree of its own, and the visitor is notified of each. A PDU with an unreadable body does not keep the next
 /// ones from being read.
 ///
 /// # Errors
@@ -454,7 +454,7 @@ fn pdu<'a, T: Trace, V: Visitor<'a>>(bytes: &'a [u8], offset: usize, t: &mut T, 
     Ok((&bytes[bytes.len()..], fault))
 }
 
-/// Decodes the body behind `header`; `pdu` begins with the header. Of a reply, `memo` is what its request asked for.
+/// Decodes the body behind `header`; `pdu` begins with the header. For a reply, `memo` is the memo of its request.
 ///
 /// # Errors
 /// The body is shorter than its fixed part, or a structure in it is.
@@ -608,7 +608,7 @@ fn may_have_own_body(command: Command, status: NtStatus, body: &[u8], memo: Opti
     }
 }
 
-/// What the frame's line says of a PDU.
+/// Writes the frame's line for a PDU.
 fn say<T: Trace>(header: &Header, body: Option<&Body<'_>>, memo: Option<&RequestMemo>, t: &mut T) {
     let (command, kind) = (header.command, if header.is_response() { "Response" } else { "Request" });
     let class = |info_type: u8, class: u8, t: &mut T| {

@@ -200,7 +200,7 @@ header! {
 /// One negotiate context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context<'a> {
-    /// What it is about.
+    /// Type of the context.
     pub context_type: ContextType,
     /// Data of the context.
     pub data: &'a [u8],
@@ -337,8 +337,8 @@ pub fn response<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Negotiate
     })
 }
 
-/// Also without an observer, since a fault in here is a fault of the message: there is one NEGOTIATE in a connection.
-/// Tells the contexts and gives what follows them. A fault in them is reported and does not make the message unread.
+/// Reports the contexts and returns the bytes behind them. A fault in them is reported and does not make the message unread.
+/// This also runs without an observer, since a fault in here is a fault of the message: there is one NEGOTIATE in a connection.
 fn trace_contexts<'a, T: Trace>(pdu: &'a [u8], offset: u32, count: u16, rest: &'a [u8], t: &mut T) -> &'a [u8] {
     let end = &pdu[pdu.len()..];
     if !T::ON || count == 0 {

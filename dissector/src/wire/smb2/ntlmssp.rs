@@ -1,4 +1,4 @@
-//! NTLMSSP, \[MS-NLMP\] 2.2.1: negotiate, challenge, authenticate; what SMB2 sessions begin with where there is no Kerberos.
+//! NTLMSSP, \[MS-NLMP\] 2.2.1: negotiate, challenge, authenticate; the logon of SMB2 sessions without Kerberos.
 //!
 //! ```text
 //! client ── NEGOTIATE ──▶ server      flags
@@ -164,7 +164,7 @@ const FLAGS: &[Def] = &[
 pub struct Text<'a> {
     /// As it is on the wire.
     pub bytes: &'a [u8],
-    /// Whether it is UTF-16.
+    /// True if it is UTF-16.
     pub unicode: bool,
 }
 
@@ -180,7 +180,7 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// What a message says that keys and names are made of.
+/// The parts of a message that keys and names are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
     /// NEGOTIATE
@@ -205,7 +205,7 @@ pub enum Message<'a> {
         flags: u32,
         /// LMv2 response.
         lm_response: &'a [u8],
-        /// NTLMv2 response: 16 bytes of proof, then what was hashed.
+        /// NTLMv2 response: 16 bytes of proof, then the hashed bytes.
         nt_response: &'a [u8],
         /// Domain of the user.
         domain: Text<'a>,
@@ -219,7 +219,7 @@ pub enum Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Takes a message apart; `None` where it is not one, or its fixed part is cut. What points outside is empty or cut.
+    /// Takes a message apart; `None` if it is not one, or its fixed part is cut. Parts that point outside are empty or cut.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         if !bytes.starts_with(SIGNATURE) {
             return None;
@@ -343,7 +343,7 @@ fn authenticate<'a, T: Trace>(start: &'a [u8], i: &'a [u8], t: &mut T) -> PResul
     if !key.is_empty() {
         t.field(f::SESSION_KEY, key, key.len(), Value::Bytes(key));
     }
-    // the oldest clients end before the flags; what is variable begins where the fixed part ends
+    // the oldest clients end before the flags; the variable parts begin at the end of the fixed part
     if lowest.is_some_and(|o| o < 64) || i.is_empty() {
         return Ok((i, ()));
     }

@@ -1,4 +1,4 @@
-//! NTSTATUS, \[MS-ERREF\] 2.3: what a reply says of its request. The two highest bits are the severity.
+//! NTSTATUS, \[MS-ERREF\] 2.3: the outcome of a request. The two highest bits are the severity.
 
 use crate::field::{Values, name_of};
 use core::fmt;
@@ -7,7 +7,7 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NtStatus(pub u32);
 
-/// How bad a status is: its two highest bits.
+/// Severity of a status: its two highest bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// `0b00`: done, or going on (`STATUS_PENDING`).

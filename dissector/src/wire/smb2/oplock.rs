@@ -1,5 +1,5 @@
 //! OPLOCK_BREAK, \[MS-SMB2\] 2.2.23 to 2.2.25: the server takes a right to cache back, the client acknowledges, the server
-//! answers. The StructureSize distinguishes oplocks (24) from leases (44 for the notification, 36 for what follows it).
+//! answers. The StructureSize distinguishes oplocks (24) from leases (44 for the notification, 36 for the messages after it).
 
 use super::blob::number;
 use super::create::OplockLevel;

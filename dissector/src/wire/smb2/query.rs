@@ -1,4 +1,4 @@
-//! QUERY_INFO, SET_INFO and QUERY_DIRECTORY, \[MS-SMB2\] 2.2.33, 2.2.34 and 2.2.37 to 2.2.40: what is known of files, file
+//! QUERY_INFO, SET_INFO and QUERY_DIRECTORY, \[MS-SMB2\] 2.2.33, 2.2.34 and 2.2.37 to 2.2.40: metadata of files and file
 //! systems, their security and quotas. The layouts are in [`super::info`].
 
 use super::blob::{Blob, behind, blob};
@@ -303,7 +303,7 @@ pub fn directory_response<'a, T: Trace>(pdu: &'a [u8], memo: Option<&RequestMemo
     })
 }
 
-/// Tells in a reply to QUERY_INFO, also in one that fails, what was asked for.
+/// Reports the type and class that a QUERY_INFO asked for, in its reply, even a failing one.
 pub(super) fn trace_asked<T: Trace>(memo: Option<&RequestMemo>, at: &[u8], t: &mut T) -> Option<(u8, u8)> {
     let Asked::QueryInfo { info_type, class } = memo?.asked else { return None };
     t.field(f::TYPE, at, 0, Value::U(info_type.into()));

@@ -1,5 +1,5 @@
-//! How READ and WRITE carry their data over RDMA, \[MS-SMB2\] 2.2.19, 2.2.21: the channel field says what the channel
-//! information is, a list of buffer descriptors (\[MS-SMBD\] 2.2.3.1) or, from SMB 3.1.1 on, an `SMB2_RDMA_TRANSFORM`
+//! The RDMA channel of READ and WRITE, \[MS-SMB2\] 2.2.19, 2.2.21: the channel field tells the form of the channel
+//! information, a list of buffer descriptors (\[MS-SMBD\] 2.2.3.1) or, from SMB 3.1.1 on, an `SMB2_RDMA_TRANSFORM`
 //! (2.2.43) that holds such a list and says how the data is encrypted or signed:
 //!
 //! ```text
@@ -132,7 +132,7 @@ impl<'a> RdmaTransform<'a> {
 pub struct ChannelInfo<'a> {
     /// Channel: how the data is to be transferred.
     pub channel: Channel,
-    /// Where it is, as the message says, and whether that is inside of it.
+    /// Its place as the message states it, and whether that is inside of the message.
     pub blob: Blob<'a>,
 }
 
@@ -159,7 +159,7 @@ impl<'a> ChannelInfo<'a> {
         Descriptors(self.descriptor_bytes())
     }
 
-    /// Whether the server is asked to invalidate the first descriptor's token with its reply.
+    /// True if the client asks the server to invalidate the first descriptor's token with its reply.
     pub fn asks_for_invalidation(&self) -> bool {
         match self.transform() {
             Some(transform) => transform.fixed.channel == Channel::RDMA_V1_INVALIDATE.0,
@@ -167,7 +167,7 @@ impl<'a> ChannelInfo<'a> {
         }
     }
 
-    /// Whether the list is made of whole descriptors: its length is a multiple of 16.
+    /// True if the list consists of whole descriptors: its length is a multiple of 16.
     pub fn is_whole(&self) -> bool {
         let length = match self.transform() {
             Some(transform) => transform.descriptors.length,

@@ -123,7 +123,7 @@ header! {
 pub struct ReadRequest<'a> {
     /// Fields of fixed size.
     pub fixed: ReadRequestFixed,
-    /// Where the data is to go, over RDMA.
+    /// The client's memory for the data, over RDMA.
     pub channel: ChannelInfo<'a>,
 }
 
@@ -158,7 +158,7 @@ impl<'a> ReadResponse<'a> {
 pub struct WriteRequest<'a> {
     /// Fields of fixed size.
     pub fixed: WriteRequestFixed,
-    /// Where the data is to be fetched, over RDMA.
+    /// The client's memory with the data, over RDMA.
     pub channel: ChannelInfo<'a>,
     /// The data that is in the message.
     pub data: Blob<'a>,

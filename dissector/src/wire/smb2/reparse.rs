@@ -51,7 +51,7 @@ wire_enum! {
     }
 }
 
-/// What an NFS reparse point stands for, \[MS-FSCC\] 2.1.2.6.
+/// File types of NFS reparse points, \[MS-FSCC\] 2.1.2.6.
 const NFS_TYPES: crate::field::Values = &[
     (0x014b_4c42, "Block Device"),
     (0x014b_4e4c, "Symbolic Link"),
@@ -96,7 +96,7 @@ pub(super) fn data_buffer<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (
         let (rest, data) = leaf::take(i, (length as usize).min(i.len()))?;
         t.label(format_args!(": {}", ReparseTag(tag)));
         match ReparseTag(tag) {
-            // what removes a reparse point names its tag alone
+            // a request that removes a reparse point has its tag alone
             _ if data.is_empty() => (data, ()),
             ReparseTag::SYMLINK => symlink_names(data, t)?,
             ReparseTag::MOUNT_POINT => names(data, 8, t)?,

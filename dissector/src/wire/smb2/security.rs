@@ -518,7 +518,7 @@ fn resource_attribute<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, (
     let (i, _) = read::le16(f::ATTRIBUTE_RESERVED, i, t)?;
     let (i, _) = flags32(f::ATTRIBUTE_FLAGS, ATTRIBUTE_FLAGS, i, t)?;
     let (mut i, count) = read::le32(f::ATTRIBUTE_COUNT, i, t)?;
-    // values may overlap: all of them together may be as long as what they lie in
+    // values may overlap: all of them together may be as long as the bytes they lie in
     let mut budget = start.len();
     let mut string = |def, at: &'a [u8], t: &mut T| {
         let text = Utf16(at).until_nul().0;

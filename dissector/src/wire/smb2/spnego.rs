@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 const SPNEGO: &[u8] = &[0x2b, 6, 1, 5, 5, 2];
 /// The contents of Kerberos' object identifier, RFC 4120.
 pub const KERBEROS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 1, 2, 2];
-/// What Windows 2000 wrote by mistake, and what is offered ever since.
+/// Windows 2000 wrote it by mistake, and clients have offered it ever since.
 pub const KERBEROS_MICROSOFT: &[u8] = &[0x2a, 0x86, 0x48, 0x82, 0xf7, 0x12, 1, 2, 2];
 /// The contents of NTLMSSP's object identifier, \[MS-NLMP\] 1.9.
 pub const NTLMSSP: &[u8] = &[0x2b, 6, 1, 4, 1, 0x82, 0x37, 2, 2, 0x0a];
@@ -102,7 +102,7 @@ pub struct KerberosToken<'a> {
     /// The mechanism, of those that SPNEGO offers, that it is for: the contents of its object identifier. `None` where SPNEGO offers none
     /// (a reply), or is not there.
     pub mechanism: Option<&'a [u8]>,
-    /// What it is: 1 KRB_AP_REQ, 2 KRB_AP_REP, 3 KRB_ERROR.
+    /// Type of the token: 1 KRB_AP_REQ, 2 KRB_AP_REP, 3 KRB_ERROR.
     pub id: u16,
     /// The Kerberos message, in DER.
     pub message: &'a [u8],
@@ -147,7 +147,7 @@ pub fn emit_init(mechanisms: &[&[u8]], token: Option<&[u8]>) -> Vec<u8> {
     ber::emit(ber::APPLICATION_0, &[&ber::emit(ber::OID, &[SPNEGO]), &init])
 }
 
-/// What a NegTokenResp says of the negotiation (negState, RFC 4178 4.2.2).
+/// State of the negotiation in a NegTokenResp (negState, RFC 4178 4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum NegState {
@@ -178,7 +178,7 @@ pub fn parse_blob<T: Trace>(def: Def, blob: &[u8], t: &mut T) -> Option<usize> {
     mechanism_token(blob).and_then(ntlmssp::Message::parse).map(|m| alloc::format!("{m}").len())
 }
 
-/// Tells the security blob `bytes` of a NEGOTIATE or SESSION_SETUP as field `def` and what is in it below.
+/// Reports the security blob `bytes` of a NEGOTIATE or SESSION_SETUP as field `def`, and its content below.
 pub(super) fn security_blob<T: Trace>(def: Def, bytes: &[u8], t: &mut T) {
     if !T::ON || bytes.is_empty() {
         return;
@@ -307,7 +307,7 @@ fn mechanism<T: Trace>(def: Def, i: &[u8], t: &mut T) -> Result<(), nom::Err<Fau
     result.map(|_| ())
 }
 
-/// A Kerberos token, RFC 4121 4.1: what it is, and the rest as it is.
+/// A Kerberos token, RFC 4121 4.1: its type, and the rest undecoded.
 fn kerberos<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, _) = read::le16(f::KRB5_TOKEN, i, t)?;
     let (i, _) = read::bytes(f::KRB5_BLOB, i.len(), i, t)?;
@@ -323,12 +323,12 @@ fn oid_field<T: Trace>(def: Def, oid: &[u8], t: &mut T) {
     t.field(def, oid, oid.len(), Value::Text(format_args!("{}", Oid(oid))));
 }
 
-/// Whether the values of a field are mechanisms.
+/// True if the values of a field are mechanisms.
 pub(crate) fn mechanism_field(def: &crate::field::FieldDef) -> bool {
     [f::OID, f::MECH_TYPE, f::SUPPORTED_MECH, f::KRB5_OID].iter().any(|d| d.id == def.id)
 }
 
-/// What a mechanism is called, by its object identifier in dotted numbers.
+/// Name of a mechanism, by its object identifier in dotted numbers.
 pub(crate) fn mechanism_name(dotted: &str) -> Option<&'static str> {
     MECHANISMS.iter().find(|(bytes, _)| alloc::format!("{}", Oid(bytes)) == dotted).map(|(_, name)| *name)
 }

@@ -45,8 +45,8 @@ fn w() -> W {
 const TIME: u64 = 0x01dd_798d_bf36_0000;
 const EVERYONE: [u8; 12] = [1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
 
-/// What a message is held to: no fault, nothing unknown, and these numbers; its prefixes end without a panic, and cut
-/// within the fixed part with a fault.
+/// Checks a message: no fault, nothing unknown, and these numbers; its prefixes end without a panic, and prefixes cut
+/// within the fixed part end with a fault.
 fn check(what: &str, bytes: &[u8], memos: &[RequestMemo], numbers: &[(&str, u64)]) -> Tree {
     let (pdus, tree) = decode(bytes, memos);
     assert!(pdus.iter().all(|p| p.body.is_ok()), "{what}: {:?}", pdus[0].body);

@@ -3,13 +3,13 @@
 use crate::text::escape_char;
 use core::fmt;
 
-/// UTF-16 bytes that write themselves: a lone surrogate or half a unit becomes U+FFFD, and what a terminal
-/// would obey or hide is escaped.
+/// UTF-16 bytes that write themselves: a lone surrogate or half a unit becomes U+FFFD, and characters that a terminal
+/// would obey or hide are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Utf16<'a>(pub &'a [u8]);
 
 impl<'a> Utf16<'a> {
-    /// The characters; what is not UTF-16 is U+FFFD.
+    /// The characters; invalid UTF-16 becomes U+FFFD.
     pub fn chars(self) -> impl Iterator<Item = char> + 'a {
         let units = self.0.chunks(2).map(|c| match c {
             [low, high] => u16::from_le_bytes([*low, *high]),

@@ -1,5 +1,5 @@
-//! What a message is wrapped in: SMB2_TRANSFORM_HEADER, \[MS-SMB2\] 2.2.41, before an encrypted one, and the compression
-//! transform headers, 2.2.42, before and inside of a compressed one. Only the wrapping is decoded here; who has the key
+//! The wrapping of a message: SMB2_TRANSFORM_HEADER, \[MS-SMB2\] 2.2.41, before an encrypted one, and the compression
+//! transform headers, 2.2.42, before and inside of a compressed one. Only the wrapping is decoded here; the owner of the key
 //! decrypts, and [`super::compression`] decompresses.
 //!
 //! ```text
@@ -72,7 +72,7 @@ pub struct Encrypted<'a> {
 pub struct Compressed<'a> {
     /// Bytes when decompressed: of the whole where chained, of the compressed part where not.
     pub original_size: u32,
-    /// Whether it is a chain of payloads.
+    /// True if it is a chain of payloads.
     pub chained: bool,
     /// The first or only algorithm.
     pub algorithm: Algorithm,

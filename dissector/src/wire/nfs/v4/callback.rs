@@ -1,4 +1,4 @@
-//! The operations of callbacks (RFC 8881 20, RFC 7862 16): what a server asks of its client, in the backward direction.
+//! The operations of callbacks (RFC 8881 20, RFC 7862 16): requests of a server to its client, in the backward direction.
 
 use super::super::{Op, Slot};
 use super::attr::{bitmap, fattr, plain_bitmap};
@@ -175,7 +175,7 @@ fn notify<T: Trace>(x: &mut Xdr<'_, '_, T>, devices: bool) -> Read<()> {
                     }
                     Ok(())
                 })?,
-                // of unknown length: what is left is reported as bytes
+                // of unknown length: the remaining arguments are reported as bytes
                 _ => return Ok(()),
             }
         }
@@ -198,7 +198,7 @@ fn removed<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<()> {
     x.scope(f::REMOVED, entry_with_cookie)
 }
 
-/// `notify_add4`: what it replaces, the new entry, its cookie, the entry before it.
+/// `notify_add4`: the replaced entry, the new entry, its cookie, the entry before it.
 fn added<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<()> {
     x.scope(f::ADDED, |x| {
         x.list(xdr::f::COUNT, |x, _| removed(x))?;

@@ -1,4 +1,4 @@
-//! The operations that NFS 4.2 added, without those of pNFS (RFC 7862 15): copies, holes, space; and extended attributes
+//! The operations that NFS 4.2 added, without pNFS operations (RFC 7862 15): copies, holes, space; and extended attributes
 //! (RFC 8276 8.4).
 
 use super::super::{Io, Op, ShownText};
@@ -224,7 +224,7 @@ pub(super) fn write_response<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<()> {
     x.u64(super::f::VERIFIER).map(drop)
 }
 
-/// Where a server is (RFC 7862 15.3.1).
+/// Location of a server (RFC 7862 15.3.1).
 fn netloc<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<()> {
     x.scope(f::NETLOC, |x| match x.u32(f::NETLOCTYPE)? {
         1 => x.opaque(f::NL_NAME).map(drop),

@@ -146,7 +146,7 @@ const SUPP_BITS: [Def; 9] = [
     f::SUPP_XATTR_WRITE,
     f::SUPP_XATTR_LIST,
 ];
-/// What delegation is wanted with an open (RFC 8881 18.16.3).
+/// Delegations that a client can want with an open (RFC 8881 18.16.3).
 pub(super) const WANTS: crate::field::Values = &[
     (0x0000, "OPEN4_SHARE_ACCESS_WANT_NO_PREFERENCE"),
     (0x0100, "OPEN4_SHARE_ACCESS_WANT_READ_DELEG"),
@@ -428,7 +428,7 @@ fn supported<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<u32> {
     Ok(supported)
 }
 
-/// What an open allows its owner and denies others. NFS 4.1 adds what delegation is wanted.
+/// Access that an open allows its owner and denies others. NFS 4.1 adds the delegation wanted.
 fn share<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<()> {
     let at = x.i;
     if let (true, Some(access)) = (T::ON, x.peek()) {
@@ -474,7 +474,7 @@ fn open<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, op: &mut Op<'a>) -> Read<()> {
     Ok(())
 }
 
-/// What OPEN, WANT_DELEGATION and CB_PUSH_DELEG delegate (RFC 8881 18.16.2).
+/// The delegation that OPEN, WANT_DELEGATION and CB_PUSH_DELEG grant (RFC 8881 18.16.2).
 pub(super) fn delegation<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<()> {
     x.scope(f::DELEGATION, |x| {
         let kind = DelegationType(x.u32(f::DELEGATION_TYPE)?);

@@ -396,7 +396,7 @@ fn operation<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, call: bool, op: &mut Op<'a>) 
     if known || op.status.is_some_and(|s| s != 0) { Ok(()) } else { Err(Fault::value(opcode, at)) }
 }
 
-/// What a frame's line says of a compound.
+/// Content of the frame's line for a compound.
 struct Seen<'a> {
     ops: [Op<'a>; SHOWN],
     total: usize,
@@ -512,7 +512,7 @@ fn pathname<T: Trace>(x: &mut Xdr<'_, '_, T>, node: Def) -> Read<()> {
     x.scope(node, |x| x.list(f::COMPONENTS, |x, _| component(x).map(drop)).map(drop))
 }
 
-/// How a directory changed (RFC 8881 3.3.11).
+/// The change of a directory (RFC 8881 3.3.11).
 fn change_info<T: Trace>(x: &mut Xdr<'_, '_, T>, node: Def) -> Read<()> {
     x.scope(node, |x| {
         x.bool(f::ATOMIC)?;
@@ -1098,7 +1098,7 @@ mod tests {
             let (tree, _) = reply(O::GETATTR, &join(&[&[3], &mask, &counted(value)]));
             assert_eq!(tree.all("rdmascope.nfs.attribute").count(), 1, "attribute {n}");
         }
-        // one that nobody knows: it and what is behind it stays bytes, and the compound goes on
+        // an unknown attribute: it and the ones behind it stay bytes, and the compound goes on
         let unknown = join(&[&[0, 0, 2, 9, 0, 4, 0, 0, 0, 1 << 31], &counted(&[1, 2]), &[24, 0]]);
         let (tree, ops) = decode_all(Vec::leak(words(&unknown)), false, &memo());
         assert_eq!((tree.all("nfs.bitmap_data").count(), ops.len()), (1, 2));
@@ -1112,7 +1112,7 @@ mod tests {
         let (tree, ops) = chunks(&two, false, &memo(), &[], &[65536, 0]);
         assert_eq!(ops.iter().map(|o| o.io.map(|io| (io.count, io.reduced))).collect::<Vec<_>>(), [Some((65536, true)), Some((5, false))]);
         assert_eq!((tree.number("rdmascope.reduced.chunk"), tree.all("rdmascope.reduced").count()), (Some(0), 1));
-        // two WRITEs, the data of both in chunks: the second position counts what was taken out of the first
+        // two WRITEs with both their data in chunks: the second position counts the bytes taken out of the first
         let write = |count: u32| join(&[&[O::WRITE.0], STATEID, &[0, 0, 2, count]]);
         let two = words(&join(&[&[0, 2, 2], &write(4097), &write(8)]));
         for second in [two.len() as u32 + 4097, two.len() as u32 + 4100] {
