@@ -105,7 +105,7 @@ pub enum Problem {
     Damaged {
         /// Where the damaged record or block begins, in bytes from the start of the (decompressed) file.
         offset: u64,
-        /// Whether `offset` counts decompressed bytes.
+        /// True if `offset` counts decompressed bytes.
         decompressed: bool,
         /// What is wrong there.
         damage: Damage,

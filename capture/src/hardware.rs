@@ -39,7 +39,7 @@ impl fmt::Display for Counter {
 }
 
 impl Counter {
-    /// Whether both are the same counter, whatever they have counted.
+    /// True if both are the same counter, whatever they have counted.
     pub fn is_same(&self, other: &Counter) -> bool {
         (self.port, &self.device, &self.name) == (other.port, &other.device, &other.name)
     }
@@ -129,7 +129,7 @@ impl Hardware {
         }
     }
 
-    /// Whether a counter's last sample had this value.
+    /// True if a counter's last sample had this value.
     pub fn has(&self, counter: &Counter) -> bool {
         self.rows.iter().any(|row| row.counter == *counter)
     }
@@ -144,7 +144,7 @@ impl Hardware {
         self.times.len()
     }
 
-    /// Whether there are any counters.
+    /// True if there are any counters.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -173,7 +173,7 @@ fn thin<T: Copy>(of: &mut Vec<T>) {
     *of = kept;
 }
 
-/// Whether these can be a name of the kernel's; nothing else is read from a file, or shown.
+/// True if these can be a name of the kernel's; nothing else is read from a file, or shown.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= NAME_MAX && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
 }

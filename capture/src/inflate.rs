@@ -30,7 +30,7 @@ struct Gzip {
     inflate: Decompress,
     /// Of what this member gave so far.
     sum: Crc,
-    /// Whether a member's header was passed and its trailer was not.
+    /// True if a member's header was passed and its trailer was not.
     inside: bool,
     members: u64,
     /// What was met after the bytes given last.

@@ -103,7 +103,7 @@ pub struct Section {
     pub input: u32,
     /// Where it begins: bytes from the start of the (decompressed) file.
     pub offset: u64,
-    /// Whether its integers are big-endian.
+    /// True if its integers are big-endian.
     pub big_endian: bool,
     /// Index of its first interface in [`Metadata::interfaces`]. Its others follow, but not where files are merged: there go by
     /// [`Interface::section`].

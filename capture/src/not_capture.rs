@@ -54,7 +54,7 @@ pub(crate) fn not_capture(bytes: &[u8]) -> Problem {
     Problem::NotCapture(format!("begins with the bytes {}", hex.join(" ")))
 }
 
-/// Whether a file begins like one of CommView, which has no magic: lengths, then a date (NCF), or a length and a date (NCFX).
+/// True if a file begins like one of CommView, which has no magic: lengths, then a date (NCF), or a length and a date (NCFX).
 fn is_commview(bytes: &[u8]) -> bool {
     let half = |at: usize| bytes.get(at..at + 2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
     let is_time = |at: usize| {

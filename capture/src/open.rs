@@ -26,7 +26,7 @@ pub struct OpenOptions {
     /// At the end of a regular file, wait for more instead of ending. Such a file is read, not mapped, and opening it does not wait for
     /// its first bytes, so what it is shows with the first record. Pipes wait by themselves; for these only the latter holds.
     pub follow: Option<Follow>,
-    /// Whether regular files on local file systems may be mapped into memory. On by default.
+    /// True if regular files on local file systems may be mapped into memory. On by default.
     pub mmap: bool,
     /// Longest captured frame accepted, in bytes; a longer one is damage. 256 MiB by default, 1 GiB at most.
     pub max_record_len: u32,

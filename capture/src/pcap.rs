@@ -246,7 +246,7 @@ fn added_by(format: Format) -> u32 {
     }
 }
 
-/// Whether an Ethernet frame of `captured` bytes often has this EtherType, or length.
+/// True if an Ethernet frame of `captured` bytes often has this EtherType, or length.
 fn is_usual_type(kind: u16, captured: u32) -> bool {
     match kind {
         0..0x0600 => kind >= 3 && u32::from(kind) + 14 <= captured,
@@ -287,7 +287,7 @@ fn unusual_frame(frame: &[u8], kind: u16) -> u8 {
     [12, 10].into_iter().find(|&len| frame.get(usize::from(len)..).is_some_and(is_ip_or_arp)).unwrap_or(0)
 }
 
-/// Whether these bytes are certainly an Ethernet frame with IP or ARP.
+/// True if these bytes are certainly an Ethernet frame with IP or ARP.
 fn is_ip_or_arp(frame: &[u8]) -> bool {
     let Some((head, payload)) = frame.split_first_chunk::<14>() else { return false };
     // A sender's address is never a group's.

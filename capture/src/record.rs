@@ -63,12 +63,12 @@ impl<'a> Record<'a> {
         Record { bytes, options: &[], ..*self }
     }
 
-    /// Whether the file gives a time for this frame. A pcapng Simple Packet Block does not.
+    /// True if the file gives a time for this frame. A pcapng Simple Packet Block does not.
     pub fn has_time(&self) -> bool {
         self.flags.0 & Flags::NO_TIME == 0
     }
 
-    /// Whether the capture cut the frame: fewer bytes here than on the wire.
+    /// True if the capture cut the frame: fewer bytes here than on the wire.
     pub fn is_cut(&self) -> bool {
         self.bytes.len() < self.wire_len as usize
     }
@@ -129,7 +129,7 @@ pub struct Options<'a> {
 }
 
 impl Options<'_> {
-    /// Whether integers in the values are big-endian.
+    /// True if integers in the values are big-endian.
     pub fn big_endian(&self) -> bool {
         self.big_endian
     }

@@ -71,7 +71,7 @@ impl Stored {
         Stored { file, kept: None }
     }
 
-    /// Whether the `needed` bytes from `offset` on were left out of the copy.
+    /// True if the `needed` bytes from `offset` on were left out of the copy.
     pub(crate) fn misses(&self, offset: u64, needed: usize) -> bool {
         let end = offset.saturating_add(needed as u64);
         self.kept.as_ref().is_some_and(|kept| kept.full.load(Ordering::Acquire) && kept.bytes.load(Ordering::Acquire) < end)

@@ -59,7 +59,7 @@ pub struct StreamSource {
     input: Input,
     /// The file below, where it is a regular one.
     file: Option<Arc<File>>,
-    /// Whether all of the input is there at once.
+    /// True if all of the input is there at once.
     is_whole: bool,
     follow: Option<Follow>,
     max_record_len: u32,
@@ -143,7 +143,7 @@ impl StreamSource {
         StreamSource { stop: Some(stop.clone()), ..StreamSource::new(Stoppable::new(input, stop), name) }
     }
 
-    /// Whether the stream ended because the stop flag was set.
+    /// True if the stream ended because the stop flag was set.
     fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
@@ -172,7 +172,7 @@ impl StreamSource {
         &self.path
     }
 
-    /// Whether the stream is decompressed on the way, so that offsets count decompressed bytes.
+    /// True if the stream is decompressed on the way, so that offsets count decompressed bytes.
     pub fn is_compressed(&self) -> bool {
         self.decompressed
     }

@@ -48,7 +48,7 @@ mod this {
         let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, len) };
     }
 
-    /// Whether the file system is of this machine, so that nobody else can truncate the file unseen. Unknown ones count as local.
+    /// True if the file system is of this machine, so that nobody else can truncate the file unseen. Unknown ones count as local.
     pub(crate) fn is_local(file: &File) -> bool {
         #[cfg(target_os = "linux")]
         {
@@ -74,7 +74,7 @@ mod this {
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
 
-    /// Whether two names are those of one file.
+    /// True if two names are those of one file.
     pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
         let id = |path: &Path| std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
         id(a).is_some_and(|a| id(b) == Some(a))
@@ -135,7 +135,7 @@ mod this {
     /// Who may read it is what its folder says.
     pub(crate) fn for_who_the_umask_lets(_: &mut tempfile::Builder<'_, '_>) {}
 
-    /// Whether two names are those of one file, links among them; not where it has two names of its own (hard links).
+    /// True if two names are those of one file, links among them; not where it has two names of its own (hard links).
     pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
         matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
     }

@@ -18,9 +18,9 @@ pub struct Clock {
     pub drift: f64,
     /// By how much that may be off.
     pub drift_uncertainty: f64,
-    /// Whether no even drift explains the times: one of the clocks was set meanwhile, or is uneven.
+    /// True if no even drift explains the times: one of the clocks was set meanwhile, or is uneven.
     pub uneven: bool,
-    /// Whether packets were seen in both directions; of one alone the offset is only bounded on one side.
+    /// True if packets were seen in both directions; of one alone the offset is only bounded on one side.
     pub both_ways: bool,
 }
 

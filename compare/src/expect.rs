@@ -183,7 +183,7 @@ pub struct Checked {
     pub expected: String,
     /// The value that the capture has.
     pub is: String,
-    /// Whether the expectation holds.
+    /// True if the expectation holds.
     pub holds: bool,
     /// The first frame of what it does not hold for, where that is one.
     pub frame: Option<u64>,

@@ -136,7 +136,7 @@ pub struct Point {
     exchanges: Vec<Asked>,
     findings: BTreeMap<(Rule, &'static str), Found>,
     span: Option<(i64, i64)>,
-    /// Whether packets were cut by the capture.
+    /// True if packets were cut by the capture.
     is_cut: bool,
     /// Packets beyond [`PACKETS_MAX`].
     pub left_out: u64,
@@ -344,7 +344,7 @@ impl Joint {
     }
 }
 
-/// Whether a rule is about what a side did, whoever watches from wherever: not about time, the network or the capture.
+/// True if a rule is about what a side did, whoever watches from wherever: not about time, the network or the capture.
 fn refutable(rule: Rule) -> bool {
     let row = rule.row();
     row.severity == Severity::Error

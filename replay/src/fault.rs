@@ -24,7 +24,7 @@ pub struct Fault {
     pub name: &'static str,
     /// Description for `--list-faults`.
     pub text: &'static str,
-    /// Whether it is below SMB Direct: not every transport can be made to do it ([`crate::transport::Kind::faults_below`]).
+    /// True if it is below SMB Direct: not every transport can be made to do it ([`crate::transport::Kind::faults_below`]).
     pub below: bool,
     act: Act,
 }
@@ -293,7 +293,7 @@ impl Fault {
         FAULTS.iter().find(|fault| fault.name == name)
     }
 
-    /// Whether a transport can be made to do it.
+    /// True if a transport can be made to do it.
     pub fn works_over(&self, kind: &Kind) -> bool {
         kind.faults_below || !self.below
     }

@@ -281,7 +281,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether it is about a file that has to be open.
+    /// True if it is about a file that has to be open.
     fn needs_file(&self) -> bool {
         match self {
             Self::Open { .. } | Self::Echo => false,
@@ -290,7 +290,7 @@ impl Action {
         }
     }
 
-    /// Whether it changes files.
+    /// True if it changes files.
     fn writes(&self) -> bool {
         match self {
             Self::Write { .. } | Self::Flush | Self::SetInfo { .. } => true,
@@ -668,7 +668,7 @@ impl<'a> Known<'a> {
         Self { written, named, made, folders, first }
     }
 
-    /// Whether the recording made it, or a folder that it lies in.
+    /// True if the recording made it, or a folder that it lies in.
     fn is_made(&self, file: &str) -> bool {
         let mut at = Some(file);
         while let Some(path) = at {
@@ -883,7 +883,7 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Whether `step` has to wait for the end of `other`, which is on its way.
+    /// True if `step` has to wait for the end of `other`, which is on its way.
     fn waits(&self, step: &Step, other: &Step) -> bool {
         let Planned::Do(action) = &step.planned else { return false };
         if other.recorded.reply_end.is_some_and(|end| end.time <= step.recorded.request.time) {

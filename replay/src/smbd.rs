@@ -79,7 +79,7 @@ impl Default for Config {
 pub struct Breach {
     /// The rule that was broken.
     pub rule: Rule,
-    /// Whether it was the peer.
+    /// True if it was the peer.
     pub by_peer: bool,
     /// How, in one clause.
     pub text: String,
@@ -315,7 +315,7 @@ impl Endpoint {
         &self.breaches
     }
 
-    /// Whether messages of the upper layer wait for credits.
+    /// True if messages of the upper layer wait for credits.
     pub fn is_waiting(&self) -> bool {
         !self.queue.is_empty()
     }
@@ -394,7 +394,7 @@ impl Endpoint {
         self.out.pop_front()
     }
 
-    /// Whether messages wait for [`Endpoint::poll_transmit`]: a refusal may be held back too.
+    /// True if messages wait for [`Endpoint::poll_transmit`]: a refusal may be held back too.
     pub fn has_output(&self) -> bool {
         !self.out.is_empty()
     }

@@ -153,7 +153,7 @@ impl Stack {
         self.end.as_ref()
     }
 
-    /// Whether nothing more will happen.
+    /// True if nothing more will happen.
     pub fn is_over(&self) -> bool {
         self.over
     }
@@ -392,7 +392,7 @@ impl SmbDirect {
         self.driver.trickle(bytes);
     }
 
-    /// Whether the peer may be asked to end regions of ours by Send with Invalidate.
+    /// True if the peer may be asked to end regions of ours by Send with Invalidate.
     pub fn can_be_invalidated(&self) -> bool {
         self.stack.transport.capabilities().remote_invalidation
     }

@@ -49,7 +49,7 @@ impl Sink for Requests {
     }
 }
 
-/// Whether a rule holds connections against each other: why there is no RDMA between two hosts, and what the audit says of the network.
+/// True if a rule holds connections against each other: why there is no RDMA between two hosts, and what the audit says of the network.
 pub fn is_joint(rule: Rule) -> bool {
     const AUDIT: &[Rule] = &[
         Rule::RcBestEffort,
@@ -177,14 +177,14 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Whether a frame is to be cut out; `frame` counts from 1.
+    /// True if a frame is to be cut out; `frame` counts from 1.
     pub fn has(&self, frame: u64) -> bool {
         frame.checked_sub(1).and_then(|at| self.chosen.get(usize::try_from(at).ok()?)).is_some_and(|chosen| *chosen)
     }
 }
 
 impl Cuts {
-    /// Whether there is a request of this number.
+    /// True if there is a request of this number.
     pub fn has_request(&self, id: u64) -> bool {
         self.requests.0.contains_key(&id)
     }

@@ -97,7 +97,7 @@ fn one(fix: Fix, old: &[u8], new: &mut [u8]) -> Option<()> {
     }
 }
 
-/// Whether the packet whose BTH and ICRC are there is the only one in its datagram, which begins at `start`.
+/// True if the packet whose BTH and ICRC are there is the only one in its datagram, which begins at `start`.
 fn is_alone(cover: Cover, start: usize, bth: usize, at: usize, bytes: &[u8]) -> bool {
     let (is_v6, headers) = match cover {
         Cover::Ipv4 => (false, 28),

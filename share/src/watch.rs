@@ -109,7 +109,7 @@ ids! {
     COMPRESSED = "rdmascope.smb2.header.comp_transform";
 }
 
-/// Whether a field says something of the packet itself: `false` means that it does not, `true` that it may.
+/// True if a field says something of the packet itself: `false` means that it does not, `true` that it may.
 fn may_be_structure(id: u32) -> bool {
     STRUCTURE[id as usize % STRUCTURE_BITS / 64] >> (id % 64) & 1 == 1
 }
@@ -348,7 +348,7 @@ pub(crate) struct Watch<M> {
     pub(crate) mapping: Mapping,
     pub(crate) counts: Counts,
     options: Options,
-    /// Whether anything is replaced that is kept otherwise.
+    /// True if anything is replaced that is kept otherwise.
     drops: bool,
     frame: u64,
     sources: Vec<Source>,
@@ -439,7 +439,7 @@ impl<M> Watch<M> {
         }
     }
 
-    /// Whether headers like these were told.
+    /// True if headers like these were told.
     pub(crate) fn knows(&self, shape: &Shape) -> bool {
         self.shapes.find(shape).is_some()
     }
@@ -557,7 +557,7 @@ impl<M> Watch<M> {
         any
     }
 
-    /// Whether data that is kept by default was requested to be replaced.
+    /// True if data that is kept by default was requested to be replaced.
     fn dropped(&mut self, def: Def, bytes: &[u8], value: &Value<'_>) -> bool {
         let Some(kind) = extra(def).filter(|kind| self.options.drop.contains(kind)) else { return false };
         let mut made = bytes.to_vec();
@@ -640,7 +640,7 @@ impl<M> Watch<M> {
         self.replace(privacy, bytes, With::Bytes(made));
     }
 
-    /// Whether the reported bytes were compressed.
+    /// True if the reported bytes were compressed.
     fn is_compressed(&self) -> bool {
         self.sources.iter().any(|s| s.compressed.is_some())
     }
@@ -1219,12 +1219,12 @@ fn offset(whole: &[u8], part: &[u8]) -> Option<usize> {
     (before + part.len() <= whole.len()).then_some(before)
 }
 
-/// Whether an FPDU may begin with these bytes: DDP version 1, RDMAP version 0 or 1, a defined opcode.
+/// True if an FPDU may begin with these bytes: DDP version 1, RDMAP version 0 or 1, a defined opcode.
 fn begins_fpdu(bytes: &[u8]) -> bool {
     matches!(bytes, [_, _, ddp, rdmap] if ddp & 0x3f == 0x01 && rdmap & 0xb0 == 0 && rdmap & 0x0f <= 0x0b)
 }
 
-/// Whether text is UTF-16: reported as such, or converted from it.
+/// True if text is UTF-16: reported as such, or converted from it.
 fn is_utf16(def: &FieldDef, bytes: &[u8]) -> bool {
     def.kind == Kind::Utf16
         || bytes.len() >= 2

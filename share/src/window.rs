@@ -26,7 +26,7 @@ pub(crate) struct Span {
 const SHEET: u64 = 1 << 63;
 
 impl Span {
-    /// Whether it is of a frame.
+    /// True if it is of a frame.
     pub(crate) fn is_in_frame(&self) -> bool {
         self.frame < SHEET
     }

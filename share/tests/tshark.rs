@@ -91,7 +91,7 @@ fn read(file: &Path) -> Vec<Fields> {
     frames
 }
 
-/// Whether tshark runs; in CI it has to.
+/// True if tshark runs; in CI it has to.
 fn is_there() -> bool {
     let command = std::env::var("RDMASCOPE_TSHARK").unwrap_or_else(|_| "tshark".into());
     let is_there = Command::new(command.split_whitespace().next().unwrap_or("tshark")).arg("--version").output().is_ok();

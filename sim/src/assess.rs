@@ -47,7 +47,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether it is a falsehood, and not a silence.
+    /// True if it is a falsehood, and not a silence.
     pub fn is_false(self) -> bool {
         self != Self::Missed
     }
@@ -141,7 +141,7 @@ impl Asked<'_> {
         self.truth.sent.iter().any(|s| s.from == from && s.again)
     }
 
-    /// Whether something of the server came late to the tap, or went again, with nothing of it that passed meanwhile: nobody who looks can
+    /// True if something of the server came late to the tap, or went again, with nothing of it that passed meanwhile: nobody who looks can
     /// tell that from a server that is slow.
     fn is_alone(&self) -> bool {
         let kept = |h: &Happened| match h.what {
@@ -159,7 +159,7 @@ impl Asked<'_> {
         !d.stalls.is_empty() || d.dry.is_some()
     }
 
-    /// Whether the side may be told to have broken the rule.
+    /// True if the side may be told to have broken the rule.
     fn may(&self, f: &Finding) -> bool {
         let id = f.rule.id();
         if f.by == Blame::Network {
@@ -238,7 +238,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Whether packets of the direction that a clause names were lost, damaged, or so late that they were sent again: that is as good as lost.
+    /// True if packets of the direction that a clause names were lost, damaged, or so late that they were sent again: that is as good as lost.
     fn is_lost(&self, clause: &str) -> bool {
         let is_gone = |h: &Happened| match h.what {
             What::Lost | What::Damaged => true,
@@ -257,7 +257,7 @@ impl Asked<'_> {
             .any(|h| is_gone(h) && from.is_none_or(|from| h.from == from || acknowledges(h) && clause.contains("acknowledgment")))
     }
 
-    /// Whether something was lost or damaged in the direction that a text names, or no direction is named.
+    /// True if something was lost or damaged in the direction that a text names, or no direction is named.
     fn direction(&self, text: &str) -> bool {
         let Some(from) = direction(text) else { return true };
         self.truth.happened.iter().any(|h| {
@@ -472,7 +472,7 @@ fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict
     }
 }
 
-/// Whether nobody at the tap can tell which copy of a reply the client took: it went again, because what acknowledged it was lost, late or
+/// True if nobody at the tap can tell which copy of a reply the client took: it went again, because what acknowledged it was lost, late or
 /// held up before it came to the tap.
 fn is_acknowledgment_hidden(plan: &Plan, world: &World, request: &Request) -> bool {
     let replied = request.replied.unwrap_or_default();

@@ -98,7 +98,7 @@ impl Observer {
         }
     }
 
-    /// Whether every packet is there once, whole and in order.
+    /// True if every packet is there once, whole and in order.
     pub fn sees_all(&self) -> bool {
         matches!(self, Self::Whole | Self::Tunnel | Self::Coarse(_) | Self::Two(0)) || matches!(self, Self::Twice(..))
     }

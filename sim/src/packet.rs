@@ -156,7 +156,7 @@ pub struct Segment {
     pub end: u64,
     /// What the sender of this has, without holes.
     pub ack: u64,
-    /// Whether `ack` counts.
+    /// True if `ack` counts.
     pub has_ack: bool,
     /// The connection's first.
     pub syn: bool,

@@ -38,7 +38,7 @@ pub struct Plan {
     pub not_ready: [Vec<(Time, Time, u8)>; 2],
     /// An end leaves without a word.
     pub rude: bool,
-    /// Whether IP counts its packets.
+    /// True if IP counts its packets.
     pub counts: bool,
     /// What is certain to be told by nobody: neither fault, nor loss, nor a slow server.
     pub clean: bool,

@@ -91,7 +91,7 @@ pub trait Transport {
     fn reset(&mut self) {}
     /// The next message has a sequence number that is not the next; where it has none, nothing.
     fn skip_message(&mut self) {}
-    /// Whether it left without a word while it was connected.
+    /// True if it left without a word while it was connected.
     fn left(&self) -> bool;
     /// Falls silent, and answers nothing any more.
     fn freeze(&mut self);
@@ -109,6 +109,6 @@ pub trait Transport {
     fn is_idle(&self) -> bool;
     /// How often something was sent again because of a timer, of a wish of the peer.
     fn recoveries(&self) -> (u64, u64);
-    /// Whether it failed: the peer did not answer.
+    /// True if it failed: the peer did not answer.
     fn failed(&self) -> bool;
 }

@@ -25,7 +25,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// Whether it does anything but mark.
+    /// True if it does anything but mark.
     pub fn is_any(&self) -> bool {
         self.lose + self.copy + self.delay + self.damage > 0
     }

@@ -457,7 +457,7 @@ impl Filter {
         Self { text: self.text.clone(), test }
     }
 
-    /// Whether it looks for MPA handshakes on every port: then ports where one was seen are to be captured as well.
+    /// True if it looks for MPA handshakes on every port: then ports where one was seen are to be captured as well.
     pub fn finds_mpa(&self) -> bool {
         fn has(test: &Test) -> bool {
             match test {

@@ -56,7 +56,7 @@ fn is_first(opcode: u8) -> bool {
     matches!(opcode & 0x1f, 0x06 | 0x0a | 0x0b | 0x0d | 0x10)
 }
 
-/// Whether a segment is one whole FPDU of an RDMA Write or Read Response (RFC 5044 section 4, RFC 5041 section 4.2, RFC 5040 section 4.1).
+/// True if a segment is one whole FPDU of an RDMA Write or Read Response (RFC 5044 section 4, RFC 5041 section 4.2, RFC 5040 section 4.1).
 fn is_tagged_fpdu(payload: &[u8], length: u32) -> bool {
     let Some(head) = payload.first_chunk::<4>() else { return false };
     let ulpdu = u32::from(u16::from_be_bytes([head[0], head[1]]));

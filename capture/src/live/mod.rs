@@ -245,7 +245,7 @@ struct Place {
     name: String,
     /// Its number in the metadata.
     interface: u32,
-    /// Whether its frame waits for its turn.
+    /// True if its frame waits for its turn.
     pending: bool,
     is_up: bool,
 }
@@ -357,7 +357,7 @@ impl LiveSource {
         Some((self.window.as_ref()?.reader(), &self.metadata))
     }
 
-    /// Whether the stop flag was seen and everything up to then was given.
+    /// True if the stop flag was seen and everything up to then was given.
     pub fn is_over(&self) -> bool {
         self.over
     }
@@ -588,7 +588,7 @@ pub struct Listed {
     pub name: String,
     /// `Ethernet`, `loopback`, `RDMA device`, …
     pub kind: String,
-    /// Whether frames can come.
+    /// True if frames can come.
     pub is_up: bool,
     /// What can be seen there.
     pub sees: String,

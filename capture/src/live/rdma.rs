@@ -25,7 +25,7 @@ pub struct Port {
     pub state: String,
     /// The network interface it belongs to, where the kernel says.
     pub netdev: Option<String>,
-    /// Whether it is made by the kernel in software (rxe, siw), so that its frames pass the network interface.
+    /// True if it is made by the kernel in software (rxe, siw), so that its frames pass the network interface.
     pub is_software: bool,
 }
 

@@ -35,7 +35,7 @@ struct Segments {
     written: u64,
     /// What comes behind that.
     gathered: Vec<u8>,
-    /// Whether the disk took nothing more.
+    /// True if the disk took nothing more.
     is_full: bool,
 }
 

@@ -34,7 +34,7 @@ fn is_device(meta: &Metadata) -> bool {
     !meta.is_file() && !meta.is_dir() && !meta.is_symlink()
 }
 
-/// Whether a link of the system's own leads to what is no regular file, as `/dev/stdout` does.
+/// True if a link of the system's own leads to what is no regular file, as `/dev/stdout` does.
 fn leads_to_device(path: &Path, meta: &Metadata) -> bool {
     meta.is_symlink() && path.starts_with("/dev") && path.metadata().is_ok_and(|meta| is_device(&meta))
 }

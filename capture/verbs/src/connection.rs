@@ -133,7 +133,7 @@ pub struct Numbers {
     pub peer_psn: u32,
     /// Bytes of payload in a packet at most.
     pub path_mtu: u32,
-    /// Whether the port is on Ethernet (RoCE), not on InfiniBand.
+    /// True if the port is on Ethernet (RoCE), not on InfiniBand.
     pub ethernet: bool,
 }
 
@@ -155,7 +155,7 @@ pub enum What {
         message: Vec<u8>,
         /// The key of the peer that it ends.
         invalidate: Option<u32>,
-        /// Whether it wakes the peer.
+        /// True if it wakes the peer.
         solicited: bool,
     },
     /// We wrote into the peer's memory.
@@ -192,7 +192,7 @@ pub enum What {
     },
     /// The connection was taken down.
     Disconnected {
-        /// Whether the peer did it.
+        /// True if the peer did it.
         by_peer: bool,
     },
 }
@@ -555,7 +555,7 @@ impl Connection {
         &self.device
     }
 
-    /// Whether the device speaks iWARP.
+    /// True if the device speaks iWARP.
     pub fn is_iwarp(&self) -> bool {
         self.iwarp
     }
@@ -593,17 +593,17 @@ impl Connection {
         }
     }
 
-    /// Whether operations can be asked for.
+    /// True if operations can be asked for.
     pub fn is_established(&self) -> bool {
         self.established && !self.over && !self.closing
     }
 
-    /// Whether it is over.
+    /// True if it is over.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Whether a peer may be asked to end regions by Send with Invalidate: the device ends memory windows, and not plain regions.
+    /// True if a peer may be asked to end regions by Send with Invalidate: the device ends memory windows, and not plain regions.
     pub fn can_be_invalidated(&self) -> bool {
         self.abilities.windows
     }
@@ -622,7 +622,7 @@ impl Connection {
         waiting.chain(posted).sum()
     }
 
-    /// Whether operations have not come to their end yet.
+    /// True if operations have not come to their end yet.
     pub fn is_busy(&self) -> bool {
         !self.over && (!self.waiting.is_empty() || !self.posted.is_empty())
     }
@@ -1031,7 +1031,7 @@ impl Connection {
         Some(wc.invalidated_rkey)
     }
 
-    /// Whether the peer has ended a region.
+    /// True if the peer has ended a region.
     pub fn is_invalidated(&self, key: u32) -> bool {
         self.regions.get(&key).is_some_and(|r| r.invalidated)
     }

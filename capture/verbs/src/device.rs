@@ -14,7 +14,7 @@ pub struct Device {
     pub name: String,
     /// Name of its node in `/dev/infiniband`.
     pub node: String,
-    /// Whether it speaks iWARP.
+    /// True if it speaks iWARP.
     pub iwarp: bool,
     /// `/sys/class/infiniband/NAME`, as the library says.
     pub sysfs: String,

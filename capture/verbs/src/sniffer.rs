@@ -345,7 +345,7 @@ impl Sniffer {
         self.clock
     }
 
-    /// Whether packets begin with an Ethernet header; with InfiniBand's local route header otherwise.
+    /// True if packets begin with an Ethernet header; with InfiniBand's local route header otherwise.
     pub fn is_ethernet(&self) -> bool {
         self.ethernet
     }

@@ -182,7 +182,7 @@ impl Principal {
         Self { name_type: 2, parts: vec!["krbtgt".to_owned(), realm.to_owned()], realm: realm.to_owned() }
     }
 
-    /// Whether the two are the same, whatever their types.
+    /// True if the two are the same, whatever their types.
     fn is(&self, other: &Self) -> bool {
         self.parts == other.parts && self.realm == other.realm
     }
@@ -709,7 +709,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8], wrong: &'static str) -> Result<T> {
 /// Elements of a message inside of each other at most; a ticket with all its authorization data has about ten.
 const NESTED_MAX: u32 = 32;
 
-/// Whether these bytes are elements of DER, X.690, one behind the other: tags of one byte, definite lengths, as much as these say, and bit
+/// True if these bytes are elements of DER, X.690, one behind the other: tags of one byte, definite lengths, as much as these say, and bit
 /// strings
 /// with the bits that they say.
 fn is_der(mut i: &[u8], nested_max: u32) -> bool {

@@ -110,7 +110,7 @@ pub struct Target {
     pub who: Credentials,
     /// The share that they use.
     pub share: String,
-    /// Whether cases may write, into a file that they make and remove.
+    /// True if cases may write, into a file that they make and remove.
     pub writes: bool,
 }
 
@@ -123,7 +123,7 @@ impl Target {
 }
 
 impl Target {
-    /// Whether the server still takes a connection and negotiates. A busy one gets a second chance.
+    /// True if the server still takes a connection and negotiates. A busy one gets a second chance.
     pub fn answers(&self) -> bool {
         (0..2).any(|_| {
             let Ok(wire) = Wire::new(Box::new(io::sink()), "wire") else { return false };

@@ -86,7 +86,7 @@ pub struct Opened {
 pub struct ReadData {
     /// The bytes.
     pub data: Vec<u8>,
-    /// Whether the reply invalidated our key.
+    /// True if the reply invalidated our key.
     pub invalidated: bool,
     /// What the server had done to the data that came by RDMA.
     pub transform: Option<TransformType>,
@@ -114,7 +114,7 @@ pub struct Reply {
     pub invalidated: Option<u32>,
     /// Time of arrival.
     pub arrived: Instant,
-    /// Whether it was encrypted.
+    /// True if it was encrypted.
     pub sealed: bool,
 }
 
@@ -615,12 +615,12 @@ impl Client {
         self.protection.sign_data(data)
     }
 
-    /// Whether both ends do this to data that goes by RDMA.
+    /// True if both ends do this to data that goes by RDMA.
     pub fn has_transform(&self, id: RdmaTransformId) -> bool {
         self.transforms.contains(&id)
     }
 
-    /// Whether requests are encrypted.
+    /// True if requests are encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.encrypt
     }
@@ -985,7 +985,7 @@ impl Client {
         dialects.iter().fold(head, |body, dialect| body.u16(dialect.0)).0
     }
 
-    /// Whether an answer to it, 2.2.32.6, says what was negotiated.
+    /// True if an answer to it, 2.2.32.6, says what was negotiated.
     pub fn is_negotiated(&self, output: &[u8]) -> bool {
         output == self.server
     }
@@ -1030,7 +1030,7 @@ impl Client {
         self.dialect
     }
 
-    /// Whether requests are signed.
+    /// True if requests are signed.
     pub fn is_signed(&self) -> bool {
         self.protection.signer().is_some()
     }
@@ -1108,7 +1108,7 @@ impl Client {
         if reply.status() == NtStatus::SUCCESS { Ok(reply) } else { Err(Error::Status { what, status: reply.status() }) }
     }
 
-    /// Whether the reply is here, so that finishing it takes no time.
+    /// True if the reply is here, so that finishing it takes no time.
     pub fn is_ready(&self, pending: &Pending) -> bool {
         self.inbox.contains_key(&pending.id)
     }

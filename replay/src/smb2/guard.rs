@@ -92,7 +92,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Whether both have a byte in common. Without length, a range has none.
+    /// True if both have a byte in common. Without length, a range has none.
     fn meets(&self, offset: u64, length: u64) -> bool {
         let end = |offset: u64, length: u64| u128::from(offset) + u128::from(length);
         let (here, there) = (end(self.offset, self.length), end(offset, length));
@@ -144,7 +144,7 @@ impl Locks {
         }
     }
 
-    /// Whether an open may read, or write, these bytes.
+    /// True if an open may read, or write, these bytes.
     pub(super) fn allow(&self, file: u64, offset: u64, length: u64, owner: u64, write: bool) -> bool {
         let files = locked(&self.0);
         let hinders = |r: &Range| r.meets(offset, length) && if r.owner == owner { write && !r.exclusive } else { write || r.exclusive };

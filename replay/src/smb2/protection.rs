@@ -52,7 +52,7 @@ impl Protection {
         self.signer.as_ref()
     }
 
-    /// Whether it can encrypt.
+    /// True if it can encrypt.
     pub(super) fn has_ciphers(&self) -> bool {
         self.ciphers.is_some()
     }

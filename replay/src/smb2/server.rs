@@ -74,11 +74,11 @@ pub struct Share {
     pub name: String,
     /// Where its files are stored.
     pub storage: Storage,
-    /// Whether clients may change them.
+    /// True if clients may change them.
     pub writable: bool,
     /// Who may have a session.
     pub users: Users,
-    /// Whether requests of a session with keys must be signed or encrypted.
+    /// True if requests of a session with keys must be signed or encrypted.
     pub require_signing: bool,
     /// Limits for clients.
     pub limits: Limits,
@@ -370,7 +370,7 @@ impl ServerConnection {
         self.peer = peer.map(|peer| peer.ip());
     }
 
-    /// Whether any session exists.
+    /// True if any session exists.
     pub fn is_logged_on(&self) -> bool {
         self.session.as_ref().is_some_and(Session::is_valid)
     }
@@ -411,14 +411,14 @@ impl ServerConnection {
         self.accounted = now;
     }
 
-    /// Whether there is room for so many bytes more.
+    /// True if there is room for so many bytes more.
     fn has_room(&self, stack: &Stack, more: usize) -> bool {
         let (limits, holds) = (&self.share.limits, self.holds(stack.unsent()));
         let others = self.share.shared.bytes.load(Ordering::Relaxed).saturating_sub(self.accounted);
         holds + more <= limits.connection_bytes && others + holds + more <= limits.total_bytes
     }
 
-    /// Whether the client said what cannot be answered, and the connection is to be closed.
+    /// True if the client said what cannot be answered, and the connection is to be closed.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
@@ -1585,12 +1585,12 @@ impl Share {
         }
     }
 
-    /// Whether whoever logs on has a key.
+    /// True if whoever logs on has a key.
     fn has_keys(&self) -> bool {
         !matches!(self.users, Users::Guests)
     }
 
-    /// Whether sessions have keys, and requests are to be signed with them.
+    /// True if sessions have keys, and requests are to be signed with them.
     fn signs(&self) -> bool {
         self.require_signing && self.has_keys()
     }

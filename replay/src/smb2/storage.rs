@@ -20,7 +20,7 @@ const FILES_MAX: usize = 65_536;
 pub struct Stat {
     /// Bytes.
     pub length: u64,
-    /// Whether it is a folder.
+    /// True if it is a folder.
     pub folder: bool,
     /// Last read, ns since 1970.
     pub accessed: u64,

@@ -85,7 +85,7 @@ impl Regions {
         self.regions.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.regions.is_empty()
     }
@@ -146,7 +146,7 @@ impl Regions {
         Ok(())
     }
 
-    /// Whether a sink of ours has room for an answer.
+    /// True if a sink of ours has room for an answer.
     pub fn has_room(&self, key: u32, offset: u64, length: u32) -> bool {
         self.regions.get(&key).is_some_and(|region| range(region, offset, length.into()).is_ok())
     }

@@ -48,7 +48,7 @@ pub struct Kind {
     pub text: &'static str,
     /// The port of SMB Direct where none is given.
     pub port: u16,
-    /// Whether faults below SMB Direct can be made ([`Fault`], [`StartupFault`], and those of a stream).
+    /// True if faults below SMB Direct can be made ([`Fault`], [`StartupFault`], and those of a stream).
     pub faults_below: bool,
     /// Bytes of private data that a connection request has room for.
     pub private_data: usize,
@@ -376,7 +376,7 @@ pub trait Transport: Any + Debug + Send {
 
     // ---- operations
 
-    /// Whether operations can be asked for.
+    /// True if operations can be asked for.
     fn is_established(&self) -> bool;
 
     /// Lets the peer at `data`, as far as `rights` go. `None` where no more can be registered.
@@ -466,7 +466,7 @@ pub trait Datagrams {
     /// This one of [`Datagrams::poll_datagram`] has left.
     fn datagram_sent(&mut self, now: Time, tos: u8, datagram: &[u8]);
 
-    /// Whether the peer knows that the connection is over, or cannot be reached.
+    /// True if the peer knows that the connection is over, or cannot be reached.
     fn is_over(&self) -> bool;
 }
 
@@ -484,7 +484,7 @@ pub trait Completions {
     /// Those of the adapter.
     fn wait(&mut self, at_most: Duration) -> io::Result<()>;
 
-    /// Whether something is still on its way.
+    /// True if something is still on its way.
     fn is_busy(&self) -> bool;
 }
 

@@ -170,7 +170,7 @@ pub(crate) enum Reopen {
 pub(crate) struct Write {
     pub(crate) path: PathBuf,
     pub(crate) what: Output,
-    /// Whether what stands there may go.
+    /// True if what stands there may go.
     pub(crate) replace: bool,
 }
 
@@ -229,7 +229,7 @@ pub(crate) struct App {
     pub(crate) popup: Option<Popup>,
     /// The file that is shown, where it is one that does not grow: its marks are kept.
     pub(crate) path: Option<PathBuf>,
-    /// Whether [`Msg::Continue`] was asked for.
+    /// True if [`Msg::Continue`] was asked for.
     continuing: bool,
     /// What each view has of its own.
     pub(crate) states: States,

@@ -115,7 +115,7 @@ pub(crate) struct Digest {
     places: HashMap<u32, usize>,
     /// Findings, ranked.
     ranked: Vec<Finding>,
-    /// Whether something cannot be judged: a connection's beginning or end was not seen, or something was dropped.
+    /// True if something cannot be judged: a connection's beginning or end was not seen, or something was dropped.
     pub(crate) is_partial: bool,
     /// How long requests waited and for what, as text.
     pub(crate) answer: Option<String>,

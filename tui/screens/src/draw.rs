@@ -259,7 +259,7 @@ impl Page {
         self.lines = None;
     }
 
-    /// Whether its lines have to be made.
+    /// True if its lines have to be made.
     pub(crate) fn is_outdated(&self) -> bool {
         self.lines.is_none()
     }

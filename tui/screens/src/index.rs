@@ -110,7 +110,7 @@ impl Entry {
         if self.flags & FROM_B != 0 { End::B } else { End::A }
     }
 
-    /// Whether it went out before.
+    /// True if it went out before.
     pub(crate) fn sent_before(&self) -> bool {
         self.flags & SENT_BEFORE != 0
     }
@@ -120,12 +120,12 @@ impl Entry {
         (self.flags & HAS_OPCODE != 0).then_some(Opcode(self.opcode))
     }
 
-    /// Whether it only acknowledges.
+    /// True if it only acknowledges.
     pub(crate) fn is_acknowledgment(&self) -> bool {
         self.opcode().is_some_and(|o| o.0 == 0x11) || self.flags & NO_PAYLOAD != 0 && self.connection != 0
     }
 
-    /// Whether other frames may need it, whatever their connection: handshakes, pieces of datagrams.
+    /// True if other frames may need it, whatever their connection: handshakes, pieces of datagrams.
     pub(crate) fn concerns_all(&self) -> bool {
         self.layer() == Layer::Cm || self.flags & WHOLE_NEEDED != 0
     }

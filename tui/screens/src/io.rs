@@ -112,7 +112,7 @@ pub(crate) fn selected<'a>(state: &State, model: &'a Model) -> Option<&'a Exchan
     exchange(state, model, state.list.at)
 }
 
-/// Whether the user selected an exchange.
+/// True if the user selected an exchange.
 pub(crate) fn is_chosen(state: &State) -> bool {
     state.list.at > 0 || state.in_detail || state.order.by != 0
 }

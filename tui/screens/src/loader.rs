@@ -66,7 +66,7 @@ pub(crate) struct News {
     /// Exchanges that found no room in the list.
     pub(crate) exchanges_dropped: u64,
     pub(crate) progress: Progress,
-    /// Whether all was read.
+    /// True if all was read.
     pub(crate) done: bool,
     /// Why reading ended too early.
     pub(crate) error: Option<String>,
@@ -74,7 +74,7 @@ pub(crate) struct News {
     pub(crate) live: Option<LiveFacts>,
     /// What RDMA devices counted, where the file has it.
     pub(crate) hardware: Vec<Counted>,
-    /// Whether the capture was restarted.
+    /// True if the capture was restarted.
     pub(crate) restarted: bool,
     /// Reading waits for an answer: so many frames were read, and there are more.
     pub(crate) asks: Option<u64>,
@@ -180,7 +180,7 @@ impl Shared {
 #[derive(Debug, Default)]
 struct Collector {
     exchanges: exchanges::Builder,
-    /// Whether the oldest give way to the newest.
+    /// True if the oldest give way to the newest.
     rolls: bool,
     dropped: u64,
     credits: Vec<(u32, Point)>,
@@ -351,7 +351,7 @@ struct Loading<D> {
     digests: Vec<Arc<Digest>>,
     report_took: Duration,
     deliver: D,
-    /// Whether nobody listens any more.
+    /// True if nobody listens any more.
     deaf: bool,
     live: Option<LiveFacts>,
     expired: Instant,

@@ -42,7 +42,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Whether one of these frames passes, counted from 1.
+    /// True if one of these frames passes, counted from 1.
     pub(crate) fn has_frame(&self, number: u64) -> bool {
         u32::try_from(number).ok().and_then(|n| n.checked_sub(1)).is_some_and(|place| self.found.binary_search(&place).is_ok())
     }
@@ -56,10 +56,10 @@ impl Filter {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sorting {
     pub(crate) by: By,
-    /// Whether the greatest is first.
+    /// True if the greatest is first.
     pub(crate) down: bool,
     pub(crate) generation: u64,
-    /// Whether it was asked for.
+    /// True if it was asked for.
     pub(crate) asked: bool,
     /// Frames whose keys were read.
     pub(crate) looked: usize,
@@ -71,7 +71,7 @@ impl Sorting {
         self.by != By::Number || self.down
     }
 
-    /// Whether it is wished and not there yet.
+    /// True if it is wished and not there yet.
     pub(crate) fn is_under_way(&self) -> bool {
         self.is_on() && self.sorted.is_none()
     }
@@ -113,9 +113,9 @@ pub(crate) struct Model {
     pub(crate) progress: Progress,
     pub(crate) done: bool,
     pub(crate) grows: bool,
-    /// Whether frames come from interfaces.
+    /// True if frames come from interfaces.
     pub(crate) is_live: bool,
-    /// Whether a live capture lets frames pass just now.
+    /// True if a live capture lets frames pass just now.
     pub(crate) is_paused: bool,
     pub(crate) error: Option<String>,
     /// What is to be said of a live capture.
@@ -283,7 +283,7 @@ impl Model {
         chosen.or_else(|| self.report.connections.get(place?))
     }
 
-    /// Whether a thing of this connection is to be shown.
+    /// True if a thing of this connection is to be shown.
     pub(crate) fn concerns(&self, followed_as: u32) -> bool {
         self.followed.as_ref().is_none_or(|f| f.ids.contains(&followed_as))
     }
@@ -305,17 +305,17 @@ impl Model {
         self.report.connections.get(place?)
     }
 
-    /// Whether connections are all shown.
+    /// True if connections are all shown.
     pub(crate) fn shows_all_connections(&self) -> bool {
         self.chosen.is_none()
     }
 
-    /// Whether there are frames that were not looked at yet for the list of shown ones.
+    /// True if there are frames that were not looked at yet for the list of shown ones.
     pub(crate) fn is_scanning(&self) -> bool {
         self.shown.is_some() && self.scanned < if self.filter.is_on() { self.filter.found.len() } else { self.index.len() }
     }
 
-    /// Whether the filter looked at all frames.
+    /// True if the filter looked at all frames.
     pub(crate) fn filter_is_done(&self) -> bool {
         !self.filter.is_on() || self.filter.done
     }

@@ -32,7 +32,7 @@ impl PartialEq for Rows {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
     pub(crate) by: usize,
-    /// Whether the greatest is first.
+    /// True if the greatest is first.
     pub(crate) down: bool,
     /// Ascending.
     rows: Vec<Row>,
@@ -92,7 +92,7 @@ impl Order {
         self.generation += 1;
     }
 
-    /// Whether rows are there that are as they were wished.
+    /// True if rows are there that are as they were wished.
     pub(crate) fn is_made(&self) -> bool {
         self.made == Some(self.generation)
     }
@@ -117,7 +117,7 @@ impl Order {
     }
 }
 
-/// Whether a request has one of these frames (places, ascending) among those by which it is known: its own, its reply's, first and last of
+/// True if a request has one of these frames (places, ascending) among those by which it is known: its own, its reply's, first and last of
 /// its RDMA.
 pub(crate) fn passes(e: &Exchange, frames: &[u32]) -> bool {
     let moved = [&e.reads, &e.writes].into_iter().filter(|m| m.frames > 0).flat_map(|m| [m.first, m.last]);

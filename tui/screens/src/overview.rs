@@ -42,7 +42,7 @@ pub(crate) enum Pane {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pane: Pane,
-    /// Whether the user chose a connection; until then it is the busiest.
+    /// True if the user chose a connection; until then it is the busiest.
     chosen: bool,
     connections: Cursor,
     findings: Cursor,

@@ -139,7 +139,7 @@ pub(crate) struct Detail {
     /// From 1; 0 for none.
     pub(crate) number: u64,
     pub(crate) tree: Tree,
-    /// Whether all of the past was looked at.
+    /// True if all of the past was looked at.
     pub(crate) is_exact: bool,
     /// Why there is nothing to show.
     pub(crate) error: Option<String>,
@@ -658,7 +658,7 @@ fn text(i: usize, fed: Fed, line: &Line, extractor: &Extractor, slots: &[Slot]) 
     }
 }
 
-/// Whether a path asks for comma-separated values.
+/// True if a path asks for comma-separated values.
 pub(crate) fn is_csv(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("csv"))
 }

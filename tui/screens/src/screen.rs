@@ -53,7 +53,7 @@ pub(crate) trait Screen {
     /// Rebuilds its lists if they are out of date.
     fn prepare(&mut self, _model: &Model) {}
 
-    /// Whether there is more that it has not looked at yet: [`Screen::prepare`] is called again.
+    /// True if there is more that it has not looked at yet: [`Screen::prepare`] is called again.
     fn is_behind(&self, _model: &Model) -> bool {
         false
     }
@@ -92,12 +92,12 @@ pub(crate) trait Screen {
         self.selected_frame(model).and_then(|n| model.found.iter().find(|f| f.frames.contains(&n))).cloned()
     }
 
-    /// Whether the user selected something in it: a list that nobody moved in says nothing.
+    /// True if the user selected something in it: a list that nobody moved in says nothing.
     fn is_chosen(&self) -> bool {
         false
     }
 
-    /// Whether what is selected is at one frame, and not a connection as a whole.
+    /// True if what is selected is at one frame, and not a connection as a whole.
     fn is_at_a_frame(&self) -> bool {
         true
     }
@@ -171,7 +171,7 @@ pub(crate) trait Screen {
     /// The pointer is here and the wheel is about to turn.
     fn point(&mut self, _model: &Model, _x: u16, _y: u16) {}
 
-    /// Whether it is about the connection and the frame that were selected in the view before.
+    /// True if it is about the connection and the frame that were selected in the view before.
     fn is_about_a_selection(&self) -> bool {
         false
     }

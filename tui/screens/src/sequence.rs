@@ -77,7 +77,7 @@ impl State {
     }
 }
 
-/// Whether a frame goes on with what the one before it in its direction began.
+/// True if a frame goes on with what the one before it in its direction began.
 fn continues(before: &Entry, entry: &Entry) -> bool {
     let rdma = |e: &Entry| e.layer() <= Layer::Rdma || e.layer() == Layer::Mpa;
     let same = |a: &Entry, b: &Entry| match (a.opcode().and_then(|o| o.row()), b.opcode().and_then(|o| o.row())) {
@@ -183,7 +183,7 @@ pub(crate) fn explain(state: &mut State, model: &Model, exchange: &Exchange, fra
     state.list.jump(goal, len, page);
 }
 
-/// Whether there are frames that were not looked at yet.
+/// True if there are frames that were not looked at yet.
 fn is_behind(state: &State, model: &Model) -> bool {
     let all = if model.filter.is_on() { model.filter.found.len() } else { model.index.len() };
     state.why.is_none() && !state.of.is_empty() && state.scanned < all

@@ -57,7 +57,7 @@ pub(crate) struct Sorted {
     rows: Vec<u32>,
     /// How many have a key.
     keyed: usize,
-    /// Whether some texts are sorted by their beginning alone.
+    /// True if some texts are sorted by their beginning alone.
     pub(crate) is_rough: bool,
 }
 

@@ -14,7 +14,7 @@ pub(crate) enum Signal {
     End(u8),
 }
 
-/// Whether a shell can stop the program and let it go on.
+/// True if a shell can stop the program and let it go on.
 pub(crate) const SUSPENDS: bool = cfg!(unix);
 
 /// Calls `heard` at each signal, on a thread of its own.

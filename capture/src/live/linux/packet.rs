@@ -43,7 +43,7 @@ pub struct PacketSocket {
     interface: Interface,
     link_type: LinkType,
     begins: Begins,
-    /// Whether every frame comes twice, going out and coming in.
+    /// True if every frame comes twice, going out and coming in.
     is_loopback: bool,
     options: Options,
     ports: Vec<u16>,

@@ -117,7 +117,7 @@ pub enum Event {
     Established {
         /// Reads of ours that may be on the way at a time.
         ord: u32,
-        /// Whether CRCs are used.
+        /// True if CRCs are used.
         crc: bool,
         /// The private data of the peer, read depths left out.
         private_data: Vec<u8>,
@@ -315,12 +315,12 @@ impl Endpoint {
 
     // ---- what is there
 
-    /// Whether operations can be asked for.
+    /// True if operations can be asked for.
     pub fn is_established(&self) -> bool {
         self.state == State::Established
     }
 
-    /// Whether it is over.
+    /// True if it is over.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }

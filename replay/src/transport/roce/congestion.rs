@@ -99,7 +99,7 @@ impl Sender {
         }
     }
 
-    /// Whether something may leave now.
+    /// True if something may leave now.
     pub(super) fn may_send(&mut self, now: Time) -> bool {
         self.advance(now);
         self.limited.is_none_or(|l| now >= l.next)
@@ -139,7 +139,7 @@ impl Receiver {
         }
     }
 
-    /// Whether a notification is to be sent; asking takes it.
+    /// True if a notification is to be sent; asking takes it.
     pub(super) fn take(&mut self) -> bool {
         std::mem::take(&mut self.due)
     }

@@ -491,22 +491,22 @@ impl Endpoint {
         }
     }
 
-    /// Whether operations can be asked for.
+    /// True if operations can be asked for.
     pub fn is_established(&self) -> bool {
         matches!(self.phase, Phase::Established) && !self.reported
     }
 
-    /// Whether the peer's communication manager has not answered yet.
+    /// True if the peer's communication manager has not answered yet.
     pub fn is_connecting(&self) -> bool {
         matches!(self.phase, Phase::Connecting(_))
     }
 
-    /// Whether both ends know that it is over, or no answer is waited for any more.
+    /// True if both ends know that it is over, or no answer is waited for any more.
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over) && self.mads.is_empty()
     }
 
-    /// Whether nothing of ours waits to be sent or acknowledged.
+    /// True if nothing of ours waits to be sent or acknowledged.
     pub fn is_quiet(&self) -> bool {
         self.requester.len() == 0 && !self.responder.is_ready() && self.mads.is_empty() && !self.receiver.is_due()
     }

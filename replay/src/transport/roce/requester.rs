@@ -187,7 +187,7 @@ impl Requester {
         [self.deadline, self.rnr_until].into_iter().flatten().min()
     }
 
-    /// Whether a packet may be sent now.
+    /// True if a packet may be sent now.
     pub(super) fn is_ready(&self, now: Time) -> bool {
         self.ready_at().is_some_and(|at| now >= at)
     }

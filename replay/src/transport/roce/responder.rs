@@ -98,7 +98,7 @@ impl Responder {
         !self.answers.is_empty()
     }
 
-    /// Whether data waits to be sent, and not only acknowledgements.
+    /// True if data waits to be sent, and not only acknowledgements.
     pub(super) fn is_reading(&self) -> bool {
         matches!(self.answers.front(), Some(Answer::Read { .. }))
     }

@@ -18,7 +18,7 @@ impl Random {
         self.0
     }
 
-    /// Whether it happens, of 1000 times so often.
+    /// True if it happens, of 1000 times so often.
     fn chance(&mut self, of_1000: u64) -> bool {
         self.next() % 1000 < of_1000
     }
@@ -54,7 +54,7 @@ struct Net {
     delivered: u64,
     /// Events of both ends, as they came.
     events: [Vec<Event>; 2],
-    /// Whether events are read at once.
+    /// True if events are read at once.
     reading: bool,
     config: Config,
 }

@@ -463,7 +463,7 @@ fn unspecified(like: IpAddr) -> IpAddr {
     if like.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }
 
-/// Whether the kernel's Soft-RoCE is there, which takes the port for itself.
+/// True if the kernel's Soft-RoCE is there, which takes the port for itself.
 fn driver_owns_port() -> bool {
     std::path::Path::new("/sys/module/rdma_rxe").exists()
 }
