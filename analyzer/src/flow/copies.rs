@@ -290,16 +290,17 @@ impl Doubles {
         if self.is_over {
             return self.are_some;
         }
-        let first = &self.first[..self.first.len().min(DOUBLES)];
+        let mut first = [(End::A, [0; 3]); DOUBLES];
+        let count = self.first.len().min(DOUBLES);
+        for (place, (_, by, contents)) in first.iter_mut().zip(&self.first) {
+            *place = (*by, *contents);
+        }
+        first[..count].sort_unstable();
         let (mut twice, mut alone) = ([0usize; 2], 0);
-        for (n, (_, by, contents)) in first.iter().enumerate() {
-            let same = |(_, b, c): &&Mark| (b, c) == (by, contents);
-            if first[..n].iter().any(|seen| same(&seen)) {
-                continue;
-            }
-            match first[n + 1..].iter().any(|seen| same(&seen)) {
-                true => twice[by.index()] += 1,
-                false => alone += 1,
+        for same in first[..count].chunk_by(|a, b| a == b) {
+            match same {
+                [(by, _), _, ..] => twice[by.index()] += 1,
+                _ => alone += 1,
             }
         }
         twice.iter().all(|n| *n > 0) && (twice[0] + twice[1]) * 3 >= alone

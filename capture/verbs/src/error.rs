@@ -3,7 +3,7 @@
 use std::io;
 use thiserror::Error;
 
-/// Result with the [`Error`] of this crate.
+/// Result with the [`enum@Error`] of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why something could not be done.
