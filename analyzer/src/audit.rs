@@ -190,8 +190,11 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
             (false, _) => class(findings, around, direction, if end == 0 { "the client" } else { "the server" }),
         }
         if around.marks_roce && direction.packets >= ENOUGH && direction.ecn[0] * 10 >= direction.packets * 9 {
-            let text = "sends RoCE that is not ECN-capable, although switches mark packets or receivers send CNPs in this capture";
-            findings.add(Rule::RcEct, by, c.first, certainty, text.to_string());
+            // the sender, or a device before the capture point: nobody who looks there knows
+            let text = format!(
+                "the {name}'s RoCE is not ECN-capable at the capture point, although switches mark packets or receivers send CNPs in this capture"
+            );
+            findings.add(Rule::RcEct, Blame::Unknown, c.first, certainty, text);
         }
         unanswered(findings, direction, other, end, certainty);
         let cnps = &direction.cnps;
