@@ -1336,10 +1336,18 @@ fn the_audit_finds_in_captures_what_was_made_on_purpose_and_is_silent_on_all_oth
 /// Pairs of rules that one violation breaks: the first is the root, and the other stands under it.
 #[test]
 fn what_follows_from_a_violation_stands_under_it() {
-    let cases: [(Make, Rule, Rule); 4] = [
+    let cases: [(Make, Rule, Rule); 5] = [
         (|c| first_data(c, DataTransfer { data_offset: 28, ..carrying(1, 60, 0) }, &[0; 64]), Rule::SmbdDataAlign, Rule::BugCve202539943),
         (|c| read_into(c, 4095), Rule::Smb2Channel, Rule::BugKsmbdChannelInfo),
         (|c| last_credit(c, 0), Rule::SmbdCreditLast, Rule::BugSmbdirectLastCredit),
+        (
+            |c| {
+                three_of_two(c, false);
+                not_ready_for_last(c, C);
+            },
+            Rule::SmbdCreditOverrun,
+            Rule::RcRnr,
+        ),
         (|c| call_with(c, |r| r.reads = vec![read_segment(72, 5, 64)]), Rule::RpcrdmaPosition, Rule::BugCve202689526),
     ];
     for (make, root, effect) in cases {

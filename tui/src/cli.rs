@@ -262,6 +262,9 @@ pub(crate) struct Cli {
     /// Read known bugs and their versions from this file: it replaces built-in ones and adds new ones (rdmascope rules --write FILE makes one)
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) rules: Option<PathBuf>,
+    /// The version, as in tshark
+    #[arg(short = 'v', hide = true, action = clap::ArgAction::Version)]
+    pub(crate) tell_version: Option<bool>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -796,6 +799,11 @@ pub(crate) struct Dissect {
     pub(crate) ring: Vec<String>,
     #[arg(short = 'f', value_name = "FILTER", hide = true, value_parser = no_capture_filter)]
     pub(crate) capture_filter: Option<String>,
+    #[arg(short = 'D', value_name = "NOTHING", num_args = 0..=1, default_missing_value = "", hide = true, value_parser = no_list)]
+    pub(crate) list: Option<String>,
+    /// Accepted and ignored: a file is no interface
+    #[arg(short = 'p', hide = true)]
+    pub(crate) not_promiscuous: bool,
     #[arg(short = 'R', value_name = "FILTER", hide = true, value_parser = no_read_filter)]
     pub(crate) read_filter: Option<String>,
     /// Write the contents of files that were read or written, instead of showing frames: smb,DIR or nfs,DIR. DIR must be empty unless --force is given
@@ -944,6 +952,10 @@ fn no_end(_: &str) -> Result<String, String> {
 
 fn no_ring(_: &str) -> Result<String, String> {
     Err("-w writes one file; rdmascope capture has -b".into())
+}
+
+fn no_list(_: &str) -> Result<String, String> {
+    Err("dissect reads files; rdmascope capture -D lists interfaces".into())
 }
 
 fn no_capture_filter(_: &str) -> Result<String, String> {

@@ -934,7 +934,9 @@ impl<'g, 'r> Ladder<'g, 'r> {
                         Blame::Server,
                         format!("chose {name}, though the client offers {}; SMB Direct needs SMB 3.0", dialect_name(highest)),
                     ),
-                    _ => (Blame::Client, format!("offers nothing above {name}; SMB Direct needs SMB 3.0")),
+                    Some(_) => (Blame::Client, format!("offers nothing above {name}; SMB Direct needs SMB 3.0")),
+                    // what the client offers was not seen
+                    None => (Blame::Unknown, format!("the two ends agreed on {name}; SMB Direct needs SMB 3.0")),
                 };
                 self.no(Step::Dialect, name, at, (Rule::SmbPathDialect, why.0, Certainty::Certain, why.1));
                 stopped = true;
@@ -1496,6 +1498,8 @@ mod tests {
         let old = |c: &mut Connection| (c.smb.dialect, c.smb.setup.offered) = (Some(0x0210), Some((at(20), 0x0210)));
         assert_eq!(plain(old), Some((Rule::SmbPathDialect, Blame::Client, Severity::Note)));
         assert_eq!(plain(|c| c.smb.dialect = Some(0x0210)), Some((Rule::SmbPathDialect, Blame::Server, Severity::Note)));
+        let unseen = |c: &mut Connection| (c.smb.dialect, c.smb.setup.offered) = (Some(0x0210), None);
+        assert_eq!(plain(unseen), Some((Rule::SmbPathDialect, Blame::Unknown, Severity::Note)));
     }
 
     #[test]

@@ -295,7 +295,8 @@ impl<S: Sink> Listener<'_, S> {
         let is_enhanced = startup.is_enhanced();
         if is_enhanced && startup.enhanced.is_none() {
             let length = startup.private_data_length;
-            let text = format_args!("says that read depths follow (S flag), with {length} bytes of private data; they take {}", Enhanced::LEN);
+            let text =
+                format_args!("says that read depths follow (S flag), with {length} bytes of private data; they take {}", Enhanced::LEN);
             self.wire(at, Rule::MpaIrdord, blame, sure, text);
         } else if revision == 2
             && (startup.reply && !startup.reject)

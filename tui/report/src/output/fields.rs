@@ -287,7 +287,8 @@ impl Fields {
         let day = String::from_utf8_lossy(self.index.of(d.time_ns)).into_owned();
         if is_json {
             let comma = if self.any { "," } else { "" };
-            let head = format!("{comma}\n  {{\n    \"_index\": \"{day}\",\n    \"_score\": null,\n    \"_source\": {{\n      \"layers\": {{");
+            let head =
+                format!("{comma}\n  {{\n    \"_index\": \"{day}\",\n    \"_score\": null,\n    \"_source\": {{\n      \"layers\": {{");
             out.extend_from_slice(head.as_bytes());
         } else {
             let milliseconds = d.time_ns.div_euclid(1_000_000).max(0);
