@@ -99,7 +99,7 @@ fn wrong_use_is_one_clear_line_and_status_2() {
     refused(&["dissect", &sample, "-c", "many"], "many");
     refused(&["dissect", &sample, "--frobnicate"], "--frobnicate");
     refused(&["dissect", &sample, "-T", "fields"], "-e FIELD");
-    refused(&["dissect", &sample, "-e", "frame.number"], "-T fields or -T csv");
+    refused(&["dissect", &sample, "-e", "frame.number"], "-T fields, csv, json or ek");
     refused(&["dissect", &sample, "-T", "fields", "-e", "frame.numbr"], "unknown field \"frame.numbr\"; did you mean frame.number?");
     refused(&["dissect", &sample, "-T", "fields", "-e", "frame.number", "-E", "header=perhaps"], "header must be y or n");
     refused(&["dissect", &sample, "-T", "ek", "-x"], "-x");
