@@ -373,7 +373,7 @@ impl<S: Sink> Pipeline<S> {
                         Blame::Network,
                         site,
                         Certainty::Certain,
-                        format_args!("{} asked to pause {what} for {quanta} quanta", Addr::Mac(pause.source)),
+                        format_args!("the device {} asked to pause {what} for {quanta} quanta", Addr::Mac(pause.source)),
                     );
                 }
             }
