@@ -94,7 +94,7 @@ impl Error {
     }
 }
 
-/// Result with the [`Error`] of this crate.
+/// Result with the [`enum@Error`] of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An NTSTATUS by name, in hexadecimal where it has none.
