@@ -684,17 +684,17 @@ fn network(out: &mut String, data: &ReportData, page: &Page) {
         over_time(out, data, &timeline);
     }
     let head = [
-        ("connection", false),
-        ("from", true),
-        ("packets", false),
+        ("Connection", false),
+        ("From", true),
+        ("Packets", false),
         ("DSCP", true),
-        ("priority", true),
+        ("Priority", true),
         ("ECN-capable", false),
-        ("marked", false),
+        ("Marked", false),
         ("CNPs", false),
         ("TTL", true),
-        ("source ports", true),
-        ("path MTU", false),
+        ("Source ports", true),
+        ("Path MTU", false),
     ];
     let mut table = Sortable::new(&head);
     let list = |values: &[(u16, u64)]| values.iter().map(|(v, _)| v.to_string()).collect::<Vec<_>>().join(", ");
@@ -722,14 +722,14 @@ fn network(out: &mut String, data: &ReportData, page: &Page) {
     let rows = data.report.capture.paused.rows(end);
     if !rows.is_empty() {
         let head = [
-            ("device", true),
-            ("class", true),
-            ("frames", false),
-            ("paused", false),
-            ("longest", false),
-            ("quanta", false),
-            ("link", true),
-            ("first", false),
+            ("Device", true),
+            ("Class", true),
+            ("Frames", false),
+            ("Paused", false),
+            ("Longest", false),
+            ("Quanta", false),
+            ("Link", true),
+            ("First", false),
         ];
         let mut table = Sortable::new(&head);
         for row in &rows {
