@@ -159,7 +159,9 @@ fn directions(findings: &mut Findings<'_>, around: &Around<'_>) {
                 .map(|(a, b)| format!("service level {a}, the server's {b}"))
         });
     if let Some(what) = what {
-        let text = format!("the client's packets have {what}: the two directions run in different classes");
+        // which class a DSCP is in is a switch's setting
+        let may = if client.class() == server.class() { "may run" } else { "run" };
+        let text = format!("the client's packets have {what}: the two directions {may} in different classes");
         findings.add(Rule::RcMarking, Blame::Unknown, c.first, certainty, text);
     }
     let mirrored = c.mirrors.places().next().is_some();
@@ -190,8 +192,11 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
             (false, _) => class(findings, around, direction, if end == 0 { "the client" } else { "the server" }),
         }
         if around.marks_roce && direction.packets >= ENOUGH && direction.ecn[0] * 10 >= direction.packets * 9 {
-            let text = "sends RoCE that is not ECN-capable, although switches mark packets or receivers send CNPs in this capture";
-            findings.add(Rule::RcEct, by, c.first, certainty, text.to_string());
+            // the sender, or a device before the capture point: nobody who looks there knows
+            let text = format!(
+                "the {name}'s RoCE is not ECN-capable at the capture point, although switches mark packets or receivers send CNPs in this capture"
+            );
+            findings.add(Rule::RcEct, Blame::Unknown, c.first, certainty, text);
         }
         unanswered(findings, direction, other, end, certainty);
         let cnps = &direction.cnps;
@@ -200,16 +205,22 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
             let text = format!("the {name} sent {}, but no packet was marked at the capture point", many(cnps.count, "CNP"));
             findings.add(Rule::RcCnpUnmarked, Blame::Network, first, Certainty::Guess, text);
         }
+        // a tag says the class by itself
+        let priority = cnps.priority.usual().filter(|_| cnps.priority.count() * 10 >= cnps.count * 9);
+        let mark = match (direction.class(), priority) {
+            (Some((class, true)), Some(priority)) => (priority == u16::from(class)).then(|| format!("priority {priority}")),
+            _ => cnps.dscp.usual().filter(|dscp| direction.dscp.usual() == Some(*dscp)).map(|dscp| format!("DSCP {dscp}")),
+        };
         let is_classed = direction.dscp.usual() != Some(0) || !around.paused.is_empty();
-        if cnps.dscp.usual().is_some() && cnps.dscp.usual() == direction.dscp.usual() && direction.packets >= ENOUGH && is_classed {
-            let dscp = cnps.dscp.usual().unwrap_or(0);
-            let text = format!("sends its CNPs with DSCP {dscp}, as its data: they wait in the full queue");
+        if let Some(mark) = mark.filter(|_| direction.packets >= ENOUGH && is_classed) {
+            let text = format!("sends its CNPs with {mark}, as its data: they wait in the same queues");
             findings.add(Rule::RcCnpClass, by, first, certainty, text);
         }
         if cnps.count >= CNPS && cnps.close * 2 >= cnps.count {
             let (close, all) = (Grouped(cnps.close), Grouped(cnps.count));
             let text = format!("sent {close} of its {all} CNPs within {} of the previous one", Elapsed(CNP_PACE));
-            findings.add(Rule::RcCnpPace, by, first, certainty, text);
+            // devices and captures hand over packets in bursts, too
+            findings.add(Rule::RcCnpPace, by, first, Certainty::Guess, text);
         }
         if let Some(reaction) = other.pace.reaction().filter(crate::marking::Reaction::is_ignored) {
             let (_, sender) = side(1 - end);
@@ -405,7 +416,7 @@ fn many(n: u64, what: &str) -> String {
 }
 
 /// "class 3", "classes 3 and 4".
-fn classes(list: &[u8]) -> String {
+pub(crate) fn classes(list: &[u8]) -> String {
     let names: Vec<String> = list.iter().map(ToString::to_string).collect();
     match names.as_slice() {
         [one] => format!("class {one}"),

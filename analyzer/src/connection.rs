@@ -18,7 +18,7 @@ use crate::memory::{Fit, Memory};
 use crate::messages::Messages;
 use crate::messages::smbd::Smbd;
 use crate::missed::{Missed, Rests};
-use crate::op::{At, End, RdmaOp, StreamBytes, Verb};
+use crate::op::{At, End, Placement, RdmaOp, StreamBytes, Verb};
 use crate::report;
 use crate::roles::Roles;
 use crate::series::{Series, Trouble, Volume};
@@ -278,6 +278,10 @@ impl ConnectionState {
                 }
             }
             Verb::Atomic | Verb::Terminate => {}
+        }
+        if op.verb == Verb::Write && op.placement == Placement::Unknown && !op.part.begins() {
+            // the packet that said where it goes was not captured, whether or not its number shows that
+            self.missed.gap(op.by, op.at);
         }
         self.strays[op.by.index()] |= strays;
         if is_weighed && matches!(op.verb, Verb::Write | Verb::ReadResponse) && self.messages.smbd().is_some() {
@@ -667,10 +671,40 @@ fn paired<P>(client: End, [a, b]: [P; 2]) -> [P; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::op::Part;
     use alloc::vec::Vec;
 
     fn at(frame: u64, time: i64) -> At {
         At { frame, time }
+    }
+
+    #[test]
+    fn a_write_whose_first_packet_was_not_seen_shows_that_something_is_missing() {
+        let missed = |part: Part, placement: Placement| {
+            let mut connection = ConnectionState::new(Transport::RoceV2, at(1, 0));
+            let mut env = Env::new(crate::env::Options::default(), crate::context::alone::Listener::default());
+            let op = RdmaOp {
+                at: at(2, 1000),
+                by: End::B,
+                verb: Verb::Write,
+                part,
+                placement,
+                message_length: None,
+                invalidate: None,
+                immediate: None,
+                solicited: false,
+                length: 4096,
+                bytes: &[],
+                in_frame: true,
+                read: 0,
+            };
+            connection.op(&mut env, &op, &mut rdmascope_dissector::trace::Off);
+            connection.missed.any()
+        };
+        let known = Placement::Memory { key: 1, address: 0 };
+        let cases =
+            [(Part::Middle, Placement::Unknown), (Part::Last, Placement::Unknown), (Part::Middle, known), (Part::Only, Placement::Unknown)];
+        assert_eq!(cases.map(|(part, placement)| missed(part, placement)), [true, true, false, false]);
     }
 
     #[test]

@@ -71,6 +71,8 @@ const FOLLOWS: &[(Rule, Place, &[Rule])] = &[
     // what a capture missed explains what is missing in it
     (Rule::RcGap, Place::After, &[Rule::CaptureLoss, Rule::RcRetransmit, Rule::RcReorder]),
     (Rule::RcNak, Place::After, &[Rule::RcRetransmit, Rule::RcReorder]),
+    // who sends without a credit finds no receive
+    (Rule::RcRnr, Place::After, &[Rule::SmbdCreditOverrun, Rule::RpcrdmaCreditOverrun]),
 ];
 
 /// Rules about the fields of a negotiation.

@@ -1147,8 +1147,9 @@ rules! {
         cure: "Compare revision, flags and private data of request and reply.",
     }
     MpaIrdord "MPA-IRDORD" Warn Connection "RFC 6581; [MS-SMBD] 6.1, 6.2" {
-        title: "The read depths (IRD and ORD) in the MPA private data are zero, too large or in a different form.",
-        says: "The side that accepts answers with an ORD that the peer's IRD allows. In the 8 bytes of private data of SMB Direct's \
+        title: "The read depths (IRD and ORD) in the MPA private data are missing, zero, too large or in a different form.",
+        says: "At revision 2 a set S flag says that the private data begins with both depths. The side that accepts answers a request with \
+               depths with its own, and with an ORD that the peer's IRD allows. In the 8 bytes of private data of SMB Direct's \
                providers both depths must be greater than zero; in the form of RFC 6581 one of them may be 0 on a side that never reads, \
                or is never read from, but not both.",
         causes: ["A stack that writes the legacy form in little-endian", "One side at revision 1, the other at revision 2"],
@@ -1393,7 +1394,7 @@ rules! {
     }
     RcCnpClass "RC-CNP-CLASS" Note Transport "IBTA annex A17.9.3" {
         title: "CNPs travel in the same class as the data that they should slow down.",
-        says: "A CNP must be fast to be useful. In the class of the data it waits in the full queue, and may be paused.",
+        says: "A CNP must be fast to be useful. In the class of the data it waits in the same queues, and may be paused.",
         causes: ["No separate class was configured for CNPs"],
         cure: "Linux with NVIDIA's MLNX_OFED: cnp_dscp in /sys/class/net/NETDEV/ecn/roce_np is the DSCP of CNPs, cnp_802p_prio the \
                priority of their tag. Give that class a strict priority on the switches.",
@@ -1428,7 +1429,8 @@ rules! {
     }
     RcPauseStorm "RC-PAUSE-STORM" Warn Transport "IEEE 802.1Q 36" {
         title: "A device pauses a class for much of the time.",
-        says: "Pauses are for short bursts. A device that pauses for long stops all senders of that class, and those behind them. A pause \
+        says: "Pauses are for short bursts. A device that pauses for long stops all senders of that class, and those behind them. The rule \
+               asks for a pause of 50 ms, or for ten pauses that take a tenth of the capture. A pause \
                that is not cancelled counts until its quanta run out, at the speed of the capture's interface, else at the speed that SMB \
                servers list, else at 100 Gbit/s.",
         causes: ["A host that cannot drain its device: slow PCIe, a CPU or a disk that is busy", "A device or driver that hangs"],
@@ -1539,11 +1541,12 @@ rules! {
         causes: ["The capture began in mid-connection or lost segments"],
         cure: "Nothing is wrong on the wire. The bytes in between are not analyzed.",
     }
-    DdpMsn "DDP-MSN" Error Transport "RFC 5041 5.1, 7.1" {
-        title: "Message sequence numbers of untagged messages have a gap or repeat.",
-        says: "The MSN of each queue begins with 1 and rises by one from message to message.",
+    DdpMsn "DDP-MSN" Error Transport "RFC 5041 4.1, 5.1, 7.1; RFC 5040 4.1" {
+        title: "Message sequence numbers have a gap or repeat, or a segment's headers are not defined.",
+        says: "The MSN of each queue begins with 1 and rises by one from message to message. The versions of DDP and RDMAP, the opcode and \
+               the queue of a segment are defined and belong together.",
         causes: ["Segments missing from the capture", "A broken sender"],
-        cure: "If the capture is complete, expect a Terminate (invalid MSN). Update the sender.",
+        cure: "If the capture is complete, expect a Terminate (invalid MSN, queue, version or opcode). Update the sender.",
     }
     DdpOverlap "DDP-OVERLAP" Error Transport "RFC 5041 5.1" {
         title: "Segments of a DDP message overlap or leave holes.",
@@ -1575,7 +1578,8 @@ rules! {
     TcpChecksum "TCP-CHECKSUM" Warn Transport "RFC 9293 3.1" {
         title: "TCP segments were damaged: their checksum is wrong.",
         says: "A receiver drops a segment whose checksum is wrong, and the sender repeats it. The analysis ignores its content too. \
-               Segments captured before the adapter of their sender wrote the checksum (checksum offload) are not counted.",
+               Segments captured before the adapter of their sender wrote the checksum (checksum offload) are not counted. Two copies of \
+               the same bytes that differ are a guess.",
         causes: ["A bad cable, optic, or memory of a switch", "A middlebox that changes packets wrongly"],
         cure: "Look at the error counters of the ports on the way, up to the capture point.",
     }
@@ -1770,7 +1774,7 @@ rules! {
         ],
     }
     SmbPathRefused "SMB-PATH-REFUSED" Warn Path "[MS-SMBD] 3.1.4.1; IBTA Vol 1 12.6.7" {
-        title: "SMB does not use RDMA: the server refused every RDMA connection.",
+        title: "SMB does not use RDMA: the RDMA connection was refused.",
         says: "A server of SMB Direct listens on the RDMA port 445, and for iWARP on TCP port 5445.",
         causes: [
             "Nothing on the server listens for SMB Direct: ksmbd built without CONFIG_SMB_SERVER_SMBDIRECT, a server without SMB Direct",
@@ -1849,7 +1853,7 @@ rules! {
         ],
     }
     NfsPathRefused "NFS-PATH-REFUSED" Warn Path "RFC 8267 6; IBTA Vol 1 12.6.7" {
-        title: "NFS does not use RDMA: the server refused the RDMA connection.",
+        title: "NFS does not use RDMA: the RDMA connection was refused.",
         says: "An NFS server listens for RPC-over-RDMA on port 20049 unless it says otherwise.",
         causes: [
             "The NFS server does not listen for RDMA",
@@ -2058,7 +2062,8 @@ rules! {
     }
     BugCve202440992 "BUG-CVE-2024-40992" Error KnownBug "IBTA Vol 1 9.8.3; CVE-2024-40992" {
         title: "A datagram is longer than the path MTU: an unfixed rxe receives it.",
-        says: "A UD request of invalid length is silently dropped by the responder. rxe checked too late.",
+        says: "A UD request of invalid length is silently dropped by the responder. rxe checked too late. No path MTU is larger than 4096 \
+               bytes; the finding is a guess where only the connections of the two hosts show a smaller one.",
         causes: ["An attack or a fuzzer on a software RoCE host", "MTU settings that differ between the hosts"],
         cure: "Update the receiver's kernel; set the same MTU on both sides.",
         hits: Hits::of("Linux rxe", "6.2", &["6.6.36", "6.9.7", "6.10"]),

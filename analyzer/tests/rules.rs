@@ -619,6 +619,17 @@ fn with_bth(mut packet: Vec<u8>, change: impl Fn(&mut [u8])) -> Vec<u8> {
     packet
 }
 
+/// A packet of a session that says that it has three bytes of padding, without room for them. Its invariant CRC is not that of its bytes.
+fn without_room(c: &mut Conversation) -> Vec<u8> {
+    c.smb();
+    let mut packet = c.packet(C, 0x04, 0x12, 0, &[], &[1]);
+    packet.truncate(14 + 20 + 8 + 12 + 4);
+    let length = (packet.len() - 14) as u16;
+    packet[16..18].copy_from_slice(&length.to_be_bytes());
+    packet[38..40].copy_from_slice(&(length - 20).to_be_bytes());
+    packet
+}
+
 /// A packet whose invariant CRC is wrong, and what its receiver and sender do about it.
 fn damaged_then_good(c: &mut Conversation, packet: Vec<u8>) {
     let mut bad = packet.clone();
@@ -1181,8 +1192,8 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::BugCve202689533, |c| call_with(c, |r| { r.reads = vec![read_segment(68, 5, 64)]; r.reads[0].offset = u64::MAX - 8; }), |c| call_with(c, |r| r.reads = vec![read_segment(68, 5, 64)])),
     (Rule::BugCve202664102, |c| { c.smb_iwarp(); c.fpdu(C, &[0x41, 0x43, 0, 0, 0, 0]); }, |c| iwarp_pieces(c, &[(true, 2, 0, 20)])),
     (Rule::BugCve202664268, |c| iwarp_read(c, false), |c| iwarp_read(c, true)),
-    (Rule::BugCve202646043, |c| { c.smb(); let mut p = c.packet(C, 0x04, 0x12, 0, &[], &[1]); p.truncate(14 + 20 + 8 + 12 + 4); let n = (p.len() - 14) as u16; p[16..18].copy_from_slice(&n.to_be_bytes()); p[38..40].copy_from_slice(&(n - 20).to_be_bytes()); c.frame(p); }, |c| c.smb()),
-    (Rule::BugRxe4c6f86d, |c| { c.smb(); c.roce(C, 0x1f, 0, &[], &[0; 4]); }, |c| c.smb()),
+    (Rule::BugCve202646043, |c| { let p = without_room(c); c.frame(with_bth(p, |_| ())); }, |c| { let p = without_room(c); c.frame(p); }),
+    (Rule::BugRxe4c6f86d, |c| { c.smb(); c.roce(C, 0x1f, 0, &[], &[0; 4]); }, |c| { c.smb(); let mut p = c.packet(C, 0x04, 0x12, 0, &[], &[0; 4]); p[14 + 20 + 8] = 0x1f; c.frame(p); }),
     (Rule::BugCve202440992, |c| datagram(c, 4100), |c| datagram(c, 4096)),
 ];
 
@@ -1213,6 +1224,10 @@ const MORE: &[(Rule, Make, Make)] = &[
     (Rule::RdmaInvalidate, |c| nfs_invalidating(c, Some(5)), |c| nfs_invalidating(c, None)),
     (Rule::RdmaKeyPredictable, |c| reads(c, (1..19).map(|n| n * 0x100)), |c| reads(c, (1..18).map(|n| n * 0x100))),
     (Rule::RdmaKeyPredictable, |c| nfs_reads(c, 18), |c| nfs_reads(c, 17)),
+    (Rule::MpaIrdord, |c| mpa(c, enhanced(&[0, 1], false), enhanced(&[0, 1, 0, 1], true)), |c| mpa(c, enhanced(&[0, 1, 0, 1], false), enhanced(&[0, 1, 0, 1], true))),
+    (Rule::MpaIrdord, |c| mpa(c, enhanced(&[0, 1, 0, 1], false), enhanced(&[], true)), |c| mpa(c, enhanced(&[0, 1, 0, 1], false), enhanced(&[0, 1, 0, 0], true))),
+    (Rule::MpaIrdord, |c| mpa(c, enhanced(&[0, 1, 0, 1], false), Startup { revision: 2, ..Conversation::startup(true) }), |c| mpa(c, enhanced(&[0, 1, 0, 1], false), Conversation::startup(true))),
+    (Rule::BugCve202440992, |c| { c.connect(445); datagram(c, 1025); }, |c| { c.connect(445); datagram(c, 1024); }),
     (Rule::RpcrdmaCreditZero, |c| backward(c, |r| r.credits = 0), |c| backward(c, |_| ())),
     (Rule::RpcrdmaDdp, |c| gss_write(c, 2), |c| gss_write(c, 1)),
     (Rule::RpcrdmaDdp, |c| gss_write(c, 3), |c| gss_write(c, 1)),
@@ -1321,10 +1336,18 @@ fn the_audit_finds_in_captures_what_was_made_on_purpose_and_is_silent_on_all_oth
 /// Pairs of rules that one violation breaks: the first is the root, and the other stands under it.
 #[test]
 fn what_follows_from_a_violation_stands_under_it() {
-    let cases: [(Make, Rule, Rule); 4] = [
+    let cases: [(Make, Rule, Rule); 5] = [
         (|c| first_data(c, DataTransfer { data_offset: 28, ..carrying(1, 60, 0) }, &[0; 64]), Rule::SmbdDataAlign, Rule::BugCve202539943),
         (|c| read_into(c, 4095), Rule::Smb2Channel, Rule::BugKsmbdChannelInfo),
         (|c| last_credit(c, 0), Rule::SmbdCreditLast, Rule::BugSmbdirectLastCredit),
+        (
+            |c| {
+                three_of_two(c, false);
+                not_ready_for_last(c, C);
+            },
+            Rule::SmbdCreditOverrun,
+            Rule::RcRnr,
+        ),
         (|c| call_with(c, |r| r.reads = vec![read_segment(72, 5, 64)]), Rule::RpcrdmaPosition, Rule::BugCve202689526),
     ];
     for (make, root, effect) in cases {

@@ -525,6 +525,9 @@ pub fn value_label(out: &mut String, def: &FieldDef, value: Stored<'_>) {
                 None => plain(out),
             }
         }
+        Stored::Time(seconds, nanos) if def.id == crate::wire::frame_fields::f::TIME_EPOCH.id => {
+            with_bytes(out, &|o| seconds_and_nanos(o, seconds, nanos));
+        }
         Stored::Time(seconds, nanos) if def.kind == Kind::AbsTime => {
             const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
             let (year, month, day) = date_of(seconds.div_euclid(86_400));
@@ -717,6 +720,9 @@ mod tests {
         assert_eq!(show(k::WHEN, when, Style::Json), "2026-11-21T07:56:08.861934000Z");
         assert_eq!(show(k::WHEN, when, Style::Fields), "2026-11-21T07:56:08.861934000+0000");
         assert_eq!(show(crate::wire::frame_fields::f::TIME_EPOCH, when, Style::Fields), "1795247768.861934000");
+        let mut label = String::new();
+        value_label(&mut label, crate::wire::frame_fields::f::TIME_EPOCH, when);
+        assert_eq!(label, "1795247768.861934000");
         assert_eq!(show(k::LONG, Stored::Time(11, 383_631_000), Style::Json), "11.383631000");
         assert_eq!(show(k::LONG, Stored::Time(-1, 500_000_000), Style::Json), "-0.500000000");
         assert_eq!(show(k::REAL, Stored::U(0.25_f64.to_bits()), Style::Json), "0.25");

@@ -654,6 +654,7 @@ fn tcp_options_are_read_and_wrong_lengths_are_reported() {
     );
     assert_eq!((segment.payload, segment.payload_length), (&b"data"[..], 4));
     assert_eq!(tree.info, "5445 → 46466 [SYN, ACK] Seq=16909060 Ack=84281096 Win=8192 Len=4");
+    assert_eq!(tree.number("tcp.options.sack.count"), Some(1));
     assert_eq!((tree.number("tcp.options.sack_re"), tree.number("tcp.options.timestamp.tsecr")), (Some(4), Some(2)));
     assert_eq!((tree.number("tcp.hdr_len"), tree.number("tcp.flags"), tree.number("tcp.len")), (Some(52), Some(0x012), Some(4)));
 

@@ -10,6 +10,7 @@
 
 use rdmascope_analyzer::finding::{Rule, explain};
 use rdmascope_dissector::field::{Def, Fields, Kind, Values};
+use rdmascope_dissector::wire::ib::bth::Opcode;
 use rdmascope_dissector::wire::smb2::Channel;
 use rdmascope_dissector::wire::smb2::rdma_channel::{CryptoTransformFixed, RdmaTransformFixed, f as rdma};
 use rdmascope_dissector::wire::smbd::BufferDescriptorV1;
@@ -104,6 +105,13 @@ fn fields(out: &mut String) {
         }
         if def.mask != 0 {
             let _ = write!(out, ", mask = {:#x}", def.mask);
+            // of the bits of a larger integer Wireshark wants that integer
+            if def.mask.trailing_zeros() > 0 {
+                let _ = write!(out, ", scale = {:#x}", 1u64 << def.mask.trailing_zeros());
+            }
+        }
+        if facts::is_of_others(def.name) {
+            out.push_str(", lent = true");
         }
         if def.name.ends_with(".reply") {
             out.push_str(", answer = true");
@@ -122,9 +130,10 @@ fn place(def: Def) -> usize {
     facts::fields().iter().position(|d| d.name == def.name).map_or(0, |n| n + 1)
 }
 
-/// What is decoded without an engine: `SMB2_RDMA_TRANSFORM`, \[MS-SMB2\] 2.2.43, by the fields of its structures.
+/// What is decoded without an engine: congestion notifications, and `SMB2_RDMA_TRANSFORM`, \[MS-SMB2\] 2.2.43, by the fields of its
+/// structures.
 fn layouts(out: &mut String) {
-    let _ = writeln!(out, "R.layouts = {{\n    channel = {},", Channel::RDMA_TRANSFORM.0);
+    let _ = writeln!(out, "R.layouts = {{\n    channel = {}, cnp = {:#x},", Channel::RDMA_TRANSFORM.0, Opcode::CNP.0);
     for (name, fields) in [
         ("transform", <RdmaTransformFixed as Fields>::FIELDS),
         ("crypto", CryptoTransformFixed::FIELDS),

@@ -140,7 +140,18 @@ function R.settle(now)
     end
 end
 
--- What is said of a frame: a number (layer * 256 + flags), and where `look`, items. Nothing where there is no engine.
+-- Who looks at a frame: at the protocol alone, at some fields, at all there is.
+R.PROTOCOL, R.SOME, R.ALL = 1, 2, 3
+
+-- The fields that R.SOME stands for, a line each.
+function R.want(names)
+    R.wanted_fields = names
+    if handle then
+        call("want", handle, names)
+    end
+end
+
+-- What is said of a frame: a number (layer * 256 + flags), and items for whom looks at them. Nothing where there is no engine.
 function R.say(number, tvb, pinfo, look)
     if not handle then
         return nil
@@ -160,9 +171,9 @@ function R.say(number, tvb, pinfo, look)
     return call(handle, number, look)
 end
 
--- The items of a frame that was said to have some, with its messages.
+-- All items of a frame that was said to have some.
 function R.again(number)
-    return R.call(handle, number, true, true)
+    return call(handle, number, R.ALL)
 end
 
 -- A call of the engine's that has a name.

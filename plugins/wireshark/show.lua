@@ -46,7 +46,6 @@ function R.keys()
 end
 
 -- A value as a field takes it, from the two of an item.
-local function plain(a) return a end
 local VALUE = {
     FT_UINT64 = function(a, b) return UInt64.new(a, b) end,
     FT_INT64 = function(a, b) return Int64.new(b < 2147483648 and b * 4294967296 + a or (b - 4294967296) * 4294967296 + a) end,
@@ -56,16 +55,10 @@ local VALUE = {
 
 local field, value_of, scale, names, of_proto, of_others = {}, {}, {}, {}, {}, {}
 for n, f in ipairs(R.fields) do
-    names[n], value_of[n] = f.name, VALUE[f.kind] or plain
-    -- of the bits of a larger integer Wireshark wants that integer
-    local mask, unit = f.mask or 1, 1
-    while mask % 2 == 0 do
-        mask, unit = mask / 2, unit * 2
-    end
-    scale[n] = unit > 1 and unit or nil
+    names[n], value_of[n], scale[n] = f.name, VALUE[f.kind], f.scale
     if f.name ~= "rdmascope" and f.name ~= "smb2" then
         field[n] = MAKE[f.kind](f)
-        local list = f.name:find("^rdmascope%.") and not f.name:find("^rdmascope%.[si][mw]") and of_proto or of_others
+        local list = f.lent and of_others or of_proto
         list[#list + 1] = field[n]
     end
 end
@@ -97,28 +90,33 @@ local function range_of(tvb, place)
     return tvb:range(offset, math.min(length, room))
 end
 
-local asked
+-- `tree.add`, which Wireshark would look for by its name each time.
+local add_to
 
 -- Adds one item to a tree.
 local function add(tree, n, range, a, b)
-    local f = field[n]
-    if a == false then
-        if range then
-            return tree:add(f, range)
+    local f, value = field[n], a
+    if a ~= false then
+        local make = value_of[n]
+        if make then
+            value = make(a, b)
         end
-        return tree:add(f):set_generated()
+        value = scale[n] and value * scale[n] or value
+        if not range then
+            return add_to(tree, f, value)
+        elseif R.fields[n].kind ~= "FT_BYTES" then
+            return add_to(tree, f, range, value)
+        end
     end
-    local value = value_of[n](a, b)
-    if scale[n] then
-        value = value * scale[n]
+    return range and add_to(tree, f, range) or add_to(tree, f)
+end
+
+-- Adds items one after another, where nobody looks at a tree: their values are looked for by their fields.
+local function add_some(tree, tvb, n, _, place, a, b, ...)
+    add(tree, n, place and range_of(tvb, place), a, b)
+    if ... then
+        return add_some(tree, tvb, ...)
     end
-    if range and R.fields[n].kind == "FT_BYTES" then
-        return tree:add(f, range)
-    elseif range then
-        return tree:add(f, range, value)
-    end
-    local item = tree:add(f, value)
-    return asked and item or item:set_generated()
 end
 
 -- A finding: its parts follow it. Other parts than these are not there.
@@ -135,16 +133,16 @@ local function finding(item, items, n)
     end
 end
 
--- Adds items to a tree, but for messages.
-local function fill(tree, tvb, items)
+-- Adds items to a tree; of messages only the one that is `alone`.
+local function fill(tree, tvb, items, alone)
     local parents = { [0] = tree }
     for n = 1, #items, 5 do
         local f, depth, place = items[n], items[n + 1], items[n + 2]
         local name = names[f]
-        if name ~= "smb2" and name ~= "smb_direct" then
-            -- what it stands under may not be wanted
-            local item = add(parents[depth] or tree, f, place and range_of(tvb, place), items[n + 3], items[n + 4])
-            parents[depth + 1] = item
+        if alone or name ~= "smb2" and name ~= "smb_direct" then
+            local range = place and range_of(tvb, place)
+            local item = add(parents[depth] or tree, f, range, items[n + 3], items[n + 4])
+            parents[depth + 1] = range and item or item:set_generated()
             if name == "rdmascope.finding" then
                 finding(item, items, n + 5)
             end
@@ -170,16 +168,11 @@ local function show_smb_direct(b, pinfo, root)
     if #list == 0 then
         return
     end
-    local parents = { [0] = root }
+    fill(root, b, list, true)
     local what = "DataMessage"
     for n = 1, #list, 5 do
-        local f, depth, place = list[n], list[n + 1], list[n + 2]
-        local parent = parents[depth]
-        if parent then
-            local item = add(parent, f, place and range_of(b, place), list[n + 3], list[n + 4])
-            parents[depth + 1] = item
-            what = depth == 1 and R.fields[f].kind == "FT_NONE" and R.fields[f].label or what
-        end
+        local f = R.fields[list[n]]
+        what = list[n + 1] == 1 and f.kind == "FT_NONE" and f.label or what
     end
     pinfo.cols.protocol:set("SMBDirect")
     pinfo.cols.info:set(what)
@@ -200,12 +193,14 @@ end
 -- ── Frames ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- What tshark was asked for: of our fields those that its arguments name, a line each, and whether they name the protocol. Where it only counts,
--- nobody looks at anything. In a window, and where there may be more, all of them are wanted.
-local is_protocol_asked, is_watched = false, true
+-- nobody looks at anything; where it prints fields of what Wireshark decodes in every frame, nobody looks at what it leaves undecoded. In a window,
+-- and where there may be more, all that there is may be looked at.
+local asked, is_protocol_asked, is_counting, is_watched = nil, true, false, true
 if R.call and not gui_enabled() then
-    local is_nothing
-    asked, is_protocol_asked, is_nothing = R.call("asked")
-    is_watched = not is_nothing
+    local has_asked, protocol, nothing, others = R.call("asked")
+    if has_asked then
+        asked, is_protocol_asked, is_counting, is_watched = has_asked, protocol, nothing, others
+    end
 end
 R.wanted_fields = asked
 
@@ -229,27 +224,34 @@ if not R.call then
     of.remaining, of.data = known("smb2.read_remaining"), known("smb2.read_data")
 end
 
--- Whether somebody looks at our fields in this frame, in a filter, a column or a tree: "all", "protocol" where it may be that alone, or nil.
-local ours, is_field_wanted, last_looked = nil, nil, 0
+local PROTOCOL, SOME, ALL = R.PROTOCOL, R.SOME, R.ALL
+-- Fields that a filter or a column needs, and the last frame that they were looked for.
+local ours, referenced, last_looked = nil, nil, 0
 
+-- Who looks at our fields in this frame, in a filter, a column or a tree. PROTOCOL where it may be that alone; nil if nobody does.
 local function wanted(root, number)
     ours = ours or Dissector.get("rdmascope")
     if not root:referenced(ours) then
         return nil
     elseif asked then
-        return asked ~= "" and "all" or is_protocol_asked and "protocol" or nil
+        return asked ~= "" and SOME or is_protocol_asked and PROTOCOL or nil
     elseif root.visible then
-        return "all"
+        return ALL
     end
-    -- in Wireshark's window that changes with filters and columns, and frames come anew then; elsewhere it stays as it is
-    if is_field_wanted == nil or (gui_enabled() and number <= last_looked) then
-        is_field_wanted = false
-        for _, f in ipairs(of_proto) do
-            is_field_wanted = is_field_wanted or root:referenced(f)
+    -- that changes with filters and columns, and frames come anew then
+    if not referenced or number <= last_looked then
+        local list = {}
+        for n, f in ipairs(R.fields) do
+            list[#list + 1] = field[n] and not f.lent and root:referenced(field[n]) and f.name or nil
         end
+        local found = table.concat(list, "\n")
+        if found ~= referenced then
+            R.want(found)
+        end
+        referenced = found
     end
     last_looked = number
-    return is_field_wanted and "all" or "protocol"
+    return referenced ~= "" and SOME or PROTOCOL
 end
 
 local SMB_DIRECT, SMB2 = 10, 12
@@ -260,11 +262,11 @@ local function has(flags, bit)
 end
 
 -- The SMB Direct and SMB2 messages of a frame that Wireshark did not decode, or put together wrongly.
-local function show_messages(number, items, messages, tvb, pinfo, root, stock, stock2)
+local function show_messages(number, items, tvb, pinfo, root, stock, stock2)
     local whole = {}
-    for _, n in ipairs(messages) do
-        local is_smb2, misleads = names[items[n]] == "smb2", items[n + 4] == true
-        if (is_smb2 and (misleads or not stock2)) or (not is_smb2 and not stock) then
+    for n = 1, #items, 5 do
+        local is_smb2, is_smb_direct = names[items[n]] == "smb2", names[items[n]] == "smb_direct" and items[n + 1] == 0
+        if is_smb2 and (items[n + 4] == true or not stock2) or is_smb_direct and not stock then
             local b = bytes_of(tvb, number, items, n, is_smb2 and "SMB2 message" or "SMB Direct message")
             if b and is_smb2 then
                 whole[#whole + 1] = b
@@ -279,7 +281,7 @@ end
 local function show(who, number, tvb, pinfo, root, state, ...)
     local flags = state % 256
     local layer = (state - flags) / 256
-    local items = select("#", ...) > 0 and { ... } or nil
+    local items = who == ALL and { ... } or nil
     local is_message = layer == SMB_DIRECT or layer == SMB2
     local stock, stock2, looks = true, true, false
     if is_message or has(flags, DECODED) then
@@ -296,26 +298,15 @@ local function show(who, number, tvb, pinfo, root, state, ...)
         end
     end
     local undecoded = looks and not (stock2 or layer == SMB_DIRECT and stock)
-    -- of fields that were asked for, messages are none
     local list = items
-    if (has(flags, DECODED) or undecoded) and (asked or not items) or has(flags, FINDING) and not items and not asked then
+    if not items and (has(flags, DECODED) or undecoded or has(flags, FINDING) and not asked) then
         list = { R.again(number) }
         table.remove(list, 1)
     end
     if not list or #list == 0 then
         return
     end
-    local whole
-    if looks then
-        local messages = {}
-        for n = 1, #list, 5 do
-            local name = names[list[n]]
-            if name == "smb2" or (name == "smb_direct" and list[n + 1] == 0) then
-                messages[#messages + 1] = n
-            end
-        end
-        whole = show_messages(number, list, messages, tvb, pinfo, root, stock, stock2)
-    end
+    local whole = looks and show_messages(number, list, tvb, pinfo, root, stock, stock2)
     items = items or not asked and list or {}
     local others = false
     for n = 1, #items, 5 do
@@ -326,14 +317,8 @@ local function show(who, number, tvb, pinfo, root, state, ...)
             pinfo.cols.info:set(string.format("CNP: slow down QP=0x%06x", items[n + 3]))
         end
     end
-    if others and (who or not asked and (has(flags, FINDING) or has(flags, DECODED))) then
-        -- where fields are printed by their names, they need no tree
-        local t = root
-        if not asked or is_protocol_asked then
-            t = root:add(p)
-            t:set_generated()
-        end
-        fill(t, tvb, items)
+    if others and (who or has(flags, FINDING) or has(flags, DECODED)) then
+        fill(root:add(p):set_generated(), tvb, items)
     end
     -- a malformed message is an exception that ends the frame: it comes last
     for _, b in ipairs(whole or {}) do
@@ -384,7 +369,7 @@ end
 
 local function show_alone(pinfo, root)
     local opcode, qp = of.opcode(), of.qp()
-    if opcode and qp and opcode.value == 0x81 then
+    if opcode and qp and opcode.value == R.layouts.cnp then
         pinfo.cols.info:set(string.format("CNP: slow down QP=0x%06x", qp.value))
     end
     -- of a request its channel says what the blob behind it is; of a reply to READ the flags behind what remains do
@@ -412,22 +397,24 @@ end
 local function shown(who, number, tvb, pinfo, root, state, ...)
     if not state then
         return
-    elseif asked and who == "all" and (...) == nil then
-        -- of what was asked for there is nothing here, as in most frames
-        who = is_protocol_asked and "protocol" or nil
+    end
+    local flags = state % 256
+    local is_special = has(flags, FINDING) or has(flags, DECODED)
+    if who and who ~= ALL and (asked or not is_special) then
+        if ... then
+            add_some(root, tvb, ...)
+        end
+        if is_protocol_asked and has(flags, HAS_FACTS) then
+            add_to(root, p)
+        end
+        who = nil
     end
     -- most frames are neither messages nor anything else to look at, and most messages of SMB2 Wireshark has found
-    local flags = state % 256
     local is_message = is_watched and state >= 256 * SMB_DIRECT and not (state - flags == 256 * SMB2 and of.smb2())
     if not (who or is_message or flags % HAS_FACTS ~= 0 or flags >= NO_MPA) then
         return
     elseif has(flags, MPA) or has(flags, SYN) or has(flags, NO_MPA) then
         R.claim_ports(pinfo, has(flags, MPA))
-    end
-    local is_special = has(flags, FINDING) or has(flags, DECODED)
-    if who == "protocol" and has(flags, HAS_FACTS) and (asked or not is_special) then
-        root:add(p):set_generated()
-        who = nil
     end
     if who or is_message or is_watched and is_special then
         show(who, number, tvb, pinfo, root, state, ...)
@@ -452,17 +439,17 @@ function p.dissector(tvb, pinfo, root)
     if not R.call then
         return show_alone(pinfo, root)
     end
-    number_of = number_of or R.learn(tvb, pinfo)
+    number_of, add_to = number_of or R.learn(tvb, pinfo), add_to or root.add
     local number = number_of(pinfo)
     if number ~= holds_for then
-        who_looks = is_watched and wanted(root, number) or nil
+        who_looks = not is_counting and wanted(root, number) or nil
     end
     holds_for = nil
     if number > newest then
         newest = number
         holds_for = not has_window and number + 1
     end
-    shown(who_looks, number, tvb, pinfo, root, say(number, tvb, pinfo, who_looks == "all"))
+    shown(who_looks, number, tvb, pinfo, root, say(number, tvb, pinfo, who_looks))
 end
 
 register_postdissector(p)

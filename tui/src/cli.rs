@@ -257,11 +257,14 @@ const KEYS: &str = "Decrypt and verify SMB 3 with the keys and passwords in this
 #[command(name = "rdmascope", version, after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// Colours: always, never, or only on a terminal (never if NO_COLOR is set)
-    #[arg(long, value_name = "WHEN", value_parser = color(), default_value = "auto", global = true)]
+    #[arg(long, value_name = "WHEN", value_parser = color(), num_args = 0..=1, default_value = "auto", default_missing_value = "always", global = true)]
     pub(crate) color: Color,
     /// Read known bugs and their versions from this file: it replaces built-in ones and adds new ones (rdmascope rules --write FILE makes one)
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) rules: Option<PathBuf>,
+    /// The version, as in tshark
+    #[arg(short = 'v', hide = true, action = clap::ArgAction::Version)]
+    pub(crate) tell_version: Option<bool>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -790,6 +793,17 @@ pub(crate) struct Dissect {
     pub(crate) extension: Vec<String>,
     #[arg(short = 'i', value_name = "IFACE", hide = true, value_parser = no_interfaces)]
     pub(crate) interface: Option<String>,
+    #[arg(short = 'a', value_name = "CONDITION", hide = true, value_parser = no_end)]
+    pub(crate) end: Vec<String>,
+    #[arg(short = 'b', value_name = "CONDITION", hide = true, value_parser = no_ring)]
+    pub(crate) ring: Vec<String>,
+    #[arg(short = 'f', value_name = "FILTER", hide = true, value_parser = no_capture_filter)]
+    pub(crate) capture_filter: Option<String>,
+    #[arg(short = 'D', value_name = "NOTHING", num_args = 0..=1, default_missing_value = "", hide = true, value_parser = no_list)]
+    pub(crate) list: Option<String>,
+    /// Accepted and ignored: a file is no interface
+    #[arg(short = 'p', hide = true)]
+    pub(crate) not_promiscuous: bool,
     #[arg(short = 'R', value_name = "FILTER", hide = true, value_parser = no_read_filter)]
     pub(crate) read_filter: Option<String>,
     /// Write the contents of files that were read or written, instead of showing frames: smb,DIR or nfs,DIR. DIR must be empty unless --force is given
@@ -806,7 +820,7 @@ pub(crate) struct Dissect {
     /// Format of the output
     #[arg(short = 'T', long = "format", value_name = "FORMAT", value_enum)]
     pub(crate) format: Option<Format>,
-    /// A field to print with -T fields; may be repeated
+    /// A field to print with -T fields, csv, json or ek; may be repeated
     #[arg(short = 'e', long = "field", value_name = "FIELD")]
     pub(crate) fields: Vec<String>,
     /// How -T fields prints: header=y, separator=/t|/s|C, occurrence=a|f|l, aggregator=C, quote=d|s|n, escape=y|n, bom=y
@@ -930,6 +944,22 @@ fn no_profiles(_: &str) -> Result<String, String> {
 
 fn no_extensions(_: &str) -> Result<String, String> {
     Err("nothing is loaded here; rdmascope export wireshark gives Wireshark what is known here".into())
+}
+
+fn no_end(_: &str) -> Result<String, String> {
+    Err("a file is read to its end: -c N reads N frames; rdmascope capture has -a".into())
+}
+
+fn no_ring(_: &str) -> Result<String, String> {
+    Err("-w writes one file; rdmascope capture has -b".into())
+}
+
+fn no_list(_: &str) -> Result<String, String> {
+    Err("dissect reads files; rdmascope capture -D lists interfaces".into())
+}
+
+fn no_capture_filter(_: &str) -> Result<String, String> {
+    Err("a file is filtered by -Y; rdmascope capture has -f".into())
 }
 
 fn no_interfaces(_: &str) -> Result<String, String> {

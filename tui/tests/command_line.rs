@@ -99,7 +99,7 @@ fn wrong_use_is_one_clear_line_and_status_2() {
     refused(&["dissect", &sample, "-c", "many"], "many");
     refused(&["dissect", &sample, "--frobnicate"], "--frobnicate");
     refused(&["dissect", &sample, "-T", "fields"], "-e FIELD");
-    refused(&["dissect", &sample, "-e", "frame.number"], "-T fields or -T csv");
+    refused(&["dissect", &sample, "-e", "frame.number"], "-T fields, csv, json or ek");
     refused(&["dissect", &sample, "-T", "fields", "-e", "frame.numbr"], "unknown field \"frame.numbr\"; did you mean frame.number?");
     refused(&["dissect", &sample, "-T", "fields", "-e", "frame.number", "-E", "header=perhaps"], "header must be y or n");
     refused(&["dissect", &sample, "-T", "ek", "-x"], "-x");
@@ -535,4 +535,53 @@ fn a_password_that_is_none_lets_nobody_in() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && said.contains(words) && output.stdout.is_empty(), "{said}");
     }
+}
+
+#[test]
+fn the_version_is_told_by_the_flag_of_tshark_too() {
+    assert_eq!(text(&["-v"]), text(&["--version"]));
+}
+
+/// Beside the verdict stands when it was captured; findings have the time of day, in the zone that was asked for.
+#[test]
+fn the_verdict_has_absolute_times_in_the_zone_asked_for() {
+    let capture = common::samples().join("smb-roce-credits4/smb-roce-credits4.pcap");
+    for (arguments, captured, found) in [
+        (&[][..], "Captured 2026-11-21 08:09:19 to 08:09:41 UTC", ", 08:09:35"),
+        (&["-t", "u"], "Captured 2026-11-21 08:09:19 to 08:09:41 UTC", ", 08:09:35"),
+        (&["-t", "a"], "Captured 2026-11-21 09:09:19 to 09:09:41 UTC+01:00", ", 09:09:35"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rdmascope"));
+        let output = command.args(["analyze", "--color", "never"]).args(arguments).arg(&capture).env("TZ", "Europe/Berlin").output();
+        let said = String::from_utf8(output.expect("the binary runs").stdout).expect("output is UTF-8");
+        assert_eq!(said.lines().nth(1), Some(captured), "{arguments:?}");
+        assert!(said.contains(found), "{arguments:?}: {said}");
+    }
+}
+
+/// A share that guests may write to is not opened to other hosts by chance.
+#[test]
+fn guests_of_other_hosts_write_only_where_that_is_said() {
+    let folder = Folder::new("guests");
+    let share = folder.0.display().to_string();
+    let arguments = ["peer", "--listen", "0.0.0.0:0", "--share", &share, "--allow-writes"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rdmascope"));
+    let output = command.args(arguments).env_remove("RDMASCOPE_PASSWORD").output().expect("the binary runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("--yes-guests-may-write") && said.contains(&share), "{said}");
+    assert!(output.stdout.is_empty() && said.lines().count() == 1, "{said}");
+}
+
+/// Cases that can use up a server's places are not run where the probe is gentle, and a server that takes no more connections ends it.
+#[test]
+fn a_probe_is_kind_to_servers_and_notices_one_that_is_gone() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let (host, case) = (format!("127.0.0.1:{port}"), "SmbdNegotiate_UncompletedMessage");
+    let gentle = text(&["probe", &host, "--gentle", "--case", case]);
+    assert!(gentle.starts_with("n/a") && gentle.contains("--no-gentle"), "{gentle}");
+    let gone = rdmascope(&["probe", &host, "--case", "SmbdDataTransfer_*"]);
+    let said = String::from_utf8_lossy(&gone.stdout).into_owned();
+    assert_eq!(gone.status.code(), Some(1), "{said}");
+    assert!(said.contains("accepts no connections: ") && said.contains("cases were not run"), "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("fail")).count(), 1, "{said}");
 }

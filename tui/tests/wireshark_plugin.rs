@@ -650,6 +650,57 @@ fn frames_that_the_plugin_decodes_are_found_by_a_filter() {
     }
 }
 
+/// Fields of ours as somebody asks for them: each alone, several of one request, with one of Wireshark's.
+const ASKED: [&[&str]; 5] = [
+    &["rdmascope.exchange"],
+    &["rdmascope.finding.id"],
+    &["rdmascope.exchange.time", "rdmascope.connection", "rdmascope.credits.client", "rdmascope.exchange.request"],
+    &["rdmascope.icrc.calculated", "rdmascope.mirror.session", "rdmascope.early"],
+    &["rdmascope.stall", "rdmascope.exchange", "smb2.cmd"],
+];
+
+#[test]
+fn a_field_says_the_same_alone_in_a_filter_and_among_all_others() {
+    let (folder, script) = plugin();
+    let mut captures: Vec<PathBuf> = ["smb-roce-loss/smb-roce-loss", "smb-iwarp/smb-iwarp", "probes/t14_transform"]
+        .map(|sample| workspace().join("samples").join(sample).with_extension("pcap"))
+        .to_vec();
+    captures.extend(made(folder.path()).into_iter().filter(|path| path.to_str().unwrap().contains("erspan2-9000")));
+    let (tsharks, all): (_, BTreeSet<&str>) = (tsharks(), ASKED.concat().into_iter().collect());
+    let values = each(&captures, |_, path| {
+        let path = path.to_str().unwrap();
+        let mut values = 0;
+        for tshark in &tsharks {
+            let table = |fields: &[&str], more: &[&str]| -> Vec<Vec<String>> {
+                let columns = ["frame.number"].iter().chain(fields).flat_map(|field| ["-e", field]);
+                let arguments: Vec<&str> = ["-X", &script, "-r", path, "-T", "fields"].into_iter().chain(columns).collect();
+                let text = tshark.output(&[&arguments, more].concat());
+                text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+            };
+            // with an option that the plugin does not know it reports all there is
+            let names: Vec<&str> = all.iter().copied().collect();
+            let whole = table(&names, &["--log-level=warning"]);
+            for fields in ASKED {
+                let place = format!("{path} in {}: {fields:?}", tshark.name);
+                let columns: Vec<usize> = fields.iter().map(|field| names.iter().position(|name| name == field).unwrap() + 1).collect();
+                let expected: Vec<Vec<String>> =
+                    whole.iter().map(|row| std::iter::once(0).chain(columns.iter().copied()).map(|n| row[n].clone()).collect()).collect();
+                assert_eq!(table(fields, &[]), expected, "{place}");
+                values += expected.iter().flat_map(|row| &row[1..]).filter(|value| !value.is_empty()).count();
+                // frames that have the first of them, as lines, and as fields of others
+                let with: Vec<&str> = expected.iter().filter(|row| !row[1].is_empty()).map(|row| row[0].as_str()).collect();
+                let lines = tshark.output(&["-X", &script, "-r", path, "-Y", fields[0]]);
+                let lines: Vec<&str> = lines.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+                assert_eq!(lines, with, "{place}, as a filter");
+                let rows = table(&["smb2.cmd"], &["-Y", fields[0]]);
+                assert_eq!(rows.iter().map(|row| row[0].as_str()).collect::<Vec<_>>(), with, "{place}, as a filter with a field");
+            }
+        }
+        values
+    });
+    assert!(tsharks.is_empty() || values.iter().all(|&n| n > 20), "{values:?}");
+}
+
 /// Frames of a capture, each with the head of its record; and the head of the file.
 fn records(path: &Path) -> (Vec<u8>, Vec<Vec<u8>>) {
     let whole = fs::read(path).unwrap();

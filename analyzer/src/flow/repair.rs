@@ -16,6 +16,8 @@ use alloc::collections::VecDeque;
 const OPEN_MAX: usize = 256;
 /// Reports of the same hole that make a sender send again (RFC 5681 3.2).
 const DUPLICATES: u32 = 3;
+/// ns by which an age is rounded down at most.
+const AGE_STEP: i64 = 1_000;
 /// ns that a retransmission timer waits at least (RFC 6298 says 1 s; Linux 200 ms).
 const TIMEOUT_LEAST: i64 = 200_000_000;
 /// ns after the acknowledgment within which a D-SACK may still come.
@@ -91,6 +93,8 @@ struct Again {
     is_filled: bool,
     /// The receiver had said that just this is missing.
     is_reported: bool,
+    /// It followed the first copy sooner than its sender could have heard of that.
+    is_prompt: bool,
     timestamp: Option<u32>,
     acked_at: Option<At>,
 }
@@ -313,7 +317,7 @@ impl Repair {
                     losses.lost_before.add(at, 1);
                     losses.repeated.add(at, 1);
                     losses.asked_again += u64::from(is_reported);
-                    self.open(Again { since: gap.0, is_filled: true, ..self.again_of(sent) }, losses);
+                    self.open(Again { since: gap.0, is_filled: true, is_prompt: false, ..self.again_of(sent, way) }, losses);
                 }
             }
             Was::Again => {
@@ -346,7 +350,7 @@ impl Repair {
                 if self.acked.is_some_and(|acked| !before(acked, end)) {
                     losses.needless.add(at, 1);
                 } else {
-                    self.open(self.again_of(sent), losses);
+                    self.open(self.again_of(sent, way), losses);
                 }
             }
         }
@@ -361,15 +365,19 @@ impl Repair {
         over
     }
 
-    fn again_of(&self, sent: &Sent) -> Again {
+    fn again_of(&self, sent: &Sent, way: i64) -> Again {
         let newest = self.newest.map_or(sent.at, |(at, _)| at);
         let since = match sent.age.map(|age| sent.at.time.saturating_sub(age)) {
             Some(first) if first < newest.time && sent.was == Was::Again => At { frame: newest.frame, time: first },
             _ => newest,
         };
         let is_reported = self.hole == Some(sent.seq);
+        // to the receiver, back, and to the sender and back; that the receiver misses it was heard only if it said so after the first copy
+        let heard = self.round_trip.unwrap_or(0).saturating_add(way);
+        let is_asked = |age: i64| is_reported && self.hole_at.time.saturating_add(AGE_STEP) > sent.at.time.saturating_sub(age);
+        let is_prompt = sent.age.is_some_and(|age| age.saturating_add(AGE_STEP) <= heard && !is_asked(age));
         let Sent { at, seq, end, timestamp, .. } = *sent;
-        Again { seq, end, at, since, is_filled: false, is_reported, timestamp, acked_at: None }
+        Again { seq, end, at, since, is_filled: false, is_reported, is_prompt, timestamp, acked_at: None }
     }
 
     fn open(&mut self, again: Again, losses: &mut Losses) {
@@ -445,7 +453,7 @@ impl Repair {
             } else if is_first && !again.is_reported {
                 losses.get_or_insert_default().needless.add(again.at, 1);
                 again.end = again.seq;
-            } else if again.is_reported || self.says_sack || again.is_timed_out() {
+            } else if !again.is_prompt && (again.is_reported || self.says_sack || again.is_timed_out()) {
                 emit(again.over(at));
             }
         }
@@ -466,7 +474,8 @@ impl Repair {
 
     /// Outcome of a segment, now that no D-SACK came for it.
     fn settle(&self, again: &Again, losses: &mut Losses) {
-        if again.is_filled {
+        // what was sent again before anybody could miss the first copy came out of a loss or a delay that is told already
+        if again.is_filled || again.is_prompt {
             return;
         }
         let Some(acked) = again.acked_at else { return };
@@ -602,6 +611,32 @@ mod tests {
             let losses = self.losses.clone().unwrap_or_default();
             [losses.lost_before.count, losses.lost_behind.count, losses.needless.count, losses.overtaken.count]
         }
+    }
+
+    #[test]
+    fn a_copy_that_follows_sooner_than_the_sender_could_have_heard_is_not_the_one_that_was_taken() {
+        let sent = |at, age, was| Sent { at, seq: 200, end: 300, timestamp: None, echo: None, is_older: None, age, was };
+        let recovered = |age: i64| {
+            let mut tap = Tap::default();
+            // 10 ms from the capture point to the receiver and back, 4 ms to the sender
+            tap.send(0, 100, Was::New).ack(10, 200, &[], 0);
+            tap.send(20, 300, Was::Early).ack(30, 200, &[(300, 400)], 20);
+            let overtaken = Sent { is_older: Some(true), ..sent(tap.at(40), None, Was::Filled { is_late: false }) };
+            tap.repair.sent(&overtaken, 4 * MS, &mut tap.losses);
+            let again = sent(tap.at(54), Some(age), Was::Again);
+            tap.repair.sent(&again, 4 * MS, &mut tap.losses);
+            tap.ack(70, 400, &[], 40);
+            tap.over.iter().any(|over| matches!(over, Over::Recovery { .. }))
+        };
+        // an age is a whole number of microseconds, and may be up to one more; and what was reported missing after it had gone by was lost
+        assert_eq!([14 * MS - 1_000, 14 * MS - 999, 14 * MS].map(recovered), [false, true, true]);
+        let mut tap = Tap::default();
+        tap.send(0, 100, Was::New).ack(10, 200, &[], 0);
+        tap.send(20, 200, Was::New).send(21, 300, Was::New).ack(30, 200, &[(300, 400)], 20);
+        let again = sent(tap.at(33), Some(13 * MS), Was::Again);
+        tap.repair.sent(&again, 4 * MS, &mut tap.losses);
+        tap.ack(43, 400, &[], 33);
+        assert_eq!(tap.counts(70), [0, 1, 0, 0]);
     }
 
     #[test]

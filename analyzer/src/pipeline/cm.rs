@@ -269,6 +269,12 @@ impl Requests {
         false
     }
 
+    /// The largest path MTU, in bytes, of connections that two hosts opened, where it is known: paths may differ.
+    pub(super) fn path_mtu(&self, one: Addr, other: Addr) -> Option<u16> {
+        let is_theirs = |r: &&Request| [(r.client, r.server), (r.server, r.client)].contains(&(one, other)) && r.accepted.is_some();
+        self.list.iter().filter(is_theirs).filter_map(|r| r.path_mtu).max()
+    }
+
     /// A connection is not followed any more.
     pub(super) fn forget(&mut self, slot: u32) {
         for request in self.list.iter_mut().filter(|r| r.slot == Some(slot)) {

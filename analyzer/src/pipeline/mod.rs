@@ -43,7 +43,7 @@ use crate::sink::{Quiet, Sink};
 use crate::summary::{Handshake, Peer, Transport};
 use crate::totals::Totals;
 use alloc::boxed::Box;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -57,7 +57,7 @@ use hashbrown::HashSet;
 use numbering::Joined;
 use pairing::Halves;
 use rdmascope_dissector::fault::FaultKind;
-use rdmascope_dissector::frame::{self, Addr, Body, Carrier, Check, IbPacket, LinkType, Packet, Segment, Unreachable};
+use rdmascope_dissector::frame::{self, Addr, Body, Carrier, Check, IbPacket, LinkType, Packet, Segment};
 use rdmascope_dissector::trace::{Off, Trace};
 use rdmascope_dissector::wire::ib::bth::{self, Opcode, Service};
 use rdmascope_dissector::wire::ib::cm::{self as wire, CmMessage};
@@ -103,6 +103,8 @@ pub struct FrameFacts {
 const UNREACHABLE_MAX: usize = 1024;
 /// The largest path MTU, in bytes (IBA volume 1, 9.8.1).
 const MTU_MAX: u32 = 4096;
+/// The smallest path MTU, in bytes. Datagrams of connection management are as long as it.
+const MTU_LEAST: u32 = 256;
 /// Packets with a wrong invariant CRC on one connection after which all of them are thought to have it.
 const UNFINISHED: u64 = 4;
 /// ns by which a capture may have packets in another order than the ends.
@@ -121,7 +123,7 @@ pub struct Pipeline<S = Quiet> {
     halves: Halves,
     requests: Requests,
     /// Datagrams that could not be delivered, and the sender that the ICMP error went to.
-    unreachable: Vec<(At, Addr, Unreachable)>,
+    unreachable: Vec<path::Undelivered>,
     datagrams: Datagrams,
     /// Rpcbind over UDP.
     rpcbind: crate::rpcbind::Datagrams,
@@ -361,20 +363,23 @@ impl<S: Sink> Pipeline<S> {
                 self.capture.pauses += 1;
                 self.capture.paused.add(at, meta.interface, pause);
                 if pause.quanta > 0 {
-                    let (priorities, quanta) = (pause.priorities, pause.quanta);
+                    let quanta = pause.quanta;
+                    let stopped = |n: &u8| pause.priorities >> n & 1 != 0 && pause.times[usize::from(*n)] > 0;
+                    let classes: Vec<u8> = (0..8).filter(stopped).collect();
+                    let what = if pause.whole_link { String::from("the whole link") } else { crate::audit::classes(&classes) };
                     let site = Site { connection: None, frame: at.frame, time_ns: at.time };
                     self.env.report(
                         Rule::RcPfc,
                         Blame::Network,
                         site,
                         Certainty::Certain,
-                        format_args!("asked to pause priorities {priorities:#010b} for {quanta} quanta"),
+                        format_args!("the device {} asked to pause {what} for {quanta} quanta", Addr::Mac(pause.source)),
                     );
                 }
             }
             Body::Unreachable(unreachable) => {
                 if self.unreachable.len() < UNREACHABLE_MAX {
-                    self.unreachable.push((at, packet.dst, *unreachable));
+                    self.unreachable.push((at, [packet.src, packet.dst], *unreachable));
                 }
             }
             Body::Other(name) => {
@@ -489,7 +494,8 @@ impl<S: Sink> Pipeline<S> {
 
     fn ib<T: Trace>(&mut self, at: At, wire_len: u32, packet: &Packet<'_>, ib: &IbPacket<'_>, t: &mut T) {
         self.env.layer(Layer::Ib);
-        if packet.fault.is_some() {
+        // where its invariant CRC is wrong, a packet was damaged: its sender sent another one
+        if packet.fault.is_some() && ib.icrc != Check::Bad {
             self.short(at, packet);
         }
         let row = Opcode(ib.bth.opcode).row();
@@ -502,18 +508,7 @@ impl<S: Sink> Pipeline<S> {
             self.datagram(at, packet, ib, t);
             return;
         }
-        let Some(row) = row else {
-            let site = Site { connection: None, frame: at.frame, time_ns: at.time };
-            let opcode = ib.bth.opcode;
-            self.env.report(
-                Rule::BugRxe4c6f86d,
-                Blame::Unknown,
-                site,
-                Certainty::Certain,
-                format_args!("sent an opcode that does not exist: {opcode:#04x}"),
-            );
-            return;
-        };
+        let Some(row) = row else { return self.unassigned(at, packet, ib) };
         self.env.layer(Layer::Rdma);
         if ib.payload_length > MTU_MAX && (packet.cut > 0 || ib.icrc == Check::Bad) {
             return self.inseparable(at, packet, ib);
@@ -598,6 +593,22 @@ impl<S: Sink> Pipeline<S> {
             self.connections_evicted += 1;
             self.close(idlest, at);
         }
+    }
+
+    /// An opcode that does not exist: of its sender, or of damage.
+    #[cold]
+    fn unassigned(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>) {
+        if ib.icrc == Check::Bad {
+            let key = QpKey { src: packet.src, dst: packet.dst, qp: ib.bth.dest_qp };
+            if let Some(slot) = self.table.find_qp(&key).and_then(|place| self.table.get_mut(place.slot)) {
+                slot.connection.health.icrc_bad += 1;
+                slot.connection.icrc_first_bad.get_or_insert(at);
+            }
+            return;
+        }
+        let site = Site { connection: None, frame: at.frame, time_ns: at.time };
+        let text = format_args!("sent an opcode that does not exist: {:#04x}", ib.bth.opcode);
+        self.env.report(Rule::BugRxe4c6f86d, Blame::Unknown, site, Certainty::Certain, text);
     }
 
     /// A packet whose headers, padding and ICRC are longer than it is.
@@ -689,11 +700,18 @@ impl<S: Sink> Pipeline<S> {
     // ── Connection management ───────────────────────────────────────────────────────────────────────────────────────
 
     fn datagram<T: Trace>(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>, t: &mut T) {
-        if ib.payload_length > MTU_MAX {
-            let site = Site { connection: None, frame: at.frame, time_ns: at.time };
-            let length = ib.payload_length;
+        let length = ib.payload_length;
+        let site = Site { connection: None, frame: at.frame, time_ns: at.time };
+        if length > MTU_MAX {
             let text = format_args!("sent a datagram of {length} bytes; no path MTU is larger than {MTU_MAX}");
             self.env.report(Rule::BugCve202440992, Blame::Unknown, site, Certainty::Certain, text);
+        } else if length > MTU_LEAST
+            && ib.icrc != Check::Bad
+            && let Some(mtu) = self.requests.path_mtu(packet.src, packet.dst).filter(|mtu| u32::from(*mtu) < length)
+        {
+            // connections may use less than the path allows
+            let text = format_args!("sent a datagram of {length} bytes; the path MTU of the hosts' connections is {mtu}");
+            self.env.report(Rule::BugCve202440992, Blame::Unknown, site, Certainty::Guess, text);
         }
         if ib.bth.dest_qp > 1 {
             return;

@@ -322,6 +322,9 @@ impl Path {
     }
 }
 
+/// A host learned that a packet was not delivered: when, who told whom, and what.
+pub type Undelivered = (At, [Addr; 2], Unreachable);
+
 /// How an RDMA connection request ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
@@ -329,7 +332,8 @@ enum Fate {
     Rejected(String),
     /// By a TCP reset.
     Reset,
-    Unreachable(&'static str),
+    /// Who reported that it cannot be reached, and why.
+    Unreachable(Addr, &'static str),
     /// Answered in another protocol.
     Otherwise,
     Silent,
@@ -365,9 +369,13 @@ pub(crate) fn why_rejected(reason: RejectReason) -> Option<&'static str> {
     REJECTED.iter().find(|(known, _)| *known == reason).map(|(_, why)| *why)
 }
 
-/// What a rejection comes from, where its reason says more than that nobody listens.
+/// What a rejection comes from, where its answer says more than that nobody listens.
 fn why_named(fate: &Fate) -> Option<&'static str> {
-    let Fate::Rejected(named) = fate else { return None };
+    let named = match fate {
+        Fate::Rejected(named) => named,
+        Fate::Unreachable(..) => return Some("A firewall or a router rejects it, or the host has no RDMA device at that address"),
+        _ => return None,
+    };
     let is_it = |(reason, _): &&(RejectReason, &str)| *reason != RejectReason::INVALID_SERVICE_ID && reason.to_string() == *named;
     REJECTED.iter().find(is_it).map(|(_, why)| *why)
 }
@@ -396,7 +404,7 @@ struct Group<'r> {
 }
 
 /// The ladders of a report.
-pub fn paths(report: &Report, attempts: &[Attempt], unreachable: &[(At, Addr, Unreachable)]) -> Vec<Path> {
+pub fn paths(report: &Report, attempts: &[Attempt], unreachable: &[Undelivered]) -> Vec<Path> {
     let groups = groups(report, attempts);
     let rdma_servers: Vec<(Kind, Addr)> = report
         .connections
@@ -411,7 +419,7 @@ pub fn paths(report: &Report, attempts: &[Attempt], unreachable: &[(At, Addr, Un
 }
 
 /// Puts the ladders into a report, and what they find.
-pub(crate) fn conclude(report: &mut Report, attempts: &[Attempt], unreachable: &[(At, Addr, Unreachable)]) {
+pub(crate) fn conclude(report: &mut Report, attempts: &[Attempt], unreachable: &[Undelivered]) {
     report.paths = paths(report, attempts, unreachable);
     for verdict in report.paths.iter().filter_map(|p| p.verdict.as_ref()).filter(|v| !v.reported) {
         // connections that failed on the way failed of this
@@ -712,15 +720,15 @@ struct Ladder<'g, 'r> {
 }
 
 impl<'g, 'r> Ladder<'g, 'r> {
-    fn of(group: &'g Group<'r>, unreachable: &[(At, Addr, Unreachable)], rdma_servers: &[(Kind, Addr)], report: &Report) -> Self {
+    fn of(group: &'g Group<'r>, unreachable: &[Undelivered], rdma_servers: &[(Kind, Addr)], report: &Report) -> Self {
         let (end, is_whole) = (report.capture.last.unwrap_or_default(), report.capture.cut == 0);
         let is_rdma = |c: &Connection| matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma) || is_try(c);
         let (rdma, tcp): (Vec<&Connection>, Vec<&Connection>) = group.connections.iter().partition(|c| is_rdma(c));
         let undelivered = |protocol: u8, client: Addr, to: Addr, port: u16, since: At| {
-            let is_it = |(at, reported, u): &&(At, Addr, Unreachable)| {
-                *at >= since && *reported == client && u.protocol == protocol && u.to == to && u.port == port
+            let is_it = |(at, [_, told], u): &&Undelivered| {
+                *at >= since && *told == client && u.protocol == protocol && u.to == to && u.port == port
             };
-            unreachable.iter().find(is_it).map(|(at, _, u)| (*at, u.reason))
+            unreachable.iter().find(is_it).map(|(at, [by, _], u)| (*at, *by, u.reason))
         };
         let mut tries: Vec<Try> = Vec::new();
         for a in &group.attempts {
@@ -736,9 +744,9 @@ impl<'g, 'r> Ladder<'g, 'r> {
                     frames.push(at.frame);
                     Fate::Rejected(reason.clone())
                 }
-                (_, Some((at, reason))) => {
+                (_, Some((at, by, reason))) => {
                     frames.push(at.frame);
-                    Fate::Unreachable(reason)
+                    Fate::Unreachable(by, reason)
                 }
                 (Answer::TakenBack(_), None) if is_whole => Fate::Silent,
                 (Answer::None, None) if waited >= PATIENCE && is_whole => Fate::Silent,
@@ -758,9 +766,9 @@ impl<'g, 'r> Ladder<'g, 'r> {
                 Fate::Accepted
             } else if let Some(reason) = &c.rejected {
                 Fate::Rejected(reason.clone())
-            } else if let Some((at, reason)) = icmp {
+            } else if let Some((at, by, reason)) = icmp {
                 frames.push(at.frame);
-                Fate::Unreachable(reason)
+                Fate::Unreachable(by, reason)
             } else if c.closed.is_some_and(|(by, how, _)| by == Some(1) && how == "RST")
                 && c.handshake == Handshake::Seen
                 && !c.progress.connected
@@ -926,7 +934,9 @@ impl<'g, 'r> Ladder<'g, 'r> {
                         Blame::Server,
                         format!("chose {name}, though the client offers {}; SMB Direct needs SMB 3.0", dialect_name(highest)),
                     ),
-                    _ => (Blame::Client, format!("offers nothing above {name}; SMB Direct needs SMB 3.0")),
+                    Some(_) => (Blame::Client, format!("offers nothing above {name}; SMB Direct needs SMB 3.0")),
+                    // what the client offers was not seen
+                    None => (Blame::Unknown, format!("the two ends agreed on {name}; SMB Direct needs SMB 3.0")),
                 };
                 self.no(Step::Dialect, name, at, (Rule::SmbPathDialect, why.0, Certainty::Certain, why.1));
                 stopped = true;
@@ -1076,33 +1086,47 @@ impl<'g, 'r> Ladder<'g, 'r> {
         // the clearest answer there was
         let clearest = reported.iter().min_by_key(|t| match &t.fate {
             Fate::Rejected(_) => 0,
-            Fate::Unreachable(_) => 1,
+            Fate::Unreachable(..) => 1,
             Fate::Reset => 2,
             Fate::Otherwise => 3,
             _ => 4,
         });
         let clearest = clearest.unwrap_or(first);
         let at = Some(clearest.at);
-        let mut ports: Vec<u16> = reported.iter().map(|t| t.port).collect();
-        ports.sort_unstable();
-        ports.dedup();
-        let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
-        let ports = format!("{} {}", if ports.len() == 1 { "port" } else { "ports" }, ports.join(" and "));
+        let of = |is_it: &dyn Fn(&Try) -> bool| {
+            let mut ports: Vec<u16> = reported.iter().filter(|t| is_it(t)).map(|t| t.port).collect();
+            ports.sort_unstable();
+            ports.dedup();
+            ports
+        };
+        let named = |ports: &[u16]| {
+            let list: Vec<String> = ports.iter().map(ToString::to_string).collect();
+            format!("{} {}", if ports.len() == 1 { "port" } else { "ports" }, list.join(" and "))
+        };
+        // one answer is not that of another port
+        let answered = of(&|t| core::mem::discriminant(&t.fate) == core::mem::discriminant(&clearest.fate));
+        let mut unanswered = of(&|t| t.fate == Fate::Silent);
+        unanswered.retain(|port| !answered.contains(port));
+        let ports = named(&answered);
         let to = clearest.to;
         let rest =
             if self.tcp.iter().any(|c| has_session(c)) { format!("; {} runs over TCP", self.group.kind.name()) } else { String::new() };
         let elsewhere = self.rpcbind.rdma().filter(|listed| reported.iter().all(|t| t.port != *listed));
         let rest = elsewhere.map_or(rest.clone(), |listed| format!("; rpcbind lists NFS for RDMA at port {listed}{rest}"));
+        let silence = if unanswered.is_empty() { String::new() } else { format!("; {} did not answer", named(&unanswered)) };
+        let rest = format!("{silence}{rest}");
         match &clearest.fate {
             Fate::Rejected(reason) => {
                 let text = format!("rejected RDMA on {ports}: {reason}{rest}");
                 let short = format!("rejected: {reason}");
                 self.no(Step::Accepted, short, at, (refused, Blame::Server, Certainty::Certain, text));
             }
-            Fate::Unreachable(reason) => {
+            Fate::Unreachable(by, reason) => {
                 let what = if clearest.transport == Transport::Iwarp { ports } else { format!("UDP port {ROCE} (RoCEv2)") };
-                let text = format!("{to} reported that {what} cannot be reached ({reason}){rest}");
-                self.no(Step::Accepted, *reason, at, (refused, Blame::Server, Certainty::Certain, text));
+                // a router or a firewall on the way tells so, too
+                let (whose, blame) = if *by == to { (String::new(), Blame::Server) } else { (format!(" of {to}"), Blame::Network) };
+                let text = format!("{by} reported that {what}{whose} cannot be reached ({reason}){rest}");
+                self.no(Step::Accepted, *reason, at, (refused, blame, Certainty::Certain, text));
             }
             Fate::Reset => {
                 let text = format!("reset the connection to {ports}{rest}");
@@ -1474,6 +1498,8 @@ mod tests {
         let old = |c: &mut Connection| (c.smb.dialect, c.smb.setup.offered) = (Some(0x0210), Some((at(20), 0x0210)));
         assert_eq!(plain(old), Some((Rule::SmbPathDialect, Blame::Client, Severity::Note)));
         assert_eq!(plain(|c| c.smb.dialect = Some(0x0210)), Some((Rule::SmbPathDialect, Blame::Server, Severity::Note)));
+        let unseen = |c: &mut Connection| (c.smb.dialect, c.smb.setup.offered) = (Some(0x0210), None);
+        assert_eq!(plain(unseen), Some((Rule::SmbPathDialect, Blame::Unknown, Severity::Note)));
     }
 
     #[test]
@@ -1541,12 +1567,27 @@ mod tests {
     fn a_datagram_that_could_not_be_delivered_is_no_silence() {
         let reported = Unreachable { reason: "port unreachable", protocol: 17, to: SERVER, port: ROCE };
         let silent = [attempt(445, 3, Answer::None)];
-        let of = |reported: Unreachable| {
-            let mut paths = paths(&report(vec![over_tcp()]), &silent, &[(at(4), CLIENT, reported)]);
-            paths.remove(0).verdict.map(|v| v.rule)
+        let of = |by: Addr, reported: Unreachable| {
+            let mut paths = paths(&report(vec![over_tcp()]), &silent, &[(at(4), [by, CLIENT], reported)]);
+            paths.remove(0).verdict.map(|v| (v.rule, v.by, v.text))
         };
-        assert_eq!(of(reported), Some(Rule::SmbPathRefused));
-        assert_eq!(of(Unreachable { port: 53, ..reported }), Some(Rule::SmbPathSilent));
+        let rule = |verdict: Option<(Rule, Blame, String)>| verdict.map(|v| v.0);
+        assert_eq!(rule(of(SERVER, Unreachable { port: 53, ..reported })), Some(Rule::SmbPathSilent));
+        let (refused, by, text) = of(SERVER, reported).unwrap();
+        assert_eq!((refused, by), (Rule::SmbPathRefused, Blame::Server));
+        assert!(text.starts_with(&format!("{SERVER} reported that UDP port 4791 (RoCEv2) cannot be reached")), "{text}");
+        // who told so may be on the way
+        let router = Addr::V4([203, 0, 113, 1]);
+        let (refused, by, text) = of(router, reported).unwrap();
+        assert_eq!((refused, by), (Rule::SmbPathRefused, Blame::Network));
+        assert!(text.starts_with(&format!("{router} reported that UDP port 4791 (RoCEv2) of {SERVER} cannot be reached")), "{text}");
+    }
+
+    #[test]
+    fn a_port_that_was_silent_did_not_reject() {
+        let both = [attempt(5445, 1, Answer::None), attempt(445, 3, Answer::Rejected(at(4), "Consumer reject".into()))];
+        let text = paths(&report(vec![over_tcp()]), &both, &[]).remove(0).verdict.unwrap().text;
+        assert!(text.starts_with("rejected RDMA on port 445: Consumer reject; port 5445 did not answer"), "{text}");
     }
 
     #[test]

@@ -50,6 +50,7 @@ fields! {
         MULTIPLIER: U16 = "tcp.options.wscale.multiplier", "Multiplier", dec;
         SACK_LE: U32 = "tcp.options.sack_le", "TCP SACK Left Edge", dec;
         SACK_RE: U32 = "tcp.options.sack_re", "TCP SACK Right Edge", dec;
+        SACK_COUNT: U8 = "tcp.options.sack.count", "TCP SACK Count", dec;
         TSVAL: U32 = "tcp.options.timestamp.tsval", "Timestamp value", dec;
         TSECR: U32 = "tcp.options.timestamp.tsecr", "Timestamp echo reply", dec;
         UNKNOWN_PAYLOAD: Bytes = "tcp.options.unknown.payload", "Payload";
@@ -302,6 +303,7 @@ fn parse_options<'a, T: Trace>(mut i: &'a [u8], t: &mut T, segment: &mut Segment
                             segment.sack_count += 1;
                         }
                     }
+                    t.field(f::SACK_COUNT, data, 0, Value::U(((data.len() - edges.len()) / 8) as u64));
                 }
                 (8, 8) => {
                     let (i, value) = read::be32(f::TSVAL, data, t)?;

@@ -11,12 +11,21 @@ pub(crate) struct Asked {
     pub(crate) fields: Vec<&'static str>,
     /// Whether they name the protocol.
     pub(crate) protocol: bool,
+    /// Whether they name a field that Wireshark may lack where it leaves SMB Direct or SMB2 undecoded.
+    pub(crate) others: bool,
     /// Nobody looks at anything.
     pub(crate) nothing: bool,
 }
 
 /// Fields that are messages' and the protocol's own: nobody can ask for these alone.
 const NOT_FIELDS: [&str; 2] = ["rdmascope", "smb2"];
+
+/// Protocols below SMB Direct: their fields are Wireshark's own in every frame.
+const BELOW: [&str; 9] = ["frame", "eth", "vlan", "ip", "ipv6", "udp", "tcp", "infiniband", "rdmascope"];
+
+/// Operators of filters; what else is a word may be a protocol.
+const OPERATORS: [&str; 16] =
+    ["and", "or", "not", "xor", "in", "contains", "matches", "eq", "ne", "gt", "lt", "ge", "le", "any", "all", "len"];
 
 /// Options of tshark that take no value, and those that take one and show nothing.
 const FLAGS: &str = "2lnpqQ";
@@ -73,9 +82,16 @@ pub(crate) fn asked<'a>(arguments: impl Iterator<Item = &'a str>) -> Option<Aske
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
     let words: HashSet<&str> = named.iter().flat_map(|text| text.split(|c| !is_of_name(c))).collect();
     let fields = facts::fields().iter().map(|def| def.name);
+    let is_below = |word: &str| {
+        let protocol = word.split('.').next().unwrap_or("");
+        let is_whole = word != "frame.protocols" && !facts::is_of_others(word);
+        let is_value = word.is_empty() || word.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+        is_value || OPERATORS.contains(&word) || (BELOW.contains(&protocol) && is_whole)
+    };
     Some(Asked {
         fields: fields.filter(|name| words.contains(name) && !NOT_FIELDS.contains(name)).collect(),
         protocol: words.contains("rdmascope"),
+        others: !words.iter().all(|word| is_below(word)),
         nothing,
     })
 }
@@ -90,11 +106,16 @@ mod tests {
 
     #[test]
     fn fields_that_are_printed_or_filtered_by_are_asked_for() {
+        let none = of("-r file -T fields -e frame.number -e rdmascope.exchange -Y rdmascope.stall>0.5&&not(ip.addr==10.0.0.1)").unwrap();
+        assert!(!none.others && none.fields == ["rdmascope.exchange", "rdmascope.stall"]);
+        for name in ["smb2.cmd", "frame.protocols", "rdmascope.smb2.rdma_transform.channel", "smb_direct", "rpc.xid"] {
+            assert!(of(&format!("-r file -T fields -e rdmascope.stall -e {name}")).unwrap().others, "{name}");
+        }
         let both = of("-nr file -2 -Y rdmascope.stall>0.5&&smb2.cmd==8 -Tfields -e rdmascope.exchange.time -E separator=,").unwrap();
         assert_eq!(both.fields, ["rdmascope.exchange.time", "rdmascope.stall"]);
         assert!(!both.protocol && !both.nothing);
         let protocol = of("-r file -Y rdmascope -T fields -e smb2 --disable-protocol artemis").unwrap();
-        assert_eq!(protocol, Asked { fields: vec![], protocol: true, nothing: false });
+        assert_eq!(protocol, Asked { fields: vec![], protocol: true, others: true, nothing: false });
     }
 
     #[test]

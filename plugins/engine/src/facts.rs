@@ -105,6 +105,11 @@ fn is_analysis(def: Def, protocols: &HashSet<&str>) -> bool {
     def.name == "rdmascope.rpc.procedure" || !protocols.contains(first)
 }
 
+/// Whether a field is one of those that are added where Wireshark does not decode.
+pub fn is_of_others(name: &str) -> bool {
+    OTHERS.iter().any(|other| name.starts_with(other))
+}
+
 fn is_of_smb_direct(def: Def) -> bool {
     def.name.strip_prefix(OURS).unwrap_or(def.name).starts_with("smb_direct")
 }
@@ -152,7 +157,7 @@ impl Table {
             .all()
             .iter()
             .copied()
-            .filter(|def| !LEFT_OUT.contains(&def.name) && (is_analysis(def, &protocols) || OTHERS.iter().any(|o| def.name.starts_with(o))))
+            .filter(|def| !LEFT_OUT.contains(&def.name) && (is_analysis(def, &protocols) || is_of_others(def.name)))
             .collect();
         defs.extend(MORE.iter());
         let smb2 = registry.find("smb2").unwrap_or(&MORE[0]);
@@ -171,7 +176,7 @@ impl Table {
         for (n, def) in table.defs.iter().enumerate() {
             let scope = match def.name {
                 name if SUBTREES.contains(&name) || name == "rdmascope.finding" => Scope::Subtree,
-                name if OTHERS.iter().any(|o| name.starts_with(o)) => Scope::Inside,
+                name if is_of_others(name) => Scope::Inside,
                 name if name.starts_with("rdmascope.") => Scope::Always,
                 _ => Scope::Inside,
             };

@@ -8,19 +8,18 @@
 //! | `f("fields")` | as `rdmascope_fields` |
 //! | `f("open", memory_max, keys)` | a handle; or nil and why |
 //! | `f("close", handle)` | |
-//! | `f(handle, number, time, length, bytes, look, start)` | the next frame: layer * 256 + flags, then items if `look`; or nil and why. In
-//! place of its bytes it may have Wireshark's `Tvb`, and then no length |
+//! | `f(handle, number, time, length, bytes, look, start)` | the next frame: layer * 256 + flags, then items: with `look` 2 those that are
+//! wanted, with 3 all; or nil and why. In place of its bytes it may have Wireshark's `Tvb`, and then no length |
 //! | `f("bytes", tvb)` | the bytes of a `Tvb`, and its length on the wire; nil if this Wireshark has no functions that tell them |
-//! | `f(handle, number, look, messages)` | the same for an earlier frame, with what is known by now; `messages`: and with its messages,
-//! which nobody can want |
+//! | `f(handle, number, look)` | the same for an earlier frame, with what is known by now |
 //! | `f("settle", handle, at_end)` | the number of frames that it covers |
 //! | `f("report", handle)` | the report as text |
 //! | `f("message", handle, number, index)` | bytes, or nil |
 //! | `f("smb_direct", handle, bytes)` | as a frame's |
 //! | `f("forget", handle, number)` | |
 //! | `f("asked")` | from the arguments of this tshark: our fields that they name, a line each; whether they name the protocol; whether no
-//! field is shown. Nil if there may be more |
-//! | `f("want", handle, names)` | from now on, frames have only items of these fields, a line each |
+//! field is shown; whether they name fields of what Wireshark may leave undecoded. Nil if there may be more |
+//! | `f("want", handle, names)` | from now on, items of these fields are wanted, a line each; messages never are |
 //! | `f("status", handle)` | frames, bytes remembered, frames not kept, messages dropped |
 //!
 //! An item is five values: field (from 1), depth, place in the frame (length * 2^32 + offset; or false), then its value as two: number and
@@ -289,6 +288,7 @@ fn named(call: &mut Call) {
                     call.push(Pushed::Bytes(asked.fields.join("\n").as_bytes()));
                     call.push(Pushed::Bool(asked.protocol));
                     call.push(Pushed::Bool(asked.nothing));
+                    call.push(Pushed::Bool(asked.others));
                 }
                 None => call.push(Pushed::Nil),
             }
@@ -349,7 +349,7 @@ fn asked(call: &mut Call, word: &str, handle: &mut Handle) {
             let message = call.bytes(3).unwrap_or_default().to_vec();
             handle.guarded(|engine| {
                 let encoded = engine.smb_direct(&message);
-                push_facts(call, encoded, true, None, true);
+                push_facts(call, encoded, Look::All);
                 Ok(())
             })
         }
@@ -385,14 +385,13 @@ fn frame(call: &mut Call, handle: &mut Handle) {
     // out of the engine's way while that is at work
     let wanted = handle.wanted.take();
     let done = if call.arguments() < 5 {
-        let (look, messages) = (call.boolean(3), call.boolean(4));
+        let look = Look::of(call.number(3), wanted.as_deref());
         handle.guarded(|engine| {
-            let encoded = engine.facts(number)?;
-            push_facts(call, encoded, look, wanted.as_deref(), messages);
+            push_facts(call, engine.facts(number)?, look);
             Ok(())
         })
     } else {
-        let look = call.boolean(6);
+        let look = Look::of(call.number(6), wanted.as_deref());
         let time = call.number(3);
         let (bytes, wire_len) = call.tvb(5).unwrap_or_else(|| {
             let captured = call.bytes(5).unwrap_or_default();
@@ -403,8 +402,7 @@ fn frame(call: &mut Call, handle: &mut Handle) {
         let time_ns = (call.number(7) as i64).saturating_mul(1_000_000_000).saturating_add(nanoseconds(time));
         let frame = Frame { number, time_ns, link_type: None, wire_len, bytes };
         handle.guarded(|engine| {
-            let encoded = engine.frame(&frame)?;
-            push_facts(call, encoded, look, wanted.as_deref(), false);
+            push_facts(call, engine.frame(&frame)?, look);
             Ok(())
         })
     };
@@ -416,28 +414,46 @@ fn frame(call: &mut Call, handle: &mut Handle) {
     }
 }
 
+/// Which items of a frame are pushed.
+#[derive(Clone, Copy)]
+enum Look<'w> {
+    None,
+    /// By their fields' places.
+    Wanted(&'w [bool]),
+    All,
+}
+
+impl<'w> Look<'w> {
+    fn of(look: f64, wanted: Option<&'w [bool]>) -> Self {
+        match (look as u8, wanted) {
+            (2, Some(wanted)) => Self::Wanted(wanted),
+            (2 | 3, _) => Self::All,
+            _ => Self::None,
+        }
+    }
+}
+
 /// Seconds, as a number of Lua has them, in ns: whole ones apart, since 2^53 ns are a hundred days.
 fn nanoseconds(seconds: f64) -> i64 {
     let whole = seconds.floor();
     (whole as i64).saturating_mul(1_000_000_000).saturating_add(((seconds - whole) * 1e9).round() as i64)
 }
 
-/// Pushes what is said of a frame: items that are `wanted`, or all; with `messages`, those too, which nobody can want.
-fn push_facts(call: &mut Call, encoded: &[u8], look: bool, wanted: Option<&[bool]>, messages: bool) {
+/// Pushes what is said of a frame, and the items that `look` asks for.
+fn push_facts(call: &mut Call, encoded: &[u8], look: Look<'_>) {
     let (layer, flags) = (encoded.get(2).copied().unwrap_or(0), facts::flags(encoded));
     call.push(Pushed::Integer(i64::from(layer) * 256 + i64::from(flags)));
-    if !look {
-        return;
-    }
-    let defs = facts::fields();
-    let is_wanted = |item: &Item<'_>| {
-        wanted.is_none_or(|wanted| wanted.get(usize::from(item.field)) == Some(&true) || (messages && facts::is_message(item.field)))
+    let wanted = match look {
+        Look::None => return,
+        Look::Wanted(wanted) => Some(wanted),
+        Look::All => None,
     };
-    let count = facts::items(encoded).filter(is_wanted).take(ITEMS_MAX).count();
-    if count == 0 || !call.room(count * 5) {
-        return;
-    }
+    let defs = facts::fields();
+    let is_wanted = |item: &Item<'_>| wanted.is_none_or(|wanted| wanted.get(usize::from(item.field)) == Some(&true));
     for item in facts::items(encoded).filter(is_wanted).take(ITEMS_MAX) {
+        if !call.room(5) {
+            return;
+        }
         call.push(Pushed::Integer(i64::from(item.field) + 1));
         call.push(Pushed::Integer(item.depth.into()));
         match item.place {

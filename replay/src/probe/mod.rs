@@ -1778,4 +1778,19 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), all().count());
     }
+
+    #[test]
+    fn a_case_that_fails_now_and_then_is_unstable() {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        let flaky = |_: &mut Run<'_>| match RUNS.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(Verdict::Fail("too late".into())),
+            _ => Ok(Verdict::Pass),
+        };
+        let case = Case { name: "Flaky", section: "3", text: "", slow: false, dies_negotiating: false, run: flaky };
+        let target = Target::new(SocketAddr::from(([127, 0, 0, 1], 9)));
+        assert_eq!(case.run_repeatedly(&target, 3).unwrap().0, Verdict::Unstable("failed 1 of 2 times: too late".into()));
+        let always = Case { run: |_| Ok(Verdict::Fail("never".into())), ..case };
+        assert_eq!(always.run_repeatedly(&target, 3).unwrap().0, Verdict::Fail("never".into()));
+    }
 }

@@ -187,3 +187,17 @@ impl Drop for Bar {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_drawn_only_once_work_takes_a_while() {
+        let mut bar = Bar::shown(true);
+        assert!(bar.due().is_none(), "work has just begun");
+        bar.begun = Instant::now().checked_sub(2 * PATIENCE).expect("the clock began before");
+        assert!(bar.due().is_some());
+        assert!(Bar::shown(false).due().is_none());
+    }
+}

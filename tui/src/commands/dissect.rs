@@ -8,7 +8,7 @@ use crate::cli::{Color, DecodeAs, Dissect, Format, JsonNames, WriteFormat, filte
 use crate::dissection::{self, Dissected, Dissection};
 use crate::input::{Bar, Input, open_all};
 use crate::output::ek::Ek;
-use crate::output::fields::{Fields, Options};
+use crate::output::fields::{Fields, Layout, Options};
 use crate::output::hex;
 use crate::output::json::{Json, What};
 use crate::output::lines::{Form as LineForm, Lines};
@@ -60,7 +60,12 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         Some(Format::Ps) => bail!("-T ps is not supported: use -T text, or analyze --format html for printing"),
         format => format.unwrap_or(Format::Text),
     };
-    let files: Vec<PathBuf> = args.read.iter().chain(&args.files).cloned().collect();
+    // tshark takes what stands behind its options for a filter
+    let (files, behind) = match args.read.is_empty() || args.filter.is_some() || !args.files.iter().all(|f| is_no_file(f)) {
+        true => (args.read.iter().chain(&args.files).cloned().collect(), None),
+        false => (args.read.clone(), Some(args.files.iter().map(|f| f.to_string_lossy()).collect::<Vec<_>>().join(" "))),
+    };
+    let files: Vec<PathBuf> = files;
     if let Some(objects) = &args.export_objects {
         return super::export::objects(&files, args.keys.as_deref(), objects, args.force, color);
     }
@@ -68,8 +73,12 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         bail!("-T fields needs at least one -e FIELD");
     }
     let columns = matches!(format, Format::Fields | Format::Csv);
-    if !(columns || args.fields.is_empty() && args.options.is_empty()) {
-        bail!("-e and -E need -T fields or -T csv");
+    let is_object = matches!(format, Format::Json | Format::Ek) && !args.fields.is_empty();
+    if !(columns || is_object || args.fields.is_empty() && args.options.is_empty()) {
+        bail!("-e and -E need -T fields, csv, json or ek");
+    }
+    if is_object && (args.hex || args.summary || !args.protocols.is_empty()) {
+        bail!("-e chooses the fields: it does not go with -x, -s and -j");
     }
     if !args.protocols.is_empty() && !matches!(format, Format::Json | Format::Jsonraw | Format::Ek | Format::Pdml) {
         bail!("-j chooses protocols for -T json, ek and pdml, -O for trees");
@@ -87,7 +96,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         named => named.iter().map(String::as_str).collect(),
     };
     let mut extractor = Extractor::new();
-    let mut filter = filter(args.filter.as_deref(), &registry)?;
+    let mut filter = filter(args.filter.as_deref().or(behind.as_deref().filter(|text| !text.is_empty())), &registry)?;
     if let Some(filter) = &mut filter {
         filter.bind(&mut extractor);
     }
@@ -98,6 +107,10 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     let sink = match format {
         _ if args.quiet || args.write.is_some() && !args.print => Sink::Nothing,
         _ if args.summary => Sink::Summary(Summary::default(), format == Format::Json),
+        Format::Json | Format::Ek if is_object => {
+            let layout = if format == Format::Json { Layout::Json } else { Layout::Ek };
+            Sink::Fields(Fields::new(options, &names, &registry, &mut extractor, false, args.time.clone())?.with(layout))
+        }
         Format::Text if tree => Sink::Print(Printer::Tree(Trees::default(), args.hex, out.color)),
         Format::Text => Sink::Lines(lines(LineForm::Text, out.color), args.hex),
         Format::Tabs => Sink::Lines(lines(LineForm::Tabs, false), false),
@@ -177,6 +190,13 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         }
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether this is no file, nor meant to be one.
+fn is_no_file(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    let is_name = text == "-" || text.contains('/') || path.extension().is_some_and(|e| e.to_string_lossy().contains("cap"));
+    !(is_name && !text.contains(' ') || path.exists())
 }
 
 /// What workers that share the connections did.
@@ -451,7 +471,8 @@ impl Job {
             Sink::Summary(summary, true) => crate::report::summary::render(summary, out),
             Sink::Summary(summary, false) => summary.text(out),
             Sink::Lines(lines, _) => lines.end(out),
-            Sink::Print(Printer::Tree(..) | Printer::Ek(_)) | Sink::Fields(_) | Sink::Nothing => {}
+            Sink::Fields(fields) => fields.end(out),
+            Sink::Print(Printer::Tree(..) | Printer::Ek(_)) | Sink::Nothing => {}
         }
         self.taps.end(out);
     }

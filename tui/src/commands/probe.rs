@@ -134,7 +134,12 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         }
         // a server without places left fails all that follows, which is no verdict on other rules
         if failed && !target.answers() {
-            gone = Some(format!("{address} accepts no more connections since {}: {} cases were not run", case.name, cases.len() - n - 1));
+            let since = if n == 0 { "accepts no connections".into() } else { format!("accepts no more connections since {}", case.name) };
+            let left = match cases.len() - n - 1 {
+                1 => String::from("1 case was not run"),
+                left => format!("{left} cases were not run"),
+            };
+            gone = Some(format!("{address} {since}: {left}"));
             break;
         }
     }

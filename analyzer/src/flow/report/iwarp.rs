@@ -16,7 +16,7 @@ use crate::summary::{Handshake, Protocol, Transport};
 use alloc::string::String;
 use rdmascope_dissector::text::Elapsed as Milliseconds;
 use rdmascope_dissector::trace::Trace;
-use rdmascope_dissector::wire::iwarp::mpa::Startup;
+use rdmascope_dissector::wire::iwarp::mpa::{Enhanced, Startup};
 use rdmascope_dissector::wire::iwarp::rdmap::Terminate;
 
 /// ns after which a receive window that is still closed when the connection ends is reported.
@@ -292,6 +292,22 @@ impl<S: Sink> Listener<'_, S> {
             self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("offered read depths of 0 (IRD {ird}, ORD {ord})"));
         }
         let revision = startup.revision;
+        let is_enhanced = startup.is_enhanced();
+        if is_enhanced && startup.enhanced.is_none() {
+            let length = startup.private_data_length;
+            let text =
+                format_args!("says that read depths follow (S flag), with {length} bytes of private data; they take {}", Enhanced::LEN);
+            self.wire(at, Rule::MpaIrdord, blame, sure, text);
+        } else if revision == 2
+            && (startup.reply && !startup.reject)
+            && startup.depths().is_none()
+            && self.connection.read_depths[by.peer().index()].is_some()
+        {
+            // the other side goes on with what it offered
+            let text = format_args!("answered read depths with none, at revision 2");
+            let site = Site { connection: Some(self.connection.id), frame: at.frame, time_ns: at.time };
+            self.env.report_as(Severity::Note, Rule::MpaIrdord, blame, site, sure, text);
+        }
         if !(1..=2).contains(&revision) {
             self.wire(at, Rule::MpaRevision, blame, sure, format_args!("uses MPA revision {revision}; only 1 and 2 exist"));
         } else if let Some(asked) = self.connection.mpa_revision.filter(|asked| startup.reply && revision > *asked) {

@@ -333,16 +333,19 @@ impl Link {
         self.initiator = self.initiator.map(End::peer);
     }
 
-    /// A Negotiate Request, `wire_length` bytes long.
-    pub fn negotiate_request(&mut self, at: At, by: End, request: &NegotiateRequest, sink: &mut impl RuleSink) {
+    /// Negotiation begins. Where data came first, and was judged, or nothing was seen, all is known from here on.
+    fn begin(&mut self) {
         let is_unbegun = self.is_unbegun();
         if core::mem::take(&mut self.early) || is_unbegun {
-            // data came first, and was judged, or nothing was seen; from here on all is known
-            let opened = (self.opened, self.active);
-            *self = Self::new();
-            (self.opened, self.active) = opened;
+            let (opened, active) = (self.opened, self.active);
+            *self = Self { opened, active, ..Self::new() };
             self.certainty = if is_unbegun { HISTORY } else { self.certainty };
         }
+    }
+
+    /// A Negotiate Request, `wire_length` bytes long.
+    pub fn negotiate_request(&mut self, at: At, by: End, request: &NegotiateRequest, sink: &mut impl RuleSink) {
+        self.begin();
         let sure = self.certainty;
         let (min, max) = (request.min_version, request.max_version);
         let has_1_0 = (min..=max).contains(&VERSION_1_0);
@@ -423,6 +426,9 @@ impl Link {
 
     /// A Negotiate Response.
     pub fn negotiate_response(&mut self, at: At, by: End, response: &NegotiateResponse, sink: &mut impl RuleSink) {
+        if self.is_unbegun() {
+            self.begin();
+        }
         let sure = self.certainty;
         if self.phase != Phase::Negotiating || self.initiator == Some(by) {
             if self.phase != Phase::Idle {

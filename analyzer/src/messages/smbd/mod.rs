@@ -656,6 +656,21 @@ mod tests {
     }
 
     #[test]
+    fn a_request_of_another_version_that_stands_behind_its_refusal_is_no_data() {
+        let zero =
+            NegotiateResponse { negotiated_version: 0, credits_requested: 0, credits_granted: 0, max_read_write_size: 0, ..response() };
+        let refusal =
+            NegotiateResponse { status: 0xc000_00bb, preferred_send_size: 0, max_receive_size: 0, max_fragmented_size: 0, ..zero };
+        for smbd in [Smbd::joined_late(), Smbd::default()] {
+            let mut talk = Talk { smbd, ..Talk::default() };
+            talk.response(refusal);
+            talk.request(NegotiateRequest { min_version: 0x0200, max_version: 0x0200, ..request() });
+            assert!(talk.judged.0.iter().all(|(_, by, sure, _)| *by == SERVER && *sure == Certainty::Guess), "{:?}", talk.judged.0);
+            assert_eq!(talk.smbd.link.side(CLIENT).messages, 0);
+        }
+    }
+
+    #[test]
     fn a_request_for_no_credits_and_no_sizes_is_still_a_request() {
         let mut talk = Talk::default();
         let none =

@@ -167,6 +167,11 @@ pub struct Startup<'a> {
 }
 
 impl Startup<'_> {
+    /// Whether it says that its private data begins with the read depths of RFC 6581.
+    pub fn is_enhanced(&self) -> bool {
+        self.revision >= 2 && self.reserved & 0x10 != 0
+    }
+
     /// Incoming and outgoing read depth of the sender, where it says them.
     pub fn depths(&self) -> Option<(u32, u32)> {
         match (self.legacy, self.enhanced) {

@@ -1,5 +1,7 @@
-//! `-T fields -e FIELD…`: a line per frame with the values asked for, for awk, spreadsheets and scripts.
+//! `-T fields -e FIELD…`: a line per frame with the values asked for, for awk, spreadsheets and scripts; with `-T json` and `-T ek` an
+//! object per frame, in which a field that the frame has is an array of its values.
 
+use super::Index;
 use super::marks::Marks;
 use super::times::Times;
 use crate::dissection::{Dissected, FrameAddress};
@@ -8,7 +10,7 @@ use anyhow::{Result, bail};
 use rdmascope_dissector::extract::{Extractor, Need, Slot};
 use rdmascope_dissector::field::{Def, Kind};
 use rdmascope_dissector::registry::Registry;
-use rdmascope_dissector::render::{Stored, Style, escaped, is_text, is_unsafe, show, show_into};
+use rdmascope_dissector::render::{Stored, Style, escaped, is_text, is_unsafe, json_string, show, show_into};
 use rdmascope_dissector::wire::frame_fields;
 use std::borrow::Cow;
 
@@ -115,6 +117,17 @@ impl Options {
     }
 }
 
+/// Form of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// A line, with a separator between the fields.
+    Line,
+    /// An element of a JSON array.
+    Json,
+    /// Two lines of JSON, for Elasticsearch's bulk API.
+    Ek,
+}
+
 /// What `-e` names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
@@ -128,10 +141,12 @@ enum Column {
     Length,
 }
 
+/// What names of columns of the frame's line begin with.
+const COLUMN: &str = "_ws.col.";
+
 /// The columns of tshark's line, by the names that they have today and had before 4.6.
 fn column(name: &str, registry: &Registry, extractor: &mut Extractor) -> Result<Column> {
-    const PREFIX: &str = "_ws.col.";
-    let Some(key) = name.strip_prefix(PREFIX) else { return Ok(Column::Field(extractor.want(field(name, registry)?, Need::Value))) };
+    let Some(key) = name.strip_prefix(COLUMN) else { return Ok(Column::Field(extractor.want(field(name, registry)?, Need::Value))) };
     Ok(match key.to_ascii_lowercase().as_str() {
         "number" | "no." => Column::Number,
         "time" | "cls_time" | "rel_time" => Column::Time,
@@ -144,9 +159,13 @@ fn column(name: &str, registry: &Registry, extractor: &mut Extractor) -> Result<
     })
 }
 
-/// Frames in the form of `-T fields` and `-T csv`.
+/// Frames in the form of `-T fields` and `-T csv`, and of `-T json` and `-T ek` where fields are named.
 #[derive(Clone)]
 pub struct Fields {
+    layout: Layout,
+    index: Index,
+    /// Whether a frame was written.
+    any: bool,
     options: Options,
     columns: Vec<Column>,
     times: Times,
@@ -171,6 +190,9 @@ impl Fields {
         let options = Options { escape: options.escape || is_terminal, ..options };
         let bytes = |c: char| c.to_string().into_bytes();
         Ok(Self {
+            layout: Layout::Line,
+            index: Index::new(),
+            any: false,
             separator: bytes(options.separator),
             aggregator: if options.escape && options.quote.is_none() && options.aggregator == options.separator {
                 vec![b'\\', options.separator as u8]
@@ -185,13 +207,34 @@ impl Fields {
         })
     }
 
+    /// In this form. JSON has escapes of its own.
+    pub fn with(mut self, layout: Layout) -> Self {
+        self.layout = layout;
+        if layout != Layout::Line {
+            self.options = Options { escape: false, quote: None, occurrence: self.options.occurrence, ..Options::default() };
+        }
+        self
+    }
+
     /// Whether it says nothing of the frames that were shown before.
     pub fn is_alone(&self) -> bool {
-        !self.times.is_of_order() || !self.columns.contains(&Column::Time)
+        self.layout == Layout::Line && (!self.times.is_of_order() || !self.columns.contains(&Column::Time))
+    }
+
+    /// Appends the end, where there is one.
+    pub fn end(&self, out: &mut Vec<u8>) {
+        if self.layout == Layout::Json {
+            out.extend_from_slice(if self.any { b"\n]\n" } else { b"]\n" });
+        }
     }
 
     /// Appends the header, where one is wanted.
     pub fn begin(&self, out: &mut Vec<u8>) {
+        match self.layout {
+            Layout::Line => {}
+            Layout::Json => return out.push(b'['),
+            Layout::Ek => return,
+        }
         if self.options.bom {
             out.extend_from_slice("\u{feff}".as_bytes());
         }
@@ -203,6 +246,10 @@ impl Fields {
 
     /// Appends a frame.
     pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, extractor: &Extractor, marks: &mut Marks) {
+        match self.layout {
+            Layout::Line => {}
+            Layout::Json | Layout::Ek => return self.object(out, d, extractor, marks),
+        }
         for i in 0..self.columns.len() {
             if i > 0 {
                 out.extend_from_slice(&self.separator);
@@ -212,14 +259,7 @@ impl Fields {
                 Column::Protocol(slot) if extractor.has(slot) => self.values(out, extractor, slot, marks),
                 column => {
                     let mut text = Vec::new();
-                    match column {
-                        Column::Number => text.extend_from_slice(d.number.to_string().as_bytes()),
-                        Column::Time => self.times.write(&mut text, d),
-                        Column::Source => text.extend_from_slice(FrameAddress(d.src).to_string().as_bytes()),
-                        Column::Destination => text.extend_from_slice(FrameAddress(d.dst).to_string().as_bytes()),
-                        Column::Length => text.extend_from_slice(d.wire_len.to_string().as_bytes()),
-                        Column::Protocol(_) | Column::Field(_) => text.extend_from_slice(d.other.as_bytes()),
-                    }
+                    self.column(&mut text, column, d);
                     self.quote(out);
                     out.extend_from_slice(&text);
                     self.quote(out);
@@ -227,6 +267,94 @@ impl Fields {
             }
         }
         out.push(b'\n');
+    }
+
+    /// The text of a column that is no field.
+    fn column(&mut self, text: &mut Vec<u8>, column: Column, d: &Dissected) {
+        match column {
+            Column::Number => text.extend_from_slice(d.number.to_string().as_bytes()),
+            Column::Time => self.times.write(text, d),
+            Column::Source => text.extend_from_slice(FrameAddress(d.src).to_string().as_bytes()),
+            Column::Destination => text.extend_from_slice(FrameAddress(d.dst).to_string().as_bytes()),
+            Column::Length => text.extend_from_slice(d.wire_len.to_string().as_bytes()),
+            Column::Protocol(_) | Column::Field(_) => text.extend_from_slice(d.other.as_bytes()),
+        }
+    }
+
+    /// A frame as an object. All values are texts, as those of a line are.
+    fn object(&mut self, out: &mut Vec<u8>, d: &Dissected, extractor: &Extractor, marks: &mut Marks) {
+        let is_json = self.layout == Layout::Json;
+        let day = String::from_utf8_lossy(self.index.of(d.time_ns)).into_owned();
+        if is_json {
+            let comma = if self.any { "," } else { "" };
+            let head =
+                format!("{comma}\n  {{\n    \"_index\": \"{day}\",\n    \"_score\": null,\n    \"_source\": {{\n      \"layers\": {{");
+            out.extend_from_slice(head.as_bytes());
+        } else {
+            let milliseconds = d.time_ns.div_euclid(1_000_000).max(0);
+            let head = format!("{{\"index\":{{\"_index\":\"{day}\"}}}}\n{{\"timestamp\":\"{milliseconds}\",\"layers\":{{");
+            out.extend_from_slice(head.as_bytes());
+        }
+        self.any = true;
+        let mut is_first = true;
+        for i in 0..self.columns.len() {
+            let values = self.texts(d, extractor, self.columns[i], marks);
+            if values.is_empty() {
+                continue;
+            }
+            if !std::mem::take(&mut is_first) {
+                out.push(b',');
+            }
+            let name = match (self.names[i].starts_with(COLUMN), is_json) {
+                (true, true) => self.names[i].to_ascii_lowercase(),
+                (true, false) => self.names[i].to_ascii_lowercase().replace('.', "_"),
+                (false, true) => self.names[i].clone(),
+                (false, false) => self.names[i].replace('.', "_"),
+            };
+            out.extend_from_slice(if is_json { b"\n        \"" } else { b"\"" });
+            json_string(out, &name);
+            out.extend_from_slice(if is_json { b"\": [" } else { b"\":[" });
+            for (n, value) in values.iter().enumerate() {
+                if n > 0 {
+                    out.push(b',');
+                }
+                out.extend_from_slice(if is_json { b"\n          \"" } else { b"\"" });
+                json_string(out, value);
+                out.push(b'"');
+            }
+            out.extend_from_slice(if is_json { b"\n        ]" } else { b"]" });
+        }
+        out.extend_from_slice(match (is_json, is_first) {
+            (false, _) => b"}}\n",
+            (true, true) => b"}\n    }\n  }",
+            (true, false) => b"\n      }\n    }\n  }",
+        });
+    }
+
+    /// The values of a column, as texts.
+    fn texts(&mut self, d: &Dissected, extractor: &Extractor, column: Column, marks: &mut Marks) -> Vec<String> {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let slot = match column {
+            Column::Field(slot) => slot,
+            Column::Protocol(slot) if extractor.has(slot) => slot,
+            column => {
+                let mut one = Vec::new();
+                self.column(&mut one, column, d);
+                return vec![text(one)];
+            }
+        };
+        let occurrence = self.options.occurrence;
+        let mut each = |(def, value): (Def, Stored<'_>)| {
+            let mut one = Vec::new();
+            self.value(&mut one, def, value, marks);
+            text(one)
+        };
+        let values = extractor.values(slot);
+        match occurrence {
+            Occurrence::First => values.take(1).map(each).collect(),
+            Occurrence::Last => values.last().map(&mut each).into_iter().collect(),
+            Occurrence::All => values.map(each).collect(),
+        }
     }
 
     fn values(&mut self, out: &mut Vec<u8>, extractor: &Extractor, slot: Slot, marks: &mut Marks) {

@@ -85,17 +85,20 @@ fn what(main: &Hindrance, unit: &str) -> String {
             let were = if main.packets > 1 { "were" } else { "was" };
             format!("recovering from {packets}{way} that {were} not acknowledged in time")
         }
+        (Kind::Recovery, Cause::LostBefore) if main.acks > 0 && main.acks == main.packets => {
+            // what was seen is what went out again; what was lost, nobody saw
+            let back = main.from.map_or(String::new(), |from| format!(" from {} to {}", side(from.peer()), side(from)));
+            let (were, lost) = match main.packets {
+                1 => ("was", "its acknowledgment seems"),
+                _ => ("were", "their acknowledgments seem"),
+            };
+            format!("recovering from {packets}{back} that {were} not acknowledged in time: {lost} to have been lost")
+        }
         (Kind::Recovery, Cause::LostBefore) => {
             let acks = match main.acks {
                 0 => String::new(),
-                n if n == main.packets => {
-                    if n == 1 { ", which seems to be an acknowledgment" } else { ", which seem to be acknowledgments" }.to_owned()
-                }
-                n => format!(
-                    ", of which {n} {} to be {}",
-                    if n == 1 { "seems" } else { "seem" },
-                    if n == 1 { "an acknowledgment" } else { "acknowledgments" }
-                ),
+                1 => ", of which 1 seems to be an acknowledgment".to_owned(),
+                n => format!(", of which {n} seem to be acknowledgments"),
             };
             format!("recovering from {packets} lost{way}{acks}")
         }
@@ -193,6 +196,23 @@ mod tests {
             "Requests waited 250 ms in all; 50 ms (20 %) of it in which the client waited for credits of the server (4 times), all after \
              00:00:30. Without them READ p99 would be 1.0 ms, not 6.0 ms. Most of the time, 80 %, was the server's own."
         );
+    }
+
+    #[test]
+    fn what_was_lost_unseen_is_told_by_what_went_out_again() {
+        let of = |cause: Cause, packets: u64| {
+            let mut lost = report(Kind::Recovery, cause, 8600 * MS);
+            lost.connections[0].episodes.sums[0].packets = packets;
+            text(&lost).unwrap()
+        };
+        let acks = "recovering from 37 packets from client to server that were not acknowledged in time: their acknowledgments seem to have \
+                    been lost, all after 00:00:30.";
+        assert!(of(Cause::AckLost, 37).contains(acks), "{}", of(Cause::AckLost, 37));
+        let one =
+            "recovering from 1 packet from client to server that was not acknowledged in time: its acknowledgment seems to have been lost";
+        assert!(of(Cause::AckLost, 1).contains(one), "{}", of(Cause::AckLost, 1));
+        let unsure = "recovering from 37 packets from client to server that were not acknowledged in time, all";
+        assert!(of(Cause::Unacknowledged, 37).contains(unsure), "{}", of(Cause::Unacknowledged, 37));
     }
 
     #[test]

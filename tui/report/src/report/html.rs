@@ -684,17 +684,17 @@ fn network(out: &mut String, data: &ReportData, page: &Page) {
         over_time(out, data, &timeline);
     }
     let head = [
-        ("Connection", false),
-        ("From", true),
-        ("Packets", false),
+        ("connection", false),
+        ("from", true),
+        ("packets", false),
         ("DSCP", true),
-        ("Priority", true),
+        ("priority", true),
         ("ECN-capable", false),
-        ("Marked", false),
+        ("marked", false),
         ("CNPs", false),
         ("TTL", true),
-        ("Source ports", true),
-        ("Path MTU", false),
+        ("source ports", true),
+        ("path MTU", false),
     ];
     let mut table = Sortable::new(&head);
     let list = |values: &[(u16, u64)]| values.iter().map(|(v, _)| v.to_string()).collect::<Vec<_>>().join(", ");
@@ -722,14 +722,14 @@ fn network(out: &mut String, data: &ReportData, page: &Page) {
     let rows = data.report.capture.paused.rows(end);
     if !rows.is_empty() {
         let head = [
-            ("Device", true),
-            ("Class", true),
-            ("Frames", false),
-            ("Paused", false),
-            ("Longest", false),
-            ("Quanta", false),
-            ("Link", true),
-            ("First", false),
+            ("device", true),
+            ("class", true),
+            ("frames", false),
+            ("paused", false),
+            ("longest", false),
+            ("quanta", false),
+            ("link", true),
+            ("first", false),
         ];
         let mut table = Sortable::new(&head);
         for row in &rows {
