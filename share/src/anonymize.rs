@@ -2,7 +2,8 @@
 
 use crate::shape::Shape;
 use crate::tally::{Options, Payload, Tally};
-use crate::watch::{Blanker, Watch};
+use crate::parcel::{Blanker, Made, Parcel};
+use crate::watch::Watch;
 use rdmascope_analyzer::env;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_dissector::frame::{self, Body, LinkType};
@@ -10,6 +11,8 @@ use rdmascope_dissector::trace::Off;
 
 /// Bytes of frames that are held because a later frame may tell of them.
 const HELD_BYTES: usize = 48 << 20;
+/// Buffers that wait to be filled again at most.
+const SPARE_MAX: usize = 8;
 
 /// A frame on its way in.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +35,8 @@ pub struct Anonymizer<M> {
     watch: Watch<M>,
     payload: Payload,
     frames: u64,
+    /// Buffers to be filled again.
+    spare: Vec<Vec<u8>>,
 }
 
 impl<M> Anonymizer<M> {
@@ -47,11 +52,18 @@ impl<M> Anonymizer<M> {
             payload: options.payload,
             watch: Watch::new(options, held_bytes),
             frames: 0,
+            spare: Vec::new(),
         }
     }
 
     /// The next frame; those that nothing can change any more go `out`, in their order.
     pub fn frame(&mut self, meta: M, frame: &Frame<'_>, mut out: impl FnMut(M, &[u8])) {
+        self.hold(meta, frame);
+        self.pass(&mut out);
+    }
+
+    /// The same for who makes the new frames elsewhere: they go out as parcels.
+    pub fn hold(&mut self, meta: M, frame: &Frame<'_>) {
         self.frames += 1;
         let of_frame = FrameMeta {
             number: self.frames,
@@ -88,13 +100,38 @@ impl<M> Anonymizer<M> {
         }
         self.pipeline.packet(&of_frame, &packet, &mut self.watch);
         self.watch.end_frame();
-        self.leave(false, &mut out);
+        self.leave(false);
     }
 
-    fn leave(&mut self, at_the_end: bool, out: &mut impl FnMut(M, &[u8])) {
+    fn leave(&mut self, at_the_end: bool) {
         let Watch { mapping, counts, window, .. } = &mut self.watch;
-        let mut blanker = Blanker { mapping, payload: self.payload, blanked: &mut counts.blanked };
-        window.leave(at_the_end, &mut blanker, out);
+        let mut blanker = Blanker { stream: mapping.streams(), payload: self.payload, blanked: &mut counts.blanked };
+        window.leave(at_the_end, &mut blanker);
+    }
+
+    /// Frames that nothing can change any more. Asked for after each frame until there are none, parcels are the same whoever makes them.
+    pub fn parcel(&mut self) -> Option<Parcel<M>> {
+        let shelf = self.watch.window.take()?;
+        let made = self.spare.pop().unwrap_or_default();
+        Some(Parcel::new(shelf, self.watch.mapping.streams().clone(), self.payload, made))
+    }
+
+    /// Takes back a parcel whose frames went out, for what was blanked in it.
+    pub fn give_back(&mut self, made: Made<M>) {
+        self.watch.counts.blanked.join(&made.blanked);
+        let (shelf, bytes) = made.empty();
+        self.watch.window.give_back(shelf);
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(bytes);
+        }
+    }
+
+    fn pass(&mut self, out: &mut impl FnMut(M, &[u8])) {
+        while let Some(parcel) = self.parcel() {
+            let mut made = parcel.make();
+            made.frames(&mut *out);
+            self.give_back(made);
+        }
     }
 
     /// A name, as it is in the frames: for what is said beside them.
@@ -104,7 +141,18 @@ impl<M> Anonymizer<M> {
 
     /// The capture is over: the other frames, and what was done.
     pub fn finish(mut self, mut out: impl FnMut(M, &[u8])) -> Tally {
-        self.leave(true, &mut out);
+        self.end();
+        self.pass(&mut out);
+        self.tally()
+    }
+
+    /// The capture is over, for who makes the new frames elsewhere: all of them are in the parcels that follow.
+    pub fn end(&mut self) {
+        self.leave(true);
+    }
+
+    /// What was done, once all parcels were given back.
+    pub fn tally(self) -> Tally {
         self.watch.counts.tally(self.frames)
     }
 }

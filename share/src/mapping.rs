@@ -56,10 +56,17 @@ impl Domain {
 /// Makes bytes of bytes: a universal hash of them, encrypted, is where a stream of AES in counter mode begins. So equal bytes have equal
 /// streams, and different ones different streams but for one chance in 2^100 (the construction of AES-GCM-SIV, RFC 8452).
 #[derive(Clone)]
-struct Stream {
+pub(crate) struct Stream {
     hash: GHash,
     begin: Aes128,
     cipher: Aes128,
+}
+
+impl std::fmt::Debug for Stream {
+    /// Says nothing of the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Stream")
+    }
 }
 
 impl Stream {
@@ -70,7 +77,7 @@ impl Stream {
         Self { hash: GHash::new(&key(0).into()), begin: Aes128::new(&key(1).into()), cipher: Aes128::new(&key(2).into()) }
     }
 
-    fn fill(&self, was: &[u8], to: &mut [u8]) {
+    pub(crate) fn fill(&self, was: &[u8], to: &mut [u8]) {
         let mut hash = self.hash.clone();
         hash.update_padded(was);
         let mut length = [0; 16];
@@ -518,6 +525,11 @@ impl Mapping {
         });
         let mapped = String::from_utf8(mapped).unwrap_or_default();
         part.chars().zip(mapped.chars()).map(|(was, is)| if was.is_ascii_uppercase() { is.to_ascii_uppercase() } else { is }).collect()
+    }
+
+    /// What makes streams.
+    pub(crate) fn streams(&self) -> &Stream {
+        &self.stream
     }
 
     /// Bytes that the same bytes always become, and that say nothing of them.

@@ -69,6 +69,16 @@ impl Blanked {
         }
     }
 
+    /// The same of others.
+    pub(crate) fn join(&mut self, other: &Self) {
+        for (name, times, bytes) in &other.0 {
+            match self.0.iter_mut().find(|(known, ..)| known == name) {
+                Some((_, all_times, all)) => (*all_times, *all) = (*all_times + times, *all + bytes),
+                None => self.0.push((name, *times, *bytes)),
+            }
+        }
+    }
+
     /// The most bytes first.
     pub(crate) fn rows(mut self) -> Vec<(&'static str, u64, u64)> {
         self.0.sort_unstable_by_key(|(name, _, bytes)| (std::cmp::Reverse(*bytes), *name));

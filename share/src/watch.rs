@@ -9,8 +9,10 @@ use crate::compress;
 use crate::mapping::Mapping;
 use crate::shape::{Shape, Shapes};
 use crate::sums::{Fix, Ip};
-use crate::tally::{Blanked, Counts, Extra, Options, Payload, Replaced};
-use crate::window::{Blank, Span, Window, With};
+use crate::tally::{Counts, Extra, Options, Payload, Replaced};
+use crate::block::{Span, With};
+use crate::parcel::Blanker;
+use crate::window::Window;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use rdmascope_dissector::field::{Def, FieldDef, Kind, Privacy, id_of};
@@ -647,7 +649,7 @@ impl<M> Watch<M> {
 
     /// Puts what became of a compressed message into its place.
     fn compress(&mut self, from: &Compressed) {
-        let mut blanker = Blanker { mapping: &self.mapping, payload: Payload::Zero, blanked: &mut self.counts.blanked };
+        let mut blanker = Blanker { stream: self.mapping.streams(), payload: Payload::Zero, blanked: &mut self.counts.blanked };
         let (plain, flat, zeroed) = self.window.lift(&mut blanker);
         let again = |plain: &[u8]| compress::again(&from.message, plain).filter(|_| !from.spans.is_empty());
         let made = again(&plain).or_else(|| {
@@ -1475,27 +1477,6 @@ impl<M> Watch<M> {
         }
         if let Some(stream) = self.streams.get_mut(&way).filter(|s| s.fpdu == Some(begins)) {
             stream.fpdu = None;
-        }
-    }
-}
-
-/// Fills what no field claims, and keeps count.
-pub(crate) struct Blanker<'a> {
-    pub(crate) mapping: &'a Mapping,
-    pub(crate) payload: Payload,
-    pub(crate) blanked: &'a mut Blanked,
-}
-
-impl Blank for Blanker<'_> {
-    fn blank(&mut self, inside: Option<Def>, was: &[u8], to: &mut [u8]) {
-        if self.payload == Payload::Stream && inside.is_some() {
-            self.mapping.stream(was, to);
-        } else {
-            to.fill(0);
-        }
-        // a piece at a time: contents are long
-        if was.chunks(64).any(|piece| piece.iter().fold(0, |all, byte| all | byte) != 0) {
-            self.blanked.add(inside.map_or("outside of any field", |def| def.name), was.len());
         }
     }
 }
