@@ -178,6 +178,7 @@ impl Diff {
                 // what else is new may come from it
                 CLIENT | SERVER => 960,
                 "signing" | "encryption" => 950,
+                "version of NFS" => 945,
                 "protocol" | "transport" | "dialect" => 940,
                 _ if what.starts_with("credits") => 930,
                 _ => 700,

@@ -136,8 +136,13 @@ fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
     }
     if !c.changes.is_empty() {
         heading(out, "Changed on the way");
-        let rows = c.changes.iter().map(|((what, was, is), n)| vec![(*what).to_owned(), was.clone(), is.clone(), Grouped(*n).to_string()]);
-        table(out, &["what", "from", "to", "packets"], rows);
+        let rows = c.changes.iter().map(|(change, n)| {
+            let [from, to] = if change.way == 0 { names } else { [names[1], names[0]] };
+            let meaning = change.meaning().unwrap_or_default().to_owned();
+            let way = format!("{from} → {to}");
+            vec![way, change.what.to_owned(), change.was.clone(), change.is.clone(), meaning, Grouped(*n).to_string()]
+        });
+        table(out, &["direction", "what", "from", "to", "meaning", "packets"], rows);
     }
     let seen = names.map(|name| format!("at {name}"));
     let times = [&*seen[0], &*seen[1], "between", "client's own", "server's own"];
@@ -227,7 +232,7 @@ mod tests {
         c.ways[0].delays = vec![(0, 10_000), (1_000_000, 20_000)];
         c.ways[0].marks = vec![(500_000, Mark::Lost, 17)];
         c.ways[0].lost = (1, vec![17]);
-        c.changes.insert(("DSCP", "26".to_owned(), "0".to_owned()), 3);
+        c.changes.insert(crate::points::Change { way: 0, what: "DSCP", was: "26".to_owned(), is: "0".to_owned() }, 3);
         let page = html(&[(&c, ["<client>.pcap", "server\u{1b}.pcap"])]);
         assert!(page.contains("<title>frame 17, 0.50 ms: lost</title>") && page.contains("&lt;client&gt;.pcap"), "{page}");
         assert!(!page.contains('\u{1b}') && !page.contains("<client>") && !page.contains("http://") && !page.contains("https://"));

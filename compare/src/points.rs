@@ -12,7 +12,7 @@ use rdmascope_analyzer::finding::{Blame, Certainty, Rule, Severity};
 use rdmascope_analyzer::report::{Report, Sink};
 use rdmascope_analyzer::rules::Group;
 use rdmascope_dissector::field::{Def, id_of};
-use rdmascope_dissector::frame::{Addr, Body, IbPacket, Packet, Segment, Tunnel};
+use rdmascope_dissector::frame::{Addr, Body, IbPacket, Packet, Segment, Tunnel, TunnelKind};
 use rdmascope_dissector::text::{Elapsed, Grouped, escaped};
 use rdmascope_dissector::trace::{Trace, Value};
 use serde_json::{Value as Json, json};
@@ -398,7 +398,37 @@ fn copies(a: &Point, b: &Point, places: &[usize], others: &[usize]) -> Vec<(Vec<
 }
 
 /// What was changed on the way: what, from, to; and how many packets.
-pub type Changes = BTreeMap<(&'static str, String, String), u64>;
+pub type Changes = BTreeMap<Change, u64>;
+
+/// A value of packets that is another one where they arrive.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Change {
+    /// 0 on the way from the first point to the second, 1 on the way back.
+    pub way: usize,
+    /// Which value.
+    pub what: &'static str,
+    /// What it was where the packets were sent.
+    pub was: String,
+    /// What it is where they arrive.
+    pub is: String,
+}
+
+impl Change {
+    /// What that means, where it is known.
+    pub(crate) fn meaning(&self) -> Option<&'static str> {
+        match (self.what, &*self.was, &*self.is) {
+            ("DSCP", _, "0") | ("ECN", "1" | "2", "0") => Some("bleached"),
+            ("VLAN priority", was, "0") if was != NONE => Some("bleached"),
+            ("ECN", _, "3") => Some("congestion"),
+            ("tunnel", NONE, is) if is.starts_with("ERSPAN") => Some("by a mirror"),
+            ("tunnel", was, NONE) if was.starts_with("ERSPAN") => Some("by a mirror"),
+            _ => None,
+        }
+    }
+}
+
+/// What stands for a value that is not there.
+const NONE: &str = "none";
 
 /// Time of requests of one command: seen at the first point, and at the second.
 #[derive(Clone, Debug, Default)]
@@ -657,11 +687,20 @@ impl Comparison {
         let (was, is) = if from_a { (here, there) } else { (there, here) };
         let mut note = |what: &'static str, was: String, is: String| {
             if was != is && self.changes.len() < 1 << 12 {
-                *self.changes.entry((what, was, is)).or_default() += 1;
+                *self.changes.entry(Change { way: usize::from(!from_a), what, was, is }).or_default() += 1;
             }
         };
-        let vlan = |v: Option<u16>| v.map_or("none".to_owned(), |v| v.to_string());
-        let tunnel = |t: Option<Tunnel>| t.map_or("none".to_owned(), |t| format!("{} {}", t.kind.name(), t.id));
+        let none = || NONE.to_owned();
+        let vlan = |o: &Outside| o.vlan.map_or_else(none, |v| v.to_string());
+        let priority = |o: &Outside| o.vlan.map_or_else(none, |_| o.priority.to_string());
+        let tunnel = |o: &Outside| match o.tunnel {
+            None => none(),
+            Some(t) if t.kind.id_name().is_empty() || (t.kind, t.id) == (TunnelKind::Gre, 0) => t.kind.name().to_owned(),
+            Some(t) => format!("{} {} {}", t.kind.name(), t.kind.id_name(), t.id),
+        };
+        // a mirror names the VLAN of its port, of frames without a tag too
+        let is_mirrored = |o: &Outside| o.tunnel.is_some_and(|t| matches!(t.kind, TunnelKind::Erspan2 | TunnelKind::Erspan3));
+        let is_of_mirror = |mirror: &Outside, other: &Outside| is_mirrored(mirror) && other.vlan.is_none();
         note("source address", was.src.to_string(), is.src.to_string());
         note("destination address", was.dst.to_string(), is.dst.to_string());
         note("source port", was.ports.0.to_string(), is.ports.0.to_string());
@@ -669,9 +708,11 @@ impl Comparison {
         note("DSCP", was.dscp.to_string(), is.dscp.to_string());
         note("ECN", was.ecn.to_string(), is.ecn.to_string());
         note("TTL", was.ttl.to_string(), is.ttl.to_string());
-        note("VLAN", vlan(was.vlan), vlan(is.vlan));
-        note("VLAN priority", was.priority.to_string(), is.priority.to_string());
-        note("tunnel", tunnel(was.tunnel), tunnel(is.tunnel));
+        if !is_of_mirror(was, is) && !is_of_mirror(is, was) {
+            note("VLAN", vlan(was), vlan(is));
+            note("VLAN priority", priority(was), priority(is));
+        }
+        note("tunnel", tunnel(was), tunnel(is));
     }
 
     fn requests(&mut self, a: &Point, b: &Point, pairs: &[Option<usize>], flows: &Flows, each: &mut impl FnMut(&Timed)) {
@@ -812,13 +853,15 @@ impl Comparison {
         }
         if !self.changes.is_empty() {
             let _ = writeln!(out, "\nChanged on the way");
-            for ((what, was, is), count) in &self.changes {
-                let meaning = match *what {
-                    "DSCP" if is == "0" => ": bleached",
-                    "ECN" if is == "3" => ": congestion",
-                    _ => "",
-                };
-                let _ = writeln!(out, "  {what} {was} → {is}{meaning} ({} packets)", Grouped(*count));
+            let mut last = None;
+            for (change, count) in &self.changes {
+                let Change { way, what, was, is } = change;
+                if last.replace(way) != Some(way) {
+                    let [from, to] = if *way == 0 { names } else { [names[1], names[0]] }.map(escaped);
+                    let _ = writeln!(out, "  {from} → {to}");
+                }
+                let meaning = change.meaning().map_or(String::new(), |meaning| format!(": {meaning}"));
+                let _ = writeln!(out, "    {what} {was} → {is}{meaning} ({} packets)", Grouped(*count));
             }
         }
         if !self.times.is_empty() {
@@ -894,7 +937,7 @@ impl Comparison {
                 "both_ways": c.both_ways,
             })),
             "ways": [way(0), way(1)],
-            "changes": self.changes.iter().map(|((what, was, is), n)| json!({"what": what, "from": was, "to": is, "packets": n})).collect::<Vec<_>>(),
+            "changes": self.changes.iter().map(|(c, n)| json!({"way": c.way, "what": c.what, "from": c.was, "to": c.is, "packets": n})).collect::<Vec<_>>(),
             "requests": self.times.iter().map(|(command, t)| json!({
                 "command": command,
                 "first": quantiles(&t.first),
@@ -973,7 +1016,11 @@ pub fn schema() -> Json {
                 "delay_over_time": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
             }}},
             "changes": {"type": "array", "items": {"type": "object", "properties": {
-                "what": {"type": "string"}, "from": {"type": "string"}, "to": {"type": "string"}, "packets": count,
+                "way": {"enum": [0, 1], "description": "Place in `ways`: the direction of these packets."},
+                "what": {"type": "string"},
+                "from": {"type": "string", "description": "Where they are sent."},
+                "to": {"type": "string", "description": "Where they arrive."},
+                "packets": count,
             }}},
             "requests": {"type": "array", "items": {"type": "object", "properties": {
                 "command": {"type": "string"}, "first": times, "second": times, "between": times,
@@ -1246,7 +1293,8 @@ mod tests {
                 }
                 prop_assert_eq!(found.ways[way].unseen.0, 0);
             }
-            prop_assert_eq!(found.changes.contains_key(&("DSCP", "26".to_owned(), "0".to_owned())), nat && found.ways[0].matched > 0);
+            let bleached = Change { way: 0, what: "DSCP", was: "26".to_owned(), is: "0".to_owned() };
+            prop_assert_eq!(found.changes.contains_key(&bleached), nat && found.ways[0].matched > 0);
         }
     }
 

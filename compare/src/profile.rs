@@ -185,6 +185,7 @@ impl Profile {
         agreed("transport", c.transport.map(|t| t.name().to_owned()));
         agreed("protocol", Some(c.protocol.name().to_owned()));
         agreed("dialect", c.smb.dialect.map(|d| format!("{}.{}.{}", d >> 8, d >> 4 & 0xf, d & 0xf)));
+        agreed("version of NFS", number(Some(c.nfs.version).filter(|n| *n > 0)));
         if c.smb.dialect.is_some() {
             // what sets a session up is signed where the rest is not
             let signing = match c.smb.signatures {

@@ -3,7 +3,7 @@
 
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_capture::{OpenOptions, Source, open};
-use rdmascope_compare::points::{Comparison, Hop, Point, Timed};
+use rdmascope_compare::points::{Change, Comparison, Hop, Point, Timed};
 use rdmascope_dissector::frame::{self, LinkType};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::ib::icrc::{self, Cover};
@@ -183,8 +183,35 @@ fn held(name: &str, change: impl Fn(&mut Record)) -> Comparison {
     found
 }
 
-fn has_change(found: &Comparison, what: &str, was: &str, is: &str) -> bool {
-    found.changes.contains_key(&(what, was.to_owned(), is.to_owned()))
+/// Whether a value is changed on the way to the server.
+fn has_change(found: &Comparison, what: &'static str, was: &str, is: &str) -> bool {
+    found.changes.contains_key(&Change { way: 0, what, was: was.to_owned(), is: is.to_owned() })
+}
+
+/// What is told of packets that are sent as `mark` makes them, and that `change` changes on the way to either side.
+fn told(name: &str, mark: impl Fn(&mut Record), change: impl Fn(&mut Record)) -> String {
+    let mut sent = sample(name);
+    sent.iter_mut().for_each(mark);
+    let arrives = |is_here: bool| {
+        let mut seen = sent.clone();
+        for record in seen.iter_mut().filter(|r| r.is_from(CLIENT) != is_here) {
+            change(record);
+        }
+        seen
+    };
+    let found = Comparison::new(&point(&arrives(true)), &point(&at_the_server(&arrives(false), &[], |_| {})));
+    let text = found.text(["client", "server"]);
+    let told = text.split("\n\n").find_map(|part| part.strip_prefix("Changed on the way\n")).unwrap_or_default();
+    // how many packets there are of each is the sample's
+    told.lines().map(|line| line.split(" (").next().unwrap_or_default().trim()).collect::<Vec<_>>().join("\n")
+}
+
+/// Writes the byte of an IPv4 header that has DSCP and ECN.
+fn class(record: &mut Record, dscp: u8, ecn: u8) {
+    if let Some(ip) = record.ip() {
+        ip[1] = dscp << 2 | ecn;
+        sums(ip);
+    }
 }
 
 #[test]
@@ -200,7 +227,7 @@ fn address_translation_is_reported_and_no_obstacle() {
     for name in ["smb-iwarp", "nfs-iwarp-v42"] {
         let found = held(name, translate);
         assert!(has_change(&found, "source address", "192.0.2.2", "203.0.113.9"), "{name}: {:?}", found.changes);
-        assert!(found.changes.keys().any(|(what, ..)| *what == "source port") && has_change(&found, "TTL", "64", "63"), "{name}");
+        assert!(found.changes.keys().any(|change| change.what == "source port") && has_change(&found, "TTL", "64", "63"), "{name}");
     }
 }
 
@@ -216,7 +243,7 @@ fn other_addresses_are_no_obstacle_on_roce_whether_the_invariant_crc_was_made_an
 fn a_vlan_is_reported_and_no_obstacle() {
     for name in ["smb-roce", "smb-iwarp"] {
         let found = held(name, tag);
-        assert!(has_change(&found, "VLAN", "none", "42") && has_change(&found, "VLAN priority", "0", "3"), "{name}: {:?}", found.changes);
+        assert!(has_change(&found, "VLAN", "none", "42") && has_change(&found, "VLAN priority", "none", "3"), "{name}: {:?}", found.changes);
     }
 }
 
@@ -225,6 +252,83 @@ fn a_tunnel_is_reported_and_no_obstacle() {
     for name in ["smb-roce", "smb-iwarp"] {
         let found = held(name, tunnel);
         assert!(has_change(&found, "tunnel", "none", "VXLAN 7"), "{name}: {:?}", found.changes);
+    }
+}
+
+/// GRE with these flags and this protocol, and what stands behind them.
+fn gre(record: &mut Record, head: &[u8], inner: Vec<u8>) {
+    let length = (20 + head.len() + inner.len()) as u16;
+    let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 47, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    ip[2..4].copy_from_slice(&length.to_be_bytes());
+    sums(&mut ip);
+    record.bytes = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0].to_vec();
+    record.bytes.extend(ip);
+    record.bytes.extend(head);
+    record.bytes.extend(inner);
+}
+
+#[test]
+fn gre_and_mirrors_are_reported_and_no_obstacle() {
+    // what carries IPv4, a key and Ethernet, ERSPAN II in VLAN 5, ERSPAN III
+    let with_key = [0x20, 0, 0x65, 0x58, 0, 0, 0, 7];
+    let erspan2 = [0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 5, 0, 9, 0, 0, 0, 0];
+    let erspan3 = [0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 5, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0];
+    let cases: [(&[u8], &str); 4] =
+        [(&[0, 0, 8, 0], "GRE"), (&with_key, "GRE key 7"), (&erspan2, "ERSPAN II session 9"), (&erspan3, "ERSPAN III session 9")];
+    for name in ["smb-roce", "smb-iwarp"] {
+        for (head, said) in cases {
+            let found = held(name, |record| {
+                let inner = std::mem::take(&mut record.bytes);
+                match inner.get(ETHERNET..).filter(|_| head.len() == 4) {
+                    Some(ip) if inner[12..14] == [8, 0] => gre(record, head, ip.to_vec()),
+                    _ => gre(record, head, inner),
+                }
+            });
+            assert!(has_change(&found, "tunnel", "none", said), "{name}: {:?}", found.changes);
+            assert!(found.changes.keys().all(|change| change.what == "tunnel"), "{name}: {:?}", found.changes);
+        }
+    }
+}
+
+#[test]
+fn marks_that_are_rewritten_or_bleached_are_told_with_the_direction() {
+    let both = |what: &str| format!("client → server\n{what}\nserver → client\n{what}");
+    for name in ["smb-roce", "smb-iwarp"] {
+        let mark = |record: &mut Record| class(record, 26, 2);
+        assert_eq!(told(name, mark, |record| class(record, 0, 2)), both("DSCP 26 → 0: bleached"), "{name}");
+        assert_eq!(told(name, mark, |record| class(record, 46, 2)), both("DSCP 26 → 46"), "{name}");
+        assert_eq!(told(name, mark, |record| class(record, 26, 0)), both("ECN 2 → 0: bleached"), "{name}");
+        assert_eq!(told(name, mark, |record| class(record, 26, 3)), both("ECN 2 → 3: congestion"), "{name}");
+        let one_way = |record: &mut Record| {
+            if record.is_from(SERVER) {
+                class(record, 0, 2);
+            }
+        };
+        assert_eq!(told(name, mark, one_way), "server → client\nDSCP 26 → 0: bleached", "{name}");
+        let hops = |record: &mut Record| {
+            if let Some(ip) = record.ip() {
+                ip[8] -= 3;
+                sums(ip);
+            }
+        };
+        assert_eq!(told(name, |_| {}, hops), both("TTL 64 → 61"), "{name}");
+    }
+}
+
+#[test]
+fn the_priority_of_a_tag_is_told_where_it_is_rewritten_and_where_the_tag_is_new() {
+    let both = |what: &str| format!("client → server\n{what}\nserver → client\n{what}");
+    let priority = |record: &mut Record| record.bytes[14] &= 0x1f;
+    for name in ["smb-roce", "smb-iwarp"] {
+        // a tag hides the address from the helpers of this test: packets of both sides are known by it before
+        let mut client = sample(name);
+        client.iter_mut().for_each(tag);
+        let mut server = at_the_server(&sample(name), &[], tag);
+        server.iter_mut().for_each(priority);
+        let found = Comparison::new(&point(&client), &point(&server));
+        assert!(has_change(&found, "VLAN priority", "3", "0"), "{name}: {:?}", found.changes);
+        assert!(found.text(["a", "b"]).contains("VLAN priority 3 → 0: bleached"), "{name}");
+        assert_eq!(told(name, |_| {}, tag), both("VLAN none → 42\nVLAN priority none → 3"), "{name}");
     }
 }
 

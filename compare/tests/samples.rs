@@ -124,6 +124,8 @@ fn the_first_sentence_names_what_was_changed() {
         ("smb-iwarp", "smb-iwarp-credits8", "credits that the"),
         ("smb-iwarp", "smb-iwarp-sign", "messages are signed"),
         ("smb-iwarp", "smb-iwarp-loss", "lost"),
+        ("nfs-roce-v3", "nfs-roce-v42", "version of NFS: 4 instead of 3"),
+        ("smb-roce", "smb-roce-smb302", "dialect: 3.0.2 instead of 3.1.1"),
     ] {
         let diff = Diff::new(&profile(a), &profile(b));
         assert!(diff.sentence().contains(named), "{a} and {b}: {}", diff.sentence());
