@@ -498,6 +498,9 @@ pub(crate) struct Anonymize {
     /// Format of the report about replacements
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
     pub(crate) format: TextOrJson,
+    /// Number of threads; the output is the same for any [default: one per processor, at most 16]
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub(crate) threads: Option<usize>,
 }
 
 /// Copy whole connections of a capture into a smaller one with the same analysis

@@ -9,16 +9,22 @@ use anyhow::{Context, Result, bail};
 use rdmascope_capture::{Interface, Metadata, Name, OpenOptions, PcapngWriter, Record, Section, Source, open};
 use rdmascope_dissector::field::Privacy;
 use rdmascope_dissector::render::escaped;
-use rdmascope_share::{Anonymizer, Extra, Frame, Options, Payload, Tally};
+use rdmascope_share::{Anonymizer, Extra, Frame, Made, Options, Parcel, Payload, Tally};
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Scope};
 
 /// Bytes of a key that is made up.
 const KEY: usize = 32;
 /// Rows of what was blanked that the text shows.
 const SHOWN: usize = 12;
+/// More threads than these find nothing to do.
+const THREADS_MAX: usize = 16;
 
 pub(super) fn run(args: &Anonymize, color: Color) -> Result<ExitCode> {
     let key = match &args.key_file {
@@ -44,14 +50,15 @@ pub(super) fn run(args: &Anonymize, color: Color) -> Result<ExitCode> {
         keep: args.keep.iter().map(|kind| privacy(*kind)).collect(),
         drop: args.drop.iter().map(|kind| extra(*kind)).collect(),
     };
+    let threads = args.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX));
     let keys: Vec<PathBuf> = args.key_file.iter().cloned().collect();
     let mut source = open(&args.files.input, OpenOptions::new())?;
     let section = Section { application: Some("rdmascope anonymize".to_owned()), ..Section::default() };
     let Some(whole) = args.files.create(&keys)? else {
-        let done = copy(&mut source, options, PcapngWriter::create("-", &section)?)?;
+        let done = copy(&mut source, options, threads, PcapngWriter::create("-", &section)?)?;
         return done.error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("the part before was written"));
     };
-    let done = copy(&mut source, options, PcapngWriter::new(whole, &args.files.output, &section)?)?;
+    let done = copy(&mut source, options, threads, PcapngWriter::new(whole, &args.files.output, &section)?)?;
     done.output.finish()?;
     let mut out = Out::new(color);
     match args.format {
@@ -89,70 +96,170 @@ struct Done<W> {
     error: Option<rdmascope_capture::Error>,
 }
 
-/// Copies the frames up to where the capture is damaged.
-fn copy<S: Source, W: Write>(source: &mut S, options: Options, mut writer: PcapngWriter<W>) -> Result<Done<W>> {
+/// Copies the frames up to where the capture is damaged. One thread reads and follows the connections, and writes; others make the new
+/// frames.
+fn copy<S: Source, W: Write>(source: &mut S, options: Options, threads: usize, mut writer: PcapngWriter<W>) -> Result<Done<W>> {
     let mut anonymizer: Anonymizer<Record<'static>> = Anonymizer::new(options);
     let mut bar = Bar::before_output();
     let (mut number, mut time_ns, mut left_out) = (0, 0, 0);
-    let mut failed = None;
-    let error = loop {
-        match source.advance() {
-            Ok(true) => {}
-            Ok(false) => break None,
-            Err(e) => break Some(e),
-        }
-        describe(source.metadata(), &mut writer)?;
-        let record = source.record();
-        number += 1;
-        let meta = meta_of(&record, number, &mut time_ns);
-        left_out += record.comments().count() as u64;
-        let frame = Frame {
-            time_ns: meta.time_ns,
-            link_type: meta.link_type,
-            wire_len: meta.wire_len,
-            interface: meta.interface,
-            bytes: record.bytes,
+    let error = thread::scope(|scope| -> Result<Option<rdmascope_capture::Error>> {
+        let mut way = WayOut::new(scope, threads - 1);
+        let error = loop {
+            match source.advance() {
+                Ok(true) => {}
+                Ok(false) => break None,
+                Err(e) => break Some(e),
+            }
+            way.describe(source.metadata());
+            let record = source.record();
+            number += 1;
+            let meta = meta_of(&record, number, &mut time_ns);
+            left_out += record.comments().count() as u64;
+            let frame = Frame {
+                time_ns: meta.time_ns,
+                link_type: meta.link_type,
+                wire_len: meta.wire_len,
+                interface: meta.interface,
+                bytes: record.bytes,
+            };
+            anonymizer.hold(record.holding(&[]), &frame);
+            way.parcels(&mut anonymizer, &mut writer)?;
+            bar.frame(source);
         };
-        anonymizer.frame(record.holding(&[]), &frame, |record, bytes| put(&mut writer, &record.holding(bytes), &mut failed));
-        if let Some(e) = failed {
-            return Err(e.into());
-        }
-        bar.frame(source);
-    };
-    let tally = anonymizer.finish(|record, bytes| put(&mut writer, &record.holding(bytes), &mut failed));
-    if let Some(e) = failed {
-        return Err(e.into());
-    }
+        anonymizer.end();
+        way.parcels(&mut anonymizer, &mut writer)?;
+        way.describe(source.metadata());
+        way.finish(&mut anonymizer, &mut writer)?;
+        Ok(error)
+    })?;
     let metadata = source.metadata();
-    describe(metadata, &mut writer)?;
     for (n, interface) in metadata.interfaces.iter().enumerate() {
         if let Some(statistics) = &interface.statistics {
             writer.write_statistics(n as u32, statistics)?;
         }
     }
     left_out += texts_beside_frames(metadata);
-    Ok(Done { tally, left_out, output: writer.finish()?, error })
+    Ok(Done { tally: anonymizer.tally(), left_out, output: writer.finish()?, error })
 }
 
-fn put<W: Write>(writer: &mut PcapngWriter<W>, record: &Record<'_>, failed: &mut Option<rdmascope_capture::Error>) {
-    if failed.is_none() {
-        *failed = writer.write(record).err();
-    }
+/// A parcel, and where it goes when its frames are made.
+type Job = (Parcel<Record<'static>>, Sender<Made<Record<'static>>>);
+
+/// What is to be written, in its order.
+enum Item {
+    Interface(Interface),
+    Frames(Receiver<Made<Record<'static>>>),
 }
 
-/// Describes interfaces that are new: how their frames begin, and nothing of the machine.
-fn describe<W: Write>(metadata: &Metadata, writer: &mut PcapngWriter<W>) -> Result<()> {
-    for interface in metadata.interfaces.get(writer.described()..).unwrap_or(&[]) {
-        let plain = Interface {
-            snap_len: interface.snap_len,
-            fcs_len: interface.fcs_len,
-            speed: interface.speed,
-            ..Interface::new(interface.link_type)
-        };
-        let name = interface.name.as_ref().map(|_| format!("if{}", writer.described()));
-        writer.add_interface(&Interface { name, ..plain })?;
+/// Parcels on their way to the file: workers make the frames, and whoever reads writes them in the order of parcels, so that the file is
+/// the same for any number of workers.
+struct WayOut {
+    jobs: Option<Sender<Job>>,
+    waiting: Arc<Mutex<Receiver<Job>>>,
+    items: VecDeque<Item>,
+    /// Parcels that are not written, and how many there may be.
+    parcels: usize,
+    most: usize,
+    described: usize,
+}
+
+impl WayOut {
+    fn new<'scope>(scope: &'scope Scope<'scope, '_>, workers: usize) -> Self {
+        let (jobs, waiting) = channel::<Job>();
+        let waiting = Arc::new(Mutex::new(waiting));
+        for _ in 0..workers {
+            let waiting = Arc::clone(&waiting);
+            scope.spawn(move || {
+                loop {
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok((parcel, to)) = next else { break };
+                    // who asked may have failed meanwhile
+                    let _ = to.send(parcel.make());
+                }
+            });
+        }
+        Self { jobs: Some(jobs), waiting, items: VecDeque::new(), parcels: 0, most: 2 * workers, described: 0 }
     }
-    Ok(())
+
+    /// Describes interfaces that are new: how their frames begin, and nothing of the machine.
+    fn describe(&mut self, metadata: &Metadata) {
+        for interface in metadata.interfaces.get(self.described..).unwrap_or(&[]) {
+            let plain = Interface {
+                snap_len: interface.snap_len,
+                fcs_len: interface.fcs_len,
+                speed: interface.speed,
+                ..Interface::new(interface.link_type)
+            };
+            let name = interface.name.as_ref().map(|_| format!("if{}", self.described));
+            self.items.push_back(Item::Interface(Interface { name, ..plain }));
+            self.described += 1;
+        }
+    }
+
+    /// Sends off what nothing can change any more, and writes what is made.
+    fn parcels<W: Write>(&mut self, anonymizer: &mut Anonymizer<Record<'static>>, writer: &mut PcapngWriter<W>) -> Result<()> {
+        while let Some(parcel) = anonymizer.parcel() {
+            let (made, receiver) = channel();
+            self.items.push_back(Item::Frames(receiver));
+            self.parcels += 1;
+            match &self.jobs {
+                Some(jobs) if self.most > 0 => drop(jobs.send((parcel, made))),
+                _ => drop(made.send(parcel.make())),
+            }
+            self.write(anonymizer, writer, self.most)?;
+        }
+        Ok(())
+    }
+
+    fn finish<W: Write>(mut self, anonymizer: &mut Anonymizer<Record<'static>>, writer: &mut PcapngWriter<W>) -> Result<()> {
+        self.write(anonymizer, writer, 0)?;
+        self.jobs = None;
+        Ok(())
+    }
+
+    /// Writes what is made, until no more than so many parcels are left.
+    fn write<W: Write>(&mut self, anonymizer: &mut Anonymizer<Record<'static>>, writer: &mut PcapngWriter<W>, most: usize) -> Result<()> {
+        while let Some(item) = self.items.pop_front() {
+            let from = match item {
+                Item::Interface(interface) => {
+                    writer.add_interface(&interface)?;
+                    continue;
+                }
+                Item::Frames(from) => from,
+            };
+            let made = match from.try_recv() {
+                Err(TryRecvError::Empty) if self.parcels <= most => {
+                    self.items.push_front(Item::Frames(from));
+                    break;
+                }
+                Ok(made) => Ok(made),
+                Err(_) => {
+                    self.help();
+                    from.recv()
+                }
+            };
+            // a worker that panics takes all of it down
+            let mut made = made?;
+            let mut failed = None;
+            made.frames(|record, bytes| {
+                if failed.is_none() {
+                    failed = writer.write(&record.holding(bytes)).err();
+                }
+            });
+            failed.map_or(Ok(()), Err)?;
+            anonymizer.give_back(made);
+            self.parcels -= 1;
+        }
+        Ok(())
+    }
+
+    /// Makes what no worker has begun, rather than to wait.
+    fn help(&self) {
+        let next = self.waiting.try_lock().ok().and_then(|waiting| waiting.try_recv().ok());
+        if let Some((parcel, to)) = next {
+            let _ = to.send(parcel.make());
+        }
+    }
 }
 
 /// What the file says beside its frames, and is not copied.
