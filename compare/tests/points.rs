@@ -243,7 +243,11 @@ fn other_addresses_are_no_obstacle_on_roce_whether_the_invariant_crc_was_made_an
 fn a_vlan_is_reported_and_no_obstacle() {
     for name in ["smb-roce", "smb-iwarp"] {
         let found = held(name, tag);
-        assert!(has_change(&found, "VLAN", "none", "42") && has_change(&found, "VLAN priority", "none", "3"), "{name}: {:?}", found.changes);
+        assert!(
+            has_change(&found, "VLAN", "none", "42") && has_change(&found, "VLAN priority", "none", "3"),
+            "{name}: {:?}",
+            found.changes
+        );
     }
 }
 

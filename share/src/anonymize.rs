@@ -1,8 +1,8 @@
 //! Frames in, frames out that say the same to an analysis and nothing about people, machines and files.
 
+use crate::parcel::{Blanker, Made, Parcel};
 use crate::shape::Shape;
 use crate::tally::{Options, Payload, Tally};
-use crate::parcel::{Blanker, Made, Parcel};
 use crate::watch::Watch;
 use rdmascope_analyzer::env;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};

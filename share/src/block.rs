@@ -157,6 +157,11 @@ impl Patch {
 }
 
 impl Leaf {
+    /// Whether MPA CRCs stand in it behind their bytes.
+    pub(crate) fn has_crcs(&self) -> bool {
+        self.crcs != NONE
+    }
+
     /// Where the frame stands among all bytes of its block.
     pub(crate) fn range(&self) -> Range<usize> {
         self.at as usize..self.at as usize + self.length as usize

@@ -77,6 +77,24 @@ pub struct Cutter {
     fragments: HashMap<(Addr, Addr, u32), Vec<u64>>,
     queues: HashMap<(Addr, Addr, u32), u32>,
     pauses: Vec<u64>,
+    attempts: Attempts,
+}
+
+/// Messages of connection management, by their hosts: of an attempt that failed, no connection has them.
+#[derive(Debug, Default)]
+struct Attempts {
+    hosts: HashMap<u64, [Addr; 2]>,
+    frames: HashMap<[Addr; 2], Vec<u64>>,
+}
+
+impl Attempts {
+    fn add(&mut self, frame: u64, a: Addr, b: Addr) {
+        if self.hosts.len() < REMEMBERED {
+            let hosts = [a.min(b), a.max(b)];
+            self.hosts.insert(frame, hosts);
+            self.frames.entry(hosts).or_default().push(frame);
+        }
+    }
 }
 
 impl Default for Cutter {
@@ -95,6 +113,7 @@ impl Cutter {
             fragments: HashMap::new(),
             queues: HashMap::new(),
             pauses: Vec::new(),
+            attempts: Attempts::default(),
         }
     }
 
@@ -112,6 +131,9 @@ impl Cutter {
         match &packet.body {
             Body::Ib(ib) => {
                 let key = (packet.src, packet.dst, ib.bth.dest_qp);
+                if ib.bth.dest_qp <= 1 {
+                    self.attempts.add(number, packet.src, packet.dst);
+                }
                 if place == 0 && ib.bth.dest_qp > 1 {
                     // congestion notifications are of a queue pair, and of no flow
                     place = self.queues.get(&key).copied().unwrap_or(0);
@@ -148,9 +170,9 @@ impl Cutter {
 
     /// The capture is over.
     pub fn finish(self) -> Cuts {
-        let Self { pipeline, places, times, pauses, .. } = self;
+        let Self { pipeline, places, times, pauses, attempts, .. } = self;
         let (report, requests) = pipeline.finish();
-        Cuts { report, requests, places, times, pauses }
+        Cuts { report, requests, places, times, pauses, attempts }
     }
 }
 
@@ -162,6 +184,7 @@ pub struct Cuts {
     places: Vec<u32>,
     times: Vec<i64>,
     pauses: Vec<u64>,
+    attempts: Attempts,
 }
 
 /// The frames and connections that were chosen.
@@ -212,12 +235,18 @@ impl Cuts {
             for frame in finding.frames.iter().chain([&finding.frame]) {
                 choice.connections.extend(connection(*frame));
                 single.insert(*frame);
+                if connection(*frame).is_none() {
+                    self.attempt(*frame, wanted.alone, &mut single, &mut choice);
+                }
             }
         }
         for frame in wanted.frames.iter().flatten() {
             match connection(*frame) {
                 Some(id) => _ = choice.connections.insert(id),
-                None => _ = single.insert(*frame),
+                None => {
+                    single.insert(*frame);
+                    self.attempt(*frame, wanted.alone, &mut single, &mut choice);
+                }
             }
         }
         if let Some((from, to)) = wanted.span {
@@ -263,6 +292,21 @@ impl Cuts {
         let hosts = own.peers.each_ref().map(|peer| peer.address);
         let is_beside = |c: &&Connection| c.transport == own.transport || c.peers.iter().any(|peer| hosts.contains(&peer.address));
         let more: Vec<u32> = all.iter().filter(is_beside).map(|c| c.id).filter(|id| !choice.connections.contains(id)).collect();
+        choice.connections.extend(&more);
+        choice.along.extend(more);
+    }
+
+    /// Where a frame is of an attempt to connect that failed: all messages of attempts between the same hosts and, as what came of it is
+    /// known from them, their connections.
+    fn attempt(&self, frame: u64, alone: bool, single: &mut HashSet<u64>, choice: &mut Choice) {
+        let Some(hosts) = self.attempts.hosts.get(&frame) else { return };
+        single.extend(self.attempts.frames.get(hosts).into_iter().flatten());
+        if alone {
+            return;
+        }
+        let of_hosts = |c: &&Connection| c.peers.iter().all(|peer| hosts.contains(&peer.address));
+        let more = self.report.connections.iter().filter(of_hosts).map(|c| c.id);
+        let more: Vec<u32> = more.filter(|id| !choice.connections.contains(id)).collect();
         choice.connections.extend(&more);
         choice.along.extend(more);
     }

@@ -5,13 +5,13 @@
 //! as such (`infiniband.payload`, `smb_direct.data_message.data`, …), or a stretch of a TCP stream. They are found again by what they
 //! are: the pieces, one behind the other, must be the message byte by byte.
 
+use crate::block::{Span, With};
 use crate::compress;
 use crate::mapping::Mapping;
+use crate::parcel::Blanker;
 use crate::shape::{Shape, Shapes};
 use crate::sums::{Fix, Ip};
 use crate::tally::{Counts, Extra, Options, Payload, Replaced};
-use crate::block::{Span, With};
-use crate::parcel::Blanker;
 use crate::window::Window;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;

@@ -287,9 +287,9 @@ impl<M> Window<M> {
         let Some(held) = self.held(frame) else { return };
         let is_copied = !same.is_empty();
         (held.copies, held.is_copied) = (same, is_copied);
-        let length = held.leaf.length as usize;
+        let (length, has_crcs) = (held.leaf.length as usize, held.leaf.has_crcs());
         self.bytes -= length;
-        if is_copied {
+        if is_copied && has_crcs {
             self.make_early(frame, blank);
         }
         for crc in self.crcs.remove(&frame).unwrap_or_default() {

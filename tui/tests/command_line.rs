@@ -449,6 +449,33 @@ fn an_interrupt_of_a_pipe_gives_the_report_of_what_came() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
 }
 
+/// Threads make the new frames in parcels of several MiB.
+#[test]
+fn anonymize_writes_the_same_with_any_number_of_threads() {
+    const HEADER: usize = 24;
+    let folder = Folder::new("anonymize");
+    let frames = fs::read(common::samples().join("smb-iwarp/smb-iwarp.pcap")).expect("the sample");
+    let mut long = frames[..HEADER].to_vec();
+    while long.len() < 10 << 20 {
+        long.extend_from_slice(&frames[HEADER..]);
+    }
+    let (capture, key) = (folder.file("long.pcap", &long), folder.file("key", b"of this test"));
+    let made = |threads: &str, payload: &str| {
+        let out = folder.0.join(format!("{threads}-{payload}.pcapng"));
+        let output = out.display().to_string();
+        let told = text(&["anonymize", &capture, &output, "--key-file", &key, "--threads", threads, "--payload", payload]);
+        let counts = told.split_once(": ").map(|(_, counts)| counts.to_owned());
+        (fs::read(&out).expect("its output"), counts)
+    };
+    for payload in ["zero", "stream"] {
+        let alone = made("1", payload);
+        assert!(alone.0.len() > 10 << 20);
+        for threads in ["2", "3"] {
+            assert!(alone == made(threads, payload), "{threads} threads, --payload {payload}");
+        }
+    }
+}
+
 /// Whether the process has given up gaining privileges, which comes with confining itself.
 #[cfg(target_os = "linux")]
 fn is_confined(id: u32) -> bool {
