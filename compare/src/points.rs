@@ -1016,7 +1016,7 @@ pub fn schema() -> Json {
                 "delay_over_time": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
             }}},
             "changes": {"type": "array", "items": {"type": "object", "properties": {
-                "way": {"enum": [0, 1], "description": "Place in `ways`: the direction of these packets."},
+                "way": {"type": "integer", "minimum": 0, "maximum": 1, "description": "Place in `ways`: the direction of these packets."},
                 "what": {"type": "string"},
                 "from": {"type": "string", "description": "Where they are sent."},
                 "to": {"type": "string", "description": "Where they arrive."},
