@@ -311,7 +311,7 @@ fn marks_that_are_rewritten_or_bleached_are_told_with_the_direction() {
         assert_eq!(told(name, mark, one_way), "server → client\nDSCP 26 → 0: bleached", "{name}");
         let hops = |record: &mut Record| {
             if let Some(ip) = record.ip() {
-                ip[8] -= 3;
+                ip[8] = ip[8].saturating_sub(3);
                 sums(ip);
             }
         };
