@@ -183,7 +183,7 @@ fn held(name: &str, change: impl Fn(&mut Record)) -> Comparison {
     found
 }
 
-/// Whether a value is changed on the way to the server.
+/// True if a value is changed on the way to the server.
 fn has_change(found: &Comparison, what: &'static str, was: &str, is: &str) -> bool {
     found.changes.contains_key(&Change { way: 0, what, was: was.to_owned(), is: is.to_owned() })
 }

@@ -150,14 +150,14 @@ pub(crate) struct Leaf {
 }
 
 impl Patch {
-    /// Whether it has this place.
+    /// True if it has this place.
     pub(crate) fn has(&self, at: usize) -> bool {
         (self.from as usize..self.to as usize).contains(&at)
     }
 }
 
 impl Leaf {
-    /// Whether MPA CRCs stand in it behind their bytes.
+    /// True if MPA CRCs stand in it behind their bytes.
     pub(crate) fn has_crcs(&self) -> bool {
         self.crcs != NONE
     }

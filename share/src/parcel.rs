@@ -23,7 +23,7 @@ pub(crate) struct Held<M> {
     pub(crate) same: Vec<(u32, Span)>,
     /// Those again, once what is known was taken over: a sum that is made later has to follow.
     pub(crate) copies: Vec<(u32, Span)>,
-    /// Whether there are any.
+    /// True if there are any.
     pub(crate) is_copied: bool,
     /// A CRC of the shelf covers bytes of it, or stands in it.
     has_crc: bool,
