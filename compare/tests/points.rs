@@ -255,7 +255,7 @@ fn a_vlan_is_reported_and_no_obstacle() {
 fn a_tunnel_is_reported_and_no_obstacle() {
     for name in ["smb-roce", "smb-iwarp"] {
         let found = held(name, tunnel);
-        assert!(has_change(&found, "tunnel", "none", "VXLAN 7"), "{name}: {:?}", found.changes);
+        assert!(has_change(&found, "tunnel", "none", "VXLAN VNI 7"), "{name}: {:?}", found.changes);
     }
 }
 
