@@ -147,7 +147,7 @@ type Job = (Parcel<Record<'static>>, Sender<Made<Record<'static>>>);
 
 /// What is to be written, in its order.
 enum Item {
-    Interface(Interface),
+    Interface(Box<Interface>),
     Frames(Receiver<Made<Record<'static>>>),
 }
 
@@ -191,7 +191,7 @@ impl WayOut {
                 ..Interface::new(interface.link_type)
             };
             let name = interface.name.as_ref().map(|_| format!("if{}", self.described));
-            self.items.push_back(Item::Interface(Interface { name, ..plain }));
+            self.items.push_back(Item::Interface(Box::new(Interface { name, ..plain })));
             self.described += 1;
         }
     }
