@@ -69,7 +69,7 @@ pub struct InputSummary {
     pub last: Option<i64>,
     /// Link types of its frames.
     pub link_types: Vec<LinkType>,
-    /// Why it could not be read to its end.
+    /// The error that stopped reading before the end of the input.
     pub error: Option<String>,
 }
 
@@ -114,25 +114,26 @@ impl Selection {
         self.connections.extend(connection);
     }
 
-    /// Whether the filter passes this frame.
+    /// True if the filter passes this frame.
     pub fn has_frame(&self, frame: u64) -> bool {
         self.bits.get((frame / 64) as usize).is_some_and(|word| word >> (frame % 64) & 1 == 1)
     }
 
-    /// Whether the filter passes a frame of the connection that was followed under one of these numbers.
+    /// True if the filter passes a frame of a connection that was followed under one of these numbers.
     pub fn has_connection(&self, followed_as: &[u32]) -> bool {
         followed_as.iter().any(|id| self.connections.contains(id))
     }
 
-    /// Whether the filter passes one of the frames by which a request is known: its own, its reply's, first and last of its RDMA.
+    /// True if the filter passes one of the frames that identify a request: its own, its reply's, the first and last of
+    /// its RDMA.
     pub fn has_exchange(&self, exchange: &Exchange) -> bool {
         let moved = [&exchange.reads, &exchange.writes].into_iter().filter(|m| m.frames > 0).flat_map(|m| [m.first, m.last]);
         let ends = [exchange.request, exchange.request_end].into_iter().chain(exchange.reply).chain(exchange.reply_end);
         ends.chain(moved).any(|at| self.has_frame(at.frame))
     }
 
-    /// Whether the filter passes one of its frames. Of many occurrences only the first frames are known; then it does where it
-    /// passes a frame of the connection.
+    /// True if the filter passes one of its frames. A finding that occurred often keeps only its first frames; it then
+    /// also counts if the filter passes a frame of its connection.
     pub fn has_finding(&self, finding: &Finding, connection_is_chosen: bool) -> bool {
         finding.frames.iter().any(|f| self.has_frame(*f)) || (connection_is_chosen && finding.frames.omitted() > 0)
     }
@@ -142,7 +143,7 @@ impl Selection {
 pub struct Analysis<S> {
     /// Findings of the analyzer.
     pub report: Report,
-    /// What it reported while it read.
+    /// The sink that received the results of the analysis.
     pub sink: S,
     /// Each input, in the order of the command line.
     pub inputs: Vec<InputSummary>,
@@ -297,14 +298,14 @@ fn with_bytes<'f>(mut take: impl FnMut(&FrameMeta, &Record<'f>)) -> impl FnMut(&
     }
 }
 
-/// What is kept of a frame, of any lifetime.
+/// Returns the closure unchanged. It makes the compiler accept one that works for records of any lifetime.
 fn with_record<'f>(
     keep: impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Kept<'f>,
 ) -> impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Kept<'f> {
     keep
 }
 
-/// What a worker does all its life: follows the connections that are its own.
+/// Main loop of a worker: follows the connections that are assigned to it.
 fn follow<'f, S: Parts, T, K>(
     board: &Board<'f, T, K>,
     shard: usize,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Dissects the frames of a capture, in order.
 pub struct Dissection {
-    /// What earlier frames said, which later ones need: connections, messages in pieces, requests that wait for a reply.
+    /// State from earlier frames that later frames need: connections, partial messages, requests that wait for a reply.
     pipeline: Pipeline,
     /// UDP port of RoCEv2 beside its own; 0 for none.
     roce_port: u16,
@@ -61,7 +61,8 @@ pub fn replies(source: &mut impl Source, keyring: Keyring, roce_port: u16) -> Re
     pipeline.finish().1.0
 }
 
-/// What a frame shows of those before it, where it is not dissected after them by the same [`Dissection`].
+/// Facts about earlier frames that are displayed with a frame. Needed when one [`Dissection`] does not see all frames
+/// in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Before {
     /// Number of the frame, from 1.
@@ -80,7 +81,7 @@ pub struct Past {
 }
 
 impl Past {
-    /// What the next frame shows of those before it.
+    /// Returns the facts about earlier frames that are displayed with the next one.
     pub fn before(&mut self, meta: &FrameMeta) -> Before {
         let first_ns = *self.first_ns.get_or_insert(meta.time_ns);
         let previous_ns = std::mem::replace(&mut self.previous_ns, meta.time_ns);
@@ -127,7 +128,7 @@ pub struct Dissected {
 }
 
 impl Dissected {
-    /// Whether the capture has fewer bytes than there were on the wire.
+    /// True if the capture has fewer bytes than there were on the wire.
     pub fn is_cut(&self) -> bool {
         self.cap_len < self.wire_len
     }
@@ -146,7 +147,7 @@ impl Dissection {
         }
     }
 
-    /// What a first pass over the capture found: a request then names the frame of its reply.
+    /// Passes in the replies that a first pass over the capture found: a request then names the frame of its reply.
     pub fn knows(&mut self, replies: Arc<Replies>) {
         self.pipeline.knows(replies);
     }
@@ -168,7 +169,7 @@ impl Dissection {
         self.pipeline.most_connections()
     }
 
-    /// How many connections and exchanges it has numbered so far, and how many streams.
+    /// Returns the numbers of connections and exchanges so far, and the number of streams.
     pub fn counts(&self) -> (Counts, u64) {
         (self.pipeline.counts(), self.streams.count())
     }

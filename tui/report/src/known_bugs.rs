@@ -1,8 +1,7 @@
 //! Known bugs of implementations as a file (TOML): rows of the rulebook with the versions that have them, and bugs that are newer than this
 //! program, each with the display filter that its frames pass.
-//!
-//! Known bugs are `[[bug]]` tables. One with the id of a built-in bug changes what it names and leaves the rest; any other one is new, and
-//! needs everything. What a file says is checked when it is read.
+//! Known bugs are `[[bug]]` tables. A table with the id of a built-in bug replaces the values it names and keeps the
+//! rest; any other table defines a new bug and must be complete. A file is checked when it is read.
 
 use crate::dissection::{self, Before};
 use rdmascope_analyzer::connection;
@@ -107,7 +106,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// What looks for them; `None` where there are none.
+    /// Creates the search; `None` if there are no conditions to look for.
     pub fn new() -> Option<Box<Self>> {
         let mut conditions = CONDITIONS.get().filter(|conditions| !conditions.is_empty())?.clone();
         let mut extractor = Extractor::new();
@@ -115,7 +114,8 @@ impl Search {
         Some(Box::new(Self { extractor, conditions }))
     }
 
-    /// Whether the filters look only at what a frame and its connection say: numbers of connections and requests are counted over all of them.
+    /// True if the filters depend only on a frame and its connection. Filters for the numbers of connections and
+    /// requests do not qualify: these are counted over the whole capture.
     pub fn is_by_connection(&self) -> bool {
         let counted = |def: Def| connection::FIELDS.iter().any(|f| f.id == def.id);
         !self.extractor.wants_line() && !self.extractor.wanted().any(counted)

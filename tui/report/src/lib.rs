@@ -1,4 +1,5 @@
-//! What the command `rdmascope` says of captures: the analyzer's loop, reports, and the forms in which `dissect` writes frames.
+//! The output of the command `rdmascope` for captures: the analyzer's loop, reports, and the formats in which `dissect`
+//! writes frames.
 //!
 //! | module | what |
 //! | --- | --- |

@@ -23,11 +23,11 @@ const BATCH_BYTES: u64 = 256 << 10;
 const LARGE: u64 = 1024;
 /// Bytes in which a record's own header, addresses and queue pair are.
 const HEAD_BYTES: u64 = 128;
-/// How many records ahead that is: as many as wait for memory at the same time.
+/// Number of records to fetch ahead: as many as wait for memory at the same time.
 const AHEAD: u64 = 8;
 /// Batches that wait for one worker, or to be written, at most.
 pub const WAITING: usize = 32;
-/// How long an idle worker sleeps before it looks again.
+/// Time that an idle worker sleeps before it looks again.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Number and time of a record; one without a time has that of the record before.
@@ -145,17 +145,16 @@ impl<T> Part<T> {
 
 /// Results for the whole file.
 pub struct Ended<'f, K> {
-    /// How far it was walked.
+    /// The walk over the file, with its final state.
     pub walk: Walk<'f>,
-    /// Which worker has which connections.
+    /// The router, which assigned the connections to the workers.
     pub router: Router,
     /// Keeper of the frames.
     pub keep: K,
 }
 
-/// What workers take their frames from. `T` is what is kept of a frame, `K` makes it of the record, `C` is what a worker makes of its
-/// frames
-/// of a batch, where that is put in order.
+/// The queue from which workers take their frames. `T` is the value kept of a frame, `K` makes it from the record. `C`
+/// is a worker's result for its frames of a batch, if the results are put in order.
 pub struct Board<'f, T, K, C = Text> {
     sorting: Mutex<Sorting<'f, K>>,
     /// By worker: what waits for it.
@@ -164,7 +163,7 @@ pub struct Board<'f, T, K, C = Text> {
     most: Vec<AtomicUsize>,
     /// To be filled again.
     empty: Mutex<Vec<Part<T>>>,
-    /// What is written, where that is wanted.
+    /// The results in the order of the file, if they are needed.
     pages: Option<Mutex<Pages<C>>>,
     pages_max: usize,
     /// Frames in a batch at most.
@@ -184,7 +183,7 @@ struct Sorting<'f, K> {
     interfaces: Arc<[Interface]>,
 }
 
-/// What was written of frames, in their order.
+/// The output for frames, in their order.
 #[derive(Debug, Default)]
 pub struct Text {
     /// The whole text.
@@ -221,7 +220,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K, C> {
-    /// For so many workers, which decode with these options and follow so many connections together at most.
+    /// For this number of workers, which decode with these options and together follow at most so many connections.
     pub fn new(file: &'f CaptureFile, workers: usize, options: frame::Options, connections_max: usize, keep: K) -> Self {
         let workers = workers.max(1);
         let sorting = Sorting {
@@ -246,13 +245,14 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         }
     }
 
-    /// What workers make of their frames is put in order: [`Board::put`], [`Board::take_page`]. So many batches wait for that at most.
+    /// Puts the results of the workers in order: [`Board::put`], [`Board::take_page`]. At most so many batches wait for
+    /// that.
     #[must_use]
     pub fn with_pages(self, most: usize) -> Self {
         Self { pages: Some(Mutex::default()), pages_max: most.max(1), ..self }
     }
 
-    /// With so many frames in a batch at most.
+    /// Sets the maximum number of frames in a batch.
     #[must_use]
     pub fn with_batches(self, frames: u64) -> Self {
         Self { batch: frames, ..self }
@@ -296,13 +296,13 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         self.most[worker].store(connections, Ordering::Release);
     }
 
-    /// Nobody goes on.
+    /// Makes all workers stop.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
         self.moved.notify_all();
     }
 
-    /// Whether connections turned out to have to do with each other, or are too many: then one worker has to do it all.
+    /// True if connections turned out to be related, or are too many: then one worker has to process them all.
     pub fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Relaxed)
     }
@@ -313,7 +313,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         Ended { walk, router, keep }
     }
 
-    /// What a worker made of its frames of a batch.
+    /// Stores a worker's result for its frames of a batch.
     pub fn put(&self, batch: u64, worker: usize, made: C) {
         let Some(pages) = &self.pages else { return };
         let mut pages = lock(pages);
@@ -359,12 +359,12 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         self.moved.notify_all();
     }
 
-    /// Whether batches are still being written.
+    /// True if batches are still being written.
     pub fn has_pages(&self) -> bool {
         self.pages.as_ref().is_some_and(|pages| !lock(pages).pages.is_empty())
     }
 
-    /// Whether the file was walked to its end.
+    /// True if the file was walked to its end.
     pub fn is_at_end(&self) -> bool {
         lock(&self.sorting).done
     }

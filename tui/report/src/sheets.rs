@@ -7,10 +7,8 @@
 //!   file ─▶ Board ─┬▶ worker: dissect ─▶ Sheet ─┐ the sheets of a batch       ┌▶ worker: text ─┐
 //!                  └▶ worker: dissect ─▶ Sheet ─┴▶ get their numbers, in order ┴▶ worker: text ─┴▶ main thread: out, in order
 //! ```
-//!
-//! What is written is what one thread writes, to the last byte. Where connections turn out to have to do with each other, it ends there,
-//! and
-//! whoever asked goes on with one thread.
+//! The output is the same as that of one thread, byte for byte. If connections turn out to be related, this ends early
+//! and the caller continues with one thread.
 
 use crate::dissection::{Before, Dissected, Dissection};
 use crate::input::Bar;
@@ -40,14 +38,15 @@ use std::thread;
 
 /// Frames in a batch: so few that their trees are near still when they are written.
 const BATCH: u64 = 32;
-/// What a sheet keeps in memory at most when it is used again, in bytes.
+/// Maximum memory that a sheet keeps when it is reused, in bytes.
 const SHEET_BYTES: usize = 1 << 20;
 /// Batches that wait to be written at most, for each worker and besides: few, so that what is kept of them does not leave the caches.
 const PAGES: (usize, usize) = (2, 2);
 /// Texts that wait for standard output at most, for each worker and besides.
 const TEXTS: (usize, usize) = (2, 4);
 
-/// Writes what was kept of frames. What one writes does not depend on the frames that it wrote before, so several may take turns.
+/// Writes frames that were dissected before. The output for a frame does not depend on the frames written before it, so
+/// several printers may take turns.
 #[derive(Clone)]
 pub enum Printer {
     /// With bytes, or without; coloured, or not.
@@ -76,14 +75,14 @@ impl Printer {
         }
     }
 
-    /// Whether there was a frame before the next one.
+    /// Sets whether the next frame is the first one.
     pub fn is_first(&mut self, first: bool) {
         if let Self::Json(json) = self {
             json.is_first(first);
         }
     }
 
-    /// Bytes in front of a frame that the first one has not.
+    /// Bytes in front of every frame but the first.
     pub(crate) fn lead(&self) -> usize {
         usize::from(matches!(self, Self::Json(_)))
     }
@@ -100,18 +99,18 @@ pub enum Form {
     Lines(Lines),
 }
 
-/// Which frames are written, and how.
+/// Selects the frames to write and their format.
 #[derive(Clone)]
 pub struct Plan {
-    /// How they are written.
+    /// Output format.
     pub form: Form,
     /// Fields that columns and filter need.
     pub extractor: Extractor,
     /// Filter that selects the frames.
     pub filter: Option<Filter>,
-    /// Whether trees are kept without labels.
+    /// True if trees are kept without labels.
     pub quiet: bool,
-    /// Whether names and form of JSON, EK and PDML are ours.
+    /// True if JSON, EK and PDML use our names and form.
     pub short: bool,
     /// Parts of a tree that are written.
     pub chosen: Chosen,
@@ -140,7 +139,7 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// Leaves the rest out.
+    /// Removes all other nodes from the tree.
     pub fn choose(&self, tree: &mut Tree) {
         if self.only.is_empty() && self.protocols.is_empty() {
             return;
@@ -156,7 +155,7 @@ impl Chosen {
     }
 }
 
-/// How many frames are enough.
+/// Limits on the number of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Frames that are read.
@@ -165,16 +164,16 @@ pub struct Limits {
     pub shown: u64,
 }
 
-/// How far it came.
+/// Result of the run: how far the output got.
 #[derive(Debug)]
 pub enum Shared {
-    /// So many frames; then connections turned out to have to do with each other. Whether any was shown.
+    /// The number of frames that were written before connections turned out to be related, and whether any was shown.
     First(u64, bool),
-    /// As far as it was to go; what ended the capture too early. Whether any frame was shown.
+    /// The run is complete. Has the error that ended the capture early, if any, and whether any frame was shown.
     All(Option<rdmascope_capture::Error>, bool),
 }
 
-/// What is kept of a frame. Its own numbers are those of its shard until it gets those of the whole.
+/// A dissected frame. Its numbers are those of its shard until they are replaced by those of the whole capture.
 struct KeptFrame {
     frame: Option<Dissected>,
     counts: Counts,
@@ -386,14 +385,16 @@ impl Press {
         texts.waiting.pop_front().flatten()
     }
 
-    /// Whether nothing is on its way. A page that was taken has a place among the texts before the order is released.
+    /// True if no page is being processed. A page that was taken has a place among the texts before the order is
+    /// released.
     fn is_empty(&self) -> bool {
         let _order = lock(&self.order);
         lock(&self.texts).waiting.is_empty()
     }
 }
 
-/// What is kept of a frame that goes to a worker: the record, what it shows of frames before it, and how many interfaces there were then.
+/// Data of a frame for a worker: the record, the facts about earlier frames, and the number of interfaces known at that
+/// point.
 type Handed<'f> = (Record<'f>, Before, usize);
 
 /// One that keeps whole records, whatever file they are of.
@@ -588,7 +589,7 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
     Ok(Shared::All(error, writing.any))
 }
 
-/// What has gone out.
+/// State of the output so far.
 struct Writing {
     left: Limits,
     frames: u64,

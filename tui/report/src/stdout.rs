@@ -17,13 +17,13 @@ pub enum Color {
     Never,
 }
 
-/// What is written goes into a buffer first; [`Out::spill`] passes it on when it is large, [`Out::finish`] at the end.
+/// Buffered standard output. [`Out::spill`] writes the buffer when it is large, [`Out::finish`] at the end.
 pub struct Out {
     /// To be appended to.
     pub buffer: Vec<u8>,
-    /// Whether the output is colored.
+    /// True if the output is colored.
     pub color: bool,
-    /// Whether a person reads along, who wants to see lines when they are there.
+    /// True if the output is a terminal: its reader should see each line at once.
     pub is_terminal: bool,
     stdout: StdoutLock<'static>,
 }

@@ -1,7 +1,7 @@
-//! What Wireshark counts along TCP streams and shows with each frame: stream numbers, sequence numbers from the start of the stream, scaled
-//! windows, and its analysis of sequence numbers and acknowledgments ([User's Guide, "TCP Analysis"][guide]). It goes by one frame after
-//! the
-//! other, as Wireshark does, so that its filters find here what they find there. What was lost, and who lost it, is the analyzer's to say.
+//! Wireshark's analysis of TCP streams, which is shown with each frame: stream numbers, relative sequence numbers,
+//! scaled windows, and the analysis of sequence numbers and acknowledgments ([User's Guide, "TCP Analysis"][guide]). It
+//! processes the frames one by one as Wireshark does, so that Wireshark's filters select the same frames here. Which
+//! packets were lost, and by whom, is determined by the analyzer.
 //!
 //! [guide]: https://www.wireshark.org/docs/wsug_html_chunked/ChAdvTCPAnalysis.html
 
@@ -73,7 +73,7 @@ pub struct Streams {
     next: u32,
 }
 
-/// Where a frame is in the capture.
+/// Position of a frame in the capture.
 #[derive(Clone, Copy)]
 pub struct Place {
     /// Its number, from 1.
@@ -94,7 +94,7 @@ struct Stream {
     sides: [Side; 2],
 }
 
-/// What one side sent.
+/// State of one side of a stream.
 #[derive(Default)]
 struct Side {
     /// The sequence number that counts as 0.
@@ -110,9 +110,9 @@ struct Side {
     /// Bytes in the SACK blocks of its last segment.
     sacked: u32,
     pushed: u32,
-    /// Whether a segment is missing, so that nobody knows how much is on its way.
+    /// True if a segment is missing, so that the number of bytes in flight is unknown.
     is_unsure: bool,
-    /// What its last segment was.
+    /// True if its last segment was a keep-alive.
     kept_alive: bool,
     probed: bool,
 }
@@ -131,7 +131,7 @@ struct Unacked {
     at: Place,
 }
 
-/// What there is to say of a segment.
+/// Results of the analysis of one segment.
 #[derive(Default)]
 struct Remarks {
     flags: Vec<Def>,
@@ -142,7 +142,7 @@ struct Remarks {
     rto: Option<Place>,
 }
 
-/// Whether `a` is behind `b`, of sequence numbers.
+/// True if sequence number `a` is after `b`.
 fn behind(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }
@@ -167,7 +167,7 @@ fn wide(bytes: &[u8]) -> [u8; 16] {
 }
 
 impl Streams {
-    /// How many there were so far.
+    /// Number of streams so far.
     pub fn count(&self) -> u64 {
         self.next.into()
     }
@@ -273,7 +273,8 @@ impl Stream {
     }
 }
 
-/// What Wireshark finds of a segment that ends at `end`, from what both sides sent before. Changes what is known of them.
+/// Classifies a segment that ends at `end` as Wireshark does, from the earlier segments of both sides. Updates their
+/// state.
 fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Place, rtt: Option<i64>, remarks: &mut Remarks) {
     let has = |flag: u8| s.flags & flag != 0;
     let (plain, len) = (!has(SYN) && !has(FIN) && !has(RST), s.payload_length);

@@ -1,4 +1,4 @@
-//! Where systems differ for reports: each function has a form for Unix and one for the others.
+//! Platform differences of the reports: each function has a form for Unix and one for other systems.
 
 use std::io;
 use std::path::Path;

@@ -7,10 +7,9 @@
 //!   file ─▶ Board ─┬▶ worker: dissect, text, marks ─┐ the texts of a batch
 //!                  └▶ worker: dissect, text, marks ─┴▶ numbers, in order ─▶ main thread: out
 //! ```
-//!
-//! What is dissected is written while it is in the caches of the same core. Where one connection has most of the frames, [`crate::sheets`]
-//! has more to do for the others. What is written is what one thread writes, to the last byte. Where connections turn out to have to do with
-//! each other, it ends there, and whoever asked goes on with one thread.
+//! A frame is written right after its dissection, while it is in the cache of the same core. If one connection has most
+//! of the frames, [`crate::sheets`] spreads the work better. The output is the same as that of one thread, byte for
+//! byte. If connections turn out to be related, this ends early and the caller continues with one thread.
 
 use crate::dissection::{Before, Dissection};
 use crate::input::Bar;
@@ -34,12 +33,12 @@ use std::thread;
 const BATCH: u64 = 64;
 /// Batches that wait to go out at most, for each worker.
 const PAGES: usize = 8;
-/// What a text keeps in memory at most when it is used again, in bytes.
+/// Maximum memory that a text keeps when it is reused, in bytes.
 const TEXT_BYTES: usize = 4 << 20;
 /// Pieces shorter than this on average are copied together before they go out.
 const PIECE_BYTES: usize = 512;
 
-/// What a worker wrote of its frames of a batch.
+/// Output of a worker for its frames of a batch.
 struct Text {
     bytes: Vec<u8>,
     marks: Marks,
@@ -67,16 +66,17 @@ impl Text {
 
 /// A frame in a [`Text`].
 struct Written {
-    /// Where its text ends, and its marks do.
+    /// Offsets at which its text and its marks end.
     end: usize,
     marks_end: usize,
     shown: bool,
-    /// What its shard had numbered behind it.
+    /// Numbers that its shard had assigned up to and including this frame.
     counts: Counts,
     streams: u64,
 }
 
-/// What is kept of a frame that goes to a worker: the record, what it shows of frames before it, and how many interfaces there were then.
+/// Data of a frame for a worker: the record, the facts about earlier frames, and the number of interfaces known at that
+/// point.
 type Handed<'f> = (Record<'f>, Before, usize);
 
 /// One that keeps whole records, whatever file they are of.
@@ -153,8 +153,8 @@ impl Worker<'_> {
     }
 }
 
-/// Whether workers can write what the plan wants. Columns of lines grow with what stood in them before, and a filter for numbers that are
-/// counted over the whole capture has to know them.
+/// True if workers can write the output of the plan. They cannot write lines, whose columns grow with earlier content,
+/// nor apply a filter for numbers that are counted over the whole capture.
 pub fn is_possible(plan: &Plan) -> bool {
     let filter_counts = plan.filter.clone().is_some_and(|mut filter| {
         let mut extractor = Extractor::new();
@@ -248,7 +248,7 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
     Ok(Shared::All(error, outlet.any))
 }
 
-/// What goes out next.
+/// The next piece of output.
 #[derive(Clone)]
 enum Piece {
     /// Bytes of a worker's text.
@@ -257,7 +257,7 @@ enum Piece {
     Digits(Range<usize>),
 }
 
-/// What has gone out.
+/// State of the output so far.
 struct Outlet {
     counting: Counting,
     left: Limits,

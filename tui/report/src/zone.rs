@@ -1,4 +1,4 @@
-//! The local time zone: what `TZ` names, else `/etc/localtime` (tzfile(5)). Where neither can be read it is UTC.
+//! The local time zone: the one that `TZ` names, else `/etc/localtime` (tzfile(5)). If neither can be read it is UTC.
 
 use std::path::{Path, PathBuf};
 

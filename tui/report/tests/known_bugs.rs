@@ -11,7 +11,7 @@ use rdmascope_report::live::monitor::Monitor;
 use rdmascope_report::report::{Collector, ReportData, Wanted, json};
 use std::path::{Path, PathBuf};
 
-/// What frames say, what is known of the frame before, what no connection has, and what messages put together say.
+/// Conditions on a frame, on the frame before, on no connection, and on reassembled messages.
 const CONDITIONS: [&str; 5] = [
     "smb2.cmd == 3 || nfs.opcode",
     "frame.time_delta > 0.0001 && frame.len > 100",

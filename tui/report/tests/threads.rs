@@ -320,7 +320,7 @@ fn plans(threads: usize) -> Vec<Plan> {
     ]
 }
 
-/// What one thread writes of each frame, and whether it is shown.
+/// Output of one thread for each frame, and whether the frame is shown.
 fn written(file: &CaptureFile, mut plan: Plan) -> Vec<(Vec<u8>, bool)> {
     let mut dissection = Dissection::new(Keyring::new());
     let (mut tree, mut line) = (Tree::new(), Line::default());

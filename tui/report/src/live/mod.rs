@@ -1,4 +1,5 @@
-//! What commands share about live captures: signals, what is said beside the output, and the analysis of what is captured ([`monitor`]).
+//! Shared code of the commands for live captures: signals, messages on standard error, and the continuous analysis
+//! ([`monitor`]).
 
 pub mod monitor;
 

@@ -63,7 +63,7 @@ pub fn mpa_port(body: &Body<'_>) -> Option<u16> {
     }
 }
 
-/// An analysis that goes on.
+/// An analysis that runs continuously.
 pub struct Monitor<S> {
     /// State of the analysis.
     pub pipeline: Pipeline<S>,
@@ -72,7 +72,7 @@ pub struct Monitor<S> {
     number: u64,
     time_ns: i64,
     expired: Instant,
-    /// What looks for bugs that are known by a filter.
+    /// Search for known bugs that are defined by a filter.
     search: Option<Box<Search>>,
     past: Past,
 }
@@ -159,17 +159,17 @@ impl Metrics {
 
 /// `analyze -i`.
 pub struct Watch {
-    /// Between two rounds of lines.
+    /// Time between two rounds of lines.
     pub every: Option<Duration>,
-    /// Whether they go to standard error.
+    /// True if the lines go to standard error.
     pub lines_aside: bool,
-    /// Where to serve metrics.
+    /// Address on which metrics are served.
     pub metrics: Option<SocketAddr>,
-    /// Duration after which it ends; `None`: when it is stopped.
+    /// Duration after which it ends; `None` to run until it is stopped.
     pub until: Option<Duration>,
-    /// After how many frames to end.
+    /// Number of frames after which it ends.
     pub frames: Option<u64>,
-    /// Where the kernel shows RDMA devices.
+    /// Path at which the kernel lists RDMA devices.
     pub rdma_root: PathBuf,
 }
 
@@ -240,7 +240,7 @@ impl Watch {
     }
 }
 
-/// What a connection had at the end of a round.
+/// Counters of a connection at the end of a round.
 #[derive(Clone, Debug, Default)]
 struct Had {
     bytes: u64,
@@ -250,7 +250,7 @@ struct Had {
     again: u64,
     naks: u64,
     congestion: u64,
-    /// By command: how many, and how long together.
+    /// By command: number of requests, and the sum of their latencies.
     commands: BTreeMap<&'static str, (u64, i64)>,
 }
 

@@ -128,7 +128,7 @@ pub enum Layout {
     Ek,
 }
 
-/// What `-e` names.
+/// A column that `-e` names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Field(Slot),
@@ -141,7 +141,7 @@ enum Column {
     Length,
 }
 
-/// What names of columns of the frame's line begin with.
+/// Prefix of the names of columns of the frame's line.
 const COLUMN: &str = "_ws.col.";
 
 /// The columns of tshark's line, by the names that they have today and had before 4.6.
@@ -164,7 +164,7 @@ fn column(name: &str, registry: &Registry, extractor: &mut Extractor) -> Result<
 pub struct Fields {
     layout: Layout,
     index: Index,
-    /// Whether a frame was written.
+    /// True if a frame was written.
     any: bool,
     options: Options,
     columns: Vec<Column>,
@@ -216,7 +216,7 @@ impl Fields {
         self
     }
 
-    /// Whether it says nothing of the frames that were shown before.
+    /// True if the output does not depend on the frames shown before.
     pub fn is_alone(&self) -> bool {
         self.layout == Layout::Line && (!self.times.is_of_order() || !self.columns.contains(&Column::Time))
     }

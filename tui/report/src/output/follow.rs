@@ -11,12 +11,12 @@ use rdmascope_dissector::text::escaped;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Bytes of one stream that are kept at most. What comes after is reported.
+/// Maximum number of bytes kept of one stream. The rest is left out, and the output says how many bytes that is.
 const BYTES_MAX: usize = 64 << 20;
-/// Bytes that wait for those before them, at most; then these count as missing.
+/// Maximum number of bytes that wait for earlier ones; beyond it, the earlier ones count as missing.
 const WAITING_MAX: usize = 4 << 20;
 
-/// How bytes are written.
+/// Format in which bytes are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Ascii,
@@ -191,7 +191,7 @@ impl Follow {
         self.piece(side, bytes);
     }
 
-    /// What waited for what came.
+    /// Appends the segments that were waiting for the bytes that came now.
     fn waited(&mut self, side: usize) {
         loop {
             let me = &mut self.sides[side];

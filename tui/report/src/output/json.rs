@@ -67,7 +67,7 @@ fn put<const N: usize>(out: &mut Vec<u8>, text: &[u8; N], len: usize) {
     out.truncate(end);
 }
 
-/// What stands in front of a value. It depends on the field and its depth alone, so it is made once and copied from then on.
+/// The text in front of a value. It depends only on the field and its depth, so it is made once and then copied.
 #[derive(Clone)]
 struct Keys {
     keys: Vec<Key>,
@@ -86,7 +86,8 @@ struct Key {
 }
 
 impl Keys {
-    /// Keys that are remembered, a power of two: many more than one capture has fields. Where three fall together, the later two stay.
+    /// Number of keys that are remembered, a power of two: far more than one capture has fields. If three keys share a
+    /// place, the two latest stay.
     const SIZE: usize = 2048;
     /// Bytes of a key that are copied without a look at its length, and those that it may have at most to be remembered.
     const MOSTLY: usize = 64;
@@ -146,7 +147,7 @@ impl Json {
         out.extend_from_slice(if self.any { b"\n]\n" } else { b"]\n" });
     }
 
-    /// What comes next is, or is not, the first frame of the array.
+    /// Sets whether the next frame is the first one of the array.
     pub fn is_first(&mut self, first: bool) {
         self.any = !first;
     }
@@ -240,7 +241,7 @@ fn key(out: &mut Vec<u8>, name: &str, suffix: &str) {
     out.extend_from_slice(b"\": ");
 }
 
-/// Whether the node shows a value of its own beside its children.
+/// True if the node shows a value of its own beside its children.
 pub(super) fn has_value(node: &Node) -> bool {
     !matches!(node.value, NodeValue::None) || node.def.kind == Kind::Bytes
 }
@@ -374,7 +375,7 @@ fn raw(out: &mut Vec<u8>, tree: &Tree, node: &Node) {
     out.push(b']');
 }
 
-/// What Wireshark 4.6 counts a type of fields as.
+/// Number of a field type in Wireshark 4.6.
 fn type_number(kind: Kind) -> u64 {
     match kind {
         Kind::None => 0,

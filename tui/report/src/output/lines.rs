@@ -49,7 +49,7 @@ impl Lines {
         Self { times, form, ..self }
     }
 
-    /// Whether a line says nothing of the frames before but how wide its columns are.
+    /// True if a line depends on earlier frames only through the width of its columns.
     pub fn is_alone(&self) -> bool {
         !self.times.is_of_order()
     }
@@ -181,7 +181,7 @@ fn style_of(protocol: &str) -> Style {
     }
 }
 
-/// What `write` appends, aligned to the right of `width` columns.
+/// Appends the output of `write`, aligned to the right of `width` columns.
 fn right(out: &mut Vec<u8>, width: usize, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     write(out);

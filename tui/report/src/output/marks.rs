@@ -1,5 +1,6 @@
-//! Where in a text the numbers stand that are counted over the whole capture: of connections, exchanges and streams. A worker that writes the frames of
-//! its own connections knows its own count only. It writes that count, and marks where; who puts the texts in order fills in the right number.
+//! Positions, within a text, of numbers that are counted over the whole capture: connections, exchanges and streams. A
+//! worker that writes the frames of its own connections knows only its own count. It writes that count and marks the
+//! position; the correct number is filled in when the texts are put in order.
 
 use crate::streams;
 use rdmascope_analyzer::connection::f;
@@ -7,7 +8,7 @@ use rdmascope_dissector::field::Def;
 use rdmascope_dissector::render::decimal;
 use rdmascope_dissector::trace::{NodeValue, Tree};
 
-/// Whether a field is a number that is counted over the whole capture.
+/// True if a field is a number that is counted over the whole capture.
 pub fn is_counted(def: Def) -> bool {
     [f::CONNECTION, f::EXCHANGE, streams::f::TCP_STREAM].iter().any(|counted| counted.id == def.id)
 }
@@ -15,7 +16,7 @@ pub fn is_counted(def: Def) -> bool {
 /// A number in a text that is still a worker's own count.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
-    /// Where its digits begin: [`DIGITS`] of them.
+    /// Offset of its first digit; it has [`DIGITS`] of them.
     pub at: usize,
     /// Whose number it is.
     pub def: Def,
@@ -25,7 +26,7 @@ pub struct Mark {
 
 /// Digits of a number that is to be filled in.
 pub const DIGITS: usize = 19;
-/// What is added to it, so that it has that many, and no other number of a frame is the same.
+/// Value that is added to it so that it has [`DIGITS`] digits and differs from all other numbers of a frame.
 const ADDED: u64 = 1 << 62;
 
 /// The numbers of a text that are to be filled in.
@@ -37,12 +38,12 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// For a text in which numbers are filled in later. [`Marks::default`] is for one whose numbers are right as they are.
+    /// For a text in which numbers are filled in later. Use [`Marks::default`] for a text whose numbers are final.
     pub fn wanted() -> Self {
         Self { places: Vec::new(), wanted: true }
     }
 
-    /// Makes the counted numbers of a tree such that they are found in its text.
+    /// Changes the counted numbers of a tree so that they can be found in its text.
     pub fn prepare(tree: &mut Tree) {
         for node in &mut tree.nodes {
             if let NodeValue::U(number) = &mut node.value
@@ -53,7 +54,7 @@ impl Marks {
         }
     }
 
-    /// The same of one number.
+    /// Does the same for one number.
     pub fn prepare_one(number: &mut u64) {
         *number |= ADDED;
     }

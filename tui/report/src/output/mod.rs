@@ -83,8 +83,8 @@ impl Index {
     }
 }
 
-/// What the faults of a frame are reported as: the field's name and the reason. Missing bytes of a frame that the capture cut
-/// are Wireshark's `_ws.short`, all else is `_ws.malformed`.
+/// The faults of a frame, as field name and reason. Bytes that are missing because the capture cut the frame are
+/// Wireshark's `_ws.short`; every other fault is `_ws.malformed`.
 pub fn faults(tree: &Tree, cut: bool) -> impl Iterator<Item = (&'static str, String)> + '_ {
     tree.faults.iter().map(move |(fault, ..)| {
         let name = if fault.kind == FaultKind::Short && cut { "_ws.short" } else { "_ws.malformed" };

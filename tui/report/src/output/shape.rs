@@ -1,17 +1,16 @@
 //! The form that Wireshark gives a frame where ours is another one: JSON, EK and PDML are written in it, so that what was made for tshark
 //! finds
 //! each field where it is there. `--json-names short` leaves our form as it is.
-//!
-//! A subtree that is no field of Wireshark's is *text* there: its key is what the detail pane shows, as in `"Create Request (0x05)"`. What
-//! else
-//! differs has a row in `RULES`; two things have code of their own: bodies of SMB2, which Wireshark names by their command, and fields that
-//! the analysis reports apart from the layer in which Wireshark has them.
+//! A subtree that is not a field of Wireshark's is *text* there: its key is what the detail pane shows, as in `"Create
+//! Request (0x05)"`. Other differences have a row in `RULES`. Two cases have code of their own: bodies of SMB2, which
+//! Wireshark names by their command, and fields that the analysis reports apart from the layer in which Wireshark has
+//! them.
 
 use rdmascope_dissector::field::{Base, Def, FieldDef, Kind, OURS, Privacy, id_of};
 use rdmascope_dissector::render::{Style, show};
 use rdmascope_dissector::trace::{Node, NodeValue, Tree};
 
-/// What to do with a node.
+/// Transformation of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// Its children stand in its place.
@@ -33,7 +32,7 @@ enum Form {
     Rpc,
 }
 
-/// Nodes whose form differs.
+/// Nodes whose form differs from Wireshark's.
 const RULES: [(u32, Form); 12] = [
     (id_of("rdmascope.nfs.operation"), Form::LedBy(id_of("nfs.opcode"), id_of("nfs.ops.count"))),
     (id_of("rdmascope.nfs.bitmap4"), Form::Splice),
@@ -49,7 +48,7 @@ const RULES: [(u32, Form); 12] = [
     (id_of("rpc"), Form::Rpc),
 ];
 
-/// What has its place and length before it, under [`Form::Place`].
+/// Fields whose offset and length come before them, under [`Form::Place`].
 const PLACED: [u32; 4] = [id_of("smb2.filename"), id_of("smb2.tag"), id_of("smb2.tree"), id_of("smb2.find.pattern")];
 const OFFSET: u32 = id_of("smb2.olb.offset");
 const LENGTH: u32 = id_of("smb2.olb.length");
@@ -71,7 +70,7 @@ const OF_SMB2: [u32; 3] = [id_of("smb2.response_to"), id_of("smb2.response_in"),
 /// The same of RPC.
 const OF_RPC: [u32; 3] = [id_of("rpc.reqframe"), id_of("rpc.repframe"), id_of("rpc.time")];
 
-/// What Wireshark calls the bodies of SMB2 by their command, [MS-SMB2] 2.2.1.
+/// Wireshark's names for the bodies of SMB2, by command, [MS-SMB2] 2.2.1.
 const BODIES: [&str; 19] = [
     "Negotiate Protocol",
     "Session Setup",
@@ -108,7 +107,7 @@ static TEXT: FieldDef = FieldDef {
     privacy: Privacy::Keep,
 };
 
-/// Whether a node is a text in Wireshark's form: a subtree of a protocol that Wireshark has no field for.
+/// True if a node is text in Wireshark's form: a subtree of a protocol for which Wireshark has no field.
 pub fn is_text_only(def: Def) -> bool {
     def.kind == Kind::None && def.name.strip_prefix(OURS).is_some_and(|rest| rest.contains('.'))
 }
@@ -116,14 +115,14 @@ pub fn is_text_only(def: Def) -> bool {
 /// Brings trees into Wireshark's form. Reused from frame to frame, it stops allocating.
 #[derive(Clone, Default)]
 pub struct Shape {
-    /// Our form is left as it is.
+    /// True if our form is kept.
     short: bool,
     old: Vec<Node>,
     /// Keys of nodes that say more than their label, by the node's index.
     keys: Vec<(usize, String)>,
     /// The nodes that are reported elsewhere, by their index in `old`.
     moved: Vec<usize>,
-    /// What of `moved` belongs to each header of SMB2 in the frame.
+    /// For each SMB2 header in the frame, its range in `moved`.
     groups: Vec<(usize, usize)>,
     headers: usize,
     body: Option<String>,
@@ -135,12 +134,12 @@ impl Shape {
         Self { short, ..Self::default() }
     }
 
-    /// Whether names and form stay ours.
+    /// True if our names and form are kept.
     pub fn is_short(&self) -> bool {
         self.short
     }
 
-    /// What stands for a node that has no field's name: its text.
+    /// The text that replaces the name of a node that is not a field.
     pub fn key<'a>(&'a self, tree: &'a Tree, index: usize) -> Option<(&'a str, &'a str)> {
         let node = tree.nodes.get(index)?;
         if self.short || node.depth == 0 || !is_text_only(node.def) {
@@ -335,7 +334,7 @@ impl Shape {
         self.keys.push((tree.nodes.len(), key));
     }
 
-    /// What XDR calls opaque: a length, contents and padding stand in a text that shows the contents.
+    /// Opaque data of XDR: length, contents and padding, put into a text node that shows the contents.
     fn opaque(&mut self, tree: &mut Tree, at: usize, end: usize, shift: i16) {
         let node = self.old[at];
         let stored = tree.stored(&node);
@@ -429,7 +428,7 @@ impl Shape {
         }
     }
 
-    /// What is reported of a stream: times stand in a text of their own.
+    /// Fields of a stream: the times are put into a text node of their own.
     fn stream(&mut self, tree: &mut Tree, from: usize, to: usize, shift: i16) {
         let mut at = from;
         let mut is_open = false;

@@ -26,7 +26,7 @@ impl Row {
     }
 }
 
-/// What `-s` counts.
+/// The counts of `-s`.
 #[derive(Default)]
 pub struct Summary {
     rows: BTreeMap<&'static str, Row>,

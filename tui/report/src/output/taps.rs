@@ -80,7 +80,7 @@ struct Row {
 struct Times {
     title: &'static str,
     time: Slot,
-    /// What the request is called: the first of these that the frame has.
+    /// Fields that name the request; the first one that the frame has is used.
     names: Vec<Slot>,
     filter: Option<Filter>,
     text: String,
@@ -95,7 +95,7 @@ struct Latency {
     sum: f64,
 }
 
-/// What tshark can do that is done by something else here.
+/// Taps of tshark for which another command or tap is used here.
 const ELSEWHERE: [(&str, &str); 5] = [
     ("smb,srt", "SMB 1 is not decoded; -z smb2,srt is the table of SMB2"),
     ("nfs", "-z rpc,srt is the table of NFS"),
@@ -127,7 +127,7 @@ impl Taps {
         Ok(Self { taps })
     }
 
-    /// Whether none is asked for.
+    /// True if no tap was requested.
     pub fn is_empty(&self) -> bool {
         self.taps.is_empty()
     }

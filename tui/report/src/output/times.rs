@@ -5,7 +5,7 @@ use crate::zone::Zone;
 use rdmascope_dissector::calendar::{DateTime, days_of};
 use std::io::Write;
 
-/// What the time is counted from, and how it is written.
+/// Reference point of the time, and its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Since the first frame.
@@ -20,7 +20,7 @@ pub enum Kind {
     Clock(Place, Date),
 }
 
-/// Where it is that time.
+/// Time zone in which it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Here.
@@ -29,7 +29,7 @@ pub enum Place {
     Utc,
 }
 
-/// Whether and how the day is shown.
+/// Format of the date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Date {
     /// No date.
@@ -83,7 +83,7 @@ impl Times {
         Some(Self { kind: *kind, digits, zone, shown_before: None })
     }
 
-    /// Whether it depends on the frames that were shown before.
+    /// True if it depends on the frames that were shown before.
     pub fn is_of_order(&self) -> bool {
         self.kind == Kind::DeltaDisplayed
     }

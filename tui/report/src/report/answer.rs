@@ -40,7 +40,8 @@ pub fn text(report: &Report) -> Option<String> {
     Some(text)
 }
 
-/// Whose time it was, the largest part first: "recovery 84 %, server 12 %, wire 4 %". What is less than a percent is left out.
+/// Shares of the time by owner, the largest first: "recovery 84 %, server 12 %, wire 4 %". Shares below one percent are
+/// left out.
 pub fn owners(time: &Time) -> String {
     let whole = time.sum();
     let mut parts: Vec<_> = time.parts().filter(|(_, part)| part.saturating_mul(100) >= whole).collect();
@@ -64,7 +65,7 @@ const fn of(owner: Owner) -> &'static str {
     }
 }
 
-/// How long the way is, where much of the time is the wire's.
+/// A sentence with the round-trip time, if the wire accounts for a third of the time or more.
 fn way(answer: &Answer) -> String {
     let is_much = answer.time.of(Owner::Wire).saturating_mul(3) >= answer.waited;
     match answer.round_trip.filter(|_| is_much) {

@@ -70,7 +70,7 @@ fn made() -> String {
     format!("Made by rdmascope {}{host}, {now}.", env!("CARGO_PKG_VERSION"))
 }
 
-/// What a link on the page can lead to.
+/// Possible targets of links on the page.
 struct Page {
     /// Connections with an article.
     articles: BTreeSet<u32>,
@@ -118,7 +118,7 @@ fn frame_links(entry: &Entry<'_>) -> String {
     }
 }
 
-/// Who did it, with its address where that is one.
+/// The side or device to blame, with its address if it has one.
 fn who(entry: &Entry<'_>, data: &ReportData) -> String {
     let end = match entry.findings.first().map(|f| f.by) {
         Some(Blame::Client) => 0,
@@ -276,7 +276,7 @@ fn findings(out: &mut String, data: &ReportData, page: &Page, entries: &[Entry<'
     out.push_str("</section>\n");
 }
 
-/// How far each pair of hosts got on the way to RDMA.
+/// How far each pair of hosts got on the path to RDMA.
 fn ladders(out: &mut String, data: &ReportData) {
     if data.report.paths.is_empty() {
         return;
@@ -547,7 +547,7 @@ fn rest(out: &mut String, data: &ReportData) {
 #[derive(Clone, Debug, Default)]
 struct Cell {
     class: &'static str,
-    /// What it sorts by, where that is not its text.
+    /// Sort key, if it is not the text.
     value: Option<i128>,
     html: String,
 }
@@ -650,7 +650,7 @@ impl Sortable {
 
 // ── Plots ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/// How a series is drawn.
+/// Style of a series.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Draw {
     /// A value holds until the next one.
@@ -667,14 +667,14 @@ struct Plot<'p> {
     /// Seconds at the left and the right edge.
     from: f64,
     to: f64,
-    /// Whether x is logarithmic.
+    /// True if x is logarithmic.
     log: bool,
     /// In seconds, ascending.
     x: Vec<f64>,
     series: Vec<(&'static str, Vec<f64>)>,
 }
 
-/// How packets are marked, who paused whom, and what happened on the network over time.
+/// Markings of packets, pauses by host, and events on the network over time.
 fn network(out: &mut String, data: &ReportData, page: &Page) {
     if data.storage().next().is_none() {
         return;

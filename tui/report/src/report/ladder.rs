@@ -13,7 +13,7 @@ pub const fn mark(state: State) -> &'static str {
     }
 }
 
-/// What a rung says beside its name.
+/// Text of a rung beside its name.
 pub fn detail(rung: &Rung) -> String {
     let alone = match rung.state {
         State::Yes => "yes",

@@ -1,5 +1,5 @@
-//! What an analysis has to say, made ready for a reader: the same findings of several connections as one, how connections ended,
-//! which of them matter. The forms are in [`text`], [`json`] and [`html`]; they only arrange.
+//! The results of an analysis, prepared for a reader: equal findings of several connections are joined, connections get
+//! an outcome, and the important ones are chosen. The formats [`text`], [`json`] and [`html`] only arrange the result.
 
 pub mod answer;
 pub mod html;
@@ -46,7 +46,7 @@ pub struct ReportData {
     pub sessions: Vec<Session>,
     /// By place in [`Report::connections`].
     pub details: Vec<Detail>,
-    /// Whether `--exchanges` and `--credits` were asked for.
+    /// The optional parts that were requested with `--exchanges` and `--credits`.
     pub wanted: Wanted,
     /// Rows and points that found no room.
     pub details_dropped: u64,
@@ -56,7 +56,7 @@ pub struct ReportData {
     pub manual: Option<Manual>,
 }
 
-/// Where this manual can be read: its address, which ends with a slash.
+/// Address of the manual; it ends with a slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manual(String);
 
@@ -64,7 +64,7 @@ impl Manual {
     /// An address that a browser opens: `https:`, `http:` or `file:`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the problem with the address.
     pub fn parse(text: &str) -> Result<Self, String> {
         let scheme = ["https://", "http://", "file:///"].iter().find(|scheme| text.starts_with(**scheme));
         let rest = scheme.and_then(|scheme| text.strip_prefix(scheme));
@@ -134,7 +134,7 @@ pub struct Wanted {
     pub credits: bool,
 }
 
-/// What is reported of one connection beyond the analyzer's own report.
+/// Details of one connection beyond the analyzer's own report.
 #[derive(Clone, Debug, Default)]
 pub struct Detail {
     /// The last request.
@@ -162,7 +162,7 @@ pub struct Brief {
     pub reply: Option<At>,
     /// Status of the reply.
     pub status: Option<u32>,
-    /// Whether that is an error.
+    /// True if that is an error.
     pub failed: bool,
 }
 
@@ -269,7 +269,7 @@ const fn analyzed_connections_max() -> usize {
 }
 
 impl ReportData {
-    /// What was analysed, cut down to what the filter chose.
+    /// Prepares an analysis, reduced to the part that the filter chose.
     pub fn new(analysis: Analysis<Collector>) -> (Self, Option<rdmascope_capture::Error>) {
         let Analysis { mut report, mut sink, inputs, lost_frames, hardware, selection, error } = analysis;
         let mut filter = None;
@@ -400,7 +400,7 @@ impl ReportData {
         roots::roots(&self.report)
     }
 
-    /// How many connections failed, how many cannot be judged, and how many there are of which something was wanted.
+    /// Number of connections that failed, that cannot be judged, and that have an outcome at all.
     pub fn outcomes(&self) -> [u64; 3] {
         let of = |wanted: fn(Success) -> bool| {
             let all = self.report.connections.iter().filter_map(|c| c.outcome.as_ref());
@@ -436,15 +436,15 @@ impl ReportData {
         self.report.capture.dropped.iter().filter(|(name, _)| *name == what).map(|(_, n)| n).sum()
     }
 
-    /// How many findings of each severity, alike ones counted once: errors, warnings, notes.
+    /// Number of findings of each severity, equal ones counted once: errors, warnings, notes.
     pub fn tally(entries: &[Entry<'_>]) -> [u64; 3] {
         let of = |severity| entries.iter().filter(|e| e.severity == severity).count() as u64;
         [of(Severity::Error), of(Severity::Warn), of(Severity::Note)]
     }
 }
 
-/// Whether something cannot be judged: the beginning or the end of a connection was not seen, or something was dropped to stay within a
-/// limit.
+/// True if something cannot be judged: the beginning or the end of a connection was not seen, or something was dropped
+/// to stay within a limit.
 pub fn is_partial(report: &Report) -> bool {
     let is_unknown = |c: &Connection| c.outcome.as_ref().is_some_and(|o| o.success == Success::Unknown);
     report.connections_dropped > 0 || report.capture.dropped.iter().any(|(_, n)| *n > 0) || report.connections.iter().any(is_unknown)
@@ -459,11 +459,11 @@ pub struct Headline {
     pub tone: Tone,
     /// Whole sentences: how many connections failed, how many findings there are.
     pub text: String,
-    /// How many connections cannot be judged, where that matters.
+    /// Number of connections that cannot be judged, as text, if that matters.
     pub unjudged: Option<String>,
 }
 
-/// What a report says first; ✓ only where every connection reached what it was for and nothing was dropped.
+/// First sentence of a report; ✓ only if every connection reached its purpose and nothing was dropped.
 pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
     let [errors, warnings, notes] = ReportData::tally(entries);
     let [failed, unknown, all] = data.outcomes();
@@ -499,12 +499,12 @@ pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
     Headline { mark, tone, text, unjudged }
 }
 
-/// Whether a connection carries storage, or may: RDMA of any kind, SMB2, RPC.
+/// True if a connection carries storage, or may: RDMA of any kind, SMB2, RPC.
 pub fn is_storage(connection: &Connection) -> bool {
     connection.transport != Some(Transport::Tcp) || connection.protocol != Protocol::Unknown || connection.outcome.is_some()
 }
 
-/// Whether a connection ended before a single request was made on it.
+/// True if a connection ended before a single request was made on it.
 pub fn came_to_nothing(connection: &Connection) -> bool {
     let is_rdma = connection.transport.is_some_and(|t| t != Transport::Tcp);
     is_rdma && connection.commands.is_empty() && !connection.smb.encrypted && (connection.closed.is_some() || connection.rejected.is_some())
@@ -521,7 +521,7 @@ pub fn sentence(entry: &Entry<'_>, data: &ReportData) -> String {
     entry.findings.first().map(|f| data.report.sentence(f)).unwrap_or_default()
 }
 
-/// What to know about how far a finding can be trusted; empty where it is certain.
+/// Text on how far a finding can be trusted; empty if it is certain.
 pub const fn certainty_text(certainty: Certainty) -> &'static str {
     match certainty {
         Certainty::Certain => "",
@@ -530,7 +530,7 @@ pub const fn certainty_text(certainty: Certainty) -> &'static str {
     }
 }
 
-/// What followed from an entry, by rule and side; empty where nothing did.
+/// Consequences of an entry, by rule; empty if there are none.
 pub fn effects(entry: &Entry<'_>) -> String {
     let list: Vec<String> = entry
         .effects
@@ -543,7 +543,7 @@ pub fn effects(entry: &Entry<'_>) -> String {
     if list.is_empty() { String::new() } else { format!("With it: {}.", list.join(", ")) }
 }
 
-/// What a filter chose: "Filter smb2: 1,204 frames, 1 connection, 2 findings."
+/// The part that a filter chose: "Filter smb2: 1,204 frames, 1 connection, 2 findings."
 pub(crate) fn filtered(data: &ReportData) -> Option<String> {
     let (filter, frames) = data.filter.as_ref()?;
     let connections = count(data.report.connections.len() as u64, "connection");
@@ -551,7 +551,7 @@ pub(crate) fn filtered(data: &ReportData) -> Option<String> {
     Some(format!("Filter {}: {}, {connections}, {findings}.", shown(filter), count(*frames, "frame")))
 }
 
-/// What was ignored: "Ignored as asked: 3 findings (RC-CNP 2, SMB2-ERROR:server 1)."
+/// The findings that were ignored: "Ignored as asked: 3 findings (RC-CNP 2, SMB2-ERROR:server 1)."
 pub(crate) fn ignored(data: &ReportData) -> Option<String> {
     let all: u64 = data.ignored.iter().map(|(_, n)| n).sum();
     let list: Vec<String> = data.ignored.iter().map(|(ignore, n)| format!("{ignore} {}", grouped(*n))).collect();
@@ -575,7 +575,7 @@ pub fn dialect(code: u16) -> String {
     }
 }
 
-/// What a connection carries and over what: "SMB 3.1.1 over SMB Direct over RoCEv2".
+/// Protocols of a connection: "SMB 3.1.1 over SMB Direct over RoCEv2".
 pub fn stack(connection: &Connection) -> String {
     let mut layers = Vec::new();
     match connection.protocol {
@@ -619,7 +619,7 @@ pub fn handles(connection: &Connection) -> String {
     }
 }
 
-/// Who ended a connection and how: "closed by the client (DREQ)"; "still open" where nobody did.
+/// Which side ended a connection, and how: "closed by the client (DREQ)"; "open at the end" if no side did.
 pub fn ending(connection: &Connection) -> String {
     if let Some(reason) = &connection.rejected {
         return format!("rejected: {}", shown(reason));

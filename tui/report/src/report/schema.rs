@@ -12,7 +12,7 @@ use serde::ser::{Error, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// What a value of a type looks like in JSON.
+/// A type with a JSON Schema for its values.
 pub trait Schema {
     /// Its JSON Schema.
     fn schema() -> Value;

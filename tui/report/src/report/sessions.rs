@@ -24,7 +24,7 @@ pub fn headline(session: &Session) -> String {
     format!("{name}{version}, {} → {}", session.client, session.server)
 }
 
-/// What it carried: "2 connections, 412 requests, 1.2 MB read, 96 kB written".
+/// Totals of a session: "2 connections, 412 requests, 1.2 MB read, 96 kB written".
 pub fn sums(session: &Session) -> String {
     let (read, written) = session.bytes();
     let n = session.channels.len() as u64;

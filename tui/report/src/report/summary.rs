@@ -1,4 +1,4 @@
-//! What `dissect -s` counts, for programs: one object.
+//! The counts of `dissect -s` as one object, for programs.
 
 use super::schema::{Named, document, object};
 use crate::output::summary::{Row, Summary};

@@ -154,7 +154,7 @@ impl Page {
         self.gap();
     }
 
-    /// How long requests waited, and what for.
+    /// How long requests waited, and for what.
     fn answer(&mut self, data: &ReportData) {
         if let Some(text) = super::answer::text(&data.report) {
             self.with_tail(" ", " ", Tone::Strong, &text, "");
@@ -535,7 +535,7 @@ impl Page {
     }
 }
 
-/// What else there is to know: other traffic, what was lost, cut or left out.
+/// Further remarks: other traffic, and frames that were lost, cut or left out.
 pub(super) fn remarks(data: &ReportData) -> Vec<String> {
     let capture = &data.report.capture;
     let mut lines = Vec::new();
@@ -607,7 +607,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().filter(|n| !n.is_empty()).unwrap_or(path)
 }
 
-/// What an entry led to, where connections failed by it.
+/// Consequence of an entry for connections that failed because of it.
 pub(super) fn consequence(entry: &Entry<'_>) -> Option<String> {
     let fatal = entry.fatal.as_ref()?;
     let what = match fatal.outcome.purpose {
@@ -625,7 +625,7 @@ pub(super) fn consequence(entry: &Entry<'_>) -> Option<String> {
     })
 }
 
-/// How often and on how many connections; empty for once.
+/// Number of occurrences and connections; empty for a single occurrence.
 fn extent(entry: &Entry<'_>) -> String {
     if entry.fatal.is_some() || entry.count < 2 {
         return String::new();
@@ -636,7 +636,7 @@ fn extent(entry: &Entry<'_>) -> String {
     }
 }
 
-/// Who paused what for how long; the longest first.
+/// Sources of pauses, with class and duration; the longest first.
 fn paused(capture: &Capture) -> Vec<String> {
     let end = capture.last.map_or(0, |at| at.time);
     let length = end.saturating_sub(capture.first.map_or(end, |at| at.time)).max(1);
@@ -657,7 +657,7 @@ fn paused(capture: &Capture) -> Vec<String> {
     lines
 }
 
-/// How packets are marked, where anybody marks them.
+/// Markings of packets; empty if no packet is marked.
 fn network(c: &Connection) -> Vec<String> {
     let network = &c.network;
     let is_said = |d: &Direction| {
@@ -698,7 +698,7 @@ fn network(c: &Connection) -> Vec<String> {
     pieces
 }
 
-/// Whether there is nothing to say of it but that it is there.
+/// True if the connection has no traffic to report.
 fn is_idle(c: &Connection) -> bool {
     c.commands.is_empty() && c.sides.iter().all(|s| s.messages <= 2) && c.rdma.reads + c.rdma.writes == 0 && !c.smb.encrypted
 }
@@ -707,7 +707,7 @@ fn weight(c: &Connection) -> (u64, u64) {
     (requests(c) + c.sides.iter().map(|s| s.messages).sum::<u64>(), c.throughput.iter().map(|(_, a, b)| a + b).sum())
 }
 
-/// What there is to say of a connection, by subject.
+/// Facts about a connection, by subject.
 pub(super) fn facts(data: &ReportData, c: &Connection, detail: &Detail) -> Vec<(&'static str, Vec<String>)> {
     facts_painted(data, c, detail, Paint::new(false))
 }
@@ -844,7 +844,7 @@ fn transport(c: &Connection, paint: Paint) -> Vec<String> {
     pieces
 }
 
-/// What the adapters did when something went wrong.
+/// Reactions of the adapters to errors.
 fn adapters(c: &Connection) -> Vec<String> {
     let mut pieces = Vec::new();
     for (end, device) in c.devices.iter().enumerate() {

@@ -121,7 +121,7 @@ pub fn seconds(ns: i64) -> String {
     format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
-/// How a report shows the time of an event.
+/// Format in which a report shows the time of an event.
 #[derive(Clone, Debug, Default)]
 pub enum Clock {
     /// The time of day, UTC.
