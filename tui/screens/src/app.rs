@@ -1,6 +1,6 @@
-//! How what the screen is about changes: [`update`] takes a message and says what is to be done in the world. It routes keys and clicks
-//! to the view that is shown and does what that one asks for. It does no I/O, knows no clock, and the screen is made from [`App`] alone
-//! ([`super::view`]).
+//! State changes of the application: [`update`] takes a message and returns the effects to carry out. It routes keys
+//! and clicks to the view that is shown and does what that view requests. It does no I/O and reads no clock. The screen
+//! is drawn from [`App`] alone ([`super::view`]).
 
 mod narrow;
 mod nothing_lost;
@@ -35,7 +35,7 @@ const TEXTS_MAX: usize = 4_000;
 const WHY_MAX: usize = 5_000;
 /// Slowest requests that pass a filter.
 const SLOWEST_MAX: usize = 20;
-/// What happened.
+/// An event.
 #[derive(Debug)]
 pub(crate) enum Msg {
     Key(KeyEvent),
@@ -71,28 +71,28 @@ pub(crate) enum Msg {
     },
     /// The frame (place) that was searched for, and whether it lies on the other side of where the search began.
     Hit(Option<(u32, bool)>),
-    /// What was said on a connection: a title, and the lines.
+    /// Messages of a connection: a title, and the lines.
     Content(String, Vec<String>),
-    /// A long work has done so many of all.
+    /// Progress of a long task: its name, the number of steps done, and of all steps.
     Working(&'static str, usize, usize),
-    /// Something was saved, or not.
+    /// The result of saving something.
     Done(Result<String, String>),
-    /// Something stands where this is to be written.
+    /// The file to be written exists already.
     Exists(Box<Write>),
-    /// Go on with what takes several steps.
+    /// Continue a task that takes several steps.
     Continue,
     Quit,
     Suspend,
     Redraw,
 }
 
-/// What is to be done.
+/// A side effect, to be carried out outside of the application.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
     Quit,
     Suspend,
     Redraw,
-    /// There is more to do, after what else came: [`Msg::Continue`].
+    /// There is more to do after the messages that arrived meanwhile: [`Msg::Continue`].
     Continue,
     /// To the clipboard of the terminal.
     Copy(String),
@@ -116,7 +116,7 @@ pub(crate) enum Effect {
         followed: Option<Vec<u32>>,
         /// Only what has one of these frames (places, ascending), where there is a filter.
         passing: Option<Vec<u32>>,
-        /// Of what is there: to be reported with the answer.
+        /// Version of the exchanges; it is returned with the answer.
         version: usize,
     },
     /// These frames (ascending) by a key.
@@ -125,9 +125,10 @@ pub(crate) enum Effect {
         by: By,
         frames: Which,
     },
-    /// Sorting of an older generation than this is to end.
+    /// Ends all sorting of an older generation than this.
     EndSort(u64),
-    /// What was said on a connection, by the numbers under which it is followed; its title, and where the client is.
+    /// Asks for the messages of a connection, by the numbers under which it is followed, with its title and the
+    /// client's address.
     Content {
         ids: Vec<u32>,
         title: String,
@@ -140,26 +141,26 @@ pub(crate) enum Effect {
         frames: [Which; 2],
         forward: bool,
     },
-    /// A file is to be written.
+    /// Writes a file.
     Write(Write),
-    /// All is to be read again: with the keys in this file, or of another capture.
+    /// Reads everything again: with the keys in this file, or from another capture.
     Reopen(Reopen),
-    /// A live capture is to let frames pass, or to go on.
+    /// Pauses or resumes a live capture.
     Pause(bool),
-    /// A live capture is to be restarted.
+    /// Restarts a live capture.
     Restart,
-    /// Reading may go on up to so many frames; with 0 it ends.
+    /// Lets reading continue up to so many frames; 0 ends it.
     ReadUpTo(u64),
-    /// Saving, exporting, searching is to end.
+    /// Cancels saving, exporting or searching.
     GiveUp,
-    /// Something is to be remembered for the next time.
+    /// Stores something for the next session.
     Keep(Keep),
 }
 
-/// What is to be read.
+/// The capture to read next.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reopen {
-    /// The same with these keys, in place of those given before.
+    /// The same capture with these keys, which replace earlier ones.
     WithKeys(PathBuf),
     /// Another capture.
     Capture(PathBuf),
@@ -170,11 +171,11 @@ pub(crate) enum Reopen {
 pub(crate) struct Write {
     pub(crate) path: PathBuf,
     pub(crate) what: Output,
-    /// True if what stands there may go.
+    /// True if an existing file may be replaced.
     pub(crate) replace: bool,
 }
 
-/// What is written into a file.
+/// The content of an output file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Output {
     /// Frames, as pcapng.
@@ -185,21 +186,21 @@ pub(crate) enum Output {
     Table(Vec<Vec<String>>),
 }
 
-/// What lies over the view.
+/// A popup over the view.
 #[derive(Clone, Debug)]
 pub(crate) enum Popup {
     Help(usize),
     /// Title, lines, first line shown.
     Text(String, Vec<String>, usize),
     Prompt(Box<prompt::Prompt>),
-    /// What to copy.
+    /// A choice of what to copy.
     Copy,
     /// Names of columns to sort by.
     SortBy(Vec<String>),
     Question(Box<Question>),
 }
 
-/// A question, which only an answer to it (or `Esc`) ends.
+/// A question; it stays until it is answered or cancelled with `Esc`.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) title: &'static str,
@@ -207,7 +208,7 @@ pub(crate) struct Question {
     pub(crate) answers: Vec<(char, &'static str, Answer)>,
 }
 
-/// What an answer does.
+/// The effect of an answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Do(Vec<Effect>),
@@ -215,7 +216,7 @@ pub(crate) enum Answer {
     Save,
 }
 
-/// What the screen is about, the views, and what lies over them.
+/// State of the whole application: the model, the views, and popups.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) model: Model,
@@ -231,7 +232,7 @@ pub(crate) struct App {
     pub(crate) path: Option<PathBuf>,
     /// True if [`Msg::Continue`] was asked for.
     continuing: bool,
-    /// What each view has of its own.
+    /// State of each view.
     pub(crate) states: States,
 }
 
@@ -350,7 +351,7 @@ impl App {
         }
     }
 
-    /// What the screen needs and is not there.
+    /// Requests data that the screen needs and does not have.
     fn wants(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
         let scanning = self.model.is_scanning();
@@ -622,7 +623,7 @@ pub(crate) fn columns_changed(app: &mut App) {
     app.texts_generation += 1;
 }
 
-/// What an action does.
+/// Carries out an action.
 pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     match action {
         Action::Quit => return app.or_ask("quit", "quit without saving", 'q', Effect::Quit),

@@ -38,11 +38,11 @@ pub const CONFIGURATION: &[(&str, &str)] = &[
     ("keys", "a table of actions (see below) and the keys that replace their default keys"),
 ];
 
-/// What the user can choose for good.
+/// Settings in the user's configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Config {
-    /// Where it is not said: the one that was chosen last, else that for the ground that the terminal says it has.
+    /// If not set: the theme that was chosen last, else the one that fits the background the terminal reports.
     pub(crate) theme: Option<theme::Name>,
     pub(crate) time: time::Format,
     pub(crate) columns: Vec<String>,
@@ -94,7 +94,7 @@ fn base(variable: &str, fallback: &str) -> Option<PathBuf> {
     Some(chosen.or_else(home)?.join("rdmascope"))
 }
 
-/// What is kept.
+/// A value that is stored between sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Keep {
     /// Filters, the last one last.
@@ -109,10 +109,10 @@ pub(crate) enum Keep {
     Opened(PathBuf),
 }
 
-/// What was kept, and keeps more.
+/// The stored values of earlier sessions; it can store more.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
-    /// Nothing is kept where nobody knows where.
+    /// Folder of the stored values; without one nothing is stored.
     dir: Option<PathBuf>,
 }
 

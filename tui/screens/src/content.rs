@@ -1,4 +1,5 @@
-//! What was said on a connection: its SMB2 and RPC messages, one after another, with their bytes. Wireshark calls it "follow stream".
+//! Messages of a connection: its SMB2 and RPC messages, one after another, with their bytes. Wireshark calls this
+//! "follow stream".
 //!
 //! ```text
 //! ▸ frame 21   0.013 s   Create Request, "big.bin"   152 bytes

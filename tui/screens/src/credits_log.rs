@@ -9,7 +9,7 @@ const POINTS_MAX: usize = 1 << 16;
 /// Points of all connections at most.
 const ALL_MAX: usize = 1 << 22;
 
-/// What was held after a frame. Order: end A, end B; the third are the credits of the layer above (SMB2, RPC).
+/// Credits held after a frame. Order: end A, end B, then the credits of the layer above (SMB2, RPC).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Point {
     pub(crate) time: i64,

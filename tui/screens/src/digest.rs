@@ -16,7 +16,7 @@ pub(crate) struct Found {
     first: Finding,
     /// The outcome of the connections that failed because of it, as a sentence.
     pub(crate) title: Option<String>,
-    /// What followed from it: rule and how often.
+    /// Consequences of the finding: rule and count.
     pub(crate) effects: Vec<(Rule, u64)>,
     /// On all of them.
     pub(crate) count: u64,
@@ -33,7 +33,7 @@ impl std::ops::Deref for Found {
     }
 }
 
-/// What the shown connections did together.
+/// Totals over the shown connections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) commands: Commands,
@@ -101,7 +101,7 @@ impl Joined {
         Self { rows: Arc::new(rows), counts }
     }
 
-    /// How many of a severity.
+    /// Number of findings of a severity.
     pub(crate) fn count(&self, severity: Severity) -> usize {
         self.counts[severity as usize]
     }
@@ -182,7 +182,7 @@ impl Digest {
         self.worst.get(&connection).copied()
     }
 
-    /// What was found on these connections (the report's numbers) and on none.
+    /// Findings on these connections (the report's numbers) and those on no connection.
     pub(crate) fn found_on(&self, connections: &HashSet<u32>, passes: impl Fn(&Finding) -> bool) -> Joined {
         let is_here = |f: &&Finding| f.connection.is_none_or(|c| connections.contains(&c)) && passes(f);
         let here: Vec<&Finding> = self.ranked.iter().filter(is_here).collect();

@@ -146,10 +146,10 @@ impl Column {
 /// A cell.
 pub(crate) type Cell = (String, Style);
 
-/// What a column that takes the rest has at least, where others can be missed.
+/// Minimum width of a flexible column; optional columns are left out to reach it.
 const FLEXIBLE_MIN: u16 = 22;
 
-/// How a table stands.
+/// Layout and state of a table.
 pub(crate) struct Table<'t> {
     pub(crate) columns: &'t [Column],
     pub(crate) len: usize,
@@ -159,7 +159,7 @@ pub(crate) struct Table<'t> {
     pub(crate) sorted: Option<(usize, bool)>,
 }
 
-/// Where the columns of a table stand that there is room for: which, from where, how wide.
+/// Positions of the columns that fit: index, left edge, width.
 fn placed(columns: &[Column], area: Rect) -> Vec<(usize, u16, u16)> {
     let mut shown: Vec<usize> = (0..columns.len()).filter(|i| columns[*i].from <= area.width).collect();
     let flexible = shown.iter().filter(|i| columns[**i].width == 0).count() as u16;
@@ -191,7 +191,7 @@ pub(crate) fn head_at(columns: &[Column], area: Rect, x: u16, y: u16) -> Option<
     placed(columns, area).into_iter().find(|(_, from, width)| y == area.y && *from <= x && x <= from + width).map(|(i, ..)| i)
 }
 
-/// What stands behind the head of the column by which a table is sorted.
+/// Arrow in the heading of the column by which a table is sorted.
 pub(crate) const fn arrow(down: bool) -> &'static str {
     if down { "▾" } else { "▴" }
 }
@@ -228,7 +228,7 @@ pub(crate) fn table(buf: &mut Buffer, area: Rect, theme: &Theme, table: &Table<'
     scrollbar(buf, Rect { y: area.y + 1, height: area.height - 1, ..area }, table.cursor.top, table.len, theme);
 }
 
-/// Where in a long list the page is.
+/// Draws the position of the page in a long list.
 pub(crate) fn scrollbar(buf: &mut Buffer, area: Rect, top: usize, len: usize, theme: &Theme) {
     let page = usize::from(area.height);
     if len <= page || page == 0 {
@@ -359,7 +359,7 @@ pub(crate) fn broken(line: &str, width: usize) -> Vec<String> {
     pieces.iter().enumerate().map(|(i, piece)| if i == 0 { format!("{head}{piece}") } else { format!("{:indent$}{piece}", "") }).collect()
 }
 
-/// The rows of a text that lies over a view, and how wide they are. What is too long for the screen is broken.
+/// The rows of a text in a popup, and their width. Lines that are too wide for the screen are wrapped.
 pub(crate) fn text_rows((width, _): (u16, u16), title: &str, lines: &[String]) -> (u16, Vec<String>) {
     let widest = lines.iter().map(|l| UnicodeWidthStr::width(l.as_str())).max().unwrap_or(0).max(title.chars().count() + 4) as u16;
     let inner = (widest + 2).min(TEXT_MAX).min(width - 4);

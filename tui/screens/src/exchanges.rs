@@ -19,7 +19,7 @@ pub(crate) struct Exchanges {
 }
 
 impl Exchanges {
-    /// How many are kept.
+    /// Number of exchanges that are kept.
     pub(crate) fn len(&self) -> usize {
         self.places().len()
     }
@@ -66,7 +66,7 @@ impl Builder {
         }
     }
 
-    /// How many are kept.
+    /// Number of exchanges that are kept.
     pub(crate) fn len(&self) -> usize {
         self.sealed.len() * CHUNK + self.tail.len()
     }
@@ -76,7 +76,7 @@ impl Builder {
         self.gone += usize::from(self.sealed.pop_front().is_some());
     }
 
-    /// What there is by now.
+    /// Returns the exchanges so far.
     pub(crate) fn exchanges(&self) -> Exchanges {
         let mut chunks: Vec<_> = self.sealed.iter().cloned().collect();
         if !self.tail.is_empty() {

@@ -30,7 +30,7 @@ const FRAMES_SHOWN: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) list: Cursor,
-    /// Which of the frames of the selected finding.
+    /// Index of the chosen frame among those of the selected finding.
     occurrence: usize,
 }
 
@@ -45,7 +45,7 @@ pub(crate) const COLUMNS: [Column; 7] = [
     column("what happened", 0),
 ];
 
-/// How sure a finding is, in a word.
+/// Certainty of a finding, in a word.
 fn sure(certainty: Certainty) -> &'static str {
     match certainty {
         Certainty::Certain => "certain",
@@ -123,7 +123,7 @@ pub(crate) fn cells(model: &Model, finding: &Found) -> Vec<Cell> {
     ]
 }
 
-/// Who did it, and what happened, as a sentence.
+/// The finding as a sentence, which names the side to blame.
 pub(crate) fn sentence(finding: &Finding) -> String {
     use rdmascope_analyzer::finding::Blame;
     let text = escaped(&finding.text);

@@ -29,7 +29,7 @@ use std::collections::HashSet;
 /// Protocols that are closed until opened: what is below RDMA is rarely what one looks for.
 const CLOSED: [&str; 12] = ["frame", "eth", "vlan", "sll", "ip", "ipv6", "udp", "tcp", "erf", "null", "raw", "iwarp_mpa"];
 
-/// Where the keys go.
+/// The pane that has the focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Pane {
     #[default]
@@ -90,7 +90,7 @@ pub(crate) fn page(state: &State, model: &Model) -> usize {
     usize::from(layout(state, model)[0].height.saturating_sub(1))
 }
 
-/// Which pane is at a place of the screen.
+/// The pane at a position of the screen.
 pub(crate) fn pane_at(state: &State, model: &Model, x: u16, y: u16) -> Option<Pane> {
     let areas = layout(state, model);
     [Pane::List, Pane::Fields, Pane::Bytes].into_iter().zip(areas).find(|(_, a)| a.contains((x, y).into())).map(|(p, _)| p)
@@ -403,7 +403,7 @@ fn literal(tree: &Tree, node: &Node) -> Option<String> {
     }
 }
 
-/// What a copy takes.
+/// The part that is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Value,

@@ -25,7 +25,7 @@ pub(crate) struct State {
     page: Page,
 }
 
-/// What two hosts, or one, did.
+/// Totals of a pair of hosts, or of one host.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     connections: u64,
@@ -36,7 +36,7 @@ struct Row {
     again: u64,
     first: i64,
     last: i64,
-    /// Whether it was a client, a server, or nobody knows.
+    /// True if it was seen as a client, as a server, in an unknown role.
     roles: [bool; 3],
 }
 

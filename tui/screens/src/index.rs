@@ -1,4 +1,4 @@
-//! What is kept of every frame: 32 bytes, in chunks that the loader seals and everyone else shares.
+//! Index entry of every frame: 32 bytes, in chunks that the loader seals and all other threads share.
 //!
 //! ```text
 //!   time 8 │ input 1, offset 7 │ connection 4 │ exchange 4 │ wire length 4 │ layer 1, opcode 1, flags 1, spare 1
@@ -42,7 +42,7 @@ const WHOLE_NEEDED: u8 = 16;
 /// Not kept any more.
 const GONE: u8 = 128;
 
-/// What a frame is by its own bytes.
+/// Kind of a frame, from its own bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// InfiniBand, with its opcode.
@@ -87,7 +87,7 @@ impl Entry {
         }
     }
 
-    /// It turned out to belong to a connection. What is not kept any more stays so.
+    /// Assigns it to a connection. An entry that is no longer kept does not change.
     fn belongs(&mut self, connection: u32, end: End) {
         if self.flags & GONE == 0 {
             self.connection = connection;
@@ -95,17 +95,17 @@ impl Entry {
         }
     }
 
-    /// Which file, and where in it.
+    /// The number of the file, and the offset in it.
     pub(crate) fn place(&self) -> (usize, u64) {
         ((self.place >> 56) as usize, self.place & 0x00ff_ffff_ffff_ffff)
     }
 
-    /// How far it was understood.
+    /// The highest layer that was decoded.
     pub(crate) fn layer(&self) -> Layer {
         Layer::ALL.get(usize::from(self.layer)).copied().unwrap_or_default()
     }
 
-    /// Which end of the connection sent it.
+    /// The end of the connection that sent it.
     pub(crate) fn by(&self) -> End {
         if self.flags & FROM_B != 0 { End::B } else { End::A }
     }
@@ -139,7 +139,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// How many frames.
+    /// Number of frames.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -173,7 +173,8 @@ pub(crate) struct Builder {
     tail: Vec<Entry>,
     /// Sealed chunks that are kept, and what stands for the others; `None` where all are.
     last: Option<(usize, Arc<[Entry]>)>,
-    /// What was learnt of frames in sealed chunks: place, connection, end. A chunk is rebuilt for all of them at once.
+    /// Facts learnt later about frames in sealed chunks: place, connection, end. Each chunk is rebuilt for all of them
+    /// at once.
     learnt: Vec<(usize, u32, End)>,
 }
 
@@ -214,7 +215,8 @@ impl Builder {
         }
     }
 
-    /// What there is by now. Copies one chunk, those of frames of which something was learnt since, and the list of the others.
+    /// Returns the index so far. Copies the unsealed chunk, the chunks of frames about which something was learnt
+    /// since, and the list of the others.
     pub(crate) fn index(&mut self) -> Index {
         self.learnt.sort_unstable_by_key(|(place, ..)| *place);
         for learnt in self.learnt.chunk_by(|a, b| a.0 / CHUNK == b.0 / CHUNK) {

@@ -33,7 +33,7 @@ pub(crate) struct State {
     pub(crate) order: Order,
     in_detail: bool,
     detail_top: usize,
-    /// Which of the frames of the selected exchange.
+    /// Index of the chosen frame among those of the selected exchange.
     chosen: usize,
     /// These frames, of the exchange with this id, found among so many frames.
     frames: (u64, usize, Vec<u64>),
@@ -67,7 +67,7 @@ fn layout(model: &Model) -> [Rect; 2] {
 /// One row a request.
 static ROWS: Rows = Rows { count: |_| 1, compare };
 
-/// How a column has two rows.
+/// Compares two rows by a column.
 fn compare((a, _): (&Exchange, u8), (b, _): (&Exchange, u8), by: usize) -> Ordering {
     match by {
         1 => a.command.cmp(b.command),
@@ -184,7 +184,7 @@ pub(crate) fn status(exchange: &Exchange) -> String {
     }
 }
 
-/// How an owner of time is drawn.
+/// Character with which an owner of time is drawn.
 const fn sign(owner: Owner) -> char {
     match owner {
         Owner::Server => '▒',
@@ -262,7 +262,7 @@ const fn how(channel: DataPath) -> &'static str {
     }
 }
 
-/// What it waited for longest, where that was not its own server.
+/// The request or episode that it waited for longest, if that was not its own server.
 fn behind(model: &Model, e: &Exchange) -> Option<Vec<(String, Style)>> {
     let theme = &model.theme;
     let text = match e.behind? {

@@ -5,7 +5,7 @@ use super::views::View;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::BTreeMap;
 
-/// What a key does.
+/// The effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub(crate) enum Action {
@@ -67,7 +67,7 @@ pub(crate) enum Action {
     Restart,
 }
 
-/// Where a key has its meaning.
+/// The context in which a key is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Context {
     /// Everywhere.
@@ -193,7 +193,7 @@ pub(crate) fn bindings() -> impl Iterator<Item = Binding> {
 /// A row of the table, for those who write about it.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyHelp {
-    /// Where the key has its meaning.
+    /// Context in which the key is valid.
     pub heading: &'static str,
     /// Name in the configuration file.
     pub name: &'static str,
@@ -212,7 +212,7 @@ pub fn keys() -> impl Iterator<Item = KeyHelp> {
 /// A key with its modifiers.
 type Key = (KeyCode, KeyModifiers);
 
-/// What keys do now.
+/// The current assignment of keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     map: Vec<(Key, Action)>,
@@ -244,7 +244,7 @@ impl Keys {
         Ok(Self { map, names })
     }
 
-    /// What a key does.
+    /// The action of a key.
     pub(crate) fn action(&self, event: KeyEvent) -> Option<Action> {
         let mut modifiers = event.modifiers & (KeyModifiers::CONTROL | KeyModifiers::ALT);
         // terminals say Shift for capitals or leave it out

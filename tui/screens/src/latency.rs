@@ -136,7 +136,7 @@ pub(crate) struct State {
     window: Option<(i64, i64)>,
     /// The cursor: column and row of the screen's map, counted from the left and from the bottom.
     at: (u16, u16),
-    /// Where a brush began.
+    /// Position at which a selection with the mouse began.
     brush: Option<(u16, u16)>,
 }
 
@@ -192,7 +192,7 @@ fn is_behind(state: &State, model: &Model) -> bool {
     state.map.as_ref().is_some_and(|m| m.scanned < model.exchanges.places().end)
 }
 
-/// How many rows of the map one row of the screen has, and the first row.
+/// Number of rows of the map in one row of the screen, and the first row.
 fn scale(map: &Map, height: u16) -> (usize, usize) {
     let rows = &map.rows;
     (rows.start, rows.len().div_ceil(usize::from(height).max(1)).max(1))
@@ -210,7 +210,7 @@ fn reached(state: &State, model: &Model, map: &Map) -> usize {
     map.column(last).map_or(1, |c| c + 1).clamp(1, COLUMNS)
 }
 
-/// What a rectangle of the screen's map stands for. Corners as column from the left and row from the bottom.
+/// The part of the map for a rectangle of the screen. Corners as column from the left and row from the bottom.
 fn cell(state: &State, model: &Model, map: &Map, (x1, y1): (u16, u16), (x2, y2): (u16, u16)) -> Cell {
     let area = plot(model);
     let (first, step) = scale(map, area.height);
@@ -343,7 +343,7 @@ fn click(state: &mut State, model: &Model, x: u16, y: u16) {
     }
 }
 
-/// How much a character stands for: one request, few, many, most.
+/// Characters by number of requests: one, few, many, most.
 const SHADES: [&str; 4] = ["░", "▒", "▓", "█"];
 
 fn draw(state: &State, model: &Model, buf: &mut Buffer) {

@@ -54,51 +54,51 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(1);
 /// Files of one command line at most: their number has a byte in the index.
 pub(crate) const INPUTS_MAX: usize = 256;
 
-/// What was learnt since the last time.
+/// Results since the last delivery.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     pub(crate) index: Index,
-    /// A report made on the way; none where it would cost too much just now.
+    /// An intermediate report; `None` if making one would take too long now.
     pub(crate) report: Option<Arc<Digest>>,
-    /// All there are.
+    /// All exchanges so far.
     pub(crate) exchanges: Exchanges,
     pub(crate) credits: Vec<(u32, Point)>,
-    /// Exchanges that found no room in the list.
+    /// Exchanges left out because the list is full.
     pub(crate) exchanges_dropped: u64,
     pub(crate) progress: Progress,
     /// True if all was read.
     pub(crate) done: bool,
-    /// Why reading ended too early.
+    /// The error that ended reading early.
     pub(crate) error: Option<String>,
-    /// What is to be said of a live capture.
+    /// State of a live capture.
     pub(crate) live: Option<LiveFacts>,
-    /// What RDMA devices counted, where the file has it.
+    /// Changes of RDMA device counters, if the file has them.
     pub(crate) hardware: Vec<Counted>,
     /// True if the capture was restarted.
     pub(crate) restarted: bool,
-    /// Reading waits for an answer: so many frames were read, and there are more.
+    /// If reading waits for an answer: the number of frames read so far. There are more.
     pub(crate) asks: Option<u64>,
 }
 
-/// How a live capture does.
+/// State of a live capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LiveFacts {
     /// Frames lost, by the kernel and before it.
     pub(crate) dropped: u64,
-    /// What is wrong with an interface now.
+    /// Current problem with an interface.
     pub(crate) note: Option<String>,
     /// RDMA device counters that grew.
     pub(crate) hardware: Vec<Counted>,
 }
 
-/// What a counter of an RDMA device did while frames were captured.
+/// Changes of an RDMA device counter while frames were captured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     /// `mlx5_0/1 out_of_sequence`.
     pub(crate) name: String,
-    /// By how much it grew.
+    /// Total increase.
     pub(crate) increase: u64,
-    /// Where: ns since the Unix epoch, and by how much.
+    /// Each increase: ns since the Unix epoch, and amount.
     pub(crate) steps: Vec<(i64, u64)>,
 }
 
@@ -115,7 +115,7 @@ fn counted(hardware: &Hardware) -> Vec<Counted> {
 #[derive(Debug, Default)]
 pub(crate) struct Again {
     pub(crate) version: u64,
-    /// How often the capture was restarted: places then belong to other frames.
+    /// Number of restarts of the capture: after one, places belong to other frames.
     pub(crate) restarts: u64,
     pub(crate) inputs: Vec<RandomAccess>,
 }
@@ -127,17 +127,17 @@ pub(crate) struct Shared {
     pub(crate) index: Arc<Mutex<Index>>,
     pub(crate) exchanges: Arc<Mutex<Exchanges>>,
     pub(crate) stop: Arc<AtomicBool>,
-    /// Whether the loader has read everything.
+    /// True if the loader has read everything.
     pub(crate) finished: Arc<AtomicBool>,
-    /// Whether a live capture lets frames pass.
+    /// True if a live capture is paused.
     pub(crate) paused: Arc<AtomicBool>,
-    /// How often a restart of a live capture was requested.
+    /// Number of restarts of a live capture that were requested.
     pub(crate) restarts: Arc<AtomicU64>,
-    /// How many frames are read without asking; 0 ends reading.
+    /// Number of frames that are read without asking; 0 ends reading.
     pub(crate) frames_max: Arc<AtomicU64>,
-    /// What is read, and is never written to.
+    /// The files being read. They are never written to.
     pub(crate) files: Arc<Mutex<Vec<PathBuf>>>,
-    /// How to analyze.
+    /// Options of the analysis.
     pub(crate) options: Arc<Options>,
 }
 
@@ -230,7 +230,7 @@ impl LiveInput {
         Self { source: source.keep(LIVE_BYTES), rdma_root, facts, looked, sampled: looked }
     }
 
-    /// How it does, now and then.
+    /// Returns the state of the capture; `None` if it was checked a moment ago.
     fn look(&mut self) -> Option<LiveFacts> {
         if self.looked.elapsed() < LOOK_EVERY {
             return None;
@@ -333,17 +333,17 @@ impl Input {
     }
 }
 
-/// What was read so far.
+/// State of the loader.
 struct Loading<D> {
     pipeline: Pipeline<Collector>,
-    /// What looks for bugs that are known by a filter.
+    /// Search for known bugs that are defined by a filter.
     search: Option<Box<Search>>,
     past: Past,
     builder: Builder,
     number: u64,
     time_ns: i64,
     progress: Progress,
-    /// Frames that came since the last delivery.
+    /// Frames since the last delivery.
     since: u32,
     delivered: Instant,
     reported: Option<Instant>,
@@ -351,7 +351,7 @@ struct Loading<D> {
     digests: Vec<Arc<Digest>>,
     report_took: Duration,
     deliver: D,
-    /// True if nobody listens any more.
+    /// True if the receiver has gone.
     deaf: bool,
     live: Option<LiveFacts>,
     expired: Instant,

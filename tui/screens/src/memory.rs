@@ -47,7 +47,7 @@ pub(crate) fn descriptors(e: &Exchange) -> usize {
 /// One row a descriptor.
 static ROWS: Rows = Rows { count: |e| u8::try_from(descriptors(e)).unwrap_or(u8::MAX), compare };
 
-/// How a column has two rows.
+/// Compares two rows by a column.
 fn compare((x, a): (&Exchange, u8), (y, b): (&Exchange, u8), by: usize) -> Ordering {
     let (p, q) = (&x.descriptors[usize::from(a)], &y.descriptors[usize::from(b)]);
     match by {
@@ -66,7 +66,7 @@ fn compare((x, a): (&Exchange, u8), (y, b): (&Exchange, u8), by: usize) -> Order
     .then(a.cmp(&b))
 }
 
-/// Where the table is.
+/// Position of the table.
 fn area(model: &Model) -> Rect {
     let body = model.body();
     Rect { height: body.height - 1, ..body }
@@ -137,7 +137,7 @@ fn ended(e: &Exchange) -> String {
     }
 }
 
-/// Where several descriptors share what was used, the parts of it in their order.
+/// Bytes of a descriptor that were used: if several descriptors share a transfer, they are filled in their order.
 fn used_of(e: &Exchange, descriptor: usize) -> u64 {
     let before: u64 = e.descriptors[..descriptor].iter().map(|d| u64::from(d.length)).sum();
     used(e).saturating_sub(before).min(e.descriptors[descriptor].length.into())

@@ -1,4 +1,5 @@
-//! What the screen is about: the capture as far as it was read, and what of it is shown. Views only read it; the application changes it.
+//! State of the capture as read so far, and the selection that is shown. Views only read it; the application changes
+//! it.
 
 use super::credits_log::CreditsLog;
 use super::digest::{Digest, Joined, Sums};
@@ -96,7 +97,7 @@ pub(crate) struct Note {
     pub(crate) is_error: bool,
 }
 
-/// What is known and what is shown.
+/// The loaded data and the state of the display.
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(crate) title: String,
@@ -115,12 +116,12 @@ pub(crate) struct Model {
     pub(crate) grows: bool,
     /// True if frames come from interfaces.
     pub(crate) is_live: bool,
-    /// True if a live capture lets frames pass just now.
+    /// True if a live capture is paused.
     pub(crate) is_paused: bool,
     pub(crate) error: Option<String>,
-    /// What is to be said of a live capture.
+    /// State of a live capture.
     pub(crate) live: Option<LiveFacts>,
-    /// What RDMA devices counted, where the file has it.
+    /// Changes of RDMA device counters, if the file has them.
     pub(crate) hardware: Vec<Counted>,
     /// Findings that are shown.
     pub(crate) found: Joined,
@@ -136,12 +137,12 @@ pub(crate) struct Model {
     pub(crate) followed: Option<Followed>,
     /// The frames that are shown, by place; `None` for all.
     pub(crate) shown: Option<Vec<u32>>,
-    /// Up to where frames were looked at for `shown`.
+    /// Number of frames checked for `shown`.
     pub(crate) scanned: usize,
     pub(crate) sorting: Sorting,
     /// The connection of the row from which one came to the credit plot or the sequence, by the number under which it is followed.
     pub(crate) about: Option<u32>,
-    /// A long work: what it does, how much of how much is done.
+    /// A long task: its name, the number of steps done, and of all steps.
     pub(crate) working: Option<(&'static str, usize, usize)>,
     pub(crate) marks: BTreeSet<u32>,
     pub(crate) time: time::Format,
@@ -153,7 +154,7 @@ pub(crate) struct Model {
     pub(crate) history: Vec<String>,
     /// Captures opened before, the last one last.
     pub(crate) recent: Vec<String>,
-    /// Keep at the end of a file that grows.
+    /// True if the view stays at the end of a growing file.
     pub(crate) tailing: bool,
 }
 
@@ -203,7 +204,7 @@ impl Model {
         }
     }
 
-    /// Where a view draws: without title, tabs and the line at the bottom.
+    /// Area of a view: the screen without title, tabs and bottom line.
     pub(crate) fn body(&self) -> Rect {
         let (width, height) = self.size;
         Rect { x: 0, y: 2, width, height: height.saturating_sub(3) }
@@ -263,7 +264,7 @@ impl Model {
         self.report.connections.get(self.report.place(followed_as)?)
     }
 
-    /// Which end of a connection is shown as the client.
+    /// The end of a connection that is shown as the client.
     pub(crate) fn client_end(&self, followed_as: u32) -> End {
         let Some(connection) = self.connection(followed_as) else { return End::A };
         let client = connection.client_end.unwrap_or(End::A);
@@ -294,7 +295,7 @@ impl Model {
         all.iter().chain(self.chosen.iter().flatten().filter_map(|i| self.report.connections.get(*i)))
     }
 
-    /// How many these are.
+    /// Number of connections that are shown.
     pub(crate) fn connection_count(&self) -> usize {
         self.chosen.as_ref().map_or(self.report.connections.len(), Vec::len)
     }

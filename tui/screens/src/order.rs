@@ -12,16 +12,16 @@ pub(crate) type Row = (u32, u8);
 /// A row as it is compared: an exchange, and which of its rows.
 type RowOf<'e> = (&'e Exchange, u8);
 
-/// What the rows of a table are.
+/// Description of the rows of a table.
 #[derive(Debug)]
 pub(crate) struct Rows {
-    /// How many rows an exchange has.
+    /// Number of rows of an exchange.
     pub(crate) count: fn(&Exchange) -> u8,
-    /// How a column has two rows.
+    /// Compares two rows by a column.
     pub(crate) compare: fn(RowOf<'_>, RowOf<'_>, usize) -> Ordering,
 }
 
-/// There is one of each table.
+/// Each table has one static instance.
 impl PartialEq for Rows {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
@@ -54,7 +54,7 @@ impl Order {
         self.rows.get(at).copied()
     }
 
-    /// Where a row stands.
+    /// Position of a row.
     pub(crate) fn find(&self, row: Row) -> Option<usize> {
         let at = self.rows.iter().position(|r| *r == row)?;
         Some(if self.down { self.rows.len() - 1 - at } else { at })
@@ -92,12 +92,12 @@ impl Order {
         self.generation += 1;
     }
 
-    /// True if rows are there that are as they were wished.
+    /// True if the rows match the latest request.
     pub(crate) fn is_made(&self) -> bool {
         self.made == Some(self.generation)
     }
 
-    /// What has to be asked for, where what there is has this version by now.
+    /// Returns the generation of the request to send for exchanges of this version, if one is due.
     pub(crate) fn due(&mut self, version: usize) -> Option<u64> {
         let is_due = !self.is_made() || self.version != version;
         (is_due && self.asked.is_none()).then(|| {
@@ -106,7 +106,7 @@ impl Order {
         })
     }
 
-    /// What was asked for came. Returns whether it is of use.
+    /// Takes the answer to a request. Returns false if it is out of date.
     pub(crate) fn came(&mut self, generation: u64, version: usize, rows: Vec<Row>) -> bool {
         self.asked = None;
         if generation != self.generation {

@@ -28,7 +28,7 @@ use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::report::{Connection, Protocol, Transport};
 use rdmascope_analyzer::rules::Severity;
 
-/// Where the keys go.
+/// The pane that has the focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Pane {
     Top,
@@ -454,7 +454,7 @@ pub(crate) fn cursor(state: &mut State) -> &mut Cursor {
     }
 }
 
-/// How many rows it has.
+/// Number of rows of the pane.
 pub(crate) fn len(state: &State, model: &Model) -> usize {
     match state.pane {
         Pane::Findings | Pane::Top => model.found.len(),

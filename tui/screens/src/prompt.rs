@@ -21,7 +21,7 @@ use unicode_width::UnicodeWidthStr;
 /// Suggestions on the screen at most.
 const SUGGESTIONS: usize = 8;
 
-/// What is asked for.
+/// The purpose of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Filter,
@@ -45,11 +45,11 @@ pub(crate) struct Prompt {
     pub(crate) chosen: Option<usize>,
     error: Option<Error>,
     history: Vec<String>,
-    /// How far back in the history.
+    /// Number of steps back in the history.
     pub(crate) back: usize,
-    /// What was typed before going back.
+    /// Text before going back in the history.
     draft: String,
-    /// What the line is about.
+    /// Hint that explains the prompt.
     about: String,
 }
 

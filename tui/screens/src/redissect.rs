@@ -78,13 +78,13 @@ impl Which {
 /// The ends of a frame that was fed and what it is called where no layer says more, or why it could not be read.
 pub(crate) type Fed = Result<(Addr, Addr, &'static str), String>;
 
-/// How far a long work is: told with what was done, says whether to go on.
+/// Progress callback of a long task: called with the number of steps done; returns false to cancel.
 pub(crate) type Progress<'p> = &'p mut dyn FnMut(usize) -> bool;
 
-/// What is reported of a work that was given up.
+/// Error text of a task that was cancelled.
 pub(crate) const GIVEN_UP: &str = "given up";
 
-/// What was saved.
+/// Result of saving frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Saved {
     pub(crate) frames: u64,
@@ -92,10 +92,10 @@ pub(crate) struct Saved {
     pub(crate) gone: u64,
 }
 
-/// Why a file was not written. What stood there is as it was.
+/// Reason for which a file was not written. An existing file is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotWritten {
-    /// Something stands there, and nobody said that it may go.
+    /// The file exists, and replacing it was not allowed.
     Exists,
     Because(String),
 }
@@ -118,7 +118,7 @@ impl From<&str> for NotWritten {
     }
 }
 
-/// What the list shows of one frame.
+/// Text of one frame in the list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Text {
     /// From 1.
@@ -141,7 +141,7 @@ pub(crate) struct Detail {
     pub(crate) tree: Tree,
     /// True if all of the past was looked at.
     pub(crate) is_exact: bool,
-    /// Why there is nothing to show.
+    /// Reason for which there is nothing to show.
     pub(crate) error: Option<String>,
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct Redissector {
     version: u64,
     restarts: u64,
     inputs: Vec<RandomAccess>,
-    /// What each of them says of its interfaces.
+    /// The interfaces of each input.
     interfaces: Vec<Vec<Interface>>,
     pipeline: Pipeline,
     /// Connections that the pipeline knows; `None` for all.

@@ -1,4 +1,5 @@
-//! `rdmascope tui`: the terminal, the threads, and the loop between them. What is shown and what keys do is in [`crate::app`].
+//! `rdmascope tui`: the terminal, the threads, and the loop between them. [`crate::app`] decides what is shown and what
+//! keys do.
 //!
 //! ```text
 //!  keys, mouse, signals ─┐                        ┌─▶ terminal
@@ -44,9 +45,9 @@ const COPY_MAX: usize = 100_000;
 /// Messages are taken for so long before the screen is drawn.
 const GATHER: Duration = Duration::from_millis(6);
 
-/// What to show, and how to begin.
+/// The capture to show, and the initial settings.
 pub struct Setup {
-    /// Where frames come from.
+    /// Source of the frames.
     pub from: From,
     /// Display filter to begin with.
     pub filter: Option<String>,
@@ -56,7 +57,7 @@ pub struct Setup {
     pub options: Options,
 }
 
-/// Where frames come from.
+/// Source of the frames.
 pub enum From {
     /// Captures, merged by time where there are several.
     Files {
@@ -69,7 +70,7 @@ pub enum From {
     Live {
         /// Their names.
         interfaces: Vec<String>,
-        /// Where the kernel shows RDMA devices.
+        /// Path at which the kernel lists RDMA devices.
         rdma_root: PathBuf,
         /// Opens them, when nothing else can fail any more; there must be no other thread yet. The flag ends the capture.
         open: Box<dyn FnOnce(Arc<AtomicBool>) -> Result<LiveSource>>,
@@ -151,14 +152,14 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
     Ok(ExitCode::from(code.load(Ordering::Relaxed)))
 }
 
-/// Where keys and signals go: to the screen that is shown now.
+/// Receiver of keys and signals: the screen that is shown now.
 type To = Arc<Mutex<Sender<Msg>>>;
 
 fn lock(to: &To) -> std::sync::MutexGuard<'_, Sender<Msg>> {
     to.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// What is read, open: what cannot be opened is reported before the screen changes.
+/// An opened input. Errors on opening are reported before the screen changes.
 struct Opened {
     input: loader::Input,
     name: String,
@@ -311,7 +312,7 @@ struct Worker {
     /// Of the filter, of the sorting.
     filter: Arc<AtomicU64>,
     sorting: Arc<AtomicU64>,
-    /// What was asked for with another number was given up.
+    /// Number of the current request; work for another number is cancelled.
     wanted: Arc<AtomicU64>,
 }
 
@@ -480,7 +481,7 @@ struct Running<'s> {
     worker: Worker,
     shared: Shared,
     paths: Vec<PathBuf>,
-    /// What is to be shown next, where it is not the end.
+    /// The capture to show next; `None` ends the program.
     next: Option<Opened>,
     tx: Sender<Msg>,
 }

@@ -1,6 +1,6 @@
-//! What a view is: a file whose `State` is a [`Screen`], and a row of [`views!`](super::views). The application routes keys, clicks and
-//! what is saved to the one that is shown. A view reads the [`Model`] and changes nothing but its own state; for more it asks with a
-//! [`Request`].
+//! Definition of a view: a file whose `State` is a [`Screen`], and a row of [`views!`](super::views). The application
+//! routes keys, clicks and exports to the view that is shown. A view reads the [`Model`] and changes only its own
+//! state; for anything else it returns a [`Request`].
 //!
 //! ```text
 //!   key, click ─▶ act, click ─▶ state of the view, requests ─▶ application ─▶ model
@@ -16,7 +16,7 @@ use super::sort::By;
 use ratatui::buffer::Buffer;
 use rdmascope_analyzer::exchange::Exchange;
 
-/// What a view asks the application for.
+/// A request of a view to the application.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Request {
     /// To show a frame, by its number from 1, in the frame list.
@@ -39,7 +39,7 @@ pub(crate) enum Request {
 pub(crate) struct Table<'a> {
     pub(crate) order: &'a mut Order,
     pub(crate) cursor: &'a mut Cursor,
-    /// What its rows are, and how they compare.
+    /// Description of its rows and their comparison.
     pub(crate) rows: &'static Rows,
     /// Sorted by a column from this one on, it begins with the greatest: what takes long is looked for from its long end.
     pub(crate) greatest_first_from: usize,
@@ -153,7 +153,7 @@ pub(crate) trait Screen {
         Some(self.row(model, at)).filter(|row| !row.is_empty())
     }
 
-    /// What it shows changed: what it made of it before is out of date.
+    /// Called when the shown data changed: results derived from it are out of date.
     fn changed(&mut self, change: Change) {
         let Some(table) = self.table() else { return };
         match change {
@@ -193,7 +193,7 @@ pub(crate) trait Screen {
     fn export(&self, model: &Model) -> Vec<Vec<String>>;
 }
 
-/// What changed of what the views show.
+/// A change of the data that the views show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// Sums, findings, the size of the screen or its colours.

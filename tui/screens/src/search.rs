@@ -1,4 +1,4 @@
-//! What is searched for: a text, a regular expression, bytes, or what a display filter passes.
+//! Search patterns: a text, a regular expression, bytes, or a display filter.
 //!
 //! | what is typed | what is found |
 //! | --- | --- |
@@ -11,10 +11,10 @@ use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::registry::Registry;
 use regex::Regex;
 
-/// What the prompt says of it.
+/// Help text of the prompt.
 pub(crate) const HELP: &str = "text   ~regular expression   #hex bytes   =filter";
 
-/// What the text of a row is held against.
+/// A pattern that is compared with the text of a row.
 #[derive(Clone, Debug)]
 pub(crate) enum Pattern {
     /// Lower-case.
@@ -31,7 +31,7 @@ impl Pattern {
     }
 }
 
-/// What is searched for.
+/// A search pattern.
 pub(crate) enum Needle {
     /// Rows whose text has it.
     Has(Pattern),

@@ -42,11 +42,11 @@ pub(crate) struct State {
     in_filter: bool,
     /// The place of a frame whose arrow is to be selected.
     goal: Option<u32>,
-    /// What it is about, where it is of one request.
+    /// Summary of the request, if the view shows only one.
     why: Option<Why>,
 }
 
-/// Where the time of one request went.
+/// Distribution of the time of one request.
 #[derive(Clone, Debug)]
 struct Why {
     title: String,
@@ -221,7 +221,7 @@ pub(crate) fn click(state: &mut State, model: &Model, _: u16, y: u16) {
     }
 }
 
-/// What an arrow says.
+/// Text of an arrow.
 fn words(model: &Model, arrow: &Arrow) -> String {
     let entry = model.index.at(arrow.first as usize).copied().unwrap_or_default();
     let opcode = entry.opcode().and_then(|o| o.row()).map_or_else(String::new, |r| r.to_string());

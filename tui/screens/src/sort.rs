@@ -55,7 +55,7 @@ impl By {
 pub(crate) struct Sorted {
     /// Places, ascending by their key; those without one are at the end.
     rows: Vec<u32>,
-    /// How many have a key.
+    /// Number of frames that have a key.
     keyed: usize,
     /// True if some texts are sorted by their beginning alone.
     pub(crate) is_rough: bool,
@@ -83,7 +83,7 @@ impl Sorted {
 const NONE: u64 = u64::MAX;
 /// Bytes of different texts that are kept while sorting; from then on their beginnings have to do.
 const TEXTS_MAX: usize = 512 << 20;
-/// What an entry of the list of texts costs beside its text.
+/// Memory of an entry in the list of texts besides its text, in bytes.
 const OVERHEAD: usize = 64;
 /// Characters of such a beginning.
 const BEGINNING: usize = 16;

@@ -1,11 +1,11 @@
-//! The views at work: each row of [`views!`] with its state. What routes to a view asks here which it is.
+//! The views with their states, from the rows of [`views!`]. Code that routes to a view gets it from here.
 
 use super::screen::Screen;
 use super::views::{View, views};
 
 macro_rules! states {
     ($($view:ident $file:ident $name:literal $short:literal $key:literal $help:literal;)+) => {
-        /// What each view has of its own: where the user is in it, how it is sorted, what it made ready for the screen.
+        /// State of each view: the position of the user, the sort order, and data prepared for drawing.
         #[derive(Debug, Default)]
         pub(crate) struct States {
             $(pub(crate) $file: super::$file::State,)+

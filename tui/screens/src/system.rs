@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// What a signal asks for.
+/// The effect of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(unix), allow(dead_code))]
 pub(crate) enum Signal {

@@ -1,5 +1,6 @@
-//! The terminal while it is ours: raw, on its other screen, with mouse and pastes. What it was comes back when the [`Screen`] goes, and
-//! when anything panics meanwhile. Nothing here knows the rest of the program: a test that panics on purpose takes this file as it is.
+//! Terminal setup: raw mode, alternate screen, mouse and paste events. The former state is restored when the [`Screen`]
+//! is dropped, and on a panic. This file depends on nothing else in the program, so that a test can include it alone
+//! and panic on purpose.
 
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -9,8 +10,8 @@ use ratatui::crossterm::{cursor, execute};
 use std::io::{Result, Stdout, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the terminal is ours. It is left once: leaving puts the cursor back where it was at first, and a second time that would be over
-/// what was written since, such as why the program panicked.
+/// True while the terminal is set up. It is restored only once: restoring moves the cursor back to its first position,
+/// and a second time would overwrite later output, such as the panic message.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal, taken.

@@ -27,7 +27,7 @@ struct Rig {
     shared: Shared,
     lines: Redissector,
     trees: Redissector,
-    /// What was not for a thread.
+    /// Effects that were not meant for a thread.
     left: Vec<Effect>,
 }
 
@@ -522,7 +522,7 @@ fn marked_frames_are_saved() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// What the worker would do with the file that is to be written.
+/// Writes the file as the worker would.
 fn written(rig: &mut Rig) {
     let Some(Effect::Write(write)) = rig.left.pop() else { panic!("nothing is written") };
     let msg = run::carry_out(&mut Redissector::new(rig.shared.clone()), write, &rig.shared, &mut |_, _, _| true);
@@ -817,7 +817,7 @@ fn io_and_memory_are_sorted() {
     }
 }
 
-/// What the frame list has in a column, from the top.
+/// Cells of one column of the frame list, from the top.
 fn listed(rig: &mut Rig, cell: impl Fn(&super::redissect::Text) -> String) -> Vec<String> {
     let places: Vec<usize> = (0..rig.app.model.row_count()).filter_map(|row| rig.app.model.frame_at(row)).collect();
     let mut ascending = places.clone();
@@ -1120,7 +1120,7 @@ fn a_long_past_is_replayed_in_part_and_says_so() {
     }
 }
 
-/// What a device counted while frames were captured stands beside them.
+/// Counters of a device during the capture are shown beside the frames.
 #[test]
 fn what_devices_counted_is_shown_over_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -1209,7 +1209,7 @@ fn many_frames(path: &Path, frames: usize) {
     }
 }
 
-/// What one screen took: of the clock and of the processor.
+/// Time to draw one screen: wall clock and processor.
 #[derive(Clone, Copy)]
 struct Took {
     wall: Duration,

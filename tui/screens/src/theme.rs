@@ -6,7 +6,7 @@
 use ratatui::style::{Color, Modifier, Style};
 use rdmascope_analyzer::rules::Severity;
 
-/// What a style is for.
+/// Styles by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Theme {
     pub(crate) name: Name,
@@ -77,7 +77,7 @@ impl Name {
     }
 }
 
-/// How many colours a terminal has.
+/// Number of colours of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// Sixteen, whose looks its user chooses.
@@ -99,7 +99,7 @@ impl Depth {
     }
 }
 
-/// What the sixteen, or more, are for.
+/// Colours by purpose, for one colour depth.
 struct Palette {
     faint: Style,
     accent: Color,
@@ -267,7 +267,7 @@ mod tests {
         ],
     ];
 
-    /// What a colour looks like; `None` for the terminal's own.
+    /// RGB value of a colour; `None` for the terminal's own.
     fn seen(color: Option<Color>, sixteen: &[u32; 16]) -> Option<u32> {
         const ORDER: [Color; 16] = [
             Color::Black,

@@ -2,7 +2,7 @@
 
 use rdmascope_dissector::calendar::DateTime;
 
-/// How the time of a frame is shown.
+/// Format of the time of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {

@@ -88,7 +88,7 @@ fn title(app: &App, buf: &mut Buffer) {
     put_right(buf, 0, 0, width - 1, &help, theme.key);
 }
 
-/// How a capture that goes on does.
+/// State of a live capture, as text.
 fn live(app: &App) -> String {
     let Some(live) = &app.model.live else { return "● live".to_owned() };
     let state = if app.model.is_paused { "‖ stopped" } else { "● live" };
@@ -99,7 +99,7 @@ fn live(app: &App) -> String {
     text
 }
 
-/// What is narrowed, sorted, marked and being done.
+/// Active filters, sorting and marks, and tasks in progress, as text.
 fn standing(app: &App) -> String {
     let percent = |done: usize, all: usize| format!("{} %", done.min(all) * 100 / all.max(1));
     let mut parts = Vec::new();

@@ -39,7 +39,7 @@ macro_rules! names {
                 }
             }
 
-            /// Where there is little room.
+            /// Short name, for narrow screens.
             pub(crate) const fn short_name(self) -> &'static str {
                 match self {
                     $(Self::$view => $short,)+

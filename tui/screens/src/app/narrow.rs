@@ -1,4 +1,4 @@
-//! What is shown: the followed connection, what the filter passes, in which order.
+//! Selection of the rows that are shown: by the followed connection and the filter, and their order.
 
 use super::*;
 

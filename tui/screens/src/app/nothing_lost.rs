@@ -19,13 +19,13 @@ impl App {
         effects
     }
 
-    /// What is asked before frames that are in no file are gone.
+    /// Number of captured frames that are in no file and would be lost; `None` if there are none.
     pub(super) fn unsaved(&self) -> Option<usize> {
         let unsaved = self.model.index.len().saturating_sub(self.saved);
         (self.model.is_live && unsaved > 0).then_some(unsaved)
     }
 
-    /// Asks before something that lets frames go which are in no file; else does it.
+    /// Asks before an effect that would lose unsaved frames; if there are none, carries it out.
     pub(super) fn or_ask(&mut self, title: &'static str, word: &'static str, key: char, effect: Effect) -> Vec<Effect> {
         let Some(unsaved) = self.unsaved() else { return vec![effect] };
         self.popup = Some(Popup::Question(Box::new(Question {
@@ -39,7 +39,7 @@ impl App {
         Vec::new()
     }
 
-    /// What is to be written goes on its way.
+    /// Starts writing to a file.
     pub(crate) fn write(&mut self, path: PathBuf, what: Output) -> Vec<Effect> {
         // nothing is left out but what the window of a live capture has left behind
         let is_all = matches!(&what, Output::Frames(Which::Range(all)) if all.start == 0);
