@@ -892,12 +892,12 @@ pub(crate) enum Glossary {
     Values,
 }
 
-/// What `dissect -d` says.
+/// A value of `dissect -d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecodeAs {
     /// RoCEv2 on this UDP port.
     Roce(u16),
-    /// What is found without it.
+    /// The protocol that is found without `-d`.
     Found,
 }
 
@@ -1531,7 +1531,7 @@ pub(crate) fn with_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// What is wrong with the command line, in one line.
+/// The problem with the command line, in one line.
 pub(crate) fn one_line(e: &clap::Error) -> String {
     let text = e.render().to_string();
     let mut lines = text.lines();

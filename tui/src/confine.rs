@@ -1,6 +1,7 @@
-//! What a command that only reads captures gives up before it reads one, where the kernel has Landlock (landlock(7), Linux 5.13): it can
-//! read files, write into the folder of its output and that of temporary files, and neither connect nor listen (Linux 6.7). A fault in a
-//! decoder would be worth less to who made the capture. Where the kernel has no Landlock, nothing happens.
+//! Rights that a command gives up before it reads a capture, if it only reads captures and the kernel has Landlock
+//! (landlock(7), Linux 5.13). It can then read files and write into the folder of its output and the one of temporary
+//! files, but neither connect nor listen (Linux 6.7). This limits the damage if a malicious capture exploits a fault in
+//! a decoder. Without Landlock nothing changes.
 
 use crate::cli::{Command, Exported};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 #[cfg(target_os = "linux")]
 pub(crate) fn to_need(command: &Command) {
     if let Some(written) = written(command) {
-        // it is one wall more: where it cannot be built, the others stand
+        // an additional protection: if it is not available, the others remain
         let _ = confine(&folders(&written));
     }
 }

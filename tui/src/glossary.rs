@@ -10,7 +10,7 @@ pub(crate) struct Term {
     pub(crate) also: &'static [&'static str],
     /// Whole sentences.
     pub(crate) text: &'static str,
-    /// Where it is defined; empty for our own words.
+    /// Specification that defines the term; empty for our own terms.
     pub(crate) spec: &'static str,
 }
 

@@ -1,5 +1,5 @@
-//! The `rdmascope` command. What it can do stands in [`cli`]; each verb has a file in [`commands`]. Reports and forms of output are
-//! `rdmascope-report`'s, the terminal UI is `rdmascope-screens`'.
+//! The `rdmascope` command. [`cli`] defines the command line; each verb has a file in [`commands`]. Reports and output
+//! formats are in `rdmascope-report`, the terminal UI is in `rdmascope-screens`.
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -69,7 +69,7 @@ fn fail(message: &str) -> ExitCode {
     ExitCode::from(FAILED)
 }
 
-/// Whether the reader of our output went away, as `head` does: nothing to complain about.
+/// True if the reader of our output went away, as `head` does: this is not an error.
 fn is_broken_pipe(e: &Error) -> bool {
     e.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
 }

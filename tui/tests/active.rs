@@ -175,7 +175,8 @@ fn a_fault_is_named_and_the_client_says_what_it_met() {
     assert_eq!(judged(&wires[0]).0, Some(0));
 }
 
-/// What if the session were encrypted or signed: with the password, `analyze` sees that every byte that RDMA moved is the recorded one.
+/// Replays a sample encrypted and signed. With the password, `analyze` sees that every byte moved by RDMA equals the
+/// recorded one.
 #[test]
 fn a_sample_is_done_again_encrypted_and_signed() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -207,7 +208,7 @@ fn a_sample_is_done_again_encrypted_and_signed() {
     assert!(output.status.code() == Some(2) && said.contains("has no keys for the session"), "{said}");
 }
 
-/// What a peer keeps of all its connections tells the same as what their clients keep.
+/// The capture that a peer writes of all its connections has the same content as those of its clients.
 #[test]
 fn a_peer_keeps_its_wire_too() {
     let folder = tempfile::tempdir().expect("a folder");

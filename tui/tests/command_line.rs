@@ -476,7 +476,7 @@ fn anonymize_writes_the_same_with_any_number_of_threads() {
     }
 }
 
-/// Whether the process has given up gaining privileges, which comes with confining itself.
+/// True if the process has given up gaining privileges, which is part of confining itself.
 #[cfg(target_os = "linux")]
 fn is_confined(id: u32) -> bool {
     fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default().lines().any(|line| line == "NoNewPrivs:\t1")
@@ -528,7 +528,7 @@ fn what_only_reads_captures_confines_itself_before_it_reads_one() {
     assert!(fs::read_dir(&files).expect("the folder was made").next().is_some());
 }
 
-/// Where connections had to be left out, the verdict says so, and nothing is called well.
+/// If connections had to be left out, the verdict says so and does not report success.
 #[test]
 fn a_limit_that_was_reached_is_told_at_the_verdict() {
     let capture = common::samples().join("nfs-tcp-nconnect/nfs-tcp-nconnect.pcap").display().to_string();

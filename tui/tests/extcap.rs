@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// What comes at all comes within this, however busy the machine is.
+/// Time limit for anything that must happen, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A folder that everybody may read, with the program in it and a folder of Wireshark's with a link to that.
@@ -80,7 +80,7 @@ fn can_give_capabilities() -> bool {
     root
 }
 
-/// What a tshark that captured has written and said; none where the machine did not let it.
+/// Output and messages of a tshark that captured; `None` if the machine did not allow it.
 fn captured(child: Child) -> Option<(String, String)> {
     let output = child.wait_with_output().unwrap();
     let (lines, said) = (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned());

@@ -9,7 +9,7 @@ use rdmascope_share::fuzzing as share;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What a fuzzer calls with its bytes.
+/// Function that a fuzzer calls with its bytes.
 type Target = fn(&[u8]);
 
 /// The fuzz targets, by the names of their files in `fuzz/fuzz_targets/` and of their folders in `fuzz/corpus/`.

@@ -1,11 +1,11 @@
-//! The HTML report in a browser: no error in its console, tables that sort, plots that zoom, no request to anywhere.
-//! Needs Chromium (Debian: `apt-get install chromium`). Where it is missing the test says so, and fails if `CI` is set.
+//! The HTML report in a browser: no error in its console, tables that sort, plots that zoom, no network request. Needs
+//! Chromium (Debian: `apt-get install chromium`). If it is missing the test says so, and fails if `CI` is set.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a user does with the page, and what must come of it. Answers stand in the title afterwards.
+/// Actions of a user on the page, with the expected results. The answers are put into the title.
 const ACTIONS: &str = r#"
 const said = [];
 const check = (what, ok) => said.push((ok ? "ok " : "FAILED ") + what);

@@ -40,7 +40,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Crates in which a clock, a file or a socket is a compile error.
 const NO_STD: &[&str] = &["rdmascope-dissector", "rdmascope-analyzer"];
 
-/// Where unsafe code may stand, below the workspace, and why.
+/// Places in the workspace in which unsafe code is allowed, with the reason.
 const UNSAFE: &[(&str, &str)] = &[
     ("capture/src/mapped.rs", "maps regular files"),
     ("capture/src/system.rs", "gives back pages of mapped files"),
@@ -87,13 +87,13 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether the file begins with this inner attribute, among others.
+/// True if the file has this inner attribute on a line of its own.
 fn has_attribute(path: &str, attribute: &str) -> bool {
     let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"));
     text.lines().any(|line| line.trim() == attribute)
 }
 
-/// What the tests of a crate use of one beside it: captures to analyze.
+/// Crates on the same layer that the tests of a crate use: they supply captures to analyze.
 const BESIDE: &[(&str, &str)] = &[
     ("rdmascope-analyzer", "rdmascope-capture"),
     ("rdmascope-share", "rdmascope-capture"),

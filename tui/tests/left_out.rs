@@ -1,5 +1,5 @@
-//! Says in one place what the tests of this workspace leave out on this machine, and why: `cargo test -p rdmascope --test left_out`. Has no
-//! harness of its own, so that what it says is seen. Where CI is set, something left out is a failure.
+//! Lists the tests of this workspace that are left out on this machine, and why: `cargo test -p rdmascope --test
+//! left_out`. It has no harness, so that its output is shown. If `CI` is set, it fails when a test is left out.
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -102,7 +102,7 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// What CI itself runs in another way: with an environment made for it, or with a feature.
+/// Needs that CI meets in another way: with an environment made for it, or with a feature.
 const ELSEWHERE: &[&str] = &["python3 with jsonschema"];
 
 fn runs(program: &str, arguments: &[&str]) -> bool {

@@ -1,8 +1,7 @@
 //! Live capture in network namespaces of the tests' own: two ends of a virtual cable, frames of a sample sent into one and captured at the
 //! other.
-//!
-//! Each test runs this binary again under `unshare`, which needs root or a system that lets users have namespaces, and `ip` of iproute2.
-//! Where that cannot be had it says so, and fails under CI.
+//! Each test runs this binary again under `unshare`, which needs root or a system that lets users have namespaces, and
+//! `ip` of iproute2. Without these it says so, and fails under CI.
 #![cfg(target_os = "linux")]
 
 use rdmascope_capture::live::send::Sender;
@@ -71,7 +70,7 @@ fn frames(path: &Path) -> Vec<Vec<u8>> {
     frames_of(open(path, OpenOptions::new()).unwrap_or_else(|e| panic!("{e}")))
 }
 
-/// How many whole frames a file has that is still being written.
+/// Number of whole frames in a file that is still being written.
 fn written(path: &Path) -> usize {
     let Ok(mut capture) = open(path, OpenOptions::new()) else { return 0 };
     let mut n = 0;

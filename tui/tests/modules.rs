@@ -25,7 +25,7 @@ type Segments = Vec<String>;
 struct Module {
     /// Every path that the file writes, from the crate's root.
     uses: BTreeSet<Segments>,
-    /// What `use` brings into scope, by the name that it has here.
+    /// Names that `use` brings into scope, with their paths.
     names: BTreeMap<String, Segments>,
 }
 
@@ -325,7 +325,7 @@ fn declared_in(path: &[String], modules: &BTreeMap<Segments, Module>) -> Segment
     path
 }
 
-/// Who imports whom, among the modules of each folder; with one file and path that shows it.
+/// Imports between the modules of each folder, each with one file and path as evidence.
 fn edges(modules: &BTreeMap<Segments, Module>) -> BTreeMap<Segments, BTreeMap<(String, String), String>> {
     let mut folders: BTreeMap<Segments, BTreeMap<(String, String), String>> = BTreeMap::new();
     for (from, module) in modules {

@@ -283,7 +283,7 @@ fn colours_come_when_asked_for() {
     assert!(text(&analyze(&folder, &["smb-roce.pcap", "--color", "always"])).contains('\u{1b}'));
 }
 
-/// What the tests of `rdmascope schema` are held to by others: a program in Python with a validator that is not ours.
+/// An independent check of the tests of `rdmascope schema`: a Python program with another validator.
 #[test]
 fn every_report_keeps_to_its_schema() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schema.py");
@@ -297,7 +297,7 @@ fn every_report_keeps_to_its_schema() {
     assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
 }
 
-/// What `/proc/fs/cifs/Stats` of the client counted for each share: bytes read and written, of those that moved any.
+/// Bytes read and written of each share that moved any, from the client's `/proc/fs/cifs/Stats`.
 fn counted(folder: &Path) -> Vec<(u64, u64)> {
     let stats = fs::read_to_string(folder.join("client.txt")).expect("client.txt is text");
     let number = |line: &str, what: &str| -> Option<u64> { line.split(what).nth(1)?.split_whitespace().next()?.parse().ok() };

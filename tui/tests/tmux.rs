@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// How long a screen may take to show something; machines that build are slow.
+/// Time limit for a screen to show something; machines that build are slow.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Terminal {
@@ -191,7 +191,7 @@ fn the_terminal_is_given_back() {
     t.wait("echo still here");
 }
 
-/// Where in the program below to panic.
+/// Environment variable that says where the program below panics.
 const PANIC: &str = "TMUX_TEST_PANIC";
 
 /// The program that the next test runs in a terminal: it panics while the terminal is taken. By itself it does nothing.

@@ -222,7 +222,7 @@ fn tshark_options_work_or_name_their_replacement() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Where both name a frame, it is the same one; tshark stops earlier in some compounds.
+/// If both name a frame, it is the same one; tshark stops earlier in some compounds.
 #[test]
 fn a_second_pass_names_the_frames_that_tshark_names() {
     let Some(newest) = newest() else { return };

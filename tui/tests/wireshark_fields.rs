@@ -30,7 +30,8 @@ fn theirs(text: &str) -> HashMap<&str, Vec<Theirs>> {
     fields
 }
 
-/// Whether the types mean the same. Wireshark's kinds of strings differ in where the length comes from, which is no matter of the value.
+/// True if the types mean the same. Wireshark's string types differ only in how the length is determined, which does
+/// not affect the value.
 fn same_kind(ours: &FieldDef, theirs: &Theirs) -> bool {
     let kind = ours.kind.wireshark();
     match theirs.kind.as_str() {
@@ -52,7 +53,7 @@ fn same_base(ours: &FieldDef, theirs: &Theirs) -> bool {
     }
 }
 
-/// Where a field stands alone, a mask over all of its bits says nothing.
+/// True if the masks mean the same. A mask over all bits of a field equals no mask.
 fn same_mask(ours: &FieldDef, theirs: &Theirs) -> bool {
     let all = match ours.kind.bits() {
         0 => 0,

@@ -1,5 +1,5 @@
-//! The display filters of `samples/filters.txt` against tshark: on the sample that stands above them, the same frames pass. What differs on
-//! purpose stands beside the filter with its reason.
+//! The display filters of `samples/filters.txt` against tshark: the same frames of the sample named above them pass.
+//! Intended differences are listed beside the filter, with the reason.
 //!
 //! Debian's tshark lacks much of the language, so the newest that `interop/newest-tshark` has is asked, where it is there.
 
@@ -20,7 +20,7 @@ use std::sync::Mutex;
 struct Case {
     sample: String,
     filter: String,
-    /// Why other frames pass.
+    /// Reason for which other frames pass.
     reason: Option<String>,
     line: usize,
 }

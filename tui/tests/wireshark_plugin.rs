@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What has to be equal in every frame, and findings.
+/// Fields that must be equal in every frame, and findings.
 const FIELDS: [&str; 45] = [
     "frame.number",
     "rdmascope.connection",
@@ -290,7 +290,7 @@ fn findings(row: &[String]) -> BTreeSet<Found> {
 /// The first frame of a finding, its rule, and what it says.
 type Sentence = (u64, String, String);
 
-/// What `rdmascope analyze` finds: frames and findings, and the sentence of the first frame of each.
+/// Output of `rdmascope analyze`: frames and findings, and the sentence of the first frame of each.
 fn analyzed(path: &str) -> (BTreeMap<u64, BTreeSet<Found>>, Vec<Sentence>) {
     let output = rdmascope().args(["analyze", path, "--format", "json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{path}: {e}"));
@@ -307,7 +307,7 @@ fn analyzed(path: &str) -> (BTreeMap<u64, BTreeSet<Found>>, Vec<Sentence>) {
     (frames, texts)
 }
 
-/// What was compared, and what differs.
+/// Result of a comparison.
 #[derive(Default)]
 struct Compared {
     values: usize,
@@ -409,7 +409,7 @@ fn the_plugin_says_of_every_frame_what_we_say() {
     }
 }
 
-/// What sharkd answers to requests, one after another: it keeps its captures open, as the window does.
+/// Answers of sharkd to a series of requests. It keeps its captures open, as the window does.
 #[cfg(unix)]
 fn sharkd(program: &Path, before: &[&str], home: &Path, requests: &str) -> Vec<Value> {
     use std::io::Write;

@@ -1,6 +1,6 @@
-//! The values of our JSON against those of `tshark -T json`, on every sample: frame by frame and field by field, the same values
-//! the same number of times, wherever both have the protocol. What differs on purpose stands in `samples/wireshark-differences.txt`:
-//! `value` for a field, `layer` for a protocol that one of the two does not show.
+//! The values of our JSON against those of `tshark -T json`, on every sample: frame by frame and field by field, the
+//! same values the same number of times, if both have the protocol. Intended differences are listed in
+//! `samples/wireshark-differences.txt`: `value` for a field, `layer` for a protocol that one of the two does not show.
 
 mod common;
 
@@ -125,8 +125,9 @@ fn frames(text: &[u8], registry: &Registry, whose: &str) -> Vec<Frame> {
     packets.iter().map(frame).collect()
 }
 
-/// A field that every message of a protocol has once. Where the two have other messages (one that came twice, or
-/// in pieces, is reported in the frame that completes it, and Wireshark does not always agree which), nothing of it can be compared.
+/// A field that every message of a protocol has once. If the two report different messages, nothing in them can be
+/// compared: a message that was sent twice or in pieces is reported in the frame that completes it, and Wireshark does
+/// not always choose the same one.
 const ONCE: &[(&str, &str)] = &[
     ("iwarp_mpa", "iwarp_mpa.ulpdulength"),
     ("iwarp_ddp", "iwarp_ddp.dv"),
@@ -273,9 +274,8 @@ fn paths_of(command: &mut Command) -> BTreeMap<Vec<String>, usize> {
     out
 }
 
-/// Scripts made for tshark find each field where it is there. Where a key is a text, Wireshark puts values into it (the sizes of files,
-/// names
-/// of handles that it remembers), and these differ.
+/// Scripts written for tshark find each field at the same path. Keys that are texts differ if Wireshark puts values
+/// into them, such as file sizes or the names of handles that it remembers.
 #[test]
 fn json_has_the_paths_of_the_newest_tshark() {
     let newest = common::root().join("interop/newest-tshark");

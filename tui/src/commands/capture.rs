@@ -81,11 +81,11 @@ struct Running<'a> {
     status: Status,
 }
 
-/// How a capture ended.
+/// The reason for which a capture ended.
 enum CaptureEnd {
     /// It was told to, or a limit was reached.
     Done,
-    /// Who read it has gone.
+    /// The reader of the output has gone.
     Unread,
     Full(Rescued),
 }
@@ -146,7 +146,7 @@ impl Running<'_> {
         }
     }
 
-    /// What a failed write means: an end, or an error.
+    /// Outcome of a failed write: the end of the capture, or an error.
     fn failed(&mut self, e: rdmascope_capture::Error) -> Result<CaptureEnd> {
         match &mut self.files {
             Some(_) if is_broken_pipe(&e) => Ok(CaptureEnd::Unread),
@@ -208,7 +208,7 @@ impl Running<'_> {
         }
     }
 
-    /// Whether one of the limits of -a is reached; those in time only where asked.
+    /// True if one of the limits of -a is reached. Limits on time are checked only with `with_time`.
     fn has_reached(&self, now: impl Fn() -> Instant, with_time: bool) -> bool {
         self.args.autostop.iter().any(|limit| match *limit {
             CaptureLimit::Packets(n) => self.frames >= n,

@@ -88,7 +88,8 @@ fn rules(id: &str) -> Result<Vec<Rule>> {
 
 type Followed = (Cuts, Option<BTreeSet<u64>>, i64, Option<rdmascope_capture::Error>);
 
-/// Which connection each frame is of, and which frames the filter passes; when the first one came, and what ended reading too early.
+/// Assigns each frame to a connection, and finds the frames that the filter passes. Also returns the time of the first
+/// frame, and the error that ended reading early.
 fn follow(input: &Path, filter: Option<Filter>) -> Result<Followed> {
     let mut source = open(input, OpenOptions::new())?;
     let mut cutter = Cutter::new();

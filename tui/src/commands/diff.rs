@@ -36,7 +36,7 @@ pub(super) fn run(args: &Diff, color: Color) -> Result<ExitCode> {
     Ok(if args.fail && !diff.differences.is_empty() { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
 }
 
-/// What can be compared of a capture, up to where it is damaged.
+/// Reads the part of a capture that can be compared, up to where it is damaged.
 fn profile(path: &PathBuf, args: &Diff) -> Result<(Profile, Option<rdmascope_capture::Error>)> {
     let options = Options { keyring: super::keyring(args.keys.as_deref())?, ..Options::default() };
     let input = input::open_all(std::slice::from_ref(path))?;

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
-/// What `-T csv` writes of a frame where nothing is named.
+/// Fields that `-T csv` writes of a frame if none are named.
 const CSV_FIELDS: [&str; 14] = [
     "frame.number",
     "frame.time_epoch",
@@ -192,14 +192,14 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether this is no file, nor meant to be one.
+/// True if this neither is a file nor looks like the name of one.
 fn is_no_file(path: &Path) -> bool {
     let text = path.to_string_lossy();
     let is_name = text == "-" || text.contains('/') || path.extension().is_some_and(|e| e.to_string_lossy().contains("cap"));
     !(is_name && !text.contains(' ') || path.exists())
 }
 
-/// What workers that share the connections did.
+/// Result of the workers that share the connections.
 enum Shared {
     /// Nothing: one thread does it.
     None,
@@ -209,7 +209,7 @@ enum Shared {
     All,
 }
 
-/// Where `-w` writes.
+/// Destination of `-w`.
 enum To {
     Stdout(io::Stdout),
     File(WholeFile),
@@ -318,7 +318,7 @@ impl Writer {
 /// More threads than these find nothing to do.
 const THREADS_MAX: usize = 16;
 
-/// What is done with each frame.
+/// Output for each frame.
 enum Sink {
     /// Nothing: `-q`, or `-w`.
     Nothing,
@@ -330,20 +330,20 @@ enum Sink {
     Print(Printer),
 }
 
-/// What is kept of a frame to be written.
+/// A dissected frame that waits to be written.
 struct KeptFrame {
     frame: Option<Dissected>,
     tree: Tree,
-    /// How Wireshark arranges it.
+    /// Its nodes as Wireshark arranges them.
     shape: Shape,
 }
 
 struct Job {
     filter: Option<Filter>,
     extractor: Extractor,
-    /// Whether trees are kept without labels.
+    /// True if trees are kept without labels.
     quiet: bool,
-    /// Whether names and form of JSON, EK and PDML are ours.
+    /// True if JSON, EK and PDML use our names and form.
     short: bool,
     line: Line,
     dissection: Dissection,
@@ -352,9 +352,9 @@ struct Job {
     sink: Sink,
     taps: Taps,
     writer: Option<Writer>,
-    /// What is shown of a tree.
+    /// Parts of a tree that are shown.
     chosen: Chosen,
-    /// What stands between frames.
+    /// Text between frames.
     separator: Option<String>,
     threads: usize,
 }

@@ -29,17 +29,17 @@ const PREFIX: &str = "rdmascope-";
 const FOLLOW: &str = "rdmascope-follow";
 /// Before the process of a capture that runs.
 const RUNNING: &str = "rdmascope-running-";
-/// Where Linux shows processes.
+/// Path of the list of processes on Linux.
 const PROCESSES: &str = "/proc";
 
-/// Whether Wireshark asks: by an argument, or because the program was called by the name of its link.
+/// True if Wireshark runs the program: with an `--extcap-` argument, or under the name of its link.
 pub(crate) fn is_asked(arguments: &[OsString]) -> bool {
     let text = |a: &OsString| a.to_string_lossy().into_owned();
     let by_name = arguments.first().is_some_and(|a| Path::new(a).file_stem().is_some_and(|n| n == "rdmascope-extcap"));
     by_name || arguments.iter().skip(1).any(|a| text(a).starts_with("--extcap-"))
 }
 
-/// What Wireshark asked for.
+/// The arguments of Wireshark.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Asked {
     interfaces: bool,
@@ -57,7 +57,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// Options have their value behind `=` or as the next argument. What a later Wireshark may add is ignored.
+    /// Parses options with their value behind `=` or as the next argument. Ignores unknown options, which a later
+    /// Wireshark may add.
     fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self> {
         let mut asked = Self::default();
         let mut arguments = arguments.into_iter();
@@ -144,7 +145,7 @@ fn interfaces() -> String {
     out
 }
 
-/// What the dialog asks. Options have numbers in their order.
+/// The options in Wireshark's dialog, numbered in their order.
 fn config(interface: Option<&str>) -> String {
     let decapsulate = "{call=--decapsulate}{display=Without the tunnels of mirrors}{type=boolflag}{default=false}{tooltip=Removes ERSPAN, GRE, VXLAN and GENEVE; each mirror session becomes a separate interface}";
     let from_now =

@@ -27,7 +27,7 @@ pub(super) fn run(args: &Fields, color: Color) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What `dissect -G` lists, in tshark's format.
+/// Writes the list of `dissect -G` in tshark's format.
 pub(super) fn glossary(what: Glossary, color: Color) -> Result<ExitCode> {
     let registry = cli::registry();
     let mut out = Out::new(color);
@@ -57,7 +57,7 @@ fn line(out: &mut Vec<u8>, def: &FieldDef) {
     };
 }
 
-/// What Wireshark has in the column of the base: for a boolean, the width of the integer it sits in.
+/// Base of a field as Wireshark prints it: for a boolean, the width of the integer that holds it.
 fn base(def: &FieldDef) -> String {
     match def.kind {
         Kind::Bool if def.mask == 0 => "0".into(),

@@ -1,5 +1,5 @@
-//! `rdmascope man DIR`: one page for the command and one for each verb. What stands behind the options in a verb's help is a section each:
-//! examples, exit status, notes.
+//! `rdmascope man DIR`: one page for the command and one for each verb. The text after the options in a verb's help
+//! becomes one section each: examples, exit status, notes.
 
 use crate::cli::{Cli, Man};
 use anyhow::{Context, Result};

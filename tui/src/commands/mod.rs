@@ -45,7 +45,7 @@ fn deliver(file: Option<WholeFile>, rendered: &str, color: Color) -> Result<()> 
     Ok(())
 }
 
-/// The keys that a command line names. Who keeps them where others can read them is told so at the terminal.
+/// Reads the keys that a command line names. Warns at the terminal if the file is readable by others.
 fn keyring(path: Option<&Path>) -> Result<Keyring> {
     if let Some(word) = path.and_then(crate::input::open_to_others).filter(|_| std::io::stderr().is_terminal()) {
         crate::live::say(&word);

@@ -173,7 +173,7 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
 /// Seconds that a case may take, and one that waits for a timer of the server's.
 const CASE_WITHIN: Duration = Duration::from_secs(180);
 const SLOW_CASE_WITHIN: Duration = Duration::from_secs(900);
-/// How often a case is run that fails: timing may be to blame.
+/// Number of times a failing case is run: the failure may be due to timing.
 const TIMES: u32 = 3;
 
 /// Runs a case; one that does not come to its end is left behind and told.
@@ -191,7 +191,7 @@ fn run_case(case: &'static Case, target: &Target, gentle: bool) -> Result<(Verdi
         .unwrap_or_else(|_| Ok((Verdict::Fail(format!("it hangs: no end within {} s", within.as_secs())), Vec::new())))
 }
 
-/// How many cases came to what.
+/// Number of cases by outcome.
 #[derive(Debug, Default)]
 struct Counts {
     passed: usize,

@@ -57,7 +57,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
     Rule::all().map(Rule::row).filter(|row| row.group == Group::KnownBug)
 }
 
-/// What is wrong and which versions have it, of each that is wanted.
+/// Lists each wanted rule with its title and the versions that have the bug.
 fn list(wanted: impl Fn(&Row) -> bool, columns: usize, out: &mut Vec<u8>) {
     let before = rows().map(|row| row.id.len()).max().unwrap_or(0) + 4;
     for row in rows().filter(|row| wanted(row)) {

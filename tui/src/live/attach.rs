@@ -49,7 +49,7 @@ pub(crate) fn running(processes: &Path) -> Vec<Running> {
     found
 }
 
-/// What to do with a capture.
+/// Options for reading a capture.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct How {
     /// Leave out what is there already.
@@ -130,7 +130,7 @@ fn opened(path: &Path) -> Result<Capture> {
     open(path, options).with_context(|| format!("{} cannot be followed", path.display()))
 }
 
-/// What stands before and behind the number and the time in the name of a file of a series, and the number.
+/// The parts of the name of a file of a series: the text before number and time, the number, and the extension.
 fn parts(path: &Path) -> Option<(&str, u32, &str)> {
     let name = path.file_name()?.to_str()?;
     let (stem, extension) = name.rsplit_once('.').map_or((name, ""), |(stem, _)| (stem, &name[stem.len()..]));
@@ -207,7 +207,7 @@ mod tests {
         assert!(running(Path::new("/nonexistent")).is_empty());
     }
 
-    /// What comes at all comes within this, however busy the machine is.
+    /// Time limit for anything that must happen, even on a busy machine.
     const PATIENCE: Duration = Duration::from_secs(120);
 
     #[test]

@@ -32,7 +32,7 @@ const NAMES_TRIED: u32 = 100;
 /// Room made at the end of a file on a full disk, for what the interfaces counted.
 const ROOM: u64 = 1024;
 
-/// Where frames go.
+/// Output of a capture, in one or more files.
 pub(crate) struct Files {
     base: PathBuf,
     limits: Limits,
@@ -40,16 +40,16 @@ pub(crate) struct Files {
     interfaces: Vec<Interface>,
     writer: Option<PcapngWriter<Output>>,
     path: PathBuf,
-    /// What to do with a file that has the name of the first.
+    /// Treatment of an existing file that has the name of the first.
     existing: Existing,
     /// Files of a series that are there, oldest first.
     made: VecDeque<PathBuf>,
     number: u32,
     begun: Instant,
     begun_ns: i64,
-    /// What the interfaces had counted when the file was begun.
+    /// Counters of the interfaces when the file was begun.
     before: Vec<Counters>,
-    /// What RDMA devices had counted at last.
+    /// Latest counters of RDMA devices.
     hardware: Vec<Counter>,
     /// Frames in the file.
     frames: u64,
@@ -97,7 +97,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Whether it goes to standard output.
+    /// True if it goes to standard output.
     pub(crate) fn is_stdout(&self) -> bool {
         self.base == Path::new("-")
     }
@@ -117,7 +117,7 @@ impl Files {
         self.writer.as_ref().map_or(0, PcapngWriter::written)
     }
 
-    /// Whether the file at hand is as large or as old as it may be.
+    /// True if the current file has reached its maximum size or age.
     pub(crate) fn is_full(&self) -> bool {
         self.limits.bytes.is_some_and(|b| self.bytes() >= b) || self.limits.time.is_some_and(|t| self.begun.elapsed() >= t)
     }
@@ -306,7 +306,7 @@ fn blocks(interfaces: &[Interface], statistics: &[InterfaceStatistics]) -> Resul
     Ok(writer.finish()?.split_off(head))
 }
 
-/// Where the last whole block ends that leaves `room` bytes of the file behind it, and the frames up to there.
+/// End of the last whole block that leaves `room` bytes free in the file, and the number of frames up to there.
 fn last_whole(file: &mut File, room: u64) -> io::Result<(u64, u64)> {
     const ENHANCED_PACKET: u32 = 6;
     let len = file.metadata()?.len();
@@ -330,12 +330,12 @@ fn last_whole(file: &mut File, room: u64) -> io::Result<(u64, u64)> {
     }
 }
 
-/// Whether an error says that there is no room.
+/// True if an error says that there is no space left.
 pub(crate) fn is_full_disk(e: &Error) -> bool {
     matches!(e.problem(), Problem::Write { source, .. } if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
 }
 
-/// Whether an error says that the reader of a pipe has gone.
+/// True if an error says that the reader of a pipe has gone.
 pub(crate) fn is_broken_pipe(e: &Error) -> bool {
     matches!(e.problem(), Problem::Write { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
 }

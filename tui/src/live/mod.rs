@@ -38,7 +38,7 @@ pub(crate) fn open(args: &LiveArgs, stop: Arc<AtomicBool>) -> Result<(LiveSource
     Ok((source, dropped))
 }
 
-/// What is captured where, and as whom, in one line.
+/// One line that names the interfaces, the filter and the rights that were given up.
 pub(crate) fn opening_line(args: &LiveArgs, source: &LiveSource, dropped: &Dropped) -> String {
     use rdmascope_capture::Source;
     let names: Vec<&str> = source.interfaces().iter().filter_map(|i| i.name.as_deref()).collect();

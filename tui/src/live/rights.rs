@@ -1,6 +1,5 @@
-//! Who may not capture, and belongs to the group that may, goes on as the copy of this program that has the capability: packages make it
-//! with
-//! `rdmascope-capture-rights on`, so that a group captures without root.
+//! Capturing without root. A user who may not capture but is in the right group is switched to a copy of this program
+//! that has the capability. Packages create that copy with `rdmascope-capture-rights on`.
 
 #[cfg(target_os = "linux")]
 use std::path::Path;
@@ -12,7 +11,7 @@ const COPY: &str = "/usr/lib/rdmascope/rdmascope";
 #[cfg(target_os = "linux")]
 const CAP_NET_RAW: u32 = 13;
 
-/// Whether a process with this `/proc/self/status` may capture.
+/// True if a process with this `/proc/self/status` may capture.
 #[cfg(target_os = "linux")]
 fn may_capture(status: &str) -> bool {
     let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));

@@ -1,4 +1,4 @@
-//! What the tests against tshark share: finding it, the list of known differences, and the samples.
+//! Shared by the tests against tshark: finding it, the list of known differences, and the samples.
 #![allow(dead_code, unreachable_pub)]
 
 use std::collections::HashMap;
@@ -66,7 +66,7 @@ pub fn differences() -> HashMap<(String, String), Difference> {
     known
 }
 
-/// Whether Wireshark has a field of this name.
+/// True if Wireshark has a field of this name.
 pub fn wireshark_has(name: &str) -> bool {
     use std::collections::HashSet;
     use std::sync::OnceLock;

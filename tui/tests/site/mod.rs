@@ -504,7 +504,7 @@ fn outputs_in_pages_are_what_the_commands_print() {
     assert!(commands >= 5, "{commands} commands were run");
 }
 
-/// What a heading is called in a link: as forges and mdBook do it.
+/// Anchor of a heading in links, as forges and mdBook form it.
 fn anchor(heading: &str) -> String {
     let plain = heading.replace(['`', '*', '\\'], "");
     plain
