@@ -21,7 +21,7 @@ const SAME_CONTENTS_CALM: u32 = 500;
 #[derive(Clone, Copy, Debug)]
 pub struct Copies {
     last: [Seen; REMEMBERED],
-    /// How many there were.
+    /// Number of packets so far.
     count: u32,
 }
 
@@ -66,8 +66,9 @@ impl Copies {
         at.frame.checked_sub(ago.into()).filter(|_| ago > 0)
     }
 
-    /// Whether a packet is the copy of one of the last. `calm`: nobody asked for it again, and it is sent again after a timeout only;
-    /// `asked`: time of the request; before it a packet without an identification is no original.
+    /// True if a packet is the copy of one of the last packets. `calm`: nobody asked for it again, so that it is sent
+    /// again after a timeout only; `asked`: time of the request; a packet from before that is no original if it has no
+    /// identification.
     pub fn has(&self, at: At, number: u32, mark: u32, calm: bool, asked: Option<At>) -> bool {
         let within = match (mark >> 16, calm) {
             (0, false) => SAME_CONTENTS,
@@ -86,7 +87,7 @@ impl Copies {
         self.known().iter().filter(|seen| seen.number == number).map(ago).max()
     }
 
-    /// How many of the last packets had this sequence number.
+    /// Number of the remembered packets that had this sequence number.
     pub fn times(&self, number: u32) -> usize {
         self.known().iter().filter(|seen| seen.number == number).count()
     }
@@ -103,12 +104,13 @@ const BACK_MAX: u16 = 4096;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ids {
     newest: u16,
-    /// How often in a row they counted up.
+    /// Number of times in a row that they counted up.
     run: u8,
 }
 
 impl Ids {
-    /// Takes the next. By how many packets it was sent before the newest so far, 0 for a newer one; `None` where that cannot be known.
+    /// Takes the next one. Returns the number of packets by which it was sent before the newest so far: 0 for a newer
+    /// one, `None` if that cannot be known.
     #[inline]
     pub fn behind(&mut self, id: u16) -> Option<u16> {
         let step = id.wrapping_sub(self.newest);
@@ -164,8 +166,8 @@ pub enum Shown {
 /// Time, sender, and a value that distinguishes its contents.
 type Mark = (i64, End, [u32; 3]);
 
-/// Whether a connection stands in the capture twice: each packet, handshake and acknowledgments too, and each as much later. Once that is
-/// known, copies are distinguished from retransmissions: a copy is as late as all others.
+/// Detects a connection that appears in the capture twice: each packet, handshake and acknowledgments too, comes again
+/// after the same time. Once that is known, copies are distinguished from retransmissions by their delay.
 #[derive(Clone, Debug, Default)]
 pub struct Doubles {
     first: Vec<Mark>,
@@ -173,7 +175,7 @@ pub struct Doubles {
     is_over: bool,
     /// Some of both directions came twice.
     are_some: bool,
-    /// How much later the first copy came, where there may be a mirror.
+    /// Delay of the first copy in ns, if there may be a mirror.
     suspect: Option<i64>,
     mirror: Option<Box<Mirror>>,
 }
@@ -181,7 +183,7 @@ pub struct Doubles {
 /// A mirror that shows everything twice.
 #[derive(Clone, Debug)]
 struct Mirror {
-    /// How much later a copy stands there, at least and at most, in ns.
+    /// Least and greatest delay of a copy, in ns.
     apart: (i64, i64),
     /// Packets without their copies so far, in their order.
     waiting: VecDeque<Mark>,
@@ -197,7 +199,7 @@ impl Mirror {
         Self { apart, waiting: VecDeque::new(), pairs: [0; 2], alone: 0 }
     }
 
-    /// Whether a packet is the copy of one before.
+    /// Takes the next packet. Returns true if it is the copy of an earlier one.
     fn is_copy(&mut self, (time, by, contents): Mark) -> bool {
         let since = |before: i64| time.saturating_sub(before);
         // the copies of these were not captured
@@ -273,19 +275,19 @@ impl Doubles {
         Shown::First
     }
 
-    /// What there is of a mirror whose copies come so much later.
+    /// State of a mirror whose copies come `distance` ns later, after the packets so far.
     fn mirror_at(&self, distance: i64) -> Mirror {
         let mut mirror = Mirror::new(distance);
         self.first.iter().for_each(|packet| _ = mirror.is_copy(*packet));
         mirror
     }
 
-    /// Whether copies are distinguished from retransmissions.
+    /// True if copies are distinguished from retransmissions.
     pub fn are_known(&self) -> bool {
         self.mirror.is_some()
     }
 
-    /// Whether enough of them, of both directions, came twice that a mirror may be why.
+    /// True if so many packets of both directions came twice that a mirror may be the reason.
     pub fn are_some(&self) -> bool {
         if self.is_over {
             return self.are_some;
@@ -310,15 +312,16 @@ impl Doubles {
 /// Packets of a direction that must have been seen before a mirror is recognised.
 const ENOUGH: u64 = 8;
 
-/// Whether a mirror shows every packet twice: about half of what both directions sent stands in the capture again. Recovery repeats packets
-/// of one direction, and never all of them; and what goes out again and again stands there more than twice. By direction: packets, those of
-/// them that had stood there before, and those of these that had stood there twice.
+/// True if a mirror shows every packet twice: about half of what both directions sent appears again. Recovery repeats
+/// packets of one direction, and never all of them; and a packet that is sent over and over appears more than twice. By
+/// direction: `of` packets, `again` those that had been captured before, `thrice` those that had been captured twice
+/// before.
 pub fn is_mirrored(of: [u64; 2], again: [u64; 2], thrice: [u64; 2]) -> bool {
     let is_twice = thrice.iter().sum::<u64>() * 4 <= again.iter().sum::<u64>();
     is_twice && of.iter().sum::<u64>() >= 2 * ENOUGH && of.iter().zip(again).all(|(of, again)| *of >= ENOUGH / 2 && again * 20 >= of * 9)
 }
 
-/// Whether so much of both directions stands there again that a mirror may be why, though it is not certain.
+/// True if so many packets of both directions appear again that a mirror may be the reason, though it is not certain.
 pub fn may_be_mirrored(of: [u64; 2], again: [u64; 2]) -> bool {
     of.iter().zip(again).all(|(of, again)| again > 0 && again * 4 >= *of)
 }

@@ -71,36 +71,36 @@ const TAKEN_BAD_MAX: u32 = 3;
 pub enum IbFact {
     /// A request came early: `missing` packets before it were not seen.
     SequenceGap {
-        /// How many.
+        /// Number of packets missing.
         missing: u32,
     },
-    /// A packet came that had come before: in which frame, where that is still known.
+    /// A packet came that had come before.
     Retransmission {
-        /// The frame.
+        /// The frame in which it came before, if that is still known.
         of: Option<u64>,
     },
     /// A copy of the packet just seen: capture or mirror doubled it.
     Duplicate,
     /// A packet whose invariant CRC is wrong, which a receiver drops.
     Damaged,
-    /// What follows is from a packet with a wrong invariant CRC that its receiver seems to have accepted.
+    /// The next operation is from a packet with a wrong invariant CRC that its receiver seems to have accepted.
     Doubtful,
     /// A recovery begins: `since` is when the sender was last known to be well.
     Recovering {
-        /// When.
+        /// The last time at which the sender was known to be well.
         since: At,
         /// The first packet that it concerns, as a PSN.
         psn: u32,
-        /// Whether packets are recovered, or the receiver was not ready.
+        /// Recovery of packets, or a receiver that was not ready.
         kind: Kind,
-        /// Whether nothing was seen of it but a gap.
+        /// True if nothing was seen of it but a gap.
         is_gap: bool,
     },
     /// It is over, or the capture is.
     Recovered {
-        /// What it was.
+        /// Result of the recovery.
         ended: Ended,
-        /// Whether it went on until the capture was over.
+        /// True if it went on until the capture was over.
         over: bool,
     },
     /// The supposed beginning of a recovery was none.
@@ -123,11 +123,11 @@ pub enum IbFact {
     /// A packet that does not go on as the one before it asks for: the middle or end of a message that did not begin, or the beginning of
     /// one inside another.
     OutOfOrder {
-        /// What it is.
+        /// Operation of the packet.
         verb: Verb,
-        /// Which part.
+        /// Part of the message that it is.
         part: Part,
-        /// Whether a message was open before it.
+        /// True if a message was open before it.
         open: bool,
     },
     /// The capture has packets in another order than the ends.
@@ -156,9 +156,9 @@ pub enum IbFact {
     ReadsOutstanding(u32),
     /// A Read is answered, or refused: so many were outstanding when it was asked for, all of which were answered after that.
     ReadsAnswered {
-        /// When it was asked for.
+        /// Time of the Read Request.
         asked: At,
-        /// How many, with itself.
+        /// Number of outstanding Reads, including this one.
         outstanding: u32,
     },
 }
@@ -181,7 +181,7 @@ pub trait IbSink {
     fn show<T: Trace>(&mut self, _verb: Verb, _part: Part, _bytes: &[u8], _t: &mut T) {}
     /// The same of a packet that stands behind what was sent after it, and so counts no more.
     fn show_late<T: Trace>(&mut self, _verb: Verb, _part: Part, _bytes: &[u8], _t: &mut T) {}
-    /// Whether all that a held packet completes was shown with the packet itself.
+    /// True if all that a held packet completes was shown with the packet itself.
     fn is_shown(&self, _by: End, _verb: Verb, _part: Part, _bytes: &[u8]) -> bool {
         false
     }
@@ -200,7 +200,7 @@ pub struct IbFlow {
     partition: Option<u16>,
     /// By sender: packets whose invariant CRC is right.
     icrc_good: [u32; 2],
-    /// By sender: whether connection management came with a right one.
+    /// By sender: true if connection management came with a right one.
     sound: [bool; 2],
     /// By sender: packets whose invariant CRC is wrong, and that the receiver took all the same.
     taken_bad: [u32; 2],
@@ -220,14 +220,15 @@ pub struct IbFlow {
     round_trip: [Option<i64>; 2],
 }
 
-/// What one end requested.
+/// Requests of one end.
 #[derive(Clone, Debug, Default)]
 struct Sender {
     /// PSN of the next request.
     next: Option<u32>,
-    /// How far ahead of `next` the next request may be, where the number of responses to a Read was not known.
+    /// Number of PSNs by which the next request may be ahead of `next`, because the number of responses to a Read is
+    /// not known.
     slack: u32,
-    /// When and where the last request was taken.
+    /// Time and frame of the last request taken.
     last: At,
     /// The open message.
     open: Option<Verb>,
@@ -272,7 +273,7 @@ struct Sender {
     asks: Option<u32>,
     /// The last Read that went out again: from which Response to which, and when.
     read_again: Option<(u32, u32, At)>,
-    /// What the last NAK of a sequence error asked for: from where to where, and when.
+    /// Packets that the last NAK of a sequence error asked for: the first PSN, the PSN behind the last, and the time.
     nak: Option<(u32, u32, At)>,
     /// A Read that went out again though all of its Responses had gone by: when, and the PSN behind it. What follows tells whether its
     /// sender
@@ -313,15 +314,16 @@ struct Read {
     received: u32,
     /// Responses that were skipped.
     missing: Vec<u32>,
-    /// When the first of them was missed.
+    /// Time at which the first of them was missed.
     gap: At,
-    /// Responses that came after later ones, without having been asked for again: how many, when, and by how much in ns.
+    /// Responses that came after later ones, without having been asked for again: number, time of the first, longest
+    /// delay in ns.
     late: (u32, At, i64),
-    /// When the request, or a part of it, went out again.
+    /// Time at which the request, or a part of it, went out again.
     again: Option<At>,
-    /// When it went out.
+    /// Time at which it went out.
     asked: At,
-    /// How many Reads had been answered then.
+    /// Number of Reads that had been answered then.
     answered_before: u32,
     /// All of its responses came; one before it still waits for some.
     is_done: bool,
@@ -355,7 +357,8 @@ impl IbFlow {
         self.senders[by.index()].is_whole = true;
     }
 
-    /// Whether the capture has the invariant CRCs of each end as they were sent: then a wrong one says that a packet is damaged.
+    /// Sets for each end whether the capture has its invariant CRCs as they were sent: then a wrong one means that a
+    /// packet is damaged.
     pub fn sound(&mut self, ends: [bool; 2]) {
         self.sound = ends;
     }
@@ -374,7 +377,7 @@ impl IbFlow {
         })
     }
 
-    /// Whether the peer of an end acknowledged more of its requests than were seen.
+    /// True if the peer of an end acknowledged more of its requests than were seen.
     pub fn is_unseen(&self, by: End) -> bool {
         let sender = &self.senders[by.index()];
         sender.acked_ahead.is_some_and(|acked| sender.next.is_some_and(|next| psn::ahead(acked, next) >= 0))
@@ -450,8 +453,8 @@ impl IbFlow {
         }
     }
 
-    /// Whether a packet of `by` with a wrong invariant CRC is one that its receiver drops. Where none of them is right, the capture sees
-    /// them before the adapter has written it; where the receiver takes them, it is written in another way.
+    /// True if the receiver drops a packet of `by` whose invariant CRC is wrong. If none of them is right, the packets
+    /// are captured before the adapter has written it; if the receiver takes them, it is written in another way.
     fn is_dropped(&self, by: End) -> bool {
         let is_known = self.sound[by.index()] || self.icrc_good[by.index()] > 0;
         is_known && self.taken_bad[by.index()] < TAKEN_BAD_MAX
@@ -517,14 +520,14 @@ impl IbFlow {
         self.losses[by.index()].get_or_insert_default()
     }
 
-    /// Remembers what was thought of packets, before the copies of a mirror that there may be.
+    /// Saves the classification of packets so far, because copies of a mirror may follow.
     #[cold]
     fn suspect(&mut self) {
         let recovers = [0, 1].map(|by| self.senders[by].recovery.is_some());
         self.before_copies = Some(Box::new((recovers, self.losses.clone())));
     }
 
-    /// Forgets what was thought of packets that went out again since there are copies: these are what it was.
+    /// Goes back to the classification before there were copies: packets that seemed to be sent again were copies.
     #[cold]
     fn forgive<S: IbSink>(&mut self, at: At, sink: &mut S) {
         let (recovered, losses) = self.before_copies.take().map_or(([false; 2], [None, None]), |before| *before);
@@ -706,7 +709,8 @@ impl IbFlow {
         sink.fact(at, by, IbFact::Misplaced);
     }
 
-    /// What came late by itself: whether its receiver, who acknowledges up to `number` or asks for it, noticed.
+    /// Settles packets that came late by themselves: their receiver acknowledges up to `number`, or has noticed and
+    /// asks for it (`asked`).
     #[cold]
     fn settle_late<S: IbSink>(&mut self, at: At, by: End, number: u32, asked: bool, sink: &mut S) {
         let sender = &mut self.senders[by.index()];
@@ -924,7 +928,7 @@ impl IbFlow {
         }
     }
 
-    /// A packet was taken: whether the sender is back where it was before.
+    /// Ends the recovery if the sender is back where it was before, now that a packet was taken.
     #[cold]
     fn is_back<S: IbSink>(&mut self, at: At, by: End, number: u32, sink: &mut S) {
         let sender = &mut self.senders[by.index()];
@@ -1040,8 +1044,8 @@ impl IbFlow {
         sink.fact(at, by, IbFact::Gap(Gap { at, by, count: 1, receiver_had_them: true }));
     }
 
-    /// Tells held packets that are next now, to the observer of the frame that makes them the next. `released`: when the receiver could
-    /// take them, where that was later than they came.
+    /// Emits held packets that are next now, to the observer of the frame that makes them the next. `released`: time at
+    /// which the receiver could take them, if that was later than their capture.
     fn drain<T: Trace, S: IbSink>(&mut self, by: End, released: Option<At>, t: &mut T, sink: &mut S) {
         loop {
             let sender = &mut self.senders[by.index()];
@@ -1179,7 +1183,7 @@ impl IbFlow {
                     Placement::Memory { key: reth.r_key, address: reth.virtual_address }
                 }
                 None => {
-                    // its length was cut off: how many numbers its responses take is not known
+                    // its length was cut off: the number of PSNs of its responses is not known
                     sender.slack = READ_UNKNOWN;
                     sender.is_whole = false;
                     Placement::Unknown
@@ -1220,7 +1224,7 @@ impl IbFlow {
         match packet.ext.syndrome() {
             Some(Syndrome::Nak(code)) => {
                 sink.fact(at, by, IbFact::Nak { code: code.0, psn: number });
-                // of a packet that nobody saw here, nobody knows on which side it was lost, or whether it was
+                // a packet from before the first one seen was lost on an unknown side, or not at all
                 if code.0 == 0 && !self.senders[requester.index()].is_before(number) {
                     let sender = &mut self.senders[requester.index()];
                     sender.nak = sender.next.map(|next| (number, next, at));
@@ -1484,12 +1488,13 @@ fn came_again(losses: &mut Losses, refilled: &mut Option<u32>, number: u32, at: 
 }
 
 impl Sender {
-    /// Whether a packet was sent before the first that was seen.
+    /// True if a packet was sent before the first one that was seen.
     fn is_before(&self, number: u32) -> bool {
         self.first.is_some_and(|first| (-JUMP_MAX..0).contains(&psn::ahead(number, first)))
     }
 
-    /// When its sender had a reason to send this packet again: the last NAK asked for it, or Responses to it were missing.
+    /// Time at which the sender of this packet had a reason to send it again: the last NAK asked for it, or Responses
+    /// to it were missing.
     fn asked_for(&self, number: u32) -> Option<At> {
         let is_meant = |(from, to, _): &(u32, u32, At)| psn::ahead(number, *from) >= 0 && psn::ahead(number, *to) < 0;
         let lacks = |read: &&Read| read.missing.contains(&number);
@@ -1502,7 +1507,7 @@ impl Sender {
         since.map_or(0, |since| at.time.saturating_sub(since))
     }
 
-    /// When this Response was asked for again, if it was.
+    /// Time at which this Response was asked for again, if it was.
     fn reread_for(&self, number: u32) -> Option<At> {
         let is_meant = |(from, to, _): &(u32, u32, At)| psn::ahead(number, *from) >= 0 && psn::ahead(number, *to) < 0;
         self.read_again.filter(is_meant).map(|(.., at)| at)

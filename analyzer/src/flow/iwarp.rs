@@ -27,7 +27,7 @@ use rdmascope_dissector::wire::iwarp::ddp::{Buffer, Tagged, Untagged};
 use rdmascope_dissector::wire::iwarp::mpa::{self as wire, Crc, Startup};
 use rdmascope_dissector::wire::iwarp::rdmap::{self, Body, Opcode, Rdmap, ReadRequest, Terminate};
 
-/// How a connection is followed.
+/// Options for following a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes held back for each direction, while earlier ones are missing.
@@ -44,16 +44,16 @@ impl Default for Options {
     }
 }
 
-/// Where the results of a connection go.
+/// Receiver of the results of a connection.
 pub trait FlowSink {
     /// An RDMA operation, or a part of one. The observer stands where its bytes are: what is traced now stands behind the
     /// RDMAP header, in the same source.
     fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T);
 
-    /// Something that a rule or a report wants to know.
+    /// An event for rules and reports.
     fn fact(&mut self, at: At, by: End, fact: FlowFact<'_>);
 
-    /// What is reported next ends before this sequence number.
+    /// The data that is reported next ends before this sequence number.
     #[inline]
     fn sequence(&mut self, _by: End, _sequence: u32) {}
 
@@ -84,14 +84,14 @@ pub enum FlowFact<'a> {
     MarkerBad {
         /// Its pointer.
         pointer: u16,
-        /// What it should be.
+        /// The pointer that would be right.
         expected: u16,
     },
     /// MPA framing was found in mid-stream: at a late start, after a gap, or where it had been lost.
     Resync {
         /// Bytes that could not be read.
         skipped: u32,
-        /// How it was found.
+        /// Evidence for the framing found.
         found: Found,
     },
     /// An FPDU whose DDP header could not be read.
@@ -110,7 +110,7 @@ pub enum FlowFact<'a> {
     },
     /// Untagged messages are missing, and the stream has no gap there.
     MsnGap {
-        /// Which queue.
+        /// Number of the queue.
         queue: u32,
         /// The number that comes next.
         expected: u32,
@@ -119,7 +119,7 @@ pub enum FlowFact<'a> {
     },
     /// A message number that was used before.
     MsnRepeat {
-        /// Which queue.
+        /// Number of the queue.
         queue: u32,
         /// The number that comes next.
         expected: u32,
@@ -128,16 +128,16 @@ pub enum FlowFact<'a> {
     },
     /// A segment of a message begins before the end of the one before.
     SegmentOverlap {
-        /// Where it should begin: message offset or tagged offset.
+        /// Expected beginning: message offset or tagged offset.
         expected: u64,
-        /// Where it does.
+        /// Actual beginning.
         got: u64,
     },
     /// A segment of a message begins behind the end of the one before, or the rest of a message did not come.
     SegmentHole {
-        /// Where it should begin: message offset or tagged offset.
+        /// Expected beginning: message offset or tagged offset.
         expected: u64,
-        /// Where it does.
+        /// Actual beginning.
         got: u64,
     },
     /// A Read Response to no Read Request that was seen.
@@ -151,14 +151,14 @@ pub enum FlowFact<'a> {
     Retransmission {
         /// Its bytes.
         bytes: u32,
-        /// Whether the first copy was lost on its way to the capture.
+        /// True if the first copy was lost on its way to the capture.
         filled: bool,
         /// The frame that it stood in before, where that is still known.
         of: Option<u64>,
     },
     /// A segment whose checksum is wrong, which a receiver drops.
     Damaged,
-    /// What follows is from a segment with a wrong checksum that its receiver seems to have accepted.
+    /// The next facts and operations are from a segment with a wrong checksum that its receiver seems to have accepted.
     Doubtful,
     /// An FPDU whose CRC is wrong is not delivered: what it was part of is missing.
     Dropped,
@@ -178,9 +178,9 @@ pub enum FlowFact<'a> {
     },
     /// The receive window, closed since then, is open again; or was never opened again.
     ZeroWindow {
-        /// When it closed.
+        /// Time at which it closed.
         since: At,
-        /// Whether it was opened again.
+        /// True if it was opened again.
         is_open: bool,
     },
     /// The connection was reset.
@@ -207,7 +207,7 @@ const CHECKSUM_TRUSTED: u32 = 8;
 const TAKEN_BAD_MAX: u32 = 3;
 /// Segments of an end with a wrong checksum after which that says nothing.
 const BAD_MAX: u32 = 4;
-/// What is held back at most where one direction only was captured.
+/// Bytes held back at most if only one direction was captured.
 const ONE_SIDED_HOLD_LIMIT: usize = 256 * 1024;
 
 const FIN: u8 = 0x01;
@@ -222,7 +222,7 @@ pub struct TcpFlow {
     framers: [Framer; 2],
     messages: Messages,
     verdict: Recognition,
-    /// What Request and Reply said: CRC, markers.
+    /// By sender: CRC and markers, as its Request or Reply said.
     startup: [Option<(bool, bool)>; 2],
     /// Side that sent the SYN or the MPA Request.
     initiator: Option<End>,
@@ -234,11 +234,12 @@ pub struct TcpFlow {
     repairs: [Repair; 2],
     /// By sender: segments with data whose checksum is right.
     checked_good: [u32; 2],
-    /// By sender: whether the checksum of its SYN is right, and so those of its segments should be.
+    /// By sender: true if the checksum of its SYN is right, and so those of its segments should be.
     sound: [bool; 2],
     /// By sender: segments whose checksum is wrong and that the receiver took all the same.
     taken_bad: [u32; 2],
-    /// By sender: up to where bytes may be of a segment whose checksum is wrong, of which nobody knew then whether that says anything.
+    /// By sender: end of the bytes that may be from a segment with a wrong checksum, received while it was unknown
+    /// whether checksums say anything.
     doubtful: [Option<u32>; 2],
     /// By sender: segments with a wrong checksum that were followed all the same.
     bad: [u32; 2],
@@ -251,11 +252,11 @@ pub struct TcpFlow {
     /// By end: the way from the capture point and back in the handshake, in ns.
     round_trip: [Option<i64>; 2],
     syn_at: [Option<At>; 2],
-    /// By sender: what its peer acknowledged before anything of it was captured.
+    /// By sender: number that its peer acknowledged before anything of it was captured.
     early_ack: [Option<u32>; 2],
     ids: [Ids; 2],
     doubles: Doubles,
-    /// What was thought of segments when the first copy of a mirror may have come.
+    /// Losses and repairs at the time when the first copy of a mirror may have come.
     before_copies: Option<Box<(BySender, [Repair; 2])>>,
     /// By sender: segments with data that stood in the capture twice before.
     thrice: Option<Box<[Tally; 2]>>,
@@ -283,17 +284,17 @@ impl TcpFlow {
         }
     }
 
-    /// Whether the connection is MPA.
+    /// Verdict so far: MPA or not.
     pub fn verdict(&self) -> Recognition {
         self.verdict
     }
 
-    /// Who opened it, where that was seen: the MPA Request, else the SYN.
+    /// End that opened the connection, if that was seen: by the MPA Request, else by the SYN.
     pub fn initiator(&self) -> Option<End> {
         self.initiator
     }
 
-    /// How the framing of one direction is known.
+    /// Evidence for the framing of one direction.
     pub fn found(&self, by: End) -> Option<Found> {
         self.framers[by.index()].found()
     }
@@ -303,20 +304,20 @@ impl TcpFlow {
         self.streams[by.index()].counts()
     }
 
-    /// Whether a segment is the SYN of another connection with the same addresses and ports. Such a segment makes
-    /// [`TcpFlow::segment`] forget everything; a caller that wants a connection of its own for it asks first.
+    /// True if a segment is the SYN of another connection with the same addresses and ports. Such a segment makes
+    /// [`TcpFlow::segment`] forget everything; a caller that wants a separate connection for it asks first.
     pub fn is_reopened_by(&self, by: End, segment: &Segment<'_>) -> bool {
         // in a damaged one the flag may be what is wrong
         let is_damaged = segment.check == Check::Bad && self.is_dropped(by);
         segment.flags & SYN != 0 && segment.flags & RST == 0 && !is_damaged && self.streams[by.index()].is_other_syn(segment.seq)
     }
 
-    /// Since when the receive window of an end is closed, where it is.
+    /// Time since which the receive window of an end is closed, if it is.
     pub fn zero_window_since(&self, by: End) -> Option<At> {
         self.zero_window_since[by.index()]
     }
 
-    /// Whether the peer of an end acknowledged more than was seen.
+    /// True if the peer of an end acknowledged more than was seen.
     pub fn is_unseen(&self, by: End) -> bool {
         self.streams[by.index()].is_unseen()
     }
@@ -336,13 +337,13 @@ impl TcpFlow {
         }
     }
 
-    /// Remembers what was thought of segments, before the copies of a mirror that there may be.
+    /// Saves the classification of segments so far, because copies of a mirror may follow.
     #[cold]
     fn suspect(&mut self) {
         self.before_copies = Some(Box::new((self.losses.clone(), self.repairs.clone())));
     }
 
-    /// Forgets what was thought of segments that went out again since there are copies: these are what it was.
+    /// Goes back to the classification before there were copies: segments that seemed to be sent again were copies.
     #[cold]
     fn forgive(&mut self) {
         self.thrice = None;
@@ -486,8 +487,8 @@ impl TcpFlow {
         }
     }
 
-    /// Whether a segment with a wrong checksum that is followed all the same may be damaged: where many are wrong, the capture sees them before
-    /// the adapter has written theirs.
+    /// True if a segment with a wrong checksum that is followed all the same may be damaged. If many are wrong, they
+    /// are captured before the adapter has written their checksums.
     pub fn is_doubted(&self, by: End) -> bool {
         self.bad[by.index()] < BAD_MAX
     }
@@ -510,7 +511,8 @@ impl TcpFlow {
         }
     }
 
-    /// Whether a segment of `by` with a wrong checksum is one that its receiver drops: others are right, and none was taken all the same.
+    /// True if the receiver drops a segment of `by` whose checksum is wrong: others are right, and only few such
+    /// segments were taken all the same.
     fn is_dropped(&self, by: End) -> bool {
         let is_known = self.sound[by.index()] || self.checked_good[by.index()] > 0;
         is_known && self.taken_bad[by.index()] < TAKEN_BAD_MAX
@@ -528,7 +530,8 @@ impl TcpFlow {
         }
     }
 
-    /// What the receiver acknowledges although it was thought damaged and did not come again, it had.
+    /// Follows segments that were thought damaged and did not come again, if the receiver acknowledges them: it had
+    /// them.
     #[cold]
     fn confirm<T: Trace, S: FlowSink>(&mut self, by: End, ack: u32, options: &Options, t: &mut T, out: &mut S) {
         for (at, seq, bytes) in core::mem::take(&mut self.unconfirmed[by.index()]) {
@@ -708,7 +711,7 @@ impl<T: Trace, S: FlowSink> Follow<'_, T, S> {
     }
 }
 
-/// Tells sink and observer.
+/// Passes events to the sink and the observer.
 struct Emitter<'f, T, S> {
     at: At,
     by: End,
@@ -731,7 +734,7 @@ struct Emitter<'f, T, S> {
     crc_good: &'f mut [u32; 2],
     /// By sender: the segments of the FPDU that is not whole.
     pieces: &'f mut [Pieces; 2],
-    /// What the segment was to the stream.
+    /// Relation of the segment to those before it.
     was: Was,
     /// The bytes are those of an earlier segment.
     is_late: bool,
@@ -797,7 +800,7 @@ impl<T: Trace, S: FlowSink> Emitter<'_, T, S> {
         }
     }
 
-    /// What the segment at hand makes whole was put together from those before it.
+    /// Reports the segments from which the FPDU or Request that the current segment completes was put together.
     fn put_together(&mut self, length: usize) {
         let pieces = &mut self.pieces[self.by.index()];
         pieces.add_frame(self.at.frame);
@@ -874,7 +877,7 @@ impl<T: Trace, S: FlowSink> Emitter<'_, T, S> {
             if bytes.len() >= wire::fpdu_len(fpdu.ulpdu_length) {
                 self.fact(FlowFact::DdpShort { length: fpdu.ulpdu_length.into() });
             } else {
-                // which message it was, nobody knows
+                // the message that it belongs to is unknown
                 self.messages.lost(self.by);
                 self.fact(FlowFact::Cut);
             }
@@ -890,7 +893,7 @@ impl<T: Trace, S: FlowSink> Emitter<'_, T, S> {
     }
 }
 
-/// What DDP and RDMAP need to remember of a connection.
+/// State of a connection in DDP and RDMAP.
 #[derive(Clone, Debug, Default)]
 struct Messages {
     halves: [Half; 2],
@@ -912,7 +915,7 @@ struct Half {
 struct Queue {
     /// The number of the message that came last.
     msn: u32,
-    /// Where its next segment begins.
+    /// Message offset of its next segment.
     offset: u32,
     /// It goes on.
     open: bool,
@@ -1002,7 +1005,7 @@ impl Messages {
         Some(op)
     }
 
-    /// Whether a segment of a Write begins a message.
+    /// Follows the segments of a Write. Returns true if this one begins a message.
     fn write(&mut self, by: End, b: Tagged, length: u32, last: bool, emit: &mut impl FnMut(FlowFact<'_>)) -> bool {
         let half = &mut self.halves[by.index()];
         let begins = match half.write {
@@ -1096,7 +1099,7 @@ impl Messages {
                     _ => Verb::Send,
                 };
                 if op.verb == Verb::ReadRequest {
-                    // where its Response goes, nobody knows
+                    // the destination of its Response is unknown
                     emit(FlowFact::Cut);
                 }
             }
@@ -1112,7 +1115,7 @@ impl Messages {
 }
 
 impl Half {
-    /// Follows the numbers of a queue. Whether the segment begins its message.
+    /// Follows the numbers of a queue. Returns true if the segment begins its message.
     fn untagged(&mut self, b: Untagged, length: u32, last: bool, emit: &mut impl FnMut(FlowFact<'_>)) -> bool {
         let Some(queue) = self.queues.get_mut(b.queue as usize) else { return b.offset == 0 };
         let before = *queue;
@@ -1216,7 +1219,7 @@ mod tests {
     struct Script {
         bytes: Vec<u8>,
         crc: bool,
-        /// Where the stream of FPDUs is, if it has markers.
+        /// Position in the stream of FPDUs, if it has markers.
         marked: Option<u32>,
         msn: [u32; 4],
     }
@@ -1793,7 +1796,8 @@ mod tests {
             prop_assert!(cut.seen.facts.iter().all(|f| matches!(&f[..], "MpaRequest" | "MpaReply" | "Retransmission" | "OutOfOrder")));
         }
 
-        /// What is seen late or with a piece missing is a part of what the whole shows, but for what it cannot know.
+        /// A capture that begins late or lacks a piece shows a part of what the whole one shows, except what it cannot
+        /// know.
         #[test]
         fn a_late_start_tells_nothing_that_is_not_so(
             messages in proptest::collection::vec(message(), 4..12),

@@ -21,7 +21,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// It happened `n` times at `at`.
+    /// Adds `n` occurrences at `at`.
     pub fn add(&mut self, at: At, n: u64) {
         if n == 0 {
             return;
@@ -34,12 +34,12 @@ impl Tally {
         self.frames.push(at.frame);
     }
 
-    /// One of them was something else.
+    /// Takes one occurrence back: it was something else.
     pub fn retract(&mut self) {
         self.count = self.count.saturating_sub(1);
     }
 
-    /// Whether it happened at all.
+    /// True if it happened at least once.
     pub fn any(&self) -> bool {
         self.count > 0
     }
@@ -74,15 +74,14 @@ pub struct Losses {
     pub repeated: Tally,
     /// Negative acknowledgments of a sequence error that the receiver sent for it.
     pub naks: u64,
-    /// Times that a requester asked again for Responses of its Reads that it did not get; that a receiver had said that a segment was
-    /// missing
-    /// which then came.
+    /// RC: times that a requester asked again for missing Responses to its Reads. TCP: segments that the receiver had
+    /// reported missing and that then came.
     pub asked_again: u64,
     /// Times that recovery was under way.
     pub recoveries: u64,
-    /// How long altogether, from the first sign to the point where the sender was back.
+    /// Total time of the recoveries, each from its first sign to the point where the sender was back.
     pub recovery: i64,
-    /// The longest.
+    /// Time of the longest recovery.
     pub recovery_longest: i64,
     /// Never came, and nobody knows why.
     pub vanished: Tally,
@@ -90,11 +89,11 @@ pub struct Losses {
     pub unanswered: Option<Unanswered>,
     /// Held up between the sender and the capture point, by the sender's own clock.
     pub held_up: Tally,
-    /// How long that was altogether.
+    /// Total time for which segments were held up.
     pub held_up_time: i64,
     /// Waits for a delayed acknowledgment, with data to send (Nagle).
     pub nagle: Tally,
-    /// How long those waits were altogether.
+    /// Total time of those waits.
     pub nagle_time: i64,
 }
 
@@ -108,38 +107,38 @@ pub struct LossView<'f> {
     pub losses: [Option<&'f Losses>; 2],
     /// By sender: packets whose checksum is right.
     pub good: [u32; 2],
-    /// Whether it is TCP: segments instead of packets.
+    /// True for TCP: segments instead of packets.
     pub is_tcp: bool,
-    /// Whether a mirror shows everything twice: then what stands there again was not sent again.
+    /// True if a mirror shows everything twice: then a packet that appears again was not sent again.
     pub is_mirrored: bool,
-    /// Whether the copies of that mirror were left out: what goes out again was sent again.
+    /// True if the copies of that mirror were left out: then a packet that appears again was sent again.
     pub are_copies_known: bool,
-    /// By sender: packets that stand there for the third time or more, which no mirror alone shows.
+    /// By sender: packets that appear for the third time or more, which a mirror alone does not explain.
     pub thrice: Option<&'f [Tally; 2]>,
-    /// Whether one may: then nothing of it is more than a guess.
+    /// True if a mirror may show everything twice: then all of this is only a guess.
     pub may_be_mirrored: bool,
 }
 
-/// How many packets two directions counted.
+/// Number of packets counted in each of two directions.
 pub fn tallied(of: Option<&[Tally; 2]>) -> [u64; 2] {
     of.map_or([0; 2], |[a, b]| [a.count, b.count])
 }
 
-/// A peer that did not answer any more, or not for long.
+/// A peer that stopped answering, for good or for a long time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unanswered {
-    /// When the packet went out first.
+    /// First transmission of the packet.
     pub from: At,
-    /// When it went out last, or when the answer came.
+    /// Its last transmission, or the answer.
     pub to: At,
-    /// How often it went out.
+    /// Number of transmissions.
     pub times: u32,
-    /// Whether an answer came in the end.
+    /// True if an answer came in the end.
     pub answered: bool,
 }
 
 impl Unanswered {
-    /// For how long, in ns.
+    /// Time without an answer, in ns.
     pub fn lasted(&self) -> i64 {
         self.to.time.saturating_sub(self.from.time)
     }
@@ -151,7 +150,7 @@ impl Losses {
         self.lost_before.count + self.lost_behind.count
     }
 
-    /// A recovery that lasted from `begin` to `end`.
+    /// Adds a recovery that lasted from `begin` to `end`.
     pub fn recovered(&mut self, begin: At, end: At) {
         let took = end.time.saturating_sub(begin.time).max(0);
         self.recoveries += 1;
@@ -159,7 +158,7 @@ impl Losses {
         self.recovery_longest = self.recovery_longest.max(took);
     }
 
-    /// Keeps the longer of two.
+    /// Keeps the worse of two silences: one that never ended, else the longer one.
     pub fn unanswered(&mut self, found: Unanswered) {
         if self.unanswered.is_none_or(|known| known.answered && (!found.answered || found.lasted() > known.lasted())) {
             self.unanswered = Some(found);

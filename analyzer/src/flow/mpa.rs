@@ -18,7 +18,7 @@ use rdmascope_dissector::frame::Check;
 use rdmascope_dissector::wire::iwarp::mpa::{self, CRC_LEN, Crc, MARKER_INTERVAL, MARKER_LEN, Opening, fpdu_len};
 use rdmascope_dissector::wire::iwarp::rdmap::Opcode;
 
-/// Whether a connection is MPA.
+/// Verdict on a connection: MPA or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recognition {
     /// Not decided yet.
@@ -30,7 +30,7 @@ pub enum Recognition {
     NotMpa,
 }
 
-/// How the framing of a direction is known.
+/// Evidence for the framing of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Found {
     /// From the MPA Request or Reply.
@@ -48,14 +48,14 @@ pub enum Framed<'a> {
     Startup {
         /// Its bytes.
         bytes: &'a [u8],
-        /// Whether they stand in the frame of this moment.
+        /// True if they are part of the current frame, and not of a buffer.
         in_frame: bool,
     },
     /// An FPDU without markers.
     Fpdu {
-        /// What is there of it, from its length field on.
+        /// The bytes of it that are present, from its length field on.
         bytes: &'a [u8],
-        /// Whether the bytes stand in the frame of this moment.
+        /// True if the bytes are part of the current frame, and not of a buffer.
         in_frame: bool,
         /// Its CRC.
         crc: Crc,
@@ -71,14 +71,14 @@ pub enum Framed<'a> {
     MarkerBad {
         /// Its pointer.
         pointer: u16,
-        /// What it should be.
+        /// The pointer that would be right.
         expected: u16,
     },
     /// Framing was lost, and is found again (or for the first time) after so many bytes.
     Resync {
         /// Bytes that could not be read.
         skipped: u32,
-        /// How it was found.
+        /// Evidence for the framing found.
         found: Found,
     },
     /// Bytes of a stream that is not MPA.
@@ -103,7 +103,7 @@ enum Phase {
     Other,
 }
 
-/// Whether the sender uses CRCs.
+/// Use of CRCs by the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum CrcUse {
     #[default]
@@ -133,11 +133,11 @@ pub struct Framer {
     holed: bool,
     /// Markers: bytes since the first marker.
     position: u32,
-    /// Markers: where the length field of the current FPDU stands.
+    /// Markers: position of the length field of the current FPDU.
     header_at: u32,
     /// Markers: the bytes of the marker that is coming in.
     marker: [u8; MARKER_LEN],
-    /// Markers: how many of them.
+    /// Markers: number of these bytes.
     marker_have: u8,
     /// Markers: the CRC so far, of the FPDU and the markers before and in it; `None` where bytes of it were missed.
     sum: Option<u32>,
@@ -158,7 +158,7 @@ impl Framer {
         self.verified = (start, start + payload.len().min(length as usize));
     }
 
-    /// Whether this FPDU is the next of those that are already checked.
+    /// True if this FPDU is the next of those that are already checked.
     #[inline]
     fn is_verified(&mut self, fpdu: &[u8]) -> bool {
         let (next, end) = self.verified;
@@ -169,7 +169,7 @@ impl Framer {
         true
     }
 
-    /// Whether the stream is MPA.
+    /// Verdict so far: MPA or not.
     pub fn verdict(&self) -> Recognition {
         match self.phase {
             Phase::Framing => Recognition::Mpa,
@@ -179,12 +179,12 @@ impl Framer {
         }
     }
 
-    /// Whether the framing was lost, and is looked for.
+    /// True while the framing is lost and searched for.
     pub fn is_lost(&self) -> bool {
         self.phase == Phase::Search && self.found.is_some()
     }
 
-    /// How the framing is known; `None` as long as it is not.
+    /// Evidence for the framing; `None` as long as it is not known.
     pub fn found(&self) -> Option<Found> {
         self.found
     }
@@ -235,8 +235,8 @@ impl Framer {
         }
     }
 
-    /// Takes the next piece of the stream. `check`: verify CRCs. Returns what is left of it behind an MPA Request or Reply:
-    /// the caller learns from that one, and comes again.
+    /// Takes the next piece of the stream. `check`: verify CRCs. Returns the rest of the piece behind an MPA Request or
+    /// Reply: the caller reads that one first, and passes the rest again.
     #[inline]
     pub fn push<'a>(&mut self, piece: Piece<'a>, check: bool, emit: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
         if self.phase == Phase::Opening {
@@ -327,7 +327,7 @@ impl Framer {
         }
     }
 
-    /// Framing is known: one FPDU after the other. Returns the bytes from which on it is not.
+    /// Takes one FPDU after the other while the framing is known. Returns the bytes from which on it is not.
     #[inline]
     fn frame<'a>(&mut self, piece: Piece<'a>, check: bool, emit: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
         let mut bytes = piece.bytes;
@@ -360,7 +360,7 @@ impl Framer {
         self.keep(Piece { bytes, ..piece }, check, emit)
     }
 
-    /// Adds to the FPDU that is being put together. What is left is behind it.
+    /// Adds to the FPDU that is being put together. Returns the bytes behind it.
     fn fill<'a>(&mut self, mut bytes: &'a [u8], check: bool, emit: &mut impl FnMut(Framed<'_>)) -> &'a [u8] {
         loop {
             let total = if self.have < 2 { 2 } else { self.total() };
@@ -380,7 +380,7 @@ impl Framer {
         }
     }
 
-    /// Whether this can be an FPDU: by its header, or as the first of its direction, which may be empty (RFC 6581 9.4).
+    /// True if this can be an FPDU: by its header, or as the first of its direction, which may be empty (RFC 6581 9.4).
     #[inline]
     fn fits(&self, fpdu: &[u8]) -> bool {
         plausible(fpdu) || (!self.begun && fpdu.starts_with(&[0, 0]))
@@ -494,7 +494,7 @@ impl Framer {
         lost(missing - left)
     }
 
-    /// Looks for FPDUs that chain. Returns what of the piece is framed, if it is all that is.
+    /// Looks for FPDUs that chain. Returns the framed part of the piece, if only the piece was searched.
     fn look<'a>(&mut self, piece: Piece<'a>, check: bool, emit: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
         let mut search = self.search.take()?;
         let kept = self.buf.len();
@@ -701,7 +701,7 @@ impl Framer {
     }
 }
 
-/// Whether the first bytes of an FPDU, as many as there are, can be those of one.
+/// True if these can be the first bytes of an FPDU, as many as there are.
 #[inline]
 fn plausible(fpdu: &[u8]) -> bool {
     match *fpdu {
@@ -723,7 +723,7 @@ fn is_something_else(b: &[u8]) -> bool {
     }
 }
 
-/// What the search may rely on.
+/// Knowledge and limits that a search relies on.
 #[derive(Clone, Debug)]
 struct Terms {
     known: bool,
@@ -737,9 +737,9 @@ struct Terms {
 struct Search {
     /// Only the first byte may begin an FPDU.
     anchored: bool,
-    /// Nothing can come of it.
+    /// It cannot succeed any more.
     failed: bool,
-    /// Where the next candidate may begin.
+    /// Offset at which the next candidate may begin.
     scan: usize,
     candidates: Vec<Candidate>,
 }
@@ -752,9 +752,9 @@ struct Candidate {
     score: u32,
     fpdus: u32,
     crc_good: bool,
-    /// Whether the header at `next` was counted.
+    /// True if the header at `next` was counted.
     counted: bool,
-    /// Where a tagged message would go on.
+    /// STag and offset at which a tagged message would go on.
     tagged: Option<(u32, u64)>,
 }
 
@@ -767,7 +767,8 @@ enum Fate {
 }
 
 impl Search {
-    /// Looks at `hay`, of which the first `old` bytes were seen before. A place where framing begins, if there is one.
+    /// Searches `hay`, of which the first `old` bytes were seen before. Returns the offset at which framing begins, if
+    /// there is one.
     fn look(&mut self, hay: &[u8], old: usize, terms: &mut Terms) -> Option<(usize, Found)> {
         let mut claim = None;
         self.candidates.retain_mut(|c| match if claim.is_some() { Fate::Open } else { c.follow(hay, terms) } {

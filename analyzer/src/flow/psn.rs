@@ -3,7 +3,7 @@
 /// All the bits a PSN has.
 pub const MASK: u32 = 0x00ff_ffff;
 
-/// How far `a` is ahead of `b`, negative where it is behind: the shorter way around.
+/// Distance by which `a` is ahead of `b`, the shorter way around; negative if `a` is behind.
 #[inline]
 pub const fn ahead(a: u32, b: u32) -> i32 {
     // move the 24 bits to the top, so that the sign bit is the sign of the difference

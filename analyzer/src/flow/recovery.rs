@@ -31,20 +31,20 @@ struct Run {
     firsts: u32,
     /// Packets that had.
     repeats: u32,
-    /// Whether a NAK had asked for them.
+    /// True if a NAK had asked for them.
     asked: bool,
-    /// Whether the receiver had acknowledged the first of them.
+    /// True if the receiver had acknowledged the first of them.
     acknowledged: bool,
-    /// Whether it begins with a Read Request whose Response had begun to come.
+    /// True if it begins with a Read Request whose Response had begun to come.
     reread: bool,
-    /// Whether it cannot be what the sender sent when it was asked: it is older than that, or came too soon for it.
+    /// True if it cannot be the sender's answer to a NAK: it is older than that, or came too soon for it.
     is_old: bool,
 }
 
 /// A recovery that is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// Why it came to it.
+    /// Cause of the recovery.
     pub cause: Cause,
     /// Packets that were lost, late or not taken.
     pub packets: u32,
@@ -60,7 +60,7 @@ pub struct Recovery {
     begin: At,
     /// Behind the newest packet sent when it began, or since.
     newest: u32,
-    /// When packets were first missing.
+    /// First time that packets were missing.
     gap: Option<At>,
     missing: u32,
     /// Missing packets that came with a round.
@@ -79,10 +79,10 @@ pub struct Recovery {
     last_nak: Option<u32>,
     /// A NAK came that no round has answered yet.
     pending_nak: bool,
-    /// When it came, and how long it asked to wait, in ns: where the receiver was not ready.
+    /// Time of that NAK, and the wait that it asked for, in ns, if the receiver was not ready.
     asked_at: Option<(At, Option<i64>)>,
     not_ready: bool,
-    /// What went out again had come damaged.
+    /// A packet that went out again had come damaged.
     mended: bool,
     rounds: u32,
     rounds_acknowledged: u32,
@@ -123,23 +123,23 @@ impl Late {
 /// A request packet, as recovery sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// When it was captured.
+    /// Time and frame of its capture.
     pub at: At,
     /// PSN, 24 bits.
     pub psn: u32,
-    /// Whether it continues the packet before it.
+    /// True if it continues the packet before it.
     pub follows: bool,
-    /// Whether it had not been seen before.
+    /// True if it had not been seen before.
     pub is_first: bool,
-    /// Whether the receiver had acknowledged it.
+    /// True if the receiver had acknowledged it.
     pub acknowledged: bool,
-    /// Whether it is a Read Request whose Response had begun to come.
+    /// True if it is a Read Request whose Response had begun to come.
     pub reread: bool,
-    /// Whether its receiver had gone on sending since.
+    /// True if its receiver had gone on sending since.
     pub spoke: bool,
     /// Bytes of its payload.
     pub bytes: u32,
-    /// Whether the identification of its datagram says that it was sent long before others that came earlier.
+    /// True if the identification of its datagram shows that it was sent long before packets that came earlier.
     pub is_old: bool,
     /// The shortest way from the capture point to the sender and back so far, in ns; 0 where it is not known.
     pub way: i64,
@@ -192,18 +192,18 @@ impl Recovery {
         self.newest
     }
 
-    /// Whether NAKs asked for packets.
+    /// True if NAKs asked for packets.
     pub fn is_asked(&self) -> bool {
         self.naks > 0
     }
 
-    /// Whether what follows this packet goes out again too, so that its first copies do not count: the sender was asked for it, and has
-    /// sent newer ones.
+    /// True if the packets after this one go out again too, so that their first copies do not count: the sender was
+    /// asked for it, and has sent newer ones.
     pub fn goes_back(&self, number: u32) -> bool {
         self.naks > 0 && psn::ahead(self.newest, number) > 1
     }
 
-    /// Whether anything went out again, or a NAK asked for it.
+    /// True if anything went out again, or a NAK asked for it.
     pub fn is_under_way(&self) -> bool {
         self.naks > 0 || self.rounds > 0 || self.run.is_some_and(|run| run.repeats > 0)
     }
@@ -223,7 +223,8 @@ impl Recovery {
         }
     }
 
-    /// A NAK of a sequence error. How long it took the receiver to ask, in ns, where that can be known.
+    /// Takes a NAK of a sequence error. Returns the time that the receiver took to send it, in ns, if that can be
+    /// known.
     pub fn asked(&mut self, at: At, number: u32) -> Option<i64> {
         self.end_run();
         self.asked_at = Some((at, None));
@@ -237,13 +238,13 @@ impl Recovery {
         took
     }
 
-    /// Whether the last packet that went out was this one, for the first time, and a NAK had asked for it.
+    /// True if the last packet that went out was this one, for the first time, and a NAK had asked for it.
     pub fn came_just_now(&self, psn: u32) -> bool {
         let is_last = self.filled_last.is_some_and(|(last, count)| last == psn && count == 1);
         is_last || self.run.is_some_and(|run| (run.asked || run.is_old) && run.repeats == 0 && run.psn == psn)
     }
 
-    /// Where the packets begin that are missing.
+    /// Sets the PSN of the first missing packet, if none was missing before.
     pub fn misses(&mut self, psn: u32) {
         if self.gap.is_none() {
             self.missing_from = psn;
@@ -266,7 +267,8 @@ impl Recovery {
         self.unanswered_rounds = 0;
     }
 
-    /// Whether the sender was asked for packets that it has not sent again yet: what it sends meanwhile was on its way already.
+    /// True if the sender was asked for packets that it has not sent again yet: what it sends meanwhile was already on
+    /// its way.
     pub fn awaits_round(&self) -> bool {
         self.pending_nak
     }
@@ -276,7 +278,7 @@ impl Recovery {
         self.mended = true;
     }
 
-    /// Whether the receiver asked for time.
+    /// True if the receiver was not ready and asked for time.
     pub fn is_not_ready(&self) -> bool {
         self.not_ready
     }
@@ -296,7 +298,7 @@ impl Recovery {
         (gives_up || self.unanswered_rounds >= SILENT_ROUNDS && found.lasted() >= SILENT_TIME).then_some(found)
     }
 
-    /// A packet before the newest one is sent: what that shows about the sender's adapter.
+    /// Takes a packet that is sent before the newest one. Returns what it shows about the sender's adapter.
     pub fn sent(&mut self, sent: &Sent) -> Option<Measure> {
         // an answer takes at least a round trip, for which delayed acknowledgments give too large a value
         let too_soon = |asked: At| sent.at.since(asked) < sent.way - sent.way / 8 - HELD_BACK;
@@ -383,7 +385,7 @@ impl Recovery {
         }
     }
 
-    /// The sender is back, or the capture is over (`over`). Tells the losses what it was.
+    /// Ends the recovery: the sender is back, or the capture is over (`over`). Adds its result to the losses.
     pub fn end(mut self, at: At, over: bool, losses: &mut Losses) -> (Ended, Option<Late>) {
         self.end_run();
         let first = self.gap.unwrap_or(if self.repeated > 0 { self.first_repeat } else { self.begin });

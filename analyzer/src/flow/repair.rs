@@ -1,5 +1,5 @@
-//! What TCP repairs in one direction: which segments went out again, and whether the receiver had them. RFC 2018 (SACK), RFC 2883
-//! (D-SACK), RFC 3522 (timestamps tell the copies apart), RFC 8985 (tail loss probes).
+//! Retransmissions of TCP in one direction: which segments went out again, and whether the receiver had them. RFC 2018
+//! (SACK), RFC 2883 (D-SACK), RFC 3522 (timestamps tell the copies apart), RFC 8985 (tail loss probes).
 //!
 //! ```text
 //!   the receiver acknowledges ──▶ before the copy went out, by D-SACK, or with the timestamp of the first copy ─▶ needless
@@ -87,7 +87,7 @@ struct Again {
     seq: u32,
     end: u32,
     at: At,
-    /// When the first copy went out, or its absence was noticed.
+    /// Time at which the first copy went out, or was noticed to be missing.
     since: At,
     /// The first copy was never seen.
     is_filled: bool,
@@ -105,13 +105,13 @@ impl Again {
         Over::Recovery { since, until, sequence, bytes: end.wrapping_sub(sequence), copy, is_filled, is_reported }
     }
 
-    /// Whether its sender waited as long as a retransmission timer does.
+    /// True if its sender waited as long as a retransmission timer does.
     fn is_timed_out(&self) -> bool {
         self.at.since(self.since) >= TIMEOUT_LEAST
     }
 }
 
-/// How a segment relates to those before it.
+/// Relation of a segment to those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Was {
     /// The next bytes.
@@ -119,9 +119,9 @@ pub enum Was {
     New,
     /// Bytes behind some that are missing.
     Early,
-    /// Bytes that were missing, so late that they were sent again; or too soon for that.
+    /// Bytes that were missing: sent again, or only late.
     Filled {
-        /// Too soon.
+        /// True if they came too soon to have been sent again.
         is_late: bool,
     },
     /// Bytes that had come before.
@@ -131,7 +131,7 @@ pub enum Was {
 /// A segment with data.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// When it was captured.
+    /// Time and frame of its capture.
     pub at: At,
     /// Its first sequence number.
     pub seq: u32,
@@ -141,18 +141,19 @@ pub struct Sent {
     pub timestamp: Option<u32>,
     /// TSecr of it.
     pub echo: Option<u32>,
-    /// Whether the identification of its datagram says that it was sent before others that came earlier; `None` where it says nothing.
+    /// True if the identification of its datagram shows that it was sent before others that came earlier; `None` if it
+    /// shows nothing.
     pub is_older: Option<bool>,
     /// ns since it came first, where that is known: of one that came again.
     pub age: Option<i64>,
-    /// How the segment relates to those before it.
+    /// Relation of the segment to those before it.
     pub was: Was,
 }
 
 /// An acknowledgment.
 #[derive(Clone, Copy, Debug)]
 pub struct Acknowledged<'a> {
-    /// When it was captured.
+    /// Time and frame of its capture.
     pub at: At,
     /// The sequence number it expects next.
     pub ack: u32,
@@ -162,44 +163,44 @@ pub struct Acknowledged<'a> {
     pub timestamp: Option<u32>,
     /// TSecr of it.
     pub echo: Option<u32>,
-    /// Whether the segment carries data itself.
+    /// True if the segment carries data itself.
     pub has_data: bool,
 }
 
-/// A stretch that is over: what held the sender up, since when.
+/// A period that is over: what held the sender up, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
     /// Recovery from loss.
     Recovery {
-        /// When what was lost went out, or was noticed to be missing.
+        /// Time at which the lost segment went out, or was noticed to be missing.
         since: At,
-        /// When it was acknowledged.
+        /// Time of its acknowledgment.
         until: At,
         /// Its first sequence number.
         sequence: u32,
         /// Its bytes.
         bytes: u32,
-        /// When the copy went out that was acknowledged.
+        /// Time at which the acknowledged copy went out.
         copy: At,
-        /// Whether the first one was never seen.
+        /// True if the first copy was never seen.
         is_filled: bool,
-        /// Whether the receiver had said that it was missing.
+        /// True if the receiver had reported it missing.
         is_reported: bool,
     },
     /// The way from the sender's TCP to the capture point.
     HeldUp {
-        /// When the sender made the segment.
+        /// Time at which the sender made the segment.
         since: At,
-        /// When it came.
+        /// Time of its capture.
         until: At,
     },
     /// Nothing: the shortest way to the receiver and back so far, in ns.
     RoundTrip(i64),
     /// Waiting for a delayed acknowledgment.
     Nagle {
-        /// When the data before it went out.
+        /// Time at which the data before it went out.
         since: At,
-        /// When the acknowledgment came.
+        /// Time of the acknowledgment.
         until: At,
     },
     /// The receiver was silent.
@@ -215,20 +216,21 @@ pub struct Repair {
     acked: Option<u32>,
     /// The sender's newest segment with data.
     newest: Option<(At, u32)>,
-    /// When bytes were first missing, and the timestamp of the segment that showed it.
+    /// First time that bytes were missing, and the timestamp of the segment that showed it.
     gap: Option<(At, Option<u32>)>,
     /// The receiver has used SACK: it would say so if it had something twice.
     says_sack: bool,
     /// The receiver said that something is missing at this sequence number.
     hole: Option<u32>,
-    /// When it said so first.
+    /// Time of the first such report.
     hole_at: At,
-    /// How often it said so.
+    /// Number of such reports.
     reports: u32,
-    /// When it had said so often enough for the sender to send again.
+    /// Time in ns at which it had said so often enough for the sender to send again.
     asked_at: i64,
-    /// A segment that came late, of which it is not known yet whether the receiver noticed: begin and end, when, by how much.
-    /// Last whether the sender's own numbers or clock say that it was sent before those that it came behind.
+    /// A segment that came late, of which it is not known yet whether the receiver noticed: begin, end, time, delay in
+    /// ns. The last field is true if the sender's own numbers or clock show that it was sent before those that it came
+    /// behind.
     late: Option<(u32, u32, At, i64, bool)>,
     copies: u32,
     silent_since: Option<At>,
@@ -241,7 +243,7 @@ pub struct Repair {
     round_trip: Option<i64>,
 }
 
-/// Whether `a` is behind `b` on the circle of sequence numbers.
+/// True if `a` is before `b` on the circle of sequence numbers.
 const fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
@@ -467,7 +469,7 @@ impl Repair {
         }
     }
 
-    /// When the receiver said that the segment with this sequence number is missing, if it did.
+    /// Time at which the receiver first reported the segment with this sequence number missing, if it did.
     pub fn reported(&self, seq: u32) -> Option<At> {
         self.hole.filter(|hole| *hole == seq).map(|_| self.hole_at)
     }
@@ -480,8 +482,8 @@ impl Repair {
         }
         let Some(acked) = again.acked_at else { return };
         if again.is_reported || self.says_sack || again.is_timed_out() {
-            // who was not told of a hole does not know whether the segment was lost, or what acknowledged it; nor whether the receiver, of
-            // which nobody knows that it would say what it has twice, was slow
+            // without a report of a hole it is unknown whether the segment was lost, or which copy was acknowledged;
+            // and a receiver that has never used SACK may just have been slow
             let tally = match (again.is_reported, self.says_sack) {
                 (true, _) => &mut losses.lost_behind,
                 (_, true) => &mut losses.unacknowledged,

@@ -19,7 +19,7 @@ pub struct Piece<'a> {
     pub bytes: &'a [u8],
     /// So many bytes behind them will not be seen: cut or lost by the capture.
     pub missing: u32,
-    /// Whether the bytes stand in the frame of this moment.
+    /// True if the bytes are part of the current frame, and not of a buffer.
     pub in_frame: bool,
 }
 
@@ -30,16 +30,16 @@ pub enum Event<'a> {
     Piece(Piece<'a>),
     /// Bytes that no segment of the capture brought are skipped; a [`Piece`] of nothing with them missing follows.
     Gap {
-        /// How many bytes.
+        /// Number of bytes.
         count: u32,
-        /// Whether the peer acknowledged them.
+        /// True if the peer acknowledged them.
         receiver_had_them: bool,
     },
     /// A segment brought bytes that were there, or (`filled`) that later bytes had waited for.
     Retransmission {
         /// Bytes of the segment.
         bytes: u32,
-        /// Whether it brought something new: the first copy was lost on the wire before the capture.
+        /// True if it brought something new: the first copy was lost on the wire before the capture.
         filled: bool,
     },
     /// A segment came later than one that follows it, too soon after it to be a retransmission.
@@ -100,17 +100,17 @@ struct Held {
 /// One direction of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
-    /// Position of the next byte to tell. Its lower half is the sequence number.
+    /// Position of the next byte to emit. Its lower half is the sequence number.
     next: u64,
-    /// Where it was when the first segment came.
+    /// Value of `next` when the first segment came.
     origin: u64,
-    /// What the peer has acknowledged.
+    /// Position up to which the peer has acknowledged.
     acked: u64,
     /// The end of the segment that reached furthest.
     highest: u64,
     held: BTreeMap<u64, Held>,
     held_bytes: usize,
-    /// When the first segment beyond the open gap came.
+    /// Time in ns at which the first segment beyond the open gap came.
     gap_since: i64,
     /// The last bytes that were skipped because the receiver had them: from, to.
     skipped: (u64, u64),
@@ -127,16 +127,16 @@ pub struct Stream {
 const REORDERED_WITHIN_NS: i64 = 3_000_000;
 /// Bytes by which the first data of a connection is ahead of its SYN at most, where that stands behind it.
 const LATE_SYN: u32 = 1 << 16;
-/// What a held segment costs besides its bytes.
+/// Memory that a held segment takes besides its bytes, in bytes.
 const HELD_OVERHEAD: usize = 96;
 
 impl Stream {
-    /// Whether any sequence number is known.
+    /// True if any sequence number is known.
     pub fn started(&self) -> bool {
         self.started
     }
 
-    /// Whether it was seen from its first byte on (its SYN was captured).
+    /// True if it was seen from its first byte on (its SYN was captured).
     pub fn from_syn(&self) -> bool {
         self.from_syn
     }
@@ -151,12 +151,12 @@ impl Stream {
         &mut self.counts
     }
 
-    /// Bytes held back, with what it costs to hold them.
+    /// Bytes held back, with the memory that it takes to hold them.
     pub fn held(&self) -> usize {
         self.held_bytes
     }
 
-    /// Whether the peer acknowledged more than was seen. (A FIN counts as a byte.)
+    /// True if the peer acknowledged more than was seen. (A FIN counts as a byte.)
     pub fn is_unseen(&self) -> bool {
         self.started && self.acked > self.next + u64::from(self.fin.is_some())
     }
@@ -174,12 +174,12 @@ impl Stream {
         }
     }
 
-    /// Whether a SYN with this sequence number is that of another connection with the same addresses and ports.
+    /// True if a SYN with this sequence number is that of another connection with the same addresses and ports.
     pub fn is_other_syn(&self, seq: u32) -> bool {
         self.started && seq.wrapping_add(1) != self.first && !self.is_late_syn(seq)
     }
 
-    /// Whether it stands behind the first data of its connection, which only a capture can have in that order.
+    /// True if the SYN comes behind the first data of its connection, an order that only a capture can have.
     pub fn is_late_syn(&self, seq: u32) -> bool {
         self.started && !self.from_syn && self.first.wrapping_sub(seq.wrapping_add(1)) < LATE_SYN
     }
@@ -193,13 +193,13 @@ impl Stream {
         self.highest = self.next;
     }
 
-    /// Where a sequence number lies: the position nearest to `next`.
+    /// Position of a sequence number: the one nearest to `next`.
     fn position(&self, seq: u32) -> u64 {
         let distance = seq.wrapping_sub(self.next as u32) as i32;
         self.next.wrapping_add_signed(distance.into())
     }
 
-    /// Whether a segment stands behind its acknowledgment: it is new to the capture, and the peer has it.
+    /// True if a segment comes behind its acknowledgment: it is new to the capture, and the peer has it.
     pub fn is_misplaced(&self, seq: u32, length: u32) -> bool {
         if !self.started {
             return false;
@@ -305,7 +305,7 @@ impl Stream {
         }
     }
 
-    /// Tells all that is held back, with the gaps before it.
+    /// Emits all that is held back, with the gaps before it.
     pub fn release(&mut self, emit: &mut impl FnMut(Event<'_>)) {
         while !self.held.is_empty() {
             self.skip_first(emit);
@@ -319,7 +319,7 @@ impl Stream {
         }
     }
 
-    /// Tells what of a segment is new; it begins at or before `next`. Whether anything was.
+    /// Emits the new bytes of a segment that begins at or before `next`. Returns true if there were any.
     fn deliver(&mut self, pos: u64, bytes: &[u8], length: u32, emit: &mut impl FnMut(Event<'_>)) -> bool {
         let end = pos + u64::from(length);
         let from = self.next;
@@ -333,7 +333,7 @@ impl Stream {
         self.next > from
     }
 
-    /// Tells `part`, after which the stream goes on at `until`.
+    /// Emits `part`, after which the stream goes on at `until`.
     fn emit_piece(&mut self, part: &[u8], until: u64, in_frame: bool, emit: &mut impl FnMut(Event<'_>)) {
         let missing = (until - self.next) as u32 - part.len() as u32;
         self.next = until;
@@ -344,7 +344,7 @@ impl Stream {
         }
     }
 
-    /// Tells what was held back and is next. The segment that opened the way lies at `pos`, to compare with.
+    /// Emits the held bytes that are next. The segment that opened the way lies at `pos`, to compare with.
     fn drain(&mut self, pos: u64, bytes: &[u8], emit: &mut impl FnMut(Event<'_>)) {
         while let Some(first) = self.held.first_entry() {
             let p = *first.key();
@@ -362,7 +362,7 @@ impl Stream {
         }
     }
 
-    /// Keeps what of a segment is not held yet; it begins beyond `next`. Whether anything was kept.
+    /// Keeps the bytes of a segment that are not held yet; it begins beyond `next`. Returns true if any were kept.
     fn hold(&mut self, pos: u64, bytes: &[u8], length: u32, emit: &mut impl FnMut(Event<'_>)) -> bool {
         let end = pos + u64::from(length);
         let (mut at, mut kept) = (pos, false);
@@ -422,7 +422,7 @@ impl Stream {
     }
 }
 
-/// How many bytes two runs at these positions have in common, where these differ.
+/// Number of bytes that two runs at these positions have in common, if those bytes differ.
 fn differ(p: u64, a: &[u8], q: u64, b: &[u8]) -> Option<u32> {
     let start = p.max(q);
     let end = (p + a.len() as u64).min(q + b.len() as u64);

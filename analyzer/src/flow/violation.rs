@@ -1,10 +1,10 @@
-//! What a receiver of iWARP can find wrong with what it is sent: one row each, with its section and the Terminate that answers it (RFC
-//! 5040 4.8,
-//! RFC 5041 7.1 and 8, RFC 5044 8). The receiver in user space ends its connections by these rows.
+//! Violations of the protocol that a receiver of iWARP can detect: one row each, with its section and the Terminate
+//! that reports it (RFC 5040 4.8, RFC 5041 7.1 and 8, RFC 5044 8). The receiver in user space ends its connections by
+//! these rows.
 
 use core::fmt;
 
-/// Which layer a Terminate speaks for.
+/// Layer that detected the error, in a Terminate.
 const RDMAP: u8 = 0;
 const DDP: u8 = 1;
 const MPA: u8 = 2;

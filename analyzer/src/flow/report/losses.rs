@@ -184,8 +184,8 @@ fn slow(connection: &ConnectionState, is_troubled: bool, emit: &mut impl FnMut(F
     }
 }
 
-/// Whether something took as long as a retransmission timer, once or several times: 4.096 µs × 2^n on RC (IBTA 9.7.6.1.3), 200 ms and its
-/// doubles on TCP. A reply that was lost before the capture point comes then.
+/// True if something took as long as a retransmission timer, or two or three times as long: 4.096 µs × 2^n on RC (IBTA
+/// 9.7.6.1.3), 200 ms and its doubles on TCP. A reply that was lost before the capture point comes then.
 fn is_like_a_timer(took: i64) -> bool {
     let is_near = |timer: i64| took >= timer && took - timer <= timer / TIMER_PART;
     let rc = (9..21).map(|n| 4096i64 << n);
@@ -316,7 +316,7 @@ fn overtaken<'s>(
     }
 }
 
-/// What went out again though a mirror shows everything twice: it stands there more often.
+/// Reports packets that went out again although a mirror shows everything twice: they appear more often.
 fn sent_again(connection: &ConnectionState, thrice: &[Tally; 2], rules: &Rules, emit: &mut impl FnMut(Finding)) {
     let mut found = Both::new(connection);
     for by in End::BOTH {

@@ -1,4 +1,4 @@
-//! What a flow has to say of its own layer, as findings and counters: the rules of RC queue pairs and of TCP, MPA, DDP and RDMAP.
+//! Findings and counters of the lower layers: the rules of RC queue pairs and of TCP, MPA, DDP and RDMAP.
 //!
 //! ```text
 //!   IbFlow  ─ IbFact ───▶ ib.rs    ─┐
@@ -24,7 +24,7 @@ pub use losses::add_losses;
 pub struct Listener<'c, S> {
     /// The connection.
     pub connection: &'c mut ConnectionState,
-    /// Where it reports to.
+    /// The environment that it reports to.
     pub env: &'c mut Env<S>,
 }
 
@@ -39,7 +39,7 @@ impl<S: Sink> Listener<'_, S> {
         self.env.report(rule, by, site, certainty, text);
     }
 
-    /// Who an end is to a reader.
+    /// Blame for an end: client or server, or unknown while that is not sure.
     pub(super) fn blame(&self, end: End) -> Blame {
         crate::context::blame(&self.connection.roles, end)
     }
