@@ -23,9 +23,9 @@ const ENOUGH: u64 = 100;
 pub struct Hindrance {
     /// Kind of delay.
     pub kind: Kind,
-    /// Why; all ways to lose packets are one.
+    /// Cause; all ways to lose packets are one.
     pub cause: Cause,
-    /// Whose packets, where that is known: A is the client.
+    /// Sender of the packets, if known: A is the client.
     pub from: Option<End>,
     /// Number of episodes.
     pub count: u64,
@@ -35,13 +35,13 @@ pub struct Hindrance {
     pub cost: i64,
     /// Packets that were lost, late or missing.
     pub packets: u64,
-    /// Of those, the ones that, or the acknowledgment of which, were lost: nobody saw which.
+    /// Of those, the ones that were lost themselves or whose acknowledgment was lost: nobody saw which.
     pub unsure: u64,
     /// Of those, the ones that seem to be acknowledgments.
     pub acks: u64,
-    /// When it first began.
+    /// Time at which it first began.
     pub first: At,
-    /// When it last began.
+    /// Time at which it last began.
     pub last: At,
     /// Connections it was on.
     pub connections: u64,
@@ -52,18 +52,18 @@ pub struct Hindrance {
 pub struct Relief {
     /// The command.
     pub command: &'static str,
-    /// Whether it is of the p99; of the longest where there are too few.
+    /// True if the times are the p99; otherwise they are the longest, because there are too few requests.
     pub is_p99: bool,
-    /// Longest latency as measured, in ns.
+    /// Latency as measured, in ns.
     pub with: i64,
-    /// As it would be.
+    /// Latency as it would be, in ns.
     pub without: i64,
 }
 
 /// The answer. Times in ns.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// How long requests waited, all together.
+    /// Total time that requests waited.
     pub waited: i64,
     /// That time by owner.
     pub time: Time,
@@ -76,7 +76,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What held requests up most: what packets tell, before what is known only of a sender's clock.
+    /// The delay that cost requests most: one that packets show, before one that is known only from a sender's clock.
     pub fn main(&self) -> Option<&Hindrance> {
         // an end that is late by a little now and then is not what requests wait for
         let is_told = |h: &Hindrance| h.kind != Kind::Idle || h.cost.saturating_mul(20) >= self.waited;
@@ -120,7 +120,7 @@ pub fn answer(report: &Report) -> Option<Answer> {
     Some(Answer { waited, time, relief: relief(&commands), hindrances, round_trip })
 }
 
-/// Adds what happened on a connection; its place.
+/// Adds the delays of one kind on a connection. Returns their index.
 fn add(hindrances: &mut Vec<Hindrance>, sum: &Sum, client_known: bool) -> usize {
     let cause = if sum.cause.is_loss() { Cause::LostBefore } else { sum.cause };
     let from = sum.by.filter(|_| client_known).map(|by| if sum.cause.is_of_the_peer() { by.peer() } else { by });
@@ -154,7 +154,7 @@ fn add(hindrances: &mut Vec<Hindrance>, sum: &Sum, client_known: bool) -> usize 
     place
 }
 
-/// What the command that was held up longest would take.
+/// Latency without delays of the command that was held up longest.
 fn relief(commands: &Commands) -> Option<Relief> {
     let most = commands.rows().iter().max_by_key(|row| row.time.held_up())?;
     let is_p99 = most.latency.count() >= ENOUGH;
@@ -164,7 +164,7 @@ fn relief(commands: &Commands) -> Option<Relief> {
     (without.saturating_mul(6) < with.saturating_mul(5)).then_some(Relief { command: most.name, is_p99, with, without })
 }
 
-/// Requests' time that what a finding is of cost them on a connection, in ns.
+/// Time that the problem of a finding cost requests on a connection, in ns.
 pub fn cost(connection: &Connection, rule: Rule, by: Blame) -> i64 {
     let end = match by {
         Blame::Client => Some(End::A),
@@ -174,7 +174,7 @@ pub fn cost(connection: &Connection, rule: Rule, by: Blame) -> i64 {
     let cost = cost_in(&connection.episodes.sums, rule, end);
     match rule {
         Rule::Smb2Slow | Rule::RpcSlow => connection.slow_time,
-        // who waits before it asks does not see that in its latency
+        // a side that waits before it asks does not see that in its latency
         Rule::SmbdCreditStall => cost.max(connection.sides[if by == Blame::Server { 0 } else { 1 }].stalled_time),
         _ => cost,
     }

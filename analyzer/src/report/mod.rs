@@ -1,4 +1,4 @@
-//! What an analysis found, as plain data: the views (text, JSON, HTML, terminal UI, metrics) are made from it.
+//! Results of an analysis, as plain data: the views (text, JSON, HTML, terminal UI, metrics) are made from it.
 
 use crate::episodes;
 use crate::episodes::time::Time;
@@ -36,7 +36,7 @@ pub struct Report {
     pub slowest: Vec<Exchange>,
     /// SMB sessions by session id, with the connections (channels) that carry them.
     pub sessions: Vec<(u64, Vec<u32>)>,
-    /// How far each pair of hosts got on the way to RDMA.
+    /// Paths to RDMA: how far each pair of hosts got.
     pub paths: Vec<crate::path::Path>,
     /// Answers of servers' rpcbind to clients.
     pub rpcbind: Vec<crate::rpcbind::Registrations>,
@@ -67,11 +67,11 @@ pub struct Capture {
     pub mirrors: crate::mirror::Mirrors,
     /// Ethernet pause frames.
     pub pauses: u64,
-    /// Who paused which class for how long.
+    /// Pauses by sender and class.
     pub paused: crate::pauses::Pauses,
     /// Packets by class: the priority of their VLAN tag, else the upper three bits of their DSCP.
     pub classes: [u64; 8],
-    /// What was forgotten to stay within limits: the table, and how often.
+    /// Entries forgotten to stay within limits: the table, and their number.
     pub dropped: Vec<(&'static str, u64)>,
 }
 
@@ -88,17 +88,17 @@ pub struct Connection {
     pub protocol: Protocol,
     /// The ends. Which is the client is a guess where `client_known` is false.
     pub peers: [Peer; 2],
-    /// Whether it is known which end is the client.
+    /// True if it is known which end is the client.
     pub client_known: bool,
-    /// Which [`End`] of the events is the client.
+    /// The [`End`] of the events that is the client.
     pub client_end: Option<End>,
     /// The first frame.
     pub first: At,
     /// The last frame.
     pub last: At,
-    /// How its two directions were tied together.
+    /// Evidence that its two directions belong together.
     pub handshake: Handshake,
-    /// Who ended it: 0 the client, 1 the server; how; when.
+    /// End of the connection: side that closed it (0 the client, 1 the server), method, time.
     pub closed: Option<(Option<usize>, &'static str, At)>,
     /// A CM or MPA rejection: its reason.
     pub rejected: Option<String>,
@@ -108,7 +108,7 @@ pub struct Connection {
     pub smb: Smb,
     /// NFS.
     pub nfs: crate::session::Nfs,
-    /// What both ends of NFS over RDMA said in the private data of the handshake (RFC 8797); `None` where that was not seen.
+    /// Private data of both ends of NFS over RDMA in the handshake (RFC 8797); `None` where that was not seen.
     pub rpc_rdma_private: Option<[Option<RpcRdmaPrivate>; 2]>,
     /// Messages and credits, by end.
     pub sides: [SideReport; 2],
@@ -124,19 +124,20 @@ pub struct Connection {
     pub commands: Vec<Command>,
     /// Failed requests: command, protocol, status, how many; bounded.
     pub failures: Vec<(&'static str, Family, u32, u64)>,
-    /// How its packets are marked, and what answers congestion.
+    /// Marking of its packets, and answers to congestion.
     pub network: crate::marking::Network,
-    /// How far it got.
+    /// Progress of the connection.
     pub progress: Progress,
     /// Its outcome; `None` while it is open, and if it is not about storage.
     pub outcome: Option<crate::outcome::Outcome>,
     /// Its delays.
     pub episodes: episodes::Summary,
-    /// Whose the time of its requests was: a compound counts once, and what waits for something to happen not at all.
+    /// Time of its requests by owner. A compound counts once; a request that waits for something to happen does not
+    /// count.
     pub time: Time,
     /// Time of requests that the server itself was slow to answer, in ns.
     pub slow_time: i64,
-    /// By end: what its adapter did when something went wrong.
+    /// By end: behaviour of its adapter when something went wrong.
     pub devices: [crate::devices::Device; 2],
     /// By end: the shortest way from the capture point to it and back, in ns, where it was measured.
     pub round_trip: [Option<i64>; 2],

@@ -54,7 +54,7 @@ impl Purpose {
     }
 }
 
-/// How far a connection got. Ordered: `Work` is the greatest.
+/// Stage that a connection reached. Ordered: `Work` is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// It was asked for.
@@ -82,7 +82,7 @@ impl Stage {
     }
 }
 
-/// How a connection ended.
+/// Ending of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
     /// Nothing: it was open at the end of the capture.
@@ -101,16 +101,16 @@ pub enum Ending {
     NoAnswer,
     /// A side had no credits to send with, and was granted none.
     OutOfCredits {
-        /// Which: 0 the client, 1 the server.
+        /// The side: 0 the client, 1 the server.
         side: usize,
-        /// Since when.
+        /// Time since which it had none.
         since: At,
     },
     /// A side broke it off: by a reset, or with an error of the transport.
     Aborted,
     /// A side closed it while requests waited for their replies.
     HungUp {
-        /// How many.
+        /// Number of those requests.
         requests: u64,
     },
 }
@@ -133,7 +133,7 @@ impl Ending {
     }
 }
 
-/// Whether a connection reached what it was for.
+/// Success of a connection: did it reach its purpose?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Success {
     /// It did, and nothing was left undone.
@@ -163,21 +163,21 @@ impl Success {
 pub struct Outcome {
     /// Its purpose.
     pub purpose: Purpose,
-    /// How far it got.
+    /// Stage that it reached.
     pub reached: Stage,
-    /// How the connection ended.
+    /// Ending of the connection.
     pub ending: Ending,
-    /// Whether it reached what it was for.
+    /// Did it reach its purpose?
     pub success: Success,
     /// Side to blame for a failure: 0 the client, 1 the server.
     pub by: Option<usize>,
-    /// Who closed the connection: 0 the client, 1 the server.
+    /// Side that closed the connection: 0 the client, 1 the server.
     pub closed_by: Option<usize>,
-    /// Where it ended, or where the capture did.
+    /// End of the connection, or of the capture.
     pub at: At,
     /// ns that the side that gave up had waited before that.
     pub waited: i64,
-    /// How certain that is.
+    /// Certainty of the outcome.
     pub certainty: Certainty,
     /// The finding that explains a failure, by its rule and side.
     pub cause: Option<(Rule, Blame)>,
@@ -192,25 +192,25 @@ pub struct Facts {
     pub protocol: Protocol,
     /// Port of the service.
     pub port: u16,
-    /// Whether its handshake was seen, and nothing is missing since.
+    /// True if its handshake was seen, and nothing is missing since.
     pub complete: bool,
-    /// Whether its handshake was seen, and nothing else of it but its end.
+    /// True if its handshake was seen, and nothing else of it but its end.
     pub silent: bool,
-    /// Whether the RDMA connection was established, or on TCP bytes came from both sides.
+    /// True if the RDMA connection was established, or on TCP bytes came from both sides.
     pub connected: bool,
     /// The first frame.
     pub first: At,
-    /// Where it ended, or where the capture did.
+    /// End of the connection, or of the capture.
     pub end: At,
-    /// Who closed it, and whether by a reset.
+    /// Side that closed it, if known; true if it was closed by a reset.
     pub closed: Option<(Option<usize>, bool)>,
-    /// Whether it was rejected by its handshake.
+    /// True if it was rejected by its handshake.
     pub rejected: bool,
-    /// Whether a side ended it with an error of the transport.
+    /// True if a side ended it with an error of the transport.
     pub terminated: bool,
-    /// When the Negotiate Request and the Negotiate Response of SMB Direct came.
+    /// Times of the Negotiate Request and the Negotiate Response of SMB Direct.
     pub negotiation: [Option<At>; 2],
-    /// Whether the response accepted.
+    /// True if the response accepted.
     pub accepted: bool,
     /// Messages of the upper layer.
     pub messages: [u64; 2],
@@ -218,7 +218,7 @@ pub struct Facts {
     pub answered: u64,
     /// Requests that had no reply at the end.
     pub unanswered: u64,
-    /// Whether an SMB2 session is there, or none is needed.
+    /// True if an SMB2 session is there, or none is needed.
     pub session: bool,
     /// Attempts to set up a session that failed.
     pub session_failures: u64,
@@ -226,13 +226,13 @@ pub struct Facts {
     pub worked: u64,
     /// Encrypted messages that could not be looked into.
     pub sealed: [u64; 2],
-    /// When each side last sent a message of SMB Direct.
+    /// Time of the last message of SMB Direct from each side.
     pub last_sent: [Option<At>; 2],
-    /// Since when each side has no credit that it may spend.
+    /// Time since which each side has no credit that it may spend.
     pub dry: [Option<At>; 2],
     /// The first request of those that had no reply at the end.
     pub oldest_open: Option<At>,
-    /// Whether packets went out again, or were missing.
+    /// True if packets went out again, or were missing.
     pub troubled: bool,
 }
 
@@ -315,7 +315,7 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         return Some(outcome);
     }
     if f.silent && closed_by.is_some() && purpose == Purpose::SmbDirect && reached == Stage::Connected && waited >= PATIENCE {
-        // no more than a guess: who sees how a connection is opened may not see what it carries
+        // only a guess: a capture that has the handshake of a connection may lack what it carries
         no_negotiation(f, closed_by, waited, &mut fail);
         return Some(outcome);
     }
@@ -340,7 +340,7 @@ pub fn of(f: &Facts) -> Option<Outcome> {
             outcome.certainty = Certainty::Guess;
         }
     } else if f.closed.is_some() && f.unanswered > 0 {
-        // who closes at once did it; who closes after a long wait was not answered
+        // a side that closes at once is to blame; one that closes after a long wait was not answered
         let by = if closed_by == Some(0) && open >= PATIENCE { Some(1) } else { closed_by };
         fail(Ending::HungUp { requests: f.unanswered }, by, open);
         let is_packets = matches!(f.transport, Some(Transport::RoceV2 | Transport::Infiniband));
@@ -363,13 +363,13 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         outcome.success = Success::Unknown;
     }
     if f.troubled && matches!(outcome.ending, Ending::NoNegotiation | Ending::NoAnswer) {
-        // who closes where packets are lost may not have got what was sent, or may have tried in vain
+        // with packets lost, the side that closes may not have got what was sent, or may have tried in vain
         outcome.certainty = Certainty::Guess;
     }
     Some(outcome)
 }
 
-/// SMB Direct is not established: who kept it from that.
+/// Reports that SMB Direct was not established, and the side to blame.
 fn no_negotiation(f: &Facts, closed_by: Option<usize>, waited: i64, fail: &mut impl FnMut(Ending, Option<usize>, i64)) {
     let since = |at: At| f.end.time.saturating_sub(at.time);
     match f.negotiation {
@@ -384,8 +384,8 @@ fn no_negotiation(f: &Facts, closed_by: Option<usize>, waited: i64, fail: &mut i
     }
 }
 
-/// Whether a side stopped for want of credits: it had none that it may spend, its peer granted none for a long while, and either
-/// a side gave up then or the capture ended.
+/// True if a side stopped for want of credits: it had none that it may spend, its peer granted none for a long while,
+/// and either a side gave up then or the capture ended.
 fn is_starved(f: &Facts, side: usize, waited: i64) -> bool {
     let Some(dry) = f.dry[side] else { return false };
     // a server has its first credits from the client's first message after the negotiation: before that nothing ran out
@@ -447,7 +447,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the connection failed.
+    /// True if the connection failed.
     pub fn failed(&self) -> bool {
         self.success == Success::No
     }
@@ -522,7 +522,7 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
     let terminated = connection.transport == Some(Transport::Iwarp) && findings.iter().any(is_end);
     let Some(mut outcome) = of(&Facts::of(connection, terminated, end)) else { return };
     if let Ending::OutOfCredits { .. } = outcome.ending {
-        // who had no credit left could not answer
+        // a side that had no credit left could not answer
         let id = Some(connection.id);
         findings.weaken(|f| f.connection == id && is_silence(f.rule) && Some(f.by) != Some(outcome.blame()));
     }
@@ -607,7 +607,7 @@ fn own_rule(outcome: &Outcome, connection: &Connection) -> (Rule, Severity) {
     }
 }
 
-/// What happened, as a predicate of the side to blame.
+/// The failure, as a predicate of the side to blame.
 struct Predicate<'o> {
     outcome: &'o Outcome,
     connection: &'o Connection,
@@ -700,7 +700,7 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
         (Ending::NoNegotiation, rule) if rule.row().group == Group::Negotiate => true,
         (_, rule) if ends_connection(rule) => false,
         (_, Rule::Smb2Unanswered | Rule::RpcUnanswered) => false,
-        // who waited and was granted credits went on
+        // a side that waited and was granted credits went on
         (_, Rule::SmbdCreditStall | Rule::SmbdCreditStarved) => false,
         _ => outcome.at.time.saturating_sub(f.last_time_ns) <= outcome.waited.saturating_add(FOLLOWS),
     };
@@ -711,17 +711,18 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
     first.map(|f| (f.rule, f.by))
 }
 
-/// Whether a finding reports silence, which an earlier violation explains.
+/// True if a finding reports silence, which an earlier violation explains.
 fn is_silence(rule: Rule) -> bool {
     matches!(rule, Rule::Smb2Unanswered | Rule::RpcUnanswered | Rule::SmbdKeepalive)
 }
 
-/// Whether a finding is about data that its receiver does not miss at once: another violation explains the end better.
+/// True if a finding is about data that its receiver does not miss at once: another violation explains the end better.
 fn is_of_data(rule: Rule) -> bool {
     rule == Rule::RdmaLength
 }
 
-/// What explains what in one frame: the transport what it carries, a rule the known bug that broke it.
+/// Rank of a rule among the explanations in one frame: the transport before what it carries, a rule before the known
+/// bug that broke it.
 pub(crate) fn layer(rule: Rule) -> u8 {
     match rule.row().group {
         Group::Transport | Group::Connection | Group::Capture => 0,

@@ -74,9 +74,9 @@ pub struct Attempt {
     pub port: u16,
     /// Transport of the attempt.
     pub transport: Transport,
-    /// How often it was sent.
+    /// Number of times it was sent.
     pub sent: u32,
-    /// Whether anything that its server sent was captured.
+    /// True if anything that its server sent was captured.
     pub heard: bool,
     /// Answer to the connection request.
     pub answer: Answer,
@@ -192,7 +192,7 @@ impl Step {
     }
 }
 
-/// Whether a rung was reached.
+/// State of a rung.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// The step was taken.
@@ -226,11 +226,11 @@ pub struct Rung {
     pub state: State,
     /// The evidence, in a few words.
     pub text: String,
-    /// Where it was seen.
+    /// Frame and time of the evidence.
     pub at: Option<At>,
 }
 
-/// How the data was transferred.
+/// Carrier of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Carried {
     /// RDMA connections only.
@@ -274,9 +274,9 @@ pub struct Obstacle {
     pub rule: Rule,
     /// The side to blame.
     pub by: Blame,
-    /// How much it matters.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// How sure it is.
+    /// Certainty of the finding.
     pub certainty: Certainty,
     /// What happened, as a clause.
     pub text: String,
@@ -288,13 +288,13 @@ pub struct Obstacle {
     pub frames: Vec<u64>,
     /// Connections of those attempts.
     pub tries: Vec<u32>,
-    /// Whether it is another finding, of a connection that failed, and is not to be reported again.
+    /// True if it is another finding, of a connection that failed, and is not to be reported again.
     pub reported: bool,
     /// Its cause, if the answer itself contains it.
     pub why: Option<&'static str>,
 }
 
-/// How far a client and a server got.
+/// Path of a client and a server to RDMA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
     /// Kind of storage: SMB or NFS.
@@ -305,7 +305,7 @@ pub struct Path {
     pub server: Addr,
     /// Their connections, by number.
     pub connections: Vec<u32>,
-    /// How the data of READ and WRITE was transferred.
+    /// Carrier of the data of READ and WRITE.
     pub carried: Carried,
     /// The questions in order.
     pub rungs: Vec<Rung>,
@@ -322,17 +322,17 @@ impl Path {
     }
 }
 
-/// A host learned that a packet was not delivered: when, who told whom, and what.
+/// A notice to a host that a packet was not delivered: time, sender and receiver of the notice, content.
 pub type Undelivered = (At, [Addr; 2], Unreachable);
 
-/// How an RDMA connection request ended.
+/// Outcome of an RDMA connection request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
     Accepted,
     Rejected(String),
     /// By a TCP reset.
     Reset,
-    /// Who reported that it cannot be reached, and why.
+    /// Host that reported it unreachable, and the reason.
     Unreachable(Addr, &'static str),
     /// Answered in another protocol.
     Otherwise,
@@ -364,12 +364,12 @@ const REJECTED: &[(RejectReason, &str)] = &[
 ];
 const NO_ROOM: &str = "The adapter of the side that rejects has no queue pair or memory left for another connection";
 
-/// What a rejection for this reason comes from.
+/// Cause of a rejection for this reason.
 pub(crate) fn why_rejected(reason: RejectReason) -> Option<&'static str> {
     REJECTED.iter().find(|(known, _)| *known == reason).map(|(_, why)| *why)
 }
 
-/// What a rejection comes from, where its answer says more than that nobody listens.
+/// Cause of a rejection, if its answer says more than that nobody listens.
 fn why_named(fate: &Fate) -> Option<&'static str> {
     let named = match fate {
         Fate::Rejected(named) => named,
@@ -446,7 +446,7 @@ pub(crate) fn conclude(report: &mut Report, attempts: &[Attempt], unreachable: &
     }
 }
 
-/// What followed a connection that failed.
+/// Events after a connection that failed.
 struct Afterwards {
     /// The finding that reports the failure.
     cause: (Rule, Blame),
@@ -456,11 +456,11 @@ struct Afterwards {
     text: String,
 }
 
-/// What followed connections that failed: a later one took the place of one that was refused, or the session went on without it; after one
-/// that broke, the client tried again, for so long, and was connected or not.
+/// Events after connections that failed: a later one took the place of one that was refused, or the session went on
+/// without it; after one that broke, the client tried again, for so long, and was connected or not.
 fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<Afterwards> {
     let mut all = Vec::new();
-    // of REQs that were rejected: whether sessions went on without any of them
+    // REQs that were rejected, and those of them without which sessions went on
     let (mut rejected, mut went_on) = (0, 0);
     for group in groups(report, attempts) {
         let is_rdma = |c: &Connection| c.transport.is_some_and(|t| t != Transport::Tcp);
@@ -537,7 +537,8 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<Afterwards> {
     all
 }
 
-/// Which handles went with a connection, and whether the client opened these names again; empty where none was open.
+/// Text about the handles that were lost with a connection, and whether the client opened these names again; empty if
+/// none was open.
 fn handles(open: &[Arc<str>], later: &[&Connection]) -> String {
     const NAMED: usize = 3;
     let Some(number) = NonZeroUsize::new(open.len()) else { return String::new() };
@@ -562,7 +563,7 @@ fn handles(open: &[Arc<str>], later: &[&Connection]) -> String {
     format!("; {number} {was} open on it ({list}){again}")
 }
 
-/// What comes of a second channel that is refused.
+/// Consequence of a second channel that is refused.
 const NO_SECOND: &str = "; the session went on without it: multichannel was not established";
 
 /// Kind of mount that a connection belongs to; `None` for another kind, and if the client is unknown.
@@ -583,7 +584,8 @@ fn kind_of(c: &Connection) -> Option<Kind> {
     }
 }
 
-/// Who talked to whom: by addresses, and for SMB also by the GUIDs of both ends and by the addresses that a server lists.
+/// Pairs of hosts that talked to each other: by addresses, and for SMB also by the GUIDs of both ends and by the
+/// addresses that a server lists.
 fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
     let mut groups: Vec<Group<'r>> = Vec::new();
     let mut by_hosts: HashMap<(Kind, Addr, Addr), usize> = HashMap::new();
@@ -641,7 +643,7 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
     groups
 }
 
-/// What `from` has goes to `into`; it stays, empty.
+/// Moves everything of group `from` into group `into`; the empty group stays.
 fn merge(groups: &mut [Group<'_>], into: usize, from: usize) {
     let (connections, attempts, servers) = {
         let gone = &mut groups[from];
@@ -674,7 +676,7 @@ fn is_link_local(address: &Addr) -> bool {
     }
 }
 
-/// Whether two addresses begin alike as addresses of one subnet mostly do: /24, /64.
+/// True if two addresses begin alike as addresses of one subnet mostly do: /24, /64.
 fn may_be_near(a: &Addr, b: &Addr) -> bool {
     match (a, b) {
         (Addr::V4(a), Addr::V4(b)) => a[..3] == b[..3],
@@ -698,7 +700,7 @@ fn status_name(status: u32) -> String {
     NtStatus(status).name().map_or_else(|| format!("{status:#010x}"), ToString::to_string)
 }
 
-/// What a rung rests on, before it is one.
+/// A rung, and the finding to report if it is the obstacle.
 struct Draft {
     rung: Rung,
     no: Option<(Rule, Blame, Certainty, String)>,
@@ -710,11 +712,11 @@ struct Ladder<'g, 'r> {
     rdma: Vec<&'r Connection>,
     tries: Vec<Try>,
     end: At,
-    /// Whether no frame was cut short: what was cut may have been the answer, or what runs over TCP.
+    /// True if no frame was cut short: the missing part may have been the answer, or traffic over TCP.
     is_whole: bool,
-    /// Whether the same server serves any client by RDMA.
+    /// True if the same server serves any client by RDMA.
     serves_rdma: bool,
-    /// What rpcbind of the server said, to this client or another one.
+    /// Answers of the server's rpcbind, to this client or another one.
     rpcbind: Rpcbind,
     drafts: Vec<Draft>,
 }
@@ -804,7 +806,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         self.drafts.push(Draft { rung: Rung { step, state: State::No, text: text.into(), at }, no: Some(why) });
     }
 
-    /// What an RDMA connection of the two has reached.
+    /// True if an RDMA connection of the two reached a session.
     fn worked(&self) -> bool {
         self.rdma.iter().any(|c| has_session(c))
     }
@@ -840,13 +842,13 @@ impl<'g, 'r> Ladder<'g, 'r> {
         })
     }
 
-    /// Whether anything in sight lets one expect RDMA.
+    /// True if anything in the capture lets one expect RDMA.
     fn is_hinted(&self) -> bool {
         let listed = self.group.connections.iter().any(|c| c.smb.setup.interfaces.iter().any(|i| i.rdma));
         !self.tries.is_empty() || listed || !self.rdma.is_empty() || self.serves_rdma || self.rpcbind.rdma().is_some()
     }
 
-    /// The first no, where it is one that stopped them.
+    /// The first no, if it is one that stopped them.
     fn verdict(&self, worked: bool) -> Option<Obstacle> {
         let draft = self.drafts.iter().find(|d| {
             let is_late = d.rung.step >= Step::Used;
@@ -913,12 +915,12 @@ impl<'g, 'r> Ladder<'g, 'r> {
         self.kept(Rule::SmbPathFallback);
     }
 
-    /// What leads a client from TCP to the RDMA interfaces of its server.
+    /// Adds the rungs that lead a client from TCP to the RDMA interfaces of its server.
     fn interfaces(&mut self) {
         use State::{NotNeeded, NotSeen, Yes};
         let all: Vec<&'r Connection> = self.tcp.iter().chain(&self.rdma).copied().collect();
         let direct = !self.tries.is_empty() || !self.rdma.is_empty();
-        // a client that connects by RDMA at once needs no list; only what a list says can tell why that failed
+        // a client that connects by RDMA at once needs no list; only the content of a list can tell why that failed
         let end = self.end.time;
         let settled = |c: &Connection| c.closed.is_some() || end.saturating_sub(c.first.time) >= SETTLED;
         let heard = |f: fn(&SmbSetup) -> bool| all.iter().copied().find(|c| f(&c.smb.setup));
@@ -1042,7 +1044,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         }
     }
 
-    /// Whether the client asked for an RDMA connection.
+    /// Adds the rung for a client that asked for an RDMA connection.
     fn tried(&mut self) {
         if let Some(first) = self.tries.first() {
             let mut detail: Vec<String> = Vec::new();
@@ -1073,7 +1075,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         }
     }
 
-    /// Whether an RDMA connection was accepted.
+    /// Adds the rung for an RDMA connection that was accepted.
     fn accepted(&mut self, (refused, silent): (Rule, Rule)) {
         let is_there = self.rdma.iter().any(|c| matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma));
         if is_there || self.tries.iter().any(|t| t.fate == Fate::Accepted) {
@@ -1181,7 +1183,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         }
     }
 
-    /// Whether READ and WRITE let RDMA move their data.
+    /// Adds the rung for READ and WRITE that let RDMA move their data.
     fn used(&mut self) {
         let direct: Vec<&'r Connection> = self.rdma.iter().copied().filter(|c| c.protocol == Protocol::SmbDirect).collect();
         let mut moved = [Moved::default(); 2];
@@ -1230,7 +1232,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         self.no(Step::Used, short, at, (Rule::SmbPathInline, Blame::Client, certainty, text));
     }
 
-    /// Whether data went on to go by RDMA.
+    /// Adds the rung for data that continued to go by RDMA.
     fn kept(&mut self, rule: Rule) {
         let used: Vec<&'r Connection> = self.rdma.iter().copied().filter(|c| has_session(c)).collect();
         if used.is_empty() {
@@ -1288,7 +1290,8 @@ impl<'g, 'r> Ladder<'g, 'r> {
         Some(())
     }
 
-    /// Where NFS listens, as rpcbind says. A client that goes to port 20049 at once needs no answer, and Linux does not register RDMA.
+    /// Adds the rungs for the ports of NFS, as rpcbind says. A client that goes to port 20049 at once needs no answer,
+    /// and Linux does not register RDMA.
     fn registered(&mut self) {
         use State::{NotNeeded, NotSeen, Yes};
         let direct = !self.tries.is_empty() || !self.rdma.is_empty();
@@ -1304,7 +1307,8 @@ impl<'g, 'r> Ladder<'g, 'r> {
         }
     }
 
-    /// Whether both sides sent their sizes with the handshake (RFC 8797): without that each uses the default.
+    /// Adds the rung for the sizes that both sides sent with the handshake (RFC 8797): without that each uses the
+    /// default.
     fn private_data(&mut self, rpc: &[&Connection]) {
         let Some((at, private)) = rpc.iter().find_map(|c| Some((c.first, c.rpc_rdma_private?))) else {
             return self.add(Step::PrivateData, State::NotSeen, "", None);
@@ -1330,7 +1334,7 @@ fn is_try(c: &Connection) -> bool {
         || c.transport == Some(Transport::Tcp) && unknown && matches!(c.peers[1].port, 5445 | 20049)
 }
 
-/// Whether requests were answered on it, of a session where one is needed.
+/// True if requests were answered on it, for SMB those of a session.
 fn has_session(c: &Connection) -> bool {
     let done = |r: &crate::report::Command| r.count > r.errors + r.unanswered;
     let is_smb = matches!(c.protocol, Protocol::SmbDirect | Protocol::Smb2);
@@ -1338,13 +1342,13 @@ fn has_session(c: &Connection) -> bool {
     sealed || c.commands.iter().any(|r| done(r) && (!is_smb || r.name != "NEGOTIATE"))
 }
 
-/// Whether files were worked with on it.
+/// True if files were worked with on it.
 fn does_work(c: &Connection) -> bool {
     let sealed = c.smb.sealed.iter().all(|(n, _)| *n > 4);
     sealed || c.commands.iter().any(|r| matches!(r.name, "READ" | "WRITE" | "CREATE" | "OPEN" | "GETATTR") && r.count > r.unanswered)
 }
 
-/// Whether the client left after the negotiation that the server accepted.
+/// True if the client left after the negotiation that the server accepted.
 fn refused_by_client(c: &Connection) -> bool {
     c.outcome.as_ref().is_some_and(|o| o.ending == crate::outcome::Ending::NoNegotiation)
 }
@@ -1519,7 +1523,7 @@ mod tests {
             c.smb.setup.interfaces.clear();
         });
         assert_eq!(verdict(sealed, &[]), None);
-        // nor is a young session one that did not ask
+        // a young session may still ask
         let young = changed(|c| {
             (c.closed, c.first, c.smb.setup.asked, c.smb.setup.answered) = (None, at(55), None, None);
             c.smb.setup.interfaces.clear();

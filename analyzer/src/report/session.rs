@@ -102,14 +102,14 @@ impl Id {
     }
 }
 
-/// How a connection came to a session.
+/// Role of a connection in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The session was set up on it.
     First,
     /// It was bound to the session as another channel.
     Bound,
-    /// It carries the session; how it came to that was not seen, or needs no message.
+    /// It carries the session; the message that tied them was not seen, or none is needed.
     Member,
 }
 
@@ -131,7 +131,7 @@ pub struct Channel {
     pub connection: u32,
     /// Transport that carries the connection; `None` if unknown.
     pub transport: Option<Transport>,
-    /// How it came to the session.
+    /// Its role in the session.
     pub role: Role,
     /// Requests.
     pub requests: u64,
@@ -161,11 +161,11 @@ pub struct Channel {
     pub first: At,
     /// Last frame on the connection.
     pub last: At,
-    /// Who closed it (0 the client, 1 the server), how and when.
+    /// End of the connection: side that closed it (0 the client, 1 the server), method, time.
     pub closed: Option<(Option<usize>, &'static str, At)>,
-    /// Whether it ended otherwise than by the client's own orderly end.
+    /// True if it ended otherwise than by the client's own orderly end.
     pub broke: bool,
-    /// Whether it carries other sessions, too.
+    /// True if it carries other sessions, too.
     pub shared: bool,
 }
 
@@ -180,7 +180,7 @@ pub struct Session {
     pub server: Addr,
     /// Dialect of SMB2, or version of NFS; 0 where it was not seen.
     pub version: u32,
-    /// Whether messages were signed, and encrypted.
+    /// True if messages were signed; true if they were encrypted.
     pub protected: (bool, bool),
     /// Its connections, in order.
     pub channels: Vec<Channel>,
@@ -199,7 +199,7 @@ impl Session {
         self.channels.iter().fold((0, 0), |(read, written), c| (read + c.read, written + c.written))
     }
 
-    /// Of 100, how much of the bytes (where there are none, of the requests) a channel carried.
+    /// Share of the bytes (if there are none, of the requests) that a channel carried, in percent.
     pub fn share(&self, channel: &Channel) -> u64 {
         let (read, written) = self.bytes();
         let (part, whole) =
@@ -250,7 +250,7 @@ pub fn sessions(report: &Report) -> Vec<Session> {
     all.into_iter().map(|(id, connections)| session(id, &connections, start)).collect()
 }
 
-/// Whether a connection carries NFS and not what only prepares it.
+/// True if a connection carries NFS and not only what prepares it.
 fn is_nfs(c: &Connection) -> bool {
     match c.protocol {
         Protocol::RpcRdma => !c.commands.is_empty(),
@@ -259,8 +259,8 @@ fn is_nfs(c: &Connection) -> bool {
     }
 }
 
-/// Whether an SMB2 connection belongs to the session that others carry: it was bound to it, or its set-up was not seen and it ran beside
-/// them; and it leads to the same server.
+/// True if an SMB2 connection belongs to the session that others carry: it was bound to it, or its set-up was not seen
+/// and it ran beside them; and it leads to the same server.
 fn belongs(c: &Connection, part: &[&Connection]) -> bool {
     let setup = &c.smb.setup;
     let differ = |a: Option<[u8; 16]>, b: Option<[u8; 16]>| a.zip(b).is_some_and(|(a, b)| a != b);
@@ -327,7 +327,8 @@ fn channel(id: &Id, c: &Connection) -> Channel {
     }
 }
 
-/// What stands out among channels: one that carries nearly everything, one that carries nothing, one that ended before the others.
+/// Remarks about channels that stand out: one that carries nearly everything, one that carries nothing, one that ended
+/// before the others.
 fn remarks(session: &Session, start: i64) -> Vec<String> {
     let n = session.channels.len();
     let mut remarks = Vec::new();

@@ -13,7 +13,7 @@ pub struct Total {
     pub protocol: Protocol,
     /// Number of connections.
     pub connections: u64,
-    /// Of those, how many are open.
+    /// Of those, the open ones.
     pub open: u64,
     /// Bytes in frames: from clients, from servers.
     pub bytes: [u64; 2],
@@ -42,7 +42,7 @@ pub struct SideTotal {
     pub spent: u64,
     /// Times it waited for credits.
     pub stalls: u64,
-    /// How long together, ns.
+    /// Total time that it waited for credits, in ns.
     pub stalled_time: i64,
     /// Sends without credit.
     pub overruns: u64,
