@@ -1,10 +1,10 @@
-//! Which episodes a rule is about, so that a finding can say what it cost.
+//! The episodes that a rule is about, so that a finding can tell their cost.
 
 use super::{Cause, Kind, Sum};
 use crate::finding::Rule;
 use crate::op::End;
 
-/// Whether a rule is about what transport repairs: how bad it is depends on what it cost.
+/// True if a rule is about problems that the transport repairs: how bad they are depends on their cost.
 pub const fn is_of_the_wire(rule: Rule) -> bool {
     matches!(
         rule,

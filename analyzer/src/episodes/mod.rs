@@ -1,11 +1,12 @@
-//! What held traffic up: intervals of a direction of a connection, with their cause and what they cost the requests behind them.
+//! Delays of traffic: intervals of a direction of a connection, with their cause and their cost for the requests behind
+//! them.
 //!
 //! ```text
 //!   flow, messages, pipeline ── begin, end ──▶ Episodes ──▶ time::cut   whose time a request's was
 //!                                                     └───▶ report      roots by cost, one list a connection
 //! ```
 //!
-//! Flows and messages tell what they see; nothing here looks at packets.
+//! Flows and messages report what they see; nothing here looks at packets.
 
 pub mod cost;
 pub mod time;
@@ -44,7 +45,7 @@ pub enum Kind {
     Idle,
     /// The sender stopped in the middle of a message, and nobody saw why.
     Interrupted,
-    /// The capture lost packets: what happened in between nobody knows.
+    /// The capture lost packets: nothing is known about the time in between.
     Gap,
 }
 
@@ -98,7 +99,7 @@ impl Kind {
         }
     }
 
-    /// Whose the time is that a request spends in it, where it is of the client's direction.
+    /// Owner of the time that a request spends in such an episode of the client's direction.
     pub const fn owner(self) -> Owner {
         match self {
             Self::Recovery | Self::Silence => Owner::Recovery,
@@ -129,7 +130,7 @@ impl Kind {
     }
 }
 
-/// Why it came to it, as far as is known.
+/// Cause of an episode, as far as known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
     /// Not known, or not yet.
@@ -184,12 +185,12 @@ impl Cause {
         }
     }
 
-    /// Whether packets were lost.
+    /// True if packets were lost.
     pub const fn is_loss(self) -> bool {
         matches!(self, Self::LostBefore | Self::LostBehind | Self::Unacknowledged) || self.is_of_the_peer()
     }
 
-    /// Whether what was lost went the other way: the peer had sent it.
+    /// True if the lost packets went the other way: the peer had sent them.
     pub const fn is_of_the_peer(self) -> bool {
         matches!(self, Self::AckLost | Self::ResponseLost)
     }
@@ -204,11 +205,11 @@ pub struct Episode {
     pub kind: Kind,
     /// Cause, as far as known.
     pub cause: Cause,
-    /// Whose packets were held up; `None` where it is of both directions.
+    /// Side whose packets were held up; `None` if both directions were.
     pub by: Option<End>,
     /// Frame and time of the beginning.
     pub begin: At,
-    /// When it ended; `None` where it had not when the capture, or the connection, was over.
+    /// Time of its end; `None` if it had not ended when the capture, or the connection, was over.
     pub end: Option<At>,
     /// The first sequence number that it concerns, as [`sequence_of_psn`] or TCP give it.
     pub sequence: Option<u32>,
@@ -225,12 +226,12 @@ pub struct Episode {
 }
 
 impl Episode {
-    /// Whether it is no more than packets that were not seen so far: they may come again, or the capture lost them.
+    /// True if it is no more than packets that were not seen so far: they may come again, or the capture lost them.
     pub fn is_a_guess(&self) -> bool {
         self.end.is_none() && self.kind == Kind::Recovery && self.repeated == 0 && self.packets == 0
     }
 
-    /// Whose the time is that a request of `client` spends in it.
+    /// Owner of the time that a request of `client` spends in it.
     pub fn owner(&self, client: End) -> Owner {
         match self.kind {
             Kind::Idle if self.by != Some(client) => Owner::Server,
@@ -239,12 +240,12 @@ impl Episode {
         }
     }
 
-    /// When it ended, or the end of time.
+    /// Time of its end in ns; the largest value if it did not end.
     pub fn until(&self) -> i64 {
         self.end.map_or(i64::MAX, |end| end.time)
     }
 
-    /// How long it lasted, in ns; of one that did not end, until `now`.
+    /// Its duration in ns; of one that did not end, until `now`.
     pub fn lasted(&self, now: i64) -> i64 {
         self.end.map_or(now, |end| end.time).saturating_sub(self.begin.time).max(0)
     }
@@ -255,7 +256,7 @@ pub const fn sequence_of_psn(psn: u32) -> u32 {
     psn << 8
 }
 
-/// Whether a sequence number is not before another, on the circle.
+/// True if a sequence number is not before another, on the circle.
 pub const fn not_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) >= 0
 }
@@ -265,7 +266,8 @@ const CEILING_LEAST: i64 = 50_000;
 /// ns after there is room again within which a sender that waited for it goes on.
 const CEILING_RELEASE: i64 = 1_000_000;
 
-/// A limit to what a sender may have outstanding, and whether it waited there: who goes on as soon as there is room had something to send.
+/// A limit to what a sender may have outstanding. A sender that goes on as soon as there is room again had waited for
+/// it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ceiling {
     full: Option<At>,
@@ -285,7 +287,7 @@ impl Ceiling {
         }
     }
 
-    /// The sender goes on. Since when and until when it waited, if it did.
+    /// The sender goes on. Returns the beginning and the end of its wait, if it waited.
     pub fn used(&mut self, at: At) -> Option<(At, At)> {
         let Self { full: Some(full), free: Some(free) } = core::mem::take(self) else { return None };
         (free.since(full) >= CEILING_LEAST && (0..=CEILING_RELEASE).contains(&at.since(free))).then_some((full, at))
@@ -311,9 +313,9 @@ pub struct Sum {
     pub packets: u64,
     /// Packets that went out again.
     pub repeated: u64,
-    /// When the first began.
+    /// Beginning of the first.
     pub first: At,
-    /// When the last began.
+    /// Beginning of the last.
     pub last: At,
 }
 
@@ -322,7 +324,7 @@ pub struct Sum {
 pub struct Summary {
     /// Those that are kept, in the order in which they began.
     pub list: Vec<Episode>,
-    /// How many are not.
+    /// Number of episodes that are not kept.
     pub omitted: u64,
     /// All of them, by kind, cause and direction.
     pub sums: Vec<Sum>,
@@ -335,7 +337,7 @@ pub struct Episodes {
     next_id: u32,
     /// The latest end of those that are over.
     latest_end: i64,
-    /// How many are not over.
+    /// Number of those that are not over.
     open: u32,
     /// Those that are not kept any more.
     dropped: Vec<Sum>,
@@ -373,7 +375,8 @@ impl Episodes {
         self.latest_end = self.latest_end.max(end.time);
     }
 
-    /// What was under way was nothing that the sender repaired: what is missing was missed by the capture.
+    /// Takes back the episode that is under way: the sender repaired nothing, and the missing packets were missed by
+    /// the capture.
     pub fn retract(&mut self, kind: Kind, by: End, end: At) {
         let Some(place) = self.kept.iter().rposition(|e| e.end.is_none() && e.kind == kind && e.by == Some(by)) else { return };
         if self.kept[place].requests > 0 {
@@ -442,7 +445,7 @@ impl Episodes {
         self.kept.iter()
     }
 
-    /// How many are not kept any more.
+    /// Number of episodes that are not kept any more.
     pub fn dropped(&self) -> u64 {
         self.dropped.iter().map(|sum| sum.count).sum()
     }

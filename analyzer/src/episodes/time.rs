@@ -1,5 +1,6 @@
-//! Whose time a request's was: one pure function that cuts the time from its first frame to the last frame of its reply along what was
-//! seen of it and along the episodes that held it up. The parts are integers of ns and always add up to the whole.
+//! Owners of a request's time: one pure function divides the time from its first frame to the last frame of its reply
+//! by what was seen of it and by the episodes that held it up. The parts are integers of ns and always add up to the
+//! whole.
 //!
 //! ```text
 //!   begin      sent        first RDMA   last RDMA      reply    seen        end
@@ -14,7 +15,7 @@ use super::{Cause, Episode, Kind, not_before};
 use crate::op::End;
 use alloc::vec::Vec;
 
-/// Whose a stretch of a request's time is.
+/// Owner of a part of a request's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
     /// The client, between its own dependent parts.
@@ -35,12 +36,12 @@ pub enum Owner {
     Rdma,
     /// The server worked on it.
     Server,
-    /// The capture lost what would tell.
+    /// Unknown, because the capture lost packets.
     Unknown,
 }
 
 impl Owner {
-    /// How many there are.
+    /// Number of owners.
     pub const COUNT: usize = 10;
     /// All of them, in the order of [`Time`].
     pub const ALL: [Self; Self::COUNT] = [
@@ -121,7 +122,7 @@ impl Time {
     }
 }
 
-/// What a request waited for, or another one that it waited for.
+/// An episode that a request waited for, or another request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
     /// An episode of its connection, by number.
@@ -151,7 +152,7 @@ pub struct Request {
     pub sequence: [Option<u32>; 2],
     /// The shortest way from the capture point to the server and back.
     pub way: i64,
-    /// Whether the server read the client's memory for it.
+    /// True if the server read the client's memory for it.
     pub is_read: bool,
 }
 
@@ -294,7 +295,7 @@ fn way(request: &Request, mut cut: Cut) -> Cut {
     cut
 }
 
-/// Whether an episode that overlaps a phase of a request held it up in it.
+/// True if an episode that overlaps a phase of a request held it up in that phase.
 fn concerns(request: &Request, episode: &Episode, phase: usize, from: i64, to: i64) -> bool {
     /// The phases by number.
     const SENDING: usize = 0;
