@@ -1,4 +1,4 @@
-//! What is known of requests, for replies that are shown once more without being counted.
+//! Lookup of requests, for replies that are shown once more without being counted.
 
 use rdmascope_dissector::wire::rpc::Memo;
 use rdmascope_dissector::wire::smb2::RequestMemo;

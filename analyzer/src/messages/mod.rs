@@ -6,7 +6,7 @@
 //!   StreamBytes ──▶ stream ──────────────▶ either         ┘
 //! ```
 //!
-//! What a connection carries is found out from what its first messages look like; the port decides nothing alone.
+//! The content of a connection is recognized by the form of its first messages; the port decides nothing alone.
 
 pub mod known;
 pub mod receive;
@@ -33,7 +33,7 @@ use receive::{Receive, Received, WholeSend};
 use rpcrdma::{INLINE_DEFAULT, RpcMessage, RpcRdma};
 use smbd::{Smb2Message, Smbd};
 
-/// Sends looked at for what they are before a connection is left alone.
+/// Sends that are examined to recognize the protocol, before a connection is left alone.
 const TRIES_MAX: u32 = 64;
 
 /// A whole message, for the layer above.
@@ -52,15 +52,15 @@ pub struct Summary {
     pub negotiated: Negotiated,
     /// Messages and credits, by end A and B.
     pub sides: [SideReport; 2],
-    /// When the Negotiate Request and the Negotiate Response of SMB Direct came.
+    /// Times of the Negotiate Request and the Negotiate Response of SMB Direct.
     pub negotiation: [Option<At>; 2],
-    /// When each end last sent a message of SMB Direct.
+    /// Time of the last message of SMB Direct from each end.
     pub last_sent: [Option<At>; 2],
-    /// Since when each end has no credit of SMB Direct that it may spend.
+    /// Time since which each end has no credit of SMB Direct that it may spend.
     pub dry: [Option<At>; 2],
     /// Credits that ends A and B held over time.
     pub credits: Vec<(i64, [Option<i64>; 2])>,
-    /// Whether it counted the messages: those of SMB2 over TCP are counted above.
+    /// True if it counted the messages: those of SMB2 over TCP are counted above.
     pub counted: bool,
 }
 
@@ -71,11 +71,11 @@ pub struct Messages {
     receive: [Receive; 2],
     kind: stream::Kind,
     streams: [stream::Direction; 2],
-    /// Sends looked at for what they are.
+    /// Sends examined so far to recognize the protocol.
     tries: u32,
     /// Bytes of one Send to each end, where the handshake said so.
     inline_threshold: [Option<u32>; 2],
-    /// Whether the client of NFS takes Send with Invalidate, where the handshake was seen.
+    /// True if the client of NFS takes Send with Invalidate; `None` if the handshake was not seen.
     invalidation: Option<bool>,
     smbd: Option<Box<Smbd>>,
     rpcrdma: Option<Box<RpcRdma>>,
@@ -104,7 +104,7 @@ impl Messages {
         };
     }
 
-    /// A packet of a Send. Whether it turned out that packets before it are missing.
+    /// Takes a packet of a Send. Returns true if it turned out that packets before it are missing.
     pub fn send<T: Trace, S: Sink>(
         &mut self,
         cx: &mut FrameContext<'_, S>,
@@ -273,12 +273,12 @@ impl Messages {
         }
     }
 
-    /// Whether a message of several Sends has begun that is not over.
+    /// True if a message of several Sends has begun that is not over.
     pub fn is_inside(&self, by: End) -> bool {
         self.smbd.as_ref().is_some_and(|smbd| smbd.is_inside(by))
     }
 
-    /// Whether all that a Send completes is shown with [`Messages::show`].
+    /// True if all that a Send completes is shown with [`Messages::show`].
     pub fn is_shown(&self, by: End, bytes: &[u8]) -> bool {
         match self.protocol {
             Protocol::SmbDirect => self.smbd.as_ref().is_none_or(|smbd| smbd.is_whole(by, bytes)),
@@ -341,7 +341,7 @@ impl Messages {
     }
 }
 
-/// What a connection carries, by what a Send looks like; `first` of those that were looked at.
+/// Protocol of a connection, recognized by the form of a Send; `first`: no Send was examined before it.
 fn recognize<S: Sink>(cx: &FrameContext<'_, S>, send: &WholeSend<'_>, first: bool) -> Option<Protocol> {
     let smbd = smbd::looks_like(send.bytes, send.wire_length);
     let rpc = rdmascope_dissector::wire::rpcrdma::looks_like(send.bytes);
@@ -391,7 +391,7 @@ fn smb_direct<T: Trace, S: Sink>(
     emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
 ) {
     cx.layer(Layer::SmbDirect);
-    // who the client is may be learnt from this very message
+    // this very message may tell which end is the client
     if smbd.link.initiator().is_none() && send.wire_length < 32 && smbd::begins_connection(send.bytes, send.wire_length) {
         cx.roles.learn(by, Source::Negotiation);
     }

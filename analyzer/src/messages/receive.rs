@@ -20,9 +20,9 @@ pub struct WholeSend<'a> {
     pub wire_length: u32,
     /// The remote key it invalidates.
     pub invalidate: Option<u32>,
-    /// Whether the bytes stand in one frame (and not in a buffer that was put together).
+    /// True if the bytes stand in one frame (and not in a buffer that was put together).
     pub in_frame: bool,
-    /// Where its packets stood, if there were several.
+    /// Frames of its packets, if there were several.
     pub pieces: Option<&'a Pieces>,
 }
 

@@ -35,7 +35,7 @@ use rdmascope_dissector::wire::xdr::Stream;
 const LONG_MAX: usize = 1 << 20;
 /// Inline threshold without RFC 8797 private data, in bytes (RFC 8166 3.3.2).
 pub const INLINE_DEFAULT: u32 = 1024;
-/// What a server reads for one call at most, with slack, before it is worth a note.
+/// Bytes that a server reads for one call at most, with slack, before it is worth a note.
 const READ_BUDGET: u64 = (1 << 20) + (1 << 16);
 
 /// The region holds (part of) the call itself.
@@ -56,7 +56,7 @@ pub struct RpcMessage<'a> {
     pub last: At,
     /// The header of RPC-over-RDMA; `None` on TCP.
     pub header: Option<&'a Header<'a>>,
-    /// Whether nothing of it was cut off by the capture.
+    /// True if nothing of it was cut off by the capture.
     pub is_whole: bool,
     /// Kind of message.
     pub kind: Kind<'a>,
@@ -76,7 +76,7 @@ pub enum Kind<'a> {
     Reply {
         /// The message.
         message: Stream<'a>,
-        /// Whether it stands in the reply chunk rather than in the Send.
+        /// True if it stands in the reply chunk rather than in the Send.
         is_long: bool,
         /// The call, where it was in a Position-Zero Read chunk and is whole now.
         call: Option<&'a [u8]>,
@@ -110,7 +110,7 @@ struct Credits {
     outstanding: u32,
     /// Most of those at a time.
     outstanding_max: u32,
-    /// Whether the caller waits for a reply, that it may call again.
+    /// Detects that the caller waits for a reply before it may call again.
     room: Ceiling,
     /// Calls.
     calls: u64,
@@ -145,7 +145,7 @@ pub struct RpcRdma {
     credits: [Credits; 2],
     /// Bytes of one Send to each end, where the handshake said so.
     inline_threshold: [Option<u32>; 2],
-    /// Whether the client takes Send with Invalidate, where the handshake was seen.
+    /// True if the client takes Send with Invalidate; `None` if the handshake was not seen.
     invalidation: Option<bool>,
     /// Messages by sender.
     messages: [u64; 2],
@@ -535,7 +535,7 @@ fn unasked<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, xid: u32) {
     cx.report(Rule::RpcrdmaXid, by, Rests::START.of(by.peer()).though_cut(), text);
 }
 
-/// What the chunk lists of a call must be.
+/// Checks the chunk lists of a call.
 fn chunk_rules<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, is_whole: bool) {
     let sure = Rests::FRAME;
     let inline = if header.is_long() || !is_whole { u64::MAX } else { header.payload.len() as u64 };
@@ -624,7 +624,7 @@ fn advertise<S: Sink>(cx: &mut FrameContext<'_, S>, memory: &mut Memory, by: End
     call
 }
 
-/// What the write list and the reply chunk of a reply must be, seen from the call: RFC 8166 3.4.6 and 4.3.
+/// Checks the write list and the reply chunk of a reply against the call: RFC 8166 3.4.6 and 4.3.
 fn shape<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, call: &Call) {
     let rests = Rests::since(call.at).of(by).though_cut();
     let (offered, returned) = (call.chunk_sizes.len(), header.writes.len());

@@ -1,5 +1,5 @@
-//! Messages on plain TCP: SMB2 behind its length (\[MS-SMB2\] 2.1), ONC RPC behind its record mark (RFC 5531 11). What a
-//! multichannel session does beside RDMA, and what it falls back to.
+//! Messages on plain TCP: SMB2 behind its length (\[MS-SMB2\] 2.1), ONC RPC behind its record mark (RFC 5531 11). A
+//! multichannel session uses them beside RDMA, and falls back to them.
 
 use crate::op::{At, StreamBytes};
 use crate::pieces::Pieces;
@@ -35,7 +35,7 @@ pub struct Record<'a> {
     pub bytes: &'a [u8],
     /// Their number on the wire.
     pub wire_length: u32,
-    /// Whether they stand in one frame.
+    /// True if they stand in one frame.
     pub in_frame: bool,
     /// The segments that they were put together from, where these are several.
     pub pieces: Option<&'a Pieces>,
@@ -45,7 +45,7 @@ pub struct Record<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Direction {
     buffer: Vec<u8>,
-    /// Where the bytes of the buffer begin.
+    /// Frame of the first byte in the buffer.
     first: At,
     /// RPC fragments before the last one of a record.
     record: Vec<u8>,
@@ -57,7 +57,7 @@ pub struct Direction {
     pieces: Pieces,
 }
 
-/// Whether `bytes` begin like SMB2 or RPC on TCP.
+/// Kind of messages, if `bytes` begin like SMB2 or RPC on TCP.
 pub fn recognize(bytes: &[u8]) -> Kind {
     if let Some([0, _, _, _, rest @ ..]) = bytes.get(..8)
         && Framing::of(rest).is_some()
@@ -82,8 +82,8 @@ impl Direction {
         self.lost = true;
     }
 
-    /// Takes the next bytes and delivers every message that they complete. Returns whether the bytes passed unread: framing is still to be
-    /// found.
+    /// Takes the next bytes and delivers every message that they complete. Returns true if the bytes passed unread:
+    /// framing is still to be found.
     pub fn take(&mut self, kind: Kind, piece: &StreamBytes<'_>, emit: &mut impl FnMut(&Record<'_>)) -> bool {
         let mut bytes = piece.bytes;
         if self.lost {

@@ -44,7 +44,7 @@ const STOPPED: i64 = SECOND;
 /// ns without a Negotiate Response after which a client that hangs up does so because of that.
 const NEGOTIATE_PATIENCE: i64 = SECOND;
 
-/// What of a Negotiate Request the receiver must refuse (3.1.5.6).
+/// First value of a Negotiate Request that the receiver must refuse (3.1.5.6).
 fn refusable_request(request: &NegotiateRequest) -> Option<Refusable> {
     if !(request.min_version..=request.max_version).contains(&VERSION_1_0) {
         return Some(Refusable { field: "range of versions", status: Some(STATUS_NOT_SUPPORTED) });
@@ -57,7 +57,7 @@ fn refusable_request(request: &NegotiateRequest) -> Option<Refusable> {
     wrong.into_iter().find(|(is_wrong, _)| *is_wrong).map(|(_, field)| Refusable { field, status: None })
 }
 
-/// What of a Negotiate Response the receiver must refuse (3.1.5.7).
+/// First value of a Negotiate Response that the receiver must refuse (3.1.5.7).
 fn refusable_response(response: &NegotiateResponse, request: Option<NegotiateRequest>) -> Option<Refusable> {
     let wrong = [
         (response.status != 0, "Status"),
@@ -91,7 +91,7 @@ impl<T> Seen<T> {
     }
 }
 
-/// Which message the connection expects.
+/// Message that the connection expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The Negotiate Request.
@@ -123,11 +123,11 @@ pub struct Side {
     pub overruns: u64,
     /// Times it had something to send and no credit to send it with.
     pub stalls: u64,
-    /// How long together, in ns.
+    /// Total time of the stalls, in ns.
     pub stalled_time: i64,
-    /// When the last of them began: when it spent the last credit that it might.
+    /// Beginning of the last stall: the time at which it spent the last credit that it might.
     pub stall_since: At,
-    /// The longest, in ns, and the frame that ended it.
+    /// The longest stall, in ns, and the frame that ended it.
     pub stall_longest: (i64, u64),
     /// Data transfer messages.
     pub messages: u64,
@@ -147,15 +147,15 @@ pub struct Side {
     pub max_fragmented_size: Option<u32>,
     /// Bytes of the message in fragments still to come from it.
     pub remaining: Seen<u32>,
-    /// When it last sent a message of any kind.
+    /// Time of its last message of any kind.
     pub last_sent: Option<At>,
     /// Bytes that were left of a fragmented message when something else came in its place.
     interrupted: Option<u32>,
-    /// Since when it could not send.
+    /// Time since which it could not send.
     blocked_since: Option<At>,
-    /// Whether that was in the middle of a message, so that it had more to send.
+    /// True if that was in the middle of a message, so that it had more to send.
     dry_inside: bool,
-    /// When it was granted credits after that.
+    /// Time at which it was granted credits after that.
     granted_since: Option<At>,
     /// An unanswered request for a response.
     keepalive_since: Option<At>,
@@ -176,24 +176,25 @@ pub struct Link {
     /// MaxReadWriteSize of the Negotiate Response, in bytes.
     pub max_read_write_size: Option<u32>,
     request: Option<(At, NegotiateRequest)>,
-    /// When the Negotiate Response came.
+    /// Time of the Negotiate Response.
     response: Option<At>,
-    /// What in the Negotiate Request, and in the response, the receiver must refuse.
+    /// Values in the Negotiate Request, and in the response, that the receiver must refuse.
     refusable: [Option<Refusable>; 2],
     opened: Option<At>,
     /// The end that asked for the RDMA connection, where that is known.
     active: Option<End>,
     /// Data came before the negotiation, which may still follow.
     early: bool,
-    /// When the initiator first sent data before the negotiation was answered, and the number of these messages.
+    /// Time at which the initiator first sent data before the negotiation was answered, and the number of these
+    /// messages.
     premature: Option<At>,
     premature_sent: i64,
-    /// When a Negotiate Response came to which no request was seen.
+    /// Time of a Negotiate Response whose request was not seen.
     orphan: Option<At>,
     last: At,
 }
 
-/// What a receiver must refuse, by the name of its field.
+/// A value that a receiver must refuse, by the name of its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Refusable {
     field: &'static str,
@@ -205,7 +206,7 @@ struct Refusable {
 const STATUS_NOT_SUPPORTED: u32 = 0xc000_00bb;
 
 impl Side {
-    /// Whether its peer lets it hold few credits all the time.
+    /// True if its peer was found to let it hold few credits all the time.
     pub fn is_starved(&self) -> bool {
         self.starvation_reported
     }
@@ -250,38 +251,39 @@ impl Link {
         link
     }
 
-    /// When the RDMA connection was established, for the negotiation timer.
+    /// Sets the time at which the RDMA connection was established, for the negotiation timer.
     pub fn opened(&mut self, at: At) {
         self.opened = Some(at);
     }
 
-    /// Which end asked for the RDMA connection: only that one may negotiate.
+    /// Sets the end that asked for the RDMA connection: only that one may negotiate.
     pub fn connected_by(&mut self, active: End) {
         self.active = Some(active);
     }
 
-    /// Whether an end may not negotiate, as its peer asked for the RDMA connection: what it sends first is an answer.
+    /// True if an end may not negotiate, because its peer asked for the RDMA connection: its first message is an
+    /// answer.
     pub fn is_passive(&self, end: End) -> bool {
         self.active == Some(end.peer())
     }
 
-    /// Whether the Negotiate Request of an end may stand behind its response.
+    /// True if the Negotiate Request of an end may stand behind its response in the capture.
     pub fn owes_request(&self, end: End) -> bool {
         self.orphan.is_some() && self.initiator == Some(end)
     }
 
-    /// Whether its beginning was not seen so far, nor anything else of it.
+    /// True if its beginning was not seen so far, nor anything else of it.
     pub fn is_unbegun(&self) -> bool {
         let is_silent = self.sides.iter().all(|side| side.messages == 0 && side.last_sent.is_none());
         self.phase == Phase::Established && self.request.is_none() && self.response.is_none() && is_silent
     }
 
-    /// When the Negotiate Request and the Negotiate Response came.
+    /// Times of the Negotiate Request and the Negotiate Response.
     pub fn negotiation(&self) -> [Option<At>; 2] {
         [self.request.map(|(at, _)| at), self.response]
     }
 
-    /// Which message is expected next.
+    /// Message that is expected next.
     pub fn phase(&self) -> Phase {
         self.phase
     }
@@ -301,7 +303,7 @@ impl Link {
         self.side(end).credits
     }
 
-    /// When an end that now has no credit to send with lost its last one.
+    /// Time at which an end that now has no credit to send with lost its last one.
     pub fn blocked_since(&self, end: End) -> Option<At> {
         self.side(end).blocked_since
     }
@@ -568,8 +570,8 @@ impl Link {
         }
     }
 
-    /// Whether the fragmented sizes agreed can be reached with the credits there are (derived: a message of that size needs
-    /// that many sends, and no sender may count on grants while it is sending).
+    /// Reports fragmented sizes that were agreed and cannot be reached with the credits there are (derived: a message
+    /// of that size needs that many sends, and no sender may count on grants while it is sending).
     fn reach(&self, sink: &mut impl RuleSink) {
         if self.request.is_none() {
             return;
@@ -637,7 +639,7 @@ impl Link {
                 return;
             }
             Phase::Refused => {
-                // a grant may have been on its way already; data is sent by who accepted
+                // a grant may have been on its way already; data comes from a side that accepted
                 let wrong = self.refusable[1].filter(|_| self.initiator == Some(by) && data.data_length > 0);
                 if let Some(Refusable { field, .. }) = wrong {
                     self.refusable[1] = None;
@@ -846,7 +848,7 @@ impl Link {
         self.grant(at, by, data, sink);
     }
 
-    /// What a message of `by` grants its peer.
+    /// Takes the credits that a message of `by` grants its peer.
     fn grant(&mut self, at: At, by: End, data: &DataTransfer, sink: &mut impl RuleSink) {
         let sure = self.certainty.min(HISTORY);
         let [_, peer] = self.both(by);
@@ -884,7 +886,7 @@ impl Link {
         {
             self.unanswered(at.time.saturating_sub(asked.time), by, initiator, sink);
             if self.premature.is_some() {
-                // who sends data as if there were an answer may have one that the capture missed
+                // a side that sends data as if there were an answer may have one that the capture missed
                 let text = format_args!("sent data, and no Negotiate Response was seen before it");
                 sink.broken(Rule::SmbdNegFirst, initiator, Certainty::Guess, text);
             }
@@ -901,7 +903,8 @@ impl Link {
                 && !held_up
             {
                 let waited = side.last_sent.map_or(0, |last| at.time.saturating_sub(last.time));
-                // whose peer hangs up while it sends has nothing to answer for, and who hangs up itself may have had to
+                // an end whose peer hangs up while it sends is not to blame, and one that hangs up itself may have had
+                // to
                 let certainty = if by == end { Some(Certainty::Guess) } else { (waited >= STOPPED).then_some(sure) };
                 if let Some(certainty) = certainty {
                     sink.broken(
@@ -936,7 +939,7 @@ impl Link {
 
     /// The connection ended, or the capture did, `waited` ns after a Negotiate Request that got no response.
     fn unanswered(&self, waited: i64, by: Option<End>, initiator: End, sink: &mut impl RuleSink) {
-        // a request that must not be answered is no fault of who did not answer it
+        // an end is not to blame for leaving a request unanswered that must not be answered
         if self.refusable[0].is_some_and(|wrong| wrong.status.is_none()) {
             return;
         }

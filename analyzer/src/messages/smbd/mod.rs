@@ -1,4 +1,4 @@
-//! SMB Direct connections: which of its messages a Send is, the rules ([`link`]), and fragments put together.
+//! SMB Direct connections: the kind of message that a Send is, the rules ([`link`]), and fragments put together.
 
 pub mod link;
 
@@ -33,13 +33,13 @@ pub struct Smb2Message<'a> {
     pub wire_length: u32,
     /// The remote key that was invalidated on the way.
     pub invalidate: Option<u32>,
-    /// Whether the bytes lie in a buffer of their own.
+    /// True if the bytes lie in a buffer of their own.
     pub reassembled: bool,
     /// Fragments.
     pub fragments: u32,
-    /// Where they stood, if there were several.
+    /// Frames of the fragments, if there were several.
     pub pieces: Option<&'a Pieces>,
-    /// How long its sender waited for credits to send it, in ns.
+    /// Time that its sender waited for credits to send it, in ns.
     pub waited: i64,
     /// Bytes of RDMA for one request, where SMB Direct agreed on a limit.
     pub max_read_write_size: Option<u32>,
@@ -87,9 +87,9 @@ pub struct Smbd {
     /// The rules and the ledger.
     pub link: Link,
     fragments: [Fragments; 2],
-    /// Whether an SMB2 message was seen: what else is carried is then wrong.
+    /// True if an SMB2 message was seen: other content is then wrong.
     carries_smb2: bool,
-    /// Whether an encrypted message was seen.
+    /// True if an encrypted message was seen.
     is_sealed: bool,
 }
 
@@ -98,7 +98,7 @@ fn begins_like_smb2(data: &[u8]) -> bool {
     data.first_chunk::<4>().is_some_and(|m| matches!(m, [0xfc..=0xfe, b'S', b'M', b'B']))
 }
 
-/// Whether a Send can only be SMB Direct: a Negotiate Request or Response, or data with an SMB2 message inside.
+/// Recognizes a Send of SMB Direct: a Negotiate Request or Response, or data with an SMB2 message inside.
 /// `Some(Certain)` by content, `Some(Guess)` for a message of credits alone.
 pub fn looks_like(bytes: &[u8], wire_length: u32) -> Option<Certainty> {
     if is_negotiate_request(bytes, wire_length) || is_negotiate_response(bytes, wire_length) {
@@ -153,13 +153,13 @@ impl Smbd {
         Self { link: Link::joined_late(), ..Self::default() }
     }
 
-    /// Whether a Send is a whole message by itself, and no part of one that `by` sends in fragments.
+    /// True if a Send is a whole message by itself, and no part of one that `by` sends in fragments.
     pub fn is_whole(&self, by: End, bytes: &[u8]) -> bool {
         let data = smbd::parse_data(bytes, bytes.len() as u32, &mut Off);
         !self.fragments[by.index()].open && data.is_ok_and(|(_, data)| data.header.remaining_data_length == 0)
     }
 
-    /// Whether `by` is in the middle of a message that it sends in fragments.
+    /// True if `by` is in the middle of a message that it sends in fragments.
     pub fn is_inside(&self, by: End) -> bool {
         self.fragments[by.index()].open
     }
@@ -313,9 +313,9 @@ impl Smbd {
         }
     }
 
-    /// Whether the first message of an end, of which the beginning was not seen, is a Negotiate Response that is too short, cut off, or
-    /// chose
-    /// a version that does not exist: its versions are 1.0, and as data it would lie inside its own header.
+    /// True if the first message of an end, of which the beginning was not seen, is a Negotiate Response that is too
+    /// short, cut off, or chose a version that does not exist: its versions are 1.0, and as data it would lie inside
+    /// its own header.
     fn is_first_response(&self, by: End, bytes: &[u8], wire_length: u32) -> bool {
         const LEAST: u32 = DataTransfer::LEN as u32;
         const MOST: u32 = NegotiateResponse::LEN as u32;
@@ -359,8 +359,8 @@ impl Smbd {
     }
 }
 
-/// Whether a message that should be a negotiation is data instead: its data is an SMB2 message, or fills it to the last byte, or it has
-/// none and says so in every field.
+/// True if a message that should be a negotiation is data instead: its data is an SMB2 message, or fills it to the last
+/// byte, or it has none and says so in every field.
 fn reads_as_data(bytes: &[u8], wire_length: u32) -> bool {
     let Ok((_, data)) = smbd::parse_data(bytes, wire_length, &mut Off) else { return false };
     let header = data.header;
@@ -379,8 +379,8 @@ fn reads_as_data(bytes: &[u8], wire_length: u32) -> bool {
     looks_like_data(bytes, wire_length) || is_plain && (fills || is_empty)
 }
 
-/// Whether a message that should be a negotiation is data instead: it carries an SMB2 message, or credits and nothing else, which as a
-/// negotiation would offer sizes of 0.
+/// True if a message that should be a negotiation is data instead: it carries an SMB2 message, or credits and nothing
+/// else, which as a negotiation would offer sizes of 0.
 fn looks_like_data(bytes: &[u8], wire_length: u32) -> bool {
     smbd::parse_data(bytes, wire_length, &mut Off)
         .is_ok_and(|(_, d)| d.inside && begins_like_smb2(d.data) || is_credits_alone(&d.header, wire_length))
@@ -458,7 +458,7 @@ impl Fragments {
     }
 }
 
-/// Whether a Send is what opens a connection.
+/// True if a Send opens a connection.
 pub fn begins_connection(bytes: &[u8], wire_length: u32) -> bool {
     is_negotiate_request(bytes, wire_length) || (wire_length < DataTransfer::LEN as u32 && !looks_like_data(bytes, wire_length))
 }
