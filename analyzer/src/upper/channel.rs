@@ -1,5 +1,5 @@
-//! What an SMB2 RDMA channel may look like: channel information of READ and WRITE, \[MS-SMB2\] 2.2.19 and 2.2.21, and SMB2_RDMA_TRANSFORM,
-//! 2.2.43.
+//! Rules of SMB2 RDMA channels: channel information of READ and WRITE, \[MS-SMB2\] 2.2.19 and 2.2.21, and
+//! SMB2_RDMA_TRANSFORM, 2.2.43.
 
 use crate::finding::Rule;
 use core::fmt;
@@ -15,21 +15,21 @@ const DIALECT_300: u16 = 0x0300;
 /// Bytes of every signature and authentication tag of SMB2.
 const SIGNATURE: u16 = 16;
 
-/// What the server's NEGOTIATE reply says, where it was seen whole.
+/// Content of the server's NEGOTIATE reply, if it was seen whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Agreed {
     /// The dialect.
     pub dialect: Option<u16>,
-    /// Whether a request may be charged more than one credit (SMB2_GLOBAL_CAP_LARGE_MTU).
+    /// True if a request may be charged more than one credit (SMB2_GLOBAL_CAP_LARGE_MTU).
     pub multi_credit: Option<bool>,
-    /// Whether data that RDMA moves may be encrypted, and signed.
+    /// True if data that RDMA moves may be encrypted; true if it may be signed.
     transforms: Option<[bool; 2]>,
     /// Bytes of the cipher's nonce.
     nonce: Option<u16>,
 }
 
 impl Agreed {
-    /// What a successful reply says; `is_whole` where nothing of it was cut off.
+    /// Content of a successful reply; `is_whole` if nothing of it was cut off.
     pub fn of(reply: &NegotiateResponse<'_>, is_whole: bool) -> Self {
         let ids = |context: ContextType| reply.contexts.filter(move |c| c.context_type == context).flat_map(|c| c.ids());
         let has = |id: RdmaTransformId| ids(ContextType::RDMA_TRANSFORM).any(|i| i == id.0);
@@ -43,9 +43,8 @@ impl Agreed {
     }
 }
 
-/// What is wrong with the channel information of a READ or WRITE of `length` bytes. `is_cut` where the capture cut the message. `emit` is
-/// given
-/// each; returns whether ksmbd once trusted what is wrong.
+/// Checks the channel information of a READ or WRITE of `length` bytes. `is_cut` if the capture cut the message. `emit`
+/// is given each violation. Returns true if ksmbd once trusted what is wrong.
 pub fn check(
     info: &ChannelInfo<'_>,
     length: u32,
@@ -91,7 +90,7 @@ pub fn check(
     true
 }
 
-/// What is wrong with an SMB2_RDMA_TRANSFORM of which nothing was cut off; `None` where it is too short to be one.
+/// Checks an SMB2_RDMA_TRANSFORM of which nothing was cut off; `None` if it is too short to be one.
 pub fn check_transform(transform: Option<&RdmaTransform<'_>>, agreed: &Agreed, emit: &mut impl FnMut(Rule, fmt::Arguments<'_>)) {
     if let Some(dialect) = agreed.dialect.filter(|d| *d != DIALECT_311) {
         emit(Rule::Smb2TransformDialect, format_args!("sent an RDMA transform in dialect {dialect:#06x}"));

@@ -1,6 +1,6 @@
-//! The message ids and credits of one SMB2 connection as an observer sees them: the ledger of [`crate::credits`], fed with what was
-//! sent,
-//! and patient where the capture may have swapped a request and a reply. \[MS-SMB2\] 3.2.4.1.2, 3.2.4.1.6, 3.3.4.1.2, 3.3.5.2.3.
+//! The message ids and credits of one SMB2 connection as an observer sees them: the ledger of [`crate::credits`], fed
+//! with the captured messages, and patient where the capture may have swapped a request and a reply. \[MS-SMB2\]
+//! 3.2.4.1.2, 3.2.4.1.6, 3.3.4.1.2, 3.3.5.2.3.
 
 use crate::credits::{Fault, Ledger};
 use crate::op::At;
@@ -26,7 +26,7 @@ pub enum Wrong {
     },
     /// The client sent a request for which it held too few credits.
     Overdrawn {
-        /// Which command.
+        /// The command of the request.
         command: Command,
         /// Credits that it takes.
         charge: u16,
@@ -35,14 +35,14 @@ pub enum Wrong {
     },
     /// The client used an id that was not granted, though it held credits.
     Outside {
-        /// Which command.
+        /// The command of the request.
         command: Command,
         /// The first of the request's ids that was not granted.
         id: u64,
         /// The first that is not.
         end: u64,
     },
-    /// The server answered what nobody asked.
+    /// The server answered a request that was not sent.
     Unasked {
         /// The command of the reply.
         command: Command,
@@ -55,7 +55,7 @@ pub enum Wrong {
         command: Command,
         /// Its id.
         id: u64,
-        /// When it answered first.
+        /// Time of its first answer.
         first: At,
     },
     /// The server left the client without a credit and without a request whose reply could bring one.
@@ -71,7 +71,7 @@ pub struct Early {
     pub command: Command,
     /// Its status.
     pub status: u32,
-    /// When it came.
+    /// Time and frame of its capture.
     pub at: At,
 }
 
@@ -102,7 +102,7 @@ impl Ids {
         *self = Self { ledger: Some(Ledger::new()), ..Self::default() };
     }
 
-    /// Whether the connection has begun, and all of it was seen.
+    /// True if the connection has begun, and all of it was seen.
     pub fn is_known(&self) -> bool {
         self.ledger.is_some()
     }
@@ -114,12 +114,11 @@ impl Ids {
         self.early.clear();
     }
 
-    /// A request other than CANCEL. `emit` is given what was wrong with it or with what came before. Returns the reply that was captured
-    /// before it,
-    /// where there is one.
+    /// A request other than CANCEL. `emit` is given what was wrong with it or with what came before. Returns the reply
+    /// that was captured before it, if there is one.
     pub fn request(&mut self, header: &Header, at: At, open_max: usize, mut emit: impl FnMut(At, Wrong)) -> Option<Early> {
         let (id, charge, command) = (header.message_id, header.credit_charge, header.command);
-        // nobody answers what is still to be asked: the capture has them in the wrong order
+        // no reply is sent before its request: the capture has them in the wrong order
         let early = self.early.iter().position(|e| e.id == id).map(|index| self.early.remove(index));
         self.early.retain(|e| {
             let waits = at.since(e.at) <= EARLY;
@@ -154,7 +153,7 @@ impl Ids {
         early
     }
 
-    /// Whether a reply with this id went by lately.
+    /// True if a reply with this id went by lately.
     pub fn is_answered(&self, id: u64) -> bool {
         id < self.answered_end && self.answered.iter().any(|(answered, _)| *answered == id)
     }

@@ -1,4 +1,5 @@
-//! What messages mean: SMB2, and ONC RPC with NFS. Requests and replies become exchanges, with the payload that RDMA moved for them.
+//! Meaning of messages: SMB2, and ONC RPC with NFS. Requests and replies become exchanges, with the payload that RDMA
+//! moved for them.
 
 pub mod channel;
 pub mod ids;
@@ -30,10 +31,10 @@ use smb2::Smb2;
 /// ns after which a request without reply at the end of the capture counts as unanswered.
 const UNANSWERED_AFTER: i64 = 1_000_000_000;
 
-/// What a report says of the exchanges of a connection.
+/// Exchanges of a connection, for a report.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// The SMB layer; what is by end is by end A and B.
+    /// The SMB layer; arrays by end are for end A and B.
     pub smb: Smb,
     /// The NFS layer.
     pub nfs: crate::session::Nfs,
@@ -57,7 +58,7 @@ impl<K: PartialEq, M: Copy> Answers<K, M> {
     /// Answers remembered.
     const MAX: usize = 64;
 
-    /// An answer: by what its request is found, what is known of that, and the number of the exchange.
+    /// Adds an answer: the key by which its request is found, the facts about that, and the number of the exchange.
     fn add(&mut self, key: K, memo: M, exchange: u64) {
         if self.0.len() >= Self::MAX {
             self.0.pop_front();
@@ -73,7 +74,7 @@ impl<K: PartialEq, M: Copy> Answers<K, M> {
 /// Exchanges that a message belongs to which is shown once more, the first few.
 pub type ShownAgain = [Option<u64>; 8];
 
-/// What is known of requests while messages are shown once more.
+/// Lookup of requests while messages are shown once more.
 #[derive(Debug)]
 pub struct Showing<'u> {
     upper: &'u Upper,
@@ -201,7 +202,7 @@ impl Upper {
         }
     }
 
-    /// What is known of requests while messages are shown once more.
+    /// Lookup of requests while messages are shown once more.
     pub fn shown(&self) -> Showing<'_> {
         Showing { upper: self, exchanges: ShownAgain::default() }
     }
@@ -260,7 +261,8 @@ impl Upper {
     }
 }
 
-/// Whether a request without reply will not be answered any more: asked long ago, and nothing of the other direction was missed.
+/// True if a request without reply will not be answered any more: it was sent long ago, and nothing of the other
+/// direction was missed.
 fn is_unanswered<S: Sink>(cx: &FrameContext<'_, S>, exchange: &Exchange, by: End, end: At) -> bool {
     let rests = Rests::since(exchange.request).of(by.peer()).though_cut();
     end.since(exchange.request) > UNANSWERED_AFTER && cx.missed.is_whole(rests) && !cx.missed.is_absent(by.peer())

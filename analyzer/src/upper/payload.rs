@@ -12,12 +12,13 @@ pub const PAYLOAD_MAX: u64 = 16 << 20;
 /// One payload. It takes as much memory as was captured of it, however long it is said to be.
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
-    /// Where a piece begins, and its bytes. Pieces do not overlap; they may touch.
+    /// Pieces by their offset in bytes. They do not overlap; they may touch.
     pieces: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Payload {
-    /// What was captured of a piece at `offset` in the payload. What was not captured stays a hole; of what comes twice the later stays.
+    /// Adds the captured bytes of a piece at `offset` in the payload. Bytes that were not captured stay a hole; of
+    /// bytes that come twice the later ones stay.
     pub fn put(&mut self, offset: u64, bytes: &[u8]) {
         let Some(end) = offset.checked_add(bytes.len() as u64).filter(|end| *end <= PAYLOAD_MAX) else { return };
         let (mut at, mut rest) = (offset, bytes);
@@ -61,8 +62,8 @@ impl Payload {
         Some(result)
     }
 
-    /// The exchange is complete, or never will be; its payload has `length` bytes. They go to whoever listens and its hash, where it is
-    /// whole, into the row.
+    /// The exchange is complete, or never will be; its payload has `length` bytes. They go to the sink; their hash, if
+    /// the payload is whole, goes into the row.
     pub fn finish<S: Sink>(&self, exchange: &mut Exchange, length: u64, sink: &mut S) {
         let holes = self.holes(length);
         let pieces = || self.pieces.range(..length).map(|(from, piece)| (*from, &piece[..piece.len().min((length - from) as usize)]));

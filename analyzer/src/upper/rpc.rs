@@ -41,14 +41,14 @@ const UNASKED_MAX: usize = 256;
 struct Pending {
     exchange: Exchange,
     memo: Option<Memo>,
-    /// What was learnt of its file while it was decoded.
+    /// Facts about its file, learnt while it was decoded.
     names: Names,
-    /// Whether all of the call was decoded.
+    /// True if all of the call was decoded.
     is_whole: bool,
     payload: Option<Box<Payload>>,
 }
 
-/// What a decoded call or reply says of files.
+/// Facts about files in a decoded call or reply.
 #[derive(Clone, Debug, Default)]
 struct Names {
     /// The operation that gives a compound its name, and its rank.
@@ -59,16 +59,16 @@ struct Names {
     offset: Option<u64>,
     count: Option<u32>,
     status: Option<u32>,
-    /// Operations that read or write data, and whether the data of one is in a chunk.
+    /// Operations that read or write data; `reduced` if the data of one is in a chunk.
     transfers: u32,
     reduced: bool,
-    /// Whether an operation of the compound may have its argument, or its result, in a chunk.
+    /// Argument, result: true if an operation of the compound may have it in a chunk.
     eligible: [bool; 2],
     /// The session that a compound of NFS 4.1 runs in.
     session: Option<[u8; 16]>,
     /// The product that EXCHANGE_ID names.
     implementation: Option<String>,
-    /// What a portmapper was asked, and the rows of its answer.
+    /// Question to a portmapper, and the rows of its answer.
     asked: Option<Asked>,
     mappings: Vec<Asked>,
 }
@@ -130,7 +130,7 @@ impl Names {
         }
     }
 
-    /// What the call is named by: an operation where its procedure is a compound of them.
+    /// Name of the call: an operation if its procedure is a compound of them.
     fn command(&self, memo: &Memo) -> Option<&'static str> {
         let is_compound = memo.is_callback() || memo.version == 4;
         self.operation.filter(|_| is_compound).map(|(name, _)| name).or_else(|| memo.procedure_name())
@@ -144,7 +144,7 @@ fn product(name: &[u8]) -> String {
     short.chars().take(PRODUCT_MAX).collect()
 }
 
-/// Which operation of a compound gives it its name: what does something, before what leads up to it.
+/// Rank of an operation as the name of its compound: one that does something ranks above those that lead up to it.
 fn rank_of(name: &str) -> u8 {
     match name {
         "SEQUENCE" | "CB_SEQUENCE" | "PUTFH" | "PUTROOTFH" | "SAVEFH" | "RESTOREFH" => 0,
@@ -243,7 +243,7 @@ impl Rpc {
         self.remember(cx, message.by, message.xid, pending);
     }
 
-    /// Which side is the client, by the program that is called.
+    /// Learns which side is the client, by the program that is called.
     fn learn<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, pending: &Pending) {
         self.nfs.is_made_by(0, pending.names.implementation.as_deref());
         if let Some(memo) = pending.memo {
@@ -457,8 +457,8 @@ fn describe(exchange: &mut Exchange, header: &Header<'_>) {
     }
 }
 
-/// Whether an operation of NFS 4 may have its argument, or its result, in a chunk (RFC 8267 5.3, and what later minor versions may add to
-/// it).
+/// Argument, result: true if an operation of NFS 4 may have it in a chunk (RFC 8267 5.3, and what later minor versions
+/// may add to it).
 const fn v4_eligible(code: u32) -> (bool, bool) {
     use nfs::v4::Operation as Op;
     match Op(code) {
@@ -472,7 +472,7 @@ const fn v4_eligible(code: u32) -> (bool, bool) {
     }
 }
 
-/// Whether the argument, or the result, of a call may be in a chunk; `None` where that is not known.
+/// Argument, result: true if a call may have it in a chunk; `None` if that is not known.
 fn eligible(pending: &Pending) -> Option<[bool; 2]> {
     let memo = pending.memo?;
     if matches!(Program(memo.program), Program::MOUNT | Program::NLM | Program::STATUS | Program::NFSACL) {
@@ -498,15 +498,16 @@ fn same_xid<S: Sink>(cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, str
     }
 }
 
-/// What is said of data in a chunk that GSS-API protects.
+/// Text of the finding about data in a chunk that GSS-API protects.
 const UNDER_GSS: &str = "reduced a data item under RPCSEC_GSS integrity or privacy";
 
-/// Whether GSS-API protects the data of a call and its reply: then nothing may be reduced (RFC 8166 8.2.2).
+/// True if GSS-API protects the data of a call and its reply: then nothing may be reduced (RFC 8166 8.2.2).
 fn is_protected(pending: &Pending) -> bool {
     pending.memo.is_some_and(|memo| memo.gss_service.0 >= GssService::INTEGRITY.0)
 }
 
-/// What of a call is in read chunks: whether it may be, and whether the count in the stream is that of the chunk.
+/// Checks the argument of a call in read chunks: it must be allowed there, and the count in the stream must be that of
+/// the chunk.
 fn reduced_argument<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, pending: &Pending) {
     let mut positions = header.reads.iter().map(|segment| segment.position).filter(|position| *position > 0);
     let Some(position) = positions.next() else { return };
@@ -531,8 +532,8 @@ fn reduced_argument<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Hea
     }
 }
 
-/// What the chunks of a reply say was written, against what was seen and what the message says. `is_whole` where all of it and of its call
-/// could be read.
+/// Compares the bytes that the chunks of a reply announce with those that were seen and those that the message
+/// announces. `is_whole` if all of it and of its call could be read.
 fn announced_and_written<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, pending: &Pending, is_whole: bool) {
     let listed: u64 = header.writes.iter().map(|c| c.length()).sum();
     let announced = listed + header.reply.map_or(0, |c| c.length());

@@ -6,7 +6,7 @@ use core::fmt;
 use rdmascope_dissector::wire::smb2::blob::Blob;
 use rdmascope_dissector::wire::smb2::{Body, Command, Header, Pdu};
 
-/// What is wrong with the shape of a message.
+/// A violation in the shape of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// StructureSize of the header.
@@ -17,7 +17,7 @@ pub enum Wrong {
     Next(u32),
     /// The first request of a message refers to the one before it.
     Related,
-    /// What is named, its offset and length: not inside of the message.
+    /// Name, offset and length of a part that is not inside the message.
     Outside(&'static str, u32, u32),
 }
 
@@ -51,7 +51,7 @@ const fn size_of(command: Command) -> Option<u16> {
     })
 }
 
-/// What is wrong with a message of which nothing was cut off. `emit` is given each.
+/// Checks the shape of a message of which nothing was cut off. `emit` is given each violation.
 pub fn check(pdu: &Pdu<'_>, mut emit: impl FnMut(Wrong)) {
     let header = &pdu.header;
     if usize::from(header.header_length) != Header::LEN {

@@ -1,8 +1,9 @@
-//! Which SMB2 messages must be signed, \[MS-SMB2\] 3.2.4.1.1, 3.2.5.1.3, 3.2.5.3.1, 3.3.4.1.1, 3.3.5.5.3 and 3.3.5.7: what can be known
-//! without keys.
+//! SMB2 messages that must be signed, \[MS-SMB2\] 3.2.4.1.1, 3.2.5.1.3, 3.2.5.3.1, 3.3.4.1.1, 3.3.5.5.3 and 3.3.5.7:
+//! the part that can be checked without keys.
 //!
-//! A session signs everything where either end asks for it and the user is no guest. NEGOTIATE, SESSION_SETUP, CANCEL, interim replies and
-//! notifications of the server have rules of their own and are left alone, as is what travels encrypted.
+//! A session signs everything if either end asks for it and the user is no guest. NEGOTIATE, SESSION_SETUP, CANCEL,
+//! interim replies and notifications of the server have rules of their own and are left alone, as are encrypted
+//! messages.
 
 use alloc::vec::Vec;
 use rdmascope_dissector::wire::smb2::{Body, Command, Header, NtStatus, Pdu};
@@ -18,7 +19,7 @@ const WITHOUT_KEY: u16 = 0x0003;
 /// SMB2_SESSION_FLAG_ENCRYPT_DATA.
 const ENCRYPTED: u16 = 0x0004;
 
-/// What a SESSION_SETUP request says of signing, kept until its reply comes.
+/// Values for signing in a SESSION_SETUP request, kept until its reply comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
     required: bool,
@@ -46,14 +47,14 @@ struct Session {
 /// The sessions of one connection that have a key.
 #[derive(Clone, Debug, Default)]
 pub struct Signing {
-    /// Whether the server requires it of every session.
+    /// True if the server requires it of every session.
     server: bool,
     dialect: u16,
     sessions: Vec<Session>,
 }
 
 impl Signing {
-    /// The reply to a request, with what that said.
+    /// Takes the reply to a request, with the values of that request.
     pub fn learn(&mut self, pdu: &Pdu<'_>, setup: Setup) {
         let header = &pdu.header;
         match &pdu.body {
@@ -73,7 +74,7 @@ impl Signing {
         }
     }
 
-    /// Why a request that travels in the clear must be signed, where it must and is not.
+    /// Reason why a request that travels in the clear must be signed; `None` if it need not be, or is.
     pub fn request(&self, header: &Header) -> Option<&'static str> {
         if header.is_signed() || matches!(header.command, Command::NEGOTIATE | Command::SESSION_SETUP | Command::CANCEL) {
             return None;
@@ -87,7 +88,7 @@ impl Signing {
         }
     }
 
-    /// Whether a reply in the clear to a signed request must be signed and is not.
+    /// True if a reply in the clear to a signed request must be signed and is not.
     pub fn reply(header: &Header) -> bool {
         const SESSION_EXPIRED: NtStatus = NtStatus(0xc000_035c);
         let without_session = [NtStatus::USER_SESSION_DELETED, SESSION_EXPIRED, NtStatus::ACCESS_DENIED].contains(&header.status());

@@ -68,12 +68,12 @@ struct Pending {
     /// The key that the reply is to invalidate.
     invalidate: Option<u32>,
     payload: Option<Box<Payload>>,
-    /// What a WRITE's data goes through, where that is put together.
+    /// Protection of a WRITE's data, if that is put together.
     protection: Option<Protection>,
     by: End,
-    /// Whether it was signed, in the clear.
+    /// True if it was signed, in the clear.
     signed: bool,
-    /// What a SESSION_SETUP says of signing.
+    /// Values for signing in a SESSION_SETUP.
     setup: Setup,
     /// Bytes that Read Requests asked for; `None` where one did not say how many.
     asked: Option<u64>,
@@ -81,7 +81,7 @@ struct Pending {
     created_by: Option<u64>,
 }
 
-/// What data that RDMA moves goes through, \[MS-SMB2\] 2.2.43.1.
+/// Encryption or signature of data that RDMA moves, \[MS-SMB2\] 2.2.43.1.
 #[derive(Clone, Debug)]
 struct Protection {
     encrypts: bool,
@@ -97,7 +97,7 @@ impl Protection {
     }
 }
 
-/// A request after which others may go on that wait.
+/// A request after which others that wait may go on.
 #[derive(Clone, Debug)]
 struct Released {
     exchange: u64,
@@ -134,7 +134,7 @@ impl KeyList {
 /// The SMB2 side of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Smb2 {
-    /// What a report says of it; what is by end is by end A and B.
+    /// Its part of a report; arrays by end are for end A and B.
     smb: Smb,
     /// Messages by sender.
     messages: [u64; 2],
@@ -151,19 +151,19 @@ pub struct Smb2 {
     created: Recent<u64, FileId>,
     /// Message ids and credits.
     ids: Ids,
-    /// What the NEGOTIATE reply says.
+    /// Content of the NEGOTIATE reply.
     agreed: Agreed,
-    /// Which messages must be signed.
+    /// Rules about messages that must be signed.
     signing: Signing,
     negotiated: bool,
     missed: bool,
     answers: Answers<u64, RequestMemo>,
     unseal: Unseal,
-    /// When the first request that was seen was answered.
+    /// Time of the first reply to a request that was seen.
     first_reply: Option<At>,
-    /// Whether the client waits for credits.
+    /// Detects that the client waits for credits.
     room: Ceiling,
-    /// The last request after which others may go on that wait.
+    /// The last request after which others that wait may go on.
     released: Option<Released>,
     /// Text of encrypted and compressed messages, one buffer a layer.
     clear: [Vec<u8>; LAYERS_MAX],
@@ -184,11 +184,11 @@ struct Walk<'w, 'u, 'c, S> {
     /// The key that this message's Send invalidated, until a reply that asked for it is found.
     invalidate: Option<u32>,
     replied: bool,
-    /// Whether it was encrypted on its way.
+    /// True if it was encrypted on its way.
     sealed: bool,
-    /// Whether a request came before in the same message.
+    /// True if a request came before in the same message.
     behind_first: bool,
-    /// Whether another message of the compound should follow the last one seen.
+    /// True if another message of the compound should follow the last one seen.
     goes_on: bool,
 }
 
@@ -414,7 +414,7 @@ impl Smb2 {
         }
     }
 
-    /// What is known of a request that was answered lately, or not yet; and the number of its exchange.
+    /// A request that was answered lately, or not yet, and the number of its exchange.
     pub fn known(&self, message_id: u64) -> Option<(RequestMemo, u64)> {
         let open = self.pending.get(&message_id).map(|pending| (pending.memo, pending.exchange.id));
         open.or_else(|| self.answers.find(&message_id))
@@ -486,7 +486,7 @@ impl Smb2 {
     }
 }
 
-/// What is wrong with ids and credits, as a finding.
+/// Reports a violation of the rules of ids and credits as a finding.
 fn broken<S: Sink>(cx: &mut FrameContext<'_, S>, client: End, at: At, wrong: Wrong) {
     let server = client.peer();
     match wrong {
@@ -521,7 +521,7 @@ fn broken<S: Sink>(cx: &mut FrameContext<'_, S>, client: End, at: At, wrong: Wro
     }
 }
 
-/// Whether a request may be without reply for as long as the connection lives.
+/// True if a request may be without reply for as long as the connection lives.
 fn may_wait(memo: &RequestMemo) -> bool {
     stats::may_wait(command_name(memo.command))
 }
@@ -594,17 +594,17 @@ pub const fn command_name(command: Command) -> &'static str {
 }
 
 impl<S: Sink> Walk<'_, '_, '_, S> {
-    /// A rule broken in this message, or together with what it rests on.
+    /// Reports a rule broken in this message, or together with the evidence that it rests on.
     fn report(&mut self, rule: Rule, by: End, rests: Rests, text: core::fmt::Arguments<'_>) {
         self.cx.report(rule, by, rests, text);
     }
 
-    /// Whether the capture cut the message.
+    /// True if the capture cut the message.
     fn is_cut(&self) -> bool {
         (self.message.bytes.len() as u64) < u64::from(self.message.wire_length)
     }
 
-    /// Keys are learnt, and signatures looked at.
+    /// Learns keys, and checks signatures.
     fn verify(&mut self, pdu: &Pdu<'_>) {
         let env = &mut *self.cx.env;
         self.smb2.unseal.learn(pdu, &env.options.keyring, &mut env.channels);
@@ -1045,9 +1045,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         exchange.behind = own.or_else(other).map(Behind::Exchange).or(exchange.behind);
     }
 
-    /// What it rests on that a request moved as many bytes as were seen, in so many frames of its own and of the whole connection; `None`
-    /// where
-    /// they cannot be known.
+    /// Evidence that a request moved as many bytes as were seen, in `frames` frames of its own and `of_connection`
+    /// frames of the whole connection; `None` if they cannot be known.
     fn moved(&self, pending: &Pending, frames: u32, of_connection: u64) -> Option<Rests> {
         let since = Rests::since(pending.exchange.request);
         match frames {
@@ -1066,7 +1065,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         }
     }
 
-    /// Whether a reply is one to its request.
+    /// Checks that a reply fits its request.
     fn answers(&mut self, pdu: &Pdu<'_>, pending: &Pending) {
         let header = &pdu.header;
         let (rests, command) = (Rests::since(pending.exchange.request).of(self.by), command_name(header.command));
@@ -1111,7 +1110,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         true
     }
 
-    /// Whether the reply invalidated what the request asked it to.
+    /// Checks that the reply invalidated the key that the request asked for.
     fn invalidation(&mut self, pending: &Pending, failed: bool) {
         let rests = Rests::since(self.cx.at).of(self.by).though_cut();
         match (pending.invalidate, self.invalidate) {

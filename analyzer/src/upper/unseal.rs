@@ -1,5 +1,5 @@
-//! What stands between the wire and an SMB2 message: encryption, compression, signatures. A witness with the keys opens
-//! them; without, what is encrypted is said to be.
+//! Layers between the wire and an SMB2 message: encryption, compression, signatures. With the keys, messages are
+//! decrypted and verified; without them, encrypted messages are reported as such.
 
 use crate::keys::session::{ChannelKeys, ConnectionCrypto, Direction, SessionCrypto, SignatureCheck};
 use crate::keys::{CipherId, Dialect, Keyring, SigningAlgorithm, cipher};
