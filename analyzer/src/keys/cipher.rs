@@ -23,13 +23,13 @@ pub const PROTOCOL_ID: [u8; 4] = [0xfd, b'S', b'M', b'B'];
 /// Bytes of an SMB2_TRANSFORM_HEADER.
 pub const HEADER_LEN: usize = 52;
 
-/// Where its nonce begins, and with it what is authenticated.
+/// Offset of its nonce, in bytes; the authenticated part begins there, too.
 const NONCE: usize = 20;
 
 /// `Flags` of 3.1.1 (encrypted) and `EncryptionAlgorithm` of 3.0 (AES-128-CCM): the same number.
 const ENCRYPTED: u16 = 0x0001;
 
-/// Why an encrypted message stays encrypted.
+/// Reason why an encrypted message stays encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealed {
     /// No key for it is known.
@@ -87,7 +87,7 @@ impl Cipher {
         Some(Self { id, inner })
     }
 
-    /// Which cipher it is.
+    /// Id of the cipher.
     pub fn id(&self) -> CipherId {
         self.id
     }
@@ -97,8 +97,8 @@ impl Cipher {
         self.id.nonce_len()
     }
 
-    /// Encrypts `data` where it is and returns the signature of it and of `aad`. `nonce` has [`Cipher::nonce_len`] bytes at least, of
-    /// which as many count. `None` where it has fewer, or `data` is longer than the cipher allows.
+    /// Encrypts `data` in place and returns the signature of it and of `aad`. Of `nonce` only the first
+    /// [`Cipher::nonce_len`] bytes count. `None` if it has fewer, or `data` is longer than the cipher allows.
     pub fn seal(&self, nonce: &[u8], aad: &[u8], data: &mut [u8]) -> Option<[u8; 16]> {
         fn seal<A: AeadInOut<TagSize = U16>>(a: &A, nonce: &[u8], aad: &[u8], data: &mut [u8]) -> Option<[u8; 16]> {
             let nonce = <&Nonce<A>>::try_from(nonce).ok()?;
@@ -113,7 +113,8 @@ impl Cipher {
         }
     }
 
-    /// Decrypts `data` where it is. False where the signature is not that of `data` and `aad` under this key: what `data` then holds
+    /// Decrypts `data` in place. False if the signature is not that of `data` and `aad` under this key: what `data`
+    /// then holds
     /// is undefined.
     pub fn open(&self, nonce: &[u8], aad: &[u8], data: &mut [u8], signature: &[u8; 16]) -> bool {
         fn open<A: AeadInOut<TagSize = U16>>(a: &A, nonce: &[u8], aad: &[u8], data: &mut [u8], signature: &[u8; 16]) -> bool {

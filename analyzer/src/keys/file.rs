@@ -45,7 +45,7 @@ pub enum Entry {
 pub struct KeyFileError {
     /// Its number, from 1.
     pub line: usize,
-    /// What is wrong with it. Never contains its text: that may be a secret.
+    /// The problem with it. Never contains its text: that may be a secret.
     pub what: &'static str,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for KeyFileError {
 
 impl core::error::Error for KeyFileError {}
 
-/// What a label stands for.
+/// Meaning of a label.
 #[derive(Clone, Copy)]
 enum Label {
     SessionId,
@@ -87,7 +87,7 @@ const LABELS: &[(&str, Label)] = &[
     ("unknown encryption", Label::Ignored),
 ];
 
-/// What the kernel puts before what it says. A line of its log may also begin with a time in brackets.
+/// Prefixes of messages from the kernel. A line of its log may also begin with a time in brackets.
 const LOG_MARKS: &[&str] = &["CIFS: VFS:", "CIFS:", "ksmbd:", "kernel:"];
 
 /// The entries of a key file, in their order.

@@ -1,5 +1,5 @@
-//! What opens encrypted SMB sessions and verifies signed ones: keys and passwords that the user gives, what is derived from them, and
-//! the ciphers and signatures themselves.
+//! Decryption of SMB sessions and verification of signatures: keys and passwords that the user gives, the keys derived
+//! from them, and the ciphers and signatures themselves.
 //!
 //! | file | what it holds |
 //! | --- | --- |
@@ -70,7 +70,7 @@ impl Key {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Whether all of it is zeros: how tools print a key that there is not.
+    /// True if all of it is zeros: tools print a missing key so.
     pub fn is_zero(&self) -> bool {
         self.bytes == [0; Self::LEN_MAX]
     }
@@ -82,22 +82,23 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What is given of one session. Any of it may be missing; the more there is, the less has to be captured: with the session key alone
-/// dialect 3.1.1 needs NEGOTIATE and SESSION_SETUP as well.
+/// Keys given for one session. Any of them may be missing; the more there are, the less has to be captured: with the
+/// session key alone dialect 3.1.1 needs NEGOTIATE and SESSION_SETUP as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keys {
     /// Session key of the authentication.
     pub session_key: Option<Key>,
     /// Signs.
     pub signing: Option<Key>,
-    /// Encrypts what the client sends. Programs do not agree on what they call it, so the two are tried in both directions.
+    /// Encrypts messages of the client. Programs do not agree on its name, so the two are tried in both directions.
     pub client_to_server: Option<Key>,
-    /// Encrypts what the server sends.
+    /// Encrypts messages of the server.
     pub server_to_client: Option<Key>,
 }
 
 impl Keys {
-    /// Takes over what `other` has and these have not. False, and nothing is changed, where the two contradict each other.
+    /// Takes over keys that `other` has and these have not. False, and nothing is changed, if the two contradict each
+    /// other.
     fn join(&mut self, other: &Self) -> bool {
         let both = |a: Option<Key>, b: Option<Key>| match (a, b) {
             (Some(a), Some(b)) => (a == b).then_some(Some(a)),
@@ -121,7 +122,7 @@ impl Keys {
     }
 }
 
-/// A password, as what is left of it, and whose it is.
+/// A password as its NT hash, and the user that it belongs to.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     /// The user it belongs to, without a domain; anyone's where that is not known.
@@ -136,11 +137,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Who opens Kerberos tickets, with the keys of the servers that they are for. The analyzer has no Kerberos of its own.
+/// Decrypts Kerberos tickets, with the keys of the servers that they are for. The analyzer has no Kerberos of its own.
 pub trait Tickets: fmt::Debug + Send + Sync {
-    /// The key of a session, out of the security buffers of its SESSION_SETUP: the client's, with its ticket, and the server's answer.
-    /// `None` where
-    /// there is no ticket in it, or no key for that.
+    /// The key of a session, out of the security buffers of its SESSION_SETUP: the client's, with its ticket, and the
+    /// server's answer. `None` if there is no ticket in it, or no key for that.
     fn session_key(&self, request: &[u8], response: &[u8]) -> Option<Key>;
 }
 
@@ -161,12 +161,12 @@ impl Keyring {
         Self::default()
     }
 
-    /// Whether there is nothing in it.
+    /// True if there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty() && self.secrets.is_empty() && self.tickets.is_none()
     }
 
-    /// Adds what a key file holds (see [`mod@file`]) and returns how many sessions and passwords that were.
+    /// Adds the entries of a key file (see [`mod@file`]) and returns the number of sessions and passwords in it.
     ///
     /// # Errors
     /// The first line that is not understood; nothing has been added then.

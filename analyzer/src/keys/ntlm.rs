@@ -27,9 +27,8 @@ const NEGOTIATE_UNICODE: u32 = 0x0000_0001;
 const NEGOTIATE_KEY_EXCH: u32 = 0x4000_0000;
 const NEGOTIATE_ANONYMOUS: u32 = 0x0000_0800;
 const TARGET_TYPE_SERVER: u32 = 0x0002_0000;
-/// What our own client and server negotiate: Unicode, request target, sign, NTLM, always sign, extended session security, target info,
-/// version,
-/// 128 bits, key exchange, 56 bits.
+/// Flags that our own client and server negotiate: Unicode, request target, sign, NTLM, always sign, extended session
+/// security, target info, version, 128 bits, key exchange, 56 bits.
 const NEGOTIATE_OURS: u32 = 0xe288_8215;
 /// VERSION, 2.2.2.10: product 6.1, NTLM revision 15.
 const VERSION: [u8; 8] = [6, 1, 0, 0, 0, 0, 0, 15];
@@ -41,7 +40,7 @@ const AV_DNS_COMPUTER_NAME: u16 = 3;
 const AV_DNS_DOMAIN_NAME: u16 = 4;
 const AV_TIMESTAMP: u16 = 7;
 
-/// Why a captured exchange does not give its session key.
+/// Reason why a captured exchange does not give its session key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No password is known, or none that is known is the one that was used.
@@ -126,12 +125,12 @@ impl<'a> Authenticate<'a> {
         })
     }
 
-    /// Whether nobody is authenticated.
+    /// True if nobody is authenticated.
     pub fn is_anonymous(&self) -> bool {
         self.user.is_empty() && self.nt_response.is_empty()
     }
 
-    /// Whether this is the user, whatever the case of the letters.
+    /// True if this is the user, whatever the case of the letters.
     pub fn is_user(&self, name: &str) -> bool {
         upper(self.utf16(self.user)).eq(upper(name.encode_utf16()))
     }

@@ -7,8 +7,9 @@
 //! SessionCrypto ── request, response … ──▶ NTLM exchange, hash ── status 0 ──▶ keys ──▶ decrypt, verify
 //! ```
 //!
-//! Where the capture began late, or other keys were given than those that can be derived, there are several candidates: each is tried,
-//! and the one that fits is the first to be tried from then on. Encryption proves its key; a signature does so only once.
+//! If the capture began late, or other keys were given than those that can be derived, there are several candidates:
+//! each is tried, and the one that fits is the first to be tried from then on. Encryption proves its key; a signature
+//! does so only once.
 
 use crate::keys::cipher::{Cipher, Sealed};
 use crate::keys::derive::{PreauthHash, derive_keys};
@@ -22,7 +23,7 @@ use rdmascope_dissector::wire::smb2::NtStatus;
 const STATUS_SUCCESS: u32 = NtStatus::SUCCESS.0;
 const STATUS_MORE_PROCESSING_REQUIRED: u32 = NtStatus::MORE_PROCESSING_REQUIRED.0;
 
-/// Which way a message goes.
+/// Direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From client to server.
@@ -97,14 +98,14 @@ impl ConnectionCrypto {
         self.cipher
     }
 
-    /// How messages are signed, once it is known.
+    /// Signing algorithm of messages, once it is known.
     pub fn signing(&self) -> Option<SigningAlgorithm> {
         self.signing
     }
 }
 
-/// What the channels of sessions share: what the first of them encrypts with. Several servers may give the same number to their sessions:
-/// then there is more than one candidate.
+/// Keys that the channels of a session share: the ciphers of its first channel. Several servers may give the same
+/// number to their sessions: then there is more than one candidate.
 #[derive(Clone, Debug, Default)]
 pub struct ChannelKeys {
     /// To the server and to the client, by session.
@@ -144,7 +145,7 @@ impl ChannelKeys {
 pub struct SessionCrypto {
     connection: ConnectionCrypto,
     challenge: Option<ntlm::Challenge>,
-    /// What the client's ticket contained, until the server answers, if tickets can be decrypted.
+    /// Security buffer of the client, with its ticket, until the server answers, if tickets can be decrypted.
     shown: Option<Box<[u8]>>,
     authenticated: Option<Result<Key, ntlm::Refusal>>,
     established: bool,
@@ -257,12 +258,12 @@ impl SessionCrypto {
         self.connection.missed();
     }
 
-    /// Why the NTLM exchange did not give a session key, where there was one.
+    /// Reason why the NTLM exchange did not give a session key, if there was one.
     pub fn refusal(&self) -> Option<ntlm::Refusal> {
         self.authenticated.and_then(Result::err)
     }
 
-    /// Whether authentication has ended, or the keys were given without it.
+    /// True if authentication has ended, or the keys were given without it.
     pub fn is_established(&self) -> bool {
         self.established
     }
@@ -371,7 +372,7 @@ impl SessionCrypto {
     }
 }
 
-/// What may be the keys of a session, each once.
+/// Possible keys of a session, each once.
 struct Candidates<'a> {
     connection: &'a ConnectionCrypto,
     signers: Vec<(SigningAlgorithm, Key)>,

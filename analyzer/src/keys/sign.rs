@@ -55,12 +55,12 @@ impl Signer {
         Some(Self { algorithm, inner: Box::new(inner) })
     }
 
-    /// Which algorithm it is.
+    /// The signing algorithm.
     pub fn algorithm(&self) -> SigningAlgorithm {
         self.algorithm
     }
 
-    /// The signature that `message` should have; what it has does not matter. `None` where it is shorter than an SMB2 header.
+    /// The signature that `message` should have, whatever it has. `None` if it is shorter than an SMB2 header.
     pub fn signature(&self, message: &[u8]) -> Option<[u8; 16]> {
         let (header, body) = message.split_first_chunk::<HEADER_LEN>()?;
         Some(self.over([&header[..SIGNATURE], &[0; 16], body], &nonce(header)))
@@ -103,14 +103,15 @@ impl Signer {
         }
     }
 
-    /// Whether `message` has the signature that it should have.
+    /// True if `message` has the signature that it should have.
     pub fn verify(&self, message: &[u8]) -> bool {
         let claimed = message.get(SIGNATURE..HEADER_LEN);
         claimed.is_some() && self.signature(message).as_ref().map(|s| &s[..]) == claimed
     }
 
-    /// Whether the signature is that of the message behind the four bytes of length that it would have on TCP (\[MS-SMB2\] 2.1) and that
-    /// nobody signs. ksmbd of Linux 6.12 does so with READ replies that carry no data.
+    /// True if the signature is that of the message behind the four bytes of length that it would have on TCP
+    /// (\[MS-SMB2\] 2.1), which are not part of a signed message. ksmbd of Linux 6.12 does so with READ replies that
+    /// carry no data.
     pub fn verify_with_length(&self, message: &[u8]) -> bool {
         let Some((header, body)) = message.split_first_chunk::<HEADER_LEN>() else { return false };
         // the parts of `over` are whole blocks, and these are not
