@@ -1,4 +1,5 @@
-//! How fast captures are walked: GB/s over frames of 90 and 1,500 bytes and 64 KiB, from a mapped temporary file, from memory, as a stream.
+//! Reading speed of captures in GB/s, for frames of 90 and 1,500 bytes and 64 KiB, from a mapped temporary file, from
+//! memory, and as a stream.
 
 use std::hint::black_box;
 use std::io::Write;

@@ -21,7 +21,7 @@ use crate::record::Record;
 /// Sessions that get an interface each; what comes after them shares one for each link type.
 const SESSIONS_MAX: usize = 256;
 
-/// Who mirrored a frame, and by which session.
+/// Source of a mirrored frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mirror {
     /// The tunnel.

@@ -1,4 +1,5 @@
-//! What can go wrong with a capture file, said in one line: which file, at which byte, what was expected and found, and what to do.
+//! Errors of reading and writing capture files. Each message is one line that says which file, at which byte, what was
+//! expected and found, and what to do.
 
 use rdmascope_dissector::text::Escaped;
 use std::fmt;
@@ -30,7 +31,7 @@ impl Error {
         &self.0.path
     }
 
-    /// What is wrong with it.
+    /// The kind of problem, without the path.
     pub fn problem(&self) -> &Problem {
         &self.0.problem
     }
@@ -78,7 +79,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// What is wrong, without the path.
+/// A kind of problem, without the path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -103,11 +104,11 @@ pub enum Problem {
     /// It began well and then broke. Everything before `offset` was read.
     #[error("damaged at byte {offset}{}: {damage}", if *.decompressed { " of the decompressed data" } else { "" })]
     Damaged {
-        /// Where the damaged record or block begins, in bytes from the start of the (decompressed) file.
+        /// Offset of the damaged record or block, in bytes from the start of the (decompressed) file.
         offset: u64,
         /// True if `offset` counts decompressed bytes.
         decompressed: bool,
-        /// What is wrong there.
+        /// The kind of damage.
         damage: Damage,
     },
     /// The operating system failed while opening.
@@ -118,7 +119,7 @@ pub enum Problem {
     Read {
         /// Bytes read so far.
         offset: u64,
-        /// What the operating system said.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -127,7 +128,7 @@ pub enum Problem {
     Write {
         /// Bytes written so far.
         offset: u64,
-        /// What the operating system said.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -140,7 +141,7 @@ pub enum Problem {
     /// A file to be written is there already, and is to be kept.
     #[error("exists already; --force replaces it")]
     Exists,
-    /// What was to be written does not fit the file format.
+    /// The data to write does not fit the file format.
     #[error("cannot be written: {0}")]
     DoesNotFit(String),
     /// There is no interface of this name; these there are.
@@ -149,15 +150,15 @@ pub enum Problem {
     /// The operating system does not let us capture.
     #[error("capturing needs {capability}: run as root, or grant it once: sudo setcap {}+ep {}", capability.to_lowercase(), program())]
     NotPermitted {
-        /// What is missing.
+        /// The missing capability.
         capability: &'static str,
     },
     /// The operating system failed while opening an interface, or while capturing from it.
     #[error("{what}: {source}")]
     Live {
-        /// What it was asked for.
+        /// The operation that failed.
         what: &'static str,
-        /// What it said.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -197,18 +198,18 @@ fn article(word: &str) -> &'static str {
     if word.starts_with(['A', 'E', 'I', 'O', 'a', 'e', 'i', 'o']) { "an" } else { "a" }
 }
 
-/// How a capture file is damaged.
+/// A kind of damage to a capture file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
     /// The file ends too early.
     #[error("the file ends inside a {what}: {needed} bytes needed, {left} left")]
     CutShort {
-        /// What was being read.
+        /// Part of the file that was being read.
         what: &'static str,
         /// Its length in bytes, as far as known.
         needed: u64,
-        /// How many of these bytes there are.
+        /// Number of these bytes that are there.
         left: u64,
     },
     /// A packet record claims an impossible length.
@@ -264,7 +265,7 @@ pub enum Damage {
     CapturedBeyondBlock {
         /// The length claimed, in bytes.
         found: u32,
-        /// What the block can hold, in bytes.
+        /// Maximum number of captured bytes that fit into the block.
         room: u32,
     },
     /// A block refers to an interface that was not described.
@@ -272,7 +273,7 @@ pub enum Damage {
     UnknownInterface {
         /// The interface named, counting from 0 in this section.
         found: u32,
-        /// How many there are.
+        /// Number of interfaces described so far.
         known: u32,
     },
     /// A pcapng section header without a byte-order magic.
@@ -293,7 +294,7 @@ pub enum Damage {
     TooMany {
         /// Of what.
         what: &'static str,
-        /// How many are accepted.
+        /// Maximum number accepted.
         limit: usize,
     },
     /// The compressed data cannot be decompressed.
@@ -301,7 +302,7 @@ pub enum Damage {
     Compression {
         /// `gzip`, `zstd` or `lz4`.
         method: &'static str,
-        /// What is wrong with it: a verb and what follows.
+        /// The problem, as a verb and its object.
         reason: String,
     },
     /// The file became shorter while it was being read.

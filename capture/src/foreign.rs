@@ -37,12 +37,12 @@ const ERF_EXTENSIONS_MAX: usize = 16;
 const NETMON_HEADER_LEN: usize = 128;
 /// Link types from here on are those of pcap.
 const NETMON_PCAP_BASE: u16 = 0xe000;
-/// Link types from here on are no frames but what Network Monitor noted down.
+/// Link types from here on mark Network Monitor's own notes, not frames.
 const NETMON_NOTES: u16 = 0xffe0;
 /// Between 1601-01-01, where Windows begins to count, and 1970-01-01: 100 ns each.
 const FILETIME_1970: u64 = 116_444_736_000_000_000;
 
-/// What the first four bytes of a file of another tool say.
+/// Format of a file of another tool, by its first four bytes.
 pub(crate) fn of_magic(first: [u8; 4]) -> Option<Format> {
     match &first {
         b"snoo" => Some(Format::Snoop),
@@ -57,11 +57,11 @@ pub(crate) fn of_magic(first: [u8; 4]) -> Option<Format> {
 pub(crate) enum Look {
     Yes,
     No,
-    /// So many bytes are needed to tell.
+    /// Number of bytes needed for a decision.
     More(usize),
 }
 
-/// Whether a file that begins with `bytes` is one of ERF. `ended`: there is no more of it.
+/// Determines whether a file that begins with `bytes` is in ERF. `ended`: these are all of its bytes.
 pub(crate) fn looks_like_erf(bytes: &[u8], ended: bool) -> Look {
     let mut at = 0;
     for seen in 0..ERF_RECORDS_TO_TELL {
@@ -113,7 +113,7 @@ struct Frame {
     /// Nanoseconds since 1970.
     time_ns: u64,
     link_type: u16,
-    /// Which of several interfaces of a card.
+    /// Number of the interface, on a card with several.
     port: u8,
     wire_len: u32,
     /// Frames lost before it.
@@ -212,7 +212,7 @@ struct Reader {
     max: u32,
 }
 
-/// What is wrong with a file of another tool, and where: inside of the [`io::Error`] that `Read` wants.
+/// Damage in a file of another tool, with its offset. It is the content of the [`io::Error`] that `Read` returns.
 #[derive(Debug, thiserror::Error)]
 #[error("{damage}")]
 pub(crate) struct Broken {
@@ -460,7 +460,7 @@ impl NetMon {
             frame.time_ns = self.start_ns.saturating_add(passed_ns);
             frame.wire_len = wire_len;
             let mut link_type = self.link_type;
-            // What stands after a frame grew: its link type in 2.1, its process in 2.2, its absolute time in 2.3.
+            // The trailer of a frame grew: a link type in 2.1, a process in 2.2, an absolute time in 2.3.
             let after = match self.version {
                 (2, 1) => 2,
                 (2, 2) => 6,
@@ -628,7 +628,7 @@ mod tests {
             assert_eq!(all.error, None, "{version:?}");
             let seen: Vec<_> = all.records.iter().map(|r| (r.time_ns, r.link_type.0, &r.bytes[..])).collect();
             let expected = [(times[0], link_type, &b"abc"[..]), (times[1], link_type, b"d")];
-            // What Network Monitor noted down is no frame.
+            // Network Monitor's notes are not frames.
             assert_eq!(seen, expected[..if version == [1, 2] { 1 } else { 2 }], "{version:?}");
             for cut in 4..file.len() {
                 read(&file[..cut]);

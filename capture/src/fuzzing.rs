@@ -5,7 +5,8 @@ use crate::{CaptureFile, Source, StreamSource};
 /// Decompressed bytes after which a bomb is believed to be one.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Reads `data` as a capture file to its end: as a stream, and as a whole, forwards and by offset. What both give must agree.
+/// Reads `data` as a capture file to its end: as a stream, and as a whole, forwards and by offset. Both must give the
+/// same result.
 pub fn fuzz_capture_file(data: &[u8]) {
     let mut stream = StreamSource::of_bytes(data.to_vec(), "fuzz");
     let mut whole_file = CaptureFile::from_bytes(data.to_vec(), "fuzz").ok();

@@ -15,7 +15,7 @@ const SAMPLES_MAX: usize = 1024;
 const COUNTERS_MAX: usize = 1024;
 /// Bytes of a name read from a file at most; the kernel's are shorter.
 const NAME_MAX: usize = 64;
-/// How the comment begins.
+/// Prefix of the comment.
 const MARK: &str = "hw_counters ";
 
 /// A counter of a port.
@@ -48,7 +48,7 @@ impl Counter {
 /// A counter over time.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Which, with its last value.
+    /// The counter, with its last value.
     pub counter: Counter,
     first: u64,
     values: Vec<u64>,
@@ -139,7 +139,7 @@ impl Hardware {
         self.rows.iter().map(|row| row.counter.clone()).collect()
     }
 
-    /// How many samples are kept.
+    /// Number of samples that are kept.
     pub fn samples(&self) -> usize {
         self.times.len()
     }

@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder as ZstdDecoder};
 
-/// Where compressed bytes come from.
+/// Source of compressed bytes.
 pub(crate) type Input = Box<dyn Read + Send>;
 
 const READ_BUFFER: usize = 256 << 10;
@@ -33,7 +33,7 @@ struct Gzip {
     /// True if a member's header was passed and its trailer was not.
     inside: bool,
     members: u64,
-    /// What was met after the bytes given last.
+    /// An error that occurred after the bytes returned last; the next read returns it.
     failed: Option<io::Error>,
 }
 
@@ -137,7 +137,7 @@ enum State {
     Between(Compressed),
     Zstd(Box<ZstdDecoder>, Compressed),
     Lz4(Box<lz4_flex::frame::FrameDecoder<Compressed>>, bool),
-    /// What the decoder had left when its input broke, then the error.
+    /// A decoder whose input broke, with the remaining output, and then the error.
     Broken(Box<ZstdDecoder>, io::Error),
     Done,
 }

@@ -118,7 +118,7 @@ impl CaptureFile {
         }
     }
 
-    /// Where the file is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -229,7 +229,7 @@ pub struct RecordIter<'a> {
 }
 
 impl<'a> RecordIter<'a> {
-    /// What the file said about itself up to here.
+    /// The metadata of the file, as far as read.
     pub fn metadata(&self) -> &Metadata {
         &self.cursor.walker.metadata
     }

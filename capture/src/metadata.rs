@@ -1,4 +1,4 @@
-//! What a capture file says about itself: sections, interfaces, statistics, secrets. All of it is bounded.
+//! Metadata of a capture file: sections, interfaces, statistics, secrets. The amount of each is bounded.
 //!
 //! Spec: pcapng draft, sections 4.1 (section header), 4.2 (interface), 4.6 (statistics), 4.7 (secrets).
 
@@ -12,7 +12,8 @@ pub const MAX_SECTIONS: usize = 1 << 16;
 /// Most bytes of comments, names and secrets kept of one file; [`Metadata::not_kept`] counts the rest.
 pub const MAX_KEPT_BYTES: usize = 64 << 20;
 
-/// What a piece costs beside its bytes, so that many small ones cannot take more memory than a few big ones.
+/// Overhead that is counted for each piece, in bytes, so that many small ones cannot take more memory than a few big
+/// ones.
 const COST_OF_A_PIECE: usize = 64;
 
 /// Everything a source knows about its file beside the frames. It grows while the file is read.
@@ -99,16 +100,16 @@ pub enum Format {
 /// One section of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Section {
-    /// Which of several merged files it is in, counting from 0.
+    /// Number of the file it is in if several are merged, counting from 0.
     pub input: u32,
-    /// Where it begins: bytes from the start of the (decompressed) file.
+    /// Its offset, in bytes from the start of the (decompressed) file.
     pub offset: u64,
     /// True if its integers are big-endian.
     pub big_endian: bool,
     /// Index of its first interface in [`Metadata::interfaces`]. Its others follow, but not where files are merged: there go by
     /// [`Interface::section`].
     pub first_interface: u32,
-    /// How many interfaces it has, as far as read.
+    /// Number of its interfaces, as far as read.
     pub interfaces: u32,
     /// The machine that captured (`shb_hardware`).
     pub hardware: Option<String>,
@@ -123,11 +124,11 @@ pub struct Section {
 /// One interface that frames were captured on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// Which of several merged files it is from, counting from 0.
+    /// Number of the file it is from if several are merged, counting from 0.
     pub input: u32,
-    /// Which section it is in, counting from 0.
+    /// Number of its section, counting from 0.
     pub section: u32,
-    /// How its frames begin.
+    /// Link type of its frames.
     pub link_type: LinkType,
     /// The capture's limit on the length of a frame in bytes; 0 is none.
     pub snap_len: u32,
@@ -147,7 +148,7 @@ pub struct Interface {
     pub speed: Option<u64>,
     /// Comments on the interface.
     pub comments: Vec<String>,
-    /// How its timestamps count.
+    /// Resolution and offset of its timestamps.
     pub clock: Clock,
     /// The last statistics that the file has of it.
     pub statistics: Option<InterfaceStatistics>,
@@ -175,7 +176,7 @@ impl Interface {
     }
 }
 
-/// How an interface's timestamps count: `if_tsresol` and `if_tsoffset`.
+/// Resolution and offset of an interface's timestamps: `if_tsresol` and `if_tsoffset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock {
     /// `if_tsresol`: units of 10^-n seconds, or 2^-n with the highest bit set.
@@ -214,7 +215,7 @@ impl Clock {
         Clock { resolution, offset_seconds, unit }
     }
 
-    /// Nanoseconds since 1970 of a timestamp. What does not fit 64 bits becomes the nearest that does.
+    /// Converts a timestamp to nanoseconds since 1970. Values that do not fit 64 bits are clamped.
     #[inline]
     pub fn nanoseconds(&self, timestamp: u64) -> i64 {
         let ns = match self.unit {
@@ -226,7 +227,7 @@ impl Clock {
     }
 }
 
-/// What an interface counted (Interface Statistics Block). What the file does not say is `None`.
+/// Counters of an interface (Interface Statistics Block). Values that the file does not have are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InterfaceStatistics {
     /// When it was counted: nanoseconds since 1970.
@@ -252,16 +253,16 @@ pub struct InterfaceStatistics {
 pub struct Name {
     /// Four bytes of IPv4 or sixteen of IPv6.
     pub address: Vec<u8>,
-    /// What it is called.
+    /// The name.
     pub name: String,
 }
 
 /// Keys to decrypt frames with (Decryption Secrets Block).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secrets {
-    /// Where its block begins: bytes from the start of the (decompressed) file.
+    /// Offset of its block, in bytes from the start of the (decompressed) file.
     pub offset: u64,
-    /// What kind they are: [`Secrets::TLS_KEY_LOG`] and others.
+    /// Type of the secrets: [`Secrets::TLS_KEY_LOG`] and others.
     pub kind: u32,
     /// The secrets, as they stand in the file.
     pub data: Vec<u8>,

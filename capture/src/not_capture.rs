@@ -1,11 +1,11 @@
-//! What a file is that is no capture that we read, as far as its first bytes tell.
+//! Identifies files that are not a capture we can read, by their first bytes.
 
 use crate::error::Problem;
 
 /// Says what a file is that begins with `bytes` and is no capture.
 #[cold]
 pub(crate) fn not_capture(bytes: &[u8]) -> Problem {
-    /// What may well be given by mistake, and what to do about it.
+    /// Formats that are often given by mistake, each with advice.
     const KNOWN: [(&[u8], &str); 7] = [
         (b"\xfd7zXZ\0", "xz-compressed; decompress it with xz -d"),
         (b"BZh", "bzip2-compressed; decompress it with bzip2 -d"),

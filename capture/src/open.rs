@@ -19,7 +19,7 @@ use crate::walk::{DEFAULT_MAX_RECORD_LEN, Magic};
 /// Longest captured frame that can be asked for, in bytes.
 const GREATEST_MAX_RECORD_LEN: u32 = 1 << 30;
 
-/// How to open a capture.
+/// Options for opening a capture.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OpenOptions {
@@ -105,7 +105,7 @@ pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Capture> {
         }
         // A length of 0 may be a file of the kernel's, which has more to say when read.
         if mmap && follow.is_none() && meta.is_file() && meta.len() > 0 && system::is_local(&file) && is_mappable(&file, path)? {
-            // Where mapping fails (no room for the addresses, a file system that cannot), the file is read instead.
+            // If mapping fails (no address space, no support in the file system), the file is read instead.
             if let Ok(map) = mapped::map(&file) {
                 let file = CaptureFile::of_map(map, file, path, max_record_len)?;
                 return Ok(Capture::Mapped(MappedSource::new(Arc::new(file))));
@@ -123,7 +123,7 @@ pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Capture> {
     Ok(Capture::Stream(stream))
 }
 
-/// Whether the file begins like one that can be used as it is. Leaves the read position at the start.
+/// True if the file begins like one that can be mapped. Leaves the read position at the start.
 fn is_mappable(file: &File, path: &Path) -> Result<bool> {
     use std::io::{Read, Seek};
     let mut file = file;
@@ -133,7 +133,7 @@ fn is_mappable(file: &File, path: &Path) -> Result<bool> {
 }
 
 impl Capture {
-    /// Where the file is; `-` is standard input.
+    /// Path of the file; `-` is standard input.
     pub fn path(&self) -> &Path {
         match self {
             Capture::Mapped(mapped) => mapped.file().path(),

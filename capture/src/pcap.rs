@@ -42,7 +42,7 @@ const FAR_APART: u32 = 366 * 24 * 3600;
 /// Captured lengths up to this are accepted whatever the snaplen says, as some writers lie about it.
 const TOLERATED_RECORD_LEN: u32 = 256 << 10;
 
-/// What the magic says.
+/// Byte order and format, from the magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Variant {
     big_endian: bool,
@@ -62,7 +62,7 @@ impl Variant {
     }
 }
 
-/// What every step through a pcap file needs.
+/// State for reading the records of a pcap file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pcap {
     big_endian: bool,
@@ -143,7 +143,7 @@ impl Pcap {
         None
     }
 
-    /// How well the first records fit this layout.
+    /// Checks how well the first records fit this layout.
     fn fit(&self, records: &[u8], ended: bool) -> Fit {
         let (mut at, mut odd, mut previous) = (0, 0, None);
         for seen in 0..RECORDS_TO_TELL {
@@ -226,11 +226,11 @@ impl Pcap {
     }
 }
 
-/// How well the first records of a file fit a layout.
+/// Result of comparing the first records of a file with a layout.
 enum Fit {
-    /// So many bytes are needed to tell.
+    /// Number of bytes needed for a decision.
     More(usize),
-    /// So many things are there that a writer would hardly write.
+    /// Number of oddities that a writer would hardly produce.
     Oddities(u32),
     /// These cannot be records.
     Impossible,
@@ -262,7 +262,7 @@ fn is_usual_type(kind: u16, captured: u32) -> bool {
 #[inline(always)]
 fn virtio_header(frame: &[u8]) -> u8 {
     match frame.get(12..14) {
-        // What nearly all frames are.
+        // Nearly all frames have one of these types.
         Some(&[0x08, 0x00] | &[0x86, 0xdd] | &[0x81, 0x00] | &[0x89, 0x15]) | None => 0,
         Some(&[a, b]) => unusual_frame(frame, u16::from_be_bytes([a, b])),
         Some(_) => 0,
@@ -475,7 +475,7 @@ mod tests {
                 let tunnel = read_all(&pcap_file(MAGIC_MICROSECONDS, false, 65535, 228, &[(1, 0, &with, with.len() as u32)]));
                 assert_eq!(tunnel.records[0].bytes, with, "only Ethernet has them");
             }
-            // What is a frame already stays one, whatever it carries.
+            // A frame that is already valid stays as it is, whatever it carries.
             let carried = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5][..], &frame].concat();
             let read = read_all(&pcap_file(MAGIC_MICROSECONDS, false, 65535, 1, &[(1, 0, &carried, carried.len() as u32)]));
             assert_eq!(read.records[0].bytes, carried);

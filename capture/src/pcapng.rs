@@ -32,7 +32,7 @@ pub(crate) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
 /// Type and both lengths.
 const SMALLEST_BLOCK: u32 = 12;
-/// What a block may have beside a frame of the greatest length: header and options.
+/// Maximum size of header and options in a block, beside the frame itself.
 const ROOM_BESIDE_FRAME: u32 = 1 << 20;
 /// The fixed part of an Enhanced or old Packet Block, with type and first length.
 const PACKET_HEADER_LEN: usize = 28;
@@ -61,7 +61,7 @@ pub(crate) mod option {
     pub(crate) const ISB_USRDELIV: u16 = 8;
 }
 
-/// What every step through a pcapng file needs: the section it is in.
+/// State for reading the blocks of a pcapng file: the current section.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Pcapng {
     big_endian: bool,
@@ -245,7 +245,7 @@ impl Pcapng {
         Ok(Step::Other { len: block.bytes.len() })
     }
 
-    /// Records of an address and its names, each name with a zero behind it. What is of another kind is passed over.
+    /// Reads records of an address and its names, each name terminated by a zero byte. Skips records of other types.
     fn names(block: &Block<'_>, metadata: &mut Metadata) -> Result<(), Damage> {
         let (mut at, end) = (8, block.bytes.len().saturating_sub(4));
         while at + 4 <= end {

@@ -11,7 +11,7 @@ use crate::LinkType;
 pub struct Record<'a> {
     /// When it was captured: nanoseconds since 1970-01-01 00:00 UTC. 0 if [`Record::has_time`] says no.
     pub time_ns: i64,
-    /// Where its record or block begins: bytes from the start of the (decompressed) file it came from.
+    /// Offset of its record or block, in bytes from the start of the (decompressed) file it came from.
     pub offset: u64,
     /// Index into [`Metadata::interfaces`](crate::Metadata::interfaces).
     pub interface: u32,

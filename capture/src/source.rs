@@ -1,4 +1,4 @@
-//! What every origin of frames offers, be it mapped, streamed or merged.
+//! The common interface of mapped, streamed and merged captures.
 
 use crate::error::Result;
 use crate::metadata::{Interface, Metadata};
@@ -20,7 +20,7 @@ pub trait Source {
         Ok(if self.advance()? { Some(self.record()) } else { None })
     }
 
-    /// What the file said about itself up to here.
+    /// The metadata of the file, as far as read.
     fn metadata(&self) -> &Metadata;
 
     /// The interfaces described up to here; [`Record::interface`] is an index into them.
@@ -28,7 +28,7 @@ pub trait Source {
         &self.metadata().interfaces
     }
 
-    /// How far it is.
+    /// Progress of reading.
     fn progress(&self) -> Progress;
 }
 
@@ -50,11 +50,11 @@ impl<S: Source + ?Sized> Source for Box<S> {
     }
 }
 
-/// How far reading is, in bytes of the file as it lies on disk (compressed, if it is).
+/// Progress of reading, in bytes of the file on disk (compressed, if it is).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
     /// Bytes read.
     pub done: u64,
-    /// Bytes there are; not known of a pipe.
+    /// Total number of bytes; `None` for a pipe.
     pub total: Option<u64>,
 }

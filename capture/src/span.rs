@@ -1,20 +1,20 @@
-//! What a format says of the next record: where its parts are.
+//! Layout of the next record, as its format defines it.
 
 use crate::LinkType;
 use crate::record::{Flags, Record};
 
-/// What stands at the next record.
+/// The next item of a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
     /// A frame.
     Packet(Span),
-    /// Something that is not a frame, `len` bytes long; taken note of, to be passed over.
+    /// Something that is not a frame, `len` bytes long. It was processed and can be skipped.
     Other { len: usize },
-    /// Not all of it is here: `needed` bytes from its beginning on.
+    /// It is incomplete: `needed` bytes are needed, from its beginning.
     More { what: &'static str, needed: usize },
 }
 
-/// Where the parts of a record are, in bytes from its beginning; and what its header says.
+/// Offsets of the parts of a record, in bytes from its beginning, and values of its header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) time_ns: i64,
@@ -25,7 +25,7 @@ pub(crate) struct Span {
     pub(crate) header_len: u8,
     /// Bytes captured, from `header_len` on.
     pub(crate) captured: u32,
-    /// Where options begin and end.
+    /// Offsets of the beginning and the end of the options.
     pub(crate) options: (u32, u32),
     /// The whole record.
     pub(crate) len: u32,

@@ -15,11 +15,11 @@ pub(crate) struct Spool {
     limit: u64,
 }
 
-/// How much a spool has; shared with those who read from it.
+/// Content of a spool so far; shared with its readers.
 #[derive(Debug, Default)]
 struct Usage {
     bytes: AtomicU64,
-    /// No more is kept: the limit is reached, or the disk is full.
+    /// True if nothing more is stored: the limit is reached, or the disk is full.
     full: AtomicBool,
 }
 
@@ -34,7 +34,8 @@ impl Spool {
         *self = Spool::new(self.limit);
     }
 
-    /// Appends. Where that fails (full disk) or the limit is reached, later records cannot be read again; reading in order goes on.
+    /// Appends bytes. If that fails (full disk) or the limit is reached, later records cannot be read again; reading in
+    /// order continues.
     pub(crate) fn keep(&mut self, bytes: &[u8]) {
         let have = self.kept.bytes.load(Ordering::Relaxed);
         if self.kept.full.load(Ordering::Relaxed) {

@@ -22,7 +22,7 @@ use crate::walk::{Format, LookAhead, Magic, Span, Start, Step, Walker};
 
 const BUFFER: usize = 1 << 20;
 
-/// What to do at the end of a file that still grows.
+/// Action at the end of a file that still grows.
 pub enum Follow {
     /// Sleep this long, then look again; forever.
     Poll(Duration),
@@ -57,7 +57,7 @@ impl Follow {
 pub struct StreamSource {
     path: PathBuf,
     input: Input,
-    /// The file below, where it is a regular one.
+    /// The underlying file, if it is a regular one.
     file: Option<Arc<File>>,
     /// True if all of the input is there at once.
     is_whole: bool,
@@ -72,15 +72,15 @@ pub struct StreamSource {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Where in the (decompressed) stream `buffer[0]` is.
+    /// Offset of `buffer[0]` in the (decompressed) stream.
     base: u64,
     walker: Option<Box<Walker>>,
     current: Option<(usize, Span)>,
     spool: Option<Spool>,
-    /// Set by who wants no more of a pipe.
+    /// Set by the caller to end a pipe.
     stop: Option<Arc<AtomicBool>>,
     done: bool,
-    /// What `metadata()` shows before the first bytes were seen.
+    /// The metadata that `metadata()` returns before the first bytes were read.
     nothing: Metadata,
 }
 
@@ -137,7 +137,7 @@ impl StreamSource {
         StreamSource { is_whole: true, ..StreamSource::new(Cursor::new(bytes), name) }
     }
 
-    /// What is no file of the disk, which ends when `stop` is set, be it in the middle of a record.
+    /// A stream that is not a regular file. It ends when `stop` is set, even in the middle of a record.
     pub(crate) fn until(input: impl Read + Send + 'static, name: &Path, stop: Option<Arc<AtomicBool>>) -> StreamSource {
         let Some(stop) = stop else { return StreamSource::new(input, name) };
         StreamSource { stop: Some(stop.clone()), ..StreamSource::new(Stoppable::new(input, stop), name) }
@@ -167,7 +167,7 @@ impl StreamSource {
         self
     }
 
-    /// Where the file is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -188,7 +188,7 @@ impl StreamSource {
         self.buffer.len()
     }
 
-    /// What records by offset can be read from again, and the format.
+    /// The storage from which records can be read again by offset, and the format; `None` if there is none.
     pub(crate) fn stored(&self) -> Option<(Stored, Format)> {
         let format = self.walker.as_ref()?.format;
         let stored = match (&self.spool, &self.file) {

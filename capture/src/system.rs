@@ -1,5 +1,5 @@
-//! Where systems differ in what a file is: here alone, each function with its form for Unix and that for Windows. Live capture has files of its own
-//! for that (`live/linux`, `live/elsewhere.rs`).
+//! Platform differences of files: each function has a form for Unix and one for Windows. Live capture has files of its
+//! own for that (`live/linux`, `live/elsewhere.rs`).
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -125,14 +125,14 @@ mod this {
         true
     }
 
-    /// A reparse point, as a symbolic link is one, is opened as itself. Who may read the file is what its folder says.
+    /// Opens a reparse point, such as a symbolic link, as itself. The folder determines who may read the file.
     pub(crate) fn follow_no_link(options: &mut OpenOptions) {
         /// `FILE_FLAG_OPEN_REPARSE_POINT` of winbase.h.
         const OPEN_REPARSE_POINT: u32 = 0x0020_0000;
         options.custom_flags(OPEN_REPARSE_POINT);
     }
 
-    /// Who may read it is what its folder says.
+    /// Does nothing: the folder determines who may read the file.
     pub(crate) fn for_who_the_umask_lets(_: &mut tempfile::Builder<'_, '_>) {}
 
     /// True if two names are those of one file, links among them; not where it has two names of its own (hard links).

@@ -25,7 +25,7 @@ pub(crate) enum Format {
     Pcapng(pcapng::Pcapng),
 }
 
-/// What the first bytes of a file are.
+/// Type of a file, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Magic {
     Pcap,
@@ -57,7 +57,7 @@ impl Magic {
     }
 }
 
-/// How far a walker may look ahead to tell variants of pcap that have the same magic.
+/// How far a walker may look ahead to distinguish variants of pcap that have the same magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LookAhead {
     /// Not at all, since what comes next may take its time.

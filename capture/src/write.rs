@@ -18,7 +18,7 @@ pub use whole::{Access, Existing, WholeFile, stands_at};
 
 use crate::error::{Error, Problem, Result};
 
-/// Where a writer made by `create` writes to: a file or standard output.
+/// Destination of a writer made by `create`: a file or standard output.
 pub type Output = Box<dyn Write + Send>;
 
 const BUFFER: usize = 256 << 10;

@@ -26,7 +26,7 @@ fn legacy_file(frames: &[Frame], big_endian: bool, magic: u32) -> Vec<u8> {
     file
 }
 
-/// What pcap-parser makes of it.
+/// Frames as pcap-parser reads them.
 fn by_the_other(mut reader: impl PcapReaderIterator) -> Vec<Frame> {
     let mut frames = Vec::new();
     loop {

@@ -1,4 +1,5 @@
-//! What holds for every input: no panic and an end, the records before a cut, and reading what was written.
+//! Properties that hold for every input: no panic, termination, all records before a cut, and that written captures can
+//! be read.
 
 use std::io::{Cursor, Write};
 

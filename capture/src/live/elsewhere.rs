@@ -1,4 +1,5 @@
-//! Where there is no live capture but through libpcap: the names of `linux/mod.rs`, each of which refuses or has nothing to say.
+//! Live capture on systems where only libpcap can do it: the names of `linux/mod.rs`. The functions return an error or
+//! nothing.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use super::{Descriptor, Dropped, Listed, Live, Options};
 use crate::error::{Error, Problem, Result};
 
-/// What is said to who wants to capture.
+/// Message for users who want to capture.
 const INSTEAD: &str = if cfg!(windows) {
     "live capture on this system; pktmon or the card's own tool captures here, and their files are read"
 } else {

@@ -1,4 +1,4 @@
-//! What to capture: a small language, and the classic BPF program that the kernel runs on each frame.
+//! Capture filters: a small language, and the classic BPF program that the kernel runs on each frame.
 //!
 //! ```text
 //! filter    = all { "or" all }            all = one { "and" one }            one = "not" one | "(" filter ")" | test
@@ -76,7 +76,7 @@ enum Test {
     Mpa,
 }
 
-/// Which end of a datagram.
+/// End of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Either,
@@ -95,7 +95,7 @@ impl Side {
     }
 }
 
-/// Why a filter is none, and at which byte of it.
+/// A syntax error in a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
     /// The mistake, as a sentence without a period.
@@ -726,8 +726,8 @@ impl Assembler {
     }
 }
 
-/// What a kernel does with a program: the bytes to keep of a frame, 0 for none. `beside` is what the kernel knows of it besides.
-/// For places that have no kernel to run one.
+/// Runs a program as a kernel does. Returns the number of bytes to keep of a frame, 0 for none. `beside` returns the
+/// kernel's own data about the frame. Used where no kernel can run the program.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(super) fn run(program: &[Instruction], frame: &[u8], beside: impl Fn(u32) -> u32) -> u32 {
     let (mut a, mut x, mut m, mut pc) = (0u32, 0u32, [0u32; 16], 0usize);

@@ -1,4 +1,4 @@
-//! How much of a frame analysis needs: messages whole, bulk data without its bytes.
+//! Truncation of frames to the part that analysis needs: whole messages, and bulk data without its bytes.
 //!
 //! What is cut off is the payload of RDMA Writes and Read Responses. The first packet of each keeps [`HEAD`] bytes of it, since an RPC
 //! message

@@ -51,20 +51,20 @@ use window::Window;
 pub const SNAP_LEN: u32 = 262_144;
 /// Bytes of a ring where nobody says otherwise.
 pub const RING_BYTES: usize = 64 << 20;
-/// How long `advance` waits for a frame.
+/// Maximum time that `advance` waits for a frame, in milliseconds.
 const WAIT_MS: u32 = 50;
 /// Frames that a paused source passes over before it says that none came.
 const PASSED_MAX: u32 = 4096;
 /// Between two looks at interfaces that are down.
 const WATCH_EVERY: Duration = Duration::from_millis(200);
-/// Events that nobody asked for are forgotten beyond these.
+/// Maximum number of unread events; beyond it new ones are dropped.
 const EVENTS_MAX: usize = 256;
 
 /// Options of a live capture.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// What to capture; the kernel applies it.
+    /// Capture filter; the kernel applies it.
     pub filter: Filter,
     /// Bytes kept of a frame; 0 for all.
     pub snap_len: u32,
@@ -72,11 +72,11 @@ pub struct Options {
     pub ring_bytes: usize,
     /// Sockets per interface, among which the kernel spreads flows.
     pub sockets: usize,
-    /// Whether to ask interfaces for frames that are not for this host.
+    /// True if interfaces are asked for frames that are not for this host.
     pub promiscuous: bool,
-    /// Whether to capture through libpcap, where that is built in.
+    /// True if libpcap is used, in builds that have it.
     pub libpcap: bool,
-    /// Where to load libibverbs from, for tests; the system's otherwise.
+    /// Path of libibverbs, for tests; `None` for the system's.
     #[doc(hidden)]
     pub verbs: Option<std::path::PathBuf>,
 }
@@ -108,7 +108,7 @@ pub struct Frame<'a> {
     pub wire_len: u32,
     /// Link type: the layer that `bytes` begins with.
     pub link_type: LinkType,
-    /// What was kept of it.
+    /// The bytes that were kept of it.
     pub bytes: &'a [u8],
     /// pcapng options, little-endian: its direction.
     pub options: &'static [u8],
@@ -129,7 +129,7 @@ pub enum Ready {
     NotYet,
 }
 
-/// What happened to a place.
+/// A change of the state of a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The interface went down. It is waited for.
@@ -156,12 +156,12 @@ impl fmt::Display for Event {
     }
 }
 
-/// What a place has counted since it was opened.
+/// Counters of a place since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames that passed the filter, dropped ones among them.
     pub accepted: u64,
-    /// Frames that were handed on.
+    /// Frames that were delivered to the program.
     pub delivered: u64,
     /// Bytes of those on the wire.
     pub bytes: u64,
@@ -193,7 +193,7 @@ impl Counters {
     }
 }
 
-/// What was given up of the rights that opening needed.
+/// Rights that were given up after opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dropped {
     /// Became this user.
@@ -206,12 +206,12 @@ pub enum Dropped {
     KeptRoot,
 }
 
-/// What poll(2) takes; Unix alone has them.
+/// A file descriptor for poll(2), which exists only on Unix.
 pub type Descriptor = i32;
 
 /// A place where frames come from as they pass.
 pub trait Live: Send {
-    /// What it is, as a capture file describes it.
+    /// Its description for a capture file.
     fn interface(&self) -> &Interface;
 
     /// Goes to the next frame without waiting for one.
@@ -220,7 +220,7 @@ pub trait Live: Send {
     /// The frame that [`Live::advance`] went to.
     fn frame(&self) -> Frame<'_>;
 
-    /// What can be waited on with poll; `None` where it has to be asked again and again.
+    /// The descriptor to wait on with poll(2); `None` if it has to be polled repeatedly.
     fn descriptor(&self) -> Option<Descriptor>;
 
     /// Called when the descriptor has an error, and now and then: looks at what became of the interface.
@@ -231,7 +231,7 @@ pub trait Live: Send {
         0
     }
 
-    /// What was counted.
+    /// Returns its counters.
     fn counters(&mut self) -> Counters;
 
     /// Captures this TCP port too, where the filter asks for MPA. Says whether that is new.
@@ -367,12 +367,12 @@ impl LiveSource {
         self.started_ns
     }
 
-    /// What happened to a place since the last call, oldest first: its name, and what.
+    /// The oldest event since the last call: the name of the place, and the event.
     pub fn event(&mut self) -> Option<(String, Event)> {
         self.events.pop_front()
     }
 
-    /// What each interface has counted, by its number in the metadata, which are brought up to date with it.
+    /// Counters of each interface, by its number in the metadata. Also updates the statistics in the metadata.
     pub fn counters(&mut self) -> Vec<Counters> {
         let mut all = vec![Counters::default(); self.metadata.interfaces.len()];
         for place in &mut self.places {
@@ -590,9 +590,9 @@ pub struct Listed {
     pub kind: String,
     /// True if frames can come.
     pub is_up: bool,
-    /// What can be seen there.
+    /// Traffic that can be captured there.
     pub sees: String,
-    /// Why it cannot be captured from, or not by us.
+    /// Reason for which it cannot be captured from, at all or by this user.
     pub cannot: Option<String>,
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 pub use crate::hardware::Counter;
 
-/// Where the kernel shows devices.
+/// Path at which the kernel lists RDMA devices.
 pub const SYS: &str = "/sys/class/infiniband";
 /// Devices, ports, and counters of a port that are looked at, at most.
 const MANY: usize = 256;

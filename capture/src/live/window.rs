@@ -21,7 +21,7 @@ const HEAD: usize = 24;
 /// Bytes that are gathered before they are written.
 const GATHERED: usize = 256 << 10;
 
-/// The side that keeps.
+/// The writing side.
 pub(super) struct Window {
     kept: Arc<Mutex<Segments>>,
     segments_max: usize,
@@ -31,15 +31,15 @@ pub(super) struct Window {
 struct Segments {
     /// By number; the last is being written.
     segments: VecDeque<(u64, Arc<File>)>,
-    /// What the last segment has on disk.
+    /// Number of bytes of the last segment that are on disk.
     written: u64,
-    /// What comes behind that.
+    /// Bytes of the last segment that are not yet on disk.
     gathered: Vec<u8>,
-    /// True if the disk took nothing more.
+    /// True if the disk is full.
     is_full: bool,
 }
 
-/// The side that reads.
+/// The reading side.
 #[derive(Clone)]
 pub(crate) struct Reader {
     kept: Arc<Mutex<Segments>>,
@@ -64,7 +64,7 @@ impl Window {
         Reader { kept: self.kept.clone() }
     }
 
-    /// Keeps a frame and gives its offset. Where the disk is full, what is kept ends there; offsets go on.
+    /// Stores a frame and returns its offset. If the disk is full, storing stops; offsets still increase.
     pub(super) fn keep(&mut self, frame: &Frame<'_>, interface: u32) -> u64 {
         let mut kept = lock(&self.kept);
         let len = (HEAD + frame.bytes.len()) as u64;

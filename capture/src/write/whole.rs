@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 use crate::error::{Error, Problem, Result};
 use crate::system;
 
-/// What to do where a file has the name already.
+/// Treatment of an existing file with the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
     /// Refuse with [`Problem::Exists`], when the output is created and again when it is finished.
@@ -24,13 +24,13 @@ pub enum Existing {
     Replace,
 }
 
-/// Who may read the output.
+/// Permissions of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Who the umask lets.
+    /// Permissions as the umask allows.
     #[default]
     Umask,
-    /// The user alone (mode 0600): captures, with what was on the wire.
+    /// Only the user may read it (mode 0600): for captures, which contain private data.
     Private,
 }
 
@@ -50,7 +50,7 @@ enum To {
     Itself(File),
 }
 
-/// Whether something stands at `path`, where an output may replace it.
+/// True if a file that the output may replace exists at `path`.
 ///
 /// # Errors
 /// [`Problem::IsInput`] where it is one of the `inputs`, by device and inode, under whatever name (`-` stands for none);

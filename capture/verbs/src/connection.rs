@@ -1,8 +1,8 @@
 //! A reliable connection over a card: set up by the communication manager (`rdma_cm(7)`), carried by an RC queue pair.
-//!
-//! Memory that a peer may reach is granted by memory windows of type 2 where the device has them: the key reaches exactly the bytes and
-//! rights that are granted, its last eight bits are random, and the peer's Send with Invalidate ends it. Where there are none, a region is
-//! registered with the rights itself, and [`Connection::can_be_invalidated`] says that no peer should be asked to end it.
+//! Memory is granted to a peer by memory windows of type 2 if the device has them: the key covers exactly the granted
+//! bytes and rights, its last eight bits are random, and the peer's Send with Invalidate ends it. Without them, the
+//! region itself is registered with the rights, and [`Connection::can_be_invalidated`] says that no peer should be
+//! asked to invalidate it.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +20,7 @@ use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// What a peer may do with a region.
+/// Access rights of a peer to a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
     /// RDMA Read.
@@ -40,24 +40,24 @@ pub struct Region {
     pub length: u32,
 }
 
-/// How a connection is to be.
+/// Options of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Receives that are always posted.
     pub receives: u32,
-    /// Bytes of each.
+    /// Size of each receive buffer, in bytes.
     pub receive_size: u32,
-    /// Work requests on their way at a time.
+    /// Maximum number of outstanding work requests.
     pub sends: u32,
-    /// Bytes of a Send at most.
+    /// Maximum size of a Send, in bytes.
     pub send_size: u32,
-    /// Reads of the peer answered at a time at most.
+    /// Maximum number of the peer's reads answered at a time.
     pub responder_resources: u8,
-    /// Reads of ours at a time at most.
+    /// Maximum number of our outstanding reads.
     pub initiator_depth: u8,
     /// On iWARP, tell the read depths in the private data, as \[MS-SMBD\] 6.1 has it: both as big-endian 32-bit numbers.
     pub depths_in_private_data: bool,
-    /// Tell every operation in [`Connection::poll_operation`], from where they are to be fetched: they are kept until then.
+    /// Reports every operation by [`Connection::poll_operation`]. Operations are kept until they are fetched there.
     pub watch: bool,
 }
 
@@ -76,7 +76,7 @@ impl Default for Options {
     }
 }
 
-/// Why a connection ended.
+/// Reason for which a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Ended {
     /// The peer disconnected.
@@ -88,12 +88,13 @@ pub enum Ended {
     /// A work request of ours failed.
     #[error("{operation} failed: {status}")]
     Failed {
-        /// Which.
+        /// The operation that failed.
         operation: &'static str,
         /// In the words of the library.
         status: String,
     },
-    /// The queue pair went into error, and nobody said why. The peer broke a rule of RDMA, or reached for memory that it was not granted.
+    /// The queue pair went into error without a reported reason. The peer broke a rule of RDMA, or accessed memory that
+    /// it was not granted.
     #[error("the card ended the connection without a reason: the peer broke a rule of RDMA, or used a key that it was not given")]
     Broken,
     /// The device is gone.
@@ -116,11 +117,11 @@ pub enum Event {
         /// Result of [`Connection::read`].
         id: u64,
     },
-    /// It is over; nothing follows.
+    /// The connection is closed; no more events follow.
     Closed(Ended),
 }
 
-/// What an established connection is known by.
+/// Numbers of an established connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// Our queue pair, 24 bits.
@@ -137,7 +138,7 @@ pub struct Numbers {
     pub ethernet: bool,
 }
 
-/// What went over the wire, as far as the card reports it; see [`Options::watch`].
+/// An operation on the wire, as far as the card reports it; see [`Options::watch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// When it was posted, or its completion was fetched.
@@ -146,7 +147,7 @@ pub struct Operation {
     pub what: What,
 }
 
-/// What an [`Operation`] was.
+/// Kind of an [`Operation`], with its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// We sent a message.
@@ -164,7 +165,7 @@ pub enum What {
         key: u32,
         /// The address of the first byte.
         offset: u64,
-        /// What was written.
+        /// The data that was written.
         data: Vec<u8>,
     },
     /// We asked for bytes of the peer's memory.
@@ -178,7 +179,7 @@ pub enum What {
     },
     /// The peer's card acknowledged the oldest operation of ours that was not done yet, or answered it.
     Done {
-        /// What a read brought; `None` for other operations, and where its sink was deregistered in the meantime.
+        /// Data of a read; `None` for other operations, and if its sink was deregistered in the meantime.
         read: Option<Vec<u8>>,
     },
     /// The peer's card refused the oldest operation of ours that was not done yet, with this NAK code (IBA volume 1, table 61).
@@ -205,19 +206,19 @@ struct Registered {
     mw: *mut sys::ibv_mw,
     lkey: u32,
     rights: Rights,
-    /// The peer has ended it.
+    /// True if the peer has invalidated it.
     invalidated: bool,
 }
 
 impl Registered {
-    /// Where in the buffer so many bytes at this address are; `None` where they are not all inside.
+    /// Offset in the buffer of the `length` bytes at address `at`; `None` if they are not all inside.
     fn place(&self, at: u64, length: u32) -> Option<usize> {
         let from = at.checked_sub(self.buffer.address())?;
         (from.checked_add(length.into())? <= self.buffer.len() as u64).then_some(from as usize)
     }
 }
 
-/// What is to be posted.
+/// A work request to be posted.
 enum Work {
     Send { message: Vec<u8>, invalidate: Option<u32>, solicited: bool },
     Write { key: u32, offset: u64, data: Vec<u8> },
@@ -225,7 +226,7 @@ enum Work {
     Bind { key: u32 },
 }
 
-/// What was posted.
+/// A work request that was posted.
 enum Posted {
     Send { slot: u32 },
     Write { buffer: Buffer, mr: *mut sys::ibv_mr },
@@ -248,11 +249,11 @@ impl Posted {
 const RECEIVE: u64 = 1 << 63;
 /// Completions fetched at a time.
 const BATCH: usize = 64;
-/// How long a queue pair in error waits for the reason.
+/// Maximum time that a queue pair in error waits for the reason.
 const REASON_WITHIN: Duration = Duration::from_secs(1);
-/// What one step of the kernel's communication manager may take, in milliseconds.
+/// Maximum duration of one step of the kernel's communication manager, in milliseconds.
 const RESOLVE_MS: libc::c_int = 5000;
-/// Operations that wait at most.
+/// Maximum number of operations that wait.
 const WAITING_MAX: usize = 1 << 16;
 
 /// One end of a connection.
@@ -289,7 +290,7 @@ pub struct Connection {
     /// Responder resources and initiator depth that the peer sent.
     peer_depths: (u8, u8),
     numbers: Option<Numbers>,
-    /// Where operations are reported.
+    /// Queue of reported operations.
     operations: Option<VecDeque<Operation>>,
 }
 
@@ -401,7 +402,8 @@ impl Connection {
         }
     }
 
-    /// What the request of the peer asks of us: reads that we are to answer at a time, reads that we may have on the way; its private data.
+    /// Accepts the peer's request. `asked` has the reads that we answer at a time and the reads that we may have
+    /// outstanding, as the peer requests them; `private_data` is the peer's.
     pub(crate) fn accept(mut self, asked: (u8, u8), private_data: Vec<u8>, timeout: Duration) -> Result<Self> {
         let until = Instant::now() + timeout;
         self.options.responder_resources = self.options.responder_resources.min(asked.0);
@@ -486,7 +488,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What the queue pair is known by, before anything was sent.
+    /// Queries the numbers of the queue pair. Must be called before anything is sent.
     fn query(&self) -> Option<Numbers> {
         // SAFETY: all zeroes is a value of these plain structs: null pointers and numbers.
         let (mut attr, mut init): (sys::ibv_qp_attr, sys::ibv_qp_init_attr) = unsafe { std::mem::zeroed() };
@@ -539,7 +541,7 @@ impl Connection {
 
     // ---- what is there
 
-    /// Where the peer is.
+    /// Address of the peer.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
@@ -575,14 +577,13 @@ impl Connection {
         self.numbers
     }
 
-    /// What the peer gave along.
+    /// Private data of the peer.
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
     }
 
-    /// The next operation, in the order in which they were posted and completed; none where [`Options::watch`] is not set. What the peer's
-    /// card does in memory of ours is not among
-    /// them: ours does not tell.
+    /// The next operation, in the order in which they were posted and completed; `None` if [`Options::watch`] is not
+    /// set. Accesses of the peer to our memory are not among them, because our card does not report them.
     pub fn poll_operation(&mut self) -> Option<Operation> {
         self.operations.as_mut()?.pop_front()
     }
@@ -923,9 +924,8 @@ impl Connection {
         // SAFETY: rdma_create_qp has put a queue pair there.
         let qp = unsafe { (*self.id).qp };
         let rc = match post {
-            // SAFETY: the request and its list are copied during the call. What they name is registered, and stays so: it goes into
-            // `posted`
-            // until the completion says that the card is through.
+            // SAFETY: the request and its list are copied during the call. The memory they refer to is registered and
+            // stays so: it is kept in `posted` until the completion says that the card is done with it.
             Some(post) => unsafe { post(qp, &mut wr, &mut bad) },
             None => libc::EOPNOTSUPP,
         };
@@ -1096,7 +1096,7 @@ impl Connection {
 
     // ---- the communication manager
 
-    /// What came next within the time: its type and status.
+    /// Waits for the next event and returns its type and status.
     fn expect(&mut self, until: Instant, what: &'static str) -> Result<(sys::c_enum, libc::c_int)> {
         loop {
             if let Some((event, status)) = self.next_cm_event()? {
@@ -1275,7 +1275,8 @@ pub(crate) unsafe fn private_data(conn: &sys::rdma_conn_param) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(conn.private_data.cast::<u8>(), conn.private_data_len.into()) }.to_vec()
 }
 
-/// Why a connection was rejected: on InfiniBand and RoCE a reason of the standard, on iWARP an error of the system.
+/// Text for the reason of a rejection: on InfiniBand and RoCE a reason of the standard, on iWARP an error of the
+/// system.
 fn rejection(status: libc::c_int, iwarp: bool) -> String {
     if iwarp || status < 0 {
         return io::Error::from_raw_os_error(status.abs()).to_string();

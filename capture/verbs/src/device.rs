@@ -20,7 +20,7 @@ pub struct Device {
     pub sysfs: String,
 }
 
-/// What a device can do.
+/// Capabilities of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// Ports, counted from 1.
@@ -41,7 +41,7 @@ pub struct Abilities {
     pub clock_khz: u64,
 }
 
-/// What a port is like.
+/// State of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortState {
     /// Up and configured.
@@ -120,7 +120,7 @@ impl Verbs {
         }
     }
 
-    /// What a device can do.
+    /// Returns the capabilities of a device.
     ///
     /// # Errors
     /// Where it is not there or cannot be opened.
@@ -128,7 +128,7 @@ impl Verbs {
         Context::open(self, device)?.abilities()
     }
 
-    /// What a port is like.
+    /// Returns the state of a port.
     ///
     /// # Errors
     /// Where the device is not there or cannot be opened.

@@ -1,4 +1,4 @@
-//! What can go wrong between us and a card, each with what to do about it.
+//! Errors of RDMA devices. Each message says what to do about it.
 
 use std::io;
 use thiserror::Error;
@@ -6,7 +6,7 @@ use thiserror::Error;
 /// Result with the [`enum@Error`] of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something could not be done.
+/// An error of an RDMA device or connection.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,7 +15,7 @@ pub enum Error {
     Missing {
         /// Its file.
         library: String,
-        /// What the loader said.
+        /// Message of the dynamic loader.
         why: String,
     },
     /// A library lacks a function.
@@ -32,7 +32,7 @@ pub enum Error {
     /// Not the device asked for.
     #[error("there is no RDMA device \"{name}\"; there is {}", known.join(", "))]
     NoDevice {
-        /// What was asked for.
+        /// The name that was requested.
         name: String,
         /// Those there are.
         known: Vec<String>,
@@ -42,9 +42,9 @@ pub enum Error {
     NoPort {
         /// The device.
         device: String,
-        /// What was asked for.
+        /// The port number that was requested.
         port: u8,
-        /// How many there are, counting from 1.
+        /// Number of ports, which are counted from 1.
         ports: u8,
     },
     /// The device node cannot be opened.
@@ -54,7 +54,7 @@ pub enum Error {
         device: String,
         /// Its node.
         node: String,
-        /// Why not.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A raw queue pair needs a capability.
@@ -70,7 +70,7 @@ pub enum Error {
         device: String,
         /// The network interface whose traffic it is.
         interface: Option<String>,
-        /// What the driver said.
+        /// Error of the driver.
         source: io::Error,
     },
     /// The driver has no sniffer flows.
@@ -80,7 +80,7 @@ pub enum Error {
         device: String,
         /// The network interface of the port.
         interface: Option<String>,
-        /// What the driver said.
+        /// Error of the driver.
         source: io::Error,
     },
     /// A call failed.
@@ -90,7 +90,7 @@ pub enum Error {
         device: String,
         /// The function.
         call: &'static str,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A receive failed in a way that ends a sniffer.
@@ -109,10 +109,10 @@ pub enum Error {
     NoRoute {
         /// The peer.
         address: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The peer said no.
+    /// The peer rejected the connection.
     #[error("{address} rejected the connection: {reason}")]
     Rejected {
         /// The peer.
@@ -125,7 +125,7 @@ pub enum Error {
     Unreachable {
         /// The peer.
         address: String,
-        /// To what.
+        /// The step that the peer did not answer.
         what: &'static str,
     },
     /// Memory cannot be pinned.
@@ -133,15 +133,15 @@ pub enum Error {
     Register {
         /// The device.
         device: String,
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The connection is over, or not yet there.
     #[error("the connection is not established")]
     NotEstablished,
-    /// What is asked of a region that there is not.
+    /// There is no region with this key, or it is too small.
     #[error("no region of ours has the key {0:#010x}, or it is too small")]
     Region(u32),
     /// A message does not fit.

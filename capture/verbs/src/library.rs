@@ -132,8 +132,8 @@ pub(crate) use extended;
 /// # Safety
 /// The context is open.
 pub(crate) unsafe fn around(context: *mut sys::ibv_context) -> Option<(*const sys::verbs_context, usize)> {
-    // SAFETY: by the caller. Where `abi_compat` says so, the context is the last member of a verbs_context (verbs_get_ctx in
-    // infiniband/verbs.h), and `sz` lies right before it.
+    // SAFETY: by the caller. If `abi_compat` says so, the context is the last member of a verbs_context (verbs_get_ctx
+    // in infiniband/verbs.h), and `sz` lies right before it.
     unsafe {
         if (*context).abi_compat as usize != sys::VERBS_ABI_IS_EXTENDED {
             return None;

@@ -64,7 +64,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Where it listens, the port as it was given.
+    /// Address and port on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -145,7 +145,7 @@ impl Request {
         self.peer
     }
 
-    /// What it gave along.
+    /// Private data of the request.
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
     }

@@ -32,14 +32,14 @@ impl Default for SnifferOptions {
     }
 }
 
-/// Where times come from.
+/// Source of timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// The card, as time of day.
     Card,
     /// The card's counter, compared with the system's clock every second.
     CardCounter,
-    /// The system, when we came to fetch it.
+    /// The system, at the time when the packet was fetched.
     System,
 }
 
@@ -74,7 +74,7 @@ struct Completed {
 
 /// Completions fetched at a time.
 const BATCH: usize = 64;
-/// How often a counter is compared with the system's clock.
+/// Interval at which a counter is compared with the system's clock.
 const CALIBRATE: Duration = Duration::from_secs(1);
 
 /// Relates a counter of the card to the time of day.
@@ -340,7 +340,7 @@ impl Sniffer {
 
     // ---- what is there
 
-    /// Where times come from.
+    /// Source of timestamps.
     pub fn clock(&self) -> Clock {
         self.clock
     }
@@ -355,7 +355,7 @@ impl Sniffer {
         &self.context.device.name
     }
 
-    /// What became of packets so far.
+    /// Counters of packets so far.
     pub fn statistics(&mut self) -> Statistics {
         if let Some(before) = self.out_of_buffer_before
             && let Some(now) = out_of_buffer(&self.context.device.name, self.port)

@@ -1,6 +1,6 @@
-//! The C interface of rdma-core, as far as it is used: `infiniband/verbs.h`, `rdma/rdma_cma.h`. Names are those of the headers. What the
-//! headers define as inline functions goes through `ibv_context::ops` and `verbs_context` (`library.rs`). A test
-//! compiles the headers, where they are installed, and holds every size, offset and number here against them.
+//! The used part of the C interface of rdma-core: `infiniband/verbs.h`, `rdma/rdma_cma.h`. Names are those of the
+//! headers. Inline functions of the headers go through `ibv_context::ops` and `verbs_context` (`library.rs`). If the
+//! headers are installed, a test compiles them and compares every size, offset and number with this file.
 
 #![allow(non_camel_case_types, missing_docs)]
 
@@ -54,7 +54,7 @@ pub struct ibv_context {
     pub abi_compat: *mut c_void,
 }
 
-/// What `ibv_context::abi_compat` is where the context lies in a [`verbs_context`].
+/// Value of `ibv_context::abi_compat` if the context lies in a [`verbs_context`].
 pub const VERBS_ABI_IS_EXTENDED: usize = usize::MAX;
 
 /// It grows at its beginning; `sz` says how much there is.

@@ -6,7 +6,7 @@ use rdmascope_verbs::{Connection, Ended, Error, Event, Listener, Options, Rights
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// What comes at all comes within this, however busy the machine is.
+/// Time limit for anything that must happen, even on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
 const READ: Rights = Rights { read: true, write: false };
 const WRITE: Rights = Rights { read: false, write: true };
@@ -108,7 +108,7 @@ fn the_last_bits_of_keys_are_not_to_be_guessed() {
     assert!(tags.len() > 32, "{} different of 64", tags.len());
 }
 
-/// What an access beyond what was granted does to both ends.
+/// Checks what an access beyond the granted memory does to both ends.
 fn refused(access: impl FnOnce(&mut Connection, rdmascope_verbs::Region)) {
     let Some(verbs) = verbs() else { return };
     let (mut client, mut server) = pair(verbs, "127.0.0.1", Options::default());
@@ -208,7 +208,7 @@ fn a_peer_without_receives_and_a_message_too_long() {
     }
 }
 
-/// What both ends are told to have done, for a record of it.
+/// Checks the operations that both ends are told to record.
 #[test]
 fn operations_are_reported_as_they_were_posted_and_completed() {
     let Some(verbs) = verbs() else { return };

@@ -5,7 +5,7 @@ mod common;
 use rdmascope_verbs::{Clock, Error, Sniffer, SnifferOptions, Verbs};
 use std::time::Duration;
 
-/// What comes at all comes within this, however busy the machine is.
+/// Time limit for anything that must happen, even on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
 
 fn verbs() -> Option<Verbs> {
@@ -17,7 +17,7 @@ fn open(device: &str) -> Option<Result<Sniffer, Error>> {
     verbs().map(|verbs| Sniffer::open(verbs, device, options))
 }
 
-/// What a device refuses, in words.
+/// Error message on opening a device; `None` if this cannot be tested here.
 fn refusal(device: &str) -> Option<String> {
     open(device).map(|result| result.unwrap_err().to_string())
 }

@@ -1,4 +1,5 @@
-//! What the system says of network interfaces: which there are, whether they are up, what they do to frames before we see them.
+//! Properties of network interfaces as the system reports them: names, state, and offloads that change frames before
+//! they are captured.
 //!
 //! Spec: netdevice(7), and ethtool's header for the offloads.
 
@@ -36,7 +37,7 @@ impl Facts {
         self.flags & libc::IFF_LOOPBACK as u32 != 0
     }
 
-    /// How its frames begin; `None` for those that are not captured.
+    /// Link type of its frames; `None` for those that are not captured.
     pub(super) fn link_type(&self) -> Option<(LinkType, Begins)> {
         match self.hardware {
             libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some((LinkType::ETHERNET, Begins::Ethernet)),
@@ -53,7 +54,7 @@ impl Facts {
         }
     }
 
-    /// What a reader of the capture should know.
+    /// Remarks for the reader of the capture.
     pub(super) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.gro == Some(true) || self.lro == Some(true) {

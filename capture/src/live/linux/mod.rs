@@ -1,4 +1,5 @@
-//! What live capture asks of Linux: packet sockets, RDMA cards through libibverbs, capabilities. `elsewhere.rs` has the same names for other systems.
+//! Live capture on Linux: packet sockets, RDMA cards through libibverbs, capabilities. `elsewhere.rs` has the same
+//! names for other systems.
 
 mod interface;
 mod packet;

@@ -56,7 +56,7 @@ pub struct PacketSocket {
     at: usize,
     current: Option<Span>,
     counters: Counters,
-    /// What the interface had dropped before.
+    /// Frames that the interface had dropped before the capture.
     dropped_before: u64,
 }
 
@@ -483,7 +483,8 @@ pub(super) fn set<T>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Result
 }
 
 pub(super) fn set_at<T>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the kernel reads as many bytes as `value` has. What they point to (a filter program) lives until the call returns.
+    // SAFETY: the kernel reads as many bytes as `value` has. Anything they point to (a filter program) lives until the
+    // call returns.
     #[allow(unsafe_code)]
     let result =
         unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t) };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// True if `cc` and rdma-core's headers are here. Where they are not, it says so; under CI it is a failure.
+/// True if `cc` and rdma-core's headers are installed. If not, it says so; under CI that is a failure.
 pub(crate) fn can_build() -> bool {
     let header = Path::new("/usr/include/rdma/rdma_cma.h").exists() && Path::new("/usr/include/infiniband/verbs.h").exists();
     let cc = Command::new("cc").arg("--version").output().is_ok_and(|o| o.status.success());
