@@ -31,7 +31,7 @@ pub struct Comments {
 }
 
 impl Comments {
-    /// What a report and the exchanges of the same analysis say of frames.
+    /// Makes the comments from a report and the exchanges of the same analysis.
     pub fn new(report: &Report, collector: &Collector) -> Self {
         let mut comments = Self::default();
         for finding in report.findings.ranked() {

@@ -20,12 +20,12 @@ const FILES_MAX: usize = 65_536;
 const COMPONENT_MAX: usize = 200;
 /// Components of a path at most.
 const DEPTH_MAX: usize = 32;
-/// Numbers tried behind a name that is taken.
+/// Number of suffixes tried if a name is taken.
 const NUMBERS_MAX: u32 = 1000;
-/// Offsets from here on are not believed: a sparse file of that length helps nobody.
+/// Offsets from here on are rejected: a sparse file of that length is of no use.
 const OFFSET_MAX: u64 = 1 << 42;
 
-/// Why payloads cannot be written.
+/// An error that prevents payloads from being written.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The folder has something in it.
@@ -34,9 +34,9 @@ pub enum Error {
     /// Something in or about the folder.
     #[error("{path} cannot be written: {error}")]
     Write {
-        /// What.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         error: io::Error,
     },
 }
@@ -48,7 +48,8 @@ pub struct Written {
     pub read: u64,
     /// Bytes that WRITEs took.
     pub written: u64,
-    /// What is there: where a range begins and ends, apart and ascending. Between them are holes, which read as zeros.
+    /// The ranges that were written, as first offset and end, disjoint and ascending. Between them are holes, which
+    /// read as zeros.
     ranges: BTreeMap<u64, u64>,
 }
 
@@ -70,11 +71,11 @@ impl Written {
     }
 }
 
-/// Takes payloads as an analysis goes, and writes them.
+/// Receives payloads during an analysis and writes them to files.
 #[derive(Debug)]
 pub struct Payloads {
     folder: PathBuf,
-    /// Whether a file that is there already gives way.
+    /// True if an existing file may be replaced.
     replace: bool,
     /// Contents of this family alone.
     family: Option<Family>,
@@ -83,7 +84,7 @@ pub struct Payloads {
     names: HashMap<u64, PathBuf>,
     hasher: RandomState,
     open: Option<(PathBuf, File)>,
-    /// Pieces that were not written: too many files, or an offset beyond belief.
+    /// Number of pieces that were not written: too many files, or an implausible offset.
     pub skipped: u64,
     error: Option<Error>,
 }
@@ -121,7 +122,7 @@ impl Payloads {
         })
     }
 
-    /// What was written, by path in the folder.
+    /// Returns the files that were written, by path in the folder.
     ///
     /// # Errors
     /// The first thing that could not be written.
@@ -168,7 +169,7 @@ impl Payloads {
         Ok(())
     }
 
-    /// Removes a file that stood there before. What is no file or folder, a link above all, is left alone.
+    /// Removes a regular file that was there before. Anything else, such as a link, is an error.
     fn make_way(&self, path: &Path) -> io::Result<()> {
         let mut whole = self.folder.clone();
         let mut components = path.components().peekable();
@@ -197,7 +198,7 @@ impl Payloads {
     }
 }
 
-/// Whether another name would do.
+/// True if another name may avoid the error.
 fn is_about_the_name(e: &io::Error) -> bool {
     use ErrorKind::{AlreadyExists, InvalidFilename, InvalidInput, IsADirectory, NotADirectory};
     matches!(e.kind(), AlreadyExists | NotADirectory | IsADirectory | InvalidFilename | InvalidInput)

@@ -55,7 +55,7 @@ pub struct Column {
     pub name: &'static str,
     /// Type of the column.
     pub kind: Type,
-    /// Whether it may be null.
+    /// True if it may be null.
     pub optional: bool,
     /// Description for the documentation.
     pub says: &'static str,
@@ -66,7 +66,7 @@ pub struct Column {
 pub struct Table {
     /// Its name, and its folder's.
     pub name: &'static str,
-    /// What a row describes.
+    /// Description of a row.
     pub row: &'static str,
     /// Columns in order.
     pub columns: &'static [Column],
@@ -264,15 +264,15 @@ impl Table {
     }
 }
 
-/// Why tables cannot be written.
+/// An error that prevents tables from being written.
 #[derive(Debug, Error)]
 pub enum Error {
     /// Something in or about the folder.
     #[error("{path} cannot be written: {error}")]
     Write {
-        /// What.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         error: io::Error,
     },
     /// There are tables of this capture already.
@@ -281,9 +281,9 @@ pub enum Error {
     /// Parquet itself.
     #[error("{path} cannot be written: {error}")]
     Parquet {
-        /// What.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the Parquet library.
         error: ParquetError,
     },
 }
@@ -513,7 +513,7 @@ pub struct FrameRow<'a> {
     pub place: Option<(u32, End)>,
     /// Exchange; 0 for none.
     pub exchange: u64,
-    /// Whether it went out before.
+    /// True if it is a retransmission.
     pub retransmission: bool,
 }
 
@@ -583,7 +583,7 @@ impl Tables {
         self.keep(done);
     }
 
-    /// What only the end tells. Returns how many rows each table has.
+    /// Writes the rows that are known only at the end. Returns the number of rows of each table.
     ///
     /// # Errors
     /// The first thing that could not be written.

@@ -130,8 +130,8 @@ fn place(def: Def) -> usize {
     facts::fields().iter().position(|d| d.name == def.name).map_or(0, |n| n + 1)
 }
 
-/// What is decoded without an engine: congestion notifications, and `SMB2_RDMA_TRANSFORM`, \[MS-SMB2\] 2.2.43, by the fields of its
-/// structures.
+/// Writes the structures that are decoded without an engine, with their fields: congestion notifications, and
+/// `SMB2_RDMA_TRANSFORM`, \[MS-SMB2\] 2.2.43.
 fn layouts(out: &mut String) {
     let _ = writeln!(out, "R.layouts = {{\n    channel = {}, cnp = {:#x},", Channel::RDMA_TRANSFORM.0, Opcode::CNP.0);
     for (name, fields) in [
@@ -180,18 +180,18 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// Why the plugin is not installed.
+/// An error on installing the plugin.
 #[derive(Debug, Error)]
 pub enum InstallError {
-    /// Nobody said where, and nothing on this machine does.
+    /// No folder was given, and none is known on this machine.
     #[error("Wireshark's folder for your own files is not known here: name it with --dir (Wireshark shows it under Help, About, Folders)")]
     NoFolder,
     /// Something in or about a folder.
     #[error("{path}: {error}")]
     Write {
-        /// What.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         error: io::Error,
     },
 }
@@ -211,7 +211,7 @@ pub enum Done {
     Extcap(PathBuf),
 }
 
-/// What says on this machine where Wireshark keeps a user's files: environment variables.
+/// Environment variables that determine where Wireshark keeps a user's files.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     /// `WIRESHARK_CONFIG_DIR`
@@ -294,7 +294,8 @@ fn replace(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(&beside, to)
 }
 
-/// Removes what [`install`] put there. What is not ours stays: links to programs are, other files of that name are not.
+/// Removes the files of [`install`]. On Unix, a capture source is removed only if it is a link, since other files are
+/// not ours.
 ///
 /// # Errors
 /// No folder is known, or something cannot be removed.
@@ -311,16 +312,16 @@ pub fn remove(places: &Places, folder: Option<&Path>) -> Result<Vec<Done>, Insta
     Ok(done)
 }
 
-/// What became of a plugin that was tried in the tshark of this machine; with the words of that about its version.
+/// Result of loading a plugin in the tshark of this machine, with tshark's version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tried {
     /// No tshark was found.
     NoTshark,
-    /// It loads, and its engine says of a frame what it should.
+    /// It loads, and its engine analyzes a frame correctly.
     Analyzes(String),
     /// It loads, without an engine.
     Decodes(String),
-    /// It does not load, and what was said instead.
+    /// It does not load; with the error message.
     Not(String, String),
 }
 
