@@ -1,5 +1,5 @@
-//! How fast the active side is, over iWARP and over RoCEv2 in user space: `cargo bench -p rdmascope-replay`. Rates are payload; CPU is
-//! that of the whole process, both ends and the kernel's part.
+//! Throughput of client and server over iWARP and over RoCEv2 in user space: `cargo bench -p rdmascope-replay`. Rates
+//! count payload; CPU time is that of the whole process, both ends and the kernel's part.
 #![forbid(unsafe_code)]
 
 use rdmascope_dissector::wire::smb2::FileId;

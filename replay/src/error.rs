@@ -1,4 +1,4 @@
-//! What can go wrong on our side of a conversation: the system's, the peer's, or the user's.
+//! Errors of our end of a conversation: of the system, the peer, or the user.
 
 use crate::stack::EndReason;
 use crate::transport::OpError;
@@ -6,15 +6,15 @@ use rdmascope_dissector::wire::smb2::NtStatus;
 use std::io;
 use thiserror::Error;
 
-/// Why something could not be done.
+/// An error of our end.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The peer cannot be reached.
     #[error("cannot connect to {address}: {source}")]
     Connect {
-        /// What was tried.
+        /// Address that was tried.
         address: String,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
     /// The connection failed.
@@ -26,23 +26,23 @@ pub enum Error {
     /// The peer did not answer.
     #[error("no answer to {what} within {seconds} s")]
     Timeout {
-        /// What was asked.
+        /// The request.
         what: &'static str,
-        /// How long we waited.
+        /// Time that we waited, in seconds.
         seconds: u64,
     },
-    /// The peer lets us not even ask.
+    /// The request could not be sent: the peer grants no credits.
     #[error("{what} could not be sent whole within {seconds} s: the peer grants no SMB Direct credits")]
     Starved {
-        /// What was to be asked.
+        /// The request.
         what: &'static str,
-        /// How long we waited.
+        /// Time that we waited, in seconds.
         seconds: u64,
     },
     /// The peer answered with a failure.
     #[error("{what} was answered with {}", status_name(*status))]
     Status {
-        /// What was asked.
+        /// The request.
         what: &'static str,
         /// The answer.
         status: NtStatus,
@@ -50,20 +50,20 @@ pub enum Error {
     /// The peer's answer cannot be understood.
     #[error("the answer to {what} {why}")]
     Answer {
-        /// What was asked.
+        /// The request.
         what: &'static str,
-        /// What is wrong with it.
+        /// The problem with the answer.
         why: &'static str,
     },
     /// An RDMA operation of ours cannot be carried out.
     #[error("{0}")]
     Operation(#[from] OpError),
-    /// No SMB2 credits are left, and none come.
+    /// There are too few SMB2 credits, and the server grants no more.
     #[error("the server grants too few SMB2 credits: {needed} are needed, {held} are available")]
     Credits {
-        /// For this request.
+        /// Credits that the request needs.
         needed: u32,
-        /// What we hold.
+        /// Credits that we hold.
         held: u32,
     },
     /// No memory can be registered.

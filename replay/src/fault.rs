@@ -1,6 +1,6 @@
-//! What a peer can do wrong, by name: a server that breaks one rule, for trying clients. Up to the moment of its fault, and where the
-//! fault allows it
-//! behind that, it is the built-in peer; most faults wait for the first READ or WRITE, so that a client is in the middle of its work.
+//! Faults of a peer, by name: a server that breaks one rule, for tests of clients. Up to the moment of its fault, and
+//! after it if the fault allows, it is the built-in peer. Most faults wait for the first READ or WRITE, so that a
+//! client is in the middle of its work.
 
 use crate::error::Result;
 use crate::smb2::server::{ServerConnection, Share};
@@ -311,7 +311,7 @@ impl Fault {
         self.act(&mut channel, share, config)
     }
 
-    /// How the connection is to be, for this fault.
+    /// The configuration of the connection, adapted to this fault.
     fn config(&self, config: &Config) -> Config {
         let mut config = config.clone();
         if matches!(self.act, Act::Session(_)) {

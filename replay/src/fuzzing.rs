@@ -1,6 +1,5 @@
-//! What the fuzz targets call: bytes of a peer that means no good, through the whole of one end. None may panic, hang, or write outside of
-//! what was
-//! registered.
+//! Entry points of the fuzz targets: bytes of a malicious peer pass through the whole of one end. It must not panic,
+//! hang, or write outside of registered memory.
 
 use crate::iwarp::{self, Carrier, Endpoint};
 use crate::smb2::server;

@@ -29,7 +29,7 @@ const PAYLOADS_MAX: usize = 256 << 20;
 /// Bytes of the room for an answer at most.
 const ROOM_MAX: u32 = 1 << 20;
 
-/// What a recorded request says of its file and of its place in a compound.
+/// The file of a recorded request, and its place in a compound.
 #[derive(Clone, Copy, Debug)]
 struct FileOf {
     /// The FileId in the request; of a CREATE that succeeded, in its reply.
@@ -41,7 +41,7 @@ struct FileOf {
     created: Option<Created>,
 }
 
-/// What the reply of a CREATE says, \[MS-SMB2\] 2.2.14.
+/// The reply of a CREATE, \[MS-SMB2\] 2.2.14.
 #[derive(Clone, Copy, Debug)]
 struct Created {
     /// 0 superseded, 1 opened, 2 created, 3 overwritten.
@@ -61,7 +61,7 @@ const OPTION_BY_FILE_ID: u32 = 0x2000;
 /// ACCESS_SYSTEM_SECURITY takes a privilege that the replay need not have.
 const ACCESS_SYSTEM_SECURITY: u32 = 0x0100_0000;
 
-/// Where a request has its FileId, from the header on.
+/// Offset of the FileId in a request, counted from the beginning of its header.
 fn file_id_at(command: Command) -> Option<usize> {
     match command {
         Command::CLOSE | Command::FLUSH | Command::LOCK | Command::IOCTL | Command::QUERY_DIRECTORY | Command::CHANGE_NOTIFY => Some(72),
@@ -76,11 +76,11 @@ fn file_id_at(command: Command) -> Option<usize> {
 pub struct Recording {
     /// Exchanges of SMB2, in the order of their requests.
     pub connections: BTreeMap<u32, Vec<Exchange>>,
-    /// What READs read and WRITEs wrote, by exchange, where all of it was captured.
+    /// Payloads of READs and WRITEs, by exchange, if all of them was captured.
     payloads: HashMap<u64, Vec<u8>>,
-    /// What CREATE, QUERY_DIRECTORY, QUERY_INFO, SET_INFO and IOCTL asked for, by exchange.
+    /// Requests of CREATE, QUERY_DIRECTORY, QUERY_INFO, SET_INFO and IOCTL, by exchange.
     requests: HashMap<u64, Vec<u8>>,
-    /// What was said of files, by exchange.
+    /// File of each request, by exchange.
     files: HashMap<u64, FileOf>,
     /// Bytes of both.
     kept: usize,
@@ -223,7 +223,7 @@ pub enum Action {
     Write {
         /// In the file.
         offset: u64,
-        /// What, as far as the capture has it; zeros behind that.
+        /// The data, as far as captured; the rest is zeros.
         data: Vec<u8>,
         /// Bytes.
         length: u32,
@@ -234,7 +234,7 @@ pub enum Action {
     Flush,
     /// A page of a listing.
     List {
-        /// Which names.
+        /// Search pattern for names.
         pattern: String,
         /// Flags, 2.2.33.
         flags: u8,
@@ -243,22 +243,22 @@ pub enum Action {
     },
     /// Information on a file, its file system or its security.
     Info {
-        /// Which kind.
+        /// InfoType, 2.2.37.
         info_type: u8,
-        /// Which of that kind.
+        /// FileInfoClass, 2.2.37.
         class: u8,
         /// Bytes that the answer may have.
         room: u32,
         /// AdditionalInformation, and Flags.
         more: (u32, u32),
-        /// What is asked about in detail.
+        /// The input buffer.
         input: Vec<u8>,
     },
     /// Information to be set.
     SetInfo {
-        /// Which kind.
+        /// InfoType, 2.2.39.
         info_type: u8,
-        /// Which of that kind.
+        /// FileInfoClass, 2.2.39.
         class: u8,
         /// AdditionalInformation.
         additional: u32,
@@ -267,16 +267,16 @@ pub enum Action {
     },
     /// A control code.
     Control {
-        /// Which.
+        /// The control code.
         code: ControlCode,
-        /// What goes with it. Of VALIDATE_NEGOTIATE_INFO, the replay's own.
+        /// The input buffer. For VALIDATE_NEGOTIATE_INFO it is made by the replay itself.
         input: Vec<u8>,
         /// Bytes that the answer may have.
         room: u32,
     },
     /// Close.
     Close,
-    /// A sign of life.
+    /// Echo.
     Echo,
 }
 
@@ -337,12 +337,12 @@ fn asks(code: ControlCode) -> bool {
     )
 }
 
-/// How a recorded exchange is replayed.
+/// Decision on a recorded exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Planned {
-    /// It is done again.
+    /// It is replayed.
     Do(Action),
-    /// It is not, and why.
+    /// It is skipped, for this reason.
     Skip(&'static str),
 }
 
@@ -383,7 +383,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What of one connection is to be done again. `None` where the recording has no such connection.
+    /// Makes the plan for one connection. `None` if the recording has no such connection.
     pub fn of(recording: &Recording, connection: u32, wanted: Wanted) -> Option<Self> {
         let exchanges = recording.connections.get(&connection)?;
         let known = Known::of(exchanges, recording);
@@ -533,7 +533,7 @@ impl Plan {
         Planned::Do(Action::Control { code, input: input.to_vec(), room: (number(message, 108, 4) as u32).min(ROOM_MAX) })
     }
 
-    /// How many steps are done.
+    /// Number of steps that are replayed.
     pub fn done(&self) -> usize {
         self.steps.iter().filter(|s| matches!(s.planned, Planned::Do(_))).count()
     }
@@ -587,17 +587,17 @@ fn places(exchanges: &[Exchange], recording: &Recording) -> Vec<(Option<u32>, Op
     places
 }
 
-/// What the whole recording shows about its files.
+/// Facts about the files of the recording.
 struct Known<'a> {
-    /// They were written to, cut, renamed or deleted.
+    /// Files that were written to, truncated, renamed or deleted.
     written: HashSet<&'a str>,
     /// Names that were given to files.
     named: HashSet<String>,
-    /// They were not there at first, and then they were.
+    /// Files that did not exist at first and were created later.
     made: HashSet<&'a str>,
-    /// They hold others, or were listed.
+    /// Folders: names that have others below them, or were listed.
     folders: HashSet<&'a str>,
-    /// How they were when the recording came to them first: their length, or `None` where they were not there.
+    /// State of files at their first use in the recording: their length, or `None` if they did not exist.
     first: HashMap<&'a str, Option<u64>>,
 }
 
@@ -710,7 +710,7 @@ pub struct Outcome {
     pub sha256: Option<[u8; 32]>,
     /// Difference from the recording.
     pub differs: Option<String>,
-    /// Why it was skipped though it was planned.
+    /// Reason for which it was skipped although it was planned.
     pub skipped: Option<&'static str>,
 }
 
@@ -835,7 +835,7 @@ pub fn run(plan: &Plan, client: &mut Client, pace: Pace, mut told: impl FnMut(&S
     Ok(whole)
 }
 
-/// How many exchanges were on the way at a time.
+/// Maximum number of exchanges in progress at one time.
 fn at_once(exchanges: &[&Exchange]) -> usize {
     let mut edges: Vec<(i64, i32)> =
         exchanges.iter().filter_map(|e| Some([(e.request.time, 1), (e.reply_end?.time, -1)])).flatten().collect();
@@ -856,7 +856,7 @@ struct Job {
     pending: Pending,
     /// A CREATE that the capture does not have is on its way; the step itself comes after it.
     opening: bool,
-    /// What was read so far, or how many bytes were written.
+    /// Bytes read so far; `count` is the number of bytes written so far.
     data: Vec<u8>,
     count: u64,
     /// It went in one message with others: nothing more is asked for.
@@ -897,7 +897,7 @@ impl Runner<'_> {
             || same_handle && (both_list || step.handle.is_some_and(|handle| !self.open.contains_key(&handle)))
     }
 
-    /// Why a planned step is not done after all.
+    /// Reason for which a planned step is skipped after all.
     fn skipped(&self, step: &Step, action: &Action) -> Option<&'static str> {
         let validates = matches!(action, Action::Control { code: ControlCode::VALIDATE_NEGOTIATE_INFO, .. });
         if validates && self.client.dialect() == Dialect::SMB_3_1_1 {
@@ -1110,13 +1110,12 @@ pub struct Prepared {
     pub length: Option<u64>,
     /// Bytes of it that the recording read and that are as they were; all others are zeros.
     pub known: u64,
-    /// Why it failed.
+    /// Reason for which it failed.
     pub why_not: Option<String>,
 }
 
-/// Makes the files and folders that were there when the recording came to them, with the contents that the recording read of them, as far
-/// as they were
-/// captured. What is there already is left alone.
+/// Makes the files and folders that existed when the recording used them first, with the contents that the recording
+/// read from them, as far as captured. Existing files are not changed.
 ///
 /// # Errors
 /// Where the connection fails; what the server refuses is reported.
@@ -1201,7 +1200,7 @@ fn prepare_one(file: &str, folder: bool, length: u64, reads: &[&Step], recording
 /// Bytes of one inline READ or WRITE at most: with its headers it is to fit into what every peer puts together.
 const INLINE_MAX: u32 = 65_536;
 
-/// What of an outcome is not as it was recorded.
+/// Difference of an outcome from the recording.
 fn differs(step: &Step, outcome: &Outcome) -> Option<String> {
     let recorded = &step.recorded;
     let live = outcome.status?;

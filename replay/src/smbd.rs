@@ -29,7 +29,7 @@ pub const SECOND: Time = 1_000_000_000;
 pub const SETTLE: Time = 200_000_000;
 /// Seconds that a peer has to answer a keepalive (\[MS-SMBD\] 3.1.6.2).
 const KEEPALIVE_TIMEOUT: Time = 5 * SECOND;
-/// Where data begins: behind the header, at the next multiple of 8.
+/// Offset of the data: after the header, at the next multiple of 8.
 pub(crate) const DATA_OFFSET: usize = 24;
 /// Breaches kept at most.
 const BREACHES_MAX: usize = 256;
@@ -37,8 +37,9 @@ const BREACHES_MAX: usize = 256;
 const QUEUE_MAX: usize = 65_536;
 const QUEUE_BYTES_MAX: usize = 256 << 20;
 
-/// What an endpoint offers and asks for; the defaults are those of Windows (\[MS-SMBD\] appendix B), but for the size of a message and that
-/// of what is put together: 1 MiB is out of reach for a peer that sends 1364 bytes at a time and asks for 255 credits.
+/// Parameters that an endpoint offers and requests. The defaults are those of Windows (\[MS-SMBD\] appendix B), except
+/// for the sizes of a message and of a reassembled message: 1 MiB is out of reach for a peer that sends 1364 bytes at a
+/// time and asks for 255 credits.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Credits to ask for.
@@ -81,7 +82,7 @@ pub struct Breach {
     pub rule: Rule,
     /// True if it was the peer.
     pub by_peer: bool,
-    /// How, in one clause.
+    /// Description, in one clause.
     pub text: String,
 }
 
@@ -92,7 +93,7 @@ impl fmt::Display for Breach {
     }
 }
 
-/// Why an endpoint gave up.
+/// Reason for which an endpoint gave up.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
     /// No Negotiate message came in time.
@@ -125,7 +126,7 @@ pub enum Event {
     Established,
     /// A whole SMB2 message.
     Message(Vec<u8>),
-    /// The connection is to be closed; nothing follows.
+    /// The connection must be closed; no more events follow.
     Failed(Failure),
 }
 
@@ -305,7 +306,7 @@ impl Endpoint {
         &self.link
     }
 
-    /// Which end we are.
+    /// The end that we are.
     pub fn end(&self) -> End {
         self.me
     }
@@ -525,8 +526,9 @@ impl Endpoint {
             return self.fail(Failure::Breach(Breach { rule: Rule::SmbdDataTooBig, by_peer: true, text }));
         }
         self.respond |= data.header.response_requested();
-        // An answer to each message without data would be answered in turn, for ever. Where one credit is all there is, that cannot be told
-        // from need, and the end that has something to send gives the other one its credit.
+        // Answering each message without data would go on for ever, since the answer would be answered in turn. With a
+        // single credit, such a message looks the same as a real need for credits; there, the end that has something to
+        // send grants a credit to the other.
         let peer = self.link.side(self.me.peer());
         let dry = matches!(peer.credits, Seen::Known(0)) && self.config.receive_credits.min(peer.requested) > 1;
         self.owed |= !data.data.is_empty() || dry;

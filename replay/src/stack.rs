@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// How a connection is to be.
+/// Configuration of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// SMB Direct.
     pub smbd: smbd::Config,
     /// The transport.
     pub transport: Arc<dyn Fabric>,
-    /// Where what goes over it is kept.
+    /// Capture file in which the connection is recorded.
     pub wire: Option<Wire>,
 }
 
@@ -53,7 +53,7 @@ impl Config {
     }
 }
 
-/// Why a connection ended.
+/// Reason for which a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EndReason {
     /// Below SMB Direct.
@@ -148,7 +148,7 @@ impl Stack {
         self.smbd.as_ref().map_or(0, Endpoint::queued) + self.transport.unsent()
     }
 
-    /// Why it is over, where it is.
+    /// The reason for which it ended; `None` while it is open.
     pub fn end(&self) -> Option<&EndReason> {
         self.end.as_ref()
     }
@@ -470,9 +470,8 @@ impl SmbDirect {
         }
     }
 
-    /// Moves bytes until fewer than `bytes` of ours are still to be sent, the connection is over, or nothing has left for `patience`.
-    /// Whether there are
-    /// fewer. What comes meanwhile waits for [`SmbDirect::poll`].
+    /// Moves bytes until fewer than `bytes` of ours are still to be sent, the connection is over, or nothing was sent
+    /// for `patience`. Returns true if fewer are left. Events are kept for [`SmbDirect::poll`].
     ///
     /// # Errors
     /// Those of the network.
@@ -499,7 +498,7 @@ impl SmbDirect {
         Ok(true)
     }
 
-    /// One round of timers, reading and writing. Whether anything moved.
+    /// One round of timers, reading and writing. Returns true if anything moved.
     fn round(&mut self) -> io::Result<bool> {
         let now = self.now();
         if self.stack.poll_timeout().is_some_and(|at| now >= at) {
@@ -577,7 +576,7 @@ impl SmbDirect {
     }
 }
 
-/// How long a connection may take to be accepted.
+/// Maximum time to accept a connection.
 pub(crate) const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
 
 impl Drop for SmbDirect {

@@ -1,6 +1,5 @@
-//! What goes over our own connections, kept as a capture: the file, and the frames that transports make up around what they know. Each
-//! interface of
-//! the file says what of it was made up.
+//! Recording of our own connections in a capture: the file, and the frames that transports construct from their data.
+//! The description of each interface in the file says which parts are constructed.
 
 use rdmascope_capture::{Error, Interface, PcapngWriter, Record, Section};
 use rdmascope_dissector::frame::LinkType;
@@ -110,7 +109,7 @@ pub(crate) fn addresses(us: SocketAddr, peer: SocketAddr) -> [(IpAddr, u16); 2] 
 /// Bytes of Ethernet before the IP header.
 pub(crate) const ETHERNET: usize = 14;
 
-/// What an IP header says beside addresses and protocol.
+/// Fields of an IP header besides addresses and protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ip {
     /// Identification, of IPv4.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What comes at all comes within this, however busy the machine is.
+/// Time limit for anything that must happen, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const FILE: &[u8] = &[0x77; 100_000];
 

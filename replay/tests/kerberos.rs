@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tap::{analyze, kept};
 
-/// What comes at all comes within this, however busy the machine is.
+/// Time limit for anything that must happen, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const TOOLS: [&str; 5] = ["/usr/sbin/kdb5_util", "/usr/sbin/kadmin.local", "/usr/sbin/krb5kdc", "/usr/bin/kinit", "/usr/bin/kvno"];
@@ -129,7 +129,7 @@ impl Realm {
         Keytab::read(&self.path("keytab")).unwrap()
     }
 
-    /// What is looked for where `kinit` in this realm leaves it.
+    /// Search criteria for the ticket that `kinit` stores in this realm.
     fn wanted(&self, host: &str) -> Wanted {
         Wanted {
             host: host.to_owned(),

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::time::Duration;
 use tap::{analyze, kept, serving_over};
 
-/// What comes at all comes within this, however busy the machine is.
+/// Time limit for anything that must happen, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn big() -> Vec<u8> {

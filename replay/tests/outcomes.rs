@@ -1,5 +1,5 @@
-//! What the analysis makes of a connection whose server has a fault, from the wire that the client keeps and from the one that the server
-//! keeps: the outcome, the rule and the side, in its first finding. Of a server without a fault, and of a fault that harms nobody, nothing.
+//! Analysis of connections whose server has a fault, from the captures of the client and of the server: the outcome,
+//! and the rule and side of the first finding. Without a fault, or with a harmless one, there must be no warning.
 
 use rdmascope_analyzer::env::Options as Analysis;
 use rdmascope_analyzer::finding::Blame;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// What comes at all comes within this, however busy the machine is.
+/// Time limit for anything that must happen, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const FILE: &[u8] = &[0x77; 100_000];
 
@@ -149,7 +149,7 @@ fn expected(fault: &str) -> (&'static str, Rule, Blame) {
     }
 }
 
-/// What is wrong with what was made of a fault, or of none.
+/// Compares the report with the expectation for a fault, or for none.
 fn compare(fault: &str, report: &Report) -> Result<(), String> {
     let [connection] = &report.connections[..] else { return Err(format!("{} connections", report.connections.len())) };
     let outcome = connection.outcome.as_ref().ok_or("no outcome")?;

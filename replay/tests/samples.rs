@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 use tap::{analyze, kept, serving};
 
-/// What comes at all comes within this, however busy the machine is.
+/// Time limit for anything that must happen, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn lines(to: u32) -> impl Iterator<Item = u8> {

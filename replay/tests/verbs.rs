@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tap::{analyze, kept, serving_over};
 
-/// What comes at all comes within this, however busy the machine is.
+/// Time limit for anything that must happen, even on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
 
 fn big() -> Vec<u8> {
@@ -79,9 +79,9 @@ fn a_session_reads_and_writes_by_rdma() {
     }
 }
 
-/// Our wire over a card is made from what the card reports, at either end: it says so, all of its packets are right, it analyses as clean,
-/// and both
-/// ends tell the same story. What only the server's card did, the client's file has worked out.
+/// The capture of a connection over a card is constructed from the card's reports, at either end. The file says so, all
+/// of its packets are correct, the analysis has no findings, and both ends show the same operations. Operations that
+/// only the server's card knows are derived in the client's file.
 #[test]
 fn what_is_kept_of_a_card_is_clean_and_the_same_at_both_ends() {
     let Some(config) = config() else { return };
@@ -187,7 +187,7 @@ fn a_server_that_goes_away_ends_the_session() {
     server.join().unwrap();
 }
 
-/// What a peer can do wrong above the segments it does over a card too, and the client has a clear verdict in time.
+/// Faults of a peer above the segments work over a card too, and the client reports each clearly and in time.
 #[test]
 fn faults_above_the_transport_work_over_a_card() {
     let Some(config) = config() else { return };

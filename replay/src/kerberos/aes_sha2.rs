@@ -13,12 +13,12 @@ use sha2::{Sha256, Sha384};
 const CONFOUNDER: usize = 16;
 /// RFC 8009 4.
 const ITERATIONS: u32 = 32_768;
-/// What keys are derived for: the last byte of a label.
+/// Purpose of a derived key: the last byte of the label.
 const FOR_CHECKSUM: u8 = 0x99;
 const FOR_ENCRYPTION: u8 = 0xaa;
 const FOR_INTEGRITY: u8 = 0x55;
 
-/// Which of the two.
+/// One of the two encryption types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AesSha2 {
     Aes128,

@@ -14,7 +14,7 @@ const NOT_A_CACHE: &str = "is not a credential cache of MIT Kerberos (version 3 
 /// A credential cache.
 #[derive(Clone, Debug)]
 pub struct CredentialCache {
-    /// Where it was read.
+    /// Path of the cache.
     pub path: String,
     /// Default principal of the cache.
     pub client: Principal,
@@ -69,7 +69,7 @@ impl CredentialCache {
     }
 }
 
-/// Where a cache is that has not been named.
+/// Path of the default cache.
 pub(super) fn default_name() -> String {
     #[cfg(unix)]
     let user = rustix::process::getuid().as_raw();
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What kinit and kvno of MIT Kerberos 1.20 left, of a realm that was made for it.
+    /// A cache written by kinit and kvno of MIT Kerberos 1.20, in a realm that was made for this test.
     const CACHE: &[u8] = include_bytes!("testdata/credential_cache");
 
     #[test]

@@ -1,5 +1,5 @@
-//! What a client asks a key distribution center for, RFC 4120 3.1 and 3.3: a ticket by a password, and tickets by a ticket; over TCP, RFC
-//! 4120 7.2.2.
+//! Requests of a client to a key distribution center, RFC 4120 3.1 and 3.3: a ticket by a password, and tickets by a
+//! ticket. They go over TCP, RFC 4120 7.2.2.
 
 use super::{
     Credential, ENCRYPTION_TYPES, EncryptionKey, Error, Principal, Result, VERSION, ap_request, decode, encode, flags, integer,
@@ -22,7 +22,7 @@ const PORT: u16 = 88;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of the longest answer that is read.
 const ANSWER_MAX: u32 = 1 << 20;
-/// How long a ticket is asked for.
+/// Requested lifetime of a ticket.
 const LIFETIME: Duration = Duration::from_secs(10 * 3600);
 /// Forwardable no, canonicalize yes: the sixteenth bit, RFC 6806 11.
 const OPTIONS: [u8; 4] = [0, 1, 0, 0];
@@ -163,7 +163,7 @@ fn answer_of<T: serde::de::DeserializeOwned>(answer: &[u8]) -> Result<T> {
     }
 }
 
-/// What is asked for, and the number by which the answer is known.
+/// Makes a request body, and the nonce by which the answer is recognized.
 fn request_body(server: &Principal, client: Option<&Principal>, now: SystemTime) -> Result<(KdcReqBody, IntegerAsn1)> {
     let nonce = sequence_number()?;
     let body = KdcReqBody {

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What kadmin.local's ktadd of MIT Kerberos 1.20 wrote, of a realm that was made for it.
+    /// A keytab written by ktadd of kadmin.local, MIT Kerberos 1.20, in a realm that was made for this test.
     const KEYTAB: &[u8] = include_bytes!("testdata/keytab");
 
     #[test]

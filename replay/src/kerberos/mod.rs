@@ -1,5 +1,5 @@
-//! Kerberos 5 sessions: the AP exchange, RFC 4120 3.2, in GSS-API tokens, RFC 4121 4.1, in SPNEGO, RFC 4178. What a client and a server
-//! say. The messages and their cryptography are `picky-krb`'s; the clock and the network are arguments.
+//! Kerberos 5 sessions, client and server: the AP exchange, RFC 4120 3.2, in GSS-API tokens, RFC 4121 4.1, in SPNEGO,
+//! RFC 4178. The messages and their cryptography are `picky-krb`'s; the clock and the network are arguments.
 //!
 //! ```text
 //! client                                                     server
@@ -40,7 +40,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 use time::OffsetDateTime;
 
-/// What SPNEGO lists where we take Kerberos.
+/// Mechanisms that SPNEGO lists if Kerberos is accepted.
 pub(crate) const MECHANISMS: [&[u8]; 2] = [spnego::KERBEROS_MICROSOFT, spnego::KERBEROS];
 
 /// Of GSS-API tokens, RFC 4121 4.1, in the byte order of the dissector.
@@ -62,26 +62,26 @@ const GSS_FLAGS: u32 = 0x02 | 0x04 | 0x08 | 0x10 | 0x20;
 const GSS_FLAG_MUTUAL: u32 = 0x02;
 /// AP-REQ: the server is to prove itself. The second bit of 32.
 const OPTION_MUTUAL: [u8; 4] = [0x20, 0, 0, 0];
-/// How far two clocks may be apart, RFC 4120 1.6.
+/// Maximum difference between two clocks, RFC 4120 1.6.
 const SKEW: Duration = Duration::from_secs(300);
 
-/// Why there is no Kerberos session.
+/// An error that prevents a Kerberos session.
 #[derive(Debug, Error)]
 pub enum Error {
     /// A file cannot be read.
     #[error("{path} cannot be read: {source}")]
     File {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
     /// A file is not what it should be.
     #[error("{path} {why}")]
     Format {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// What is wrong with it.
+        /// The problem with it.
         why: &'static str,
     },
     /// A name that is none.
@@ -92,9 +92,9 @@ pub enum Error {
     NoTicket {
         /// The server.
         wanted: String,
-        /// Where it was looked for.
+        /// Cache that was searched.
         cache: String,
-        /// What to do.
+        /// Advice to the user.
         advice: &'static str,
     },
     /// The realm's key distribution center is unknown.
@@ -102,21 +102,21 @@ pub enum Error {
     NoKdc {
         /// The realm.
         realm: String,
-        /// Where it was looked for.
+        /// Configuration file that was searched.
         path: String,
     },
     /// It cannot be reached.
     #[error("the KDC {address}: {source}")]
     Kdc {
-        /// It.
+        /// Address of the KDC.
         address: String,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// The other end refuses.
+    /// The server or the KDC refuses.
     #[error("{from} says {}", error_name(*code))]
     Refused {
-        /// Who.
+        /// The server or the KDC.
         from: &'static str,
         /// KRB-ERROR's error-code, RFC 4120 7.5.9.
         code: u32,
@@ -160,7 +160,7 @@ fn error_name(code: u32) -> String {
     text.to_owned()
 }
 
-/// Who a ticket is of or for, RFC 4120 6.2: `NAME@REALM`, with `/` between the parts of the name.
+/// The principal of a ticket, RFC 4120 6.2: `NAME@REALM`, with `/` between the parts of the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     /// NT_PRINCIPAL 1, NT_SRV_INST 2, NT_SRV_HST 3 …
@@ -177,7 +177,7 @@ impl Principal {
         Self { name_type: 2, parts: vec!["cifs".to_owned(), host.to_ascii_lowercase()], realm: realm.to_owned() }
     }
 
-    /// Who gives tickets for other servers of a realm.
+    /// The ticket-granting server of a realm.
     fn ticket_granter(realm: &str) -> Self {
         Self { name_type: 2, parts: vec!["krbtgt".to_owned(), realm.to_owned()], realm: realm.to_owned() }
     }
@@ -371,7 +371,7 @@ impl EncryptionKey {
 pub struct Credential {
     /// Client principal.
     pub client: Principal,
-    /// What it is for.
+    /// Server principal.
     pub server: Principal,
     /// Of the session between the two.
     pub key: EncryptionKey,
@@ -409,14 +409,14 @@ impl Credential {
     }
 }
 
-/// What a ticket is looked for by.
+/// Search criteria for a ticket.
 #[derive(Clone)]
 pub struct Wanted {
     /// The host of the server.
     pub host: String,
     /// The name of its service where that is not `cifs/HOST`, with or without a realm.
     pub service: Option<String>,
-    /// Where the KDC is, as HOST or HOST:PORT; the configuration says otherwise.
+    /// Address of the KDC, as HOST or HOST:PORT; `None` to take it from the configuration.
     pub kdc: Option<String>,
     /// The client and its password; without a password the cache has tickets.
     pub password: Option<(Principal, String)>,
@@ -619,7 +619,7 @@ impl keytab::Keytab {
     }
 }
 
-/// What a client showed, opened.
+/// A client's AP-REQ, decrypted.
 struct Opened {
     ticket: wire::EncTicketPartInner,
     authenticator: AuthenticatorInner,
@@ -631,7 +631,7 @@ struct Opened {
     subkey: EncryptionKey,
 }
 
-/// Captured sessions, by the keys of their servers. Whether a ticket was good then is the server's affair.
+/// Decrypts captured sessions with the keys of their servers. Does not check whether a ticket was valid then.
 impl Tickets for keytab::Keytab {
     fn session_key(&self, request: &[u8], response: &[u8]) -> Option<Key> {
         let shown = kerberos_token(request).filter(|token| token.id == token_id::AP_REQ)?;
@@ -643,7 +643,7 @@ impl Tickets for keytab::Keytab {
     }
 }
 
-/// What a server's AP-REP says, and the key that it gives the session, if any.
+/// Decrypts a server's AP-REP. Returns it with the key that it gives the session, if any.
 fn answered_key(key: &EncryptionKey, message: &[u8]) -> Result<(EncApRepPartInner, Option<EncryptionKey>)> {
     let reply: ApRep = decode(message, "the server's AP-REP cannot be read")?;
     let part = key.decrypt(key_usages::AP_REP_ENC, &reply.0.enc_part.0, "the server's AP-REP")?;

@@ -89,7 +89,7 @@ fn agreed(r: &mut Run<'_>, change: impl FnOnce(&mut Config)) -> Result<Verdict> 
     }
 }
 
-/// What breaks a rule of iWARP, behind a negotiation: the connection must end, and the server serve on.
+/// Breaks a rule of iWARP after a negotiation: the connection must end, and the server must continue to serve.
 fn bad_stream(r: &mut Run<'_>, spoil: impl FnOnce(&mut SmbDirect)) -> Result<Verdict> {
     let mut config = r.target.config.clone();
     config.transport = config.transport.with_checksums().unwrap_or(config.transport);

@@ -62,7 +62,7 @@ impl Verdict {
         }
     }
 
-    /// Why, where it did not pass.
+    /// The reason for which it did not pass; `None` if it did.
     pub fn why(&self) -> Option<&str> {
         match self {
             Self::Pass => None,
@@ -78,7 +78,7 @@ pub struct Case {
     pub name: &'static str,
     /// The section of \[MS-SMBD\], or of the specification that it names.
     pub(crate) section: &'static str,
-    /// What the case does, and what the server must do.
+    /// Description of the case and of the required behaviour of the server.
     pub text: &'static str,
     /// It takes minutes: it waits for a timer of the server's.
     pub slow: bool,
@@ -106,7 +106,7 @@ pub struct Target {
     /// before a
     /// connection.
     pub settle: Duration,
-    /// Who opens a session, for the cases of SMB2 over the RDMA channel.
+    /// Credentials of the session, for the cases of SMB2 over the RDMA channel.
     pub who: Credentials,
     /// The share that they use.
     pub share: String,
@@ -115,7 +115,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A server, asked by nobody over software iWARP's defaults, who writes nothing.
+    /// A server, with default options: an anonymous session that writes nothing.
     pub fn new(address: SocketAddr) -> Self {
         let (config, who) = (Config::default(), Credentials::Anonymous);
         Self { address, config, settle: Duration::ZERO, who, share: "share".into(), writes: false }
@@ -1158,7 +1158,7 @@ impl Write for SharedBuffer {
     }
 }
 
-/// What came next.
+/// The next event.
 pub(crate) enum Next {
     Message(Vec<u8>),
     Closed,
@@ -1233,7 +1233,7 @@ impl Run<'_> {
         closed(&mut channel)
     }
 
-    /// Whether a new client is served, whatever became of another.
+    /// Checks that a new client is served, whatever happened to the one before.
     pub(crate) fn serves_on(&mut self) -> Result<Verdict> {
         Ok(match self.accepted(request(), 0) {
             Ok(Verdict::Fail(why)) => Verdict::Fail(format!("the next client is not served: {why}")),
@@ -1564,7 +1564,7 @@ fn signed(algorithm: SigningAlgorithm) -> Options {
     Options { signing: vec![algorithm], transforms: vec![RdmaTransformId::SIGNING], ..options(Dialect::SMB_3_1_1) }
 }
 
-/// What a case needs and the server did not agree on.
+/// The first feature that a case needs and that was not negotiated; `None` if all were.
 fn not_agreed(client: &Client, wanted: &Options) -> Option<&'static str> {
     let lacks = |id| wanted.transforms.contains(&id) && !client.has_transform(id);
     let signing = wanted.transforms.contains(&RdmaTransformId::SIGNING);
@@ -1634,7 +1634,7 @@ enum Asked {
     No,
 }
 
-/// Whether the server asks for a response in time.
+/// Checks whether the server asks for a response in time.
 fn asked(channel: &mut SmbDirect, within: Duration) -> Result<Asked> {
     let until = Instant::now() + within;
     loop {
@@ -1650,7 +1650,7 @@ fn asked(channel: &mut SmbDirect, within: Duration) -> Result<Asked> {
     }
 }
 
-/// How much of a file one READ may bring.
+/// Number of bytes of a file that one READ may request.
 fn r_length(client: &mut Client, file: Opened) -> u32 {
     let room = client.channel().stack().smbd().map_or(1 << 20, |s| s.max_read_write_size());
     let most = client.max_read_size.min(room).min(1 << 20);
@@ -1740,7 +1740,7 @@ fn next_until(channel: &mut SmbDirect, until: Instant) -> Result<Next> {
     })
 }
 
-/// Whether the server closes in time.
+/// Checks that the server closes the connection in time.
 pub(crate) fn closed(channel: &mut SmbDirect) -> Result<Verdict> {
     let until = Instant::now() + CLOSE_WITHIN;
     loop {

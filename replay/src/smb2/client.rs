@@ -27,9 +27,9 @@ use std::collections::HashMap;
 use std::time::SystemTime;
 use std::time::{Duration, Instant};
 
-/// How long a reply is waited for.
+/// Default time to wait for a reply.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Replies that were not asked for, or come out of turn, kept at most.
+/// Maximum number of replies that are kept: unsolicited ones and those out of order.
 const INBOX_MAX: usize = 8192;
 /// Faults of replies kept at most.
 const FAULTS_MAX: usize = 64;
@@ -58,11 +58,11 @@ pub mod access {
     pub const ATTRIBUTES: u32 = 0x0010_0080;
 }
 
-/// What a CREATE does with a file that is there or not, \[MS-SMB2\] 2.2.13.
+/// CreateDisposition: the action of a CREATE if the file exists or not, \[MS-SMB2\] 2.2.13.
 pub mod disposition {
-    /// Open; fail where it is not there.
+    /// Open; fail if it does not exist.
     pub const OPEN: u32 = 1;
-    /// Create; fail where it is there.
+    /// Create; fail if it exists.
     pub const CREATE: u32 = 2;
     /// Open, or create.
     pub const OPEN_IF: u32 = 3;
@@ -88,7 +88,7 @@ pub struct ReadData {
     pub data: Vec<u8>,
     /// True if the reply invalidated our key.
     pub invalidated: bool,
-    /// What the server had done to the data that came by RDMA.
+    /// Transform that the server applied to the data that came by RDMA.
     pub transform: Option<TransformType>,
 }
 
@@ -142,11 +142,10 @@ impl Reply {
 pub struct Signatures {
     /// Those of the message.
     pub right: u64,
-    /// Made with the right key, over the message and four bytes before it that were not sent: the length that the message would have on
-    /// TCP.
-    /// Linux's ksmbd (seen with 6.12) signs READ replies as two buffers, the reply and its data. Where there is no data (it went by RDMA,
-    /// or the
-    /// READ failed) it signs the two buffers that end with the reply, and the first of these is that length.
+    /// Made with the right key, over the message and four bytes before it that were not sent: the length that the
+    /// message would have on TCP. Linux's ksmbd (seen with 6.12) signs READ replies as two buffers, the reply and its
+    /// data. If there is no data (it went by RDMA, or the READ failed) it signs the two buffers that end with the
+    /// reply, and the first of these is that length.
     pub with_length: u64,
     /// Neither.
     pub wrong: u64,
@@ -162,12 +161,12 @@ impl std::fmt::Display for Signatures {
     }
 }
 
-/// How a session is to be.
+/// Options of a session.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Dialects to offer, in ascending order.
     pub dialects: Vec<Dialect>,
-    /// How long a reply is waited for.
+    /// Time to wait for a reply.
     pub timeout: Duration,
     /// Sign every request, not only what must be.
     pub sign: bool,
@@ -177,8 +176,7 @@ pub struct Options {
     pub ciphers: Vec<CipherId>,
     /// Signing algorithms to offer in dialect 3.1.1, the best first.
     pub signing: Vec<SigningAlgorithm>,
-    /// What is offered to be done to data that goes by RDMA, in dialect 3.1.1: it is encrypted where requests are, else signed where they
-    /// are.
+    /// RDMA transforms to offer in dialect 3.1.1: data is encrypted if requests are, else signed if they are.
     pub transforms: Vec<RdmaTransformId>,
 }
 
@@ -232,9 +230,9 @@ pub struct Client {
     pub signatures: Signatures,
     /// Requests that are to go in one message.
     compound: Option<Compound>,
-    /// What was wrong with the credits and message ids of replies.
+    /// Faults in the credits and message ids of replies.
     faults: Vec<Fault>,
-    /// How long the last call took.
+    /// Duration of the last call.
     pub latency: Duration,
 }
 
@@ -588,9 +586,8 @@ impl Client {
         }
     }
 
-    /// What is to be done to data of a request of ours that goes by RDMA: the transform, with the data in memory as it is to be fetched.
-    /// `None` where
-    /// nothing is to be done.
+    /// Applies the transform for data of our request that goes by RDMA: encrypts or signs it in memory, where the
+    /// server fetches it. `None` if no transform is needed.
     ///
     /// # Errors
     /// Where it cannot be done.
@@ -639,9 +636,9 @@ impl Client {
         self.protection.signer().is_some() && (self.options.sign || self.must_sign)
     }
 
-    /// What of a channel the connection and the session allow. Remote invalidation came with dialect 3.0.2, and cards end regions in this
-    /// way only where
-    /// they have memory windows. What an encrypted session moves does not go over RDMA in the clear.
+    /// The channel that the connection and the session allow in place of `channel`. Remote invalidation came with
+    /// dialect 3.0.2, and cards can end regions in this way only if they have memory windows. Data of an encrypted
+    /// session does not go over RDMA in the clear.
     pub fn understood(&self, channel: RdmaChannel) -> RdmaChannel {
         if self.encrypt && !self.has_transform(RdmaTransformId::ENCRYPTION) {
             return RdmaChannel::NONE;
@@ -956,7 +953,7 @@ impl Client {
         self.finish_ioctl(pending)
     }
 
-    /// The first half of [`Client::ioctl`]. What has no file has [`FileId::PREVIOUS`], all ones.
+    /// The first half of [`Client::ioctl`]. Requests without a file use [`FileId::PREVIOUS`], all ones.
     ///
     /// # Errors
     /// Where the connection fails.
@@ -1008,9 +1005,7 @@ impl Client {
     }
 
     /// Leaves the share, ends the session and closes the connection.
-    ///
-    /// # Errors
-    /// Where the record of the connection cannot be written. What the server says to a farewell does not matter.
+    /// If the record of the connection cannot be written. Errors of the server are ignored here.
     pub fn leave(mut self) -> Result<()> {
         if self.tree_id != 0 {
             let _ = self.call(Command::TREE_DISCONNECT, &[4, 0, 0, 0], "TREE_DISCONNECT");
@@ -1035,12 +1030,12 @@ impl Client {
         self.protection.signer().is_some()
     }
 
-    /// How the session was wanted.
+    /// The requested options of the session.
     pub fn wanted(&self) -> &Options {
         &self.options
     }
 
-    /// How the session is, to be changed: how long replies are waited for, and what is signed.
+    /// The options of the session, to be changed: the time to wait for replies, and whether requests are signed.
     pub fn options_mut(&mut self) -> &mut Options {
         &mut self.options
     }
@@ -1113,7 +1108,7 @@ impl Client {
         self.inbox.contains_key(&pending.id)
     }
 
-    /// Moves bytes until a reply comes, at most for `wait`. Whether one came.
+    /// Moves bytes until a reply comes, at most for `wait`. Returns true if one came.
     ///
     /// # Errors
     /// Where the connection fails.

@@ -1,6 +1,5 @@
-//! What keeps clients of the built-in peer from hurting each other: limits, the bytes that all connections hold together, byte-range
-//! locks, and the time
-//! that a wrong password costs.
+//! Protection of the built-in peer's clients from each other: limits, the bytes that all connections hold together,
+//! byte-range locks, and the delay after a wrong password.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -51,7 +50,7 @@ impl LogonDeadline {
         Self { within, at: now + within, logged_on: false }
     }
 
-    /// Whether there is a session now.
+    /// Records whether there is a session now.
     pub(super) fn note(&mut self, now: Instant, logged_on: bool) {
         if self.logged_on && !logged_on {
             self.at = now + self.within;
@@ -59,13 +58,13 @@ impl LogonDeadline {
         self.logged_on = logged_on;
     }
 
-    /// What is left of the time; `None` where there is a session.
+    /// The time left; `None` if there is a session.
     pub(super) fn left(&self, now: Instant) -> Option<Duration> {
         (!self.logged_on).then(|| self.at.saturating_duration_since(now))
     }
 }
 
-/// What all connections to a share have in common.
+/// State shared by all connections to a share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// Bytes that all connections hold.
@@ -156,7 +155,7 @@ impl Locks {
 const ADDRESSES_MAX: usize = 4096;
 /// After this long without another one, a wrong password is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
-/// What the first wrong password costs; each further one costs twice as much, up to the longest.
+/// Delay after the first wrong password; each further one doubles it, up to the longest.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 const LONGEST_DELAY: Duration = Duration::from_secs(8);
 
@@ -165,12 +164,12 @@ const LONGEST_DELAY: Duration = Duration::from_secs(8);
 pub(super) struct Logons(Mutex<HashMap<IpAddr, (u32, Instant)>>);
 
 impl Logons {
-    /// How long an address has to wait before it may try again.
+    /// Time that an address has to wait before it may try again.
     pub(super) fn wait(&self, address: IpAddr, now: Instant) -> Duration {
         locked(&self.0).get(&address).map_or(Duration::ZERO, |(_, until)| until.saturating_duration_since(now))
     }
 
-    /// A wrong password came from there.
+    /// Records a wrong password from this address.
     pub(super) fn failed(&self, address: IpAddr, now: Instant) {
         let mut known = locked(&self.0);
         if known.len() >= ADDRESSES_MAX {

@@ -12,7 +12,7 @@ use rdmascope_dissector::wire::smb2::header::{Header, Ids, flags};
 use rdmascope_dissector::wire::smb2::{Command, NtStatus};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Who a session is for, and how they prove it.
+/// Credentials of a session.
 #[derive(Clone, Debug, Default)]
 pub enum Credentials {
     /// Nobody.

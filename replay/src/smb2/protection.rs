@@ -1,5 +1,5 @@
-//! What protects a session at one end of it: the keys that a logon makes, and a counter by which no nonce is used twice. Client and server
-//! sign and encrypt, and undo what the other end did, by this.
+//! Keys of one end of a session, as a logon makes them, and a counter that ensures that no nonce is used twice. Client
+//! and server sign, encrypt, verify and decrypt with it.
 
 use super::transform::Crypto;
 use rdmascope_analyzer::keys::cipher::Cipher;
@@ -19,7 +19,7 @@ pub(super) struct Protection {
 }
 
 impl Protection {
-    /// The keys that follow from the session key of a logon. Where no cipher was agreed on, nothing is encrypted.
+    /// Derives the keys from the session key of a logon. If no cipher was negotiated, nothing is encrypted.
     pub(super) fn new(
         is_server: bool,
         dialect: Dialect,
@@ -47,7 +47,7 @@ impl Protection {
         Self { ciphers: first.and_then(|first| first.ciphers.clone()), nonce: u64::from(number) << 48, ..self }
     }
 
-    /// What signs, where there is a key.
+    /// The signer, if there is a key.
     pub(super) fn signer(&self) -> Option<&Signer> {
         self.signer.as_ref()
     }

@@ -39,7 +39,7 @@ const OPENS_MAX: usize = 4096;
 const FETCHES_MAX: usize = 1024;
 /// Wrong passwords after which a connection ends.
 const LOGONS_MAX: u32 = 3;
-/// What a message has besides its data, at most: header, body and a transform.
+/// Maximum size of a message besides its data, in bytes: header, body and a transform.
 const OVERHEAD: u32 = 1024;
 /// SMB2_SESSION_FLAG_BINDING
 const SESSION_FLAG_BINDING: u8 = 1;
@@ -72,17 +72,17 @@ const FSCTL_QUERY_ALLOCATED_RANGES: u32 = 0x0009_40cf;
 pub struct Share {
     /// Its name; clients may also call it by any case.
     pub name: String,
-    /// Where its files are stored.
+    /// Storage of its files.
     pub storage: Storage,
     /// True if clients may change them.
     pub writable: bool,
-    /// Who may have a session.
+    /// Users that may have a session.
     pub users: Users,
     /// True if requests of a session with keys must be signed or encrypted.
     pub require_signing: bool,
     /// Limits for clients.
     pub limits: Limits,
-    /// Told, in a sentence, of logons, of refusals, and of what ends a connection.
+    /// Called with a sentence for each logon, each refusal, and each end of a connection.
     pub log: fn(&str),
     /// Other addresses that clients may connect to: listed to them for further channels.
     pub addresses: Vec<IpAddr>,
@@ -135,7 +135,7 @@ pub fn addresses_of_host() -> Vec<IpAddr> {
     Vec::new()
 }
 
-/// Who may have a session.
+/// Users that may have a session.
 #[derive(Clone, Debug, Default)]
 pub enum Users {
     /// Everybody, as a guest.
@@ -156,9 +156,9 @@ struct Session {
     challenge: Option<Vec<u8>>,
     /// Signs with the key of this channel, and encrypts with those of the session.
     protection: Protection,
-    /// Authentication has ended well on this connection.
+    /// True if authentication succeeded on this connection.
     established: bool,
-    /// It joins a session that another connection began.
+    /// True if it joins a session that another connection began.
     binding: bool,
 }
 
@@ -167,7 +167,7 @@ impl Session {
         self.established && self.common.valid.load(Ordering::Acquire)
     }
 
-    /// What signs now. While a channel is being bound, that is the session's own key (3.3.4.1.1).
+    /// The current signer. While a channel is being bound, that is the session's own key (3.3.4.1.1).
     fn signer(&self) -> Option<&Signer> {
         match (self.established, self.binding) {
             (true, _) => self.protection.signer(),
@@ -177,13 +177,13 @@ impl Session {
     }
 }
 
-/// What all channels of a session have in common, 3.3.1.8.
+/// State shared by all channels of a session, 3.3.1.8.
 #[derive(Debug)]
 struct Common {
     id: u64,
-    /// What was negotiated on its first connection.
+    /// Results of the negotiation on its first connection.
     agreed: Agreed,
-    /// Who logged on, and the keys of the session; nobody binds a channel where there are none.
+    /// The user, and the keys of the session. Without keys, no channel can be bound.
     user: OnceLock<String>,
     protection: OnceLock<Protection>,
     valid: AtomicBool,
@@ -192,7 +192,7 @@ struct Common {
     state: Mutex<State>,
 }
 
-/// What a connection negotiated, and every channel of its session must.
+/// Results of a negotiation. They must be the same on every channel of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Agreed {
     dialect: Option<Dialect>,
@@ -246,7 +246,7 @@ struct Open {
     may_write: bool,
     delete: bool,
     locked: bool,
-    /// What is still to be listed.
+    /// Names that are still to be listed.
     listing: Option<std::vec::IntoIter<String>>,
 }
 
@@ -262,11 +262,11 @@ struct Fetch {
     key: Option<u32>,
     /// The request came encrypted.
     sealed: bool,
-    /// What the client did to the data.
+    /// Transform that the client applied to the data.
     crypto: Option<Crypto>,
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 struct Answer {
     status: NtStatus,
     body: Vec<u8>,
@@ -309,11 +309,11 @@ pub struct ServerConnection {
     /// The status of a CREATE that failed, in a compound: that of what is related to it.
     failed: Option<NtStatus>,
     broken: bool,
-    /// Where the client found us.
+    /// Our address, to which the client connected.
     address: Option<SocketAddr>,
-    /// Where the client is.
+    /// Address of the client.
     peer: Option<IpAddr>,
-    /// Why nobody was let in.
+    /// The error that prevented a logon.
     refused: Option<Error>,
 }
 
@@ -375,7 +375,7 @@ impl ServerConnection {
         self.session.as_ref().is_some_and(Session::is_valid)
     }
 
-    /// How long the client has to wait for the next message to be looked at: a wrong password came from its address.
+    /// Time before the client's next message is processed, after a wrong password from its address.
     pub fn penalty(&self) -> Duration {
         let wait = |peer| self.share.shared.logons.wait(peer, Instant::now());
         if self.is_logged_on() { Duration::ZERO } else { self.peer.map_or(Duration::ZERO, wait) }
@@ -535,7 +535,7 @@ impl ServerConnection {
         }
     }
 
-    /// What the data of a READ goes through on its way, as the request came and both ends agreed on.
+    /// Applies the transform to the data of a READ, if the request's protection and the negotiation require one.
     fn protect(&mut self, request: Request<'_>, data: &mut [u8]) -> Result<Option<Crypto>, ()> {
         let Some(session) = &mut self.session else { return Ok(None) };
         let protection = &mut session.protection;
@@ -750,9 +750,8 @@ impl ServerConnection {
         Answer::ok(body)
     }
 
-    /// Bytes that one WRITE may have. What is encrypted and not by a transform of RDMA comes in the message, which is put together from
-    /// fragments: a client
-    /// that may encrypt is not to send more than we put together.
+    /// Maximum size of a WRITE, in bytes. Without an RDMA transform for encryption, encrypted data comes in the
+    /// message, which is reassembled from fragments: then a client must not send more than we can reassemble.
     fn write_max(&self, stack: &Stack) -> u32 {
         let inline = self.agreed.cipher.is_some() && !self.transforms.contains(&RdmaTransformId::ENCRYPTION);
         let fragmented = stack.smbd().and_then(|s| s.link().side(s.end()).max_fragmented_size).filter(|_| inline);
@@ -1559,7 +1558,7 @@ impl ServerConnection {
 }
 
 impl Share {
-    /// What an open leaves behind when it is closed.
+    /// Cleans up after an open is closed.
     fn closed(&self, open: &Open) {
         if open.locked {
             self.shared.locks.release(open.id, open.owner);
@@ -2178,7 +2177,7 @@ mod tests {
         assert!(!folder.path().join("d").exists() && folder.path().exists());
     }
 
-    /// What a client signs with after its logon.
+    /// The client's signer after its logon.
     fn signer_of(pair: &Pair) -> Option<Signer> {
         Protection::new(false, pair.dialect, None, None, pair.key.as_ref()?, &pair.hash).signer().cloned()
     }

@@ -1,6 +1,5 @@
-//! What the built-in peer shares: a folder, or files in memory. Every file is reached from a handle of the folder and stays below it,
-//! whatever
-//! is renamed or linked meanwhile; what is neither a regular file nor a folder is not opened.
+//! Storage of the built-in peer: a folder, or files in memory. Every file is opened relative to a handle of the folder
+//! and stays below it, whatever is renamed or linked meanwhile. Only regular files and folders are opened.
 
 #[cfg(unix)]
 mod folder;
@@ -289,7 +288,7 @@ impl Memory {
 }
 
 impl File {
-    /// What is known of it.
+    /// Returns the metadata of the file.
     ///
     /// # Errors
     /// Those of the file system.

@@ -20,7 +20,7 @@ const OF_DATA: u32 = 0x8000_0000;
 /// One SMB2_RDMA_CRYPTO_TRANSFORM, 2.2.43.1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crypto {
-    /// What it does; any number, as a probe may send.
+    /// Type of the transform; any number is possible, as a probe may send it.
     pub kind: TransformType,
     /// Of the data as it is in memory: an authentication tag, or a signature.
     pub signature: Vec<u8>,
@@ -62,7 +62,7 @@ impl Crypto {
         }
     }
 
-    /// What a session agreed on for it.
+    /// The transform that a session must have negotiated for it.
     pub fn needs(&self) -> RdmaTransformId {
         RdmaTransformId(self.kind.0)
     }

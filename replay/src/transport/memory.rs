@@ -5,7 +5,7 @@
 pub use crate::transport::{Handle, Rights};
 use hashbrown::HashMap;
 
-/// Why an access is refused; the numbers are those of RFC 5041 7.1 and RFC 5040 4.8.
+/// Reason for which an access is refused; the numbers are those of RFC 5041 7.1 and RFC 5040 4.8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No region has the key, or it was invalidated.
@@ -80,7 +80,7 @@ impl Regions {
         self.regions.get(&key).map(|region| &region.data[..])
     }
 
-    /// How many there are.
+    /// Number of regions.
     pub fn len(&self) -> usize {
         self.regions.len()
     }
@@ -90,10 +90,10 @@ impl Regions {
         self.regions.is_empty()
     }
 
-    /// What a peer may read.
+    /// The bytes that a peer reads.
     ///
     /// # Errors
-    /// Why it may not.
+    /// The reason for which the access is refused.
     pub fn read(&self, key: u32, offset: u64, length: u32) -> Result<&[u8], Refusal> {
         let region = self.regions.get(&key).ok_or(Refusal::Key)?;
         if !region.rights.read {
@@ -103,10 +103,10 @@ impl Regions {
         Ok(&region.data[range])
     }
 
-    /// Whether a peer may write so many bytes there.
+    /// Checks that a peer may write so many bytes there.
     ///
     /// # Errors
-    /// Why it may not.
+    /// The reason for which the access is refused.
     pub fn may_write(&self, key: u32, offset: u64, length: u32) -> Result<(), Refusal> {
         let region = self.regions.get(&key).ok_or(Refusal::Key)?;
         if !region.rights.write {
@@ -118,7 +118,7 @@ impl Regions {
     /// Places bytes of a peer's RDMA Write.
     ///
     /// # Errors
-    /// Why it may not.
+    /// The reason for which the access is refused.
     pub fn write(&mut self, key: u32, offset: u64, bytes: &[u8]) -> Result<(), Refusal> {
         let region = self.regions.get_mut(&key).ok_or(Refusal::Key)?;
         if !region.rights.write {

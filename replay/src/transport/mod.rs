@@ -1,6 +1,5 @@
-//! What carries SMB Direct: one folder and one row of [`KINDS`] each. Nothing above this module knows which transports there are; what
-//! differs between
-//! them is data ([`Kind`], [`Capabilities`]).
+//! Transports of SMB Direct: one folder and one row of [`KINDS`] each. Nothing above this module depends on a
+//! particular transport; the differences between them are data ([`Kind`], [`Capabilities`]).
 //!
 //! | part | what it is |
 //! | --- | --- |
@@ -65,7 +64,7 @@ impl Kind {
 
 /// A transport that is ready, with its options.
 pub trait Fabric: Any + Debug + Send + Sync {
-    /// Its row.
+    /// Its row of [`KINDS`].
     fn kind(&self) -> &'static Kind;
 
     /// Connects to `address`.
@@ -86,9 +85,8 @@ pub trait Fabric: Any + Debug + Send + Sync {
         None
     }
 
-    /// The same, with packets of this class: the differentiated services code point where it is not the usual one, and whether they may be
-    /// marked where
-    /// there is congestion. Where it makes packets itself.
+    /// The same, with packets of this class, if it makes packets itself: the differentiated services code point (`None`
+    /// for the usual one), and whether routers may mark the packets on congestion.
     fn with_class(&self, dscp: Option<u8>, ecn: bool) -> Option<Arc<dyn Fabric>> {
         let _ = (dscp, ecn);
         None
@@ -100,24 +98,24 @@ pub trait Fabric: Any + Debug + Send + Sync {
     }
 }
 
-/// What a connection needs to know of its user.
+/// Parameters of a connection that its user determines.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Messages of the peer that may be on the way at a time.
+    /// Maximum number of outstanding messages of the peer.
     pub receives: u16,
-    /// Bytes of a message of the peer at most.
+    /// Maximum size of a message of the peer, in bytes.
     pub receive_size: u32,
-    /// Bytes of a message of ours at most.
+    /// Maximum size of a message of ours, in bytes.
     pub send_size: u32,
-    /// How long connecting may take.
+    /// Maximum time to connect.
     pub timeout: Duration,
-    /// Where what goes over the connection is kept.
+    /// Capture file in which the connection is recorded.
     pub wire: Option<Wire>,
     /// Clock of the connection.
     pub clock: Clock,
 }
 
-/// A connection and what moves it.
+/// A connection and its driver.
 #[derive(Debug)]
 pub struct Opened {
     /// The connection.
@@ -128,7 +126,7 @@ pub struct Opened {
 
 /// Waits for connections.
 pub trait Listener: Debug + Send {
-    /// Where.
+    /// Address on which it listens.
     fn address(&self) -> SocketAddr;
 
     /// The next one, or `None` when `wait` has passed.
@@ -159,7 +157,7 @@ pub trait Request: Debug + Send {
     }
 }
 
-/// What can be wrong with the answer to a connection request.
+/// A fault in the answer to a connection request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartupFault {
     /// No reply is sent.
@@ -170,7 +168,7 @@ pub enum StartupFault {
     OtherProtocol,
 }
 
-/// What can be wrong below SMB Direct on an established connection.
+/// A fault below SMB Direct on an established connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The beginning of a message, whose rest never comes.
@@ -216,7 +214,7 @@ impl Clock {
         self.at(Instant::now())
     }
 
-    /// What it showed then.
+    /// The clock's time at this instant.
     pub fn at(&self, instant: Instant) -> Time {
         self.epoch + instant.saturating_duration_since(self.started).as_nanos() as Time
     }
@@ -271,7 +269,7 @@ pub enum OpError {
     TooLong,
 }
 
-/// Why a connection ended.
+/// Reason for which a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text}")]
 pub struct Ended {
@@ -328,7 +326,7 @@ pub enum Event {
 /// A transport of datagrams leaves the first line out and has [`Transport::datagrams`]; one whose adapter moves the bytes has
 /// [`Transport::completions`].
 pub trait Transport: Any + Debug + Send {
-    /// What it can do.
+    /// Capabilities of the connection.
     fn capabilities(&self) -> Capabilities;
 
     // ---- in and out
@@ -361,10 +359,10 @@ pub trait Transport: Any + Debug + Send {
     /// Bytes of ours that are still to be sent.
     fn unsent(&self) -> usize;
 
-    /// What happened next.
+    /// The next event.
     fn poll_event(&mut self) -> Option<Event>;
 
-    /// What there is in place of a stream.
+    /// Completions of an adapter, in place of a stream.
     fn completions(&mut self) -> Option<&mut dyn Completions> {
         None
     }
@@ -470,9 +468,9 @@ pub trait Datagrams {
     fn is_over(&self) -> bool;
 }
 
-/// What an adapter reports that moves the bytes itself.
+/// Completions of an adapter that moves the bytes itself.
 pub trait Completions {
-    /// Takes over what was completed. Whether anything was.
+    /// Processes completions. Returns true if there were any.
     ///
     /// # Errors
     /// Those of the adapter.
@@ -484,13 +482,14 @@ pub trait Completions {
     /// Those of the adapter.
     fn wait(&mut self, at_most: Duration) -> io::Result<()>;
 
-    /// True if something is still on its way.
+    /// True if operations are outstanding.
     fn is_busy(&self) -> bool;
 }
 
-/// What moves a [`Transport`]: all of it that blocks.
+/// Moves the bytes of a [`Transport`]: the only part that blocks.
 pub trait Driver: Debug + Send {
-    /// Hands the transport what came, and the network what the transport has. Whether anything moved.
+    /// Passes received bytes to the transport, and the transport's bytes to the network. Returns true if anything
+    /// moved.
     ///
     /// # Errors
     /// Those of the system.

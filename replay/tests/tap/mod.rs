@@ -1,4 +1,4 @@
-//! What tests of our own ends share: a peer, and what the analyzer, which is nobody's end, makes of a capture.
+//! Shared by the tests of our own ends: a peer, and the analysis of a capture.
 // each test program has its own use for this
 #![allow(dead_code)]
 
@@ -42,14 +42,14 @@ pub(crate) fn serving_over(share: Share, config: &Config, host: &str) -> SocketA
     address
 }
 
-/// What a capture came to.
+/// Result of analyzing a capture.
 pub(crate) struct Tap {
     pub(crate) report: Report,
     /// In the order of their requests.
     pub(crate) exchanges: Vec<Exchange>,
     /// By frame.
     pub(crate) comments: Vec<Vec<String>>,
-    /// What its interfaces say of themselves.
+    /// Descriptions of its interfaces.
     pub(crate) descriptions: Vec<String>,
 }
 

@@ -1,6 +1,6 @@
-//! A folder of a file system. No path leads out of it: the kernel resolves each below the folder's own handle (`openat2` with
-//! `RESOLVE_BENEATH`),
-//! so that no rename or link at the wrong moment can help. Where there is no `openat2`, names are taken one by one and no link is followed.
+//! A folder of a file system. No path leads out of it: the kernel resolves each below the folder's own handle
+//! (`openat2` with `RESOLVE_BENEATH`), so that no rename or link at the wrong moment can help. Without `openat2`, names
+//! are opened one by one and no link is followed.
 
 use super::{Stat, Times};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps};
@@ -18,7 +18,7 @@ const LOOK: OFlags = OFlags::PATH;
 const LOOK: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK);
 /// No device becomes our terminal, and none is waited for.
 const ALWAYS: OFlags = OFlags::CLOEXEC.union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
-/// What the owner may read and write, and others read, as far as the umask lets them.
+/// File mode: the owner may read and write, and others read, as far as the umask allows.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
 

@@ -4,7 +4,7 @@ use crate::transport::{Clock, Driver, Transport};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long the last messages may take to get out.
+/// Maximum time to send the last messages.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 
 /// Waits on the completion channel of the transport.

@@ -1,4 +1,5 @@
-//! What moves the bytes of a transport: with UDP port 4791 ([`super::roce`]), the only code of this crate that waits.
+//! Drivers that move the bytes of a transport. With UDP port 4791 ([`super::roce`]), this is the only code of this
+//! crate that waits.
 
 mod completion;
 mod tcp;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes taken from the socket at a time.
 const CHUNK: usize = 1 << 18;
-/// How long the last bytes may take to get out.
+/// Maximum time to send the last bytes.
 const FLUSH_WITHIN: Duration = Duration::from_millis(100);
 
 /// Moves a stream over a socket.
@@ -263,7 +263,7 @@ impl Accepted {
     }
 }
 
-/// What passed over a stream.
+/// Data that passed over a stream.
 #[derive(Clone, Copy, Debug)]
 pub enum Passed<'a> {
     /// From us.
@@ -272,7 +272,7 @@ pub enum Passed<'a> {
     Received(&'a [u8]),
     /// A direction ended.
     Closed {
-        /// Whose.
+        /// True if it was our direction.
         by_us: bool,
     },
 }

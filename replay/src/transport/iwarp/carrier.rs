@@ -20,11 +20,9 @@ use std::time::Duration;
 pub struct Iwarp(pub Config);
 
 impl Iwarp {
-    /// What Linux's software iWARP (`siw`) bears, and everybody else: no CRC unless the peer asks for it. The siw of Linux 6.12 forgets
-    /// how much of a CRC it
-    /// has where a TCP segment ends in the middle of one, finds the CRC wrong, and ends the connection; nobody who sends more than one
-    /// segment can keep
-    /// clear of that.
+    /// Options that work with Linux's software iWARP (`siw`) and with all others: no CRC unless the peer asks for it.
+    /// If a TCP segment ends in the middle of a CRC, the siw of Linux 6.12 forgets how much of the CRC it has, finds it
+    /// wrong, and ends the connection. A sender of more than one segment cannot avoid that.
     pub fn for_soft_iwarp() -> Self {
         Self(Config { crc: false, ..Config::default() })
     }

@@ -46,9 +46,8 @@ impl Deframer {
         frame
     }
 
-    /// Without markers: takes from `more` what the FPDU lacks that began before, and not a byte beyond it. Where it is whole it is handed
-    /// out; the
-    /// vector is to come back by [`Deframer::reuse`].
+    /// Without markers: takes the missing bytes of a partial FPDU from `more`, and no byte beyond it. Returns the FPDU
+    /// if it is complete; the caller returns the vector by [`Deframer::reuse`].
     pub(super) fn complete(&mut self, more: &mut &[u8], crc: bool) -> (Frame, Vec<u8>) {
         let mut take = |bytes: &mut Vec<u8>, whole: usize| {
             let (taken, rest) = more.split_at(whole.saturating_sub(bytes.len()).min(more.len()));
@@ -74,7 +73,7 @@ impl Deframer {
     }
 }
 
-/// Whether an FPDU without markers is at the beginning of `i`, and how long it is.
+/// Looks for an FPDU without markers at the beginning of `i`. Returns the result and its length.
 pub(super) fn find(i: &[u8], crc: bool) -> (Frame, usize) {
     let Some(length) = i.first_chunk::<2>() else { return (Frame::Short, 0) };
     let whole = mpa::fpdu_len(u16::from_be_bytes(*length));

@@ -42,7 +42,7 @@ pub const KIND: crate::transport::Kind = crate::transport::Kind {
     open: || Ok(std::sync::Arc::new(Iwarp::for_soft_iwarp())),
 };
 
-/// How a connection is to be.
+/// Configuration of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// MPA revision to ask for: 1 or 2 (RFC 6581).
@@ -81,7 +81,7 @@ impl Default for Config {
     }
 }
 
-/// Why a connection ended.
+/// Reason for which a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Closed {
     /// The peer closed the stream.
@@ -134,7 +134,7 @@ pub enum Event {
         /// Result of [`Endpoint::read`].
         id: u64,
     },
-    /// It is over; nothing follows.
+    /// The connection is closed; no more events follow.
     Closed(Closed),
 }
 
@@ -143,7 +143,7 @@ enum State {
     /// Waits for the peer's Request or Reply.
     Startup,
     Established,
-    /// Over; what is in `out` still goes.
+    /// Closed; the bytes in `out` are still sent.
     Closed,
 }
 
@@ -152,11 +152,11 @@ enum State {
 struct Read {
     id: u64,
     request: ReadRequest,
-    /// Bytes that came.
+    /// Bytes that have arrived.
     have: u32,
 }
 
-/// Reads of ours that wait at most.
+/// Maximum number of our reads that wait.
 const READS_MAX: usize = 65_536;
 /// Bytes of read responses that are made at a time.
 const RESPONSE_BURST: u32 = 1 << 18;
@@ -164,7 +164,7 @@ const RDMAP_VERSION: u8 = 0x40;
 /// Depth that means "not specified" (RFC 6581 9.2).
 const DEPTH_NOT_GIVEN: u32 = 0x3fff;
 
-/// What is on its way out.
+/// Output of an endpoint.
 #[derive(Debug)]
 struct Output {
     out: Vec<u8>,
@@ -561,7 +561,7 @@ impl Endpoint {
         bytes
     }
 
-    /// How many of `bytes` were used, where the startup is complete.
+    /// Handles bytes of the startup. Returns how many of `bytes` were used, once the startup is complete.
     fn handle_startup(&mut self, _now: Time, bytes: &[u8]) -> Option<usize> {
         let before = self.startup.len();
         let room = mpa::FRAME_LEN + mpa::PRIVATE_DATA_MAX - before.min(mpa::FRAME_LEN + mpa::PRIVATE_DATA_MAX);

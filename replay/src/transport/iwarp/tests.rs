@@ -106,7 +106,7 @@ fn the_stream_may_come_byte_by_byte() {
     assert!(pair.events(1).contains(&Event::Received { message: vec![9; 3000], invalidated: None }));
 }
 
-/// What the responder says of one segment.
+/// The Terminate of a responder that receives one segment.
 fn complaint(segment: &Ddp<'_>, rights: Rights) -> String {
     let mut pair = Pair::established(Config::default(), Config::default());
     let region = pair.ends[1].register(vec![0; 64], rights).unwrap();

@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 /// RoCEv2 in user space, with its options.
 #[derive(Clone, Debug, Default)]
 pub struct Roce {
-    /// How connections are to be, but for the path MTU.
+    /// Configuration of connections, except for the path MTU.
     pub config: Config,
-    /// The path MTU; without one, what the interface has room for.
+    /// The path MTU; `None` for the largest that the interface supports.
     pub path_mtu: Option<u16>,
 }
 
@@ -245,7 +245,7 @@ impl Request for RoceRequest {
     }
 }
 
-/// How long a connection request is left without an answer.
+/// Time that a connection request is left without an answer.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// A connection that keeps its own wire.

@@ -51,13 +51,13 @@ pub struct Offer {
     pub comm_id: u32,
     /// Queue pair number, 24 bits.
     pub qp: u32,
-    /// Where the other end is to begin.
+    /// First PSN that the other end is to use.
     pub starting_psn: u32,
     /// RDMA Reads that it answers at a time.
     pub responder_resources: u8,
     /// RDMA Reads that it has outstanding at most.
     pub initiator_depth: u8,
-    /// How often the other end is to try again after an RNR NAK; 7 for ever.
+    /// Number of times that the other end retries after an RNR NAK; 7 for ever.
     pub rnr_retry: u8,
     /// GUID of the channel adapter.
     pub guid: u64,
@@ -68,21 +68,21 @@ pub struct Offer {
 pub struct Request<'a> {
     /// Values of the active side.
     pub offer: Offer,
-    /// Who connects, and the port that it connects from.
+    /// Address and port of the active side.
     pub source: (IpAddr, u16),
-    /// To whom, and the port of the service.
+    /// Address and service port of the passive side.
     pub destination: (IpAddr, u16),
     /// Bytes of payload in a packet.
     pub path_mtu: u16,
     /// The partition.
     pub p_key: u16,
-    /// How often the other end is to send again what was not acknowledged.
+    /// Number of times that the other end is to retransmit unacknowledged packets.
     pub retry_count: u8,
-    /// The time after which it is: 4.096 µs times 2 to this power.
+    /// Timeout for an acknowledgement: 4.096 µs times 2 to this power.
     pub ack_timeout: u8,
-    /// How long the communication managers wait for each other, in the same code.
+    /// Time that the communication managers wait for each other, in the same code.
     pub cm_timeout: u8,
-    /// How often they try again.
+    /// Number of retries of the communication managers.
     pub cm_retries: u8,
     /// The consumer's.
     pub private_data: &'a [u8],
@@ -230,7 +230,8 @@ impl Waiting {
         self.deadline = later(now, timeout_nanos(timeout_code).saturating_add(self.every));
     }
 
-    /// Where the time is up: whether it is to be sent again. `Some(false)` where it was sent often enough.
+    /// Checks the deadline. `Some(true)` if the message is to be sent again, `Some(false)` if it was sent often enough,
+    /// `None` if it is not due.
     pub(super) fn due(&mut self, now: Time) -> Option<bool> {
         if now < self.deadline {
             return None;

@@ -1,10 +1,9 @@
 //! Congestion: a sender's rate, by the reaction point of DCQCN (Zhu et al., SIGCOMM 2015), and a receiver's notifications (annex A17.9):
 //! at most one
 //! in 50 µs for a queue pair.
-//!
-//! Without a notification nothing is limited. The first one begins at the line rate that the configuration names; each halves the rate by
-//! α, and
-//! timers bring it back: five steps half-way to where it was, then by addition. Where it is at the line rate again, there is no limit.
+//! Without a notification the rate is not limited. The first one starts at the line rate of the configuration. Each
+//! notification reduces the rate by up to half, depending on α, and timers raise it again: five steps half-way to the
+//! former rate, then by addition. When the rate reaches the line rate, there is no limit any more.
 
 use crate::transport::Time;
 
@@ -14,7 +13,7 @@ const CNP_EVERY: i64 = 50_000;
 const ALPHA_EVERY: i64 = 55_000;
 /// The timer of increase, in ns.
 const INCREASE_EVERY: i64 = 300_000;
-/// g of the paper.
+/// The parameter g of the paper.
 const GAIN: f64 = 1.0 / 256.0;
 /// Steps half-way to the target before it is raised.
 const FAST_STEPS: u32 = 5;
@@ -123,7 +122,7 @@ impl Sender {
     }
 }
 
-/// What a receiver says of congestion.
+/// State of a receiver's notifications.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Receiver {
     last: Option<Time>,

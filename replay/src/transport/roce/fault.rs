@@ -1,4 +1,5 @@
-//! What an end can do wrong below its messages: one row each, made as packets leave, so that all above behaves as it should.
+//! Faults of an end below its messages: one row each. They are applied when packets leave, so that everything above
+//! behaves correctly.
 
 use super::packet::{self, ICRC, MASK_24, NAK, Packet, Path, QP1, RNR_NAK};
 use crate::transport::Time;
@@ -9,12 +10,12 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 
-/// One way to be wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// Its name, for a command line.
     pub name: &'static str,
-    /// What is done, as a predicate of the peer.
+    /// Description of the fault, as a predicate of the peer.
     pub text: &'static str,
     /// Reaction that the specification requires from the other end.
     pub expected: &'static str,
@@ -22,7 +23,7 @@ pub struct Row {
     act: Act,
 }
 
-/// Which packets count.
+/// Packets to which a fault applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// All but those of the communication manager.
@@ -45,9 +46,9 @@ enum Kind {
 enum Act {
     Lose,
     Repeat,
-    /// It goes behind the next.
+    /// The packet is sent after the next one.
     Reorder,
-    /// It goes so many ns later.
+    /// The packet is sent so many ns later.
     Delay(i64),
     Psn(u32),
     Crc,
@@ -173,7 +174,7 @@ pub struct PacketFault {
     pub when: When,
 }
 
-/// What is wrong with the text of a [`PacketFault`].
+/// An error in the text of a [`PacketFault`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// No such row.
@@ -229,18 +230,18 @@ pub(super) struct Faults {
     fault: PacketFault,
     random: u64,
     seen: u64,
-    /// What goes later: when, its type of service, its bytes.
+    /// Packets that are sent later: time, type of service, bytes.
     held: VecDeque<(Time, u8, Vec<u8>)>,
-    /// How often it was done.
+    /// Number of times that the fault was applied.
     pub(super) done: u64,
 }
 
-/// What happens to a packet.
+/// Treatment of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It leaves, with this type of service.
     Leaves(u8),
-    /// It does not, or not now.
+    /// It is dropped or held back.
     Kept,
 }
 
@@ -249,7 +250,7 @@ impl Faults {
         Self { fault, random: seed | 1, seen: 0, held: VecDeque::new(), done: 0 }
     }
 
-    /// One more packet that counts: whether it is done to this one.
+    /// Counts a packet. Returns true if the fault applies to it.
     fn hits(&mut self) -> bool {
         self.seen += 1;
         let hit = match self.fault.when {
@@ -267,12 +268,12 @@ impl Faults {
         hit
     }
 
-    /// The connection is established: whether it is to be ended at once.
+    /// Called when the connection is established. Returns true if it is to be ended at once.
     pub(super) fn established(&mut self) -> bool {
         self.fault.row.kind == Kind::Established && self.hits()
     }
 
-    /// A request of the other end: the syndrome that refuses it.
+    /// Called for a request of the other end. Returns the syndrome with which it is refused, if any.
     pub(super) fn requested(&mut self) -> Option<u8> {
         match self.fault.row.act {
             Act::Refuse(syndrome) if self.fault.row.kind == Kind::Request => self.hits().then_some(syndrome),
@@ -280,7 +281,7 @@ impl Faults {
         }
     }
 
-    /// A REQ or REP is to be answered: the reason that it is refused for.
+    /// Called for a REQ or REP. Returns the reason for which it is refused, if any.
     pub(super) fn rejects(&mut self) -> Option<RejectReason> {
         match self.fault.row.act {
             Act::Reject(reason) => self.hits().then_some(reason),
@@ -288,7 +289,7 @@ impl Faults {
         }
     }
 
-    /// What was held and is due.
+    /// The next packet that was held back and is due now.
     pub(super) fn due(&mut self, now: Time) -> Option<(u8, Vec<u8>)> {
         let (at, ..) = self.held.front()?;
         if now < *at {

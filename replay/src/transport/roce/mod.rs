@@ -65,32 +65,32 @@ pub const KIND: crate::transport::Kind = crate::transport::Kind {
     open: || Ok(std::sync::Arc::new(Roce::default())),
 };
 
-/// How a connection is to be.
+/// Configuration of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Bytes of payload in a packet at most: 256, 512, 1024, 2048 or 4096.
+    /// Maximum payload of a packet, in bytes: 256, 512, 1024, 2048 or 4096.
     pub path_mtu: u16,
     /// Reads of the peer that we answer at a time.
     pub responder_resources: u8,
-    /// Reads of ours at a time at most.
+    /// Maximum number of our outstanding reads.
     pub initiator_depth: u8,
-    /// Bytes that one Read Request of ours asks for at most.
+    /// Maximum number of bytes that one Read Request of ours asks for.
     pub read_max: u32,
-    /// Bytes that are on the way at most.
+    /// Maximum number of bytes in flight.
     pub window: u32,
-    /// How often either end sends again what is not acknowledged: 0 to 7.
+    /// Number of times that either end retransmits unacknowledged packets: 0 to 7.
     pub retry_count: u8,
-    /// How often either end tries again when there was no receive: 7 for ever.
+    /// Number of times that either end retries if there was no receive: 7 for ever.
     pub rnr_retry: u8,
     /// RNR timer that a peer without a posted receive gets: the code of IBA volume 1, table 45.
     pub rnr_timer: u8,
     /// The time after which a packet is sent again: 4.096 µs times 2 to this power; up to four times that after the first.
     pub ack_timeout: u8,
-    /// How long the communication managers wait for each other, in the same code.
+    /// Time that the communication managers wait for each other, in the same code.
     pub cm_timeout: u8,
-    /// How often they try again.
+    /// Number of retries of the communication managers.
     pub cm_retries: u8,
-    /// The partition.
+    /// The partition key.
     pub p_key: u16,
     /// Sends of the peer that may come before they are read.
     pub receives: u32,
@@ -98,11 +98,11 @@ pub struct Config {
     pub receive_max: u32,
     /// The differentiated services code point of our packets.
     pub dscp: u8,
-    /// Packets say that they may be marked where there is congestion.
+    /// True if routers may mark our packets on congestion (ECN).
     pub ecn: bool,
-    /// Bytes a second that the link carries: where a notification of congestion makes us begin.
+    /// Rate of the link in bytes per second: the initial rate after a first notification of congestion.
     pub line_rate: u64,
-    /// What is done wrong on purpose, and the seed of its chances.
+    /// A fault to inject, and the seed of its random numbers.
     pub fault: Option<(PacketFault, u64)>,
 }
 
@@ -140,13 +140,13 @@ impl Default for Config {
 
 /// The code point of notifications of congestion: a class of its own, as most networks have it.
 const CNP_DSCP: u8 = 48;
-/// Operations that wait at most.
+/// Maximum number of operations that wait.
 const WORK_MAX: usize = 65_536;
-/// How long what was sent last may take to be acknowledged before we leave, in ns.
+/// Maximum time to wait for the last acknowledgement before we leave, in ns.
 const LEAVE_WITHIN: u64 = 1_000_000_000;
-/// How long the answer to a REQ may take that came twice: 2.1 s, as the code of a timeout.
+/// Maximum time to answer a REQ that came twice: 2.1 s, as the code of a timeout.
 const SERVICE_TIMEOUT: u8 = 19;
-/// How often a Disconnect Request is sent.
+/// Number of times that a Disconnect Request is sent.
 const DISCONNECT_RETRIES: u8 = 3;
 
 /// The numbers of our end of a connection: nobody else on this host has the first two.
@@ -172,7 +172,7 @@ impl Numbers {
     }
 }
 
-/// Why a connection ended.
+/// Reason for which a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Closed {
     /// We closed it.
@@ -187,7 +187,7 @@ pub enum Closed {
     /// The communication manager of the peer does not answer.
     #[error("the peer's communication manager does not answer")]
     NoAnswer,
-    /// What the communication manager of the peer says cannot be.
+    /// The communication manager of the peer sent an invalid answer.
     #[error("the peer's communication manager {0}")]
     BadAnswer(&'static str),
     /// A packet was sent as often as agreed, and never acknowledged.
@@ -229,7 +229,7 @@ pub enum Event {
         /// Result of [`Endpoint::read`].
         id: u64,
     },
-    /// It is over; nothing follows.
+    /// The connection is closed; no more events follow.
     Closed(Closed),
 }
 
@@ -252,7 +252,7 @@ pub struct Counters {
     pub cnps_received: u64,
 }
 
-/// Where a connection is (12.9.5, and the states of the queue pair, 10.3.1).
+/// Phase of a connection (12.9.5, and the states of the queue pair, 10.3.1).
 #[derive(Debug)]
 enum Phase {
     /// A REQ was sent. The queue pair is initialized.
@@ -261,7 +261,7 @@ enum Phase {
     Accepting(Waiting),
     /// The queue pair sends and receives.
     Established,
-    /// What is to be sent last goes, until then.
+    /// The last messages are being sent, until this time.
     Closing(Time),
     /// A DREQ was sent.
     Disconnecting(Waiting),
@@ -449,7 +449,7 @@ impl Endpoint {
         }
     }
 
-    /// What the peer offers is known: depths, and, for who accepts, how often and when to send again.
+    /// Takes over the peer's values: depths and, on the accepting side, number and time of retransmissions.
     fn agree(&mut self, peer: Offer, retries: Option<(u8, u8)>) {
         let mut limits = limits(&self.config, usize::from(self.config.path_mtu));
         self.us.initiator_depth = self.us.initiator_depth.min(peer.responder_resources);
@@ -532,7 +532,7 @@ impl Endpoint {
         }
     }
 
-    /// How often the fault of the configuration was done.
+    /// Number of times that the configured fault was applied.
     pub fn faults_done(&self) -> u64 {
         self.faults.as_ref().map_or(0, |faults| faults.done)
     }
@@ -544,9 +544,9 @@ impl Endpoint {
 
     // ---- in
 
-    /// Takes a datagram that came to port 4791 from the peer's `source_port`; `congested` where its IP header carries the mark of
-    /// congestion. What of the
-    /// IP header nobody showed, or `None` where the invariant CRC is wrong, and the datagram is nothing.
+    /// Takes a datagram that came to port 4791 from the peer's `source_port`; `congested` if its IP header has a
+    /// congestion mark. Returns the fields of the IP header that the socket does not show, or `None` if the invariant
+    /// CRC is wrong and the datagram is ignored.
     pub fn handle_datagram(&mut self, now: Time, source_port: u16, congested: bool, datagram: &[u8]) -> Option<Hidden> {
         self.handle_outside(now, &Outside { source_port, congested, header: None }, datagram)
     }

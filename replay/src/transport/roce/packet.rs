@@ -73,7 +73,7 @@ pub(crate) fn deth() -> Vec<u8> {
     [QP1_KEY.to_be_bytes(), QP1.to_be_bytes()].concat()
 }
 
-/// What a message of the reliable connection does, as far as its opcodes say it.
+/// Kind of a message of the reliable connection, as far as its opcodes say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub(crate) enum Kind {
@@ -82,7 +82,7 @@ pub(crate) enum Kind {
     Response,
 }
 
-/// Which packet of `count` packet `n` is.
+/// Position of packet `n` among `count` packets of a message.
 pub(crate) const fn part(n: u64, count: u64) -> Part {
     match (n == 0, n + 1 == count) {
         (true, true) => Part::Only,
@@ -135,10 +135,10 @@ pub struct Outside {
     pub header: Option<Header>,
 }
 
-/// What a raw socket shows of the headers of a datagram, beside what a UDP socket does.
+/// Header fields that a raw socket shows in addition to those of a UDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the invariant CRC covers of it.
+    /// Fields that the invariant CRC covers.
     pub hidden: Hidden,
     /// The type of service.
     pub tos: u8,
@@ -228,7 +228,7 @@ pub struct Packet<'a> {
     pub row: &'static Row,
     /// The extension headers.
     pub ext: Extensions,
-    /// What follows, without padding.
+    /// Payload, without padding.
     pub payload: &'a [u8],
 }
 
@@ -245,7 +245,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Which queue pair a datagram is for, and what it does there: what is needed to hand it on, before its CRC was looked at.
+/// Opcode and destination queue pair of a datagram, to find its connection before its CRC is checked.
 pub fn destination(datagram: &[u8]) -> Option<(Opcode, u32)> {
     let (_, bth) = Bth::parse(datagram, &mut Off).ok()?;
     Some((bth.operation(), bth.dest_qp))
@@ -262,7 +262,7 @@ struct Pivot {
     stands_for: u32,
 }
 
-/// How the unknown bits of the IP header change the CRC of packets of one length.
+/// Effect of the unknown bits of the IP header on the CRC, for packets of one length.
 #[derive(Debug)]
 struct Length {
     /// By bit: those of the identification, then the flag.
@@ -322,7 +322,8 @@ impl Check {
         self.lengths.entry(after).or_insert_with(|| Length::new(after))
     }
 
-    /// Whether a datagram between these addresses, CRC and all, is as it was sent; and then, how. `None` where it is not.
+    /// Checks the CRC of a datagram between these addresses. Returns the hidden fields of its IP header, or `None` if
+    /// it is damaged.
     pub fn received(&mut self, from: IpAddr, to: IpAddr, source_port: u16, datagram: &[u8]) -> Option<Hidden> {
         let (packet, crc) = datagram.split_last_chunk::<ICRC>()?;
         // whole words only: this bounds the number of lengths, too

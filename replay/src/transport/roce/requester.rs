@@ -16,7 +16,7 @@ pub(super) const START: u64 = 1 << 32;
 /// RNR retries for ever (9.7.5.2.8).
 const FOR_EVER: u8 = 7;
 
-/// What is to be done at the peer.
+/// A request to the peer.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Send { data: Vec<u8>, invalidate: Option<u32>, immediate: Option<u32>, solicited: bool },
@@ -32,7 +32,7 @@ pub(super) struct Read {
     pub(super) key: u32,
     pub(super) offset: u64,
     pub(super) length: u32,
-    /// Bytes that came.
+    /// Bytes that have arrived.
     pub(super) have: u32,
     /// The user's number for the whole, where this is its last part.
     pub(super) last_of: Option<u64>,
@@ -70,7 +70,7 @@ pub(super) struct Out<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// Why the queue pair cannot go on.
+/// Reason for which the queue pair cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failed {
     /// Sent as often as agreed, and not acknowledged.
@@ -83,13 +83,13 @@ pub(super) enum Failed {
     BadResponse(&'static str),
 }
 
-/// How it is to be.
+/// Limits of a requester.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) mtu: usize,
-    /// Reads outstanding at most.
+    /// Maximum number of outstanding reads.
     pub(super) depth: u32,
-    /// Packets that are not acknowledged, at most.
+    /// Maximum number of unacknowledged packets.
     pub(super) window: u64,
     /// ns; 0 for ever.
     pub(super) timeout: u64,
@@ -105,7 +105,7 @@ pub(super) struct Requester {
     una: u64,
     /// The next to be sent; behind [`Requester::sent`] after going back.
     next: u64,
-    /// Where in the queue `next` is.
+    /// Index of `next` in the queue.
     at: usize,
     /// Behind the last that was sent.
     sent: u64,
@@ -115,12 +115,12 @@ pub(super) struct Requester {
     reading: u32,
     reading_packets: u64,
     deadline: Option<Time>,
-    /// What the next timeout is multiplied with: up to 4 times the time agreed (9.7.6.1.3).
+    /// Factor of the next timeout: up to 4 times the time agreed (9.7.6.1.3).
     patience: u64,
     retries: u8,
     rnr_retries: u8,
     rnr_until: Option<Time>,
-    /// Where we went back to, and nothing was acknowledged since.
+    /// The packet to which we went back, if nothing was acknowledged since.
     went_back: Option<u64>,
     bytes: usize,
     /// Packets that were sent again.
@@ -150,7 +150,7 @@ impl Requester {
         }
     }
 
-    /// What the CM says comes before anything is sent.
+    /// Sets the limits that the CM negotiated. Must be called before anything is sent.
     pub(super) fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
         self.retries = limits.retry_count;

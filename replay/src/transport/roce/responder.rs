@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// Answers that wait at most: a peer that sends and does not listen gets no more.
 const ANSWERS_MAX: usize = 256;
 
-/// What it is in the middle of.
+/// The message that is being received.
 #[derive(Debug)]
 enum Current {
     Nothing,
@@ -20,7 +20,7 @@ enum Current {
     Write { key: u32, offset: u64, left: u32 },
 }
 
-/// What is to be answered, in the order of sequence numbers.
+/// An answer to be sent; they are kept in the order of sequence numbers.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Acknowledge { sequence: u64, syndrome: u8, msn: u32 },
@@ -36,12 +36,12 @@ pub(super) struct Out<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// What a packet came to.
+/// Result of processing a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Done {
     /// Nothing to report to the user.
     Nothing,
-    /// A message is there.
+    /// A message arrived.
     Received { message: Vec<u8>, invalidated: Option<u32>, immediate: Option<u32> },
     /// It breaks a rule: a NAK goes, and the queue pair ends.
     Broken(NakCode, &'static str),
@@ -147,7 +147,7 @@ impl Responder {
         }
     }
 
-    /// What was done is acknowledged once more; what was read is read once more (9.7.1, 9.7.5.1.4).
+    /// Handles a repeated packet: acknowledges it once more, or answers a read once more (9.7.1, 9.7.5.1.4).
     fn duplicate(&mut self, sequence: u64, packet: &Packet<'_>, memory: &Regions) {
         self.duplicates += 1;
         match (packet.row.verb, packet.ext.reth) {
@@ -169,7 +169,7 @@ impl Responder {
         }
     }
 
-    /// How many packets answer a read.
+    /// Number of packets that answer a read.
     fn packets(&self, answer: &Answer) -> u64 {
         match answer {
             Answer::Read { length, .. } => u64::from(*length).div_ceil(self.mtu as u64).max(1),

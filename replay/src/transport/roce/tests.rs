@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// What the network does, of 1000 datagrams so often.
+/// Disturbances of the network, as chances of 1000 per datagram.
 #[derive(Clone, Copy, Debug, Default)]
 struct Weather {
     lose: u64,
@@ -201,7 +201,7 @@ fn bytes(length: usize, seed: u64) -> Vec<u8> {
     (0..length).map(|_| random.next() as u8).collect()
 }
 
-/// What both ends do to each other; every byte is compared.
+/// Traffic in both directions; every byte is compared.
 fn traffic(net: &mut Net, operations: u64) {
     let mut expected = [Vec::new(), Vec::new()];
     let mut regions = Vec::new();
@@ -674,7 +674,7 @@ fn an_acknowledgement_of_what_was_not_sent_is_nothing() {
     assert_eq!(PORT, 4791);
 }
 
-/// What a peer of ours bears, and what it ends for: with each fault of the table at the other end.
+/// Each fault of the table at one end: the other end must tolerate it, or end the connection for the expected reason.
 #[test]
 fn every_packet_fault_is_done_and_comes_to_what_it_has_to() {
     for row in fault::ROWS {

@@ -1,6 +1,5 @@
-//! UDP port 4791 for RoCEv2 in user space. All connections of this process at one address share the port: whoever reads hands what is not
-//! his to its
-//! owner. What we send leaves from a port of each connection's own.
+//! UDP port 4791 for RoCEv2 in user space. All connections of this process at one address share the port: the thread
+//! that reads passes packets of other connections to their owners. Each connection sends from a source port of its own.
 //!
 //! The sockets forbid fragments and are not connected: Linux then gives all packets IP identification 0, which the invariant CRC covers.
 //! That this is
@@ -23,18 +22,18 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Bytes that a mailbox holds at most: what comes then is lost, as the network loses it.
+/// Maximum number of bytes in a mailbox. Further datagrams are dropped, as a network would do.
 const MAILBOX_MAX: usize = 8 << 20;
-/// Bytes that the system holds for us, where it lets us.
+/// Size of the system's receive buffer that we request, in bytes.
 const RECEIVE_BUFFER: usize = 8 << 20;
 /// Bytes handed to the system at a time.
 const BURST: usize = 1 << 17;
-/// How long the last words of a connection may take.
+/// Maximum time to send the last messages of a connection.
 const LEAVE_WITHIN: Duration = Duration::from_millis(1500);
 /// The same where its user did not ask for it.
 const DROP_WITHIN: Duration = Duration::from_millis(300);
 
-/// A datagram that came.
+/// A received datagram.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) remote: IpAddr,
@@ -84,7 +83,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Which mailbox gets which packets.
+/// The mailboxes, by destination of packets.
 #[derive(Debug, Default)]
 struct Routes {
     queue_pairs: HashMap<u32, Arc<Mailbox>>,
@@ -101,7 +100,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads once from a socket, many datagrams at a time. Whether anything came.
+    /// Reads once from a socket, many datagrams at a time. Returns true if there were any.
     fn fill(&mut self, state: &UdpSocketState, socket: UdpSockRef<'_>, mut each: impl FnMut(&RecvMeta, &[u8])) -> io::Result<bool> {
         let mut slices: Vec<IoSliceMut<'_>> = self.buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();
         let count = match state.recv(socket, &mut slices, &mut self.metas) {
@@ -183,9 +182,8 @@ impl UdpPort {
         Ok(port)
     }
 
-    /// That of the address from which packets to `remote` leave. Where that is `remote` itself, on IPv4, and somebody has the port
-    /// already, it is that
-    /// of another address of this host's loopback network.
+    /// The port of the local address from which packets to `remote` leave. If that is `remote` itself, on IPv4, and the
+    /// port is already in use, it is that of another address of this host's loopback network.
     pub(crate) fn towards(remote: IpAddr) -> io::Result<Arc<Self>> {
         let probe = UdpSocket::bind((unspecified(remote), 0))?;
         probe.connect((remote, PORT))?;
@@ -320,14 +318,13 @@ impl UdpPort {
         lock(&self.routes).requests.remove(&(remote, comm_id));
     }
 
-    /// Reads once, and hands everything on. Whether anything came.
+    /// Reads once and distributes the datagrams. Returns true if there were any.
     pub(crate) fn receive(&self) -> io::Result<bool> {
         self.receive_for(None, |_, _, _| {})
     }
 
-    /// The same for the owner of `mailbox`, who takes what is in it, and then his own at once: both in the order in which they came. Where
-    /// somebody else
-    /// reads, what is in the mailbox alone.
+    /// The same for the owner of `mailbox`: passes on the datagrams in its mailbox, and then its own at once, in the
+    /// order of their arrival. If another thread reads, passes on only those in the mailbox.
     fn receive_for(&self, mailbox: Option<&Arc<Mailbox>>, mut own: impl FnMut(IpAddr, &Outside, &[u8])) -> io::Result<bool> {
         // who reads puts what is not his into its mailbox before he lets go of the reader: so with the reader, all that came before is
         // there
@@ -551,7 +548,7 @@ pub struct UdpDriver {
     /// Made, and not taken by the system yet: bytes, and for each datagram its end and type of service.
     out: Vec<u8>,
     leaving: VecDeque<(usize, u8)>,
-    /// Where the first of them begins.
+    /// Offset of the first of them.
     done: usize,
     tos: u8,
     /// The system may cut one piece into several datagrams (GSO). Their identification is not ours to say then: where it counts, each
@@ -712,9 +709,9 @@ const BATCH: usize = 64;
 /// Bytes of a piece that the system cuts, at most.
 const PIECE: usize = 65_000;
 
-/// What leaves in one system call: datagrams that follow each other, of one class.
+/// Datagrams that leave in one system call: consecutive ones of one class.
 struct Batch {
-    /// Where each begins and ends.
+    /// The range of each in the output.
     ends: Vec<std::ops::Range<usize>>,
     count: usize,
     /// The system is to cut them: the length of all but the last, which may be shorter.
@@ -756,7 +753,7 @@ impl Batch {
         self.ends.first().cloned().unwrap_or_default()
     }
 
-    /// How many left.
+    /// Sends the batch. Returns the number of datagrams sent.
     fn send(&self, flow: &UdpSocket, out: &[u8], to: SocketAddr) -> io::Result<usize> {
         if let Some(segment) = &self.segment {
             let piece = &out[self.first().start..self.ends.get(self.count - 1).map_or(0, |last| last.end)];
@@ -850,7 +847,7 @@ impl Driver for UdpDriver {
 mod tests {
     use super::*;
 
-    /// What leaves: datagrams of these lengths and classes, each of other bytes.
+    /// Makes output: datagrams of these lengths and classes, each with different bytes.
     fn leaving(rows: &[(usize, u8)]) -> (Vec<u8>, VecDeque<(usize, u8)>) {
         let (mut out, mut ends) = (Vec::new(), VecDeque::new());
         for (n, (length, tos)) in rows.iter().enumerate() {

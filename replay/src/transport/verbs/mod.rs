@@ -51,7 +51,7 @@ impl Verbs {
         Ok(Self::from(verbs::Verbs::load()?))
     }
 
-    /// What a connection needs for SMB Direct.
+    /// Options of a connection for SMB Direct.
     fn options(&self, setup: &Setup) -> verbs::Options {
         verbs::Options {
             receives: u32::from(setup.receives) + RECEIVES_MORE,

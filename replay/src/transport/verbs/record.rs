@@ -34,7 +34,7 @@ const FIRST: &str = "Made by rdmascope from what its RDMA card reported, which s
                      those of the connection. Times are those of posting and completion. Retransmissions and congestion are not seen.";
 const WORKED_OUT: &str = "Worked out from the reply, as the card shows no such operation: the peer's RDMA in our memory.";
 
-/// What a connection is known by.
+/// Values that identify a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     /// The device: its name.
@@ -70,7 +70,7 @@ struct Open {
     is_read: bool,
 }
 
-/// What is reported.
+/// A reported operation.
 #[derive(Debug)]
 enum Occurrence {
     Card(What),
@@ -83,7 +83,7 @@ enum Occurrence {
     },
 }
 
-/// What a message does.
+/// Kind of a message.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Send {
@@ -173,9 +173,9 @@ impl Card {
         }
     }
 
-    /// The reply to a request, in the clear. Where it says that data went by RDMA, that is reported before the message that brought it:
-    /// the count
-    /// is the reply's, and the bytes are those that are in our memory now, by `peek`.
+    /// Handles the decrypted reply to a request. If it says that data went by RDMA, the operation is reported before
+    /// the message with the reply: the count is taken from the reply, and the bytes from our memory as it is now, by
+    /// `peek`.
     pub(crate) fn answered(&mut self, now: Time, reply: &[u8], peek: impl Fn(u32, u32) -> Option<Vec<u8>>) {
         let Ok((_, header)) = Header::parse(reply, &mut Off) else { return };
         let Some(memory) = self.grants.remove(&header.message_id) else { return };
@@ -450,7 +450,7 @@ mod tests {
         }
     }
 
-    /// Who, what, where in memory, the key that it ends, and the bytes of all its packets.
+    /// Sender, verb, key and offset of the memory, the invalidated key, and the bytes of all packets.
     type Op = (End, Verb, Option<(u32, u64)>, Option<u32>, Vec<u8>);
 
     #[derive(Default)]
@@ -482,7 +482,7 @@ mod tests {
         }
     }
 
-    /// What a card did, kept and analyzed.
+    /// Analyzes the capture of a card's operations.
     fn analyzed(known: &Known, what: impl FnOnce(&mut Card)) -> (Report, Ops, Vec<String>) {
         let kept = SharedBuffer::default();
         let wire = Wire::new(Box::new(kept.clone()), "wire").unwrap();
