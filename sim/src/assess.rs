@@ -20,7 +20,7 @@ use rdmascope_dissector::trace::Off;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-/// What is wrong with an analysis.
+/// A problem with an analysis.
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// The kind.
@@ -34,34 +34,34 @@ pub struct Problem {
 /// Kinds of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// Somebody is blamed, as certain, who did not do it.
+    /// The wrong side is blamed, as certain.
     FalseBlame,
-    /// The same, as likely: where the capture is complete.
+    /// The wrong side is blamed, as likely, in a complete capture.
     FalseLikely,
-    /// What could be seen is not named.
+    /// Something visible in the capture was not reported.
     Missed,
     /// A number is wrong.
     Count,
-    /// A request's time is put down to somebody whose it was not.
+    /// Time of a request is attributed to the wrong owner.
     Time,
 }
 
 impl Kind {
-    /// True if it is a falsehood, and not a silence.
+    /// True if something wrong was reported, rather than something missed.
     pub fn is_false(self) -> bool {
         self != Self::Missed
     }
 }
 
-/// What was looked for, and whether it was found: by name.
+/// By name: the number of times that something was looked for, and that it was found.
 pub type Recall = BTreeMap<String, (u64, u64)>;
 
 /// A verdict.
 #[derive(Debug, Default)]
 pub struct Assessment {
-    /// What is wrong.
+    /// The problems found.
     pub problems: Vec<Problem>,
-    /// What was looked for.
+    /// The things looked for.
     pub recall: Recall,
 }
 
@@ -490,8 +490,9 @@ fn idle(world: &World) -> Vec<(Time, Time)> {
 /// By how much the time of an owner may differ from the true one: a packet's time and what its adapter holds an acknowledgment back.
 const SLACK: Time = 60 * crate::transport::MICROSECOND;
 
-/// Holds the time of requests by owner against the truth. The parts are always the whole. Where the capture has every packet and nothing
-/// happened to any, nobody has time but who had it; and the server never has more than it took, where what was lost was seen before.
+/// Compares the time of requests by owner with the truth. The parts always add up to the whole. If the capture has
+/// every packet and nothing happened to any, time belongs only to its true owners. The server never has more time than
+/// it took, if packets were lost only behind the tap.
 fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) {
     for e in &kept.exchanges {
         let latency = e.latency().unwrap_or(0).max(0);

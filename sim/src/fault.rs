@@ -1,6 +1,6 @@
-//! What an end can do wrong, by name, and by which rules an analysis may tell of it. One row each.
+//! Faults of an end, by name, with the rules by which an analysis may report them. One row each.
 
-/// What is done.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the rows say what each is")]
 pub enum Act {
@@ -39,7 +39,7 @@ pub enum Act {
 }
 
 impl Act {
-    /// Done at a READ or WRITE.
+    /// True if it happens at a READ or WRITE.
     pub fn is_transfer(self) -> bool {
         !matches!(
             self,
@@ -55,12 +55,12 @@ impl Act {
         )
     }
 
-    /// All else is done as it should be, after it too.
+    /// True if everything else is correct, also after the fault.
     pub fn goes_on(self) -> bool {
         matches!(self, Self::Lie | Self::TooMuch | Self::WrongInvalidate)
     }
 
-    /// Done at one that has memory.
+    /// True if it needs a request with memory.
     pub fn needs_memory(self) -> bool {
         matches!(
             self,
@@ -77,7 +77,7 @@ impl Act {
     }
 }
 
-/// Ends that can do it.
+/// Ends that can have a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// The server.
@@ -93,15 +93,15 @@ pub enum Who {
 pub struct Fault {
     /// Its name.
     pub name: &'static str,
-    /// What is done.
+    /// The kind of fault.
     pub act: Act,
-    /// Who can.
+    /// The ends that can have it.
     pub who: Who,
-    /// It needs a stream of bytes.
+    /// True if it needs a byte stream.
     pub stream: bool,
-    /// Rules, one of which names it. Of the same side.
+    /// Rules, one of which must report it, with the same side.
     pub named: &'static [&'static str],
-    /// Rules that may be told besides, of either side: what follows from it.
+    /// Rules that may be reported as consequences, with either side.
     pub besides: &'static [&'static str],
 }
 
@@ -118,9 +118,9 @@ const fn row(
 
 use Who::{Both, Client, Server};
 
-/// How the end whose memory it is tells of it.
+/// Rules by which the owner of the memory reports a wrong access.
 const KEY: &[&str] = &["RC-NAK", "RDMAP-TERMINATE"];
-/// The same, where the capture may have it before what gave the key.
+/// The same, if the capture may have the access before the message with the key.
 const PLACE: &[&str] = &["RC-NAK", "RDMAP-TERMINATE", "RDMA-KEY-UNKNOWN"];
 
 /// All, in the order of a connection's life.
@@ -214,8 +214,8 @@ pub static FAULTS: &[Fault] = &[
     row("too-much", Act::TooMuch, Server, false, &["RDMA-LENGTH"], &[]),
 ];
 
-/// What a client can do wrong where a server would do something else. They came later, and are drawn apart, so that a seed stands for what it
-/// stood for.
+/// Faults of a client where a server would do something else. They were added later and are drawn separately, so that
+/// each seed keeps its meaning.
 pub static MIRRORS: &[Fault] = &[
     // the mirror of an access that is wrong: one that is right is refused
     row(

@@ -17,12 +17,12 @@ const COMM: [u32; 2] = [0xc0_0001, 0xd0_0002];
 /// The ports of the TCP connection.
 pub const PORTS: [u16; 2] = [40_000, 5445];
 
-/// What stands in the headers of IP besides addresses.
+/// Fields of an IP header besides addresses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ip {
     /// Identification.
     pub id: u16,
-    /// Congestion: 2 it can be told of, 3 it was met.
+    /// ECN field: 2 for a packet that can be marked, 3 for a marked one.
     pub ecn: u8,
 }
 
@@ -58,13 +58,13 @@ fn ipv4(by: usize, protocol: u8, ip: Ip, payload: &[u8]) -> Vec<u8> {
 /// The fields of a base transport header that differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Bth {
-    /// What it is.
+    /// Opcode.
     pub opcode: u8,
     /// Queue pair that it is for.
     pub qp: u32,
     /// Sequence number.
     pub psn: u32,
-    /// An acknowledgment is asked for.
+    /// True if an acknowledgment is requested.
     pub ack: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The ends: SMB Direct with its credits and fragments, a client with a script, a server that takes its time. What each of them did and saw is the
-//! truth that an analysis is held against.
+//! The ends: SMB Direct with its credits and fragments, a client with a script, a server with a processing time. Their
+//! actions and observations are the truth with which an analysis is compared.
 
 use crate::fault::{Act, Fault};
 use crate::packet::{Event, Mark, Op, Wrong};
@@ -9,16 +9,16 @@ use crate::transport::{MICROSECOND, MILLISECOND, SECOND, Time, Transport};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// What an end counted.
+/// Counters of an end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// Data Transfer messages sent.
     pub messages: u64,
     /// Credits granted to the peer.
     pub granted: u64,
-    /// Fragments of messages that went in several.
+    /// Fragments of messages that were sent in several.
     pub fragments: u64,
-    /// Messages that went in several.
+    /// Messages that were sent in several fragments.
     pub fragmented: u64,
 }
 
@@ -35,18 +35,18 @@ pub struct Direct {
     peer: Option<Sizes>,
     /// Credits that this end holds.
     pub credits: i64,
-    /// Those that the peer holds.
+    /// Credits that the peer holds.
     pub lent: i64,
     target: u16,
     wanted: u16,
     queue: VecDeque<Queued>,
     owed: bool,
     withheld: bool,
-    /// What was counted.
+    /// Counters of this end.
     pub ledger: Ledger,
-    /// Since when it has something to send and no credit.
+    /// The time since which it has something to send and no credit.
     pub dry: Option<Time>,
-    /// Times without credit, with something to send.
+    /// Periods without credit, with something to send.
     pub stalls: Vec<(Time, Time)>,
     /// It had one credit left at most, after it had been granted some: only it knows whether it waited.
     pub low: bool,
@@ -55,7 +55,7 @@ pub struct Direct {
     /// Before which of the parts that go on with a message it stops, and for how long.
     pub stops: Option<(u64, Time)>,
     parts: u64,
-    /// From when to when it stopped.
+    /// The period in which it stopped.
     pub stopped: Option<(Time, Time)>,
 }
 
@@ -168,24 +168,24 @@ impl Direct {
     }
 }
 
-/// What became of a request, as the client knows it.
+/// State of a request, as the client knows it.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What was asked.
+    /// The request.
     pub asked: Asked,
     /// When the client asked SMB Direct to send it.
     pub posted: Time,
-    /// When its reply was there.
+    /// Time at which its reply arrived.
     pub done: Option<Time>,
     /// Bytes that were moved, by the server.
     pub moved: u64,
-    /// What they were.
+    /// The moved bytes.
     pub data: Option<Rc<[u8]>>,
-    /// The server's own time: of work on it.
+    /// Time that the server worked on it.
     pub work: Time,
-    /// When it was there, at the server.
+    /// Time at which it arrived at the server.
     pub arrived: Option<Time>,
-    /// When its reply was given to SMB Direct.
+    /// Time at which its reply was handed to SMB Direct.
     pub replied: Option<Time>,
 }
 
@@ -202,7 +202,7 @@ pub struct Io {
     pub invalidate: bool,
 }
 
-/// What the client does.
+/// Behaviour of the client.
 #[derive(Clone, Debug)]
 pub struct Script {
     /// Requests in turn.
@@ -211,9 +211,9 @@ pub struct Script {
     pub depth: usize,
     /// Pause after a reply, at most.
     pub think: Time,
-    /// How long it waits for a reply.
+    /// Time to wait for a reply.
     pub patience: Time,
-    /// It says goodbye to the session before it disconnects.
+    /// True if it logs off before it disconnects.
     pub polite: bool,
 }
 
@@ -236,9 +236,9 @@ struct Server {
     work: Vec<(Time, Asked, bool)>,
     reading: Vec<(u64, Asked)>,
     next_read: u64,
-    /// Time of work: the least and the most.
+    /// Minimum and maximum processing time.
     speed: (Time, Time),
-    /// A request that takes longer, by number, and how much.
+    /// Number of a request that takes longer, and the additional time.
     slow: Option<(u64, Time)>,
     count: u64,
 }
@@ -251,7 +251,7 @@ enum Role {
 /// One end.
 pub struct Host {
     me: usize,
-    /// What carries it.
+    /// Its transport.
     pub transport: Box<dyn Transport>,
     /// SMB Direct.
     pub direct: Direct,
@@ -343,7 +343,7 @@ impl Host {
         matches!(&self.role, Role::Client(c) if c.step >= SETUP.len() + c.script.io.len() + LEAVE.len())
     }
 
-    /// Does what is to be done by now. What the client learns of requests stands in `requests`.
+    /// Does everything that is due by now. The client's results are stored in `requests`.
     pub fn turn(&mut self, now: Time, requests: &mut Vec<Request>) {
         self.now = now;
         self.transport.timeout(now);
@@ -437,7 +437,7 @@ impl Host {
         }
     }
 
-    /// Makes a negotiation wrong. Whether its receiver refuses it.
+    /// Falsifies a negotiation. Returns true if its receiver refuses it.
     fn negotiation(&mut self, now: Time, sizes: &mut Sizes) -> bool {
         let Some(fault) = self.fault else { return false };
         let wrong = match fault.act {
@@ -533,7 +533,7 @@ impl Host {
         }
     }
 
-    /// What is done wrong once SMB Direct is established.
+    /// Applies faults that begin once SMB Direct is established.
     fn begin(&mut self, now: Time) {
         match self.fault.map(|f| f.act) {
             Some(Act::RefuseCredits) => {
@@ -845,9 +845,9 @@ fn moved(requests: &mut [Request], asked: &Asked) {
     }
 }
 
-/// How long a client waits.
+/// Time that a client waits for a reply.
 pub const PATIENCE: Time = 20 * SECOND;
-/// The least that a server takes.
+/// Minimum processing time of a server.
 pub const QUICK: Time = 20 * MICROSECOND;
-/// A server that is slow takes so much longer.
+/// Additional processing time of a slow server.
 pub const SLOW: Time = 800 * MILLISECOND;

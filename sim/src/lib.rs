@@ -1,5 +1,6 @@
-//! Storage over RDMA in virtual time, with a link that loses, copies, delays, damages and cuts, ends that break rules, and an observer who does not
-//! see all. What happened is known from the ends and the link alone; the analysis of `rdmascope-analyzer` is held against it.
+//! Storage over RDMA in virtual time, with a link that loses, copies, delays, damages and cuts, ends that break rules,
+//! and an observer who does not see everything. The truth comes from the ends and the link alone; the analysis of
+//! `rdmascope-analyzer` is compared with it.
 //!
 //! ```text
 //! seed ─▶ Plan ─▶ World (Host ⇄ Transport ⇄ Link ⇄ Transport ⇄ Host) ─▶ Truth
@@ -28,17 +29,17 @@ use plan::{Overrides, Plan};
 use random::Random;
 use world::World;
 
-/// A seed, run.
+/// Result of running a seed.
 pub struct Run {
-    /// What it stood for.
+    /// The plan that the seed gave.
     pub plan: Plan,
     /// The ends, and what happened.
     pub world: World,
-    /// What was seen of it.
+    /// The capture.
     pub records: Vec<Record>,
-    /// What the analysis made of it.
+    /// The report of the analysis.
     pub report: rdmascope_analyzer::report::Report,
-    /// And whether that is right.
+    /// Assessment of the report.
     pub verdict: Assessment,
 }
 

@@ -1,4 +1,4 @@
-//! What somebody with a capture sees of it: never more than passed the tap, often less, and not always in order.
+//! Captures of the traffic: never more than passed the tap, often less, and not always in order.
 
 use crate::random::Random;
 use crate::transport::{MICROSECOND, MILLISECOND, Time};
@@ -9,42 +9,42 @@ use crate::world::Tapped;
 pub struct Record {
     /// In ns, by the capture's clock.
     pub time: Time,
-    /// What was kept of it.
+    /// The captured bytes.
     pub bytes: Vec<u8>,
     /// Its length on the wire.
     pub length: u32,
     /// The interface.
     pub interface: u32,
-    /// Who sent it.
+    /// Number of the end that sent it.
     pub from: usize,
 }
 
-/// How somebody looks.
+/// Ways of capturing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Observer {
-    /// At everything.
+    /// The whole traffic.
     Whole,
-    /// From this part of 1,000 on.
+    /// The traffic after this fraction, in thousandths.
     Late(u64),
-    /// Up to there.
+    /// The traffic up to this fraction, in thousandths.
     Early(u64),
-    /// Losing so many of 10,000 frames.
+    /// Loses so many of 10,000 frames.
     Lossy(u64),
-    /// At so many bytes of a frame.
+    /// Captures so many bytes of each frame.
     Snap(usize),
-    /// At one direction.
+    /// Captures one direction.
     OneWay(usize),
-    /// Twice at each frame, so many ns apart; the second time behind a router.
+    /// Captures each frame twice, so many ns apart; with `true`, the second time behind a router.
     Twice(Time, bool),
-    /// Through a tunnel of the mirror: VXLAN.
+    /// Captures frames that a mirror sends through a VXLAN tunnel.
     Tunnel,
-    /// By a clock of so many ns.
+    /// Captures with a clock of this resolution, in ns.
     Coarse(Time),
-    /// At each direction by an interface of its own, the clock of the second wrong by so many ns.
+    /// Captures each direction on an interface of its own; the clock of the second is wrong by so many ns.
     Two(Time),
-    /// With frames that change places with their neighbour, where that is within 1 ms: of 1,000.
+    /// Swaps so many of 1,000 frames with their neighbour, if it is within 1 ms.
     Swapped(u64),
-    /// With times that are off by up to so many ns, and in their order.
+    /// Captures with times that are late by up to so many ns; frames are in the order of these times.
     Jitter(Time),
 }
 
@@ -187,7 +187,7 @@ fn checksummed(ip: &mut [u8]) {
     ip[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// What a router changes.
+/// Changes a frame as a router does.
 fn route(frame: &mut [u8]) {
     if frame[12..14] == [8, 0] {
         frame[5] ^= 0x40;

@@ -1,4 +1,4 @@
-//! What goes over the link: a frame, and beside it what it means to the endpoints.
+//! Packets on the link: a frame, and its meaning to the endpoints.
 
 use crate::frame::Cm;
 use crate::smb::{Memory, Message};
@@ -7,19 +7,19 @@ use std::rc::Rc;
 /// A packet on its way.
 #[derive(Clone, Debug)]
 pub struct Packet {
-    /// Counted from 1 over both directions; a copy has the number of what it copies.
+    /// Number, counted from 1 over both directions; a copy has the number of its original.
     pub id: u64,
-    /// Who sent it.
+    /// Number of the end that sent it.
     pub from: usize,
-    /// As it stands on the wire.
+    /// The bytes on the wire.
     pub frame: Vec<u8>,
-    /// What it means.
+    /// Its meaning.
     pub body: Body,
-    /// A bit of it is wrong: its receiver throws it away.
+    /// True if a bit of it is wrong: its receiver drops it.
     pub damaged: bool,
 }
 
-/// What a packet means to its receiver.
+/// Meaning of a packet to its receiver.
 #[derive(Clone, Debug)]
 pub enum Body {
     /// Connection management.
@@ -30,40 +30,40 @@ pub enum Body {
     Tcp(Segment),
 }
 
-/// A packet of a reliable connection. Sequence numbers are counted on without end; on the wire stand their last 24 bits.
+/// A packet of a reliable connection. Sequence numbers have 64 bits here; only the low 24 bits are on the wire.
 #[derive(Clone, Debug)]
 pub struct Rc_ {
     /// Its sequence number.
     pub psn: u64,
-    /// What it is.
+    /// Kind of packet.
     pub what: RcWhat,
-    /// An acknowledgment is asked for.
+    /// True if an acknowledgment is requested.
     pub ack: bool,
 }
 
-/// Kinds of them.
+/// Kinds of packets.
 #[derive(Clone, Debug)]
 pub enum RcWhat {
     /// A part of a Send or Write.
     Part {
-        /// All of it.
+        /// The whole operation.
         op: Rc<Op>,
-        /// The first of it.
+        /// True for the first part.
         first: bool,
-        /// The last of it.
+        /// True for the last part.
         last: bool,
     },
     /// An RDMA Read, or the rest of one.
     Read {
-        /// All of it.
+        /// The whole operation.
         op: Rc<Op>,
         /// Its number.
         id: u64,
         /// Sequence numbers of its answer.
         packets: u64,
-        /// What is there: the simulator's shortcut past the memory of the responder.
+        /// The data at the responder: the simulator's shortcut past its memory.
         data: Rc<[u8]>,
-        /// Bytes of it that came already.
+        /// Bytes of it that arrived before.
         offset: usize,
     },
     /// A part of the answer.
@@ -73,61 +73,61 @@ pub enum RcWhat {
         /// Bytes.
         length: u32,
     },
-    /// All up to here came.
+    /// Acknowledges all packets up to this one.
     Ack,
     /// This one is missing.
     Nak,
-    /// Not ready: again after so many ns.
+    /// The responder is not ready: retry after so many ns.
     NotReady(i64),
     /// This one is refused, with the code of its NAK.
     Refused(u8),
 }
 
-/// What an end asks its transport for.
+/// An operation that an end requests of its transport.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// A message.
     Send {
-        /// What it is.
+        /// The message.
         message: Rc<Message>,
         /// The key that it invalidates.
         invalidate: Option<u32>,
     },
-    /// Bytes into memory of the peer.
+    /// An RDMA Write into memory of the peer.
     Write {
-        /// Where.
+        /// Memory of the peer.
         memory: Memory,
-        /// What.
+        /// The data.
         data: Rc<[u8]>,
-        /// Why the peer will refuse it.
+        /// Reason for which the peer will refuse it, if it will.
         wrong: Option<Wrong>,
     },
-    /// Bytes from memory of the peer.
+    /// An RDMA Read from memory of the peer.
     Read {
-        /// Given back when it is done.
+        /// Number that is returned when it is done.
         id: u64,
-        /// Where.
+        /// Memory of the peer.
         memory: Memory,
-        /// What is there: the simulator's shortcut.
+        /// The data at the peer: the simulator's shortcut.
         data: Rc<[u8]>,
-        /// Why the peer will refuse it.
+        /// Reason for which the peer will refuse it, if it will.
         wrong: Option<Wrong>,
     },
 }
 
-/// Why an operation is refused.
+/// Reason for which an operation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// There is no memory of that key.
+    /// No memory has this key.
     Key,
-    /// It ends before.
+    /// The access is beyond the end of the memory.
     Bounds,
-    /// It may not be used that way.
+    /// The memory does not allow this kind of access.
     Rights,
 }
 
 impl Wrong {
-    /// In a Terminate, RFC 5040 4.8 and RFC 5041 7.2.
+    /// Error code in a Terminate, RFC 5040 4.8 and RFC 5041 7.2.
     pub fn code(self) -> u8 {
         match self {
             Self::Key => 0,
@@ -147,30 +147,30 @@ impl Op {
     }
 }
 
-/// A TCP segment. Positions are counted on from the SYN, which is 0.
+/// A TCP segment. Positions are counted from the SYN, which is 0.
 #[derive(Clone, Debug, Default)]
 pub struct Segment {
     /// Position of its first byte.
     pub seq: u64,
-    /// Position behind it.
+    /// Position after its last byte.
     pub end: u64,
-    /// What the sender of this has, without holes.
+    /// Position up to which the sender of this has received everything.
     pub ack: u64,
-    /// True if `ack` counts.
+    /// True if `ack` is valid.
     pub has_ack: bool,
-    /// The connection's first.
+    /// True for the first segment of the connection.
     pub syn: bool,
-    /// The direction's last.
+    /// True for the last segment of the direction.
     pub fin: bool,
-    /// The connection is dropped.
+    /// True if the connection is reset.
     pub rst: bool,
-    /// Ranges that the sender of this has besides.
+    /// Further ranges that the sender of this has received (SACK).
     pub sack: Vec<(u64, u64)>,
-    /// What is complete at which position.
+    /// The items that are complete at each position.
     pub marks: Rc<[(u64, Mark)]>,
 }
 
-/// What a position in a stream of bytes completes.
+/// Item that is complete at a position in a byte stream.
 #[derive(Clone, Debug)]
 pub enum Mark {
     /// The MPA Request or Reply.
@@ -181,32 +181,32 @@ pub enum Mark {
     Read {
         /// Its number.
         id: u64,
-        /// Bytes asked for: what is there.
+        /// The requested bytes.
         data: Rc<[u8]>,
-        /// Memory that takes the answer.
+        /// Memory for the answer.
         sink: Memory,
         /// The key of the memory that is read.
         key: u32,
     },
-    /// All of the answer.
+    /// The whole answer to the read of this number.
     Response(u64),
-    /// Memory of this key.
+    /// An RDMA Write to the memory of this key.
     Written(u32),
-    /// What makes the receiver end the connection with a Terminate: layer and type, and code.
+    /// An item that makes the receiver end the connection with a Terminate: layer and type, and code.
     Bad(u8, u8),
     /// A Terminate.
     Terminate,
 }
 
-/// What a transport tells its user.
+/// An event that a transport reports to its user.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Operations can be asked for.
+    /// The connection is established: operations can be posted.
     Connected,
-    /// A message came.
+    /// A message arrived.
     Received(Rc<Message>),
     /// A read of ours is done.
     ReadDone(u64),
-    /// It is over.
+    /// The connection is closed.
     Closed,
 }

@@ -1,4 +1,4 @@
-//! What a seed stands for.
+//! Plan of a simulation, derived from a seed.
 
 use crate::fault::{self, Fault, Who};
 use crate::host::{Host, Io, PATIENCE, QUICK, SLOW, Script};
@@ -10,7 +10,7 @@ use crate::tcp::{self, Iwarp};
 use crate::transport::{Lag, MICROSECOND, MILLISECOND, SECOND, Stamp, Time, Transport};
 use crate::world::{Link, Trouble, World};
 
-/// What carries a conversation.
+/// Transport of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// RoCEv2.
@@ -19,50 +19,51 @@ pub enum Carrier {
     Iwarp,
 }
 
-/// What a seed stands for.
+/// Plan of a simulation, derived from a seed.
 #[derive(Debug)]
 pub struct Plan {
     /// The seed.
     pub seed: u64,
-    /// What carries it.
+    /// Transport of the conversation.
     pub carrier: Carrier,
     /// The link.
     pub link: Link,
-    /// Who breaks what, at which request.
+    /// The end that has a fault, the fault, and the number of the request at which it happens.
     pub fault: Option<(usize, &'static Fault, u64)>,
-    /// Who looks.
+    /// The observer.
     pub observer: Observer,
-    /// The server takes long for one request.
+    /// Number of a request for which the server takes longer, and the additional time.
     pub slow: Option<(u64, Time)>,
     /// The ends take no messages for a while.
     pub not_ready: [Vec<(Time, Time, u8)>; 2],
-    /// An end leaves without a word.
+    /// True if an end leaves without disconnecting.
     pub rude: bool,
-    /// True if IP counts its packets.
+    /// True if the identification of IP counts packets.
     pub counts: bool,
-    /// What is certain to be told by nobody: neither fault, nor loss, nor a slow server.
+    /// True if nothing goes wrong: neither a fault, nor a loss, nor a slow server. Then nothing must be reported.
     pub clean: bool,
-    /// The ns after which a packet goes again.
+    /// Time after which a packet is retransmitted, in ns.
     pub timeout: Time,
     /// The client is late to answer RDMA Reads.
     pub lag: Option<Lag>,
-    /// An end stops in the middle of a message: who, before which part of those that go on with one, for how long.
+    /// An end that stops in the middle of a message: its number, the continuation part before which it stops, and the
+    /// duration.
     pub stops: Option<(usize, u64, Time)>,
 }
 
-/// What a user asks for in place of what the seed would give.
+/// Values that the user gives in place of those of the seed.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// The carrier.
     pub carrier: Option<Carrier>,
     /// The fault; `Some(None)` for none.
     pub fault: Option<Option<&'static Fault>>,
-    /// The whole capture.
+    /// True if the observer sees the whole traffic.
     pub whole: bool,
 }
 
 impl Plan {
-    /// Draws one.
+    /// Draws a plan.
     pub fn new(seed: u64, overrides: &Overrides) -> Self {
         let mut r = Random::new(seed, 1);
         let carrier = if r.chance(1, 2) { Carrier::Roce } else { Carrier::Iwarp };

@@ -7,7 +7,7 @@ use crate::transport::{Class, Lag, MICROSECOND, MILLISECOND, Out, Stamp, Time, T
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// How an end behaves.
+/// Behaviour of an end.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Bytes of a packet's payload.
@@ -16,25 +16,25 @@ pub struct Config {
     pub mtu_code: u8,
     /// First sequence numbers of both ends.
     pub psn: [u64; 2],
-    /// Packets on the way at most.
+    /// Maximum number of packets in flight.
     pub window: u64,
-    /// ns without an acknowledgment after which all goes again.
+    /// Time without an acknowledgment after which all is retransmitted, in ns.
     pub timeout: Time,
-    /// How often in a row.
+    /// Maximum number of retransmissions in a row.
     pub retries: u32,
-    /// Packets that ask for an acknowledgment before one is sent.
+    /// Number of packets with a requested acknowledgment before one is sent.
     pub coalesce: u32,
-    /// How long it may be held back, in ns.
+    /// Maximum time that an acknowledgment is held back, in ns.
     pub hold: Time,
     /// Times at which no message can be taken: from, to, and the code of the RNR timer.
     pub not_ready: Vec<(Time, Time, u8)>,
-    /// Every so many packets of a message an acknowledgment is asked for.
+    /// Number of packets of a message after which an acknowledgment is requested.
     pub ask: u64,
     /// The identification of IP.
     pub stamp: Stamp,
-    /// The end that disconnects leaves without a word.
+    /// True if the end that closes leaves without disconnecting.
     pub rude: bool,
-    /// It is late to answer Reads.
+    /// Delay of answers to RDMA Reads.
     pub lag: Option<Lag>,
 }
 
@@ -72,7 +72,8 @@ pub struct Rdma {
     left: bool,
     failed: bool,
     manage: VecDeque<Cm>,
-    /// What of connection management waits for an answer, when it goes again, and how often it may.
+    /// The message of connection management that waits for an answer, the time of its next retransmission, and the
+    /// number of retries left.
     asked: Option<(Cm, Time, u32)>,
     events: VecDeque<Event>,
     // requester

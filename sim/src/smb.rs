@@ -14,12 +14,12 @@ pub struct Memory {
     pub length: u32,
 }
 
-/// What a message is, beside its bytes.
+/// A message: its bytes and its meaning.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// As it is sent.
+    /// Its bytes on the wire.
     pub bytes: Vec<u8>,
-    /// What it means.
+    /// Its meaning.
     pub what: Content,
 }
 
@@ -38,14 +38,14 @@ pub enum Content {
         granted: u16,
         /// The SMB2 message that it completes.
         smb: Option<Rc<Smb>>,
-        /// It carries data.
+        /// True if it carries data.
         full: bool,
     },
-    /// What a receiver does not put up with.
+    /// A message that a receiver must not accept.
     Wrong,
 }
 
-/// What the ends tell each other first.
+/// Values of the SMB Direct negotiation.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// CreditsRequested.
@@ -109,7 +109,7 @@ pub enum Smb {
         id: u64,
         /// CreditResponse.
         credits: u16,
-        /// It is no success, and what it says is not counted.
+        /// True if the reply is not a success; the client then leaves.
         wrong: bool,
     },
 }
@@ -119,7 +119,7 @@ pub enum Smb {
 pub struct Asked {
     /// MessageId.
     pub id: u64,
-    /// What is asked for.
+    /// Command of the request.
     pub command: Command,
     /// CreditCharge.
     pub charge: u16,
@@ -127,9 +127,9 @@ pub struct Asked {
     pub offset: u64,
     /// Bytes to read or write.
     pub length: u32,
-    /// Memory for them; inline where there is none.
+    /// Memory for them; `None` if they go inline.
     pub memory: Option<Memory>,
-    /// The reply is to invalidate it.
+    /// True if the reply must invalidate the memory.
     pub invalidate: bool,
 }
 

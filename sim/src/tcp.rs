@@ -8,32 +8,32 @@ use crate::transport::{Class, Lag, MILLISECOND, Out, Stamp, Time, Transport};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// How an end behaves.
+/// Behaviour of an end.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Bytes of a segment at most.
+    /// Maximum size of a segment, in bytes.
     pub mss: usize,
     /// Sequence numbers of the SYNs.
     pub isn: [u32; 2],
-    /// Bytes on the way at most.
+    /// Maximum number of bytes in flight.
     pub window: u64,
-    /// The least that the retransmission timer waits, in ns.
+    /// Minimum of the retransmission timer, in ns.
     pub rto: Time,
-    /// How often in a row.
+    /// Maximum number of retransmissions in a row.
     pub retries: u32,
-    /// How long an acknowledgment may be held back, in ns.
+    /// Maximum time that an acknowledgment is held back, in ns.
     pub hold: Time,
-    /// Bytes of a DDP segment at most.
+    /// Maximum size of a DDP segment, in bytes.
     pub mulpdu: usize,
-    /// FPDUs carry CRCs.
+    /// True if FPDUs carry CRCs.
     pub crc: bool,
     /// The identification of IP.
     pub stamp: Stamp,
-    /// FPDUs begin segments, as adapters do; else the stream is cut anywhere.
+    /// True if FPDUs begin segments, as with adapters; else the stream is cut anywhere.
     pub aligned: bool,
-    /// The end that disconnects leaves without a word.
+    /// True if the end that closes leaves without disconnecting.
     pub rude: bool,
-    /// It is late to answer Reads.
+    /// Delay of answers to RDMA Reads.
     pub lag: Option<Lag>,
 }
 
@@ -64,7 +64,7 @@ pub struct Iwarp {
     // the stream out; position 0 is the SYN, the first byte is at 1
     out: Vec<u8>,
     marks: Vec<(u64, Mark)>,
-    /// Where segments end that an adapter makes.
+    /// Positions at which segments made by an adapter end.
     edges: Vec<u64>,
     syn_sent: bool,
     fin_at: Option<u64>,

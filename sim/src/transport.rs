@@ -1,4 +1,4 @@
-//! What both transports have in common.
+//! Common part of both transports.
 
 use crate::frame::Ip;
 use crate::packet::{Body, Event, Op, Packet};
@@ -12,18 +12,18 @@ pub const MILLISECOND: Time = 1_000_000;
 /// In ns.
 pub const SECOND: Time = 1_000_000_000;
 
-/// An end that is late to answer RDMA Reads.
+/// A delay of answers to RDMA Reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lag {
-    /// Reads that come from then on.
+    /// Beginning of the period: Reads that arrive from then on are delayed.
     pub from: Time,
-    /// And before that.
+    /// End of the period.
     pub to: Time,
-    /// By so many ns.
+    /// Delay, in ns.
     pub by: Time,
 }
 
-/// What a packet is for, as its sender knows it.
+/// Purpose of a packet, as its sender knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// Sets up or ends the connection.
@@ -34,24 +34,24 @@ pub enum Class {
     Response,
     /// Acknowledges only.
     Ack,
-    /// Asks for something again, or refuses it.
+    /// Requests a retransmission, or refuses a request.
     Nak,
 }
 
 /// A packet that leaves.
 #[derive(Debug)]
 pub struct Out {
-    /// As it stands on the wire.
+    /// The bytes on the wire.
     pub frame: Vec<u8>,
-    /// What it means.
+    /// Its meaning.
     pub body: Body,
-    /// What it is for.
+    /// Its purpose.
     pub class: Class,
-    /// It went before.
+    /// True if it is a retransmission.
     pub again: bool,
 }
 
-/// What is the same for all packets of an end.
+/// Values that all packets of an end share.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
     /// The next identification of IP; `None` where all are 0.
@@ -75,29 +75,29 @@ pub trait Transport {
     fn post(&mut self, now: Time, op: Op);
     /// Takes a packet.
     fn handle(&mut self, now: Time, packet: &Packet);
-    /// Time has passed.
+    /// Handles timers that are due.
     fn timeout(&mut self, now: Time);
-    /// When [`Transport::timeout`] is to be called.
+    /// The time at which [`Transport::timeout`] must be called.
     fn poll_timeout(&self) -> Option<Time>;
-    /// The next packet, where one may go now.
+    /// The next packet, if one may be sent now.
     fn poll_transmit(&mut self, now: Time) -> Option<Out>;
-    /// What happened.
+    /// The next event.
     fn poll_event(&mut self) -> Option<Event>;
     /// Ends the connection in order.
     fn close(&mut self, now: Time);
-    /// Puts bytes on a stream that are no message; nothing where there is none.
+    /// Puts bytes that are not a message on a byte stream; does nothing if the transport has none.
     fn raw(&mut self, _bytes: &[u8], _mark: crate::packet::Mark) {}
     /// Drops the connection.
     fn reset(&mut self) {}
-    /// The next message has a sequence number that is not the next; where it has none, nothing.
+    /// Gives the next message a wrong sequence number; does nothing if messages have none.
     fn skip_message(&mut self) {}
-    /// True if it left without a word while it was connected.
+    /// True if it left without disconnecting while it was connected.
     fn left(&self) -> bool;
-    /// Falls silent, and answers nothing any more.
+    /// Stops sending and answering.
     fn freeze(&mut self);
     /// Refuses access to the memory of this key.
     fn refuse(&mut self, key: u32);
-    /// How often it had no receive for a message.
+    /// Number of messages for which it had no receive.
     fn refused(&self) -> u64 {
         0
     }
@@ -105,9 +105,9 @@ pub trait Transport {
     fn lagged(&self) -> &[(Time, Time)] {
         &[]
     }
-    /// Operations that are posted and not done.
+    /// True if no posted operation is outstanding.
     fn is_idle(&self) -> bool;
-    /// How often something was sent again because of a timer, of a wish of the peer.
+    /// Number of retransmissions because of a timer, and on request of the peer.
     fn recoveries(&self) -> (u64, u64);
     /// True if it failed: the peer did not answer.
     fn failed(&self) -> bool;

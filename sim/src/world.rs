@@ -7,20 +7,20 @@ use crate::transport::{Class, MICROSECOND, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// What a link does to packets of one direction on one side of the tap; chances of 10,000.
+/// Effects of a link on packets of one direction on one side of the tap; chances of 10,000.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trouble {
     /// Loses it.
     pub lose: u64,
     /// Delivers it twice.
     pub copy: u64,
-    /// Holds it up.
+    /// Delays it.
     pub delay: u64,
-    /// For so long, in ns.
+    /// Duration of the delay, in ns.
     pub delay_by: Time,
     /// Changes a bit.
     pub damage: u64,
-    /// Says that there was congestion.
+    /// Marks congestion.
     pub mark: u64,
 }
 
@@ -34,11 +34,11 @@ impl Trouble {
 /// The link.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// ns for 1,000 bytes.
+    /// Transmission time of 1,000 bytes, in ns.
     pub pace: Time,
     /// ns from each end to the tap.
     pub distance: [Time; 2],
-    /// By direction (who sends), before and behind the tap.
+    /// By sending end, before and behind the tap.
     pub trouble: [[Trouble; 2]; 2],
     /// Nothing passes in this time, by direction; before the tap or behind it.
     pub cut: Option<(usize, Time, Time, bool)>,
@@ -46,35 +46,35 @@ pub struct Link {
     pub pause: Option<(usize, Time, Time)>,
 }
 
-/// What happened to a packet.
+/// An effect of the link on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// It is gone.
+    /// It was lost.
     Lost,
-    /// It came twice.
+    /// It was delivered twice.
     Copied,
     /// It came so much later, in ns, than those around it.
     Late(Time),
-    /// A bit of it is wrong.
+    /// A bit of it was changed.
     Damaged,
-    /// It says that there was congestion.
+    /// It got a congestion mark.
     Marked,
 }
 
-/// A thing that the link did.
+/// An effect of the link on one packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Happened {
     /// When.
     pub time: Time,
-    /// To which packet.
+    /// Number of the packet.
     pub id: u64,
-    /// Who had sent it.
+    /// Number of the end that sent it.
     pub from: usize,
     /// Its purpose.
     pub class: Class,
-    /// What.
+    /// The effect.
     pub what: What,
-    /// Behind the tap.
+    /// True if it happened behind the tap.
     pub behind: bool,
 }
 
@@ -83,15 +83,15 @@ pub struct Happened {
 pub struct Sent {
     /// Its number.
     pub id: u64,
-    /// Who.
+    /// Number of the end that sent it.
     pub from: usize,
     /// When.
     pub time: Time,
-    /// What for.
+    /// Its purpose.
     pub class: Class,
-    /// It went before.
+    /// True if it is a retransmission.
     pub again: bool,
-    /// When its receiver had it whole, where it did.
+    /// Time at which its receiver had all of it, if it did.
     pub came: Option<Time>,
 }
 
@@ -102,9 +102,9 @@ pub struct Tapped {
     pub time: Time,
     /// Its number.
     pub id: u64,
-    /// Who sent it.
+    /// Number of the end that sent it.
     pub from: usize,
-    /// The frame, with what was done to it before.
+    /// The frame, with all changes made before the tap.
     pub frame: Vec<u8>,
 }
 
@@ -113,15 +113,15 @@ pub struct Tapped {
 pub struct Truth {
     /// Packets by number, from 1.
     pub sent: Vec<Sent>,
-    /// What the link did.
+    /// Effects of the link.
     pub happened: Vec<Happened>,
-    /// What passed the tap, in order.
+    /// Packets that passed the tap, in order.
     pub tapped: Vec<Tapped>,
     /// Requests of the client, in order.
     pub requests: Vec<Request>,
-    /// When it was over.
+    /// Time of the end.
     pub end: Time,
-    /// It did not end by itself.
+    /// True if the simulation did not end by itself.
     pub runaway: bool,
 }
 
@@ -141,16 +141,16 @@ pub struct World {
     sequence: u64,
     free: [Time; 2],
     last: [[Time; 2]; 2],
-    /// What happened.
+    /// Record of everything that happened.
     pub truth: Truth,
 }
 
 const STEPS_MAX: u32 = 400_000;
-/// The longest that a conversation takes.
+/// Maximum duration of a conversation.
 const TIME_MAX: Time = 200 * crate::transport::SECOND;
 
 impl World {
-    /// Before anything happened.
+    /// Makes a world in its initial state.
     pub fn new(hosts: [Host; 2], link: Link, random: Random) -> Self {
         Self {
             hosts,
