@@ -43,7 +43,7 @@ pub(super) struct Request {
     pub(super) responder_resources: u8,
     pub(super) path_mtu: Option<u16>,
     pub(super) rpc_rdma: Option<RpcRdmaPrivate>,
-    /// Where its connection is, while it is followed.
+    /// Place of its connection in the table, while it is followed.
     slot: Option<u32>,
     /// The number under which its connection is followed.
     connection: Option<u32>,
@@ -52,18 +52,18 @@ pub(super) struct Request {
     server_comm_id: Option<u32>,
     answered: bool,
     rejected: bool,
-    /// Whether the server refused it, and accepted a later one of the same client.
+    /// True if the server refused it, and accepted a later one of the same client.
     made_good: bool,
-    /// How often it was sent again.
+    /// Number of times it was sent again.
     repeats: u32,
     transport: Transport,
-    /// When a REP came.
+    /// Time of the REP.
     accepted: Option<At>,
-    /// When it was refused and why, or taken back.
+    /// Time and reason of its refusal; true if the server refused it, false if the client took it back.
     refused: Option<(At, String, bool)>,
-    /// Whether anything that its server sent was captured.
+    /// True if anything that its server sent was captured.
     pub(super) heard: bool,
-    /// Whether the capture has invariant CRCs of its client as they were sent.
+    /// True if the capture has invariant CRCs of its client as they were sent.
     pub(super) is_sound: bool,
     /// The same of its server.
     is_server_sound: bool,
@@ -72,24 +72,24 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Whether nobody answered for so long that nobody will.
+    /// True if it was unanswered for so long that no answer will come.
     pub(super) fn timed_out(&self, now: At) -> bool {
         !self.answered && now.time.saturating_sub(self.at.time) >= TIMEOUT
     }
 
-    /// Whether it is sure that nobody answered: something of its server was captured, and the client sent it again, as one does that hears
-    /// nothing.
+    /// True if it is certain that it was not answered: something of its server was captured, and the client sent it
+    /// again, as one does that hears nothing.
     pub(super) fn is_surely_unanswered(&self) -> bool {
         self.heard && self.repeats > 0
     }
 }
 
-/// What a REJ refuses.
+/// A connection request that a REJ refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rejected {
     /// The port that the REQ asked for.
     pub(super) port: u16,
-    /// Whether the server refused; else the client took its REQ back.
+    /// True if the server refused; otherwise the client took its REQ back.
     pub(super) by_server: bool,
     /// The connection, where a REP had made one.
     pub(super) slot: Option<u32>,
@@ -252,7 +252,8 @@ impl Requests {
         damaged
     }
 
-    /// Whether a wrong invariant CRC of what a host sends another one says that it is damaged. Where that is not known yet, it is remembered.
+    /// True if a wrong invariant CRC in a datagram from one host to another means that it is damaged. If that is not
+    /// known yet, the datagram is remembered.
     pub(super) fn is_damaged(&mut self, at: At, src: Addr, dst: Addr) -> bool {
         let known =
             |r: &Request| (r.client, r.server) == (src, dst) && r.is_sound || (r.server, r.client) == (src, dst) && r.is_server_sound;
@@ -323,7 +324,7 @@ mod tests {
     const CLIENT: Addr = Addr::V4([10, 0, 0, 1]);
     const SERVER: Addr = Addr::V4([10, 0, 0, 2]);
 
-    /// Where a header of zeros is read from.
+    /// Bytes from which a header of zeros is read.
     const ZEROS: &[u8] = &[0; 256];
 
     fn at(frame: u64, seconds: i64) -> At {

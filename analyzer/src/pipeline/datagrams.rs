@@ -34,7 +34,7 @@ pub(super) struct Whole {
     pub(super) bytes: Vec<u8>,
     /// Bytes of payload.
     pub(super) length: u32,
-    /// What it was put together from.
+    /// Frames that it was put together from.
     pub(super) pieces: Pieces,
 }
 

@@ -75,7 +75,7 @@ pub struct FrameMeta {
     pub link_type: LinkType,
     /// Its length on the wire, in bytes.
     pub wire_len: u32,
-    /// Which interface of the capture it came from.
+    /// Number of the interface of the capture that it came from.
     pub interface: u32,
 }
 
@@ -89,13 +89,13 @@ impl FrameMeta {
 /// Facts about one frame in few bytes, for an index of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameFacts {
-    /// How far it was understood.
+    /// Highest layer that was understood.
     pub layer: Layer,
     /// Its connection, by the number that the analysis uses ([`report::Connection::followed_as`]), and the sender.
     pub place: Option<(u32, End)>,
     /// The exchange that it belongs to; 0 for none, or not known yet.
     pub exchange: u64,
-    /// Whether it went out before.
+    /// True if it went out before.
     pub retransmission: bool,
 }
 
@@ -136,7 +136,8 @@ pub struct Pipeline<S = Quiet> {
     connections_evicted: u64,
     /// Times that the unfinished messages of a connection were forgotten for want of memory.
     messages_forgotten: u64,
-    /// Where this is one of several that share the connections of a capture: what the others have to know of it in the end.
+    /// If this analysis is one of several that share the connections of a capture: facts about it that the others need
+    /// in the end.
     shard: Option<Shard>,
 }
 
@@ -224,13 +225,14 @@ impl<S: Sink> Pipeline<S> {
         self.env.report_later(rule.row().severity, rule, by, site, certainty, text);
     }
 
-    /// How fast an interface of the capture is, in bits a second: so long last the quanta of a pause.
+    /// Sets the speed of an interface of the capture, in bits a second. The duration of the quanta of a pause follows
+    /// from it.
     pub fn link_speed(&mut self, interface: u32, bits: u64) {
         self.capture.paused.link(interface, bits);
     }
 
-    /// What is numbered next gets these numbers, where they are not 0. For those who feed only a part of a capture again and want
-    /// the numbers of the whole.
+    /// Sets the numbers of the next connection and the next exchange, if they are not 0. For callers that feed only a
+    /// part of a capture again and want the numbers of the whole.
     pub fn number_from(&mut self, connection: u32, exchange: u64) {
         if connection > 0 {
             self.next_id = connection;
@@ -240,8 +242,8 @@ impl<S: Sink> Pipeline<S> {
         }
     }
 
-    /// The report as it would be if the capture ended here, but without results that need the end (requests without a reply). For
-    /// those who watch; costs as much as there are connections.
+    /// The report as it would be if the capture ended here, but without results that need the end (requests without a
+    /// reply). For live views; its cost grows with the number of connections.
     pub fn snapshot(&self) -> Report {
         let open = self.table.iter().map(|slot| slot.connection.summary());
         let mut capture = self.capture.clone();
@@ -304,7 +306,7 @@ impl<S: Sink> Pipeline<S> {
         dropped.into_iter().filter(|(_, n)| *n > 0).collect()
     }
 
-    /// How frames are to be decoded before they are handed to [`Pipeline::packet`].
+    /// Options to decode frames with before they are handed to [`Pipeline::packet`].
     pub fn decode_options(&self) -> frame::Options {
         self.decode
     }
@@ -1152,7 +1154,7 @@ mod tests {
         assert_eq!(pipeline.finish().0.connections.len(), 2);
     }
 
-    /// When tables are full, the connection that was idle longest goes, not an arbitrary one.
+    /// If tables are full, the connection that was idle longest goes, not an arbitrary one.
     #[test]
     fn a_full_table_drops_the_connection_that_was_idle_longest() {
         let mut pipeline = Pipeline::new(Options { connections_max: 2, ..Options::default() });

@@ -1,12 +1,12 @@
-//! The numbers of the whole for what each shard of a capture numbers on its own, while frames come: connections and exchanges. A frame
-//! says how
-//! many its shard has numbered behind it; as frames are taken in order, that gives each its number in the whole.
+//! Numbers in the whole capture for the connections and exchanges that each shard numbers on its own, while frames
+//! come. With each frame comes the count that its shard has numbered behind it; as frames are taken in order, that
+//! gives each its number in the whole.
 
 use super::Pipeline;
 use super::shards::EXCHANGES;
 use alloc::vec::Vec;
 
-/// How much an analysis has numbered so far.
+/// Number of things that an analysis has numbered so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Connections.
@@ -15,12 +15,12 @@ pub struct Counts {
     pub exchanges: u64,
 }
 
-/// Numbers that grow, a byte or two each: what is the number of the n-th?
+/// Numbers that grow, a byte or two each, found by their place.
 #[derive(Clone, Debug, Default)]
 pub struct Growing {
     /// Of every 32nd: its number, and where the next one is.
     marks: Vec<(u64, usize)>,
-    /// How much more each is than the one before, as LEB128.
+    /// Difference of each to the one before, as LEB128.
     steps: Vec<u8>,
     last: u64,
     len: u64,
@@ -29,12 +29,12 @@ pub struct Growing {
 impl Growing {
     const MARK: u64 = 32;
 
-    /// How many there are.
+    /// Number of entries.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -118,7 +118,7 @@ impl Numbers {
 }
 
 impl<S> Pipeline<S> {
-    /// How much it has numbered so far.
+    /// Number of connections and exchanges that it has numbered so far.
     pub fn counts(&self) -> Counts {
         let of = self.shard.as_ref().map_or(1, |shard| shard.step());
         Counts { connections: u64::from(self.next_id.wrapping_sub(1) / of), exchanges: (self.env.next_exchange - 1) % EXCHANGES }

@@ -1,4 +1,4 @@
-//! Which two directions of queue pairs are one connection, where their handshake was not captured.
+//! Pairing of two directions of queue pairs to one connection, if their handshake was not captured.
 //!
 //! A packet names only the receiver's queue pair. Two flows of opposite direction between the same hosts are one connection where one
 //! acknowledges the PSNs of the other, or uses memory that the other advertised, or where there is no other choice, or where the user says
@@ -81,7 +81,7 @@ fn only<'t>(mut found: impl Iterator<Item = (u32, &'t Slot)>) -> Option<u32> {
     found.next().is_none().then_some(slot)
 }
 
-/// Whether the user said that two queue pairs belong together.
+/// True if the user said that two queue pairs belong together.
 pub(super) fn pinned(pins: &[(u32, u32)], a: u32, b: u32) -> bool {
     pins.iter().any(|pin| *pin == (a, b) || *pin == (b, a))
 }

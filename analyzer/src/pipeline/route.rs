@@ -1,13 +1,14 @@
-//! Which of several analyses follows a frame: each has whole connections of its own, and nothing of what it does depends on the others.
+//! Routing of frames to several analyses: each has whole connections of its own, and nothing of what it does depends on
+//! the others.
 //!
 //! ```text
 //!   frame ─▶ a cheap look: IPv4, and UDP 4791 or TCP ─┐
 //!       └──▶ else it is peeled, without checksums ────┴▶ its hosts, of TCP its ports too ─▶ the shard that has them
 //! ```
 //!
-//! Pairing and connection management need all that two hosts said to each other, so their queue pairs stay together. IP fragments are put
-//! together here, since only the whole datagram tells whose it is. What comes to a shard of its own can be known only from what is in
-//! the packets; where two shards would have to know of each other, [`Router::is_separable`] says so.
+//! Pairing and connection management need all that two hosts said to each other, so their queue pairs stay together. IP
+//! fragments are put together here, since only the whole datagram tells its connection. A shard is chosen by the
+//! content of packets only; if two shards would have to know of each other, [`Router::is_separable`] says so.
 
 use super::FrameMeta;
 use super::datagrams::Datagrams;
@@ -19,16 +20,16 @@ use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::ib::bth::{Opcode, Service};
 use rdmascope_dissector::wire::ib::cm::{self, CmMessage};
 
-/// Where a frame goes.
+/// Destination of a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// Which shard, from 0.
+    /// Number of the shard, from 0.
     pub shard: usize,
-    /// Where the frame is the last fragment of an IP datagram: the datagram, with the header of its first fragment.
+    /// If the frame is the last fragment of an IP datagram: the datagram, with the header of its first fragment.
     pub datagram: Option<Vec<u8>>,
 }
 
-/// What keeps frames together.
+/// Frames with the same key go to the same shard, [`Key::Alone`] aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
     /// All InfiniBand packets between two hosts.
@@ -90,7 +91,8 @@ impl Router {
         }
     }
 
-    /// Whether the connections so far have nothing to do with each other. Where they have, several analyses do not come to what one would.
+    /// True if the connections so far have nothing to do with each other. Otherwise several analyses do not come to the
+    /// result of a single one.
     pub fn is_separable(&self) -> bool {
         self.separable
     }
@@ -107,7 +109,7 @@ impl Router {
         most as f64 / all.max(1) as f64
     }
 
-    /// Where the next frame goes.
+    /// Destination of the next frame.
     #[inline]
     pub fn route(&mut self, meta: &FrameMeta, bytes: &[u8]) -> Route {
         if let Some(short) = look(meta.link_type, bytes) {
@@ -161,7 +163,7 @@ impl Router {
         }
     }
 
-    /// A request is found again by its client and the client's id alone: between other hosts nobody may say the same.
+    /// A request is found again by its client and the client's id alone: no other pair of hosts may use the same.
     #[cold]
     fn management(&mut self, packet: &Packet<'_>, ib: &IbPacket<'_>, key: Key) {
         let Ok((_, Some(message))) = cm::parse_mad(ib.payload, &mut Off) else { return };
@@ -171,7 +173,7 @@ impl Router {
             self.separable &= self.requests.get(&client).is_none_or(|known| *known == key);
         }
         if let CmMessage::Reject(_) = &message {
-            // whether all that was refused was made good later is asked of all hosts together
+            // whether a later connection replaced all refused ones is decided over all hosts together
             self.separable &= *self.refused.get_or_insert(key) == key;
         }
         if let CmMessage::Request(request) = &message {
@@ -180,7 +182,7 @@ impl Router {
         }
     }
 
-    /// The shard that has a key; one that is new goes where the least is.
+    /// The shard that has a key; a new key goes to the shard with the least load.
     fn shard(&mut self, key: Key) -> usize {
         let known = if key == Key::Alone { None } else { self.keys.get(&key).copied().map(usize::from) };
         let shard = known.unwrap_or_else(|| {

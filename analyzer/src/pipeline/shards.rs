@@ -29,14 +29,14 @@ use hashbrown::HashMap;
 /// Exchanges of a shard are numbered from its own place times this.
 pub(super) const EXCHANGES: u64 = 1 << 48;
 
-/// What other shards have to know of one in the end.
+/// Facts about one shard that the others need in the end.
 #[derive(Clone, Debug)]
 pub(super) struct Shard {
-    /// How many there are.
+    /// Number of shards.
     of: u32,
     /// The next exchange, before the frame at hand.
     next_exchange: u64,
-    /// Where exchanges were numbered.
+    /// Frames at which exchanges were numbered.
     numbered: Numbered,
     /// The first frame after which the capture had lost something.
     lost: Option<u64>,
@@ -72,7 +72,7 @@ impl Shard {
     }
 }
 
-/// In which frames exchanges were numbered, and how many: a byte or two for each frame that has some.
+/// Frames in which exchanges were numbered, and the number of exchanges: a byte or two for each frame that has some.
 #[derive(Clone, Debug, Default)]
 struct Numbered {
     bytes: Vec<u8>,
@@ -277,7 +277,7 @@ pub fn finish_all<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Op
     Some((report, sink))
 }
 
-/// Whether a connection ended after another shard had lost packets that this one did not know of.
+/// True if a connection ended after another shard had lost packets that this one did not know of.
 fn lost_unknown<S>(shards: &[Pipeline<S>]) -> bool {
     let closed = |shard: &Pipeline<S>| shard.shard.as_ref().and_then(|s| s.closed_in_trust);
     let lost = |shard: &Pipeline<S>| shard.shard.as_ref().and_then(|s| s.lost);

@@ -82,9 +82,9 @@ pub(super) struct Slot {
     /// Keys under which it is found, by the end that sends.
     pub(super) qp_keys: [Option<QpKey>; 2],
     tcp_key: Option<TcpKey>,
-    /// Whether only one direction is known.
+    /// True if only one direction is known.
     pub(super) half: bool,
-    /// Packets that were looked at for its other direction.
+    /// Packets that were examined to find its other direction.
     pub(super) tries: u32,
     /// The frame at which it came into the table.
     pub(super) born: u64,
@@ -225,7 +225,7 @@ impl Table {
         all
     }
 
-    /// Where connections are, in the order in which they came.
+    /// Places of connections, in the order in which they came.
     pub(super) fn by_age(&self) -> Vec<u32> {
         let aged = self.slots.iter().enumerate().filter_map(|(n, slot)| Some((slot.as_deref()?, n as u32)));
         let mut all: Vec<(u64, u32, u32)> = aged.map(|(slot, n)| (slot.born, slot.connection.id, n)).collect();
@@ -323,7 +323,7 @@ impl Table {
         Some(gone)
     }
 
-    /// Where packets of a queue pair belong.
+    /// Place of the connection of a queue pair.
     #[inline]
     pub(super) fn by_qp(&mut self, key: &QpKey) -> Option<Place> {
         match self.cached.get(key.cached_at()) {
@@ -345,12 +345,12 @@ impl Table {
         self.cached.fill(None);
     }
 
-    /// Where packets of a queue pair belong, for one that comes rarely.
+    /// Place of the connection of a queue pair, for a key that comes rarely.
     pub(super) fn find_qp(&self, key: &QpKey) -> Option<Place> {
         self.qps.get(key).copied()
     }
 
-    /// From now on packets of a queue pair belong here.
+    /// From now on packets of a queue pair belong to this place.
     pub(super) fn add_qp(&mut self, key: QpKey, place: Place) {
         if let Some(slot) = self.get_mut(place.slot) {
             slot.qp_keys[place.end.index()] = Some(key);
