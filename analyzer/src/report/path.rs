@@ -64,7 +64,7 @@ pub enum Answer {
 /// A REQ of RDMA-CM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// When it was first sent.
+    /// First time that it was sent.
     pub at: At,
     /// Address of the client.
     pub client: Addr,
@@ -278,7 +278,7 @@ pub struct Obstacle {
     pub severity: Severity,
     /// Certainty of the finding.
     pub certainty: Certainty,
-    /// What happened, as a clause.
+    /// The problem, as a clause.
     pub text: String,
     /// Frame and time.
     pub at: At,
