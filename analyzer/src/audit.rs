@@ -61,14 +61,14 @@ fn is_iwarp(c: &Connection) -> bool {
     c.transport == Some(Transport::Iwarp)
 }
 
-/// What of the whole capture each connection is held against.
+/// Facts about the whole capture with which each connection is compared.
 struct Around<'r> {
     report: &'r Report,
     /// Priorities that anybody paused.
     paused: Vec<u8>,
-    /// Whether packets of RoCE were marked, or CNPs sent.
+    /// True if packets of RoCE were marked, or CNPs sent.
     marks_roce: bool,
-    /// Whether segments were marked.
+    /// True if segments were marked.
     marks_tcp: bool,
     /// DSCP and tag of RoCE in another class than the default one.
     class: Option<(u32, u8)>,
@@ -142,7 +142,7 @@ fn side(end: usize) -> (&'static str, Blame) {
     if end == 0 { ("client", Blame::Client) } else { ("server", Blame::Server) }
 }
 
-/// What both directions of an RDMA connection should have in common.
+/// Compares the two directions of an RDMA connection.
 fn directions(findings: &mut Findings<'_>, around: &Around<'_>) {
     let c = findings.c;
     let [client, server] = &c.network.directions;
@@ -239,7 +239,7 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
     }
 }
 
-/// Whether flow control protects the class of a direction, that of `whose`.
+/// Checks that flow control protects the class of a direction, that of `whose`.
 fn class(findings: &mut Findings<'_>, around: &Around<'_>, direction: &Direction, whose: &str) {
     let c = findings.c;
     let Some((class, tagged)) = direction.class().filter(|_| direction.packets >= ENOUGH) else { return };
@@ -329,7 +329,7 @@ fn iwarp(findings: &mut Findings<'_>, around: &Around<'_>) {
     }
 }
 
-/// What only several connections tell.
+/// Checks that need several connections.
 fn of_all(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
     let mut flows: HashMap<(Addr, Addr), Vec<&Connection>> = HashMap::new();
     let mut versions: [Option<&Connection>; 2] = [None; 2];
@@ -372,7 +372,7 @@ fn of_all(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Who paused whom, and classes that are paused for nothing.
+/// Checks the pauses: their sources, and classes that are paused for nothing.
 fn pauses(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
     let capture = &report.capture;
     let start = capture.first.map_or(0, |at| at.time);

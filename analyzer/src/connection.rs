@@ -63,36 +63,36 @@ pub struct ConnectionState {
     pub transport: Option<Transport>,
     /// The two sides, by [`End`].
     pub peers: [Peer; 2],
-    /// Which end is the client.
+    /// Roles of the ends: client and server.
     pub roles: Roles,
-    /// How the two directions were tied together.
+    /// Evidence that the two directions belong together.
     pub handshake: Handshake,
     /// The first frame.
     pub first: At,
     /// The last frame.
     pub last: At,
-    /// Who ended it, and how.
+    /// End of the connection: side that closed it, method, time.
     pub closed: Option<(Option<End>, &'static str, At)>,
     /// By sender: DREQs without an answer.
     pub disconnects: [u32; 2],
-    /// Why it was rejected.
+    /// Reason of its rejection.
     pub rejected: Option<String>,
-    /// When the connection was established: by an MPA Reply or a CM REP; where there is no RDMA, by a SYN with ACK.
+    /// Time at which the connection was established: by an MPA Reply or a CM REP; without RDMA, by a SYN with ACK.
     pub established: Option<At>,
-    /// Whether the MPA Request was answered with something else than an MPA Reply.
+    /// True if the MPA Request was answered with something other than an MPA Reply.
     pub spoke_otherwise: bool,
     /// Parts of it that the capture missed.
     pub missed: Missed,
     /// The mirror sessions that its frames came through.
     pub mirrors: crate::mirror::Set,
-    /// How its packets are marked.
+    /// Marking of its packets.
     pub network: crate::marking::Network,
     /// Counters of the wire.
     pub health: Health,
     /// Most Reads that each end may have outstanding, where the handshake said so.
     pub read_depth: [Option<u32>; 2],
     pub(crate) read_depths: [Option<(u32, u32)>; 2],
-    /// What NFS said in the private data of the handshake.
+    /// Private data of NFS in the handshake.
     rpc_rdma_private: Option<[Option<RpcRdmaPrivate>; 2]>,
     /// Of the MPA Request.
     pub(crate) mpa_revision: Option<u8>,
@@ -102,7 +102,7 @@ pub struct ConnectionState {
     pub trouble: Series<Trouble>,
     /// Its delays.
     pub(crate) episodes: Episodes,
-    /// By sender: when anything of it was acknowledged last, and up to which sequence number.
+    /// By sender: time at which anything of it was acknowledged last, and up to which sequence number.
     acked: [(At, u32); 2],
     /// The same: the last stretch in which nothing was, from what and when on until when.
     unheard: [((At, u32), At); 2],
@@ -120,10 +120,10 @@ pub struct ConnectionState {
     strays: [bool; 2],
     /// ns from the SYN and ACK of TCP to the MPA Request: there and back took less.
     pub(crate) opening: Option<i64>,
-    /// By end: what its adapter did when something went wrong.
+    /// By end: behaviour of its adapter when something went wrong.
     pub(crate) devices: [Device; 2],
     settling: Settling,
-    /// What its messages, memory and requests hold, and whether it may be something else by now.
+    /// Bytes that its messages, memory and requests hold; true if the number may be out of date.
     weight: (usize, bool),
     /// The first packet whose invariant CRC was not right.
     pub icrc_first_bad: Option<At>,
@@ -132,7 +132,7 @@ pub struct ConnectionState {
     upper: Upper,
 }
 
-/// What a connection lends to one call: the context, and its layers from the lowest up.
+/// Parts of a connection that are lent to one call: the context, and its layers from the lowest up.
 type Parts<'c, S> = (FrameContext<'c, S>, &'c mut Memory, &'c mut Messages, &'c mut Upper);
 
 impl ConnectionState {
@@ -146,7 +146,7 @@ impl ConnectionState {
         self.messages.protocol()
     }
 
-    /// Whether a remote key was advertised by an end.
+    /// True if a remote key was advertised by an end.
     pub fn advertised(&self, owner: End, key: u32) -> bool {
         self.memory.find(owner, key).is_some()
     }
@@ -203,7 +203,7 @@ impl ConnectionState {
         missed.seen(by, at, |evidence| evidence.report(env, *id, roles, Certainty::IfNothingWasMissed));
     }
 
-    /// How long an end of SMB Direct waited for credits, in ns.
+    /// Time that an end of SMB Direct waited for credits, in ns.
     fn stalled(&self, by: End) -> i64 {
         self.messages.smbd().map_or(0, |smbd| smbd.link.side(by).stalled_time)
     }
@@ -290,7 +290,8 @@ impl ConnectionState {
         }
     }
 
-    /// Whether an end accessed memory otherwise than as it was advertised, and nothing is missing that would have advertised it.
+    /// True if an end accessed memory otherwise than as it was advertised, and nothing is missing that would have
+    /// advertised it.
     pub fn is_stray(&self, by: End) -> bool {
         self.strays[by.index()] && !self.missed.anything()
     }
@@ -435,7 +436,7 @@ impl ConnectionState {
         }
     }
 
-    /// Whether all that a Send completes is shown with [`ConnectionState::show`].
+    /// True if all that a Send completes is shown with [`ConnectionState::show`].
     pub fn is_shown(&self, by: End, bytes: &[u8]) -> bool {
         self.messages.is_shown(by, bytes)
     }
@@ -510,7 +511,7 @@ impl ConnectionState {
         }
     }
 
-    /// Whether a request was answered, so that it is known what cost requests time.
+    /// True if a request was answered, so that the owners of requests' time are known.
     pub(crate) fn is_answered(&self) -> bool {
         let (smb2, rpc) = self.commands();
         smb2.into_iter().chain(rpc).any(|commands| commands.time().sum() > 0)
@@ -660,7 +661,7 @@ fn settled<S: Sink>(
     env.complete(exchange);
 }
 
-/// What is by end A and B, by client and server.
+/// Turns a pair by end A and B into one by client and server.
 fn paired<P>(client: End, [a, b]: [P; 2]) -> [P; 2] {
     match client {
         End::A => [a, b],

@@ -1,7 +1,7 @@
-//! What every layer of a connection needs of the frame at hand, handed down as one argument.
+//! Context of the current frame, which every layer of a connection needs, handed down as one argument.
 //!
-//! Which connection the frame is of, who of it is the client and what was missed stands in it, and findings go through it. The observer
-//! of decoding goes beside it, as everywhere.
+//! It holds the connection of the frame, the roles of its ends and the parts that were missed, and takes findings. The
+//! observer of decoding goes beside it, as everywhere.
 
 use crate::env::Env;
 use crate::episodes::{Episodes, not_before};
@@ -27,9 +27,9 @@ pub struct About {
     pub transport: Option<Transport>,
     /// Upper-layer protocol.
     pub protocol: Protocol,
-    /// Whether the handshake that opened it was seen.
+    /// True if the handshake that opened it was seen.
     pub opening_seen: bool,
-    /// When that handshake was done, where it was seen.
+    /// Time at which that handshake was done, if it was seen.
     pub established: Option<At>,
     /// The ports of its ends; 0 where they have none.
     pub ports: [u16; 2],
@@ -37,7 +37,7 @@ pub struct About {
     pub retransmissions: u64,
     /// Sequence number of the packet at hand.
     pub sequence: Option<u32>,
-    /// By sender: when anything of it was acknowledged last, and up to which sequence number. At the end only.
+    /// By sender: time at which anything of it was acknowledged last, and up to which sequence number. At the end only.
     pub acked: [Option<(At, u32)>; 2],
 }
 
@@ -57,11 +57,11 @@ impl About {
 pub struct FrameContext<'e, S> {
     /// The frame.
     pub at: At,
-    /// Its sender; `None` where nobody did: at the end.
+    /// Its sender; `None` at the end, where there is no frame.
     pub sender: Option<End>,
     /// The connection of the frame.
     pub about: About,
-    /// Which side is the client.
+    /// Roles of the ends: client and server.
     pub roles: &'e mut Roles,
     /// Parts of the connection that the capture missed.
     pub missed: &'e mut Missed,
@@ -74,7 +74,7 @@ pub struct FrameContext<'e, S> {
 }
 
 impl<S: Sink> FrameContext<'_, S> {
-    /// Who an end is to a reader.
+    /// Blame for an end: client or server, or unknown while that is not sure.
     pub fn blame(&self, end: End) -> Blame {
         blame(self.roles, end)
     }
@@ -121,8 +121,8 @@ impl<S: Sink> FrameContext<'_, S> {
         self.env.report(rule, by, site, certainty, text);
     }
 
-    /// How sure something is that would be explained by frames lost at the very end, which nothing shows: a capture that lost others may
-    /// have lost these.
+    /// Certainty of something that would be explained by frames lost at the very end, which nothing shows: a capture
+    /// that lost others may have lost these.
     pub fn at_the_end(&self) -> Certainty {
         at_the_end(self.env)
     }
@@ -170,7 +170,7 @@ pub fn at_the_end<S>(env: &Env<S>) -> Certainty {
     if env.lost_by_capture > 0 { Certainty::Guess } else { Certainty::IfNothingWasMissed }
 }
 
-/// Who an end is to a reader.
+/// Blame for an end: client or server, or unknown while that is not sure.
 pub fn blame(roles: &Roles, end: End) -> Blame {
     match roles.sure_client() {
         Some(client) if client == end => Blame::Client,
@@ -179,7 +179,7 @@ pub fn blame(roles: &Roles, end: End) -> Blame {
     }
 }
 
-/// What a rule of SMB Direct rests on besides its message.
+/// Facts that a rule of SMB Direct rests on besides its message.
 const fn ledger(rule: Rule) -> Rests {
     match rule {
         // which message comes first

@@ -88,7 +88,7 @@ pub struct Ledger {
     base: u64,
     /// Ids from `base` on that were used; the first one was not, where there is one.
     used: VecDeque<bool>,
-    /// How many of `used` are.
+    /// Number of ids in `used` that were used.
     used_count: u64,
     /// The first id that is not granted.
     end: u64,
@@ -129,7 +129,7 @@ impl Ledger {
     /// A request with this MessageId and CreditCharge (0 counts as 1). Where it is a fault, nothing of it is taken.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The rule that it breaks.
     pub fn request(&mut self, id: u64, charge: u16, command: u16) -> Result<(), Fault> {
         let count = u64::from(charge.max(1));
         let behind = id.checked_add(count).ok_or(Fault::NotGranted { id, end: self.end })?;
@@ -187,7 +187,7 @@ impl Ledger {
     /// counts in any case.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The rule that it breaks.
     pub fn reply(&mut self, id: u64, granted: u16, command: u16, interim: bool) -> Result<(), Fault> {
         let owed = self.debt.min(granted.into());
         self.debt -= owed;
@@ -204,13 +204,13 @@ impl Ledger {
         }
     }
 
-    /// The request with this MessageId will not be answered: it was canceled, or whoever asked has given up.
+    /// The request with this MessageId will not be answered: it was canceled, or the requester has given up.
     pub fn forget(&mut self, id: u64) {
         self.open.remove(&id);
     }
 
-    /// What a server grants with its reply to a request that asked for so many, where the client is to hold `max` at most: at least one
-    /// where it holds none.
+    /// Credits that a server grants with its reply to a request that asked for `asked`, if the client is to hold `max`
+    /// at most: at least one if it holds none.
     pub fn grant(&self, asked: u16, charge: u16, max: u32) -> u16 {
         let room = max.saturating_sub(self.held());
         let least = u32::from(self.held() == 0);

@@ -1,5 +1,6 @@
-//! What the adapter of an end did when something went wrong: how soon it asked for what was missing, how soon it sent again, how long it
-//! waited where nobody asked. Facts, as the capture point saw them. IBA volume 1, 9.7.5 and 9.7.6.
+//! Behaviour of an end's adapter when something went wrong: time until it asked for missing packets, until it sent them
+//! again, and until it sent again without being asked. Facts, as the capture point saw them. IBA volume 1, 9.7.5 and
+//! 9.7.6.
 
 /// One measure, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,9 +13,9 @@ pub enum Measure {
     Timeout(i64),
     /// A sender: from an RNR NAK to the Send that it sent again.
     Rnr {
-        /// How long it was asked to wait.
+        /// Time that it was asked to wait.
         asked: i64,
-        /// How long it did.
+        /// Time that it waited.
         kept: i64,
     },
 }
@@ -109,7 +110,7 @@ impl Device {
         Some((most.saturating_sub(2), most))
     }
 
-    /// Whether anything is known of it.
+    /// True if anything is known of it.
     pub fn is_known(&self) -> bool {
         self.nak.count + self.resend.count + self.timeout.count + self.rnr.count > 0
     }

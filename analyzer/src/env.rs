@@ -1,4 +1,4 @@
-//! What all connections of an analysis share: options, findings, counters, and the listener.
+//! State that all connections of an analysis share: options, findings, counters, and the listener.
 
 use crate::exchange::Exchange;
 use crate::finding::{Blame, Certainty, Findings, Rule, Severity, Site};
@@ -27,7 +27,7 @@ pub struct Options {
     pub connections_max: usize,
     /// Connections that ended in the report at most.
     pub report_max: usize,
-    /// Whether those beyond that are added up, the oldest first, rather than left out: for an analysis that has no end.
+    /// True if those beyond that are added up, the oldest first, rather than left out: for an analysis that has no end.
     pub fold: bool,
     /// Unanswered requests remembered per connection at most.
     pub requests_max: usize,
@@ -83,7 +83,7 @@ pub struct Env<S> {
     pub requests_dropped: u64,
     /// SMB sessions and the connections that carry them, in the order in which they were first seen.
     pub sessions: Vec<Session>,
-    /// What the channels of these sessions share, where keys or passwords were given.
+    /// Keys that the channels of sessions share, if keys or passwords were given.
     pub channels: ChannelKeys,
     /// The slowest exchanges.
     pub slowest: Vec<Exchange>,
@@ -91,7 +91,7 @@ pub struct Env<S> {
     pub weakened: BTreeSet<u32>,
     /// The last requests after which others may go on that wait, on any connection.
     releases: VecDeque<Release>,
-    /// Whether a request waited for something that its own connection does not tell of.
+    /// True if a request waited for something that its own connection does not show.
     waits: bool,
     /// Room for exchanges to come: that of some which are done.
     #[expect(clippy::vec_box, reason = "the exchange does not move between owners")]
@@ -116,7 +116,7 @@ pub(crate) struct Release {
     pub file: Option<Arc<str>>,
     /// It does not say of which file.
     pub of_any: bool,
-    /// When it was asked for.
+    /// Time of the request.
     pub at: At,
 }
 

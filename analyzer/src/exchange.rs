@@ -9,7 +9,7 @@ pub use rdmascope_dissector::text::escaped;
 /// Descriptors of one request kept in its row; a request may have more, which count.
 pub const DESCRIPTORS_KEPT: usize = 4;
 
-/// How the payload of an exchange was transferred.
+/// Path by which the payload of an exchange was transferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DataPath {
     /// Inside the messages.
@@ -61,7 +61,7 @@ pub struct Transfer {
     pub last: At,
 }
 
-/// Which protocol's request it is.
+/// Protocol of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
     /// SMB2 and 3.
@@ -93,7 +93,7 @@ pub struct Exchange {
     pub reply_end: Option<At>,
     /// NTSTATUS, or the NFS status.
     pub status: Option<u32>,
-    /// Whether the status is a failure.
+    /// True if the status is a failure.
     pub failed: bool,
     /// File name or path, unescaped, as far as it is known.
     pub file: Option<alloc::sync::Arc<str>>,
@@ -101,11 +101,11 @@ pub struct Exchange {
     pub offset: Option<u64>,
     /// Length asked for.
     pub length: Option<u32>,
-    /// How the payload went.
+    /// Path of the payload.
     pub channel: DataPath,
     /// Memory advertised: the first of them.
     pub descriptors: [Descriptor; DESCRIPTORS_KEPT],
-    /// How many there were.
+    /// Number of descriptors.
     pub descriptor_count: u32,
     /// RDMA Reads by the server.
     pub reads: Transfer,
@@ -113,18 +113,18 @@ pub struct Exchange {
     pub writes: Transfer,
     /// Payload bytes moved, by RDMA or inline.
     pub bytes_moved: u64,
-    /// Packets of its connection that went out again while it was open, which need not have been its own. Until it is complete: how many
-    /// had gone out again when it began.
+    /// Packets of its connection that went out again while it was open, which need not have been its own. Until it is
+    /// complete: the number that had gone out again when it began.
     pub retransmissions: u32,
-    /// How long the request waited for a credit.
+    /// Time that the request waited for a credit.
     pub wait_for_credit: i64,
-    /// Whether an interim reply (STATUS_PENDING) came.
+    /// True if an interim reply (STATUS_PENDING) came.
     pub pending: bool,
     /// SHA-256 of the payload, where it was asked for and is whole.
     pub sha256: Option<[u8; 32]>,
     /// Bytes that the payload hash does not cover; `None` if it is complete.
     pub payload_holes: Option<u64>,
-    /// Whether it is a part of a compound behind the first one: it waited together with that.
+    /// True if it is a part of a compound behind the first one: it waited together with that.
     pub is_related: bool,
     /// In a list of the slowest: further parts of its compound that the same reply answered, which the list leaves out.
     pub compounded: u32,
@@ -132,15 +132,16 @@ pub struct Exchange {
     pub reply_seen: Option<At>,
     /// Sequence number of the last packet of the request, where it is known.
     pub sequence: Option<u32>,
-    /// Whose the time of its latency was.
+    /// Its latency by owner.
     pub time: Time,
     /// The longest wait, apart from its own server.
     pub behind: Option<Behind>,
-    /// Whether nothing was acknowledged from the request to the reply: the request may have been held up on its way to the server.
+    /// True if nothing was acknowledged from the request to the reply: the request may have been held up on its way to
+    /// the server.
     pub is_unheard: bool,
 }
 
-/// Where the time of an exchange went, in four parts: see [`Time`] for all of them.
+/// Time of an exchange in four parts: see [`Time`] for all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     /// Waiting for a credit: before the request, which is no part of the latency, and within it.
@@ -216,7 +217,7 @@ impl Exchange {
         self.reads.bytes + self.writes.bytes
     }
 
-    /// Where that time went.
+    /// That time in four parts.
     pub fn split(&self) -> Split {
         Split {
             credit: self.wait_for_credit.saturating_add(self.time.of(Owner::Credit)),
@@ -226,7 +227,7 @@ impl Exchange {
         }
     }
 
-    /// Whether it waits for something to happen, for as long as that takes: its latency is nobody's slowness.
+    /// True if it waits for something to happen, for as long as that takes: a long latency is normal then.
     pub fn is_poll(&self) -> bool {
         match self.command {
             "CHANGE_NOTIFY" | "OPLOCK_BREAK" | "CANCEL" => true,
@@ -236,7 +237,7 @@ impl Exchange {
         }
     }
 
-    /// Whether its time counts: a compound counts once, and what waits for something to happen not at all.
+    /// True if its time counts. A compound counts once; a request that waits for something to happen does not count.
     pub fn counts(&self) -> bool {
         !self.is_poll() && !self.is_related
     }

@@ -14,7 +14,7 @@ use core::cmp::{Ordering, Reverse};
 use core::fmt::{self, Write};
 use core::ops::Deref;
 
-/// How sure a finding is. Ordered: `Certain` is the greatest.
+/// Certainty of a finding. Ordered: `Certain` is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Certainty {
     /// Inferred: from timing, from the shape of data, from connections tied together by guess.
@@ -70,7 +70,7 @@ pub trait RuleSink {
     fn broken(&mut self, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>);
 }
 
-/// Where an occurrence was seen.
+/// Place of an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
     /// Id of the connection, where there is one.
@@ -243,7 +243,7 @@ impl Finding {
         }
     }
 
-    /// What matters first: severity, certainty, count, and among equals what came first.
+    /// Order of importance: severity, certainty, count; among equals the earlier one comes first.
     fn rank(&self, other: &Finding) -> Ordering {
         let key = |finding: &Finding| {
             let first = (finding.time_ns, finding.frame, finding.rule, finding.connection, finding.by);
@@ -267,7 +267,7 @@ pub fn sentence(text: &str) -> String {
     out
 }
 
-/// Whether a text begins with a verb, as "offered …" and "did not answer …" do, and not with the thing it is about.
+/// True if a text begins with a verb, as "offered …" and "did not answer …" do, and not with its subject.
 fn is_predicate(text: &str) -> bool {
     const OTHERS: [&str; 18] = [
         "a", "an", "the", "its", "one", "two", "no", "some", "both", "bytes", "packets", "packet", "frames", "segments", "queue", "part",
@@ -353,12 +353,12 @@ impl Findings {
         self.take(finding);
     }
 
-    /// How often a rule was broken, dropped findings included.
+    /// Number of times that a rule was broken, dropped findings included.
     pub fn occurrences(&self, rule: Rule) -> u64 {
         self.occurrences.get(rule.place()).copied().unwrap_or(0)
     }
 
-    /// Connections that are not kept one by one any more: what was found on them stays, without their numbers.
+    /// Connections that are not kept one by one any more: their findings stay, without their numbers.
     pub fn forget_connections(&mut self, is_gone: impl Fn(u32) -> bool) {
         let (gone, rest): (Vec<Finding>, Vec<Finding>) =
             core::mem::take(&mut self.kept).into_iter().partition(|finding| finding.connection.is_some_and(&is_gone));
@@ -508,7 +508,7 @@ impl Findings {
         self.kept.len()
     }
 
-    /// Whether nothing was found.
+    /// True if nothing was found.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }

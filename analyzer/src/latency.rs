@@ -1,4 +1,4 @@
-//! How long things took: exact while they are few, in buckets of 3 % when they are many. Bounded either way.
+//! Collections of durations: exact while they are few, in buckets of 3 % when they are many. Bounded either way.
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,5 @@
-//! How the packets of a connection are marked below its transport, and what answers congestion: facts by direction, which
-//! [`crate::audit`] holds against each other.
+//! Marks that the packets of a connection carry below its transport, and answers to congestion: facts by direction,
+//! which [`crate::audit`] compares.
 //!
 //! ```text
 //!   packet ─▶ Direction: DSCP, PCP, ECN, TTL, UDP source port, P_Key, service level, virtual lane, path MTU, largest frame
@@ -59,17 +59,17 @@ impl<const N: usize> Values<N> {
         }
     }
 
-    /// Each value and how often it came, in the order in which they came.
+    /// Each value and its count, in the order in which they came.
     pub fn rows(&self) -> &[(u16, u64)] {
         &self.rows[..self.length]
     }
 
-    /// How often other values came.
+    /// Number of packets with other values.
     pub fn others(&self) -> u64 {
         self.others
     }
 
-    /// How often any value came.
+    /// Number of packets with any value.
     pub fn count(&self) -> u64 {
         self.others + self.rows().iter().map(|(_, n)| n).sum::<u64>()
     }
@@ -86,8 +86,8 @@ impl<const N: usize> Values<N> {
     }
 }
 
-/// What the headers of a packet below its transport say, in one word, so that it costs little to see that a packet is marked as the one
-/// before it.
+/// Values of the headers of a packet below its transport, in one word, so that a packet with the same marks as the one
+/// before it is recognized at little cost.
 ///
 /// | bits | |
 /// | --- | --- |
@@ -151,7 +151,7 @@ impl Marking {
     }
 }
 
-/// How a host is addressed: which kind of GID, where it has one.
+/// Kind of GID by which a host is addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gid {
     /// RoCE version 1: Ethertype 0x8915.
@@ -196,12 +196,12 @@ impl Gid {
     }
 }
 
-/// How soon marks were answered by CNPs. A mark counts from the first that is not answered yet.
+/// Times from marks to the CNPs that answer them. A mark counts from the first that is not answered yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
     /// Number of marks that were answered.
     pub count: u64,
-    /// How often it took longer than [`CNP_TIME`].
+    /// Number of answers that took longer than [`CNP_TIME`].
     pub late: u64,
     /// The longest time, in ns.
     pub longest: i64,
@@ -250,7 +250,7 @@ pub struct Notices {
     pub span: Option<(At, At)>,
     /// The shortest time between two, in ns.
     pub shortest: Option<i64>,
-    /// How many followed the one before within [`CNP_PACE`].
+    /// Number of those that followed the one before within [`CNP_PACE`].
     pub close: u64,
 }
 
@@ -305,18 +305,18 @@ pub struct Reaction {
     pub before: u64,
     /// The rate while they came.
     pub after: u64,
-    /// Whether it sent all the time before, so that both can be compared.
+    /// True if it sent all the time before, so that both can be compared.
     pub steady: bool,
 }
 
 impl Reaction {
-    /// Whether it went on as fast as before.
+    /// True if it went on as fast as before.
     pub const fn is_ignored(&self) -> bool {
         self.steady && self.after >= self.before
     }
 }
 
-/// How fast an end sends.
+/// Rate at which an end sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     /// Bytes by bucket of time, the last ones.
@@ -375,7 +375,7 @@ impl Pace {
         self.burst = Some(Burst { since: at, last: at.time, count: 1, before, busy, from: self.total, to: self.total });
     }
 
-    /// How it answered a burst of CNPs: the one that it answered worst.
+    /// Its reaction to the burst of CNPs that it answered worst.
     pub fn reaction(&self) -> Option<Reaction> {
         let last = self.burst.and_then(|b| {
             let span = b.last.saturating_sub(b.since.time);
@@ -397,7 +397,7 @@ impl Pace {
 /// TCP options and flags of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpFacts {
-    /// Whether its SYN was captured.
+    /// True if its SYN was captured.
     pub syn: bool,
     /// Maximum segment size that it announced, in bytes.
     pub mss: Option<u16>,
@@ -417,7 +417,7 @@ pub struct TcpFacts {
     pub largest: u32,
 }
 
-/// How one end's packets are marked, and what it says of congestion.
+/// Marks of one end's packets, and its messages about congestion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Direction {
     /// The marking of the last packets, which are not counted below yet, and how many they are.
@@ -444,13 +444,13 @@ pub struct Direction {
     pub largest: u32,
     /// Bytes of payload of the largest packet that is not the last of its message: the path MTU in use.
     pub path_mtu: Option<u16>,
-    /// Where the first and the last packet was marked congestion experienced.
+    /// First and last packet that was marked congestion experienced.
     pub marked: Option<(At, At)>,
-    /// How soon its receiver answered those.
+    /// Answers of its receiver to those marks.
     pub answers: Answers,
     /// CNPs that it sent.
     pub cnps: Notices,
-    /// How fast it sends.
+    /// Rate at which it sends.
     pub pace: Pace,
     /// Options of the TCP handshake.
     pub tcp: TcpFacts,
@@ -536,7 +536,7 @@ impl Direction {
 pub struct Network {
     /// Each end's packets.
     pub directions: [Direction; 2],
-    /// How its hosts are addressed; `None` on TCP.
+    /// Kind of GID of its hosts; `None` on TCP.
     pub gid: Option<Gid>,
     /// Bytes of the path MTU that the client asked for (CM REQ).
     pub path_mtu_asked: Option<u16>,
@@ -618,7 +618,8 @@ impl Network {
         self.directions.iter().filter_map(|d| d.path_mtu).max().or(self.path_mtu_asked)
     }
 
-    /// Whether both ends of TCP agreed on ECN (RFC 3168 6.1.1); `None` where their SYNs were not seen, or say more than that.
+    /// True if both ends of TCP agreed on ECN (RFC 3168 6.1.1); `None` if their SYNs were not seen, or say more than
+    /// that.
     pub fn tcp_ecn(&self) -> Option<bool> {
         let [client, server] = self.directions.map(|d| d.tcp);
         if !client.syn || !server.syn {

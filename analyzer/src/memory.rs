@@ -39,7 +39,7 @@ pub enum Right {
     Any,
 }
 
-/// Where a region is in its life.
+/// State of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Advertised, and the exchange goes on.
@@ -63,29 +63,29 @@ pub struct Region {
     pub exchange: u64,
     /// Its place among that exchange's descriptors or segments.
     pub index: u32,
-    /// Where its bytes lie in the exchange's payload.
+    /// Offset of its bytes in the exchange's payload.
     pub payload_offset: u64,
-    /// When it was advertised.
+    /// Time and frame of its advertisement.
     pub advertised: At,
-    /// Where it is in its life.
+    /// State of the region.
     pub state: State,
     /// Bytes read or written.
     pub used: u64,
 }
 
 impl Region {
-    /// Whether all of these bytes lie in it.
+    /// True if all of these bytes lie in it.
     pub fn holds(&self, address: u64, length: u64) -> bool {
         address.checked_sub(self.address).is_some_and(|offset| offset.saturating_add(length) <= self.length)
     }
 
-    /// How far from its beginning an address lies; 0 for one before it.
+    /// Distance of an address from its beginning, in bytes; 0 for one before it.
     pub fn offset(&self, address: u64) -> u64 {
         address.saturating_sub(self.address)
     }
 }
 
-/// How an operation fits what was advertised.
+/// Relation of an operation to the memory that was advertised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// The access lies within the region.
@@ -159,7 +159,7 @@ impl MemoryMap {
         before.filter(|r| r.state == State::Live && r.exchange != region.exchange)
     }
 
-    /// How many keys in a row are each the last one plus the same number, and that number.
+    /// Number of keys in a row that are each the last one plus the same number, and that number.
     pub fn predictable(&self, owner: End) -> (u32, u32) {
         let guess = &self.recent[owner.index()];
         (guess.run, guess.step)
@@ -248,9 +248,9 @@ impl MemoryMap {
 pub struct Delivery {
     /// The memory.
     pub region: Region,
-    /// How far from the beginning of that memory.
+    /// Offset in that memory, in bytes.
     pub offset: u64,
-    /// How the operation fits what was advertised.
+    /// Relation of the operation to the memory that was advertised.
     pub verdict: Fit,
 }
 

@@ -16,7 +16,7 @@ pub const MIRRORS_MAX: usize = 64;
 /// One mirror session, or one tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mirror {
-    /// How frames are wrapped.
+    /// Kind of encapsulation of the frames.
     pub kind: TunnelKind,
     /// ERSPAN session, VXLAN or GENEVE network identifier, GRE key; 0 where there is none.
     pub session: u32,

@@ -1,4 +1,4 @@
-//! What the observer did not see of a connection, and the effect on findings that depend on it.
+//! Parts of a connection that the observer did not see, and the effect on findings that depend on them.
 //!
 //! Each direction keeps its holes: before the capture began, packets that the capture lost, bytes that the snap length cut off, or the
 //! whole direction. A rule says what it rests on besides the bytes of its frame ([`Rests`]). With a hole there it stays silent.
@@ -43,9 +43,9 @@ enum From {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rests {
     from: From,
-    /// Whose messages, by end.
+    /// Ends whose messages it rests on.
     of: [bool; 2],
-    /// Whether messages that were seen must have been seen whole.
+    /// True if messages that were seen must have been seen whole.
     whole: bool,
 }
 
@@ -54,7 +54,7 @@ impl Rests {
     pub const FRAME: Self = Self { from: From::Frame, of: [false; 2], whole: false };
     /// Everything that both ends sent since the connection began.
     pub const START: Self = Self { from: From::Start, of: [true; 2], whole: true };
-    /// A ledger that knows itself what it missed: only what is not known to be missed yet matters.
+    /// A ledger that keeps account of what it missed: only packets that are not known to be missed yet matter.
     pub const LEDGER: Self = Self { from: From::Known, of: [true; 2], whole: true };
 
     /// Everything that both ends sent from a frame on: a request, mostly.
@@ -79,14 +79,14 @@ impl Rests {
     }
 }
 
-/// Why a stretch of one direction was not seen.
+/// Reason why a stretch of one direction was not seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     /// Packets, or whole messages of a compound, are missing.
     Missing,
     /// The messages were seen, their ends were cut off.
     Cut,
-    /// Messages are encrypted, and nobody has the key.
+    /// Messages are encrypted, and the key is not known.
     Sealed,
 }
 
@@ -105,7 +105,7 @@ struct Direction {
     holes: Vec<Hole>,
     /// The last frame up to which nothing is missing, apart from the holes.
     last: Option<At>,
-    /// Whether any packet of it was captured.
+    /// True if any packet of it was captured.
     captured: bool,
 }
 
@@ -146,11 +146,11 @@ pub struct Evidence {
     pub by: End,
     /// Frame and time of the violation.
     pub at: At,
-    /// What happened, as a clause.
+    /// The violation, as a clause.
     pub text: String,
 }
 
-/// What to do with a finding.
+/// Decision about a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Report it.
@@ -207,17 +207,17 @@ impl Missed {
         core::mem::take(&mut self.unchecked)
     }
 
-    /// Whether anything is known to be missing: the beginning, or packets.
+    /// True if anything is known to be missing: the beginning, or packets.
     pub fn any(&self) -> bool {
         self.directions.iter().any(|d| d.late || d.holes.iter().any(|h| h.why == Why::Missing))
     }
 
-    /// Whether all that a rule rests on was seen, as far as is known.
+    /// True if all that a rule rests on was seen, as far as is known.
     pub fn is_whole(&self, rests: Rests) -> bool {
         End::BOTH.into_iter().all(|end| !rests.of[end.index()] || self.directions[end.index()].is_whole(&rests))
     }
 
-    /// What to do with a finding in a frame of `sender` if everything up to that frame is known.
+    /// Decision about a finding in a frame of `sender` if everything up to that frame is known.
     pub fn verdict(&self, rests: Rests, sender: Option<End>) -> Decision {
         if rests.from == From::Frame {
             return Decision::Report(Certainty::Certain);
@@ -304,18 +304,18 @@ impl Missed {
         }
     }
 
-    /// Whether packets or messages are missing or cut off: the beginning, a gap, or a whole direction.
+    /// True if packets or messages are missing or cut off: the beginning, a gap, or a whole direction.
     pub fn anything(&self) -> bool {
         let is_holed = |d: &Direction| d.late || !d.captured || d.holes.iter().any(|hole| hole.why != Why::Sealed);
         self.directions.iter().any(is_holed)
     }
 
-    /// Whether neither end was captured at all, and nothing is known to be missing.
+    /// True if neither end was captured at all, and nothing is known to be missing.
     pub fn is_silent(&self) -> bool {
         self.directions.iter().all(|d| !d.captured && !d.late && d.holes.is_empty())
     }
 
-    /// Whether no packet of an end was captured.
+    /// True if no packet of an end was captured.
     pub fn is_absent(&self, end: End) -> bool {
         !self.directions[end.index()].captured
     }

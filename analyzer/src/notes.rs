@@ -1,4 +1,5 @@
-//! What is made of the frame at hand: how far it was understood, its connection, its exchanges, the rules that it breaks.
+//! Notes about the current frame: the highest layer understood, its connection, its exchanges, the rules that it
+//! breaks.
 
 use crate::exchange::{Exchange, Family};
 use crate::finding::{Blame, Certainty, Rule, Severity};
@@ -130,9 +131,9 @@ pub struct Broken {
     pub severity: Severity,
     /// The side that did it.
     pub by: Blame,
-    /// How sure that is.
+    /// Certainty of the violation.
     pub certainty: Certainty,
-    /// What happened, as a clause.
+    /// The violation, as a clause.
     pub text: String,
 }
 
@@ -145,7 +146,7 @@ pub struct Answer {
     pub request: u64,
     /// The frame in which it was whole.
     pub request_end: u64,
-    /// How long the answer took, in ns.
+    /// Time that the answer took, in ns.
     pub took: i64,
     /// Command or procedure.
     pub command: &'static str,
@@ -164,8 +165,8 @@ pub struct InFrame {
     pub answer: Option<Answer>,
 }
 
-/// Which frame answers a request, by the last frame of the request, and in which frame the message of a fragment became whole: what a
-/// first pass over a capture finds for a second one.
+/// Frame that answers a request, by the last frame of the request, and frame in which the message of a fragment became
+/// whole: found by a first pass over a capture for a second one.
 #[derive(Clone, Debug, Default)]
 pub struct Replies {
     by_request: HashMap<u64, Vec<(u64, Family, u64)>>,
@@ -217,13 +218,14 @@ pub struct FrameNotes {
     pub hosts: Option<(Addr, Addr)>,
     /// Earlier frames that this frame shows to belong to its connection, by number, with the side that sent them.
     pub earlier: Vec<(u64, End)>,
-    /// Whether the packet came before.
+    /// True if the packet came before.
     pub retransmission: bool,
     /// The frame that the packet stood in before, where that is still known.
     pub copy_of: Option<u64>,
-    /// Whether it was damaged on the way, so that its receiver dropped it.
+    /// True if it was damaged on the way, so that its receiver dropped it.
     pub is_damaged: bool,
-    /// Whether no checksum says that it was not damaged: there is none, or the capture has not all that it is over.
+    /// True if no checksum shows that it was undamaged: there is none, or the capture lacks some of the bytes that it
+    /// covers.
     pub is_unchecked: bool,
 }
 
@@ -260,7 +262,7 @@ impl FrameNotes {
         self.layer = self.layer.max(layer);
     }
 
-    /// How far it was understood.
+    /// Highest layer that was understood.
     #[inline]
     pub fn layer(&self) -> Layer {
         self.layer
@@ -299,7 +301,7 @@ impl FrameNotes {
         &self.exchanges
     }
 
-    /// Whether the decoding of this frame has an observer.
+    /// True if the decoding of this frame has an observer.
     pub fn is_observed(&self, frame: u64) -> bool {
         self.observed == Some(frame)
     }

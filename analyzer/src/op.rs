@@ -67,7 +67,7 @@ pub enum Verb {
     Terminate,
 }
 
-/// Which part of its message a packet is.
+/// Part of its message that a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     /// The whole message.
@@ -81,12 +81,12 @@ pub enum Part {
 }
 
 impl Part {
-    /// Whether a message begins here.
+    /// True if a message begins here.
     pub const fn begins(self) -> bool {
         matches!(self, Self::Only | Self::First)
     }
 
-    /// Whether a message ends here.
+    /// True if a message ends here.
     pub const fn ends(self) -> bool {
         matches!(self, Self::Only | Self::Last)
     }
@@ -102,7 +102,7 @@ impl Part {
     }
 }
 
-/// Where the bytes of an operation go to, or come from.
+/// Place that the bytes of an operation go to, or come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// The receiver's next posted buffer: offset of these bytes in the message.
@@ -131,9 +131,9 @@ pub struct RdmaOp<'a> {
     pub by: End,
     /// Kind of operation.
     pub verb: Verb,
-    /// Which part of its message it is.
+    /// Part of its message that it is.
     pub part: Part,
-    /// Where the bytes go to or come from.
+    /// Place that the bytes go to or come from.
     pub placement: Placement,
     /// Length of the whole message in bytes, where this part says it (RETH, Read Request).
     pub message_length: Option<u32>,
@@ -141,13 +141,13 @@ pub struct RdmaOp<'a> {
     pub invalidate: Option<u32>,
     /// Immediate data.
     pub immediate: Option<u32>,
-    /// Whether the receiver is to be woken.
+    /// True if the receiver is to be woken.
     pub solicited: bool,
     /// Bytes of this part on the wire.
     pub length: u32,
     /// The same bytes, as far as they were captured.
     pub bytes: &'a [u8],
-    /// Whether the bytes stand in the frame `at` as they are (rather than in a buffer that was put together).
+    /// True if the bytes stand in the frame `at` as they are (rather than in a buffer that was put together).
     pub in_frame: bool,
     /// Ties the parts of a Read Response to their request: the request's number on this connection, from 1; 0 unknown.
     pub read: u32,
@@ -164,19 +164,19 @@ pub struct StreamBytes<'a> {
     pub bytes: &'a [u8],
     /// So many bytes behind them will not be seen: cut or lost by the capture.
     pub missing: u32,
-    /// Whether they stand in the frame `at`.
+    /// True if they stand in the frame `at`.
     pub in_frame: bool,
 }
 
 /// Bytes or packets of a stream that will not be seen any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Where the stream goes on.
+    /// Frame and time at which the stream goes on.
     pub at: At,
-    /// Whose packets are missing.
+    /// Side whose packets are missing.
     pub by: End,
-    /// How many packets (RC) or bytes (iWARP).
+    /// Number of packets (RC) or bytes (iWARP).
     pub count: u32,
-    /// Whether the receiver had them (so the capture lost them), as far as can be known.
+    /// True if the receiver had them (so the capture lost them), as far as can be known.
     pub receiver_had_them: bool,
 }

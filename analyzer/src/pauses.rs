@@ -1,4 +1,4 @@
-//! Who paused which class of traffic, and for how long: priority flow control (IEEE 802.1Qbb) and 802.3x pauses.
+//! Pauses of traffic by sender and class, with their duration: priority flow control (IEEE 802.1Qbb) and 802.3x pauses.
 //!
 //! ```text
 //!   pause frame ─▶ Pauses::add ─▶ a stretch of its sender and priority ─▶ an interval: until a time of 0, or until its quanta run out
@@ -6,7 +6,8 @@
 //!   the speed of the link: of the capture's interface, else listed by SMB servers, else taken to be 100 Gbit/s
 //! ```
 //!
-//! A quantum is 512 bit times. How fast the link is may be known only in the end, so stretches are kept, up to a number of them.
+//! A quantum is 512 bit times. The speed of the link may be known only in the end, so stretches are kept, up to a
+//! number of them.
 
 use crate::op::At;
 use crate::series::{Join, Series};
@@ -51,22 +52,22 @@ impl Join for Lasted {
 pub struct Span {
     /// Ethernet address of the device that sent the pause frame.
     pub source: [u8; 6],
-    /// Which priority; `None` for the whole link (802.3x).
+    /// Priority that is paused; `None` for the whole link (802.3x).
     pub priority: Option<u8>,
     /// The frame that began it.
     pub begin: At,
-    /// When it ended, in ns since the Unix epoch.
+    /// Time of its end, in ns since the Unix epoch.
     pub end: i64,
 }
 
 impl Span {
-    /// How long it lasted, in ns.
+    /// Its duration, in ns.
     pub const fn lasted(&self) -> i64 {
         self.end.saturating_sub(self.begin.time)
     }
 }
 
-/// How the speed of a link is known.
+/// Source of the speed of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// The capture has it for the interface (`if_speed` of pcapng).
@@ -88,17 +89,17 @@ impl Source {
     }
 }
 
-/// How fast a link is.
+/// Speed of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed {
     /// Bits a second.
     pub bits: u64,
-    /// How that is known.
+    /// Source of this value.
     pub from: Source,
 }
 
 impl Speed {
-    /// How long so many quanta last, in ns.
+    /// Duration of `quanta`, in ns.
     fn lasting(self, quanta: u16) -> i64 {
         i64::try_from(i128::from(quanta) * QUANTUM * 1_000_000_000 / i128::from(self.bits.max(1))).unwrap_or(i64::MAX)
     }
@@ -125,7 +126,7 @@ impl fmt::Display for Speed {
 pub struct Paused {
     /// Ethernet address of the device that sent the pause frames.
     pub source: [u8; 6],
-    /// Which priority; `None` for the whole link (802.3x).
+    /// Priority that is paused; `None` for the whole link (802.3x).
     pub priority: Option<u8>,
     /// Frames that asked to pause; those that end a pause do not count.
     pub frames: u64,
@@ -135,7 +136,8 @@ pub struct Paused {
     pub first: At,
     /// ns paused.
     pub time: i64,
-    /// Of those, ns of pauses that nobody took back: they last as long as their quanta, which depend on the speed of the link.
+    /// Of those, ns of pauses that were not taken back: they last as long as their quanta, which depend on the speed of
+    /// the link.
     pub ran_out: i64,
     /// The longest interval, in ns.
     pub longest: i64,
@@ -149,7 +151,7 @@ impl Paused {
         self.speed.from == Source::Assumed && self.ran_out > self.time / 2
     }
 
-    /// What part of its time depends on the speed of the link, as the end of a sentence; nothing where none does.
+    /// The part of its time that depends on the speed of the link, as the end of a sentence; empty if there is none.
     pub fn note(&self) -> impl fmt::Display {
         struct Note(Paused);
         impl fmt::Display for Note {
@@ -168,20 +170,20 @@ impl Paused {
 /// Frames of one sender and priority, each sent before the quanta of the one before could have run out on any link.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
-    /// Which row.
+    /// Index of the row.
     row: u16,
     /// Quanta of the last frame.
     quanta: u16,
-    /// Which interface of the capture.
+    /// Number of the interface of the capture.
     interface: u32,
     begin: At,
-    /// When the last frame came, in ns since the Unix epoch.
+    /// Time of the last frame, in ns since the Unix epoch.
     last: i64,
-    /// When it was taken back.
+    /// Time at which it was taken back, in ns since the Unix epoch.
     end: Option<i64>,
 }
 
-/// Who paused what for how long.
+/// All pauses of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Pauses {
     rows: Vec<Paused>,
@@ -209,7 +211,7 @@ impl Pauses {
         }
     }
 
-    /// How fast an interface of the capture is, in bits a second.
+    /// Sets the speed of an interface of the capture, in bits a second.
     pub fn link(&mut self, interface: u32, bits: u64) {
         if !SPEEDS.contains(&bits) {
             return;
@@ -221,7 +223,7 @@ impl Pauses {
         }
     }
 
-    /// How fast the interfaces are that servers list, in bits a second: of use where all are alike.
+    /// Sets the speeds of the interfaces that servers list, in bits a second: of use if all are alike.
     pub fn listed(&mut self, speeds: impl Iterator<Item = u64>) {
         let mut speeds = speeds.filter(|bits| SPEEDS.contains(bits));
         let first = speeds.next();
@@ -333,12 +335,13 @@ impl Pauses {
         }
     }
 
-    /// Whether nobody asked anybody to pause.
+    /// True if there was no pause.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// By sender and priority, as they came; what is not over ends with the capture, at `end`, at the latest.
+    /// Pauses by sender and priority, as they came; a pause that is not over ends with the capture, at `end`, at the
+    /// latest.
     pub fn rows(&self, end: i64) -> Vec<Paused> {
         self.finished(end).rows
     }
@@ -350,7 +353,7 @@ impl Pauses {
         spans
     }
 
-    /// How many intervals are not kept.
+    /// Number of intervals that are not kept.
     pub fn omitted(&self, end: i64) -> u64 {
         self.finished(end).omitted
     }

@@ -1,4 +1,5 @@
-//! Which frames a message was put together from. The names are Wireshark's where it has some; RoCE and InfiniBand have none there.
+//! Frames that a message was put together from. The names are Wireshark's where it has some; RoCE and InfiniBand have
+//! none there.
 
 use alloc::vec::Vec;
 use rdmascope_dissector::field::{Def, Fields};
@@ -96,7 +97,7 @@ pub enum Assembly {
     Ipv4,
     /// An IPv6 datagram of fragments.
     Ipv6,
-    /// What is framed above TCP, of segments.
+    /// A message framed above TCP, of segments.
     Tcp,
 }
 
@@ -201,7 +202,7 @@ impl Pieces {
         &self.frames
     }
 
-    /// How many there are.
+    /// Number of pieces.
     pub fn count(&self) -> u32 {
         self.count
     }

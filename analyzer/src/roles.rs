@@ -1,8 +1,9 @@
-//! Which end of a connection is the client, and how that is known: what comes later may know better.
+//! Roles of the ends of a connection, client and server, and the evidence for them: later messages may give better
+//! evidence.
 
 use crate::op::End;
 
-/// How the client is known. Ordered: the strongest evidence is the greatest.
+/// Evidence for the client. Ordered: the strongest evidence is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The shape of a message that either end could send.
@@ -17,14 +18,14 @@ pub enum Source {
     Negotiation,
 }
 
-/// Which end is the client, and how that is known.
+/// The end that is the client, and the evidence for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
     known: Option<(End, Source)>,
 }
 
 impl Roles {
-    /// Says that an end is the client. What is known better stays.
+    /// Takes evidence that an end is the client. Stronger evidence from before stays.
     pub fn learn(&mut self, client: End, source: Source) {
         if self.known.is_none_or(|(_, before)| source > before) {
             self.known = Some((client, source));

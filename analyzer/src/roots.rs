@@ -28,7 +28,7 @@ pub const FRAMES_MAX: usize = 24;
 /// Failed requests named in one sentence.
 const FAILURES_SHOWN: usize = 4;
 
-/// How an effect lies to what it follows from.
+/// Place of an effect in relation to its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// In the same frames.
@@ -37,7 +37,7 @@ enum Place {
     After,
 }
 
-/// Which finding follows from which, on one connection: the effect, its causes, where they lie.
+/// Findings that follow from others, on one connection: the effect, its place, its causes.
 const FOLLOWS: &[(Rule, Place, &[Rule])] = &[
     // a known bug names a rule that was broken in the same message
     (Rule::BugCve202539943, Place::Same, &[Rule::SmbdDataLength, Rule::SmbdDataAlign]),
@@ -118,7 +118,7 @@ const TRIES: &[Rule] = &[
 /// Rules of the transport: a receiver drops what breaks them, so that its content means nothing.
 const UNREADABLE: &[Rule] = &[Rule::DdpMsn, Rule::DdpOverlap, Rule::MpaCrc, Rule::RcIcrc, Rule::BugCve202646043];
 
-/// Whether this is a harmless habit of a known server: it comes last.
+/// True if this is a harmless habit of a known server: it comes last.
 pub const fn is_quirk(rule: Rule) -> bool {
     matches!(rule, Rule::Smb2ErrorBody | Rule::SmbdNegRspFailureFields)
 }
@@ -130,9 +130,9 @@ pub struct Fatal {
     pub outcome: Outcome,
     /// Number of connections that it ended.
     pub ended: u64,
-    /// Of how many that were for the same.
+    /// Number of connections that were for the same.
     pub of: u64,
-    /// Whether all of them were closed by the same side.
+    /// True if all of them were closed by the same side.
     pub same_side: bool,
 }
 
@@ -350,12 +350,13 @@ impl<'r> Root<'r> {
         }
     }
 
-    /// Whether it is something that goes on below and cost no request anything.
+    /// True if it is trouble of the lower layers that cost no request anything.
     pub fn is_free(&self) -> bool {
         self.severity == Severity::Note && self.cost == 0 && self.fatal.is_none() && is_of_the_wire(self.rule)
     }
 
-    /// What happened, in one sentence: where connections failed by it, that. `start` is the time of the first frame of the capture.
+    /// The problem in one sentence: if connections failed by it, that. `start` is the time of the first frame of the
+    /// capture.
     pub fn title(&self, start: i64) -> String {
         let Some(fatal) = &self.fatal else { return self.rule.row().title.to_owned() };
         let outcome = &fatal.outcome;
@@ -390,7 +391,7 @@ impl<'r> Root<'r> {
         format!("{what}: {}{more}", join(&list))
     }
 
-    /// Whether its text is of failed requests, and so names no side.
+    /// True if its text is about failed requests, and so names no side.
     pub fn counts_failures(&self) -> bool {
         !self.failures.is_empty()
     }

@@ -1,5 +1,5 @@
-//! What rpcbind (the portmapper) says of NFS: by which transports the server is reached, and at which port. RFC 1833, RFC 5665, RFC 8166
-//! 5.5.
+//! Answers of rpcbind (the portmapper) about NFS: the transports by which the server is reached, and their ports. RFC
+//! 1833, RFC 5665, RFC 8166 5.5.
 //!
 //! ```text
 //!   DUMP, GETADDRLIST ─▶ all transports: `rdma` and `rdma6` among them where the server registers them
@@ -27,7 +27,7 @@ const KEPT_MAX: usize = 256;
 /// Registrations that are kept of one server.
 const ROWS_MAX: usize = 16;
 
-/// How a program is reached.
+/// Transport by which a program is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Netid {
     /// `tcp`, `tcp6`.
@@ -64,13 +64,13 @@ impl Netid {
 /// Calls to rpcbind about NFS, and its answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rpcbind {
-    /// When it was first asked.
+    /// Time at which it was first asked.
     pub asked: Option<At>,
-    /// When it first answered.
+    /// Time at which it first answered.
     pub answered: Option<At>,
-    /// Whether it gave a list of all transports.
+    /// True if it gave a list of all transports.
     pub listed: bool,
-    /// Where NFS listens: transport and port, in order.
+    /// Transports and ports of NFS, in order.
     pub nfs: Vec<(Netid, u16)>,
 }
 
@@ -80,7 +80,7 @@ impl Rpcbind {
         self.nfs.iter().find(|(netid, _)| *netid == Netid::Rdma).map(|(_, port)| *port)
     }
 
-    /// Whether no call to rpcbind was seen.
+    /// True if no call to rpcbind was seen.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -251,7 +251,7 @@ impl Datagrams {
         }
     }
 
-    /// What was heard, by pair of hosts.
+    /// Registrations that were seen, by pair of hosts.
     pub(crate) fn registrations(&self) -> &[Registrations] {
         &self.registrations
     }

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use once_cell::race::OnceBox;
 
-/// How much a finding matters. Ordered: `Error` is the greatest.
+/// Severity of a finding. Ordered: `Error` is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Worth knowing; nothing is broken.
@@ -45,7 +45,7 @@ impl Severity {
     }
 }
 
-/// Which part of the traffic a rule is about.
+/// Part of the traffic that a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
     /// SMB Direct negotiation.
@@ -64,7 +64,7 @@ pub enum Group {
     Transport,
     /// Setting up and ending a connection.
     Connection,
-    /// Why SMB or NFS does not use RDMA.
+    /// Reasons why SMB or NFS does not use RDMA.
     Path,
     /// Problems of the capture itself.
     Capture,
@@ -146,7 +146,7 @@ pub struct Hits {
     pub note: &'static str,
 }
 
-/// Whether a version has a known bug.
+/// Result of the check of a version for a known bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hit {
     /// This version has the bug.
@@ -187,8 +187,8 @@ impl Hits {
         Self { commit, ..self }
     }
 
-    /// Whether this version has the bug: it is not older than the first version with the bug, and the fix of its series came later. A
-    /// series newer than the newest fixed version never had it.
+    /// Checks if this version has the bug: it is not older than the first version with the bug, and the fix of its
+    /// series came later. A series newer than the newest fixed version never had it.
     pub fn hit(&self, asked: [u32; 3]) -> Hit {
         if version(self.since).is_some_and(|since| asked < since) {
             return Hit::No;

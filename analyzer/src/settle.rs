@@ -41,14 +41,15 @@ impl Settling {
         front.sequence.is_none_or(|mine| not_before(sequence, mine)).then_some(front)
     }
 
-    /// The one that has waited longest is settled: what is left of it.
+    /// Removes the one that has waited longest, and returns it: it is settled.
     #[inline]
     pub fn done(&mut self, replier: End) -> Option<Box<Exchange>> {
         self.waiting[replier.index()].pop_front().map(|waiting| waiting.exchange)
     }
 
-    /// A packet of `by` goes out again; `is_behind`: what lies behind it was not taken before it either. Who spoke since the reply had it;
-    /// and what comes within `soon` ns did not wait for its acknowledgment, so that the first copy counts.
+    /// A packet of `by` goes out again; `is_behind`: the packets behind it were not taken before it either. A peer that
+    /// sent anything since the reply had received it; and a copy that comes within `soon` ns did not wait for its
+    /// acknowledgment. In both cases the first copy counts.
     pub fn again(&mut self, by: End, at: At, from: u32, is_behind: bool, spoke: At, soon: i64) {
         for waiting in &mut self.waiting[by.index()] {
             let is_meant = waiting.sequence.is_some_and(|mine| if is_behind { not_before(mine, from) } else { mine == from });
@@ -59,7 +60,7 @@ impl Settling {
         }
     }
 
-    /// Whether there are too many.
+    /// True if there are too many.
     #[inline]
     pub fn is_full(&self, replier: End) -> bool {
         self.waiting[replier.index()].len() > WAITING_MAX

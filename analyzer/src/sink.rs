@@ -29,15 +29,15 @@ pub trait Sink {
     fn finding(&mut self, _finding: &Finding) {}
 }
 
-/// What listens to one part of a capture while others listen to its other parts, each of connections of its own, and comes to the
-/// same as one that heard it all.
+/// A listener to one part of a capture, while others listen to its other parts, each of connections of its own. Joined,
+/// they have the same result as one that heard it all.
 pub trait Parts: Sink + Sized {
     /// One that listens to another part, and has heard nothing yet.
     fn part(&self) -> Self;
-    /// Takes in what another one heard. Whether both together are what one would be that heard all of it: where a limit was reached, they
-    /// are not.
+    /// Takes in what another one heard. Returns true if both together are the same as one that heard all of it; if a
+    /// limit was reached, they are not.
     fn join(&mut self, part: Self) -> bool;
-    /// Hands out the number of each exchange that it keeps: what was heard in parts was not numbered as the whole is.
+    /// Hands out the number of each exchange that it keeps: exchanges heard in parts were not numbered as in the whole.
     fn exchange_numbers(&mut self, each: &mut dyn FnMut(&mut u64));
 }
 

@@ -1,5 +1,5 @@
-//! What the messages of one SMB2 connection say of the way to RDMA: capabilities, interfaces, binding, and how its data went.
-//! \[MS-SMB2\] 2.2.3, 2.2.4, 2.2.31.4, 2.2.32.5.
+//! Facts about the path to RDMA in the messages of one SMB2 connection: capabilities, interfaces, binding, and the path
+//! of its data. \[MS-SMB2\] 2.2.3, 2.2.4, 2.2.31.4, 2.2.32.5.
 
 use crate::exchange::{DataPath, Exchange};
 use crate::op::At;
@@ -27,7 +27,7 @@ pub struct Moved {
     pub inline_bytes: u64,
     /// The largest of them.
     pub inline_most: u32,
-    /// When the first and the last were answered.
+    /// Times at which the first and the last were answered.
     pub span: Option<(At, At)>,
 }
 
@@ -40,19 +40,19 @@ pub struct SmbSetup {
     pub capabilities: [Option<u32>; 2],
     /// ClientGuid and ServerGuid.
     pub guids: [Option<[u8; 16]>; 2],
-    /// When the server chose a dialect.
+    /// Time at which the server chose a dialect.
     pub agreed: Option<At>,
-    /// Whether both may encrypt or sign what RDMA moves.
+    /// True if both may encrypt or sign data that RDMA moves.
     pub transforms: bool,
-    /// When a session was set up.
+    /// Time at which a session was set up.
     pub set_up: Option<At>,
-    /// When one was refused, and why (NTSTATUS).
+    /// Time at which one was refused, and the reason (NTSTATUS).
     pub refused: Option<(At, u32)>,
-    /// When the client asked to bind this connection to a session as a channel, and the server's NTSTATUS.
+    /// Time at which the client asked to bind this connection to a session as a channel, and the server's NTSTATUS.
     pub binding: Option<(At, Option<u32>)>,
-    /// When the client asked for the interfaces of the server.
+    /// Time at which the client asked for the interfaces of the server.
     pub asked: Option<At>,
-    /// When the server answered that, and its NTSTATUS.
+    /// Time at which the server answered that, and its NTSTATUS.
     pub answered: Option<(At, u32)>,
     /// Network interfaces that the server listed.
     pub interfaces: Vec<NetworkInterface>,

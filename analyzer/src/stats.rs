@@ -6,7 +6,7 @@ use crate::op::{At, End};
 use crate::summary::Command;
 use alloc::vec::Vec;
 
-/// Whether a request may be without reply for as long as the connection lives.
+/// True if a request may be without reply for as long as the connection lives.
 pub fn may_wait(command: &str) -> bool {
     matches!(command, "CHANGE_NOTIFY" | "CANCEL" | "LOCK" | "OPLOCK_BREAK")
 }
@@ -15,7 +15,7 @@ pub fn may_wait(command: &str) -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
     rows: Vec<Command>,
-    /// Those that may have been slow: which were is known when the median is.
+    /// Those that may have been slow: decided when the median is known.
     long: Vec<Long>,
     /// Failed requests: command, protocol, status, how many.
     failures: Vec<(&'static str, Family, u32, u64)>,
@@ -35,9 +35,9 @@ pub struct Long {
     pub replier: End,
     /// The last frame of its reply.
     pub reply: At,
-    /// How much of it was the server's own, in ns.
+    /// Part of it that was the server's own, in ns.
     pub server: i64,
-    /// Whether nothing was acknowledged meanwhile.
+    /// True if nothing was acknowledged meanwhile.
     pub is_unheard: bool,
 }
 
@@ -111,7 +111,7 @@ impl Commands {
         &mut self.rows[place]
     }
 
-    /// Where the row of a command is. Names are mostly the very same text: only where none is are they compared.
+    /// Index of the row of a command. Names are mostly the very same text: they are compared only if none is.
     fn place(&mut self, name: &'static str) -> usize {
         let same = |row: &Command| core::ptr::eq(row.name, name);
         self.rows.iter().position(same).or_else(|| self.rows.iter().position(|r| r.name == name)).unwrap_or_else(|| {
@@ -153,7 +153,8 @@ impl Commands {
         })
     }
 
-    /// Whose the time of all requests was: a compound counts once, and what waits for something to happen not at all.
+    /// Time of all requests by owner. A compound counts once; a request that waits for something to happen does not
+    /// count.
     pub fn time(&self) -> &Time {
         &self.time
     }

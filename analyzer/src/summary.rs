@@ -84,7 +84,7 @@ impl Protocol {
     }
 }
 
-/// How it is known which two flows are one connection.
+/// Evidence that two flows are one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Handshake {
     /// Its CM or MPA handshake, or its TCP SYN, is in the capture.
@@ -118,22 +118,22 @@ pub struct Peer {
     pub qp: Option<u32>,
 }
 
-/// How far a connection got. Pairs are `[client, server]`.
+/// Progress of a connection. Pairs are `[client, server]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Whether the connection was established: the RDMA connection, or the TCP connection where there is none.
+    /// True if the connection was established: the RDMA connection, or the TCP connection if there is none.
     pub connected: bool,
-    /// Whether packets were missed, or the beginning was.
+    /// True if packets were missed, or the beginning was.
     pub missed: bool,
-    /// Whether nothing of it was captured but how it was established and closed.
+    /// True if nothing of it was captured but its opening and its end.
     pub silent: bool,
-    /// Whether the MPA Request was answered with something else than an MPA Reply.
+    /// True if the MPA Request was answered with something other than an MPA Reply.
     pub spoke_otherwise: bool,
-    /// When the Negotiate Request and the Negotiate Response of SMB Direct came.
+    /// Times of the Negotiate Request and the Negotiate Response of SMB Direct.
     pub negotiation: [Option<At>; 2],
-    /// When each side last sent a message of SMB Direct.
+    /// Time of the last message of SMB Direct from each side.
     pub last_sent: [Option<At>; 2],
-    /// Since when each side has no credit of SMB Direct that it may spend.
+    /// Time since which each side has no credit of SMB Direct that it may spend.
     pub dry: [Option<At>; 2],
     /// The first request of those that were never answered, and that must be.
     pub oldest_open: Option<At>,
@@ -161,11 +161,11 @@ pub struct Smb {
     pub dialect: Option<u16>,
     /// Session ids.
     pub sessions: Vec<u64>,
-    /// Whether messages were signed.
+    /// True if messages were signed.
     pub signed: bool,
     /// Messages without and with a signature of their own.
     pub signatures: [u64; 2],
-    /// Whether messages were encrypted.
+    /// True if messages were encrypted.
     pub encrypted: bool,
     /// Messages that could be decrypted with the keys given.
     pub decrypted: u64,
@@ -173,7 +173,7 @@ pub struct Smb {
     pub verified: u64,
     /// By end: encrypted messages it sent, and the last of them.
     pub sealed: [(u64, Option<At>); 2],
-    /// What its messages say of the way to RDMA.
+    /// Facts about the path to RDMA in its messages.
     pub setup: crate::smb_setup::SmbSetup,
     /// Names of files and folders that were opened on it, each once, in their order; of very many the first.
     pub opened: Vec<Arc<str>>,
@@ -205,15 +205,15 @@ pub struct SideReport {
     pub granted_total: u64,
     /// Credits it spent.
     pub spent_total: u64,
-    /// Least it held, where known.
+    /// Fewest credits it held, where known.
     pub held_min: Option<i64>,
-    /// What it held at the end, where known.
+    /// Credits it held at the end, where known.
     pub held_last: Option<i64>,
     /// Times it waited for credits.
     pub stalls: u64,
-    /// How long together, ns.
+    /// Total time that it waited for credits, in ns.
     pub stalled_time: i64,
-    /// The longest, ns.
+    /// The longest wait, in ns.
     pub stall_longest: i64,
     /// Sends without credit.
     pub overruns: u64,
@@ -238,7 +238,7 @@ pub struct Rdma {
     pub outside_advertised: u64,
 }
 
-/// How the wire did.
+/// Counters of trouble on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// Packets or segments that went out again.
@@ -275,7 +275,7 @@ impl Rdma {
 }
 
 impl Health {
-    /// Whether packets were missing, or went out again.
+    /// True if packets were missing, or went out again.
     pub fn is_troubled(&self) -> bool {
         self.retransmissions + self.naks + self.sequence_gaps > 0
     }
@@ -313,12 +313,12 @@ pub struct Command {
     pub time: Time,
     /// Request to reply without what held them up: credits, recovery, and the like.
     pub calm: Latency,
-    /// How long requests waited for credits before they were sent, in ns.
+    /// Total time that requests waited for credits before they were sent, in ns.
     pub waited: i64,
 }
 
 impl Command {
-    /// Where the time went, in ns: credit (before the request as well), server, RDMA, wire.
+    /// Parts of the time, in ns: credit (before the request as well), server, RDMA, wire.
     pub fn waits(&self) -> [i64; 4] {
         let of = |owner| self.time.of(owner);
         [self.waited.saturating_add(of(Owner::Credit)), of(Owner::Server), of(Owner::Rdma), of(Owner::Wire)]

@@ -1,4 +1,4 @@
-//! What happened on the network over time, on one axis: the rate of both sides, marks, CNPs, pauses, retransmissions.
+//! Events on the network over time, on one axis: the rate of both sides, marks, CNPs, pauses, retransmissions.
 //!
 //! ```text
 //!   series of each connection ─┐
@@ -27,10 +27,10 @@ pub struct Point {
     pub naks: u64,
 }
 
-/// Rows of a [`Timeline`] beside the rate: what they are called, and their values.
+/// Rows of a [`Timeline`] beside the rate: their names and their values.
 pub type Row = (&'static str, fn(&Point) -> u64);
 
-/// What there is to tell beside the rate. Pauses in ns.
+/// All rows beside the rate. Pauses in ns.
 pub const ROWS: [Row; 5] = [
     ("marks", |p| p.marks),
     ("CNPs", |p| p.cnps),
@@ -42,9 +42,9 @@ pub const ROWS: [Row; 5] = [
 /// Stretches of equal length, from the first frame of the capture to the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
-    /// When the first one begins, in ns since the Unix epoch.
+    /// Beginning of the first one, in ns since the Unix epoch.
     pub begin: i64,
-    /// How long each is, in ns.
+    /// Length of each, in ns.
     pub step: i64,
     /// All points, in order of time.
     pub points: Vec<Point>,
@@ -94,7 +94,7 @@ impl Timeline {
         (u128::from(point.bytes[0] + point.bytes[1]) * 1_000_000_000 / u128::from(self.step.unsigned_abs().max(1))) as u64
     }
 
-    /// When a stretch begins, in ns since the Unix epoch.
+    /// Beginning of a stretch, in ns since the Unix epoch.
     pub fn time(&self, place: usize) -> i64 {
         self.begin.saturating_add(self.step.saturating_mul(place as i64))
     }

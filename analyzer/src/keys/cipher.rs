@@ -113,9 +113,8 @@ impl Cipher {
         }
     }
 
-    /// Decrypts `data` in place. False if the signature is not that of `data` and `aad` under this key: what `data`
-    /// then holds
-    /// is undefined.
+    /// Decrypts `data` in place. False if the signature is not that of `data` and `aad` under this key: the content of
+    /// `data` is undefined then.
     pub fn open(&self, nonce: &[u8], aad: &[u8], data: &mut [u8], signature: &[u8; 16]) -> bool {
         fn open<A: AeadInOut<TagSize = U16>>(a: &A, nonce: &[u8], aad: &[u8], data: &mut [u8], signature: &[u8; 16]) -> bool {
             let tag: &Tag<A> = signature.into();
