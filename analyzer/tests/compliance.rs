@@ -1,13 +1,12 @@
-//! What the specifications bind both ends to, as far as a capture can show it, and which rule watches it: `docs/compliance.md` is made of
-//! this and
-//! of the rulebook.
+//! Requirements of the specifications on both ends, as far as a capture can show them, and the rules that watch them:
+//! `docs/compliance.md` is made of this and of the rulebook.
 
 use rdmascope_analyzer::rules::{Group, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// How much it binds.
+/// Level of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Must,
@@ -15,14 +14,14 @@ enum Level {
 }
 use Level::{Must, Should};
 
-/// What watches it: rules; or nothing, and why.
+/// Rules that watch a requirement; or none, and the reason.
 enum By {
     Rules(&'static [Rule]),
     None(&'static str),
 }
 use By::{None as Unwatched, Rules};
 
-/// One requirement: section, how much it binds, in our words, what watches it, and the probe's case that tries it.
+/// One requirement: section, level, text in our words, rules that watch it, and the probe's case that tries it.
 type Row = (&'static str, Level, &'static str, By, &'static str);
 
 /// A specification: its name as rules write it, its title, its requirements.

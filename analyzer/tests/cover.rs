@@ -1,5 +1,5 @@
-//! What the trees of frames promise, over every sample: ranges lie in their source and nest, every byte of a frame is reported by some
-//! field, and every prefix of a frame gives the fields that are there.
+//! Promises of the trees of frames, over every sample: ranges lie in their source and nest, every byte of a frame is
+//! reported by some field, and every prefix of a frame gives the fields that are there.
 
 mod common;
 

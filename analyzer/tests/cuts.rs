@@ -15,7 +15,7 @@ fn found(report: &Report) -> BTreeSet<&'static str> {
     report.findings.iter().map(|f| f.rule.id()).collect()
 }
 
-/// What a damaged capture may say for certain besides: that it is damaged.
+/// Rules that a damaged capture may report for certain besides: they say that it is damaged.
 const OF_THE_DAMAGE: &[&str] = &["RC-RETRANSMIT", "RC-GAP", "TCP-LOSS", "CAPTURE-LOSS"];
 
 fn check(name: &str, what: &str, at: usize, frames: &[Frame], whole: &BTreeSet<&'static str>) {

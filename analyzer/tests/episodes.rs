@@ -1,4 +1,4 @@
-//! What holds traffic up, one conversation each: the interval, its cause and whom it is of.
+//! Delays of traffic, one conversation each: the interval, its cause and its sender.
 
 #[path = "common/build.rs"]
 mod build;
@@ -12,7 +12,7 @@ use rdmascope_dissector::wire::smb2::header::{Command, Header, flags};
 
 const MS: i64 = 1_000_000;
 
-/// What a conversation that `make` has holds up by a cause, and the requests of it.
+/// Delays of one cause in the conversation that `make` builds, and its requests.
 fn episodes_of(cause: Cause, make: impl FnOnce(&mut Conversation)) -> (Vec<Episode>, common::Collected) {
     let mut c = Conversation::default();
     make(&mut c);

@@ -242,7 +242,7 @@ fn a_request_that_waited_for_recovery_is_not_the_servers_to_explain() {
     assert!(!slow(true), "the packet was lost");
 }
 
-/// Where one direction only was captured, nobody was silent: the other one is not there.
+/// If only one direction was captured, no peer was silent: the other direction is not there.
 #[test]
 fn a_capture_of_one_direction_has_no_silent_peer() {
     let mut c = Conversation::default();

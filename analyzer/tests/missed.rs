@@ -1,6 +1,6 @@
-//! What the observer missed is held against nobody: captures that begin late, lose frames, have one direction only or cut their frames
-//! short find no error against client or server, above a guess, that the complete capture does not find. Nor do captures that only look
-//! otherwise: seen twice, in another order, behind NAT, in a tunnel, merged.
+//! Missing parts of a capture blame nobody: captures that begin late, lose frames, have one direction only or cut their
+//! frames short find no error against client or server, above a guess, that the complete capture does not find. Nor do
+//! captures that only look different: seen twice, in another order, behind NAT, in a tunnel, merged.
 
 mod common;
 
@@ -47,7 +47,7 @@ impl Whole {
         })
     }
 
-    /// What a part of the frames finds besides.
+    /// Findings of a part of the frames that the whole does not have.
     fn besides(&self, part: &[Frame], what: &str, wrong: &mut Vec<String>) {
         let (report, _) = analyze_frames(part);
         for finding in blames(&report).filter(|f| !self.found.contains(&(f.rule.id(), f.by))) {
@@ -151,7 +151,7 @@ fn client_and_server_are_not_exchanged() {
 
 // ── Changes that are harmless: what the ends did is the same, and it is all there ───────────────────────────────────────
 
-/// What a changed capture finds besides, in sentences.
+/// Further findings of a changed capture, in sentences.
 fn shown(changed: &str, change: impl Fn(&[Frame]) -> Option<Vec<Frame>>) {
     let (mut wrong, mut tried) = (Vec::new(), 0);
     for whole in Whole::all() {

@@ -49,7 +49,7 @@ const WITHOUT_SAMPLE: &[(Rule, &str)] = &[
     (Rule::NfsPathFallback, LADDER),
 ];
 
-/// Why rules of the path to RDMA have no conversation here.
+/// Reason why rules of the path to RDMA have no conversation here.
 const LADDER: &str = "needs several connections: the tests of path.rs break and keep each, and samples/ has captures of most";
 
 fn negotiate(c: &mut Conversation, request: NegotiateRequest) {

@@ -95,7 +95,8 @@ fn an_encrypted_request_is_read_with_the_password() {
     assert!(!sealed.exchanges.iter().any(|e| e.command == "TREE_CONNECT"), "without a key it stays closed");
 }
 
-/// What the client printed of a session that was mounted with `seal`: everything after its set-up opens, and so the files are known.
+/// Keys that the client printed of a session mounted with `seal`: everything after its set-up opens, and so the files
+/// are known.
 #[test]
 fn a_sealed_session_is_read_with_the_keys_that_the_client_prints() {
     let printed = std::fs::read_to_string(samples().join("smb-tcp-seal/keys.txt")).unwrap();

@@ -1,4 +1,5 @@
-//! Whose the time of a request was: the parts add up to the latency of every request of every capture, whole or with frames missing.
+//! Owners of a request's time: the parts add up to the latency of every request of every capture, whole or with frames
+//! missing.
 
 mod common;
 

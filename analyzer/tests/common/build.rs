@@ -39,15 +39,16 @@ pub const ACK: u8 = 0x11;
 
 pub struct Conversation {
     pub frames: Vec<Frame>,
-    /// Which of those between the two hosts, from 0: its queue pairs, communication ids and TCP port follow from that.
+    /// Number of the connection between the two hosts, from 0: its queue pairs, communication ids and TCP port follow
+    /// from that.
     pub number: u8,
-    /// How many there are beside it.
+    /// Number of connections beside it.
     others: u8,
     /// Bytes of the path MTU.
     pub mtu: usize,
     /// UDP source port of both ends.
     pub port: u16,
-    /// Whether it is RoCE version 1.
+    /// True for RoCE version 1.
     pub version1: bool,
     /// Maximum segment size in the SYNs of TCP.
     pub mss: Option<u16>,
@@ -60,11 +61,11 @@ pub struct Conversation {
     /// Sequence number of the next byte.
     pub seq: [u32; 2],
     msn: [u32; 2],
-    /// Whether Sends go over iWARP.
+    /// True if Sends go over iWARP.
     pub iwarp: bool,
-    /// Whether IP says that congestion was experienced.
+    /// True if IP says that congestion was experienced.
     pub marked: bool,
-    /// Whether the SYNs of TCP agree on ECN.
+    /// True if the SYNs of TCP agree on ECN.
     pub ecn: bool,
     /// TCP port of the client.
     pub client_port: u16,
@@ -75,7 +76,7 @@ pub struct Conversation {
     /// Credits in the reply to SMB2 NEGOTIATE.
     pub smb2_credits: u16,
     pub dialect: u16,
-    /// What the server's NEGOTIATE reply agrees to do with data that RDMA moves, in dialect 0x0311.
+    /// Transforms of data that RDMA moves to which the server's NEGOTIATE reply agrees, in dialect 0x0311.
     pub transforms: &'static [u16],
     /// SecurityMode of the server.
     pub security_mode: u8,
@@ -170,7 +171,7 @@ pub fn descriptor(key: u32, length: u32) -> BufferDescriptorV1 {
     BufferDescriptorV1 { offset: address(key), token: key, length }
 }
 
-/// Where the memory of a key lies.
+/// Address of the memory of a key.
 pub fn address(key: u32) -> u64 {
     0x1_0000_0000 + u64::from(key) * 0x1_0000
 }
@@ -415,7 +416,7 @@ impl Conversation {
         psn
     }
 
-    /// What answers it.
+    /// The Response to it.
     pub fn read_response(&mut self, by: usize, psn: u32, length: u32) {
         self.roce(by, Opcode::RC_RDMA_READ_RESPONSE_ONLY.0, psn, &[0x1f, 0, 0, 1], &vec![b'r'; length as usize]);
     }
@@ -617,7 +618,7 @@ impl Conversation {
         out
     }
 
-    /// What a READ over RDMA is answered with.
+    /// Body of the answer to a READ over RDMA.
     pub fn read_body(length: u32) -> Vec<u8> {
         let mut out = Vec::new();
         ReadResponseFixed { structure_size: 17, data_offset: 80, reserved: [0; 1], data_length: 0, data_remaining: length, flags: 0 }
