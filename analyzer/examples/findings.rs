@@ -1,6 +1,5 @@
-//! What is wrong in a capture, a line a finding: `cargo run --example findings -- FILE`. The capture is read by rdmascope-capture; frames
-//! from
-//! anywhere else will do.
+//! Findings of a capture, a line each: `cargo run --example findings -- FILE`. The capture is read by
+//! rdmascope-capture; frames from anywhere else will do.
 
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};

@@ -1,4 +1,4 @@
-//! What each of several workers has to do where they share the connections of a capture, one after the other on this thread:
+//! Work of each of several workers that share the connections of a capture, one after the other on this thread:
 //! `cargo run --release -p rdmascope-analyzer --example split -- 8 trace.pcap`
 //!
 //! A machine with that many cores is not needed: workers have nothing in common while frames come, so the time that the busiest takes alone
@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// How long one worker takes for its frames.
+/// Time that one worker takes for its frames.
 fn timed(frames: &[(FrameMeta, &[u8])], shard: usize, of: usize) -> Duration {
     let run = || {
         let mut pipeline = Pipeline::shard(Options::default(), Quiet, shard, of);
