@@ -1,5 +1,6 @@
 //! Live capture in network namespaces of the tests' own: two ends of a virtual cable, frames of a sample sent into one and captured at the
 //! other.
+//!
 //! Each test runs this binary again under `unshare`, which needs root or a system that lets users have namespaces, and
 //! `ip` of iproute2. Without these it says so, and fails under CI.
 #![cfg(target_os = "linux")]

@@ -1,4 +1,5 @@
 //! A reliable connection over a card: set up by the communication manager (`rdma_cm(7)`), carried by an RC queue pair.
+//!
 //! Memory is granted to a peer by memory windows of type 2 if the device has them: the key covers exactly the granted
 //! bytes and rights, its last eight bits are random, and the peer's Send with Invalidate ends it. Without them, the
 //! region itself is registered with the rights, and [`Connection::can_be_invalidated`] says that no peer should be

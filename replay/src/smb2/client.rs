@@ -1005,6 +1005,8 @@ impl Client {
     }
 
     /// Leaves the share, ends the session and closes the connection.
+    ///
+    /// # Errors
     /// If the record of the connection cannot be written. Errors of the server are ignored here.
     pub fn leave(mut self) -> Result<()> {
         if self.tree_id != 0 {

@@ -1,5 +1,6 @@
 //! Known bugs of implementations as a file (TOML): rows of the rulebook with the versions that have them, and bugs that are newer than this
 //! program, each with the display filter that its frames pass.
+//!
 //! Known bugs are `[[bug]]` tables. A table with the id of a built-in bug replaces the values it names and keeps the
 //! rest; any other table defines a new bug and must be complete. A file is checked when it is read.
 

@@ -7,6 +7,7 @@
 //!   file ─▶ Board ─┬▶ worker: dissect ─▶ Sheet ─┐ the sheets of a batch       ┌▶ worker: text ─┐
 //!                  └▶ worker: dissect ─▶ Sheet ─┴▶ get their numbers, in order ┴▶ worker: text ─┴▶ main thread: out, in order
 //! ```
+//!
 //! The output is the same as that of one thread, byte for byte. If connections turn out to be related, this ends early
 //! and the caller continues with one thread.
 

@@ -7,6 +7,7 @@
 //!   file ─▶ Board ─┬▶ worker: dissect, text, marks ─┐ the texts of a batch
 //!                  └▶ worker: dissect, text, marks ─┴▶ numbers, in order ─▶ main thread: out
 //! ```
+//!
 //! A frame is written right after its dissection, while it is in the cache of the same core. If one connection has most
 //! of the frames, [`crate::sheets`] spreads the work better. The output is the same as that of one thread, byte for
 //! byte. If connections turn out to be related, this ends early and the caller continues with one thread.

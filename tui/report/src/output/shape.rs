@@ -1,6 +1,7 @@
 //! The form that Wireshark gives a frame where ours is another one: JSON, EK and PDML are written in it, so that what was made for tshark
 //! finds
 //! each field where it is there. `--json-names short` leaves our form as it is.
+//!
 //! A subtree that is not a field of Wireshark's is *text* there: its key is what the detail pane shows, as in `"Create
 //! Request (0x05)"`. Other differences have a row in `RULES`. Two cases have code of their own: bodies of SMB2, which
 //! Wireshark names by their command, and fields that the analysis reports apart from the layer in which Wireshark has
