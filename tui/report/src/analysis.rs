@@ -1,16 +1,17 @@
-//! Captures through the analyzer: one loop for every command that wants a report.
+//! Analysis of captures: the loop that every command with a report uses.
 //!
-//! A file that is mapped is worked on by several threads; anything else, and what is small, goes through one loop. Either way every frame
-//! before a damage is analysed, the damage is reported afterwards, and the report is the same to the last byte.
+//! Several threads work on a mapped file; all other inputs, and small files, go through one loop. In both cases every
+//! frame before a damage is analysed, the damage is reported afterwards, and the report is the same, byte for byte.
 //!
-//! Where there are several connections, each worker follows whole ones of its own (`Router`); an idle worker walks the file on:
+//! If there are several connections, each worker follows connections of its own (`Router`); an idle worker walks the
+//! file on:
 //!
 //! ```text
 //!   file ─▶ walk, route ─┬▶ worker 0: decode, ICRC, Pipeline ─┐
 //!                        └▶ worker n: decode, ICRC, Pipeline ─┴▶ finish_all
 //! ```
 //!
-//! Where one connection has most of the frames, the others decode for the one that follows it:
+//! If one connection has most of the frames, the other workers decode for the one that follows it:
 //!
 //! ```text
 //!   file ─▶ worker: walk, decode, ICRC, MPA CRC ─▶ batch ─▶ main thread: Pipeline, in the order of the file
@@ -147,7 +148,7 @@ pub struct Analysis<S> {
     pub sink: S,
     /// Each input, in the order of the command line.
     pub inputs: Vec<InputSummary>,
-    /// Frames that the capturing machine says it lost.
+    /// Number of frames that the capturing machine reports as lost.
     pub lost_frames: u64,
     /// Counters of RDMA devices while it was captured.
     pub hardware: Hardware,
@@ -165,7 +166,7 @@ pub struct Run {
     pub threads: usize,
     /// Bytes that a file has at least before more than one works: [`SMALL`].
     pub small: usize,
-    /// Limits what is reported to frames that it passes.
+    /// Restricts the report to frames that it passes.
     pub filter: Option<Filter>,
 }
 
@@ -203,8 +204,8 @@ pub fn run_in_parts<S: Parts + Send>(input: impl Into<Option<Input>>, names: Vec
     run(input, names, how, sink)
 }
 
-/// Shares the connections of a file among threads, whatever share each gets. `None` where connections have to know of each other: then one
-/// thread has to follow them all.
+/// Distributes the connections of a file among threads, even if the shares are unequal. `None` if connections depend on
+/// each other: then one thread has to follow them all.
 pub fn run_in_shards<S: Parts + Send>(file: &CaptureFile, names: &[String], run: &Run, sink: &S) -> Option<Analysis<S>> {
     let mut summary = InputSummary::default();
     let (report, sink, walk) = match Search::new() {
@@ -237,10 +238,11 @@ pub fn run_in_shards<S: Parts + Send>(file: &CaptureFile, names: &[String], run:
     Some(Analysis { report, sink, inputs: vec![input], lost_frames, hardware, selection: None, error: walk.error })
 }
 
-/// A frame, where fields of every one are looked at: what comes before it, and how many interfaces were known then.
+/// A frame, if fields of every frame are needed: the record, the facts about earlier frames, and the number of
+/// interfaces known at that point.
 type Kept<'f> = (Record<'f>, Before, usize);
 
-/// The same for what is kept of a frame, of which `each` worker does something of its own.
+/// The same with any data kept of a frame, which `each` worker processes.
 fn in_shards<'f, S: Parts + Send, T: Send, F>(
     file: &'f CaptureFile,
     run: &Run,
@@ -407,8 +409,8 @@ impl<S: Sink> Loop<S> {
         self.done(error, source.metadata(), selected.map(|(selection, _)| selection))
     }
 
-    /// The main thread follows connections; `workers` others walk the file, decode, and look at checksums. So does the main thread
-    /// where it would wait for them.
+    /// The main thread follows connections; `workers` other threads walk the file, decode, and check checksums. The
+    /// main thread helps them when it would have to wait.
     fn threaded(mut self, file: &CaptureFile, workers: usize) -> Analysis<S> {
         let walk = Mutex::new(Ahead { walk: Walk::new(file), turn: 0, empty: Vec::new() });
         let options = self.pipeline.decode_options();
@@ -474,7 +476,7 @@ impl<S: Sink> Loop<S> {
     }
 }
 
-/// The file, as far as it was decoded ahead.
+/// The part of the file that was decoded ahead.
 struct Ahead<'f> {
     walk: Walk<'f>,
     /// The number of the next batch.
@@ -498,7 +500,7 @@ impl<'f> Ahead<'f> {
     }
 }
 
-/// Frames that were decoded, and what they add to the summary of the input.
+/// Decoded frames, and their contribution to the summary of the input.
 #[derive(Default)]
 struct Batch<'f> {
     turn: u64,

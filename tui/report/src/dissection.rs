@@ -1,5 +1,5 @@
-//! One frame, from its record to an observer: what the capture knows of it, then what its bytes say. The one place in which
-//! commands meet decoding.
+//! Dissection of one frame, from its record to an observer: first the metadata of the capture, then the bytes. All
+//! commands decode frames here.
 
 use crate::streams::{self, Streams};
 use rdmascope_analyzer::env::Options;
@@ -42,7 +42,7 @@ impl Sink for ReplyCollector {
     }
 }
 
-/// A first pass over a capture, up to where it is damaged: which frame answers which request.
+/// Makes a first pass over a capture, up to where it is damaged, and finds the frame that answers each request.
 pub fn replies(source: &mut impl Source, keyring: Keyring, roce_port: u16) -> Replies {
     let mut pipeline = Pipeline::with_sink(Options { keyring, ..Options::default() }, ReplyCollector::default());
     let mut options = pipeline.decode_options();
@@ -73,7 +73,7 @@ pub struct Before {
     pub previous_ns: i64,
 }
 
-/// Times of a capture, as far as it was read.
+/// Times of a capture, as far as read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Past {
     first_ns: Option<i64>,
@@ -89,7 +89,7 @@ impl Past {
     }
 }
 
-/// Tells an observer what the capture says of a frame: its number, times, lengths, interface and comments.
+/// Passes the metadata of a frame to an observer: its number, times, lengths, interface and comments.
 pub fn trace<T: Trace>(record: &Record<'_>, interfaces: &[Interface], before: Before, t: &mut T) {
     let interface = interfaces.get(record.interface as usize);
     let info = FrameInfo {
@@ -98,7 +98,7 @@ pub fn trace<T: Trace>(record: &Record<'_>, interfaces: &[Interface], before: Be
         first_ns: before.first_ns,
         previous_ns: (before.number > 1).then_some(before.previous_ns),
         wire_len: record.wire_len,
-        // as Wireshark: only formats that have interfaces say so
+        // as in Wireshark: only formats with interfaces have this field
         interface: interface.filter(|i| i.name.is_some() || interfaces.len() > 1).map(|_| record.interface),
         interface_name: interface.and_then(|i| i.name.as_deref()),
     };
@@ -123,7 +123,7 @@ pub struct Dissected {
     pub src: Addr,
     /// Innermost destination address.
     pub dst: Addr,
-    /// Name of what was found where no layer gave one.
+    /// Name of the content if no layer gave one.
     pub other: &'static str,
 }
 
@@ -152,7 +152,8 @@ impl Dissection {
         self.pipeline.knows(replies);
     }
 
-    /// Number `shard` of so many that share the frames of a capture, as a [`Router`](rdmascope_analyzer::pipeline::Router) gives them out.
+    /// Shard number `shard` of `of` that share the frames of a capture, as assigned by a
+    /// [`Router`](rdmascope_analyzer::pipeline::Router).
     pub fn shard(keyring: Keyring, shard: usize, of: usize) -> Self {
         let pipeline = Pipeline::shard(Options { keyring, ..Options::default() }, Quiet, shard, of);
         Self { pipeline, ..Self::new(Keyring::new()) }

@@ -18,7 +18,8 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// Every field that a filter can name: what is read from frames, and what the analysis says of them; and the user's macros for Wireshark.
+/// All fields that a filter can name: those read from frames and those of the analysis; and the user's macros for
+/// Wireshark.
 pub fn registry() -> Registry {
     let mut registry = Registry::of(
         rdmascope_dissector::registry::DECLARED
@@ -45,7 +46,7 @@ fn macros(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Parses what stands behind `-Y`. Names that only Wireshark knows are warned of on standard error.
+/// Parses the argument of `-Y`. Prints a warning on standard error for names that only Wireshark knows.
 pub fn filter(text: Option<&str>, registry: &Registry) -> Result<Option<Filter>, FilterError> {
     let Some(text) = text else { return Ok(None) };
     let filter = Filter::parse(text, registry).map_err(|e| FilterError(format!("filter: {}", e.render(text))))?;

@@ -27,7 +27,7 @@ pub fn open_all(files: &[PathBuf]) -> Result<Input> {
 /// The captures that can be read, and why others are damaged from the start: by place in `files`.
 #[derive(Default)]
 pub struct Opened {
-    /// `None` where there is nothing to read.
+    /// The input; `None` if there is nothing to read.
     pub input: Option<Input>,
     /// Places of the captures that it has.
     pub read: Vec<usize>,
@@ -105,7 +105,8 @@ const PATIENCE: Duration = Duration::from_millis(700);
 /// Frames between two looks at how far reading is.
 const STEP: u32 = 2048;
 
-/// A bar on stderr while long work goes on: only where a person sees it and the output does not go to the same terminal.
+/// A progress bar on standard error. It is shown only if a person sees it and the output does not go to the same
+/// terminal.
 pub struct Bar {
     bar: Option<ProgressBar>,
     frames: u32,
@@ -119,7 +120,7 @@ impl Default for Bar {
 }
 
 impl Bar {
-    /// For output that comes while work goes on: not where it goes to the terminal too.
+    /// A bar for work with output in between: it is hidden if the output goes to the terminal too.
     pub fn new() -> Self {
         Self::shown(stderr().is_terminal() && !stdout().is_terminal())
     }
@@ -149,7 +150,7 @@ impl Bar {
         }
     }
 
-    /// Bytes done, of so many.
+    /// Sets the progress: bytes done, and the total.
     pub fn at(&self, done: u64, total: u64) {
         if let Some(bar) = self.due() {
             bar.set_length(total);
@@ -157,7 +158,7 @@ impl Bar {
         }
     }
 
-    /// The bar, once the work has gone on for a while: one that comes and goes at once only flashes.
+    /// The bar, once the work has taken a while: a bar that appears only for a moment would flash.
     fn due(&self) -> Option<&ProgressBar> {
         let bar = self.bar.as_ref()?;
         if bar.is_hidden() {

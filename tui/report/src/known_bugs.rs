@@ -86,12 +86,12 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Asks an extractor for what the filter looks at.
+    /// Makes an extractor extract the fields of the filter.
     pub fn bind(&mut self, extractor: &mut Extractor) {
         self.filter.bind(extractor);
     }
 
-    /// Reports the bug where the last frame has it.
+    /// Reports the bug if the last frame has it.
     pub fn check<S: Sink>(&self, meta: &FrameMeta, extractor: &Extractor, pipeline: &mut Pipeline<S>) {
         if self.filter.matches(extractor) {
             pipeline.known_bug(meta, self.rule, self.by, Certainty::Certain, format_args!("a frame passes {}", self.filter.text()));
@@ -122,7 +122,7 @@ impl Search {
         !self.extractor.wants_line() && !self.extractor.wanted().any(counted)
     }
 
-    /// A frame begins: what is to hear of its decoding and of its analysis.
+    /// Begins a frame. Returns the observer for its decoding and its analysis.
     pub fn begin(&mut self, record: &Record<'_>, interfaces: &[Interface], before: Before) -> &mut Extractor {
         self.extractor.begin();
         dissection::trace(record, interfaces, before, &mut self.extractor);
@@ -145,7 +145,7 @@ pub fn conditions() -> Vec<Condition> {
 }
 
 fn keep(text: &str) -> &'static str {
-    // a file is read once, and its rows are asked for until the program ends
+    // a file is read once, and its rows are used until the program ends
     String::leak(text.to_owned())
 }
 
@@ -182,7 +182,7 @@ impl Reader<'_> {
 
     fn hits(&self, bug: &Bug, built_in: &Hits) -> Result<Hits, Error> {
         let since = match &bug.since {
-            // what has no first version
+            // an empty version means that there is no first version
             Some(value) if value.get_ref().is_empty() => "",
             Some(value) => self.version("since", value).map(|_| keep(value.get_ref()))?,
             None => built_in.since,
@@ -301,7 +301,7 @@ impl Reader<'_> {
 }
 
 impl KnownBugs {
-    /// Reads and checks what a file says. Fields of filters are those of the registry.
+    /// Reads and checks the content of a file. Fields of filters are those of the registry.
     pub fn read(text: &str, registry: &Registry) -> Result<Self, Error> {
         let reader = Reader { text, registry };
         let file: File = toml::from_str(text).map_err(|e| reader.wrong(&e.span().unwrap_or(0..0), e.message()))?;
@@ -328,7 +328,8 @@ impl KnownBugs {
         Ok(this)
     }
 
-    /// From now on what the file says holds. Once, before anything is analysed: whether it was the first.
+    /// Puts the bugs of the file into effect. To be called once, before the analysis; returns false if it was called
+    /// before.
     pub fn give(self) -> bool {
         let Some(given) = rules::give(&self.rows) else { return false };
         let conditions = self.conditions.into_iter().map(|(row, by, filter)| Condition { rule: given[row], by, filter });

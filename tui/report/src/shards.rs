@@ -1,11 +1,13 @@
-//! A capture file handed out to workers, each of which has whole connections of its own; and what they write, put in order again.
+//! Distribution of a capture file to workers, each of which processes whole connections; their output is put in order
+//! again.
 //!
 //! ```text
 //!   file ─▶ walk, route ─┬▶ waiting 0 ─▶ worker 0 ─▶ text ─┐
 //!                        └▶ waiting n ─▶ worker n ─▶ text ─┴▶ pages, in the order of the file
 //! ```
 //!
-//! Whoever has nothing to do walks on. Frames borrow from the mapped file; what carries them is filled again and again.
+//! A worker that has nothing to do walks the file on. Frames borrow from the mapped file; the containers that carry
+//! them are reused.
 
 use rdmascope_analyzer::pipeline::{FrameMeta, Route, Router};
 use rdmascope_capture::{CaptureFile, Interface, Metadata, Record, RecordIter};
@@ -15,11 +17,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Records in a batch that goes from one thread to another, at most.
+/// Maximum number of records in a batch that goes from one thread to another.
 pub const BATCH: u64 = 512;
-/// Bytes of the file after which a batch ends: so few that what was fetched of them is near still when it is read.
+/// Bytes of the file after which a batch ends: so few that prefetched bytes are still in the cache when they are read.
 const BATCH_BYTES: u64 = 256 << 10;
-/// Bytes of a record from which on only the beginnings of those to come are asked of memory, not all of their bytes.
+/// Size of records, in bytes, from which on only their first bytes are prefetched.
 const LARGE: u64 = 1024;
 /// Bytes in which a record's own header, addresses and queue pair are.
 const HEAD_BYTES: u64 = 128;
@@ -39,7 +41,7 @@ pub fn meta_of(record: &Record<'_>, number: u64, time_ns: &mut i64) -> FrameMeta
     FrameMeta { number, time_ns: *time_ns, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface }
 }
 
-/// A file, as far as it was walked.
+/// The walk over a file, with its state.
 pub struct Walk<'f> {
     file: &'f [u8],
     /// Records that are left.
@@ -58,9 +60,9 @@ impl<'f> Walk<'f> {
         Self { file: file.bytes(), records: file.records(), number: 0, time_ns: 0, record_bytes: 0, error: None }
     }
 
-    /// Hands out the records of the next batch, `most` at most; returns whether there were any. A record is found only from the one before,
-    /// so the bytes are fetched from memory first: all of them where records are small, otherwise the places where the next few begin if
-    /// they are as long as the last.
+    /// Hands out the records of the next batch, at most `most`. Returns false if there were none. The place of a record
+    /// is known only from the one before, so the bytes are prefetched: all of them if records are small, otherwise the
+    /// expected beginnings of the next few, assuming that they are as long as the last.
     pub fn batch(&mut self, most: u64, mut take: impl FnMut(FrameMeta, &Record<'f>, &Metadata)) -> bool {
         let start = self.records.offset();
         let end = start + BATCH_BYTES;
@@ -121,7 +123,7 @@ pub enum Next<T> {
 pub struct Part<T> {
     /// The how-manieth batch it is, from 0.
     pub batch: u64,
-    /// The frames, in order, each as whoever made the board keeps it.
+    /// The frames, in order, in the form that the board's creator chose.
     pub frames: Vec<(FrameMeta, T)>,
     /// Bytes of the file up to the end of the batch.
     pub offset: u64,
@@ -210,7 +212,7 @@ impl<C> Default for Pages<C> {
 pub struct Page<C> {
     /// Whose each frame is.
     pub order: Vec<u16>,
-    /// By worker: what it made of its frames.
+    /// By worker: the result for its frames.
     pub parts: Vec<Option<C>>,
     missing: usize,
 }
@@ -288,7 +290,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         drop(self.moved.wait_timeout(sorting, NAP).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// A worker is done with a part, and followed so many connections at most.
+    /// Called when a worker is done with a part; `connections` is the most connections that it followed at one time.
     pub fn done(&self, worker: usize, mut part: Part<T>, connections: usize) {
         part.frames.clear();
         part.datagrams.clear();
@@ -328,11 +330,11 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         }
     }
 
-    /// The next batch of which every worker has made its part. `None` where none is ready, or all is given up.
+    /// The next batch that every worker has finished. `None` if none is ready, or if the board is given up.
     pub fn take_page(&self) -> Option<Page<C>> {
         let mut pages = lock(self.pages.as_ref()?);
         pages.pages.front().filter(|page| page.missing == 0)?;
-        // what was followed until here was followed within the limits
+        // everything up to here was followed within the limits
         self.check();
         if self.is_given_up() {
             return None;
@@ -354,7 +356,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         }
     }
 
-    /// Wakes those who [`Board::nap`].
+    /// Wakes the workers in [`Board::nap`].
     pub fn moved(&self) {
         self.moved.notify_all();
     }
@@ -377,7 +379,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
     fn take(&self, worker: usize) -> Option<Part<T>> {
         let mut waiting = lock(&self.waiting[worker]);
         let part = waiting.pop_front()?;
-        // who naps because it was full is woken when there is room for more than one
+        // workers that sleep because it was full are woken when there is room for more than one
         let has_room = waiting.len() == WAITING / 2;
         drop(waiting);
         if has_room {
@@ -449,7 +451,8 @@ impl<'f, T, C: Default, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board
 }
 
 impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K> {
-    /// The next batch that is written, frame by frame in order: its text, and whether the frame is shown. `None` where none is ready.
+    /// Passes on the next batch, frame by frame in order: its text, and whether the frame is shown. `None` if none is
+    /// ready.
     pub fn page(&self, mut frame: impl FnMut(&[u8], bool)) -> Option<()> {
         let page = self.take_page()?;
         let mut read: Vec<(usize, usize)> = vec![(0, 0); page.parts.len()];
@@ -480,7 +483,7 @@ impl<F: Fn()> Drop for GiveUpAtEnd<F> {
     }
 }
 
-/// Lets nobody wait for a worker that panicked.
+/// Ensures that nobody waits for a worker that panicked.
 pub struct GiveUpOnDrop<'b, 'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T, C = Text>(pub &'b Board<'f, T, K, C>);
 
 impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Drop for GiveUpOnDrop<'_, 'f, T, K, C> {
@@ -491,7 +494,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Drop for GiveU
     }
 }
 
-/// The greatest share of the first frames that one of so many workers would have.
+/// The greatest share of the first frames that one of so many workers would get.
 pub fn share(file: &CaptureFile, workers: usize, options: frame::Options) -> f64 {
     /// Frames that are looked at.
     const LOOKED_AT: u32 = 4096;

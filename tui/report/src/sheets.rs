@@ -1,7 +1,9 @@
-//! Frames that workers dissect, each those of its own connections, and that whoever has time writes.
+//! Parallel output of frames: each worker dissects the frames of its own connections, and any worker with time writes
+//! them.
 //!
-//! Connections, exchanges and streams are numbered over the whole capture, and a worker knows those of its own connections only. So what is
-//! kept of a frame waits until all frames before it are dissected; it gets its numbers then, and is written:
+//! Connections, exchanges and streams are numbered over the whole capture, but a worker knows only those of its own
+//! connections. So a dissected frame waits until all frames before it are dissected; then it gets its numbers and is
+//! written:
 //!
 //! ```text
 //!   file ─▶ Board ─┬▶ worker: dissect ─▶ Sheet ─┐ the sheets of a batch       ┌▶ worker: text ─┐
@@ -41,7 +43,8 @@ use std::thread;
 const BATCH: u64 = 32;
 /// Maximum memory that a sheet keeps when it is reused, in bytes.
 const SHEET_BYTES: usize = 1 << 20;
-/// Batches that wait to be written at most, for each worker and besides: few, so that what is kept of them does not leave the caches.
+/// Maximum number of batches that wait to be written, for each worker and in addition: few, so that their frames stay
+/// in the caches.
 const PAGES: (usize, usize) = (2, 2);
 /// Texts that wait for standard output at most, for each worker and besides.
 const TEXTS: (usize, usize) = (2, 4);
@@ -133,9 +136,9 @@ impl Plan {
 /// Protocols of which a tree is written.
 #[derive(Clone, Debug, Default)]
 pub struct Chosen {
-    /// Those whose fields are shown; all where there is none.
+    /// Protocols whose fields are shown; all if empty.
     pub only: Vec<String>,
-    /// Those that are written; all where there is none.
+    /// Protocols that are written; all if empty.
     pub protocols: Vec<String>,
 }
 
@@ -244,7 +247,7 @@ struct Sheet {
 }
 
 impl Sheet {
-    /// Forgets its frames, and gives back the memory that unusual ones took.
+    /// Removes its frames, and frees the memory that unusually large ones took.
     fn cleared(mut self) -> Self {
         if self.kept[..self.used].iter().map(KeptFrame::bytes).sum::<usize>() > SHEET_BYTES {
             self.kept.clear();
@@ -263,7 +266,7 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// For so many shards, before the first frame.
+    /// For this number of shards, before the first frame.
     pub(crate) fn new(shards: usize) -> Self {
         Self { numbers: Numbers::new(shards), streams: (0..shards).map(|_| Growing::default()).collect(), streams_count: 0 }
     }
@@ -278,7 +281,7 @@ impl Counting {
         }
     }
 
-    /// The number in the whole of what a shard counted.
+    /// Converts a number of a shard to that of the whole capture.
     pub(crate) fn number(&self, shard: usize, def: Def, known: u64) -> u64 {
         match def.id {
             id if id == f::CONNECTION.id => self.numbers.connection(known),
@@ -291,7 +294,7 @@ impl Counting {
 /// Known facts about earlier frames.
 struct Order {
     counting: Counting,
-    /// Columns of lines grow with what stands in them.
+    /// Columns of lines grow with their content.
     lines: Option<(Lines, Option<Filter>)>,
 }
 
@@ -343,7 +346,7 @@ impl Press {
         Self { order: Mutex::new(order), texts: Mutex::default(), texts_max: TEXTS.0 * plan.workers() + TEXTS.1 }
     }
 
-    /// Writes the next page, where there is one and room for its text.
+    /// Writes the next page, if there is one and room for its text.
     fn write<'f, K>(&self, board: &Board<'f, Handed<'f>, K, Sheet>, worker: &mut Worker<'_>) -> bool
     where
         K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
@@ -462,7 +465,7 @@ impl Worker<'_> {
         board.put(batch, self.shard, sheet);
     }
 
-    /// Writes frames, whoever's they are.
+    /// Writes frames of all workers.
     fn page(&mut self, page: &mut Page<Sheet>, text: &mut Text) {
         let mut read = vec![0; page.parts.len()];
         for shard in &page.order {
@@ -576,7 +579,7 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
                     own.dissect(&board, part);
                 }
                 Next::Full | Next::End if press.write(&board, &mut own) => {}
-                // nothing is on its way any more, unless a thread gave up
+                // nothing is in progress any more, unless a thread gave up
                 Next::End if !board.has_pages() && press.is_empty() => return Ok(!board.is_given_up()),
                 Next::Full | Next::End if !moved => board.nap(),
                 Next::Full | Next::End => {}
@@ -599,7 +602,7 @@ struct Writing {
 }
 
 impl Writing {
-    /// Passes a text on, as far as the limits go; whether it goes on behind it.
+    /// Passes on a text within the limits. Returns true if more may follow.
     fn text(&mut self, text: &Text, out: &mut impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
         let mut end = 0;
         for (at, shown) in &text.ends {

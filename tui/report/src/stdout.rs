@@ -1,4 +1,4 @@
-//! Standard output: buffered, coloured where that is wanted, and with an error that says what was being written to.
+//! Standard output: buffered, coloured on request, and with an error message that names it.
 
 use anyhow::{Context, Result};
 use std::io::{self, IoSlice, IsTerminal, StdoutLock, Write};
@@ -46,20 +46,20 @@ impl Out {
         Self { buffer: Vec::with_capacity(CHUNK * 2), color, is_terminal, stdout }
     }
 
-    /// Writes what was collected, if it is much.
+    /// Writes the buffer if it is large.
     #[inline]
     pub fn spill(&mut self) -> Result<()> {
         if self.buffer.len() >= CHUNK { self.write() } else { Ok(()) }
     }
 
-    /// Writes what was collected now.
+    /// Writes the buffer now.
     pub fn write(&mut self) -> Result<()> {
         let written = self.stdout.write_all(&self.buffer);
         self.buffer.clear();
         written.context("standard output cannot be written")
     }
 
-    /// Writes `text` behind what was collected, without collecting it.
+    /// Writes `text` after the buffer, without copying it if it is large.
     pub fn pass(&mut self, text: &[u8]) -> Result<()> {
         if text.len() < CHUNK {
             self.buffer.extend_from_slice(text);
@@ -101,7 +101,7 @@ pub fn width() -> usize {
 
 /// Columns of the terminal; `None` if standard output is not one.
 pub fn columns() -> Option<usize> {
-    // asked of standard output itself: another stream may be another terminal
+    // this asks standard output itself: another stream may be another terminal
     let (width, _) = io::stdout().is_terminal().then(|| terminal_size::terminal_size_of(io::stdout())).flatten()?;
     Some(usize::from(width.0))
 }

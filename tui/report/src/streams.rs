@@ -61,7 +61,8 @@ const STREAMS_MAX: usize = 1 << 16;
 const UNACKED_MAX: usize = 4096;
 /// A segment that follows repeated acknowledgments by less is a fast retransmission, ns.
 const FAST: i64 = 20_000_000;
-/// A segment that comes after a later one by less is out of order, where no round-trip time is known, ns.
+/// If no round-trip time is known: a segment that arrives later than a newer one by less than this is out of order, in
+/// ns.
 const EARLY: i64 = 3_000_000;
 
 type Ends = ((Addr, u16), (Addr, u16));
@@ -103,7 +104,7 @@ struct Side {
     scale: Option<u8>,
     /// The sequence number behind the highest that was sent, with the frame and the time that sent it.
     next: Option<(u32, Place)>,
-    /// The last acknowledgment, its window as it was sent, its frame and time.
+    /// The last acknowledgment: its unscaled window, its frame and time.
     acked: Option<Acked>,
     duplicates: u32,
     unacked: VecDeque<Unacked>,
@@ -211,7 +212,7 @@ impl Stream {
         self.packets = self.packets.wrapping_add(1);
         let [relative, delta] = [self.first_ns, self.last_ns].map(|before| place.time_ns.saturating_sub(before));
         self.last_ns = place.time_ns;
-        // as it was before this segment
+        // the value before this segment
         let completeness = self.completeness;
         let is_handshake_end = self.completeness & 7 == 3 && ack && !syn;
         self.completeness |= match (syn, ack) {
@@ -315,7 +316,7 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
     } else if !same_ack {
         me.duplicates = 0;
     }
-    // acknowledgments of what nobody saw
+    // acknowledgments of segments that were not captured
     if let Some((next, at)) = them.next
         && has(ACK)
         && !has(RST)
@@ -348,7 +349,7 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
             }
         }
     }
-    // what it acknowledges
+    // the data that it acknowledges
     if has(ACK) {
         remarks.acks = them.unacked.iter().rev().find(|u| u.next == s.ack).copied();
         them.unacked.retain_mut(|u| {

@@ -1,7 +1,7 @@
 //! Frames that workers dissect and write, each those of its own connections; the main thread puts the texts in order.
 //!
-//! Connections, exchanges and streams are numbered over the whole capture, and a worker knows those of its own connections only. It writes
-//! its own numbers and marks where they are; they are filled in as the text goes out:
+//! Connections, exchanges and streams are numbered over the whole capture, but a worker knows only those of its own
+//! connections. It writes its own numbers and marks their places; they are replaced when the text is output:
 //!
 //! ```text
 //!   file ─▶ Board ─┬▶ worker: dissect, text, marks ─┐ the texts of a batch
@@ -30,7 +30,7 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::thread;
 
-/// Frames in a batch: so few that their text is near still when it goes out.
+/// Frames in a batch: so few that their text is still in the cache when it is output.
 const BATCH: u64 = 64;
 /// Batches that wait to go out at most, for each worker.
 const PAGES: usize = 8;
@@ -53,7 +53,7 @@ impl Default for Text {
 }
 
 impl Text {
-    /// Forgets its frames, and gives back the memory that unusual ones took.
+    /// Removes its frames, and frees the memory that unusually large ones took.
     fn cleared(mut self) -> Self {
         if self.bytes.capacity() > TEXT_BYTES {
             return Self::default();
@@ -270,7 +270,7 @@ struct Outlet {
 }
 
 impl Outlet {
-    /// Passes the texts of a batch on, as far as the limits go; whether it goes on behind them.
+    /// Passes on the texts of a batch within the limits. Returns true if more may follow.
     fn page(&mut self, page: &Page<Text>, out: &mut impl FnMut(&mut [IoSlice<'_>]) -> Result<()>) -> Result<bool> {
         self.pieces.clear();
         self.digits.clear();

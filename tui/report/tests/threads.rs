@@ -369,7 +369,8 @@ fn written(file: &CaptureFile, mut plan: Plan) -> Vec<(Vec<u8>, bool)> {
     all
 }
 
-/// Holds what several threads write, in each way that they can, against what one writes; whether they wrote all of it.
+/// Compares the output of several threads, in each of their ways of working, with that of one thread. Returns true if
+/// they wrote all of it.
 fn same_text(path: &Path, plan: &Plan, limits: Limits, alone: &[(Vec<u8>, bool)]) -> bool {
     let file = CaptureFile::open(path).expect("a capture");
     let mut text = Vec::new();

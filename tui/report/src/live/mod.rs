@@ -18,7 +18,7 @@ const INTERRUPTED: i32 = 130;
 /// Requests by signals.
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
-    /// To end with what came by now.
+    /// Ends the work, with everything received so far.
     pub stop: Arc<AtomicBool>,
     /// To begin a new file.
     pub rotate: Arc<AtomicBool>,
@@ -55,7 +55,7 @@ pub fn print_events(source: &mut LiveSource) {
     }
 }
 
-/// The remarks on interfaces: offloads that change what is seen.
+/// Prints the remarks on interfaces: offloads that change what is captured.
 pub fn print_remarks(source: &LiveSource) {
     use rdmascope_capture::Source;
     for interface in source.interfaces() {
@@ -84,7 +84,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Shows the text in place of what the line had.
+    /// Replaces the text of the line.
     pub fn show(&mut self, text: &str) {
         if stderr().is_terminal() {
             self.is_shown = true;

@@ -1,5 +1,5 @@
-//! The analysis of a live capture: it has no end, so connections that ended are summed up and dropped; lines report it at an interval, and
-//! metrics when they are asked for.
+//! The analysis of a live capture. It has no end, so ended connections are summed up and dropped. Lines report at an
+//! interval, and metrics on request.
 
 use crate::analysis::{Analysis, InputSummary, meta_of};
 use crate::dissection::Past;
@@ -49,12 +49,12 @@ pub fn endless(options: Options) -> Options {
     Options { report_max: ENDED_MAX, fold: true, ..options }
 }
 
-/// Lets go of what is over.
+/// Drops ended and idle connections.
 pub fn expire<S: Sink>(pipeline: &mut Pipeline<S>) {
     pipeline.expire(now_ns(), CLOSED_AFTER, IDLE_AFTER);
 }
 
-/// The TCP port of an MPA handshake (RFC 5044, section 7.1), where the packet is part of one.
+/// The TCP port of an MPA handshake (RFC 5044, section 7.1), if the packet is part of one.
 pub fn mpa_port(body: &Body<'_>) -> Option<u16> {
     match body {
         Body::Tcp(s) if s.payload.starts_with(b"MPA ID Req Frame") => Some(s.dst_port),
@@ -123,7 +123,7 @@ impl<S: Sink> Monitor<S> {
     }
 }
 
-/// Metrics, for those who ask.
+/// A server for metrics.
 pub struct Metrics {
     server: Server,
     rdma_root: PathBuf,

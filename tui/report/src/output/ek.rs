@@ -1,7 +1,6 @@
-//! `-T ek`: two lines of JSON per frame, for Elasticsearch's bulk API. Layers are flat: `"udp_udp_srcport": "4791"`, and an array
-//! where a field occurs several times. In front of a field stands the protocol that it is of in Wireshark, and `text` has the subtrees
-//! that are
-//! no fields there.
+//! `-T ek`: two lines of JSON per frame, for Elasticsearch's bulk API. Layers are flat: `"udp_udp_srcport": "4791"`,
+//! and a field that occurs several times is an array. Each field is prefixed with its protocol in Wireshark. `text` has
+//! the subtrees that are not fields there.
 
 use super::marks::Marks;
 use super::shape::Shape;
@@ -49,7 +48,7 @@ impl Ek {
             let _ = node;
             tops.push((i, tree.nodes.len()));
         }
-        // a layer that occurs again (IP in a tunnel) stands beside the first, in an array
+        // a layer that occurs again (IP in a tunnel) is put beside the first, in an array
         let mut sorted = tops.clone();
         sorted.sort_by_key(|(i, _)| (tree.nodes[*i].def.id, *i));
         let mut layers: Vec<&[(usize, usize)]> = sorted.chunk_by(|a, b| tree.nodes[a.0].def.id == tree.nodes[b.0].def.id).collect();

@@ -1,5 +1,5 @@
-//! `-T fields -e FIELD…`: a line per frame with the values asked for, for awk, spreadsheets and scripts; with `-T json` and `-T ek` an
-//! object per frame, in which a field that the frame has is an array of its values.
+//! `-T fields -e FIELD…`: a line per frame with the values of the named fields, for awk, spreadsheets and scripts; with
+//! `-T json` and `-T ek` an object per frame, in which each field of the frame is an array of its values.
 
 use super::Index;
 use super::marks::Marks;
@@ -52,12 +52,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Those of CSV, RFC 4180; several values of a field stand in one cell with semicolons between them.
+    /// Options for CSV, RFC 4180; several values of a field are put in one cell with semicolons between them.
     pub fn csv() -> Self {
         Self { header: true, separator: ',', aggregator: ';', quote: Some('"'), no_formulas: true, ..Self::default() }
     }
 
-    /// Reads `key=value` pairs; several may stand in one argument, with commas between them.
+    /// Reads `key=value` pairs; one argument may have several, separated by commas.
     pub fn with(self, arguments: &[String]) -> Result<Self> {
         let mut o = self;
         for argument in arguments {
@@ -221,14 +221,14 @@ impl Fields {
         self.layout == Layout::Line && (!self.times.is_of_order() || !self.columns.contains(&Column::Time))
     }
 
-    /// Appends the end, where there is one.
+    /// Appends the end of the output, if the format has one.
     pub fn end(&self, out: &mut Vec<u8>) {
         if self.layout == Layout::Json {
             out.extend_from_slice(if self.any { b"\n]\n" } else { b"]\n" });
         }
     }
 
-    /// Appends the header, where one is wanted.
+    /// Appends the header of the output, if there is one.
     pub fn begin(&self, out: &mut Vec<u8>) {
         match self.layout {
             Layout::Line => {}

@@ -1,5 +1,6 @@
-//! `-z follow,KIND,FORM,NUMBER[,FROM-TO]`: what both sides of a stream said, in order, put together from its segments. Kinds: `tcp`, by
-//! `tcp.stream`; `smb_direct`, by `rdmascope.connection`, which has the SMB2 messages without the layers below. The text is tshark's.
+//! `-z follow,KIND,FORM,NUMBER[,FROM-TO]`: the content of both sides of a stream, in order, reassembled from its
+//! segments. Kinds: `tcp`, by `tcp.stream`; `smb_direct`, by `rdmascope.connection`, which has the SMB2 messages
+//! without the layers below. The output has tshark's format.
 
 use crate::dissection::Dissected;
 use anyhow::{Context, Result, bail};
@@ -58,7 +59,7 @@ struct Side {
 const LINE: &str = "===================================================================";
 
 impl Follow {
-    /// Reads what is behind `follow,` and asks `extractor` for what it needs.
+    /// Parses the argument after `follow,` and makes `extractor` extract the fields it needs.
     pub fn new(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result<Self> {
         let parts: Vec<&str> = argument.split(',').collect();
         let [kind, form, number, rest @ ..] = parts.as_slice() else {
@@ -262,7 +263,7 @@ impl Follow {
     }
 }
 
-/// Sixteen bytes a line, with their offset in what this side said.
+/// Writes sixteen bytes per line, with their offset in the data of this side.
 fn lines(out: &mut Vec<u8>, tab: &str, offset: usize, bytes: &[u8]) -> std::io::Result<()> {
     for (n, line) in bytes.chunks(16).enumerate() {
         write!(out, "{tab}{:08X} ", offset + 16 * n)?;

@@ -4,7 +4,7 @@ use super::{paint, styled};
 use rdmascope_dissector::trace::Tree;
 use std::io::Write;
 
-/// Appends the bytes of a frame, and of what was put together from it.
+/// Appends the bytes of a frame, and of everything reassembled from it.
 pub fn frame(out: &mut Vec<u8>, tree: &Tree, color: bool) {
     let several = tree.sources().len() > 1;
     for source in tree.sources() {

@@ -44,7 +44,7 @@ pub struct Json {
 /// Depth of indentation of a layer's key.
 const LAYER: usize = 8;
 
-/// The end of an object: a new line, and spaces to take as many of as are wanted.
+/// The end of an object: a new line, and spaces, of which as many as needed are taken.
 const NEW_LINE: &[u8; 129] = &{
     let mut text = [b' '; 129];
     text[0] = b'\n';
@@ -59,7 +59,7 @@ fn line(out: &mut Vec<u8>, indent: usize) {
     }
 }
 
-/// Appends the first `len` bytes of `text`. All of it is copied, which takes no loop, and what is too much is taken back.
+/// Appends the first `len` bytes of `text`. Copies all of it, which needs no loop, and then truncates.
 #[inline(always)]
 fn put<const N: usize>(out: &mut Vec<u8>, text: &[u8; N], len: usize) {
     let end = out.len() + len;
@@ -79,7 +79,7 @@ struct Key {
     id: u32,
     indent: u8,
     tree: bool,
-    /// 0 where no key is remembered.
+    /// Length of the text; 0 if no key is remembered.
     len: u8,
     /// `,\n        "udp.port": "` or, of a subtree beside a value, `,\n        "udp.flags_tree": {`.
     text: [u8; Keys::TEXT],
@@ -121,7 +121,7 @@ impl Keys {
         key(&mut text, def.name, if tree { "_tree" } else { "" });
         text.push(if tree { b'{' } else { b'"' });
         if let (true, Ok(indent), Ok(len)) = (text.len() <= Self::TEXT, u8::try_from(indent), u8::try_from(text.len())) {
-            // what was here goes next door, where it is still found
+            // the former key moves to the neighbouring place, where it is still found
             self.keys[at ^ 1] = self.keys[at];
             let key = &mut self.keys[at];
             (key.id, key.indent, key.tree, key.len) = (def.id, indent, tree, len);
@@ -297,7 +297,7 @@ struct Members<'a> {
 }
 
 impl Members<'_> {
-    /// The members of an object; each key once, where that is asked for.
+    /// Writes the members of an object; with `unique`, each key only once.
     fn object(&self, out: &mut Vec<u8>, marks: &mut Marks, members: &[usize], indent: usize) {
         let tree = self.tree;
         let key_of = |i: usize| (tree.nodes[i].def.id, self.shape.key(tree, i));
@@ -422,9 +422,8 @@ fn list(out: &mut Vec<u8>, items: &[usize], indent: usize, write: &mut dyn FnMut
     line(out, indent);
     out.push(b']');
 }
-/// The JSON Schema of `-T json`: the form is tshark's. Layers have the fields that their bytes have, under names of `rdmascope fields`, so
-/// that what
-/// stands in a layer is said by its form alone.
+/// The JSON Schema of `-T json`, whose format is tshark's. Names of fields in a layer depend on its bytes (see
+/// `rdmascope fields`), so the schema describes only the form of a layer.
 pub fn schema() -> serde_json::Value {
     let layer = |values: &[&str]| {
         let values: Vec<_> = values.iter().map(|kind| serde_json::json!({"type": kind})).collect();

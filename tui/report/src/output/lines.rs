@@ -1,4 +1,4 @@
-//! A line per frame: number, seconds since the first frame, source, destination, protocol, length, and what it says.
+//! A line per frame: number, seconds since the first frame, source, destination, protocol, length, and info text.
 //!
 //! ```text
 //!    62  11.383631    192.0.2.2 → 192.0.2.1    SMB2 190 GetInfo Request
@@ -59,7 +59,7 @@ impl Lines {
         self.protocol
     }
 
-    /// The same, as it is behind other lines.
+    /// Sets the width of the protocol column, as after earlier lines.
     pub fn set_width(&mut self, width: usize) {
         self.protocol = width;
     }
@@ -164,7 +164,7 @@ impl Lines {
             out.push(b' ');
             styled(out, paint::WRONG, self.color, if d.is_cut() { b"[Cut by the capture]" } else { b"[Malformed]" });
         }
-        // a frame that says nothing leaves no spaces behind
+        // a frame without info leaves no spaces at the end
         while out.len() > start && out.last() == Some(&b' ') {
             out.pop();
         }

@@ -24,12 +24,12 @@ pub struct Mark {
     pub number: u64,
 }
 
-/// Digits of a number that is to be filled in.
+/// Digits of a number that will be filled in.
 pub const DIGITS: usize = 19;
 /// Value that is added to it so that it has [`DIGITS`] digits and differs from all other numbers of a frame.
 const ADDED: u64 = 1 << 62;
 
-/// The numbers of a text that are to be filled in.
+/// The numbers of a text that will be filled in.
 #[derive(Debug, Default)]
 pub struct Marks {
     /// In the order of the text.
@@ -59,7 +59,7 @@ impl Marks {
         *number |= ADDED;
     }
 
-    /// The value of a field was written, and the text goes on from `from` with it.
+    /// Called when the value of a field was written: the text from `from` on has it.
     #[inline]
     pub fn written(&mut self, out: &[u8], from: usize, def: Def, value: &NodeValue) {
         if let (true, NodeValue::U(number)) = (self.wanted, value)

@@ -1,4 +1,4 @@
-//! One file per form of output. All are made from the same tree or extractor; what they share is here.
+//! Output formats, one file each. All are made from the same tree or extractor; shared code is here.
 
 pub mod ek;
 pub mod fields;
@@ -24,7 +24,8 @@ use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// Colours by meaning. All of them can be read on a light and on a dark ground, and none says what the text does not say too.
+/// Colours by meaning. All of them can be read on a light and on a dark background, and none carries information that
+/// the text does not have.
 pub mod paint {
     use super::{AnsiColor, Style};
 
@@ -45,7 +46,7 @@ pub mod paint {
     pub const RDMA: Style = of(AnsiColor::Magenta);
 }
 
-/// Appends `text` in a style, or as it is.
+/// Appends `text`, in a style if `color` is set.
 pub fn styled(out: &mut Vec<u8>, style: Style, color: bool, text: &[u8]) {
     use std::io::Write;
     if color {
@@ -92,16 +93,15 @@ pub fn faults(tree: &Tree, cut: bool) -> impl Iterator<Item = (&'static str, Str
     })
 }
 
-/// A value as indented JSON in which no character stands as it is that a terminal obeys or hides: they are written as `\u202e`, and mean
-/// the
-/// same to every reader of JSON.
+/// A value as indented JSON. Characters that a terminal would obey or hide are written as escapes such as `\u202e`,
+/// which mean the same to every reader of JSON.
 pub fn pretty_json(value: &impl Serialize) -> serde_json::Result<String> {
     let mut out = Vec::new();
     value.serialize(&mut Serializer::with_formatter(&mut out, Visible(PrettyFormatter::new())))?;
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
-/// Writes what [`is_unsafe`] says of a character as an escape, and leaves the rest to the formatter inside.
+/// Writes characters for which [`is_unsafe`] is true as escapes, and leaves the rest to the inner formatter.
 struct Visible(PrettyFormatter<'static>);
 
 impl Formatter for Visible {

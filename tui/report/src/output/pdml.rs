@@ -82,7 +82,7 @@ impl Pdml {
                 out.extend_from_slice(b"\" showname=\"");
                 self.line.clear();
                 label(&mut self.line, tree, i);
-                // the brackets of what was computed are the detail pane's
+                // the brackets around computed values belong to the detail pane
                 let text = if node.generated && node.def.kind != Kind::Protocol {
                     self.line.trim_start_matches('[').trim_end_matches(']')
                 } else {

@@ -1,6 +1,5 @@
-//! The form that Wireshark gives a frame where ours is another one: JSON, EK and PDML are written in it, so that what was made for tshark
-//! finds
-//! each field where it is there. `--json-names short` leaves our form as it is.
+//! Transforms a frame's tree to the form that Wireshark gives it, for JSON, EK and PDML, so that programs made for
+//! tshark find each field at the same path. `--json-names short` keeps our form.
 //!
 //! A subtree that is not a field of Wireshark's is *text* there: its key is what the detail pane shows, as in `"Create
 //! Request (0x05)"`. Other differences have a row in `RULES`. Two cases have code of their own: bodies of SMB2, which
@@ -14,16 +13,16 @@ use rdmascope_dissector::trace::{Node, NodeValue, Tree};
 /// Transformation of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Its children stand in its place.
+    /// The node is replaced by its children.
     Splice,
-    /// The child of the first id stands in its place and has the other children, and all of it belongs to the node of the second id that
-    /// stands before it.
+    /// The child of the first id replaces the node and gets the other children. All of it then becomes part of the
+    /// preceding node of the second id.
     LedBy(u32, u32),
     /// Its children are put into one subtree, which is a text.
     Wrap,
     /// A list of attributes of NFS 4: each belongs to the word of the mask that has its bit.
     Attributes,
-    /// The place and length of what has a subtree of its own behind it belong to that.
+    /// Offset and length in front of a subtree become part of it.
     Place,
     /// Fields of TCP that are reported behind it.
     Stream,
@@ -119,7 +118,7 @@ pub struct Shape {
     /// True if our form is kept.
     short: bool,
     old: Vec<Node>,
-    /// Keys of nodes that say more than their label, by the node's index.
+    /// Keys of nodes that have more than their label, by the node's index.
     keys: Vec<(usize, String)>,
     /// The nodes that are reported elsewhere, by their index in `old`.
     moved: Vec<usize>,
@@ -168,7 +167,7 @@ impl Shape {
         self.part(tree, 0, end, 0);
     }
 
-    /// Finds what is reported in the layer of the analysis and belongs into others.
+    /// Finds the nodes in the layer of the analysis that belong to other layers.
     fn find_moved(&mut self) {
         self.headers = self.old.iter().filter(|n| n.def.id == HEADER).count();
         let mut inside = false;
@@ -214,7 +213,7 @@ impl Shape {
         tree.nodes.push(node);
     }
 
-    /// The nodes from `from` to `to`, siblings with what is in them, `shift` deeper.
+    /// Copies the nodes from `from` to `to`, siblings with their contents, `shift` deeper.
     fn part(&mut self, tree: &mut Tree, from: usize, to: usize, shift: i16) {
         let mut at = from;
         while at < to {
@@ -223,7 +222,7 @@ impl Shape {
         }
     }
 
-    /// One node with what is in it; where the next begins.
+    /// Copies one node with its contents. Returns the index of the next node.
     fn node(&mut self, tree: &mut Tree, at: usize, end: usize, shift: i16) -> usize {
         let node = self.old[at];
         let id = node.def.id;
@@ -304,7 +303,7 @@ impl Shape {
         }
     }
 
-    /// Texts that say a number or a name.
+    /// Makes text nodes that have a number or a name.
     fn text(&mut self, tree: &Tree, at: usize, end: usize, shift: i16) {
         let depth = i16::from(self.old[at].depth) + shift;
         let number = |id: u32| {
@@ -353,7 +352,7 @@ impl Shape {
         self.part(tree, behind, end, shift);
     }
 
-    /// A mask and what its bits stand for.
+    /// A mask, with the attributes of its bits.
     fn attributes(&mut self, tree: &mut Tree, at: usize, end: usize, shift: i16) {
         let depth = self.old[at].depth + 1;
         let mut words: u64 = 0;
@@ -408,7 +407,7 @@ impl Shape {
         }
     }
 
-    /// The place and length that stand first go into what they are of.
+    /// Moves the offset and length at the beginning into the node that they describe.
     fn placed(&mut self, tree: &mut Tree, from: usize, to: usize, shift: i16) {
         let depth = self.old.get(from).map_or(0, |n| n.depth);
         let target = (from..to).find(|i| self.old[*i].depth == depth && PLACED.contains(&self.old[*i].def.id));

@@ -1,5 +1,5 @@
-//! `-z`: tables over all frames, of what the analysis knows: frames and bytes by time, by protocol and by host, times of requests,
-//! findings.
+//! `-z`: tables over all frames, from the results of the analysis: frames and bytes by time, by protocol and by host,
+//! times of requests, findings.
 //!
 //! The names are tshark's. A tap sees every frame that is read, whatever `-Y` shows; each may have a filter of its own.
 
@@ -19,7 +19,7 @@ use std::io::Write;
 /// Rows of one table at most. Later ones are counted, and the count is printed.
 const ROWS_MAX: usize = 100_000;
 
-/// The tables that are asked for.
+/// The requested tables.
 #[derive(Default)]
 pub struct Taps {
     taps: Vec<Tap>,
@@ -59,7 +59,7 @@ struct Intervals {
 struct Hosts {
     title: &'static str,
     endpoints: bool,
-    /// Addresses, and ports where the kind has them.
+    /// Addresses, and ports if the kind has them.
     slots: [Slot; 2],
     ports: Option<[Slot; 2]>,
     filter: Option<Filter>,
@@ -118,7 +118,7 @@ const KINDS: [(&str, &str, Ends, Option<Ends>); 6] = [
 ];
 
 impl Taps {
-    /// Reads the arguments of `-z` and asks `extractor` for what they need.
+    /// Reads the arguments of `-z` and makes `extractor` extract the fields they need.
     pub fn new(arguments: &[String], registry: &Registry, extractor: &mut Extractor) -> Result<Self> {
         let mut taps = Vec::new();
         for argument in arguments {
@@ -207,7 +207,7 @@ fn tap(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result
         }
         ["smb2" | "rpc", "srt", ..] => {
             let is_smb = parts[0] == "smb2";
-            // tshark's program and version stand before the filter
+            // tshark has program and version in front of the filter
             let mut text = parts.get(2).copied().unwrap_or("");
             while !is_smb && text.starts_with(|c: char| c.is_ascii_digit()) {
                 text = text.split_once(',').map_or("", |(_, rest)| rest);

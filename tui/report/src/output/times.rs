@@ -1,4 +1,4 @@
-//! The time in a frame's line, as `-t` says it. The keys are tshark's.
+//! The time in a frame's line, in the format of `-t`. The keys are tshark's.
 
 use crate::dissection::Dissected;
 use crate::zone::Zone;
@@ -71,7 +71,7 @@ impl Default for Times {
 }
 
 impl Times {
-    /// As the argument of `-t` says; `None` where it says nothing known.
+    /// Parses the argument of `-t`; `None` if it is not known.
     pub fn parse(text: &str) -> Option<Self> {
         let (key, digits) = match text.split_once('.') {
             Some((key, "")) => (key, 6),
@@ -122,7 +122,7 @@ impl Times {
         }
     }
 
-    /// Seconds with as many decimals as asked for; the rest is cut.
+    /// Writes seconds with the requested number of decimals; further ones are cut off.
     fn seconds(&self, out: &mut Vec<u8>, ns: i64) {
         if ns < 0 {
             out.push(b'-');

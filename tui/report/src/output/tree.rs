@@ -1,4 +1,4 @@
-//! `-V`: every field of a frame, a line each, with the bytes it lies in.
+//! `-V`: every field of a frame, one per line, with its bytes.
 //!
 //! ```text
 //! InfiniBand [42+20]

@@ -1,4 +1,5 @@
-//! The first sentences of a report: how long requests waited, for what, since when, and what it would be without.
+//! The first sentences of a report: how long requests waited, for what, since when, and how long it would take without
+//! that.
 
 use super::words::{clock, count, duration, share, times};
 use rdmascope_analyzer::answer::{self, Answer, Hindrance};
@@ -87,7 +88,7 @@ fn what(main: &Hindrance, unit: &str) -> String {
             format!("recovering from {packets}{way} that {were} not acknowledged in time")
         }
         (Kind::Recovery, Cause::LostBefore) if main.acks > 0 && main.acks == main.packets => {
-            // what was seen is what went out again; what was lost, nobody saw
+            // only the retransmissions were seen, not the lost packets
             let back = main.from.map_or(String::new(), |from| format!(" from {} to {}", side(from.peer()), side(from)));
             let (were, lost) = match main.packets {
                 1 => ("was", "its acknowledgment seems"),

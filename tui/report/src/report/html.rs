@@ -1,5 +1,5 @@
-//! The report as one HTML page: it opens offline, refers to nothing, and holds tables that sort and plots that zoom. Plots are
-//! SVG made here; the script only moves their view. Everything that came from the network goes through `text`.
+//! The report as one HTML page. It opens offline, loads nothing, and has tables that sort and plots that zoom. Plots
+//! are SVG made here; the script only moves their view. All data from the network goes through `text`.
 
 use super::sessions::{HEADS, headline, row, sums};
 use super::words::{Tone, and, count, duration, grouped, grouped_signed, size, times, when};
@@ -37,7 +37,7 @@ pub fn render(data: &ReportData) -> String {
     let entries = data.entries();
     let names: Vec<String> = data.inputs.iter().map(|i| shown(&i.path)).collect();
     let title = names.join(", ");
-    // nothing is loaded from anywhere, and the policy says so to the browser
+    // nothing is loaded, and the policy enforces that in the browser
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
     let _ = write!(
         out,
@@ -61,7 +61,7 @@ pub fn render(data: &ReportData) -> String {
     out
 }
 
-/// When, where and by what the page was made.
+/// Says when, on which host and by which version the page was made.
 fn made() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -87,7 +87,7 @@ impl Page {
         Self { articles, rows: data.storage().map(|(c, _)| c.id).collect() }
     }
 
-    /// The number of a connection, as a link to what the page has of it.
+    /// The number of a connection, as a link to its part of the page.
     fn connection(&self, id: u32) -> String {
         let place = if self.articles.contains(&id) { "connection" } else { "row" };
         if self.rows.contains(&id) { format!("<a href=\"#{place}-{id}\">{id}</a>") } else { id.to_string() }
@@ -466,7 +466,7 @@ fn slowest(out: &mut String, data: &ReportData, page: &Page) {
     out.push_str("</section>\n");
 }
 
-/// Frames that findings and the slowest requests refer to, and what is said of each.
+/// Frames that findings and the slowest requests refer to, with a text for each.
 fn frames_listed(out: &mut String, data: &ReportData, page: &Page, entries: &[Entry<'_>]) {
     struct Listed {
         time: Option<i64>,
@@ -589,7 +589,7 @@ struct Sortable {
 }
 
 impl Sortable {
-    /// Headings, and whether the column stands on the left.
+    /// Headings, and whether the column is left-aligned.
     fn new(head: &[(&'static str, bool)]) -> Self {
         Self { head: head.to_vec(), rows: Vec::new() }
     }

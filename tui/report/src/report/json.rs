@@ -1,5 +1,6 @@
-//! The report for programs. Keys are a contract: they only ever get added. Times are numbers, seconds since the first frame with nine
-//! decimals; dates are ISO 8601; sizes bytes; what may not fit a double is hex digits in a string; what is not known is null.
+//! The report for programs. Keys are a contract: they are only ever added. Times are numbers, in seconds since the
+//! first frame with nine decimals; dates are ISO 8601; sizes are in bytes; values that may not fit a double are hex
+//! digits in a string; unknown values are null.
 //!
 //! A key is declared once, in `object!` of `schema.rs`: from there come the JSON and its schema.
 
@@ -1703,7 +1704,7 @@ fn status(family: Family, code: u32) -> String {
     super::status(family, code)
 }
 
-/// All findings, what matters first, each with what it follows from.
+/// All findings, the most important first, each with its cause.
 fn findings(data: &ReportData) -> Vec<FindingJson> {
     let ranked = data.report.findings.ranked();
     let causes = rdmascope_analyzer::roots::causes(&data.report, &ranked);

@@ -3,7 +3,8 @@
 use super::ReportData;
 use rdmascope_analyzer::path::{Carried, Kind, Path, Rung, State};
 
-/// The mark of an answer: a tick, a cross, a question mark where the capture does not tell, a dash where it was not needed.
+/// The mark of an answer: a tick, a cross, a question mark if the capture does not show it, a dash if it was not
+/// needed.
 pub const fn mark(state: State) -> &'static str {
     match state {
         State::Yes => "✓",
@@ -34,7 +35,7 @@ pub fn headline(path: &Path) -> String {
     format!("{} from {} to {} {verb} {}", path.kind.name(), path.client, path.server, path.carried.name())
 }
 
-/// The ladders that a reader asks for: where RDMA is not what carries everything, or does not do what it could.
+/// Paths that a text report shows: those on which RDMA does not carry everything, or not as well as it could.
 pub fn asked_for(data: &ReportData) -> impl Iterator<Item = &Path> {
     data.report.paths.iter().filter(|p| p.verdict.is_some() || p.kind == Kind::Smb && p.carried == Carried::Tcp)
 }

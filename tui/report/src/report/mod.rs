@@ -36,7 +36,7 @@ pub struct ReportData {
     pub report: Report,
     /// Summary of each input.
     pub inputs: Vec<InputSummary>,
-    /// Frames that the capturing machine says it lost.
+    /// Number of frames that the capturing machine reports as lost.
     pub lost_frames: u64,
     /// Counters of RDMA devices while it was captured.
     pub hardware: rdmascope_capture::Hardware,
@@ -50,9 +50,9 @@ pub struct ReportData {
     pub wanted: Wanted,
     /// Rows and points that found no room.
     pub details_dropped: u64,
-    /// Findings that the reader knows about: what was to be ignored, and how many of them there were.
+    /// Findings to be ignored, with the number of occurrences.
     pub ignored: Vec<(Ignore, u64)>,
-    /// The manual with a page for every finding, where it can be read somewhere.
+    /// The manual with a page for every finding, if its address is known.
     pub manual: Option<Manual>,
 }
 
@@ -83,7 +83,7 @@ impl Manual {
     }
 }
 
-/// Findings that the reader knows about and does not want to see.
+/// Findings that the user knows about and does not want to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ignore {
     /// The rule.
@@ -93,7 +93,7 @@ pub struct Ignore {
 }
 
 impl Ignore {
-    /// `ID` or `ID:SIDE`, where a side is client, server, network, capture or unknown.
+    /// Parses `ID` or `ID:SIDE`, where a side is client, server, network, capture or unknown.
     ///
     /// # Errors
     /// Which part is not known.
@@ -125,7 +125,7 @@ impl fmt::Display for Ignore {
 /// Sides that can be to blame for a finding.
 const SIDES: [Blame; 5] = [Blame::Client, Blame::Server, Blame::Network, Blame::Capture, Blame::Unknown];
 
-/// Lists that are made only when asked for.
+/// Lists that are made only on request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     /// Each request.
@@ -143,7 +143,7 @@ pub struct Detail {
     pub failures: Vec<(&'static str, String, u64)>,
     /// With `--exchanges`, every one.
     pub exchanges: Vec<Exchange>,
-    /// With `--credits`: where, what the client held, what the server held.
+    /// With `--credits`: the place, and the credits of client and server.
     pub timeline: Vec<(At, Option<i64>, Option<i64>)>,
 }
 
@@ -180,7 +180,7 @@ impl Brief {
     }
 }
 
-/// Listens to an analysis for what the reports need beside the report.
+/// Collects data from an analysis that the reports need in addition to the analyzer's report.
 #[derive(Debug, Default)]
 pub struct Collector {
     wanted: Wanted,
@@ -198,7 +198,7 @@ struct Collected {
 }
 
 impl Collector {
-    /// Collects what is wanted.
+    /// Makes a collector for the requested lists.
     pub fn new(wanted: Wanted) -> Self {
         Self { wanted, ..Self::default() }
     }
@@ -340,7 +340,7 @@ impl ReportData {
         )
     }
 
-    /// Takes out findings that the reader knows about: they are counted and neither shown nor judged by.
+    /// Removes ignored findings: they are counted, but not shown and not used for the verdict.
     pub fn ignore(&mut self, what: &[Ignore]) {
         let mut ignored: Vec<(Ignore, u64)> = what.iter().map(|ignore| (*ignore, 0)).collect();
         self.report.findings.retain(|finding| match ignored.iter_mut().find(|(ignore, _)| ignore.covers(finding)) {
@@ -453,7 +453,7 @@ pub fn is_partial(report: &Report) -> bool {
 /// First sentence of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headline {
-    /// ✗, !, ✓, or – where nothing can be said.
+    /// ✗, !, ✓, or – if no verdict is possible.
     pub mark: &'static str,
     /// Color of the headline.
     pub tone: Tone,
@@ -513,7 +513,7 @@ pub fn came_to_nothing(connection: &Connection) -> bool {
 /// One cause, with what followed from it.
 pub use rdmascope_analyzer::roots::Root as Entry;
 
-/// The first occurrence as a sentence that says who did it.
+/// The first occurrence as a sentence that names the side to blame.
 pub fn sentence(entry: &Entry<'_>, data: &ReportData) -> String {
     if entry.counts_failures() {
         return words::sentence(&entry.text());
@@ -638,7 +638,7 @@ pub fn ending(connection: &Connection) -> String {
 
 pub use rdmascope_analyzer::roots::status;
 
-/// The last request of a connection that did not end well, and what came after it; `None` where all is well.
+/// The last request of a connection that did not end well, and the events after it; `None` if all is well.
 pub fn last_words(connection: &Connection, detail: &Detail) -> Option<String> {
     let last = detail.last.as_ref()?;
     let is_usual =

@@ -1,5 +1,5 @@
-//! JSON that describes itself: what a program may rely on is declared once, by [`object!`], and comes out as the JSON and as its
-//! JSON Schema (2020-12).
+//! JSON with a schema: the part that programs may rely on is declared once, by [`object!`], which makes the JSON and
+//! its JSON Schema (2020-12).
 //!
 //! ```text
 //! object! { struct Point { /// When.  time: Seconds, … } } ─▶ struct Point, serialized ─▶ {"time": 0.000012345}
@@ -68,7 +68,7 @@ macro_rules! object {
 }
 pub use crate::object;
 
-/// The schema of an object: of each key its name, whether it is always there, its schema, and what it is.
+/// The schema of an object: the name of each key, whether it is always present, its schema, and its description.
 pub fn object_of(text: &str, rows: Vec<(&'static str, bool, Value, &str)>) -> Value {
     let required: Vec<&str> = rows.iter().filter(|(_, always, ..)| *always).map(|(name, ..)| *name).collect();
     let properties: Map<String, Value> =
@@ -114,7 +114,7 @@ impl<A: Schema, B: Schema> Schema for (A, B) {
     }
 }
 
-/// ns, written as seconds with nine decimals: a number, so that `.latency > 0.05` means what it says.
+/// Nanoseconds, written as seconds with nine decimals: a number, so that `.latency > 0.05` works.
 #[derive(Clone, Copy, Debug)]
 pub struct Seconds(pub i64);
 
@@ -148,7 +148,7 @@ impl Schema for Date {
     }
 }
 
-/// 64 bits that are no count: an address, an id. Many a program that reads JSON knows only 53.
+/// 64 bits that are not a count: an address, an id. Many programs that read JSON are limited to 53 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Hex(pub u64);
 

@@ -59,7 +59,8 @@ pub fn row(session: &Session, c: &Channel) -> [String; 12] {
     ]
 }
 
-/// Sessions that a reader of text asks for: those on several connections. One on one connection is reported with that.
+/// Sessions that a text report shows: those on several connections. A session on one connection is reported with that
+/// connection.
 pub fn asked_for(data: &ReportData) -> impl Iterator<Item = &Session> {
     data.sessions.iter().filter(|s| s.channels.len() > 1)
 }

@@ -21,7 +21,7 @@ use rdmascope_dissector::text::Elapsed;
 
 /// Devices and classes shown of those that paused others.
 const PAUSES_SHOWN: usize = 8;
-/// Findings shown in full; of notes there are seldom so many.
+/// Maximum number of findings shown in full; there are seldom that many notes.
 const ENTRIES_MAX: usize = 24;
 /// Connections shown in full.
 const BLOCKS_MAX: usize = 16;
@@ -38,7 +38,7 @@ const COUNTERS_SHOWN: usize = 8;
 /// Characters of a credit curve.
 const CURVE: usize = 20;
 
-/// The whole report, in lines of at most `width` where that can be.
+/// The whole report, in lines of at most `width` if possible.
 pub fn render(data: &ReportData, width: usize, paint: Paint) -> String {
     let mut page = Page { out: String::new(), width: width.max(40), paint };
     let entries = data.entries();
@@ -323,7 +323,7 @@ impl Page {
         let (empty, busy): (Vec<_>, Vec<_>) = data.storage().partition(|(c, _)| came_to_nothing(c) || is_idle(c));
         let mut by_weight = busy.clone();
         by_weight.sort_by_key(|(c, _)| std::cmp::Reverse(weight(c)));
-        // small ones stand for each other: one of them in full, where there is nothing greater
+        // if all connections are small, one of them is shown in full
         let is_great = |c: &Connection| requests(c) > FEW || c.rdma.reads + c.rdma.writes > 0;
         let mut great: Vec<u32> = by_weight.iter().filter(|(c, _)| is_great(c)).take(BLOCKS_MAX).map(|(c, _)| c.id).collect();
         if great.is_empty() {
@@ -455,7 +455,7 @@ impl Page {
             table.row([
                 (Tone::Strong, c.id.to_string()),
                 (Tone::Plain, format!("{}  {}", ends(c), handles(c))),
-                // where the handle is a pair of ports, it stands there
+                // the port, if the connection has a queue pair too
                 (Tone::Plain, if c.peers[1].port > 0 && c.peers[1].qp.is_some() { c.peers[1].port.to_string() } else { String::new() }),
                 (Tone::Plain, c.protocol.name().to_owned()),
                 (Tone::Plain, format!("▸ {} ◂ {}", grouped(sent), grouped(received))),
@@ -938,7 +938,7 @@ fn flow_painted(pieces: &[String], gap: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Text without escape sequences, as it is seen.
+/// Removes the escape sequences, so that the visible text is left.
 fn without_colour(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();

@@ -1,4 +1,4 @@
-//! Numbers, times and text as people read them; lines and tables that fit a width. Nothing here knows what a report is.
+//! Numbers, times and text in readable form; lines and tables that fit a width. Nothing here depends on a report.
 
 use crate::zone::Zone;
 use anstyle::{AnsiColor, Style};
@@ -148,7 +148,7 @@ impl Clock {
     }
 }
 
-/// The clock of this process: a command line asks for one.
+/// The clock of this process: a command line sets it.
 static CLOCK: OnceLock<Clock> = OnceLock::new();
 
 /// Tells all times by this clock from now on; the first that is set stays.
@@ -261,7 +261,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     wrapped(text, width, false)
 }
 
-/// The same, with words broken that are longer than a line: for screens, where nothing may stand beyond the edge.
+/// The same, but words longer than a line are broken: for screens, where nothing may extend beyond the edge.
 pub fn wrap_hard(text: &str, width: usize) -> Vec<String> {
     wrapped(text, width, true)
 }
@@ -300,7 +300,7 @@ pub fn flow(pieces: &[String], gap: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Cut to a width, with "…" where something is missing.
+/// Cuts a text to a width, with "…" in place of the rest.
 pub fn clipped(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -320,7 +320,7 @@ pub fn clipped(text: &str, width: usize) -> String {
     out
 }
 
-/// On which side of its column a cell stands.
+/// Alignment of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Text.
@@ -329,15 +329,15 @@ pub enum Align {
     Right,
 }
 
-/// A column: heading, side, and how dear it is: where the width does not do, those with the highest number go first.
-/// 0 stays always.
+/// A column: heading, alignment, and rank. If the width does not suffice, those with the highest rank are left out
+/// first; rank 0 always stays.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     /// Heading of the column.
     pub heading: &'static str,
-    /// On which side its cells stand.
+    /// Alignment of its cells.
     pub align: Align,
-    /// Columns of the highest rank go first where it is narrow.
+    /// Rank: if space is short, columns of the highest rank are left out first.
     pub rank: u8,
 }
 
@@ -386,7 +386,7 @@ impl Table {
         let mut shown: Vec<usize> = (0..self.columns.len()).filter(|c| !is_empty(*c)).collect();
         let mut widths: Vec<usize> = (0..self.columns.len()).map(wide).collect();
         let total = |shown: &[usize], widths: &[usize]| indent + shown.iter().map(|c| widths[*c] + GAP).sum::<usize>().saturating_sub(GAP);
-        // first the widest left column gives way, down to where it would say nothing; then columns go
+        // first the widest left column is narrowed, as far as it stays useful; then columns are left out
         while total(&shown, &widths) > width {
             let over = total(&shown, &widths) - width;
             let left = shown.iter().copied().filter(|c| self.columns[*c].align == Align::Left);
