@@ -53,14 +53,14 @@ pub(crate) enum Msg {
         looked: usize,
         done: bool,
     },
-    /// Rows of I/O or memory, made from so many exchanges.
+    /// Ordered rows of I/O or memory, made from `version` exchanges.
     Ordered {
         table: View,
         generation: u64,
         version: usize,
         rows: Vec<order::Row>,
     },
-    /// Keys of so many frames were read.
+    /// Number of frames whose keys were read.
     Sorting {
         generation: u64,
         looked: usize,
@@ -69,7 +69,7 @@ pub(crate) enum Msg {
         generation: u64,
         sorted: Sorted,
     },
-    /// The frame (place) that was searched for, and whether it lies on the other side of where the search began.
+    /// The frame (place) that the search found, and whether the search had to wrap around.
     Hit(Option<(u32, bool)>),
     /// Messages of a connection: a title, and the lines.
     Content(String, Vec<String>),
@@ -114,7 +114,7 @@ pub(crate) enum Effect {
         generation: u64,
         by: usize,
         followed: Option<Vec<u32>>,
-        /// Only what has one of these frames (places, ascending), where there is a filter.
+        /// Limits the rows to requests with one of these frames (places, ascending), if a filter is active.
         passing: Option<Vec<u32>>,
         /// Version of the exchanges; it is returned with the answer.
         version: usize,
@@ -134,8 +134,8 @@ pub(crate) enum Effect {
         title: String,
         client: String,
     },
-    /// The first of these frames (or the last, where not `forward`) that has this; where none has, of the frames on the other side of
-    /// the row from which the search began.
+    /// Finds the first of these frames (or the last, if not `forward`) that matches. If none does, the frames on the
+    /// other side of the search's start are searched.
     Find {
         text: String,
         frames: [Which; 2],
@@ -149,7 +149,7 @@ pub(crate) enum Effect {
     Pause(bool),
     /// Restarts a live capture.
     Restart,
-    /// Lets reading continue up to so many frames; 0 ends it.
+    /// Lets reading continue up to this number of frames; 0 ends it.
     ReadUpTo(u64),
     /// Cancels saving, exporting or searching.
     GiveUp,
@@ -220,7 +220,7 @@ pub(crate) enum Answer {
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) model: Model,
-    /// Frames of a live capture that are in a file; and those that will be when the work at hand is done.
+    /// Number of frames of a live capture that are in a file, and the number after the current save.
     saved: usize,
     saving: Option<usize>,
     pub(crate) came_from: Vec<View>,
@@ -228,9 +228,9 @@ pub(crate) struct App {
     texts_asked: Vec<usize>,
     detail_asked: Option<usize>,
     pub(crate) popup: Option<Popup>,
-    /// The file that is shown, where it is one that does not grow: its marks are kept.
+    /// The file that is shown, if it does not grow: then its marks are kept.
     pub(crate) path: Option<PathBuf>,
-    /// True if [`Msg::Continue`] was asked for.
+    /// True if [`Msg::Continue`] was requested.
     continuing: bool,
     /// State of each view.
     pub(crate) states: States,
@@ -253,7 +253,7 @@ impl App {
         }
     }
 
-    /// Another view that the user chose: credit plot and sequence are about what was selected before.
+    /// Shows another view that the user chose: credit plot and sequence then show the selection of the former view.
     pub(crate) fn turn_to(&mut self, view: View) {
         let screen = self.screen();
         if self.states.of(view).is_about_a_selection() && view != self.model.view && screen.is_chosen() {
@@ -287,7 +287,7 @@ impl App {
         }
     }
 
-    /// Shows a frame (by its number) in the frame list; where a filter hides it, the filter goes.
+    /// Shows a frame (by its number) in the frame list. If a filter hides it, the filter is removed.
     pub(crate) fn go_to_frame(&mut self, number: u64) -> Vec<Effect> {
         let Some(place) = usize::try_from(number).ok().and_then(|n| n.checked_sub(1)).filter(|p| *p < self.model.index.len()) else {
             let len = self.model.index.len();
@@ -317,7 +317,7 @@ impl App {
         self.states.of(self.model.view)
     }
 
-    /// Does what a view asks for.
+    /// Carries out the requests of a view.
     pub(super) fn carry_out(&mut self, requests: Vec<Request>) -> Vec<Effect> {
         let mut effects = Vec::new();
         for request in requests {
@@ -343,7 +343,7 @@ impl App {
         let selected = order.row(cursor.at).filter(|_| cursor.at > 0);
         if order.came(generation, version, rows) {
             if let Some(at) = selected.and_then(|row| order.find(row)) {
-                // and the selected one stays where it is on the screen
+                // the selected row also stays at its position on the screen
                 cursor.top = (cursor.top + at).saturating_sub(cursor.at);
                 cursor.at = at;
             }
@@ -366,7 +366,7 @@ impl App {
                 effects.push(Effect::Order { table, rows, generation, by, followed, passing, version });
             }
         }
-        // what is sorted is all there is; of what has no end, what there is by now
+        // all frames are sorted; of a growing capture, those that are there now
         let is_all = self.model.filter_is_done() && !scanning && (self.model.done || self.model.grows);
         if self.model.sorting.is_under_way() && !self.model.sorting.asked && is_all {
             self.model.sorting.asked = true;
@@ -455,7 +455,7 @@ impl App {
         self.path.iter().map(|path| Effect::Keep(Keep::Marks(path.clone(), self.model.marks.iter().copied().collect()))).collect()
     }
 
-    /// Tells the views that what they show changed.
+    /// Tells the views that their data changed.
     pub(super) fn changed(&mut self, change: Change) {
         for view in View::ALL {
             self.states.of_mut(*view).changed(change);
@@ -470,7 +470,7 @@ impl App {
     }
 }
 
-/// One message, and what is to be done about it.
+/// Handles one message. Returns the effects to carry out.
 pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
     let mut effects = match msg {
         Msg::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
@@ -611,7 +611,7 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
     effects
 }
 
-/// Lists that a view shows, where they are out of date.
+/// Updates the lists of the current view if they are out of date.
 fn prepare(app: &mut App) {
     app.states.of_mut(app.model.view).prepare(&app.model);
 }
@@ -709,9 +709,9 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     Vec::new()
 }
 
-/// The filter at hand, and one that an action joins to it.
+/// Joins the current filter and another one, as an action says.
 fn joined(old: &str, new: &str, action: Action) -> String {
-    // what is joined looser than the joint goes into parentheses
+    // operands that contain operators are put in parentheses
     let closed = |text: &str| {
         if text.contains("||") || text.contains("&&") || text.contains(" or ") || text.contains(" and ") {
             format!("({text})")
@@ -728,7 +728,7 @@ fn joined(old: &str, new: &str, action: Action) -> String {
     }
 }
 
-/// Asks for what was said on the connection of the selected row, else on the followed one.
+/// Requests the messages of the selected row's connection, else of the followed one.
 fn content(app: &mut App) -> Vec<Effect> {
     let selected = app.screen().selected_connection(&app.model).and_then(|id| app.model.connection(id));
     let Some(connection) = selected.or_else(|| app.model.subject()) else {

@@ -1,6 +1,6 @@
-//! The configuration file, `$XDG_CONFIG_HOME/rdmascope/config.toml` (`~/.config` where that is not set), and what is kept from one time to
-//! the next in `$XDG_STATE_HOME/rdmascope/` (`~/.local/state`): `filters`, `recent` captures, the `marks` of captures, the `theme` and the
-//! `columns` chosen last. That something cannot be kept is no reason to disturb anybody.
+//! The configuration file, `$XDG_CONFIG_HOME/rdmascope/config.toml` (`~/.config` if that is not set), and the values
+//! that are kept between sessions in `$XDG_STATE_HOME/rdmascope/` (`~/.local/state`): `filters`, `recent` captures, the
+//! `marks` of captures, the `theme` and the `columns` chosen last. Errors on storing values are ignored.
 //!
 //! ```toml
 //! theme = "light"                 # dark, light, mono
@@ -23,7 +23,7 @@ const LINES_MAX: usize = 200;
 /// Marks of a capture that are remembered.
 const MARKS_MAX: usize = 10_000;
 
-/// Every key of the file, and what it takes: what the documentation says.
+/// Every key of the file, and its value, for the documentation.
 pub const CONFIGURATION: &[(&str, &str)] = &[
     (
         "theme",
@@ -52,7 +52,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Reads the file, where there is one.
+    /// Reads the file, if there is one.
     ///
     /// # Errors
     /// A file that is there and cannot be read or understood, in one line.
@@ -88,7 +88,7 @@ pub fn docs_url() -> anyhow::Result<Option<Manual>> {
 }
 
 fn base(variable: &str, fallback: &str) -> Option<PathBuf> {
-    // the specification: a path that is not absolute is to be ignored
+    // the specification says that a path that is not absolute must be ignored
     let chosen = std::env::var_os(variable).map(PathBuf::from).filter(|p| p.is_absolute());
     let home = || std::env::var_os("HOME").map(PathBuf::from).filter(|p| p.is_absolute()).map(|h| h.join(fallback));
     Some(chosen.or_else(home)?.join("rdmascope"))
@@ -171,7 +171,7 @@ impl Memory {
         self.lines("columns")
     }
 
-    /// The frames of a capture that were marked, where it still has the same size.
+    /// Number of sealed chunks that are kept, and a placeholder for the others; `None` if all are kept.
     pub(crate) fn marks(&self, path: &Path) -> BTreeSet<u32> {
         let Some((path, size)) = identity(path) else { return BTreeSet::new() };
         let lines = self.lines("marks");
@@ -179,7 +179,7 @@ impl Memory {
         line.map_or_else(BTreeSet::new, |(_, numbers, _)| numbers.split(',').filter_map(|n| n.parse().ok()).filter(|n| *n > 0).collect())
     }
 
-    /// The lines of a file of what is kept.
+    /// The lines of a file of stored values.
     fn lines(&self, name: &str) -> Vec<String> {
         let Some(path) = self.dir.as_ref().map(|d| d.join(name)) else { return Vec::new() };
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -210,7 +210,7 @@ fn marks_line(line: &str) -> Option<(u64, &str, &str)> {
     Some((size.parse().ok()?, numbers, path))
 }
 
-/// The whole path of a regular file, where it fits on a line, and its size in bytes.
+/// The full path of a regular file, if it fits on a line, and its size in bytes.
 fn identity(path: &Path) -> Option<(String, u64)> {
     let path = path.canonicalize().ok()?;
     let about = path.metadata().ok().filter(std::fs::Metadata::is_file)?;

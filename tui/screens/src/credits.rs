@@ -1,4 +1,5 @@
-//! Credits: what each end could still send, over time; stalls marked; beside them the credits of SMB2 or RPC. The cursor goes to the frame.
+//! Credits: the number of messages that each end could still send, over time, with stalls marked; beside them the
+//! credits of SMB2 or RPC. The cursor leads to the frame.
 //!
 //! ```text
 //!  192.0.2.2 → 192.0.2.1   client held 171…255   server held 240…254   stalls 1 (3.2 ms)
@@ -30,7 +31,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The cursor goes to a time, and the window with it.
+    /// Moves the cursor to a time, and the window with it.
     pub(crate) fn look_at(&mut self, time: i64) {
         self.cursor = Some(time);
         if let Some((from, upto)) = self.window
@@ -134,7 +135,7 @@ pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Reque
     if let Some(time) = moved {
         let time = time.clamp(all_from, all_upto);
         state.cursor = Some(time);
-        // the window goes along
+        // the window follows
         if state.window.is_some() && !(from..=upto).contains(&time) {
             let length = upto.saturating_sub(from);
             let start = time.saturating_sub(length / 2).clamp(all_from, all_upto.saturating_sub(length).max(all_from));
@@ -197,7 +198,7 @@ fn draw_lines(
     area: Rect,
     (from, upto): (i64, i64),
 ) -> i64 {
-    // what was held when the window began counts too
+    // the value at the beginning of the window is included
     let first = points.partition_point(|p| p.time < from).saturating_sub(1);
     let last = points.partition_point(|p| p.time <= upto);
     let seen = &points[first..last.max(first)];
@@ -212,7 +213,7 @@ fn draw_lines(
     };
     let row_of = |v: i64| height - 1 - (v.clamp(0, most) as usize * (height - 1)) / most as usize;
     for (place, style) in which.iter().copied() {
-        // of each column of dots, from where to where the line goes in it: however many points there are, each dot is set once
+        // for each column of dots, the range of the line in it: however many points there are, each dot is set once
         let mut spans: Vec<Option<(usize, usize)>> = vec![None; width];
         let widen = |span: &mut Option<(usize, usize)>, y: usize| *span = Some(span.map_or((y, y), |(a, b)| (a.min(y), b.max(y))));
         let mut before: Option<(usize, usize)> = None;
@@ -318,7 +319,7 @@ pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
         if panel.height == 0 {
             continue;
         }
-        // SMB2 and RPC stand at none left whenever one request is all there may be
+        // SMB2 and RPC have no credits left whenever only one request is allowed
         let stalls = which.len() > 1;
         let most = draw_lines(model, points, which, stalls, buf, panel, (from, upto));
         let middle = panel.height / 2;

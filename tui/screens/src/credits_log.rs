@@ -58,7 +58,7 @@ impl CreditsLog {
             return;
         }
         let points = self.connections.entry(connection).or_default();
-        // what is not told now is as it was
+        // values that are not reported now are unchanged
         let mut point = point;
         if let Some(last) = points.last() {
             for (new, old) in point.held.iter_mut().zip(last.held) {

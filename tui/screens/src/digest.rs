@@ -1,5 +1,5 @@
-//! A report, and what the views need of it, made in the loader's thread: a screen may have thousands of connections and findings to tell
-//! of, and 16 ms.
+//! A report, with derived data that the views need, made in the loader's thread: a screen may have to show thousands of
+//! connections and findings within 16 ms.
 
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::report::{Connection, Health, Rdma, Report, address};

@@ -44,7 +44,7 @@ impl Cursor {
         self.top = self.top.min(len.saturating_sub(page));
     }
 
-    /// Goes somewhere far, and shows what is around it.
+    /// Moves to a distant row, and shows its surroundings.
     pub(crate) fn jump(&mut self, to: usize, len: usize, page: usize) {
         self.at = to.min(len.saturating_sub(1));
         if self.at < self.top || self.at >= self.top + page.max(1) {
@@ -54,7 +54,7 @@ impl Cursor {
     }
 }
 
-/// Text at a place, cut to `width`. Returns where it ends.
+/// Writes text at a position, cut to `width`. Returns its end.
 pub(crate) fn put(buf: &mut Buffer, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
     if width == 0 || !buf.area.contains((x, y).into()) {
         return x;
@@ -119,10 +119,10 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) title: &'static str,
-    /// In columns of the terminal; 0 takes what is left.
+    /// Width in columns of the terminal; 0 for the remaining space.
     pub(crate) width: u16,
     pub(crate) right: bool,
-    /// Left out where the table is narrower than this.
+    /// Minimum width of the table in which the column is shown.
     pub(crate) from: u16,
 }
 
@@ -245,11 +245,11 @@ pub(crate) enum Line {
     Pieces(Vec<(String, Style)>),
 }
 
-/// A page of lines that is turned: what a view shows that has no row to select.
+/// A scrollable page of lines, for a view without rows to select.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Page {
     top: usize,
-    /// `None` where they have to be made.
+    /// The lines; `None` if they must be made.
     lines: Option<Vec<Line>>,
 }
 
@@ -339,10 +339,10 @@ impl Dots {
 
 /// Columns of a window at most: longer lines are hard to read.
 const TEXT_MAX: u16 = 84;
-/// Lines of a text that are broken where they are too wide.
+/// Maximum number of lines in a text whose lines are wrapped.
 const BROKEN_MAX: usize = 4096;
 
-/// A line on as many as it needs; what goes on stands below where it began, or behind the key that it is about.
+/// Wraps a line. Continuation lines are aligned with its beginning, or with the text behind its key.
 pub(crate) fn broken(line: &str, width: usize) -> Vec<String> {
     if UnicodeWidthStr::width(line) <= width {
         return vec![line.to_owned()];
@@ -364,7 +364,7 @@ pub(crate) fn text_rows((width, _): (u16, u16), title: &str, lines: &[String]) -
     let widest = lines.iter().map(|l| UnicodeWidthStr::width(l.as_str())).max().unwrap_or(0).max(title.chars().count() + 4) as u16;
     let inner = (widest + 2).min(TEXT_MAX).min(width - 4);
     let rows = match lines.len() > BROKEN_MAX {
-        // of a long text only what is seen; it is cut where it is too wide
+        // of a long text only the visible part is used; it is cut if it is too wide
         true => lines.to_vec(),
         false => lines.iter().flat_map(|l| broken(l, usize::from(inner) - 2)).collect(),
     };

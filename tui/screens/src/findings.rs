@@ -23,7 +23,7 @@ use ratatui::style::Style;
 use rdmascope_analyzer::finding::{Certainty, Finding};
 use rdmascope_dissector::render::escaped;
 
-/// Frames of the selected finding that stand in its line.
+/// Frames of the selected finding that are shown in its line.
 const FRAMES_SHOWN: usize = 8;
 
 /// State of the view.
@@ -132,7 +132,7 @@ pub(crate) fn sentence(finding: &Finding) -> String {
         _ if text.starts_with(char::is_uppercase) => text,
         Blame::Client => format!("The client {text}"),
         Blame::Server => format!("The server {text}"),
-        // these begin with what they are about
+        // these texts begin with their subject
         Blame::Network | Blame::Capture | Blame::Unknown => {
             let mut chars = text.chars();
             chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())

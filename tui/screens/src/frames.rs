@@ -26,7 +26,7 @@ use rdmascope_dissector::render::{self, Stored, fault_label, is_hidden, label};
 use rdmascope_dissector::trace::{Node, Tree};
 use std::collections::HashSet;
 
-/// Protocols that are closed until opened: what is below RDMA is rarely what one looks for.
+/// Protocols that are closed until the user opens them: layers below RDMA are rarely of interest.
 const CLOSED: [&str; 12] = ["frame", "eth", "vlan", "sll", "ip", "ipv6", "udp", "tcp", "erf", "null", "raw", "iwarp_mpa"];
 
 /// The pane that has the focus.
@@ -129,7 +129,7 @@ fn rebuild(state: &mut State, model: &Model) {
 
 /// A frame's fields came.
 pub(crate) fn detail_came(state: &mut State, model: &mut Model, detail: Box<Detail>) {
-    // the field that was selected stays selected, where the new frame has it
+    // the selected field stays selected, if the new frame has it
     let before = selected_node(state, model).map(|n| n.def.id);
     model.detail = Some(detail);
     let model = &*model;
@@ -139,7 +139,7 @@ pub(crate) fn detail_came(state: &mut State, model: &mut Model, detail: Box<Deta
         let tree = tree?;
         state.rows.iter().position(|r| tree.nodes.get(*r as usize).is_some_and(|n| n.def.id == id))
     });
-    // else what the frame is about: its last protocol
+    // otherwise the last protocol of the frame
     let last = tree.and_then(|tree| {
         state.rows.iter().rposition(|r| {
             tree.nodes.get(*r as usize).is_some_and(|n| n.depth == 0 && n.def.kind == Kind::Protocol && n.def.name != "rdmascope")
@@ -188,7 +188,7 @@ fn field_of_byte(state: &mut State, model: &Model) {
     let best =
         detail.tree.nodes.iter().enumerate().filter(|(_, n)| covers(n)).min_by_key(|(i, n)| (n.len, std::cmp::Reverse((n.depth, *i))));
     let Some((found, _)) = best else { return };
-    // open what it lies in
+    // open the subtrees that contain it
     let mut depth = detail.tree.nodes[found].depth;
     let mut open = Vec::new();
     for (i, n) in detail.tree.nodes[..found].iter().enumerate().rev() {
@@ -312,7 +312,7 @@ fn turn(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
         return vec![Request::GoToFrame(number)];
     }
     if action == Action::Left && (!parent || !open) {
-        // to the subtree it lies in
+        // to its parent
         let up = state.rows[..state.fields.at].iter().rposition(|r| detail.tree.nodes[*r as usize].depth < node.depth);
         if let Some(at) = up {
             let (len, page) = (state.rows.len(), fields_page(state, model));
@@ -412,7 +412,7 @@ pub(crate) enum Part {
     Filter,
 }
 
-/// The text of a part of what is selected.
+/// The text of the selected part.
 pub(crate) fn copied(state: &State, model: &Model, part: Part) -> Option<String> {
     let detail = model.detail.as_ref();
     let node = selected_node(state, model);
@@ -457,7 +457,7 @@ fn row_text(model: &Model, row: usize, place: usize) -> Vec<String> {
             cells.extend(text.cells.iter().cloned());
         }
         None => {
-            // what the index knows, until the line is made
+            // until the line is made, use the data of the index
             let client = model.client_end(entry.connection);
             let ends = model.connection(entry.connection).map(|c| c.peers.map(|p| rdmascope_analyzer::report::address(&p.address)));
             let [client_at, server_at] = ends.unwrap_or_default();
@@ -485,14 +485,14 @@ pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
     }
 }
 
-/// By what the list can be sorted: the columns in the order in which they stand.
+/// Keys by which the list can be sorted, in the order of the columns.
 pub(crate) fn sorts(model: &Model) -> Vec<By> {
     let chosen = model.columns.iter().map(|def| By::Field(def));
     let [usual @ .., info] = By::USUAL;
     usual.into_iter().chain(chosen).chain([info]).collect()
 }
 
-/// Columns of the terminal that what a frame says has at least.
+/// Minimum width of the info column.
 const INFO_MIN: u16 = 18;
 
 /// A row of the list: which, the place of its frame, its cells.
@@ -505,7 +505,7 @@ fn rows(state: &State, model: &Model, area: Rect) -> Vec<Row> {
     (top..top + page).filter_map(|row| model.frame_at(row).map(|place| (row, place, row_text(model, row, place)))).collect()
 }
 
-/// The columns: what they have, which cell of a row, from where, how wide.
+/// The columns: sort key, index of the cell in a row, left edge, width.
 fn columns(model: &Model, area: Rect, rows: &[Row]) -> Vec<(By, usize, u16, u16)> {
     let widest = |column: usize, least: usize, most: usize| {
         rows.iter().filter_map(|(.., cells)| cells.get(column)).map(|c| c.chars().count()).max().unwrap_or(0).clamp(least, most) as u16
@@ -515,10 +515,10 @@ fn columns(model: &Model, area: Rect, rows: &[Row]) -> Vec<(By, usize, u16, u16)
     let address = if narrow { 15 } else { 25 };
     let usual = [number, widest(1, 8, 26), widest(2, 6, address), widest(3, 11, address), widest(4, 8, 13), widest(5, 3, 8)];
     let mut widths: Vec<(usize, u16)> = usual.into_iter().enumerate().collect();
-    // the chosen columns stand before what the frame says
+    // the chosen columns are placed before the info column
     widths.extend(model.columns.iter().enumerate().map(|(i, def)| (7 + i, widest(7 + i, def.name.len().min(16), 24))));
     let used = |widths: &[(usize, u16)]| widths.iter().filter(|(_, w)| *w > 0).map(|(_, w)| w + 1).sum::<u16>() + 2;
-    // what the frame says is what one reads: the others make room for it
+    // the info column is the most important: the others make room for it
     for missed in [5, 3, 2, 1] {
         if used(&widths) + INFO_MIN > area.width {
             widths[missed].1 = 0;

@@ -1,4 +1,4 @@
-//! Hosts: who spoke with whom, and what each of them sent. Only what the filter leaves is counted.
+//! Hosts: the pairs of hosts that communicated, and the traffic of each. Only connections that pass the filter count.
 //!
 //! ```text
 //! ── conversations ─────────────────────────────────────────────────────────────────────────────
@@ -68,7 +68,7 @@ impl Row {
     }
 }
 
-/// Rows by what they are of, those with most bytes first.
+/// Rows by their key, those with most bytes first.
 fn sorted<K: Ord>(rows: BTreeMap<K, Row>) -> Vec<(K, Row)> {
     let mut rows: Vec<(K, Row)> = rows.into_iter().collect();
     rows.sort_by_key(|(_, row)| Reverse(row.bytes[0].saturating_add(row.bytes[1])));
@@ -96,7 +96,7 @@ fn endpoints(model: &Model) -> Vec<(String, Row)> {
 fn lines(model: &Model) -> Vec<Line> {
     let theme = &model.theme;
     let wide = model.size.0 >= 110;
-    // addresses of IPv6 where there is room for them
+    // full IPv6 addresses if there is room for them
     let width = match model.size.0 {
         150.. => 40,
         110.. => 22,

@@ -49,7 +49,7 @@ pub(crate) enum Kind {
     Ib(u8),
     /// A TCP segment, and whether it has payload.
     Tcp(bool),
-    /// A piece of an IP datagram: all of them are needed to know anything.
+    /// A fragment of an IP datagram: it can only be decoded with all others.
     Fragment,
     /// Something else.
     #[default]
@@ -152,7 +152,7 @@ impl Index {
     /// Frames from `from` on, with their places.
     pub(crate) fn from(&self, from: usize) -> impl Iterator<Item = (usize, &Entry)> {
         let first = from / CHUNK;
-        // what is kept no longer is passed over
+        // entries that are no longer kept are skipped
         let kept = |(_, chunk): &(usize, &Arc<[Entry]>)| chunk.first().is_none_or(|e| e.flags & GONE == 0);
         self.chunks.iter().enumerate().skip(first).filter(kept).flat_map(move |(c, chunk)| {
             let skip = if c == first { from % CHUNK } else { 0 };
@@ -171,7 +171,7 @@ impl Index {
 pub(crate) struct Builder {
     sealed: Vec<Arc<[Entry]>>,
     tail: Vec<Entry>,
-    /// Sealed chunks that are kept, and what stands for the others; `None` where all are.
+    /// Number of sealed chunks that are kept, and a placeholder for the others; `None` if all are kept.
     last: Option<(usize, Arc<[Entry]>)>,
     /// Facts learnt later about frames in sealed chunks: place, connection, end. Each chunk is rebuilt for all of them
     /// at once.

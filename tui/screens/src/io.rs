@@ -35,7 +35,7 @@ pub(crate) struct State {
     detail_top: usize,
     /// Index of the chosen frame among those of the selected exchange.
     chosen: usize,
-    /// These frames, of the exchange with this id, found among so many frames.
+    /// The frames of the exchange with this id, found among this number of frames.
     frames: (u64, usize, Vec<u64>),
 }
 
@@ -86,10 +86,10 @@ fn compare((a, _): (&Exchange, u8), (b, _): (&Exchange, u8), by: usize) -> Order
     .then(a.id.cmp(&b.id))
 }
 
-/// Looks for the frames of the selected exchange, where that was not done yet.
+/// Looks for the frames of the selected exchange, if that was not done yet.
 pub(crate) fn prepare(state: &mut State, model: &Model) {
     let Some(e) = selected(state, model) else { return };
-    // what was answered has all its frames
+    // an answered exchange has all its frames
     let among = if e.reply_end.is_some() { 0 } else { model.index.len() };
     if (state.frames.0, state.frames.1) != (e.id, among) {
         let found = (e.id, among, frames_of(model, e, FRAMES_MAX));
@@ -177,7 +177,7 @@ pub(crate) fn status(exchange: &Exchange) -> String {
         }
         (Some(status), _) => {
             use rdmascope_dissector::wire::nfs::{v3, v4};
-            // version 4 goes on where version 3 ends
+            // status codes of version 4 continue those of version 3
             let name = v3::Status(status).name().or_else(|| v4::Status(status).name());
             name.map_or_else(|| format!("status {status}"), str::to_owned)
         }
@@ -363,7 +363,7 @@ fn lines(state: &State, model: &Model, e: &Exchange) -> Vec<Vec<(String, Style)>
 
 /// The frames of an exchange, by number: the first `most`.
 pub(crate) fn frames_of(model: &Model, e: &Exchange, most: usize) -> Vec<u64> {
-    /// Frames looked at: an exchange that goes on for longer has more than one can read.
+    /// Maximum number of frames to search: a longer exchange has more frames than anyone can read.
     const LOOK_MAX: usize = 200_000;
     let from = e.request.frame.saturating_sub(1) as usize;
     let upto = e.reply_end.map_or(model.index.len() as u64, |at| at.frame) as usize;

@@ -1,5 +1,5 @@
-//! Every key, once (those of the views stand with the views): what it does, where, and the line of help that says so. The hints of a
-//! screen, the help, and the names of the configuration file come from this table.
+//! Every key, declared once (keys of a view are declared in the view): its action, context, and line of help. The hints
+//! of a screen, the help, and the names in the configuration file are made from this table.
 
 use super::views::View;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -190,7 +190,7 @@ pub(crate) fn bindings() -> impl Iterator<Item = Binding> {
     views.chain(TABLE.iter().copied())
 }
 
-/// A row of the table, for those who write about it.
+/// A row of the table, for the documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyHelp {
     /// Context in which the key is valid.
@@ -220,7 +220,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// The table, with what the configuration says of it: name to keys.
+    /// The table with the keys of the configuration: name to keys.
     ///
     /// # Errors
     /// A name or a key that there is not.
@@ -239,7 +239,7 @@ impl Keys {
             }
             names.push((binding.name, keys));
         }
-        // what the user asked for goes before what the table says
+        // configured keys take precedence over the table
         map.sort_by_key(|(_, action)| bindings().find(|b| b.action == *action).is_some_and(|b| !configured.contains_key(b.name)));
         Ok(Self { map, names })
     }
@@ -247,7 +247,7 @@ impl Keys {
     /// The action of a key.
     pub(crate) fn action(&self, event: KeyEvent) -> Option<Action> {
         let mut modifiers = event.modifiers & (KeyModifiers::CONTROL | KeyModifiers::ALT);
-        // terminals say Shift for capitals or leave it out
+        // terminals report Shift for capitals, or do not
         if event.code == KeyCode::BackTab {
             modifiers = KeyModifiers::NONE;
         }

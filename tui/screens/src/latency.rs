@@ -56,13 +56,13 @@ impl Map {
         Self { start, width: width.max(1), counts, scanned: from, passing: 0, of_row: [0; ROWS], total: 0, rows: 0..1, slowest: 0 }
     }
 
-    /// The column of a time, where it has one.
+    /// The column of a time, if it has one.
     fn column(&self, time: i64) -> Option<usize> {
         usize::try_from(time.checked_sub(self.start)?.div_euclid(self.width)).ok()
     }
 
     fn add(&mut self, time: i64, latency: i64, grows: bool) {
-        // a capture that goes on: two columns become one
+        // a growing capture: every two columns become one
         while grows && self.column(time).is_some_and(|c| c >= COLUMNS) {
             for row in self.counts.chunks_mut(COLUMNS) {
                 for column in 0..COLUMNS / 2 {
@@ -88,7 +88,7 @@ impl Map {
         rows.map(|row| self.counts[row * COLUMNS..][columns.clone()].iter().map(|c| u64::from(*c)).sum::<u64>()).sum()
     }
 
-    /// The lower and upper bound of the latency below which so many thousandths of the requests are, in ns.
+    /// Bounds of the latency, in ns, below which this many thousandths of the requests are.
     fn quantile(&self, thousandths: u64) -> (i64, i64) {
         let goal = (self.total.saturating_mul(thousandths)).div_ceil(1000).max(1);
         let mut seen = 0;
@@ -121,7 +121,7 @@ fn latency_of(row: usize) -> i64 {
     ((4 + quarter as i64) << (bits - 2)).max(0)
 }
 
-/// A part of the map as it is on the screen: columns and rows of [`Map`].
+/// A part of the map: columns and rows of [`Map`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cell {
     columns: std::ops::Range<usize>,
@@ -132,7 +132,7 @@ struct Cell {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     map: Option<Map>,
-    /// The time that is shown, where it is not all: from, up to (ns).
+    /// The shown time, if it is not all: begin and end, in ns.
     window: Option<(i64, i64)>,
     /// The cursor: column and row of the screen's map, counted from the left and from the bottom.
     at: (u16, u16),
@@ -150,7 +150,7 @@ fn plot(model: &Model) -> Rect {
     }
 }
 
-/// Time from the first request to the end of what was read, in ns.
+/// Time from the first request to the last frame read, in ns.
 fn whole(model: &Model) -> Option<(i64, i64)> {
     let first = model.exchanges.iter().find(|(_, e)| e.reply_end.is_some()).map(|(_, e)| e.request.time)?;
     // requests are in the order of their ends
@@ -159,7 +159,7 @@ fn whole(model: &Model) -> Option<(i64, i64)> {
     Some((from, last.max(from.saturating_add(1))))
 }
 
-/// Makes the map, or goes on with it.
+/// Makes the map, or continues it.
 fn prepare(state: &mut State, model: &Model) {
     let Some((first, last)) = whole(model) else { return };
     let places = model.exchanges.places();
@@ -400,7 +400,7 @@ fn draw(state: &State, model: &Model, buf: &mut Buffer) {
     }
 }
 
-/// Below the map: the times, and what is chosen.
+/// Draws the axis below the map: the times, and the selection.
 fn legend(state: &State, model: &Model, map: &Map, cell: &Cell, buf: &mut Buffer, y: u16) {
     let (body, theme, area) = (model.body(), &model.theme, plot(model));
     let at = |column: usize| map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(model.first_time());

@@ -1,5 +1,5 @@
-//! The terminal UI of `rdmascope`. `model` is what it knows, `app` how that changes, `view` what is seen of it; all are pure. Threads
-//! beside it read the capture once (`loader`) and again on demand (`redissect`); [`run()`] has the terminal.
+//! The terminal UI of `rdmascope`. `model` is its data, `app` changes it, `view` draws it; all three are pure. Threads
+//! read the capture once (`loader`) and again on demand (`redissect`); [`run()`] handles the terminal.
 //!
 //! ```text
 //!   key, click, news ─▶ app ─▶ the view that is shown (a row of `views`, a file with its `Screen`)

@@ -47,7 +47,7 @@ const LIVE_BYTES: u64 = 1 << 30;
 const LIVE_CHUNKS: usize = 128;
 /// Counters of RDMA devices shown.
 const COUNTED_MAX: usize = 64;
-/// Between two looks at what a live capture has lost.
+/// Interval at which the losses of a live capture are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// ns between two searches for connections to drop.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
@@ -111,7 +111,8 @@ fn counted(hardware: &Hardware) -> Vec<Counted> {
     hardware.grown().into_iter().take(COUNTED_MAX).map(one).collect()
 }
 
-/// Ways to read frames again, shared with those who do. The number goes up when they have to be taken again.
+/// Access to the frames for reading them again, shared by threads. The version is increased when the inputs must be
+/// taken again.
 #[derive(Debug, Default)]
 pub(crate) struct Again {
     pub(crate) version: u64,
@@ -180,7 +181,7 @@ impl Shared {
 #[derive(Debug, Default)]
 struct Collector {
     exchanges: exchanges::Builder,
-    /// True if the oldest give way to the newest.
+    /// True if the newest entries replace the oldest.
     rolls: bool,
     dropped: u64,
     credits: Vec<(u32, Point)>,
@@ -265,7 +266,7 @@ pub(crate) fn open_all(files: &[PathBuf], follow: bool, stop: &Arc<AtomicBool>) 
                 if !stop.load(Ordering::Relaxed) {
                     std::thread::sleep(POLL_EVERY);
                 }
-                // the loader gets its turn to deliver what there is
+                // the loader gets the chance to deliver its results
                 false
             })));
         }
@@ -412,7 +413,7 @@ impl<D: FnMut(News) -> bool> Loading<D> {
             self.report_took = begun.elapsed();
             report
         });
-        // what has no report yet gets one the next time
+        // results without a report get one the next time
         self.since = u32::from(report.is_none());
         let sink = self.pipeline.sink();
         let news = News {
@@ -434,8 +435,9 @@ impl<D: FnMut(News) -> bool> Loading<D> {
     }
 }
 
-/// Reads everything and tells `deliver`, which says whether anybody still listens. With `live`, what came is reported at once and not only
-/// when more comes; with `follow`, the end of the file is not the end.
+/// Reads everything and passes results to `deliver`, which returns false if nobody listens any more. With `live`,
+/// results are reported at once and not only when more frames come; with `follow`, reading continues at the end of the
+/// file.
 pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, deliver: impl FnMut(News) -> bool + Send) {
     let endless = matches!(input, Input::Live(_));
     let (pipeline, builder) = beginning(endless, shared);

@@ -1,4 +1,4 @@
-//! Memory: every remote key that a request advertised, what the peer did with it, and how its life ended.
+//! Memory: every remote key that a request advertised, its use by the peer, and the end of its validity.
 //!
 //! ```text
 //!  advertised  key         address            length   used     by      for         ended           file

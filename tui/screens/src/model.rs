@@ -53,14 +53,14 @@ impl Filter {
     }
 }
 
-/// By what the frame list is sorted.
+/// Sort order of the frame list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sorting {
     pub(crate) by: By,
     /// True if the greatest is first.
     pub(crate) down: bool,
     pub(crate) generation: u64,
-    /// True if it was asked for.
+    /// True if the order was requested.
     pub(crate) asked: bool,
     /// Frames whose keys were read.
     pub(crate) looked: usize,
@@ -90,7 +90,7 @@ pub(crate) struct Followed {
     pub(crate) ids: Vec<u32>,
 }
 
-/// A line that tells what was done or what is wrong.
+/// A line that reports an action or an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     pub(crate) text: String,
@@ -105,7 +105,7 @@ pub(crate) struct Model {
     pub(crate) theme: Theme,
     pub(crate) registry: Arc<Registry>,
     pub(crate) size: (u16, u16),
-    // what was loaded
+    // the loaded data
     pub(crate) index: Index,
     pub(crate) report: Arc<Digest>,
     pub(crate) exchanges: Exchanges,
@@ -131,7 +131,7 @@ pub(crate) struct Model {
     pub(crate) chosen: Option<Vec<usize>>,
     /// Of the requests that a filter passes, the slowest.
     pub(crate) slowest: Vec<Exchange>,
-    // what is shown of it
+    // the selection that is shown
     pub(crate) view: View,
     pub(crate) filter: Filter,
     pub(crate) followed: Option<Followed>,
@@ -217,7 +217,7 @@ impl Model {
 
     /// The place of the frame in a row.
     pub(crate) fn frame_at(&self, row: usize) -> Option<usize> {
-        // frames that came after the sorting stand behind
+        // frames that came after the sorting are placed behind
         let sorted = self.sorting.sorted.as_ref().and_then(|s| s.at(row, self.sorting.down));
         match (sorted, &self.shown) {
             (Some(place), _) => Some(place as usize),
@@ -268,7 +268,7 @@ impl Model {
     pub(crate) fn client_end(&self, followed_as: u32) -> End {
         let Some(connection) = self.connection(followed_as) else { return End::A };
         let client = connection.client_end.unwrap_or(End::A);
-        // what was followed as a half of its own counted its ends from itself
+        // a connection first followed as a separate half counted its ends from itself
         if connection.followed_as.first() == Some(&followed_as) { client } else { client.peer() }
     }
 
@@ -284,7 +284,7 @@ impl Model {
         chosen.or_else(|| self.report.connections.get(place?))
     }
 
-    /// True if a thing of this connection is to be shown.
+    /// True if items of this connection are shown.
     pub(crate) fn concerns(&self, followed_as: u32) -> bool {
         self.followed.as_ref().is_none_or(|f| f.ids.contains(&followed_as))
     }

@@ -1,5 +1,5 @@
-//! The order of the rows of I/O and memory. It is made by a thread of its own from what the loader published: a quarter of a million
-//! exchanges are not sorted between two screens.
+//! The order of the rows of I/O and memory. A separate thread makes it from the loader's results: a quarter of a
+//! million exchanges cannot be sorted between two screens.
 
 use super::draw::Cursor;
 use super::exchanges::Exchanges;
@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 /// A row: the place of an exchange, and which of its descriptors.
 pub(crate) type Row = (u32, u8);
 
-/// A row as it is compared: an exchange, and which of its rows.
+/// A row in a comparison: an exchange, and the index of its row.
 type RowOf<'e> = (&'e Exchange, u8);
 
 /// Description of the rows of a table.
@@ -36,9 +36,9 @@ pub(crate) struct Order {
     pub(crate) down: bool,
     /// Ascending.
     rows: Vec<Row>,
-    /// Of what was looked at for them.
+    /// Version of the data from which the rows were made.
     version: usize,
-    /// Of the wish, of what was asked for, and of the rows.
+    /// Generation of the requested order; below, that of the pending request and that of the rows.
     generation: u64,
     asked: Option<u64>,
     made: Option<u64>,
@@ -74,7 +74,7 @@ impl Order {
         (self.by, self.down) = (by, down);
     }
 
-    /// Sorts by a column of this name, and keeps the selected row selected and on the screen. Returns what is to be said of it.
+    /// Sorts by a column, and keeps the selected row selected and visible. Returns a message about it.
     pub(crate) fn sort_table(&mut self, cursor: &mut Cursor, page: usize, by: usize, down: bool, title: &str) -> String {
         let row = self.row(cursor.at).filter(|_| cursor.at > 0);
         self.sort(by, down);
@@ -85,7 +85,7 @@ impl Order {
         format!("sorted by {title}{}", if down { ", the greatest first" } else { "" })
     }
 
-    /// Other exchanges are to be shown.
+    /// Marks the rows as out of date, because other exchanges are to be shown.
     pub(crate) fn outdated(&mut self) {
         self.rows = Vec::new();
         self.made = None;
@@ -132,7 +132,7 @@ pub(crate) fn make(table: &Rows, exchanges: &Exchanges, by: usize, followed: Opt
     let of_shown = |e: &Exchange| followed.is_none_or(|ids| ids.contains(&e.connection));
     let shown = exchanges.iter().filter(|(_, e)| of_shown(e) && passing.is_none_or(|frames| passes(e, frames)));
     let mut rows: Vec<Row> = shown.flat_map(|(place, e)| (0..(table.count)(e)).map(move |row| (place, row))).collect();
-    // stable: what is nearly in order already costs little
+    // stable: sorting nearly ordered rows is fast
     rows.sort_by(|a, b| match (exchanges.at(a.0 as usize), exchanges.at(b.0 as usize)) {
         (Some(x), Some(y)) => (table.compare)((x, a.1), (y, b.1), by),
         _ => a.cmp(b),

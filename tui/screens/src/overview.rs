@@ -101,11 +101,11 @@ fn layout(model: &Model) -> [Rect; 4] {
     let narrow = |n: usize| n.min(1000) as u16;
     let (connections, findings) = (narrow(model.connection_count()), narrow(model.found.len()));
     let slowest = narrow(slowest(model).len());
-    // each gets what it needs, at least two rows and its head, and what is over goes to the connections
+    // each part gets the space it needs, at least two rows and its heading; the rest goes to the connections
     let third = (rest / 3).max(3);
     let slow = (slowest + 1).clamp(2, third);
     let found = (findings + 1).clamp(2, third.max(rest.saturating_sub(slow + connections + 2)));
-    // what is over shows credits; beyond that, more of the slowest
+    // the rest shows credits; after that, more of the slowest requests
     let over = rest.saturating_sub(slow + found + connections + 2 + 16);
     let slow = slow + over.min((slowest + 1).saturating_sub(slow));
     let conns = rest.saturating_sub(slow + found);
@@ -177,7 +177,7 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
             (true, 1) => "No problems found. 1 note.".to_owned(),
             (true, n) => format!("No problems found. {n} notes."),
         };
-        // where reading ended early, what was not read is not judged
+        // if reading ended early, the unread part cannot be judged
         let sign = if model.error.is_some() {
             "·"
         } else if model.done && model.report.is_partial {
@@ -424,7 +424,7 @@ fn draw_connections(state: &State, model: &Model, buf: &mut Buffer, area: Rect) 
             (state, style),
         ]
     });
-    // where there is room, the credits of the selected one
+    // if there is room, the credits of the selected connection
     let used = len.clamp(1, 1000) as u16 + 1;
     if below.height > used + 5
         && let Some(connection) = model.connection_at(cursor.at)

@@ -136,7 +136,7 @@ impl Prompt {
                 rank(&mut self.suggestions, &self.history);
             }
             Kind::Column => {
-                // a column is a field: what stands at the beginning of a filter
+                // a column is a field: the same suggestions as at the beginning of a filter
                 self.suggestions = complete(&self.text, self.cursor, registry);
                 self.suggestions.retain(|s| s.text != self.text && registry.find(&s.text).is_some());
                 rank(&mut self.suggestions, &self.history);
@@ -299,7 +299,7 @@ pub(crate) fn export(model: &Model) -> Box<Prompt> {
     Box::new(prompt)
 }
 
-/// Draws the line and what is above it.
+/// Draws the prompt and the suggestions above it.
 pub(crate) fn draw(model: &Model, prompt: &Prompt, buf: &mut Buffer) {
     let theme = &model.theme;
     let (width, height) = model.size;
@@ -307,7 +307,7 @@ pub(crate) fn draw(model: &Model, prompt: &Prompt, buf: &mut Buffer) {
     clear(buf, Rect { x: 0, y: bottom, width, height: 1 });
     let label = prompt.label();
     let x = put(buf, 0, bottom, width, label, theme.key);
-    // of a long line, what is around the cursor
+    // of a long line, the part around the cursor
     let room = usize::from(width.saturating_sub(x + 1)).max(1);
     let before = UnicodeWidthStr::width(&prompt.text[..prompt.cursor]);
     let skip = before.saturating_sub(room.saturating_sub(1));

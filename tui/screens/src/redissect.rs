@@ -1,13 +1,11 @@
 //! Frames again: their lines, their trees, and whether a filter passes them, made on demand.
 //!
-//! What a frame says depends on the frames before it on its connection, so these are fed to a [`Pipeline`] again, without an
-//! observer, up to the frame that is wanted. Up to [`EXACT_MAX`] frames that is all of them and the result is what reading from the start
-//! gives.
-//! Of a longer past, the first [`HEAD`] frames (handshake and negotiation) and the last [`EXACT_MAX`] are fed: time is bounded, and what
-//! was
-//! decided in between (an open file's name, a credit balance) may be missing. [`Detail::is_exact`] says which it was, and so does the
-//! screen.
-//! The pipeline stays where it was, so that going on from there costs nothing.
+//! The dissection of a frame depends on earlier frames of its connection, so these are fed to a [`Pipeline`] again,
+//! without an observer, up to the wanted frame. Up to [`EXACT_MAX`] frames that is all of them, and the result is the
+//! same as reading from the start. Of a longer past, only the first [`HEAD`] frames (handshake and negotiation) and the
+//! last [`EXACT_MAX`] are fed. This bounds the time, but state from the frames in between (an open file's name, a
+//! credit balance) may be missing. [`Detail::is_exact`] says which it was, and so does the screen. The pipeline keeps
+//! its position, so that continuing from there costs nothing.
 
 use super::index::Index;
 use super::loader::Shared;
@@ -75,7 +73,8 @@ impl Which {
     }
 }
 
-/// The ends of a frame that was fed and what it is called where no layer says more, or why it could not be read.
+/// The ends of a frame that was fed, and a name for it if no layer has one; or the reason for which it could not be
+/// read.
 pub(crate) type Fed = Result<(Addr, Addr, &'static str), String>;
 
 /// Progress callback of a long task: called with the number of steps done; returns false to cancel.
@@ -154,7 +153,7 @@ pub(crate) struct Redissector {
     /// The interfaces of each input.
     interfaces: Vec<Vec<Interface>>,
     pipeline: Pipeline,
-    /// Connections that the pipeline knows; `None` for all.
+    /// Connections whose frames the pipeline got; `None` for all.
     knows: Option<HashSet<u32>>,
     /// The next frame that it can take.
     next: usize,
@@ -186,7 +185,8 @@ impl Redissector {
         }
     }
 
-    /// Gets ready for frames `wanted` (ascending): afterwards the pipeline has seen what comes before the first of them.
+    /// Prepares for the frames `wanted` (ascending): afterwards the pipeline has processed the frames before the first
+    /// of them.
     fn seek(&mut self, index: &Index, wanted: &[usize], most: usize) {
         self.refresh();
         let (Some(first), Some(last)) = (wanted.first().copied(), wanted.last().copied()) else { return };
@@ -255,9 +255,9 @@ impl Redissector {
         self.shared.index()
     }
 
-    /// Feeds these frames (ascending places) to an observer that is told to `begin` before each, and without it what comes before and
-    /// between; of a gap of more than `far` frames, its end and handshakes alone. `each` hears of a frame after it was fed, and says
-    /// whether to go on. Returns whether it always did.
+    /// Feeds these frames (ascending places) to an observer, for which `begin` is called before each. Frames before and
+    /// between are fed without it; of a gap of more than `far` frames, only its end and handshakes. `each` is called
+    /// after each frame, and returns false to stop. Returns true if it was not stopped.
     pub(super) fn walk<T: Trace>(
         &mut self,
         frames: &Which,
@@ -290,7 +290,8 @@ impl Redissector {
         true
     }
 
-    /// Gives the tree of each of these frames (ascending places) of connections with these numbers to `each`, which says whether to go on.
+    /// Passes the tree of each of these frames (ascending places) on connections with these numbers to `each`, which
+    /// returns false to stop.
     pub(super) fn trees(&mut self, frames: &Which, ids: &[u32], each: &mut dyn FnMut(&Tree, usize, Fed) -> bool) {
         let index = self.shared.index();
         self.refresh();
@@ -387,8 +388,8 @@ impl Redissector {
         Detail { number: i as u64 + 1, tree, is_exact: self.exact, error: fed.err().map(|e| escaped(&e)) }
     }
 
-    /// Reads all frames again and tells which a filter passes. `found` gets frames (places) in batches, with how far it is, and says
-    /// whether to go on; where the loader is not done, `more` waits and says whether to go on.
+    /// Reads all frames again and finds those that a filter passes. `found` gets frames (places) in batches, with the
+    /// progress, and returns false to stop. While the loader is not done, `more` waits and returns false to stop.
     pub(crate) fn filter(&mut self, filter: &mut Filter, found: &mut dyn FnMut(Vec<u32>, usize) -> bool, more: &mut dyn FnMut() -> bool) {
         self.pipeline = new_pipeline(&self.shared);
         self.knows = None;
@@ -398,7 +399,7 @@ impl Redissector {
         let mut next = 0;
         let mut batch = Vec::new();
         loop {
-            // asked before the index is taken: then that is all there is
+            // checked before the index is taken: then the index is complete
             let finished = self.shared.finished.load(Ordering::Acquire);
             let index = self.shared.index();
             self.refresh();
@@ -419,7 +420,7 @@ impl Redissector {
         }
     }
 
-    /// The first of these frames, or the last, that has what is searched for. `Err` where it was given up.
+    /// The first of these frames, or the last, that matches. `Err` if it was cancelled.
     pub(crate) fn find(
         &mut self,
         needle: &mut Needle,
@@ -427,7 +428,7 @@ impl Redissector {
         forward: bool,
         progress: Progress<'_>,
     ) -> Result<Option<u32>, String> {
-        /// Frames looked at together on the way back, each time from the front.
+        /// Number of frames that are searched together when going backwards, each time from the front.
         const BATCH: usize = 20_000;
         let mut looked = 0;
         let mut hit = None;
@@ -511,7 +512,7 @@ impl Redissector {
             let access = self.inputs.get_mut(input).ok_or("frames of this input cannot be read again")?;
             let record = match access.record_at(offset) {
                 Ok(record) => record,
-                // of a live capture, what the window has left behind
+                // frames of a live capture that the window no longer has
                 Err(e) if matches!(e.problem(), Problem::NoLongerKept) => {
                     saved.gone += 1;
                     continue;
@@ -558,7 +559,7 @@ impl Redissector {
             finish(out, path)?;
             return Ok(frames.len() as u64);
         }
-        // lines are made in the order of the capture: put aside, and then taken in the order that was asked for
+        // lines are made in the order of the capture, stored, and then written in the requested order
         let Which::These(places) = frames else { return Err("these frames have no order".into()) };
         let mut ascending = places.clone();
         ascending.sort_unstable();
@@ -658,7 +659,7 @@ fn text(i: usize, fed: Fed, line: &Line, extractor: &Extractor, slots: &[Slot]) 
     }
 }
 
-/// True if a path asks for comma-separated values.
+/// True if a path ends with the extension of comma-separated values.
 pub(crate) fn is_csv(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("csv"))
 }

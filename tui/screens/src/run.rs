@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes that a terminal's clipboard is given at most.
 const COPY_MAX: usize = 100_000;
-/// Messages are taken for so long before the screen is drawn.
+/// Time for which messages are collected before the screen is drawn.
 const GATHER: Duration = Duration::from_millis(6);
 
 /// The capture to show, and the initial settings.
@@ -59,11 +59,11 @@ pub struct Setup {
 
 /// Source of the frames.
 pub enum From {
-    /// Captures, merged by time where there are several.
+    /// Captures, merged by time if there are several.
     Files {
         /// Their paths; `-` is standard input.
         paths: Vec<PathBuf>,
-        /// Go on with what is written to the file while it is shown.
+        /// True if reading continues while the file grows.
         follow: bool,
     },
     /// Interfaces.
@@ -143,7 +143,7 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
         let Some(next) = running.next.take() else { break };
         opened = next;
         before = Some(running.app);
-        // what threads of the capture before say is heard no more
+        // messages of the former capture's threads are discarded
         let (tx, newer) = channel();
         *lock(&to) = tx;
         rx = newer;
@@ -210,7 +210,7 @@ fn signals(to: To, code: Arc<AtomicU8>) -> Result<()> {
         let quit = matches!(msg, Msg::Quit);
         let _ = lock(&to).send(msg);
         if quit {
-            // where the loop does not get to it, a terminal that hangs for one
+            // in case the loop does not end because the terminal hangs
             std::thread::sleep(Duration::from_secs(2));
             leave();
             std::process::exit(code.load(Ordering::Relaxed).into());
@@ -241,7 +241,7 @@ fn start_input(to: To) {
                 Ok(Event::Paste(text)) => Msg::Paste(text),
                 Ok(Event::Resize(width, height)) => Msg::Resize(width, height),
                 Ok(_) => continue,
-                // the terminal is gone
+                // the terminal has gone
                 Err(_) => Msg::Quit,
             };
             let quit = matches!(msg, Msg::Quit);
@@ -271,7 +271,7 @@ fn start_sorter(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
     ask
 }
 
-/// Makes lines and trees for the screen. Of several wishes the last counts: what was asked before is not looked at any more.
+/// Makes lines and trees for the screen. Only the last of several requests counts; earlier ones are discarded.
 fn start_looker(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
     let (ask, asked) = channel();
     std::thread::spawn(move || {
@@ -304,9 +304,8 @@ fn start_looker(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
     ask
 }
 
-/// Long work, one after another. A filter has a thread of its own, since it may wait for a capture that goes on, and so has a sorting; a
-/// new
-/// one ends it.
+/// Runs long tasks, one after another. A filter has a thread of its own, since it may wait for a growing capture, and
+/// so has sorting; a new one ends it.
 struct Worker {
     ask: Sender<(u64, Effect)>,
     /// Of the filter, of the sorting.
@@ -376,7 +375,8 @@ fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
     worker
 }
 
-/// Searches from a row to the end, and then from the other end to that row. Returns the place of the frame, and whether it lies there.
+/// Searches from a row to the end, and then from the other end to that row. Returns the place of the frame, and whether
+/// the search wrapped around.
 pub(crate) fn find(
     redissector: &mut Redissector,
     text: &str,
@@ -463,7 +463,7 @@ fn filter(redissector: &mut Redissector, generation: u64, text: &str, current: &
             wanted()
         },
         &mut || {
-            // what the loader has not read yet will come
+            // the loader will deliver more
             std::thread::sleep(Duration::from_millis(40));
             wanted()
         },
@@ -516,7 +516,7 @@ impl Running<'_> {
         }
     }
 
-    /// Does what is to be done. Returns whether that was to quit.
+    /// Carries out effects. Returns true if one of them was to quit.
     fn carry_out(&mut self, effects: Vec<Effect>) -> Result<bool> {
         for effect in effects {
             match effect {
@@ -559,7 +559,7 @@ impl Running<'_> {
         Ok(false)
     }
 
-    /// Opens what is to be shown next.
+    /// Opens the capture to show next.
     fn reopened(&self, reopen: &Reopen) -> Result<Opened> {
         let options = Options::clone(&self.shared.options);
         match reopen {
@@ -576,9 +576,10 @@ impl Running<'_> {
 
     fn redraw(&mut self) -> Result<()> {
         let (width, height) = ratatui::crossterm::terminal::size()?;
-        // clears too, and unlike `clear` it does not ask the terminal for the cursor: the answer would go to the thread that reads keys
+        // this also clears; unlike `clear` it does not ask the terminal for the cursor, since the answer would go to
+        // the thread that reads keys
         self.screen.terminal.resize(Rect::new(0, 0, width, height))?;
-        // the size may have changed while nobody looked
+        // the size may have changed unnoticed
         let _ = self.tx.send(Msg::Resize(width, height));
         Ok(())
     }

@@ -29,9 +29,9 @@ pub(crate) enum Request {
     SortFrames(By, bool),
     /// To stay at the end of the frame list while it grows, or not to.
     StayAtEnd(bool),
-    /// To tell what was done.
+    /// To report an action.
     Say(String),
-    /// To tell what is wrong.
+    /// To report an error.
     Complain(String),
 }
 
@@ -92,12 +92,12 @@ pub(crate) trait Screen {
         self.selected_frame(model).and_then(|n| model.found.iter().find(|f| f.frames.contains(&n))).cloned()
     }
 
-    /// True if the user selected something in it: a list that nobody moved in says nothing.
+    /// True if the user selected something in it: the initial position in a list does not count.
     fn is_chosen(&self) -> bool {
         false
     }
 
-    /// True if what is selected is at one frame, and not a connection as a whole.
+    /// True if the selection is one frame, and not a connection as a whole.
     fn is_at_a_frame(&self) -> bool {
         true
     }
@@ -117,7 +117,7 @@ pub(crate) trait Screen {
         self.columns().iter().map(|column| column.title.to_owned()).collect()
     }
 
-    /// Sorts by one of them: the other way round where it is sorted by it already.
+    /// Sorts by a column; if the rows are already sorted by it, reverses the order.
     fn sort_by(&mut self, model: &Model, column: usize) -> Vec<Request> {
         let (page, head) = (self.page(model), self.columns().get(column));
         let (Some(table), Some(head)) = (self.table(), head) else { return Vec::new() };
@@ -163,7 +163,7 @@ pub(crate) trait Screen {
         }
     }
 
-    /// `Esc`: closes what is open in it, where something is.
+    /// `Esc`: closes what is open in the view. `None` if nothing is.
     fn back(&mut self, _model: &Model) -> Option<Vec<Request>> {
         None
     }
@@ -179,7 +179,7 @@ pub(crate) trait Screen {
     /// It is turned to from a frame (its place and time in ns) of the connection that it is about.
     fn look_at(&mut self, _place: usize, _time: i64) {}
 
-    /// The order of its rows and the place in them, where it is a table of requests or of what belongs to them.
+    /// Its rows and their order, if it is a table of requests or of their parts.
     fn table(&mut self) -> Option<Table<'_>> {
         None
     }

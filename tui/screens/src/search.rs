@@ -40,10 +40,10 @@ pub(crate) enum Needle {
 }
 
 impl Needle {
-    /// Reads what was typed.
+    /// Parses the input.
     ///
     /// # Errors
-    /// What is wrong with it, in one line.
+    /// The problem with it, in one line.
     pub(crate) fn parse(text: &str, registry: &Registry) -> Result<Self, String> {
         if let Some(pattern) = text.strip_prefix('~') {
             let regex = regex::RegexBuilder::new(pattern).case_insensitive(true).build();

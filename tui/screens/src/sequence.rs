@@ -1,4 +1,4 @@
-//! Sequence: who sent what when, on one connection. Packets of one transfer are one arrow.
+//! Sequence: the messages of one connection over time. Packets of one transfer are one arrow.
 //!
 //! ```text
 //!   client 192.0.2.2                                   server 192.0.2.1
@@ -40,7 +40,7 @@ pub(crate) struct State {
     of: Vec<u32>,
     scanned: usize,
     in_filter: bool,
-    /// The place of a frame whose arrow is to be selected.
+    /// The place of a frame whose arrow will be selected.
     goal: Option<u32>,
     /// Summary of the request, if the view shows only one.
     why: Option<Why>,
@@ -77,7 +77,7 @@ impl State {
     }
 }
 
-/// True if a frame goes on with what the one before it in its direction began.
+/// True if a frame continues the transfer of the one before it in its direction.
 fn continues(before: &Entry, entry: &Entry) -> bool {
     let rdma = |e: &Entry| e.layer() <= Layer::Rdma || e.layer() == Layer::Mpa;
     let same = |a: &Entry, b: &Entry| match (a.opcode().and_then(|o| o.row()), b.opcode().and_then(|o| o.row())) {
@@ -226,7 +226,7 @@ fn words(model: &Model, arrow: &Arrow) -> String {
     let entry = model.index.at(arrow.first as usize).copied().unwrap_or_default();
     let opcode = entry.opcode().and_then(|o| o.row()).map_or_else(String::new, |r| r.to_string());
     let mut text = match model.texts.get(&(u64::from(arrow.first) + 1)) {
-        // of a handshake what it says, and not in what it is packed
+        // of a handshake the message, without its encapsulation
         Some(t) if arrow.frames == 1 && entry.layer() == Layer::Cm => {
             t.info.split_once(", CM ").map_or_else(|| t.info.clone(), |(_, what)| format!("CM {what}"))
         }
@@ -274,7 +274,7 @@ pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
         put_right(buf, body.x + 1, y, number_width, &(arrow.first + 1).to_string(), theme.faint);
         let why = state.why.as_ref();
         let is_longest = why.and_then(|w| w.longest).is_some_and(|(at, _)| at == top + line);
-        // of one request, the gaps are what one looks for
+        // for one request, the gaps are of interest
         let shown =
             if why.is_some() { format!("+{}", span(entry.time.saturating_sub(before))) } else { model.time.show(entry.time, base, before) };
         put_right(buf, body.x + 2 + number_width, y, time_width, &shown, if is_longest { theme.error } else { theme.text });
@@ -437,7 +437,7 @@ impl Screen for State {
     }
 
     fn back(&mut self, _: &Model) -> Option<Vec<Request>> {
-        // what was narrowed to a request is wide again, and Esc goes on to the view before
+        // shows the whole connection again, and Esc also returns to the view before
         if self.why.is_some() {
             *self = State::default();
         }

@@ -1,5 +1,5 @@
-//! Sessions: each SMB session, NFS session or mount with its connections and what they carried; and how far each client and server got
-//! on the way to RDMA.
+//! Sessions: each SMB session, NFS session or mount with its connections and their traffic; and how far each client and
+//! server got on the path to RDMA.
 //!
 //! ```text
 //! ── SMB session 0x1, SMB 3.1.1, 192.0.2.2 → 192.0.2.1 ────────── 2 connections, 412 requests ──
@@ -25,9 +25,9 @@ pub(crate) struct State {
     page: Page,
 }
 
-/// Widths of the columns of [`words::HEADS`]; those with 0 give way where there is little room.
+/// Widths of the columns of [`words::HEADS`]; those with 0 are left out if space is short.
 const WIDTHS: [usize; 12] = [4, 11, 13, 9, 7, 7, 13, 13, 13, 10, 11, 7];
-/// Columns that give way first.
+/// Columns that are left out first.
 const WIDE_ONLY: [usize; 5] = [2, 4, 5, 8, 10];
 
 fn cells(row: &[String; 12], wide: bool) -> String {

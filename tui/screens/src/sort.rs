@@ -1,7 +1,6 @@
-//! Frames in another order than that of the capture. A frame's index entry knows its time and length; every other key is read from the file
-//! again, in a thread of its own that tells how far it is and can be stopped. While it reads, keys take 12 bytes a frame and what is said
-//! of
-//! frames as often as it differs; afterwards the order takes 4 bytes a frame, as long as the list is sorted.
+//! Sorting of frames. Time and length are in a frame's index entry; every other key is read from the file again, in a
+//! separate thread that reports its progress and can be stopped. While it reads, keys take 12 bytes per frame, plus
+//! each distinct text once; afterwards the order takes 4 bytes per frame, as long as the list is sorted.
 
 use super::index::Index;
 use super::redissect::{EXACT_MAX, Redissector, Which};
@@ -149,7 +148,7 @@ const fn signed(v: i64) -> u64 {
 /// Keys are read: of how many frames, and whether to go on.
 pub(crate) type Progress<'p> = &'p mut dyn FnMut(usize) -> bool;
 
-/// Sorts frames (ascending places). `None` where `progress` says that nobody waits any more.
+/// Sorts frames (ascending places). `None` if `progress` returned false.
 pub(crate) fn sort(redissector: &mut Redissector, by: By, frames: &Which, progress: Progress<'_>) -> Option<Sorted> {
     let index = redissector.index();
     let (keys, is_rough) = match by {
@@ -180,7 +179,7 @@ fn ranked<V: Hash + Eq + Ord + Clone>(mut keys: Vec<u64>, dictionary: Dictionary
     (keys, is_rough)
 }
 
-/// Addresses need the frame alone, and not what came before it.
+/// Addresses need only the frame itself, not the frames before it.
 fn addresses(redissector: &mut Redissector, index: &Index, by: By, frames: &Which, progress: Progress<'_>) -> Option<(Vec<u64>, bool)> {
     let mut keys = Vec::with_capacity(frames.len());
     let mut dictionary: Dictionary<Addr> = Dictionary::new();

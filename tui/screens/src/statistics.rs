@@ -32,7 +32,7 @@ pub(crate) struct State {
     ascending: bool,
 }
 
-/// Makes the page, where it has to be made.
+/// Makes the page, if it is out of date.
 pub(crate) fn prepare(state: &mut State, model: &Model) {
     if state.page.is_outdated() {
         let lines = lines(state, model);
@@ -206,7 +206,7 @@ fn lines(state: &State, model: &Model) -> Vec<Line> {
     out
 }
 
-/// Rate, marks, CNPs, pauses and retransmissions on one axis, where there was more than a rate.
+/// Rate, marks, CNPs, pauses and retransmissions on one axis, if there was more than a rate.
 fn over_time(model: &Model, wide: bool, out: &mut Vec<Line>) {
     let theme = &model.theme;
     let columns = if wide { 60 } else { 30 };

@@ -1,11 +1,11 @@
-//! The line of tabs: which, where, what they say.
+//! The line of tabs: views, positions, texts.
 
 use super::model::Model;
 use super::views::View;
 use rdmascope_analyzer::rules::Severity;
 use unicode_width::UnicodeWidthStr;
 
-/// The tabs: which, where, what they say.
+/// The tabs: view, position, text.
 pub(crate) fn tabs(model: &Model) -> Vec<(View, u16, String)> {
     let (errors, warnings) = (model.found.count(Severity::Error), model.found.count(Severity::Warn));
     let label = |view: View, length: usize| {

@@ -27,7 +27,7 @@ impl Screen {
         std::panic::set_hook(Box::new(move |info| {
             leave();
             before(info);
-            // a thread that is gone leaves a screen that waits forever
+            // if the thread died, the screen would wait forever
             if std::thread::current().id() != main {
                 std::process::exit(101);
             }
@@ -53,7 +53,7 @@ pub(crate) fn enter() -> Result<()> {
     execute!(stdout(), EnterAlternateScreen, EnableMouseCapture, EnableBracketedPaste, cursor::Hide)
 }
 
-/// Gives the terminal back, where it is taken. Whatever of it fails: there is nobody left to tell.
+/// Restores the terminal, if it was set up. Errors are ignored, since they cannot be reported.
 pub(crate) fn leave() {
     if !TAKEN.swap(false, Ordering::SeqCst) {
         return;

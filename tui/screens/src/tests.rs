@@ -1,4 +1,5 @@
-//! The screen of every view on real captures, and what keys do. Threads are not needed: what they would do is done at once.
+//! The screen of every view on real captures, and the effects of keys. No threads are needed: their work is done at
+//! once.
 
 use super::app::{App, Effect, Msg, Output, Popup, Write, update};
 use super::keys::Keys;
@@ -21,7 +22,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The application on a capture, and what the threads beside it would do.
+/// The application on a capture, with the work of its threads.
 struct Rig {
     app: App,
     shared: Shared,
@@ -285,7 +286,7 @@ fn a_finding_leads_to_its_frame_and_back() {
     assert!(matches!(rig.app.popup, Some(Popup::Text(..))) && rig.screen().contains("Usual causes"));
 }
 
-/// The row on following, with content: what was said on a connection, and on it alone.
+/// Following a connection and its content: only its own messages are shown.
 #[test]
 fn a_connection_is_followed_with_its_content() {
     for (name, first, bytes) in [
@@ -319,7 +320,7 @@ fn a_connection_is_followed_with_its_content() {
     };
     let (one, two) = (frames(&mut lines, 0), frames(&mut lines, 1));
     assert!(one.len() > 100 && two.len() > 50 && one.iter().all(|n| !two.contains(n)), "{} {}", one.len(), two.len());
-    // what is not shown is counted
+    // the rest is counted
     let id = &rig.app.model.report.connections[0].followed_as;
     let said = content::content(&mut lines, id, "", 1000, &mut |_, _| true).unwrap();
     assert!(said.last().is_some_and(|line| line.contains("messages are not shown")), "{said:?}");
@@ -563,7 +564,7 @@ fn a_file_is_overwritten_only_after_a_question() {
     rig.keys("\n");
     written(&mut rig);
     assert!(rig.screen().contains("exists already.") && rig.screen().contains("o  overwrite it"), "{}", rig.screen());
-    // other keys neither answer nor reach the view
+    // other keys neither answer the question nor reach the view
     rig.keys("q\n");
     assert!(matches!(rig.app.popup, Some(Popup::Question(_))) && rig.left.is_empty());
     rig.press(KeyCode::Esc);
@@ -792,7 +793,7 @@ fn io_and_memory_are_sorted() {
     assert!(latency.len() > 100 && latency.is_sorted_by(|a, b| a >= b));
     rig.keys("O");
     assert!(latencies(&rig).is_sorted());
-    // what was selected stays selected
+    // the selection stays
     rig.press(KeyCode::PageDown);
     let selected = super::app::selected_frame(&rig.app);
     rig.keys("o");
@@ -854,7 +855,7 @@ fn frames_are_sorted_by_any_column() {
     assert!(info.is_sorted() && info.len() == 1079);
     rig.keys("O");
     assert!(listed(&mut rig, |t| t.info.clone()).is_sorted_by(|a, b| a >= b));
-    // the frames of a filter, by a field; what has no such field comes last, either way
+    // the frames of a filter, by a field; frames without the field come last, in both orders
     rig.keys("csmb2.msg_id\n/smb_direct\n");
     let by_field = |rig: &mut Rig| -> Vec<Option<u64>> {
         listed(rig, |t| t.cells[0].clone()).iter().map(|c| c.split(", ").next().unwrap().parse().ok()).collect()
@@ -886,7 +887,7 @@ fn frames_are_sorted_by_any_column() {
     rig.keys("w\n");
     let Some(Effect::Write(Write { what: Output::Frames(frames), .. })) = rig.left.pop() else { panic!("nothing is saved") };
     assert!(frames.iter().is_sorted());
-    // the column goes, and the order with it
+    // without the column, the order is the default again
     rig.keys("c\n");
     assert!(!rig.app.model.sorting.is_on());
     // a click on a head
@@ -934,7 +935,7 @@ fn sorting_is_given_up() {
     }
     let mut rig = rig;
     rig.keys("2");
-    // while keys are read the list is as it was, and Esc leaves it so
+    // while keys are read the list is unchanged, and Esc keeps it so
     let effects = update(&mut rig.app, Msg::Key(KeyEvent::new(KeyCode::Char('o'), KeyModifiers::NONE)));
     assert!(effects.iter().any(|e| matches!(e, Effect::Sort { .. })) && rig.app.model.frame_at(5) == Some(5));
     assert!(rig.screen().contains("sorting by Time 0 %, Esc ends it"), "{}", rig.screen());
@@ -955,7 +956,7 @@ fn the_handshake_belongs_to_its_connection() {
     for message in ["ConnectRequest", "ConnectReply", "ReadyToUse", "DisconnectRequest", "DisconnectReply"] {
         assert_eq!(info.iter().filter(|i| i.contains(message)).count(), 1, "{message}: {:#?}", info.iter().take(8).collect::<Vec<_>>());
     }
-    // and stands in its sequence
+    // and is shown in its sequence
     rig.keys("5");
     assert!(rig.screen().contains("ConnectRequest"), "{}", rig.screen());
 }
@@ -998,7 +999,7 @@ fn credits_and_sequence_are_about_what_was_selected() {
     assert_eq!(super::app::selected_frame(&rig.app), Some(frame), "{}", rig.screen());
     rig.keys("34");
     assert_eq!(super::app::selected_frame(&rig.app), Some(frame), "{}", rig.screen());
-    // frames of an exchange are gone to one by one
+    // the frames of an exchange are visited one by one
     rig.keys("3");
     rig.press(KeyCode::Tab);
     rig.press(KeyCode::Right);
@@ -1013,7 +1014,7 @@ fn the_smallest_screen_says_what_frames_say() {
     rig.keys("2g24\n");
     let screen = rig.screen();
     assert!(screen.contains("Info") && screen.contains("NegotiateRequest"), "{screen}");
-    // and its help stands in its column
+    // and its help fits its column
     rig.keys("?");
     let screen = rig.screen();
     let line = screen.lines().find(|l| l.contains("slowest I/O")).unwrap();
@@ -1112,7 +1113,7 @@ fn a_long_past_is_replayed_in_part_and_says_so() {
     let texts = short.texts(&far, &[]);
     assert_eq!(texts.iter().map(|t| t.number).collect::<Vec<_>>(), [41, 401, 1041]);
     assert_eq!(short.texts(&[40], &[])[0].info, rig.lines.texts(&[40], &[])[0].info);
-    // going on from where one is gives what reading from the start gives
+    // continuing from a position gives the same as reading from the start
     let (mut a, mut b) = (Redissector::new(rig.shared.clone()), Redissector::new(rig.shared.clone()));
     for place in (300..420).step_by(7) {
         let (one, other) = (a.detail(place), b.texts(&[place], &[]));
@@ -1149,7 +1150,7 @@ fn what_devices_counted_is_shown_over_time() {
     assert!(line.contains("1,000") && line.contains('█'), "{line}");
 }
 
-/// Rate, marks and retransmissions stand below each other, on one axis.
+/// Rate, marks and retransmissions are shown below each other, on one axis.
 #[test]
 fn the_network_is_shown_over_time() {
     for (name, height) in [("roce-marks-unanswered", 30), ("smb-roce-loss", 60)] {
@@ -1181,8 +1182,8 @@ fn a_moment_has_no_time_to_show() {
     }
 }
 
-/// Real frames again and again, between other hosts each time, so that all connections differ. (Their checksums then are wrong, and say
-/// so.)
+/// Real frames repeated, each time between other hosts, so that all connections differ. (Their checksums are wrong, and
+/// reported as such.)
 fn many_frames(path: &Path, frames: usize) {
     let mut source = open_capture(sample("smb-roce"), OpenOptions::new()).unwrap();
     let mut records = Vec::new();

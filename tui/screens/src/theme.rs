@@ -1,7 +1,7 @@
-//! Colours. The ground is the terminal's own, dark or light. On it stand, where a terminal has 256 colours, some that look the same in
-//! every one of them and are chosen for that ground; else those of the sixteen that can be read on it in the palettes that terminals
-//! come with. With NO_COLOR there are none, and bold, underline and reverse say the same. A test holds every text against its ground:
-//! 4.5 to 1 at least (WCAG 2, AA).
+//! Colours. The background is the terminal's own, dark or light. If the terminal has 256 colours, fixed ones are used,
+//! chosen for that background; otherwise those of the sixteen that are readable on it in the default palettes of
+//! terminals. With NO_COLOR there are no colours; bold, underline and reverse carry the same information. A test checks
+//! the contrast of every text: 4.5 to 1 at least (WCAG 2, AA).
 
 use ratatui::style::{Color, Modifier, Style};
 use rdmascope_analyzer::rules::Severity;
@@ -17,7 +17,7 @@ pub(crate) struct Theme {
     pub(crate) heading: Style,
     pub(crate) tab: Style,
     pub(crate) tab_active: Style,
-    /// The selected row where the keys go, and where they do not.
+    /// The selected row of the pane with the focus, and of other panes.
     pub(crate) selected: Style,
     pub(crate) selected_elsewhere: Style,
     pub(crate) error: Style,
@@ -47,7 +47,7 @@ pub(crate) enum Name {
 impl Name {
     pub(crate) const ALL: [Self; 3] = [Self::Dark, Self::Light, Self::Mono];
 
-    /// By the ground that the terminal says it has: rxvt, Konsole and others set `COLORFGBG`.
+    /// Chosen by the background that the terminal reports: rxvt, Konsole and others set `COLORFGBG`.
     pub(crate) fn of_environment() -> Self {
         Self::said_by(&std::env::var("COLORFGBG").unwrap_or_default())
     }
@@ -242,7 +242,7 @@ impl Theme {
     }
 }
 
-/// The sign of a severity, which also says it without colours.
+/// The sign of a severity, which does not depend on colours.
 pub(crate) const fn sign(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "✗",
@@ -360,7 +360,7 @@ mod tests {
                             let ratio = contrast(color, ground);
                             assert!(ratio >= 4.5, "{name:?} {depth:?} {what}: {color:06x} on {ground:06x} is {ratio:.2}");
                         }
-                        // many a terminal makes the first eight bright where they are bold
+                        // many terminals show the first eight colours brighter if they are bold
                         if let (true, Some(at)) =
                             (style.add_modifier.contains(Modifier::BOLD), sixteen[1..8].iter().position(|c| *c == color))
                         {

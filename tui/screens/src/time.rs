@@ -74,7 +74,7 @@ pub(crate) fn sparkline(values: &[u64], width: usize) -> String {
         .map(|i| values[i * values.len() / width..((i + 1) * values.len() / width).max(i * values.len() / width + 1)].iter().sum())
         .collect();
     let most = columns.iter().copied().max().unwrap_or(0).max(1);
-    // what is little is still something
+    // small values are still visible
     columns.iter().map(|v| if *v == 0 { ' ' } else { BARS[((*v as u128 * 8).div_ceil(most as u128) as usize).clamp(1, 8) - 1] }).collect()
 }
 

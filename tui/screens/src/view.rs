@@ -1,4 +1,4 @@
-//! The screen, made from the state alone: title, tabs, the view, the line at the bottom, and what lies over it.
+//! The screen, drawn from the state alone: title, tabs, the view, the bottom line, and popups.
 //!
 //! ```text
 //! rdmascope  smb-roce-loss.pcap  1,134 frames  ▓▓▓▓▓▓░░░░ 61 %                                  ? help

@@ -1,7 +1,8 @@
-//! The views, each a row: what it is called, its key, and the line of help. A view is this row and a file of the same name, whose
-//! `State` is a `Screen`; keys, tabs, help, the configuration file and the place of the state (`states`) are made from the rows.
+//! The views, each a row: its name, its key, and the line of help. A view is this row and a file of the same name,
+//! whose `State` is a `Screen`; keys, tabs, help, the configuration file and the place of the state (`states`) are made
+//! from the rows.
 
-/// Hands the rows to a macro: view, file, name, name where there is little room, key, help.
+/// Hands the rows to a macro: view, file, name, short name, key, help.
 macro_rules! views {
     ($then:ident) => {
         $then! {
@@ -73,7 +74,7 @@ macro_rules! names {
 views!(names);
 
 impl View {
-    /// The view so many steps on, around.
+    /// The view this many steps further, with wrap-around.
     pub(crate) fn step(self, by: usize) -> Self {
         Self::ALL[(self as usize + by) % Self::ALL.len()]
     }

@@ -3,7 +3,8 @@
 use super::*;
 
 impl App {
-    /// Takes what is shown of connections, findings and sums: of the followed connection, with a frame that passes the filter.
+    /// Selects the connections, findings and sums to show: those of the followed connection, with a frame that passes
+    /// the filter.
     pub(super) fn choose(&mut self) {
         self.model.filter.chosen = self.model.filter.found.len();
         self.model.slowest.clear();
@@ -56,7 +57,7 @@ impl App {
         self.changed(Change::Sums);
     }
 
-    /// Neither filter nor followed connection.
+    /// Removes the filter, and stops following a connection.
     pub(crate) fn show_everything(&mut self) -> Vec<Effect> {
         let place = self.model.frame_at(self.states.frames.list.at);
         self.model.followed = None;
@@ -68,7 +69,7 @@ impl App {
         effects
     }
 
-    /// Narrows everything to a connection, or widens again where it is the one already.
+    /// Narrows everything to a connection, or widens it again if that connection is already followed.
     pub(crate) fn follow(&mut self, followed_as: Option<u32>) {
         let Some(connection) = followed_as.and_then(|id| self.model.connection(id)) else {
             self.model.complain("this row belongs to no connection");
@@ -150,8 +151,8 @@ impl App {
         vec![Effect::EndSort(self.model.sorting.generation)]
     }
 
-    /// Adds a column at a place (counted from 1; at the end where none is given), moves it, or takes it away where it stands there
-    /// already; without a name all go.
+    /// Adds a column at a position (counted from 1; at the end if none is given) or moves it there. Removes it if it is
+    /// already at that position. Without a name, removes all.
     pub(super) fn set_column(&mut self, text: &str) -> Result<(), String> {
         let columns = &mut self.model.columns;
         let mut words = text.split_whitespace();

@@ -3,7 +3,7 @@
 use super::*;
 
 impl App {
-    /// The capture was restarted: what was known belongs to other frames.
+    /// The capture was restarted: clears all data that belongs to the frames before.
     pub(super) fn restarted(&mut self) -> Vec<Effect> {
         (self.model.index, self.model.exchanges, self.model.credits_log) = (Index::default(), Exchanges::default(), CreditsLog::default());
         (self.model.report, self.model.exchanges_dropped, self.saved, self.saving) = (Arc::default(), 0, 0, None);
@@ -41,7 +41,7 @@ impl App {
 
     /// Starts writing to a file.
     pub(crate) fn write(&mut self, path: PathBuf, what: Output) -> Vec<Effect> {
-        // nothing is left out but what the window of a live capture has left behind
+        // only the frames that the window of a live capture has dropped are missing
         let is_all = matches!(&what, Output::Frames(Which::Range(all)) if all.start == 0);
         self.saving = is_all.then_some(self.model.index.len());
         vec![Effect::Write(Write { path, what, replace: false })]

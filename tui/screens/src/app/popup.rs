@@ -1,4 +1,4 @@
-//! The keys of everything that lies over a view: the line in which one types, questions, help, and what to copy or to sort by.
+//! Keys of popups: the prompt, questions, help, and the choices of what to copy or to sort by.
 
 use super::*;
 use crate::draw::text_rows;
@@ -9,7 +9,7 @@ use crate::search::Needle;
 use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 use rdmascope_dissector::filter::Filter as Parsed;
 
-/// A key, while something lies over the view.
+/// Handles a key while a popup is open.
 pub(super) fn key(app: &mut App, popup: Popup, key: KeyEvent) -> Vec<Effect> {
     let action = app.model.keys.action(key);
     let control_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
@@ -131,7 +131,7 @@ fn entered(app: &mut App, prompt: Box<Prompt>) -> Vec<Effect> {
                 app.popup = Some(Popup::Prompt(prompt));
                 return Vec::new();
             }
-            // every view obeys it; who looks at none yet wants to see the frames
+            // every view applies it; from the overview, the user wants to see the frames
             if !text.is_empty() && app.model.view == View::Overview {
                 app.go(View::Frames);
             }
@@ -184,7 +184,8 @@ fn chosen_frames(app: &App) -> Which {
     app.model.frames_shown()
 }
 
-/// The frames of the list in its order; where that is wished and there are any, the marked ones alone, in the order of the capture.
+/// The frames of the list in its order. With `marked`, only the marked ones if there are any, in the order of the
+/// capture.
 fn listed_frames(app: &App, marked: bool) -> Which {
     if marked && !app.model.marks.is_empty() {
         return chosen_frames(app);
@@ -195,7 +196,7 @@ fn listed_frames(app: &App, marked: bool) -> Which {
     }
 }
 
-/// Goes to the next row that has what is searched for, from the other end on where there is none.
+/// Goes to the next matching row, and wraps around if there is none.
 pub(super) fn search_again(app: &mut App, forward: bool) -> Vec<Effect> {
     if app.model.search.is_empty() {
         app.model.complain("nothing was searched for yet");
