@@ -1,8 +1,10 @@
-//! A capture written again as pcapng, with what the analysis says as packet comments: stock Wireshark lists them among its
-//! expert information and in the packet's detail. Frames, times, interfaces, comments and decryption secrets stay.
+//! A capture written again as pcapng, with the results of the analysis as packet comments: stock Wireshark lists them
+//! among its expert information and in the packet's detail. Frames, times, interfaces, comments and decryption secrets
+//! are kept.
 //!
-//! Findings stand at all of their frames (up to [`Frames::CAPACITY`](rdmascope_analyzer::finding::Frames::CAPACITY), and then they say
-//! so), exchanges at their request and at their reply.
+//! Findings are added to all of their frames, up to
+//! [`Frames::CAPACITY`](rdmascope_analyzer::finding::Frames::CAPACITY), and say so if there are more. Exchanges are
+//! added to their request and to their reply.
 
 use rdmascope_analyzer::exchange::{Exchange, Family, escaped};
 use rdmascope_analyzer::report::{Report, Sink};
@@ -12,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
 
-/// Keeps what is to be said of exchanges, as an analysis goes.
+/// Collects the exchanges of an analysis.
 #[derive(Clone, Debug, Default)]
 pub struct Collector {
     rows: Vec<Exchange>,
@@ -62,7 +64,7 @@ impl Comments {
         self.by_frame.get(&frame).map_or(&[], Vec::as_slice)
     }
 
-    /// Frames of which something is said.
+    /// Number of frames that get a comment.
     pub fn frames(&self) -> usize {
         self.by_frame.len()
     }
@@ -119,8 +121,8 @@ fn reply_text(exchange: &Exchange) -> String {
     text
 }
 
-/// Writes the frames of `source` with their own comments and these, up to where it is damaged. Returns how many frames that were, and
-/// what they were written to; why there are no more is for the first reader of the capture to tell.
+/// Writes the frames of `source` with their own comments and these, up to where it is damaged. Returns the number of
+/// frames and the output. The damage itself is not reported: the first reader of the capture has done that.
 ///
 /// # Errors
 /// The new capture cannot be written.

@@ -1,4 +1,4 @@
-//! A live analysis as Prometheus metrics, and the little HTTP that it takes to be asked for them.
+//! A live analysis as Prometheus metrics, with a minimal HTTP server.
 //!
 //! Spec: Prometheus text exposition format, version 0.0.4. Names and meanings: [`METRICS`].
 
@@ -257,7 +257,7 @@ impl Page {
             let _ = write!(self.text, "{key}=\"");
             for c in text.chars() {
                 match c {
-                    // names of the machine may hold what a terminal obeys
+                    // names on this machine may contain characters that a terminal obeys
                     c if c.is_control() && c != '\n' => drop(write!(self.text, "\\\\u{{{:x}}}", u32::from(c))),
                     '\\' => self.text.push_str("\\\\"),
                     '"' => self.text.push_str("\\\""),
@@ -298,10 +298,10 @@ const REQUEST_MAX: usize = 8 << 10;
 /// From the first byte of a request to the last of its reply.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Those who are served at the same time; one more is turned away.
+/// Maximum number of clients that are served at the same time; further ones are rejected.
 const CLIENTS_MAX: usize = 16;
 
-/// Listens for those who ask. Each is served by a thread of its own, so that one who says nothing holds up nobody.
+/// Listens for requests. Each client is served by a thread of its own, so that a silent one does not block the others.
 #[derive(Debug)]
 pub struct Server {
     asked: Receiver<Asked>,
@@ -342,7 +342,7 @@ impl Server {
                     }
                     Ok(stream) => {
                         let (ask, client) = (ask.clone(), clients.clone());
-                        // one that breaks off is no matter, nor is one for which there is no thread
+                        // errors of a client do not matter, nor a thread that could not be started
                         let _ = thread::Builder::new().name("metrics client".to_owned()).spawn(move || {
                             let _ = serve(stream, &ask, deadline);
                             drop(client);
@@ -487,7 +487,7 @@ mod tests {
         all
     }
 
-    /// A deadline that no machine is too slow for: who waited for it would wait for ever.
+    /// A server with a deadline so long that a test that waits for it would hang.
     fn server() -> Server {
         Server::with_deadline("127.0.0.1:0".parse().unwrap(), Duration::from_secs(3600)).unwrap()
     }
@@ -516,7 +516,7 @@ mod tests {
         let (got, other, post, long) = asking.join().unwrap();
         assert!(got.starts_with("HTTP/1.1 200 OK\r\n") && got.ends_with("\r\n\r\nrdmascope_frames_total 1\n"), "{got}");
         assert!(other.starts_with("HTTP/1.1 404 ") && post.starts_with("HTTP/1.1 405 "));
-        // the rest of it may still be on its way when the reply comes
+        // the rest of the reply may still be in transit
         assert!(long.is_empty() || long.starts_with("HTTP/1.1 400 "), "{long}");
     }
 

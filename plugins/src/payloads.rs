@@ -1,7 +1,6 @@
-//! The contents that READ and WRITE moved, written as files of their names. A name comes from the network: it never leaves
-//! the folder, and never overwrites what was there before unless that is asked for. Two names never share a file: where they would,
-//! because a character was
-//! replaced or because one is a folder of the other, the second one gets a number.
+//! The contents that READ and WRITE moved, written as files with their names. A name comes from the network: it never
+//! leaves the folder, and never overwrites an existing file unless requested. Two names never share a file: if they
+//! would, because a character was replaced or because one is a folder of the other, the second one gets a number.
 
 use rdmascope_analyzer::exchange::{Exchange, Family};
 use rdmascope_analyzer::report::Sink;
@@ -80,7 +79,7 @@ pub struct Payloads {
     /// Contents of this family alone.
     family: Option<Family>,
     files: BTreeMap<PathBuf, Written>,
-    /// The file of each name, by the name's hash, which nobody outside can foretell.
+    /// The file of each name, by a keyed hash of the name, which an attacker cannot predict.
     names: HashMap<u64, PathBuf>,
     hasher: RandomState,
     open: Option<(PathBuf, File)>,
@@ -90,7 +89,7 @@ pub struct Payloads {
 }
 
 impl Payloads {
-    /// Will write into `folder`, which is made where it is missing and has to be empty.
+    /// Prepares to write into `folder`, which is made if missing and must be empty.
     ///
     /// # Errors
     /// See [`enum@Error`].
@@ -98,8 +97,8 @@ impl Payloads {
         Self::with(folder, false, None)
     }
 
-    /// The same, of one family alone. With `replace` the folder may have something in it: a file whose name is wanted is replaced, and no
-    /// link is followed.
+    /// The same, of one family only. With `replace` the folder may contain files: those with the same name are
+    /// replaced, and no link is followed.
     ///
     /// # Errors
     /// See [`enum@Error`].
@@ -133,7 +132,7 @@ impl Payloads {
         }
     }
 
-    /// The file of a name: made where the name is new.
+    /// The file of a name; it is made if the name is new.
     fn file_of(&mut self, name: &str) -> Result<PathBuf, Error> {
         let hash = self.hasher.hash_one(name);
         if let Some(path) = self.names.get(&hash) {
@@ -144,7 +143,8 @@ impl Payloads {
         for number in 2.. {
             match self.make(&path) {
                 Ok(()) => break,
-                // taken by another name, or not possible beside what there is: a number, and in the end the folder itself
+                // taken by another name, or in conflict with a folder: a number is added, and in the end the folders
+                // are dropped
                 Err(e) if is_about_the_name(&e) && number < NUMBERS_MAX => path = numbered(&wanted, number),
                 Err(e) if is_about_the_name(&e) && number == NUMBERS_MAX => path = PathBuf::from(format!("file-{}", self.files.len() + 1)),
                 Err(error) => return Err(Error::Write { path: self.folder.join(&path), error }),
@@ -204,7 +204,7 @@ fn is_about_the_name(e: &io::Error) -> bool {
     matches!(e.kind(), AlreadyExists | NotADirectory | IsADirectory | InvalidFilename | InvalidInput)
 }
 
-/// The path with a number behind it, all in one component where it has folders: one of these may be a file.
+/// The path with a number added, as one component without folders: one of these may be a file.
 fn numbered(path: &Path, number: u32) -> PathBuf {
     let mut flat: String = path.iter().map(|c| c.to_string_lossy()).collect::<Vec<_>>().join("_");
     while flat.len() > COMPONENT_MAX {

@@ -1,4 +1,4 @@
-//! Parquet tables of captures, for DuckDB, Spark and Polars: the way for those who have more than fits into one report.
+//! Parquet tables of captures, for DuckDB, Spark and Polars: for data that does not fit into one report.
 //!
 //! ```text
 //!  DIR/frames/capture=NAME/part-00000.parquet       a table is a folder, partitioned by capture
@@ -350,7 +350,8 @@ impl Cells {
         }
     }
 
-    /// A value of another type, or a null where none may be, is a defect of the caller: it becomes 0 or nothing.
+    /// Appends a value. A value of another type, or a null in a required column, is a bug of the caller: it becomes 0
+    /// or an empty text.
     fn push(&mut self, value: Value, optional: bool) {
         let there = !optional || !matches!(value, Value::Null);
         let levels = match self {
@@ -401,7 +402,7 @@ impl Cells {
     }
 }
 
-/// One table on its way to its files.
+/// Writer of one table.
 struct Writer {
     table: &'static Table,
     schema: TypePtr,
@@ -525,7 +526,7 @@ struct Open {
     key: Option<(u32, u64)>,
 }
 
-/// Takes an analysis as it goes, and writes it.
+/// Receives an analysis and writes its tables.
 #[derive(Debug)]
 pub struct Tables {
     frames: Writer,
@@ -541,7 +542,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Will write into `folder`, which is made where it is missing; the partition is named after `capture`.
+    /// Prepares to write into `folder`, which is made if missing; the partition is named after `capture`.
     ///
     /// # Errors
     /// See [`enum@Error`].

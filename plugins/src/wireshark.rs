@@ -1,6 +1,6 @@
-//! A plugin for Wireshark in one file of Lua: rules and fields from our tables, then the runtime of `plugins/wireshark/`, whose files are
-//! put
-//! behind one another. It runs in every Wireshark from 4.0 on, and shows what the [engine](rdmascope_engine) says, a library that it loads.
+//! A plugin for Wireshark in one file of Lua: rules and fields from our tables, then the runtime of
+//! `plugins/wireshark/`, whose files are concatenated. It runs in every Wireshark from 4.0 on, and shows the results of
+//! the [engine](rdmascope_engine), a library that it loads.
 //!
 //! ```text
 //!  rules, fields ─▶ R = { … }
@@ -105,7 +105,7 @@ fn fields(out: &mut String) {
         }
         if def.mask != 0 {
             let _ = write!(out, ", mask = {:#x}", def.mask);
-            // of the bits of a larger integer Wireshark wants that integer
+            // for a bit of a larger integer, Wireshark needs that integer
             if def.mask.trailing_zeros() > 0 {
                 let _ = write!(out, ", scale = {:#x}", 1u64 << def.mask.trailing_zeros());
             }
@@ -142,7 +142,7 @@ fn layouts(out: &mut String) {
         let [node, parts @ ..] = fields else { continue };
         let _ = write!(out, "    {name} = {{ node = {},", place(node));
         let mut at = 0;
-        // bits stand behind the number that they are of
+        // bits follow the number that contains them
         for part in parts.iter().filter(|part| part.mask == 0) {
             let (length, last) = (part.kind.bits() / 8, part.name.rsplit('.').next().unwrap_or(""));
             let _ = write!(out, " {{ name = \"{last}\", field = {}, at = {at}, length = {length} }},", place(part));
@@ -201,7 +201,7 @@ pub enum InstallError {
 pub enum Done {
     /// The plugin was written here.
     Plugin(PathBuf),
-    /// A plugin of ours that was already there was replaced.
+    /// An existing plugin of ours was replaced.
     Replaced(PathBuf),
     /// The engine was written here.
     Engine(PathBuf),
@@ -259,8 +259,8 @@ fn folders(places: &Places, folder: Option<&Path>) -> Result<(PathBuf, Vec<PathB
 /// Name of the link to the program.
 const SOURCE: &str = if cfg!(windows) { "rdmascope-extcap.exe" } else { "rdmascope-extcap" };
 
-/// Puts the plugin with its `engine`, and `program` as a source of captures, where the user's Wireshark finds them. `folder` is Wireshark's
-/// folder for the user's own files, where it is known better.
+/// Installs the plugin with its `engine`, and `program` as a source of captures, for the user's Wireshark. `folder` is
+/// Wireshark's folder for the user's own files, if it is known.
 ///
 /// # Errors
 /// No folder is known, or one cannot be written to.
@@ -335,7 +335,7 @@ pub fn works(plugin: &Path) -> Tried {
     if let Err(e) = std::fs::write(&capture, one_frame()) {
         return Tried::Not(version, e.to_string());
     }
-    // loaded by its path: whether it is found by itself depends on who starts Wireshark
+    // loaded by its path: automatic loading depends on the user who starts Wireshark
     let mut tshark = Command::new("tshark");
     tshark.arg("-X").arg(format!("lua_script:{}", plugin.display())).arg("-r").arg(&capture);
     let output = tshark
@@ -369,7 +369,7 @@ fn one_frame() -> Vec<u8> {
 
 #[cfg(unix)]
 fn link(program: &Path, path: &Path) -> io::Result<()> {
-    // only what is a link is ours to replace
+    // only a link is ours to replace
     match std::fs::symlink_metadata(path) {
         Ok(there) if there.file_type().is_symlink() => std::fs::remove_file(path)?,
         Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "is there, and is not a link of rdmascope's making")),
