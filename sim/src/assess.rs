@@ -116,7 +116,7 @@ pub fn names_somebody(f: &Finding) -> bool {
     f.certainty > Certainty::Guess && matches!(f.by, Blame::Client | Blame::Server | Blame::Network)
 }
 
-/// The truth, asked.
+/// The data to check findings against.
 struct Asked<'a> {
     plan: &'a Plan,
     truth: &'a Truth,
@@ -141,8 +141,8 @@ impl Asked<'_> {
         self.truth.sent.iter().any(|s| s.from == from && s.again)
     }
 
-    /// True if something of the server came late to the tap, or went again, with nothing of it that passed meanwhile: nobody who looks can
-    /// tell that from a server that is slow.
+    /// True if something of the server came late to the tap, or was retransmitted, and nothing else of it passed
+    /// meanwhile: at the tap that looks the same as a slow server.
     fn is_alone(&self) -> bool {
         let kept = |h: &Happened| match h.what {
             What::Late(by) => by,
@@ -159,7 +159,7 @@ impl Asked<'_> {
         !d.stalls.is_empty() || d.dry.is_some()
     }
 
-    /// True if the side may be told to have broken the rule.
+    /// True if this side may be reported for the rule.
     fn may(&self, f: &Finding) -> bool {
         let id = f.rule.id();
         if f.by == Blame::Network {
@@ -183,7 +183,7 @@ impl Asked<'_> {
             if by == side && (fault.named.contains(&id) || fault.besides.contains(&id)) {
                 return true;
             }
-            // an end that does nothing more owes what it owes
+            // an end that stops still owes its answers
             let stops = !fault.act.goes_on() && fault.act.is_transfer();
             if by == side
                 && stops
@@ -215,7 +215,7 @@ impl Asked<'_> {
         }
         match id {
             // the ends' own sizes: few credits
-            // what was answered moved in messages
+            // answered requests moved their data in messages
             "SMB-PATH-INLINE" => {
                 let moved = |r: &&Request| r.done.is_some() && r.moved > 0;
                 side == 0 && self.truth.requests.iter().filter(moved).all(|r| r.asked.memory.is_none())
@@ -327,12 +327,13 @@ fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessment)
         let name = format!("{} of the {}", fault.name, ["client", "server"][by]);
         verdict.looked(&name, found(fault.named, Some(by)), || format!("expected one of {:?} of {by}; said {}", fault.named, all()));
     }
-    // what was lost and went again
+    // packets that were lost and retransmitted
     let lost = world.truth.happened.iter().filter(|h| h.what == What::Lost && matches!(h.class, Class::Data | Class::Response));
     let again = |from| world.truth.sent.iter().any(|s| s.from == from && s.again && s.class != Class::Ack);
     let mut seen = [false; 2];
     for h in lost {
-        // lost behind the tap: it is seen twice. Before it: a gap is seen where later packets pass before it goes again
+        // a packet lost behind the tap is seen twice; one lost before it leaves a gap, if later packets pass before its
+        // retransmission
         let next = world.truth.sent.iter().find(|s| s.from == h.from && s.again && s.id > h.id).map(|s| s.id);
         let gap = || {
             let is_later = |t: &&crate::world::Tapped| t.from == h.from && t.id > h.id && next.is_none_or(|n| t.id < n);
@@ -360,7 +361,7 @@ fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessment)
     }
 }
 
-/// Episodes: those that there were are told, and of those that are told there is a cause.
+/// Episodes: each true one is reported, and each reported one has a cause.
 fn episodes(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessment) {
     let Some(connection) = report.connections.first() else { return };
     let is_alone = report.connections.len() == 1;
@@ -377,12 +378,12 @@ fn episodes(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessmen
         let acknowledges =
             |h: &Happened| matches!(h.class, Class::Ack | Class::Nak) || plan.carrier == Carrier::Iwarp || h.class == Class::Response;
         let is_true = match e.cause {
-            // where the receiver's packets were lost, held up or damaged, nobody can tell what it had
+            // if the receiver's packets were lost, delayed or damaged, its state cannot be known
             Cause::LostBefore => happened(&|h| h.from == from && is_gone(h)),
             Cause::LostBehind => happened(&|h| h.from == from && is_gone(h) || h.from != from && is_gone(h) && acknowledges(h)),
-            // that is what it seems to be, where the receiver goes on
+            // it seems to be that, if the receiver continues
             Cause::AckLost => happened(&is_gone),
-            // a Read that was held up on its way is asked for again just as one whose Responses were lost
+            // a Read that was delayed is requested again just as one whose Responses were lost
             Cause::ResponseLost => happened(&is_gone),
             Cause::Damaged => happened(&|h| h.from == from && h.what == What::Damaged),
             _ => true,
@@ -409,7 +410,7 @@ fn episodes(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessmen
 }
 
 fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict: &mut Assessment) {
-    // what was posted and did not get out is counted by the ends already
+    // operations that were posted and not sent are already counted by the ends
     let is_left = |h: &Host| h.transport.failed() || !h.transport.is_idle();
     if plan.fault.is_some() || world.truth.requests.iter().any(|r| r.done.is_none()) || world.hosts.iter().any(is_left) {
         return;
@@ -472,8 +473,8 @@ fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict
     }
 }
 
-/// True if nobody at the tap can tell which copy of a reply the client took: it went again, because what acknowledged it was lost, late or
-/// held up before it came to the tap.
+/// True if the tap cannot show which copy of a reply the client took: it was retransmitted because its acknowledgment
+/// was lost, late or delayed before it came to the tap.
 fn is_acknowledgment_hidden(plan: &Plan, world: &World, request: &Request) -> bool {
     let replied = request.replied.unwrap_or_default();
     let is_hidden = |h: &Happened| h.from == 0 && !h.behind && matches!(h.what, What::Lost | What::Late(_)) && h.time >= replied;
@@ -529,8 +530,8 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
                 wrong("client", format!("{client} ns of the client, which was not late"));
             }
             for owner in [Owner::Recovery, Owner::Rnr, Owner::Pause, Owner::Unknown] {
-                // who has its last credit only, and stops in the middle of a message, may have waited for more: only it knows
-                // of one that stops in the middle of a message, what is not known to be its own is nobody's
+                // an end with only its last credit, or one that stops in the middle of a message, may have waited for
+                // more credits: this cannot be seen; then time may remain without an owner
                 let is_unsure = is_stalled || world.hosts.iter().any(|h| h.direct.stopped.is_some());
                 if e.time.of(owner) > 0 && !(owner == Owner::Unknown && is_unsure) {
                     wrong(owner.key(), format!("{} ns of {}, and nothing happened", e.time.of(owner), owner.key()));
@@ -552,7 +553,7 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
         if server > most && !is_stalled && is_alone && is_small {
             wrong("server has too much", format!("{server} ns of the server, which took {} at most", replied - arrived));
         }
-        // what it did not do for want of an answer to its Read is the client's
+        // time without an answer to its Read belongs to the client
         let lagged = world.hosts[0].transport.lagged();
         let late: Time = lagged.iter().filter(|(from, to)| request.posted < *from && *to < done(request)).map(|(from, to)| to - from).sum();
         if is_quiet && late > 0 && is_alone && !is_stalled && request.asked.command == Command::Write {

@@ -138,18 +138,18 @@ pub static FAULTS: &[Fault] = &[
         Both,
         false,
         &["SMBD-CREDIT-EXHAUSTED", "SMBD-CREDIT-DEADLOCK"],
-        // it spends its own last credit without granting any, too, and hangs up in the end
-        // in the end, and whom it leaves without credits grants it none either
+        // it also spends its own last credit without granting any, and disconnects in the end; its peer, left without
+        // credits, grants it none either
         &["SMBD-CREDIT-LAST", "BUG-SMBDIRECT-LAST-CREDIT", "CM-DISCONNECT", "SMB2-UNANSWERED", "SMBD-FRAG-REMAINING"],
     ),
     row("grant-too-much", Act::GrantTooMuch, Both, false, &["SMBD-CREDIT-OVERFLOW"], &[]),
     row("stall", Act::Stall, Server, false, &["SMB2-UNANSWERED"], &[]),
     row("deaf", Act::Deaf, Both, false, &["PEER-SILENT", "SMB2-UNANSWERED"], &[]),
-    // in the middle of a reply that is what stands there
+    // in the middle of a reply, the last rule applies
     row("half-close", Act::HalfClose, Server, false, &["SMB2-UNANSWERED", "CM-DISCONNECT", "SMBD-FRAG-REMAINING"], &[]),
     row("die", Act::Die, Both, true, &["TCP-RESET", "SMB2-UNANSWERED"], &[]),
     row("garbage", Act::Garbage, Both, true, &["MPA-CRC", "MPA-RESYNC", "RDMAP-TERMINATE"], &[]),
-    // where a capture has not all of it to check, what is wrong is what stands in it
+    // if the capture lacks bytes needed for the CRC, the damaged content is reported
     row("bad-crc", Act::BadCrc, Both, true, &["MPA-CRC"], &["RDMAP-TERMINATE", "DDP-MSN"]),
     row(
         "wrong-msn",
@@ -204,7 +204,7 @@ pub static FAULTS: &[Fault] = &[
         Act::StaleKey,
         Server,
         false,
-        // where the reply could not go before it, for want of credits, only its refusal tells
+        // if the reply could not go before it, for lack of credits, only its refusal shows the fault
         &["RDMA-KEY-STALE", "RDMA-ORDER", "RC-NAK", "RDMAP-TERMINATE"],
         // the key of a WRITE was for reading only
         &["RDMA-LENGTH", "RDMA-INVALIDATE", "RDMA-KEY-DIRECTION"],

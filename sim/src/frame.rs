@@ -1,5 +1,5 @@
-//! Frames as they stand on the wire, written field by field. Nothing here is read back by the simulator: what a packet means goes with it
-//! ([`crate::packet::Body`]), so that no decoder takes part in the truth.
+//! Frames on the wire, written field by field. The simulator never reads them: the meaning of a packet goes with it
+//! ([`crate::packet::Body`]), so that the truth does not depend on a decoder.
 
 use rdmascope_dissector::wire::ib::cm::{DisconnectHead, ReplyHead, RequestHead, RequestIds};
 use rdmascope_dissector::wire::ib::icrc::{Cover, invariant};

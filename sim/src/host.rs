@@ -48,7 +48,8 @@ pub struct Direct {
     pub dry: Option<Time>,
     /// Periods without credit, with something to send.
     pub stalls: Vec<(Time, Time)>,
-    /// It had one credit left at most, after it had been granted some: only it knows whether it waited.
+    /// True if it had at most one credit left, after it had been granted some: from outside it is unknown whether it
+    /// waited.
     pub low: bool,
     /// The end broke a rule with a message for which it had no credit but its last.
     pub overran: bool,
@@ -82,7 +83,7 @@ impl Direct {
         }
     }
 
-    /// A wrong message goes out whether there is a credit or not.
+    /// Accounts for a wrong message, which is sent even without a credit.
     fn overrun(&mut self) {
         self.overran |= self.credits <= 1;
         self.credits -= 1;
@@ -173,7 +174,7 @@ impl Direct {
 pub struct Request {
     /// The request.
     pub asked: Asked,
-    /// When the client asked SMB Direct to send it.
+    /// Time at which the client passed it to SMB Direct.
     pub posted: Time,
     /// Time at which its reply arrived.
     pub done: Option<Time>,
@@ -266,7 +267,7 @@ pub struct Host {
     /// At which request.
     pub failed_request: Option<u64>,
     connected: bool,
-    /// Nothing more is asked of the transport.
+    /// True if nothing more is requested of the transport.
     pub over: bool,
     gone: Option<Time>,
     salt: u64,
@@ -324,7 +325,7 @@ impl Host {
         self.fault_at = at;
     }
 
-    /// When [`Host::turn`] is to be called.
+    /// The time at which [`Host::turn`] must be called.
     pub fn poll_timeout(&self) -> Option<Time> {
         let own = match &self.role {
             _ if self.over => None,
@@ -431,7 +432,7 @@ impl Host {
             Event::Closed => {
                 self.over = true;
                 self.connected = false;
-                // an end that fails closes what it has left
+                // an end that fails closes its connection
                 self.transport.close(now);
             }
         }
@@ -443,7 +444,7 @@ impl Host {
         let wrong = match fault.act {
             Act::Version => {
                 sizes.version = 0x200;
-                // a server says that it does not know it
+                // a server answers that it does not know the version
                 self.me == 1
             }
             Act::SmallReceive => {

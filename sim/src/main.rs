@@ -1,4 +1,4 @@
-//! `rdmascope-sim`: runs seeds, and says where the analysis was wrong.
+//! `rdmascope-sim`: runs seeds, and reports errors of the analysis.
 
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,7 @@ use crate::frame::Cm;
 use crate::smb::{Memory, Message};
 use std::rc::Rc;
 
-/// A packet on its way.
+/// A packet in transit.
 #[derive(Clone, Debug)]
 pub struct Packet {
     /// Number, counted from 1 over both directions; a copy has the number of its original.
@@ -205,7 +205,7 @@ pub enum Event {
     Connected,
     /// A message arrived.
     Received(Rc<Message>),
-    /// A read of ours is done.
+    /// A read of this end is complete.
     ReadDone(u64),
     /// The connection is closed.
     Closed,

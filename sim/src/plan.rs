@@ -80,7 +80,7 @@ impl Plan {
         let mut not_ready = [Vec::new(), Vec::new()];
         let kind = r.below(16);
         let (from, side) = (r.below(2) as usize, r.below(2) as usize);
-        // an end that is where the tap is loses nothing between the two
+        // an end at the tap loses nothing between the two
         let side = match distance {
             [0, _] if from == 0 => 1,
             [0, _] => 0,

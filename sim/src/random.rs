@@ -5,7 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// Those of one seed; `stream` parts what is drawn for different ends.
+    /// The numbers of a seed; `stream` separates the numbers of different users.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut random = Self(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
         random.next();

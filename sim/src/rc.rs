@@ -1,5 +1,6 @@
-//! One end of a reliable connection of RoCEv2, by the InfiniBand Architecture Specification, volume 1, 9.7: go-back-N, NAKs, RNR, RDMA Reads
-//! that are asked for again from where their answer broke off, acknowledgments that are held back, timeouts and retries.
+//! One end of a reliable connection of RoCEv2, by the InfiniBand Architecture Specification, volume 1, 9.7: go-back-N,
+//! NAKs, RNR, RDMA Reads that are requested again from the point where their answer broke off, delayed acknowledgments,
+//! timeouts and retries.
 
 use crate::frame::{self, Bth, Cm, QP, aeth, reth};
 use crate::packet::{Body, Event, Op, Packet, Rc_, RcWhat};
@@ -92,7 +93,7 @@ pub struct Rdma {
     expected: u64,
     msn: u32,
     complained: bool,
-    /// A NAK that ends the connection is on its way.
+    /// True if a NAK that ends the connection was sent.
     refused: bool,
     owed: u32,
     owed_again: bool,
@@ -164,7 +165,7 @@ impl Rdma {
     fn handle_cm(&mut self, now: Time, what: Cm) {
         match what {
             Cm::Request => self.ask(now, Cm::Reply),
-            // who is leaving is not brought back by a reply that was sent again
+            // a retransmitted reply does not revive an end that is leaving
             Cm::Reply if self.closed || matches!(self.asked, Some((Cm::Disconnect, ..))) => {}
             Cm::Reply => {
                 self.manage.push_back(Cm::Ready);
@@ -233,7 +234,7 @@ impl Rdma {
     }
 
     fn handle_response(&mut self, now: Time, psn: u64, id: u64) {
-        // answers are taken in order: one that is ahead says that what is before it was lost
+        // answers are taken in order: one that is ahead shows that earlier ones were lost
         let Some(wqe) = self.queue.iter_mut().find(|w| w.is_read() && w.came < w.packets) else { return };
         let next = wqe.start + wqe.came;
         if psn == next && matches!(*wqe.op, Op::Read { id: of, .. } if of == id) {
@@ -292,7 +293,7 @@ impl Rdma {
                 (0x0c, extensions, &[], RcWhat::Read { op: wqe.op.clone(), id: *id, packets: used, data: data.clone(), offset: skipped })
             }
         };
-        // nothing more may go: an acknowledgment is wanted
+        // the window is full: request an acknowledgment
         ack |= psn + used >= self.una + self.config.window;
         let ip = self.config.stamp.stamp();
         let frame = frame::roce(me, ip, Bth { opcode, qp: QP[1 - me], psn: psn as u32, ack }, &extensions, payload);
@@ -368,7 +369,7 @@ impl Rdma {
         }
         match what {
             RcWhat::Read { id, packets, data, offset, .. } => {
-                // what came before is acknowledged first: this is by its answer
+                // earlier requests are acknowledged first: this one is acknowledged by its answer
                 self.pay();
                 self.expected += packets;
                 self.msn += 1;
@@ -409,7 +410,7 @@ impl Rdma {
     }
 }
 
-/// Packets that so many bytes take.
+/// Number of packets for this number of bytes.
 pub fn packets(length: usize, mtu: usize) -> u64 {
     length.div_ceil(mtu).max(1) as u64
 }
@@ -435,7 +436,7 @@ impl Transport for Rdma {
                 if self.closed {
                     return;
                 }
-                // a packet of the peer stands for a ReadyToUse that was lost
+                // a packet of the peer replaces a lost ReadyToUse
                 if !self.connected {
                     match self.asked {
                         Some((Cm::Reply, ..)) => {

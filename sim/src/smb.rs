@@ -1,5 +1,5 @@
-//! SMB Direct and as much of SMB2 as a client and a server need that read and write files. Messages are written field by field and never read: what
-//! they mean goes with them.
+//! SMB Direct, and the part of SMB2 that a client and a server need to read and write files. Messages are written field
+//! by field and never read: their meaning goes with them.
 
 use std::rc::Rc;
 
@@ -210,7 +210,7 @@ pub struct DataHeader {
     pub length: u32,
 }
 
-/// A Data Transfer message, [MS-SMBD] 2.2.3; data begin at 24 whatever the header says.
+/// A Data Transfer message, [MS-SMBD] 2.2.3; data begin at offset 24 whatever the header says.
 pub fn data(h: &DataHeader, data: &[u8]) -> Vec<u8> {
     let out = Bytes::default().u16(h.requested).u16(h.granted).u16(0).u16(0).u32(h.remaining).u32(h.offset).u32(h.length);
     if data.is_empty() { out.0 } else { out.zeros(4).bytes(data).0 }
@@ -319,7 +319,7 @@ pub fn request(asked: &Asked, credits: u16, inline: &[u8]) -> Vec<u8> {
     .0
 }
 
-/// A reply; `moved` is what a READ or WRITE says that it moved, `status` 0 for success.
+/// A reply; `moved` is the reported byte count of a READ or WRITE, `status` is 0 for success.
 pub fn reply(asked: &Asked, credits: u16, status: u32, moved: u32, inline: &[u8]) -> Vec<u8> {
     let h = header(asked.command, asked.id, asked.charge, credits, status, true);
     if status != 0 {

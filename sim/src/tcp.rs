@@ -296,7 +296,7 @@ impl Iwarp {
         }
     }
 
-    /// Holes below what the peer has, each once in a recovery.
+    /// Retransmits the holes below the data that the peer has, each once in a recovery.
     fn mend(&mut self) {
         let mut at = self.una;
         let holes: Vec<_> = self
@@ -363,7 +363,7 @@ impl Iwarp {
             Mark::Read { .. } => {}
             Mark::Response(id) => self.events.push_back(Event::ReadDone(id)),
             Mark::Bad(layer, code) => {
-                // a Terminate: layer, type, code, and no header of what it is about
+                // a Terminate: layer, type, code, without the header that caused it
                 self.send_untagged(7, 0, 2, &[layer, code, 0, 0]);
                 self.mark(Mark::Terminate);
                 self.failed = true;
@@ -528,7 +528,7 @@ impl Transport for Iwarp {
                 self.failed = true;
                 self.over();
             } else {
-                // all again, but for what the peer says it has
+                // retransmit everything, except what the peer reports as received
                 self.snd = self.una;
                 self.again.clear();
                 self.mended = 0;
@@ -587,7 +587,7 @@ impl Transport for Iwarp {
             }
             return Some(self.segment(from, end, ACK, true));
         }
-        // what the peer has need not go again
+        // skip what the peer has
         while let Some((_, r)) = self.sacked.range(..=self.snd).next_back()
             && *r > self.snd
         {

@@ -217,7 +217,7 @@ impl World {
                         let sent = &mut self.truth.sent[packet.id as usize - 1];
                         sent.came.get_or_insert(at);
                         self.hosts[1 - packet.from].transport.handle(at, &packet);
-                        // what it makes of it is seen to before the next packet
+                        // its effects are handled before the next packet
                         self.hosts[1 - packet.from].turn(at, &mut self.truth.requests);
                     }
                     _ => {}

@@ -1,4 +1,4 @@
-//! Seeds: nobody innocent is blamed, what could be seen is named, and what is counted is what was.
+//! Seeds: no innocent side is blamed, visible faults are reported, and counts are correct.
 
 use rdmascope_sim::assess::Kind;
 use rdmascope_sim::plan::{Carrier, Overrides};
@@ -32,11 +32,11 @@ fn what_is_counted_is_what_was() {
 #[test]
 fn what_was_mended_stays_mended() {
     const SEEDS: &[u64] = &[
-        // a Read that went out again without need, a Response that was overtaken, a NAK that came before what it asked for
+        // an unnecessary Read retransmission, a Response that was overtaken, a NAK that came before its cause
         58987, 89889, 93772, 107061, 109107, 125207, 136358, 143697, 211433, 230447, 248263,
-        // a server that nobody heard any more, or that had not got the request
+        // a server whose packets were all lost, or that had not received the request
         57268, 78901, 90346, 111878, 124925, 152359,
-        // damaged packets, where nothing was known yet of the capture's checksums, or clocks differ, or frames are cut
+        // damaged packets, while it is unknown whether the capture has checksums, or clocks differ, or frames are cut
         126086, 136556, 173515, 174579, 192031, 212378, 224302, 244276, // who had gone for good reason
         20809, 26052, 189557, // a segment that only the capture missed
         112503, // Responses at the end of a Read; a reply by another clock; a request that went out again for want of SACK
