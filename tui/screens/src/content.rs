@@ -6,7 +6,7 @@
 //!   0000  fe 53 4d 42 40 00 01 00  00 00 00 00 05 00 20 00  .SMB@......... .
 //! ◂ frame 23   0.014 s   …
 //! ```
-//! What RDMA moved is no message, and stands with the request that it belongs to (key `W`).
+//! Data moved by RDMA is not a message; it is shown with its request (key `W`).
 
 use super::redissect::{GIVEN_UP, Redissector, Which, address};
 use super::time::{grouped, seconds};
