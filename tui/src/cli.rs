@@ -1538,7 +1538,7 @@ pub(crate) fn one_line(e: &clap::Error) -> String {
     let first = lines.next().unwrap_or("wrong use").trim_start_matches("error: ").to_owned();
     let mut message = first;
     if matches!(e.kind(), ErrorKind::MissingRequiredArgument | ErrorKind::InvalidValue | ErrorKind::ArgumentConflict) {
-        // what is missing or possible stands on the lines that follow, up to an empty one
+        // the missing or possible values are on the following lines, up to an empty one
         let more: Vec<&str> = lines.by_ref().take_while(|l| !l.trim().is_empty()).map(str::trim).collect();
         if !more.is_empty() {
             message = format!("{message} {}", more.join(", "));
@@ -1595,7 +1595,7 @@ mod tests {
             for line in help.lines().filter(|line| line.starts_with("  ")) {
                 assert!(line.chars().count() <= 80, "{} wide: {line}", line.chars().count());
                 let Some((_, words)) = line.split_once("rdmascope ").filter(|(before, _)| !before.contains("lua_script")) else { continue };
-                // a comment stands behind three spaces; what a shell does is not ours
+                // a comment follows after three spaces; shell operators are not ours
                 let words = words.split("   ").next().unwrap_or_default().split(['|', '>']).next().unwrap_or_default();
                 let words = words.split('\'').enumerate().flat_map(|(i, part)| match i % 2 {
                     0 => part.split_whitespace().map(str::to_owned).collect(),

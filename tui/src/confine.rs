@@ -6,7 +6,7 @@
 use crate::cli::{Command, Exported};
 use std::path::{Path, PathBuf};
 
-/// Gives up what `command` does not need, where it only reads captures. To be called before other threads run.
+/// Gives up rights that `command` does not need, if it only reads captures. To be called before other threads run.
 #[cfg(target_os = "linux")]
 pub(crate) fn to_need(command: &Command) {
     if let Some(written) = written(command) {
@@ -51,13 +51,13 @@ fn written(command: &Command) -> Option<Vec<&Path>> {
     Some(paths.into_iter().flatten().collect())
 }
 
-/// The folders that what will be written stands in, as far as they are there, and that of temporary files.
+/// The existing folders of the files to be written, and that of temporary files.
 fn folders(written: &[&Path]) -> Vec<PathBuf> {
     let folder = |path: &Path| {
         let parents = path.ancestors().skip(1).map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
         parents.into_iter().find(|parent| parent.is_dir()).unwrap_or(Path::new("/")).to_owned()
     };
-    // who writes to a device or pipe opens it there; a link leads elsewhere
+    // a device or pipe is opened at its own path; a link leads to another one
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let named = written.iter().flat_map(|path| [folder(path), folder(&real(path))]);
     named.chain([std::env::temp_dir()]).collect()
@@ -66,7 +66,7 @@ fn folders(written: &[&Path]) -> Vec<PathBuf> {
 #[cfg(target_os = "linux")]
 fn confine(folders: &[PathBuf]) -> Result<landlock::RestrictionStatus, landlock::RulesetError> {
     use landlock::{ABI, Access, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr};
-    // what the kernel knows less of than this, it confines less
+    // an older kernel confines only what it knows
     const KNOWN: ABI = ABI::V4;
     let mut rules = Ruleset::default().handle_access(AccessFs::from_all(KNOWN))?.handle_access(AccessNet::from_all(KNOWN))?.create()?;
     if let Ok(root) = PathFd::new("/") {

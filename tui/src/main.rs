@@ -26,14 +26,14 @@ fn main() -> ExitCode {
     }
     let cli = match cli::Cli::try_parse_from(cli::with_verb(arguments)) {
         Ok(cli) => cli,
-        // nothing asked for: the help is what helps
+        // without arguments, the help is shown
         Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = e.print();
             return ExitCode::from(FAILED);
         }
         Err(e) if e.use_stderr() => return fail(&cli::one_line(&e)),
         Err(e) => {
-            // help and version, which were asked for: no failure unless they cannot be written
+            // help and version, as requested: no failure unless they cannot be written
             return match e.print() {
                 Err(e) if e.kind() != io::ErrorKind::BrokenPipe => fail(&format!("standard output cannot be written: {e}")),
                 _ => ExitCode::SUCCESS,
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An error and its causes, each said once: many a message names its cause itself.
+/// An error and its causes, each only once: many messages already contain their cause.
 fn with_causes(e: &Error) -> String {
     let mut text = e.to_string();
     for cause in e.chain().skip(1).map(ToString::to_string) {
@@ -62,7 +62,7 @@ fn with_causes(e: &Error) -> String {
     text
 }
 
-/// Says what is wrong, on stderr.
+/// Prints an error message on standard error.
 fn fail(message: &str) -> ExitCode {
     // a stderr that is closed is no reason to panic
     let _ = writeln!(io::stderr(), "rdmascope: {message}");

@@ -1,4 +1,5 @@
-//! The verbs that talk, as a user runs them, on loopback: `peer` serves, `replay` and `probe` ask, and `analyze` judges their wire.
+//! The active verbs, as a user runs them, on loopback: `peer` serves, `replay` and `probe` send requests, and `analyze`
+//! checks the recorded traffic.
 
 mod common;
 
@@ -75,13 +76,13 @@ fn a_sample_is_done_again_on_our_peer() {
         assert!(report["differ"] == 0 && report["done"].as_u64().is_some_and(|n| n > 40) && report["breaches"] == serde_json::json!([]));
         assert!(["faster", "slower"].contains(&report["verdict"].as_str().unwrap_or_default()), "{}", report["verdict"]);
         let said = findings(&wire);
-        // what the recording asked for in vain, and what it read without RDMA
+        // requests that failed in the recording too, and reads without RDMA
         let known = ["SMB2-ERROR", "SMBD-FRAG-COST", "SMB2-SLOW"];
         assert!(said.iter().all(|id| known.contains(&&id[..])), "{said:?}");
     }
 }
 
-/// The same over RoCEv2 in user space, where packets are lost on top; and what the client says of packets that are wrong.
+/// The same over RoCEv2 in user space, with lost packets; and the client's report of wrong packets.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_sample_is_done_again_over_rocev2() {
@@ -104,11 +105,11 @@ fn a_sample_is_done_again_over_rocev2() {
         assert!(said.contains("0 differ") && said.contains("same, contents too"), "{said}");
         let known = ["SMB2-ERROR", "SMBD-FRAG-COST", "SMB2-SLOW"];
         let said = findings(&wire);
-        // what is lost on purpose, and what a busy machine is late with, is sent again
+        // packets that are lost on purpose, or late on a busy machine, are retransmitted
         assert!(said.iter().all(|id| known.contains(&&id[..]) || id.starts_with("RC-")), "{said:?}");
         assert!(!said.iter().any(|id| id == "RC-ICRC"), "{said:?}");
     }
-    // packets of another class, which nobody may mark
+    // packets of another class, which must not be marked
     let peer = serving(&[]);
     let path = wire.display().to_string();
     let class = ["--dscp", "46", "--no-ecn"];
@@ -158,7 +159,7 @@ fn a_fault_is_named_and_the_client_says_what_it_met() {
         let output = rdmascope(&["replay", &sample("smb-iwarp"), "--to", &peer.1, "-w", &wires[0]]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && said.contains(words), "{fault}: {said}");
-        // what the peer kept is written when it has nothing to do
+        // the peer writes its recording when it is idle
         let expected = (Some(1), Value::from(rule), Value::from("server"));
         let begun = std::time::Instant::now();
         while judged(&wires[1]) != expected && begun.elapsed() < std::time::Duration::from_secs(60) {
@@ -219,7 +220,7 @@ fn a_peer_keeps_its_wire_too() {
         let output = rdmascope(&["replay", &sample("smb-iwarp"), "--to", &peer.1, "-w", wire]);
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    // it may be ended at any time: what it kept is written when it has nothing to do
+    // it may be ended at any time: its recording is written when it is idle
     let report = |path: &str| -> Vec<Value> {
         let output = rdmascope(&["analyze", "--format", "json", path]);
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -244,7 +245,7 @@ fn the_probe_passes_our_peer_and_keeps_the_wire_of_what_fails() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let cases = report["cases"].as_array().expect("a list");
-    // nobody has no keys to encrypt with
+    // an anonymous session has no keys to encrypt with
     let expected = |name: &Value| if name.as_str().is_some_and(|n| n.contains("Transform")) { "n/a" } else { "pass" };
     assert!(cases.len() >= 9 && cases.iter().all(|c| c["verdict"] == expected(&c["case"])), "{report}");
     let spec = |verdict| cases.iter().find(|c| c["verdict"] == verdict).map(|c| c["spec"].as_str().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The binary from outside: what it says and returns where something is wrong, and that its outputs are what they claim to be.
+//! The binary from outside: its messages and exit status on errors, and the correctness of its output formats.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn sample() -> String {
     common::samples().join("smb-roce/smb-roce.pcap").display().to_string()
 }
 
-/// A folder of this test's own, gone afterwards.
+/// A folder of this test, removed afterwards.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -66,7 +66,7 @@ fn wrong_input_is_one_clear_line_and_status_2() {
     refused(&["dissect", &directory], "is a directory");
     refused(&["dissect", &words], "not a capture file");
     refused(&["dissect", &empty], "is empty");
-    // where it is the new file that cannot be made, that is said
+    // if the new file cannot be made, the message names it
     refused(&["export", "annotated", &sample(), "/nowhere/at/all.pcapng"], "/nowhere/at/all.pcapng: cannot be written: No such file");
     if cfg!(not(feature = "parquet")) {
         refused(&["export", "parquet", &sample(), &directory], "built without Parquet");
@@ -356,7 +356,7 @@ fn lists_of_fields_and_findings_help_and_completions() {
     assert!(Path::new(&folder.0.join("rdmascope-dissect.1")).exists());
 }
 
-/// Two queue pairs whose handshake nobody saw: worked out from what they do, or said by hand, rightly or wrongly.
+/// Two queue pairs without a captured handshake: paired by their traffic, or by an option, rightly or wrongly.
 #[test]
 fn a_pair_of_queue_pairs_can_be_pinned() {
     let capture = common::samples().join("probes/t1_nocm.pcap").display().to_string();
@@ -396,7 +396,7 @@ fn no_output_takes_the_place_of_an_input_or_of_another_file_unasked() {
         assert_eq!((fs::read(&capture).unwrap(), fs::read(&mine).unwrap()), (frames.clone(), b"mine".to_vec()), "{arguments:?}");
     }
     refused(&["export", "wireshark", "-o", &mine], "exists already");
-    // one that fails leaves what was there, and nothing beside it
+    // a failed command leaves the existing file, and nothing beside it
     let words = folder.file("words", b"these are words\n");
     refused(&["analyze", &words, "--force", "-o", &mine], "not a capture file");
     assert_eq!(fs::read(&mine).unwrap(), b"mine");
@@ -523,7 +523,7 @@ fn what_only_reads_captures_confines_itself_before_it_reads_one() {
         let _ = child.wait();
         assert!(confined, "{command:?} ends unconfined");
     }
-    // what is written into a folder that is not there yet is written
+    // output into a folder that does not exist yet
     text(&["export", "payloads", &sample(), &files]);
     assert!(fs::read_dir(&files).expect("the folder was made").next().is_some());
 }
@@ -541,7 +541,7 @@ fn a_limit_that_was_reached_is_told_at_the_verdict() {
     assert!(report["dropped"]["connections_not_reported"].as_u64() > Some(0), "{}", report["dropped"]);
 }
 
-/// Every request of a compound is an exchange of its frame, and its connection stands there once.
+/// Every request of a compound is an exchange of its frame, and its connection is listed once.
 #[test]
 fn each_request_of_a_compound_is_an_exchange_of_its_frame() {
     let fields = ["-T", "fields", "-e", "rdmascope.exchange.command", "-e", "rdmascope.connection"];
@@ -569,7 +569,7 @@ fn the_version_is_told_by_the_flag_of_tshark_too() {
     assert_eq!(text(&["-v"]), text(&["--version"]));
 }
 
-/// Beside the verdict stands when it was captured; findings have the time of day, in the zone that was asked for.
+/// The time of the capture is shown beside the verdict; findings have the time of day, in the requested zone.
 #[test]
 fn the_verdict_has_absolute_times_in_the_zone_asked_for() {
     let capture = common::samples().join("smb-roce-credits4/smb-roce-credits4.pcap");
@@ -599,7 +599,8 @@ fn guests_of_other_hosts_write_only_where_that_is_said() {
     assert!(output.stdout.is_empty() && said.lines().count() == 1, "{said}");
 }
 
-/// Cases that can use up a server's places are not run where the probe is gentle, and a server that takes no more connections ends it.
+/// Cases that can use up a server's connections are skipped with `--gentle`, and the probe ends if a server accepts no
+/// more connections.
 #[test]
 fn a_probe_is_kind_to_servers_and_notices_one_that_is_gone() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();

@@ -1,7 +1,6 @@
-//! rdmascope as a source of captures inside of Wireshark, tried as an ordinary user: listed, configured, captures, stops. Run as root,
-//! everything runs as nobody, because Wireshark ignores the folder named for root. Without tshark that is named on stderr; with `CI` set
-//! it is
-//! a failure.
+//! rdmascope as a source of captures in Wireshark, tested as an ordinary user: listed, configured, captures, stops.
+//! Under root, everything runs as user nobody, because Wireshark ignores the folder named for root. Without tshark the
+//! test says so on stderr; with `CI` set it fails.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};
@@ -334,7 +333,7 @@ fn without_permission_the_reason_is_reported() {
     let fifo = place.path("fifo");
     assert!(place.command("mkfifo").arg(&fifo).status().unwrap().success());
     let argument = format!("--fifo={}", fifo.display());
-    // whoever may capture is not held back by anything; that is not tried here
+    // this is not tested for a user who may capture
     let interfaces = text(&place.rdmascope(&["--extcap-interfaces"]));
     if !interfaces.contains("CAP_NET_RAW") {
         eprintln!("NOT TESTED: this user may capture");

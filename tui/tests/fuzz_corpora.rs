@@ -1,5 +1,6 @@
-//! Every input that a fuzzer kept, through the same functions as in `fuzz/fuzz_targets/`, without libFuzzer. Each is also cut
-//! short and damaged in ways that are the same in every run, so that this test finds something even where no fuzzer runs.
+//! Runs every input that a fuzzer kept through the functions of `fuzz/fuzz_targets/`, without libFuzzer. Each is also
+//! cut short and damaged in ways that are the same in every run, so that this test finds something even if no fuzzer
+//! runs.
 
 use rdmascope_analyzer::fuzzing as analyzer;
 use rdmascope_capture::fuzzing as capture;
@@ -109,7 +110,7 @@ fn every_target_has_its_file_its_seeds_and_its_place_here() {
     }
 }
 
-/// A function that a crate offers to fuzzers and that nobody calls would be forgotten.
+/// A function for fuzzers without a target would be forgotten.
 #[test]
 fn every_function_for_fuzzers_is_a_target() {
     let root = fuzz().join("..");
@@ -131,7 +132,7 @@ fn the_seeds_are_small() {
 fn no_input_makes_a_target_panic() {
     for (name, target) in TARGETS {
         for (path, bytes) in inputs(name) {
-            // Shown only if the test fails: the last line says which input it was.
+            // Shown only if the test fails: the last line names the input.
             println!("{}", path.display());
             target(&bytes);
             damaged(&bytes).for_each(|bytes| target(&bytes));

@@ -1,5 +1,5 @@
-//! Captures made to act on whoever looks at them: names that are terminal commands, markup, formulas or ways out of a folder, in every
-//! output. The names of files in a sample are replaced, byte for byte, by others of the same length.
+//! Captures made to attack their readers: names that are terminal commands, markup, formulas or ways out of a folder,
+//! in every output. The names of files in a sample are replaced, byte for byte, by others of the same length.
 
 mod common;
 
@@ -66,7 +66,7 @@ fn harmless(what: &str, text: &str) {
     without(what, text, |c| c.is_control() || is_unsafe(c));
 }
 
-/// The same for what programs read: a name is there as it is, but for what a terminal obeys.
+/// The same for data formats: names are unchanged, except for characters that a terminal obeys.
 fn harmless_data(what: &str, text: &str) {
     without(what, text, char::is_control);
 }

@@ -1,12 +1,12 @@
-//! The shape of the workspace: which crate may depend on which, what is `no_std`, where unsafe code may stand, and the
-//! oldest toolchain. Read from `cargo metadata` and from the sources, so that the drawing in the README stays true.
+//! The structure of the workspace: allowed dependencies between crates, `no_std`, places of unsafe code, and the oldest
+//! toolchain. It is read from `cargo metadata` and from the sources, so that the drawing in the README stays true.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Each crate, and those of ours that it may depend on. Dependencies point down only.
+/// Each crate, and the crates of ours on which it may depend. Dependencies point down only.
 const LAYERS: &[(&str, &[&str])] = &[
     ("rdmascope-dissector", &[]),
     ("rdmascope-analyzer", &["rdmascope-dissector"]),
@@ -112,7 +112,7 @@ fn dependencies_point_down_only() {
         };
         for dependency in package["dependencies"].as_array().expect("dependencies") {
             let ours = dependency["name"].as_str().expect("name");
-            // Tests may use anything below or beside, but never what is above.
+            // Tests may use crates below or beside, but never those above.
             let beside = dependency["kind"] == "dev" && BESIDE.contains(&(*name, ours));
             if packages.contains_key(ours) && ours != *name && !beside {
                 assert!(allowed.contains(&ours), "{name} depends on {ours}");
@@ -190,7 +190,7 @@ fn this_toolchain_is_not_older_than_promised() {
     assert!(promised.iter().all(|promise| minor(promise) <= ours), "{promised:?} is promised, this is {version}");
 }
 
-/// Links between our own pages lead to what is there.
+/// Links between our own pages lead to existing files.
 #[test]
 fn pages_lead_to_files_that_exist() {
     let root = root();

@@ -120,7 +120,8 @@ fn runs(program: &str, arguments: &[&str]) -> bool {
 /// Programs that are on every system that can compile this.
 const EVERYWHERE: &[&str] = &["cargo", "rustc", "git", "sh", "kill", "sleep", "id", "true", "cat"];
 
-/// Programs that a test names, and the needs that stand for them. Those after `mount` are there where namespaces or root are.
+/// Programs that a test names, and the needs that they imply. Those after `mount` are available with namespaces or
+/// root.
 const STANDS_FOR: &[(&str, &str)] = &[
     ("unshare", "network namespaces"),
     ("ip", "network namespaces"),
@@ -132,7 +133,7 @@ const STANDS_FOR: &[(&str, &str)] = &[
 /// Files whose tests leave something out for another reason than that a program is missing.
 const OTHER_REASONS: &[(&str, &str)] = &[("tui/tests/command_line.rs", "root may read what it is forbidden to")];
 
-/// Tests that run a program which may be missing, or say that they left something out, and stand in no row of NEEDS.
+/// Tests that run a program which may be missing, or report that they left something out, and that no row of NEEDS has.
 fn untold(root: &Path) -> Vec<String> {
     let list = Command::new("git").args(["ls-files", "*/tests/*.rs"]).current_dir(root).output();
     let Some(list) = list.ok().filter(|output| output.status.success()) else { return Vec::new() };

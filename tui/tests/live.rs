@@ -48,7 +48,7 @@ fn ip(arguments: &str) {
 }
 
 fn cable() {
-    // no addresses: nothing but what is sent is to pass
+    // no addresses: only the frames of this test pass
     std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
     ip("link add va mtu 9000 type veth peer name vb mtu 9000");
     ip("link set va up");
@@ -128,7 +128,7 @@ impl Running {
         panic!("\"{text}\" was not said, but:\n{}", self.said);
     }
 
-    /// Waits until all of these were said, in any order.
+    /// Waits until all of these texts were printed, in any order.
     fn says_all(&mut self, texts: &[&str]) {
         let begun = Instant::now();
         while !texts.iter().all(|text| self.said.contains(text)) {
@@ -144,7 +144,7 @@ impl Running {
         assert!(Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap().success());
     }
 
-    /// Waits for its end; gives what it wrote.
+    /// Waits for its end. Returns the status and the output.
     fn ends(mut self) -> (ExitStatus, String, String) {
         let mut out = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
@@ -174,7 +174,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    // whoever the program becomes may write there
+    // the program may write there as any user
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     folder
 }
@@ -291,7 +291,7 @@ fn an_interface_may_go_down_and_away_and_come_again() {
         ip("link set vb up");
         running.says("vb: the interface is up");
         send("va", &sent, 20_000.0);
-        // what is in a ring is read before the socket moves
+        // frames in a ring are read before the socket moves
         until("two times the frames in the file", || written(&path) >= 2 * sent.len());
         ip("link del va");
         running.says("vb: the interface is gone");
@@ -382,7 +382,7 @@ fn root_is_given_up_once_the_interface_is_open() {
         assert!(status.lines().any(|l| l == "Uid:\t65534\t65534\t65534\t65534"), "{status}");
         assert!(status.lines().any(|l| l == "CapPrm:\t0000000000000000"), "{status}");
         assert!(status.lines().any(|l| l == "NoNewPrivs:\t1"), "{status}");
-        // it goes on through what befalls the interface
+        // it continues when the interface goes down
         ip("link set vb down");
         running.says("went down");
         ip("link set vb up");
@@ -406,7 +406,7 @@ fn tags_that_the_kernel_took_out_are_put_back() {
         running.says("capturing from vb");
         let tagged = |f: &Vec<u8>, id: u8| [&f[..12], &[0x81, 0, 0, id], &f[12..]].concat();
         let on_vlan = |id: u8| sent.iter().map(|f| tagged(f, id)).collect::<Vec<_>>();
-        // on arrival the kernel takes a tag out, whoever put it in
+        // on arrival the kernel removes a tag, whoever added it
         send("va", &on_vlan(5), 20_000.0);
         send("va", &on_vlan(6), 20_000.0);
         send("va", &sent, 20_000.0);
@@ -611,7 +611,7 @@ fn the_terminal_shows_frames_as_they_pass() {
         until("the frames", || screen().contains("0 dropped") && screen().contains("192.0.2.2"));
         tmux(&["send-keys", "2"]);
         until("a frame's line", || screen().contains("SMB2"));
-        // stopped, it lets frames pass; then it goes on
+        // while stopped it drops frames; then it continues
         let shown = || screen().lines().next().unwrap_or_default().to_owned();
         let count = || -> u32 {
             let title = shown();
@@ -619,7 +619,7 @@ fn the_terminal_shows_frames_as_they_pass() {
             let at = words.iter().position(|word| *word == "frames").unwrap_or_else(|| panic!("no number of frames: {title}"));
             words[at - 1].replace(',', "").parse().unwrap()
         };
-        // another view and this one again: what came before is drawn by then
+        // switching views: earlier frames are drawn by then
         let redraw = || {
             for (key, heading) in [("3", "command"), ("2", "Protocol")] {
                 tmux(&["send-keys", key]);

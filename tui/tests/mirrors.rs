@@ -1,11 +1,13 @@
-//! Mirrored traffic: what was wrapped by a switch analyses as what came off the wire, and what the mirror cut is nobody's fault.
+//! Mirrored traffic: frames encapsulated by a switch are analysed like the original ones, and bytes cut by the mirror
+//! are not blamed on anybody.
 
 use rdmascope_capture::{LinkType, OpenOptions, PcapWriter, Record, Source, open};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Ways of wrapping: name of the report, whether it has a session, and what stands between the outer IPv4 header and the frame.
+/// Encapsulations: name in the report, whether it has a session, and the bytes between the outer IPv4 header and the
+/// frame.
 const KINDS: [(&str, u8, bool); 5] =
     [("erspan1", 47, false), ("erspan2", 47, true), ("erspan3", 47, true), ("gre", 47, true), ("vxlan", 17, true)];
 
@@ -101,7 +103,7 @@ fn what_a_mirror_cut_off_is_nobodys_fault() {
     }
 }
 
-/// Snapshot lengths of all samples: nothing is found in what was cut that is not in the whole.
+/// Snapshot lengths of all samples: a cut capture has no findings that the whole one does not have.
 #[test]
 fn a_snapshot_length_makes_no_errors() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,7 +155,8 @@ fn the_session_is_a_field_that_filters_and_columns_can_use() {
     assert!(rows("rdmascope.mirror.truncated == true").lines().count() > 100);
 }
 
-/// A mirror of both directions shows every packet twice. That is no loss, and what was lost is still found.
+/// A mirror of both directions shows every packet twice. That is not a retransmission, and lost packets are still
+/// found.
 #[test]
 fn what_was_captured_twice_was_not_sent_twice() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,17 +1,16 @@
 //! The floors inside of each crate: no modules that import each other in a circle. Read from the sources, so that the drawing in
 //! ARCHITECTURE.md stays true.
 //!
-//! Held are the modules of one folder against each other, at every depth: what is imported from anywhere below `a` by anything below `b`
-//! counts as `b → a`. A folder and the files in it are one unit, so a file may use what its own `mod.rs` declares. Names that a module only
-//! passes on (`pub use`) are followed to where they are declared. Tests are left out.
+//! The modules of one folder are checked against each other, at every depth: an import from anywhere below `a` by
+//! anything below `b` counts as `b → a`. A folder and the files in it are one unit, so a file may use declarations of
+//! its own `mod.rs`. Re-exported names (`pub use`) are followed to their declaration. Tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Circles that stand: the folder, the modules in it that import each other, and why. It gets shorter: a circle among others is an error,
-/// and so
-/// is a row that no circle needs.
+/// Accepted circles: the folder, the modules in it that import each other, and the reason. The list must get shorter:
+/// any other circle is an error, and so is a row without a circle.
 const CIRCLES: &[(&str, &[&str], &str)] = &[(
     "dissector/wire",
     &["mount", "nfs", "nfsacl", "nlm", "portmap", "rpc"],
@@ -242,7 +241,7 @@ fn scan(module: &[String], text: &str, known: &BTreeSet<Segments>, into: &mut Mo
     }
 }
 
-/// The paths of a `use`, each with the name that it brings; where the next token stands.
+/// The paths of a `use`, each with the name that it brings into scope. Returns the position of the next token.
 fn tree<'t>(tokens: &[&'t str], mut i: usize, head: &mut Vec<&'t str>, found: &mut Vec<(Vec<&'t str>, String)>) -> usize {
     let depth = head.len();
     loop {
@@ -265,7 +264,7 @@ fn tree<'t>(tokens: &[&'t str], mut i: usize, head: &mut Vec<&'t str>, found: &m
                 return i + 1;
             }
             Some(word) if word.starts_with(|c: char| c.is_alphabetic() || c == '_') => {
-                // `self` at the end of a list is what stands before it
+                // `self` at the end of a list means the path before it
                 if word != "self" || head.is_empty() {
                     head.push(word);
                 }

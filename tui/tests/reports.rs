@@ -1,5 +1,5 @@
-//! `rdmascope analyze` from outside: what it prints for every sample stands beside the sample, and its JSON keeps its keys.
-//! `UPDATE=1 cargo test -p rdmascope --test reports` writes expectations anew; the difference is the review.
+//! `rdmascope analyze` from outside: its output for every sample is stored beside the sample, and its JSON keeps its
+//! keys. `UPDATE=1 cargo test -p rdmascope --test reports` writes the expectations anew; review the difference.
 
 mod site;
 
@@ -84,7 +84,7 @@ fn threads_do_not_change_the_report() {
     }
 }
 
-/// The keys of the contract, each with its path; `[]` stands for the items of an array.
+/// The keys of the contract, each with its path; `[]` means the items of an array.
 const KEYS: &str = "
 schema rdmascope inputs capture connections findings
 inputs[]: path frames bytes first last begun ended link_types

@@ -1,5 +1,5 @@
-//! The terminal UI in a real terminal: tmux is one that a program can type into and look at. Without tmux this says so and does nothing,
-//! unless `CI` is set: there it fails.
+//! The terminal UI in a real terminal: tmux is one that a program can type into and read. Without tmux the test says so
+//! and does nothing, unless `CI` is set: then it fails.
 
 #[path = "../screens/src/terminal.rs"]
 mod terminal;
@@ -17,7 +17,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// A shell in a terminal; `None` where there is no tmux.
+    /// A shell in a terminal; `None` without tmux.
     fn open(name: &str, width: u16, height: u16) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             assert!(std::env::var_os("CI").is_none(), "tmux is missing: the terminal UI was NOT tried in a terminal");
@@ -142,7 +142,7 @@ fn from_start_to_quit() {
     t.types("8");
     t.press(&["Enter"]);
     t.wait("12 of 1,079 frames");
-    // what the filter passes is saved
+    // the frames that the filter passes are saved
     t.types("w");
     t.wait("save frames to: smb-roce-frames.pcapng");
     t.press(&["Enter"]);
@@ -186,7 +186,7 @@ fn the_terminal_is_given_back() {
     t.types("echo \"it ended with $?\"");
     t.press(&["Enter"]);
     t.wait("it ended with 143");
-    // the shell still echoes what is typed
+    // the shell still echoes input
     t.types("echo still here");
     t.wait("echo still here");
 }
@@ -200,7 +200,7 @@ fn on_purpose() {
     let Some(place) = std::env::var_os(PANIC) else { return };
     let mut screen = terminal::Screen::open().unwrap();
     screen.terminal.draw(|frame| frame.render_widget("TAKEN", frame.area())).unwrap();
-    // whoever watches has seen it, and says so with a key
+    // the test has seen it, and sends a key
     let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]).unwrap();
     if place == "thread" {
         let _ = std::thread::spawn(|| panic!("on purpose, in a thread")).join();
@@ -231,7 +231,7 @@ fn a_panic_gives_the_terminal_back() {
         assert!(t.alternate());
         t.types("x");
         let screen = t.wait("it ended with 101");
-        // what went wrong is on the shell's screen, where it stays
+        // the panic message is on the shell's screen and stays there
         assert!(screen.contains(said), "{place}: {screen}");
         assert!(!t.alternate(), "{place}");
         let cursor = t.tmux(&["display-message", "-p", "#{cursor_flag}"]).stdout;
@@ -279,7 +279,7 @@ fn frames_are_sorted_and_a_connection_is_followed() {
     t.wait("1,079 frames");
     t.types("2");
     t.wait("Destination");
-    // by source, by what the frames say, and the other way round
+    // by source, by info, and in reverse
     t.types("oo");
     t.wait("sorted by Source");
     t.types("oooo");
@@ -374,7 +374,7 @@ fn colours_and_keys_are_the_users() {
     }
     t.types("q");
     t.wait("ready>");
-    // a file of one's own, and what is wrong in it is reported before the screen changes
+    // the user's own configuration; errors in it are reported before the screen changes
     std::fs::create_dir_all(t.dir.join("rdmascope")).unwrap();
     std::fs::write(t.dir.join("rdmascope/config.toml"), "theme = \"light\"\ntime = \"clock\"\n[keys]\nquit = [\"Q\"]\n").unwrap();
     t.types(&format!("clear; {}", start("smb-roce")));
@@ -407,7 +407,7 @@ fn keys_and_other_captures_are_given_from_inside() {
     t.wait("key file:");
     t.types(&samples.join("smb-tcp-seal/keys.txt").display().to_string());
     t.press(&["Enter"]);
-    // all is read again, with what was sealed open; the filter stays
+    // everything is read again, with encrypted messages decrypted; the filter stays
     t.wait_for("what was sealed", |screen| {
         screen.contains("filter smb2.cmd == 5") && screen.contains(" frames") && !screen.contains(" 0 of ")
     });

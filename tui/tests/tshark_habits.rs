@@ -1,6 +1,5 @@
-//! Command lines that tshark's users have in their fingers: each gives what tshark gives, works, is accepted where it means nothing here,
-//! or is
-//! refused by one line that names what does it.
+//! Command lines that users of tshark are used to: each gives tshark's output, works, is accepted without effect, or is
+//! refused by one line that names the alternative.
 
 mod common;
 
@@ -8,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 enum Expected {
-    /// The same text as the newest tshark, where it is there.
+    /// The same text as the newest tshark, if that is available.
     Same,
     /// As many lines.
     Lines,
@@ -21,7 +20,7 @@ use Expected::{Lines, Refused, Same, Says};
 
 const ROCE: &str = "roce.pcap";
 
-/// Words with spaces in them stand in single quotes.
+/// Words that contain spaces are in single quotes.
 const CASES: &[(&str, Expected)] = &[
     ("-r roce.pcap -T fields -e frame.number", Same),
     ("-n -r roce.pcap -T fields -e frame.number -e frame.len -e ip.src -e ip.dst", Same),
@@ -256,7 +255,7 @@ fn a_second_pass_names_the_frames_that_tshark_names() {
         let mut same = std::collections::BTreeMap::new();
         for (n, (ours, theirs)) in ours.lines().zip(theirs.lines()).enumerate() {
             let each = fields.iter().zip(ours.split('\t')).zip(theirs.split('\t'));
-            // a call that has chunks to be read stands in another frame there
+            // tshark lists a call with read chunks at another frame
             for ((field, ours), theirs) in each.filter(|((_, ours), theirs)| !ours.is_empty() && !theirs.is_empty()) {
                 let (more, less): (Vec<_>, Vec<_>) = (ours.split(',').collect(), theirs.split(',').collect());
                 if !less.iter().all(|frame| has(frame)) {

@@ -1,5 +1,5 @@
-//! Every field whose name Wireshark has, against `tshark -G fields`: type, base and mask agree, or the difference stands in
-//! `samples/wireshark-differences.txt` with its reason.
+//! Every field with a name of Wireshark's, against `tshark -G fields`: type, base and mask agree, or the difference is
+//! listed in `samples/wireshark-differences.txt` with its reason.
 
 mod common;
 
@@ -93,9 +93,8 @@ fn types_bases_and_masks_are_wiresharks() {
     assert!(wrong.is_empty(), "{} differences that no one gave a reason for:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Names under the prefix of a protocol of Wireshark's belong to Wireshark: what it has not begins with `rdmascope.`, and filters and
-/// scripts
-/// that are taken along mean the same there and here.
+/// Names under the prefix of a Wireshark protocol belong to Wireshark: names that it does not have begin with
+/// `rdmascope.`, so that filters and scripts mean the same in both programs.
 #[test]
 fn names_that_wireshark_has_not_are_ours() {
     let newest = common::root().join("interop/newest-tshark");

@@ -1,7 +1,8 @@
 //! The display filters of `samples/filters.txt` against tshark: the same frames of the sample named above them pass.
 //! Intended differences are listed beside the filter, with the reason.
 //!
-//! Debian's tshark lacks much of the language, so the newest that `interop/newest-tshark` has is asked, where it is there.
+//! Debian's tshark lacks much of the language, so the newest one of `interop/newest-tshark` is used, if it is
+//! available.
 
 mod common;
 
@@ -25,7 +26,7 @@ struct Case {
     line: usize,
 }
 
-/// `[sample]` begins the filters of a sample, `#` a comment; behind two tabs stands the reason of a difference.
+/// `[sample]` begins the filters of a sample, `#` a comment; the reason of a difference follows after two tabs.
 fn cases() -> Vec<Case> {
     let path = common::samples().join("filters.txt");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -45,7 +46,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// The frames of a sample that pass each filter, in one pass over it, or what is wrong with the filter.
+/// The frames of a sample that pass each filter, in one pass over it, or the error in the filter.
 fn ours(file: &Path, filters: &[&str]) -> Vec<Result<Vec<u64>, String>> {
     let registry = registry();
     let mut extractor = Extractor::new();
@@ -67,7 +68,7 @@ fn ours(file: &Path, filters: &[&str]) -> Vec<Result<Vec<u64>, String>> {
     parsed.into_iter().zip(passed).map(|(filter, passed)| filter.map(|_| passed)).collect()
 }
 
-/// The frames that pass in tshark, or what it says against the filter.
+/// The frames that pass in tshark, or its error message on the filter.
 fn theirs(tshark: &Path, file: &Path, filter: &str) -> Result<Vec<u64>, String> {
     let output = Command::new(tshark)
         // Artemis takes SMB Direct's port 5445 for its own
@@ -93,7 +94,7 @@ fn filters_pass_the_frames_that_they_pass_in_wireshark() {
         eprintln!("{message}");
         return;
     }
-    // root's newest tshark runs as nobody, who has to be able to read the samples
+    // under root, the newest tshark runs as user nobody, who must be able to read the samples
     let folder = tempfile::tempdir().expect("a folder");
     let cases = cases();
     let (mut samples, wrong, compared) = (Vec::new(), Mutex::new(Vec::new()), Mutex::new(0));

@@ -1,8 +1,7 @@
-//! The Lua plugin in real Wiresharks: frame by frame it says what we say, and what Wireshark had right stays. Runs in the tshark that is
-//! installed, and in the newest that `interop/newest-tshark` has; in one pass and in two. Without tshark, or without the newest where it
-//! was not fetched, what cannot be tried is named on stderr; with `CI` set that is a failure. `RDMASCOPE_CAPTURES=FOLDER` tries the
-//! captures
-//! of a folder in place of the samples.
+//! The Lua plugin in real Wiresharks: frame by frame it has the same results as we do, and Wireshark's own correct
+//! results stay. Runs in the installed tshark, and in the newest one of `interop/newest-tshark`, in one pass and in
+//! two. Without tshark, or without the newest one, the missing tests are named on stderr; with `CI` set that is a
+//! failure. `RDMASCOPE_CAPTURES=FOLDER` uses the captures of a folder in place of the samples.
 
 use rdmascope_plugins::wireshark;
 use serde_json::Value;
@@ -178,7 +177,8 @@ fn made(folder: &Path) -> Vec<PathBuf> {
             rewritten(sample, &format!("{sample}-{keep}.pcap"), &|frame, _| frame[..frame.len().min(keep)].to_vec(), true);
         }
     }
-    // by a switch that mirrors: odd frames in session 17, even ones in session 18; the last cuts what it mirrors, and does not say so
+    // by a mirroring switch: odd frames in session 17, even ones in session 18; the last one cuts the frames without
+    // saying so
     for (name, protocol, keep) in [
         ("erspan1", 47, 9000),
         ("erspan2", 47, 9000),
@@ -211,7 +211,7 @@ fn made(folder: &Path) -> Vec<PathBuf> {
         };
         rewritten("smb-roce", &format!("{name}-{keep}.pcap"), &wrapped, false);
     }
-    // bytes that nobody sent
+    // randomly changed bytes
     for (sample, seed) in ["smb-roce", "smb-iwarp", "nfs-roce-v3"].into_iter().flat_map(|s| [(s, 1), (s, 2)]) {
         let mutated = |frame: &[u8], number: u32| {
             let mut frame = frame.to_vec();
@@ -287,7 +287,7 @@ fn findings(row: &[String]) -> BTreeSet<Found> {
     all.filter(|f| !f[0].is_empty()).collect()
 }
 
-/// The first frame of a finding, its rule, and what it says.
+/// The first frame of a finding, its rule, and its text.
 type Sentence = (u64, String, String);
 
 /// Output of `rdmascope analyze`: frames and findings, and the sentence of the first frame of each.
@@ -335,13 +335,13 @@ fn compare(path: &str, is_whole: bool, script: &str, tsharks: &[Tshark]) -> Comp
             values += a[1..FINDINGS].iter().filter(|v| !v.is_empty()).count();
             let number: u64 = a[0].parse().unwrap();
             if tshark.two_passes {
-                // what is settled at the end
+                // the state at the end
                 let expected = report.get(&number).cloned().unwrap_or_default();
                 if findings(b) != expected {
                     differ.push(format!("{place}: {:?}, not {expected:?}", findings(b)));
                 }
                 for (_, id, text) in texts.iter().filter(|(first, ..)| *first == number) {
-                    // the subject of the sentence is not in the plugin's, nor what makes one of it
+                    // the plugin's sentence lacks the subject, and the words that make it a sentence
                     let side = text.strip_prefix("One of the two sides ");
                     let side = side.or_else(|| text.strip_prefix("The ").and_then(|t| t.split_once(") ")).map(|(_, rest)| rest));
                     let said = side.unwrap_or(&text[1..]).trim_end_matches('.');
@@ -415,7 +415,7 @@ fn sharkd(program: &Path, before: &[&str], home: &Path, requests: &str) -> Vec<V
     use std::io::Write;
     use std::os::unix::fs::MetadataExt;
     use std::process::Stdio;
-    // Wireshark loads no Lua for root; the script that runs the newest one knows
+    // Wireshark loads no Lua for root; the script of the newest one handles that
     let is_root = fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0) && before.is_empty();
     let mut command = Command::new(if is_root { Path::new("setpriv") } else { program });
     if is_root {
@@ -538,7 +538,7 @@ const TRANSFORM: [&str; 9] = [
     "smb2.buffer_descriptor.token",
 ];
 
-/// A library that answers as an engine of another version does, where there is a C compiler.
+/// Builds a library that answers like an engine of another version, if there is a C compiler.
 fn engine_of_another_version(path: &Path) -> bool {
     if Command::new("cc").arg("--version").output().is_err() {
         missing("cc is not installed");
@@ -557,14 +557,14 @@ fn engine_of_another_version(path: &Path) -> bool {
 fn without_its_engine_the_plugin_says_so_once_and_still_decodes_what_needs_no_memory() {
     let (folder, script) = plugin();
     let (engine, lua) = (folder.path().join(wireshark::engine_file()), folder.path().join("rdmascope.lua"));
-    // neither beside it nor where it was when the plugin was made
+    // neither beside it nor at the path from when the plugin was made
     let text: String =
         fs::read_to_string(&lua).unwrap().lines().filter(|l| !l.starts_with("R.engine")).map(|l| l.to_owned() + "\n").collect();
     fs::write(&lua, text).unwrap();
     let of_this_version = folder.path().join("kept");
     fs::rename(&engine, &of_this_version).unwrap();
     let tsharks = tsharks();
-    // the sample says of its transform that it is longer than what there is: here it says 4 and 4 bytes
+    // the transform of the sample claims to be longer than its data: here it is set to 4 and 4 bytes
     let whole = folder.path().join("transform.pcap");
     let mut bytes = fs::read(workspace().join("samples/probes/t14_transform.pcap")).unwrap();
     let lengths = [1, 0, 16, 0, 11, 0, 0, 0];
@@ -597,7 +597,7 @@ fn without_its_engine_the_plugin_says_so_once_and_still_decodes_what_needs_no_me
             assert!(lines.contains(":iwarp_mpa"), "{} with {what}: {lines}", tshark.name);
             let lines = run("probes/cnp.pcap", &[]);
             assert!(lines.contains("CNP: slow down QP="), "{} with {what}: {lines}", tshark.name);
-            // how READ and WRITE encrypt what RDMA moves: as it is, and with transforms that are there whole
+            // transforms of RDMA data in READ and WRITE: the sample as it is, and with complete transforms
             let fields = ["-T", "fields", "-e", "frame.number"].into_iter().chain(TRANSFORM.iter().flat_map(|f| ["-e", f]));
             let fields: Vec<&str> = fields.collect();
             for path in [workspace().join("samples/probes/t14_transform.pcap"), whole.clone()] {
@@ -636,7 +636,7 @@ fn frames_that_the_plugin_decodes_are_found_by_a_filter() {
                 let lost: Vec<&String> = ours.difference(&theirs).collect();
                 assert!(lost.is_empty(), "{path} in {}: {filter} does not find frames {lost:?}", tshark.name);
             }
-            // the protocol, whichever fields are printed: the frames that are found where nothing is said of fields
+            // the frames of the protocol do not depend on the printed fields
             let numbers = |text: &str| text.lines().map(|l| l.split_whitespace().next().unwrap_or("").to_owned()).collect::<Vec<_>>();
             let plain = numbers(&tshark.output(&["-X", &script, "-r", path, "-Y", "rdmascope"]));
             let ours = rdmascope().args(["dissect", path, "-Y", "rdmascope", "-T", "fields", "-e", "frame.number"]).output().unwrap();
@@ -650,7 +650,7 @@ fn frames_that_the_plugin_decodes_are_found_by_a_filter() {
     }
 }
 
-/// Fields of ours as somebody asks for them: each alone, several of one request, with one of Wireshark's.
+/// Typical requests for our fields: each alone, several of one request, with one of Wireshark's.
 const ASKED: [&[&str]; 5] = [
     &["rdmascope.exchange"],
     &["rdmascope.finding.id"],
@@ -677,7 +677,7 @@ fn a_field_says_the_same_alone_in_a_filter_and_among_all_others() {
                 let text = tshark.output(&[&arguments, more].concat());
                 text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
             };
-            // with an option that the plugin does not know it reports all there is
+            // with an option that the plugin does not know, it reports everything
             let names: Vec<&str> = all.iter().copied().collect();
             let whole = table(&names, &["--log-level=warning"]);
             for fields in ASKED {
@@ -746,7 +746,7 @@ fn what_is_not_mpa_on_port_5445_is_artemis_wherever_it_stands() {
             let text = tshark.output(&[&["-X", &script, "-r", path.to_str().unwrap()][..], &fields].concat());
             let here = format!("{}, behind {place} frames, {}", tshark.name, if with_syn { "with SYN" } else { "without SYN" });
             let artemis = text.lines().filter(|l| l.contains("50000") && l.ends_with(":artemis")).count();
-            // that there is somebody to be asked is known behind the first segment, where no SYN said so
+            // without a SYN, the connection is known only after the first segment
             let missed = usize::from(!with_syn && !tshark.two_passes);
             assert_eq!(artemis, 4 - missed, "{here}: {text}");
             let mpa = text.lines().filter(|l| l.contains(":iwarp_mpa")).count();
@@ -768,7 +768,7 @@ fn trees(text: &str) -> BTreeMap<u64, BTreeSet<&str>> {
     frames
 }
 
-/// Lines that say nothing of the packet, or that stand there because Wireshark took it for something else.
+/// Lines without information on the packet, or lines caused by Wireshark's choice of another protocol.
 fn is_about_wireshark(line: &str) -> bool {
     [
         "[Protocols in frame",

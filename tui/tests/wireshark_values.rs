@@ -176,7 +176,7 @@ fn compare(folder: &Path, registry: &Registry, wrong: &mut BTreeMap<String, Wron
             misread += 1;
             continue;
         }
-        // of a packet that ICMP quotes we read what it was about, and Wireshark every field
+        // of a packet quoted by ICMP we read only the basic fields, and Wireshark all of them
         if ours.protocols.contains("icmp") {
             continue;
         }
@@ -204,7 +204,7 @@ fn compare(folder: &Path, registry: &Registry, wrong: &mut BTreeMap<String, Wron
         for field in names {
             let empty = Vec::new();
             let (t, o) = (theirs.values.get(field).unwrap_or(&empty), ours.values.get(field).unwrap_or(&empty));
-            // names of our own are nobody else's matter
+            // only our program has our own names
             if t.is_empty() && !common::wireshark_has(field) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! `rdmascope analyze FILE…` and `-i IFACE`: follows every connection of the captures and says what went wrong.
+//! `rdmascope analyze FILE…` and `-i IFACE`: follows every connection of the captures and reports problems.
 
 use crate::analysis::{self, Analysis, InputSummary, Run, SMALL};
 use crate::cli::{self, Analyze, Color, FailOn, ReportFormat, Verdicts};
@@ -23,11 +23,11 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-/// Findings that `--fail-on` asks about exist.
+/// Exit status: there are findings that `--fail-on` names.
 const FOUND: u8 = 1;
-/// The manual's site, where who built the program has one.
+/// The manual's site, if it was set when the program was built.
 const MANUAL: Option<&str> = option_env!("RDMASCOPE_DOCS_URL");
-/// Columns where no terminal says how many it has.
+/// Width in columns if no terminal tells its own.
 const WIDTH: usize = 120;
 /// A report is not made wider than this, however wide the terminal.
 const WIDTH_MAX: usize = 160;
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     show(args, analysis, file, color)
 }
 
-/// Listens for the report and for what is expected.
+/// Collects data for the report and for expectations.
 struct Both(Collector, Profiler);
 
 impl Sink for Both {
@@ -97,7 +97,7 @@ fn expectations(path: &Path) -> Result<Expectations> {
     Expectations::read(&text).with_context(|| format!("{} is not a valid expectation", path.display()))
 }
 
-/// Holds a capture against what is expected of it, or writes what can be.
+/// Compares a capture with its expectations, or writes new ones.
 fn checked(
     args: &Analyze,
     done: Analysis<Both>,
@@ -137,7 +137,7 @@ fn checked(
     Ok(if holds { failed.unwrap_or(ExitCode::SUCCESS) } else { ExitCode::from(FOUND) })
 }
 
-/// Analyses interfaces until it is told to end.
+/// Analyses interfaces until it is stopped.
 fn live(args: &Analyze, options: Options, wanted: Wanted, color: Color) -> Result<ExitCode> {
     let signals = Signals::listen()?;
     let (source, dropped) = crate::live::open(&args.live, signals.stop.clone())?;
@@ -204,7 +204,7 @@ fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<WholeFil
     Ok(if fails { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
 }
 
-/// The file of the report, where it is not standard output: made before the work is done, so that what stands in its way is known then.
+/// The file of the report, if it is not standard output. It is made before the work, so that errors show at once.
 fn create(args: &Analyze) -> Result<Option<WholeFile>> {
     let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) else { return Ok(None) };
     let inputs: Vec<PathBuf> = args.files.iter().chain(&args.keys).chain(&args.expect).cloned().collect();
@@ -219,7 +219,7 @@ fn severity(on: FailOn) -> Severity {
     }
 }
 
-/// Columns to fill: the terminal's, `COLUMNS` where that is set, else 120.
+/// Width in columns: the terminal's, else `COLUMNS` if that is set, else 120.
 fn width(to_terminal: bool) -> usize {
     let set = std::env::var("COLUMNS").ok().and_then(|c| c.parse::<usize>().ok()).filter(|c| *c > 0);
     let terminal = if to_terminal { rdmascope_report::stdout::columns() } else { None };

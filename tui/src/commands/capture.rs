@@ -1,4 +1,4 @@
-//! `rdmascope capture`: frames from interfaces into files, and what was lost on the way.
+//! `rdmascope capture`: writes frames from interfaces into files, and reports losses.
 
 use crate::cli::{Capture, CaptureLimit, Color};
 use crate::live::files::{Files, Limits, Rescued, is_broken_pipe, is_full_disk};
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Capture, color: Color) -> Result<ExitCode> {
         bail!("-b files:N needs -b filesize:MB or -b duration:S: they say when a file is full");
     }
     let files = args.write.as_deref().map(|path| Files::create(path, limits, source.metadata(), args.force.existing())).transpose()?;
-    // told before anything is waited for: an address that cannot be had
+    // reported before anything else waits: an address that is not available
     let analysis = match args.metrics {
         Some(address) => {
             let options = Options { check_crc: !args.no_crc, ..Options::default() };
@@ -83,7 +83,7 @@ struct Running<'a> {
 
 /// The reason for which a capture ended.
 enum CaptureEnd {
-    /// It was told to, or a limit was reached.
+    /// It was stopped, or a limit was reached.
     Done,
     /// The reader of the output has gone.
     Unread,

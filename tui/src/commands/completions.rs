@@ -1,6 +1,5 @@
-//! `rdmascope completions SHELL`: verbs and flags, and the names that some of them take: fields, findings, and interfaces, which the shell
-//! looks up when
-//! they are asked for, so that a package can bring the scripts.
+//! `rdmascope completions SHELL`: verbs and flags, and names that some of them take: fields, findings, and interfaces.
+//! The shell looks up interfaces when they are needed, so that a package can contain the scripts.
 
 use crate::cli::{Cli, Color, Completions, registry};
 use crate::stdout::Out;
@@ -31,7 +30,7 @@ fn write(shell: Shell, out: &mut Vec<u8>) {
         // a list of words is evaluated there
         Shell::Zsh => script.replace(INTERFACES, "$(ls /sys/class/net 2>/dev/null)"),
         Shell::Fish => script.replace(&format!("\"{INTERFACES}\\t''\""), "\"(ls /sys/class/net 2>/dev/null)\""),
-        // what is not replaced is no interface: others get those of this machine
+        // other shells get the interfaces of this machine
         _ => script.replace(INTERFACES, &interfaces().join(" ")),
     };
     out.extend_from_slice(script.as_bytes());
@@ -51,7 +50,7 @@ fn write(shell: Shell, out: &mut Vec<u8>) {
     }
 }
 
-/// The command line, with the names that there are where it takes any text.
+/// The command line, with known names for arguments that take any text.
 fn named() -> Command {
     let findings: Vec<&'static str> = Rule::ALL.iter().map(|rule| rule.id()).collect();
     let fields: Vec<&'static str> = registry().all().iter().map(|field| field.name).collect();

@@ -11,7 +11,7 @@ use rdmascope_compare::profile::{Profile, Profiler};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Something differs, and `--fail` asks for it.
+/// Exit status: there are differences, and `--fail` is set.
 const DIFFERS: u8 = 1;
 /// Threads of one analysis.
 const THREADS: usize = 2;

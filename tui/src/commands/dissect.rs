@@ -1,7 +1,8 @@
 //! `rdmascope dissect`: frames as lines, trees, bytes, JSON, XML or columns.
 //!
-//! A frame needs what earlier ones of its connection said. Of a file, workers share the connections: each writes the frames of its own
-//! ([`crate::texts`]); where one connection has most of them, one thread dissects what others write ([`crate::sheets`]).
+//! Dissecting a frame needs state from earlier frames of its connection. Workers share the connections of a file: each
+//! writes the frames of its own ([`crate::texts`]). If one connection has most of the frames, one thread dissects and
+//! others write ([`crate::sheets`]).
 
 use crate::analysis::{SHARE_MAX, SMALL};
 use crate::cli::{Color, DecodeAs, Dissect, Format, JsonNames, WriteFormat, filter};
@@ -60,7 +61,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         Some(Format::Ps) => bail!("-T ps is not supported: use -T text, or analyze --format html for printing"),
         format => format.unwrap_or(Format::Text),
     };
-    // tshark takes what stands behind its options for a filter
+    // tshark takes arguments after its options as a filter
     let (files, behind) = match args.read.is_empty() || args.filter.is_some() || !args.files.iter().all(|f| is_no_file(f)) {
         true => (args.read.iter().chain(&args.files).cloned().collect(), None),
         false => (args.read.clone(), Some(args.files.iter().map(|f| f.to_string_lossy()).collect::<Vec<_>>().join(" "))),
@@ -124,7 +125,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         }
         Format::Ps => unreachable!("refused above"),
     };
-    // what comes only once cannot be read twice
+    // a pipe cannot be read twice
     let twice = args.twice && !crate::input::has_pipe(&files);
     if args.twice && !twice {
         crate::live::say("-2: a pipe is read only once, so requests do not show the frame that answers them");
@@ -142,7 +143,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         Some(path) => Some(Writer::new(path, args.write_format, &files, args.force.existing())?),
         None => None,
     };
-    // tables count what the filter does not pass, too
+    // tables also count frames that the filter does not pass
     let last = filter.as_ref().and_then(Filter::last_frame).filter(|_| taps.is_empty()).unwrap_or(u64::MAX);
     let limits = Limits { read: args.count.unwrap_or(u64::MAX).min(last), shown: args.limit.unwrap_or(u64::MAX) };
     let at_once = args.line_buffered;
@@ -158,7 +159,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         filter,
         extractor,
         quiet,
-        // what is read by people is in our form
+        // formats for people use our form
         short: args.json_names == JsonNames::Short || !matches!(format, Format::Json | Format::Jsonraw | Format::Ek | Format::Pdml),
         line: Line::default(),
         dissection,
@@ -169,12 +170,12 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         writer,
         chosen: Chosen { only: args.only.clone(), protocols: args.protocols.clone() },
         separator: args.separator.clone(),
-        // the second pass knows what the first found on one thread only
+        // only one thread can use the results of the first pass
         threads: if twice { Some(1) } else { args.threads }
             .unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX)),
     };
     match input {
-        // of a pipe nobody knows when more comes, and what came is to be seen
+        // a pipe may pause at any time, and its frames must be visible until then
         Input::One(mut capture) if capture.file().is_none() || out.is_terminal || at_once || job.separator.is_some() => {
             let at_once = at_once || out.is_terminal;
             job.run(&mut capture, &mut out, limits, &name, at_once)
@@ -231,7 +232,7 @@ impl Write for To {
     }
 }
 
-/// The frames that pass, as a capture. Its header says what the first frame's does, so it is begun with that, or at the end.
+/// The frames that pass, as a capture. Its header depends on the first frame, so it is begun with that, or at the end.
 struct Writer {
     to: Option<io::BufWriter<To>>,
     name: PathBuf,
@@ -360,7 +361,7 @@ struct Job {
 }
 
 impl Job {
-    /// All frames, within `limits`. A damaged capture gives what is before the damage, and then its error.
+    /// Processes all frames within `limits`. A damaged capture gives the frames before the damage, and then its error.
     fn run(&mut self, source: &mut impl Source, out: &mut Out, limits: Limits, name: &str, at_once: bool) -> Result<()> {
         self.begin(&mut out.buffer, name);
         let mut kept = self.keep();
@@ -387,7 +388,7 @@ impl Job {
         damage.map_or(Ok(()), |e| Err(e.into()))
     }
 
-    /// The same, by several threads, where the file and what is wanted of it allow that.
+    /// The same, with several threads, if the file and the output allow that.
     fn run_shared(&mut self, capture: &Capture, out: &mut Out, limits: Limits, name: &str) -> Result<Shared> {
         let Some(file) = capture.file() else { return Ok(Shared::None) };
         if self.threads < 2 || self.writer.is_some() || !self.taps.is_empty() || file.bytes().len() < SMALL {
@@ -429,7 +430,7 @@ impl Job {
         error.map_or(Ok(Shared::All), |e| Err(e.into()))
     }
 
-    /// The frames after the first so many, which were written already.
+    /// Processes the frames after the first `written`, which were written already.
     fn run_after(&mut self, source: &mut impl Source, out: &mut Out, limits: Limits, written: u64) -> Result<()> {
         let mut kept = self.keep();
         let mut number = 0;
@@ -529,7 +530,7 @@ impl Job {
         true
     }
 
-    /// Keeps what is to be written of a frame; whether it is shown.
+    /// Dissects a frame for output. Returns true if it is shown.
     fn fill(&mut self, record: &Record<'_>, interfaces: &[Interface], kept: &mut KeptFrame) -> bool {
         kept.tree.begin(record.bytes);
         let d = self.dissection.frame(record, interfaces, &mut kept.tree);
@@ -548,7 +549,8 @@ impl Job {
     }
 }
 
-/// Goes through the frames of a capture until enough were read or shown, as `frame` says; what ended it too early, if anything did.
+/// Goes through the frames of a capture within the limits; `frame` returns true if a frame was shown. Returns the error
+/// that ended the capture early, if any.
 fn each<R: Source>(source: &mut R, limits: Limits, mut frame: impl FnMut(&R) -> Result<bool>) -> Result<Option<rdmascope_capture::Error>> {
     let mut bar = Bar::new();
     let Limits { mut read, mut shown } = limits;

@@ -1,4 +1,5 @@
-//! `rdmascope explain [FINDING|TERM]`: a rule in full or what a word means; without either, all rules a line each.
+//! `rdmascope explain [FINDING|TERM]`: a rule in full or the meaning of a term; without an argument, all rules, one per
+//! line.
 
 use crate::cli::{Color, Explain};
 use crate::glossary;
@@ -20,9 +21,8 @@ pub(super) fn run(args: &Explain, color: Color) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The rule with this id, in any case; else the term of this name; else the rules whose ids begin with `wanted`, else those that contain
-/// it:
-/// one in full, several as a list.
+/// The rule with this id, in any case; else the term of this name; else the rules whose ids begin with `wanted`, else
+/// those that contain it: one in full, several as a list.
 fn write(wanted: &str, columns: usize, out: &mut Vec<u8>) -> Result<()> {
     let upper = wanted.trim().to_ascii_uppercase();
     let those = |fits: &dyn Fn(&str) -> bool| -> Vec<Rule> { Rule::all().filter(|rule| fits(rule.id())).collect() };
@@ -46,7 +46,7 @@ fn write(wanted: &str, columns: usize, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Rules under the titles of their groups, in so many columns where that is enough for a few words.
+/// Rules under the titles of their groups, within `columns` if that leaves room for a few words.
 fn list(rules: &[Rule], columns: usize, out: &mut Vec<u8>) {
     let width = rules.iter().map(|rule| rule.id().len()).max().unwrap_or(0);
     for &group in Group::ALL {

@@ -1,4 +1,4 @@
-//! `rdmascope export`: what was found, in forms that other tools read.
+//! `rdmascope export`: results in formats that other tools read.
 
 use crate::analysis::{self, Run};
 use crate::cli::{Captured, Color, Export, Exported, Force, Objects};
@@ -41,7 +41,7 @@ fn annotate(capture: &Captured, output: &Path, force: Force, color: Color) -> Re
     if file == Path::new("-") {
         bail!("standard input cannot be read twice: export annotated needs a file");
     }
-    // made now, so that what stands in the way is known before the work is done
+    // made now, so that errors show before the work
     let whole = match output == Path::new("-") {
         true => None,
         false => Some(WholeFile::create(output, &capture.paths(), force.existing(), Access::Private)?),

@@ -1,5 +1,6 @@
-//! rdmascope as a source of captures inside of Wireshark (its extcap interface): Wireshark runs this program with `--extcap-…`, lists
-//! what it prints as interfaces, shows the options in its dialog, and reads pcapng from a pipe that it names.
+//! rdmascope as a source of captures in Wireshark (its extcap interface): Wireshark runs this program with
+//! `--extcap-…`, lists the interfaces that it prints, shows the options in its dialog, and reads pcapng from a pipe
+//! that it names.
 //!
 //! | interface | what |
 //! | --- | --- |
@@ -82,7 +83,7 @@ impl Asked {
                 "--headers-only" | "--no-promiscuous" => asked.options.push(name),
                 "--snapshot-length" | "--buffer-size" | "--sockets" => {
                     let value = value()?;
-                    // 0 stands for the default in the dialog
+                    // 0 means the default in the dialog
                     if value != "0" && !value.is_empty() {
                         asked.options.extend([name, value]);
                     }
@@ -107,7 +108,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode> {
     } else if asked.capture {
         return capture(&asked);
     } else if let Some(filter) = &asked.filter {
-        // Wireshark takes any output as what is wrong with it
+        // Wireshark takes any output as an error message
         if let Err(e) = filter.parse::<Filter>() {
             out = format!("{e}\n");
         }
@@ -120,7 +121,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode> {
     }
 }
 
-/// Braces end a value, and Wireshark knows no way to escape them.
+/// Replaces braces: they end a value, and Wireshark has no escape for them.
 fn value(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || "{}".contains(c) { '_' } else { c }).collect()
 }

@@ -53,7 +53,7 @@ fn keyring(path: Option<&Path>) -> Result<Keyring> {
     crate::input::keyring(path)
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     if let Some(path) = &cli.rules {
         rules::give(path)?;

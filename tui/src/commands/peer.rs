@@ -112,7 +112,7 @@ struct Place {
 }
 
 impl Place {
-    /// `None` where there are too many, of all clients or of this one.
+    /// `None` if there are too many connections, in total or from this client.
     fn take(open: &Connections, address: Option<IpAddr>) -> Option<Self> {
         let mut places = open.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = places.values().sum();
@@ -137,7 +137,7 @@ impl Drop for Place {
     }
 }
 
-/// Those with a ticket, those who know the password of the environment, or everybody.
+/// Users with a ticket, users with the password from the environment, or everybody.
 fn users(args: &Peer) -> Result<Users> {
     #[cfg(feature = "kerberos")]
     if let Some(path) = &args.keytab {

@@ -104,7 +104,7 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         let (verdict, wire) = match run_case(case, &target, gentle) {
             Ok(done) => done,
             Err(e @ Error::Connect { .. }) => (Verdict::Fail(e.to_string()), Vec::new()),
-            // what was found up to here is reported all the same
+            // the results so far are reported anyway
             Err(e) => {
                 out.finish()?;
                 return Err(e).with_context(|| format!("stopped at {}", case.name));
@@ -176,7 +176,7 @@ const SLOW_CASE_WITHIN: Duration = Duration::from_secs(900);
 /// Number of times a failing case is run: the failure may be due to timing.
 const TIMES: u32 = 3;
 
-/// Runs a case; one that does not come to its end is left behind and told.
+/// Runs a case; one that does not finish is abandoned and reported.
 fn run_case(case: &'static Case, target: &Target, gentle: bool) -> Result<(Verdict, Vec<u8>), Error> {
     if gentle && case.dies_negotiating {
         let why = "it leaves a connection that dies in negotiation, which can crash some servers: run it with --no-gentle";

@@ -83,7 +83,7 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
         total.add(step, outcome);
         match (outcome.status, &step.planned) {
             _ if args.quiet && outcome.differs.is_none() => {}
-            // what was not done is summed up below
+            // skipped steps are summed up below
             (None, Planned::Skip(why)) => *skipped.entry(*why).or_insert(0u64) += 1,
             // writing to a vector cannot fail
             _ => drop(writeln!(out.buffer, "{} {}", head(step), came(step, outcome))),
@@ -92,7 +92,7 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
             rows.push(row(step, outcome));
         }
     });
-    // what was done is reported whatever became of the rest
+    // the completed part is reported in any case
     let dialect = client.dialect();
     let breaches: Vec<String> =
         client.channel().stack().smbd().map_or_else(Vec::new, |s| s.breaches().iter().map(ToString::to_string).collect());
@@ -150,7 +150,7 @@ pub(super) fn keep(path: &Path, inputs: &[PathBuf], force: Force) -> Result<Wire
     Ok(Wire::new(Box::new(file), &path.display().to_string())?)
 }
 
-/// HOST, HOST:PORT, or an IPv6 address with or without brackets; with `port` where there is none.
+/// Resolves HOST, HOST:PORT, or an IPv6 address with or without brackets; `port` is the default.
 pub(super) fn resolve(text: &str, port: u16) -> Result<(String, SocketAddr)> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, given)) if !host.contains(':') || host.ends_with(']') => {

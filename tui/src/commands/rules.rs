@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Takes what a file says in place of what is built in.
+/// Applies the known bugs of a file, in addition to or in place of the built-in ones.
 pub(super) fn give(path: &Path) -> Result<()> {
     let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
     let bugs = KnownBugs::read(&text, &cli::registry()).with_context(|| format!("{} has no known bugs", path.display()))?;

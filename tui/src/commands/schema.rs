@@ -1,4 +1,4 @@
-//! `rdmascope schema [NAME]`: what a program may rely on in an output, as JSON Schema.
+//! `rdmascope schema [NAME]`: the reliable part of an output, as JSON Schema.
 
 use crate::cli::{Color, Schema};
 use crate::output;
@@ -25,7 +25,7 @@ const SCHEMAS: &[Row] = &[
     ("replay", "rdmascope replay --report OUT", super::replay::schema),
 ];
 
-/// The schema with every object closed: what it does not name is not there.
+/// The schema with every object closed: no other keys are allowed.
 fn closed(mut schema: Value) -> Value {
     match &mut schema {
         Value::Object(map) => {

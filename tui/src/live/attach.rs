@@ -1,5 +1,5 @@
-//! Captures that others make, followed while they grow: found among the processes of this machine, read from the file at hand and on
-//! into the next of a series (`-b`), handed on as one pcapng stream.
+//! Following captures that other programs write: they are found among the processes of this machine, read from the
+//! current file on to the next ones of a series (`-b`), and passed on as one pcapng stream.
 
 use crate::cli::{Cli, Command};
 use crate::live::Signals;
@@ -24,7 +24,7 @@ pub(crate) struct Running {
     pub(crate) path: PathBuf,
 }
 
-/// Those of this machine, by what `processes` says, which is /proc. None where that is not Linux's.
+/// The running captures of this machine, from `processes`, which is /proc. Empty on systems other than Linux.
 pub(crate) fn running(processes: &Path) -> Vec<Running> {
     let mut found: Vec<Running> = std::fs::read_dir(processes)
         .into_iter()
@@ -40,7 +40,7 @@ pub(crate) fn running(processes: &Path) -> Vec<Running> {
             }
             let Command::Capture(capture) = Cli::try_parse_from(&arguments).ok()?.command else { return None };
             let path = capture.write.filter(|p| p != Path::new("-"))?;
-            // of other users only they know where a relative path begins
+            // for processes of other users, the working directory of a relative path is not readable
             let path = if path.is_absolute() { path } else { std::fs::read_link(entry.path().join("cwd")).ok()?.join(path) };
             Some(Running { process, interfaces: capture.live.interfaces, path })
         })
@@ -52,14 +52,15 @@ pub(crate) fn running(processes: &Path) -> Vec<Running> {
 /// Options for reading a capture.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct How {
-    /// Leave out what is there already.
+    /// True to skip frames that are already in the file.
     pub(crate) from_now: bool,
     pub(crate) decapsulate: bool,
     /// The process that writes it: with it, the capture is over.
     pub(crate) process: Option<u32>,
 }
 
-/// Writes the capture at `path` into `to`, and what is added later, until it is stopped, nobody reads any more, or the capture ends.
+/// Writes the capture at `path` into `to`, including later frames, until it is stopped, the reader has gone, or the
+/// capture ends.
 pub(crate) fn attach(path: &Path, to: File, name: &Path, how: &How, signals: &Signals) -> Result<()> {
     let mut path = if path.exists() { path.to_owned() } else { of_series(path, 0).pop().unwrap_or_else(|| path.to_owned()) };
     let mut source = opened(&path)?;
@@ -119,7 +120,7 @@ pub(crate) fn attach(path: &Path, to: File, name: &Path, how: &How, signals: &Si
         std::thread::sleep(WAIT);
     };
     match result.and_then(|()| writer.map_or(Ok(()), |w| w.finish().map(drop))) {
-        // who read it has enough
+        // the reader has gone
         Err(e) if !is_broken_pipe(&e) => Err(e.into()),
         _ => Ok(()),
     }

@@ -1,6 +1,6 @@
 //! A live capture on disk: one pcapng file, or a series of which the oldest go.
 //!
-//! Each file is whole by itself: its section, its interfaces, its frames, and at its end what the interfaces counted meanwhile.
+//! Each file is complete: its section, its interfaces, its frames, and at its end the counters of the interfaces.
 
 use anyhow::{Context, Result};
 use rdmascope_capture::hardware::{self, Counter};
@@ -29,7 +29,7 @@ impl Limits {
 
 /// Names tried for a file of a series.
 const NAMES_TRIED: u32 = 100;
-/// Room made at the end of a file on a full disk, for what the interfaces counted.
+/// Room made at the end of a file on a full disk, for the counters of the interfaces, in bytes.
 const ROOM: u64 = 1024;
 
 /// Output of a capture, in one or more files.
@@ -102,7 +102,7 @@ impl Files {
         self.base == Path::new("-")
     }
 
-    /// The file at hand.
+    /// The current file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -112,7 +112,7 @@ impl Files {
         self.number
     }
 
-    /// Bytes of the file at hand.
+    /// Size of the current file in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.writer.as_ref().map_or(0, PcapngWriter::written)
     }
@@ -144,12 +144,12 @@ impl Files {
         Ok(())
     }
 
-    /// Hands what was written to the system, so that others can follow.
+    /// Passes buffered data to the system, so that others can follow.
     pub(crate) fn flush(&mut self) -> rdmascope_capture::Result<()> {
         self.writer.as_mut().map_or(Ok(()), PcapngWriter::flush)
     }
 
-    /// Ends the file at hand and begins another. Standard output goes on instead.
+    /// Ends the current file and begins another. Standard output is only flushed.
     pub(crate) fn rotate(&mut self, counters: &[Counters]) -> Result<()> {
         if self.is_stdout() {
             return Ok(self.flush()?);
@@ -158,7 +158,7 @@ impl Files {
         self.next_file()
     }
 
-    /// Ends the file at hand, with what the interfaces counted since it was begun.
+    /// Ends the current file, with the counters of the interfaces since it was begun.
     pub(crate) fn finish(&mut self, counters: &[Counters]) -> rdmascope_capture::Result<()> {
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
         for (number, statistics) in self.statistics(counters).iter().enumerate() {
@@ -210,7 +210,7 @@ impl Files {
         } else if self.limits.is_series() {
             numbered(&self.base, self.number)
         } else if self.number > 1 && self.base.exists() {
-            // asked to reopen its file, which was not moved away
+            // asked to reopen the file, which was not moved away
             numbered(&self.base, self.number)
         } else {
             self.base.clone()
@@ -225,7 +225,7 @@ impl Files {
         self.frames = 0;
         let all = self.hardware.clone();
         self.write_hardware(&all, InterfaceStatistics { time_ns: self.begun_ns, ..InterfaceStatistics::default() })?;
-        // a follower sees at once what is coming
+        // a follower sees the header at once
         self.flush()?;
         if self.limits.is_series() && !self.is_stdout() {
             self.made.push_back(self.path.clone());
@@ -238,9 +238,8 @@ impl Files {
         Ok(())
     }
 
-    /// Makes the file at hand. The names of a series can be foretold, so none of its files takes the place of another: where something
-    /// stands
-    /// there, the name gets a number.
+    /// Makes the current file. The names of a series are predictable, so no existing file is overwritten: if a name is
+    /// taken, it gets a number.
     fn make(&mut self) -> Result<Output> {
         if self.is_stdout() {
             return Ok(Box::new(io::stdout()));
@@ -262,9 +261,9 @@ impl Files {
         unreachable!("the last name tried gives a file or an error")
     }
 
-    /// After a write that failed for lack of room: cuts the file behind its last whole frame and puts what was counted there.
+    /// After a write that failed for lack of space: cuts the file after its last whole frame and appends the counters.
     pub(crate) fn rescue(&mut self, counters: &[Counters]) -> Result<Rescued> {
-        // what it still holds goes as far as there is room
+        // buffered data is written as far as there is room
         self.writer = None;
         let statistics = self.statistics(counters);
         let mut file = OpenOptions::new().read(true).write(true).open(&self.path)?;

@@ -4,7 +4,7 @@
 #[cfg(target_os = "linux")]
 use std::path::Path;
 
-/// The copy: of root and the group, and for nobody else to run.
+/// The copy: owned by root and the group, and executable by nobody else.
 #[cfg(target_os = "linux")]
 const COPY: &str = "/usr/lib/rdmascope/rdmascope";
 /// The bit of CAP_NET_RAW in a set of capabilities (linux/capability.h).
@@ -15,11 +15,12 @@ const CAP_NET_RAW: u32 = 13;
 #[cfg(target_os = "linux")]
 fn may_capture(status: &str) -> bool {
     let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    // where nothing is said, the kernel shall say it
+    // without the line, let the kernel decide
     set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_none_or(|set| set >> CAP_NET_RAW & 1 == 1)
 }
 
-/// Becomes the copy, with the same arguments, where that helps. Returns where it does not: then what is missing is reported as ever.
+/// Becomes the copy, with the same arguments, if that helps. Otherwise returns, and the missing right is reported as
+/// usual.
 #[cfg(target_os = "linux")]
 pub(crate) fn take() {
     use std::os::unix::process::CommandExt;
@@ -30,7 +31,7 @@ pub(crate) fn take() {
     }
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_else(|| COPY.into());
-    // comes back only where it may not be run
+    // returns only if it may not be run
     let _ = std::process::Command::new(copy).arg0(name).args(arguments).exec();
 }
 

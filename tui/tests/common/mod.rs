@@ -15,8 +15,8 @@ pub fn samples() -> PathBuf {
     root().join("samples")
 }
 
-/// Runs tshark in `folder`. `RDMASCOPE_TSHARK` names another one (a command with its arguments, spaces between them).
-/// `None`, loudly, where there is none; where CI is set, that is a failure.
+/// Runs tshark in `folder`. `RDMASCOPE_TSHARK` names another one (a command with its arguments, separated by spaces).
+/// Without tshark, prints a message and returns `None`; if CI is set, that is a failure.
 pub fn tshark(folder: &Path, arguments: &[&str]) -> Option<Output> {
     let command = std::env::var("RDMASCOPE_TSHARK").unwrap_or_else(|_| "tshark".into());
     let mut words = command.split_whitespace();
@@ -78,7 +78,7 @@ pub fn wireshark_has(name: &str) -> bool {
     names.contains(name)
 }
 
-/// Lets everybody read a file, or look into a folder: the newest tshark runs as nobody where it is root's.
+/// Makes a file or folder readable by everybody: the newest tshark runs as user nobody if it was installed by root.
 pub fn open_to_all(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let mode = if path.is_dir() { 0o755 } else { 0o644 };

@@ -564,7 +564,7 @@ fn links_between_pages_lead_somewhere() {
     assert!(links > 300, "{links} links were looked at");
 }
 
-/// The README is for who lands on it.
+/// The README is for newcomers.
 #[test]
 fn the_readme_is_short_and_its_second_command_is_what_ci_runs() {
     let readme = fs::read_to_string(root().join("README.md")).expect("the README");
