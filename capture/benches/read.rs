@@ -26,7 +26,7 @@ fn pcapng(frame: &[u8]) -> Vec<u8> {
     w.finish().unwrap()
 }
 
-/// Sums what a consumer looks at first, so that no step can be left out.
+/// Sums the values that a consumer reads first, so that the compiler cannot remove a step.
 fn look(sum: u64, record: &Record<'_>) -> u64 {
     sum.wrapping_add(record.time_ns as u64).wrapping_add(record.bytes.len() as u64)
 }

@@ -1,10 +1,9 @@
 //! Replays the frames of a capture out of an interface, over and over: send INTERFACE FILE[,FILE…] PER_SECOND SECONDS [ROUNDS_PER_ADDRESS]
 //!
-//! For benchmarks of capturing, in a network namespace of one's own: it needs CAP_NET_RAW. With ROUNDS_PER_ADDRESS other than 0, the
-//! client's and
-//! the server's IPv4 addresses change after so many rounds through the file, so that connections come and go (frames then have a wrong
-//! invariant CRC and wrong IP checksums; capture with --no-crc). Of several files each has a thread, and they share the rate. Prints how
-//! many frames went.
+//! For benchmarks of capturing, in a network namespace: it needs CAP_NET_RAW. With ROUNDS_PER_ADDRESS other than 0, the
+//! client's and the server's IPv4 addresses change after this number of rounds through the file, so that connections
+//! come and go (frames then have a wrong invariant CRC and wrong IP checksums; capture with --no-crc). Each of several
+//! files has a thread of its own, and they share the rate. Prints the number of frames sent.
 
 #[cfg(target_os = "linux")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {

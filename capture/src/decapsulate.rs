@@ -6,8 +6,9 @@
 //!                                     │ the mirror's session: an interface of its own in the capture, eth0/erspan2:7@192.0.2.1
 //! ```
 //!
-//! Only the outermost tunnel is taken off: a tunnel inside of it was on the mirrored wire. A mirror that cuts frames does not say how
-//! long they were: the length on the wire is then that of the IP datagram inside. Fragments of a tunnel stay as they are.
+//! Only the outermost tunnel is removed: a tunnel inside of it was on the mirrored wire. A mirror that cuts frames does
+//! not report their length: the length on the wire is then that of the IP datagram inside. Fragments of a tunnel are
+//! left unchanged.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,7 +19,7 @@ use crate::LinkType;
 use crate::metadata::Interface;
 use crate::record::Record;
 
-/// Sessions that get an interface each; what comes after them shares one for each link type.
+/// Maximum number of sessions with an interface of their own; further ones share one for each link type.
 const SESSIONS_MAX: usize = 256;
 
 /// Source of a mirrored frame.
@@ -32,8 +33,8 @@ pub struct Mirror {
     pub from: IpAddr,
 }
 
-/// The frame inside of a tunnel, with the length that it had on the wire, and who mirrored it. `None` where there is no tunnel, or what it
-/// carries is neither Ethernet nor IP, or not even its header was captured.
+/// The frame inside of a tunnel, with its length on the wire, and the source of the mirror. `None` if there is no
+/// tunnel, if its payload is neither Ethernet nor IP, or if not even its header was captured.
 pub fn decapsulate<'a>(record: &Record<'a>) -> Option<(Record<'a>, Mirror)> {
     let Inside { tunnel, from, link_type, bytes, wire_len } = frame::inside(record.link_type, record.bytes, record.wire_len)?;
     let least = if link_type == LinkType::ETHERNET { 14 } else { 20 };
@@ -49,7 +50,8 @@ pub fn decapsulate<'a>(record: &Record<'a>) -> Option<(Record<'a>, Mirror)> {
     Some((record, Mirror { kind: tunnel.kind, id: tunnel.id, from }))
 }
 
-/// Takes frames out of their tunnels, and gives every session an interface of its own, whose name and description say who mirrors.
+/// Takes frames out of their tunnels, and gives every session an interface of its own, whose name and description
+/// identify the mirror.
 #[derive(Debug, Default)]
 pub struct Decapsulator {
     interfaces: Vec<Interface>,
@@ -66,8 +68,9 @@ impl Decapsulator {
         decapsulator
     }
 
-    /// The frame inside, of its session's interface; a frame that is in no tunnel as it is. `interfaces` are those of the source.
-    /// [`Decapsulator::interfaces`] may have grown: what the frame's `interface` counts.
+    /// Returns the frame inside, on its session's interface; a frame without a tunnel is unchanged. `interfaces` are
+    /// those of the source. This may add to [`Decapsulator::interfaces`], into which the frame's `interface` is an
+    /// index.
     pub fn frame<'a>(&mut self, record: Record<'a>, interfaces: &[Interface]) -> Record<'a> {
         self.describe(interfaces);
         let Some((inner, mirror)) = decapsulate(&record) else {
@@ -149,7 +152,7 @@ mod tests {
 
     const SWITCH: [u8; 4] = [192, 0, 2, 1];
 
-    /// Kind, session, link type inside, frame, what is inside.
+    /// Kind, session, link type of the payload, frame, payload.
     type Case = (TunnelKind, u32, LinkType, Vec<u8>, Vec<u8>);
 
     fn tunnels() -> Vec<Case> {

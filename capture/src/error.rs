@@ -36,7 +36,8 @@ impl Error {
         &self.0.problem
     }
 
-    /// The byte at which reading or writing stopped, where there is one. For a compressed file it counts decompressed bytes.
+    /// The byte at which reading or writing stopped, if there is one. For a compressed file it counts decompressed
+    /// bytes.
     pub fn offset(&self) -> Option<u64> {
         match &self.0.problem {
             Problem::Damaged { offset, .. } | Problem::Read { offset, .. } | Problem::Write { offset, .. } => Some(*offset),
@@ -138,13 +139,13 @@ pub enum Problem {
     /// A file to be written is one of those that are read.
     #[error("is an input; give the output another name")]
     IsInput,
-    /// A file to be written is there already, and is to be kept.
+    /// A file to be written exists already and must be kept.
     #[error("exists already; --force replaces it")]
     Exists,
     /// The data to write does not fit the file format.
     #[error("cannot be written: {0}")]
     DoesNotFit(String),
-    /// There is no interface of this name; these there are.
+    /// There is no interface of this name; contains the existing names.
     #[error("no such interface; there are {}", .0.join(", "))]
     NoSuchInterface(Vec<String>),
     /// The operating system does not let us capture.
@@ -169,13 +170,13 @@ pub enum Problem {
     #[cfg(target_os = "linux")]
     #[error("{}", .0.without_device())]
     Verbs(rdmascope_verbs::Error),
-    /// A frame of a live capture was asked for by offset that is kept no longer.
+    /// A frame of a live capture was requested by offset and is no longer kept.
     #[error("the frame is no longer kept: a live capture keeps only the last frames")]
     NoLongerKept,
-    /// A record was asked for by offset, and none begins there.
+    /// A record was requested by offset, and none begins there.
     #[error("no record begins at byte {0}")]
     NoRecordAt(u64),
-    /// A record was asked for by offset that was not kept; see [`OpenOptions::spool`](crate::OpenOptions::spool).
+    /// A record was requested by offset that was not kept; see [`OpenOptions::spool`](crate::OpenOptions::spool).
     #[error("the record at byte {0} is not in the temporary copy, which is full")]
     NotKept(u64),
 }

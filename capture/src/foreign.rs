@@ -1,4 +1,5 @@
-//! Capture files of other tools, read in order and given on as pcapng: the rest of this crate knows only pcap and pcapng.
+//! Capture files of other tools, read in order and translated to pcapng: the rest of this crate knows only pcap and
+//! pcapng.
 //!
 //! - ERF, the records of Endace's cards: ERF types reference guide. It has no magic, so its first records must make sense.
 //! - snoop, of Solaris: RFC 1761.
@@ -107,7 +108,7 @@ pub(crate) fn translate(format: Format, input: Input, max_record_len: u32) -> In
     Box::new(Translated { input, records, frame: Frame::default(), interfaces: Vec::new(), out, at: 0, ended: false })
 }
 
-/// One frame, on its way from one format to the other.
+/// A frame during translation.
 #[derive(Default)]
 struct Frame {
     /// Nanoseconds since 1970.
@@ -204,7 +205,7 @@ fn block(out: &mut Vec<u8>, kind: u32, parts: &[&[u8]]) {
     out.extend(len.to_le_bytes());
 }
 
-/// Bytes that know where in the file they are.
+/// A reader that counts its offset in the file.
 struct Reader {
     inner: BufReader<Input>,
     offset: u64,
@@ -227,7 +228,7 @@ fn broken(offset: u64, damage: Damage) -> io::Error {
 }
 
 impl Reader {
-    /// Fills `buffer`. `false` where the file ends before its first byte.
+    /// Fills `buffer`. `false` if the file ends before its first byte.
     fn fill(&mut self, buffer: &mut [u8], what: &'static str) -> io::Result<bool> {
         let (start, mut have) = (self.offset, 0);
         while have < buffer.len() {
@@ -254,7 +255,8 @@ impl Reader {
         Err(broken(start, Damage::CutShort { what: "packet record", needed, left: self.offset - start }))
     }
 
-    /// Appends `len` bytes of a record that has begun at `start`: memory grows with what is there, not with what is claimed.
+    /// Appends `len` bytes of a record that began at `start`: memory grows with the existing bytes, not with the
+    /// claimed length.
     fn take(&mut self, bytes: &mut Vec<u8>, len: u32, start: u64) -> io::Result<()> {
         if len > self.max {
             return Err(broken(start, Damage::RecordTooLong { found: len, limit: self.max }));
@@ -360,7 +362,7 @@ impl Snoop {
             if version != 2 {
                 return Err(broken(start, Damage::Version { format: "snoop", major: version as u16, minor: 0 }));
             }
-            // RFC 1761, "Datalink Type": 4 is Ethernet, 0 what was to be IEEE 802.3.
+            // RFC 1761, "Datalink Type": 4 is Ethernet, 0 is IEEE 802.3.
             if !matches!(link_type, 0 | 4) {
                 return Err(broken(start, Damage::LinkType { format: "snoop", found: link_type }));
             }
@@ -426,7 +428,7 @@ impl NetMon {
         Ok(())
     }
 
-    /// The link type of pcap for one of Network Monitor; `None` where that is no frame.
+    /// Converts a link type of Network Monitor to that of pcap; `None` if it does not mark frames.
     fn link_type(found: u16) -> Option<u16> {
         match found {
             1 => Some(LinkType::ETHERNET.0),
@@ -486,7 +488,7 @@ impl NetMon {
     }
 }
 
-/// Seconds from 1970-01-01 to a day of the Gregorian calendar; 0 for what is none.
+/// Seconds from 1970-01-01 to a day of the Gregorian calendar; 0 if it is not a valid day.
 fn since_1970(year: u64, month: u64, day: u64) -> u64 {
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return 0;

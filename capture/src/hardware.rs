@@ -1,4 +1,4 @@
-//! Counters of RDMA devices while frames were captured: what the device saw on the same axis as what the capture saw. Bounded.
+//! Counters of RDMA devices during a capture, to compare them with the captured frames over time. Bounded.
 //!
 //! ```text
 //!   /sys/class/infiniband ─▶ Counter ─▶ Hardware::sample ─▶ points over time, thinned out when there are too many
@@ -9,7 +9,7 @@
 
 use std::fmt::{self, Write as _};
 
-/// Samples kept; beyond that every other one goes.
+/// Maximum number of samples; beyond it, every other one is removed.
 const SAMPLES_MAX: usize = 1024;
 /// Counters followed at most.
 const COUNTERS_MAX: usize = 1024;
@@ -55,7 +55,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// By how much it grew from the first sample to the last; 0 where it was set back.
+    /// Increase from the first sample to the last; 0 if the counter was reset.
     pub fn increase(&self) -> u64 {
         self.counter.value.saturating_sub(self.first)
     }
@@ -66,7 +66,7 @@ impl Row {
 pub struct Hardware {
     times: Vec<i64>,
     rows: Vec<Row>,
-    /// Of so many samples one is kept.
+    /// One of this number of samples is kept.
     every: u32,
     /// Samples since the last that was kept.
     skipped: u32,
@@ -74,7 +74,7 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    /// Takes values read at a time, in ns since 1970. Counters that are not among them have what they had.
+    /// Takes values read at a time, in ns since 1970. Counters that are not among them keep their value.
     pub fn sample(&mut self, time_ns: i64, counters: &[Counter]) {
         let mut hint = 0;
         for counter in counters {
@@ -199,7 +199,7 @@ pub fn comments(counters: &[Counter]) -> Vec<String> {
     all
 }
 
-/// The counters that a comment carries; none where it is another kind of comment.
+/// The counters in a comment; none if it is another kind of comment.
 pub(crate) fn parse(comment: &[u8]) -> Vec<Counter> {
     let Some(rest) = std::str::from_utf8(comment).ok().and_then(|c| c.strip_prefix(MARK)) else { return Vec::new() };
     let mut words = rest.split(' ');

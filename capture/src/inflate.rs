@@ -1,6 +1,7 @@
 //! Decompression as a stream: gzip (RFC 1952, several members), zstd (RFC 8878) and lz4 (its frame format), frames one after another.
 //!
-//! Never more than a window is held in memory: 32 KiB for gzip, up to 128 MiB for zstd as its frame header asks, up to 8 MiB for lz4.
+//! At most one window is held in memory: 32 KiB for gzip, up to 128 MiB for zstd as its frame header requires, up to 8
+//! MiB for lz4.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -22,9 +23,8 @@ pub(crate) fn gzip(input: Input) -> Input {
     Box::new(Gzip { input, inflate, sum: Crc::new(), inside: false, members: 0, failed: None })
 }
 
-/// The decoders of `flate2` that speak `Read` throw away what they made in the call that meets the damage, which may be a whole small
-/// file. This
-/// one gives it first.
+/// When the decoders of `flate2` that implement `Read` meet damage, they discard the output of that call, which may be
+/// a whole small file. This one returns it first.
 struct Gzip {
     input: Compressed,
     inflate: Decompress,
@@ -123,7 +123,7 @@ impl Gzip {
     }
 }
 
-/// Decompresses zstd and lz4 frames; both may stand between skippable frames, so which it is shows only later.
+/// Decompresses zstd and lz4 frames. Skippable frames may precede both, so the format is known only later.
 pub(crate) fn frames(input: Input) -> Input {
     let source = Compressed { inner: BufReader::with_capacity(READ_BUFFER, input), pushed_back: Vec::new(), ended: false };
     Box::new(Frames { state: State::Between(source) })
@@ -268,7 +268,7 @@ fn zstd_error(e: impl std::fmt::Display, source: &Compressed) -> io::Error {
     if source.ended { damaged("zstd", ENDS_EARLY) } else { damaged("zstd", format!("is damaged: {e}")) }
 }
 
-/// An error of a decoder that speaks `io::Error`; those of the operating system stay what they are.
+/// An error of a decoder that returns `io::Error`; errors of the operating system are unchanged.
 #[cold]
 pub(crate) fn io_error(method: &'static str, e: io::Error) -> io::Error {
     match e.kind() {
@@ -283,7 +283,7 @@ fn damaged(method: &'static str, reason: impl ToString) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, Undecodable { method, reason: reason.to_string() })
 }
 
-/// The error of a decompressor, inside the [`io::Error`] that `Read` wants.
+/// The error of a decompressor, as the content of the [`io::Error`] that `Read` returns.
 #[derive(Debug, thiserror::Error)]
 #[error("{method}: {reason}")]
 pub(crate) struct Undecodable {
@@ -291,7 +291,7 @@ pub(crate) struct Undecodable {
     pub(crate) reason: String,
 }
 
-/// Compressed input that can take back bytes and knows whether its end was met.
+/// Compressed input that can take back bytes and knows whether its end was reached.
 struct Compressed {
     inner: BufReader<Input>,
     pushed_back: Vec<u8>,
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn damaged_gzip_gives_what_stands_before_the_damage() {
-        // Stored blocks, so that it is known what stands before; and one of compressed data.
+        // Stored blocks, so that the bytes before the damage are known; and one of compressed data.
         let text = text();
         let whole = gzipped(&text, 0);
         let block = whole.windows(16).position(|w| w == &text[4000..4016]).unwrap() - 4000 - 5;
@@ -426,7 +426,7 @@ mod tests {
             let (out, e) = all_of_gzip(damaged);
             assert!(e.is_some(), "byte {at}");
             let same = out.iter().zip(&text).take_while(|(a, b)| a == b).count();
-            // the head of the first block says how to read it, and without it there is nothing
+            // without the head of the first block nothing can be decoded
             assert!(
                 at < whole.len() / 4 || same * 3 > text.len() * at / whole.len(),
                 "{same} bytes are right where byte {at} of {} is not",

@@ -1,13 +1,13 @@
 //! A whole capture file in memory: mapped, or handed over as bytes. Records borrow from it for as long as it lives.
 //!
-//! A map has one danger: if another program truncates the file meanwhile, touching a page beyond the new end is a SIGBUS,
-//! which ends the process. So files that are followed, and files on network file systems, are read instead (see [`crate::open`]), and
-//! walking a map asks the operating system for the length again every 8 MiB, as does every access by offset. A truncation between two such
-//! looks, or
-//! while records are still held, can still end the process; so can a disk that fails to give a page. [`crate::OpenOptions::mmap`]
-//! turns mapping off.
+//! A map has one danger: if another program truncates the file meanwhile, touching a page beyond the new end is a
+//! SIGBUS, which ends the process. So files that are followed, and files on network file systems, are read instead (see
+//! [`crate::open`]), and walking a map checks the length of the file every 8 MiB, as does every access by offset. A
+//! truncation between two such checks, or while records are still held, can still end the process; so can a disk error.
+//! [`crate::OpenOptions::mmap`] turns mapping off.
 //!
-//! Pages that a walk has left behind are given back, so that memory does not grow with the file: what is touched again is mapped again.
+//! Pages behind the current position are released, so that memory does not grow with the file. A page that is used
+//! again is mapped again.
 
 use std::fs::File;
 use std::io;
@@ -30,9 +30,10 @@ const LOOK_EVERY: usize = 8 << 20;
 /// Maps a regular file, all of it, to be read.
 pub(crate) fn map(file: &File) -> io::Result<Mmap> {
     #[allow(unsafe_code)]
-    // SAFETY: the map is read-only and goes into a `CaptureFile`. Its bytes may change if another program writes to the file, and nothing
-    // here relies on reading the same byte twice: every length is checked where it is read, and the slices made of it are bounded by
-    // the length of the map. Truncation is dealt with as the head of this file says.
+    // SAFETY: the map is read-only and goes into a `CaptureFile`. Its bytes may change if another program writes to the
+    // file, and nothing here relies on reading the same byte twice: every length is checked when it is read, and the
+    // slices made of it are bounded by the length of the map. Truncation is handled as described at the head of this
+    // file.
     let map = unsafe { Mmap::map(file) }?;
     system::read_whole(&map);
     Ok(map)
@@ -67,7 +68,7 @@ impl Deref for Storage {
 }
 
 impl CaptureFile {
-    /// Maps the regular file at `path`. Errors: whatever [`crate::open`] says, and `Unsupported` for compressed files.
+    /// Maps the regular file at `path`. Errors are those of [`crate::open`], and `Unsupported` for compressed files.
     pub fn open(path: impl AsRef<Path>) -> Result<CaptureFile> {
         let path = path.as_ref();
         let file = File::open(path).map_err(|e| Error::open(path, e))?;
@@ -82,7 +83,7 @@ impl CaptureFile {
         CaptureFile::of_map(map, file, path, DEFAULT_MAX_RECORD_LEN)
     }
 
-    /// Takes the bytes of a whole file; `name` stands for the path in errors.
+    /// Takes the bytes of a whole file; `name` is the path in errors.
     pub fn from_bytes(bytes: Vec<u8>, name: impl Into<PathBuf>) -> Result<CaptureFile> {
         CaptureFile::new(Storage::Owned(bytes), name.into(), DEFAULT_MAX_RECORD_LEN)
     }
@@ -159,7 +160,7 @@ impl CaptureFile {
         }
     }
 
-    /// The length that the file has by now, if that is less than what was mapped.
+    /// The current length of the file, if it is less than the mapped one.
     #[cold]
     fn shrank(&self) -> Option<Damage> {
         let Storage::Map(map, file) = &self.storage else { return None };
@@ -168,7 +169,7 @@ impl CaptureFile {
     }
 }
 
-/// A place in a [`CaptureFile`], and what was learned on the way there.
+/// A position in a [`CaptureFile`], with the state of the walk up to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Cursor {
     pub(crate) walker: Walker,
@@ -178,7 +179,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// The next record: where it begins and where its parts are.
+    /// Goes to the next record. Returns its offset and the layout of its parts.
     #[inline(always)]
     fn advance(&mut self, file: &CaptureFile) -> Option<Result<(usize, Span)>> {
         let bytes: &[u8] = &file.storage;
@@ -186,7 +187,7 @@ impl Cursor {
             let at = self.at;
             if at >= self.look_at {
                 self.look_at = at.saturating_add(LOOK_EVERY);
-                // a batch of records may be on its way through other threads
+                // other threads may still use a batch of records
                 if let Some(end) = at.checked_sub(LOOK_EVERY) {
                     file.leave_behind(end & !(LOOK_EVERY - 1), 2 * LOOK_EVERY);
                 }

@@ -60,12 +60,12 @@ impl<S: Source> MergedSource<S> {
         self.inputs.iter().map(|i| &i.source)
     }
 
-    /// Which source the current frame is of, counting from 0.
+    /// Number of the source of the current frame, counting from 0.
     pub fn current_input(&self) -> Option<usize> {
         self.current
     }
 
-    /// What number an interface of one source has here; for records of that source that were read again by offset.
+    /// Number that an interface of one source has here; for records of that source that were read again by offset.
     pub fn interface(&self, input: usize, interface: u32) -> Option<u32> {
         self.inputs.get(input)?.interfaces.get(interface as usize).copied()
     }
@@ -140,7 +140,7 @@ impl<S: Source> Source for MergedSource<S> {
         } else if let Some(index) = self.current.take()
             && let Some(time) = self.pull(index)
         {
-            // Mostly one source goes on for a while.
+            // Mostly several frames in a row come from one source.
             if self.ready.peek().is_none_or(|Reverse(other)| (time, index) < *other) {
                 self.current = Some(index);
                 return Ok(true);

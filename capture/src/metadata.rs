@@ -16,7 +16,7 @@ pub const MAX_KEPT_BYTES: usize = 64 << 20;
 /// ones.
 const COST_OF_A_PIECE: usize = 64;
 
-/// Everything a source knows about its file beside the frames. It grows while the file is read.
+/// Everything that a source knows about its file besides the frames. It grows while the file is read.
 #[derive(Debug, Clone, Default)]
 pub struct Metadata {
     /// Container format of the file, once its first bytes were seen.
@@ -63,7 +63,7 @@ impl Metadata {
         self.sections.get(after.checked_sub(1)?)
     }
 
-    /// Frames lost by all interfaces, as far as statistics say: dropped by interfaces and by the operating system.
+    /// Frames lost by all interfaces, according to statistics: dropped by interfaces and by the operating system.
     pub fn lost_frames(&self) -> u64 {
         let lost = |s: &InterfaceStatistics| s.dropped_by_interface.unwrap_or(0).saturating_add(s.dropped_by_os.unwrap_or(0));
         self.interfaces.iter().filter_map(|i| i.statistics.as_ref()).fold(0, |sum, s| sum.saturating_add(lost(s)))
@@ -142,7 +142,7 @@ pub struct Interface {
     pub hardware: Option<String>,
     /// The operating system (`if_os`).
     pub os: Option<String>,
-    /// The capture filter (`if_filter`), where it is text.
+    /// The capture filter (`if_filter`), if it is text.
     pub filter: Option<String>,
     /// Link speed in bits per second (`if_speed`).
     pub speed: Option<u64>,
@@ -191,14 +191,14 @@ pub struct Clock {
 enum Unit {
     /// Nanoseconds per tick.
     Times(u64),
-    /// One of so many parts of a nanosecond.
+    /// A unit that is this fraction of a nanosecond.
     Part(u64),
     /// 2^-n seconds.
     Binary(u8),
 }
 
 impl Clock {
-    /// Units of 10^-6 s from 1970, what holds where a file says nothing.
+    /// Units of 10^-6 s from 1970: the default if a file does not say otherwise.
     pub const MICROSECONDS: Clock = Clock { resolution: 6, offset_seconds: 0, unit: Unit::Times(1000) };
     /// Units of 10^-9 s from 1970.
     pub const NANOSECONDS: Clock = Clock { resolution: 9, offset_seconds: 0, unit: Unit::Times(1) };
@@ -264,7 +264,7 @@ pub struct Secrets {
     pub offset: u64,
     /// Type of the secrets: [`Secrets::TLS_KEY_LOG`] and others.
     pub kind: u32,
-    /// The secrets, as they stand in the file.
+    /// The secrets, as in the file.
     pub data: Vec<u8>,
 }
 

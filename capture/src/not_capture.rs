@@ -2,7 +2,7 @@
 
 use crate::error::Problem;
 
-/// Says what a file is that begins with `bytes` and is no capture.
+/// Identifies a file that begins with `bytes` and is not a capture.
 #[cold]
 pub(crate) fn not_capture(bytes: &[u8]) -> Problem {
     /// Formats that are often given by mistake, each with advice.
@@ -15,7 +15,7 @@ pub(crate) fn not_capture(bytes: &[u8]) -> Problem {
         (b"%PDF-", "a PDF document"),
         (b"\0\0\0\0", "begins with zeros, like a file that was never written to"),
     ];
-    /// Capture formats that are not read, by what they begin with.
+    /// Capture formats that are not supported, by their first bytes.
     const UNREAD: [(&[u8], &str); 17] = [
         (b"+---------+---------------+----------+", "a K12 text"),
         (b"\xaa\xaa\xaa\xaa", "an InfoVista 5View"),

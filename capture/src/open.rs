@@ -1,4 +1,4 @@
-//! Opening: whatever the path leads to, by what it begins with and never by its suffix.
+//! Opening of captures. The format is determined by the first bytes, never by the suffix.
 
 use std::fs::File;
 use std::io;
@@ -16,23 +16,26 @@ use crate::stream::{Follow, StreamSource};
 use crate::system;
 use crate::walk::{DEFAULT_MAX_RECORD_LEN, Magic};
 
-/// Longest captured frame that can be asked for, in bytes.
+/// Upper limit of the longest captured frame, in bytes.
 const GREATEST_MAX_RECORD_LEN: u32 = 1 << 30;
 
 /// Options for opening a capture.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OpenOptions {
-    /// At the end of a regular file, wait for more instead of ending. Such a file is read, not mapped, and opening it does not wait for
-    /// its first bytes, so what it is shows with the first record. Pipes wait by themselves; for these only the latter holds.
+    /// At the end of a regular file, wait for more instead of ending. Such a file is read, not mapped, and opening it
+    /// does not wait for its first bytes, so an unknown format is reported with the first record. Pipes wait anyway;
+    /// for these only the latter holds.
     pub follow: Option<Follow>,
     /// True if regular files on local file systems may be mapped into memory. On by default.
     pub mmap: bool,
     /// Longest captured frame accepted, in bytes; a longer one is damage. 256 MiB by default, 1 GiB at most.
     pub max_record_len: u32,
-    /// Keep up to so many bytes of a compressed file or a pipe in an unnamed temporary file, so that records can be read again by offset.
+    /// Keep up to this number of bytes of a compressed file or a pipe in an unnamed temporary file, so that records can
+    /// be read again by offset.
     pub spool: Option<u64>,
-    /// Ends standard input, and what else is no file of the disk, once this is set: what came until then was all.
+    /// Ends standard input, and other inputs that are not regular files, once this is set: everything received before
+    /// is still read.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
@@ -90,7 +93,8 @@ pub enum Capture {
 
 /// Opens the capture file at `path`; `-` is standard input. Files inside gzip, zstd or lz4 are decompressed on the way.
 ///
-/// Errors say in one line what is wrong: nothing there, a directory, no permission, empty, not a capture, damaged at the start.
+/// Errors state the problem in one line: no such file, a directory, no permission, empty, not a capture, damaged at the
+/// start.
 pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Capture> {
     let path = path.as_ref();
     let OpenOptions { follow, mmap, max_record_len, spool, stop } = options;
@@ -103,7 +107,7 @@ pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Capture> {
         if meta.is_dir() {
             return Err(Error::new(path, Problem::IsDirectory));
         }
-        // A length of 0 may be a file of the kernel's, which has more to say when read.
+        // A file of length 0 may be a virtual file of the kernel, which has content when read.
         if mmap && follow.is_none() && meta.is_file() && meta.len() > 0 && system::is_local(&file) && is_mappable(&file, path)? {
             // If mapping fails (no address space, no support in the file system), the file is read instead.
             if let Ok(map) = mapped::map(&file) {
@@ -141,7 +145,7 @@ impl Capture {
         }
     }
 
-    /// The file as a whole, where it is mapped.
+    /// The file as a whole, if it is mapped.
     pub fn file(&self) -> Option<&Arc<CaptureFile>> {
         match self {
             Capture::Mapped(mapped) => Some(mapped.file()),
@@ -329,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_bomb_is_streamed() {
-        // 200 MB of zero-length frames in 200 kB; the buffer stays as it is.
+        // 200 MB of zero-length frames in 200 kB; the buffer does not grow.
         let header = pcap_file(MAGIC_MICROSECONDS, false, 65535, 1, &[]);
         let mut w = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         w.write_all(&header).unwrap();
@@ -404,7 +408,7 @@ mod tests {
         let (reader, mut writer) = io::pipe().unwrap();
         let mut stream = StreamSource::new(reader, "-");
         writer.write_all(&sample[..43]).unwrap();
-        // Would hang if it wanted to see more before giving what is there.
+        // This would hang if it waited for more before it returned the available record.
         assert_eq!(stream.next().unwrap().unwrap().bytes, b"abc");
         writer.write_all(&sample[43..60]).unwrap();
         drop(writer);

@@ -14,7 +14,7 @@
 //! | Kuznetzov (ss991029)      | 0xa1b2cd34 | 8: the same                                                 |
 //! | SuSE 6.3 (ss990915)       | 0xa1b2cd34 | 12: the same, and two processors and three bytes of padding |
 //!
-//! QEMU's filter-dump puts the virtio-net header before each Ethernet frame and says so nowhere; see [`virtio_header`].
+//! QEMU's filter-dump puts an unannounced virtio-net header before each Ethernet frame; see [`virtio_header`].
 
 use crate::LinkType;
 use crate::error::Damage;
@@ -39,7 +39,7 @@ const LONGEST_TO_TELL: u32 = 1 << 20;
 /// Two records of one file that are further apart in time than this are odd, in seconds.
 const FAR_APART: u32 = 366 * 24 * 3600;
 
-/// Captured lengths up to this are accepted whatever the snaplen says, as some writers lie about it.
+/// Captured lengths up to this are accepted whatever the snaplen is, as some writers set it wrongly.
 const TOLERATED_RECORD_LEN: u32 = 256 << 10;
 
 /// Byte order and format, from the magic.
@@ -93,7 +93,7 @@ impl Pcap {
         }
 
         let link_type = LinkType((network & 0xffff) as u16);
-        // The P bit says that the upper four bits are the FCS length, in units of two bytes.
+        // The P bit means that the upper four bits are the FCS length, in units of two bytes.
         let fcs_len = (network & 0x0400_0000 != 0).then_some((network >> 28) as u8 * 2);
         let clock = if format == Format::PcapNanoseconds { Clock::NANOSECONDS } else { Clock::MICROSECONDS };
         metadata.format = Some(format);
@@ -111,8 +111,8 @@ impl Pcap {
         })
     }
 
-    /// Tells by the first records which of the variants with this magic the file is. `records` is what follows the file header, and
-    /// `ended` says that there is no more of it. Gives the number of bytes needed to tell, where these are too few.
+    /// Determines by the first records which of the variants with this magic the file is. `records` are the bytes after
+    /// the file header, and `ended` means that these are all. Returns the number of bytes needed, if these are too few.
     pub(crate) fn recognize_variant(&mut self, records: &[u8], ended: bool, metadata: &mut Metadata) -> Option<usize> {
         let variants: &[Format] = match metadata.format {
             Some(Format::PcapMicroseconds) => &[Format::PcapRedHat61, Format::PcapNokia],
@@ -122,7 +122,7 @@ impl Pcap {
         if variants.is_empty() {
             return None;
         }
-        // A file that reads well as what its magic says is that, and a variant is believed only where all of it fits.
+        // A file that fits its magic is not a variant, and a variant is accepted only if all of it fits.
         match self.fit(records, ended) {
             Fit::More(needed) => return Some(needed),
             Fit::Oddities(0) => return None,
@@ -149,7 +149,7 @@ impl Pcap {
         for seen in 0..RECORDS_TO_TELL {
             let rest = records.get(at..).unwrap_or(&[]);
             if rest.is_empty() && ended {
-                // One record alone says little unless its frame is known to begin where it should.
+                // One record alone proves little unless the beginning of its frame is known.
                 let tells = seen > 1 || seen == 0 || self.link_type == LinkType::ETHERNET;
                 return Fit::Oddities(odd + u32::from(!tells && self.header_len != RECORD_HEADER_LEN as u32));
             }
@@ -401,7 +401,7 @@ mod tests {
         file
     }
 
-    /// The frames of a file, mapped and read, which must agree, and what it is taken for.
+    /// The frames of a file, mapped and read, which must agree, and the recognized format.
     fn frames_of(file: &[u8]) -> (Vec<Vec<u8>>, Option<String>, Option<Format>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");

@@ -135,7 +135,7 @@ impl Pcapng {
         if captured > room {
             return Err(Damage::CapturedBeyondBlock { found: captured, room });
         }
-        // Some writers leave out the padding where no options follow.
+        // Some writers leave out the padding if no options follow.
         let options = (PACKET_HEADER_LEN as u32 + captured.next_multiple_of(4)).min(end);
         Ok(Step::Packet(Span {
             time_ns: interface.clock.nanoseconds(timestamp),
@@ -201,7 +201,7 @@ impl Pcapng {
         if major != 1 {
             return Err(Damage::Version { format: "pcapng", major, minor });
         }
-        // After the versions: the section's length, which writers often do not know, and nothing here needs.
+        // After the versions comes the section's length, which writers often do not know and which is not needed here.
         if metadata.sections.len() == MAX_SECTIONS {
             return Err(Damage::TooMany { what: "sections", limit: MAX_SECTIONS });
         }
@@ -284,7 +284,7 @@ impl Pcapng {
                 (option::IF_DESCRIPTION, value) => interface.description = metadata.keep_text(value),
                 (option::IF_HARDWARE, value) => interface.hardware = metadata.keep_text(value),
                 (option::IF_OS, value) => interface.os = metadata.keep_text(value),
-                // The first byte says what the filter is: 0 is text for libpcap, 1 compiled code.
+                // The first byte is the type of the filter: 0 is text for libpcap, 1 compiled code.
                 (option::IF_FILTER, [0, text @ ..]) => interface.filter = metadata.keep_text(text),
                 (option::IF_SPEED, value) => interface.speed = block.u64_of(value),
                 (option::IF_TSRESOL, &[value]) => resolution = value,
@@ -341,7 +341,7 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// The block that `bytes` begin with; the inner `Err` says that not all of it is here.
+    /// The block that `bytes` begin with; the inner `Err` means that it is incomplete.
     #[inline(always)]
     fn read(bytes: &'a [u8], big_endian: bool, max: u32) -> Result<Result<Block<'a>, Step>, Damage> {
         let Some(header) = bytes.first_chunk::<8>() else {
@@ -568,7 +568,7 @@ mod tests {
         assert_eq!(names.iter().map(|n| n.name.as_str()).collect::<Vec<_>>(), ["server", "server.example", "six"]);
         assert_eq!((names[0].address.len(), names[2].address.len()), (4, 16));
         for cut in 0..body.len() {
-            // whatever is cut off, what is left is read without a panic
+            // each truncated block is read without a panic
             read(&block(&body[..cut]));
         }
 

@@ -88,7 +88,7 @@ impl RandomAccess {
 }
 
 impl LiveSource {
-    /// A way to read frames again by their offset; `None` where none are kept.
+    /// Access to frames by their offset; `None` if none are kept.
     pub fn random_access(&self) -> Option<RandomAccess> {
         let (reader, metadata) = self.kept()?;
         Some(RandomAccess {

@@ -9,20 +9,20 @@ use crate::LinkType;
 /// One captured frame. It borrows from the file or from the read buffer; nothing is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// When it was captured: nanoseconds since 1970-01-01 00:00 UTC. 0 if [`Record::has_time`] says no.
+    /// Time of the capture, in nanoseconds since 1970-01-01 00:00 UTC. 0 if [`Record::has_time`] is false.
     pub time_ns: i64,
     /// Offset of its record or block, in bytes from the start of the (decompressed) file it came from.
     pub offset: u64,
     /// Index into [`Metadata::interfaces`](crate::Metadata::interfaces).
     pub interface: u32,
-    /// Its length on the wire in bytes, as the file says. More than `bytes.len()` if the capture cut it.
+    /// Its length on the wire in bytes, according to the file. More than `bytes.len()` if the capture cut it.
     pub wire_len: u32,
     /// Link type: the layer that `bytes` begins with.
     pub link_type: LinkType,
     pub(crate) flags: Flags,
     /// Its captured bytes.
     pub bytes: &'a [u8],
-    /// Raw pcapng options; parsed only when asked for.
+    /// Raw pcapng options; parsed only on demand.
     pub(crate) options: &'a [u8],
 }
 
@@ -36,7 +36,7 @@ impl Flags {
 }
 
 impl<'a> Record<'a> {
-    /// No frame at all: what a source shows before its first record.
+    /// No frame at all: the value of a source before its first record.
     pub const EMPTY: Record<'static> = Record {
         time_ns: 0,
         offset: 0,
@@ -53,7 +53,7 @@ impl<'a> Record<'a> {
         Record { time_ns, offset: 0, interface, wire_len, link_type, flags: Flags(0), bytes, options: &[] }
     }
 
-    /// The same record with only the first `len` bytes of what was captured.
+    /// The same record with only the first `len` of its captured bytes.
     pub fn cut(self, len: usize) -> Record<'a> {
         Record { bytes: self.bytes.get(..len).unwrap_or(self.bytes), ..self }
     }
@@ -83,14 +83,15 @@ impl<'a> Record<'a> {
         self.options().filter(|o| o.code == OPT_COMMENT).map(|o| String::from_utf8_lossy(o.value))
     }
 
-    /// The direction and error flags of the frame (`epb_flags`), where the file has them.
+    /// The direction and error flags of the frame (`epb_flags`), if the file has them.
     pub fn packet_flags(&self) -> Option<u32> {
         let mut options = self.options();
         let value = options.find(|o| o.code == EPB_FLAGS)?.value.first_chunk()?;
         Some(if options.big_endian { u32::from_be_bytes(*value) } else { u32::from_le_bytes(*value) })
     }
 
-    /// Frames lost between the one before on this interface and this one (`epb_dropcount`), where the file says.
+    /// Number of frames lost between the frame before on this interface and this one (`epb_dropcount`), if the file has
+    /// it.
     pub fn lost_before(&self) -> Option<u64> {
         let mut options = self.options();
         let value = options.find(|o| o.code == EPB_DROPCOUNT)?.value.first_chunk()?;
@@ -121,7 +122,8 @@ pub struct PacketOption<'a> {
     pub value: &'a [u8],
 }
 
-/// Walks the options of a pcapng block. Ends at `opt_endofopt`, at the end of the block, or at an option longer than what is left.
+/// Iterates over the options of a pcapng block. Ends at `opt_endofopt`, at the end of the block, or at an option that
+/// exceeds the block.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
     pub(crate) bytes: &'a [u8],

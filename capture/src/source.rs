@@ -8,10 +8,10 @@ use crate::record::Record;
 ///
 /// A damaged file gives all frames before the damage, then one error, then nothing more.
 pub trait Source {
-    /// Goes to the next frame; `false` at the end. (A file that is followed may have more later: ask again.)
+    /// Goes to the next frame; `false` at the end. (If the file is followed, more may come later: call it again.)
     fn advance(&mut self) -> Result<bool>;
 
-    /// The frame that [`Source::advance`] went to; [`Record::EMPTY`] where it did not go to any.
+    /// The frame that [`Source::advance`] went to; [`Record::EMPTY`] if there is none.
     fn record(&self) -> Record<'_>;
 
     /// Goes to the next frame and gives it; `None` at the end.

@@ -1,4 +1,5 @@
-//! Bytes by offset where the file is not mapped: from the file itself, or from an unnamed temporary copy of what was decompressed.
+//! Access to bytes by offset without a map: from the file itself, or from an unnamed temporary copy of the decompressed
+//! data.
 
 use std::fs::File;
 use std::io;
@@ -60,7 +61,7 @@ impl Spool {
     }
 }
 
-/// A file that holds a (decompressed) stream from its beginning: the file itself, or what a spool has kept.
+/// A file that holds a (decompressed) stream from its beginning: the file itself, or a spool.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     file: Arc<File>,
@@ -79,14 +80,14 @@ impl Stored {
     }
 
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        // A spool may be writing; what it has not reported yet may be incomplete.
+        // A spool may be writing; bytes that it has not reported yet may be incomplete.
         let len = self.kept.as_ref().map_or(u64::MAX, |kept| kept.bytes.load(Ordering::Acquire));
         let room = usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
         system::read_at(&self.file, &mut buffer[..room], offset)
     }
 }
 
-/// A file without a name, for what is put aside; it vanishes with its handle.
+/// An unnamed file for temporary data; it vanishes with its handle.
 pub fn temporary_file() -> io::Result<File> {
     tempfile::tempfile()
 }

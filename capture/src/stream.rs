@@ -1,6 +1,7 @@
 //! Capture files that come as a stream: pipes, compressed files, files that still grow, network file systems.
 //!
-//! The stream goes through one buffer of at least 1 MiB, which grows only as bytes of a longer record really come. Records borrow from it.
+//! The stream goes through one buffer of at least 1 MiB, which grows only when bytes of a longer record really arrive.
+//! Records borrow from it.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -40,7 +41,7 @@ impl std::fmt::Debug for Follow {
 }
 
 impl Follow {
-    /// Waits; says whether to look again.
+    /// Waits; returns true to look again.
     fn wait(&mut self) -> bool {
         match self {
             Follow::Poll(interval) => {
@@ -64,9 +65,9 @@ pub struct StreamSource {
     follow: Option<Follow>,
     max_record_len: u32,
     decompressed: bool,
-    /// The format of another tool, from which the stream is translated on the way.
+    /// The format of another tool, from which the stream is translated.
     translated: Option<metadata::Format>,
-    /// Bytes read from the file below, which differs from the position where it is compressed.
+    /// Bytes read from the underlying file; differs from the position if that is compressed.
     raw_bytes: Arc<AtomicU64>,
     /// Room for bytes; those from `start` to `end` were read and not passed yet.
     buffer: Vec<u8>,
@@ -106,7 +107,7 @@ enum Begun {
 }
 
 impl StreamSource {
-    /// Reads from anything; `name` stands for the path in errors. Reads nothing before it is asked for a record.
+    /// Reads from any input; `name` is the path in errors. Reads nothing before the first record is requested.
     pub fn new(input: impl Read + Send + 'static, name: impl Into<PathBuf>) -> StreamSource {
         let raw_bytes = Arc::new(AtomicU64::new(0));
         StreamSource {
@@ -172,7 +173,7 @@ impl StreamSource {
         &self.path
     }
 
-    /// True if the stream is decompressed on the way, so that offsets count decompressed bytes.
+    /// True if the stream is decompressed, so that offsets count decompressed bytes.
     pub fn is_compressed(&self) -> bool {
         self.decompressed
     }
@@ -203,7 +204,8 @@ impl StreamSource {
         self.max_record_len
     }
 
-    /// Sees what the file is, so that one that is no capture is reported at once. A file that is followed may have no beginning yet.
+    /// Determines the format, so that a file that is not a capture is reported at once. A followed file may be empty
+    /// yet.
     pub(crate) fn begin_now(&mut self) -> Result<()> {
         match self.begin() {
             Ok(_) => Ok(()),
@@ -281,7 +283,7 @@ impl StreamSource {
         }
     }
 
-    /// From here on the input is what the bytes read so far and the rest decompress to, or are translated to.
+    /// Replaces the input by the decompressed or translated form of the bytes read so far and the rest.
     fn derive(&mut self, magic: Magic) {
         let head = Cursor::new(self.buffer[self.start..self.end].to_vec());
         let input = std::mem::replace(&mut self.input, Box::new(io::empty()));
@@ -311,7 +313,7 @@ impl StreamSource {
                 self.start = 0;
             }
             if self.end == self.buffer.len() {
-                // A record longer than the buffer: grow with the bytes that came, not with what the record claims.
+                // A record longer than the buffer: grow with the received bytes, not with the claimed length.
                 self.buffer.resize((self.buffer.len() * 2).max(BUFFER), 0);
             }
             match self.input.read(&mut self.buffer[self.end..]) {

@@ -27,7 +27,7 @@ mod this {
         file.write_all_at(bytes, offset)
     }
 
-    /// Reads on from where the last such call ended, which is `at`.
+    /// Continues reading where the last such call ended, which is `at`.
     pub(crate) fn read_on(mut file: &File, at: &mut u64, buffer: &mut [u8]) -> io::Result<usize> {
         let n = file.read(buffer)?;
         *at += n as u64;
@@ -48,7 +48,8 @@ mod this {
         let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, len) };
     }
 
-    /// True if the file system is of this machine, so that nobody else can truncate the file unseen. Unknown ones count as local.
+    /// True if the file system is local to this machine, so that no other machine can truncate the file unnoticed.
+    /// Unknown ones count as local.
     pub(crate) fn is_local(file: &File) -> bool {
         #[cfg(target_os = "linux")]
         {
@@ -69,7 +70,7 @@ mod this {
         options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
     }
 
-    /// A temporary file that is made is for whom the umask lets.
+    /// Gives a temporary file the permissions that the umask allows.
     pub(crate) fn for_who_the_umask_lets(builder: &mut tempfile::Builder<'_, '_>) {
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
@@ -135,7 +136,7 @@ mod this {
     /// Does nothing: the folder determines who may read the file.
     pub(crate) fn for_who_the_umask_lets(_: &mut tempfile::Builder<'_, '_>) {}
 
-    /// True if two names are those of one file, links among them; not where it has two names of its own (hard links).
+    /// True if two names refer to the same file, also through links; not through hard links.
     pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
         matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
     }

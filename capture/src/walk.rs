@@ -10,7 +10,7 @@ use crate::{foreign, pcap, pcapng};
 /// Longest captured frame accepted by default, in bytes.
 pub const DEFAULT_MAX_RECORD_LEN: u32 = 256 << 20;
 
-/// Knows the format of a file and what its metadata said so far.
+/// The format of a file and its metadata so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Walker {
     pub(crate) format: Format,
@@ -18,7 +18,7 @@ pub(crate) struct Walker {
     pub(crate) max_record_len: u32,
 }
 
-/// The format, with what is needed at every step.
+/// The format, with the state needed at every step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Format {
     Pcap(pcap::Pcap),
@@ -60,7 +60,7 @@ impl Magic {
 /// How far a walker may look ahead to distinguish variants of pcap that have the same magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LookAhead {
-    /// Not at all, since what comes next may take its time.
+    /// Not at all, since more bytes may arrive only later.
     No,
     /// As far as it needs.
     Yes,
@@ -68,14 +68,14 @@ pub(crate) enum LookAhead {
     ToTheEnd,
 }
 
-/// The beginning of a file: a walker and where the first record or block is; or that more bytes are needed.
+/// The beginning of a file: a walker and the offset of the first record or block; or more bytes are needed.
 pub(crate) enum Start {
     Ready(Box<Walker>, usize),
     More { what: &'static str, needed: usize },
 }
 
 impl Walker {
-    /// Begins with the first bytes of a pcap or pcapng file ([`Magic::of`] must have said so).
+    /// Starts with the first bytes of a pcap or pcapng file, according to [`Magic::of`].
     pub(crate) fn start(bytes: &[u8], max_record_len: u32, ahead: LookAhead) -> Result<Start, Damage> {
         let mut metadata = Metadata::default();
         let (format, len) = if Magic::of(bytes) == Magic::Pcap {

@@ -1,4 +1,5 @@
-//! Capture files out: [`PcapngWriter`] and [`PcapWriter`]; and any output that is to be there whole or not at all: [`WholeFile`].
+//! Writing of capture files: [`PcapngWriter`] and [`PcapWriter`]; and outputs that appear whole or not at all:
+//! [`WholeFile`].
 //!
 //! Both write through a buffer. Errors of the last bytes show only in `finish`, so call it; a writer that is dropped swallows them.
 
@@ -23,7 +24,7 @@ pub type Output = Box<dyn Write + Send>;
 
 const BUFFER: usize = 256 << 10;
 
-/// A buffered output that counts its bytes and knows its name.
+/// A buffered output that counts its bytes and knows its path.
 struct Out<W: Write> {
     inner: BufWriter<W>,
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! RDMA cards as a place of a live source, with the stand-in for libibverbs that the crate of the cards is tested with.
+//! RDMA cards as a place of a live source, with the stand-in for libibverbs that the tests of `rdmascope-verbs` use.
 #![cfg(target_os = "linux")]
 
 use rdmascope_capture::Source;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-/// A folder with the stand-in. `None`, loudly, where it cannot be built; under CI that is a failure.
+/// A folder with the stand-in. If it cannot be built, prints a message and returns `None`; under CI that is a failure.
 fn standin() -> Option<tempfile::TempDir> {
     let headers = Path::new("/usr/include/infiniband/verbs.h").exists() && Path::new("/usr/include/rdma/rdma_cma.h").exists();
     if !headers || !Command::new("cc").arg("--version").output().is_ok_and(|o| o.status.success()) {

@@ -72,7 +72,7 @@ fn count(bytes: &[u8]) -> (usize, Option<Problem2>) {
     }
 }
 
-/// Offset of an error, and whether it says that this is no capture at all.
+/// Offset of an error, and whether the file is not a capture at all.
 type Problem2 = (Option<u64>, bool);
 
 fn every_prefix_gives_the_records_before_the_cut(file: &[u8], boundaries: &[u64]) {

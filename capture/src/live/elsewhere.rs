@@ -15,7 +15,7 @@ const INSTEAD: &str = if cfg!(windows) {
     "live capture on this system without libpcap (build with --features libpcap)"
 };
 
-/// The interfaces that names stand for: themselves.
+/// Expands names of interfaces: here they are unchanged.
 pub(super) fn expand(names: &[String]) -> Vec<String> {
     names.to_vec()
 }
@@ -25,13 +25,13 @@ pub(super) fn open_one(name: &str, _: &Options) -> Result<Vec<Box<dyn Live>>> {
     Err(Error::new(name, Problem::Unsupported(INSTEAD.to_owned())))
 }
 
-/// Waits a little: what libpcap opened is asked again and again.
+/// Waits a little, because interfaces opened by libpcap are polled repeatedly.
 pub(super) fn poll(_: &[Descriptor], milliseconds: u32) -> Vec<bool> {
     std::thread::sleep(Duration::from_millis(milliseconds.min(2).into()));
     Vec::new()
 }
 
-/// The version of the system, which nobody says here.
+/// The version of the system, which is unknown here.
 pub(super) fn release() -> Option<String> {
     None
 }
@@ -44,7 +44,7 @@ pub fn list(_rdma_root: &Path) -> Vec<Listed> {
 /// Keeps the rights that there are, and refuses to become another user.
 ///
 /// # Errors
-/// Where a user is named.
+/// If a user is named.
 pub fn drop_privileges(user: Option<&str>) -> io::Result<Dropped> {
     match user {
         None => Ok(Dropped::Nothing),

@@ -327,7 +327,7 @@ pub struct Instruction {
     pub code: u16,
     /// Instructions to skip where its condition holds.
     pub jt: u8,
-    /// Instructions to skip where it does not.
+    /// Number of instructions to skip if it is false.
     pub jf: u8,
     /// Operand.
     pub k: u32,
@@ -376,15 +376,15 @@ const OUTGOING: u32 = 4;
 /// A place in a program, counted from its end.
 type Place = usize;
 
-/// A program, made from its end to its beginning: so that where a jump goes is known when it is made.
+/// Builds a program from its end to its beginning, so that the target of a jump is known when the jump is made.
 struct Assembler {
     reversed: Vec<Instruction>,
     begins: Begins,
 }
 
 impl Filter {
-    /// The program for a socket. It keeps `snap_len` bytes of a frame; `not_outgoing` leaves out what goes out (on a loopback interface all
-    /// frames come in as well). `None` where it would be longer than the kernel takes.
+    /// The program for a socket. It keeps `snap_len` bytes of a frame; `not_outgoing` leaves out outgoing frames (on a
+    /// loopback interface all frames come in as well). `None` if it would be longer than the kernel accepts.
     pub fn program(&self, begins: Begins, snap_len: u32, not_outgoing: bool) -> Option<Vec<Instruction>> {
         let mut a = Assembler { reversed: Vec::new(), begins };
         let no = a.push(RET, 0);
@@ -406,7 +406,8 @@ impl Filter {
         Some(a.reversed)
     }
 
-    /// The same in the language of pcap-filter(7), with and without a VLAN tag; `None` where that cannot be said in it.
+    /// The same in the language of pcap-filter(7), with and without a VLAN tag; `None` if that language cannot express
+    /// it.
     #[cfg(any(test, feature = "libpcap"))]
     pub(super) fn libpcap(&self) -> Option<String> {
         fn text(test: &Test) -> Option<String> {
@@ -457,7 +458,7 @@ impl Filter {
         Self { text: self.text.clone(), test }
     }
 
-    /// True if it looks for MPA handshakes on every port: then ports where one was seen are to be captured as well.
+    /// True if it looks for MPA handshakes on every port: then the ports of handshakes are captured as well.
     pub fn finds_mpa(&self) -> bool {
         fn has(test: &Test) -> bool {
             match test {
@@ -503,9 +504,9 @@ impl Assembler {
         self.reversed.len() - 1
     }
 
-    /// Looks at the frame; then goes to `then`.
+    /// Loads the properties of the frame; then goes to `then`.
     fn prologue(&mut self, then: Place) -> Place {
-        // X is where the network header begins
+        // X is the offset of the network header
         let other = {
             self.go(then);
             self.before(&[(LD_IMM, 0xffff), (ST, 2)])
@@ -594,7 +595,7 @@ impl Assembler {
         entry
     }
 
-    /// A test that goes to `yes` or `no`. Returns where it begins.
+    /// Makes a test that jumps to `yes` or `no`. Returns its first instruction.
     fn test(&mut self, test: &Test, yes: Place, no: Place) -> Place {
         match test {
             Test::Everything => yes,

@@ -1,9 +1,9 @@
 //! Truncation of frames to the part that analysis needs: whole messages, and bulk data without its bytes.
 //!
-//! What is cut off is the payload of RDMA Writes and Read Responses. The first packet of each keeps [`HEAD`] bytes of it, since an RPC
-//! message
-//! may be in there (RFC 8166 section 3.5.2, long messages). Sends are kept whole: they carry the messages. Over TCP, a segment that is
-//! exactly one FPDU with such a payload is cut; others carry message boundaries and are kept whole.
+//! The payload of RDMA Writes and Read Responses is cut off. The first packet of each keeps [`HEAD`] bytes of it, since
+//! it may contain an RPC message (RFC 8166 section 3.5.2, long messages). Sends are kept whole: they carry the
+//! messages. Over TCP, a segment that is exactly one FPDU with such a payload is cut; others carry message boundaries
+//! and are kept whole.
 
 use rdmascope_dissector::frame::{self, Addr, Body};
 use rdmascope_dissector::trace::Off;
@@ -22,7 +22,7 @@ pub fn headers_only<'a>(record: Record<'a>) -> Record<'a> {
     let options = frame::Options { check_crc: false, ..frame::Options::default() };
     let mut packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, &mut Off);
     if is_local(packet.src) || packet.src == packet.dst {
-        // within a host, several packets may stand in one datagram: only their CRCs tell
+        // within a host, one datagram may contain several packets: only their CRCs show this
         packet = frame::decode(record.link_type, record.bytes, record.wire_len, &frame::Options::default(), &mut Off);
     }
     let (payload, keep) = match &packet.body {

@@ -1,4 +1,5 @@
-//! Frames of an interface through libpcap, where the system has no packet rings of its own (macOS, BSD), or for what only libpcap reaches.
+//! Capturing through libpcap, on systems without packet rings (macOS, BSD), or for interfaces that only libpcap
+//! supports.
 //!
 //! Its read timeout does not fire on an idle Linux interface, so the handle never blocks and is polled. In nanosecond mode, the field for
 //! microseconds holds nanoseconds. Frames are copied: the crate lends them for as long as the handle is borrowed.
@@ -13,7 +14,7 @@ use crate::LinkType;
 use crate::error::{Error, Problem, Result};
 use crate::metadata::{Clock, Interface};
 
-/// ms after which the system hands over what it has.
+/// Time after which the system hands over captured frames, in ms.
 const TIMEOUT_MS: u32 = 20;
 /// TCP ports learnt at most.
 const PORTS_MAX: usize = 64;
@@ -56,7 +57,7 @@ impl Handle {
         };
         handle.filter(&text, true).map_err(failed)?;
         let link_type = LinkType(u16::try_from(handle.get_datalink().0).unwrap_or(u16::MAX));
-        // DLT_RAW is 12 where the numbers of files have 101
+        // DLT_RAW is 12 here; files have 101
         let link_type = if link_type == LinkType::RAW_BSD { LinkType::RAW } else { link_type };
         let mut interface = Interface::new(link_type);
         interface.name = Some(name.to_owned());
@@ -99,7 +100,7 @@ impl Live for Handle {
                 Ok(Ready::Frame)
             }
             Err(pcap::Error::TimeoutExpired | pcap::Error::NoMorePackets) => Ok(Ready::NotYet),
-            // an interface that goes down is no end: libpcap says so once for each read
+            // an interface that goes down is not the end: libpcap reports it once for each read
             Err(pcap::Error::PcapError(text)) if text.contains("went down") || text.contains("is down") => {
                 self.is_up = false;
                 Ok(Ready::NotYet)
@@ -127,7 +128,7 @@ impl Live for Handle {
 
     fn counters(&mut self) -> Counters {
         if let Ok(stats) = self.handle.stats() {
-            // of 32 bits, and they wrap: what was added since the last look is what counts
+            // counters of 32 bits that wrap: add the increase since the last read
             let add = |total: u64, now: u32| total + u64::from(now.wrapping_sub(total as u32));
             self.counters.dropped_by_kernel = add(self.counters.dropped_by_kernel, stats.dropped);
             self.counters.dropped_by_interface = add(self.counters.dropped_by_interface, stats.if_dropped);

@@ -47,13 +47,13 @@ use crate::record::{Flags, Record};
 use crate::source::{Progress, Source};
 use window::Window;
 
-/// Bytes kept of a frame where nobody says otherwise: all of it, however much was joined on reception.
+/// Default number of bytes kept of a frame: all of it, even if segments were joined on reception.
 pub const SNAP_LEN: u32 = 262_144;
-/// Bytes of a ring where nobody says otherwise.
+/// Default size of a ring, in bytes.
 pub const RING_BYTES: usize = 64 << 20;
 /// Maximum time that `advance` waits for a frame, in milliseconds.
 const WAIT_MS: u32 = 50;
-/// Frames that a paused source passes over before it says that none came.
+/// Number of frames that a paused source skips before it reports that none came.
 const PASSED_MAX: u32 = 4096;
 /// Between two looks at interfaces that are down.
 const WATCH_EVERY: Duration = Duration::from_millis(200);
@@ -68,11 +68,11 @@ pub struct Options {
     pub filter: Filter,
     /// Bytes kept of a frame; 0 for all.
     pub snap_len: u32,
-    /// Bytes of the ring of each socket. Less is taken where there is not so much.
+    /// Size of the ring of each socket, in bytes. It is smaller if that is not available.
     pub ring_bytes: usize,
     /// Sockets per interface, among which the kernel spreads flows.
     pub sockets: usize,
-    /// True if interfaces are asked for frames that are not for this host.
+    /// True if interfaces are put into promiscuous mode, to get frames for other hosts.
     pub promiscuous: bool,
     /// True if libpcap is used, in builds that have it.
     pub libpcap: bool,
@@ -198,7 +198,7 @@ impl Counters {
 pub enum Dropped {
     /// Became this user.
     User(String),
-    /// Was no superuser, and had capabilities (of the file); they are gone.
+    /// The process was not root, and had capabilities (of the file); they were dropped.
     Capabilities,
     /// There was nothing to give up.
     Nothing,
@@ -226,7 +226,7 @@ pub trait Live: Send {
     /// Called when the descriptor has an error, and now and then: looks at what became of the interface.
     fn watch(&mut self) -> Option<Event>;
 
-    /// A frame may show so many milliseconds after its time.
+    /// Maximum delay of a frame after its time, in milliseconds.
     fn latency_ms(&self) -> u32 {
         0
     }
@@ -234,7 +234,7 @@ pub trait Live: Send {
     /// Returns its counters.
     fn counters(&mut self) -> Counters;
 
-    /// Captures this TCP port too, where the filter asks for MPA. Says whether that is new.
+    /// Captures this TCP port too, if the filter looks for MPA. Returns true if that is new.
     fn learn_tcp_port(&mut self, _port: u16) -> Result<bool> {
         Ok(false)
     }
@@ -265,7 +265,7 @@ pub struct LiveSource {
     /// ns that a frame is held back for older ones of other places.
     hold_ns: i64,
     window: Option<Window>,
-    /// Frames are neither given nor kept.
+    /// True if frames are neither returned nor kept.
     is_paused: bool,
     offset: u64,
     bytes: u64,
@@ -283,7 +283,8 @@ fn now_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// Opens interfaces by name; `any` stands for all that are up. When `stop` becomes true, the source ends with the frames that came before.
+/// Opens interfaces by name; `any` means all that are up. When `stop` becomes true, the source ends with the frames
+/// that came before.
 pub fn open(names: &[String], options: &Options, stop: Arc<AtomicBool>) -> Result<LiveSource> {
     let mut places = Vec::new();
     for name in system::expand(names) {
@@ -347,7 +348,7 @@ impl LiveSource {
         self
     }
 
-    /// While paused, frames that come are neither given nor kept; they are not counted as dropped.
+    /// While paused, frames are neither returned nor kept; they are not counted as dropped.
     pub fn pause(&mut self, paused: bool) {
         self.is_paused = paused;
     }
@@ -406,7 +407,7 @@ impl LiveSource {
         changed
     }
 
-    /// An MPA handshake was seen on this TCP port: it is captured from now on, where the filter asks for that.
+    /// Captures this TCP port, on which an MPA handshake was seen, from now on if the filter looks for MPA.
     pub fn learn_tcp_port(&mut self, port: u16) -> Result<()> {
         let mut is_new = false;
         for place in &mut self.places {
@@ -449,7 +450,7 @@ impl LiveSource {
 
     /// Waits for frames.
     fn wait(&mut self, milliseconds: u32) {
-        // those without a descriptor are asked again and again
+        // places without a descriptor are polled repeatedly
         let descriptors: Vec<(usize, Descriptor)> =
             self.places.iter().enumerate().filter_map(|(at, p)| Some((at, p.live.descriptor()?))).collect();
         let milliseconds = if descriptors.len() < self.places.len() { milliseconds.min(2) } else { milliseconds };

@@ -1,4 +1,4 @@
-//! RDMA devices as the kernel shows them below `/sys/class/infiniband`: which there are, and what they count.
+//! RDMA devices as the kernel shows them below `/sys/class/infiniband`: the devices and their counters.
 //!
 //! Spec: Linux `Documentation/ABI/stable/sysfs-class-infiniband`. The root is an argument, so that tests can have devices.
 
@@ -23,7 +23,7 @@ pub struct Port {
     pub link_layer: String,
     /// `ACTIVE` and its like.
     pub state: String,
-    /// The network interface it belongs to, where the kernel says.
+    /// The network interface it belongs to, if the kernel reports one.
     pub netdev: Option<String>,
     /// True if it is made by the kernel in software (rxe, siw), so that its frames pass the network interface.
     pub is_software: bool,

@@ -114,7 +114,7 @@ impl Segments {
 }
 
 impl Reader {
-    /// The frame at an offset; `None` where it is not kept any more.
+    /// The frame at an offset; `None` if it is no longer kept.
     pub(crate) fn record_at<'s>(&self, offset: u64, scratch: &'s mut Vec<u8>) -> io::Result<Option<Record<'s>>> {
         let (number, at) = (offset / SEGMENT, offset % SEGMENT);
         let (file, gathered) = {

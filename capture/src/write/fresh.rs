@@ -8,11 +8,11 @@ use super::whole::Existing;
 use crate::error::{Error, Problem, Result};
 use crate::system;
 
-/// Makes a new file that only its owner may read, and follows no link to make it: for a live capture, in a folder where others may write. A
-/// device or a named pipe is written to as it is.
+/// Makes a new file that only its owner may read, without following a link: for a live capture, in a folder where
+/// others may write. A device or a named pipe is written to directly.
 ///
 /// # Errors
-/// [`Problem::Exists`] where something stands there that is to be kept, and what the operating system says.
+/// [`Problem::Exists`] if an existing file must be kept, and errors of the operating system.
 pub fn fresh(path: &Path, existing: Existing) -> Result<File> {
     let failed = |e: io::Error| match e.kind() {
         io::ErrorKind::AlreadyExists => Error::new(path, Problem::Exists),
@@ -34,7 +34,7 @@ fn is_device(meta: &Metadata) -> bool {
     !meta.is_file() && !meta.is_dir() && !meta.is_symlink()
 }
 
-/// True if a link of the system's own leads to what is no regular file, as `/dev/stdout` does.
+/// True if a link of the system leads to something other than a regular file, as `/dev/stdout` does.
 fn leads_to_device(path: &Path, meta: &Metadata) -> bool {
     meta.is_symlink() && path.starts_with("/dev") && path.metadata().is_ok_and(|meta| is_device(&meta))
 }

@@ -1,4 +1,4 @@
-//! Classic pcap out, little-endian. For what else pcapng can say there is no room in it.
+//! Writing of classic pcap, little-endian. It has no room for the other data of pcapng.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ impl PcapWriter<Output> {
 }
 
 impl<W: Write> PcapWriter<W> {
-    /// Writes to anything; `name` stands for the path in errors. `snap_len` in bytes; times in nanoseconds, or cut to microseconds.
+    /// Writes to any output; `name` is the path in errors. `snap_len` is in bytes; times are in nanoseconds, or cut to
+    /// microseconds.
     pub fn new(output: W, name: impl Into<PathBuf>, link_type: LinkType, snap_len: u32, nanoseconds: bool) -> Result<PcapWriter<W>> {
         let mut out = Out::new(output, name.into());
         let magic = if nanoseconds { MAGIC_NANOSECONDS } else { MAGIC_MICROSECONDS };

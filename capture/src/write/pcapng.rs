@@ -38,7 +38,8 @@ impl PcapngWriter<Output> {
 }
 
 impl<W: Write> PcapngWriter<W> {
-    /// Writes to anything; `name` stands for the path in errors. Of `section`, hardware, os, application and comments are written.
+    /// Writes to any output; `name` is the path in errors. Hardware, OS, application and comments of `section` are
+    /// written.
     pub fn new(output: W, name: impl Into<PathBuf>, section: &Section) -> Result<PcapngWriter<W>> {
         let mut writer =
             PcapngWriter { out: Out::new(output, name.into()), interfaces: Vec::new(), secrets: 0, names: 0, block: Vec::new() };
@@ -113,7 +114,7 @@ impl<W: Write> PcapngWriter<W> {
         }
         let captured = record.bytes.len() as u32;
 
-        // Only a Simple Packet Block can say that there is no time. Its captured length follows from the other two.
+        // Only a Simple Packet Block can express that there is no time. Its captured length follows from the other two.
         let snap_len = if snap_len == 0 { u32::MAX } else { snap_len };
         if !record.has_time()
             && record.interface == 0
@@ -183,7 +184,7 @@ impl<W: Write> PcapngWriter<W> {
         self.end(INTERFACE_STATISTICS)
     }
 
-    /// Writes secrets; readers want them before the frames they decrypt. `kind` as in [`Secrets`](crate::Secrets).
+    /// Writes secrets; readers need them before the frames they decrypt. `kind` as in [`Secrets`](crate::Secrets).
     pub fn write_secrets(&mut self, kind: u32, data: &[u8]) -> Result<()> {
         if data.len() > MAX_FRAME_LEN {
             return Err(self.out.does_not_fit(format!("secrets of {} bytes", data.len())));
@@ -384,7 +385,7 @@ mod tests {
         assert_eq!(w.written(), before);
     }
 
-    /// A disk with room for so many bytes.
+    /// A disk with room for this number of bytes.
     struct Disk(usize);
 
     impl Write for Disk {

@@ -1,4 +1,4 @@
-//! An output that takes its name when it is whole, and never that of what is being read.
+//! An output that gets its name only when it is complete, and never replaces an input.
 //!
 //! ```text
 //!   WholeFile::create(path, inputs, …) ─▶ .name.XXXXXX beside it ─▶ write … ─▶ finish: fsync, rename
@@ -46,14 +46,14 @@ pub struct WholeFile {
 #[derive(Debug)]
 enum To {
     Beside(NamedTempFile),
-    /// A device or a pipe: nothing can stand in its place.
+    /// A device or a pipe: it cannot be replaced by a file.
     Itself(File),
 }
 
 /// True if a file that the output may replace exists at `path`.
 ///
 /// # Errors
-/// [`Problem::IsInput`] where it is one of the `inputs`, by device and inode, under whatever name (`-` stands for none);
+/// [`Problem::IsInput`] if it is one of the `inputs`, by device and inode, under any name (`-` is ignored);
 /// [`Problem::IsDirectory`].
 pub fn stands_at(path: &Path, inputs: &[PathBuf]) -> Result<bool> {
     if inputs.iter().any(|input| input.as_os_str() != "-" && system::same_file(path, input)) {
@@ -68,13 +68,13 @@ pub fn stands_at(path: &Path, inputs: &[PathBuf]) -> Result<bool> {
 }
 
 impl WholeFile {
-    /// Begins the output that is to stand at `path`.
+    /// Begins the output that will be at `path`.
     ///
-    /// A symbolic link at `path` is what is replaced, not what it leads to. A device or a pipe is written as it is.
+    /// A symbolic link at `path` is itself replaced, not its target. A device or a pipe is written directly.
     ///
     /// # Errors
-    /// [`Problem::IsInput`] where `path` is one of the `inputs`, [`Problem::Exists`] where something stands there and is to be kept,
-    /// and what the operating system says.
+    /// [`Problem::IsInput`] if `path` is one of the `inputs`, [`Problem::Exists`] if an existing file must be kept, and
+    /// errors of the operating system.
     pub fn create(path: impl AsRef<Path>, inputs: &[PathBuf], existing: Existing, access: Access) -> Result<WholeFile> {
         let path = path.as_ref();
         let failed = |e: io::Error| Error::new(path, Problem::Create(e));
@@ -98,8 +98,8 @@ impl WholeFile {
     /// Gives it its name. Everything is on the disk then.
     ///
     /// # Errors
-    /// What the operating system says; [`Problem::Exists`] where something took the name meanwhile and is to be kept. Then nothing is
-    /// left of the output.
+    /// Errors of the operating system; [`Problem::Exists`] if the name was taken meanwhile by a file that must be kept.
+    /// Then nothing is left of the output.
     pub fn finish(self) -> Result<()> {
         let WholeFile { to, path, existing, written } = self;
         let To::Beside(file) = to else { return Ok(()) };
@@ -114,8 +114,8 @@ impl WholeFile {
     }
 }
 
-/// Makes the file in the folder of `path`, so that it can be renamed. Its name is not to be foreseen, and nothing that stands there
-/// already is followed or opened.
+/// Makes the file in the folder of `path`, so that it can be renamed. Its name is not predictable, and no existing file
+/// is followed or opened.
 fn beside(path: &Path, access: Access) -> io::Result<NamedTempFile> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut prefix = std::ffi::OsString::from(".");

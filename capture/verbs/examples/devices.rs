@@ -1,4 +1,4 @@
-//! Lists the RDMA devices of this machine, what each can do, and what it says to a sniffer.
+//! Lists the RDMA devices of this machine, their capabilities, and the result of opening a sniffer.
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
 

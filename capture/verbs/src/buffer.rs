@@ -37,7 +37,7 @@ impl Buffer {
         self.pointer
     }
 
-    /// Puts bytes at `at`. The caller holds the place: no work request that names it is on the way.
+    /// Puts bytes at `at`. The caller must own the place: no outstanding work request may refer to it.
     pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) {
         assert!(at.checked_add(bytes.len()).is_some_and(|end| end <= self.len), "{} bytes at {at} of {}", bytes.len(), self.len);
         // SAFETY: inside the buffer, as was just asserted; the source is a reference and so lies elsewhere.
@@ -51,7 +51,7 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts(self.pointer.add(at), len) }
     }
 
-    /// A copy of a piece that the peer may reach as well: what it writes meanwhile may be there by half.
+    /// A copy of a range that the peer may access too: if it writes meanwhile, the copy may be partly updated.
     pub(crate) fn copy(&self, at: usize, len: usize) -> Vec<u8> {
         assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "{len} bytes at {at} of {}", self.len);
         let mut bytes = vec![0; len];
@@ -60,7 +60,7 @@ impl Buffer {
         bytes
     }
 
-    /// The vector again: the registration is gone, and nobody reaches the bytes any more.
+    /// Returns the vector: the registration has ended, and nobody accesses the bytes any more.
     pub(crate) fn into_vec(self) -> Vec<u8> {
         let this = ManuallyDrop::new(self);
         // SAFETY: pointer, length and capacity are those of the vector that it was made of.

@@ -30,7 +30,7 @@ pub struct Rights {
     pub write: bool,
 }
 
-/// A region as it is advertised.
+/// An advertised region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// Remote key (R_Key).
@@ -86,7 +86,7 @@ pub enum Ended {
     /// We did.
     #[error("closed by us")]
     ByUs,
-    /// A work request of ours failed.
+    /// One of our work requests failed.
     #[error("{operation} failed: {status}")]
     Failed {
         /// The operation that failed.
@@ -98,7 +98,7 @@ pub enum Ended {
     /// it was not granted.
     #[error("the card ended the connection without a reason: the peer broke a rule of RDMA, or used a key that it was not given")]
     Broken,
-    /// The device is gone.
+    /// The device was removed.
     #[error("the RDMA device was removed")]
     DeviceRemoved,
 }
@@ -110,10 +110,10 @@ pub enum Event {
     Received {
         /// Its bytes.
         message: Vec<u8>,
-        /// The key of ours that it invalidated.
+        /// Our key that it invalidated.
         invalidated: Option<u32>,
     },
-    /// A read of ours is complete.
+    /// One of our reads is complete.
     ReadDone {
         /// Result of [`Connection::read`].
         id: u64,
@@ -169,7 +169,7 @@ pub enum What {
         /// The data that was written.
         data: Vec<u8>,
     },
-    /// We asked for bytes of the peer's memory.
+    /// We requested bytes of the peer's memory.
     Asked {
         /// Its key.
         key: u32,
@@ -178,18 +178,18 @@ pub enum What {
         /// In bytes.
         length: u32,
     },
-    /// The peer's card acknowledged the oldest operation of ours that was not done yet, or answered it.
+    /// The peer's card acknowledged or answered our oldest outstanding operation.
     Done {
         /// Data of a read; `None` for other operations, and if its sink was deregistered in the meantime.
         read: Option<Vec<u8>>,
     },
-    /// The peer's card refused the oldest operation of ours that was not done yet, with this NAK code (IBA volume 1, table 61).
+    /// The peer's card refused our oldest outstanding operation, with this NAK code (IBA volume 1, table 61).
     Refused(u8),
     /// A message of the peer arrived.
     Received {
         /// Its bytes.
         message: Vec<u8>,
-        /// The key of ours that it ended.
+        /// Our key that it invalidated.
         invalidated: Option<u32>,
     },
     /// The connection was taken down.
@@ -203,7 +203,7 @@ pub enum What {
 struct Registered {
     buffer: Buffer,
     mr: *mut sys::ibv_mr,
-    /// Null where the region itself carries the rights.
+    /// Null if the region itself carries the rights.
     mw: *mut sys::ibv_mw,
     lkey: u32,
     rights: Rights,
@@ -308,7 +308,7 @@ impl Connection {
     /// Connects, within `timeout`.
     ///
     /// # Errors
-    /// Where no device leads there, or the peer does not want to.
+    /// If no device has a route to the peer, or the peer refuses.
     pub fn connect(verbs: Verbs, peer: SocketAddr, options: Options, timeout: Duration) -> Result<Self> {
         let cm = verbs.cm()?;
         let until = Instant::now() + timeout;
@@ -418,7 +418,7 @@ impl Connection {
         let rc = unsafe { (self.cm.accept)(self.id, &mut param) };
         self.zero(rc, "rdma_accept")?;
         self.numbers = self.query();
-        // what the peer sends may be faster than the word that it is ready
+        // messages of the peer may arrive before the event that it is ready
         while !self.established && !self.over {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -500,7 +500,7 @@ impl Connection {
         if unsafe { (self.verbs.ib().query_qp)(qp, &mut attr, mask, &mut init) } != 0 {
             return None;
         }
-        // what the library says of a port that it did not name is that of the first one
+        // for a port without a number, the library's data are those of the first one
         let port = device::port(self.verbs, context, &self.device, port.max(1)).ok();
         Some(Numbers {
             // SAFETY: as before.
@@ -533,7 +533,7 @@ impl Connection {
             initiator_depth: self.options.initiator_depth,
             flow_control: 1,
             retry_count: 7,
-            // a peer that holds credits of ours finds a receive; a few tries are for one that is faster than its own set-up
+            // a peer that holds our credits finds a receive; a few retries are for one that is faster than our setup
             rnr_retry_count: 6,
             srq: 0,
             qp_num: 0,
@@ -547,7 +547,7 @@ impl Connection {
         self.peer
     }
 
-    /// Our address, where the communication manager says.
+    /// Our address, if the communication manager knows it.
     pub fn local(&self) -> Option<SocketAddr> {
         // SAFETY: the identifier is ours, and its route holds addresses or zeroes.
         socket_address(unsafe { &(*self.id).route.src_addr })
@@ -563,7 +563,7 @@ impl Connection {
         self.iwarp
     }
 
-    /// Reads of the peer that are answered at a time, and reads of ours that may be on the way.
+    /// Number of the peer's reads that are answered at a time, and maximum number of our outstanding reads.
     pub fn depths(&self) -> (u8, u8) {
         self.depths
     }
@@ -573,7 +573,8 @@ impl Connection {
         self.peer_depths
     }
 
-    /// Queue pairs, sequence numbers and path MTU that the connection began with; `None` where the driver does not tell.
+    /// Queue pairs, sequence numbers and path MTU at the beginning of the connection; `None` if the driver does not
+    /// report them.
     pub fn numbers(&self) -> Option<Numbers> {
         self.numbers
     }
@@ -595,7 +596,7 @@ impl Connection {
         }
     }
 
-    /// True if operations can be asked for.
+    /// True if operations can be posted.
     pub fn is_established(&self) -> bool {
         self.established && !self.over && !self.closing
     }
@@ -605,7 +606,8 @@ impl Connection {
         self.over
     }
 
-    /// True if a peer may be asked to end regions by Send with Invalidate: the device ends memory windows, and not plain regions.
+    /// True if a peer may invalidate regions by Send with Invalidate: the device supports it for memory windows, not
+    /// for plain regions.
     pub fn can_be_invalidated(&self) -> bool {
         self.abilities.windows
     }
@@ -631,10 +633,10 @@ impl Connection {
 
     // ---- memory
 
-    /// Lets the peer at `data` as far as `rights` go; nobody but us where they are none.
+    /// Registers `data` and grants `rights` to the peer; without rights, only we may use it.
     ///
     /// # Errors
-    /// Where it cannot be pinned, or no window is to be had.
+    /// If it cannot be pinned, or no window can be allocated.
     pub fn register(&mut self, data: Vec<u8>, rights: Rights) -> Result<Region> {
         let length = u32::try_from(data.len()).map_err(|_| Error::TooLong { length: data.len(), limit: u32::MAX as usize })?;
         let buffer = Buffer::new(if data.is_empty() { vec![0] } else { data });
@@ -687,15 +689,15 @@ impl Connection {
         Ok(Region { key, offset, length })
     }
 
-    /// Ends a region and gives its bytes back: when this returns, the peer reaches them no more. `None` where there is none of this key, or
-    /// the driver does not release it.
+    /// Ends a region and returns its bytes: after that, the peer cannot access them. `None` if no region has this key,
+    /// or the driver does not release it.
     pub fn deregister(&mut self, key: u32) -> Option<Vec<u8>> {
         let region = self.regions.remove(&key)?;
         self.waiting.retain(|work| !matches!(work, Work::Bind { key: bound } if *bound == key));
         self.end_region(region)
     }
 
-    /// A copy of the first `length` bytes of a region that is still registered, fewer where it has fewer.
+    /// A copy of the first `length` bytes of a registered region, or fewer if it is shorter.
     pub fn peek(&self, key: u32, length: u32) -> Option<Vec<u8>> {
         let buffer = &self.regions.get(&key)?.buffer;
         Some(buffer.copy(0, buffer.len().min(length as usize)))
@@ -731,10 +733,11 @@ impl Connection {
 
     // ---- operations
 
-    /// Sends a message. With `invalidate` the peer's region of that key ends; with `solicited` the peer is woken where it asked to be.
+    /// Sends a message. With `invalidate` the peer's region of that key ends; with `solicited` the peer is woken if it
+    /// requested that.
     ///
     /// # Errors
-    /// Where it is longer than our buffers, or the connection is not established.
+    /// If it is longer than our buffers, or the connection is not established.
     pub fn send(&mut self, message: &[u8], invalidate: Option<u32>, solicited: bool) -> Result<()> {
         let limit = self.options.send_size as usize;
         if message.len() > limit {
@@ -746,15 +749,16 @@ impl Connection {
     /// Writes into the peer's memory.
     ///
     /// # Errors
-    /// Where the connection is not established.
+    /// If the connection is not established.
     pub fn write(&mut self, key: u32, offset: u64, data: Vec<u8>) -> Result<()> {
         self.queue(Work::Write { key, offset, data })
     }
 
-    /// Reads the peer's memory into a region of ours, from `at` on. The number given comes back in [`Event::ReadDone`].
+    /// Reads the peer's memory into one of our regions, from `at` on. The returned number comes back in
+    /// [`Event::ReadDone`].
     ///
     /// # Errors
-    /// Where the region has no room, or the connection is not established.
+    /// If the region has no room, or the connection is not established.
     pub fn read(&mut self, sink: u32, at: u64, source: u32, offset: u64, length: u32) -> Result<u64> {
         let region = self.regions.get(&sink).ok_or(Error::Region(sink))?;
         if region.place(at, length).is_none() {
@@ -766,7 +770,7 @@ impl Connection {
         Ok(id)
     }
 
-    /// Disconnects when all that was asked for is done.
+    /// Disconnects when all posted operations are done.
     pub fn close(&mut self) {
         self.closing = true;
         if !self.is_busy() {
@@ -782,7 +786,7 @@ impl Connection {
     /// Fetches completions and posts what waits; whether anything moved. To be called in turn with [`Connection::wait`].
     ///
     /// # Errors
-    /// Where the driver breaks off.
+    /// If the driver fails.
     pub fn progress(&mut self) -> Result<bool> {
         if self.over {
             return Ok(false);
@@ -801,7 +805,7 @@ impl Connection {
     /// Sleeps until something may have happened, or `at_most` has passed.
     ///
     /// # Errors
-    /// Those of poll(2), and what the communication manager says.
+    /// Errors of poll(2), and of the communication manager.
     pub fn wait(&mut self, at_most: Duration) -> Result<()> {
         if self.over {
             return Ok(());
@@ -993,7 +997,7 @@ impl Connection {
             let size = self.options.receive_size as usize;
             let message = buffer.piece(slot as usize * size, (wc.byte_len as usize).min(size)).to_vec();
             let invalidated = self.invalidated(wc);
-            // a queue pair that has just gone into error takes none: that is reported by its flushed requests
+            // a queue pair that has just gone into error rejects it: its flushed requests report the error
             let _ = self.post_receive(slot);
             self.established = true;
             self.record(|| What::Received { message: message.clone(), invalidated });
@@ -1020,7 +1024,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The key of ours that a message ended.
+    /// Our key that a message invalidated.
     fn invalidated(&mut self, wc: &sys::ibv_wc) -> Option<u32> {
         // Soft-RoCE hands out the kernel's flag, 1 << 2, which means a good IP checksum here: connections do not report that
         const KERNEL_WITH_INVALIDATE: libc::c_uint = 1 << 2;
@@ -1053,7 +1057,7 @@ impl Connection {
         }
     }
 
-    /// The queue pair is in error. Flushed requests say only that.
+    /// The queue pair is in error. Flushed requests carry no other information.
     fn broke(&mut self, wc: &sys::ibv_wc) -> Result<()> {
         self.broken.get_or_insert_with(Instant::now);
         if wc.status == sys::IBV_WC_WR_FLUSH_ERR {
@@ -1147,7 +1151,7 @@ impl Connection {
             match event {
                 sys::RDMA_CM_EVENT_ESTABLISHED => self.established = true,
                 sys::RDMA_CM_EVENT_DISCONNECTED | sys::RDMA_CM_EVENT_TIMEWAIT_EXIT => {
-                    // what came before it is still in the queue
+                    // operations before it are still in the queue
                     while !self.over && self.fetch()? {}
                     self.end(Ended::ByPeer);
                 }
@@ -1319,7 +1323,7 @@ pub(crate) fn sockaddr(address: SocketAddr) -> libc::sockaddr_storage {
     }
 }
 
-/// As Rust has it; `None` where it is neither IPv4 nor IPv6.
+/// Converts an address; `None` if it is neither IPv4 nor IPv6.
 pub(crate) fn socket_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     let storage: *const libc::sockaddr_storage = storage;
     // SAFETY: the family says which of the two it holds; both are shorter than the storage.
@@ -1339,7 +1343,7 @@ pub(crate) fn socket_address(storage: &libc::sockaddr_storage) -> Option<SocketA
     }
 }
 
-// `conn` is read of events whatever they are: it must not reach past what the library allocates for the smallest of them.
+// `conn` is read for every type of event: it must not extend beyond the library's smallest allocation.
 const _: () = assert!(offset_of!(sys::rdma_cm_event, conn) == 24);
 
 #[cfg(test)]

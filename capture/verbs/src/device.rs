@@ -1,4 +1,4 @@
-//! The devices that libibverbs knows, and what one can do.
+//! The devices that libibverbs knows, and their capabilities.
 
 #![allow(unsafe_code)]
 
@@ -16,7 +16,7 @@ pub struct Device {
     pub node: String,
     /// True if it speaks iWARP.
     pub iwarp: bool,
-    /// `/sys/class/infiniband/NAME`, as the library says.
+    /// `/sys/class/infiniband/NAME`, according to the library.
     pub sysfs: String,
 }
 
@@ -25,19 +25,19 @@ pub struct Device {
 pub struct Abilities {
     /// Ports, counted from 1.
     pub ports: u8,
-    /// Memory windows of type 2: remote keys that reach exactly what they should and that a Send with Invalidate ends.
+    /// Memory windows of type 2: remote keys for exact ranges, which a Send with Invalidate ends.
     pub windows: bool,
-    /// Reads of the peer answered at a time.
+    /// Number of the peer's reads that are answered at a time.
     pub responder_resources: u8,
-    /// Reads of ours at a time.
+    /// Maximum number of our outstanding reads.
     pub initiator_depth: u8,
     /// Work requests of a queue.
     pub queue: u32,
     /// Entries of a completion queue.
     pub completions: u32,
-    /// Mask of the clock of completions; 0 where there is none.
+    /// Mask of the clock of completions; 0 if there is none.
     pub timestamp_mask: u64,
-    /// Its frequency in kHz; 0 where it is not known.
+    /// Its frequency in kHz; 0 if it is not known.
     pub clock_khz: u64,
 }
 
@@ -111,7 +111,7 @@ impl Verbs {
     /// The devices that there are; possibly none.
     ///
     /// # Errors
-    /// Where the library cannot list them; that there is no RDMA in the kernel is no error here.
+    /// If the library cannot list them. A kernel without RDMA is not an error here.
     pub fn devices(self) -> Result<Vec<Device>> {
         match List::new(self) {
             Ok(list) => Ok(list.devices().iter().map(|d| Device::of(*d)).collect()),
@@ -123,7 +123,7 @@ impl Verbs {
     /// Returns the capabilities of a device.
     ///
     /// # Errors
-    /// Where it is not there or cannot be opened.
+    /// If the device does not exist or cannot be opened.
     pub fn abilities(self, device: &str) -> Result<Abilities> {
         Context::open(self, device)?.abilities()
     }
@@ -131,7 +131,7 @@ impl Verbs {
     /// Returns the state of a port.
     ///
     /// # Errors
-    /// Where the device is not there or cannot be opened.
+    /// If the device does not exist or cannot be opened.
     pub fn port(self, device: &str, port: u8) -> Result<PortState> {
         Context::open(self, device)?.port(port)
     }
@@ -196,7 +196,7 @@ pub(crate) fn port(verbs: Verbs, context: *mut sys::ibv_context, name: &str, por
     Ok(PortState { active: attr.state == sys::IBV_PORT_ACTIVE, ethernet: attr.link_layer == sys::IBV_LINK_LAYER_ETHERNET })
 }
 
-/// Asks the driver; the clock only where the library can say.
+/// Queries the driver; the clock only if the library supports that.
 pub(crate) fn abilities(verbs: Verbs, context: *mut sys::ibv_context, name: &str) -> Result<Abilities> {
     // SAFETY: all zeroes is a value of this plain struct.
     let mut attr: sys::ibv_device_attr_ex = unsafe { std::mem::zeroed() };

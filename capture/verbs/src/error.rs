@@ -1,4 +1,4 @@
-//! Errors of RDMA devices. Each message says what to do about it.
+//! Errors of RDMA devices. Each message includes advice.
 
 use std::io;
 use thiserror::Error;
@@ -29,7 +29,7 @@ pub enum Error {
     /// No device at all.
     #[error("there is no RDMA device here: no driver has made one (rdma link shows them), or ib_uverbs is not loaded (modprobe ib_uverbs)")]
     NoDevices,
-    /// Not the device asked for.
+    /// The requested device does not exist.
     #[error("there is no RDMA device \"{name}\"; there is {}", known.join(", "))]
     NoDevice {
         /// The name that was requested.
@@ -37,7 +37,7 @@ pub enum Error {
         /// Those there are.
         known: Vec<String>,
     },
-    /// The port asked for is not there.
+    /// The requested port does not exist.
     #[error("{device} has no port {port}; it has {ports}")]
     NoPort {
         /// The device.
@@ -155,7 +155,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The message without the device or address that it begins with, for those who have named it already.
+    /// The message without the device or address at its beginning, for callers that have printed it already.
     pub fn without_device(&self) -> String {
         let text = self.to_string();
         match self {

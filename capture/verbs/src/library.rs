@@ -80,10 +80,10 @@ impl Verbs {
         Ok(*LOADED.get_or_init(|| verbs))
     }
 
-    /// Those in a folder: stand-ins, for tests.
+    /// Loads the libraries from a folder: stand-ins, for tests.
     ///
     /// # Errors
-    /// [`Error::Missing`] where they are not there.
+    /// [`Error::Missing`] if they are not there.
     pub fn load_from(folder: &Path) -> Result<Self> {
         Self::open(|name| folder.join(name).into())
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Requests that wait for us at most.
 const BACKLOG: libc::c_int = 64;
 
-/// Listens on an address, on all devices where it is the unspecified one.
+/// Listens on an address; on all devices if it is the unspecified one.
 pub struct Listener {
     verbs: Verbs,
     cm: &'static RdmaCm,
@@ -36,7 +36,7 @@ impl Listener {
     /// Begins to listen.
     ///
     /// # Errors
-    /// Where the address is taken, or belongs to no device.
+    /// If the address is in use, or belongs to no device.
     pub fn bind(verbs: Verbs, address: SocketAddr) -> Result<Self> {
         let cm = verbs.cm()?;
         let channel = event_channel(cm)?;
@@ -69,10 +69,10 @@ impl Listener {
         self.address
     }
 
-    /// The next request; `None` where none came within `wait`.
+    /// The next request; `None` if none came within `wait`.
     ///
     /// # Errors
-    /// Where the communication manager breaks off.
+    /// If the communication manager fails.
     pub fn next(&mut self, wait: Duration) -> Result<Option<Request>> {
         // SAFETY: the channel is ours and open.
         let mut polled = libc::pollfd { fd: unsafe { (*self.channel).fd }, events: libc::POLLIN, revents: 0 };
@@ -153,7 +153,7 @@ impl Request {
     /// Takes the connection, which then has events of its own.
     ///
     /// # Errors
-    /// Where the device lacks what it needs, or the peer went away.
+    /// If the device lacks a needed capability, or the peer went away.
     pub fn accept(mut self, options: Options, timeout: Duration) -> Result<Connection> {
         let channel = event_channel(self.cm)?;
         let mut connection = Connection::new(self.verbs, self.cm, channel, self.peer, options);

@@ -1,6 +1,6 @@
-//! A sniffer: a queue pair for raw packets with a flow that copies to it all that a port sends and receives, what the card's own RDMA
-//! engine
-//! carries among it, which the host's network stack never sees. (`IBV_FLOW_ATTR_SNIFFER`, ibv_create_flow(3).)
+//! A sniffer: a queue pair for raw packets with a flow that copies to it all packets that a port sends and receives.
+//! These include the traffic of the card's own RDMA engine, which the host's network stack never sees.
+//! (`IBV_FLOW_ATTR_SNIFFER`, ibv_create_flow(3).)
 
 #![allow(unsafe_code)]
 
@@ -59,8 +59,8 @@ pub struct Statistics {
     pub received: u64,
     /// Lost as longer than a buffer.
     pub too_long: u64,
-    /// Lost by the card for want of a buffer, by the `out_of_buffer` counter of the port: all its queues together, ours among them. `None`
-    /// where the driver does not count.
+    /// Packets that the card lost for lack of a buffer, by the `out_of_buffer` counter of the port: the sum over all
+    /// its queues, including ours. `None` if the driver does not count.
     pub out_of_buffer: Option<u64>,
 }
 
@@ -98,7 +98,7 @@ impl Calibration {
     }
 }
 
-/// A sniffer that runs. Its parts are ended in the order that the library asks for.
+/// A running sniffer. Its parts are ended in the order that the library requires.
 pub struct Sniffer {
     flow: *mut sys::ibv_flow,
     qp: *mut sys::ibv_qp,
@@ -139,7 +139,7 @@ impl Sniffer {
     /// Begins to sniff on a port of a device. CAP_NET_RAW is needed now, and not any more afterwards.
     ///
     /// # Errors
-    /// What is missing, and what to do: the device, the capability, the driver's support.
+    /// A missing device, capability, or support of the driver, with advice.
     pub fn open(verbs: Verbs, device: &str, options: SnifferOptions) -> Result<Self> {
         let context = Context::open(verbs, device)?;
         let abilities = context.abilities()?;
@@ -174,7 +174,7 @@ impl Sniffer {
         Ok(sniffer)
     }
 
-    /// Each step fills its field at once: whatever fails, `drop` ends what was begun.
+    /// Each step stores its result at once: if one fails, `drop` ends the parts that were begun.
     fn start(&mut self, packets: u32, mask: u64, khz: u64) -> Result<()> {
         let (verbs, context) = (self.context.verbs, self.context.raw);
         let ib = verbs.ib();
@@ -367,11 +367,11 @@ impl Sniffer {
 
     // ---- packets
 
-    /// The next packet; `None` where none came within `wait`. It is ours until the next call. After `None` the descriptor becomes readable
-    /// with the next packet.
+    /// The next packet; `None` if none came within `wait`. It is valid until the next call. After `None` the descriptor
+    /// becomes readable with the next packet.
     ///
     /// # Errors
-    /// Where the card is gone, or the driver broke off.
+    /// If the card was removed, or the driver failed.
     pub fn next(&mut self, wait: Duration) -> Result<Option<Packet<'_>>> {
         if let Some(slot) = self.lent.take() {
             self.post(slot)?;
@@ -413,7 +413,7 @@ impl Sniffer {
         Ok(())
     }
 
-    /// Takes an event where there is one, and asks for the next; whether there was one.
+    /// Takes an event if there is one, and requests the next. Returns true if there was one.
     fn take_event(&mut self) -> Result<bool> {
         let (mut cq, mut data) = (null_mut(), null_mut());
         // SAFETY: a channel of ours, which does not block.
@@ -600,7 +600,7 @@ impl Drop for Sniffer {
     }
 }
 
-/// The counter of packets that found no buffer, where the driver has one.
+/// The counter of packets that found no buffer, if the driver has one.
 fn out_of_buffer(device: &str, port: u8) -> Option<u64> {
     let path = format!("/sys/class/infiniband/{device}/ports/{port}/hw_counters/out_of_buffer");
     std::fs::read_to_string(path).ok()?.trim().parse().ok()

@@ -57,7 +57,7 @@ pub struct ibv_context {
 /// Value of `ibv_context::abi_compat` if the context lies in a [`verbs_context`].
 pub const VERBS_ABI_IS_EXTENDED: usize = usize::MAX;
 
-/// It grows at its beginning; `sz` says how much there is.
+/// It grows at its beginning; `sz` is its size.
 #[repr(C)]
 pub struct verbs_context {
     pub query_port: Option<unsafe extern "C" fn(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, attr_len: usize) -> c_int>,
@@ -124,7 +124,7 @@ pub struct ibv_device_attr {
 pub const IBV_DEVICE_MEM_WINDOW_TYPE_2A: c_uint = 1 << 23;
 pub const IBV_DEVICE_MEM_WINDOW_TYPE_2B: c_uint = 1 << 24;
 
-/// Its beginning; the call says how much there is room for.
+/// Its beginning; the call passes the size of the buffer.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ibv_device_attr_ex {

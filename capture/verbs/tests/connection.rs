@@ -52,7 +52,7 @@ fn messages_go_both_ways_and_depths_are_agreed() {
     let Some(verbs) = verbs() else { return };
     let options = Options { receives: 16, sends: 4, ..Options::default() };
     let (mut client, mut server) = pair(verbs, "127.0.0.1", options);
-    // the device answers 16 and has 8 on the way
+    // the device answers 16 reads and has 8 outstanding
     assert_eq!(client.depths(), (16, 8));
     assert_eq!(server.depths(), (8, 8));
     assert_eq!(client.device(), "card0");
@@ -70,7 +70,7 @@ fn messages_go_both_ways_and_depths_are_agreed() {
     server.send(b"last", None, false).unwrap();
     server.close();
     assert_eq!(received(&mut client).0, b"last");
-    // what was asked for goes out before the end
+    // posted operations complete before the end
     assert_eq!(next(&mut server), Event::Closed(Ended::ByUs));
     assert_eq!(next(&mut client), Event::Closed(Ended::ByPeer));
     assert!(matches!(client.send(b"x", None, false), Err(Error::NotEstablished)));
@@ -83,7 +83,7 @@ fn memory_is_reached_as_far_as_it_was_granted() {
     assert!(client.can_be_invalidated());
     let sink = client.register(vec![0; 1000], WRITE).unwrap();
     let source = client.register((0..200).collect(), READ).unwrap();
-    // the server learns keys from a message, which goes behind the windows' binding
+    // the server learns keys from a message, which is sent after the windows are bound
     client.send(b"keys", None, false).unwrap();
     received(&mut server);
     server.write(sink.key, sink.offset + 10, vec![7; 90]).unwrap();
@@ -258,7 +258,7 @@ fn operations_are_reported_as_they_were_posted_and_completed() {
             What::Disconnected { by_peer: true },
         ]
     );
-    // who does not want to know is told nothing
+    // without `watch`, nothing is reported
     let (mut client, _server) = pair(verbs, "127.0.0.1", Options::default());
     client.send(b"x", None, false).unwrap();
     assert_eq!(client.poll_operation(), None);

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::mem::offset_of;
 use std::process::Command;
 
-/// A C expression, and what it is here.
+/// A C expression, and its value here.
 struct Facts(Vec<(String, u64)>);
 
 impl Facts {

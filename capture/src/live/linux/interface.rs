@@ -22,7 +22,7 @@ pub(super) struct Facts {
     pub(super) flags: u32,
     /// ARPHRD_ETHER and its like.
     pub(super) hardware: u16,
-    /// Offloads that change what is seen: `None` where the driver does not say.
+    /// Offloads that change captured frames; `None` if the driver does not report them.
     pub(super) gro: Option<bool>,
     pub(super) lro: Option<bool>,
     pub(super) tso: Option<bool>,
@@ -41,7 +41,7 @@ impl Facts {
     pub(super) fn link_type(&self) -> Option<(LinkType, Begins)> {
         match self.hardware {
             libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some((LinkType::ETHERNET, Begins::Ethernet)),
-            // without a header of the link, or with one that says nothing: the IP packets
+            // no link header, or one without information: the frames begin with IP
             libc::ARPHRD_NONE
             | ARPHRD_RAWIP
             | libc::ARPHRD_PPP
@@ -101,7 +101,7 @@ pub(super) fn names() -> Vec<String> {
     names
 }
 
-/// `None` where there is no such interface.
+/// `None` if there is no such interface.
 pub(super) fn facts(name: &str) -> Option<Facts> {
     let c_name = CString::new(name).ok().filter(|n| !n.is_empty() && n.as_bytes().len() < libc::IFNAMSIZ)?;
     // SAFETY: a string that ends with a zero.
@@ -134,7 +134,7 @@ pub(super) fn facts(name: &str) -> Option<Facts> {
     Some(facts)
 }
 
-/// Bits per second, where the interface has a speed.
+/// Bits per second, if the interface has a speed.
 pub(super) fn speed(name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
     text.trim().parse::<i64>().ok().filter(|s| *s > 0).map(|mbit| mbit as u64 * 1_000_000)

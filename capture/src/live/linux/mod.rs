@@ -18,7 +18,7 @@ use super::{Counters, Dropped, Event, Frame, Listed, Live, Options, Ready, filte
 use crate::LinkType;
 use crate::error::Result;
 
-/// The interfaces that names stand for: `any`, where the kernel has none of that name, for all that are up.
+/// Expands names of interfaces: `any` means all that are up, unless the kernel has an interface of that name.
 pub(super) fn expand(names: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for name in names {

@@ -48,10 +48,10 @@ pub struct PacketSocket {
     options: Options,
     ports: Vec<u16>,
     state: State,
-    /// The block at hand.
+    /// The current block.
     held: Option<usize>,
     next_block: usize,
-    /// Frames left in it, and where the next one is.
+    /// Frames left in it, and the offset of the next one.
     left: u32,
     at: usize,
     current: Option<Span>,
@@ -166,7 +166,7 @@ impl PacketSocket {
         const UNIQUE: u32 = 0x2000;
         let argument = match *group {
             Some(id) => u32::from(id) | HASH << 16,
-            // the kernel finds a number that nobody has
+            // the kernel chooses an unused number
             None => (HASH | UNIQUE) << 16,
         };
         set(&self.fd, libc::PACKET_FANOUT, &(argument as libc::c_int))?;
@@ -197,7 +197,7 @@ impl PacketSocket {
         }
     }
 
-    /// Goes to the next frame of the block at hand.
+    /// Goes to the next frame of the current block.
     fn step(&mut self) -> bool {
         while self.left > 0 {
             let Some(block) = self.held else { return false };
@@ -229,7 +229,7 @@ impl PacketSocket {
                 self.counters.checksum_not_ready += 1;
             }
             if status & libc::TP_STATUS_VLAN_VALID != 0 && self.begins == Begins::Ethernet && len >= 12 && start >= at + HEADER + TAG {
-                // the tag goes back to where it was on the wire
+                // the tag is put back to its place on the wire
                 let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { tpid } else { 0x8100 };
                 bytes.copy_within(start..start + 12, start - TAG);
                 start -= TAG;
@@ -251,7 +251,7 @@ impl PacketSocket {
         false
     }
 
-    /// Looks at what became of the interface where the socket says that something did.
+    /// Checks the state of the interface after the socket reported a change.
     fn look(&mut self) -> Option<Event> {
         let facts = interface::facts(&self.name);
         match (self.state, facts) {
@@ -375,7 +375,7 @@ struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Asks for `bytes`, and for less where there is not so much.
+    /// Requests `bytes`, and less if that is not available.
     fn new(fd: &OwnedFd, bytes: usize) -> io::Result<Ring> {
         const FRAME: usize = 2048;
         let mut blocks = (bytes / BLOCK).max(BLOCKS_MIN);
@@ -418,7 +418,7 @@ impl Ring {
         }
     }
 
-    /// Whose the block is: `TP_STATUS_USER` is set where it is ours.
+    /// The owner of the block: `TP_STATUS_USER` is set if it is ours.
     fn status(&self, block: usize) -> u32 {
         self.status_word(block).load(Ordering::Acquire)
     }
@@ -431,10 +431,9 @@ impl Ring {
     /// The bytes of a block that is ours: [`PacketSocket::held`].
     fn block(&self, block: usize) -> &[u8] {
         assert!(block < self.blocks());
-        // SAFETY: within the mapping by the line above. The kernel does not write to a block from the moment when its status says that it
-        // is
-        // ours, which was looked at before it became `held`, until `release`. Whoever calls that has the socket exclusively, so nobody else
-        // borrows from it then.
+        // SAFETY: within the mapping by the line above. The kernel does not write to a block from the moment when its
+        // status says that it is ours, which was checked before it became `held`, until `release`. The caller of that
+        // has the socket exclusively, so nobody else borrows from it then.
         #[allow(unsafe_code)]
         unsafe {
             std::slice::from_raw_parts(self.memory.add(block * BLOCK), BLOCK)
@@ -508,7 +507,7 @@ fn get<T: Plain>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int) -> io::R
     Ok(value)
 }
 
-/// Makes the socket take only what the program lets through.
+/// Makes the socket accept only the frames that pass the program.
 fn attach(fd: &OwnedFd, program: &[Instruction]) -> io::Result<()> {
     let mut filter: Vec<libc::sock_filter> =
         program.iter().map(|i| libc::sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k }).collect();

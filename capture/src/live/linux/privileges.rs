@@ -9,11 +9,12 @@ use super::Dropped;
 
 /// Gives up all privileges. Of several threads only this one loses its capabilities, so there should be no other yet.
 ///
-/// The superuser becomes `user`, or else who called sudo; `root` stays root. Others lose their capabilities. Unless it stays root, the process
-/// gains no privileges any more: neither it nor what it starts gets anything from a set-user-ID program or a file's capabilities.
+/// The superuser becomes `user`, or else the user who called sudo; `root` stays root. Others lose their capabilities.
+/// Unless it stays root, the process cannot gain privileges any more: neither it nor its children get anything from a
+/// set-user-ID program or a file's capabilities.
 ///
 /// # Errors
-/// Where the user does not exist, or the system refuses.
+/// If the user does not exist, or the system refuses.
 pub fn drop_privileges(user: Option<&str>) -> io::Result<Dropped> {
     let dropped = drop_ids_and_capabilities(user)?;
     if dropped != Dropped::KeptRoot {
@@ -54,7 +55,7 @@ fn drop_ids_and_capabilities(user: Option<&str>) -> io::Result<Dropped> {
     if !done {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: as above. It has to fail: nobody gets back what is gone.
+    // SAFETY: as above. It has to fail: dropped privileges cannot be regained.
     #[allow(unsafe_code)]
     let back = unsafe { libc::setuid(0) };
     if back == 0 {

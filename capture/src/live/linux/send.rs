@@ -53,9 +53,8 @@ impl Sender {
         }
     }
 
-    /// Sends these frames over and over for a time, so many a second (0: as fast as it goes). `change` may alter a frame before it goes
-    /// out: it gets
-    /// the round and the place. Returns how many went.
+    /// Sends these frames repeatedly for a time, `per_second` frames a second (0: as fast as possible). `change` may
+    /// alter a frame before it is sent: it gets the round and the place. Returns the number of frames sent.
     pub fn replay(
         &self,
         frames: &mut [Vec<u8>],

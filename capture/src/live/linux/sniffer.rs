@@ -19,7 +19,7 @@ pub(super) struct Card {
     /// The filter, which no kernel runs for us; none where frames do not begin with Ethernet.
     program: Option<Vec<Instruction>>,
     snap: usize,
-    /// The frame at hand: the card gets its buffer back.
+    /// The current frame: a copy, so that the card gets its buffer back.
     frame: Vec<u8>,
     wire_len: u32,
     time_ns: i64,

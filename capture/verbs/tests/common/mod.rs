@@ -1,4 +1,4 @@
-//! The stand-in for libibverbs and librdmacm, built once a test binary.
+//! The stand-in for libibverbs and librdmacm, built once per test binary.
 
 #![allow(dead_code, missing_docs)]
 
