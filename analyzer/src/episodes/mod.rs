@@ -43,7 +43,7 @@ pub enum Kind {
     HeldUp,
     /// The sender had all that it needs to go on with a message, or to answer an RDMA Read, and did not.
     Idle,
-    /// The sender stopped in the middle of a message, and nobody saw why.
+    /// The sender stopped in the middle of a message, for an unknown reason.
     Interrupted,
     /// The capture lost packets: nothing is known about the time in between.
     Gap,
@@ -140,7 +140,7 @@ pub enum Cause {
     LostBefore,
     /// Packets were lost behind the capture point.
     LostBehind,
-    /// Packets or their acknowledgment were lost: nobody saw which.
+    /// Packets or their acknowledgment were lost: the capture does not show which.
     Unacknowledged,
     /// The same, and the receiver went on as if it had them: the acknowledgment was lost.
     AckLost,
@@ -365,7 +365,7 @@ impl Episodes {
         self.kept.iter_mut().rev().find(|e| e.end.is_none() && e.kind == kind && e.by == Some(by))
     }
 
-    /// The one of a kind and direction that is under way is over; `change` says what it was.
+    /// Ends the episode of a kind and direction that is under way; `change` sets its facts.
     pub fn end(&mut self, kind: Kind, by: End, end: At, change: impl FnOnce(&mut Episode)) {
         let Some(episode) = self.under_way(kind, by) else { return };
         let end = if end.time < episode.begin.time { episode.begin } else { end };
@@ -387,7 +387,7 @@ impl Episodes {
         }
     }
 
-    /// Adds one; where its end is known, that is over. Its number.
+    /// Adds an episode; if its end is known, it is over. Returns its number.
     pub fn add(&mut self, mut episode: Episode) -> u32 {
         if let Some(end) = episode.end {
             if end.time <= episode.begin.time {
@@ -435,7 +435,7 @@ impl Episodes {
         }
     }
 
-    /// The shortest way from the capture point to an end and back, in ns, where it was seen.
+    /// The shortest way from the capture point to an end and back, in ns, if it was seen.
     pub fn shortest_round_trip(&self, end: End) -> Option<i64> {
         self.round_trip[end.index()]
     }
@@ -457,7 +457,7 @@ impl Episodes {
         sums
     }
 
-    /// Divides the time of a request by owner; what episodes cost it is added to them, if it counts.
+    /// Divides the time of a request by owner; the cost of episodes is added to them, if it counts.
     pub fn cut(&mut self, request: &Request, counts: bool) -> Cut {
         if self.open == 0 && self.latest_end <= request.begin {
             return time::cut(request, &[]);
@@ -493,7 +493,7 @@ impl Episodes {
         self.open = 0;
     }
 
-    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` where their ends have other names.
+    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` if their ends have other names.
     pub fn adopt(&mut self, from: &mut Self, swapped: bool) {
         for mut episode in core::mem::take(&mut from.kept) {
             episode.by = episode.by.map(|by| if swapped { by.peer() } else { by });

@@ -8,8 +8,9 @@
 //!        client's     either         either      server's   server's           whose direction an episode must be of
 //! ```
 //!
-//! An episode of the server's direction held a request up if what came next of it came out while the episode lasted, or right behind it;
-//! one of the client's direction, if the request had gone out behind what was lost, until the server was seen to work on it.
+//! An episode of the server's direction held a request up if its next packet came out while the episode lasted, or
+//! right behind it; one of the client's direction, if the request had gone out behind the lost packets, until the
+//! server was seen to work on it.
 
 use super::{Cause, Episode, Kind, not_before};
 use crate::op::End;
@@ -99,7 +100,7 @@ impl Time {
         self.0.iter().fold(0, |sum, part| sum.saturating_add(*part))
     }
 
-    /// Owner and time, where there is any.
+    /// Owner and time, if there is any.
     pub fn parts(&self) -> impl Iterator<Item = (Owner, i64)> + '_ {
         Owner::ALL.into_iter().zip(self.0).filter(|(_, time)| *time != 0)
     }
@@ -148,7 +149,7 @@ pub struct Request {
     pub seen: i64,
     /// The last frame of the copy that the client took.
     pub end: i64,
-    /// Sequence numbers of the last packets of request and reply, where they are known.
+    /// Sequence numbers of the last packets of request and reply, if known.
     pub sequence: [Option<u32>; 2],
     /// The shortest way from the capture point to the server and back.
     pub way: i64,
@@ -168,7 +169,7 @@ pub struct Share {
 /// Result of dividing a request's time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
-    /// The time by owner: adds up to `end - begin`, or to 0 where that is negative.
+    /// The time by owner: adds up to `end - begin`, or to 0 if that is negative.
     pub time: Time,
     /// Parts of it that episodes have.
     shares: Vec<Share>,
@@ -186,7 +187,7 @@ impl Cut {
     }
 }
 
-/// ns behind the end of an episode within which what was held up comes out.
+/// ns behind the end of an episode within which held up packets come out.
 const RELEASE: i64 = 500_000;
 /// The same as a part of the time since it began.
 const RELEASE_SHARE: i64 = 32;
@@ -276,7 +277,7 @@ pub fn cut(request: &Request, episodes: &[Episode]) -> Cut {
     way(request, cut)
 }
 
-/// No episode held it up: each part of its time is whose part it is.
+/// No episode held it up: each part of its time goes to the owner of its phase.
 fn alone(request: &Request, mut cut: Cut, phases: [(i64, i64, Owner); 6]) -> Cut {
     let [sending, server, rdma, then, replying, again] = phases.map(|(from, to, _)| to.saturating_sub(from));
     let of = &mut cut.time.0;
@@ -304,7 +305,7 @@ fn concerns(request: &Request, episode: &Episode, phase: usize, from: i64, to: i
     let of_client = episode.by.is_none_or(|by| by == request.client);
     let of_server = episode.by.is_none_or(|by| by == request.client.peer());
     if episode.cause == Cause::Needless && episode.kind == Kind::Recovery {
-        // what went out again without need held nobody up
+        // packets that went out again without need held no request up
         return false;
     }
     if matches!(episode.cause, Cause::Smb2Credits | Cause::RpcRdmaCredits) {
@@ -324,7 +325,7 @@ fn concerns(request: &Request, episode: &Episode, phase: usize, from: i64, to: i
         };
     }
     match phase {
-        // what is late as a whole began late
+        // a request that is late as a whole began late
         SENDING => of_client && episode.kind != Kind::HeldUp,
         RDMA => !matches!(episode.kind, Kind::Credit | Kind::Interrupted) && (of_server || of_client),
         REPLYING.. => of_server,
@@ -334,7 +335,7 @@ fn concerns(request: &Request, episode: &Episode, phase: usize, from: i64, to: i
                 (Some(lost), Some(mine)) => not_before(mine, lost),
                 _ => episode.begin.time <= from,
             };
-            // it comes out with what was held up
+            // it comes out with the packets that were held up
             let comes_out = to <= episode.until().saturating_add(RELEASE + (to.saturating_sub(episode.begin.time) / RELEASE_SHARE).max(0));
             (of_client && phase < RDMA && is_behind) || (of_server && comes_out)
         }
