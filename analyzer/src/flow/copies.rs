@@ -1,7 +1,7 @@
 //! Distinguishes packets that a mirror shows twice from packets that were sent twice.
 //!
-//! Spec: RFC 6864 (IP identification). What a host sends again is a new datagram, with another identification where it has one at all;
-//! a copy that a mirror port made is the same datagram, and follows soon.
+//! Spec: RFC 6864 (IP identification). A packet that a host sends again is a new datagram, with another identification
+//! if it has one at all; a copy that a mirror port made is the same datagram, and follows soon.
 
 use crate::op::{At, End};
 use alloc::boxed::Box;
@@ -10,11 +10,11 @@ use alloc::vec::Vec;
 
 /// Packets of one direction that are remembered.
 const REMEMBERED: usize = 16;
-/// A copy follows its original within so many µs, where identification and contents are the same.
+/// A copy follows its original within this time, in µs, if identification and contents are the same.
 const SAME_DATAGRAM: u32 = 10_000;
-/// The same, where datagrams have no identification.
+/// The same, if datagrams have no identification.
 const SAME_CONTENTS: u32 = 20;
-/// The same, where nothing was asked for again: no timeout of a sender is so short.
+/// The same, if nothing was asked for again: no timeout of a sender is so short.
 const SAME_CONTENTS_CALM: u32 = 500;
 
 /// The last packets of one direction.
@@ -153,7 +153,7 @@ const WAITING_MAX: usize = 4096;
 /// Classification of a packet with regard to mirrors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// It stands there for the first time, as far as is known.
+    /// It appears for the first time, as far as is known.
     First,
     /// It may be the first copy of a mirror, or was sent again.
     Suspect,

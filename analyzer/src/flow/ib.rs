@@ -8,11 +8,11 @@
 //!
 //! Each end is requester of its own numbering and responder in the other's. A request whose PSN is the one expected goes
 //! through at once, without a copy. One that came before is a retransmission and is reported once only. One that comes early
-//! is held until what is missing
+//! is held until the missing packets
 //!
-//! - is sent again: it was lost on the wire;
-//! - is acknowledged all the same: the receiver had it, the capture lost it;
-//! - is given up (time, or the limit of what is held): nobody knows.
+//! - are sent again: they were lost on the wire;
+//! - are acknowledged all the same: the receiver had them, the capture lost them;
+//! - are given up (time, or the limit of held packets): the cause is unknown.
 
 use super::copies::{Copies, Doubles, Ids, Shown, is_mirrored, mark, may_be_mirrored};
 use super::losses::LossView;
@@ -34,7 +34,7 @@ use rdmascope_dissector::wire::ib::ext::{Extensions, Syndrome, rnr_timer};
 pub const HELD_PACKETS_MAX: usize = 512;
 /// Bytes held back per direction at most.
 pub const HELD_BYTES_MAX: usize = 1 << 20;
-/// Capture time after which held packets are no longer held for what is missing, in ns.
+/// Capture time after which held packets no longer wait for missing ones, in ns.
 pub const HELD_TIME_MAX: i64 = 4_000_000_000;
 /// Packets of responses at most that a Read of unknown length is thought to have: 16 MiB in the smallest.
 const READ_UNKNOWN: u32 = 1 << 16;
@@ -154,7 +154,8 @@ pub enum IbFact {
     },
     /// So many Read Requests are outstanding, unless Responses were missed.
     ReadsOutstanding(u32),
-    /// A Read is answered, or refused: so many were outstanding when it was asked for, all of which were answered after that.
+    /// A Read is answered, or refused: `outstanding` Reads were outstanding when it was asked for, all of which were
+    /// answered after that.
     ReadsAnswered {
         /// Time of the Read Request.
         asked: At,
@@ -179,7 +180,7 @@ pub trait IbSink {
     fn again(&mut self, _at: At, _by: End, _sequence: u32, _is_asked: bool) {}
     /// A packet that is not reported as an operation now (it was reported before, or is held): for display only.
     fn show<T: Trace>(&mut self, _verb: Verb, _part: Part, _bytes: &[u8], _t: &mut T) {}
-    /// The same of a packet that stands behind what was sent after it, and so counts no more.
+    /// The same for a packet that comes behind packets that were sent after it, and so no longer counts.
     fn show_late<T: Trace>(&mut self, _verb: Verb, _part: Part, _bytes: &[u8], _t: &mut T) {}
     /// True if all that a held packet completes was shown with the packet itself.
     fn is_shown(&self, _by: End, _verb: Verb, _part: Part, _bytes: &[u8]) -> bool {
@@ -236,7 +237,7 @@ struct Sender {
     offset: u32,
     /// Key and next address of an open Write.
     memory: Option<(u32, u64)>,
-    /// Length of the whole open message, where it was said.
+    /// Length of the whole open message, if it was said.
     whole: Option<u32>,
     /// An acknowledgment for more than was captured.
     acked_ahead: Option<u32>,
@@ -248,9 +249,9 @@ struct Sender {
     is_whole: bool,
     /// The recovery that is under way.
     recovery: Option<Box<Recovery>>,
-    /// Packets that came late by themselves, until their receiver says whether it noticed.
+    /// Packets that came late by themselves, until their receiver shows if it noticed.
     late: Option<Late>,
-    /// Packets that were acknowledged, but not captured so far: the first, and how many.
+    /// Packets that were acknowledged, but not captured so far: the first, and their number.
     skipped: Option<(u32, u32)>,
     /// Packets that were missing and came with a round: the PSN, and when it was missed.
     filled: VecDeque<(u32, At)>,
@@ -267,17 +268,16 @@ struct Sender {
     passed: [(u32, i64); PASSED],
     /// The last Response that had been missing and came when it was asked for again: its PSN.
     refilled: Option<u32>,
-    /// The first packet that was seen of it, where those before it were not.
+    /// The first packet that was seen of it, if those before it were not.
     first: Option<u32>,
-    /// The newest packet that asked for an acknowledgment; `None` where none ever does.
+    /// The newest packet that asked for an acknowledgment; `None` if none ever does.
     asks: Option<u32>,
     /// The last Read that went out again: from which Response to which, and when.
     read_again: Option<(u32, u32, At)>,
     /// Packets that the last NAK of a sequence error asked for: the first PSN, the PSN behind the last, and the time.
     nak: Option<(u32, u32, At)>,
-    /// A Read that went out again though all of its Responses had gone by: when, and the PSN behind it. What follows tells whether its
-    /// sender
-    /// went back to it, or the capture has a copy that was held up.
+    /// A Read that went out again though all of its Responses had gone by: its time, and the PSN behind it. The next
+    /// packets show if its sender went back to it, or the capture has a copy that was held up.
     reread: Option<(At, u32)>,
 }
 
@@ -292,9 +292,9 @@ struct Held {
     payload_length: u32,
     /// Its invariant CRC is wrong: it counts only if it is acknowledged and does not come again.
     is_damaged: bool,
-    /// Its invariant CRC is wrong, and nobody knew then whether that says anything.
+    /// Its invariant CRC is wrong, and it was unknown then if that means anything.
     is_doubtful: bool,
-    /// All that it completes was shown when it came: what it carries was known by then.
+    /// All that it completes was shown when it came: its content was known by then.
     is_shown: bool,
 }
 
@@ -340,7 +340,7 @@ struct Request<'a> {
     payload: &'a [u8],
     payload_length: u32,
     in_frame: bool,
-    /// Its invariant CRC is wrong, and nobody knows yet whether that says anything.
+    /// Its invariant CRC is wrong, and it is still unknown if that means anything.
     is_doubtful: bool,
 }
 
@@ -383,7 +383,7 @@ impl IbFlow {
         sender.acked_ahead.is_some_and(|acked| sender.next.is_some_and(|next| psn::ahead(acked, next) >= 0))
     }
 
-    /// Takes over what is known of one direction from a flow that turned out to be half of this one.
+    /// Takes over the state of one direction from a flow that turned out to be half of this one.
     pub fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
         self.senders[by.index()] = core::mem::take(&mut from.senders[from_end.index()]);
         self.losses[by.index()] = from.losses[from_end.index()].take();
@@ -471,7 +471,7 @@ impl IbFlow {
         let is_request = !matches!(row.verb, bth::Verb::Acknowledge | bth::Verb::AtomicAck | bth::Verb::ReadResponse);
         let sender = &mut self.senders[by.index()];
         let ahead = sender.next.map_or(0, |next| psn::ahead(packet.bth.psn, next));
-        // the packet number may be what is damaged
+        // the packet number itself may be damaged
         if !is_request || sender.next.is_none() || !(0..256).contains(&ahead) {
             return;
         }
@@ -508,7 +508,7 @@ impl IbFlow {
         }
     }
 
-    /// A packet stands in the capture again: what stands there for the third time, no mirror shows.
+    /// Counts a packet that appears in the capture again; one that appears for the third time, no mirror shows.
     #[cold]
     fn stands_again(&mut self, at: At, by: End, number: u32) {
         if self.copies[by.index()].times(number) > 1 {
@@ -546,7 +546,7 @@ impl IbFlow {
         self.senders.iter().map(|sender| sender.held_bytes).sum()
     }
 
-    /// The capture ends: what is held is reported as far as it is known.
+    /// The capture ends: held packets are reported as far as they are known.
     pub fn finish<S: IbSink>(&mut self, at: At, sink: &mut S) {
         while let Some(by) = self.longest_held() {
             self.skip_to_held(at, by, false, sink);
@@ -577,7 +577,7 @@ impl IbFlow {
     fn end_recovery<S: IbSink>(&mut self, at: At, by: End, over: bool, sink: &mut S) {
         let Some(recovery) = self.senders[by.index()].recovery.take() else { return };
         let is_expected = recovery.is_under_way() || recovery.is_not_ready();
-        // where nothing of the peer was captured at all, its silence says nothing
+        // if nothing of the peer was captured at all, its silence says nothing
         let peer_is_seen = self.senders[by.index()].acked.is_some() || self.senders[by.peer().index()].last != At::default();
         let (ended, late) = recovery.end(at, over, self.losses(by));
         if let Some(late) = late
@@ -596,7 +596,8 @@ impl IbFlow {
     #[cold]
     fn recovery<S: IbSink>(&mut self, at: At, by: End, first: u32, kind: Kind, sink: &mut S) -> &mut Recovery {
         let sender = &mut self.senders[by.index()];
-        // what shows a gap was sent behind what is missing; what is asked for, or goes out again, was sent by the last packet at the latest
+        // a packet that shows a gap was sent behind the missing ones; packets that are asked for, or go out again, were
+        // sent by the last packet at the latest
         let shows_gap = sender.next == Some(first) && sender.cursor == first;
         let since = if sender.last == At::default() || shows_gap { at } else { sender.last };
         let newest = sender.cursor;
@@ -606,7 +607,7 @@ impl IbFlow {
         sender.recovery.get_or_insert_with(|| Box::new(Recovery::new(since, newest)))
     }
 
-    /// The end whose first held packet came first: so that what was held comes out in the order of the capture.
+    /// The end whose first held packet came first: so that held packets come out in the order of the capture.
     fn longest_held(&self) -> Option<End> {
         End::BOTH.into_iter().filter_map(|end| Some((self.senders[end.index()].held.front()?.at.frame, end))).min().map(|(_, end)| end)
     }
@@ -618,7 +619,7 @@ impl IbFlow {
             self.mtu = Some(packet.payload_length);
         }
         if !self.senders[by.index()].held.is_empty() && self.senders[by.index()].next != Some(number) {
-            // what waited for its copies gets none
+            // packets that waited for their copies get none
             self.drain(by, None, t, sink);
         }
         let sender = &mut self.senders[by.index()];
@@ -683,7 +684,7 @@ impl IbFlow {
         }
         // early
         if row.service == Service::Uc || sender.last == At::default() {
-            // unreliable: nobody will send it again; or the first packet seen: what came before it was not captured
+            // unreliable: it will not be sent again; or the first packet seen: earlier ones were not captured
             let gap = Gap { at, by, count: ahead as u32, receiver_had_them: false };
             sink.fact(at, by, IbFact::Gap(gap));
             sender.open = None;
@@ -729,7 +730,7 @@ impl IbFlow {
     #[cold]
     fn recovers<T: Trace, S: IbSink>(&mut self, request: &Request<'_>, follows: bool, mark: u32, t: &mut T, sink: &mut S) {
         let (at, by, number) = (request.at, request.by, request.psn);
-        // the receiver threw the first copy away, behind what was missing: this is the one that it takes
+        // the receiver threw the first copy away, behind the missing packets: it takes this one
         let is_again = self.senders[by.index()].held.front().is_some_and(|h| h.psn == number && !h.is_damaged);
         self.requests[by.index()].1 += u64::from(is_again);
         let asked = self.senders[by.index()].asked_for(number);
@@ -793,7 +794,7 @@ impl IbFlow {
         let calm = sender.recovery.as_ref().is_none_or(|r| !r.is_under_way());
         let asked = sender.asked_for(number);
         let copy = copy || self.copies[by.index()].has(at, number, mark, calm, asked);
-        // where a NAK asked for it, one of the two came late, and the other is what was sent again
+        // if a NAK asked for it, one of the two came late, and the other was sent again
         let copy = copy && (mark >> 16 != 0 || !sender.recovery.as_ref().is_some_and(|r| r.came_just_now(number)));
         let of = self.copies[by.index()].frame_of(at, number);
         sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission { of } });
@@ -805,9 +806,9 @@ impl IbFlow {
         }
         let sender = &mut self.senders[by.index()];
         let is_acked = sender.acked.is_some_and(|acked| psn::ahead(acked, number) >= 0);
-        // what was missing, asked for and sent again comes now from where it was held up: it had not been lost
+        // a packet that was missing, asked for and sent again comes now from where it was held up: it had not been lost
         if self.is_old {
-            // it was sent first, and what seemed to be it was sent again: it had been held up
+            // it was sent first and held up, and the copy that came before it was sent again
             let gap = sender.filled.iter().find(|(psn, _)| *psn == number).map_or(at, |(_, gap)| *gap);
             let losses = self.losses(by);
             losses.overtaken.add(at, 1);
@@ -903,7 +904,7 @@ impl IbFlow {
         }
         let heard = self.senders[by.peer().index()].last;
         let sender = &self.senders[by.index()];
-        // it spoke late enough to have had what it did not acknowledge
+        // it spoke late enough to have received the packets that it did not acknowledge
         let spoke = self.round_trip[by.peer().index()].is_some_and(|took| heard.time.saturating_sub(took) > sender.last.time);
         // and it was asked to
         let spoke = spoke && sender.asks.is_none_or(|asks| psn::ahead(asks, number) >= 0);
@@ -997,7 +998,7 @@ impl IbFlow {
         }
     }
 
-    /// Gives up what is missing before the first held packet.
+    /// Gives up the missing packets before the first held one.
     #[cold]
     fn skip_to_held<S: IbSink>(&mut self, at: At, by: End, receiver_had_them: bool, sink: &mut S) {
         let mtu = self.mtu;
@@ -1358,7 +1359,7 @@ impl IbFlow {
             return;
         };
         if index > 0 {
-            // Reads are answered in order: what is open of those before was lost, or missed
+            // Reads are answered in order: open Responses of earlier ones were lost, or missed
             sender.reads.range_mut(..index).filter(|r| !r.is_done && r.gap == At::default()).for_each(|r| r.gap = at);
         }
         let read = &mut sender.reads[index];
@@ -1385,7 +1386,7 @@ impl IbFlow {
             let losses = losses.get_or_insert_default();
             // it was on its way when it was asked for again: it is older than that, or came too soon for an answer
             let is_too_soon = |again: At| at.since(again) < answers_after;
-            // the answer to what was asked for again begins with it, and goes on one behind the other
+            // the answer to a repeated Read begins with it, and its Responses follow each other
             let is_answer = |_| part.begins() || follows;
             if read.again.is_some_and(|again| is_old || is_too_soon(again)) {
                 losses.overtaken.add(at, 1);
@@ -1396,7 +1397,8 @@ impl IbFlow {
                 sender.refilled = Some(number);
                 sink.fact(at, by, IbFact::Retransmission { of: copies.frame_of(at, number) });
             } else {
-                // it was overtaken if the requester noticed, who then asks for it again; else only the capture has it out of order
+                // it was overtaken if the requester noticed and asks for it again; else only the capture has it out of
+                // order
                 let (count, first, delay) = read.late;
                 let first = if count == 0 { at } else { first };
                 read.late = (count + 1, first, delay.max(at.time.saturating_sub(read.gap.time)));
@@ -1445,8 +1447,8 @@ impl IbFlow {
             let end = if read.span_known { end } else { psn::add(number, 1) };
             read.is_done = true;
             let asked = read.asked;
-            // they are answered in order: what is missing of those before, the requester had, if it could have asked again before it asked
-            // for this one
+            // they are answered in order: the requester had the missing Responses of earlier ones, if it could have
+            // asked for them again before it asked for this one
             let patience = round_trip.map_or(ASKS_AGAIN, |way| way.saturating_mul(2).max(ASKS_AGAIN));
             // or did ask again, without a result so far
             let is_waited_for = |read: &Read| asked.since(read.gap) < patience || read.again.is_some_and(|again| again >= read.gap);
@@ -1476,7 +1478,7 @@ impl IbFlow {
     }
 }
 
-/// A Response came again. What had been missing, and was thought to be sent again when it came, had been held up: this is what was sent
+/// A Response came again. If it had been missing, the copy that came first had been held up, and this one was sent
 /// again.
 #[cold]
 fn came_again(losses: &mut Losses, refilled: &mut Option<u32>, number: u32, at: At) {

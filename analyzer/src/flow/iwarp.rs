@@ -1,4 +1,4 @@
-//! One TCP connection, both directions: segments in, RDMA operations out, or the bytes in order where it is not iWARP.
+//! One TCP connection, both directions: segments in, RDMA operations out, or the bytes in order if it is not iWARP.
 //!
 //! ```text
 //! Segment ─▶ tcp::Stream ─▶ pieces ─▶ mpa::Framer ─▶ FPDUs ─▶ DDP, RDMAP ─▶ RdmaOp      FlowSink::op
@@ -46,8 +46,8 @@ impl Default for Options {
 
 /// Receiver of the results of a connection.
 pub trait FlowSink {
-    /// An RDMA operation, or a part of one. The observer stands where its bytes are: what is traced now stands behind the
-    /// RDMAP header, in the same source.
+    /// An RDMA operation, or a part of one. The observer is at its bytes: fields traced now come behind the RDMAP
+    /// header, in the same source.
     fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T);
 
     /// An event for rules and reports.
@@ -87,7 +87,7 @@ pub enum FlowFact<'a> {
         /// The pointer that would be right.
         expected: u16,
     },
-    /// MPA framing was found in mid-stream: at a late start, after a gap, or where it had been lost.
+    /// MPA framing was found in mid-stream: at a late start, after a gap, or after it had been lost.
     Resync {
         /// Bytes that could not be read.
         skipped: u32,
@@ -153,14 +153,14 @@ pub enum FlowFact<'a> {
         bytes: u32,
         /// True if the first copy was lost on its way to the capture.
         filled: bool,
-        /// The frame that it stood in before, where that is still known.
+        /// The frame that it stood in before, if still known.
         of: Option<u64>,
     },
     /// A segment whose checksum is wrong, which a receiver drops.
     Damaged,
     /// The next facts and operations are from a segment with a wrong checksum that its receiver seems to have accepted.
     Doubtful,
-    /// An FPDU whose CRC is wrong is not delivered: what it was part of is missing.
+    /// An FPDU whose CRC is wrong is not delivered: its message has a hole.
     Dropped,
     /// Something that held the sender up is over.
     Over(Over),
@@ -193,9 +193,9 @@ pub enum FlowFact<'a> {
     Closed,
     /// A SYN began another connection with the same addresses and ports: all that was known is forgotten.
     Reopened,
-    /// The capture cut the headers of an FPDU off, or what a Read Request asks for.
+    /// The capture cut off the headers of an FPDU, or the content of a Read Request.
     Cut,
-    /// A segment stands in the capture twice.
+    /// A segment appears in the capture twice.
     Duplicate,
 }
 
@@ -307,7 +307,7 @@ impl TcpFlow {
     /// True if a segment is the SYN of another connection with the same addresses and ports. Such a segment makes
     /// [`TcpFlow::segment`] forget everything; a caller that wants a separate connection for it asks first.
     pub fn is_reopened_by(&self, by: End, segment: &Segment<'_>) -> bool {
-        // in a damaged one the flag may be what is wrong
+        // in a damaged one the flag itself may be wrong
         let is_damaged = segment.check == Check::Bad && self.is_dropped(by);
         segment.flags & SYN != 0 && segment.flags & RST == 0 && !is_damaged && self.streams[by.index()].is_other_syn(segment.seq)
     }
@@ -322,8 +322,8 @@ impl TcpFlow {
         self.streams[by.index()].is_unseen()
     }
 
-    /// No more segments will come. Where one direction only was captured, nobody acknowledged what was missing: what is held
-    /// back behind it is reported now.
+    /// No more segments will come. If only one direction was captured, missing bytes were not acknowledged: the bytes
+    /// held back behind them are reported now.
     pub fn finish<T: Trace, S: FlowSink>(&mut self, at: At, options: &Options, t: &mut T, out: &mut S) {
         for by in End::BOTH {
             if !self.streams[by.peer().index()].started() {
@@ -398,7 +398,7 @@ impl TcpFlow {
         if is_damaged {
             return self.damaged(at, by, segment, t, out);
         }
-        // what the receiver has, before what it sends
+        // first its acknowledgment, then its data
         if flags & ACK != 0 {
             if !self.streams[by.peer().index()].started() {
                 self.early_ack[by.peer().index()] = Some(segment.ack);
@@ -427,7 +427,7 @@ impl TcpFlow {
             let limit = if self.streams[by.peer().index()].started() {
                 options.hold_limit
             } else {
-                // nobody acknowledges what the capture lost: perhaps one direction only was captured
+                // bytes that the capture lost are not acknowledged: perhaps one direction only was captured
                 options.hold_limit.min(ONE_SIDED_HOLD_LIMIT)
             };
             if !self.streams[by.index()].started() {
@@ -462,7 +462,7 @@ impl TcpFlow {
             self.copies[by.index()].add(at, seq, mark);
             let mended = matches!(was, Was::Filled { .. }) && self.unconfirmed[by.index()].iter().any(|(_, of, _)| *of == seq);
             if !copy {
-                // what had come damaged was neither lost nor overtaken
+                // a segment that had come damaged was neither lost nor overtaken
                 let was = if mended { Was::New } else { was };
                 let sent = Sent {
                     at,
@@ -678,7 +678,7 @@ impl<T: Trace, S: FlowSink> Follow<'_, T, S> {
         }
     }
 
-    /// Tells both framers what Request and Reply say.
+    /// Passes the values of Request and Reply to both framers.
     fn agree(&mut self) {
         self.emitter.learned = false;
         let crc = match *self.emitter.startup {
@@ -688,7 +688,7 @@ impl<T: Trace, S: FlowSink> Follow<'_, T, S> {
             _ => None,
         };
         for end in End::BOTH {
-            // an end says whether it wants markers in what it receives
+            // an end says if it wants markers in the stream that it receives
             let markers = self.emitter.startup[end.peer().index()].map(|(_, markers)| markers);
             self.framers[end.index()].agree(crc, markers);
         }
@@ -726,7 +726,7 @@ struct Emitter<'f, T, S> {
     learned: bool,
     /// FPDUs completed in this segment.
     fpdus: u32,
-    /// The segment stands in the capture twice.
+    /// The segment appears in the capture twice.
     copy: bool,
     /// The frame that it stood in before.
     of: Option<u64>,
@@ -1029,7 +1029,7 @@ impl Messages {
             op.part = Part::of(false, last);
             return emit(FlowFact::ReadUnknown { stag: b.stag, offset: b.offset });
         };
-        // they are answered in order: what stands before and may have been answered unseen has been
+        // they are answered in order: earlier ones that may have been answered unseen have been
         while n > 0 && reads[0].stale {
             reads.pop_front();
             n -= 1;
@@ -1140,7 +1140,7 @@ impl Half {
                 emit(FlowFact::MsnGap { queue: b.queue, expected, got });
             } else {
                 emit(FlowFact::MsnRepeat { queue: b.queue, expected, got });
-                // what was counted stays counted
+                // the count stays as it was
                 queue.msn = before.msn;
             }
         }
@@ -1280,7 +1280,7 @@ mod tests {
         }
     }
 
-    /// A connection, and what is reported of it.
+    /// A connection, and its reported events.
     struct Talk {
         flow: TcpFlow,
         seen: LossView,
@@ -1605,7 +1605,7 @@ mod tests {
             let cut: Vec<_> = talk.seen.ops[1].iter().filter(|o| o.ends_with("cut")).collect();
             assert!(cut.len() == 1 && cut[0].starts_with("Write First 7:1000 xxx"), "{flags:x} {:?}", talk.seen);
         }
-        // whole FPDUs in cut frames lose nothing but data, and are read where they stand
+        // whole FPDUs in cut frames lose nothing but data, and are read in place
         let (a, mut b) = opened(0x40, 0);
         b.bytes.truncate(20);
         let mut talk = Talk::new();

@@ -7,7 +7,7 @@ use crate::finding::Frames;
 use crate::op::At;
 use alloc::boxed::Box;
 
-/// Something that happened several times: how often, when, in which frames.
+/// An event that happened several times: number, first and last time, frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of occurrences.
@@ -45,7 +45,7 @@ impl Tally {
     }
 }
 
-/// One direction: what its sender sent, and what became of it. Packets on RC, segments on TCP. Times in ns.
+/// One direction: losses of its sender's packets, and their repair. Packets on RC, segments on TCP. Times in ns.
 #[derive(Clone, Debug, Default)]
 pub struct Losses {
     /// Lost before the capture point: seen only when they were sent again.
@@ -64,9 +64,10 @@ pub struct Losses {
     pub unclear: Tally,
     /// Responses to Reads that went by and were asked for again: lost behind the capture point, or overtaken there.
     pub went_by: Tally,
-    /// The longest delay of what came behind.
+    /// The longest delay of a packet that came late.
     pub delay: i64,
-    /// Out of order in the capture only: the receiver had them in order, or had acknowledged them before they stand there.
+    /// Out of order in the capture only: the receiver had them in order, or had acknowledged them before they appear in
+    /// it.
     pub misplaced: Tally,
     /// Sent again although the receiver had them.
     pub needless: Tally,
@@ -83,7 +84,7 @@ pub struct Losses {
     pub recovery: i64,
     /// Time of the longest recovery.
     pub recovery_longest: i64,
-    /// Never came, and nobody knows why.
+    /// Never came, for an unknown reason.
     pub vanished: Tally,
     /// The same packet or segment went out again and again, and nothing came back.
     pub unanswered: Option<Unanswered>,

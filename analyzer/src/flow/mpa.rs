@@ -64,7 +64,7 @@ pub enum Framed<'a> {
     Part {
         /// Bytes kept so far.
         have: u32,
-        /// Bytes of the whole, where known.
+        /// Bytes of the whole, if known.
         total: Option<u32>,
     },
     /// A marker that does not point to the header of its FPDU.
@@ -74,7 +74,7 @@ pub enum Framed<'a> {
         /// The pointer that would be right.
         expected: u16,
     },
-    /// Framing was lost, and is found again (or for the first time) after so many bytes.
+    /// Framing was lost, and is found again (or for the first time) after `skipped` bytes.
     Resync {
         /// Bytes that could not be read.
         skipped: u32,
@@ -139,9 +139,9 @@ pub struct Framer {
     marker: [u8; MARKER_LEN],
     /// Markers: number of these bytes.
     marker_have: u8,
-    /// Markers: the CRC so far, of the FPDU and the markers before and in it; `None` where bytes of it were missed.
+    /// Markers: the CRC so far, of the FPDU and the markers before and in it; `None` if bytes of it were missed.
     sum: Option<u32>,
-    /// CRCs that were wrong while it was not known whether they are used.
+    /// CRCs that were wrong while the use of CRCs was unknown.
     wrong_while_unknown: u8,
     skipped: u32,
     /// Bytes of the current segment that a decoding thread found to be a run of FPDUs with correct CRCs: the addresses of the next of
@@ -194,7 +194,7 @@ impl Framer {
         self.buf.capacity() + self.search.as_ref().map_or(0, |s| size_of::<Search>() + s.candidates.capacity() * size_of::<Candidate>())
     }
 
-    /// Gives back what is not needed while nothing is held.
+    /// Gives back memory that is not needed while nothing is held.
     pub fn trim(&mut self) {
         if self.buf.is_empty() {
             self.buf = Vec::new();
@@ -206,7 +206,7 @@ impl Framer {
         self.late = true;
     }
 
-    /// The connection is MPA; CRCs and markers as agreed, where that is known.
+    /// The connection is MPA; CRCs and markers as agreed, if known.
     pub fn agree(&mut self, crc: Option<bool>, markers: Option<bool>) {
         self.known = true;
         match crc {
@@ -222,7 +222,7 @@ impl Framer {
         }
     }
 
-    /// The connection is not MPA: what was kept is reported, and all that follows.
+    /// The connection is not MPA: reports the kept bytes, and all that follow.
     pub fn give_up(&mut self, emit: &mut impl FnMut(Framed<'_>)) {
         if self.phase == Phase::Other {
             return;
@@ -430,7 +430,7 @@ impl Framer {
         }
     }
 
-    /// Learns from a CRC whether CRCs are used, where that is not known.
+    /// Learns from a CRC if CRCs are used, as long as that is not known.
     fn learn_crc_use(&mut self, good: bool, field: [u8; 4]) -> Crc {
         if self.crc == CrcUse::Unknown {
             if good {
@@ -446,7 +446,8 @@ impl Framer {
         Crc::Used(if good { Check::Good } else { Check::Bad })
     }
 
-    /// Keeps the beginning of an FPDU, or reports it as cut if the rest will not come. Returns where the framing is lost.
+    /// Keeps the beginning of an FPDU, or reports it as cut if the rest will not come. Returns the bytes at which the
+    /// framing is lost.
     fn keep<'a>(&mut self, piece: Piece<'a>, check: bool, emit: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
         let Piece { bytes, missing, in_frame } = piece;
         if missing == 0 {
@@ -550,7 +551,7 @@ impl Framer {
             return None;
         }
         if piece.missing > 0 || hay_len > SEARCH_MAX {
-            // what was read cannot be chained to what comes
+            // earlier bytes cannot be chained to later ones
             self.skipped = self.skipped.saturating_add(hay_len as u32).saturating_add(piece.missing);
             self.clear();
             *search = Search::default();
@@ -595,7 +596,7 @@ impl Framer {
             (self.have, self.position, bytes) = (self.have + n as u32, self.position.wrapping_add(n as u32), rest);
             if self.have >= 2 && self.have == self.total() {
                 if !self.fits(&self.buf) && !plausible(bytes) {
-                    // what is in `buf` is no FPDU: it is searched, with what follows
+                    // `buf` has no FPDU: it is searched, with the bytes that follow
                     self.begin_search(false);
                     self.look(Piece { bytes, ..piece }, check, emit);
                     return;
@@ -689,10 +690,10 @@ impl Framer {
         self.buf.extend_from_slice(bytes);
         self.have = bytes.len() as u32;
         self.holed = false;
-        // what was searched has no sum; a marker that stands before the next FPDU is part of its sum
+        // searched bytes have no sum; a marker before the next FPDU is part of its sum
         let behind_marker = self.position % MARKER_INTERVAL <= MARKER_LEN as u32;
         self.sum = (bytes.is_empty() && !behind_marker).then_some(0);
-        // an estimate, right where no marker stands between
+        // an estimate, right if there is no marker between
         self.header_at = self.position.wrapping_sub(self.have);
         if piece.missing > 0 {
             self.position = self.position.wrapping_sub(piece.missing);
@@ -728,7 +729,7 @@ fn is_something_else(b: &[u8]) -> bool {
 struct Terms {
     known: bool,
     crc: CrcUse,
-    /// Bytes whose CRC may be computed: the cost of a search is linear in what is searched.
+    /// Bytes whose CRC may be computed: the cost of a search is linear in the bytes searched.
     budget: usize,
 }
 
@@ -744,7 +745,7 @@ struct Search {
     candidates: Vec<Candidate>,
 }
 
-/// A place where FPDUs may begin, and how far they chain.
+/// A place where FPDUs may begin, and the state of their chain.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     start: usize,
@@ -788,7 +789,7 @@ impl Search {
             if shape(&hay[start..]).is_none() {
                 continue;
             }
-            // a segment that begins with an FPDU is what senders try for
+            // senders try to begin segments with an FPDU
             let score = u32::from(start == old);
             let mut c = Candidate { start, next: start, score, fpdus: 0, crc_good: false, counted: false, tagged: None };
             match c.follow(hay, terms) {
@@ -882,6 +883,6 @@ fn shape(b: &[u8]) -> Option<Shape> {
         _ => 18,
     };
     let fits = length >= least && Some(word(8)) == opcode.queue();
-    // the reserved bytes are 0, but nobody checks
+    // the reserved bytes are 0, but receivers do not check that
     fits.then_some(Shape { length, strong: opcode.invalidates() || word(4) == 0, tagged: None })
 }

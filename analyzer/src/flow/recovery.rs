@@ -15,7 +15,7 @@ use crate::op::At;
 
 /// Rounds without any answer after which a peer is said to be silent.
 const SILENT_ROUNDS: u32 = 3;
-/// The same, where no answer came any more, however soon they followed each other.
+/// The same, if no answer came any more, however soon they followed each other.
 const SILENT_AT_LAST: u32 = 5;
 /// ns for which an adapter holds an acknowledgment back, at most: so much longer than the way there and back the shortest may have taken.
 pub const HELD_BACK: i64 = 50_000;
@@ -68,7 +68,7 @@ pub struct Recovery {
     overtaken: u32,
     /// Those of them that came again without having been asked for again: the first may have been the one that was sent first.
     unclear: u32,
-    /// The last of them that came alone: its number, and how many.
+    /// The last of them that came alone: PSN and number.
     filled_last: Option<(u32, u32)>,
     delay: i64,
     /// The PSN of the first packet that was missing.
@@ -103,7 +103,7 @@ pub struct Recovery {
     run: Option<Run>,
 }
 
-/// Packets that came late by themselves, of which it is not known yet whether their receiver noticed.
+/// Packets that came late by themselves; it is not known yet if their receiver noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Late {
     /// The PSN of the first.
@@ -141,7 +141,7 @@ pub struct Sent {
     pub bytes: u32,
     /// True if the identification of its datagram shows that it was sent long before packets that came earlier.
     pub is_old: bool,
-    /// The shortest way from the capture point to the sender and back so far, in ns; 0 where it is not known.
+    /// The shortest way from the capture point to the sender and back so far, in ns; 0 if it is not known.
     pub way: i64,
 }
 
@@ -258,7 +258,7 @@ impl Recovery {
         self.gap.get_or_insert(late.at);
     }
 
-    /// The receiver was not ready, and asked for so many ns: what goes out again was not lost.
+    /// The receiver was not ready, and asked to wait for `wait` ns: packets that go out again were not lost.
     pub fn not_ready(&mut self, at: At, wait: i64) {
         self.end_run();
         self.asked_at = Some((at, Some(wait)));
@@ -267,8 +267,8 @@ impl Recovery {
         self.unanswered_rounds = 0;
     }
 
-    /// True if the sender was asked for packets that it has not sent again yet: what it sends meanwhile was already on
-    /// its way.
+    /// True if the sender was asked for packets that it has not sent again yet: packets that it sends meanwhile were
+    /// already on their way.
     pub fn awaits_round(&self) -> bool {
         self.pending_nak
     }
@@ -298,7 +298,7 @@ impl Recovery {
         (gives_up || self.unanswered_rounds >= SILENT_ROUNDS && found.lasted() >= SILENT_TIME).then_some(found)
     }
 
-    /// Takes a packet that is sent before the newest one. Returns what it shows about the sender's adapter.
+    /// Takes a packet that is sent before the newest one. Returns a measure of the sender's adapter, if it gives one.
     pub fn sent(&mut self, sent: &Sent) -> Option<Measure> {
         // an answer takes at least a round trip, for which delayed acknowledgments give too large a value
         let too_soon = |asked: At| sent.at.since(asked) < sent.way - sent.way / 8 - HELD_BACK;
@@ -315,7 +315,7 @@ impl Recovery {
             if !sent.is_first
                 && let Some(run) = self.run.take_if(|run| run.asked && run.repeats == 0 && run.psn == sent.psn)
             {
-                // what was missing had come late, just before it was sent again
+                // the missing packets had come late, just before they were sent again
                 self.overtaken += run.firsts;
                 let gap = self.gap.unwrap_or(run.begin);
                 self.delay = self.delay.max(run.begin.time.saturating_sub(gap.time));
@@ -366,8 +366,8 @@ impl Recovery {
         if run.repeats == 0 {
             self.filled_last = Some((run.psn, run.firsts));
         }
-        // where the capture lost the first packet of a round, or has it in another order, it seems to begin later: that is none of its own,
-        // unless the next one does, too
+        // if the capture lost the first packet of a round, or has it in another order, the round seems to begin later:
+        // such a round does not count by itself, unless the next one begins later, too
         let is_ahead = |of: u32| self.unanswered_rounds > 0 && psn::ahead(run.psn, of) > 0;
         let (is_on, is_inside) = (is_ahead(self.unanswered_psn), is_ahead(self.last_psn));
         self.ahead_rounds = if is_on { self.ahead_rounds + u32::from(!is_inside) } else { 0 };
@@ -401,7 +401,7 @@ impl Recovery {
         }
         losses.overtaken.add(first, self.overtaken.into());
         if self.filled > 0 && self.repeated == self.filled {
-            // nothing behind it went out again, as it does where a sender goes back
+            // nothing behind it went out again, as it does if a sender goes back
             self.unclear += core::mem::take(&mut self.filled);
         }
         losses.unclear.add(first, self.unclear.into());
@@ -411,21 +411,21 @@ impl Recovery {
             losses.recovered(self.begin, at);
         }
         if over && self.rounds == 0 && self.missing > 0 {
-            // what was missing never came: that is reported where it is given up
+            // the missing packets never came: that is reported when they are given up
             return (Ended { packets: self.missing, ..Ended::default() }, None);
         }
         let (cause, packets) = if lost > 0 {
             losses.lost_before.add(first, lost.into());
             (Cause::LostBefore, lost)
         } else if self.overtaken > 0 {
-            // what went out again was not lost
+            // packets that went out again were not lost
             (Cause::Reordered, self.overtaken)
         } else if self.unclear > 0 {
             (Cause::Unknown, self.unclear)
         } else if self.mended {
             (Cause::Damaged, 1)
         } else if self.not_ready || silence.is_some() {
-            // nobody was there to take it
+            // the receiver was not there to take it
             (Cause::Unknown, 1)
         } else if self.asked_for > 0 && self.repeated == 0 {
             // nothing was sent again for the NAK: it came late itself, or the sender was gone

@@ -54,7 +54,8 @@ struct Clock {
 }
 
 impl Clock {
-    /// By how much a segment is later than its timestamp says, against the fastest of late; `None` as long as the clock is not known.
+    /// Delay of a segment in ns: its time after its timestamp, compared with the fastest segments of late; `None` as
+    /// long as the clock is not known.
     fn delay(&mut self, at: i64, timestamp: u32) -> Option<i64> {
         let took = at.saturating_sub(self.first.0);
         let ticked = i64::from(timestamp.wrapping_sub(self.first.1) as i32) * TICK;
@@ -144,7 +145,7 @@ pub struct Sent {
     /// True if the identification of its datagram shows that it was sent before others that came earlier; `None` if it
     /// shows nothing.
     pub is_older: Option<bool>,
-    /// ns since it came first, where that is known: of one that came again.
+    /// ns since it came first, if known: of one that came again.
     pub age: Option<i64>,
     /// Relation of the segment to those before it.
     pub was: Was,
@@ -228,9 +229,8 @@ pub struct Repair {
     reports: u32,
     /// Time in ns at which it had said so often enough for the sender to send again.
     asked_at: i64,
-    /// A segment that came late, of which it is not known yet whether the receiver noticed: begin, end, time, delay in
-    /// ns. The last field is true if the sender's own numbers or clock show that it was sent before those that it came
-    /// behind.
+    /// A segment that came late; it is not known yet if the receiver noticed. Begin, end, time, delay in ns. The last
+    /// field is true if the sender's own numbers or clock show that it was sent before those that it came behind.
     late: Option<(u32, u32, At, i64, bool)>,
     copies: u32,
     silent_since: Option<At>,
@@ -273,7 +273,7 @@ impl Repair {
                 if let Some((since, until, clock)) = self.delayed.take()
                     && over.is_none()
                     && at.time.saturating_sub(until.time) <= PROMPTLY + way
-                    // what had left before the acknowledgment came does not answer its clock
+                    // a segment that had left before the acknowledgment came does not echo its clock
                     && echo.zip(clock).is_none_or(|(echo, clock)| !before(echo, clock))
                 {
                     let losses = losses.get_or_insert_default();
@@ -287,7 +287,7 @@ impl Repair {
             }
             Was::Filled { is_late } => {
                 let gap = self.gap.unwrap_or((at, None));
-                // an earlier clock of the sender than the one of what overtook it: it was sent before
+                // its timestamp is earlier than that of the segment that overtook it: it was sent before
                 let clocks = gap.1.zip(timestamp);
                 let is_older = sent.is_older.unwrap_or(clocks.is_some_and(|(newer, this)| before(this, newer)));
                 // and a later one says that it was sent again, however soon
@@ -297,7 +297,7 @@ impl Repair {
                 let waited = at.time.saturating_sub(self.asked_at);
                 let is_prompt = waited >= way - way / 8 - HELD_BACK && waited <= way.saturating_mul(2).saturating_add(PROMPTLY);
                 let is_asked = is_reported && self.reports >= DUPLICATES && is_prompt;
-                // neither its datagram's number nor a clock tells what was sent first
+                // neither its datagram's number nor a clock shows the order of sending
                 let is_untold = sent.is_older.is_none() && clocks.is_none();
                 let delay = at.time.saturating_sub(gap.0.time);
                 let losses = losses.get_or_insert_default();
@@ -325,7 +325,8 @@ impl Repair {
             Was::Again => {
                 let losses = losses.get_or_insert_default();
                 losses.repeated.add(at, 1);
-                // one of the two was sent first, and came late: where nothing tells which, nobody sent it twice without need
+                // one of the two was sent first, and came late: if nothing shows which, neither counts as sent without
+                // need
                 let filled = |again: &&mut Again| again.is_filled && again.seq == sent.seq && again.end == end;
                 if let Some(known) = self.again.iter_mut().find(filled) {
                     let delay = at.time.saturating_sub(known.since.time);
@@ -395,7 +396,7 @@ impl Repair {
         self.again.push_back(again);
     }
 
-    /// The receiver acknowledges. Tells what is over.
+    /// The receiver acknowledges. Emits the periods that are over.
     pub fn acknowledged(&mut self, acknowledgment: &Acknowledged<'_>, losses: &mut Option<Box<Losses>>, emit: &mut impl FnMut(Over)) {
         let Acknowledged { at, ack, sacks, timestamp, echo, has_data } = *acknowledgment;
         if self.copies >= SILENT_COPIES
@@ -432,7 +433,7 @@ impl Repair {
                     losses.overtaken.add(late, 1);
                     losses.delay = losses.delay.max(delay);
                 } else {
-                    // its receiver noticed that it was missing: its sender may have been told in time
+                    // its receiver noticed that it was missing, and may have told its sender in time
                     losses.unclear.add(late, 1);
                 }
                 self.late = None;
@@ -476,7 +477,8 @@ impl Repair {
 
     /// Outcome of a segment, now that no D-SACK came for it.
     fn settle(&self, again: &Again, losses: &mut Losses) {
-        // what was sent again before anybody could miss the first copy came out of a loss or a delay that is told already
+        // a segment that was sent again before the first copy could be missed came out of a loss or a delay that is
+        // reported already
         if again.is_filled || again.is_prompt {
             return;
         }
@@ -494,7 +496,7 @@ impl Repair {
         }
     }
 
-    /// SACK blocks: the first may say what came twice (RFC 2883 4), the others what is there behind a hole.
+    /// SACK blocks: the first may report a duplicate (RFC 2883 4), the others the bytes behind a hole.
     fn selective(&mut self, at: At, ack: u32, sacks: &[(u32, u32)], losses: &mut Option<Box<Losses>>) {
         self.says_sack = true;
         let (left, right) = sacks[0];
@@ -526,7 +528,7 @@ impl Repair {
         });
     }
 
-    /// An acknowledgment alone, of all there is, long after it: what was sent since waits for nothing else.
+    /// An acknowledgment alone, of all data, long after it: data sent since waits for nothing else.
     fn delayed_acknowledgment(&mut self, at: At, ack: u32, clock: Option<u32>, has_data: bool) {
         self.delayed = None;
         let since_data = core::mem::take(&mut self.since_data);
@@ -548,7 +550,7 @@ impl Repair {
         for again in core::mem::take(&mut self.again) {
             self.settle(&again, losses.get_or_insert_default());
         }
-        // where nothing of the receiver was captured at all, its silence says nothing
+        // if nothing of the receiver was captured at all, its silence says nothing
         if self.copies >= SILENT_COPIES
             && self.acked.is_some()
             && let Some(from) = self.silent_since
@@ -573,7 +575,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// A direction, and what is reported of it.
+    /// A direction, and its reported events.
     #[derive(Default)]
     struct Tap {
         repair: Repair,
@@ -630,7 +632,8 @@ mod tests {
             tap.ack(70, 400, &[], 40);
             tap.over.iter().any(|over| matches!(over, Over::Recovery { .. }))
         };
-        // an age is a whole number of microseconds, and may be up to one more; and what was reported missing after it had gone by was lost
+        // an age is a whole number of microseconds, and may be up to one more; and a segment that was reported missing
+        // after it had gone by was lost
         assert_eq!([14 * MS - 1_000, 14 * MS - 999, 14 * MS].map(recovered), [false, true, true]);
         let mut tap = Tap::default();
         tap.send(0, 100, Was::New).ack(10, 200, &[], 0);

@@ -5,7 +5,7 @@
 //!   acknowledgments of the peer ──▲        what the receiver has and we do not, the capture lost
 //! ```
 //!
-//! A segment that begins where the last one ended is passed on without a copy. What comes early is held back, up to a
+//! A segment that begins at the end of the last one is passed on without a copy. Early segments are held back, up to a
 //! limit. Of bytes that come twice the first copy counts. Positions are sequence numbers unwrapped to 64 bits.
 
 use crate::op::At;
@@ -49,7 +49,7 @@ pub enum Event<'a> {
     },
     /// A segment came that is not next: it is held back.
     Held {
-        /// Bytes missing before it, and before what is held already.
+        /// Bytes missing before it, and before the bytes that are held already.
         missing: u32,
     },
     /// Two copies of the same bytes differ. The first one counts.
@@ -125,7 +125,7 @@ pub struct Stream {
 
 /// A segment that fills a gap within this time was only overtaken, as Wireshark sees it too.
 const REORDERED_WITHIN_NS: i64 = 3_000_000;
-/// Bytes by which the first data of a connection is ahead of its SYN at most, where that stands behind it.
+/// Bytes by which the first data of a connection is ahead of its SYN at most, if the SYN comes behind it.
 const LATE_SYN: u32 = 1 << 16;
 /// Memory that a held segment takes besides its bytes, in bytes.
 const HELD_OVERHEAD: usize = 96;
@@ -249,7 +249,7 @@ impl Stream {
         let bytes = &bytes[..bytes.len().min(length as usize)];
         self.counts.segments += 1;
         if seq == self.next as u32 && self.held.is_empty() && self.highest == self.next {
-            // the fast path: exactly what comes next
+            // the fast path: exactly the next bytes
             let missing = length - bytes.len() as u32;
             self.next += u64::from(length);
             self.highest = self.next;
@@ -277,7 +277,7 @@ impl Stream {
         }
         let had_gap = !self.held.is_empty();
         if pos > self.next && self.acked >= pos && self.held.first_key_value().is_none_or(|(p, _)| pos <= *p) {
-            // the receiver has what lies before: it will not come again
+            // the receiver has the bytes before: they will not come again
             self.skip_to(pos, true, emit);
         }
         let behind = pos < self.highest;
@@ -441,7 +441,7 @@ mod tests {
     use std::collections::VecDeque;
     use std::string::{String, ToString};
 
-    /// A conversation: what one side sends and the other acknowledges, and the events of the stream.
+    /// A conversation: segments of one side, acknowledgments of the other, and the events of the stream.
     struct Tap {
         stream: Stream,
         received: String,
@@ -545,7 +545,7 @@ mod tests {
     #[test]
     fn keepalives_and_late_starts() {
         let mut tap = Tap::late();
-        // from before the first segment: nobody saw whether it had gone before
+        // from before the first segment: it is unknown if it had gone before
         tap.send(500, "ab").send(501, "b").send(400, "old").expect("ab", &[]);
         assert_eq!(tap.stream.counts().keepalives, 1);
         tap.send(502, "c").expect("abc", &[]);

@@ -100,7 +100,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             IbFact::Gap(gap) => {
                 self.lost(&gap, "packet");
                 if at.frame > gap.at.frame && at.frame != u64::MAX {
-                    // what came behind it is known from here on only, and so is what it asked for
+                    // packets behind it are known from here on only, and so are their requests
                     End::BOTH.into_iter().for_each(|end| self.connection.missed.gap(end, at));
                 }
             }
@@ -110,16 +110,16 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                 if let Some(episode) = self.connection.episodes.under_way(Kind::Recovery, by.peer()) {
                     episode.packets = episode.packets.max(1);
                 }
-                // a sequence error asks for what was lost: it is part of that losses
+                // a sequence error asks for lost packets: it is part of those losses
                 let doer = match code {
                     0 => return,
-                    // the responder could not do what it was rightly asked for
+                    // the responder could not fulfil a valid request
                     3 => by,
                     _ => by.peer(),
                 };
                 let name = rdmascope_dissector::wire::ib::ext::NakCode(code);
                 if code == REMOTE_ACCESS && !self.connection.is_stray(by.peer()) {
-                    // what is wrong with it only its receiver knows
+                    // only its receiver knows the reason
                     let text =
                         format_args!("the request at PSN {psn} was refused, though no access outside advertised memory was seen: {name}");
                     return self.wire(at, Rule::RcNak, Blame::Unknown, Certainty::Guess, text);
@@ -191,7 +191,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
         if !matches!(verb, Verb::Send | Verb::SendInvalidate) || part != Part::Only {
             return;
         }
-        // shown as what it is, without being counted
+        // shown, without being counted
         let exchanges = self.connection.show(bytes, t);
         exchanges.into_iter().flatten().for_each(|id| self.env.frame.belongs(id, 0));
     }

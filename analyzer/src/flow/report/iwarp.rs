@@ -39,7 +39,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
             FlowFact::MpaReply(startup) => self.startup(at, by, &startup),
             FlowFact::CrcBad => {
                 health.crc_bad += 1;
-                // TCP found the segment whole: made wrong, or changed where TCP does not look
+                // TCP found the segment undamaged: it was made wrong, or changed where TCP does not look
                 self.wire(at, Rule::MpaCrc, Blame::Unknown, sure, format_args!("the CRC of an FPDU is wrong"));
             }
             FlowFact::MarkerBad { pointer, expected } => {
@@ -203,7 +203,7 @@ impl<S: Sink> Listener<'_, S> {
                 let (sequence, bytes, packets) = (Some(sequence), bytes.into(), 1);
                 let found = Episode { cause, sequence, bytes, packets, repeated: 1, ..held(Kind::Recovery, since, until) };
                 episodes.add(found);
-                // what lies behind a hole is taken when that is filled
+                // bytes behind a hole are taken when that is filled
                 let sequence = found.sequence.unwrap_or(0);
                 self.connection.again(by, copy, sequence, true, true, is_filled);
             }
@@ -237,12 +237,12 @@ impl<S: Sink> Listener<'_, S> {
                 self.wire(at, Rule::RdmapTerminate, own, Certainty::Certain, text);
             }
             (0 | 1, PROTECTION, _) if !self.connection.is_stray(by.peer()) => {
-                // what is wrong with it only its receiver knows
+                // only its receiver knows the reason
                 let text = format_args!("an access was refused, though all seem to lie in memory that was advertised: {terminate}");
                 self.wire(at, Rule::RdmapTerminate, Blame::Unknown, Certainty::Guess, text);
             }
             _ => {
-                // certain where the broken rule was seen
+                // certain if the broken rule was seen
                 let id = Some(self.connection.id);
                 let is_seen =
                     |f: &Finding| f.connection == id && f.by == peers && f.severity == Severity::Error && f.certainty == Certainty::Certain;
@@ -281,7 +281,7 @@ impl<S: Sink> Listener<'_, S> {
             self.wire(at, Rule::MpaReject, blame, sure, text);
         }
         if startup.legacy.is_some_and(|l| l.little_endian) {
-            // peers that read either form lose nothing by it; where Reads fail because of it, that is reported by itself
+            // peers that read either form lose nothing by it; if Reads fail because of it, that is reported by itself
             let site = Site { connection: Some(self.connection.id), frame: at.frame, time_ns: at.time };
             self.env.report_as(Severity::Note, Rule::MpaIrdord, blame, site, sure, format_args!("sent its read depths in little-endian"));
         }
@@ -303,7 +303,7 @@ impl<S: Sink> Listener<'_, S> {
             && startup.depths().is_none()
             && self.connection.read_depths[by.peer().index()].is_some()
         {
-            // the other side goes on with what it offered
+            // the other side goes on with its own offer
             let text = format_args!("answered read depths with none, at revision 2");
             let site = Site { connection: Some(self.connection.id), frame: at.frame, time_ns: at.time };
             self.env.report_as(Severity::Note, Rule::MpaIrdord, blame, site, sure, text);

@@ -57,7 +57,7 @@ fn was(n: u64) -> &'static str {
     if n == 1 { "was" } else { "were" }
 }
 
-/// One finding of a rule, made of what both directions say.
+/// One finding of a rule for both directions.
 struct Both<'c> {
     connection: &'c ConnectionState,
     text: String,
@@ -106,14 +106,14 @@ impl<'c> Both<'c> {
     }
 }
 
-/// Tells the findings of a connection's losses.
+/// Reports the findings of a connection's losses.
 pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut impl FnMut(Finding)) {
     let rules = if flow.is_tcp { &TCP } else { &RC };
     let losses = || End::BOTH.into_iter().filter_map(|by| Some((by, flow.losses[by.index()]?)));
     let sums = connection.episodes.sums(connection.last.time);
     let answered = connection.is_answered();
     let emit = &mut |finding: Finding| {
-        // what was repaired and cost no request anything is no more than a note
+        // a repair that cost no request anything is only a note
         let is_free = answered && is_of_the_wire(finding.rule) && cost_in(&sums, finding.rule, None) == 0;
         emit(if is_free { finding.with_severity(Severity::Note) } else { finding });
     };
@@ -124,7 +124,7 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
         mirrored(connection, emit);
     } else if flow.is_mirrored {
         damaged(connection, flow, losses(), rules, emit);
-        // what a mirror shows twice was sent once
+        // packets that a mirror shows twice were sent once
         losses().for_each(|(by, losses)| silent(connection, by, losses, rules, 2, emit));
         if let Some(thrice) = flow.thrice {
             sent_again(connection, thrice, rules, emit);
@@ -132,7 +132,7 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
         return mirrored(connection, emit);
     }
     let emit = &mut |finding: Finding| {
-        // what stands there again may be a mirror's
+        // packets that appear again may be a mirror's
         let rests_on_copies = [rules.lost, rules.overtaken, rules.needless].contains(&finding.rule);
         let doubted =
             flow.may_be_mirrored && !flow.are_copies_known && rests_on_copies && finding.certainty == Certainty::IfNothingWasMissed;
@@ -150,7 +150,7 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
     }
 }
 
-/// Tells which requests the server itself was slow to answer: those that nothing below held up.
+/// Reports requests that the server itself was slow to answer: those that no lower layer held up.
 fn slow(connection: &ConnectionState, is_troubled: bool, emit: &mut impl FnMut(Finding)) {
     let (smb2, rpc) = connection.commands();
     let smb2 = smb2.map(|commands| (Rule::Smb2Slow, commands));
@@ -172,10 +172,10 @@ fn slow(connection: &ConnectionState, is_troubled: bool, emit: &mut impl FnMut(F
             } else {
                 found.add(&tally, format_args!("took up to {took} for a {command}; the median is {usual}"));
             }
-            // where packets are lost, the first of what it sent may have been, which nothing shows that comes behind it
+            // with packets lost, its first packet may have been lost too, and no later one shows that
             let is_alike = tally.count <= 2 && is_like_a_timer(long.server);
-            // what was acknowledged with the reply at the earliest may have been held up on its way to the server; and a reply may have
-            // waited behind others for credits
+            // a request that was acknowledged with the reply at the earliest may have been held up on its way to the
+            // server; and a reply may have waited behind others for credits
             let is_short = |side: &link::Side| side.stalls > 0 || side.is_starved() || side.held_min.is_some_and(|held| held <= 1);
             let is_held_up = long.is_unheard || connection.smbd().is_some_and(|smbd| is_short(smbd.link.side(replier)));
             let certainty = if is_troubled || is_alike || is_held_up { Certainty::Guess } else { Certainty::IfNothingWasMissed };
@@ -199,7 +199,8 @@ fn lost<'s>(
     rules: &Rules,
     emit: &mut impl FnMut(Finding),
 ) {
-    // where packets are held up, what was asked for may have been on its way; and what one direction held up makes the other send again
+    // with packets held up, requested ones may have been on their way; and delays in one direction make the other send
+    // again
     let is_held_up = losses.clone().any(|(_, l)| l.overtaken.any() || l.unclear.any() || l.misplaced.any());
     let mut found = Both::new(connection);
     let mut unsure = Both::new(connection);
@@ -217,13 +218,13 @@ fn lost<'s>(
         };
         let again = Many(losses.repeated.count.saturating_sub(losses.needless.count), rules.unit);
         let took = Milliseconds(losses.recovery);
-        // where the capture loses packets, what was not seen may have been there, unless its receiver asked for it
+        // if the capture loses packets, unseen ones may have been there, unless their receiver asked for them
         let is_asked = losses.naks + losses.asked_again > 0;
         let is_sure = !is_held_up && is_asked && (before == 0 || rules.unit == "segment" || !connection.missed.any());
         let is_sure = is_sure || !is_held_up && rules.unit == "segment" && before == 0;
         let lost = if is_sure { &mut found } else { &mut unsure };
         lost.add(&both, format_args!("{count} {way} {were} lost {place}, {again} sent again, {took} of recovery"));
-        // of an end that was not captured nobody knows what it said
+        // the packets of an end that was not captured are unknown
         let is_heard = !connection.missed.is_absent(by.peer());
         let (late, slow) =
             if is_heard { (losses.unacknowledged.clone(), &losses.unheard) } else { (Tally::default(), &losses.unacknowledged) };
@@ -287,7 +288,8 @@ fn overtaken<'s>(
 ) {
     let (mut sure, mut unsure) = (Both::new(connection), Both::new(connection));
     for (by, losses) in losses {
-        // an end that did not say that it missed them may have had them in order; and what a capture misses looks late when it goes again
+        // an end that did not report them missing may have had them in order; and packets that a capture misses look
+        // late when they go again
         let noticed = rules.unit == "segment" || losses.naks > 0;
         // neighbours change places in captures, too
         let is_far = rules.unit == "segment" || losses.delay >= NEIGHBOURS;
@@ -390,7 +392,7 @@ fn damaged<'s>(
         );
     }
     found.finish(rules.damaged, Blame::Network, Certainty::Certain, emit);
-    // what is wrong and was taken all the same
+    // wrong CRCs of packets that were taken all the same
     let unfinished = connection.health.icrc_bad.saturating_sub(all);
     if let (false, 1.., Some(first)) = (flow.is_tcp, unfinished, connection.icrc_first_bad) {
         let site = Site { connection: Some(connection.id), frame: first.frame, time_ns: first.time };
@@ -401,7 +403,7 @@ fn damaged<'s>(
 }
 
 fn silent(connection: &ConnectionState, by: End, losses: &Losses, rules: &Rules, copies: u32, emit: &mut impl FnMut(Finding)) {
-    // an end of which nothing was captured may have said a lot
+    // an end of which nothing was captured may have sent a lot
     let Some(found) = losses.unanswered.filter(|_| !connection.missed.is_absent(by.peer())) else { return };
     // nor does one that had closed the connection answer any more
     let is_closed = |(closer, _, at): &(Option<End>, &str, At)| *closer == Some(by.peer()) && at.time <= found.to.time;
@@ -422,14 +424,14 @@ fn silent(connection: &ConnectionState, by: End, losses: &Losses, rules: &Rules,
         "sent nothing, not even an acknowledgment, for {lasted} (frames {first} to {last}), while its peer sent the same {unit} {times} \
         times; {how}"
     );
-    // a side that closes the connection later, or answers the side that does, was alive: what it sent meanwhile was lost; and a few tries
-    // alone may all have been
+    // a side that closes the connection later, or answers the side that does, was alive: the packets that it sent
+    // meanwhile were lost; and a few tries alone may all have been lost
     let is_heard = |closer: Option<End>| closer != Some(by) || farewells == 0;
     let is_there =
         !found.answered && connection.closed.as_ref().is_some_and(|(closer, _, at)| at.time > found.to.time && is_heard(*closer));
     let is_lossy = losses.lost() + losses.unacknowledged.count + losses.unheard.count > 0;
     let is_chance = found.answered && is_lossy && times <= CHANCE_MAX;
-    // what the capture does not have may say why
+    // packets that the capture does not have may show the reason
     let is_unknown = !found.answered && connection.missed.anything();
     let certainty = if is_there || is_chance || is_unknown { Certainty::Guess } else { Certainty::IfNothingWasMissed };
     let mut finding = Finding::new(Rule::PeerSilent, blame(connection, by.peer()), site, certainty, text);
@@ -462,7 +464,7 @@ fn held_up(connection: &ConnectionState, by: End, losses: &Losses, emit: &mut im
         &losses.held_up,
         format_args!("{count} {way} passed the capture point long after the sender's own timestamps, {took} in all: held up before it"),
     );
-    // two clocks are compared, the sender's and that of the capture: nobody can be sure of either
+    // two clocks are compared, the sender's and that of the capture: neither is certain
     found.finish(Rule::TcpHeld, Blame::Network, Certainty::Guess, emit);
 }
 
