@@ -72,7 +72,7 @@ enum Inner {
 }
 
 impl Cipher {
-    /// `None` where there is no such cipher, or its keys have another length.
+    /// `None` if there is no such cipher, or its keys have another length.
     pub fn new(id: CipherId, key: &Key) -> Option<Self> {
         fn ready<A: KeyInit + KeySizeUser>(key: &Key) -> Option<Box<A>> {
             <&AeadKey<A>>::try_from(key.bytes()).ok().map(|k| Box::new(A::new(k)))
@@ -133,7 +133,7 @@ impl Cipher {
     /// message to message does not allocate). `output` is empty after an error.
     ///
     /// # Errors
-    /// [`Sealed::Short`] where the message has fewer bytes than its header says, [`Sealed::Refused`] where it is not authentic.
+    /// [`Sealed::Short`] if the message has fewer bytes than its header says, [`Sealed::Refused`] if it is not authentic.
     pub fn decrypt(&self, message: &[u8], output: &mut Vec<u8>) -> Result<(), Sealed> {
         output.clear();
         let (header, body) = message.split_first_chunk::<HEADER_LEN>().ok_or(Sealed::Short)?;
@@ -150,7 +150,7 @@ impl Cipher {
     }
 
     /// Encrypts `message` under a nonce of [`Cipher::nonce_len`] bytes that this key must never see again, and appends header and
-    /// ciphertext to `output`. `None`, with nothing appended, where the nonce is too short or the message too long.
+    /// ciphertext to `output`. `None`, with nothing appended, if the nonce is too short or the message too long.
     pub fn encrypt(&self, nonce: &[u8], session_id: u64, message: &[u8], output: &mut Vec<u8>) -> Option<()> {
         let size = u32::try_from(message.len()).ok()?;
         let nonce = nonce.get(..self.nonce_len())?;

@@ -24,9 +24,9 @@ use sha2::{Digest, Sha256, Sha512};
 pub struct Derived {
     /// Signs messages of both directions.
     pub signing: Key,
-    /// Encrypts what the client sends; `None` before dialect 3.0.
+    /// Encrypts messages of the client; `None` before dialect 3.0.
     pub client_to_server: Option<Key>,
-    /// Encrypts what the server sends.
+    /// Encrypts messages of the server.
     pub server_to_client: Option<Key>,
     /// For the applications above SMB2.
     pub application: Option<Key>,
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!((keys.client_to_server.unwrap().bytes().len(), keys.signing), (32, short.signing));
         assert_eq!(keys.client_to_server.unwrap(), derive(&long, b"SMBC2SCipherKey\0", &hash.0, 32));
         assert_eq!(short.client_to_server.unwrap(), derive(&long[..16], b"SMBC2SCipherKey\0", &hash.0, 16));
-        // the length is part of what is hashed: the long key does not begin with the short one
+        // the length is part of the hashed data: the long key does not begin with the short one
         assert_ne!(derive(&long, b"L\0", b"", 32).bytes()[..16], *derive(&long, b"L\0", b"", 16).bytes());
         // too short a key is filled up with zeros
         let mut padded = [0; 16];

@@ -160,7 +160,7 @@ fn secret(line: &str) -> Result<Option<Secret>, &'static str> {
     }
 }
 
-/// The label that begins the line, whatever its spaces and its case, and what follows it and perhaps a colon.
+/// The label that begins the line, in any case and with any spaces, and the text behind it and perhaps a colon.
 fn labelled(line: &str) -> Option<(Label, &str)> {
     LABELS.iter().find_map(|(text, label)| {
         let mut rest = line;
@@ -234,7 +234,7 @@ fn key(value: &str) -> Result<Option<Key>, &'static str> {
     }
 }
 
-/// Pairs of hex digits, apart or not. `None` where there is anything else, or more than any key has.
+/// Pairs of hex digits, apart or not. `None` if there is anything else, or more than any key has.
 fn hex(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut high = None;

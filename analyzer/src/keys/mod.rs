@@ -1,9 +1,9 @@
 //! Decryption of SMB sessions and verification of signatures: keys and passwords that the user gives, the keys derived
 //! from them, and the ciphers and signatures themselves.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! | --- | --- |
-//! | `file.rs` | the key file: what the Linux client, ksmbd, `smbinfo` and Wireshark print or keep, and passwords |
+//! | `file.rs` | the key file: output of the Linux client, ksmbd, `smbinfo` and Wireshark, and passwords |
 //! | `ntlm.rs` | the messages of NTLM, read and written, and the session key that a password gives |
 //! | `derive.rs` | from the session key to the keys that sign and encrypt; the preauthentication hash |
 //! | `cipher.rs` | SMB2_TRANSFORM_HEADER: AES-CCM and AES-GCM |
@@ -125,7 +125,7 @@ impl Keys {
 /// A password as its NT hash, and the user that it belongs to.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
-    /// The user it belongs to, without a domain; anyone's where that is not known.
+    /// The user it belongs to, without a domain; anyone's if that is not known.
     pub user: Option<String>,
     /// MD4 of the password in UTF-16 (\[MS-NLMP\] 3.3.2, NTOWF of version 1).
     pub nt_hash: [u8; 16],
@@ -212,7 +212,7 @@ impl Keyring {
         self.tickets.as_deref()
     }
 
-    /// The keys that were given for a session: the first set, where there are several.
+    /// The keys that were given for a session: the first set, if there are several.
     pub fn session(&self, session_id: u64) -> Option<Keys> {
         self.sessions(session_id).first().copied()
     }
@@ -222,7 +222,7 @@ impl Keyring {
         self.sessions.get(&session_id).map_or(&[], Vec::as_slice)
     }
 
-    /// The session key of a captured NTLM exchange, where one of the passwords is the one it was made with.
+    /// The session key of a captured NTLM exchange, if one of the passwords is the one it was made with.
     pub fn ntlm(&self, challenge: &ntlm::Challenge, authenticate: &ntlm::Authenticate<'_>) -> Result<Key, ntlm::Refusal> {
         if authenticate.is_anonymous() {
             return authenticate.session_key(challenge, &[0; 16]);
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(ring.sessions(1).len(), Keyring::KEYS_PER_SESSION);
         assert_eq!(ring.session(1).unwrap().signing, Some(Key::of([0; 16])));
         assert_eq!((ring.session(2), ring.is_empty()), (None, false));
-        // what different programs know of one session comes together
+        // keys that different programs know of one session come together
         ring.add_session(2, Keys { signing: Some(Key::of([1; 16])), ..Keys::default() });
         ring.add_session(2, Keys { session_key: Some(Key::of([2; 16])), ..Keys::default() });
         let both = Keys { signing: Some(Key::of([1; 16])), session_key: Some(Key::of([2; 16])), ..Keys::default() };

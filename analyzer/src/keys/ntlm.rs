@@ -1,6 +1,6 @@
-//! NTLM version 2, \[MS-NLMP\] 3.3.2 and 3.4.5: reads the CHALLENGE and AUTHENTICATE messages of a capture or of a peer, writes those of
-//! our
-//! own client and server, and derives the session key from a password. Little-endian; offsets count from the start of each message.
+//! NTLM version 2, \[MS-NLMP\] 3.3.2 and 3.4.5: reads the CHALLENGE and AUTHENTICATE messages of a capture or of a
+//! peer, writes those of our own client and server, and derives the session key from a password. Little-endian; offsets
+//! count from the start of each message.
 //!
 //! ```text
 //! NT hash             MD4(password)
@@ -62,7 +62,7 @@ impl fmt::Display for Refusal {
 }
 
 /// The first NTLMSSP message in a security buffer, bare or inside SPNEGO: its type, and the bytes from its start to the end of the
-/// buffer (its offsets say how much of that it is).
+/// buffer (its offsets give its length).
 pub fn find(token: &[u8]) -> Option<(u32, &[u8])> {
     let at = token.windows(SIGNATURE.len()).position(|w| w == SIGNATURE)?;
     let message = &token[at..];
@@ -79,7 +79,7 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// `None` where `message` is none, or cut off.
+    /// `None` if `message` is none, or cut off.
     pub fn parse(message: &[u8]) -> Option<Self> {
         (message.starts_with(SIGNATURE) && le32(message, 8)? == 2).then_some(())?;
         Some(Self { flags: le32(message, 20)?, server_challenge: *message.get(24..)?.first_chunk()? })
@@ -95,7 +95,7 @@ pub struct Authenticate<'a> {
     pub lm_response: &'a [u8],
     /// NtChallengeResponse: NTProofStr and the rest of an NTLMv2_RESPONSE.
     pub nt_response: &'a [u8],
-    /// DomainName, in UTF-16 where `flags` say so.
+    /// DomainName, in UTF-16 if `flags` say so.
     pub domain: &'a [u8],
     /// UserName.
     pub user: &'a [u8],
@@ -106,7 +106,7 @@ pub struct Authenticate<'a> {
 }
 
 impl<'a> Authenticate<'a> {
-    /// `None` where `message` is none, or a part of it lies outside.
+    /// `None` if `message` is none, or a part of it lies outside.
     pub fn parse(message: &'a [u8]) -> Option<Self> {
         (message.starts_with(SIGNATURE) && le32(message, 8)? == 3).then_some(())?;
         let part = |at| {
@@ -125,7 +125,7 @@ impl<'a> Authenticate<'a> {
         })
     }
 
-    /// True if nobody is authenticated.
+    /// True if the session is anonymous.
     pub fn is_anonymous(&self) -> bool {
         self.user.is_empty() && self.nt_response.is_empty()
     }
@@ -138,7 +138,7 @@ impl<'a> Authenticate<'a> {
     /// The exported session key, which is SMB's. `nt_hash` is that of the user's password; an anonymous session has one of zeros.
     ///
     /// # Errors
-    /// [`Refusal::Password`] where the password is another one.
+    /// [`Refusal::Password`] if the password is another one.
     pub fn session_key(&self, challenge: &Challenge, nt_hash: &[u8; 16]) -> Result<Key, Refusal> {
         let base = if self.is_anonymous() {
             [0; 16]
@@ -206,7 +206,7 @@ pub struct Fresh {
     pub client_challenge: [u8; 8],
     /// ExportedSessionKey.
     pub session_key: [u8; 16],
-    /// Now, in units of 100 ns since 1601; used where the server did not send its own time.
+    /// Now, in units of 100 ns since 1601; used if the server did not send its own time.
     pub filetime: u64,
 }
 
@@ -242,7 +242,7 @@ pub fn emit_challenge(server_challenge: [u8; 8], name: &str, filetime: u64) -> V
 
 /// Writes the AUTHENTICATE_MESSAGE (2.2.1.3) that answers `challenge_message`, and derives the session key; an anonymous one without an
 /// account.
-/// `None` where `challenge_message` is no CHALLENGE_MESSAGE.
+/// `None` if `challenge_message` is no CHALLENGE_MESSAGE.
 pub fn emit_authenticate(challenge_message: &[u8], account: Option<&Account>, fresh: &Fresh) -> Option<(Vec<u8>, Key)> {
     let challenge = Challenge::parse(challenge_message)?;
     let mut flags = NEGOTIATE_OURS & challenge.flags | NEGOTIATE_KEY_EXCH;
@@ -331,7 +331,8 @@ pub fn ntowf_v2(nt_hash: &[u8; 16], name: impl Iterator<Item = u16>) -> [u8; 16]
     hmac_md5(nt_hash, &[&bytes])
 }
 
-/// Upper case, unit by unit as Windows has it: what would become several letters stays, and so does half a surrogate pair.
+/// Upper case, unit by unit as Windows has it: a letter that would become several stays, and so does half a surrogate
+/// pair.
 fn upper(units: impl Iterator<Item = u16>) -> impl Iterator<Item = u16> {
     units.map(|unit| {
         let Some(c) = char::from_u32(u32::from(unit)) else { return unit };

@@ -57,7 +57,7 @@ pub struct ConnectionCrypto {
 }
 
 impl ConnectionCrypto {
-    /// Of a connection whose NEGOTIATE has not been seen, or not yet.
+    /// For a connection whose NEGOTIATE has not been seen, or not yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -69,8 +69,8 @@ impl ConnectionCrypto {
         *self = Self { hash: Some(hash), ..Self::default() };
     }
 
-    /// Its reply, from its SMB2 header on, with the dialect that it chose and what its contexts say: `cipher` and `signing` are `None`
-    /// where there is no such context.
+    /// Its reply, from its SMB2 header on, with the dialect that it chose and the values of its contexts: `cipher` and
+    /// `signing` are `None` if there is no such context.
     pub fn negotiate_response(&mut self, message: &[u8], dialect: Dialect, cipher: Option<CipherId>, signing: Option<SigningAlgorithm>) {
         if let Some(hash) = &mut self.hash {
             hash.add(message);
@@ -83,7 +83,7 @@ impl ConnectionCrypto {
         self.signing = Some(signing.unwrap_or_else(|| SigningAlgorithm::of_dialect(dialect)));
     }
 
-    /// A message may have been missed: the hash, and what goes into it, is not known then.
+    /// A message may have been missed: the hash, and the keys derived from it, are not known then.
     pub fn missed(&mut self) {
         self.hash = None;
     }
@@ -245,7 +245,7 @@ impl SessionCrypto {
 
     fn bind_with(&mut self, to_server: &[Cipher], to_client: &[Cipher]) {
         for (own, first) in [(&mut self.to_server, to_server), (&mut self.to_client, to_client)] {
-            // what was given for this session may be those of this channel only
+            // the keys given for this session may be those of this channel only
             own.splice(..0, first.iter().cloned());
             own.truncate(Self::CANDIDATES);
         }
@@ -316,7 +316,7 @@ impl SessionCrypto {
     }
 
     /// Decrypts data that RDMA moved, as an SMB2_RDMA_CRYPTO_TRANSFORM (\[MS-SMB2\] 2.2.43.1) with this nonce and signature says, into
-    /// `output`, whose content is replaced. The specification names nothing that is authenticated besides: nothing is.
+    /// `output`, whose content is replaced. The specification names no other authenticated data: there is none.
     ///
     /// # Errors
     /// See [`Sealed`]; `output` is empty then.
@@ -390,7 +390,8 @@ impl Candidates<'_> {
         }
         for (key, list) in [(&keys.client_to_server, &mut self.to_server), (&keys.server_to_client, &mut self.to_client)] {
             let Some(key) = key else { continue };
-            // where no cipher was seen negotiated, every one that takes such a key; 32 bytes may be 16 with zeros behind them
+            // if no cipher was seen negotiated, every one that takes such a key; 32 bytes may be 16 with zeros behind
+            // them
             let ids = CipherId::ALL.into_iter().filter(|id| self.connection.cipher.is_none_or(|c| c == *id));
             ids.for_each(|id| add(list, id, &Key::of_slice(key.bytes().get(..id.key_len()).unwrap_or(&[]))));
         }
@@ -401,7 +402,7 @@ impl Candidates<'_> {
 
     fn of_session_key(&mut self, key: &Key) {
         match (self.connection.dialect, self.connection.hash) {
-            // where the hash is missing, what it goes into cannot be derived
+            // if the hash is missing, the keys that depend on it cannot be derived
             (Some(Dialect::SMB_3_1_1), None) => {}
             (Some(dialect), hash) => self.derive(dialect, key, &hash.unwrap_or_default()),
             (None, _) => {
@@ -628,7 +629,7 @@ mod tests {
         assert_eq!(channel.verify(&signed), SignatureCheck::Verified);
     }
 
-    /// A test data file: the messages of a conversation, and whether the server sent them.
+    /// A test data file: the messages of a conversation, with true for those of the server.
     fn conversation(text: &str) -> Vec<(bool, Vec<u8>)> {
         let lines = text.lines().filter(|l| !l.starts_with('#'));
         lines.map(|l| (l.starts_with('<'), crate::keys::testing::hex(&l[2..]))).collect()

@@ -38,7 +38,7 @@ enum Inner {
 }
 
 impl Signer {
-    /// `None` where there is no such algorithm, or its keys have another length.
+    /// `None` if there is no such algorithm, or its keys have another length.
     pub fn new(algorithm: SigningAlgorithm, key: &Key) -> Option<Self> {
         let key = key.bytes().first_chunk::<16>().filter(|k| k.len() == key.bytes().len())?;
         let inner = match algorithm {
@@ -66,8 +66,8 @@ impl Signer {
         Some(self.over([&header[..SIGNATURE], &[0; 16], body], &nonce(header)))
     }
 
-    /// The signature of data that is no message: what RDMA moves, signed by an SMB2_RDMA_CRYPTO_TRANSFORM (\[MS-SMB2\] 2.2.43.1), whose
-    /// nonce AES-GMAC takes. `None` where that has fewer than 12 bytes.
+    /// The signature of data that RDMA moves, made for an SMB2_RDMA_CRYPTO_TRANSFORM (\[MS-SMB2\] 2.2.43.1), whose
+    /// nonce AES-GMAC takes. `None` if that has fewer than 12 bytes.
     pub fn signature_of_data(&self, data: &[u8], nonce: &[u8]) -> Option<[u8; 16]> {
         let nonce = match *self.inner {
             Inner::Gmac(..) => nonce.first_chunk()?,
@@ -119,8 +119,8 @@ impl Signer {
         self.over([&[], &[], &data], &nonce(header)) == header[SIGNATURE..]
     }
 
-    /// Gives `message` the signature that it should have; the flag that says it is signed is the caller's. False where it is shorter
-    /// than an SMB2 header.
+    /// Gives `message` the signature that it should have; the caller sets the flag that says it is signed. False if it
+    /// is shorter than an SMB2 header.
     pub fn sign(&self, message: &mut [u8]) -> bool {
         let Some(signature) = self.signature(message) else { return false };
         message[SIGNATURE..HEADER_LEN].copy_from_slice(&signature);
@@ -128,7 +128,7 @@ impl Signer {
     }
 }
 
-/// The nonce of AES-GMAC: the message id, and 32 bits that say whether the server sent it (1) and whether it is a CANCEL (2).
+/// The nonce of AES-GMAC: the message id, and 32 bits with flags: from the server (1), CANCEL (2).
 fn nonce(header: &[u8; HEADER_LEN]) -> [u8; 12] {
     let mut nonce = [0; 12];
     nonce[..8].copy_from_slice(&header[MESSAGE_ID..MESSAGE_ID + 8]);
