@@ -73,7 +73,7 @@ pub struct Messages {
     streams: [stream::Direction; 2],
     /// Sends examined so far to recognize the protocol.
     tries: u32,
-    /// Bytes of one Send to each end, where the handshake said so.
+    /// Bytes of one Send to each end, if the handshake said so.
     inline_threshold: [Option<u32>; 2],
     /// True if the client of NFS takes Send with Invalidate; `None` if the handshake was not seen.
     invalidation: Option<bool>,
@@ -88,14 +88,14 @@ impl Messages {
         self.protocol
     }
 
-    /// SMB Direct, where it is that.
+    /// SMB Direct, if the connection carries it.
     pub fn smbd(&self) -> Option<&Smbd> {
         self.smbd.as_deref()
     }
 
     /// Private data of RPC-over-RDMA in the handshake (RFC 8797), by end A and B.
     pub fn rpc_rdma_private(&mut self, private: [Option<RpcRdmaPrivate>; 2]) {
-        // it is the side that calls whose keys are invalidated
+        // the keys of the calling side are invalidated
         self.invalidation = Some(private[End::A.index()].is_some_and(|p| p.remote_invalidation()));
         // without it on both sides, each keeps to the default
         self.inline_threshold = match private {
@@ -203,7 +203,7 @@ impl Messages {
             if let Some(pieces) = record.pieces {
                 cx.env.sink.assembled(Assembly::Tcp, record.last.frame, pieces.frames());
                 if T::ON {
-                    // with what frames it: the length of SMB2, the mark of RPC
+                    // with its framing: the length of SMB2, the mark of RPC
                     Assembly::Tcp.show(pieces, record.wire_length.saturating_add(4), t);
                 }
             }
@@ -442,7 +442,7 @@ mod tests {
     use rdmascope_dissector::trace::Off;
     use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, VERSION_1_0};
 
-    /// The message layer alone, and what it hands up: who sent it, its bytes, how many fragments or parts.
+    /// The message layer alone, and its messages: sender, bytes, number of fragments or parts.
     struct Layer {
         alone: Alone,
         memory: Memory,
@@ -455,7 +455,7 @@ mod tests {
             Self { alone: Alone::new(), memory: Memory::default(), messages: Messages::default(), up: Vec::new() }
         }
 
-        /// A packet of a Send. Whether packets before it turned out to be missing.
+        /// A packet of a Send. Returns true if packets before it turned out to be missing.
         fn packet(&mut self, by: End, part: Part, bytes: &[u8]) -> bool {
             let Self { alone, memory, messages, up } = self;
             let mut cx = alone.frame(by);
@@ -510,7 +510,7 @@ mod tests {
         out
     }
 
-    /// A data transfer message with part of an SMB2 message, so many bytes of which follow.
+    /// A data transfer message with part of an SMB2 message, of which `remaining` bytes follow.
     fn fragment(data: &[u8], remaining: u32) -> Vec<u8> {
         let header = DataTransfer {
             credits_requested: 255,

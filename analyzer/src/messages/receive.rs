@@ -4,7 +4,7 @@ use crate::op::{At, Part, RdmaOp};
 use crate::pieces::Pieces;
 use alloc::vec::Vec;
 
-/// Bytes of one Send put together at most; what is longer keeps its length and loses its tail.
+/// Bytes of one Send put together at most; a longer one keeps its length and loses its tail.
 pub const SEND_MAX: usize = 1 << 24;
 
 /// A whole Send.
@@ -44,7 +44,7 @@ pub struct Receive {
     first: At,
     wire_length: u32,
     pieces: Pieces,
-    /// Set where captured bytes stopped being contiguous.
+    /// Set if captured bytes stopped being contiguous.
     cut: bool,
     open: bool,
 }

@@ -48,7 +48,7 @@ const LONG_REPLY: u32 = 1 << 30;
 pub struct RpcMessage<'a> {
     /// Side that sent it.
     pub by: End,
-    /// Transaction id, of the header where there is one.
+    /// Transaction id, of the header if there is one.
     pub xid: u32,
     /// First frame of the message.
     pub first: At,
@@ -69,7 +69,7 @@ pub enum Kind<'a> {
     Call {
         /// The number of its exchange.
         exchange: u64,
-        /// The message; `None` where it is in a Position-Zero Read chunk, which the responder has yet to read.
+        /// The message; `None` if it is in a Position-Zero Read chunk, which the responder has yet to read.
         message: Option<Stream<'a>>,
     },
     /// A reply.
@@ -78,7 +78,7 @@ pub enum Kind<'a> {
         message: Stream<'a>,
         /// True if it stands in the reply chunk rather than in the Send.
         is_long: bool,
-        /// The call, where it was in a Position-Zero Read chunk and is whole now.
+        /// The call, if it was in a Position-Zero Read chunk and is whole now.
         call: Option<&'a [u8]>,
     },
     /// RDMA_ERROR: the responder could not read the call.
@@ -86,7 +86,7 @@ pub enum Kind<'a> {
 }
 
 impl<'a> RpcMessage<'a> {
-    /// A record of a TCP stream; `None` where it is too short for an RPC header.
+    /// A record of a TCP stream; `None` if it is too short for an RPC header.
     pub fn of_record<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, record: &stream::Record<'a>) -> Option<Self> {
         let word = |at: usize| record.bytes.get(at..at + 4).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_be_bytes(*b));
         let (xid, kind) = (word(0)?, word(4)?);
@@ -99,14 +99,14 @@ impl<'a> RpcMessage<'a> {
     }
 }
 
-/// Credits of one direction: who calls is the index.
+/// Credits of one direction; the calling end is the index.
 #[derive(Clone, Copy, Debug, Default)]
 struct Credits {
     /// Granted by the last reply.
     granted: Seen<u32>,
     /// Most asked for.
     requested_max: u32,
-    /// Calls without reply: at least so many, where messages were missed.
+    /// Calls without reply; a lower bound if messages were missed.
     outstanding: u32,
     /// Most of those at a time.
     outstanding_max: u32,
@@ -132,7 +132,7 @@ struct Call {
     long_want: u64,
     /// Arrived bytes of a reply in the reply chunk.
     long_reply: Vec<u8>,
-    /// Segments of the write list, and how many each chunk has.
+    /// Segments of the write list, and their number in each chunk.
     segments: Vec<Segment>,
     chunk_sizes: Vec<u32>,
     reply_segments: Vec<Segment>,
@@ -143,7 +143,7 @@ struct Call {
 pub struct RpcRdma {
     /// By the end that calls.
     credits: [Credits; 2],
-    /// Bytes of one Send to each end, where the handshake said so.
+    /// Bytes of one Send to each end, if the handshake said so.
     inline_threshold: [Option<u32>; 2],
     /// True if the client takes Send with Invalidate; `None` if the handshake was not seen.
     invalidation: Option<bool>,
@@ -166,27 +166,26 @@ impl RpcRdma {
     /// Forgets calls and replies in chunks that are not whole yet.
     pub fn release(&mut self) {
         for call in self.calls.values_mut() {
-            // what is not there any more never becomes whole
+            // a message that was released never becomes whole
             (call.long_call, call.long_reply, call.long_want) = (Vec::new(), Vec::new(), u64::MAX);
         }
         self.long = 0;
     }
 
-    /// A connection whose ends take so many bytes inline and whose client takes remote invalidation or not, where that is known; `late`
-    /// where calls
-    /// before the first one seen may be outstanding.
+    /// A connection whose ends take `inline_threshold` bytes inline and whose client takes remote invalidation or not,
+    /// if known; `late` if calls before the first one seen may be outstanding.
     pub fn new(inline_threshold: [Option<u32>; 2], invalidation: Option<bool>, late: bool) -> Self {
         let credits = Credits { replied: late, ..Credits::default() };
         Self { inline_threshold, invalidation, credits: [credits; 2], ..Self::default() }
     }
 
-    /// Calls that `caller` may still send before a reply comes, where that is known.
+    /// Calls that `caller` may still send before a reply comes, if known.
     pub fn credits_left(&self, caller: End) -> Option<i64> {
         let credits = &self.credits[caller.index()];
         Some(i64::from(credits.granted.known()?) - i64::from(credits.outstanding))
     }
 
-    /// Messages are missing: what is outstanding and granted is not known for sure.
+    /// Messages are missing: outstanding calls and grants are not known for sure.
     pub fn missed(&mut self) {
         for credits in &mut self.credits {
             credits.granted = Seen::Unseen;
@@ -242,7 +241,7 @@ impl RpcRdma {
             }
             return;
         };
-        // who refuses a version names it (RFC 8166 4.5.1)
+        // an error about a version names it (RFC 8166 4.5.1)
         if header.fixed.version != 1 && header.proc() != Proc::ERROR {
             let version = header.fixed.version;
             cx.report(Rule::RpcrdmaVersion, by, Rests::FRAME, format_args!("sent RPC-over-RDMA version {version}"));
@@ -651,7 +650,8 @@ fn shape<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, ca
     }
 }
 
-/// Segments of a chunk as they are returned, each with what was offered: the same memory, filled from the front.
+/// Checks segments of a chunk as they are returned, each with the one that was offered: the same memory, filled from
+/// the front.
 fn filled<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, rests: Rests, segments: impl Iterator<Item = (Segment, Segment)>) {
     let mut room_left = false;
     for (segment, offer) in segments {
@@ -692,7 +692,7 @@ mod tests {
     const S: End = End::B;
     const NO_CHUNKS: &[u32] = &[0, 0, 0];
 
-    /// RPC-over-RDMA alone, and the messages that it hands up: who sent it, and its transaction id.
+    /// RPC-over-RDMA alone, and the messages that it hands up: sender and transaction id.
     struct Layer {
         alone: Alone,
         memory: Memory,
@@ -725,7 +725,7 @@ mod tests {
             self.send(C, &[&[xid, 1, 32, 0], chunks, &[xid, 0, 2, 100_003, 3, 0, 0, 0, 0, 0]].concat(), None);
         }
 
-        /// Its reply, which grants so many credits.
+        /// Its reply, which grants `granted` credits.
         fn reply(&mut self, xid: u32, granted: u32, chunks: &[u32]) {
             self.send(S, &[&[xid, 1, granted, 0], chunks, &[xid, 1, 0, 0, 0, 0]].concat(), None);
         }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use rdmascope_dissector::wire::rpc::RecordMark;
 use rdmascope_dissector::wire::smb2::Framing;
 
-/// Bytes of one message put together at most: what an SMB2 length can say, and more than NFS sends.
+/// Bytes of one message put together at most: the limit of an SMB2 length, and more than NFS sends.
 pub const MESSAGE_MAX: usize = 1 << 24;
 
 /// Kind of messages on a stream.
@@ -37,7 +37,7 @@ pub struct Record<'a> {
     pub wire_length: u32,
     /// True if they stand in one frame.
     pub in_frame: bool,
-    /// The segments that they were put together from, where these are several.
+    /// The segments that they were put together from, if there are several.
     pub pieces: Option<&'a Pieces>,
 }
 
@@ -77,7 +77,7 @@ pub fn recognize(bytes: &[u8]) -> Kind {
 }
 
 impl Direction {
-    /// The stream begins late: what comes first need not begin a message.
+    /// The stream begins late: its first bytes need not begin a message.
     pub fn late(&mut self) {
         self.lost = true;
     }

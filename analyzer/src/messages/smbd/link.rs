@@ -1,13 +1,14 @@
-//! The rules of one SMB Direct connection, \[MS-SMBD\] 3.1: one rulebook, two callers. The analyzer feeds it both directions
-//! of a capture; an active endpoint feeds it what it receives and what it is about to send.
+//! The rules of one SMB Direct connection, \[MS-SMBD\] 3.1: one rulebook, two callers. The analyzer feeds it both
+//! directions of a capture; an active endpoint feeds it the messages that it receives and those that it is about to
+//! send.
 //!
 //! ```text
 //!  Idle ── NegotiateRequest ──▶ Negotiating ── NegotiateResponse, status 0 ──▶ Established ── DataTransfer … ─┐
 //!                                    └── status ≠ 0, or a value that must be refused ──▶ Refused             ◀┘
 //! ```
 //!
-//! Pure: no clock, no I/O. What is not known (the capture began late, or lost frames) is [`Seen::Unseen`], and a rule over
-//! it stays silent.
+//! Pure: no clock, no I/O. An unknown value (the capture began late, or lost frames) is [`Seen::Unseen`], and a rule
+//! over it stays silent.
 
 pub use crate::finding::RuleSink;
 use crate::finding::{Certainty, Rule};
@@ -82,7 +83,7 @@ pub enum Seen<T> {
 }
 
 impl<T> Seen<T> {
-    /// The value, where it is known.
+    /// The value, if known.
     pub fn known(self) -> Option<T> {
         match self {
             Self::Known(v) => Some(v),
@@ -181,7 +182,7 @@ pub struct Link {
     /// Values in the Negotiate Request, and in the response, that the receiver must refuse.
     refusable: [Option<Refusable>; 2],
     opened: Option<At>,
-    /// The end that asked for the RDMA connection, where that is known.
+    /// The end that asked for the RDMA connection, if known.
     active: Option<End>,
     /// Data came before the negotiation, which may still follow.
     early: bool,
@@ -198,7 +199,7 @@ pub struct Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Refusable {
     field: &'static str,
-    /// The status that the refusal must carry, where it is a message and not the end of the connection.
+    /// The status that the refusal must carry, if it is a message and not the end of the connection.
     status: Option<u32>,
 }
 
@@ -308,7 +309,7 @@ impl Link {
         self.side(end).blocked_since
     }
 
-    /// Messages of `by` were missed: what they spent and granted is unknown from here on.
+    /// Messages of `by` were missed: spent and granted credits are unknown from here on.
     pub fn missed(&mut self, by: End) {
         self.certainty = Certainty::IfNothingWasMissed;
         for side in &mut self.sides {
@@ -484,7 +485,7 @@ impl Link {
             _ => {}
         }
         self.refusable[1] = refusable_response(response, self.request.map(|(_, request)| request));
-        // what must be refused with this status is the fault of the request
+        // a refusal with this status is the fault of the request
         let must = self.refusable[0].is_some_and(|wrong| wrong.status == Some(response.status));
         if response.status != 0 {
             let status = Status(response.status);
@@ -548,7 +549,7 @@ impl Link {
             let (size, limit) = (Grouped(response.preferred_send_size.into()), Grouped(limit.into()));
             sink.broken(Rule::SmbdNegRspPreferred, by, sure, format_args!("prefers to send {size} bytes; its peer receives {limit}"));
         }
-        // 3.1.5.7: each side's sizes shrink to what the other can do
+        // 3.1.5.7: each side's sizes shrink to the limits of the other
         let initiator = &mut self.sides[by.peer().index()];
         initiator.max_receive_size = asked_receive.map(|r| r.min(response.preferred_send_size).max(MAX_RECEIVE_SIZE_LEAST));
         initiator.max_send_size = Some(asked_send.unwrap_or(u32::MAX).min(response.max_receive_size));
@@ -583,7 +584,7 @@ impl Link {
             let needs = u64::from(fragmented).div_ceil(payload.into());
             let most = from.requested_max;
             if fragmented <= MAX_FRAGMENTED_SIZE_LEAST {
-                // nobody may offer less: the size is not the receiver's choice
+                // less is not allowed: the size is not the receiver's choice
                 continue;
             }
             if fragmented >= 1 << 20 && self.initiator == Some(receiver) && u64::from(most) * u64::from(send) < u64::from(fragmented) {
@@ -615,7 +616,7 @@ impl Link {
                 self.early = true;
             }
             Phase::Negotiating if self.initiator != Some(by) => {
-                // where the beginning of the connection was not seen, its first message may not have been either
+                // if the beginning of the connection was not seen, its first message may not have been either
                 let sure = if self.opened.is_none() { Certainty::Guess } else { sure };
                 sink.broken(Rule::BugKsmbdEarlyData, by, sure, format_args!("sent a data transfer message before its Negotiate Response"));
                 // the response is still to come; nothing of this message was agreed on, its grant least of all
@@ -627,7 +628,7 @@ impl Link {
                 return;
             }
             Phase::Negotiating => {
-                // it spends what the response will say that it was granted
+                // it spends credits that the response will grant
                 self.shape(by, data, wire_length, inside, sink);
                 self.premature.get_or_insert(at);
                 self.premature_sent += 1;
@@ -804,7 +805,7 @@ impl Link {
                     me.stall_longest = (waited, at.frame);
                 }
                 let waited = Milliseconds(waited);
-                // between messages nobody but the sender knows whether it had anything to send
+                // between messages only the sender knows if it had anything to send
                 let sure = if me.dry_inside { sure } else { Certainty::Guess };
                 sink.broken(Rule::SmbdCreditStall, by.peer(), sure, format_args!("kept its peer waiting {waited} for credits"));
             }

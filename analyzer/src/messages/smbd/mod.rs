@@ -29,7 +29,7 @@ pub struct Smb2Message<'a> {
     pub last: At,
     /// Bytes of the SMB2 message.
     pub bytes: &'a [u8],
-    /// Its length on the wire; more than `bytes` where the capture cut it.
+    /// Its length on the wire; more than `bytes` if the capture cut it.
     pub wire_length: u32,
     /// The remote key that was invalidated on the way.
     pub invalidate: Option<u32>,
@@ -41,7 +41,7 @@ pub struct Smb2Message<'a> {
     pub pieces: Option<&'a Pieces>,
     /// Time that its sender waited for credits to send it, in ns.
     pub waited: i64,
-    /// Bytes of RDMA for one request, where SMB Direct agreed on a limit.
+    /// Bytes of RDMA for one request, if SMB Direct agreed on a limit.
     pub max_read_write_size: Option<u32>,
 }
 
@@ -122,7 +122,7 @@ fn is_credits_alone(header: &DataTransfer, wire_length: u32) -> bool {
         && header.credits_requested > 0
 }
 
-/// MinVersion and MaxVersion of a negotiation: what data transfer messages have there are credits.
+/// MinVersion and MaxVersion of a negotiation: data transfer messages have credits there.
 fn versions(bytes: &[u8]) -> Option<(u16, u16)> {
     let [a, b, c, d] = *bytes.first_chunk()?;
     Some((u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d])))
@@ -169,7 +169,7 @@ impl Smbd {
         self.fragments.iter().map(|fragments| fragments.buffer.capacity() + fragments.pieces.held()).sum()
     }
 
-    /// Gives back the memory of what [`Smbd::missed`] forgot.
+    /// Gives back the memory of messages that [`Smbd::missed`] forgot.
     pub fn release(&mut self) {
         self.fragments.iter_mut().filter(|fragments| !fragments.open).for_each(|fragments| {
             fragments.buffer = Vec::new();
@@ -227,7 +227,7 @@ impl Smbd {
         self.fragments[by.index()] = core::mem::take(&mut from.fragments[from_end.index()]);
     }
 
-    /// A whole Send. Returns the SMB2 message that it completes, where it does.
+    /// A whole Send. Returns the SMB2 message, if it completes one.
     pub fn send<'a, T: Trace>(&'a mut self, by: End, send: &WholeSend<'a>, t: &mut T, sink: &mut impl RuleSink) -> Option<Smb2Message<'a>> {
         let (bytes, wire) = (send.bytes, send.wire_length);
         let phase = self.link.phase();
@@ -249,7 +249,8 @@ impl Smbd {
             self.response(by, send, t, sink);
             return None;
         }
-        // the first message of all that was seen, as long as a Negotiate Request: who joined late may have joined right before it
+        // the first message of all that was seen, as long as a Negotiate Request: a late capture may have begun right
+        // before it
         let is_first = wire == NegotiateRequest::LEN as u32 && self.link.is_unbegun() && !self.link.is_passive(by);
         let is_due = phase == Phase::Idle || self.link.owes_request(by) || is_first;
         if request || (is_due && !reads_as_data(bytes, wire)) {
@@ -265,7 +266,7 @@ impl Smbd {
                     format_args!("sent a message of {wire} bytes; the header alone has 20"),
                 );
             } else {
-                // what it spent, granted and carried was cut off
+                // its credits and its content were cut off
                 self.missed(by);
             }
             return None;
@@ -297,7 +298,8 @@ impl Smbd {
         Some(Smb2Message { max_read_write_size: self.link.max_read_write_size, ..message })
     }
 
-    /// An encrypted message says twice how long it is: in its first fragment, and in its own header (\[MS-SMB2\] 2.2.41).
+    /// Checks the length of an encrypted message, which is given twice: in its first fragment, and in its own header
+    /// (\[MS-SMB2\] 2.2.41).
     fn sealed_length(&self, by: End, data: &Data<'_>, sink: &mut impl RuleSink) {
         let begins = !self.fragments[by.index()].open && data.data.starts_with(b"\xfdSMB");
         let Some(original) = data.data.get(36..40).and_then(|b| b.first_chunk::<4>()).filter(|_| begins) else { return };
@@ -369,7 +371,8 @@ fn reads_as_data(bytes: &[u8], wire_length: u32) -> bool {
         && header.data_offset >= DataTransfer::LEN as u32
         && header.data_offset % 8 == 0
         && u64::from(header.data_offset) + u64::from(header.data_length) == u64::from(wire_length);
-    // the versions 1.0 to 1.0 of a Negotiate Request would be two numbers of credits that nobody asks for and grants at once
+    // as credits, the versions 1.0 to 1.0 of a Negotiate Request would be two unlikely numbers, requested and granted
+    // at once
     let versions = header.credits_requested == 0x0100 && header.credits_granted == 0x0100;
     let is_empty =
         wire_length == DataTransfer::LEN as u32 && header.data_length == 0 && header.data_offset == 0 && header.remaining_data_length == 0;
@@ -501,7 +504,7 @@ mod tests {
     const CLIENT: End = End::A;
     const SERVER: End = End::B;
 
-    /// A connection seen from its beginning, and what was judged on it: rule, side, certainty, text.
+    /// A connection seen from its beginning, and the findings on it: rule, side, certainty, text.
     #[derive(Default)]
     struct Talk {
         smbd: Smbd,
@@ -644,7 +647,7 @@ mod tests {
             let mut talk = Talk::default();
             talk.data(CLIENT, DataTransfer { credits_requested: 255, ..header }, data);
             assert_eq!(talk.rules(), [(Rule::SmbdNegFirst, CLIENT)], "{header:?}");
-            // and what follows is judged by what is agreed on then
+            // and later messages are judged by its agreement
             talk.request(request());
             talk.response(response());
             for _ in 0..3 {
