@@ -24,7 +24,7 @@ const EARLY_MAX: usize = 8;
 /// ns after which a REQ without an answer has timed out.
 const TIMEOUT: i64 = 20_000_000_000;
 
-/// A REQ that waits for its answer, and what later messages are matched by.
+/// A REQ that waits for its answer, and the values by which later messages are matched.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) at: At,
@@ -36,7 +36,7 @@ pub(super) struct Request {
     pub(super) qp: u32,
     /// The PSN that the server is to begin with.
     pub(super) psn: u32,
-    /// Of the service asked for; 0 where the service has no IP port.
+    /// Of the service asked for; 0 if the service has no IP port.
     pub(super) port: u16,
     pub(super) source_port: u16,
     /// Reads that the client can answer at a time.
@@ -91,7 +91,7 @@ pub(super) struct Rejected {
     pub(super) port: u16,
     /// True if the server refused; otherwise the client took its REQ back.
     pub(super) by_server: bool,
-    /// The connection, where a REP had made one.
+    /// The connection, if a REP had made one.
     pub(super) slot: Option<u32>,
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// A REQ. Returns the oldest one where it takes its place.
+    /// Adds a REQ. Returns the oldest one if it takes its place.
     pub(super) fn request(
         &mut self,
         at: At,
@@ -161,9 +161,9 @@ impl Requests {
         Some((request.clone(), early))
     }
 
-    /// A client was accepted by a server: that makes good what the server refused it before. Whether all is made good that any server
-    /// refused,
-    /// and this was some of it. Whoever shares the hosts among several analyses knows that these are asked of all together.
+    /// A client was accepted by a server: that makes good earlier refusals by that server. Returns true if everything
+    /// that any server refused is made good, and this was some of it. This looks at all hosts together, which matters
+    /// if several analyses share them.
     pub(super) fn make_good(&mut self, accepted: &Request) -> bool {
         let mut some = false;
         for request in self.list.iter_mut().filter(|r| r.rejected && r.at < accepted.at) {
@@ -209,8 +209,8 @@ impl Requests {
         Some((found.slot?, if found.client == src { End::A } else { End::B }))
     }
 
-    /// The connection that a message with these ids belongs to, and who of it sent the frame. Where there is none yet, the frame is
-    /// remembered: [`Requests::reply`] returns it.
+    /// The connection that a message with these ids belongs to, and the sender of the frame. If there is none yet, the
+    /// frame is remembered: [`Requests::reply`] returns it.
     pub(super) fn place(&mut self, frame: u64, src: Addr, dst: Addr, ids: (Option<u32>, Option<u32>)) -> Option<(u32, End)> {
         let (Some(local), remote) = ids else { return None };
         let end = |r: &Request| {
@@ -237,7 +237,8 @@ impl Requests {
         }
     }
 
-    /// A host sent another one something whose invariant CRC is right. Where one was wrong before, that was damaged: when.
+    /// A host sent another one a packet whose invariant CRC is right. Returns the time of an earlier one whose CRC was
+    /// wrong: that one was damaged.
     pub(super) fn sound(&mut self, src: Addr, dst: Addr) -> Option<At> {
         let mut damaged = None;
         for request in self.list.iter_mut() {
@@ -270,7 +271,7 @@ impl Requests {
         false
     }
 
-    /// The largest path MTU, in bytes, of connections that two hosts opened, where it is known: paths may differ.
+    /// The largest path MTU, in bytes, of connections that two hosts opened, if known: paths may differ.
     pub(super) fn path_mtu(&self, one: Addr, other: Addr) -> Option<u16> {
         let is_theirs = |r: &&Request| [(r.client, r.server), (r.server, r.client)].contains(&(one, other)) && r.accepted.is_some();
         self.list.iter().filter(is_theirs).filter_map(|r| r.path_mtu).max()
@@ -283,7 +284,8 @@ impl Requests {
         }
     }
 
-    /// Takes in the REQs between other hosts, of another part of the capture that has ended. Whether all of them are remembered.
+    /// Takes in the REQs between other hosts, of another part of the capture that has ended. Returns true if all of
+    /// them are remembered.
     pub(super) fn join(&mut self, part: Requests) -> bool {
         self.list.extend(part.list);
         self.list.make_contiguous().sort_by_key(|r| r.at.frame);

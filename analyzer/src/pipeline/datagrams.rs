@@ -85,7 +85,7 @@ impl Datagrams {
 }
 
 impl Datagram {
-    /// `None` where fragments overlap.
+    /// `None` if fragments overlap.
     fn whole(mut self) -> Option<Whole> {
         self.parts.sort_by_key(|(offset, _)| *offset);
         let mut bytes = self.header;

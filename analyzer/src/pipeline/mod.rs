@@ -1,5 +1,5 @@
-//! Frames in, findings and a report out: the way of a frame to its connection. What happens on a connection is
-//! [`crate::connection`]'s.
+//! Frames in, findings and a report out: the way of a frame to its connection. The connection itself is in
+//! [`crate::connection`].
 //!
 //! It is generic over the observer of decoding: with [`Off`] it only analyzes; with a `Tree` the very same run fills the
 //! detail tree of each frame, upper layers included.
@@ -12,8 +12,9 @@
 //! The table of connections (`table`), the two directions of queue pairs (`pairing`), connection management (`cm`), IP fragments
 //! (`datagrams`) and the numbers of the report (`numbering`) are files of their own; each knows nothing of the others' insides.
 //!
-//! Several of these can share the connections of one capture, each on a thread of its own: `route` says which frame goes to which, and
-//! `shards` puts together what they made of it; `numbers` gives what they number the numbers of the whole as frames come.
+//! Several of these can share the connections of one capture, each on a thread of its own: `route` chooses one for each
+//! frame, `shards` joins their results, and `numbers` gives their connections and exchanges the numbers of the whole as
+//! frames come.
 
 mod cm;
 mod datagrams;
@@ -212,8 +213,8 @@ impl<S: Sink> Pipeline<S> {
         }
     }
 
-    /// Earlier frames that turned out with the last one to belong to its connection, by number, with their senders: of a handshake, what
-    /// came before the answer that makes the connection.
+    /// Earlier frames that turned out with the last one to belong to its connection, by number, with their senders: the
+    /// frames of a handshake before the answer that makes the connection.
     pub fn earlier(&self) -> &[(u64, End)] {
         &self.env.frame.earlier
     }
@@ -285,7 +286,7 @@ impl<S: Sink> Pipeline<S> {
         totals
     }
 
-    /// Frames so far, without what is counted by protocol.
+    /// Frames so far, without the counts by protocol.
     pub fn capture(&self) -> report::Capture {
         report::Capture {
             lost_by_capture: self.env.lost_by_capture,
@@ -437,7 +438,7 @@ impl<S: Sink> Pipeline<S> {
     ) -> Report {
         let numbers = self.joined.number(&mut connections);
         let findings = {
-            // of those that are open, what is reported when they end
+            // findings that open connections report when they end
             let mut open = Findings::default();
             self.table
                 .iter()
@@ -445,7 +446,7 @@ impl<S: Sink> Pipeline<S> {
             let mut findings = numbers.findings(self.env.findings.iter().chain(open.iter())).with_losses_of(&self.env.findings);
             if !self.env.weakened.is_empty() {
                 let weakened: Vec<u32> = self.env.weakened.iter().filter_map(|id| numbers.of(*id)).collect();
-                // the order of packets is what they rest on
+                // they rest on the order of packets
                 findings.weaken(|finding| finding.connection.is_some_and(|id| weakened.contains(&id)));
             }
             findings
@@ -482,8 +483,8 @@ impl<S: Sink> Pipeline<S> {
         }
     }
 
-    /// A packet that is longer than any path MTU and was cut short, or whose ICRC is not that of its whole: several ones, which nobody can
-    /// tell apart. Nothing is said of them.
+    /// A packet that is longer than any path MTU and was cut short, or whose ICRC is not that of its whole: several
+    /// packets in one, which cannot be separated. Nothing is reported about them.
     #[cold]
     fn inseparable(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>) {
         if packet.cut == 0 {
@@ -678,7 +679,7 @@ impl<S: Sink> Pipeline<S> {
         }
     }
 
-    /// Looks again whether an unpaired flow belongs to another one.
+    /// Checks again if an unpaired flow belongs to another one.
     #[cold]
     fn try_pair(&mut self, place: Place, key: QpKey, ib: &IbPacket<'_>, row: &bth::Row) -> Place {
         if let Some(slot) = self.table.get_mut(place.slot) {
@@ -793,7 +794,7 @@ impl<S: Sink> Pipeline<S> {
             Peer { address: packet.dst, port: request.source_port, qp: Some(request.qp) },
             Peer { address: packet.src, port: request.port, qp: Some(rep.local_qpn) },
         ];
-        // what the requester may have outstanding is what the other side can answer
+        // the requester may have as many outstanding as the other side can answer
         connection.read_depth =
             [Some(u32::from(rep.responder_resources)), Some(u32::from(request.responder_resources))].map(|d| d.filter(|d| *d > 0));
         let mut flow = IbFlow::default();
@@ -907,7 +908,7 @@ impl<S: Sink> Pipeline<S> {
         self.env.frame.is_unchecked = match segment.check {
             Check::Good => false,
             Check::Unchecked => true,
-            // of one that is followed all the same, nobody knows either
+            // a segment that is followed all the same may be damaged, too
             Check::Bad => flow.is_doubted(end),
         };
         let mut listener = Listener { connection: &mut s.connection, env: &mut self.env };
@@ -922,8 +923,8 @@ impl<S: Sink> Pipeline<S> {
     #[cold]
     fn new_tcp(&mut self, at: At, from: TcpEnd, to: TcpEnd, segment: &Segment<'_>) -> u32 {
         let handshake = if segment.flags & SYN != 0 { Handshake::Seen } else { Handshake::Inferred };
-        // a SYN shows who the client is; else the lower of the well-known ports is the server's
-        // of one that is damaged the flags say nothing
+        // a SYN shows the client; else the lower of the well-known ports is the server's; the flags of a damaged
+        // segment say nothing
         let is_damaged = segment.check == Check::Bad && segment.payload_length > 0;
         let flags = if is_damaged { 0 } else { segment.flags };
         let client = match flags & (SYN | ACK) {
@@ -954,7 +955,7 @@ impl<S: Sink> Pipeline<S> {
     #[cold]
     fn fragment<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, fragment: &frame::IpFragment<'_>, t: &mut T) {
         let whole = match &mut self.shard {
-            // who hands out the frames put it together
+            // the router put it together
             Some(shard) => shard.datagram.take(),
             None => self.datagrams.take(meta.number, packet.src, packet.dst, fragment).map(|Whole { bytes, length, pieces }| {
                 let what = if matches!(packet.src, frame::Addr::V4(_)) { Assembly::Ipv4 } else { Assembly::Ipv6 };
@@ -980,7 +981,7 @@ impl<S: Sink> Pipeline<S> {
 
     // ── The table of connections ────────────────────────────────────────────────────────────────────────────────────
 
-    /// Follows a connection from now on; where there are too many, the idlest ends.
+    /// Follows a connection from now on; if there are too many, the one that is idle longest ends.
     fn insert(&mut self, at: At, mut connection: ConnectionState, flow: Flow) -> u32 {
         if self.table.len() >= self.env.options.connections_max.max(2)
             && let Some(idlest) = self.table.idlest()
@@ -993,14 +994,14 @@ impl<S: Sink> Pipeline<S> {
         self.table.insert(self.env.now, connection, flow)
     }
 
-    /// A connection ends, or is not followed any more: what became of it goes to the report.
+    /// A connection ends, or is not followed any more: its results go to the report.
     fn close(&mut self, slot: u32, at: At) {
         let Some(mut gone) = self.table.remove(slot) else { return };
         if let Some(key) = gone.qp_keys[0] {
             self.halves.remove(&key, slot);
         }
         self.requests.forget(slot);
-        // what it held back is not of the frame at hand, which may be another connection's
+        // the packets that it held back are not of the current frame, which may be another connection's
         let is_unchecked = core::mem::take(&mut self.env.frame.is_unchecked);
         let mut listener = Listener { connection: &mut gone.connection, env: &mut self.env };
         match &mut gone.flow {
@@ -1016,7 +1017,7 @@ impl<S: Sink> Pipeline<S> {
         }
         gone.connection.finish(&mut self.env, at, unseen);
         self.env.frame.is_unchecked = is_unchecked;
-        // what it cost is known now
+        // the cost of losses is known now
         flow::report::add_losses(&gone.connection, &gone.flow.loss_view(), &mut |finding| self.env.findings.add(finding));
         let mut connection = gone.connection.summary();
         // frames lost at the very end show nowhere: a capture that lost others may have lost these

@@ -18,12 +18,12 @@ impl Joined {
         self.into.insert(half, into);
     }
 
-    /// Takes in what was joined in another part of the capture.
+    /// Takes in the connections that were joined in another part of the capture.
     pub(super) fn join(&mut self, part: Joined) {
         self.into.extend(part.into);
     }
 
-    /// Forgets everything that became part of these, and says what that was. The numbers are added to `ids`.
+    /// Forgets the halves that became part of these connections, and emits their numbers, which are added to `ids`.
     pub(super) fn forget(&mut self, ids: &mut HashSet<u32>, mut emit: impl FnMut(u32)) {
         loop {
             let halves: Vec<u32> = self.into.iter().filter(|(_, into)| ids.contains(*into)).map(|(half, _)| *half).collect();
@@ -69,7 +69,7 @@ pub(super) struct Numbers<'j> {
 }
 
 impl Numbers<'_> {
-    /// The number of a connection; `None` where it is not in the report.
+    /// The number of a connection; `None` if it is not in the report.
     pub(super) fn of(&self, followed_as: u32) -> Option<u32> {
         let mut id = followed_as;
         while let Some(into) = self.joined.into.get(&id) {

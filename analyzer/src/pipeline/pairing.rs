@@ -1,7 +1,7 @@
 //! Pairing of two directions of queue pairs to one connection, if their handshake was not captured.
 //!
-//! A packet names only the receiver's queue pair. Two flows of opposite direction between the same hosts are one connection where one
-//! acknowledges the PSNs of the other, or uses memory that the other advertised, or where there is no other choice, or where the user says
+//! A packet names only the receiver's queue pair. Two flows of opposite direction between the same hosts are one connection if one
+//! acknowledges the PSNs of the other, or uses memory that the other advertised, or if there is no other choice, or if the user says
 //! so (a pin).
 
 use super::table::{Flow, QpKey, Slot, Table};
@@ -13,7 +13,7 @@ use rdmascope_dissector::wire::ib::bth::Row;
 
 /// Halves of connections remembered per pair of hosts at most.
 const HALVES_MAX: usize = 64;
-/// Packets of an unpaired flow that are looked at for what it belongs to.
+/// Packets of an unpaired flow that are examined to find its other direction.
 pub(super) const TRIES_MAX: u32 = 512;
 
 /// Connections of which only one direction is known, by sender and receiver of that direction.
@@ -42,8 +42,8 @@ impl Halves {
         }
     }
 
-    /// The half connection whose other direction the flow of a packet is, where that can be known. `alone_will_do`: it is the flow's
-    /// first packet, and the only half there is may be the one.
+    /// The half connection whose other direction is the flow of a packet, if that can be known. `alone_will_do`: it is
+    /// the flow's first packet, and the only half there is may be the one.
     pub(super) fn partner(
         &self,
         table: &Table,
@@ -75,7 +75,7 @@ impl Halves {
     }
 }
 
-/// The one there is; none where there are several.
+/// The one there is; none if there are several.
 fn only<'t>(mut found: impl Iterator<Item = (u32, &'t Slot)>) -> Option<u32> {
     let (slot, _) = found.next()?;
     found.next().is_none().then_some(slot)

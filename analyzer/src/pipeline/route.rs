@@ -200,8 +200,8 @@ impl Router {
     }
 }
 
-/// The key of a RoCEv2 packet of a connection or of a TCP segment in IPv4 over Ethernet, at most one VLAN tag in front of it. `None` for
-/// all else, and where the frame has to be looked into.
+/// The key of a RoCEv2 packet of a connection or of a TCP segment in IPv4 over Ethernet, at most one VLAN tag in front
+/// of it. `None` for all else, and if the frame has to be decoded.
 #[inline]
 fn look(link_type: LinkType, bytes: &[u8]) -> Option<Short> {
     const IPV4: [u8; 2] = [0x08, 0x00];
@@ -215,7 +215,7 @@ fn look(link_type: LinkType, bytes: &[u8]) -> Option<Short> {
         VLAN if *bytes.get(16..18)?.first_chunk::<2>()? == IPV4 => ip = bytes.get(18..)?,
         _ => return None,
     }
-    // the header, the ports, and of RoCEv2 what is up to the receiver's queue pair
+    // the header, the ports, and of RoCEv2 the fields up to the receiver's queue pair
     let head = ip.first_chunk::<36>()?;
     let is_whole = u16::from_be_bytes([head[6], head[7]]) & 0x3fff == 0;
     if head[0] != 0x45 || !is_whole {

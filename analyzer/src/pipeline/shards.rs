@@ -1,5 +1,5 @@
-//! Several analyses that share the connections of one capture, and the one report that they come to: what a single analysis would have
-//! reported, to the last byte.
+//! Several analyses that share the connections of one capture, and the one report that they make: the same as that of a
+//! single analysis, to the last byte.
 //!
 //! ```text
 //!   frames ─▶ Router ─┬▶ Pipeline 0 ─┐
@@ -10,10 +10,11 @@
 //! While frames come, a shard needs nothing of another, but for three things, which are looked at in the end:
 //!
 //! - **Numbers.** Connections get numbers that no other shard gives; the report renumbers them anyway. Exchanges are numbered within
-//!   their shard; each shard notes in which frames, and those that are told of get the numbers of the whole.
-//! - **Limits** of tables that all connections share. Where all shards together come near one, they give up.
-//! - **Loss**: how sure it is what a connection lacked at its end depends on whether the capture lost packets of any. At the end of the
-//!   capture that is known; where a connection ended earlier and another shard had lost something before, they give up.
+//! their shard; each shard notes the frames, and exchanges in the report get the numbers of the whole.
+//! - **Limits** of tables that all connections share. If all shards together come near one, they give up.
+//! - **Loss**: findings about missing packets at the end of a connection are less certain if the capture lost packets
+//! of any. At the end of the capture that is known; if a connection ended earlier and another shard had lost something
+//! before, they give up.
 //!
 //! Giving up means that one analysis has to do it all again.
 
@@ -98,7 +99,7 @@ impl Numbered {
         self.bytes.push(n as u8);
     }
 
-    /// Each frame and how many.
+    /// Frames, and the number of exchanges in each.
     fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut bytes = self.bytes.iter();
         let mut number = move || {
@@ -127,7 +128,7 @@ fn numbers(shards: &[Numbered], mut wanted: Vec<u64>) -> HashMap<u64, u64> {
     wanted.sort_unstable();
     wanted.dedup();
     let mut of = HashMap::with_capacity(wanted.len());
-    // of each shard: what is wanted of it, what it has next, how many it had
+    // by shard: the wanted exchanges, the frames to come, the number of exchanges so far
     let mut left: Vec<_> = (0..shards.len() as u64)
         .map(|shard| {
             let of_shard = |end: u64| wanted.partition_point(|id| id / EXCHANGES < end);
@@ -180,12 +181,13 @@ impl<S: Parts> Pipeline<S> {
         }
     }
 
-    /// The most connections that were followed at one time, for those who watch limits of several analyses together.
+    /// The most connections that were followed at one time, to check the limits of several analyses together.
     pub fn most_connections(&self) -> usize {
         self.table.peak()
     }
 
-    /// Takes in another one, which had other connections. Whether both are what one would be that had them all.
+    /// Takes in another one, which had other connections. Returns true if both together are the same as one that had
+    /// them all.
     fn join(&mut self, part: Self) -> bool {
         let Pipeline {
             env,
@@ -233,8 +235,8 @@ impl<S: Parts> Pipeline<S> {
     }
 }
 
-/// The capture is over: the report of all shards, and what listened. `None` where they had to know of each other: then one analysis has
-/// to do it again.
+/// The capture is over: the report of all shards, and the joined sinks. `None` if they had to know of each other: then
+/// one analysis has to do it again.
 pub fn finish_all<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Option<(Report, S)> {
     let Options { connections_max, report_max, memory_max, .. } = shards.first()?.env.options;
     let held: usize = shards.iter().map(|shard| shard.table.held_most()).fold(0, usize::saturating_add);

@@ -1,4 +1,5 @@
-//! The connections that are followed: where each is found by what a packet says of it, and which has been idle the longest.
+//! Table of the connections that are followed: finds each by the headers of a packet, and knows the one that has been
+//! idle longest.
 
 use crate::connection::ConnectionState;
 use crate::flow::ib::IbFlow;
@@ -177,7 +178,7 @@ pub(super) struct Table {
     tcps: HashMap<TcpKey, u32>,
     /// Queue pairs of the last packets, each at the place that its number gives.
     cached: Vec<Option<(QpKey, Place)>>,
-    /// The TCP connection of the packet before: one of its ends, the other, where it is.
+    /// The TCP connection of the packet before: one of its ends, the other, its place.
     cached_tcp: Option<(TcpEnd, TcpEnd, u32)>,
 }
 
@@ -212,7 +213,7 @@ impl Table {
         self.held_most = self.held_most.max(self.held);
     }
 
-    /// Connections that hold at least so many bytes, the idlest first.
+    /// Connections that hold at least `least` bytes, the idlest first.
     pub(super) fn heavy(&self, least: usize) -> Vec<u32> {
         let mut all = Vec::new();
         let mut at = self.order.oldest;
