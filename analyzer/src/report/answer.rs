@@ -1,4 +1,5 @@
-//! The answer that a report begins with: how long requests waited in all, what for, and how long they would take without it.
+//! The answer that a report begins with: the time that requests waited in all, the reasons, and the time that they
+//! would take without them.
 //!
 //! ```text
 //!   episodes of all connections ── kind, cause, direction ──▶ hindrances, by what they cost
@@ -35,7 +36,7 @@ pub struct Hindrance {
     pub cost: i64,
     /// Packets that were lost, late or missing.
     pub packets: u64,
-    /// Of those, the ones that were lost themselves or whose acknowledgment was lost: nobody saw which.
+    /// Of those, the ones that were lost themselves or whose acknowledgment was lost: the capture does not show which.
     pub unsure: u64,
     /// Of those, the ones that seem to be acknowledgments.
     pub acks: u64,
@@ -78,13 +79,14 @@ pub struct Answer {
 impl Answer {
     /// The delay that cost requests most: one that packets show, before one that is known only from a sender's clock.
     pub fn main(&self) -> Option<&Hindrance> {
-        // an end that is late by a little now and then is not what requests wait for
+        // requests do not wait for an end that is late by a little now and then
         let is_told = |h: &Hindrance| h.kind != Kind::Idle || h.cost.saturating_mul(20) >= self.waited;
         let costly = || self.hindrances.iter().filter(|h| h.cost > 0 && is_told(h) && !matches!(h.kind, Kind::Gap | Kind::Interrupted));
         costly().find(|h| !matches!(h.kind, Kind::HeldUp | Kind::Idle)).or_else(|| costly().next())
     }
 
-    /// Packets of clients that came late to the capture point, as far as their clocks tell: how many, and by how much in the mean.
+    /// Packets of clients that came late to the capture point, as far as their clocks show: their number, and the mean
+    /// delay in ns.
     pub fn late_clients(&self) -> Option<(u64, i64)> {
         const ENOUGH: u64 = 10;
         const MUCH: i64 = 5_000_000;
@@ -94,7 +96,7 @@ impl Answer {
     }
 }
 
-/// The answer to a capture; `None` where no request was answered in it.
+/// The answer to a capture; `None` if no request was answered in it.
 pub fn answer(report: &Report) -> Option<Answer> {
     let mut time = Time::default();
     let mut hindrances: Vec<Hindrance> = Vec::new();

@@ -22,7 +22,7 @@ pub use crate::summary::*;
 /// The whole capture.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Frames and what they were.
+    /// Frames and their contents.
     pub capture: Capture,
     /// Connections in the order in which they were first seen.
     pub connections: Vec<Connection>,
@@ -86,7 +86,7 @@ pub struct Connection {
     pub transport: Option<Transport>,
     /// Content.
     pub protocol: Protocol,
-    /// The ends. Which is the client is a guess where `client_known` is false.
+    /// The ends. Which is the client is a guess if `client_known` is false.
     pub peers: [Peer; 2],
     /// True if it is known which end is the client.
     pub client_known: bool,
@@ -108,7 +108,7 @@ pub struct Connection {
     pub smb: Smb,
     /// NFS.
     pub nfs: crate::session::Nfs,
-    /// Private data of both ends of NFS over RDMA in the handshake (RFC 8797); `None` where that was not seen.
+    /// Private data of both ends of NFS over RDMA in the handshake (RFC 8797); `None` if that was not seen.
     pub rpc_rdma_private: Option<[Option<RpcRdmaPrivate>; 2]>,
     /// Messages and credits, by end.
     pub sides: [SideReport; 2],
@@ -122,7 +122,7 @@ pub struct Connection {
     pub mirrors: crate::mirror::Set,
     /// Exchanges by command.
     pub commands: Vec<Command>,
-    /// Failed requests: command, protocol, status, how many; bounded.
+    /// Failed requests: command, protocol, status, number; bounded.
     pub failures: Vec<(&'static str, Family, u32, u64)>,
     /// Marking of its packets, and answers to congestion.
     pub network: crate::marking::Network,
@@ -139,11 +139,11 @@ pub struct Connection {
     pub slow_time: i64,
     /// By end: behaviour of its adapter when something went wrong.
     pub devices: [crate::devices::Device; 2],
-    /// By end: the shortest way from the capture point to it and back, in ns, where it was measured.
+    /// By end: the shortest way from the capture point to it and back, in ns, if it was measured.
     pub round_trip: [Option<i64>; 2],
     /// Throughput over time: (time, bytes in frames from the client, from the server), thinned to a bounded number of points.
     pub throughput: Vec<(i64, u64, u64)>,
-    /// Trouble on the wire over time, where there was any.
+    /// Trouble on the wire over time, if there was any.
     pub trouble: Vec<(i64, crate::series::Trouble)>,
 }
 

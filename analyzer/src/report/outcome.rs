@@ -1,4 +1,4 @@
-//! The outcome of a connection: its purpose, how far it got, what ended it, and the side to blame.
+//! The outcome of a connection: its purpose, the stage that it reached, its end, and the side to blame.
 //!
 //! ```text
 //!  Asked ──▶ Connected ──▶ Negotiated ──▶ Session ──▶ Work
@@ -6,9 +6,10 @@
 //!   CM REQ                  agreed         session
 //! ```
 //!
-//! Rules report what was wrong with a message. An outcome says how the connection ended, also if no message was wrong: a
-//! server that accepts and then is silent breaks no rule that a message could show. [`of`] is a pure function of [`Facts`], which are
-//! plain data; [`conclude`] ties an outcome to the finding that explains it, or reports one of its own.
+//! Rules report violations in messages. An outcome says how the connection ended, also if no message was wrong: a
+//! server that accepts and then is silent breaks no rule that a message could show. [`of`] is a pure function of
+//! [`Facts`], which are plain data; [`conclude`] ties an outcome to the finding that explains it, or reports one of its
+//! own.
 
 use crate::finding::{Blame, Certainty, Finding, Findings, Rule, Severity, Site};
 use crate::op::At;
@@ -23,7 +24,7 @@ use rdmascope_dissector::text::Elapsed as Milliseconds;
 const PATIENCE: i64 = 1_000_000_000;
 /// ns without an answer after which a connection that is still open has failed.
 const STUCK: i64 = 10_000_000_000;
-/// ns within which the end of a connection follows from what was wrong before it.
+/// ns within which the end of a connection follows from a violation before it.
 const FOLLOWS: i64 = 1_000_000_000;
 
 /// Purpose of a connection.
@@ -61,7 +62,7 @@ pub enum Stage {
     Asked,
     /// The RDMA connection, or the TCP connection below SMB2 or RPC, was established.
     Connected,
-    /// SMB Direct agreed on its parameters; where there is no SMB Direct, a message was answered.
+    /// SMB Direct agreed on its parameters; without SMB Direct, a message was answered.
     Negotiated,
     /// An SMB2 session was set up.
     Session,
@@ -320,7 +321,7 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         return Some(outcome);
     }
     if !f.complete {
-        // what came before, or was missed, may be what is not there
+        // the missing step may have come before the capture, or was missed
         outcome.success = if reached >= Stage::Session { Success::Yes } else { Success::Unknown };
         return Some(outcome);
     }
@@ -345,9 +346,9 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         fail(Ending::HungUp { requests: f.unanswered }, by, open);
         let is_packets = matches!(f.transport, Some(Transport::RoceV2 | Transport::Infiniband));
         if is_packets && (f.troubled && (open < PATIENCE || by == closed_by) || closed_by == Some(1)) {
-            // among what is lost and sent again the capture may miss a reply: TCP would show that; a server that hangs up late may have
-            // tried in vain to send it, and one that does so at once may have got something that the capture has not: nothing behind it
-            // shows that
+            // with packets lost and sent again, the capture may miss a reply: TCP would show that; a server that hangs
+            // up late may have tried in vain to send it, and one that does so at once may have received something that
+            // the capture lacks: no later packet shows that
             outcome.certainty = Certainty::Guess;
         }
     } else if f.closed.is_some() && f.sealed[0] > 0 && f.sealed[1] == 0 && f.worked == 0 {
@@ -363,7 +364,7 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         outcome.success = Success::Unknown;
     }
     if f.troubled && matches!(outcome.ending, Ending::NoNegotiation | Ending::NoAnswer) {
-        // with packets lost, the side that closes may not have got what was sent, or may have tried in vain
+        // with packets lost, the side that closes may not have received everything, or may have tried in vain
         outcome.certainty = Certainty::Guess;
     }
     Some(outcome)
@@ -403,7 +404,7 @@ fn purpose(f: &Facts) -> Option<Purpose> {
         (Protocol::RpcRdma, _) => Purpose::NfsRdma,
         (Protocol::Smb2, _) => Purpose::SmbTcp,
         (Protocol::Rpc, _) => Purpose::RpcTcp,
-        // a TCP connection to a storage port that nobody answered
+        // a TCP connection to a storage port that got no answer
         (Protocol::Unknown, 445) if is_tcp && f.messages == [0, 0] && !f.connected => Purpose::SmbTcp,
         (Protocol::Unknown, 5445) if is_tcp && !f.connected => Purpose::SmbDirect,
         (Protocol::Unknown, 20049) if is_tcp && !f.connected => Purpose::NfsRdma,
@@ -515,8 +516,8 @@ impl fmt::Display for Sentence<'_> {
     }
 }
 
-/// The outcome of a connection that has ended, or whose capture has: the finding that explains a failure is named in it; where there is
-/// none, the failure becomes a finding of its own. `end` is the last frame of the capture.
+/// Sets the outcome of a connection that has ended, or whose capture has: it names the finding that explains a failure;
+/// if there is none, the failure becomes a finding of its own. `end` is the last frame of the capture.
 pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
     let is_end = |f: &Finding| f.connection == Some(connection.id) && f.rule == Rule::RdmapTerminate;
     let terminated = connection.transport == Some(Transport::Iwarp) && findings.iter().any(is_end);
@@ -562,7 +563,7 @@ fn weaken_silence(connection: &Connection, findings: &mut Findings) {
             let says_more = last.is_some_and(|last| last.time > f.last_time_ns.saturating_add(ON_ITS_WAY));
             f.connection == id && names_peer && is_grave && f.certainty > Certainty::Guess && !says_more
         };
-        // what it sent was acknowledged no more: it went on sending that, and nothing behind it
+        // its packets were no longer acknowledged: it sent them again, and nothing behind them
         let is_unheard = |f: &Finding| {
             let names_peer = f.by == if side == 0 { Blame::Server } else { Blame::Client };
             f.connection == id && names_peer && f.rule == Rule::PeerSilent && f.severity == Severity::Error
@@ -570,15 +571,15 @@ fn weaken_silence(connection: &Connection, findings: &mut Findings) {
         let is_excused = is_dry || findings.iter().any(is_broken) || findings.iter().any(is_unheard);
         let speaks = |f: &Finding| last.is_some_and(|last| last.time > f.last_time_ns);
         findings.weaken(|f| f.connection == id && f.by == blame && is_silence(f.rule) && (is_excused || unknown && !speaks(f)));
-        // nor does one answer any more whose peer had broken the protocol: its queue pair takes nothing then
+        // nor does a side answer any more whose peer had broken the protocol: its queue pair takes nothing then
         let is_deaf = findings.iter().any(is_broken);
         findings.weaken(|f| f.connection == id && f.by == blame && f.rule == Rule::PeerSilent && is_deaf);
-        // a message is left unsent also where its receiver had broken the protocol
+        // a message is left unsent also if its receiver had broken the protocol
         let is_left =
             |f: &Finding| f.rule == Rule::SmbdFragRemaining && f.time_ns >= connection.closed.map_or(i64::MAX, |(.., at)| at.time);
         let is_excused = findings.iter().any(is_broken);
         findings.weaken(|f| f.connection == id && f.by == blame && is_excused && is_left(f));
-        // among what is lost, what a peer that goes on speaking has not answered yet may not have reached it
+        // with packets lost, requests that a peer still sending has not answered may not have reached it
         let is_busy = connection.closed.is_none() && connection.health.is_troubled();
         let is_open =
             |f: &Finding| last.is_some_and(|last| connection.last.time.saturating_sub(last.time) < PATIENCE && last.time > f.time_ns);
@@ -654,7 +655,7 @@ impl fmt::Display for Predicate<'_> {
     }
 }
 
-/// Rules that tell of an end, not of what led to it.
+/// Rules about an end, not about its cause.
 fn ends_connection(rule: Rule) -> bool {
     matches!(
         rule,
@@ -678,15 +679,15 @@ fn ends_connection(rule: Rule) -> bool {
     )
 }
 
-/// The finding that explains a failure: what was wrong just before the end, the worst first and of those the earliest; else what tells
-/// of the end itself.
+/// The finding that explains a failure: a violation just before the end, the worst first and of those the earliest;
+/// else one about the end itself.
 fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Option<(Rule, Blame)> {
-    // of what breaks nothing, only what a peer may answer by hanging up
+    // of findings that break nothing, only those that a peer may answer by hanging up
     let is_grave = |f: &Finding| {
         let of_a_message = matches!(f.rule.row().group, Group::Negotiate | Group::Credits | Group::Data | Group::Memory);
         f.severity == Severity::Error || f.severity == Severity::Warn && of_a_message
     };
-    // a capture may have the end before what led to it
+    // a capture may have the end before its cause
     let is_close = |f: &Finding| f.time_ns <= outcome.at.time.saturating_add(DISORDER) && f.rule.row().group == Group::Negotiate;
     let before = |f: &Finding| f.frame <= outcome.at.frame || is_close(f);
     let here = |f: &&Finding| f.connection == Some(connection.id) && is_grave(f) && before(f);

@@ -1,4 +1,5 @@
-//! The path to RDMA: how far a client and a server got on the way to moving their data by RDMA, and what stopped them.
+//! The path to RDMA: the steps that a client and a server took on the way to moving their data by RDMA, and the
+//! obstacle that stopped them.
 //!
 //! ```text
 //!   SMB   dialect ▸ multichannel, both sides ▸ interfaces asked ▸ answered ▸ one has RDMA ▸ at an address in reach
@@ -7,9 +8,9 @@
 //! RDMA ▸ it stayed so
 //! ```
 //!
-//! Each is a [`Rung`] of a ladder: yes, no, not seen, or not needed. The first *no* is what stopped them; what was not seen says nothing.
-//! [`paths`] is a function of what a [`Report`] has and of the RDMA connections that were asked for; `conclude` reports what it finds.
-//! \[MS-SMB2\] 3.2.4.1.7, 3.2.5.2, 3.2.5.5; \[MS-SMBD\] 3.1.4.1; RFC 8267.
+//! Each is a [`Rung`] of a ladder: yes, no, not seen, or not needed. The first *no* stopped them; a step that was not
+//! seen says nothing. [`paths`] is a function of a [`Report`] and of the RDMA connections that were asked for;
+//! `conclude` reports its results. \[MS-SMB2\] 3.2.4.1.7, 3.2.5.2, 3.2.5.5; \[MS-SMBD\] 3.1.4.1; RFC 8267.
 
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::op::At;
@@ -33,7 +34,7 @@ use rdmascope_dissector::wire::smb2::ioctl::NetworkInterface;
 const MULTI_CHANNEL: u32 = 0x0000_0008;
 /// The first dialect with SMB Direct.
 const DIALECT_30: u16 = 0x0300;
-/// Pairs of hosts of which a ladder is made.
+/// Pairs of hosts that get a ladder, at most.
 const PATHS_MAX: usize = 256;
 /// ns without an answer after which a connection request counts as unanswered.
 const PATIENCE: i64 = 3_000_000_000;
@@ -41,9 +42,9 @@ const PATIENCE: i64 = 3_000_000_000;
 const SETTLED: i64 = 10_000_000_000;
 /// ns without a frame on an RDMA connection after which a later one over TCP may have taken its place.
 const SILENT: i64 = 30_000_000_000;
-/// Bytes up to which nobody expects RDMA: cifs.ko's default threshold.
+/// Bytes up to which RDMA is not expected: cifs.ko's default threshold.
 const SMALL: u32 = 4096;
-/// Requests without RDMA after which the next ones are not expected to use it either, where nothing else says why.
+/// Requests without RDMA after which the next ones are not expected to use it either, if there is no other reason.
 const INLINE_ENOUGH: u64 = 16;
 /// The UDP port of RoCEv2.
 const ROCE: u16 = 4791;
@@ -70,7 +71,7 @@ pub struct Attempt {
     pub client: Addr,
     /// Address of the server.
     pub server: Addr,
-    /// The port of the service; 0 where it has none.
+    /// The port of the service; 0 if it has none.
     pub port: u16,
     /// Transport of the attempt.
     pub transport: Transport,
@@ -126,7 +127,7 @@ pub enum Step {
     RdmaListed,
     /// At an address that the client may reach.
     Address,
-    /// The client asked rpcbind where NFS listens.
+    /// The client asked rpcbind for the port of NFS.
     Rpcbind,
     /// NFS is registered there for RDMA.
     Netid,
@@ -369,7 +370,7 @@ pub(crate) fn why_rejected(reason: RejectReason) -> Option<&'static str> {
     REJECTED.iter().find(|(known, _)| *known == reason).map(|(_, why)| *why)
 }
 
-/// Cause of a rejection, if its answer says more than that nobody listens.
+/// Cause of a rejection, if its answer says more than that no service listens.
 fn why_named(fate: &Fate) -> Option<&'static str> {
     let named = match fate {
         Fate::Rejected(named) => named,
@@ -418,7 +419,7 @@ pub fn paths(report: &Report, attempts: &[Attempt], unreachable: &[Undelivered])
     paths
 }
 
-/// Puts the ladders into a report, and what they find.
+/// Puts the ladders into a report, and their findings.
 pub(crate) fn conclude(report: &mut Report, attempts: &[Attempt], unreachable: &[Undelivered]) {
     report.paths = paths(report, attempts, unreachable);
     for verdict in report.paths.iter().filter_map(|p| p.verdict.as_ref()).filter(|v| !v.reported) {
@@ -451,7 +452,7 @@ struct Afterwards {
     /// The finding that reports the failure.
     cause: (Rule, Blame),
     connection: Option<u32>,
-    /// The connection that was refused, where a later one took its place.
+    /// The connection that was refused, if a later one took its place.
     replaced: Option<u32>,
     text: String,
 }
@@ -479,7 +480,7 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<Afterwards> {
             if !matches!(cause.0, Rule::MpaReject | Rule::MpaStartup | Rule::TcpRefused) {
                 continue;
             }
-            // what runs over TCP instead is no RDMA
+            // traffic over TCP instead is no RDMA
             let rdma = is_try(c);
             if let Some(later) = next(c.first, rdma) {
                 let (ours, theirs) = (&c.peers[1], &later.peers[1]);
@@ -537,8 +538,8 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<Afterwards> {
     all
 }
 
-/// Text about the handles that were lost with a connection, and whether the client opened these names again; empty if
-/// none was open.
+/// Text about the handles that were lost with a connection and those that the client opened again; empty if none was
+/// open.
 fn handles(open: &[Arc<str>], later: &[&Connection]) -> String {
     const NAMED: usize = 3;
     let Some(number) = NonZeroUsize::new(open.len()) else { return String::new() };
@@ -632,7 +633,7 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
         .collect();
     for (at, address) in listed {
         let client = groups[at].client;
-        // from a link-local address nobody else can be distinguished
+        // from a link-local address no other client can be distinguished
         let is_near = |g: &Group<'_>| is_link_local(&address) && is_link_local(&g.client) && !g.connections.iter().any(|c| has_session(c));
         let other = groups.iter().position(|g| g.kind == Kind::Smb && (g.client == client || is_near(g)) && g.servers.contains(&address));
         if let Some(other) = other.filter(|other| *other != at && !groups[at].servers.contains(&address)) {
@@ -842,7 +843,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         })
     }
 
-    /// True if anything in the capture lets one expect RDMA.
+    /// True if there is any sign of RDMA in the capture.
     fn is_hinted(&self) -> bool {
         let listed = self.group.connections.iter().any(|c| c.smb.setup.interfaces.iter().any(|i| i.rdma));
         !self.tries.is_empty() || listed || !self.rdma.is_empty() || self.serves_rdma || self.rpcbind.rdma().is_some()
@@ -937,7 +938,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
                         format!("chose {name}, though the client offers {}; SMB Direct needs SMB 3.0", dialect_name(highest)),
                     ),
                     Some(_) => (Blame::Client, format!("offers nothing above {name}; SMB Direct needs SMB 3.0")),
-                    // what the client offers was not seen
+                    // the offer of the client was not seen
                     None => (Blame::Unknown, format!("the two ends agreed on {name}; SMB Direct needs SMB 3.0")),
                 };
                 self.no(Step::Dialect, name, at, (Rule::SmbPathDialect, why.0, Certainty::Certain, why.1));
@@ -1065,7 +1066,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         let listed = self.tcp.iter().find(|c| c.smb.setup.interfaces.iter().any(|i| i.rdma)).copied();
         let Some(c) = listed else { return self.add(Step::Tried, State::NotSeen, "", None) };
         let since = c.smb.setup.answered.map_or(c.last, |(at, _)| at);
-        // a capture on the host does not see what an RDMA card moves; but then no data goes by TCP
+        // a capture on the host does not see data that an RDMA card moves; but then no data goes by TCP
         let moved = c.smb.setup.moved.iter().filter_map(|m| m.span).map(|(_, last)| last).max().filter(|last| *last > since);
         if moved.is_some() && !c.progress.missed {
             let text = "never tried RDMA, although the server lists it, and reads and writes over TCP";
@@ -1225,7 +1226,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         let text =
             format!("moves the data of {}, up to {} B each, in messages and not by RDMA{why}", plural_io(inline), Grouped(most.into()));
         let short = format!("{}{why}", detail.join(", "));
-        // what was not seen may have moved otherwise, and so may what comes after a capture of a few requests
+        // unseen data may have moved otherwise, and so may data after a capture of a few requests
         let is_early = why.is_empty() && inline < INLINE_ENOUGH && direct.iter().any(|c| c.closed.is_none());
         let is_missed = direct.iter().any(|c| c.progress.missed);
         let certainty = if is_missed || is_early { Certainty::Guess } else { Certainty::IfNothingWasMissed };
@@ -1261,7 +1262,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
 
     // ── NFS ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// `None` where nothing lets one expect RDMA.
+    /// `None` if there is no sign of RDMA.
     fn nfs(&mut self) -> Option<()> {
         if !self.is_hinted() {
             return None;
@@ -1474,7 +1475,7 @@ mod tests {
         let path = climb(vec![over_tcp()], &[]);
         assert_eq!((path.carried, path.first_no().map(|r| r.step)), (Carried::Tcp, Some(Step::Tried)));
         assert_eq!(verdict(vec![over_tcp()], &[]), Some((Rule::SmbPathTry, Blame::Client, Severity::Warn)));
-        // without data over TCP RDMA may carry it where the capture does not see it
+        // without data over TCP, RDMA may carry it unseen by the capture
         assert_eq!(verdict(changed(|c| c.smb.setup.moved = [Moved::default(); 2]), &[]), None);
     }
 
@@ -1517,7 +1518,7 @@ mod tests {
         });
         let path = climb(late, &[]);
         assert!(path.rungs.iter().all(|r| r.state != State::No), "{path:?}");
-        // what is encrypted cannot be looked into
+        // encrypted messages cannot be read
         let sealed = changed(|c| {
             (c.smb.encrypted, c.smb.setup.asked, c.smb.setup.answered) = (true, None, None);
             c.smb.setup.interfaces.clear();
@@ -1580,7 +1581,7 @@ mod tests {
         let (refused, by, text) = of(SERVER, reported).unwrap();
         assert_eq!((refused, by), (Rule::SmbPathRefused, Blame::Server));
         assert!(text.starts_with(&format!("{SERVER} reported that UDP port 4791 (RoCEv2) cannot be reached")), "{text}");
-        // who told so may be on the way
+        // the host that reported it may be on the way
         let router = Addr::V4([203, 0, 113, 1]);
         let (refused, by, text) = of(router, reported).unwrap();
         assert_eq!((refused, by), (Rule::SmbPathRefused, Blame::Network));
@@ -1640,7 +1641,7 @@ mod tests {
     #[test]
     fn what_went_on_over_tcp() {
         assert_eq!(verdict(vec![over_tcp(), over_rdma()], &[]), Some((Rule::SmbPathFallback, Blame::Unknown, Severity::Warn)));
-        // the link went down: nobody saw an end
+        // the link went down: no end was captured
         let silent = |until| {
             let rdma = Connection { closed: None, ..over_rdma() };
             let path = climb(vec![changed(|c| (c.first, c.last) = (at(until), at(until + 5))).remove(0), rdma], &[]);
@@ -1676,7 +1677,7 @@ mod tests {
         let both = "inline 4,096 and 4,096 bytes, remote invalidation";
         assert_eq!(private(Some([Some(sizes); 2])), Some((State::Yes, both.into())));
         assert_eq!(verdict(vec![rdma.clone(), tcp.clone()], &[]).map(|v| v.0), Some(Rule::NfsPathFallback));
-        // rpcbind says where RDMA is, to whomever
+        // rpcbind gives the port of RDMA, to any client
         let listing = |netid, port| crate::rpcbind::Registrations {
             client: CLIENT,
             server: SERVER,
@@ -1697,7 +1698,7 @@ mod tests {
         assert!(path.verdict.is_some_and(|v| v.text.contains("rpcbind lists NFS for RDMA at port 2050")));
         let elsewhere = [attempt(2050, 1, Answer::Rejected(at(2), "Invalid service ID".into()))];
         assert_eq!(listed(&elsewhere, Netid::Rdma, 2050).and_then(|p| p.verdict).map(|v| v.rule), Some(Rule::NfsPathRefused));
-        // port 20049 needs nobody's list
+        // port 20049 needs no list
         let rungs = climb(vec![rdma.clone()], &[]).rungs;
         assert_eq!(rungs.iter().find(|r| r.step == Step::Netid).map(|r| r.state), Some(State::NotNeeded));
         // another client of the same server has RDMA

@@ -1,5 +1,6 @@
-//! Sessions as one thing: an SMB session with its channels, an NFS 4.1 session with its connections, an NFS mount with its; what each of
-//! them carried, and which of them carried nothing, almost everything, or ended before the others.
+//! Sessions with their connections: an SMB session with its channels, an NFS 4.1 session with its connections, an NFS
+//! mount with its; the traffic of each of them, and those that carried nothing, almost everything, or ended before the
+//! others.
 //!
 //! ```text
 //!   session 0x1 ─┬─ connection 1   TCP      the session was set up on it      46 requests,   1 % of the bytes
@@ -32,7 +33,7 @@ const LOPSIDED: u64 = 90;
 /// Known facts about NFS on one connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nfs {
-    /// Version of the NFS program; 0 where no call of it was seen.
+    /// Version of the NFS program; 0 if no call of it was seen.
     pub version: u32,
     /// Sessions of NFS 4.1 and later that its compounds ran in.
     pub sessions: Vec<[u8; 16]>,
@@ -52,14 +53,14 @@ impl Nfs {
         }
     }
 
-    /// One end says what it is.
+    /// One end names its product.
     pub(crate) fn is_made_by(&mut self, end: usize, product: Option<&str>) {
         if let Some(product) = product {
             self.implementations[end] = Some(product.into());
         }
     }
 
-    /// Takes over what the other half of the connection knows.
+    /// Takes over the facts from the other half of the connection.
     pub(crate) fn join(&mut self, other: &Self) {
         for (mine, other) in self.implementations.iter_mut().zip(&other.implementations) {
             *mine = mine.take().or_else(|| other.clone());
@@ -92,7 +93,7 @@ impl Id {
         }
     }
 
-    /// The number in hexadecimal; empty where it has none.
+    /// The number in hexadecimal; empty if it has none.
     pub fn text(&self) -> String {
         match self {
             Self::Smb(id) => format!("{id:#018x}"),
@@ -124,7 +125,8 @@ impl Role {
     }
 }
 
-/// One connection of a session, and what it carried. It counts all of the connection, also where that carries several sessions.
+/// One connection of a session, and its traffic. It counts all of the connection, even if that carries several
+/// sessions.
 #[derive(Clone, Debug)]
 pub struct Channel {
     /// Number of the connection in the report.
@@ -178,7 +180,7 @@ pub struct Session {
     pub client: Addr,
     /// The server's.
     pub server: Addr,
-    /// Dialect of SMB2, or version of NFS; 0 where it was not seen.
+    /// Dialect of SMB2, or version of NFS; 0 if it was not seen.
     pub version: u32,
     /// True if messages were signed; true if they were encrypted.
     pub protected: (bool, bool),
@@ -250,7 +252,7 @@ pub fn sessions(report: &Report) -> Vec<Session> {
     all.into_iter().map(|(id, connections)| session(id, &connections, start)).collect()
 }
 
-/// True if a connection carries NFS and not only what prepares it.
+/// True if a connection carries NFS and not only the calls that prepare it.
 fn is_nfs(c: &Connection) -> bool {
     match c.protocol {
         Protocol::RpcRdma => !c.commands.is_empty(),

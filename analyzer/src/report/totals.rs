@@ -1,4 +1,4 @@
-//! Connections added up: what is left of those that a live analysis no longer keeps one by one, and what metrics are made from.
+//! Sums of connections: kept for those that a live analysis no longer keeps one by one, and used for metrics.
 
 use crate::report::{Connection, Health, Protocol, Rdma, Transport};
 use crate::stats::Commands;
@@ -46,7 +46,7 @@ pub struct SideTotal {
     pub stalled_time: i64,
     /// Sends without credit.
     pub overruns: u64,
-    /// Least that an open connection holds now, where known.
+    /// Least that an open connection holds now, if known.
     pub held_least: Option<i64>,
 }
 
