@@ -70,7 +70,7 @@ pub fn check(
         return false;
     }
     if is_cut && (!info.blob.inside || !info.is_whole()) {
-        // the descriptors are among what was cut off
+        // the descriptors were cut off, too
         return false;
     }
     let has_list = info.transform().is_none_or(|t| t.fixed.channel != Channel::NONE.0);

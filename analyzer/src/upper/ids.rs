@@ -78,21 +78,21 @@ pub struct Early {
 /// Ids and credits of one connection.
 #[derive(Clone, Debug, Default)]
 pub struct Ids {
-    /// `None` where the beginning, or anything since, was not seen.
+    /// `None` if the beginning, or anything since, was not seen.
     ledger: Option<Ledger>,
     /// A request beyond the grants, until it is known that no grant for it was captured a little later.
     overdrawn: Option<(At, Wrong)>,
     early: Vec<Early>,
-    /// The last replies, and where the next one goes.
+    /// The last replies, and the index of the next one.
     answered: Vec<(u64, At)>,
     next: usize,
-    /// The highest id that was ever among them, and one more: ids mostly grow, and what is not below it was not answered.
+    /// The highest id that was ever among them, and one more: ids mostly grow, and an id not below it was not answered.
     answered_end: u64,
     is_dry: bool,
 }
 
 impl Ids {
-    /// Credits that the client holds, where that is known.
+    /// Credits that the client holds, if known.
     pub fn held(&self) -> Option<i64> {
         self.ledger.as_ref().map(|ledger| ledger.held().into())
     }
@@ -114,8 +114,8 @@ impl Ids {
         self.early.clear();
     }
 
-    /// A request other than CANCEL. `emit` is given what was wrong with it or with what came before. Returns the reply
-    /// that was captured before it, if there is one.
+    /// A request other than CANCEL. `emit` is given violations of it or of earlier messages. Returns the reply that was
+    /// captured before it, if there is one.
     pub fn request(&mut self, header: &Header, at: At, open_max: usize, mut emit: impl FnMut(At, Wrong)) -> Option<Early> {
         let (id, charge, command) = (header.message_id, header.credit_charge, header.command);
         // no reply is sent before its request: the capture has them in the wrong order
@@ -197,7 +197,7 @@ impl Ids {
         self.is_dry = is_dry;
     }
 
-    /// The connection ends: nothing comes any more that would explain what waits.
+    /// The connection ends: nothing comes any more that would explain the violations that wait.
     pub fn finish(&mut self, mut emit: impl FnMut(At, Wrong)) {
         if let Some((at, wrong)) = self.overdrawn.take() {
             emit(at, wrong);

@@ -44,7 +44,7 @@ pub struct Summary {
     pub commands: Commands,
 }
 
-/// The newest answers of a connection, so that a copy of one can be shown with what it answers.
+/// The newest answers of a connection, so that a copy of one can be shown with its request.
 #[derive(Clone, Debug)]
 pub struct Answers<K, M>(VecDeque<(K, M, u64)>);
 

@@ -1,4 +1,4 @@
-//! The payload of one READ or WRITE put together from RDMA or inline bytes, with a map of what is missing.
+//! The payload of one READ or WRITE put together from RDMA or inline bytes, with a map of the holes.
 
 use crate::exchange::Exchange;
 use crate::sink::Sink;
@@ -49,7 +49,8 @@ impl Payload {
         length - have
     }
 
-    /// Gives all of its first `length` bytes to `change`, to change what they are and not how many. `None` where they are not all there.
+    /// Gives all of its first `length` bytes to `change`, which may change their values but not their number. `None` if
+    /// they are not all there.
     pub fn change<R>(&mut self, length: u64, change: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
         if length == 0 || self.holes(length) > 0 {
             return None;

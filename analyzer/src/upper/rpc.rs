@@ -87,7 +87,7 @@ impl<'a> Visit<'a> for Names {
 }
 
 impl Names {
-    /// Forgets what the call said and the reply will say again.
+    /// Forgets the facts from the call that the reply will repeat.
     fn begin_reply(&mut self) {
         let (operation, eligible) = (self.operation, self.eligible);
         let asked = self.asked.or(self.mappings.first().copied());
@@ -137,7 +137,7 @@ impl Names {
     }
 }
 
-/// A product and its version, without what says when and how it was built: `Linux 6.12.57 #1 SMP …`.
+/// A product and its version, without its build information: `Linux 6.12.57 #1 SMP …`.
 fn product(name: &[u8]) -> String {
     let name = String::from_utf8_lossy(name);
     let short = name.split(" #").next().unwrap_or_default();
@@ -379,14 +379,14 @@ impl Rpc {
         cx.answered(exchange, caller.peer());
     }
 
-    /// The connection ends: what has no reply never will have.
+    /// The connection ends: calls without a reply will never have one.
     pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At) {
         let mut left: Vec<_> = self.pending.drain().collect();
         left.sort_by_key(|(_, p)| p.exchange.id);
         self.by_exchange.clear();
         for ((caller, _), mut pending) in left {
             let exchange = &mut pending.exchange;
-            // where its own header was cut off, the reply to a call that was cut off too may have been taken for one
+            // if its own header was cut off, the reply to a call that was cut off too may have been taken for one
             let is_call = pending.memo.is_some() || cx.roles.client() == Some(caller);
             // a call that went out again, of which the capture has nothing else, may have been answered before
             let is_answered = u32::try_from(exchange.message_id).is_ok_and(|xid| self.unasked.contains(&(caller, xid)));
@@ -431,7 +431,7 @@ impl Rpc {
         self.by_exchange = self.by_exchange.drain().map(|(exchange, (caller, xid))| (exchange, (caller.peer(), xid))).collect();
     }
 
-    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` where their ends have other names.
+    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` if their ends have other names.
     pub fn adopt(&mut self, mut from: Self, swapped: bool) {
         if swapped {
             from.swap_ends();
@@ -476,7 +476,7 @@ const fn v4_eligible(code: u32) -> (bool, bool) {
 fn eligible(pending: &Pending) -> Option<[bool; 2]> {
     let memo = pending.memo?;
     if matches!(Program(memo.program), Program::MOUNT | Program::NLM | Program::STATUS | Program::NFSACL) {
-        // what goes with NFS 2 and 3 has nothing that may be (RFC 8267 3)
+        // the programs beside NFS 2 and 3 have nothing that may be (RFC 8267 3)
         return Some([false; 2]);
     }
     let memo = Some(memo).filter(Memo::is_nfs)?;
@@ -489,7 +489,7 @@ fn eligible(pending: &Pending) -> Option<[bool; 2]> {
     }
 }
 
-/// The XID stands in the header of RPC-over-RDMA and in the message.
+/// Checks that the XID is the same in the header of RPC-over-RDMA and in the message.
 fn same_xid<S: Sink>(cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, stream: &Stream<'_>) {
     let (xid, inner) = (message.xid, stream.bytes.first_chunk::<4>().map(|b| u32::from_be_bytes(*b)));
     if let (Some(inner), true) = (inner.filter(|inner| *inner != xid), message.header.is_some()) {
@@ -548,7 +548,7 @@ fn announced_and_written<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header:
     }
     let names = &pending.names;
     if listed == 0 {
-        // where a chunk was offered for it, a result is moved there (RFC 8166 6.1)
+        // if a chunk was offered for it, a result is moved there (RFC 8166 6.1)
         if let (Some(count), false, 1, true) = (names.count.filter(|count| *count > 0), names.reduced, names.transfers, is_whole)
             && !header.is_long()
             && header.writes.iter().next().is_some()
@@ -576,7 +576,7 @@ fn announced_and_written<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header:
     }
 }
 
-/// Decodes an RPC message that belongs to a pending call. Whether all of it could be read.
+/// Decodes an RPC message that belongs to a pending call. Returns true if all of it could be read.
 fn decode<T: Trace, S: Sink>(cx: &mut FrameContext<'_, S>, stream: &Stream<'_>, pending: &mut Pending, t: &mut T) -> bool {
     let names = &mut pending.names;
     let result = rpc::dissect(stream, pending.memo, t, names);

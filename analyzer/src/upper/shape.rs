@@ -1,6 +1,5 @@
-//! The shape of SMB2 messages: sizes that are fixed and places that lie inside, \[MS-SMB2\] 2.2 and 3.3.5.2.7. Where the decoder gets
-//! along with
-//! what is wrong, the receiver need not.
+//! The shape of SMB2 messages: sizes that are fixed and places that lie inside, \[MS-SMB2\] 2.2 and 3.3.5.2.7. The
+//! decoder tolerates violations; the receiver need not.
 
 use core::fmt;
 use rdmascope_dissector::wire::smb2::blob::Blob;
@@ -11,7 +10,7 @@ use rdmascope_dissector::wire::smb2::{Body, Command, Header, Pdu};
 pub enum Wrong {
     /// StructureSize of the header.
     Header(u16),
-    /// StructureSize of a request's body, and what it must be.
+    /// StructureSize of a request's body, and its right value.
     Size(u16, u16),
     /// NextCommand is not a multiple of 8.
     Next(u32),
@@ -33,7 +32,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// The StructureSize of a request; `None` where there are several or the command is not known.
+/// The StructureSize of a request; `None` if there are several or the command is not known.
 const fn size_of(command: Command) -> Option<u16> {
     Some(match command {
         Command::NEGOTIATE => 36,

@@ -64,7 +64,7 @@ impl Signing {
             }
             Ok(Body::SessionSetupResponse(r)) if header.status() == NtStatus::SUCCESS => {
                 self.sessions.retain(|s| s.id != header.session_id);
-                // another channel of a session takes over what was agreed on the first
+                // another channel of a session takes over the agreement of the first
                 if r.fixed.session_flags & (WITHOUT_KEY | ENCRYPTED) == 0 && !setup.binding && self.sessions.len() < SESSIONS_MAX {
                     self.sessions.push(Session { id: header.session_id, required: self.server || setup.required });
                 }
@@ -82,7 +82,7 @@ impl Signing {
         let session = self.sessions.iter().find(|s| s.id == header.session_id)?;
         match session.required {
             true => Some("of a session that must be signed"),
-            // 3.3.5.7: it is what proves that nobody changed the negotiation
+            // 3.3.5.7: the signature proves that the negotiation was not changed
             false if header.command == Command::TREE_CONNECT && self.dialect == DIALECT_311 => Some("in dialect 0x0311"),
             false => None,
         }

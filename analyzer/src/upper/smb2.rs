@@ -75,7 +75,7 @@ struct Pending {
     signed: bool,
     /// Values for signing in a SESSION_SETUP.
     setup: Setup,
-    /// Bytes that Read Requests asked for; `None` where one did not say how many.
+    /// Bytes that Read Requests asked for; `None` if one did not say how many.
     asked: Option<u64>,
     /// The message id of the CREATE in its compound whose file it works on.
     created_by: Option<u64>,
@@ -103,7 +103,7 @@ struct Released {
     exchange: u64,
     file: Option<Arc<str>>,
     id: Option<FileId>,
-    /// It does not say of which file.
+    /// True if it does not name its file.
     of_any: bool,
     at: At,
 }
@@ -199,7 +199,7 @@ impl Smb2 {
             + self.clear.iter().map(Vec::capacity).sum::<usize>()
     }
 
-    /// SMB2 credits that the client can still spend, where they are known.
+    /// SMB2 credits that the client can still spend, if known.
     pub fn credits_left(&self) -> Option<i64> {
         self.ids.held()
     }
@@ -209,7 +209,7 @@ impl Smb2 {
         if self.last.0 != id {
             self.last = (id, *self.by_exchange.get(&id)?);
         }
-        // what the message id belongs to by now may be another one
+        // the message id may belong to another request by now
         self.pending.get_mut(&self.last.1).map(|p| &mut *p.exchange).filter(|exchange| exchange.id == id)
     }
 
@@ -263,7 +263,7 @@ impl Smb2 {
     ) {
         let framing = Framing::of(message.bytes);
         let opaque = matches!(framing, Some(Framing::Encrypted | Framing::Compressed));
-        // the key that comes invalidated is a matter of what is inside
+        // the invalidated key belongs to the message inside
         let outer = Smb2Message { invalidate: message.invalidate.filter(|_| !opaque), ..*message };
         self.plain(cx, memory, &outer, opaque, sealed, t);
         let whole = message.bytes.len() as u64 >= u64::from(message.wire_length);
@@ -308,7 +308,7 @@ impl Smb2 {
         self.clear[depth] = clear;
     }
 
-    /// Counts a message that nobody could look into.
+    /// Counts a message that could not be decrypted.
     fn unopened<S: Sink>(
         &mut self,
         cx: &mut FrameContext<'_, S>,
@@ -319,7 +319,7 @@ impl Smb2 {
         if !matches!(framing, Some(Framing::Encrypted | Framing::Compressed)) {
             return;
         }
-        // what it advertises, asks or answers is not known
+        // its advertisements, requests and replies are not known
         self.ids.lost();
         cx.missed.encrypted(message.by, cx.at);
         if let Some(key) = message.invalidate {
@@ -363,7 +363,7 @@ impl Smb2 {
             cx.missed.hidden(by, cx.at);
             self.ids.lost();
         }
-        // what cannot be looked into is not malformed
+        // an encrypted message is not malformed
         if let Err(error) = result
             && !opaque
             && message.bytes.len() as u64 >= u64::from(message.wire_length)
@@ -381,7 +381,7 @@ impl Smb2 {
         }
     }
 
-    /// The connection ends: what has no reply never will have.
+    /// The connection ends: requests without a reply will never have one.
     pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At, is_closed: bool) {
         let mut left: Vec<Pending> = self.pending.drain().map(|(_, p)| p).collect();
         left.sort_by_key(|p| p.exchange.id);
@@ -392,7 +392,7 @@ impl Smb2 {
             found.into_iter().for_each(|(at, wrong)| broken(cx, client, at, wrong));
         }
         for mut pending in left {
-            // what is still encrypted is no payload
+            // encrypted bytes are no payload
             let encrypted = pending.protection.as_ref().is_some_and(|p| p.encrypts);
             if let Some(payload) = pending.payload.take().filter(|_| !encrypted) {
                 let length = pending.exchange.length.unwrap_or(0);
@@ -433,7 +433,7 @@ impl Smb2 {
     /// Plain data for the report.
     pub fn summary(&self) -> super::Summary {
         let mut smb = self.smb.clone();
-        // where something was missed it may have been a CLOSE
+        // if something was missed, it may have been a CLOSE
         smb.open = self.files.values().filter(|_| !self.missed).filter(|name| !name.is_empty()).cloned().collect();
         smb.open.sort_unstable();
         super::Summary { smb, messages: self.messages, commands: self.commands.clone(), ..super::Summary::default() }
@@ -446,7 +446,7 @@ impl Smb2 {
         self.pending.values_mut().for_each(|pending| pending.by = pending.by.peer());
     }
 
-    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` where their ends have other names.
+    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` if their ends have other names.
     pub fn adopt(&mut self, mut from: Self, swapped: bool) {
         if swapped {
             from.swap_ends();
@@ -763,7 +763,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         }
     }
 
-    /// SMB2's own credits and ids, \[MS-SMB2\] 3.2.4.1.5 and 3.3.5.2.5. Returns the reply, where it was captured before.
+    /// Takes SMB2's own credits and ids, \[MS-SMB2\] 3.2.4.1.5 and 3.3.5.2.5. Returns the reply, if it was captured
+    /// before.
     fn spend(&mut self, pdu: &Pdu<'_>) -> Option<Early> {
         let header = &pdu.header;
         let (limit, client) = (self.cx.env.options.requests_max, self.by);
@@ -772,7 +773,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             cx.episodes.stalled(client, Cause::Smb2Credits, begin, end);
         }
         let early = smb2.ids.request(header, message.last, limit, |at, wrong| broken(cx, client, at, wrong));
-        // what comes behind these is made of their replies
+        // later requests depend on their replies
         if smb2.ids.held() == Some(0) && !matches!(header.command, Command::NEGOTIATE | Command::SESSION_SETUP) {
             smb2.room.full(message.last);
         }
@@ -788,7 +789,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         early
     }
 
-    /// Channel information of a READ or WRITE: the memory it advertises, and whether it makes sense.
+    /// Takes the channel information of a READ or WRITE: checks it, and adds the memory that it advertises.
     fn channel(&mut self, pdu: &Pdu<'_>, info: &ChannelInfo<'_>, length: u32, right: Right, pending: &mut Pending) {
         let sure = Rests::FRAME;
         let by = self.by;
@@ -953,7 +954,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             }
             Ok(Body::WriteResponse(write)) => {
                 exchange.bytes_moved = u64::from(write.count);
-                // what was asked for: of the responses some may not have been captured
+                // the length asked for: some of the responses may not have been captured
                 let (moved, seen) = (exchange.bytes_moved, pending.asked.unwrap_or(exchange.bytes_moved));
                 if let Some(rests) = self.moved(&pending, pending.exchange.reads.frames, self.memory.summary().reads)
                     && !failed
@@ -1019,13 +1020,14 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         }
     }
 
-    /// The address of an end, where the frame at hand tells.
+    /// The address of an end, if the current frame shows it.
     fn host_of(&self, end: End) -> Option<Addr> {
         let (from, to) = self.cx.env.frame.hosts?;
         Some(if self.cx.sender? == end { from } else { to })
     }
 
-    /// The last answer to a request that the server had put off: whether it came for something that the client did meanwhile.
+    /// Takes the last answer to a request that the server had put off, and finds the request of the client that it
+    /// waited for, if any.
     #[cold]
     fn waited_behind(&mut self, command: Command, pending: &mut Pending) {
         if !matches!(command, Command::LOCK | Command::CREATE) {
@@ -1051,11 +1053,12 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         let since = Rests::since(pending.exchange.request);
         match frames {
             _ if pending.exchange.channel == DataPath::Inline => None,
-            // nothing at all: sequence numbers tell that none was missed, or some Write of the connection was captured; and what it was for
-            // must be known of all
+            // nothing at all: sequence numbers show that none was missed, or some Write of the connection was captured;
+            // and the purpose of all Writes must be known
             0 => {
                 let is_counted = matches!(self.cx.about.transport, Some(Transport::RoceV2 | Transport::Infiniband | Transport::Iwarp));
-                // where the capture began late, it may have been answered before, and the request be one that went out again
+                // if the capture began late, it may have been answered before, and the request be one that went out
+                // again
                 let is_first = self.smb2.first_reply.is_none_or(|first| pending.exchange.request < first);
                 let is_seen =
                     (is_counted || of_connection > 0) && (self.cx.about.opening_seen || !is_first && self.cx.about.retransmissions == 0);
@@ -1088,7 +1091,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         }
     }
 
-    /// Undoes what data that RDMA moved went through. False where it stays encrypted.
+    /// Removes the protection of data that RDMA moved. False if it stays encrypted.
     fn undo(&mut self, header: &Header, protection: &Protection, client: End, length: u64, payload: &mut Payload) -> bool {
         let Protection { encrypts, signature, nonce } = protection;
         let unseal = &self.smb2.unseal;

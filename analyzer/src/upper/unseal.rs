@@ -38,7 +38,7 @@ impl Unseal {
         }
     }
 
-    /// Learns from the messages that keys are made of; `channels` is what connections share.
+    /// Learns from the messages that keys are made of; `channels` are the keys that connections share.
     pub fn learn(&mut self, pdu: &Pdu<'_>, keyring: &Keyring, channels: &mut ChannelKeys) {
         let header = &pdu.header;
         match &pdu.body {
