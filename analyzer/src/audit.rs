@@ -1,13 +1,14 @@
-//! The audit of a lossless network: what the packets of each direction say below their transport ([`crate::marking`]) and who paused whom
-//! ([`crate::pauses`]), held against each other, over the whole capture.
+//! The audit of a lossless network: the marks of the packets of each direction below their transport
+//! ([`crate::marking`]) and the pauses ([`crate::pauses`]), compared with each other, over the whole capture.
 //!
 //! ```text
 //!   one connection      directions in different classes, marks without CNPs, CNPs without effect, paths of different length
 //!   all connections     classes that flow control pauses and that are in use; ECN in use and not; path MTU and what passes; entropy
 //! ```
 //!
-//! A mirror, and every switch, may rewrite what is judged here: nothing of it is certain, and nothing is said of what came through a
-//! mirror that is not certain by itself. Which class a DSCP is in is a switch's own setting; the usual one (DSCP / 8) is a guess.
+//! A mirror, and every switch, may rewrite the fields that are judged here: no finding is certain, and a capture
+//! through a mirror gets none that is not certain by itself. The class of a DSCP is a switch's own setting; the usual
+//! one (DSCP / 8) is a guess.
 //!
 //! RFC 2474, RFC 3168, RFC 7323; IEEE 802.1Q 36 (priority flow control); InfiniBand volume 1 and annex A17 (RoCEv2).
 
@@ -42,7 +43,7 @@ const LONG: (i64, i64) = (50_000_000, 100_000_000);
 /// Pauses from which their share can be known.
 const PAUSES: u64 = 10;
 
-/// Reports what contradicts itself.
+/// Reports contradictions.
 pub(crate) fn conclude(report: &mut Report) {
     for finding in findings(report) {
         report.findings.add(finding);
@@ -98,7 +99,7 @@ impl<'r> Around<'r> {
         around
     }
 
-    /// Findings about a connection rest on its headers: surer where it was seen whole, and not through a mirror.
+    /// Findings about a connection rest on its headers: more certain if it was seen whole, and not through a mirror.
     fn certainty(&self, c: &Connection) -> Certainty {
         let mirrored = c.mirrors.places().next().is_some();
         if mirrored || c.progress.missed || self.report.capture.cut > 0 { Certainty::Guess } else { Certainty::IfNothingWasMissed }
@@ -192,7 +193,7 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
             (false, _) => class(findings, around, direction, if end == 0 { "the client" } else { "the server" }),
         }
         if around.marks_roce && direction.packets >= ENOUGH && direction.ecn[0] * 10 >= direction.packets * 9 {
-            // the sender, or a device before the capture point: nobody who looks there knows
+            // the sender, or a device before the capture point: the capture does not show which
             let text = format!(
                 "the {name}'s RoCE is not ECN-capable at the capture point, although switches mark packets or receivers send CNPs in this capture"
             );
@@ -398,7 +399,7 @@ fn pauses(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
     }
     let used = |class: u8| capture.classes[usize::from(class & 7)] > 0;
     let all: u64 = capture.classes.iter().sum();
-    // where RoCE itself is in a class that nobody pauses, that is what is wrong
+    // if RoCE itself is in a class that is not paused, that is the problem
     if all < ENOUGH || !around.paused.iter().any(|p| used(*p)) {
         return;
     }

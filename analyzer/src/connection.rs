@@ -1,13 +1,13 @@
-//! One connection: a thin shell around its layers. A flow below it (queue pairs or TCP) delivers operations in order; they go to the layer
-//! that they concern, and what a layer makes of them goes up.
+//! One connection: a thin shell around its layers. A flow below it (queue pairs or TCP) delivers operations in order;
+//! they go to the layer that they concern, and the results of a layer go up.
 //!
 //! ```text
 //!   flow ─┬─ RDMA Write, Read ─▶ memory ───── Delivery ───▶ upper    which exchange the bytes are of
 //!         └─ Send, TCP bytes ──▶ messages ─── Message ────▶ upper    SMB2; RPC and NFS
 //! ```
 //!
-//! Layers do not see the shell, nor each other's fields. What all of them need of the frame at hand is one
-//! [`FrameContext`]; what a report says of them they tell themselves, as plain data.
+//! Layers do not see the shell, nor each other's fields. All of them get the facts about the current frame as one
+//! [`FrameContext`], and each gives its part of the report as plain data.
 
 use crate::context::{self, About, FrameContext};
 use crate::devices::Device;
@@ -89,7 +89,7 @@ pub struct ConnectionState {
     pub network: crate::marking::Network,
     /// Counters of the wire.
     pub health: Health,
-    /// Most Reads that each end may have outstanding, where the handshake said so.
+    /// Most Reads that each end may have outstanding, if the handshake said so.
     pub read_depth: [Option<u32>; 2],
     pub(crate) read_depths: [Option<(u32, u32)>; 2],
     /// Private data of NFS in the handshake.
@@ -104,9 +104,10 @@ pub struct ConnectionState {
     pub(crate) episodes: Episodes,
     /// By sender: time at which anything of it was acknowledged last, and up to which sequence number.
     acked: [(At, u32); 2],
-    /// The same: the last stretch in which nothing was, from what and when on until when.
+    /// By sender: the last stretch in which nothing was acknowledged: acknowledgment before it and its time, time of
+    /// its end.
     unheard: [((At, u32), At); 2],
-    /// By requester: whether it waits until it may send another Read.
+    /// By requester: detects that it waits until it may send another Read.
     pub(crate) reads: [Ceiling; 2],
     /// By sender: the sequence number of the packet at hand.
     pub(crate) sequence: [Option<u32>; 2],
@@ -116,7 +117,7 @@ pub struct ConnectionState {
     last_sequence: [Option<u32>; 2],
     /// By end: RDMA Reads that it is to answer.
     reading: [Reading; 2],
-    /// By requester: whether it accessed memory otherwise than as it was advertised, as far as the capture tells.
+    /// By requester: true if it accessed memory otherwise than as it was advertised, as far as the capture shows.
     strays: [bool; 2],
     /// ns from the SYN and ACK of TCP to the MPA Request: there and back took less.
     pub(crate) opening: Option<i64>,
@@ -151,7 +152,7 @@ impl ConnectionState {
         self.memory.find(owner, key).is_some()
     }
 
-    /// SMB Direct, where it is that.
+    /// SMB Direct, if the connection carries it.
     pub fn smbd(&self) -> Option<&Smbd> {
         self.messages.smbd()
     }
@@ -180,7 +181,7 @@ impl ConnectionState {
             acked: [None; 2],
         };
         let Self { roles, missed, settling, episodes, memory, messages, upper, weight, .. } = self;
-        // who gets the layers may change what they hold
+        // the caller gets the layers, and may change the memory that they hold
         weight.1 = true;
         (FrameContext { at, sender, about, roles, missed, settling, episodes, env }, memory, messages, upper)
     }
@@ -217,7 +218,7 @@ impl ConnectionState {
     pub fn op<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>, t: &mut T) {
         env.sink.op(self.id, op);
         if op.verb != Verb::ReadResponse {
-            // responses are numbered by whom they answer: they say nothing of what their sender sent besides
+            // responses are numbered by their requester: they say nothing about other packets of their sender
             self.seen(env, op.by, op.at);
             if op.verb == Verb::ReadRequest {
                 self.reading[op.by.peer().index()].asked[(op.read % READS) as usize] = (op.read, op.at);
@@ -280,7 +281,7 @@ impl ConnectionState {
             Verb::Atomic | Verb::Terminate => {}
         }
         if op.verb == Verb::Write && op.placement == Placement::Unknown && !op.part.begins() {
-            // the packet that said where it goes was not captured, whether or not its number shows that
+            // the packet with its destination was not captured, whether or not its number shows that
             self.missed.gap(op.by, op.at);
         }
         self.strays[op.by.index()] |= strays;
@@ -309,7 +310,8 @@ impl ConnectionState {
         }
     }
 
-    /// Nothing was heard of the sender since `before`: whether that was in the middle of a message.
+    /// Adds an episode for the time since `before`, in which the sender sent nothing, if it was in the middle of a
+    /// message.
     #[cold]
     fn interrupted(&mut self, op: &RdmaOp<'_>, before: At, sequence: Option<u32>) {
         if op.part.begins() && !self.messages.is_inside(op.by) {
@@ -317,7 +319,7 @@ impl ConnectionState {
         }
         let since = self.able_since(op, before, sequence).map(|time| At { frame: before.frame, time });
         let is_idle = since.is_some_and(|since| self.idle(op, Cause::Unknown, since));
-        // until then nobody knows
+        // until then, the cause is unknown
         let end = since.filter(|_| is_idle).unwrap_or(op.at);
         if end.since(before) > INTERRUPTED {
             let (kind, by, end) = (Kind::Interrupted, Some(op.by), Some(end));
@@ -325,7 +327,7 @@ impl ConnectionState {
         }
     }
 
-    /// Since when the sender of a part of a message could have sent it, as far as the capture tells.
+    /// Time in ns from which on the sender of a part of a message could have sent it, as far as the capture shows.
     fn able_since(&self, op: &RdmaOp<'_>, before: At, sequence: Option<u32>) -> Option<i64> {
         let since = self.free_since(op.by, before, sequence)?;
         if !op.part.begins() {
@@ -338,7 +340,8 @@ impl ConnectionState {
         Some(if granted > before { since.max(granted.time.saturating_add(way)) } else { since })
     }
 
-    /// An RDMA Read was answered, and nothing of the answer had come since `last`: whether its request waited for that.
+    /// An RDMA Read was answered, and nothing of the answer had come since `last`: adds that time if its request waited
+    /// for it.
     #[cold]
     fn answers_late(&mut self, op: &RdmaOp<'_>, last: At) {
         let Some(way) = self.way(op.by) else { return };
@@ -356,7 +359,8 @@ impl ConnectionState {
         self.idle(op, Cause::ReadResponse, At { frame: asked.frame, time: since.max(last.time) });
     }
 
-    /// Since when `by` had no reason to wait for acknowledgments: all up to `sequence`, sent at `before`, had come back to it.
+    /// Time in ns from which on `by` had no reason to wait for acknowledgments: all up to `sequence`, sent at `before`,
+    /// had come back to it.
     fn free_since(&self, by: End, before: At, sequence: Option<u32>) -> Option<i64> {
         let way = self.way(by)?;
         let (at, acked) = self.acked[by.index()];
@@ -369,12 +373,12 @@ impl ConnectionState {
         self.episodes.shortest_round_trip(end).or(self.opening)
     }
 
-    /// An end went on that could have from `since` on, as far as the capture tells: whether it was late.
+    /// An end went on that could have from `since` on, as far as the capture shows. Returns true if it was late.
     fn idle(&mut self, op: &RdmaOp<'_>, cause: Cause, since: At) -> bool {
         let is_otherwise = |e: &Episode| {
             !matches!(e.kind, Kind::Credit | Kind::Idle | Kind::Interrupted) && e.until() > since.time && e.begin.time < op.at.time
         };
-        // where packets are lost, what comes late may have been lost before the capture point
+        // with packets lost, a late packet may have been lost before the capture point
         let is_doubtful = self.health.is_troubled() || self.missed.anything() || self.episodes.iter().any(is_otherwise);
         if op.at.since(since) <= IDLE || is_doubtful {
             return false;
@@ -391,7 +395,7 @@ impl ConnectionState {
         self.episodes.stalled(by, Cause::SmbDirectCredits, begin, at);
     }
 
-    /// `by` has so many Reads outstanding, one of them new, of as many as its peer answers at a time.
+    /// `by` has `count` Reads outstanding, one of them new; its peer answers `limit` at a time.
     pub(crate) fn reads(&mut self, by: End, at: At, count: u32, limit: u32) {
         let ceiling = &mut self.reads[by.index()];
         if let Some((begin, end)) = ceiling.used(at) {
@@ -416,11 +420,11 @@ impl ConnectionState {
         }
     }
 
-    /// A packet of `by` goes out again, and its receiver takes this copy; where `is_late`, only if it comes so late that it waited for the
-    /// acknowledgment of the first.
+    /// A packet of `by` goes out again, and its receiver takes this copy; with `is_late`, only if it comes so late that
+    /// it waited for the acknowledgment of the first.
     #[cold]
     pub fn again(&mut self, by: End, at: At, from: u32, is_behind: bool, is_asked: bool, is_late: bool) {
-        // who goes on speaking may well have had what was answered
+        // a peer that goes on speaking may well have received the answer
         let spoke = if is_asked { At::default() } else { self.last_op[by.peer().index()] };
         let way = self.episodes.shortest_round_trip(by.peer()).unwrap_or(0);
         let soon = if is_late { way.saturating_mul(2).saturating_add(HELD_BACK) } else { 0 };
@@ -456,7 +460,7 @@ impl ConnectionState {
         upper.missed();
     }
 
-    /// Bytes of memory that it holds beside what its flow does.
+    /// Bytes of memory that it holds beside its flow.
     #[inline]
     pub fn held(&mut self) -> usize {
         if core::mem::take(&mut self.weight.1) {
@@ -477,7 +481,8 @@ impl ConnectionState {
         upper.missed();
     }
 
-    /// The connection ends, or the capture does. `unseen` says of each end whether its peer acknowledged more than was captured.
+    /// The connection ends, or the capture does. `unseen`: for each end, true if its peer acknowledged more than was
+    /// captured.
     pub fn finish<S: Sink>(&mut self, env: &mut Env<S>, at: At, unseen: [bool; 2]) {
         let closed = self.closed;
         let by = closed.and_then(|(by, ..)| by);
@@ -503,7 +508,7 @@ impl ConnectionState {
         let Self { id, roles, missed, .. } = self;
         let certainty = context::at_the_end(env);
         missed.finish(|evidence| evidence.report(env, *id, roles, certainty));
-        // what was lost or damaged went out again: so may have what seems to break a rule
+        // lost or damaged packets went out again: so may have those that seem to break a rule
         if self.health.is_troubled() {
             for (rule, by) in missed.take_unchecked() {
                 env.findings.weaken_bytes(*id, rule, context::blame(roles, by));
@@ -540,7 +545,7 @@ impl ConnectionState {
         let mut last = [None; 2];
         let credit_history = messages.credits.into_iter().filter_map(|(time, held)| {
             let held = paired(client, held);
-            // stretches without messages hold what was held before
+            // stretches without messages keep the credits from before
             last = [held[0].or(last[0]), held[1].or(last[1])];
             Some((time, last[0]?, last[1]?))
         });
@@ -632,7 +637,7 @@ impl ConnectionState {
     }
 }
 
-/// A request is done: whose its time was can be said.
+/// A request is done: its time can be divided by owner.
 fn settled<S: Sink>(
     env: &mut Env<S>,
     episodes: &mut Episodes,

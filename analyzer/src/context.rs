@@ -31,7 +31,7 @@ pub struct About {
     pub opening_seen: bool,
     /// Time at which that handshake was done, if it was seen.
     pub established: Option<At>,
-    /// The ports of its ends; 0 where they have none.
+    /// The ports of its ends; 0 if they have none.
     pub ports: [u16; 2],
     /// Packets of it that went out again.
     pub retransmissions: u64,
@@ -127,8 +127,8 @@ impl<S: Sink> FrameContext<'_, S> {
         at_the_end(self.env)
     }
 
-    /// The same of a request of `caller` that was not answered until `end`: one that is not known to have arrived may have been lost, and
-    /// among what is lost it may have arrived only now.
+    /// The same for a request of `caller` that was not answered until `end`: if it is not known to have arrived, it may
+    /// have been lost; and with packets lost it may have arrived only now.
     pub fn unanswered(&self, exchange: &Exchange, caller: End, end: At) -> Certainty {
         /// ns that a server has for an answer.
         const PATIENCE: i64 = 1_000_000_000;
@@ -188,7 +188,7 @@ const fn ledger(rule: Rule) -> Rests {
     }
 }
 
-/// The ledger of a [`Link`](crate::messages::smbd::link::Link) knows itself what it missed.
+/// The ledger of a [`Link`](crate::messages::smbd::link::Link) keeps account of what it missed.
 impl<S: Sink> RuleSink for FrameContext<'_, S> {
     fn broken(&mut self, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>) {
         match certainty {
@@ -199,7 +199,7 @@ impl<S: Sink> RuleSink for FrameContext<'_, S> {
     }
 }
 
-/// One layer of a connection without the others, for its tests: the context of a frame, and what outlives it.
+/// One layer of a connection without the others, for its tests: the context of a frame, and the state that outlives it.
 #[cfg(test)]
 pub(crate) mod alone {
     use super::*;

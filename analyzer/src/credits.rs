@@ -1,10 +1,9 @@
-//! The credits of SMB2: which message ids a client may use, \[MS-SMB2\] 3.2.4.1.2, 3.2.4.1.5, 3.2.4.1.6, 3.3.1.1 and 3.3.5.2.3. One
-//! rulebook for both ends and for whoever
-//! looks on: a client asks it for the next id, a server whether a request may be served, the analyzer what was broken.
+//! The credits of SMB2: the message ids that a client may use, \[MS-SMB2\] 3.2.4.1.2, 3.2.4.1.5, 3.2.4.1.6, 3.3.1.1 and
+//! 3.3.5.2.3. One rulebook for both ends and for an observer: a client gets the next id from it, a server the
+//! permission to serve a request, the analyzer the rule that was broken.
 //!
-//! A connection begins with one credit, for NEGOTIATE. A request takes as many ids as its CreditCharge says, beginning with its MessageId;
-//! a reply grants
-//! new ones behind the last that were granted. CANCEL takes none.
+//! A connection begins with one credit, for NEGOTIATE. A request takes as many ids as its CreditCharge says, beginning
+//! with its MessageId; a reply grants new ones behind the last that were granted. CANCEL takes none.
 
 use alloc::collections::VecDeque;
 use core::fmt;
@@ -18,14 +17,13 @@ pub const BYTES_PER_CREDIT: u32 = 65_536;
 /// gives away more than that.
 const WINDOW_MAX: u64 = 131_072;
 
-/// Credits that a message with so many bytes of payload takes, requested or answered, \[MS-SMB2\] 3.1.5.2.
+/// Credits that a message with `bytes` bytes of payload takes, requested or answered, \[MS-SMB2\] 3.1.5.2.
 pub const fn charge_of(bytes: u32) -> u16 {
     if bytes == 0 { 1 } else { ((bytes - 1) / BYTES_PER_CREDIT + 1) as u16 }
 }
 
-/// Bytes of payload that a request sends or asks for, whichever is more, \[MS-SMB2\] 3.1.5.2 and 3.3.5.2.5; 0 for commands that are not
-/// charged by
-/// size. `pdu` begins with the header. What the capture cut off counts as 0.
+/// Bytes of payload that a request sends or asks for, whichever is more, \[MS-SMB2\] 3.1.5.2 and 3.3.5.2.5; 0 for
+/// commands that are not charged by size. `pdu` begins with the header. What the capture cut off counts as 0.
 pub fn payload_of(command: Command, pdu: &[u8]) -> u32 {
     let field = |at: usize| pdu.get(at..).and_then(|b| b.first_chunk::<4>()).map_or(0, |b| u32::from_le_bytes(*b));
     match command {
@@ -86,7 +84,7 @@ impl fmt::Display for Fault {
 pub struct Ledger {
     /// The lowest id that was not used.
     base: u64,
-    /// Ids from `base` on that were used; the first one was not, where there is one.
+    /// Ids from `base` on that were used; the first one was not, if there is one.
     used: VecDeque<bool>,
     /// Number of ids in `used` that were used.
     used_count: u64,
@@ -120,7 +118,7 @@ impl Ledger {
         self.open.len()
     }
 
-    /// The id of the next request of a client that uses its ids in order; `None` where it holds too few credits.
+    /// The id of the next request of a client that uses its ids in order; `None` if it holds too few credits.
     pub fn next(&self, charge: u16) -> Option<u64> {
         let first = self.base + self.used.len() as u64;
         (first + u64::from(charge.max(1)) <= self.end).then_some(first)
@@ -165,9 +163,8 @@ impl Ledger {
         }
     }
 
-    /// A request that is a fault was sent all the same: for whoever only looks on. The ids that it takes without a grant are owed: the
-    /// next grants
-    /// are for them.
+    /// A request that is a fault was sent all the same: for an observer. The ids that it takes without a grant are
+    /// owed: the next grants are for them.
     pub fn request_anyway(&mut self, id: u64, charge: u16, command: u16) {
         let behind = id.saturating_add(charge.max(1).into());
         if behind.saturating_sub(self.base) <= WINDOW_MAX {
@@ -183,8 +180,8 @@ impl Ledger {
         self.debt
     }
 
-    /// A reply with this MessageId and so many credits granted; an `interim` one (STATUS_PENDING) leaves the request open. What it grants
-    /// counts in any case.
+    /// A reply with this MessageId and `granted` credits; an `interim` one (STATUS_PENDING) leaves the request open.
+    /// Its grant counts in any case.
     ///
     /// # Errors
     /// The rule that it breaks.
@@ -267,7 +264,7 @@ mod tests {
         ledger.reply(0, 3, 0, false).unwrap();
         assert_eq!((ledger.held(), ledger.debt(), ledger.next(1)), (1, 0, Some(3)));
         ledger.reply(1, 0, 8, false).unwrap();
-        // far out, and what was used before
+        // far out, and an id that was used before
         ledger.request_anyway(u64::MAX, 1, 8);
         ledger.request_anyway(0, 1, 8);
         assert_eq!((ledger.held(), ledger.debt(), ledger.open()), (1, 0, 2));

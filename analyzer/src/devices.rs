@@ -9,7 +9,7 @@ pub enum Measure {
     Nak(i64),
     /// A sender: from a NAK to the first packet that it sent again.
     Resend(i64),
-    /// A sender: from the last packet that it sent to the first that it sent again though nobody asked.
+    /// A sender: from the last packet that it sent to the first that it sent again without being asked.
     Timeout(i64),
     /// A sender: from an RNR NAK to the Send that it sent again.
     Rnr {
@@ -43,7 +43,7 @@ impl Spread {
         self.sum = self.sum.saturating_add(ns);
     }
 
-    /// In the mean; `None` where there are none.
+    /// In the mean; `None` if there are none.
     pub fn mean(&self) -> Option<i64> {
         i64::try_from(self.count).ok().filter(|n| *n > 0).map(|n| self.sum / n)
     }
@@ -54,9 +54,9 @@ impl Spread {
 pub struct Device {
     /// From a gap to its NAK for it.
     pub nak: Spread,
-    /// From a NAK to what it sent again.
+    /// From a NAK to the first packet that it sent again.
     pub resend: Spread,
-    /// From its last packet to what it sent again unasked.
+    /// From its last packet to the first that it sent again unasked.
     pub timeout: Spread,
     /// From an RNR NAK to the Send again.
     pub rnr: Spread,
@@ -99,8 +99,8 @@ impl Device {
         }
     }
 
-    /// The exponents `n` of the timeout of 4.096 µs × 2^n that what was seen fits: it is over after one to four times that
-    /// (IBA volume 1, 9.7.6.1.3).
+    /// The exponents `n` of the timeout of 4.096 µs × 2^n that fit the observed times: it is over after one to four
+    /// times that (IBA volume 1, 9.7.6.1.3).
     pub fn timeout_exponents(&self) -> Option<(u32, u32)> {
         const UNIT: i64 = 4096;
         if self.timeout.count == 0 || self.timeout.least < UNIT {
@@ -115,7 +115,7 @@ impl Device {
         self.nak.count + self.resend.count + self.timeout.count + self.rnr.count > 0
     }
 
-    /// Adds what is known of the same adapter from elsewhere.
+    /// Adds the measures of the same adapter from elsewhere.
     pub fn join(&mut self, other: &Self) {
         for (mine, theirs) in
             [(&mut self.nak, other.nak), (&mut self.resend, other.resend), (&mut self.timeout, other.timeout), (&mut self.rnr, other.rnr)]

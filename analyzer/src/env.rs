@@ -87,7 +87,7 @@ pub struct Env<S> {
     pub channels: ChannelKeys,
     /// The slowest exchanges.
     pub slowest: Vec<Exchange>,
-    /// Connections whose packets the capture has in another order than the ends: what was found there may be nobody's doing.
+    /// Connections whose packets the capture has in another order than the ends: findings there may be false.
     pub weakened: BTreeSet<u32>,
     /// The last requests after which others may go on that wait, on any connection.
     releases: VecDeque<Release>,
@@ -114,7 +114,7 @@ pub(crate) struct Release {
     pub server: Addr,
     /// Of which file.
     pub file: Option<Arc<str>>,
-    /// It does not say of which file.
+    /// True if it does not name its file.
     pub of_any: bool,
     /// Time of the request.
     pub at: At,
@@ -123,7 +123,7 @@ pub(crate) struct Release {
 /// Exchanges whose room is kept at most.
 const SPARE_MAX: usize = 64;
 
-/// Connections at most of which it is remembered that they are out of order.
+/// Connections that are remembered as out of order, at most.
 const WEAKENED_MAX: usize = 1 << 16;
 
 impl<S: Sink> Env<S> {
@@ -265,8 +265,8 @@ impl<S: Sink> Env<S> {
         self.slowest.truncate(max);
     }
 
-    /// Takes in what the connections of another part of the capture shared. Whether the two come to what the whole would have come to:
-    /// they do not where a limit was reached. What a connection is known by is not changed.
+    /// Takes in the shared state of another part of the capture. Returns true if the two are the same as one analysis
+    /// of the whole; they are not if a limit was reached. The numbers of connections are not changed.
     pub(crate) fn join(&mut self, part: Env<S>) -> bool
     where
         S: Parts,
@@ -298,7 +298,7 @@ impl<S: Sink> Env<S> {
         self.slowest.extend(slowest);
         self.slowest.sort_by_key(slowness);
         self.slowest.truncate(self.options.slowest_max);
-        // who followed the second channel of a session did not have the keys of the first
+        // the part that followed the second channel of a session did not have the keys of the first
         let has_keys = !self.options.keyring.is_empty();
         let is_split = has_keys && sessions.iter().any(|session| self.sessions.iter().any(|known| known.id == session.id));
         for session in sessions {
@@ -315,7 +315,7 @@ impl<S: Sink> Env<S> {
             && self.weakened.len() < WEAKENED_MAX
             && self.sessions.len() <= SESSIONS_MAX
             && self.sessions.iter().all(|s| s.connections.len() <= CHANNELS_MAX);
-        // what a request waited for may be on a connection that the other part has
+        // a request may have waited for another one, on a connection that the other part has
         self.findings.join(findings) && self.sink.join(sink) && has_room && !self.waits
     }
 }

@@ -1,5 +1,5 @@
-//! One row an I/O: request, the memory it advertised, the RDMA operations it caused, reply; what it moved and where the
-//! time went.
+//! One row an I/O: request, the memory it advertised, the RDMA operations it caused, reply; its data and the owners of
+//! its time.
 
 use crate::episodes::time::{Behind, Owner, Request, Time};
 use crate::op::{At, End};
@@ -70,7 +70,7 @@ pub enum Family {
     Rpc,
 }
 
-/// One request and what became of it. Times in ns, sizes in bytes.
+/// One request with its reply and its data. Times in ns, sizes in bytes.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     /// Counted from 1 over the whole capture, in the order of the requests.
@@ -120,7 +120,7 @@ pub struct Exchange {
     pub wait_for_credit: i64,
     /// True if an interim reply (STATUS_PENDING) came.
     pub pending: bool,
-    /// SHA-256 of the payload, where it was asked for and is whole.
+    /// SHA-256 of the payload, if it was asked for and is whole.
     pub sha256: Option<[u8; 32]>,
     /// Bytes that the payload hash does not cover; `None` if it is complete.
     pub payload_holes: Option<u64>,
@@ -128,9 +128,9 @@ pub struct Exchange {
     pub is_related: bool,
     /// In a list of the slowest: further parts of its compound that the same reply answered, which the list leaves out.
     pub compounded: u32,
-    /// The last frame of the reply as it was first seen, where the client took a later copy: [`Exchange::reply_end`].
+    /// The last frame of the reply as it was first seen, if the client took a later copy: [`Exchange::reply_end`].
     pub reply_seen: Option<At>,
-    /// Sequence number of the last packet of the request, where it is known.
+    /// Sequence number of the last packet of the request, if known.
     pub sequence: Option<u32>,
     /// Its latency by owner.
     pub time: Time,
@@ -155,7 +155,7 @@ pub struct Split {
 }
 
 impl Exchange {
-    /// A request of which no more is known than that it was sent, in the frames `first` to `last`.
+    /// A request that was sent in the frames `first` to `last`; nothing else is known of it yet.
     pub(crate) fn begun(family: Family, command: &'static str, first: At, last: At) -> Self {
         Self {
             id: 0,
@@ -193,7 +193,7 @@ impl Exchange {
         }
     }
 
-    /// It is complete, and so many packets of its connection have gone out again by now.
+    /// It is complete; `retransmissions` packets of its connection have gone out again by now.
     pub(crate) fn close(&mut self, retransmissions: u64) {
         self.retransmissions = (retransmissions as u32).wrapping_sub(self.retransmissions);
     }

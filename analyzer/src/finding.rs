@@ -1,4 +1,5 @@
-//! Findings: bytes that were read well and break a rule, or tell of trouble. What happened, who did it, how certain that is.
+//! Findings: bytes that were decoded well and break a rule, or show trouble. Each has an event, a side to blame and a
+//! certainty.
 //!
 //! The rules themselves are rows in [`crate::rules`]. [`Findings`] collects occurrences: those of one rule on one connection by
 //! one side are counted together, so that a capture with a million retransmissions makes one finding.
@@ -73,7 +74,7 @@ pub trait RuleSink {
 /// Place of an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Id of the connection, where there is one.
+    /// Id of the connection, if there is one.
     pub connection: Option<u32>,
     /// Number of the frame, from 1.
     pub frame: u64,
@@ -133,11 +134,11 @@ impl Deref for Frames {
 pub struct Finding {
     /// The rule that was broken.
     pub rule: Rule,
-    /// The rule's own severity, or what the circumstances made of it. The greatest of all occurrences.
+    /// The rule's own severity, or one changed by the circumstances. The greatest of all occurrences.
     pub severity: Severity,
     /// The greatest of all occurrences.
     pub certainty: Certainty,
-    /// Id of the connection, where there is one.
+    /// Id of the connection, if there is one.
     pub connection: Option<u32>,
     /// First frame, from 1.
     pub frame: u64,
@@ -178,9 +179,8 @@ impl Finding {
         }
     }
 
-    /// The first occurrence as a whole sentence. If the text is only a predicate, `subject` is put in front of it; without one,
-    /// the
-    /// side that did it: "The client".
+    /// The first occurrence as a whole sentence. If the text is only a predicate, `subject` is put in front of it;
+    /// without one, the side that did it: "The client".
     pub fn sentence(&self, subject: Option<&str>) -> String {
         let side = match self.by {
             Blame::Client => "The client",
@@ -196,7 +196,7 @@ impl Finding {
         self.why.map_or_else(|| self.rule.row().causes.to_vec(), |why| alloc::vec![why])
     }
 
-    /// The same with what this case comes from.
+    /// The same with the cause of this case.
     #[must_use]
     pub fn with_why(mut self, why: Option<&'static str>) -> Self {
         self.why = why;
@@ -312,8 +312,8 @@ impl Findings {
     /// Distinct findings that [`Findings::default`] keeps.
     pub const LIMIT: usize = 4096;
 
-    /// Keeps at most `limit` distinct findings. When it is full, a new finding takes the place of the last of a lower severity;
-    /// where there is none it is dropped, and counted.
+    /// Keeps at most `limit` distinct findings. When it is full, a new finding takes the place of the last of a lower
+    /// severity; if there is none, it is dropped and counted.
     pub fn new(limit: usize) -> Self {
         Findings { kept: Vec::new(), index: BTreeMap::new(), by_severity: [0; 3], limit, dropped: 0, occurrences: Vec::new() }
     }
@@ -323,7 +323,7 @@ impl Findings {
         let _ = self.report_as(rule.row().severity, rule, by, site, certainty, text);
     }
 
-    /// The same with a severity of its own. Returns the finding where it is new.
+    /// The same with a severity of its own. Returns the finding if it is new.
     pub fn report_as(
         &mut self,
         severity: Severity,
@@ -369,7 +369,7 @@ impl Findings {
         }
     }
 
-    /// It is known now that a finding is less than it seemed: its severity, and what to add to its text.
+    /// Lowers the severity of a finding that is less than it seemed, and adds `more` to its text.
     pub fn lower(&mut self, rule: Rule, connection: Option<u32>, by: Blame, severity: Severity, more: fmt::Arguments<'_>) {
         let Some(&at) = self.index.get(&(rule, connection, by)) else { return };
         let finding = &mut self.kept[at];
@@ -385,7 +385,7 @@ impl Findings {
         }
     }
 
-    /// It is known what a finding comes from.
+    /// Adds the cause of a finding.
     pub fn because(&mut self, rule: Rule, connection: Option<u32>, by: Blame, why: Option<&'static str>) {
         let Some(&at) = self.index.get(&(rule, connection, by)) else { return };
         let finding = &mut self.kept[at];
@@ -417,15 +417,16 @@ impl Findings {
         self.kept.iter_mut().filter(is_it).for_each(|finding| finding.certainty = Certainty::Guess);
     }
 
-    /// Takes over what `other` counted beyond what it kept: these are its findings, merged again.
+    /// Takes over the occurrences that `other` counted and did not keep: these are its findings, merged again.
     pub fn with_losses_of(mut self, other: &Findings) -> Self {
         self.dropped = self.dropped.saturating_add(other.dropped);
         self.occurrences.clone_from(&other.occurrences);
         self
     }
 
-    /// Takes in those of another part of the same capture, of other connections. What both parts found has no connection; of that, what
-    /// came first tells the story. Whether there was room for all: where there was not, the parts are not what the whole would be.
+    /// Takes in the findings of another part of the same capture, of other connections. A finding of both parts has no
+    /// connection; its text is that of the first occurrence. Returns true if there was room for all; otherwise the
+    /// parts are not the same as the whole.
     pub(crate) fn join(&mut self, part: Findings) -> bool {
         self.dropped = self.dropped.saturating_add(part.dropped);
         for (rule, n) in Rule::all().zip(&part.occurrences) {
@@ -476,7 +477,7 @@ impl Findings {
         self.kept.iter()
     }
 
-    /// All, what matters first: by severity, then certainty, then count, then time.
+    /// All findings, the most important first: by severity, then certainty, then count, then time.
     pub fn ranked(&self) -> Vec<&Finding> {
         let mut ranked: Vec<&Finding> = self.kept.iter().collect();
         ranked.sort_by(|a, b| a.rank(b));
@@ -493,7 +494,7 @@ impl Findings {
         self.by_severity[severity as usize]
     }
 
-    /// Keeps only those of which `keep` says so; the others are not counted as dropped.
+    /// Keeps only those for which `keep` is true; the others are not counted as dropped.
     pub fn retain(&mut self, keep: impl FnMut(&Finding) -> bool) {
         self.kept.retain(keep);
         self.index = self.kept.iter().enumerate().map(|(at, finding)| (finding.key(), at)).collect();
@@ -565,7 +566,7 @@ impl Extend<Finding> for Findings {
     }
 }
 
-/// A rule in plain text, wrapped at 79 columns: severity, what happened, what the document asks, causes, cure.
+/// A rule in plain text, wrapped at 79 columns: severity, title, requirement of the document, causes, cure.
 pub fn explain(rule: Rule) -> String {
     let row = rule.row();
     let mut out = String::new();

@@ -17,8 +17,9 @@ pub fn fuzz_key_file(data: &[u8]) {
     }
 }
 
-/// A session whose negotiated values the first two bytes choose. Messages follow, each after a byte for its direction and a length of
-/// 16 bits: SESSION_SETUP up to the first that is empty, then what the session encrypts or signs.
+/// A session whose negotiated values the first two bytes choose. Messages follow, each after a byte for its direction
+/// and a length of 16 bits: SESSION_SETUP up to the first that is empty, then messages that the session encrypts or
+/// signs.
 pub fn fuzz_smb_session(data: &[u8]) {
     const DIALECTS: [Dialect; 4] = [Dialect::SMB_2_1, Dialect::SMB_3_0, Dialect::SMB_3_0_2, Dialect::SMB_3_1_1];
     let Some((&[choice, algorithms], mut rest)) = data.split_first_chunk() else { return };
@@ -54,9 +55,9 @@ pub fn fuzz_smb_session(data: &[u8]) {
     }
 }
 
-/// Frames of a capture through the whole pipeline, without an observer and with a tree: both must find the same. The first byte
-/// chooses the link type; each frame has its length (two bytes, little-endian), the time since the one before it (a power of two,
-/// in ns) and how much of it was cut off.
+/// Frames of a capture through the whole pipeline, without an observer and with a tree: both must find the same. The
+/// first byte chooses the link type; each frame has its length (two bytes, little-endian), the time since the one
+/// before it (a power of two, in ns) and the number of bytes cut off.
 pub fn fuzz_pipeline(data: &[u8]) {
     const LINKS: [LinkType; 4] = [LinkType::ETHERNET, LinkType::INFINIBAND, LinkType::RAW, LinkType::ERF];
     let Some((&choice, mut rest)) = data.split_first() else { return };
@@ -82,8 +83,8 @@ pub fn fuzz_pipeline(data: &[u8]) {
     }
 }
 
-/// Segments of one TCP connection, each after a head of 8 bytes: what it is, where it lies, its length. A few of the kinds put a
-/// piece of well-formed MPA in its place, so that what follows is read as FPDUs.
+/// Segments of one TCP connection, each after a head of 8 bytes: kind, position, length. A few of the kinds put a piece
+/// of well-formed MPA in its place, so that the following bytes are read as FPDUs.
 pub fn fuzz_tcp_flow(data: &[u8]) {
     use crate::flow::iwarp::{FlowFact, FlowSink, Options, StreamBytes, TcpFlow};
     use crate::op::{At, End, RdmaOp};

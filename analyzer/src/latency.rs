@@ -44,7 +44,7 @@ impl Latency {
         }
     }
 
-    /// Takes over what another collection has.
+    /// Takes over the durations of another collection.
     pub fn join(&mut self, other: &Self) {
         if other.count > 0 && other.buckets.is_empty() && self.buckets.is_empty() && self.samples.len() + other.samples.len() < EXACT_MAX {
             self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };

@@ -46,15 +46,15 @@
 //! | --- | --- |
 //! | follow a frame to its connection | [`pipeline`]: the table, pairing of queue pairs, connection management, fragments; threads |
 //! | put packets in order | [`flow`]: reliable connections, TCP, MPA and DDP; losses and their recovery |
-//! | see what is the same for InfiniBand, RoCE and iWARP | [`op`] |
-//! | see how the layers of a connection fit together | [`connection`], a thin shell; [`context`], what each layer gets of a frame |
-//! | see what all connections share | [`env`](mod@env) |
+//! | see the common form of InfiniBand, RoCE and iWARP | [`op`] |
+//! | see how the layers of a connection fit together | [`connection`], a thin shell; [`context`], the facts about a frame |
+//! | see the state that all connections share | [`env`](mod@env) |
 //! | follow remote keys | [`memory`] |
 //! | read messages | [`messages`]: SMB Direct with its rulebook [`smbd::link`], RPC-over-RDMA, streams |
 //! | tie replies to requests | [`upper`]: SMB2, RPC, NFS, payloads; [`credits`], the rulebook of SMB2's credits; [`keys`], decryption |
-//! | know what a request waited for | [`settle`], [`episodes`], [`exchange`] |
-//! | know what is wrong, and the side to blame | [`rules`], all in one table; [`finding`]; [`roots`], causes and their effects |
-//! | know how certain that is | [`missed`], what the capture did not see |
+//! | know the delays of a request | [`settle`], [`episodes`], [`exchange`] |
+//! | know the violations, and the side to blame | [`rules`], all in one table; [`finding`]; [`roots`], causes and effects |
+//! | know how certain that is | [`missed`], the gaps of the capture |
 //! | look at the network around connections | [`pauses`], [`devices`], [`marking`], [`mirror`], [`roles`] |
 //! | make a report | [`report`]: [`totals`], [`outcome`], [`path`], [`session`], [`answer`]; [`audit`] |
 //! | see the plain data that a report is made of | [`summary`], [`smb_setup`], [`stats`], [`series`], [`latency`], [`timeline`] |

@@ -27,7 +27,7 @@ const QUIET: i64 = 50_000_000;
 /// CNPs of a burst, and ns that it lasts, from which a sender must have slowed down.
 const BURST: (u32, i64) = (10, 20_000_000);
 
-/// Values of a small field and how often each came; those beyond the first `N` are added up.
+/// Values of a small field and their counts; those beyond the first `N` are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Values<const N: usize> {
     rows: [(u16, u64); N],
@@ -74,7 +74,7 @@ impl<const N: usize> Values<N> {
         self.others + self.rows().iter().map(|(_, n)| n).sum::<u64>()
     }
 
-    /// The value that nine of ten have, where there is one.
+    /// The value that nine of ten have, if there is one.
     pub fn usual(&self) -> Option<u16> {
         let all = self.count();
         self.rows().iter().find(|(_, n)| *n > 0 && n * 10 >= all * 9).map(|(value, _)| *value)
@@ -105,7 +105,7 @@ impl Marking {
     const HAS_P_KEY: u64 = 1 << 29;
     const HAS_PORT: u64 = 1 << 30;
 
-    /// Of a packet; `ib` where it is one of InfiniBand or RoCE.
+    /// Of a packet; `ib` if it is one of InfiniBand or RoCE.
     #[inline]
     fn of(packet: &Packet<'_>, ib: Option<&IbPacket<'_>>) -> Self {
         let priority = packet.priority.map_or(0, |priority| u64::from(priority & 7) + 1);
@@ -219,7 +219,7 @@ impl Answers {
         self.open.get_or_insert(at);
     }
 
-    /// The mean time, in ns; `None` where there was none.
+    /// The mean time, in ns; `None` if there was none.
     pub fn mean(&self) -> Option<i64> {
         i64::try_from(self.count).ok().filter(|n| *n > 0).map(|n| self.sum / n)
     }
@@ -333,7 +333,7 @@ struct Burst {
     since: At,
     last: i64,
     count: u32,
-    /// Bytes of the whole buckets before it, and how many of them had some.
+    /// Bytes of the whole buckets before it, and the number of buckets that had some.
     before: u64,
     busy: u32,
     from: u64,
@@ -420,7 +420,7 @@ pub struct TcpFacts {
 /// Marks of one end's packets, and its messages about congestion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Direction {
-    /// The marking of the last packets, which are not counted below yet, and how many they are.
+    /// The marking of the last packets, which are not counted below yet, and their number.
     last: (Marking, u64),
     /// Packets.
     pub packets: u64,
@@ -430,7 +430,7 @@ pub struct Direction {
     pub ecn: [u64; 4],
     /// Priorities of the VLAN tag, of frames that have one.
     pub priority: Values<4>,
-    /// Times to live where it was captured.
+    /// Times to live at the capture point.
     pub ttl: Values<4>,
     /// UDP source ports (RoCEv2), by which switches choose a path.
     pub ports: Values<8>,
@@ -474,7 +474,7 @@ impl Direction {
         }
     }
 
-    /// Counts what the last packets had in common.
+    /// Counts the marking that the last packets had in common.
     fn settle(&mut self) {
         let (marking, n) = core::mem::take(&mut self.last);
         if n == 0 {
@@ -498,7 +498,8 @@ impl Direction {
         }
     }
 
-    /// The class that its packets are in: by their VLAN tag, else the usual one for their DSCP (the upper three bits). Whether by the tag.
+    /// The class that its packets are in: by their VLAN tag, else the usual one for their DSCP (the upper three bits).
+    /// True if by the tag.
     pub fn class(&self) -> Option<(u8, bool)> {
         match self.priority.usual() {
             Some(priority) if self.priority.count() * 10 >= self.packets * 9 => Some((priority as u8, true)),
@@ -613,7 +614,7 @@ impl Network {
         self.path_mtu_asked = self.path_mtu_asked.or(other.path_mtu_asked);
     }
 
-    /// The path MTU in use, in bytes: what was seen, else what the client asked for.
+    /// The path MTU in use, in bytes: the observed one, else the one that the client asked for.
     pub fn path_mtu(&self) -> Option<u16> {
         self.directions.iter().filter_map(|d| d.path_mtu).max().or(self.path_mtu_asked)
     }
@@ -633,7 +634,7 @@ impl Network {
         }
     }
 
-    /// Most bytes that TCP's windows allow to be under way to each end, where both SYNs were seen: 65,535 where one did not scale.
+    /// Most bytes that TCP's windows allow to be under way to each end, if both SYNs were seen: 65,535 if one did not scale.
     pub fn window_limit(&self) -> Option<u32> {
         let tcp = self.directions.map(|d| d.tcp);
         let scaled = tcp.iter().all(|t| t.window_scale.is_some());

@@ -1,5 +1,5 @@
-//! The remote memory of one connection: what was advertised to whom, what was done with it, when it ended, and the rules of all that.
-//! \[MS-SMBD\] 2.2.3.1 and 3.1.4.3–6, RFC 8166 3.4.
+//! The remote memory of one connection: advertisements, accesses, their end, and the rules about them. \[MS-SMBD\]
+//! 2.2.3.1 and 3.1.4.3–6, RFC 8166 3.4.
 //!
 //! ```text
 //!   messages, upper ── advertise, invalidated, end ──▶ Memory ◀── RDMA Write, Read Request, Read Response ── flow
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A key is *live* from the message that advertises it until it is invalidated by the peer's Send, or the exchange that
-//! advertised it ends. What comes later is stale. Ended keys are remembered for a while, so that *stale* can be told from
+//! advertised it ends. A later access is stale. Ended keys are remembered for a while, so that *stale* differs from
 //! *unknown*.
 
 use crate::context::FrameContext;
@@ -125,7 +125,7 @@ pub struct MemoryMap {
     /// Regions forgotten because there were too many.
     pub dropped: u64,
     oldest_kept: u64,
-    /// The last keys advertised by each end, to see whether they can be guessed.
+    /// The last keys advertised by each end, to detect keys that can be guessed.
     recent: [Guess; 2],
 }
 
@@ -138,7 +138,7 @@ struct Guess {
 }
 
 impl MemoryMap {
-    /// A region is advertised by `owner`. Returns the region of the same key that was still live, where there was one.
+    /// A region is advertised by `owner`. Returns the region of the same key that was still live, if there was one.
     pub fn advertise(&mut self, owner: End, key: u32, region: Region) -> Option<Region> {
         self.advertised += 1;
         let guess = &mut self.recent[owner.index()];
@@ -259,7 +259,7 @@ pub struct Delivery {
 pub struct Memory {
     map: MemoryMap,
     rdma: Rdma,
-    /// Operations that were for no memory that was advertised then: it is not known for which exchange they are.
+    /// Operations on memory that was not advertised then: the exchange that they are for is unknown.
     unattributed: u64,
 }
 
@@ -274,7 +274,7 @@ impl Memory {
         self.map.find(owner, key)
     }
 
-    /// Operations with keys of which it is not known what they were advertised for.
+    /// Number of operations with keys whose purpose is unknown.
     pub fn unattributed(&self) -> u64 {
         self.unattributed
     }
@@ -379,10 +379,10 @@ impl Memory {
         let Placement::Memory { key, address } = op.placement else { return };
         let (by, owner) = (op.by, op.by.peer());
         let (what, purpose) = if op.verb == Verb::Write { ("wrote", "reading") } else { ("read", "writing") };
-        // what a key was advertised for may be known only later, where the capture has frames in another order
+        // the purpose of a key may be known only later, if the capture has frames in another order
         self.unattributed += u64::from(verdict != Fit::Inside);
         let Some(region) = region else {
-            // where the messages are not understood, nobody knows what they advertise
+            // if the messages are not understood, the memory that they advertise is unknown
             if cx.about.protocol != Protocol::Unknown && cx.missed.is_whole(Rests::START.of(owner)) {
                 self.rdma.outside_advertised += 1;
                 let text = format_args!("{what} {length} bytes with key {key:#010x}, which its peer never advertised");
@@ -430,7 +430,7 @@ impl Memory {
             if end.since(first) <= LATE || cx.missed.is_absent(owner.peer()) {
                 continue;
             }
-            // whether the owner forgot them or its peer never answered, the keys do not tell
+            // the keys do not show if the owner forgot them or its peer never answered
             let text = format_args!("left {left} keys advertised whose exchange never ended");
             cx.report_as(first, Rule::RdmaKeyLeak, owner, Certainty::Guess, text);
         }

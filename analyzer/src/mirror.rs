@@ -18,11 +18,11 @@ pub const MIRRORS_MAX: usize = 64;
 pub struct Mirror {
     /// Kind of encapsulation of the frames.
     pub kind: TunnelKind,
-    /// ERSPAN session, VXLAN or GENEVE network identifier, GRE key; 0 where there is none.
+    /// ERSPAN session, VXLAN or GENEVE network identifier, GRE key; 0 if there is none.
     pub session: u32,
     /// Frames that came through it.
     pub frames: u64,
-    /// Frames of which the mirror cut something off.
+    /// Frames that the mirror cut short.
     pub truncated: u64,
 }
 
@@ -71,7 +71,7 @@ impl Mirrors {
         set.places().filter_map(|n| self.list.get(n))
     }
 
-    /// The lists of parts of one capture, as one list, and the place in it of each session of each part. `None` where there are too many.
+    /// The lists of parts of one capture, as one list, and the place in it of each session of each part. `None` if there are too many.
     pub(crate) fn join(parts: &[&Mirrors]) -> Option<(Mirrors, Vec<Vec<u8>>)> {
         let mut all: Vec<(u64, Mirror)> = parts.iter().flat_map(|p| p.firsts.iter().copied().zip(p.list.iter().copied())).collect();
         all.sort_by_key(|(first, _)| *first);
@@ -96,7 +96,7 @@ impl Mirrors {
         Some((joined, places))
     }
 
-    /// Counts a frame, by its number. The session it came through is in the set; none where there are too many of them.
+    /// Counts a frame, by its number. The session it came through is in the set; none if there are too many of them.
     pub fn count(&mut self, tunnel: &Tunnel, frame: u64) -> Set {
         let is_this = |m: &Mirror| m.kind == tunnel.kind && m.session == tunnel.id;
         let place = match self.list.get(self.last).is_some_and(is_this) {

@@ -1,7 +1,8 @@
 //! Parts of a connection that the observer did not see, and the effect on findings that depend on them.
 //!
 //! Each direction keeps its holes: before the capture began, packets that the capture lost, bytes that the snap length cut off, or the
-//! whole direction. A rule says what it rests on besides the bytes of its frame ([`Rests`]). With a hole there it stays silent.
+//! whole direction. A rule declares the facts that it rests on besides the bytes of its frame ([`Rests`]). If there is
+//! a hole in them, it stays silent.
 //!
 //! A hole shows only when the direction goes on, so a finding that rests on the other direction waits until that one is known to be
 //! without a hole:
@@ -140,7 +141,7 @@ impl Direction {
 pub struct Evidence {
     /// The rule that was broken.
     pub rule: Rule,
-    /// The rule's own severity, or what the circumstances made of it.
+    /// The rule's own severity, or one changed by the circumstances.
     pub severity: Severity,
     /// The side that did it.
     pub by: End,
@@ -173,9 +174,9 @@ struct Waiting {
 pub struct Missed {
     directions: [Direction; 2],
     waiting: Vec<Waiting>,
-    /// Findings of which it never became known what they rest on, because too many waited.
+    /// Findings that were dropped because too many waited.
     pub dropped: u64,
-    /// Rules that were found broken in frames that nothing says were not damaged, and by whom.
+    /// Rules that were broken in frames that may have been damaged, and the end that broke them.
     unchecked: Vec<(Rule, End)>,
 }
 
@@ -231,7 +232,7 @@ impl Missed {
         }
     }
 
-    /// Keeps a finding until it is known whether anything it rests on was missed.
+    /// Keeps a finding until it is known if anything it rests on was missed.
     pub fn wait(&mut self, rests: Rests, sender: Option<End>, evidence: Evidence) {
         if self.waiting.len() >= WAITING_MAX {
             self.dropped += 1;
@@ -241,7 +242,7 @@ impl Missed {
         self.waiting.push(Waiting { evidence, for_more });
     }
 
-    /// Everything that `by` sent up to this frame is known. Tells the findings that waited for that.
+    /// Everything that `by` sent up to this frame is known. Emits the findings that waited for that.
     #[inline]
     pub fn seen(&mut self, by: End, at: At, emit: impl FnMut(Evidence)) {
         let direction = &mut self.directions[by.index()];
@@ -283,7 +284,7 @@ impl Missed {
         self.directions[by.index()].add(Hole { from: at, to: at, why: Why::Missing });
     }
 
-    /// A message of `by` is encrypted, and nobody has the key.
+    /// A message of `by` is encrypted, and the key is not known.
     pub fn encrypted(&mut self, by: End, at: At) {
         self.directions[by.index()].add(Hole { from: at, to: at, why: Why::Sealed });
     }
@@ -294,7 +295,8 @@ impl Missed {
         self.directions[by.index()].captured = true;
     }
 
-    /// Tells what waits still, where its direction was captured at all: it was acknowledged no further than it was seen.
+    /// Emits the findings that still wait, if their direction was captured at all: no more of it was acknowledged than
+    /// was seen.
     pub fn finish(&mut self, mut emit: impl FnMut(Evidence)) {
         let absent = End::BOTH.map(|end| self.is_absent(end));
         for waiting in core::mem::take(&mut self.waiting) {

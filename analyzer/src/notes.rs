@@ -127,7 +127,7 @@ impl Layer {
 pub struct Broken {
     /// The rule that was broken.
     pub rule: Rule,
-    /// The rule's own severity, or what the circumstances made of it.
+    /// The rule's own severity, or one changed by the circumstances.
     pub severity: Severity,
     /// The side that did it.
     pub by: Blame,
@@ -207,12 +207,12 @@ pub struct FrameNotes {
     pub replies: Option<Arc<Replies>>,
     layer: Layer,
     observed: Option<u64>,
-    /// The exchanges that it belongs to: several where it carries a compound.
+    /// The exchanges that it belongs to: several if it carries a compound.
     exchanges: Vec<InFrame>,
     broken: Vec<Broken>,
     /// The mirror session that it came through.
     pub mirror: mirror::Set,
-    /// The connection that it belongs to, and who of it sent it.
+    /// The connection that it belongs to, and the end that sent it.
     pub place: Option<(u32, End)>,
     /// Its source and its destination.
     pub hosts: Option<(Addr, Addr)>,
@@ -220,7 +220,7 @@ pub struct FrameNotes {
     pub earlier: Vec<(u64, End)>,
     /// True if the packet came before.
     pub retransmission: bool,
-    /// The frame that the packet stood in before, where that is still known.
+    /// The frame that the packet stood in before, if still known.
     pub copy_of: Option<u64>,
     /// True if it was damaged on the way, so that its receiver dropped it.
     pub is_damaged: bool,
@@ -268,7 +268,7 @@ impl FrameNotes {
         self.layer
     }
 
-    /// It belongs to an exchange for which RDMA moved so many bytes up to now.
+    /// It belongs to an exchange for which RDMA has moved `moved` bytes up to now.
     #[inline]
     pub fn belongs(&mut self, exchange: u64, moved: u64) {
         if let Some(known) = self.exchanges.iter_mut().find(|e| e.exchange == exchange) {
@@ -313,7 +313,7 @@ impl FrameNotes {
         }
     }
 
-    /// Tells the observer what the whole frame came to: its connection, its exchanges, and the rules that it breaks.
+    /// Traces the results of the whole frame: its connection, its exchanges, and the rules that it breaks.
     pub fn trace<T: Trace>(&self, tunnel: Option<&Tunnel>, t: &mut T) {
         let later = self.replies.as_ref().zip(self.observed);
         for (what, frame) in later.and_then(|(replies, frame)| replies.by_fragment.get(&frame)).into_iter().flatten() {

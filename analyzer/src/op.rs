@@ -1,8 +1,8 @@
 //! The waist. InfiniBand, RoCEv2 and iWARP look different below it and the same above it: everything from SMB Direct and
 //! RPC-over-RDMA upwards is written once, against [`RdmaOp`].
 //!
-//! An operation is reported packet by packet (segment by segment on iWARP), in the order in which the receiver takes it: what
-//! came twice is reported once, what came early is held back, what is missing is reported as [`Gap`].
+//! An operation is reported packet by packet (segment by segment on iWARP), in the order in which the receiver takes
+//! it: a packet that came twice is reported once, an early one is held back, a missing one is reported as [`Gap`].
 
 /// A frame of the capture: its number, counted from 1, and its time in ns since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,7 +14,7 @@ pub struct At {
 }
 
 impl At {
-    /// ns since an earlier frame; negative where that is later. Times come from the capture, which may say anything.
+    /// ns since an earlier frame; negative if that is later. Times come from the capture, which may say anything.
     pub const fn since(self, earlier: Self) -> i64 {
         self.time.saturating_sub(earlier.time)
     }
@@ -135,7 +135,7 @@ pub struct RdmaOp<'a> {
     pub part: Part,
     /// Place that the bytes go to or come from.
     pub placement: Placement,
-    /// Length of the whole message in bytes, where this part says it (RETH, Read Request).
+    /// Length of the whole message in bytes, if this part says it (RETH, Read Request).
     pub message_length: Option<u32>,
     /// The remote key that the receiver is to invalidate.
     pub invalidate: Option<u32>,

@@ -26,7 +26,7 @@ const STRETCHES_MAX: usize = 1 << 14;
 const LINKS_MAX: usize = 1024;
 /// Bits of a quantum.
 const QUANTUM: i128 = 512;
-/// Bits a second of a link of which nothing is known.
+/// Bits a second that are assumed for a link of unknown speed.
 const USUAL: u64 = 100_000_000_000;
 /// Bits a second that a link may have.
 const SPEEDS: core::ops::RangeInclusive<u64> = 1_000_000..=FASTEST;
@@ -292,7 +292,7 @@ impl Pauses {
 
     /// Makes intervals of stretches, which are in the order in which they came.
     fn count(&mut self, stretches: &[Stretch], now: i64) {
-        // by row: since when, until when, and whether it lasts that long only if nobody takes it back
+        // by row: begin, end, and the time of the last frame: the part behind that lasts only if it is not taken back
         let mut open: Vec<Option<(At, i64, i64)>> = alloc::vec![None; self.rows.len()];
         for stretch in stretches {
             let place = usize::from(stretch.row);
@@ -319,7 +319,7 @@ impl Pauses {
         }
     }
 
-    /// `last`: when the last frame came whose quanta ran out.
+    /// `last`: time of the last frame, whose quanta ran out, in ns.
     fn close(&mut self, place: usize, begin: At, end: i64, last: i64) {
         let Paused { source, priority, .. } = self.rows[place];
         let span = Span { source, priority, begin, end: end.max(begin.time) };
@@ -358,7 +358,7 @@ impl Pauses {
         self.finished(end).omitted
     }
 
-    /// ns paused over time: of each point its time and how long. Several devices and priorities count each.
+    /// ns paused over time: the time of each point, and its sum. Several devices and priorities count each.
     pub fn series(&self, end: i64) -> Vec<(i64, i64)> {
         self.finished(end).series.points().map(|(time, lasted)| (time, lasted.0)).collect()
     }

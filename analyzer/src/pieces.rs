@@ -1,5 +1,5 @@
-//! Frames that a message was put together from. The names are Wireshark's where it has some; RoCE and InfiniBand have
-//! none there.
+//! Frames that a message was put together from. The names are Wireshark's if it has some; RoCE and InfiniBand have none
+//! there.
 
 use alloc::vec::Vec;
 use rdmascope_dissector::field::{Def, Fields};
@@ -102,7 +102,7 @@ pub enum Assembly {
 }
 
 impl Assembly {
-    /// Fragments, one of them, their number, the length of all, and where they were put together.
+    /// Fragments, one of them, their number, the length of all, and the frame in which they were put together.
     const fn fields(self) -> [Def; 5] {
         match self {
             Self::SmbDirect => {
@@ -137,7 +137,7 @@ impl Assembly {
         self.fields()[4]
     }
 
-    /// Shows, in the frame that made it whole, what a message of `length` bytes was put together from.
+    /// Shows the pieces of a message of `length` bytes, in the frame that made it whole.
     pub fn show<T: Trace>(self, pieces: &Pieces, length: u32, t: &mut T) {
         let [all, one, count, bytes, _] = self.fields();
         let at: &[u8] = &[];
@@ -178,7 +178,7 @@ impl Pieces {
         }
     }
 
-    /// The next piece, where it is of another frame than the one before.
+    /// Adds the next piece, if it is of another frame than the one before.
     #[inline]
     pub fn add_frame(&mut self, frame: u64) {
         if self.frames.last() != Some(&frame) {
@@ -186,7 +186,7 @@ impl Pieces {
         }
     }
 
-    /// They, where they are of more than one frame.
+    /// The pieces, if they are of more than one frame.
     #[inline]
     pub fn several(&self) -> Option<&Self> {
         (self.count > 1).then_some(self)

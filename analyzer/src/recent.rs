@@ -1,4 +1,4 @@
-//! A map of a bounded number of entries, of which those go that were not asked for the longest.
+//! A map of a bounded number of entries: when it is full, the half that was not used for the longest time goes.
 
 use alloc::borrow::Borrow;
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ impl<K, V> Default for Recent<K, V> {
 }
 
 impl<K: Hash + Eq, V> Recent<K, V> {
-    /// Adds an entry, or replaces it. Where there are `max` of them, the half that was not used for the longest goes.
+    /// Adds an entry, or replaces it. If there are `max` of them, the half that was not used for the longest time goes.
     pub fn insert(&mut self, key: K, value: V, max: usize) {
         if self.entries.len() >= max && !self.entries.contains_key(&key) {
             self.halve();

@@ -37,7 +37,7 @@ impl Roles {
         self.known.map(|(client, _)| client)
     }
 
-    /// The client, where more than the shape of a message says so.
+    /// The client, if more than the shape of a message shows it.
     pub fn sure_client(&self) -> Option<End> {
         self.known.filter(|(_, source)| *source > Source::Shape).map(|(client, _)| client)
     }
@@ -47,7 +47,7 @@ impl Roles {
         self.client().unwrap_or(End::A)
     }
 
-    /// Takes over what the other half of a connection knew.
+    /// Takes over the evidence from the other half of a connection.
     pub fn adopt(&mut self, by: End, from: &Self, from_end: End) {
         if let Some((client, source)) = from.known {
             self.learn(if client == from_end { by } else { by.peer() }, source);

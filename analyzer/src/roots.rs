@@ -1,9 +1,10 @@
-//! Findings as a reader should meet them: one cause is one root, what follows from it stands under it, and what costs most comes first.
+//! Findings in the order for a reader: one cause is one root, its effects stand under it, and the most expensive comes
+//! first.
 //!
-//! [`Findings`](crate::finding::Findings) keeps what was found on each connection. [`roots`] makes of that what a report, a list on a
-//! screen and a file for programs show: the same rule broken by the same side on several connections is one [`Root`]; a finding that
-//! follows from another is one of its effects; connections that failed because of it are counted. All views call this, so that all count
-//! alike.
+//! [`Findings`](crate::finding::Findings) keeps the findings of each connection. [`roots`] turns them into the list
+//! that a report, a screen and a file for programs show: the same rule broken by the same side on several connections
+//! is one [`Root`]; a finding that follows from another is one of its effects; connections that failed because of it
+//! are counted. All views call this, so that all count alike.
 
 use crate::answer;
 use crate::episodes::cost::is_of_the_wire;
@@ -68,10 +69,10 @@ const FOLLOWS: &[(Rule, Place, &[Rule])] = &[
     (Rule::SmbdCreditStall, Place::After, &[Rule::SmbdCreditExhausted]),
     (Rule::SmbdCreditLast, Place::After, &[Rule::SmbdCreditExhausted]),
     (Rule::SmbdCreditDeadlock, Place::After, &[Rule::SmbdCreditLast]),
-    // what a capture missed explains what is missing in it
+    // packets that a capture missed explain gaps in it
     (Rule::RcGap, Place::After, &[Rule::CaptureLoss, Rule::RcRetransmit, Rule::RcReorder]),
     (Rule::RcNak, Place::After, &[Rule::RcRetransmit, Rule::RcReorder]),
-    // who sends without a credit finds no receive
+    // a send without a credit finds no receive
     (Rule::RcRnr, Place::After, &[Rule::SmbdCreditOverrun, Rule::RpcrdmaCreditOverrun]),
 ];
 
@@ -90,7 +91,7 @@ const NEGOTIATION: &[Rule] = &[
     Rule::SmbdNegRspStatus,
 ];
 
-/// Rules that tell how a connection ended: where it failed, they follow from what it failed of.
+/// Rules about the end of a connection: if it failed, they follow from the cause of the failure.
 const ENDS: &[Rule] = &[
     Rule::CmDisconnect,
     Rule::TcpReset,
@@ -103,7 +104,8 @@ const ENDS: &[Rule] = &[
     Rule::SmbdNegTimeout,
 ];
 
-/// Rules that tell of an attempt to connect by RDMA: where none succeeded, they are part of why the path to RDMA ended.
+/// Rules about an attempt to connect by RDMA: if none succeeded, they are part of the reason why the path to RDMA
+/// ended.
 const TRIES: &[Rule] = &[
     Rule::CmReject,
     Rule::CmTimeout,
@@ -115,7 +117,7 @@ const TRIES: &[Rule] = &[
     Rule::SmbdNegTimeout,
 ];
 
-/// Rules of the transport: a receiver drops what breaks them, so that its content means nothing.
+/// Rules of the transport: a receiver drops packets that break them, so that their content means nothing.
 const UNREADABLE: &[Rule] = &[Rule::DdpMsn, Rule::DdpOverlap, Rule::MpaCrc, Rule::RcIcrc, Rule::BugCve202646043];
 
 /// True if this is a harmless habit of a known server: it comes last.
@@ -136,7 +138,7 @@ pub struct Fatal {
     pub same_side: bool,
 }
 
-/// One cause: the same rule broken by the same side, on one connection or on several, with what followed from it.
+/// One cause: the same rule broken by the same side, on one connection or on several, with its effects.
 #[derive(Clone, Debug)]
 pub struct Root<'r> {
     /// The rule that was broken.
@@ -161,13 +163,14 @@ pub struct Root<'r> {
     pub fatal: Option<Fatal>,
     /// Its effects.
     pub effects: Vec<Root<'r>>,
-    /// Requests' time that it cost, in ns, where that is known.
+    /// Requests' time that it cost, in ns, if known.
     pub cost: i64,
     /// Failed requests by command and status, the most frequent first: of rules that count those.
     failures: Vec<(&'static str, String, u64)>,
 }
 
-/// For each finding the finding that it follows from, as places in what [`Findings::ranked`](crate::finding::Findings::ranked) gives.
+/// For each finding the finding that it follows from, as indices of the list from
+/// [`Findings::ranked`](crate::finding::Findings::ranked).
 pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
     let mut on: HashMap<Option<u32>, Vec<usize>> = HashMap::new();
     for (place, finding) in ranked.iter().enumerate() {
@@ -273,10 +276,11 @@ pub fn of<'r>(report: &'r Report, ranked: &[&'r Finding]) -> Vec<Root<'r>> {
     }
     let waited = report.connections.iter().map(|c| c.time.sum()).fold(0, i64::saturating_add);
     roots.sort_by_key(|r| {
-        // what cost a hundredth of all requests' time comes first, by cost; then the rules that were broken; then notes
+        // a root that cost a hundredth of all requests' time comes first, by cost; then the rules that were broken;
+        // then notes
         let costly = if r.severity > Severity::Note && r.cost.saturating_mul(100) >= waited { r.cost } else { 0 };
         let last = r.severity == Severity::Note && (is_quirk(r.rule) || r.is_free());
-        // why there is no RDMA comes before what else went on
+        // the reason why there is no RDMA comes before everything else
         let is_path = r.rule.row().group == Group::Path;
         let first = (Reverse(r.fatal.is_some()), Reverse(is_path && r.severity > Severity::Note), Reverse(costly));
         let weight = (first, Reverse(r.severity), last, Reverse(is_path), Reverse(r.certainty));
@@ -376,7 +380,7 @@ impl<'r> Root<'r> {
         }
     }
 
-    /// The text of the first occurrence; of failed requests, which failed and how often.
+    /// The text of the first occurrence; for failed requests, their commands and counts.
     pub fn text(&self) -> String {
         if self.failures.is_empty() {
             return self.findings.first().map(|f| f.text.clone()).unwrap_or_default();

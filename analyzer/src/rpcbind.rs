@@ -124,7 +124,7 @@ impl Rpcbind {
         }
     }
 
-    /// Takes over what others heard.
+    /// Takes over the facts from others.
     pub(crate) fn join(&mut self, other: &Self) {
         self.asked = self.asked.into_iter().chain(other.asked).min();
         self.answered = self.answered.into_iter().chain(other.answered).min();
@@ -214,7 +214,7 @@ impl Datagrams {
     /// A datagram from or to port 111, as far as it was captured.
     pub(crate) fn take(&mut self, at: At, src: Addr, dst: Addr, payload: &[u8]) {
         let mut rows = Rows::default();
-        // a reply is read with what is known of its call
+        // a reply is decoded with the facts about its call
         let known = payload.first_chunk::<4>().map(|b| u32::from_be_bytes(*b));
         let place = self.waiting.iter().position(|w| (w.client, w.server) == (dst, src) && Some(w.xid) == known);
         let memo = place.map(|place| self.waiting[place].memo);
@@ -256,7 +256,7 @@ impl Datagrams {
         &self.registrations
     }
 
-    /// Takes over what another part of the capture had.
+    /// Takes over the registrations of another part of the capture.
     pub(crate) fn join(&mut self, other: Self) {
         for known in other.registrations {
             self.pair(known.client, known.server, |rpcbind| rpcbind.join(&known.rpcbind));
@@ -305,7 +305,7 @@ mod tests {
         for (n, (is_call, bytes)) in messages.iter().enumerate() {
             let (src, dst) = if *is_call { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
             for length in 0..bytes.len() {
-                // what was cut says nothing, and does no harm
+                // a cut datagram says nothing, and does no harm
                 datagrams.clone().take(at(9), src, dst, &bytes[..length]);
             }
             datagrams.take(at(n as u64 + 1), src, dst, bytes);

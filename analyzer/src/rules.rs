@@ -1,8 +1,8 @@
 //! The rulebook: every finding that this crate can report, declared once.
 //!
 //! A rule is one row: stable id, severity, group, the section of the document it rests on, one sentence for the report,
-//! what that section asks, the usual causes, and what to do. Reports, JSON, the terminal UI, the Wireshark export and
-//! `rdmascope explain` all read these rows; none of them has words of its own. A new rule is one more row.
+//! the requirement of that section, the usual causes, and the cure. Reports, JSON, the terminal UI, the Wireshark
+//! export and `rdmascope explain` all read these rows; none of them has words of its own. A new rule is one more row.
 //!
 //! Documents: [MS-SMBD] revision 13.0, [MS-SMB2], RFC 8166 (RPC-over-RDMA version 1) with RFC 8167 (its reverse
 //! direction) and RFC 8267 (NFS bindings), RFC 5040, 5041, 5044 and 6581 (iWARP), the InfiniBand Architecture

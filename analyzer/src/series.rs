@@ -23,7 +23,7 @@ impl Join for Volume {
     }
 }
 
-/// The least that end A and end B held in a stretch of time; `None` where nothing was learnt.
+/// The least that end A and end B held in a stretch of time; `None` if nothing was learnt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Least(pub [Option<i64>; 2]);
 
@@ -76,7 +76,7 @@ impl<P: Join> Series<P> {
         }
     }
 
-    /// The same, where that is not the point that was added to last.
+    /// The same, if that is not the point that was added to last.
     fn add_elsewhere(&mut self, time: i64, point: P) {
         let start = match self.start {
             Some(start) => start,
@@ -97,7 +97,7 @@ impl<P: Join> Series<P> {
         }
         self.points[index] = self.points[index].join(point);
         let from = start.saturating_add((index as i64) << self.shift);
-        // what is before the first one goes into it
+        // values from before the first one go into it
         self.last = (index, if index == 0 { i64::MIN } else { from }, from.saturating_add(1 << self.shift));
     }
 

@@ -1,5 +1,5 @@
-//! Requests that were answered, until it is known that the answer arrived: an exchange ends with the copy of its reply that the client
-//! took, and whose its time was is known only when what held it up is.
+//! Requests that were answered, until it is known that the answer arrived: an exchange ends with the copy of its reply
+//! that the client took, and its time can be divided by owner only when the delays are known.
 
 use crate::episodes::not_before;
 use crate::exchange::Exchange;
@@ -7,7 +7,8 @@ use crate::op::{At, End};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-/// Requests that wait for each direction at most: where one direction only acknowledges, or none, they do not wait for ever.
+/// Requests that wait for each direction at most: if one direction only acknowledges, or none, they do not wait for
+/// ever.
 const WAITING_MAX: usize = 256;
 
 /// A request whose reply was seen.
@@ -21,7 +22,7 @@ pub struct Waiting {
     pub copy: Option<At>,
 }
 
-/// Requests of one connection whose reply is not yet known to have arrived, by who replied.
+/// Requests of one connection whose reply is not yet known to have arrived, by replier.
 #[derive(Clone, Debug, Default)]
 pub struct Settling {
     waiting: [VecDeque<Waiting>; 2],
@@ -71,7 +72,7 @@ impl Settling {
         self.waiting[replier.index()].front_mut()
     }
 
-    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` where their ends have other names.
+    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` if their ends have other names.
     pub fn adopt(&mut self, from: &mut Self, swapped: bool) {
         for end in End::BOTH {
             let mine = if swapped { end.peer() } else { end };

@@ -15,7 +15,7 @@ pub trait Sink {
     fn request(&mut self, _exchange: u64, _message: &[u8]) {}
     /// A message was put together in `frame` from pieces in `frames`.
     fn assembled(&mut self, _what: Assembly, _frame: u64, _frames: &[u64]) {}
-    /// The credits that an end holds changed. `None` where unknown. Order: end A, end B.
+    /// The credits that an end holds changed. `None` if unknown. Order: end A, end B.
     fn credits(&mut self, _connection: u32, _at: At, _held: [Option<i64>; 2]) {}
     /// The credits of the layer above that the client can still spend changed: SMB2's, or RPC-over-RDMA's.
     fn upper_credits(&mut self, _connection: u32, _at: At, _held: Option<i64>) {}
@@ -34,7 +34,7 @@ pub trait Sink {
 pub trait Parts: Sink + Sized {
     /// One that listens to another part, and has heard nothing yet.
     fn part(&self) -> Self;
-    /// Takes in what another one heard. Returns true if both together are the same as one that heard all of it; if a
+    /// Takes in the state of another one. Returns true if both together are the same as one that heard all of it; if a
     /// limit was reached, they are not.
     fn join(&mut self, part: Self) -> bool;
     /// Hands out the number of each exchange that it keeps: exchanges heard in parts were not numbered as in the whole.

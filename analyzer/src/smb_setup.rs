@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use rdmascope_dissector::wire::smb2::ioctl::{IoctlResponse, NetworkInterface};
 use rdmascope_dissector::wire::smb2::negotiate::{ContextType, NegotiateRequest, NegotiateResponse};
 
-/// The dialect whose contexts may allow encryption of what RDMA moves.
+/// The dialect whose contexts may allow encryption of data that RDMA moves.
 const DIALECT_311: u16 = 0x0311;
 /// Interfaces of one server that are kept.
 const INTERFACES_MAX: usize = 64;
@@ -34,7 +34,7 @@ pub struct Moved {
 /// Facts about the path to RDMA in the messages of one SMB2 connection. Pairs are `[client, server]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SmbSetup {
-    /// The highest dialect that the client offered, and where.
+    /// The highest dialect that the client offered, and its frame.
     pub offered: Option<(At, u16)>,
     /// Capabilities of the NEGOTIATE messages.
     pub capabilities: [Option<u32>; 2],
@@ -111,7 +111,7 @@ impl SmbSetup {
         moved.span = Some(moved.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
     }
 
-    /// Takes over what the other half of the connection heard.
+    /// Takes over the facts from the other half of the connection.
     pub(crate) fn join(&mut self, other: Self) {
         self.offered = self.offered.or(other.offered);
         for end in 0..2 {
@@ -135,7 +135,7 @@ impl SmbSetup {
 }
 
 impl Moved {
-    /// Adds what another connection moved.
+    /// Adds the counts of another connection.
     pub fn join(&mut self, other: &Self) {
         self.by_rdma += other.by_rdma;
         self.rdma_bytes = self.rdma_bytes.saturating_add(other.rdma_bytes);

@@ -17,7 +17,7 @@ pub struct Commands {
     rows: Vec<Command>,
     /// Those that may have been slow: decided when the median is known.
     long: Vec<Long>,
-    /// Failed requests: command, protocol, status, how many.
+    /// Failed requests: command, protocol, status, number.
     failures: Vec<(&'static str, Family, u32, u64)>,
     /// The first request of those that were not answered, and that must be.
     oldest_open: Option<At>,
@@ -74,7 +74,7 @@ impl Commands {
         }
     }
 
-    /// Adds what another connection counted of a command.
+    /// Adds the counts of another connection for a command.
     pub fn join(&mut self, command: &Command) {
         let row = self.row(command.name);
         row.count += command.count;
@@ -87,7 +87,7 @@ impl Commands {
         row.waited = row.waited.saturating_add(command.waited);
     }
 
-    /// Adds what others counted: those of another layer, or of the other half of a connection.
+    /// Adds the counts of another layer, or of the other half of a connection.
     pub fn absorb(&mut self, other: &Self) {
         other.rows.iter().for_each(|row| self.join(row));
         for &(command, family, status, count) in &other.failures {
@@ -105,7 +105,7 @@ impl Commands {
         }
     }
 
-    /// The row of a command, made where there is none.
+    /// The row of a command, made if there is none.
     fn row(&mut self, name: &'static str) -> &mut Command {
         let place = self.place(name);
         &mut self.rows[place]
@@ -120,12 +120,12 @@ impl Commands {
         })
     }
 
-    /// Remembers an exchange if it took long: whether that was far longer than others is known at the end ([`Commands::slow`]).
+    /// Remembers an exchange if it took long: [`Commands::slow`] decides at the end if that was far longer than others.
     pub fn watch(&mut self, exchange: &Exchange, replier: End) {
         const LEAST: i64 = 20_000_000;
         const LONG_MAX: usize = 1024;
         let Some(latency) = exchange.latency().filter(|l| *l > LEAST && !exchange.pending) else { return };
-        // what went out again meanwhile may be what it waited for
+        // it may have waited for packets that went out again meanwhile
         if exchange.retransmissions > 0 {
             return;
         }
@@ -140,8 +140,8 @@ impl Commands {
         }
     }
 
-    /// Exchanges that took far longer than others of the same command, with the median of these in ns, where most of the time was the
-    /// server's own.
+    /// Exchanges that took far longer than others of the same command and most of whose time was the server's own, with
+    /// the median of the command in ns.
     pub fn slow(&self) -> impl Iterator<Item = (&Long, i64)> {
         const TIMES: i64 = 20;
         const ENOUGH: u64 = 16;
@@ -169,7 +169,7 @@ impl Commands {
         self.oldest_open
     }
 
-    /// Failed requests: command, protocol, status, how many.
+    /// Failed requests: command, protocol, status, number.
     pub fn failures(&self) -> &[(&'static str, Family, u32, u64)] {
         &self.failures
     }

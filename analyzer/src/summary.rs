@@ -112,9 +112,9 @@ impl Handshake {
 pub struct Peer {
     /// Network address.
     pub address: Addr,
-    /// TCP port, or the port of the RDMA-CM service where that is known; 0 unknown.
+    /// TCP port, or the port of the RDMA-CM service if known; 0 unknown.
     pub port: u16,
-    /// Queue pair number; `None` on iWARP, and where it was never seen.
+    /// Queue pair number; `None` on iWARP, and if it was never seen.
     pub qp: Option<u32>,
 }
 
@@ -205,9 +205,9 @@ pub struct SideReport {
     pub granted_total: u64,
     /// Credits it spent.
     pub spent_total: u64,
-    /// Fewest credits it held, where known.
+    /// Fewest credits it held, if known.
     pub held_min: Option<i64>,
-    /// Credits it held at the end, where known.
+    /// Credits it held at the end, if known.
     pub held_last: Option<i64>,
     /// Times it waited for credits.
     pub stalls: u64,
@@ -262,7 +262,7 @@ pub struct Health {
 }
 
 impl Rdma {
-    /// Adds what another connection did.
+    /// Adds the operations of another connection.
     pub fn join(&mut self, other: &Self) {
         self.reads += other.reads;
         self.read_bytes += other.read_bytes;
@@ -280,7 +280,7 @@ impl Health {
         self.retransmissions + self.naks + self.sequence_gaps > 0
     }
 
-    /// Adds what another connection met.
+    /// Adds the counts of another connection.
     pub fn join(&mut self, other: &Self) {
         self.retransmissions += other.retransmissions;
         self.naks += other.naks;
@@ -311,7 +311,7 @@ pub struct Command {
     pub latency: Latency,
     /// That time by owner.
     pub time: Time,
-    /// Request to reply without what held them up: credits, recovery, and the like.
+    /// Request to reply without delays: credits, recovery, and the like.
     pub calm: Latency,
     /// Total time that requests waited for credits before they were sent, in ns.
     pub waited: i64,

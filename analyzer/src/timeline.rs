@@ -51,7 +51,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Of these connections, in so many stretches; `None` of a capture without frames.
+    /// The timeline of these connections, in `count` stretches; `None` for a capture without frames.
     pub fn new<'c>(connections: impl Iterator<Item = &'c Connection>, capture: &Capture, count: usize) -> Option<Self> {
         let (begin, end) = (capture.first?.time, capture.last?.time);
         let count = count.max(1);
