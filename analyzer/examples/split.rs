@@ -13,7 +13,7 @@ use rdmascope_dissector::trace::Off;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-/// The best of so many runs counts.
+/// Number of runs; the best counts.
 const RUNS: usize = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {

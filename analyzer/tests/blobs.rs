@@ -8,7 +8,7 @@ use rdmascope_analyzer::pipeline::Pipeline;
 use rdmascope_dissector::trace::Tree;
 use std::collections::BTreeMap;
 
-/// Fields that stand for bytes nobody took apart. Contents of files, ciphertext, random numbers and padding are none.
+/// Fields of bytes that were not decoded. Contents of files, ciphertext, random numbers and padding are none.
 const BLOBS: &[&str] = &[
     "smb2.unknown",
     "rdmascope.data",

@@ -252,7 +252,7 @@ fn rules_are_listed_where_they_say_they_are_from() {
     for (name, _, rows) in SPECS {
         for (section, _, _, by, _) in *rows {
             for rule in rules_of(by).iter().filter(|rule| !rule.row().spec.contains(name)) {
-                // what breaks a rule of one layer shows as another's
+                // a violation of one layer shows as another's
                 if rule.row().group != Group::KnownBug && !SHOWN_BY.contains(rule) {
                     wrong.push(format!("{name} {section} is watched by {}, which is of {}", rule.id(), rule.row().spec));
                 }
@@ -262,7 +262,7 @@ fn rules_are_listed_where_they_say_they_are_from() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Rules that show what is wrong one layer above or below.
+/// Rules that report the violation one layer above or below.
 const SHOWN_BY: &[Rule] = &[
     Rule::RcRnr,
     Rule::RdmaKeyBounds,

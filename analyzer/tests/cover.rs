@@ -8,7 +8,7 @@ use rdmascope_analyzer::pipeline::Pipeline;
 use rdmascope_dissector::frame;
 use rdmascope_dissector::trace::{NodeValue, Off, Tree};
 
-/// Ranges lie in their source, and those of children in their parents' where both lie in the same bytes.
+/// Ranges lie in their source, and those of children in their parents' if both lie in the same bytes.
 fn check_ranges(name: &str, number: u64, tree: &Tree) {
     let mut parents: Vec<usize> = Vec::new();
     for (index, node) in tree.nodes.iter().enumerate() {
@@ -46,7 +46,7 @@ fn ranges_nest_and_cover_every_byte() {
             tree.begin(&frame.bytes);
             pipeline.frame(&frame.meta, &frame.bytes, &mut tree);
             check_ranges(&name, frame.meta.number, &tree);
-            // ARP, LLDP and the like are named, not decoded; what an Ethernet frame is padded with belongs to nobody
+            // ARP, LLDP and the like are named, not decoded; the padding of an Ethernet frame has no owner
             if tree.protocol.is_empty() || !tree.nodes.iter().any(|n| matches!(n.def.name, "infiniband" | "tcp")) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Captures begin late, end early, lose, double and swap frames: nothing panics, and what is called certain is never
+//! Captures begin late, end early, lose, double and swap frames: nothing panics, and a certain finding is never
 //! something that the whole capture does not have.
 
 mod common;
@@ -8,9 +8,9 @@ use rdmascope_analyzer::finding::Certainty;
 use rdmascope_analyzer::report::Report;
 use std::collections::BTreeSet;
 
-/// Findings by id. A cut capture may say less, and may be unsure of more. It may be sure of what the whole one only guesses: where packets
-/// were
-/// damaged or sent again, what stands in frames without a right checksum is a guess, and the cut can take just those packets away.
+/// Findings by id. A cut capture may say less, and may be unsure of more. It may be certain of a finding that is a
+/// guess in the whole one: with packets damaged or sent again, findings in frames without a right checksum are guesses,
+/// and the cut can take just those packets away.
 fn found(report: &Report) -> BTreeSet<&'static str> {
     report.findings.iter().map(|f| f.rule.id()).collect()
 }

@@ -119,7 +119,7 @@ fn a_lock_waits_behind_the_unlock_that_let_it_through() {
     }
 }
 
-/// OPLOCK_BREAK of a client: it gives up what it had of a file.
+/// OPLOCK_BREAK of a client: it gives up its oplock of a file.
 fn breaks(c: &mut Conversation) {
     let header = c.header(Command::OPLOCK_BREAK);
     let body = [&[24, 0, 0, 0, 0, 0, 0, 0][..], &[7; 16]].concat();

@@ -35,7 +35,8 @@ fn the_ledger_holds_the_credits_that_the_kernel_says_it_holds() {
         let (report, kept) = analyze(name);
         let connection = report.connections.iter().find(|c| c.negotiated.status == Some(0)).unwrap();
         let client = connection.client_end.unwrap();
-        // the kernel was asked after the last file operation (of a file that does not exist) and before what the unmount does
+        // the counters of the kernel are from after the last file operation (of a file that does not exist) and before
+        // the unmount
         let last_work = kept.exchanges.iter().filter(|e| e.file.as_deref() == Some("nosuchfile")).map(|e| e.request_end).max().unwrap();
         let closing = kept.exchanges.iter().map(|e| e.request).filter(|at| *at > last_work).min().expect("the unmount is in the capture");
         let held = kept.credits.iter().rfind(|(_, at, _)| *at < closing).unwrap().2[client.index()];
@@ -145,7 +146,7 @@ fn an_encrypted_mount_fails_because_of_an_unfinished_message() {
             kept.exchanges.iter().filter(|e| e.reply_end.is_some_and(|r| r.frame < finding.frame)).max_by_key(|e| e.reply_end).unwrap();
         assert_eq!(last.command, "SESSION_SETUP");
     }
-    // the clients hung up at once: that the message stayed unfinished is held against nobody
+    // the clients hung up at once: the unfinished message is nobody's violation
     assert!(!ids(&report).iter().any(|(id, _)| *id == "SMBD-FRAG-REMAINING"));
 }
 
@@ -172,7 +173,7 @@ fn healthy_captures_have_no_error() {
     }
 }
 
-/// A request knows what went out again while it was open; where nothing did, it says so.
+/// A request knows the packets that went out again while it was open; if there were none, its count is 0.
 #[test]
 fn requests_count_what_went_out_again_meanwhile() {
     for (name, lossy) in [("smb-roce-loss", true), ("smb-iwarp-loss", true), ("smb-roce", false)] {

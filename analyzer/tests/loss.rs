@@ -1,4 +1,5 @@
-//! Loss, damage, reordering, silence and copies: what is said of each, and what is not. One event is one finding.
+//! Loss, damage, reordering, silence and copies: the findings about each, and those that must not be. One event is one
+//! finding.
 
 #[path = "common/build.rs"]
 mod build;
@@ -290,7 +291,8 @@ fn what_the_receiver_had_in_order_is_out_of_order_in_the_capture_only() {
     blames_nobody(&report);
 }
 
-/// A packet that stands behind its acknowledgment makes the order of the capture doubtful: what rests on it is a guess.
+/// A packet that comes behind its acknowledgment makes the order of the capture doubtful: findings that rest on it are
+/// guesses.
 #[test]
 fn behind_its_acknowledgment_a_packet_is_misplaced_by_the_capture() {
     let mut c = Conversation::default();

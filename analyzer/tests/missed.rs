@@ -22,11 +22,11 @@ fn blames(report: &Report) -> impl Iterator<Item = &Finding> {
         .filter(|f| f.severity == Severity::Error && f.certainty > Certainty::Guess && matches!(f.by, Blame::Client | Blame::Server))
 }
 
-/// Probes that were made with errors which only a part of their frames shows: t6_err is nothing but errors; in the others packets are
-/// missing from the beginning, behind which a credit is spent that nobody granted.
+/// Probes that were made with errors which only a part of their frames shows: t6_err is nothing but errors; in the
+/// others packets are missing from the beginning, and a credit is spent behind them without a visible grant.
 const BROKEN: &[&str] = &["t6_err", "t2_cm", "i4_packed"];
 
-/// The frames of a sample, and what is found in all of them.
+/// The frames of a sample, and the findings in all of them.
 struct Whole {
     name: String,
     frames: Vec<Frame>,
@@ -134,7 +134,8 @@ fn a_capture_that_cuts_frames_short_blames_nobody() {
     nothing(&wrong);
 }
 
-/// Client and server of a connection of NFS, whose handshake was not seen, are not exchanged: what is not known is said to be.
+/// Client and server of a connection of NFS, whose handshake was not seen, are not exchanged: unknown facts are
+/// reported as unknown.
 #[test]
 fn client_and_server_are_not_exchanged() {
     for name in ["nfs-roce-v42", "nfs-roce-v3", "smb-roce"] {
@@ -155,7 +156,7 @@ fn client_and_server_are_not_exchanged() {
 fn shown(changed: &str, change: impl Fn(&[Frame]) -> Option<Vec<Frame>>) {
     let (mut wrong, mut tried) = (Vec::new(), 0);
     for whole in Whole::all() {
-        // its silence of 10.09 s is too long where the last frame comes some ms later
+        // its silence of 10.09 s is too long if the last frame comes some ms later
         if whole.name == "smb-samba-rdma-refused" && changed.starts_with("every frame twice") {
             continue;
         }
@@ -189,7 +190,7 @@ fn ipv4(bytes: &mut [u8]) -> Option<&mut [u8]> {
     (ip.len() >= 20 && ip[0] == 0x45 && ip[6] & 0x3f == 0 && ip[7] == 0).then_some(ip)
 }
 
-/// The checksum of RFC 1071 after some bytes of what it covers changed from `old` to `new` (RFC 1624).
+/// The checksum of RFC 1071 after some of its bytes changed from `old` to `new` (RFC 1624).
 fn adjusted(sum: u16, old: &[u8], new: &[u8]) -> u16 {
     let words = |bytes: &[u8]| -> u32 { bytes.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum() };
     let mut total = u32::from(!sum) + words(new) + old.chunks(2).map(|w| u32::from(!u16::from_be_bytes([w[0], w[1]]))).sum::<u32>();
@@ -199,7 +200,7 @@ fn adjusted(sum: u16, old: &[u8], new: &[u8]) -> u16 {
     !(total as u16)
 }
 
-/// Rewrites the word at `at` of a checksum that covered `old` where `new` is now.
+/// Rewrites the word at `at` of a checksum that covered `old` and covers `new` now.
 fn adjust(bytes: &mut [u8], at: usize, old: &[u8], new: &[u8]) {
     let sum = adjusted(u16::from_be_bytes([bytes[at], bytes[at + 1]]), old, new);
     bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
@@ -213,7 +214,7 @@ fn translated(frames: &[Frame]) -> Option<Vec<Frame>> {
         let whole = frame.bytes.len() as u32 == frame.meta.wire_len;
         let Some(ip) = ipv4(&mut frame.bytes) else { continue };
         let length = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
-        // what an ICMP message quotes is not rewritten here
+        // the quote in an ICMP message is not rewritten here
         if ip[9] == 1 || !whole || length > ip.len() {
             return None;
         }
@@ -325,11 +326,11 @@ fn a_tunnel_blames_nobody() {
     shown("in a tunnel", tunnelled);
 }
 
-/// Two captures as one: each finds what it found alone.
+/// Two captures as one: each has the findings that it had alone.
 #[test]
 fn captures_merged_blame_nobody() {
     let mut wrong = Vec::new();
-    // what ends in silence is silent for longer where another one goes on
+    // a capture that ends in silence is silent for longer if another one goes on
     let all: Vec<Whole> = Whole::all().filter(|whole| !whole.name.starts_with("probes/")).collect();
     for pair in all.windows(2) {
         let [one, two] = pair else { unreachable!("windows of two") };

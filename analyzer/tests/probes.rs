@@ -58,7 +58,7 @@ fn broken_rules_do_not_hide_the_protocol() {
     let (report, _) = probe("t5_hdr");
     assert_eq!(report.connections[0].protocol, Protocol::SmbDirect);
     assert!(has(&report, "SMBD-FLAGS"), "{:?}", ids(&report));
-    // that data comes first is held against nobody where one direction only was captured
+    // data that comes first is no violation if one direction only was captured
     assert!(!has(&report, "SMBD-NEG-FIRST"), "{:?}", ids(&report));
     assert_eq!(report.capture.dissected.iter().find(|(p, _)| *p == "InfiniBand" || *p == "RDMA"), None, "every frame is SMB Direct");
 }

@@ -117,7 +117,7 @@ fn refused(c: &mut Conversation) {
     c.segment(S, 0, 0x14, 0, &[]);
 }
 
-/// A client with 16 credits of 8136 bytes, whose server reassembles so many.
+/// A client with 16 credits of 8136 bytes, whose server reassembles `max_fragmented_size` bytes.
 fn reach(c: &mut Conversation, max_fragmented_size: u32) {
     c.negotiate(NegotiateRequest { credits_requested: 16, ..request() }, NegotiateResponse { max_fragmented_size, ..response() });
 }
@@ -176,7 +176,7 @@ fn credit_wait(c: &mut Conversation, wait: i64) {
     c.data(C, carrying(1, 64, 0), &[0; 64]);
 }
 
-/// The client has two credits and sends three messages; whether it is granted more between.
+/// The client has two credits and sends three messages; true if it is granted more between.
 fn three_of_two(c: &mut Conversation, granted: bool) {
     c.negotiate(request(), NegotiateResponse { credits_granted: 2, ..response() });
     c.data(C, empty(10), &[]);
@@ -294,7 +294,7 @@ fn two_fetches_iwarp(c: &mut Conversation, ird: u8) {
     c.reply(&header, 0, &Conversation::write_body(16));
 }
 
-/// A READ whose descriptor has room for so many bytes.
+/// A READ whose descriptor has room for this many bytes.
 fn read_into(c: &mut Conversation, room: u32) {
     c.smb();
     let header = c.smb2_read(1, 4096, &[descriptor(5, room)]);
@@ -338,7 +338,7 @@ fn slow_echo(c: &mut Conversation, wait: i64) {
     c.reply(&header, 0, &[4, 0, 0, 0]);
 }
 
-/// Two ECHOs at once, with so many credits.
+/// Two ECHOs at once, with this many credits.
 fn two_echoes(c: &mut Conversation, credits: u16) {
     c.smb2_credits = credits;
     c.smb();
@@ -358,7 +358,7 @@ fn asked(c: &mut Conversation, command: Command, charge: u16, body: &[u8], answe
     c.reply(&header, 0, answer);
 }
 
-/// A QUERY_INFO for so many bytes.
+/// A QUERY_INFO for this many bytes.
 fn query_info(c: &mut Conversation, charge: u16, room: u32) {
     let mut body = vec![41, 0, 1, 5];
     body.extend(room.to_le_bytes());
@@ -419,7 +419,7 @@ fn tree_connect(c: &mut Conversation, security_mode: u8, session_flags: u8, more
     c.message(S, &reply);
 }
 
-/// A READ over RDMA whose reply says that 1024 bytes were written; whether that was done, after one that was.
+/// A READ over RDMA whose reply announces 1024 written bytes, after one that was right; true if they were written.
 fn read_of_nothing(c: &mut Conversation, written: bool) {
     c.smb();
     c.rdma_read(5);
@@ -439,12 +439,12 @@ fn read_answered(c: &mut Conversation, status: u32, body: &[u8]) {
     c.reply(&header, status, body);
 }
 
-/// A WRITE of NFS 3 of so many bytes, up to where they stand: 68 bytes.
+/// The head of a WRITE of NFS 3 of this many bytes, up to its data: 68 bytes.
 fn write_call(xid: u32, count: u32) -> Vec<u8> {
     words(&[xid, 0, 2, 100_003, 3, 7, 0, 0, 0, 0, 4, 0x1234_5678, 0, 0, count, 2, count])
 }
 
-/// NFS, then a WRITE of so many bytes, its chunks as the caller has them, and its reply.
+/// NFS, then a WRITE of this many bytes, its chunks as the caller has them, and its reply.
 fn write_with(c: &mut Conversation, count: u32, change: impl Fn(&mut Rpc<'_>)) {
     c.nfs();
     let payload = write_call(2, count);
@@ -452,7 +452,7 @@ fn write_with(c: &mut Conversation, count: u32, change: impl Fn(&mut Rpc<'_>)) {
     change(&mut call);
     c.send(C, &call.bytes());
     let payload = words(&[2, 1, 0, 0, 0, 0, 0, 0, 0, count, 2, 0, 0]);
-    // what was offered and not used comes back empty
+    // segments that were offered and not used come back empty
     let empty = |chunk: &Vec<Segment>| chunk.iter().map(|s| Segment { length: 0, ..*s }).collect();
     c.send(S, &Rpc { writes: call.writes.iter().map(empty).collect(), ..Rpc::msg(2, &payload) }.bytes());
 }
@@ -467,7 +467,7 @@ fn write_chunk(c: &mut Conversation, change: impl Fn(&mut Rpc<'_>)) {
     read_chunk(c, 512, 512, change);
 }
 
-/// The same, of so many bytes written and so many that the message counts.
+/// The same, with numbers of bytes written and of bytes that the message counts.
 fn read_chunk(c: &mut Conversation, written: u32, count: u32, change: impl Fn(&mut Rpc<'_>)) {
     c.nfs();
     let payload = words(&[2, 0, 2, 100_003, 3, 6, 0, 0, 0, 0, 4, 0x1234_5678, 0, 0, 1024]);
@@ -508,7 +508,7 @@ fn nfs_reads(c: &mut Conversation, keys: u32) {
     }
 }
 
-/// A READ of NFS whose 8 bytes are in the message; whether a Write chunk was offered for them.
+/// A READ of NFS whose 8 bytes are in the message; true if a Write chunk was offered for them.
 fn read_inline(c: &mut Conversation, offered: bool) {
     c.nfs();
     let chunks = |length| if offered { vec![vec![segment(5, length)]] } else { Vec::new() };
@@ -531,7 +531,8 @@ fn mount(c: &mut Conversation, reduced: bool) {
     c.send(S, &Rpc::msg(2, &words(&[2, 1, 0, 0, 0, 0, 0, 4, 0x1234_5678, 0])).bytes());
 }
 
-/// A WRITE of NFS 3 with a credential of RPCSEC_GSS of this service, whose data, or all of what it protects, is in a Read chunk.
+/// A WRITE of NFS 3 with a credential of RPCSEC_GSS of this service, whose data, or all protected bytes, are in a Read
+/// chunk.
 fn gss_write(c: &mut Conversation, service: u32) {
     c.nfs();
     let mut payload = words(&[2, 0, 2, 100_003, 3, 7, 6, 24, 1, 0, 1, service, 4, 0x1234, 0, 0]);
@@ -630,7 +631,7 @@ fn without_room(c: &mut Conversation) -> Vec<u8> {
     packet
 }
 
-/// A packet whose invariant CRC is wrong, and what its receiver and sender do about it.
+/// A packet whose invariant CRC is wrong, and the answers of its receiver and sender.
 fn damaged_then_good(c: &mut Conversation, packet: Vec<u8>) {
     let mut bad = packet.clone();
     let at = bad.len() - 5;
@@ -680,7 +681,7 @@ struct Resent {
     twice: bool,
 }
 
-/// A segment of the client that goes out again, and what the server says of it.
+/// A segment of the client that goes out again, and the answer of the server.
 fn resent(c: &mut Conversation, how: &Resent) {
     c.smb_iwarp();
     let first = c.next_seq(C);
@@ -808,7 +809,7 @@ fn changed_fpdu(c: &mut Conversation, change: fn(&mut Vec<u8>)) {
     }
 }
 
-/// A WRITE over iWARP that the server fetches; whether it asks for as much as it is sent.
+/// A WRITE over iWARP that the server fetches; true if it asks for as much as it is sent.
 fn iwarp_read(c: &mut Conversation, asked: bool) {
     c.smb_iwarp();
     c.smb2_negotiate();
@@ -823,7 +824,7 @@ fn iwarp_read(c: &mut Conversation, asked: bool) {
     c.reply(&header, 0, &Conversation::write_body(8));
 }
 
-/// A Send of the server of 1200 bytes with markers; whether one of them is wrong.
+/// A Send of the server of 1200 bytes with markers; true if one of them is wrong.
 fn markers(c: &mut Conversation, wrong: bool) {
     c.tcp_open();
     c.mpa(Startup { markers: true, ..Conversation::startup(false) });
@@ -942,7 +943,7 @@ fn pauses(c: &mut Conversation, apart: i64) {
     }
 }
 
-/// iWARP with ECN that meets congestion; whether the receivers echo that.
+/// iWARP with ECN that meets congestion; true if the receivers echo that.
 fn iwarp_congested(c: &mut Conversation, echoed: bool) {
     c.ecn = true;
     c.smb_iwarp();
@@ -1004,7 +1005,7 @@ fn much(c: &mut Conversation, scales: [Option<u8>; 2]) {
     (0..140).for_each(|_| c.smb2_write_inline(7900, 8100));
 }
 
-/// A datagram of so many bytes for a queue pair that is nobody's.
+/// A datagram of this many bytes for a queue pair that does not exist.
 fn datagram(c: &mut Conversation, length: usize) {
     let packet = c.packet(C, UD_SEND, 0x99, 1, &[0, 0, 0, 1, 0, 0, 0, 1], &vec![0; length]);
     c.frame(packet);
@@ -1266,7 +1267,7 @@ fn each_rule_finds_its_violation_and_nothing_where_there_is_none() {
         if fires(&good) {
             wrong.push(format!("{rule} is found in its good sample: {:?}", common::ids(&good)));
         }
-        // what is violated on purpose is all that is wrong
+        // nothing else is wrong than the violation made on purpose
         let errors: Vec<_> = good.findings.iter().filter(|f| f.severity == Severity::Error).map(|f| &f.text).collect();
         if !errors.is_empty() {
             wrong.push(format!("{rule}: its good sample is not good: {errors:?}"));
@@ -1501,7 +1502,7 @@ fn a_peer_that_is_gone_left_packets_and_dreqs_unanswered() {
     c.echo();
     let at = c.frames.len();
     c.echo_request();
-    // what the server would have acknowledged
+    // the bytes that the server would have acknowledged
     c.frames.truncate(at + 1);
     let packet = c.frames[at].bytes.clone();
     for _ in 0..7 {

@@ -67,7 +67,7 @@ fn what_a_recovery_held_up_is_not_the_servers() {
     let slow: Vec<_> = kept.exchanges.iter().filter(|e| e.latency().is_some_and(|l| l > 300_000_000)).collect();
     assert!(!slow.is_empty());
     for e in slow {
-        // a fragment that was lost before the capture point is seen only when it comes again: that is nobody's time
+        // a fragment that was lost before the capture point is seen only when it comes again: that time has no owner
         let owner = e.time.largest().map(|(owner, _)| owner);
         assert!(matches!(owner, Some(Owner::Recovery | Owner::Unknown)), "exchange {} {}: {:?}", e.id, e.command, e.time);
         assert!(matches!(e.behind, Some(Behind::Episode(_))));

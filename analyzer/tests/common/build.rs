@@ -1,4 +1,4 @@
-//! Conversations made by our own encoders: what a client and a server say, as frames with checksums that are right.
+//! Conversations made by our own encoders: messages of a client and a server, as frames with checksums that are right.
 //!
 //! Everything a [`Conversation`] sends is well-formed unless the caller makes it wrong on purpose. Packets follow each other
 //! in steps of 10 microseconds, and every request packet is acknowledged.
@@ -236,7 +236,7 @@ impl<'a> Rpc<'a> {
 }
 
 impl Conversation {
-    /// Another conversation between the same two hosts after this one: `make` says what it is like and what is said.
+    /// Another conversation between the same two hosts after this one: `make` sets its parameters and its messages.
     pub fn beside(&mut self, make: impl FnOnce(&mut Self)) {
         self.others += 1;
         let number = self.others;
@@ -304,7 +304,7 @@ impl Conversation {
         ip
     }
 
-    /// The global route header of RoCE version 1, and what it carries.
+    /// The global route header of RoCE version 1, and its payload.
     fn grh(by: usize, payload: &[u8]) -> Vec<u8> {
         let mut out = vec![0x60, 0, 0, 0];
         out.extend((payload.len() as u16).to_be_bytes());
@@ -348,7 +348,7 @@ impl Conversation {
         self.frame(frame);
     }
 
-    /// The other end acknowledges what `by` has sent up to `psn`, with a syndrome.
+    /// The other end acknowledges the packets of `by` up to `psn`, with a syndrome.
     pub fn acknowledge(&mut self, by: usize, psn: u32, syndrome: u8) {
         self.roce(1 - by, ACK, psn, &[syndrome, 0, 0, 1], &[]);
     }
@@ -669,7 +669,7 @@ impl Conversation {
         self.message(S, &reply);
     }
 
-    /// Everything up to where requests can be sent.
+    /// Everything up to the first request.
     pub fn smb(&mut self) {
         self.negotiate(request(), response());
         self.smb2_negotiate();

@@ -84,7 +84,7 @@ pub fn analyze(name: &str) -> (Report, Collected) {
     analyze_frames(&frames(name))
 }
 
-/// The keys that came with a sample: what its `keys.txt` says, or none.
+/// The keys that came with a sample, from its `keys.txt`, or none.
 pub fn keyring(name: &str) -> Keyring {
     let mut keyring = Keyring::new();
     let path = samples().join(format!("{name}/keys.txt"));
