@@ -9,12 +9,12 @@
 //!
 //! While frames come, a shard needs nothing of another, but for three things, which are looked at in the end:
 //!
-//! - **Numbers.** Connections get numbers that no other shard gives; the report renumbers them anyway. Exchanges are numbered within
-//! their shard; each shard notes the frames, and exchanges in the report get the numbers of the whole.
+//! - **Numbers.** Connections get numbers that no other shard gives; the report renumbers them anyway. Exchanges are
+//!   numbered within their shard; each shard notes the frames, and exchanges in the report get the numbers of the whole.
 //! - **Limits** of tables that all connections share. If all shards together come near one, they give up.
 //! - **Loss**: findings about missing packets at the end of a connection are less certain if the capture lost packets
-//! of any. At the end of the capture that is known; if a connection ended earlier and another shard had lost something
-//! before, they give up.
+//!   of any. At the end of the capture that is known; if a connection ended earlier and another shard had lost something
+//!   before, they give up.
 //!
 //! Giving up means that one analysis has to do it all again.
 
