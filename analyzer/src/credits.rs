@@ -124,7 +124,7 @@ impl Ledger {
         (first + u64::from(charge.max(1)) <= self.end).then_some(first)
     }
 
-    /// A request with this MessageId and CreditCharge (0 counts as 1). Where it is a fault, nothing of it is taken.
+    /// A request with this MessageId and CreditCharge (0 counts as 1). If it is a fault, nothing of it is taken.
     ///
     /// # Errors
     /// The rule that it breaks.

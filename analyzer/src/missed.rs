@@ -32,7 +32,7 @@ const UNCHECKED_MAX: usize = 32;
 enum From {
     /// The bytes of the frame are enough.
     Frame,
-    /// Holes of the past are known to whoever asks: only one that is not known yet matters.
+    /// A ledger, which knows the holes of the past: only one that is not known yet matters.
     Known,
     /// This frame.
     At(At),

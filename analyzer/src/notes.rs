@@ -235,7 +235,7 @@ impl FrameNotes {
     /// Exchanges kept of one frame at most.
     const EXCHANGES_MAX: usize = 256;
 
-    /// A new frame. Where `observed` gives its number, the rules broken in it are kept until the next.
+    /// A new frame. If `observed` gives its number, the rules broken in it are kept until the next.
     #[inline]
     pub fn begin(&mut self, observed: Option<u64>) {
         self.layer = Layer::Other;

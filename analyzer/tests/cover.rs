@@ -28,7 +28,7 @@ fn check_ranges(name: &str, number: u64, tree: &Tree) {
     }
 }
 
-/// Bytes of the frame that no field with a value tells.
+/// Bytes of the frame that no field with a value reports.
 fn uncovered(tree: &Tree) -> Vec<usize> {
     let mut told = vec![false; tree.sources()[0].bytes.len()];
     for node in tree.nodes.iter().filter(|n| n.source == 0 && n.value != NodeValue::None) {

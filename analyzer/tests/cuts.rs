@@ -66,7 +66,7 @@ fn captures_survive_cuts() {
     }
 }
 
-/// The handshake tells which numbers both sides begin with: a first packet that the capture lost is missed, whoever sent it.
+/// The handshake has the first numbers of both sides: a first packet that the capture lost is missed, from either side.
 #[test]
 fn lost_first_packets_are_missed() {
     let whole = frames("smb-roce");

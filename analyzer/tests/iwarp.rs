@@ -27,7 +27,7 @@ fn frames(path: &Path) -> Frames {
     frames
 }
 
-/// Everything that a run tells, in counts and in text.
+/// All results of a run, in counts and in text.
 #[derive(Default)]
 struct Seen {
     ops: BTreeMap<String, u32>,

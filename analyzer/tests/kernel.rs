@@ -146,7 +146,7 @@ fn an_encrypted_mount_fails_because_of_an_unfinished_message() {
             kept.exchanges.iter().filter(|e| e.reply_end.is_some_and(|r| r.frame < finding.frame)).max_by_key(|e| e.reply_end).unwrap();
         assert_eq!(last.command, "SESSION_SETUP");
     }
-    // the clients hung up at once: the unfinished message is nobody's violation
+    // the clients hung up at once: the unfinished message is no violation
     assert!(!ids(&report).iter().any(|(id, _)| *id == "SMBD-FRAG-REMAINING"));
 }
 

@@ -1,6 +1,6 @@
-//! Missing parts of a capture blame nobody: captures that begin late, lose frames, have one direction only or cut their
-//! frames short find no error against client or server, above a guess, that the complete capture does not find. Nor do
-//! captures that only look different: seen twice, in another order, behind NAT, in a tunnel, merged.
+//! Missing parts of a capture put no blame on an end: captures that begin late, lose frames, have one direction only or
+//! cut their frames short find no error against client or server, above a guess, that the complete capture does not
+//! find. Nor do captures that only look different: seen twice, in another order, behind NAT, in a tunnel, merged.
 
 mod common;
 

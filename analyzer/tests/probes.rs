@@ -44,7 +44,7 @@ fn a_lost_fragment_does_not_swallow_the_next_message() {
     let (report, kept) = probe("t4c_lost");
     assert!(!kept.exchanges.iter().any(|e| e.command == "WRITE"), "the WRITE is not whole");
     assert!(kept.exchanges.iter().any(|e| e.command == "ECHO"));
-    // one thing happened, and one finding tells it
+    // one thing happened, and one finding reports it
     assert!(has(&report, "RC-GAP") && !has(&report, "CAPTURE-LOSS"), "{:?}", ids(&report));
     assert!(
         report.findings.iter().filter(|f| f.rule.id().starts_with("SMBD-")).all(|f| f.certainty != Certainty::Certain),

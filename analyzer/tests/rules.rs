@@ -1,7 +1,7 @@
 //! For every rule a conversation that breaks it, and the same one without the violation.
 //!
-//! A rule is sampled by one row of [`CASES`]. Where that cannot be done here, [`WITHOUT_SAMPLE`] says why; a rule that is in
-//! neither list fails the test.
+//! A rule is sampled by one row of [`CASES`]. If that cannot be done here, [`WITHOUT_SAMPLE`] says why; a rule that is
+//! in neither list fails the test.
 
 #[path = "common/build.rs"]
 mod build;
@@ -751,7 +751,7 @@ fn waits_for_acknowledgment(c: &mut Conversation, delay: i64) {
     }
 }
 
-/// Messages of the server with timestamps in ms; one of them passes so many of them later than it was made.
+/// Messages of the server with timestamps in ms; one of them passes this many ms later than it was made.
 fn held_up(c: &mut Conversation, by: i64) {
     c.smb_iwarp();
     c.data(C, empty(10), &[]);

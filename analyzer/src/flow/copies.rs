@@ -66,7 +66,7 @@ impl Copies {
         at.frame.checked_sub(ago.into()).filter(|_| ago > 0)
     }
 
-    /// True if a packet is the copy of one of the last packets. `calm`: nobody asked for it again, so that it is sent
+    /// True if a packet is the copy of one of the last packets. `calm`: it was not asked for again, so that it is sent
     /// again after a timeout only; `asked`: time of the request; a packet from before that is no original if it has no
     /// identification.
     pub fn has(&self, at: At, number: u32, mark: u32, calm: bool, asked: Option<At>) -> bool {
@@ -100,7 +100,7 @@ const STEP_MAX: u16 = 64;
 /// The most by which it is behind, in packets.
 const BACK_MAX: u16 = 4096;
 
-/// The IP identifications of one direction. Where they count up they tell the order in which packets were sent.
+/// The IP identifications of one direction. If they count up, they show the order in which packets were sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ids {
     newest: u16,

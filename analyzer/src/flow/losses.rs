@@ -60,7 +60,8 @@ pub struct Losses {
     pub damaged: Tally,
     /// Came behind packets that were sent after them.
     pub overtaken: Tally,
-    /// Came behind packets that were sent after them, or were lost before the capture point and sent again: nothing tells which.
+    /// Came behind packets that were sent after them, or were lost before the capture point and sent again: the capture
+    /// does not show which.
     pub unclear: Tally,
     /// Responses to Reads that went by and were asked for again: lost behind the capture point, or overtaken there.
     pub went_by: Tally,

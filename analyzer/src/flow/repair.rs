@@ -35,7 +35,7 @@ const PROMPTLY: i64 = 500_000;
 
 /// ns by which a segment must be behind its sender's clock to have been held up on the way.
 const HELD_UP: i64 = 15_000_000;
-/// ns of a timestamp's tick: all stacks in use count milliseconds. Where one does not, its clock is not read.
+/// ns of a timestamp's tick: all stacks in use count milliseconds. A clock that does not is not read.
 const TICK: i64 = 1_000_000;
 /// ns that the clock of a sender is watched before it is trusted.
 const CLOCK_TRUSTED: i64 = 300_000_000;

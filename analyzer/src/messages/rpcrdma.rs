@@ -358,7 +358,7 @@ impl RpcRdma {
         }
     }
 
-    /// Keeps a call until its reply comes. Where there are too many, the older half goes.
+    /// Keeps a call until its reply comes. If there are too many, the older half goes.
     fn remember<S: Sink>(&mut self, cx: &FrameContext<'_, S>, by: End, xid: u32, call: Call) {
         if self.calls.len() >= cx.env.options.requests_max {
             let mut numbers: Vec<u64> = self.calls.values().map(|c| c.exchange).collect();

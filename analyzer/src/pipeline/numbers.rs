@@ -83,7 +83,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// For so many shards, before the first frame.
+    /// Numbers for `shards` shards, before the first frame.
     pub fn new(shards: usize) -> Self {
         Self { shards: (0..shards.max(1)).map(|_| <[Growing; 2]>::default()).collect(), counts: Counts::default() }
     }

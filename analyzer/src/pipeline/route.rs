@@ -77,7 +77,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// For so many shards, which decode their frames with these options.
+    /// A router for `shards` shards, which decode their frames with these options.
     pub fn new(shards: usize, options: frame::Options) -> Self {
         Self {
             decode: frame::Options { check_crc: false, ..options },

@@ -885,7 +885,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         };
         let own = rule.row().severity;
         let severity = match step {
-            // nothing in sight lets one expect RDMA
+            // there is no sign of RDMA
             _ if step < Step::Tried && !self.is_hinted() => Severity::Note,
             Step::Used | Step::Kept => own,
             // the mount failed
@@ -1126,7 +1126,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
             }
             Fate::Unreachable(by, reason) => {
                 let what = if clearest.transport == Transport::Iwarp { ports } else { format!("UDP port {ROCE} (RoCEv2)") };
-                // a router or a firewall on the way tells so, too
+                // a router or a firewall on the way reports that, too
                 let (whose, blame) = if *by == to { (String::new(), Blame::Server) } else { (format!(" of {to}"), Blame::Network) };
                 let text = format!("{by} reported that {what}{whose} cannot be reached ({reason}){rest}");
                 self.no(Step::Accepted, *reason, at, (refused, blame, Certainty::Certain, text));

@@ -338,7 +338,7 @@ impl Rpc {
         Some(pending)
     }
 
-    /// Keeps a call until its reply comes. Where there are too many, the older half goes.
+    /// Keeps a call until its reply comes. If there are too many, the older half goes.
     fn remember<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: End, xid: u32, pending: Box<Pending>) {
         if self.pending.len() >= cx.env.options.requests_max {
             let mut ids: Vec<u64> = self.pending.values().map(|p| p.exchange.id).collect();

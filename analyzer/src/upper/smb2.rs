@@ -632,7 +632,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
 
     fn request(&mut self, pdu: &Pdu<'_>) {
         let header = &pdu.header;
-        // a server's requests (oplock breaks) are replies in form, so whoever sends a request is the client
+        // a server's requests (oplock breaks) are replies in form, so the sender of a request is the client
         self.cx.roles.learn(self.by, Source::Message);
         let first = header.command == Command::NEGOTIATE && header.message_id == 0;
         if first && !self.smb2.negotiated && !self.smb2.missed && !self.smb2.ids.is_known() {

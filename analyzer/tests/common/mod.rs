@@ -47,7 +47,7 @@ pub fn frames(name: &str) -> Vec<Frame> {
     frames
 }
 
-/// Everything an analysis tells.
+/// All results of an analysis.
 #[derive(Clone, Debug, Default)]
 pub struct Collected {
     pub exchanges: Vec<Exchange>,

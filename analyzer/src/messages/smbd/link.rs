@@ -336,7 +336,7 @@ impl Link {
         self.initiator = self.initiator.map(End::peer);
     }
 
-    /// Negotiation begins. Where data came first, and was judged, or nothing was seen, all is known from here on.
+    /// Negotiation begins. If data came first, and was judged, or nothing was seen, all is known from here on.
     fn begin(&mut self) {
         let is_unbegun = self.is_unbegun();
         if core::mem::take(&mut self.early) || is_unbegun {
