@@ -110,7 +110,7 @@ impl Drop for Sockets {
     }
 }
 
-/// Moves one end, waits where nothing moves, and hands out what happened; whether any of it says so.
+/// Moves one end, waits if nothing moves, and passes on its events. Returns true if `each` does so for one of them.
 fn turn(end: &mut Opened, setup: &Setup, mut each: impl FnMut(transport::Event) -> bool) -> bool {
     let (transport, driver) = (&mut *end.transport, &mut *end.driver);
     let now = setup.clock.now();
@@ -183,7 +183,7 @@ fn writes(client: &mut Client, file: FileId) {
     }
 }
 
-/// Reads so many bytes in requests of `size`, four at a time.
+/// Reads this number of bytes in requests of `size`, four at a time.
 fn reads(client: &mut Client, file: FileId, size: u32, bytes: u64) {
     let mut on_the_way: VecDeque<Pending> = VecDeque::new();
     for n in 0..bytes / u64::from(size) {

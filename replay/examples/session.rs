@@ -1,8 +1,7 @@
-//! A session with a server that shares the files of `interop/` (big.bin is the first 8 MiB of `seq 1 1500000`): lists them, reads and
-//! writes over RDMA and
-//! inline, and compares every byte. `session ADDR:PORT SHARE USER PASSWORD [WIRE.pcapng [TRANSPORT [MIB]]]`: over iWARP in user space, or
-//! the transport named.
-//! With MIB nothing of that: a file of so many MiB is written and read over RDMA. A WIRE of `-` is not kept.
+//! A session with a server that shares the files of `interop/` (big.bin is the first 8 MiB of `seq 1 1500000`): lists
+//! them, reads and writes over RDMA and inline, and compares every byte. `session ADDR:PORT SHARE USER PASSWORD
+//! [WIRE.pcapng [TRANSPORT [MIB]]]`: over iWARP in user space, or the named transport. With MIB it only writes and
+//! reads a file of that many MiB over RDMA. With a WIRE of `-` nothing is recorded.
 #![forbid(unsafe_code)]
 
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
@@ -102,7 +101,7 @@ fn main() -> Anything<()> {
     Ok(())
 }
 
-/// Writes a file of so many MiB over RDMA, reads it over RDMA, and compares every byte.
+/// Writes a file of `mib` MiB over RDMA, reads it over RDMA, and compares every byte.
 fn large(client: &mut Client, mib: u64) -> Anything<()> {
     const DELETE_ON_CLOSE: u32 = 0x1000;
     let room = client.max_write_size.min(client.max_read_size).min(1 << 20);
@@ -153,7 +152,7 @@ fn whole(client: &mut Client, file: Opened, channel: RdmaChannel) -> Anything<Ve
             RdmaChannel::NONE => client.read_inline(file.id, all.len() as u64, length)?,
             _ => client.read_rdma(file.id, all.len() as u64, length, channel)?,
         };
-        // a device without memory windows cannot have its keys invalidated, and the server is not asked to
+        // keys of a device without memory windows cannot be invalidated, and the server is not asked to
         let invalidated = channel == RdmaChannel::RDMA_V1_INVALIDATE && client.channel().can_be_invalidated();
         if read.data.is_empty() || read.invalidated != invalidated {
             return Err(format!("{} bytes came, key invalidated: {}", read.data.len(), read.invalidated).into());

@@ -55,7 +55,7 @@ pub enum Error {
         /// The problem with the answer.
         why: &'static str,
     },
-    /// An RDMA operation of ours cannot be carried out.
+    /// Our RDMA operation cannot be carried out.
     #[error("{0}")]
     Operation(#[from] OpError),
     /// There are too few SMB2 credits, and the server grants no more.
@@ -85,7 +85,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The status of the peer's answer, where that is what went wrong.
+    /// The status of the peer's answer, if that is the error.
     pub fn status(&self) -> Option<NtStatus> {
         match self {
             Self::Status { status, .. } => Some(*status),
@@ -97,7 +97,7 @@ impl Error {
 /// Result with the [`enum@Error`] of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An NTSTATUS by name, in hexadecimal where it has none.
+/// The name of an NTSTATUS, or its hexadecimal value if it has none.
 pub fn status_name(status: NtStatus) -> String {
     status.name().map_or_else(|| format!("{:#010x}", status.0), str::to_owned)
 }

@@ -35,7 +35,7 @@ enum Act {
     Startup(StartupFault),
     /// This answers the Negotiate Request, and nothing follows.
     Negotiate(fn(NegotiateResponse) -> Option<Vec<u8>>),
-    /// Done once SMB Direct is established; all else is as it should be.
+    /// Applied once SMB Direct is established; everything else is correct.
     Session(fn(&mut SmbDirect)),
     /// Done in place of answering the first READ or WRITE; nothing follows.
     Transfer(fn(&mut SmbDirect, &Asked)),
@@ -47,7 +47,7 @@ struct Asked {
     header: Header,
     /// Bytes.
     length: u32,
-    /// The first of the memory advertised, where there is any.
+    /// The first advertised memory, if there is any.
     memory: BufferDescriptorV1,
 }
 
@@ -66,7 +66,7 @@ impl Asked {
         Some(Self { header, length, memory: memory.unwrap_or(BufferDescriptorV1 { offset: 0, token: 0, length: 0 }) })
     }
 
-    /// A reply that says that `count` bytes were moved.
+    /// A reply that reports `count` moved bytes.
     fn success(&self, count: u32) -> Vec<u8> {
         let body = match self.header.command {
             Command::READ => Writer::default().u16(17).u8(80).u8(0).u32(0).u32(count).u32(0).0,
@@ -336,7 +336,7 @@ impl Fault {
                             if let Some((answer, request)) = answer.take().zip(request)
                                 && let Some(bytes) = answer(response(&request, config))
                             {
-                                // what software iWARP asks of an acceptor
+                                // the pause that software iWARP needs from an acceptor
                                 channel.poll(Duration::from_nanos(config.smbd.settle.unsigned_abs()))?;
                                 let now = channel.now();
                                 channel.stack().send_raw(now, bytes);
@@ -420,7 +420,7 @@ fn send(channel: &mut SmbDirect, header: DataTransfer, bytes: &[u8]) {
 
 /// 16 bytes into the memory described.
 fn write(channel: &mut SmbDirect, to: BufferDescriptorV1) {
-    // what comes of it is what is tried
+    // the reaction to this write is what is tested
     let _ = channel.stack().write(to.token, to.offset, &[0xbd; 16]);
 }
 
@@ -430,7 +430,7 @@ fn below(channel: &mut SmbDirect, fault: Below) {
 
 fn read(channel: &mut SmbDirect, from: BufferDescriptorV1) {
     if let Some(sink) = channel.stack().register(vec![0; 64], Rights::LOCAL) {
-        // refused only where the client answers no reads at all, and then it is the client's fault
+        // this fails only if the client answers no reads at all, which is then the client's fault
         let _ = channel.stack().read(sink, 0, from.token, from.offset, 16);
     }
 }

@@ -12,7 +12,7 @@ use rdmascope_dissector::wire::iwarp::mpa;
 use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, VERSION_1_0};
 use std::sync::Arc;
 
-/// Kerberos tokens, tickets, answers of a KDC, credential caches and keytabs; nothing where the feature is not built in.
+/// Kerberos tokens, tickets, answers of a KDC, credential caches and keytabs; does nothing without the feature.
 pub fn fuzz_kerberos(data: &[u8]) {
     #[cfg(feature = "kerberos")]
     crate::kerberos::fuzz(data);
@@ -20,9 +20,8 @@ pub fn fuzz_kerberos(data: &[u8]) {
     let _ = data;
 }
 
-/// The stream of an iWARP peer. The first byte says which end we are, whether CRC and markers are on, whether the startup is over, and in
-/// how large
-/// pieces the rest comes.
+/// The stream of an iWARP peer. The first byte selects our end, CRC and markers, whether the startup is complete, and
+/// the size of the pieces in which the rest arrives.
 ///
 /// # Panics
 /// Where memory is written that the peer has no right to.
@@ -38,7 +37,7 @@ pub fn fuzz_iwarp_receiver(data: &[u8]) {
     let local = end.register(vec![0x11; 64], Rights::LOCAL);
     let readable = end.register(vec![0x22; 64], Rights::REMOTE_READ);
     if let (Some(local), Some(readable)) = (local, readable) {
-        // an answer is waited for, where one is possible at all
+        // waits for an answer, if one is possible
         let _ = end.read(local.key, local.offset, readable.key, readable.offset, 16);
     }
     for piece in rest.chunks(1 + usize::from(first >> 4) * 7) {
@@ -57,16 +56,15 @@ pub fn fuzz_iwarp_receiver(data: &[u8]) {
 
 /// One end of a RoCEv2 connection, for bytes of its peer.
 struct RoceEnd {
-    /// 0 for who connects, 1 for who accepts.
+    /// 0 for the initiator, 1 for the acceptor.
     us: usize,
     end: crate::roce::Endpoint,
     to_peer: crate::roce::packet::Path,
     from_peer: crate::roce::packet::Path,
 }
 
-/// An end as `first` says: who connects (bit 0) or who accepts, established (bit 1) or at the first message of the set-up. Its queue pair
-/// is 0x11 or 0x12,
-/// its communication identifier `comm_id` or the next.
+/// An end as `first` says: initiator (bit 0) or acceptor, established (bit 1) or at the first message of the setup. Its
+/// queue pair is 0x11 or 0x12, its communication identifier `comm_id` or the next.
 fn roce_end(first: u8, comm_id: u32, config: &crate::roce::Config) -> Option<RoceEnd> {
     use crate::roce::packet::Path;
     use crate::roce::{Endpoint, Numbers, addressed};
@@ -94,11 +92,10 @@ fn roce_end(first: u8, comm_id: u32, config: &crate::roce::Config) -> Option<Roc
     Some(RoceEnd { us, end, to_peer: path(us), from_peer: path(1 - us) })
 }
 
-/// Datagrams of a RoCEv2 peer, each with two bytes of length before it, little-endian, and a byte of how it comes: whether its header is
-/// made to fit the
-/// connection (bit 0), its CRC left as it is (bit 1), with the mark of congestion (bit 2), so many ms later (the upper four bits). The
-/// first byte of
-/// all says which end we are (bit 0: who connects), and whether the connection is established (bit 1).
+/// Datagrams of a RoCEv2 peer, each with two bytes of length before it, little-endian, and a byte that says how it
+/// arrives: whether its header is made to fit the connection (bit 0), its CRC is left unchanged (bit 1), with a
+/// congestion mark (bit 2), and the delay in ms (the upper four bits). The first byte of all selects our end (bit 0:
+/// initiator), and whether the connection is established (bit 1).
 ///
 /// # Panics
 /// Where memory is written that the peer has no right to.
@@ -111,7 +108,7 @@ pub fn fuzz_roce_receiver(data: &[u8]) {
     let local = end.register(vec![0x11; 64], Rights::LOCAL);
     let readable = end.register(vec![0x22; 64], Rights::REMOTE_READ);
     if let (Some(local), Some(readable)) = (local, readable) {
-        // an answer is waited for, where one is possible at all
+        // waits for an answer, if one is possible
         let _ = end.read(local.key, local.offset, readable.key, readable.offset, 16);
         let _ = end.send(&[7; 600], None, false);
     }
@@ -148,11 +145,10 @@ pub fn fuzz_roce_receiver(data: &[u8]) {
     }
 }
 
-/// Management datagrams to an end of a RoCEv2 connection. The first byte says which end (bit 0: who connects) and how far the connection
-/// is (bit 1:
-/// established). Each datagram has two bytes before it: its length in units of 4 bytes, and what is done to it: bit 0 has it be for this
-/// connection,
-/// bit 1 from its peer, bits 4 to 7 are the time that passes before it in units of 2^28 ns. A datagram of length 0 is a wish to close.
+/// Management datagrams to an end of a RoCEv2 connection. The first byte selects the end (bit 0: initiator) and the
+/// state of the connection (bit 1: established). Each datagram has two bytes before it: its length in units of 4 bytes,
+/// and its treatment: bit 0 makes it be for this connection, bit 1 from its peer, bits 4 to 7 are the time that passes
+/// before it in units of 2^28 ns. A datagram of length 0 closes the connection.
 pub fn fuzz_roce_cm(data: &[u8]) {
     use crate::roce::{Config, Endpoint, Event, Numbers, State, addressed, packet};
     use rdmascope_dissector::wire::ib::bth::{Bth, Opcode};
@@ -163,7 +159,7 @@ pub fn fuzz_roce_cm(data: &[u8]) {
     let (mut now, mut ends) = (0, 0);
     let mut step = |end: &mut Endpoint, now: i64| {
         end.handle_timeout(now);
-        // an answer to what came, and what is sent again
+        // answers, and retransmissions
         for n in 0.. {
             out.clear();
             if end.poll_transmit(now, &mut out).is_none() {
@@ -185,7 +181,7 @@ pub fn fuzz_roce_cm(data: &[u8]) {
         }
         let mut mad = mad.to_vec();
         mad.resize(mad.len().max(32), 0);
-        // the identifiers of whoever sends it, and of whoever it is for, begin each message behind the common header
+        // the identifiers of sender and receiver begin each message after the common header
         let ids = [0x1111 + 1 - us as u32, 0x1111 + us as u32].map(u32::to_be_bytes);
         for (bit, at, id) in [(2, 24, ids[0]), (1, 28, ids[1])] {
             if how & bit != 0 {
@@ -213,9 +209,8 @@ pub fn fuzz_roce_cm(data: &[u8]) {
     assert!(end.is_over() && end.state() == State::Reset, "no end");
 }
 
-/// Messages of an SMB Direct client to the built-in peer. The first byte says whether they are whole SMB Direct messages (bit 0) or SMB2
-/// messages that
-/// are wrapped here; each has two bytes of length before it, little-endian.
+/// Messages of an SMB Direct client to the built-in peer. The first byte says whether they are whole SMB Direct
+/// messages (bit 0) or SMB2 messages that are wrapped here; each has two bytes of length before it, little-endian.
 pub fn fuzz_peer(data: &[u8]) {
     let Some((first, mut rest)) = data.split_first() else { return };
     let files = [("a".to_owned(), vec![7; 5000])];
@@ -301,8 +296,8 @@ fn deliver(stack: &mut Stack, msn: &mut u32, message: &[u8]) {
     stack.handle_bytes(0, &stream);
 }
 
-/// Messages of an SMB Direct server to an endpoint of ours, each with two bytes of length before it, little-endian. The first byte says
-/// which side we are.
+/// Messages of an SMB Direct server to our endpoint, each with two bytes of length before it, little-endian. The first
+/// byte selects our side.
 pub fn fuzz_endpoint(data: &[u8]) {
     let Some((first, mut rest)) = data.split_first() else { return };
     let config = crate::smbd::Config::default();
@@ -313,7 +308,7 @@ pub fn fuzz_endpoint(data: &[u8]) {
         rest = more;
         now += 1_000_000;
         end.handle_message(now, message);
-        // refused where nothing is agreed
+        // refused if nothing was negotiated
         let _ = end.send(now, vec![1; 3000], None);
         while end.poll_transmit(now).is_some() {}
         while end.poll_event().is_some() {}

@@ -10,7 +10,7 @@ pub struct Unavailable;
 /// Random bytes.
 ///
 /// # Errors
-/// Where the system has none.
+/// If the system has none.
 pub fn random<const N: usize>() -> Result<[u8; N], Unavailable> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|_| Unavailable)?;

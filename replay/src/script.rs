@@ -1,8 +1,8 @@
-//! A captured session taken up again: what one connection of a capture did ([`Recording`]), what of it is to be done again ([`Plan`]), and
-//! what became of it ([`run`]).
+//! Replay of a captured session: the operations of one connection of a capture ([`Recording`]), the ones to replay
+//! ([`Plan`]), and the results ([`run`]).
 //!
-//! Only what was asked for with the right to do so changes anything on the peer: a plan without `writes` opens files that are there, for
-//! reading, and skips the rest.
+//! Changes on the peer need explicit permission: a plan without `writes` opens existing files for reading, and skips
+//! the rest.
 
 use crate::error::{Error, Result};
 use crate::smb2::client::{Client, Opened, Pending, access, disposition, number};
@@ -151,7 +151,7 @@ impl Recording {
     /// Reads a capture to its end.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub fn of(source: &mut impl Source) -> Result<Self> {
         let mut pipeline = Pipeline::with_sink(Options { payloads: true, ..Options::default() }, Self::default());
         let (mut number, mut last) = (0, 0);
@@ -171,7 +171,8 @@ impl Recording {
         Ok(recording)
     }
 
-    /// The request of a SET_INFO: type, class, AdditionalInformation and the information. `None` where it was not captured whole.
+    /// The request of a SET_INFO: type, class, AdditionalInformation and the information. `None` if it was not captured
+    /// completely.
     fn set_info(&self, exchange: u64) -> Option<(u8, u8, u32, &[u8])> {
         let message = self.requests.get(&exchange)?;
         let (at, length) = (number(message, 72, 2) as usize, number(message, 68, 4) as usize);
@@ -179,7 +180,7 @@ impl Recording {
         Some((number(message, 66, 1) as u8, number(message, 67, 1) as u8, number(message, 76, 4) as u32, info))
     }
 
-    /// DesiredAccess, CreateDisposition and CreateOptions of a CREATE. `None` where it was not captured whole.
+    /// DesiredAccess, CreateDisposition and CreateOptions of a CREATE. `None` if it was not captured completely.
     fn asked(&self, exchange: u64) -> Option<(u32, u32, u32)> {
         let message = self.requests.get(&exchange).filter(|m| m.len() >= 120)?;
         let field = |at| number(message, at, 4) as u32;
@@ -322,7 +323,7 @@ fn changes(code: ControlCode) -> bool {
     )
 }
 
-/// Control codes that read what is to be read again.
+/// Control codes that only read, and are replayed.
 fn asks(code: ControlCode) -> bool {
     matches!(
         code,
@@ -353,9 +354,9 @@ pub struct Step {
     pub recorded: Exchange,
     /// As it will be.
     pub planned: Planned,
-    /// The handle that it makes or works on, by the recording's FileId; `None` where it has none.
+    /// The handle that it makes or uses, by the recording's FileId; `None` if it has none.
     pub handle: Option<u32>,
-    /// The compound that it was in. Steps of one compound stand together.
+    /// The compound to which it belonged. Steps of one compound are adjacent.
     pub compound: Option<u32>,
 }
 
@@ -486,7 +487,7 @@ impl Plan {
         })
     }
 
-    /// A CREATE as it was recorded; without the right to change anything, as much of it as only opens.
+    /// A recorded CREATE. Without permission to write, it only opens an existing file.
     fn open(e: &Exchange, recording: &Recording, wanted: Wanted) -> Result<Action, &'static str> {
         let folder = recording.created(e.id).is_some_and(|c| c.folder);
         let Some((access, disposition, options)) = recording.asked(e.id) else {
@@ -567,7 +568,7 @@ fn places(exchanges: &[Exchange], recording: &Recording) -> Vec<(Option<u32>, Op
             (_, Some(FileId::PREVIOUS)) if previous.is_some() => previous,
             // of nothing in particular
             (_, Some(FileId::PREVIOUS)) => None,
-            // what is not known was opened before the recording
+            // an unknown handle was opened before the recording
             (_, Some(file)) => Some(*open.entry(file).or_insert_with(|| new(&mut handles))),
             // its request was not captured: the file has the name alone
             (_, None) => e.file.as_deref().map(|name| *named.entry(name).or_insert_with(|| new(&mut handles))),
@@ -612,7 +613,7 @@ impl<'a> Known<'a> {
             if !first.contains_key(file) && !named.contains(file) {
                 match (e.command, e.status) {
                     ("CREATE", Some(0)) => {
-                        // what was overwritten was there, however long it was
+                        // an overwritten file existed, with unknown length
                         let length = created.map_or(Some(0), |c| match c.action {
                             OPENED => Some(c.length),
                             CREATED => None,
@@ -668,7 +669,7 @@ impl<'a> Known<'a> {
         Self { written, named, made, folders, first }
     }
 
-    /// True if the recording made it, or a folder that it lies in.
+    /// True if the recording made it, or a folder that contains it.
     fn is_made(&self, file: &str) -> bool {
         let mut at = Some(file);
         while let Some(path) = at {
@@ -693,20 +694,20 @@ fn new_name(info: &[u8]) -> Option<String> {
 pub enum Pace {
     /// Each step as soon as those are done that were done before it in the recording.
     Asap,
-    /// At the recorded times, so many times as fast; not before those either.
+    /// At the recorded times, divided by this factor, and never earlier.
     Times(f64),
 }
 
 /// Result of a step.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// The live status; `None` where the step was skipped.
+    /// The live status; `None` if the step was skipped.
     pub status: Option<NtStatus>,
     /// Bytes read or written.
     pub bytes: u64,
-    /// From request to reply, in ns; of all requests where it took several.
+    /// From request to reply, in ns; the sum if several requests were needed.
     pub latency: i64,
-    /// Of what was read.
+    /// Hash of the data read.
     pub sha256: Option<[u8; 32]>,
     /// Difference from the recording.
     pub differs: Option<String>,
@@ -721,21 +722,20 @@ pub struct Whole {
     pub recorded: i64,
     /// The same for the replay, in ns.
     pub live: i64,
-    /// Requests on the way at the same time at most, as recorded.
+    /// Maximum number of outstanding requests, as recorded.
     pub most_recorded: usize,
     /// The same for the replay.
     pub most_live: usize,
 }
 
-/// Requests on the way at a time at most.
+/// Maximum number of outstanding requests.
 const JOBS_MAX: usize = 512;
 
-/// Runs the plan, in the recorded order and with the recorded concurrency: a step waits for all that had been answered before it was sent,
-/// and for
-/// no other. Each step's outcome goes to `told`, in order.
+/// Runs the plan, in the recorded order and with the recorded concurrency: a step waits for all requests that had been
+/// answered before it was sent, and for no others. Each step's outcome is passed to `told`, in order.
 ///
 /// # Errors
-/// Where the connection fails; what the server refuses is an outcome.
+/// If the connection fails. A refusal by the server is an outcome.
 pub fn run(plan: &Plan, client: &mut Client, pace: Pace, mut told: impl FnMut(&Step, &Outcome)) -> Result<Whole> {
     let mut runner = Runner { plan, client, open: HashMap::new(), failed: HashSet::new() };
     let mut outcomes: Vec<Option<Outcome>> = vec![None; plan.steps.len()];
@@ -849,17 +849,17 @@ fn at_once(exchanges: &[&Exchange]) -> usize {
     usize::try_from(most).unwrap_or(0)
 }
 
-/// A step that is on its way.
+/// A step in progress.
 struct Job {
     step: usize,
     begun: Instant,
     pending: Pending,
-    /// A CREATE that the capture does not have is on its way; the step itself comes after it.
+    /// True while a CREATE that the capture does not have is outstanding; the step itself comes after it.
     opening: bool,
     /// Bytes read so far; `count` is the number of bytes written so far.
     data: Vec<u8>,
     count: u64,
-    /// It went in one message with others: nothing more is asked for.
+    /// True if it was sent in one message with others: then no further requests follow.
     compound: bool,
 }
 
@@ -883,7 +883,7 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// True if `step` has to wait for the end of `other`, which is on its way.
+    /// True if `step` has to wait for the end of `other`, which is in progress.
     fn waits(&self, step: &Step, other: &Step) -> bool {
         let Planned::Do(action) = &step.planned else { return false };
         if other.recorded.reply_end.is_some_and(|end| end.time <= step.recorded.request.time) {
@@ -909,7 +909,7 @@ impl Runner<'_> {
         (action.needs_file() && gone).then_some("its file is not open")
     }
 
-    /// Sends the first request of a step, where it has something to work on.
+    /// Sends the first request of a step, if it has something to work on.
     fn begin(&mut self, index: usize) -> Result<Begun> {
         let step = &self.plan.steps[index];
         let Planned::Do(action) = &step.planned else { return Ok(Begun::Nothing) };
@@ -930,7 +930,7 @@ impl Runner<'_> {
         Ok(Begun::Job(Job { step: index, begun, pending, opening, data: Vec::new(), count: 0, compound: false }))
     }
 
-    /// The end of the steps that went in one message with this one, where they can go in one again.
+    /// The end of the steps that were sent in one message with this one, if they can be sent in one message again.
     fn compound(&self, index: usize) -> Option<usize> {
         /// Steps of a compound, and credits that they may take together.
         const STEPS_MAX: usize = 16;
@@ -1013,12 +1013,12 @@ impl Runner<'_> {
         }
     }
 
-    /// Takes the reply that came, and sends the next request of the step where there is one.
+    /// Takes the reply, and sends the next request of the step if there is one.
     fn advance(&mut self, job: Job) -> Result<(usize, Advanced)> {
         let index = job.step;
         let begun = job.begun;
         let step = &self.plan.steps[index];
-        // behind a CREATE that failed, each server has its own status for what was to work on it
+        // after a CREATE that failed, the status of requests related to it differs between servers
         let behind = job.compound && step.recorded.failed && step.handle.is_some_and(|handle| self.failed.contains(&handle));
         let mut outcome = Outcome::default();
         let result = match self.advanced(job, &mut outcome) {
@@ -1057,7 +1057,7 @@ impl Runner<'_> {
         match action {
             Action::Read { length, .. } => {
                 let piece = match self.client.finish_read(job.pending) {
-                    // the end of the file behind what there was
+                    // the end of the file was reached
                     Err(Error::Status { status: NtStatus::END_OF_FILE, .. }) if !job.data.is_empty() => Vec::new(),
                     piece => piece?.data,
                 };
@@ -1118,14 +1118,15 @@ pub struct Prepared {
 /// read from them, as far as captured. Existing files are not changed.
 ///
 /// # Errors
-/// Where the connection fails; what the server refuses is reported.
+/// If the connection fails. A refusal by the server is reported in the result.
 pub fn prepare(plan: &Plan, recording: &Recording, client: &mut Client) -> Result<Vec<Prepared>> {
     let owned: Vec<Exchange> = plan.steps.iter().map(|s| s.recorded.clone()).collect();
     let known = Known::of(&owned, recording);
     let opens = |step: &&Step| matches!(step.planned, Planned::Do(Action::Open { .. } | Action::Read { .. } | Action::List { .. }));
-    // folders come before what is in them, as their names are shorter
+    // folders come before their contents, as their names are shorter; and contents read after a write are not the
+    // original ones
     let mut wanted: BTreeMap<(usize, &str), (u64, Vec<&Step>)> = BTreeMap::new();
-    // what was read once a file was written to is not what was there before
+    // contents read after a write are not the original ones
     let mut changed: HashSet<&str> = HashSet::new();
     for step in &plan.steps {
         let Some(file) = step.file().filter(|file| !file.is_empty()) else { continue };

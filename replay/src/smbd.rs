@@ -1,6 +1,6 @@
-//! An SMB Direct endpoint, \[MS-SMBD\] 3.1, around the rulebook that the analyzer uses: [`Link`] observes what is received and what is
-//! about
-//! to be sent, so that whatever the analyzer would say about us is known here first. No socket, no clock.
+//! An SMB Direct endpoint, \[MS-SMBD\] 3.1, around the analyzer's rulebook: [`Link`] observes messages that are
+//! received or about to be sent, so that anything the analyzer would report about us is known here first. No socket, no
+//! clock.
 //!
 //! ```text
 //! handle_message ◀── whole Sends of the peer        poll_transmit ──▶ whole Sends, and the key that each invalidates
@@ -21,11 +21,10 @@ use thiserror::Error;
 
 /// Seconds in ns.
 pub const SECOND: Time = 1_000_000_000;
-/// For [`Config::settle`], where the peer may be Linux's software iWARP (`siw`), at either end. It takes a socket over once MPA is through:
-/// bytes that reach it before its callbacks are in place wake nobody, and lie there until more come. A first FPDU right behind the MPA
-/// Reply
-/// (ours, as acceptor) or right behind its own (ours, as initiator) is such a one, and with only one message on the way nothing more comes.
-/// An adapter needs no pause.
+/// Value of [`Config::settle`] if the peer may be Linux's software iWARP (`siw`), at either end. It takes a socket over
+/// when MPA is complete: bytes that arrive before its callbacks are in place wake nobody, and wait until more come.
+/// This happens to a first FPDU right after the MPA Reply (ours, as acceptor) or right after its own (ours, as
+/// initiator), and with only one message outstanding nothing more comes. An adapter needs no pause.
 pub const SETTLE: Time = 200_000_000;
 /// Seconds that a peer has to answer a keepalive (\[MS-SMBD\] 3.1.6.2).
 const KEEPALIVE_TIMEOUT: Time = 5 * SECOND;
@@ -33,7 +32,8 @@ const KEEPALIVE_TIMEOUT: Time = 5 * SECOND;
 pub(crate) const DATA_OFFSET: usize = 24;
 /// Breaches kept at most.
 const BREACHES_MAX: usize = 256;
-/// Messages of the upper layer that wait at most, and their bytes: a peer that asks for more and grants nothing is not to fill our memory.
+/// Maximum number of waiting messages of the upper layer, and of their bytes: a peer that requests more and grants
+/// nothing must not fill our memory.
 const QUEUE_MAX: usize = 65_536;
 const QUEUE_BYTES_MAX: usize = 256 << 20;
 
@@ -42,7 +42,7 @@ const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// time and asks for 255 credits.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Credits to ask for.
+    /// Credits to request.
     pub send_credits: u16,
     /// Credits to grant at most.
     pub receive_credits: u16,
@@ -54,7 +54,7 @@ pub struct Config {
     pub max_fragmented_size: u32,
     /// Bytes that one RDMA transfer may move; sent by the acceptor.
     pub max_read_write_size: u32,
-    /// ns of silence after which the peer is asked for a response.
+    /// Time of silence after which the peer is asked for a response, in ns.
     pub keepalive: Time,
     /// ns for which the first message is held back; see [`SETTLE`].
     pub settle: Time,
@@ -139,14 +139,15 @@ pub struct Transmit {
     pub invalidate: Option<u32>,
 }
 
-/// Collects what the rulebook says.
+/// Collects the reports of the rulebook.
 struct Notes<'a> {
     me: End,
     breaches: &'a mut Vec<Breach>,
     fatal: Option<Breach>,
 }
 
-/// After one of these the stream of messages means nothing any more, or the specification says to terminate (3.1.5.5 to 3.1.5.8).
+/// True for rules after which the stream of messages is unusable, or the specification requires termination (3.1.5.5 to
+/// 3.1.5.8).
 fn is_fatal(rule: Rule) -> bool {
     matches!(
         rule,
@@ -183,8 +184,8 @@ impl RuleSink for Notes<'_> {
     }
 }
 
-/// The header of a data transfer message with so many bytes, and so many to follow, which grants nothing: for those who send what they
-/// like.
+/// The header of a data transfer message of this length, with this number of bytes to follow, which grants nothing: for
+/// tests that send arbitrary messages.
 pub(crate) fn data_header(length: u32, remaining: u32) -> DataTransfer {
     DataTransfer {
         credits_requested: 255,
@@ -197,7 +198,7 @@ pub(crate) fn data_header(length: u32, remaining: u32) -> DataTransfer {
     }
 }
 
-/// A data transfer message (2.2.3), its data where it belongs whatever the header says of it.
+/// A data transfer message (2.2.3), with its data at the right offset whatever the header says.
 pub(crate) fn data_message(header: &DataTransfer, data: &[u8]) -> Vec<u8> {
     let mut message = Vec::with_capacity(DATA_OFFSET + data.len());
     header.emit(&mut message);
@@ -208,7 +209,7 @@ pub(crate) fn data_message(header: &DataTransfer, data: &[u8]) -> Vec<u8> {
     message
 }
 
-/// A message of the upper layer on its way out.
+/// A message of the upper layer to be sent.
 #[derive(Debug)]
 struct Outgoing {
     bytes: Vec<u8>,
@@ -230,7 +231,7 @@ pub struct Endpoint {
     events: VecDeque<Event>,
     assembled: Vec<u8>,
     breaches: Vec<Breach>,
-    /// A response was asked for.
+    /// True if a response was requested.
     respond: bool,
     /// The peer spent a credit on data, or all it had, since we last gave it any.
     owed: bool,
@@ -299,7 +300,7 @@ impl Endpoint {
         }
     }
 
-    // ---- what is there
+    // ---- properties
 
     /// The rulebook's view of the connection; we are end A where we connected, else end B.
     pub fn link(&self) -> &Link {
@@ -400,7 +401,7 @@ impl Endpoint {
         !self.out.is_empty()
     }
 
-    /// When [`Endpoint::handle_timeout`] is to be called.
+    /// The time at which [`Endpoint::handle_timeout`] must be called.
     pub fn poll_timeout(&self) -> Option<Time> {
         if self.failed {
             return self.held_until.filter(|_| self.has_output());
@@ -414,10 +415,11 @@ impl Endpoint {
         self.events.pop_front()
     }
 
-    /// Sends an SMB2 message, in as many fragments as it takes, when there are credits. `invalidate` goes with the last one.
+    /// Sends an SMB2 message, in as many fragments as needed, when there are credits. `invalidate` goes with the last
+    /// one.
     ///
     /// # Errors
-    /// Where the peer would not put it together, or too many wait.
+    /// If the peer would not reassemble it, or too many messages wait.
     pub fn send(&mut self, now: Time, message: Vec<u8>, invalidate: Option<u32>) -> Result<(), Failure> {
         let limit = self.link.side(self.me.peer()).max_fragmented_size.unwrap_or(0) as usize;
         if message.len() > limit || message.is_empty() {
@@ -432,12 +434,12 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Grants no credits from now on (`true`): for those who want to see how the peer bears it.
+    /// With `true`, grants no more credits: to test how the peer handles this.
     pub fn withhold(&mut self, withheld: bool) {
         self.withheld = withheld;
     }
 
-    /// Sends a message as it is, whatever the rules say: what they say is in [`Endpoint::breaches`].
+    /// Sends a message unchanged, even if it breaks rules; violations are in [`Endpoint::breaches`].
     pub fn transmit_raw(&mut self, now: Time, message: Vec<u8>) {
         match self.link.phase() {
             Phase::Established => {
@@ -542,7 +544,7 @@ impl Endpoint {
         }
     }
 
-    /// Credits that we can give the peer on top of what it holds.
+    /// Credits that we can grant to the peer in addition to those it holds.
     fn to_grant(&self) -> u16 {
         if self.withheld {
             return 0;
@@ -565,7 +567,8 @@ impl Endpoint {
         }
     }
 
-    /// Makes Sends of what waits, as far as credits go; then answers and grants where nothing else does.
+    /// Makes Sends of the waiting messages, as far as there are credits; then sends answers and grants that no other
+    /// message carries.
     fn fill(&mut self, now: Time) {
         if self.failed || self.link.phase() != Phase::Established {
             return;
@@ -611,7 +614,7 @@ impl Endpoint {
         self.out.push_back(Transmit { message, invalidate });
     }
 
-    /// Shows the rulebook a message; what it says that is fatal and the peer's fault.
+    /// Shows a message to the rulebook. Returns a fatal violation of the peer, if any.
     fn observed(&mut self, now: Time, show: impl FnOnce(&mut Link, At, &mut Notes<'_>)) -> Option<Breach> {
         self.frame += 1;
         let mut notes = Notes { me: self.me, breaches: &mut self.breaches, fatal: None };
@@ -662,7 +665,7 @@ mod tests {
             loop {
                 let mut moved = false;
                 for from in End::BOTH {
-                    // one message at a time, so that both directions are on the way together
+                    // one message at a time, so that messages of both directions are in transit together
                     let Some(sent) = self.ends[from.index()].poll_transmit(self.now) else { continue };
                     moved = true;
                     self.now += 1000;
@@ -695,7 +698,7 @@ mod tests {
             }
         }
 
-        /// Tap and endpoints know the same, and nobody broke a rule.
+        /// Checks that tap and endpoints agree, and that nobody broke a rule.
         fn agree(&self) {
             for end in End::BOTH {
                 for other in &self.ends {
@@ -776,7 +779,7 @@ mod tests {
         response.emit(&mut message);
         assert!(a.poll_transmit(0).is_some());
         a.handle_message(1, &message);
-        // the peer holds nothing: the first message of ours, an empty one, gives it the one credit it asked for
+        // the peer holds no credits: our first message, an empty one, gives it the one credit that it requested
         let grant = a.poll_transmit(1).unwrap();
         assert_eq!(smbd::parse_data(&grant.message, 20, &mut Off).unwrap().1.header.credits_granted, 1);
         a.send(2, vec![1; 10], None).unwrap();
@@ -840,7 +843,7 @@ mod tests {
             while pair.ends[0].poll_event().is_some() {}
         };
         assert!(matches!(refused, Failure::Full(1000..)) && taken <= QUEUE_BYTES_MAX + 250_000, "{refused}, {taken}");
-        // what goes makes room
+        // sent messages make room
         pair.ends[0].withhold(false);
         pair.ends[0].send(pair.now, vec![1], None).unwrap();
         pair.ends[0].respond = true;

@@ -71,16 +71,16 @@ pub enum Event {
     Connected,
     /// SMB2 messages may be sent.
     Established,
-    /// A whole SMB2 message, and the key of ours that it invalidated.
+    /// A whole SMB2 message, and our key that it invalidated.
     Message {
         /// Its bytes.
         bytes: Vec<u8>,
         /// The key.
         invalidated: Option<u32>,
     },
-    /// A Send as it came, where nobody takes it apart (see [`Stack::raw`]).
+    /// A received Send, if there is no SMB Direct endpoint (see [`Stack::raw`]).
     Raw(Vec<u8>),
-    /// An RDMA Read of ours is complete.
+    /// One of our RDMA Reads is complete.
     ReadDone {
         /// Result of [`Stack::read`].
         id: u64,
@@ -128,7 +128,7 @@ impl Stack {
         Self { raw: true, ..Self::new(config, transport, initiator) }
     }
 
-    /// The SMB Direct endpoint, where there is one yet.
+    /// The SMB Direct endpoint, if there is one yet.
     pub fn smbd(&self) -> Option<&Endpoint> {
         self.smbd.as_ref()
     }
@@ -143,7 +143,7 @@ impl Stack {
         &mut *self.transport
     }
 
-    /// Bytes of ours that are still to be sent: by SMB Direct, for which credits may lack, and by the transport.
+    /// Number of our bytes that are still to be sent: by SMB Direct, which may lack credits, and by the transport.
     pub fn unsent(&self) -> usize {
         self.smbd.as_ref().map_or(0, Endpoint::queued) + self.transport.unsent()
     }
@@ -179,7 +179,7 @@ impl Stack {
         self.turn(now);
     }
 
-    /// When [`Stack::handle_timeout`] is to be called.
+    /// The time at which [`Stack::handle_timeout`] must be called.
     pub fn poll_timeout(&self) -> Option<Time> {
         let smbd = self.smbd.as_ref().and_then(Endpoint::poll_timeout);
         [self.transport.poll_timeout(), smbd].into_iter().flatten().min()
@@ -207,7 +207,7 @@ impl Stack {
     /// Sends an SMB2 message.
     ///
     /// # Errors
-    /// Where it is longer than the peer puts together, or the connection is not established.
+    /// If it is longer than the peer reassembles, or the connection is not established.
     pub fn send(&mut self, now: Time, message: Vec<u8>, invalidate: Option<u32>) -> Result<(), EndReason> {
         let smbd = self.smbd.as_mut().ok_or_else(not_established)?;
         smbd.send(now, message, invalidate)?;
@@ -215,7 +215,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Sends a message as it is. With an SMB Direct endpoint, the rulebook sees it.
+    /// Sends a message unchanged. With an SMB Direct endpoint, the rulebook sees it.
     pub fn send_raw(&mut self, now: Time, message: Vec<u8>) {
         match &mut self.smbd {
             Some(smbd) => smbd.transmit_raw(now, message),
@@ -238,7 +238,7 @@ impl Stack {
     /// See [`Transport::write`].
     ///
     /// # Errors
-    /// Where the connection is not established.
+    /// If the connection is not established.
     pub fn write(&mut self, key: u32, offset: u64, data: &[u8]) -> Result<(), OpError> {
         self.transport.write(key, offset, data)
     }
@@ -256,7 +256,7 @@ impl Stack {
         self.transport.close();
     }
 
-    /// Lets each of the two take over what the other has.
+    /// Passes events and output between the two.
     fn turn(&mut self, now: Time) {
         while let Some(event) = self.transport.poll_event() {
             match event {
@@ -329,7 +329,7 @@ impl Stack {
 /// Messages that may wait to be read while a channel drains, and their bytes: credits of SMB2 keep honest peers far below.
 const UNREAD_EVENTS_MAX: usize = 4096;
 const UNREAD_MAX: usize = 64 << 20;
-/// Rounds of reading and writing when the time is up: what is there already is taken.
+/// Rounds of reading and writing after the time is up, to take data that has already arrived.
 const OVERTIME_MAX: u32 = 64;
 
 fn not_established() -> EndReason {
@@ -342,7 +342,7 @@ pub struct SmbDirect {
     stack: Stack,
     driver: Box<dyn Driver>,
     clock: Clock,
-    /// The end of what is kept was written.
+    /// True if the end of the recording was written.
     recorded: bool,
 }
 
@@ -365,7 +365,7 @@ impl SmbDirect {
         Ok(Self::new(config.transport.connect(address, &setup)?, setup.clock, |transport| Stack::raw(config.smbd, transport, true)))
     }
 
-    /// Takes a connection that was asked for.
+    /// Accepts a requested connection.
     ///
     /// # Errors
     /// Those of the transport.
@@ -392,12 +392,12 @@ impl SmbDirect {
         self.driver.trickle(bytes);
     }
 
-    /// True if the peer may be asked to end regions of ours by Send with Invalidate.
+    /// True if the peer may be asked to end our regions by Send with Invalidate.
     pub fn can_be_invalidated(&self) -> bool {
         self.stack.transport.capabilities().remote_invalidation
     }
 
-    /// Our address, where a socket carries it.
+    /// Our address, if the connection uses a socket.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.driver.local_address()
     }
@@ -412,12 +412,12 @@ impl SmbDirect {
         &mut self.stack
     }
 
-    /// Bytes of ours that are still to be sent.
+    /// Number of our bytes that are still to be sent.
     pub fn unsent(&self) -> usize {
         self.stack.unsent() + self.driver.unsent()
     }
 
-    /// Reads nothing more from the network while so many bytes of ours or more are still to be sent.
+    /// Stops reading from the network while at least this number of our bytes is still to be sent.
     pub fn set_unsent_max(&mut self, bytes: usize) {
         self.driver.set_unsent_max(bytes);
     }
@@ -431,7 +431,8 @@ impl SmbDirect {
         self.stack.send(now, message, invalidate)
     }
 
-    /// Moves bytes until something happened, or `wait` has passed (`None`). A connection that is over says so as often as it is asked.
+    /// Moves bytes until an event happens, or `wait` has passed (`None`). A closed connection returns its end on every
+    /// call.
     ///
     /// # Errors
     /// Those of the network.
@@ -455,7 +456,7 @@ impl SmbDirect {
                 continue;
             }
             if moved {
-                // a peer that never stops sending what comes to nothing is not to keep us for ever
+                // a peer that sends useless data forever must not block us
                 overtime += u32::from(Instant::now() >= until);
                 if overtime < OVERTIME_MAX {
                     continue;
@@ -517,7 +518,7 @@ impl SmbDirect {
         self.driver.wait(&mut *self.stack.transport, timer.map_or(at_most, |t| t.min(at_most)))
     }
 
-    /// For the record of a connection: request `id` (its MessageId) lets the peer at memory of ours.
+    /// For the record of a connection: request `id` (its MessageId) grants the peer access to our memory.
     pub(crate) fn granted(&mut self, id: u64, memory: &[Handle]) {
         self.stack.transport.record_granted(id, memory);
     }
@@ -531,14 +532,14 @@ impl SmbDirect {
     /// Closes the connection, and writes down the end of it.
     ///
     /// # Errors
-    /// Where what was kept cannot be written.
+    /// If the recording cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         self.stack.close();
         self.flush();
         self.end_record().map_or(Ok(()), |wire| wire.flush())
     }
 
-    /// Writes that we leave, where that was not written before.
+    /// Writes the end of our connection, if that was not written before.
     fn end_record(&mut self) -> Option<Wire> {
         if self.recorded {
             return None;
@@ -558,12 +559,12 @@ impl SmbDirect {
         self.driver.half_close(&self.clock, &mut *self.stack.transport)
     }
 
-    /// Reads until the peer is gone, and makes nothing of it.
+    /// Reads until the peer is gone, and ignores the data.
     pub(crate) fn ignore(&mut self) {
         self.driver.ignore();
     }
 
-    /// Ends the connection as it is.
+    /// Ends the connection abruptly.
     pub(crate) fn abort(&mut self) {
         self.driver.abort();
     }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A capture file that connections write to, several at a time where there are several. Copies are the same file.
+/// A capture file that connections write to, several at a time if there are several. Copies refer to the same file.
 #[derive(Clone)]
 pub struct Wire(Arc<Mutex<File>>);
 
@@ -31,7 +31,7 @@ impl Wire {
     /// Begins a file of this name.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn new(output: Box<dyn Write + Send>, name: &str) -> Result<Self, Error> {
         let section = Section { application: Some("rdmascope".into()), ..Section::default() };
         let writer = PcapngWriter::new(output, name, &section)?;
@@ -57,7 +57,7 @@ impl Wire {
         file.note(done);
     }
 
-    /// The interface of this name, described where it is new; and the number of a new connection on it.
+    /// The interface of this name, which is described if it is new; and the number of a new connection on it.
     pub(crate) fn open(&self, name: &str, description: &str) -> (u32, u32) {
         let file = &mut *self.lock();
         file.connections += 1;

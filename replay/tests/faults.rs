@@ -1,4 +1,4 @@
-//! A client against every fault that a peer can have: a clear verdict, in time, and nothing written where it does not belong.
+//! A client against every fault of a peer: a clear verdict, in time, and no writes to wrong places.
 
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
 use rdmascope_replay::error::{Error, Result};
@@ -32,7 +32,7 @@ fn peer(fault: &'static Fault, config: Config, address: &str) -> SocketAddr {
     address
 }
 
-/// Reads where `reads`, else writes; what came of it, and whether memory that the peer knows nothing of is as it was.
+/// Reads if `reads`, else writes. Returns the result, and whether memory that the peer does not know is unchanged.
 fn session(address: SocketAddr, mut config: Config, fault: &str, reads: bool) -> (Result<usize>, bool) {
     // only what nothing comes to is waited for a short while: on a busy machine all else takes the time that it takes
     if fault == "silent" {
@@ -72,7 +72,7 @@ fn session(address: SocketAddr, mut config: Config, fault: &str, reads: bool) ->
         };
         canary = client.channel().stack().deregister(region.key);
         let wrong = client.signatures.wrong;
-        // what comes behind an answer that is as it should be, the next request is told
+        // the next request shows an error that follows a correct answer
         let result = result.and_then(|n| if fault == "stale-key" { client.echo().map(|()| n) } else { Ok(n) });
         result.and_then(|n| if wrong > 0 { Err(Error::Answer { what: "READ", why: "has a wrong signature" }) } else { Ok(n) })
     };
@@ -80,7 +80,7 @@ fn session(address: SocketAddr, mut config: Config, fault: &str, reads: bool) ->
     (result, canary.is_none_or(|bytes| bytes.iter().all(|b| *b == 1)))
 }
 
-/// Of READ, and of WRITE where it is another one.
+/// The verdict for READ, and for WRITE if it differs.
 fn verdict(name: &str) -> (&'static str, &'static str) {
     match name {
         "silent" => ("sent no MPA frame in time", ""),
@@ -125,7 +125,7 @@ fn every_fault_has_a_clear_verdict_in_time() {
     all(FAULTS.iter(), &Config::default(), |_| "127.0.0.1:0".to_owned(), verdict);
 }
 
-/// All of SMB Direct and above: what comes below it are faults of packets, which `roce.rs` has.
+/// SMB Direct and above only: faults of packets are tested in `roce.rs`.
 #[test]
 #[cfg(target_os = "linux")]
 fn every_fault_above_packets_has_the_same_verdict_over_roce() {

@@ -54,7 +54,7 @@ impl Drop for Realm {
 }
 
 impl Realm {
-    /// `None`, which is said, where the tools are not there.
+    /// Prints a message and returns `None` if the tools are not installed.
     fn begin() -> Option<Self> {
         let gssapi = || Command::new(PYTHON).args(["-c", "import gssapi"]).stderr(Stdio::null()).status().is_ok_and(|s| s.success());
         if let Some(missing) =
@@ -213,7 +213,7 @@ fn tickets_come_from_the_cache_from_the_kdc_and_by_a_password() {
     );
     // of 128 bits
     Credential::find(&realm.wanted("small.lab.example"), now()).unwrap();
-    // kvno puts it into the cache, and then no KDC is asked
+    // kvno puts it into the cache, and then no KDC is needed
     assert!(realm.command(TOOLS[4]).arg("cifs/server.lab.example").stdout(Stdio::null()).status().unwrap().success());
     let wanted = Wanted { kdc: Some("127.0.0.1:1".into()), ..realm.wanted(host) };
     Credential::find(&wanted, now()).unwrap();
@@ -254,7 +254,7 @@ fn a_session_is_signed_and_encrypted_with_the_key_of_the_ticket() {
     let mut cases: Vec<(&str, Options)> =
         dialects.iter().map(|dialect| ("server.lab.example", Options { dialects: vec![*dialect], ..Options::default() })).collect();
     cases.extend(dialects.iter().map(|d| ("server.lab.example", Options { dialects: vec![*d], encrypt: true, ..Options::default() })));
-    // keys of 256 bits take all of the ticket's; one of 128 bits is what there is of it
+    // keys of 256 bits use all of the ticket's key; keys of 128 bits use a part of it
     for host in HOSTS {
         cases.extend(ciphers.iter().map(|cipher| (host, Options { encrypt: true, ciphers: vec![*cipher], ..Options::default() })));
     }
@@ -271,19 +271,19 @@ fn a_session_is_signed_and_encrypted_with_the_key_of_the_ticket() {
         assert!(read.data.iter().enumerate().all(|(n, byte)| *byte == (n + 1) as u8));
         assert_eq!((client.signatures.wrong, client.signatures.right > 0), (0, !encrypt));
         client.leave().unwrap();
-        // a tap with the server's keytab sees all of it, and has nothing to say, but that data under encryption goes inline where no RDMA
-        // transform is agreed
+        // a tap with the server's keytab sees everything, and has no findings, except that encrypted data goes inline
+        // if no RDMA transform is negotiated
         let tap = analyze(&wire, PipelineOptions { keyring: keyring.clone(), ..Default::default() });
         let error = tap.said_but(&["SMBD-FRAG-COST", "SMB-PATH-INLINE"]);
         assert!(error.is_empty(), "{host} {dialect:?} {encrypt}: {error:#?}");
         let inline = tap.said_but(&["SMBD-FRAG-COST"]).iter().any(|error| error.starts_with("SMB-PATH-INLINE"));
         assert_eq!(inline, encrypt && read.transform.is_none(), "{host} {dialect:?} {encrypt} {:?}", read.transform);
         assert_eq!(tap.exchanges.iter().filter(|e| e.command == "READ").count(), 1, "{host} {dialect:?} {encrypt}");
-        // without it, it does not see into what was encrypted
+        // without it, it cannot see encrypted messages
         let tap = analyze(&wire, PipelineOptions::default());
         assert_eq!(tap.exchanges.iter().any(|e| e.command == "READ"), !encrypt, "{host} {dialect:?}");
     }
-    // who has no ticket for this server is not let in, nor anybody without one
+    // a client without a ticket for this server is refused, and so is one without any
     let ticket = Credential::find(&realm.wanted("other.lab.example"), now()).unwrap();
     for who in [Credentials::Kerberos(Box::new(ticket)), Credentials::new("alice", "secret"), Credentials::Anonymous] {
         let error = client(address, Options::default(), &wire).session_setup(&who).unwrap_err();
@@ -317,7 +317,7 @@ fn mit_kerberos_takes_our_token_and_we_take_its_answer() {
 fn we_take_mit_kerberos_token_and_it_takes_our_answer() {
     let Some(realm) = Realm::begin() else { return };
     realm.kinit();
-    // bare, in SPNEGO, and without mutual authentication, where the server has nothing to say
+    // bare, in SPNEGO, and without mutual authentication, for which the server sends no token
     let cases = [
         ("gssapi.MechType.kerberos", "gssapi.RequirementFlag.mutual_authentication", true),
         ("gssapi.OID.from_int_seq('1.3.6.1.5.5.2')", "gssapi.RequirementFlag.mutual_authentication", true),
@@ -331,7 +331,7 @@ fn we_take_mit_kerberos_token_and_it_takes_our_answer() {
         ));
         let shown = initiator.heard();
         let accepted = realm.keytab().accept(&shown, now()).unwrap().unwrap();
-        // who looks on with the server's key knows it too
+        // an observer with the server's key knows it too
         assert_eq!(realm.keytab().session_key(&shown, &accepted.token), Some(accepted.key));
         assert_eq!((accepted.client.to_string(), !accepted.token.is_empty()), ("alice@LAB.EXAMPLE".to_owned(), answered));
         initiator.tell(&accepted.token);

@@ -1,4 +1,5 @@
-//! The client against the built-in peer over loopback TCP: every dialect, signed and as a guest, and what a tap on the wire says of it.
+//! The client against the built-in peer over loopback TCP: every dialect, signed and as a guest, and the analysis of
+//! the captured traffic.
 
 mod tap;
 
@@ -116,7 +117,7 @@ fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
 
         let tap = analyze(&path, PipelineOptions::default());
         assert_eq!(tap.report.connections.len(), 1);
-        // what the test does on purpose: a file that is not there, and a large read without RDMA
+        // intended errors of the test: a missing file, and a large read without RDMA
         assert_eq!(tap.said_but(&["SMB2-ERROR", "SMBD-FRAG-COST"]), [""; 0]);
     }
 }
@@ -132,7 +133,7 @@ fn what_rdma_moves_is_encrypted_or_signed_as_agreed() {
         transforms: all.into(),
         ..Options::default()
     });
-    // without transforms, an encrypted session moves nothing in the clear, and a signed one moves data as it is
+    // without transforms, an encrypted session moves nothing in the clear, and a signed one moves data unprotected
     let without = [true, false].map(|encrypt| Options { encrypt, transforms: Vec::new(), ..Options::default() });
     // 3.0 has encryption, and no transforms
     let old = Options { encrypt: true, dialects: vec![Dialect::SMB_3_0], ..Options::default() };
@@ -165,7 +166,7 @@ fn what_rdma_moves_is_encrypted_or_signed_as_agreed() {
         client.close(file.id).unwrap();
         assert_eq!(client.signatures.wrong, 0);
         client.leave().unwrap();
-        // a tap with the password sees all of it, and has nothing to say
+        // a tap with the password sees everything, and has no findings
         let mut keyring = Keyring::new();
         keyring.add_password(Some("user"), "secret");
         let tap = analyze(&path, PipelineOptions { keyring, payloads: true, ..Default::default() });
@@ -175,7 +176,7 @@ fn what_rdma_moves_is_encrypted_or_signed_as_agreed() {
         assert_eq!((of("READ").count(), of("WRITE").count()), (3, 1), "{n}");
         assert!(of("READ").take(2).all(|e| e.sha256 == Some(hash(&big()[3..150_003]))), "{n}");
         assert!(of("WRITE").all(|e| e.sha256 == Some(hash(&data))), "{n}");
-        // and one without sees no contents of what was encrypted
+        // and one without sees no encrypted contents
         let blind = analyze(&path, PipelineOptions { payloads: true, ..Default::default() });
         assert_eq!(blind.exchanges.iter().all(|e| e.sha256.is_none()), encrypts, "{n}");
     }
@@ -217,7 +218,7 @@ fn few_credits_and_small_messages_are_enough() {
     client.leave().unwrap();
 }
 
-/// Time is up for who waits, however much comes that comes to nothing.
+/// The time limit holds even if the peer sends useless data all the time.
 #[test]
 fn a_peer_that_sends_nothing_for_ever_is_not_listened_to_for_ever() {
     let config = Config::default();

@@ -129,7 +129,7 @@ fn expected(fault: &str) -> (&'static str, Rule, Blame) {
         "grant-too-much" => ("no_negotiation", Rule::SmbdCreditOverrun, Server),
         "stall" | "deaf" => ("hung_up", Rule::Smb2Unanswered, Server),
         "half-close" | "die" => ("hung_up", Rule::CmDisconnect, Server),
-        // damage on the way and a wrong sum look alike: nobody is blamed
+        // damage in transit and a wrong checksum look alike: nobody is blamed
         "bad-crc" => ("hung_up", Rule::MpaCrc, Unknown),
         "wrong-msn" => ("hung_up", Rule::DdpMsn, Server),
         "bad-lengths" => ("hung_up", Rule::SmbdDataLength, Server),
@@ -156,7 +156,7 @@ fn compare(fault: &str, report: &Report) -> Result<(), String> {
     let roots = roots(report);
     if matches!(fault, "none" | "byte-at-a-time") {
         let is_well = outcome.success == Success::Yes && roots.is_empty();
-        // what `analyze --fail-on warn` goes by
+        // the criterion of `analyze --fail-on warn`
         let is_well = is_well && report.findings.worst() < Some(Severity::Warn);
         return if is_well { Ok(()) } else { Err(format!("is no fault: {outcome:?}, {roots:?}")) };
     }
@@ -167,7 +167,7 @@ fn compare(fault: &str, report: &Report) -> Result<(), String> {
     }
     let said = format!("{}, {} {}: {}", outcome.ending.name(), first.by.name(), first.rule, first.title(start));
     if fault == "garbage" {
-        // bytes that are no FPDU are reported by who received them
+        // bytes that are not an FPDU are reported by their receiver
         return if outcome.failed() && first.rule == Rule::RdmapTerminate { Ok(()) } else { Err(said) };
     }
     if (outcome.ending.name(), first.rule, first.by) != expected(fault) {

@@ -1,6 +1,5 @@
-//! Our client against our peer over RoCEv2 in user space, on the loopback network: what works over iWARP works over it, and a tap on the
-//! wire has
-//! nothing to say.
+//! Our client against our peer over RoCEv2 in user space, on the loopback network: everything that works over iWARP
+//! works over it, and the analysis of the traffic has no findings.
 #![cfg(target_os = "linux")]
 
 mod tap;
@@ -146,7 +145,7 @@ fn what_rdma_moves_is_encrypted_or_signed_as_agreed() {
         client.close(file.id).unwrap();
         assert_eq!(client.signatures.wrong, 0);
         client.leave().unwrap();
-        // a tap with the password sees what was moved, and one without sees nothing of what was encrypted
+        // a tap with the password sees the moved data, and one without sees no encrypted data
         let mut keyring = Keyring::new();
         keyring.add_password(Some("user"), "secret");
         for (keyring, sees) in [(keyring, true), (Keyring::new(), !encrypt)] {

@@ -96,7 +96,8 @@ fn client(address: SocketAddr, config: &Config, wire: Option<&Path>) -> Client {
     client
 }
 
-/// A plan made of one READ of a sample: it is opened at 0 ms, read so many times, from and to the ms given, and closed in the end.
+/// A plan made of one READ of a sample: the file is opened at 0 ms, read once for each pair of `times` (begin and end
+/// in ms), and closed in the end.
 fn reads(recording: &Recording, times: &[(i64, i64)]) -> Plan {
     let whole = Plan::of(recording, recording.busiest().unwrap(), Wanted::default()).unwrap();
     let of = |command: &str| {
@@ -154,7 +155,7 @@ fn what_if_runs_are_clean_on_the_wire() {
         let mut client = client(address, config, Some(&wire));
         run(&plan, &mut client, Pace::Asap, |step, outcome| assert_eq!(outcome.differs, None, "{:?}", step.recorded)).unwrap();
         client.leave().unwrap();
-        // what was asked for in vain is in the recording, and few credits are what this tries
+        // requests that failed are in the recording, and few credits are the subject of this test
         let known =
             ["SMB2-ERROR", "SMB-PATH-INLINE", "SMBD-FRAG-COST", "SMBD-CREDIT-STALL", "SMBD-CREDIT-STARVED", "SMBD-NEG-REACH", "SMB2-SLOW"];
         let tap = analyze(&wire, Default::default());
@@ -303,7 +304,7 @@ fn the_built_in_peer_passes_the_quick_cases_of_the_probe() {
     }
 }
 
-/// The files of a folder and what is in them.
+/// The files of a folder and their contents.
 fn tree(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<(String, Vec<u8>)> = std::fs::read_dir(folder)
         .unwrap()
@@ -376,7 +377,7 @@ fn a_replay_leaves_the_files_that_the_recording_left() {
     let before = tree(self::folder().0.path());
     assert_eq!(tree(live.path()), before);
 
-    // only what was there before the recording is made for it, as long as it was
+    // only files that existed before the recording are made for it, with their original length
     let empty = tempfile::tempdir().unwrap();
     std::fs::write(empty.path().join("t.tmp"), "in the way").unwrap();
     let storage = Storage::folder(empty.path()).unwrap();

@@ -1,4 +1,5 @@
-//! A session over a card, which is the stand-in of `capture/verbs/tests`: our client and our peer, with memory windows and without.
+//! A session over a card, which is the stand-in of `capture/verbs/tests`: our client and our peer, with and without
+//! memory windows.
 #![cfg(target_os = "linux")]
 
 #[path = "../../capture/verbs/tests/common/mod.rs"]
@@ -60,7 +61,7 @@ fn a_session_reads_and_writes_by_rdma() {
         let length = file.end_of_file as u32;
         let read = client.read_rdma(file.id, 0, length, RdmaChannel::RDMA_V1_INVALIDATE).unwrap();
         assert!(read.data == big(), "{host}");
-        // without windows the peer is not asked to, for a card would end the connection over it
+        // without windows the peer is not asked to invalidate, since a card would end the connection
         assert_eq!(read.invalidated, windows, "{host}");
         let read = client.read_rdma(file.id, 5, 100_000, RdmaChannel::RDMA_V1).unwrap();
         assert!(read.data == big()[5..100_005] && !read.invalidated, "{host}");
@@ -132,7 +133,7 @@ fn what_is_kept_of_a_card_is_clean_and_the_same_at_both_ends() {
             analyze(path, PipelineOptions { keyring, payloads: true, ..Default::default() })
         });
         for tap in &taps {
-            // what the test does on purpose, and what a busy machine does
+            // intended errors of the test, and delays of a busy machine
             assert_eq!(tap.said_but(&["SMB2-ERROR", "SMBD-FRAG-COST", "SMB2-SLOW"]), [""; 0], "{device} {encrypt}");
             let [connection] = &tap.report.connections[..] else { panic!("{} connections", tap.report.connections.len()) };
             assert_eq!((connection.handshake, tap.report.capture.undecoded), (Handshake::Seen, 0));

@@ -1,6 +1,5 @@
-//! The encryption types aes128-cts-hmac-sha256-128 and aes256-cts-hmac-sha384-192, RFC 8009: AES in CBC mode with ciphertext stealing, and
-//! an
-//! HMAC over what was encrypted.
+//! The encryption types aes128-cts-hmac-sha256-128 and aes256-cts-hmac-sha384-192, RFC 8009: AES in CBC mode with
+//! ciphertext stealing, and an HMAC over the ciphertext.
 
 use super::{Error, Result};
 use crate::random::random;
@@ -9,7 +8,7 @@ use cts::{CbcCs3, Decrypt, Encrypt, KeyIvInit};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Sha256, Sha384};
 
-/// Bytes of the confounder that goes before every text.
+/// Length of the confounder before every text, in bytes.
 const CONFOUNDER: usize = 16;
 /// RFC 8009 4.
 const ITERATIONS: u32 = 32_768;
@@ -104,7 +103,7 @@ impl AesSha2 {
         Ok(out)
     }
 
-    /// `None` where it was made with another key.
+    /// `None` if it was made with another key.
     pub(super) fn decrypt(self, key: &[u8], usage: i32, bytes: &[u8]) -> Option<Vec<u8>> {
         let (text, sent) = bytes.split_at_checked(bytes.len().checked_sub(self.mac_len()).filter(|n| *n >= CONFOUNDER)?)?;
         let iv = [0; 16];

@@ -26,7 +26,7 @@ impl CredentialCache {
     /// The one of this name, as `KRB5CCNAME` has it: a path, or `FILE:` and a path.
     ///
     /// # Errors
-    /// Where it is of another kind, or cannot be read.
+    /// If it is of another kind, or cannot be read.
     pub fn named(name: &str) -> Result<Self> {
         let path = match name.split_once(':') {
             Some(("FILE", path)) => path,
@@ -42,14 +42,14 @@ impl CredentialCache {
     /// The one in a file.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let bytes = super::keytab::contents(path, LENGTH_MAX)?;
         Self::parse(&bytes, &name).ok_or(Error::Format { path: name, why: NOT_A_CACHE })
     }
 
-    /// The one that these bytes are; `None` where they are none.
+    /// Parses a cache; `None` if the bytes are not one.
     pub fn parse(bytes: &[u8], path: &str) -> Option<Self> {
         let (version, i) = bytes.split_first_chunk::<2>()?;
         let mut i = match version {
@@ -78,7 +78,8 @@ pub(super) fn default_name() -> String {
     format!("/tmp/krb5cc_{user}")
 }
 
-/// One credential; `None` inside where it is none for us: a setting, or of an encryption type that is not spoken here.
+/// One credential; the inner value is `None` if it cannot be used: a setting, or an encryption type that is not
+/// supported.
 fn entry(i: &[u8]) -> Option<(&[u8], Option<Credential>)> {
     let (i, client) = principal(i)?;
     let (i, server) = principal(i)?;
@@ -123,14 +124,14 @@ fn principal(i: &[u8]) -> Option<(&[u8], Principal)> {
     Some((i, Principal { name_type: u32::from_be_bytes(*name_type), parts, realm }))
 }
 
-/// A length of 32 bits, and so many bytes.
+/// A length of 32 bits, and that many bytes.
 fn counted(i: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, i) = i.split_first_chunk::<4>()?;
     let (bytes, i) = i.split_at_checked(u32::from_be_bytes(*length) as usize)?;
     Some((i, bytes))
 }
 
-/// A length of 16 bits, and so many bytes.
+/// A length of 16 bits, and that many bytes.
 fn counted16(i: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, i) = i.split_first_chunk::<2>()?;
     let (bytes, i) = i.split_at_checked(u16::from_be_bytes(*length).into())?;

@@ -47,7 +47,7 @@ impl Kdc {
     /// That of a realm: the one that is given, as HOST or HOST:PORT, or the first that a configuration names.
     ///
     /// # Errors
-    /// Where nothing names one.
+    /// If no KDC is known.
     pub fn of_realm(realm: &str, given: Option<&str>, configuration: &str) -> Result<Self> {
         let found = given.map(str::to_owned).or_else(|| find_kdc(&read_configuration(configuration), realm));
         let found = found.ok_or_else(|| Error::NoKdc { realm: realm.to_owned(), path: configuration.to_owned() })?;
@@ -60,7 +60,7 @@ impl Kdc {
     /// A ticket to get tickets with, for a user and their password.
     ///
     /// # Errors
-    /// Where the KDC refuses, or cannot be reached.
+    /// If the KDC refuses, or cannot be reached.
     pub fn initial(&self, user: &Principal, password: &str, now: SystemTime) -> Result<Credential> {
         let granter = Principal::ticket_granter(&user.realm);
         let (body, nonce) = request_body(&granter, Some(user), now)?;
@@ -69,7 +69,7 @@ impl Kdc {
             encode(&AsReq::from(request))
         };
         let answer = self.ask(&request(Vec::new())?)?;
-        // RFC 4120 5.2.7.5: the answer says how the password makes a key
+        // RFC 4120 5.2.7.5: the answer has the parameters to derive the key from the password
         let (answer, key) = match decode::<KrbError>(&answer, "") {
             Err(_) => {
                 let reply: AsRep = decode(&answer, "the KDC's answer cannot be read")?;
@@ -92,7 +92,7 @@ impl Kdc {
         };
         let reply: AsRep = answer_of(&answer)?;
         let part = key.decrypt(key_usages::AS_REP_ENC, &reply.0.enc_part.0, "the KDC's answer")?;
-        // MIT's KDC tags it as what it is; others as the answer of the other exchange, RFC 4120 5.4.2
+        // MIT's KDC uses the right tag; others that of the other exchange, RFC 4120 5.4.2
         let part = decode::<EncAsRepPart>(&part, "")
             .map(|p| p.0)
             .or_else(|_| decode::<EncTgsRepPart>(&part, "the KDC's answer cannot be read").map(|p| p.0))?;
@@ -102,10 +102,10 @@ impl Kdc {
     /// A ticket for a server, by a ticket to get tickets with.
     ///
     /// # Errors
-    /// Where the KDC refuses, or cannot be reached.
+    /// If the KDC refuses, or cannot be reached.
     pub fn ticket(&self, granter: &Credential, server: &Principal, now: SystemTime) -> Result<Credential> {
         let (body, nonce) = request_body(server, None, now)?;
-        // RFC 4120 5.2.7.1, 7.2: the ticket is shown with a checksum of what is asked for
+        // RFC 4120 5.2.7.1, 7.2: the ticket is sent with a checksum of the request
         let usage = key_usages::TGS_REQ_PA_DATA_AP_REQ_AUTHENTICATOR_CKSUM;
         let checksum = granter.key.checksum(usage, &encode(&body)?)?;
         let shown = ap_request(granter, &stamp(now), Some(checksum), None, key_usages::TGS_REQ_PA_DATA_AP_REQ_AUTHENTICATOR)?;
@@ -196,8 +196,8 @@ fn pa_data(kind: u8, data: Vec<u8>) -> PaData {
     PaData { padata_type: ExplicitContextTag1::from(integer(kind)), padata_data: ExplicitContextTag2::from(OctetStringAsn1::from(data)) }
 }
 
-/// The key of a password, by the first encryption type of the KDC's that we speak; RFC 4120 4: the salt is realm and name where the KDC
-/// says none.
+/// The key of a password, by the first encryption type of the KDC that we support. RFC 4120 4: the salt is realm and
+/// name if the KDC sends none.
 fn key_of(user: &Principal, password: &str, padata: &[PaData]) -> Result<EncryptionKey> {
     let salt = || format!("{}{}", user.realm, user.parts.concat());
     let info = padata.iter().find(|p| number(&p.padata_type.0) == Some(padata::ETYPE_INFO2));
@@ -226,7 +226,7 @@ fn credential(reply: KdcRep, part: EncKdcRepPart, nonce: &IntegerAsn1) -> Result
     })
 }
 
-/// Bytes as a KDC's answer, and as what is in it once decrypted.
+/// Parses bytes as a KDC's answer, and as its decrypted content.
 pub(super) fn fuzz(bytes: &[u8]) {
     let _ = (answer_of::<AsRep>(bytes), answer_of::<TgsRep>(bytes), decode::<EncAsRepPart>(bytes, ""), decode::<EncTgsRepPart>(bytes, ""));
     let _ = (decode::<Asn1SequenceOf<PaData>>(bytes, ""), decode::<EtypeInfo2>(bytes, ""));
@@ -235,7 +235,8 @@ pub(super) fn fuzz(bytes: &[u8]) {
     }
 }
 
-/// Configuration files, as `KRB5_CONFIG` has them, with colons between, and what they take in, one after the other.
+/// Reads configuration files, separated by colons as in `KRB5_CONFIG`, with the files that they include, one after the
+/// other.
 pub(super) fn read_configuration(paths: &str) -> String {
     let mut text = String::new();
     let mut paths: Vec<String> = paths.split(':').rev().map(str::to_owned).collect();
@@ -244,7 +245,7 @@ pub(super) fn read_configuration(paths: &str) -> String {
         if read.len() == FILES_MAX || read.contains(&path) {
             continue;
         }
-        // what is not there says nothing
+        // a missing file is ignored
         for line in fs::read_to_string(&path).unwrap_or_default().lines() {
             if let Some(file) = line.strip_prefix("include ") {
                 paths.push(file.trim().to_owned());
@@ -273,7 +274,7 @@ pub(super) fn default_realm(text: &str) -> Option<&str> {
     setting(text, "libdefaults", None, "default_realm")
 }
 
-/// The first value of `name` in a section, inside of braces after `group =` where there is one.
+/// The first value of `name` in a section, inside of braces after `group =` if there is a group.
 fn setting<'t>(text: &'t str, wanted: &str, group: Option<&str>, setting: &str) -> Option<&'t str> {
     let (mut section, mut inside) = ("", None);
     for line in text.lines().map(str::trim) {

@@ -29,7 +29,7 @@ impl Keytab {
     /// The one in a file.
     ///
     /// # Errors
-    /// Where it cannot be read, or has no key of an encryption type that is spoken here.
+    /// If it cannot be read, or has no key of a supported encryption type.
     pub fn read(path: &Path) -> Result<Self> {
         let wrong = |why| Error::Format { path: path.display().to_string(), why };
         let bytes = contents(path, LENGTH_MAX)?;
@@ -40,7 +40,7 @@ impl Keytab {
         Ok(keytab)
     }
 
-    /// The one that these bytes are; `None` where they are none.
+    /// Parses a keytab; `None` if the bytes are not one.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut i = bytes.strip_prefix(&[5, 2])?;
         let mut entries = Vec::new();

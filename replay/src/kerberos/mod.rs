@@ -53,7 +53,7 @@ mod token_id {
 const VERSION: u8 = 5;
 const MESSAGE_AP_REQ: u8 = 14;
 const MESSAGE_AP_REP: u8 = 15;
-/// AES of 256 and of 128 bits, with SHA-1 and with SHA-2: what a KDC is offered, in MIT's order.
+/// AES of 256 and of 128 bits, with SHA-1 and with SHA-2: the types offered to a KDC, in MIT's order.
 pub const ENCRYPTION_TYPES: [u8; 4] = [18, 17, 20, 19];
 /// The checksum that a GSS-API authenticator has, RFC 4121 4.1.1.
 const CHECKSUM_GSS: [u8; 3] = [0x00, 0x80, 0x03];
@@ -76,7 +76,7 @@ pub enum Error {
         /// The I/O error.
         source: std::io::Error,
     },
-    /// A file is not what it should be.
+    /// A file has the wrong format.
     #[error("{path} {why}")]
     Format {
         /// Path of the file.
@@ -270,7 +270,7 @@ impl EncryptionKey {
     /// A key of this encryption type.
     ///
     /// # Errors
-    /// [`Error::EncryptionType`]; [`Error::Message`] where the type has keys of another length.
+    /// [`Error::EncryptionType`]; [`Error::Message`] if keys of the type have another length.
     pub fn new(encryption_type: i64, value: Vec<u8>) -> Result<Self> {
         let kind = Kind::of(encryption_type)?;
         if kind.key_len() != value.len() {
@@ -279,7 +279,7 @@ impl EncryptionKey {
         Ok(Self { kind, value })
     }
 
-    /// The key of a password, with as many iterations as RFC 3962 4 and RFC 8009 4 have where nothing else is said.
+    /// The key of a password, with the default number of iterations of RFC 3962 4 and RFC 8009 4.
     fn of_password(encryption_type: i64, password: &str, salt: &str) -> Result<Self> {
         let kind = Kind::of(encryption_type)?;
         let value = match &kind {
@@ -382,12 +382,11 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// A ticket for `host`'s file service, or for the service that is named: from the credential cache, or from the KDC by what is in the
-    /// cache, or by
-    /// the password.
+    /// A ticket for `host`'s file service, or for the named service: from the credential cache, from the KDC by a
+    /// ticket in the cache, or by the password.
     ///
     /// # Errors
-    /// Where there is neither ticket nor a way to one.
+    /// If there is no ticket and no way to get one.
     pub fn find(wanted: &Wanted, now: SystemTime) -> Result<Self> {
         if let Some((user, password)) = &wanted.password {
             let server = wanted.server(&user.realm)?;
@@ -414,7 +413,7 @@ impl Credential {
 pub struct Wanted {
     /// The host of the server.
     pub host: String,
-    /// The name of its service where that is not `cifs/HOST`, with or without a realm.
+    /// The name of its service if that is not `cifs/HOST`, with or without a realm.
     pub service: Option<String>,
     /// Address of the KDC, as HOST or HOST:PORT; `None` to take it from the configuration.
     pub kdc: Option<String>,
@@ -427,7 +426,8 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// A ticket for a host's file service, with cache and configuration as the environment names them, or where they are otherwise.
+    /// A ticket for a host's file service, with cache and configuration from the environment, or from their default
+    /// places.
     pub fn of_environment(host: &str) -> Self {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
@@ -443,7 +443,7 @@ impl Wanted {
     /// The same with a password. If the user name has no realm, the configuration's is used.
     ///
     /// # Errors
-    /// Where that has none.
+    /// If that has none.
     pub fn with_password(mut self, user: &str, password: &str) -> Result<Self> {
         let user = match kdc::default_realm(&kdc::read_configuration(&self.configuration)) {
             Some(realm) if !user.contains('@') => format!("{user}@{realm}"),
@@ -482,10 +482,10 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// Shows a ticket: what is to be sent is a NegTokenInit with an AP-REQ.
+    /// Sends a ticket: returns a NegTokenInit with an AP-REQ.
     ///
     /// # Errors
-    /// Where the system provides no random numbers.
+    /// If the system provides no random numbers.
     pub fn begin(credential: &Credential, now: SystemTime) -> Result<(Self, Vec<u8>)> {
         let subkey = credential.key.fresh()?;
         let time = stamp(now);
@@ -502,12 +502,11 @@ impl Initiator {
         Ok((Self { key: credential.key.clone(), subkey, time }, spnego::emit_init(&[spnego::KERBEROS], Some(&message))))
     }
 
-    /// Looks at the server's answer: that it knows the ticket's key, and which key the session has. A server that did not prove itself has
-    /// said
-    /// nothing, and the session has our key.
+    /// Checks the server's answer: that the server knows the ticket's key, and which key the session has. A server
+    /// without mutual authentication sends no proof, and the session has our key.
     ///
     /// # Errors
-    /// Where it refuses, or is not the one that the ticket is for.
+    /// If the server refuses, or is not the one that the ticket is for.
     pub fn finish(&self, blob: &[u8]) -> Result<Key> {
         let Some(token) = kerberos_token(blob) else {
             return Err(Error::Message("the server's answer has no Kerberos token in it"));
@@ -538,18 +537,17 @@ pub struct Accepted {
 }
 
 impl keytab::Keytab {
-    /// Looks at a client's first token: who it is, by a ticket for one of our keys. `None` where it is no Kerberos token. Requests that
-    /// were seen before
-    /// are not distinguished from others: who repeats one does not have its key.
+    /// Checks a client's first token: identifies the client, by a ticket for one of our keys. `None` if it is not a
+    /// Kerberos token. Repeated requests are not detected: an attacker who repeats one does not have its key.
     ///
     /// # Errors
-    /// Where the ticket or what came with it is not good.
+    /// If the ticket or the authenticator is not valid.
     pub fn accept(&self, blob: &[u8], now: SystemTime) -> Option<Result<Accepted>> {
         let token = kerberos_token(blob).filter(|token| token.id == token_id::AP_REQ)?;
         Some(self.accept_request(token.message, token.mechanism, now))
     }
 
-    /// Opens a client's ticket and what comes with it.
+    /// Decrypts a client's ticket and authenticator.
     fn open(&self, message: &[u8]) -> Result<Opened> {
         let request: ApReq = decode(message, "an AP-REQ cannot be read")?;
         let ticket = &request.0.ticket.0.0;
@@ -593,7 +591,7 @@ impl keytab::Keytab {
         let checksum = authenticator.cksum.0.as_ref().map_or(&[][..], |sum| &sum.0.checksum.0.0);
         let flags = checksum.get(20..24).map_or(0, |flags| u32::from_le_bytes(flags.try_into().unwrap_or_default()));
         let mutual = flags & GSS_FLAG_MUTUAL != 0 || asks_for_proof;
-        // a client that asks for no proof takes the key that it made
+        // a client that does not request mutual authentication uses its own key
         let (key, message) = if mutual {
             let fresh = subkey.fresh()?;
             let part = EncApRepPart::from(EncApRepPartInner {
@@ -627,7 +625,7 @@ struct Opened {
     asks_for_proof: bool,
     /// The ticket's.
     key: EncryptionKey,
-    /// The client's own, or the ticket's where it has none.
+    /// The client's own subkey, or the ticket's key if it has none.
     subkey: EncryptionKey,
 }
 
@@ -652,7 +650,7 @@ fn answered_key(key: &EncryptionKey, message: &[u8]) -> Result<(EncApRepPartInne
     Ok((part.0, subkey))
 }
 
-/// A client shows its ticket, and knows its key.
+/// Makes an AP-REQ: the client sends its ticket, and proves that it knows its key.
 fn ap_request(
     credential: &Credential,
     (ctime, cusec): &(GeneralizedTimeAsn1, IntegerAsn1),
@@ -709,9 +707,8 @@ fn decode<T: DeserializeOwned>(bytes: &[u8], wrong: &'static str) -> Result<T> {
 /// Elements of a message inside of each other at most; a ticket with all its authorization data has about ten.
 const NESTED_MAX: u32 = 32;
 
-/// True if these bytes are elements of DER, X.690, one behind the other: tags of one byte, definite lengths, as much as these say, and bit
-/// strings
-/// with the bits that they say.
+/// True if these bytes are a sequence of DER elements, X.690: tags of one byte, definite lengths, contents of these
+/// lengths, and bit strings with a valid number of bits.
 fn is_der(mut i: &[u8], nested_max: u32) -> bool {
     while let Some((tag, rest)) = i.split_first() {
         let Some((first, rest)) = rest.split_first() else { return false };
@@ -725,7 +722,7 @@ fn is_der(mut i: &[u8], nested_max: u32) -> bool {
         };
         let Some((contents, rest)) = rest.split_at_checked(length) else { return false };
         let (constructed, long_tag) = (tag & 0x20 != 0, tag & 0x1f == 0x1f);
-        // the first byte of a BIT STRING says how many bits of the last are none
+        // the first byte of a BIT STRING is the number of unused bits in the last one
         let bits = *tag != 0x03 || matches!(contents, [0] | [0..8, _, ..]);
         if long_tag || !bits || constructed && (nested_max == 0 || !is_der(contents, nested_max - 1)) {
             return false;
@@ -839,7 +836,7 @@ mod tests {
         let accepted = keytab().accept(&token, now()).unwrap().unwrap();
         assert_eq!(accepted.key, subkey.session_key());
         assert_eq!(kerberos_token(&accepted.token), None);
-        // under the name by which it was asked for
+        // under the name that the client used
         assert!(accepted.token.windows(spnego::KERBEROS_MICROSOFT.len()).any(|w| w == spnego::KERBEROS_MICROSOFT));
     }
 

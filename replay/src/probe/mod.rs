@@ -1,6 +1,6 @@
-//! The conformance probe: cases that an SMB Direct server is put to, by the names of Microsoft's MS-SMBD server suite, so that results can
-//! be
-//! compared, and some of our own. Each opens connections of its own; only those that say so write, into a file that they make and remove.
+//! The conformance probe: test cases for an SMB Direct server, with the names of Microsoft's MS-SMBD server suite, so
+//! that results can be compared, and some of our own. Each opens connections of its own. Only those declared as writing
+//! write, into a file that they make and remove.
 
 mod iwarp;
 #[cfg(target_os = "linux")]
@@ -30,24 +30,24 @@ use std::time::{Duration, Instant};
 const CLOSE_WITHIN: Duration = Duration::from_secs(8);
 /// Seconds until it must have answered.
 const ANSWER_WITHIN: Duration = Duration::from_secs(8);
-/// Seconds within which a server is expected to ask a silent client for a response: Windows and Linux wait 120 s.
+/// Maximum time in which a server must ask a silent client for a response: Windows and Linux wait 120 s.
 const IDLE_WITHIN: Duration = Duration::from_secs(150);
 const ATTRIBUTE_DIRECTORY: u32 = 0x10;
 const DELETE_ON_CLOSE: u32 = 0x1000;
-/// Credits that the cases ask for.
+/// Credits that the cases request.
 const CREDITS: u16 = 255;
 const MAX_RECEIVE: u32 = 8192;
 
 /// Result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// As the specification says.
+    /// The server follows the specification.
     Pass,
-    /// The server broke the rule; the text says how.
+    /// The server broke the rule; the text describes how.
     Fail(String),
     /// It cannot be tried here.
     NotApplicable(String),
-    /// Now as the specification says, now not: the server's timing decides.
+    /// Some runs pass and some fail, depending on the server's timing.
     Unstable(String),
 }
 
@@ -102,9 +102,8 @@ pub struct Target {
     pub address: SocketAddr,
     /// The transport and its options.
     pub config: Config,
-    /// Pause between MPA and the first message: Linux's software iWARP misses what comes while it still accepts. As long a pause comes
-    /// before a
-    /// connection.
+    /// Pause between MPA and the first message, and before each connection: Linux's software iWARP misses packets that
+    /// arrive while it still accepts.
     pub settle: Duration,
     /// Credentials of the session, for the cases of SMB2 over the RDMA channel.
     pub who: Credentials,
@@ -1092,7 +1091,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// The cases whose names hold `pattern`, in any case; `*` stands for anything.
+/// The cases whose names contain `pattern`, in any case; `*` matches anything.
 pub fn matching(pattern: &str) -> Vec<&'static Case> {
     let pattern = pattern.to_lowercase();
     let parts: Vec<&str> = pattern.split('*').collect();
@@ -1106,10 +1105,10 @@ pub fn matching(pattern: &str) -> Vec<&'static Case> {
 }
 
 impl Case {
-    /// Runs it, and once more each time it fails, `times` at most: where the verdicts are not the same, it is unstable.
+    /// Runs it, and again each time it fails, at most `times` times: if the verdicts differ, it is unstable.
     ///
     /// # Errors
-    /// Where the server cannot be reached at all.
+    /// If the server cannot be reached at all.
     pub fn run_repeatedly(&self, target: &Target, times: u32) -> Result<(Verdict, Vec<u8>)> {
         let (first, wire) = self.run(target)?;
         let Verdict::Fail(why) = &first else { return Ok((first, wire)) };
@@ -1124,7 +1123,7 @@ impl Case {
     /// Runs it: the verdict, and our wire as pcapng, all connections of the case in it.
     ///
     /// # Errors
-    /// Where the server cannot be reached at all.
+    /// If the server cannot be reached at all.
     pub fn run(&self, target: &Target) -> Result<(Verdict, Vec<u8>)> {
         if let Some(kind) = transport_of(self).filter(|kind| kind.name != target.config.transport.kind().name) {
             return Ok((Verdict::NotApplicable(format!("it needs --transport {}", kind.name)), Vec::new()));
@@ -1172,10 +1171,9 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Lets the server put the connection before away. Linux's ksmbd (6.12) makes two slab caches for each connection; where one is made
-    /// while the same one of
-    /// another connection goes, the kernel refuses it for the sake of its name, and ksmbd then waits for itself and accepts nobody any
-    /// more.
+    /// Gives the server time to remove the connection before. Linux's ksmbd (6.12) makes two slab caches for each
+    /// connection. If one is made while the one of the same name of another connection is removed, the kernel refuses
+    /// it because of its name, and ksmbd then deadlocks and accepts no more connections.
     fn pause(&self) {
         std::thread::sleep(self.target.settle);
     }
@@ -1242,7 +1240,7 @@ impl Run<'_> {
         })
     }
 
-    /// Two fragments of an SMB2 message, the second of which says that `wrong` bytes more are to come than are.
+    /// Two fragments of an SMB2 message, the second of which announces `wrong` bytes too many.
     fn fragments(&mut self, first: usize, wrong: i64) -> Result<Verdict> {
         let (mut channel, _) = self.negotiated(request())?;
         let whole = smb2_negotiate();
@@ -1256,7 +1254,7 @@ impl Run<'_> {
         closed(&mut channel)
     }
 
-    /// A session on the share; what stands in its way is a verdict.
+    /// Opens a session on the share; a failure is a verdict.
     fn session(&mut self, options: Options) -> Result<Result<Client, Verdict>> {
         let mut config = self.target.config.clone();
         config.smbd.settle = self.target.settle.as_nanos() as i64;
@@ -1285,14 +1283,14 @@ impl Run<'_> {
         }
     }
 
-    /// A case on an open file: the longest one of the share, or one of our own where it `writes`.
+    /// Runs a case on an open file: the longest one of the share, or one of our own if it `writes`.
     fn with_file(
         &mut self,
         dialect: Dialect,
         writes: bool,
         case: impl FnOnce(&mut Self, &mut Client, Opened) -> Result<Verdict>,
     ) -> Result<Verdict> {
-        // data that RDMA moves is what these cases are about: as it is
+        // these cases test RDMA data without transforms
         self.with_file_as(Options { transforms: Vec::new(), ..options(dialect) }, writes, case)
     }
 
@@ -1337,12 +1335,12 @@ impl Run<'_> {
             other => other?,
         };
         let verdict = case(self, &mut client, file)?;
-        // the connection may be gone, by the case's own doing
+        // the case may have ended the connection
         let _ = client.close(file.id).and_then(|()| client.leave());
         Ok(verdict)
     }
 
-    /// A READ over RDMA of as much as goes, held against one inside of the messages.
+    /// Reads as much as possible over RDMA, and compares it with an inline read.
     pub(crate) fn reads_large(&mut self) -> Result<Verdict> {
         self.with_file(Dialect::SMB_3_1_1, false, |_, client, file| {
             let length = r_length(client, file);
@@ -1356,7 +1354,7 @@ impl Run<'_> {
         })
     }
 
-    /// Writes over RDMA, and reads back inside of messages what was written.
+    /// Writes over RDMA, and reads it back inline.
     pub(crate) fn writes_large(&mut self) -> Result<Verdict> {
         self.with_file(Dialect::SMB_3_1_1, true, |_, client, file| {
             let data: Vec<u8> = (0..60_000u32).map(|n| (n / 7) as u8).collect();
@@ -1405,7 +1403,7 @@ impl Run<'_> {
             let rights = if writes { Rights::REMOTE_READ } else { Rights::REMOTE_WRITE };
             let memory = client.channel().stack().register(vec![0; length as usize], rights).ok_or(Error::Memory)?;
             let info = descriptor(memory);
-            // as it is asked for, whatever the dialect knows
+            // exactly as requested, even if the dialect does not know it
             let pending = if writes {
                 client.start_write_with(file.id, 0, &[], length, channel, &info)?
             } else {
@@ -1449,7 +1447,7 @@ impl Run<'_> {
         self.with_file_as(options, true, |_, client, file| {
             let length = if count == 1 { 1 << 18 } else { 65_536 };
             let verdict = written_back(client, file, length, count)?;
-            // what was encrypted by us is there in the clear
+            // the data that we encrypted is stored in the clear
             let head = client.read_inline(file.id, 0, 1024)?.data;
             let right = head.iter().zip(0u64..).all(|(byte, at)| *byte == (at / 7) as u8);
             Ok(if right { verdict } else { Verdict::Fail("the file has the transformed data, not the data that was written".into()) })
@@ -1482,7 +1480,7 @@ impl Run<'_> {
         })
     }
 
-    /// An SMB2 NEGOTIATE in segments of these lengths, as far as it goes, with `more` bytes behind each.
+    /// An SMB2 NEGOTIATE in segments of these lengths, as far as possible, with `more` bytes after each.
     fn segments(&mut self, lengths: impl FnOnce(&[u8]) -> Vec<usize>, more: usize) -> Result<Verdict> {
         self.segments_with(request(), lengths, more)
     }
@@ -1496,7 +1494,7 @@ impl Run<'_> {
         let (mut at, patient_until) = (0, Instant::now() + ANSWER_WITHIN);
         while at < whole.len() {
             let length = lengths.next().unwrap_or(whole.len()).min(whole.len() - at);
-            // the server gives more as it goes, in messages without data
+            // the server grants more from time to time, in messages without data
             while credits < least {
                 match next_until(&mut channel, patient_until)? {
                     Next::Message(bytes) => credits += granted(&bytes),
@@ -1750,7 +1748,7 @@ pub(crate) fn closed(channel: &mut SmbDirect) -> Result<Verdict> {
                 return Ok(Verdict::Fail(format!("answered with {} bytes", bytes.len())));
             }
             Next::Message(bytes) => {
-                // credits may come before the end; an answer to what was wrong may not
+                // credits may come before the end; an answer to the wrong message must not
                 if smbd::parse_data(&bytes, bytes.len() as u32, &mut Off).is_ok_and(|(_, d)| !d.data.is_empty()) {
                     return Ok(Verdict::Fail("answered instead of ending the connection".into()));
                 }

@@ -1,5 +1,5 @@
-//! Cases of the probe that need RoCEv2 in user space: what a card never sends. Each is a fault of [`crate::transport::roce::fault`], and
-//! what is to come of it.
+//! Cases of the probe that need RoCEv2 in user space, since a card never sends such packets. Each is a fault of
+//! [`crate::transport::roce::fault`], with the expected result.
 
 use super::{Case, Run, Verdict, closed, encoded, request};
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use crate::transport::Fabric;
 use crate::transport::roce::fault::PacketFault;
 use std::sync::Arc;
 
-/// A fault that the server has to get over: everything comes to what was asked for.
+/// A fault that the server must survive: all operations complete.
 macro_rules! goes_on {
     ($name:literal, $section:literal, $text:literal, $fault:literal) => {
         Case { name: $name, section: $section, text: $text, slow: false, dies_negotiating: false, run: |r| session(r, $fault) }

@@ -1,6 +1,6 @@
-//! An SMB2 client session over SMB Direct, \[MS-SMB2\] 3.2: dialects 3.0, 3.0.2 and 3.1.1, NTLMv2, Kerberos or nobody, signed, and
-//! encrypted where the
-//! server or the user asks for it; what RDMA moves as well, where both ends can ([`super::transform`]).
+//! An SMB2 client session over SMB Direct, \[MS-SMB2\] 3.2: dialects 3.0, 3.0.2 and 3.1.1; NTLMv2, Kerberos or
+//! anonymous; signed, and encrypted if the server or the user requires it. Data moved by RDMA is protected as well, if
+//! both ends support that ([`super::transform`]).
 
 use super::protection::Protection;
 use super::transform::{self, Crypto};
@@ -33,7 +33,7 @@ pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 const INBOX_MAX: usize = 8192;
 /// Faults of replies kept at most.
 const FAULTS_MAX: usize = 64;
-/// SMB2 credits asked for in each request.
+/// SMB2 credits requested in each request.
 const CREDITS: u16 = 256;
 /// Signing enabled.
 const SECURITY_MODE: u16 = 1;
@@ -46,7 +46,7 @@ const SHARE_FLAG_ENCRYPT: u32 = 0x8000;
 const HASH_SHA512: u16 = 1;
 const SESSION_SETUP: &str = "SESSION_SETUP";
 
-/// Access that a CREATE asks for.
+/// Access mask of a CREATE.
 pub mod access {
     /// Read data, attributes and extended attributes; synchronize.
     pub const READ: u32 = 0x0012_0089;
@@ -110,7 +110,7 @@ pub struct Reply {
     pub header: Header,
     /// The whole message.
     pub bytes: Vec<u8>,
-    /// The key of ours that came invalidated with it.
+    /// Our key that it invalidated.
     pub invalidated: Option<u32>,
     /// Time of arrival.
     pub arrived: Instant,
@@ -118,7 +118,7 @@ pub struct Reply {
     pub sealed: bool,
 }
 
-/// A request on its way. Dropped, its reply is never looked at, and its memory stays open to the server.
+/// An outstanding request. If it is dropped, its reply is never read, and its memory stays open to the server.
 #[derive(Debug)]
 #[must_use]
 pub struct Pending {
@@ -170,7 +170,7 @@ pub struct Options {
     pub timeout: Duration,
     /// Sign every request, not only what must be.
     pub sign: bool,
-    /// Encrypt every request, whether the server asks for it or not, where it can.
+    /// Encrypt every request if possible, even if the server does not require it.
     pub encrypt: bool,
     /// Ciphers to offer in dialect 3.1.1, the best first.
     pub ciphers: Vec<CipherId>,
@@ -240,7 +240,7 @@ impl Client {
     /// Waits until SMB Direct is established, and negotiates a dialect.
     ///
     /// # Errors
-    /// Where the connection fails, or the server offers nothing that we speak.
+    /// If the connection fails, or the server offers nothing that we speak.
     pub fn negotiate(mut channel: SmbDirect, options: Options) -> Result<Self> {
         let until = Instant::now() + options.timeout;
         loop {
@@ -338,7 +338,7 @@ impl Client {
                     _ => {}
                 }
             }
-            // what was not asked for is not done
+            // transforms that were not offered are not used
             self.transforms.retain(|id| self.options.transforms.contains(id));
         } else if response.fixed.encryption() {
             self.cipher_id = Some(CipherId::AES_128_CCM);
@@ -349,7 +349,7 @@ impl Client {
     /// Opens a session.
     ///
     /// # Errors
-    /// Where the server refuses, [`Error::Status`].
+    /// If the server refuses, [`Error::Status`].
     pub fn session_setup(&mut self, who: &Credentials) -> Result<()> {
         let (reply, key) = match who {
             Credentials::Anonymous => self.log_on_by_ntlm(None)?,
@@ -362,7 +362,7 @@ impl Client {
             return Ok(());
         }
         self.protection = Protection::new(false, self.dialect, self.cipher_id, self.signing, &key, &self.hash);
-        // the last reply is signed with the key that it makes: it proves that the server knows it
+        // the last reply is signed with the key that it makes: this proves that the server knows it
         if reply.header.is_signed() && self.protection.signer().is_some_and(|s| !s.verify(&reply.bytes)) {
             return Err(Error::Answer { what: SESSION_SETUP, why: "has a wrong signature" });
         }
@@ -387,7 +387,7 @@ impl Client {
         Ok(reply)
     }
 
-    /// NTLM, \[MS-NLMP\], with an account or for nobody: the last reply and the session key.
+    /// NTLM, \[MS-NLMP\], with an account or anonymous: the last reply and the session key.
     fn log_on_by_ntlm(&mut self, account: Option<&Account>) -> Result<(Reply, Key)> {
         let reply = self.authenticate(&spnego::emit_init(&[spnego::NTLMSSP], Some(&ntlm::emit_negotiate())))?;
         let token = setup_token(&reply.bytes).unwrap_or_default();
@@ -420,7 +420,7 @@ impl Client {
     /// Connects to a share of the server.
     ///
     /// # Errors
-    /// Where the server refuses.
+    /// If the server refuses.
     pub fn tree_connect(&mut self, host: &str, share: &str) -> Result<()> {
         let path = utf16(&format!("\\\\{host}\\{share}"));
         let body = Writer::default().u16(9).u16(0).u16(72).u16(path.len() as u16).bytes(&path).0;
@@ -432,12 +432,12 @@ impl Client {
         Ok(())
     }
 
-    // ---- requests, each in two halves: `start_…` sends it, `finish_…` waits for its reply; several may be on the way
+    // ---- requests, each in two halves: `start_…` sends it, `finish_…` waits for its reply; several may be outstanding
 
     /// Opens or creates a file; `options` are CREATE's CreateOptions. An empty name is the share itself.
     ///
     /// # Errors
-    /// Where the server refuses.
+    /// If the server refuses.
     pub fn create(&mut self, name: &str, access: u32, disposition: u32, options: u32) -> Result<Opened> {
         let pending = self.start_create(name, access, disposition, options)?;
         self.finish_create(pending)
@@ -446,7 +446,7 @@ impl Client {
     /// The first half of [`Client::create`].
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn start_create(&mut self, name: &str, access: u32, disposition: u32, options: u32) -> Result<Pending> {
         let name = utf16(name.trim_matches('\\'));
         let mut body = Vec::new();
@@ -480,7 +480,7 @@ impl Client {
     /// The second half of [`Client::create`].
     ///
     /// # Errors
-    /// Where the server refuses.
+    /// If the server refuses.
     pub fn finish_create(&mut self, pending: Pending) -> Result<Opened> {
         let reply = self.finish_success(pending)?;
         let Ok((_, response)) = create::response(&reply.bytes, &mut Off) else {
@@ -489,10 +489,11 @@ impl Client {
         Ok(Opened { id: response.file(), end_of_file: response.fixed.end_of_file, attributes: response.fixed.file_attributes })
     }
 
-    /// Lets the server write `length` bytes of a file into memory of ours. The reply may invalidate the key where `channel` allows it.
+    /// Lets the server write `length` bytes of a file into our memory. The reply may invalidate the key if `channel`
+    /// allows it.
     ///
     /// # Errors
-    /// Where the server refuses, the end of the file among the reasons.
+    /// If the server refuses, also at the end of the file.
     pub fn read_rdma(&mut self, file: FileId, offset: u64, length: u32, channel: RdmaChannel) -> Result<ReadData> {
         let pending = self.start_read(file, offset, length, channel)?;
         self.finish_read(pending)
@@ -501,7 +502,7 @@ impl Client {
     /// Reads inside of the messages.
     ///
     /// # Errors
-    /// Where the server refuses, the end of the file among the reasons.
+    /// If the server refuses, also at the end of the file.
     pub fn read_inline(&mut self, file: FileId, offset: u64, length: u32) -> Result<ReadData> {
         self.read_rdma(file, offset, length, RdmaChannel::NONE)
     }
@@ -509,7 +510,7 @@ impl Client {
     /// The first half of a READ, over RDMA or inline.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn start_read(&mut self, file: FileId, offset: u64, length: u32, channel: RdmaChannel) -> Result<Pending> {
         let channel = self.understood(channel);
         if channel == RdmaChannel::NONE {
@@ -534,7 +535,7 @@ impl Client {
     /// The second half of a READ.
     ///
     /// # Errors
-    /// Where the server refuses, the end of the file among the reasons.
+    /// If the server refuses, also at the end of the file.
     pub fn finish_read(&mut self, pending: Pending) -> Result<ReadData> {
         let (memory, length) = (pending.memory, pending.length);
         let result = self.finish_success(pending);
@@ -563,7 +564,7 @@ impl Client {
         Ok(ReadData { data, invalidated: reply.invalidated == Some(memory.key), transform })
     }
 
-    /// Undoes what the server did to the data that it wrote by RDMA, \[MS-SMB2\] 3.2.5.11.
+    /// Undoes the server's transform of the data that it wrote by RDMA, \[MS-SMB2\] 3.2.5.11.
     fn undo(&self, reply: &Reply, data: &mut [u8]) -> Result<Option<TransformType>> {
         let wrong = |why| Err(Error::Answer { what: "READ", why });
         let transform = read_write::read_response(&reply.bytes, &mut Off).ok().and_then(|(_, r)| r.transform());
@@ -590,7 +591,7 @@ impl Client {
     /// server fetches it. `None` if no transform is needed.
     ///
     /// # Errors
-    /// Where it cannot be done.
+    /// If it cannot be encrypted or signed.
     pub fn protect(&mut self, data: &mut [u8]) -> Result<Option<Crypto>> {
         let crypto = if self.encrypt && self.has_transform(RdmaTransformId::ENCRYPTION) {
             self.seal(data)
@@ -612,7 +613,7 @@ impl Client {
         self.protection.sign_data(data)
     }
 
-    /// True if both ends do this to data that goes by RDMA.
+    /// True if this transform was negotiated for data that goes by RDMA.
     pub fn has_transform(&self, id: RdmaTransformId) -> bool {
         self.transforms.contains(&id)
     }
@@ -650,7 +651,7 @@ impl Client {
     /// A READ with any channel information; [`Client::finish`] gives its reply.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn start_read_with(&mut self, file: FileId, offset: u64, length: u32, channel: RdmaChannel, info: &[u8]) -> Result<Pending> {
         let mut body = Vec::new();
         read_write::ReadRequestFixed {
@@ -672,10 +673,11 @@ impl Client {
         Ok(Pending { length, ..pending })
     }
 
-    /// Lets the server read `data` out of memory of ours into a file; how many bytes it took, and whether the key came invalidated.
+    /// Lets the server read `data` from our memory into a file. Returns the number of bytes that it read, and whether
+    /// the reply invalidated the key.
     ///
     /// # Errors
-    /// Where the server refuses.
+    /// If the server refuses.
     pub fn write_rdma(&mut self, file: FileId, offset: u64, data: Vec<u8>, channel: RdmaChannel) -> Result<(u32, bool)> {
         let pending = self.start_write(file, offset, data, channel)?;
         self.finish_write(pending)
@@ -684,7 +686,7 @@ impl Client {
     /// Writes inside of the message; how many bytes the server took.
     ///
     /// # Errors
-    /// Where the server refuses.
+    /// If the server refuses.
     pub fn write_inline(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<u32> {
         let pending = self.start_write_with(file, offset, data, 0, RdmaChannel::NONE, &[])?;
         self.finish_write(pending).map(|(count, _)| count)
@@ -693,7 +695,7 @@ impl Client {
     /// The first half of a WRITE, over RDMA or inline.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn start_write(&mut self, file: FileId, offset: u64, mut data: Vec<u8>, channel: RdmaChannel) -> Result<Pending> {
         let channel = self.understood(channel);
         if channel == RdmaChannel::NONE {
@@ -718,7 +720,7 @@ impl Client {
     /// The second half of a WRITE: how many bytes the server took, and whether the key came invalidated.
     ///
     /// # Errors
-    /// Where the server refuses.
+    /// If the server refuses.
     pub fn finish_write(&mut self, pending: Pending) -> Result<(u32, bool)> {
         let (memory, length) = (pending.memory, pending.length);
         let result = self.finish_success(pending);
@@ -733,10 +735,11 @@ impl Client {
         Ok((count, memory.is_some_and(|m| reply.invalidated == Some(m.key))))
     }
 
-    /// A WRITE with any channel information: `remaining` bytes are where it says; [`Client::finish`] gives its reply.
+    /// A WRITE with any channel information, which describes where the `remaining` bytes are; [`Client::finish`]
+    /// returns its reply.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn start_write_with(
         &mut self,
         file: FileId,
@@ -773,7 +776,7 @@ impl Client {
     /// Closes a file.
     ///
     /// # Errors
-    /// Where the server refuses.
+    /// If the server refuses.
     pub fn close(&mut self, file: FileId) -> Result<()> {
         let pending = self.start_close(file)?;
         self.finish_success(pending).map(drop)
@@ -782,7 +785,7 @@ impl Client {
     /// The first half of [`Client::close`]; [`Client::finish_success`] is the second.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn start_close(&mut self, file: FileId) -> Result<Pending> {
         let body = Writer::default().u16(24).u16(0).u32(0).bytes(&file.0).0;
         self.start(Command::CLOSE, &body, 1, "CLOSE")
@@ -791,7 +794,7 @@ impl Client {
     /// Flushes a file.
     ///
     /// # Errors
-    /// Where the server refuses.
+    /// If the server refuses.
     pub fn flush(&mut self, file: FileId) -> Result<()> {
         let pending = self.start_flush(file)?;
         self.finish_success(pending).map(drop)
@@ -800,7 +803,7 @@ impl Client {
     /// The first half of [`Client::flush`]; [`Client::finish_success`] is the second.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn start_flush(&mut self, file: FileId) -> Result<Pending> {
         let body = Writer::default().u16(24).u16(0).u32(0).bytes(&file.0).0;
         self.start(Command::FLUSH, &body, 1, "FLUSH")
@@ -809,7 +812,7 @@ impl Client {
     /// All entries of an open folder that match a pattern.
     ///
     /// # Errors
-    /// Where the server refuses.
+    /// If the server refuses.
     pub fn list(&mut self, folder: FileId, pattern: &str) -> Result<Vec<Entry>> {
         const ENTRIES_MAX: usize = 1 << 20;
         let mut entries = Vec::new();
@@ -822,10 +825,10 @@ impl Client {
         Ok(entries)
     }
 
-    /// The next entries of an open folder; the first ones with `restart`. `None` where there are no more.
+    /// The next entries of an open folder; the first ones with `restart`. `None` if there are no more.
     ///
     /// # Errors
-    /// Where the server refuses.
+    /// If the server refuses.
     pub fn list_page(&mut self, folder: FileId, pattern: &str, restart: bool) -> Result<Option<Vec<Entry>>> {
         let pending = self.start_list(folder, pattern, restart)?;
         self.finish_list(pending)
@@ -834,15 +837,15 @@ impl Client {
     /// The first half of [`Client::list_page`].
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn start_list(&mut self, folder: FileId, pattern: &str, restart: bool) -> Result<Pending> {
         self.start_list_with(folder, pattern, restart.into(), 65_536)
     }
 
-    /// The same with any flags (2.2.33), and room for so many bytes.
+    /// The same with any flags (2.2.33), and this output buffer length.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn start_list_with(&mut self, folder: FileId, pattern: &str, flags: u8, room: u32) -> Result<Pending> {
         const FILE_ID_BOTH_DIRECTORY: u8 = 37;
         let pattern = utf16(pattern);
@@ -863,7 +866,7 @@ impl Client {
     /// The second half of [`Client::list_page`].
     ///
     /// # Errors
-    /// Where the server refuses.
+    /// If the server refuses.
     pub fn finish_list(&mut self, pending: Pending) -> Result<Option<Vec<Entry>>> {
         let reply = self.finish(pending)?;
         match reply.status() {
@@ -892,7 +895,7 @@ impl Client {
     /// Information on an open file: type (1 file, 2 file system, 3 security) and class.
     ///
     /// # Errors
-    /// Where the server refuses.
+    /// If the server refuses.
     pub fn query_info(&mut self, file: FileId, info_type: u8, class: u8, room: u32) -> Result<Vec<u8>> {
         let pending = self.start_query_info(file, info_type, class, room)?;
         let reply = self.finish_success(pending)?;
@@ -902,15 +905,15 @@ impl Client {
     /// The first half of [`Client::query_info`]; [`Client::finish_success`] gives the reply.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn start_query_info(&mut self, file: FileId, info_type: u8, class: u8, room: u32) -> Result<Pending> {
         self.start_query_info_with(file, info_type, class, room, (0, 0), &[])
     }
 
-    /// The same with AdditionalInformation and Flags, and what is asked about in detail (names of extended attributes, for example).
+    /// The same with AdditionalInformation, Flags, and an input buffer (names of extended attributes, for example).
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn start_query_info_with(
         &mut self,
         file: FileId,
@@ -929,7 +932,7 @@ impl Client {
     /// Sets information on an open file: type and class as in [`Client::query_info`].
     ///
     /// # Errors
-    /// Where the server refuses.
+    /// If the server refuses.
     pub fn set_info(&mut self, file: FileId, info_type: u8, class: u8, info: &[u8]) -> Result<()> {
         let pending = self.start_set_info(file, info_type, class, 0, info)?;
         self.finish_success(pending).map(drop)
@@ -938,16 +941,16 @@ impl Client {
     /// The first half of [`Client::set_info`]; [`Client::finish_success`] is the second. `additional` is AdditionalInformation.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn start_set_info(&mut self, file: FileId, info_type: u8, class: u8, additional: u32, info: &[u8]) -> Result<Pending> {
         let head = Writer::default().u16(33).u8(info_type).u8(class).u32(info.len() as u32).u16(96).u16(0).u32(additional).bytes(&file.0);
         self.start(Command::SET_INFO, &head.bytes(info).0, charge(info.len() as u32), "SET_INFO")
     }
 
-    /// Sends a control code to an open file: what comes back.
+    /// Sends a control code to an open file, and returns the output.
     ///
     /// # Errors
-    /// Where the server refuses.
+    /// If the server refuses.
     pub fn ioctl(&mut self, file: FileId, code: u32, input: &[u8], room: u32) -> Result<Vec<u8>> {
         let pending = self.start_ioctl(file, code, input, room)?;
         self.finish_ioctl(pending)
@@ -956,7 +959,7 @@ impl Client {
     /// The first half of [`Client::ioctl`]. Requests without a file use [`FileId::PREVIOUS`], all ones.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn start_ioctl(&mut self, file: FileId, code: u32, input: &[u8], room: u32) -> Result<Pending> {
         let at = if input.is_empty() { 0 } else { 120 };
         let body = Writer::default().u16(57).u16(0).u32(code).bytes(&file.0).u32(at).u32(input.len() as u32).u32(0);
@@ -968,7 +971,7 @@ impl Client {
     /// The second half of [`Client::ioctl`].
     ///
     /// # Errors
-    /// Where the server refuses.
+    /// If the server refuses.
     pub fn finish_ioctl(&mut self, pending: Pending) -> Result<Vec<u8>> {
         let reply = self.finish_success(pending)?;
         let (at, length) = (number(&reply.bytes, Header::LEN + 32, 4) as usize, number(&reply.bytes, Header::LEN + 36, 4) as usize);
@@ -982,7 +985,7 @@ impl Client {
         dialects.iter().fold(head, |body, dialect| body.u16(dialect.0)).0
     }
 
-    /// True if an answer to it, 2.2.32.6, says what was negotiated.
+    /// True if an answer to it, 2.2.32.6, confirms the negotiated values.
     pub fn is_negotiated(&self, output: &[u8]) -> bool {
         output == self.server
     }
@@ -990,7 +993,7 @@ impl Client {
     /// Asks whether the server is there.
     ///
     /// # Errors
-    /// Where it is not.
+    /// If the echo fails.
     pub fn echo(&mut self) -> Result<()> {
         let pending = self.start_echo()?;
         self.finish_success(pending).map(drop)
@@ -999,7 +1002,7 @@ impl Client {
     /// The first half of [`Client::echo`]; [`Client::finish_success`] is the second.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn start_echo(&mut self) -> Result<Pending> {
         self.start(Command::ECHO, &[4, 0, 0, 0], 1, "ECHO")
     }
@@ -1020,7 +1023,7 @@ impl Client {
         Ok(())
     }
 
-    // ---- what is there
+    // ---- properties
 
     /// The dialect agreed.
     pub fn dialect(&self) -> Dialect {
@@ -1057,7 +1060,7 @@ impl Client {
     /// Sends a request and waits for its reply, which must be a success.
     ///
     /// # Errors
-    /// [`Error::Status`] where it is none.
+    /// [`Error::Status`] if it is not a success.
     pub fn call(&mut self, command: Command, body: &[u8], what: &'static str) -> Result<Reply> {
         let (_, reply) = self.exchange(command, body, 1, what)?;
         if reply.status() == NtStatus::SUCCESS { Ok(reply) } else { Err(Error::Status { what, status: reply.status() }) }
@@ -1066,7 +1069,7 @@ impl Client {
     /// Sends a request and waits for its reply. The request's bytes, and the reply.
     ///
     /// # Errors
-    /// Where the connection fails, or nothing comes.
+    /// If the connection fails, or there is no reply in time.
     pub fn exchange(&mut self, command: Command, body: &[u8], charge: u16, what: &'static str) -> Result<(Vec<u8>, Reply)> {
         let begun = Instant::now();
         let (id, request) = self.post(command, body, charge)?;
@@ -1078,7 +1081,7 @@ impl Client {
     /// Sends a request.
     ///
     /// # Errors
-    /// Where the connection fails, or the server does not let us.
+    /// If the connection fails, or the server grants no credits.
     pub fn start(&mut self, command: Command, body: &[u8], charge: u16, what: &'static str) -> Result<Pending> {
         let begun = Instant::now();
         let (id, _) = self.post(command, body, charge)?;
@@ -1088,7 +1091,7 @@ impl Client {
     /// Waits for a reply, whatever its status.
     ///
     /// # Errors
-    /// Where the connection fails, or nothing comes.
+    /// If the connection fails, or there is no reply in time.
     pub fn finish(&mut self, pending: Pending) -> Result<Reply> {
         let reply = self.wait(pending.id, pending.what)?;
         self.latency = reply.arrived.saturating_duration_since(pending.begun);
@@ -1098,7 +1101,7 @@ impl Client {
     /// Waits for a reply, which must be a success.
     ///
     /// # Errors
-    /// [`Error::Status`] where it is none.
+    /// [`Error::Status`] if it is not a success.
     pub fn finish_success(&mut self, pending: Pending) -> Result<Reply> {
         let what = pending.what;
         let reply = self.finish(pending)?;
@@ -1113,7 +1116,7 @@ impl Client {
     /// Moves bytes until a reply comes, at most for `wait`. Returns true if one came.
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn pump(&mut self, wait: Duration) -> Result<bool> {
         let until = Instant::now() + wait;
         loop {
@@ -1159,7 +1162,7 @@ impl Client {
     /// Sends the requests begun since [`Client::begin_compound`].
     ///
     /// # Errors
-    /// Where the connection fails.
+    /// If the connection fails.
     pub fn end_compound(&mut self) -> Result<()> {
         let Some(Compound { mut requests, .. }) = self.compound.take() else { return Ok(()) };
         let last = requests.len().saturating_sub(1);
@@ -1180,7 +1183,7 @@ impl Client {
         let lacking = Error::Credits { needed: charge.into(), held: self.ledger.held() };
         let Some(id) = self.ledger.next(charge) else { return Err(lacking) };
         self.ledger.request(id, charge, command.0).map_err(|_| lacking)?;
-        // 3.1.1 wants the TREE_CONNECT signed in any case (3.2.4.1.1)
+        // dialect 3.1.1 requires a signed TREE_CONNECT in any case (3.2.4.1.1)
         let must = self.options.sign || self.must_sign || command == Command::TREE_CONNECT;
         let signed = self.protection.signer().is_some() && !self.encrypt && must;
         let related = self.compound.as_ref().is_some_and(|c| c.related && !c.requests.is_empty());
@@ -1206,7 +1209,7 @@ impl Client {
         Ok((id, bytes))
     }
 
-    /// Sends a message, encrypted where the session is.
+    /// Sends a message, encrypted if the session is.
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         // a session is set up in the clear
         let wire = match self.encrypt && self.protection.has_ciphers() {
@@ -1309,7 +1312,7 @@ fn setup_token(reply: &[u8]) -> Option<&[u8]> {
     reply.get(at..at.checked_add(length)?)
 }
 
-/// A little-endian number of `n` bytes at `at`; 0 where it is not there.
+/// A little-endian number of `n` bytes at `at`; 0 if the message is too short.
 pub(crate) fn number(bytes: &[u8], at: usize, n: usize) -> u64 {
     bytes.get(at..at + n).map_or(0, |b| b.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b)))
 }

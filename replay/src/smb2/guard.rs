@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// SMB2 credits that a client may hold: at 64 KiB each, what it may ask for at a time.
+    /// SMB2 credits that a client may hold: each allows 64 KiB of requested data.
     pub credits: u32,
     /// Bytes that may wait to be sent or be on their way from the client, for each connection.
     pub connection_bytes: usize,
@@ -18,7 +18,7 @@ pub struct Limits {
     pub total_bytes: usize,
     /// A connection must have a session within this time, and again when its session has ended.
     pub logon_within: Duration,
-    /// A client must take something of what is sent to it within this time.
+    /// A client must receive some of the pending output within this time.
     pub stuck_within: Duration,
 }
 
@@ -120,7 +120,7 @@ impl Locks {
         true
     }
 
-    /// Gives back the lock of exactly this range. False where there is none.
+    /// Releases the lock of exactly this range. False if there is none.
     pub(super) fn unlock(&self, file: u64, offset: u64, length: u64, owner: u64) -> bool {
         let mut files = locked(&self.0);
         let Some(ranges) = files.get_mut(&file) else { return false };
@@ -207,7 +207,7 @@ mod tests {
         let range = |offset, length, exclusive, owner| Range { offset, length, exclusive, owner };
         assert!(locks.lock(1, range(10, 10, false, 1)) && locks.lock(1, range(15, 10, false, 2)));
         assert!(!locks.lock(1, range(19, 1, true, 3)) && locks.lock(1, range(25, 5, true, 3)) && locks.lock(2, range(0, 100, true, 3)));
-        // shared: everybody reads, nobody writes; exclusive: its owner does both
+        // shared: all can read, nobody can write; exclusive: only its owner can do both
         assert!(locks.allow(1, 10, 5, 9, false) && !locks.allow(1, 10, 5, 9, true) && !locks.allow(1, 10, 5, 1, true));
         assert!(locks.allow(1, 25, 5, 3, true) && !locks.allow(1, 29, 1, 1, false) && locks.allow(1, 30, 1, 1, true));
         assert!(locks.allow(1, u64::MAX, 5, 1, true) && locks.allow(1, 25, 0, 1, true));

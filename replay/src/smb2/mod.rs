@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Credentials of a session.
 #[derive(Clone, Debug, Default)]
 pub enum Credentials {
-    /// Nobody.
+    /// No user.
     #[default]
     Anonymous,
     /// A user, by NTLMv2.
@@ -47,7 +47,7 @@ pub fn filetime_of(unix_ns: u64) -> u64 {
     unix_ns / 100 + EPOCH_1970
 }
 
-/// A FILETIME in ns since 1970; `None` where it is earlier or does not fit.
+/// A FILETIME in ns since 1970; `None` if it is earlier or does not fit.
 pub fn unix_ns_of(filetime: u64) -> Option<u64> {
     filetime.checked_sub(EPOCH_1970)?.checked_mul(100)
 }

@@ -11,9 +11,9 @@ use rdmascope_analyzer::keys::{CipherId, Dialect, Key, SigningAlgorithm};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Protection {
     signer: Option<Signer>,
-    /// For what this end sends, and for what comes.
+    /// Ciphers for sent and for received messages.
     ciphers: Option<(Cipher, Cipher)>,
-    /// Of what was encrypted or signed with a counter last.
+    /// The last counter with which something was encrypted or signed.
     nonce: u64,
     is_server: bool,
 }
@@ -57,7 +57,7 @@ impl Protection {
         self.ciphers.is_some()
     }
 
-    /// Encrypts a message. `None` without keys, or where the message is too long for the cipher.
+    /// Encrypts a message. `None` without keys, or if the message is too long for the cipher.
     pub(super) fn encrypt(&mut self, session_id: u64, message: &[u8]) -> Option<Vec<u8>> {
         let (cipher, _) = self.ciphers.as_ref()?;
         self.nonce += 1;
@@ -68,7 +68,7 @@ impl Protection {
         Some(out)
     }
 
-    /// Decrypts a message of the other end. False where it is not authentic.
+    /// Decrypts a message of the other end. False if it is not authentic.
     pub(super) fn decrypt(&self, message: &[u8], plain: &mut Vec<u8>) -> bool {
         self.ciphers.as_ref().is_some_and(|(_, cipher)| cipher.decrypt(message, plain).is_ok())
     }
@@ -85,7 +85,7 @@ impl Protection {
         self.signer.as_ref().and_then(|signer| Crypto::sign(signer, self.nonce, self.is_server, data))
     }
 
-    /// Undoes what the other end did to data that went by RDMA. False where it is not authentic.
+    /// Undoes the other end's transform of data that went by RDMA. False if it is not authentic.
     pub(super) fn open_data(&self, crypto: &Crypto, data: &mut [u8]) -> bool {
         crypto.open(self.ciphers.as_ref().map(|(_, cipher)| cipher), self.signer.as_ref(), data)
     }

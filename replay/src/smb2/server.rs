@@ -1,6 +1,6 @@
-//! The built-in peer: an SMB2 server over SMB Direct, \[MS-SMB2\] 3.3, enough for a client to mount, list, read and write. Dialects 3.0 to
-//! 3.1.1, NTLMv2, Kerberos, guests and nobody; signing, encryption and RDMA transforms as the client asks for them; several channels
-//! of a session; no leases, one share.
+//! The built-in peer: an SMB2 server over SMB Direct, \[MS-SMB2\] 3.3, sufficient for a client to mount, list, read and
+//! write. Dialects 3.0 to 3.1.1; NTLMv2, Kerberos, guests and anonymous users; signing, encryption and RDMA transforms
+//! as the client requests them; several channels per session; no leases; one share.
 
 use super::client::{disposition, number};
 use super::guard::{Limits, LogonDeadline, Range, Shared};
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 /// Bytes that one READ or WRITE may move.
 const TRANSFER_MAX: u32 = 8 << 20;
 const OPENS_MAX: usize = 4096;
-/// WRITEs whose data is on the way at most.
+/// Maximum number of WRITEs whose data is being fetched.
 const FETCHES_MAX: usize = 1024;
 /// Wrong passwords after which a connection ends.
 const LOGONS_MAX: u32 = 3;
@@ -111,8 +111,8 @@ impl Share {
     }
 }
 
-/// Addresses of this host that clients may come to where a server listens on all of them: those of interfaces that are up, but for loopback and link-local
-/// ones. Empty where the system is not asked (it is on Linux).
+/// Addresses of this host at which clients may connect if a server listens on all of them: those of interfaces that are
+/// up, except for loopback and link-local ones. Empty on systems other than Linux.
 pub fn addresses_of_host() -> Vec<IpAddr> {
     #[cfg(target_os = "linux")]
     {
@@ -141,7 +141,7 @@ pub enum Users {
     /// Everybody, as a guest.
     #[default]
     Guests,
-    /// Any user who knows the password of this NT hash.
+    /// Any user with the password of this NT hash.
     Password([u8; 16]),
     /// Any user with a ticket for one of these keys.
     #[cfg(feature = "kerberos")]
@@ -301,12 +301,12 @@ pub struct ServerConnection {
     grants: Vec<(u64, u16, u16)>,
     /// Bytes of replies of a compound that are made.
     replying: usize,
-    /// Bytes that we hold, as far as the share knows.
+    /// Bytes that we hold, as last reported to the share.
     accounted: usize,
     wrong_passwords: u32,
     /// Session and file of the request before, in a compound.
     previous: Option<FileId>,
-    /// The status of a CREATE that failed, in a compound: that of what is related to it.
+    /// The status of a failed CREATE in a compound, which related requests get too.
     failed: Option<NtStatus>,
     broken: bool,
     /// Our address, to which the client connected.
@@ -332,7 +332,7 @@ impl ServerConnection {
     /// A connection that has just begun.
     ///
     /// # Errors
-    /// Where the system provides no random numbers.
+    /// If the system provides no random numbers.
     pub fn new(share: Arc<Share>) -> Result<Self, Error> {
         let guid = random()?;
         let guid = *share.guid.get_or_init(|| guid);
@@ -360,12 +360,12 @@ impl ServerConnection {
         })
     }
 
-    /// Says where the client found us: it may ask.
+    /// Sets our address, to which the client connected: it may query it.
     pub fn set_address(&mut self, address: SocketAddr) {
         self.address = Some(address);
     }
 
-    /// Says where the client is: wrong passwords are counted by address.
+    /// Sets the client's address: wrong passwords are counted by address.
     pub fn set_peer(&mut self, peer: Option<SocketAddr>) {
         self.peer = peer.map(|peer| peer.ip());
     }
@@ -386,7 +386,7 @@ impl ServerConnection {
         (self.share.log)(&format!("{peer}: {what}"));
     }
 
-    /// The connection is to be closed, and why.
+    /// Marks the connection to be closed, with the reason.
     fn end(&mut self, why: &str) {
         if !self.broken {
             self.log(why);
@@ -411,14 +411,14 @@ impl ServerConnection {
         self.accounted = now;
     }
 
-    /// True if there is room for so many bytes more.
+    /// True if there is room for `more` bytes.
     fn has_room(&self, stack: &Stack, more: usize) -> bool {
         let (limits, holds) = (&self.share.limits, self.holds(stack.unsent()));
         let others = self.share.shared.bytes.load(Ordering::Relaxed).saturating_sub(self.accounted);
         holds + more <= limits.connection_bytes && others + holds + more <= limits.total_bytes
     }
 
-    /// True if the client said what cannot be answered, and the connection is to be closed.
+    /// True if the client sent something that cannot be answered: the connection must be closed.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
@@ -492,7 +492,7 @@ impl ServerConnection {
                 reply[20..24].copy_from_slice(&next.to_le_bytes());
             }
             self.sign(&mut reply, sign);
-            // as it is on the wire: where a channel is bound, with its signature
+            // as on the wire: with its signature, if a channel is bound
             if let (true, Some(session)) = (hashed, &mut self.session) {
                 session.hash.add(&reply);
             }
@@ -508,7 +508,7 @@ impl ServerConnection {
         session.is_some_and(|s| s.protection.decrypt(bytes, plain))
     }
 
-    /// An RDMA Read of ours is complete.
+    /// One of our RDMA Reads is complete.
     pub fn handle_read_done(&mut self, now: Time, id: u64, stack: &mut Stack) {
         let Some(at) = self.fetches.iter_mut().position(|f| f.reads.remove(&id) && f.reads.is_empty()) else { return };
         let fetch = self.fetches.swap_remove(at);
@@ -525,7 +525,7 @@ impl ServerConnection {
         self.account(stack.unsent());
     }
 
-    /// Undoes what the client did to the data of a WRITE; the status where it is not authentic.
+    /// Undoes the client's transform of the data of a WRITE. Returns the status if it is not authentic.
     fn undo(&self, crypto: Option<&Crypto>, data: &mut [u8]) -> Result<(), NtStatus> {
         let Some(crypto) = crypto else { return Ok(()) };
         match self.session.as_ref().is_some_and(|s| s.protection.open_data(crypto, data)) {
@@ -555,7 +555,7 @@ impl ServerConnection {
 
     fn transmit(&mut self, now: Time, mut bytes: Vec<u8>, seal: bool, invalidate: Option<u32>, stack: &mut Stack) {
         for (id, grant, command) in self.grants.drain(..) {
-            // what is answered was asked: it cannot be a fault
+            // a reply always belongs to a request, so this cannot fail
             let _ = self.ledger.reply(id, grant, command, false);
         }
         if let (true, false, Some(session)) = (seal, bytes.is_empty(), &mut self.session)
@@ -617,7 +617,7 @@ impl ServerConnection {
         if let Some(signer) = session.protection.signer().filter(|_| !sealed) {
             match header.is_signed() {
                 true if signer.verify(pdu) => {}
-                // 3.3.5.7: in dialect 3.1.1 the TREE_CONNECT is what proves that nobody changed the negotiation
+                // 3.3.5.7: in dialect 3.1.1 the signed TREE_CONNECT proves that nobody changed the negotiation
                 false if header.command == Command::TREE_CONNECT && self.agreed.dialect == Some(Dialect::SMB_3_1_1) => {
                     self.end("connection closed: its TREE_CONNECT is not signed");
                     return None;
@@ -791,7 +791,7 @@ impl ServerConnection {
         if let Users::Kerberos(keytab) = &self.share.users {
             let accepted = match keytab.accept(token, std::time::SystemTime::now()) {
                 Some(Ok(accepted)) => accepted,
-                // what is wrong with a ticket is for whoever runs this to know
+                // the reason for which a ticket is refused is only for the operator
                 Some(Err(e)) => {
                     self.refused = Some(e.into());
                     return Answer::status(NtStatus::LOGON_FAILURE);
@@ -837,7 +837,7 @@ impl ServerConnection {
                         Err(why) => return self.refuse_logon(&user, &why.to_string()),
                     },
                     Users::Guests => None,
-                    // nobody guesses who shows no password
+                    // an anonymous logon is not a password guess
                     _ => {
                         self.log("logon without a user refused");
                         return Answer::status(NtStatus::LOGON_FAILURE);
@@ -855,7 +855,7 @@ impl ServerConnection {
                     Some(_) => format!("\"{}\" logged on", escaped(&user)),
                     None => "a guest logged on".to_owned(),
                 });
-                // nobody, or a guest
+                // anonymous, or a guest
                 let flags = if key.is_some() { 0 } else { if authenticate.is_anonymous() { 2 } else { 1 } };
                 let token = if bare { Vec::new() } else { spnego::emit_response(Some(NegState::AcceptCompleted), None, None) };
                 answer(NtStatus::SUCCESS, flags, &token)
@@ -916,7 +916,8 @@ impl ServerConnection {
         self.session = Some(Session { common, hash, challenge, protection: Protection::default(), established: false, binding });
     }
 
-    /// Authentication has ended well, with this key; a guest has none. False where a channel is not the session's user's.
+    /// Called when authentication succeeded, with this key; a guest has none. False if the user of a channel is not
+    /// that of the session.
     fn establish(&mut self, key: Option<&Key>, user: &str) -> bool {
         let (share, agreed) = (self.share.clone(), self.agreed);
         let Some(session) = &mut self.session else { return false };
@@ -998,7 +999,7 @@ impl ServerConnection {
         const LEN: usize = 152;
         // several connections to one address serve a client as well as those to several
         let capability = RDMA_CAPABLE | if self.capabilities & CAPABILITY_MULTI_CHANNEL != 0 { RSS_CAPABLE } else { 0 };
-        // over a card nobody has said where that was
+        // over a card our address is not known
         let Some(found) = self.address.map(|address| address.ip()) else { return Vec::new() };
         let others = self.share.addresses.iter().filter(|other| **other != found && other.is_ipv4() == found.is_ipv4());
         let all: Vec<IpAddr> = std::iter::once(found).chain(others.copied()).collect();
@@ -1184,7 +1185,7 @@ impl ServerConnection {
         }
     }
 
-    /// LOCK, 3.3.5.14. A lock that is not to be had is refused at once, also where the client would wait for it.
+    /// LOCK, 3.3.5.14. A lock that is not available is refused at once, even if the client would wait for it.
     fn lock(&mut self, pdu: &[u8]) -> Option<Answer> {
         const SHARED: u64 = 1;
         const EXCLUSIVE: u64 = 2;
@@ -1308,7 +1309,7 @@ impl ServerConnection {
         channel.descriptors().next().filter(|_| asked).map(|d| d.token)
     }
 
-    /// The key that a READ or WRITE wants invalidated.
+    /// The key that a READ or WRITE asks to invalidate.
     fn asked_key(&self, header: &Header, pdu: &[u8]) -> Option<u32> {
         if header.command == Command::READ {
             read_write::read_request(pdu, &mut Off).ok().and_then(|(_, r)| self.invalidates(&r.channel))
@@ -1378,7 +1379,8 @@ impl ServerConnection {
         None
     }
 
-    /// The transform of a WRITE; an error where it is not one that the session agreed on and the request allows (3.3.5.13).
+    /// The transform of a WRITE; an error if the session did not negotiate it or the request does not allow it
+    /// (3.3.5.13).
     fn agreed(&self, request: Request<'_>, channel: &ChannelInfo<'_>) -> Result<Option<Crypto>, ()> {
         if channel.channel != RdmaChannel::RDMA_TRANSFORM {
             return Ok(None);
@@ -1472,8 +1474,8 @@ impl ServerConnection {
         })
     }
 
-    /// FileRenameInformation and FileLinkInformation, \[MS-FSCC\] 2.4.42 and 2.4.27, which are alike: another name in place of the one that the file has,
-    /// or one more. Whoever has the file open keeps it.
+    /// FileRenameInformation and FileLinkInformation, \[MS-FSCC\] 2.4.42 and 2.4.27, which have the same form: a new
+    /// name for the file, or an additional one. Open handles stay valid.
     fn rename(&mut self, pdu: &[u8], at: usize, keeps_name: bool) -> Option<Answer> {
         let replace = number(pdu, at, 1) != 0;
         let length = number(pdu, at + 16, 4) as usize;
@@ -1525,10 +1527,10 @@ impl ServerConnection {
             }
             let done = Answer::ok(vec![2, 0]);
             match (info_type, class) {
-                // attributes, what is allocated, and security are taken and not kept
+                // attributes, allocation, and security are accepted and ignored
                 (1, ALLOCATION) | (SECURITY, _) => done,
                 (1, BASIC) => {
-                    // 0, -1 and -2 leave a time as it is ([MS-FSCC] 2.4.7); what was before 1970 is not kept
+                    // 0, -1 and -2 keep the time ([MS-FSCC] 2.4.7); times before 1970 are ignored
                     let time = |at| Some(number(pdu, at, 8)).filter(|t| *t < 1 << 63).and_then(unix_ns_of);
                     match open.file.set_times(Times { accessed: time(at + 8), modified: time(at + 16) }) {
                         Ok(()) => done,
@@ -1564,7 +1566,7 @@ impl Share {
             self.shared.locks.release(open.id, open.owner);
         }
         if open.delete && self.writable {
-            // a file that is gone already is as closed as any
+            // a file that was removed already counts as closed
             let _ = self.storage.remove(&open.path, &open.file);
         }
     }
@@ -1584,12 +1586,12 @@ impl Share {
         }
     }
 
-    /// True if whoever logs on has a key.
+    /// True if the session of every user has a key.
     fn has_keys(&self) -> bool {
         !matches!(self.users, Users::Guests)
     }
 
-    /// True if sessions have keys, and requests are to be signed with them.
+    /// True if sessions have keys, and requests must be signed with them.
     fn signs(&self) -> bool {
         self.require_signing && self.has_keys()
     }
@@ -1666,7 +1668,7 @@ fn status_of(e: &io::Error) -> NtStatus {
     }
 }
 
-/// An entry of a folder, \[MS-FSCC\] 2.4; `None` for a class that we do not know.
+/// An entry of a folder, \[MS-FSCC\] 2.4; `None` for an unknown class.
 fn entry(class: u8, name: &str, stat: &Stat) -> Option<Vec<u8>> {
     let name = utf16(name);
     let head = Writer::default().u32(0).u32(0);
@@ -1691,7 +1693,7 @@ fn entry(class: u8, name: &str, stat: &Stat) -> Option<Vec<u8>> {
     )
 }
 
-/// Information on a file, its file system or its security; `None` for what we do not know.
+/// Information on a file, its file system or its security; `None` if it is not supported.
 fn info(info_type: u8, class: u8, stat: &Stat, open: &Open, label: &str) -> Option<Vec<u8>> {
     let time = filetime_of(stat.modified);
     let allocated = stat.length.next_multiple_of(4096);
@@ -1758,10 +1760,10 @@ pub fn serve(request: Box<dyn Incoming>, share: Arc<Share>, config: &Config) -> 
     Ok(())
 }
 
-/// The same on a channel of the caller's, which is left open to be looked at. `peer` is where the client is.
+/// The same on a channel of the caller, which stays open for inspection. `peer` is the client's address.
 ///
 /// # Errors
-/// Those of the network; where nobody was let in, why.
+/// Those of the network; if no logon succeeded, the reason.
 pub fn serve_channel(channel: &mut SmbDirect, share: Arc<Share>, peer: Option<SocketAddr>) -> Result<(), Error> {
     let limits = share.limits;
     let mut connection = ServerConnection::new(share)?;
@@ -1826,7 +1828,7 @@ mod tests {
         }
     }
 
-    /// A client without a socket that sends what it likes, and the server.
+    /// A client without a socket that sends arbitrary messages, and the server.
     struct Pair {
         client: Stack,
         stack: Stack,
@@ -1881,7 +1883,7 @@ mod tests {
             pair
         }
 
-        /// Moves all there is to the server, and back where the client reads.
+        /// Moves all output to the server, and back if the client reads.
         fn pump(&mut self, reads: bool) {
             loop {
                 let mut moved = false;
@@ -2209,7 +2211,7 @@ mod tests {
             (pair.binds, pair.session, pair.tree, pair.signer) = (true, first.session, first.tree, first.signer.clone());
             pair
         };
-        // 3.3.5.5.2: what is refused
+        // 3.3.5.5.2: requests that are refused
         let refused = |change: fn(&mut Pair)| {
             let mut pair = second();
             change(&mut pair);

@@ -29,7 +29,7 @@ pub struct Stat {
     pub id: u64,
 }
 
-/// Times to be set, ns since 1970; `None` stays as it is.
+/// Times to set, in ns since 1970; `None` keeps the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Time of the last read.
@@ -38,7 +38,7 @@ pub struct Times {
     pub modified: Option<u64>,
 }
 
-/// Files by path; `/` stands between the names, and the share itself is the empty path.
+/// Files by path; names are separated by `/`, and the share itself is the empty path.
 #[derive(Debug)]
 pub enum Storage {
     /// Of a file system.
@@ -48,7 +48,7 @@ pub enum Storage {
     Memory(Memory),
 }
 
-/// A file or folder that is open. It can be used when its name is gone.
+/// An open file or folder. It stays usable after its name was removed.
 #[derive(Debug)]
 pub enum File {
     /// Of a file system.
@@ -81,7 +81,7 @@ impl Storage {
     /// A folder that exists.
     ///
     /// # Errors
-    /// Where it does not exist, is not a folder, or the system cannot hold clients to it.
+    /// If it does not exist, is not a folder, or the system cannot confine clients to it.
     pub fn folder(path: &Path) -> io::Result<Self> {
         #[cfg(unix)]
         return folder::Folder::open(path).map(Self::Folder);
@@ -106,7 +106,7 @@ impl Storage {
     /// Opens a file or folder that is there; a file to be written to, where `write`.
     ///
     /// # Errors
-    /// Those of the file system; `PermissionDenied` where it is outside, or neither a regular file nor a folder.
+    /// Those of the file system; `PermissionDenied` if it is outside, or neither a regular file nor a folder.
     pub fn open(&self, path: &str, write: bool) -> io::Result<File> {
         match self {
             #[cfg(unix)]
@@ -143,7 +143,7 @@ impl Storage {
     /// Known facts about a file, by its name.
     ///
     /// # Errors
-    /// Where it is not there, or cannot be opened by clients.
+    /// If it does not exist, or clients cannot open it.
     pub fn stat(&self, path: &str) -> io::Result<Stat> {
         match self {
             #[cfg(unix)]
@@ -152,7 +152,7 @@ impl Storage {
         }
     }
 
-    /// Removes the name of a file, or an empty folder, where it still is the one that was opened.
+    /// Removes the name of a file, or an empty folder, if it still is the one that was opened.
     ///
     /// # Errors
     /// Those of the file system; the share itself cannot be removed.
@@ -167,7 +167,7 @@ impl Storage {
                 let mut files = locked(&memory.files);
                 if files.get(path).is_some_and(|named| Arc::ptr_eq(named, content)) {
                     files.remove(path);
-                    // who still has it open keeps the bytes; for the count they are gone
+                    // open handles keep the bytes, but they no longer count
                     *locked(&memory.bytes) -= locked(content).data.len();
                     return Ok(());
                 }
@@ -177,7 +177,7 @@ impl Storage {
         }
     }
 
-    /// Gives a file or folder another name. `replace` says whether a file of that name may go.
+    /// Renames a file or folder. `replace` allows replacing an existing file of that name.
     ///
     /// # Errors
     /// Those of the file system; the share itself keeps its name.
@@ -203,7 +203,7 @@ impl Storage {
         }
     }
 
-    /// Gives a file one more name (a hard link). `replace` says whether a file of that name may go.
+    /// Makes a hard link to a file. `replace` allows replacing an existing file of that name.
     ///
     /// # Errors
     /// Those of the file system; files in memory have one name each.
@@ -274,7 +274,7 @@ impl Memory {
         locked(&self.files).get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Makes a file so long, as far as all files together have room.
+    /// Sets the length of a file, within the limit for all files together.
     fn resize(&self, content: &mut Content, length: usize) -> io::Result<()> {
         let mut bytes = locked(&self.bytes);
         let others = bytes.saturating_sub(content.data.len());
@@ -339,7 +339,7 @@ impl File {
         }
     }
 
-    /// Hands what was written to the disk.
+    /// Writes buffered data to the disk.
     ///
     /// # Errors
     /// Those of the file system.

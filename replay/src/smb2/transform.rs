@@ -1,6 +1,6 @@
-//! SMB2_RDMA_TRANSFORM of ours, \[MS-SMB2\] 2.2.43: what RDMA moves, encrypted or signed with the keys of the session, and the structure
-//! that says so. A
-//! WRITE has it in its channel information, before the buffer descriptors; a READ reply has it where data would be.
+//! Our SMB2_RDMA_TRANSFORM, \[MS-SMB2\] 2.2.43: RDMA data, encrypted or signed with the keys of the session, and the
+//! structure that describes this. A WRITE has the structure in its channel information, before the buffer descriptors;
+//! a READ reply has it in place of data.
 //!
 //! Nothing is authenticated besides the data. A nonce is never used twice under one key: those of encryption are counted together with
 //! those of encrypted
@@ -22,14 +22,15 @@ const OF_DATA: u32 = 0x8000_0000;
 pub struct Crypto {
     /// Type of the transform; any number is possible, as a probe may send it.
     pub kind: TransformType,
-    /// Of the data as it is in memory: an authentication tag, or a signature.
+    /// Of the data in memory: an authentication tag, or a signature.
     pub signature: Vec<u8>,
     /// Of the cipher or of AES-GMAC; AES-CMAC has none.
     pub nonce: Vec<u8>,
 }
 
 impl Crypto {
-    /// Encrypts `data` where it is. `counter` must not have been used with this key. `None` where there is too much data for the cipher.
+    /// Encrypts `data` in place. `counter` must not have been used with this key. `None` if there is too much data for
+    /// the cipher.
     pub fn seal(cipher: &Cipher, counter: u64, data: &mut [u8]) -> Option<Self> {
         let mut nonce = vec![0; cipher.nonce_len()];
         nonce[..8].copy_from_slice(&counter.to_le_bytes());
@@ -48,7 +49,7 @@ impl Crypto {
         Some(Self { kind: TransformType::SIGNING, signature, nonce })
     }
 
-    /// Undoes it: decrypts `data` where it is, or proves its signature. False where it is not the peer's.
+    /// Undoes it: decrypts `data` in place, or verifies its signature. False if it is not authentic.
     pub fn open(&self, cipher: Option<&Cipher>, signer: Option<&Signer>, data: &mut [u8]) -> bool {
         match self.kind {
             TransformType::ENCRYPTION => {
@@ -80,7 +81,7 @@ impl Crypto {
     }
 }
 
-/// The structure with its transforms, and behind them, at a multiple of 8, the descriptors where there are any.
+/// The structure with its transforms, and after them, at a multiple of 8, the descriptors, if any.
 pub fn emit(channel: Channel, transforms: &[Crypto], descriptors: &[u8]) -> Vec<u8> {
     let mut behind = Vec::new();
     for transform in transforms {
@@ -102,9 +103,9 @@ pub fn emit(channel: Channel, transforms: &[Crypto], descriptors: &[u8]) -> Vec<
     out
 }
 
-/// The one transform of a structure. `None` where there is another number of them, where it has lengths that its kind has not (`nonce`:
-/// what the cipher
-/// agreed on takes), or where the descriptors do not begin at the first multiple of 8 behind it (\[MS-SMB2\] 3.3.5.12, 3.3.5.13).
+/// The only transform of a structure. `None` if there is not exactly one, if its lengths do not fit its type (`nonce`:
+/// the length that the negotiated cipher needs), or if the descriptors do not begin at the first multiple of 8 behind
+/// it (\[MS-SMB2\] 3.3.5.12, 3.3.5.13).
 pub fn only(transform: &RdmaTransform<'_>, nonce: usize) -> Option<Crypto> {
     let mut all = transform.transforms();
     let (found, more) = (all.next()?, all.next());

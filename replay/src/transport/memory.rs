@@ -1,6 +1,5 @@
-//! Registered memory of the transports in user space: what a peer may read or write, under keys it cannot guess (RFC 5040 5.1, RFC 5042
-//! 6.3; IBA
-//! volume 1, 10.6).
+//! Registered memory of the transports in user space: ranges that a peer may read or write, under unguessable keys (RFC
+//! 5040 5.1, RFC 5042 6.3; IBA volume 1, 10.6).
 
 pub use crate::transport::{Handle, Rights};
 use hashbrown::HashMap;
@@ -37,7 +36,7 @@ impl Regions {
     /// Regions at the same time at most.
     pub const MAX: usize = 4096;
 
-    /// Registers `data`. `None` where there are too many regions, or one of this length cannot be.
+    /// Registers `data`. `None` if there are too many regions, or it is too long.
     pub fn register(&mut self, data: Vec<u8>, rights: Rights) -> Option<Handle> {
         let length = u32::try_from(data.len()).ok()?;
         if self.regions.len() >= Self::MAX {
@@ -47,7 +46,7 @@ impl Regions {
         let key = loop {
             getrandom::fill(&mut random).ok()?;
             let key = u32::from_le_bytes([random[0], random[1], random[2], random[3]]);
-            // 0 is what a peer writes that means none
+            // a peer writes 0 to mean no key
             if key != 0 && !self.regions.contains_key(&key) {
                 break key;
             }
@@ -58,13 +57,13 @@ impl Regions {
         Some(Handle { key, offset: base, length })
     }
 
-    /// Ends a region and gives its bytes back; `None` where it has ended already.
+    /// Ends a region and returns its bytes; `None` if it has ended already.
     pub fn deregister(&mut self, key: u32) -> Option<Vec<u8>> {
         self.regions.remove(&key).map(|region| region.data)
     }
 
-    /// The peer invalidates a key. The bytes stay, and can be taken with [`Regions::deregister`]; the peer can do nothing more with them.
-    /// False where it is not one that was granted.
+    /// The peer invalidates a key. The bytes stay, and can be taken with [`Regions::deregister`]; the peer cannot
+    /// access them any more. False if it is not a granted key.
     pub fn invalidate(&mut self, key: u32) -> bool {
         match self.regions.get_mut(&key) {
             Some(region) if region.rights != Rights::LOCAL => {
@@ -103,7 +102,7 @@ impl Regions {
         Ok(&region.data[range])
     }
 
-    /// Checks that a peer may write so many bytes there.
+    /// Checks that a peer may write this number of bytes there.
     ///
     /// # Errors
     /// The reason for which the access is refused.
@@ -130,15 +129,15 @@ impl Regions {
         Ok(())
     }
 
-    /// Bytes that the peer wrote into a region, as often as it did; 0 where there is no such region.
+    /// Bytes that the peer wrote into a region, counted each time; 0 if there is no such region.
     pub fn written(&self, key: u32) -> u64 {
         self.regions.get(&key).map_or(0, |region| region.written)
     }
 
-    /// Places bytes that we asked for: no right is needed.
+    /// Stores bytes that we requested: no right is needed.
     ///
     /// # Errors
-    /// Where they do not fit.
+    /// If they do not fit.
     pub fn place(&mut self, key: u32, offset: u64, bytes: &[u8]) -> Result<(), Refusal> {
         let region = self.regions.get_mut(&key).ok_or(Refusal::Key)?;
         let range = range(region, offset, bytes.len() as u64)?;
@@ -146,7 +145,7 @@ impl Regions {
         Ok(())
     }
 
-    /// True if a sink of ours has room for an answer.
+    /// True if our sink has room for an answer.
     pub fn has_room(&self, key: u32, offset: u64, length: u32) -> bool {
         self.regions.get(&key).is_some_and(|region| range(region, offset, length.into()).is_ok())
     }

@@ -38,14 +38,14 @@ pub fn without_hardware() -> Arc<dyn Fabric> {
     Arc::new(iwarp::Iwarp::default())
 }
 
-/// A transport, as far as it is the same for all of its connections.
+/// A transport: the properties that all of its connections share.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     /// Its name on the command line.
     pub name: &'static str,
     /// Description in one line.
     pub text: &'static str,
-    /// The port of SMB Direct where none is given.
+    /// The default port of SMB Direct.
     pub port: u16,
     /// True if faults below SMB Direct can be made ([`Fault`], [`StartupFault`], and those of a stream).
     pub faults_below: bool,
@@ -70,7 +70,7 @@ pub trait Fabric: Any + Debug + Send + Sync {
     /// Connects to `address`.
     ///
     /// # Errors
-    /// Those of the system, and where the wire is to be kept and cannot be.
+    /// Those of the system, and if the recording cannot be written.
     fn connect(&self, address: SocketAddr, setup: &Setup) -> io::Result<Opened>;
 
     /// Listens on `address`; port 0 takes any.
@@ -79,7 +79,7 @@ pub trait Fabric: Any + Debug + Send + Sync {
     /// Those of the system.
     fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>>;
 
-    /// The same, with a fault in its packets, where it makes packets itself; the seed is that of chances.
+    /// The same, with a fault in its packets, if it makes packets itself; the seed is for random decisions.
     fn with_packet_fault(&self, fault: roce::fault::PacketFault, seed: u64) -> Option<Arc<dyn Fabric>> {
         let _ = (fault, seed);
         None
@@ -92,7 +92,7 @@ pub trait Fabric: Any + Debug + Send + Sync {
         None
     }
 
-    /// The same, with a checksum on every message where that is an option.
+    /// The same, with a checksum on every message if that is an option.
     fn with_checksums(&self) -> Option<Arc<dyn Fabric>> {
         None
     }
@@ -105,7 +105,7 @@ pub struct Setup {
     pub receives: u16,
     /// Maximum size of a message of the peer, in bytes.
     pub receive_size: u32,
-    /// Maximum size of a message of ours, in bytes.
+    /// Maximum size of our messages, in bytes.
     pub send_size: u32,
     /// Maximum time to connect.
     pub timeout: Duration,
@@ -132,11 +132,11 @@ pub trait Listener: Debug + Send {
     /// The next one, or `None` when `wait` has passed.
     ///
     /// # Errors
-    /// Where nothing more can come.
+    /// If no more connections can come.
     fn next(&mut self, wait: Duration) -> io::Result<Option<Box<dyn Request>>>;
 }
 
-/// A connection that was asked for.
+/// A requested connection.
 pub trait Request: Debug + Send {
     /// The requester.
     fn peer(&self) -> Option<SocketAddr>;
@@ -144,7 +144,7 @@ pub trait Request: Debug + Send {
     /// Takes it.
     ///
     /// # Errors
-    /// Those of the system, and where the wire is to be kept and cannot be.
+    /// Those of the system, and if the recording cannot be written.
     fn accept(self: Box<Self>, setup: &Setup) -> io::Result<Opened>;
 
     /// Answers with a fault, and returns when the peer is gone.
@@ -184,9 +184,9 @@ pub enum Fault {
 /// Capabilities of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The peer may end regions of ours by Send with Invalidate.
+    /// True if the peer may end our regions by Send with Invalidate.
     pub remote_invalidation: bool,
-    /// Bytes of a Send of ours at most, where the transport has a limit of its own.
+    /// Maximum size of our Sends in bytes, if the transport has a limit of its own.
     pub send_max: Option<u32>,
     /// The first message has to be held back for a while, as the peer may miss it: see [`crate::smbd::SETTLE`].
     pub settle: bool,
@@ -238,7 +238,7 @@ impl Rights {
     pub const REMOTE_WRITE: Self = Self { read: false, write: true };
 }
 
-/// A region as it is advertised.
+/// An advertised region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
     /// Its key: STag on iWARP, R_Key elsewhere.
@@ -258,7 +258,7 @@ pub enum OpError {
     /// The peer answers no reads.
     #[error("the peer accepts no RDMA Reads: its inbound read depth is 0")]
     NoReads,
-    /// The sink is not a region of ours, or too small.
+    /// The sink is not one of our regions, or too small.
     #[error("the sink of an RDMA Read is not a region of that size")]
     Sink,
     /// Too many at a time.
@@ -288,25 +288,25 @@ pub enum Why {
     ByPeer,
     /// The peer refused it.
     Rejected,
-    /// The peer broke a rule, did not answer, or is gone.
+    /// The peer broke a rule, did not answer, or has gone.
     Failed,
-    /// The peer says that we broke a rule.
+    /// The peer reports that we broke a rule.
     Accused,
 }
 
 /// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Operations can be asked for.
+    /// Operations can be posted.
     Established,
     /// A Send arrived whole.
     Received {
         /// Its bytes.
         message: Vec<u8>,
-        /// The key of ours that it invalidated.
+        /// Our key that it invalidated.
         invalidated: Option<u32>,
     },
-    /// A read of ours is complete.
+    /// One of our reads is complete.
     ReadDone {
         /// Result of [`Transport::read`].
         id: u64,
@@ -346,7 +346,7 @@ pub trait Transport: Any + Debug + Send {
         let _ = now;
     }
 
-    /// When [`Transport::handle_timeout`] is to be called.
+    /// The time at which [`Transport::handle_timeout`] must be called.
     fn poll_timeout(&self) -> Option<Time> {
         None
     }
@@ -356,7 +356,7 @@ pub trait Transport: Any + Debug + Send {
         None
     }
 
-    /// Bytes of ours that are still to be sent.
+    /// Number of our bytes that are still to be sent.
     fn unsent(&self) -> usize;
 
     /// The next event.
@@ -374,16 +374,16 @@ pub trait Transport: Any + Debug + Send {
 
     // ---- operations
 
-    /// True if operations can be asked for.
+    /// True if operations can be posted.
     fn is_established(&self) -> bool;
 
-    /// Lets the peer at `data`, as far as `rights` go. `None` where no more can be registered.
+    /// Registers `data` and grants `rights` to the peer. `None` if no more can be registered.
     fn register(&mut self, data: Vec<u8>, rights: Rights) -> Option<Handle>;
 
     /// Ends a region and gives its bytes back.
     fn deregister(&mut self, key: u32) -> Option<Vec<u8>>;
 
-    /// Bytes that the peer wrote into a region, where they are counted.
+    /// Number of bytes that the peer wrote into a region, if they are counted.
     fn written(&self, key: u32) -> Option<u64> {
         let _ = key;
         None
@@ -392,16 +392,16 @@ pub trait Transport: Any + Debug + Send {
     /// Sends a message; with `invalidate`, the peer's region of that key ends when it has arrived.
     ///
     /// # Errors
-    /// Where the connection is not established, or the message is too long.
+    /// If the connection is not established, or the message is too long.
     fn send(&mut self, message: &[u8], invalidate: Option<u32>, solicited: bool) -> Result<(), OpError>;
 
     /// Writes into the peer's memory.
     ///
     /// # Errors
-    /// Where the connection is not established.
+    /// If the connection is not established.
     fn write(&mut self, key: u32, offset: u64, data: &[u8]) -> Result<(), OpError>;
 
-    /// Reads the peer's memory into a region of ours. The number given comes back in [`Event::ReadDone`].
+    /// Reads the peer's memory into one of our regions. The returned number comes back in [`Event::ReadDone`].
     ///
     /// # Errors
     /// See [`OpError`].
@@ -410,7 +410,7 @@ pub trait Transport: Any + Debug + Send {
     /// Ends the connection in order.
     fn close(&mut self);
 
-    /// Breaks a rule below SMB Direct. False where the transport cannot be made to.
+    /// Breaks a rule below SMB Direct. False if the transport does not support this.
     fn fault(&mut self, fault: Fault) -> bool {
         let _ = fault;
         false
@@ -428,7 +428,7 @@ pub trait Transport: Any + Debug + Send {
         let _ = idle;
     }
 
-    /// Request `id` (its MessageId) lets the peer at memory of ours.
+    /// Request `id` (its MessageId) grants the peer access to our memory.
     fn record_granted(&mut self, id: u64, memory: &[Handle]) {
         let _ = (id, memory);
     }
@@ -446,7 +446,7 @@ pub trait Transport: Any + Debug + Send {
     /// Hands all that was recorded to the operating system.
     fn record_flush(&self) {}
 
-    /// Writes that we leave, where that was not written before, and gives the file back.
+    /// Records the end of our connection, if that was not done before, and returns the file.
     fn record_end(&mut self, now: Time) -> Option<Wire> {
         let _ = now;
         None
@@ -458,7 +458,7 @@ pub trait Datagrams {
     /// Takes a datagram of the peer.
     fn handle_datagram(&mut self, now: Time, outside: &roce::packet::Outside, datagram: &[u8]);
 
-    /// Puts the next datagram behind what is in `out`.
+    /// Appends the next datagram to `out`.
     fn poll_datagram(&mut self, now: Time, out: &mut Vec<u8>) -> Option<roce::Leaving>;
 
     /// This one of [`Datagrams::poll_datagram`] has left.
@@ -476,7 +476,7 @@ pub trait Completions {
     /// Those of the adapter.
     fn progress(&mut self) -> io::Result<bool>;
 
-    /// Waits until something is completed, at most for so long.
+    /// Waits until something is completed, at most for `at_most`.
     ///
     /// # Errors
     /// Those of the adapter.
@@ -495,7 +495,7 @@ pub trait Driver: Debug + Send {
     /// Those of the system.
     fn drive(&mut self, clock: &Clock, transport: &mut dyn Transport) -> io::Result<bool>;
 
-    /// Waits until [`Driver::drive`] has something to do, at most for so long.
+    /// Waits until [`Driver::drive`] has something to do, at most for `at_most`.
     ///
     /// # Errors
     /// Those of the system.
@@ -525,18 +525,18 @@ pub trait Driver: Debug + Send {
         let _ = bytes;
     }
 
-    /// Reads until the peer is gone, and makes nothing of it.
+    /// Reads until the peer is gone, and ignores the data.
     fn ignore(&mut self) {}
 
-    /// Ends the connection as it is.
+    /// Ends the connection abruptly.
     fn abort(&mut self) {}
 
-    /// The connection is given up: what a system does for a socket that is closed, and does not for this one.
+    /// Gives up the connection, for drivers whose system does not do this when a socket is closed.
     fn leave(&mut self, clock: &Clock, transport: &mut dyn Transport) {
         let _ = (clock, transport);
     }
 
-    /// Our address, where a socket carries the connection.
+    /// Our address, if the connection uses a socket.
     fn local_address(&self) -> Option<SocketAddr> {
         None
     }

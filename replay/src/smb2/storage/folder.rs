@@ -37,7 +37,7 @@ pub struct Disk {
 
 impl Folder {
     /// # Errors
-    /// Where there is no such folder.
+    /// If there is no such folder.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { root: rustix::fs::open(path, LOOK | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())? })
     }
@@ -137,7 +137,7 @@ impl Folder {
         Ok((self.beneath(folder, LOOK | OFlags::DIRECTORY, Mode::empty())?, name))
     }
 
-    /// Opens what is below the folder.
+    /// Opens a file below the folder.
     #[cfg(target_os = "linux")]
     fn beneath(&self, path: &str, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
         use rustix::fs::{ResolveFlags, openat2};

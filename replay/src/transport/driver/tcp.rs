@@ -70,7 +70,7 @@ impl TcpDriver {
         Ok(true)
     }
 
-    /// Writes what there is; whether anything moved.
+    /// Writes all output. Returns true if anything moved.
     fn transmit(&mut self, clock: &Clock, transport: &mut dyn Transport) -> io::Result<bool> {
         let mut moved = false;
         loop {
@@ -94,7 +94,7 @@ impl TcpDriver {
                     moved = true;
                 }
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return Ok(moved),
-                // what the peer had to say before it closed is still to be read
+                // data that the peer sent before it closed is still to be read
                 Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
                     self.half_closed = true;
                     return Ok(moved);
@@ -173,7 +173,7 @@ impl Driver for TcpDriver {
     }
 }
 
-/// Reads until the peer is gone, and makes nothing of it but to show it.
+/// Reads until the peer is gone, and passes the data only to `show`.
 fn ignore(stream: &mut TcpStream, mut show: impl FnMut(&[u8])) {
     let _ = stream.set_nonblocking(false);
     let mut buffer = [0; 4096];
@@ -206,7 +206,7 @@ impl TcpAcceptor {
         self.address
     }
 
-    /// The next connection, or `None` when `wait` has passed. (Where there is no `poll`, it waits for as long as it takes.)
+    /// The next connection, or `None` when `wait` has passed. (On systems without `poll`, it waits without a limit.)
     ///
     /// # Errors
     /// Those of the socket.
@@ -225,7 +225,8 @@ impl TcpAcceptor {
         let _ = wait;
         match self.listener.accept() {
             Ok((stream, peer)) => Ok(Some(Accepted { stream, peer })),
-            // a connection that was gone before it was accepted is its client's affair; without descriptors left, some will come back
+            // a connection that ended before it was accepted is ignored; without free descriptors, some will be freed
+            // later
             Err(_) => {
                 std::thread::sleep(Duration::from_millis(10));
                 Ok(None)
@@ -244,7 +245,8 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// Sends these bytes, if there are any, when the peer has spoken; returns when it is gone. `kept` hears what passes.
+    /// Sends these bytes, if there are any, after the first data of the peer; returns when it is gone. `kept` gets all
+    /// data.
     ///
     /// # Errors
     /// Those of the socket.

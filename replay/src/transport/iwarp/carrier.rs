@@ -129,7 +129,7 @@ impl Carrier {
         Self { connection, record: None }
     }
 
-    /// The connection: for those who send what they like.
+    /// The connection, for tests that send arbitrary data.
     pub fn connection(&mut self) -> &mut Endpoint {
         &mut self.connection
     }

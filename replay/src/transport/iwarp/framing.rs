@@ -1,4 +1,4 @@
-//! FPDUs out of a stream of bytes (RFC 5044 4): length, ULPDU, padding, CRC, and markers where they were asked for.
+//! FPDUs from a stream of bytes (RFC 5044 4): length, ULPDU, padding, CRC, and markers if they were requested.
 
 use rdmascope_dissector::frame::Check;
 use rdmascope_dissector::wire::iwarp::mpa::{self, CRC_LEN, MARKER_INTERVAL, MARKER_LEN};
@@ -12,11 +12,12 @@ pub(super) enum Frame {
     Short,
     /// Its CRC is not that of its bytes.
     BadCrc,
-    /// A marker does not point to where the FPDU begins.
+    /// A marker does not point to the beginning of the FPDU.
     BadMarker,
 }
 
-/// Bytes that came and were not used yet: with markers less than two FPDUs and what was last handed in, without less than one.
+/// Bytes that were received and not used yet: with markers less than two FPDUs and the last input, without markers less
+/// than one.
 #[derive(Debug, Default)]
 pub(super) struct Deframer {
     bytes: Vec<u8>,
@@ -38,7 +39,7 @@ impl Deframer {
         self.start == self.bytes.len()
     }
 
-    /// The next FPDU's ULPDU, where there are markers.
+    /// The ULPDU of the next FPDU, with markers.
     pub(super) fn next_with_markers(&mut self, crc: bool, ulpdu: &mut Vec<u8>) -> Frame {
         let (frame, used) = with_markers(&self.bytes[self.start..], self.position, crc, ulpdu);
         self.start += used;

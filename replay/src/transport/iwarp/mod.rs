@@ -45,15 +45,15 @@ pub const KIND: crate::transport::Kind = crate::transport::Kind {
 /// Configuration of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// MPA revision to ask for: 1 or 2 (RFC 6581).
+    /// MPA revision to request: 1 or 2 (RFC 6581).
     pub revision: u8,
-    /// Ask for CRCs. They are used where either end asks.
+    /// Request CRCs. They are used if either end requests them.
     pub crc: bool,
     /// Ask for markers in what we receive.
     pub markers: bool,
     /// Reads of the peer that we answer at a time.
     pub ird: u16,
-    /// Reads of ours at a time at most.
+    /// Maximum number of our outstanding reads.
     pub ord: u16,
     /// Put the read depths of \[MS-SMBD\] 6.1 into the private data.
     pub legacy_depths: bool,
@@ -115,7 +115,7 @@ pub enum Closed {
 pub enum Event {
     /// The MPA handshake is complete.
     Established {
-        /// Reads of ours that may be on the way at a time.
+        /// Maximum number of our outstanding reads.
         ord: u32,
         /// True if CRCs are used.
         crc: bool,
@@ -126,10 +126,10 @@ pub enum Event {
     Received {
         /// Its bytes.
         message: Vec<u8>,
-        /// The key of ours that it invalidated.
+        /// Our key that it invalidated.
         invalidated: Option<u32>,
     },
-    /// A read of ours is complete.
+    /// One of our reads is complete.
     ReadDone {
         /// Result of [`Endpoint::read`].
         id: u64,
@@ -147,7 +147,7 @@ enum State {
     Closed,
 }
 
-/// A read of ours.
+/// One of our reads.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     id: u64,
@@ -170,7 +170,7 @@ struct Output {
     out: Vec<u8>,
     /// CRCs are used, in both directions.
     crc: bool,
-    /// The peer wants markers, and this is the position in the stream of FPDUs.
+    /// If the peer requested markers: the position in the stream of FPDUs.
     markers: Option<u32>,
     /// Bytes of a segment with its header at most.
     mulpdu: u16,
@@ -184,7 +184,7 @@ impl Output {
         }
     }
 
-    /// Frames one segment. Without markers, its bytes are written once, where they stay.
+    /// Frames one segment. Without markers, its bytes are written only once, to their final place.
     fn put(&mut self, segment: &Ddp<'_>) {
         if self.markers.is_some() {
             let mut ulpdu = Vec::with_capacity(Ddp::UNTAGGED_LEN + segment.payload.len());
@@ -313,9 +313,9 @@ impl Endpoint {
         }
     }
 
-    // ---- what is there
+    // ---- properties
 
-    /// True if operations can be asked for.
+    /// True if operations can be posted.
     pub fn is_established(&self) -> bool {
         self.state == State::Established
     }
@@ -358,7 +358,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes FPDUs where they lie; only one that comes in pieces is copied.
+    /// Processes FPDUs in place; only one that arrives in pieces is copied.
     fn handle_in_place(&mut self, mut bytes: &[u8]) {
         let crc = self.wire.crc;
         while self.state == State::Established {
@@ -425,7 +425,7 @@ impl Endpoint {
         if self.wire.out.is_empty() { None } else { Some(core::mem::take(&mut self.wire.out)) }
     }
 
-    /// When [`Endpoint::handle_timeout`] is to be called.
+    /// The time at which [`Endpoint::handle_timeout`] must be called.
     pub fn poll_timeout(&self) -> Option<Time> {
         if self.state == State::Startup { self.deadline } else { None }
     }
@@ -435,9 +435,9 @@ impl Endpoint {
         self.events.pop_front()
     }
 
-    // ---- what the user wants
+    // ---- operations
 
-    /// Lets the peer at `data`, as far as `rights` go. `None` where there are too many regions.
+    /// Registers `data` and grants `rights` to the peer. `None` if there are too many regions.
     pub fn register(&mut self, data: Vec<u8>, rights: Rights) -> Option<Handle> {
         self.memory.register(data, rights)
     }
@@ -450,7 +450,7 @@ impl Endpoint {
     /// Sends a message; with `invalidate`, the peer's region of that key ends when it has arrived.
     ///
     /// # Errors
-    /// Where the connection is not established.
+    /// If the connection is not established.
     pub fn send(&mut self, message: &[u8], invalidate: Option<u32>, solicited: bool) -> Result<(), OpError> {
         self.established()?;
         let opcode = match (invalidate, solicited) {
@@ -467,14 +467,14 @@ impl Endpoint {
     /// Writes into the peer's memory.
     ///
     /// # Errors
-    /// Where the connection is not established.
+    /// If the connection is not established.
     pub fn write(&mut self, key: u32, offset: u64, data: &[u8]) -> Result<(), OpError> {
         self.established()?;
         self.wire.tagged(Opcode::WRITE, Tagged { stag: key, offset }, data, true);
         Ok(())
     }
 
-    /// Reads the peer's memory into a region of ours. The number given comes back in [`Event::ReadDone`].
+    /// Reads the peer's memory into one of our regions. The returned number comes back in [`Event::ReadDone`].
     ///
     /// # Errors
     /// See [`OpError`].
@@ -497,7 +497,7 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// Puts any DDP segment on the wire as it is, framed: for those who want to see what the peer makes of it.
+    /// Sends a DDP segment unchanged, framed: to test the peer's reaction.
     pub fn transmit_segment(&mut self, ulpdu: &[u8]) {
         self.wire.frame(ulpdu);
     }
@@ -527,7 +527,7 @@ impl Endpoint {
         if enhanced {
             let mut e = mpa::Enhanced { ird_word: (self.ird as u16) & 0x3fff, ord_word: (self.ord as u16) & 0x3fff };
             if let Some(asked) = request.and_then(|r| r.enhanced).filter(|e| e.peer_to_peer()) {
-                // one of the ways offered to say that the initiator is ready
+                // one of the offered ways for the initiator to signal that it is ready
                 e.ird_word |= 0x8000;
                 match (asked.rtr_write(), asked.rtr_read(), asked.rtr_send()) {
                     (true, ..) => e.ord_word |= 0x8000,
@@ -665,7 +665,7 @@ impl Endpoint {
 
     fn handle_segment(&mut self, ulpdu: &[u8]) {
         if ulpdu.is_empty() {
-            // the initiator says that it is ready (RFC 6581 6)
+            // the initiator signals that it is ready (RFC 6581 6)
             return;
         }
         let Ok((_, segment)) = ddp::parse(ulpdu, &mut Off) else {

@@ -1,4 +1,4 @@
-//! The stream of a TCP connection of ours, in segments made up around it.
+//! The stream of one of our TCP connections, in constructed segments.
 
 use crate::wire::{Wire, addresses, frame, transport_checksum};
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,8 @@ const FLAG_FIN: u8 = 0x01;
 const FLAG_SYN: u8 = 0x02;
 const FLAG_PSH: u8 = 0x08;
 const FLAG_ACK: u8 = 0x10;
-/// No operation, and a window scale of 7, as every system asks for (RFC 7323 2.2): a socket does not tell what was agreed.
+/// No operation, and a window scale of 7, as every system offers it (RFC 7323 2.2): a socket does not report the
+/// negotiated value.
 const WINDOW_SCALE: [u8; 4] = [1, 3, 3, 7];
 const DESCRIPTION: &str = "Our own TCP connections: the bytes of the streams, in synthetic segments";
 
@@ -27,7 +28,8 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// A connection between us and the peer, with the three frames that open it at `now` (ns since 1970). `we_connected` says who began.
+    /// A connection between us and the peer, with the three frames that open it at `now` (ns since 1970).
+    /// `we_connected` is true if we opened it.
     pub(crate) fn new(wire: Wire, us: SocketAddr, peer: SocketAddr, we_connected: bool, now: i64) -> Self {
         let (interface, _) = wire.open("rdmascope iwarp", DESCRIPTION);
         let mut stream = Self { wire, interface, ends: addresses(us, peer), sequence: [1000, 2000], closed: [false; 2] };

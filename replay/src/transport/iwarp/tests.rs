@@ -112,7 +112,7 @@ fn complaint(segment: &Ddp<'_>, rights: Rights) -> String {
     let region = pair.ends[1].register(vec![0; 64], rights).unwrap();
     let mut bytes = Vec::new();
     let buffer = match segment.buffer {
-        // key 1 stands for the region, an offset is relative to it
+        // key 1 means the region, an offset is relative to it
         Buffer::Tagged(t) if t.stag == 1 => Buffer::Tagged(Tagged { stag: region.key, offset: region.offset.wrapping_add(t.offset) }),
         other => other,
     };

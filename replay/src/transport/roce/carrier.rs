@@ -191,7 +191,7 @@ impl RoceRequest {
 impl Drop for RoceRequest {
     fn drop(&mut self) {
         if !self.done {
-            // nobody took it
+            // nobody accepted it
             let _ = self.reject(RejectReason::NO_RESOURCES);
         }
     }
@@ -236,7 +236,7 @@ impl Request for RoceRequest {
                 if fault == StartupFault::OtherProtocol {
                     answer(self.local, self.peer.ip(), |_| Some(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()))?;
                 }
-                // it asks again for as long as it likes, and hears nothing
+                // the peer repeats its request and gets no answer
                 std::thread::sleep(SILENCE);
                 self.port.end(self.peer.ip(), self.comm_id);
                 Ok(())

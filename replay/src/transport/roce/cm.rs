@@ -1,6 +1,5 @@
-//! The communication manager's messages (IBA volume 1, 12.6 and annex A11) and one connection's part in them (12.9): what is sent, sent
-//! again, and
-//! answered once more where the answer was lost.
+//! The communication manager's messages (IBA volume 1, 12.6 and annex A11), and the handling of one connection's
+//! messages (12.9): sending, retransmission, and repeated answers if one was lost.
 //!
 //! ```text
 //! active   REQ ─▶ … ◀─ REP   RTU ─▶                  either   DREQ ─▶ … ◀─ DREP
@@ -205,7 +204,7 @@ pub(crate) fn reject(local_comm_id: u32, remote_comm_id: u32, of_reply: bool, re
     mad(Attribute::CONNECT_REJECT, transaction_id, &out)
 }
 
-/// The transaction of a management datagram; 0 where it has none.
+/// The transaction of a management datagram; 0 if it has none.
 pub(crate) fn transaction(payload: &[u8]) -> u64 {
     Mad::parse(payload, &mut rdmascope_dissector::trace::Off).map_or(0, |(_, mad)| mad.transaction_id)
 }
@@ -225,7 +224,7 @@ impl Waiting {
         Self { mad, left: retries, every, deadline: later(now, every) }
     }
 
-    /// An MRA: the other end has it, and asks for so much more time.
+    /// An MRA: the other end has received the message, and requests more time.
     pub(super) fn extend(&mut self, now: Time, timeout_code: u8) {
         self.deadline = later(now, timeout_nanos(timeout_code).saturating_add(self.every));
     }

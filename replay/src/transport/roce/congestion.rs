@@ -8,7 +8,7 @@
 
 use crate::transport::Time;
 
-/// At least so long between two notifications of a receiver, in ns.
+/// Minimum time between two notifications of a receiver, in ns.
 const CNP_EVERY: i64 = 50_000;
 /// The timer of α, in ns.
 const ALPHA_EVERY: i64 = 55_000;
@@ -20,7 +20,7 @@ const GAIN: f64 = 1.0 / 256.0;
 const FAST_STEPS: u32 = 5;
 /// Bytes a second that the target is raised by.
 const ADDITION: f64 = 5.0e6;
-/// The rate never falls below so many bytes a second.
+/// Minimum rate, in bytes per second.
 const LEAST: f64 = 1.0e6;
 
 /// The rate of a sender.
@@ -112,12 +112,12 @@ impl Sender {
         }
     }
 
-    /// When the next may leave, where that is not now.
+    /// The time at which the next packet may leave, if that is not now.
     pub(super) fn next(&self) -> Option<Time> {
         self.limited.map(|l| l.next)
     }
 
-    /// Bytes a second, where there is a limit.
+    /// The limit in bytes per second, if there is one.
     pub(super) fn rate(&self) -> Option<u64> {
         self.limited.map(|l| l.rate as u64)
     }
@@ -131,7 +131,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// A packet came that was marked on its way.
+    /// A packet with a congestion mark arrived.
     pub(super) fn marked(&mut self, now: Time) {
         if self.last.is_none_or(|last| now.saturating_sub(last) >= CNP_EVERY) {
             self.last = Some(now);
@@ -139,7 +139,7 @@ impl Receiver {
         }
     }
 
-    /// True if a notification is to be sent; asking takes it.
+    /// True if a notification is due; resets that.
     pub(super) fn take(&mut self) -> bool {
         std::mem::take(&mut self.due)
     }

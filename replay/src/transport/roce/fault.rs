@@ -48,7 +48,7 @@ enum Act {
     Repeat,
     /// The packet is sent after the next one.
     Reorder,
-    /// The packet is sent so many ns later.
+    /// The packet is sent this number of ns later.
     Delay(i64),
     Psn(u32),
     Crc,
@@ -69,8 +69,8 @@ const fn row(name: &'static str, text: &'static str, expected: &'static str, kin
     Row { name, text, expected, kind, act }
 }
 
-/// One that refuses a connection: what its name has behind `cm-reject-`, what is refused, the reason, and what else than giving up the
-/// other end may do.
+/// A row that refuses a connection: the part of its name after `cm-reject-`, the refused item, the reason, and an
+/// alternative reaction of the other end, if it need not give up.
 macro_rules! refuses {
     ($name:literal, $what:literal, $reason:ident $(, or $other:literal)?) => {
         row(
@@ -161,7 +161,7 @@ pub enum When {
     Nth(u64),
     /// To this one and all behind it.
     From(u64),
-    /// To one in so many, by chance.
+    /// To one of this number of packets, at random.
     OneIn(u64),
 }
 
@@ -302,7 +302,7 @@ impl Faults {
         self.held.front().map(|(at, ..)| *at)
     }
 
-    /// A packet that stands at the end of `out`, from `start` on, is about to leave.
+    /// Handles the packet at the end of `out`, from `start` on, which is about to leave.
     pub(super) fn leaving(&mut self, now: Time, path: &Path, start: usize, tos: u8, out: &mut Vec<u8>) -> Fate {
         let Some(packet) = Packet::parse(&out[start..]) else { return Fate::Leaves(tos) };
         let bth = packet.bth;
@@ -315,7 +315,7 @@ impl Faults {
             Kind::Request | Kind::Established => false,
         };
         if !counts || !self.hits() {
-            // one that waits for its successor goes behind it
+            // a held packet is sent after its successor
             if let Some((at, ..)) = self.held.front_mut()
                 && self.fault.row.act == Act::Reorder
             {
@@ -332,7 +332,7 @@ impl Faults {
             }
             Act::Repeat => self.held.push_back((now, tos, out[start..].to_vec())),
             Act::Reorder => {
-                // a packet without a successor goes a while later
+                // a packet without a successor is sent a while later
                 self.held.push_back((now.saturating_add(2_000_000), tos, out.split_off(start)));
                 return Fate::Kept;
             }

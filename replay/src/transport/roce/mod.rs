@@ -74,7 +74,7 @@ pub struct Config {
     pub responder_resources: u8,
     /// Maximum number of our outstanding reads.
     pub initiator_depth: u8,
-    /// Maximum number of bytes that one Read Request of ours asks for.
+    /// Maximum number of bytes that one of our Read Requests asks for.
     pub read_max: u32,
     /// Maximum number of bytes in flight.
     pub window: u32,
@@ -149,7 +149,7 @@ const SERVICE_TIMEOUT: u8 = 19;
 /// Number of times that a Disconnect Request is sent.
 const DISCONNECT_RETRIES: u8 = 3;
 
-/// The numbers of our end of a connection: nobody else on this host has the first two.
+/// The numbers of our end of a connection: the first two are unique on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// The queue pair: 24 bits, not 0 or 1.
@@ -219,12 +219,12 @@ pub enum Event {
     Received {
         /// Its bytes.
         message: Vec<u8>,
-        /// The key of ours that it invalidated.
+        /// Our key that it invalidated.
         invalidated: Option<u32>,
         /// Its immediate data.
         immediate: Option<u32>,
     },
-    /// A read of ours is complete.
+    /// One of our reads is complete.
     ReadDone {
         /// Result of [`Endpoint::read`].
         id: u64,
@@ -236,7 +236,7 @@ pub enum Event {
 /// Counters below the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets of ours that were sent again.
+    /// Number of our packets that were retransmitted.
     pub retransmitted: u64,
     /// Packets of the peer that came again.
     pub duplicates: u64,
@@ -268,24 +268,24 @@ enum Phase {
     Over,
 }
 
-/// The states of a queue pair (10.3.1). Nothing here asks for the two that are left out: SQD, in which the send queue drains, and SQE,
-/// which reliable
-/// connections do not have.
+/// The states of a queue pair (10.3.1). Two states are not needed here and left out: SQD, in which the send queue
+/// drains, and SQE, which reliable connections do not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It is over, and the numbers are free (10.3.1.1).
     Reset,
-    /// A REQ was sent: what comes for the queue pair is dropped without a word (10.3.1.2).
+    /// A REQ was sent: packets for the queue pair are dropped silently (10.3.1.2).
     Initialized,
     /// A REP was sent: requests are taken, and none can be made (10.3.1.3).
     ReadyToReceive,
     /// Sends and receives (10.3.1.4).
     ReadyToSend,
-    /// A rule was broken, or the connection is coming down: nothing is taken, and what was posted comes to nothing (10.3.1.7).
+    /// A rule was broken, or the connection is closing: received packets are dropped, and posted operations fail
+    /// (10.3.1.7).
     Error,
 }
 
-/// A datagram that was put behind what is in the buffer.
+/// A datagram that was appended to the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
     /// Length of the packet, in bytes.
@@ -304,13 +304,13 @@ pub struct Endpoint {
     /// Of our next management datagram.
     mad_psn: u32,
     phase: Phase,
-    /// Management datagrams that are to be sent now.
+    /// Management datagrams to be sent now.
     mads: VecDeque<Vec<u8>>,
-    /// The last answer to the peer's REQ or REP: given again where it asks again.
+    /// The last answer to the peer's REQ or REP: it is repeated if the peer repeats its message.
     answer: Vec<u8>,
     /// The peer's, until it is established.
     private_data: Vec<u8>,
-    /// The queue pair is in error: nothing more is asked for.
+    /// True if the queue pair is in error: no more requests are sent.
     broken: bool,
     requester: Requester,
     responder: Responder,
@@ -319,7 +319,7 @@ pub struct Endpoint {
     check: Check,
     memory: Regions,
     events: VecDeque<Event>,
-    /// It was said that it is over.
+    /// True if the end was reported.
     reported: bool,
     next_read: u64,
     /// Whose turn it is, where both halves have something.
@@ -353,7 +353,7 @@ impl Endpoint {
     /// The end that takes a connection, of which this is the REQ's management datagram. Its REP is there to transmit at once.
     ///
     /// # Errors
-    /// Why it is to be refused: see [`Endpoint::rejection`].
+    /// The reason for which to refuse it: see [`Endpoint::rejection`].
     pub fn accept(now: Time, mut config: Config, path: Path, numbers: Numbers, request: &[u8]) -> Result<Self, RejectReason> {
         let Ok((_, Some(CmMessage::Request(request)))) = parse_mad(request, &mut Off) else { return Err(RejectReason::UNSUPPORTED) };
         if request.head.transport() != 0 {
@@ -377,7 +377,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// The management datagram that refuses a REQ, and nothing else follows: as a packet for whoever sent it.
+    /// The management datagram that refuses a REQ, as a packet for its sender. No state is kept.
     pub fn rejection(path: &Path, request: &[u8], reason: RejectReason) -> Vec<u8> {
         let remote = match parse_mad(request, &mut Off) {
             Ok((_, Some(message))) => message.comm_ids().0.unwrap_or(0),
@@ -396,7 +396,7 @@ impl Endpoint {
         Some(out)
     }
 
-    /// The answer to a DREQ for a connection that nobody has any more (12.9.8.3.1).
+    /// The answer to a DREQ for a connection that does not exist any more (12.9.8.3.1).
     pub fn disconnect_reply(path: &Path, request: &[u8]) -> Option<Vec<u8>> {
         let Ok((_, Some(CmMessage::DisconnectRequest(request_head)))) = parse_mad(request, &mut Off) else { return None };
         let mut out = Vec::new();
@@ -463,14 +463,14 @@ impl Endpoint {
         self.peer = Some(peer);
     }
 
-    // ---- what is there
+    // ---- properties
 
     /// Our numbers.
     pub fn numbers(&self) -> Numbers {
         Numbers { qp: self.us.qp, comm_id: self.us.comm_id, psn: self.us.starting_psn }
     }
 
-    /// Between whom it is.
+    /// The addresses of the connection.
     pub fn path(&self) -> Path {
         self.path
     }
@@ -491,7 +491,7 @@ impl Endpoint {
         }
     }
 
-    /// True if operations can be asked for.
+    /// True if operations can be posted.
     pub fn is_established(&self) -> bool {
         matches!(self.phase, Phase::Established) && !self.reported
     }
@@ -501,12 +501,12 @@ impl Endpoint {
         matches!(self.phase, Phase::Connecting(_))
     }
 
-    /// True if both ends know that it is over, or no answer is waited for any more.
+    /// True if both ends know that it is over, or no answer is expected any more.
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over) && self.mads.is_empty()
     }
 
-    /// True if nothing of ours waits to be sent or acknowledged.
+    /// True if nothing of ours is to be sent or acknowledged.
     pub fn is_quiet(&self) -> bool {
         self.requester.len() == 0 && !self.responder.is_ready() && self.mads.is_empty() && !self.receiver.is_due()
     }
@@ -555,7 +555,7 @@ impl Endpoint {
     pub fn handle_outside(&mut self, now: Time, outside: &Outside, datagram: &[u8]) -> Option<Hidden> {
         let Outside { source_port, congested, header } = *outside;
         let solved = self.check.received(self.path.remote, self.path.local, source_port, datagram);
-        // there is one solution at most: where it is not what the header says, the CRC is not that of this packet
+        // there is at most one solution: if it differs from the header, the CRC is not that of this packet
         let right = solved.filter(|solved| header.is_none_or(|header| header.hidden == *solved));
         let Some(hidden) = right else {
             self.counters.bad_crc += 1;
@@ -571,7 +571,7 @@ impl Endpoint {
 
     fn handle_packet(&mut self, now: Time, congested: bool, packet: &Packet<'_>) {
         let bth = &packet.bth;
-        // 9.6.1.1: version, partition (the upper bit says who is a full member), queue pair
+        // 9.6.1.1: version, partition (the upper bit marks a full member), queue pair
         if bth.tver() != 0 || (bth.p_key ^ self.config.p_key) & 0x7fff != 0 {
             self.counters.foreign += 1;
             return;
@@ -595,7 +595,7 @@ impl Endpoint {
             self.receiver.marked(now);
         }
         if let Phase::Accepting(_) = self.phase {
-            // data says as much as an RTU (12.9.7.2)
+            // a request has the same meaning as an RTU (12.9.7.2)
             if packet.row.is_request() {
                 self.established(now);
             }
@@ -784,7 +784,7 @@ impl Endpoint {
             Phase::Connecting(waiting) | Phase::Accepting(waiting) => match waiting.due(now) {
                 Some(true) => self.mads.push_back(waiting.mad.clone()),
                 Some(false) => {
-                    // who gives up says so (12.9.8.3.1)
+                    // the end that gives up reports this (12.9.8.3.1)
                     let remote = self.peer.map_or(0, |peer| peer.comm_id);
                     let of_reply = matches!(self.phase, Phase::Accepting(_));
                     let reason = RejectReason::TIMEOUT;
@@ -820,7 +820,8 @@ impl Endpoint {
         self.phase = Phase::Disconnecting(Waiting::new(now, request, self.config.cm_timeout.min(16), DISCONNECT_RETRIES));
     }
 
-    /// When [`Endpoint::handle_timeout`] is to be called, or something can be transmitted that cannot be now.
+    /// The time at which [`Endpoint::handle_timeout`] must be called, or at which something can be transmitted that
+    /// cannot be now.
     pub fn poll_timeout(&self) -> Option<Time> {
         let cm = match &self.phase {
             Phase::Connecting(waiting) | Phase::Accepting(waiting) | Phase::Disconnecting(waiting) => Some(waiting.deadline),
@@ -828,7 +829,7 @@ impl Endpoint {
             Phase::Established | Phase::Over => None,
         };
         let requester = if self.broken { None } else { self.requester.poll_timeout() };
-        // what is sent as soon as congestion lets it
+        // packets that wait for the rate limit
         let open = matches!(self.phase, Phase::Established | Phase::Closing(_));
         let ready = if self.responder.is_ready() { Some(Time::MIN) } else { self.requester.ready_at().filter(|_| !self.broken) };
         let paced = self.sender.next().zip(ready).filter(|_| open).map(|(next, ready)| next.max(ready));
@@ -843,7 +844,7 @@ impl Endpoint {
         self.config.tos()
     }
 
-    /// Puts the next datagram behind what is in `out`.
+    /// Appends the next datagram to `out`.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Leaving> {
         let start = out.len();
         let data = self.config.tos();
@@ -931,7 +932,7 @@ impl Endpoint {
 
     // ---- operations
 
-    /// Lets the peer at `data`, as far as `rights` go. `None` where no more can be registered.
+    /// Registers `data` and grants `rights` to the peer. `None` if no more can be registered.
     pub fn register(&mut self, data: Vec<u8>, rights: Rights) -> Option<Handle> {
         self.memory.register(data, rights)
     }
@@ -951,7 +952,7 @@ impl Endpoint {
     /// Sends a message; with `invalidate`, the peer's region of that key ends when it has arrived.
     ///
     /// # Errors
-    /// Where the connection is not established, or too much waits already.
+    /// If the connection is not established, or too many operations wait already.
     pub fn send(&mut self, message: &[u8], invalidate: Option<u32>, solicited: bool) -> Result<(), OpError> {
         self.ready()?;
         self.requester.post(Work::Send { data: message.to_vec(), invalidate, immediate: None, solicited });
@@ -978,8 +979,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Reads the peer's memory into a region of ours, in Read Requests of [`Config::read_max`] bytes. The number given comes back in
-    /// [`Event::ReadDone`].
+    /// Reads the peer's memory into one of our regions, in Read Requests of [`Config::read_max`] bytes. The returned
+    /// number comes back in [`Event::ReadDone`].
     ///
     /// # Errors
     /// See [`OpError`].
@@ -1015,13 +1016,13 @@ impl Endpoint {
         }
     }
 
-    /// Ends the connection in order: what was sent is given a second to be acknowledged.
+    /// Ends the connection in order: sent messages have a second to be acknowledged.
     pub fn close(&mut self, now: Time) {
         self.tell(Closed::ByUs);
         match &self.phase {
             Phase::Established => self.phase = Phase::Closing(later(now, LEAVE_WITHIN)),
             Phase::Connecting(_) => {
-                // a REP may be on its way
+                // a REP may be in transit
                 self.mads.push_back(cm::reject(self.us.comm_id, 0, false, RejectReason::CONSUMER, self.us.comm_id.into()));
                 self.phase = Phase::Over;
             }
@@ -1072,25 +1073,25 @@ fn emit_mad(path: &Path, psn: u32, mad: &[u8], out: &mut Vec<u8>) {
     packet::emit(path, bth, &packet::deth(), mad, out);
 }
 
-/// Whom a management datagram is for.
+/// Destination of a management datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addressed {
-    /// A REQ: the service's port in the TCP port space of the RDMA-CM, the communication ID of the requester, and where it connects
-    /// from.
+    /// A REQ: the service's port in the TCP port space of the RDMA-CM, the communication ID of the requester, and its
+    /// source port.
     Service {
         /// The port of the service; `None` for one of another port space.
         port: Option<u16>,
         /// The communication ID of the requester.
         comm_id: u32,
-        /// The port that it connects from, where it says so.
+        /// The source port, if the REQ has it.
         source_port: Option<u16>,
     },
     /// A message for the connection of this communication identifier.
     Connection(u32),
 }
 
-/// Takes apart a datagram to queue pair 1: whom it is for, and the management datagram in it. `None` for what is no message of a
-/// communication manager.
+/// Parses a datagram to queue pair 1: its destination, and the management datagram in it. `None` if it is not a message
+/// of a communication manager.
 pub fn addressed(datagram: &[u8]) -> Option<(Addressed, &[u8])> {
     let packet = Packet::parse(datagram)?;
     if packet.bth.dest_qp != QP1 || packet.bth.operation() != Opcode::UD_SEND_ONLY {

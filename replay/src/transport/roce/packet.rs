@@ -1,6 +1,5 @@
-//! Packets of RoCEv2 (IBA volume 1, annex A17): what a UDP datagram to port 4791 holds, made and taken apart with the dissector's layouts,
-//! and its
-//! invariant CRC.
+//! Packets of RoCEv2 (IBA volume 1, annex A17): the content of UDP datagrams to port 4791, made and parsed with the
+//! dissector's layouts, and its invariant CRC.
 //!
 //! The CRC covers the IP header, which a UDP socket does not show. All of it is known but for two things: the identification of IPv4 (16
 //! bits) and
@@ -38,7 +37,7 @@ pub const ICRC: usize = 4;
 /// The partition that everybody is in.
 pub const DEFAULT_P_KEY: u16 = 0xffff;
 
-/// Between whom packets go: addresses of one family.
+/// The addresses of a connection, of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
     /// Our address.
@@ -73,7 +72,7 @@ pub(crate) fn deth() -> Vec<u8> {
     [QP1_KEY.to_be_bytes(), QP1.to_be_bytes()].concat()
 }
 
-/// Kind of a message of the reliable connection, as far as its opcodes say it.
+/// Kind of a message of the reliable connection, as far as its opcodes show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub(crate) enum Kind {
@@ -148,9 +147,8 @@ pub struct Header {
     pub checksum: u16,
 }
 
-/// Takes apart what a raw socket gives: a whole IPv4 packet. Sender and receiver, what is around the datagram, and the datagram. `None`
-/// where it is
-/// none to port 4791, has options (RoCEv2 has none), or is not whole.
+/// Parses the data of a raw socket: a whole IPv4 packet. Returns sender and receiver, header fields around the
+/// datagram, and the datagram. `None` if it is not for port 4791, has options (RoCEv2 has none), or is incomplete.
 pub(crate) fn whole(packet: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr, Outside, &[u8])> {
     let (rest, ip) = ip::parse_v4(packet, &mut Off).ok()?;
     if ip.header_length != 20 || ip.protocol != 17 || ip.more() || ip.offset() != 0 {
@@ -167,7 +165,8 @@ pub(crate) fn whole(packet: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr, Outside, &[u8]
     Some((ip.src.into(), ip.dst.into(), outside, datagram))
 }
 
-/// The invariant CRC of a datagram from its BTH to its padding, with identification 0 and not to be fragmented. `None` where it has no BTH.
+/// The invariant CRC of a datagram from its BTH to its padding, with identification 0 and the don't-fragment flag.
+/// `None` if it has no BTH.
 fn invariant(from: IpAddr, to: IpAddr, source_port: u16, datagram: &[u8]) -> Option<u32> {
     let (bth, rest) = datagram.split_first_chunk::<{ Bth::LEN }>()?;
     let udp_length = (8 + datagram.len() + ICRC) as u16;
@@ -201,7 +200,7 @@ fn invariant(from: IpAddr, to: IpAddr, source_port: u16, datagram: &[u8]) -> Opt
     Some(hasher.finalize())
 }
 
-/// Puts a packet behind what is in `out`: header, extension headers, payload, padding, invariant CRC. The pad count is set here.
+/// Appends a packet to `out`: header, extension headers, payload, padding, invariant CRC. The pad count is set here.
 pub fn emit(path: &Path, head: Bth, extensions: &[u8], payload: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     let pad = payload.len().next_multiple_of(4) - payload.len();
@@ -233,7 +232,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Takes a datagram apart, whose CRC is behind it still. `None` where it is none, is too short, or its opcode is reserved.
+    /// Parses a datagram that ends with its CRC. `None` if it is too short, or its opcode is reserved.
     pub fn parse(datagram: &'a [u8]) -> Option<Self> {
         let packet = datagram.get(..datagram.len().checked_sub(ICRC)?)?;
         let (rest, bth) = Bth::parse(packet, &mut Off).ok()?;
@@ -254,7 +253,8 @@ pub fn destination(datagram: &[u8]) -> Option<(Opcode, u32)> {
 /// Bits of the IP header that a UDP socket does not show: the identification, and the flag that forbids fragments.
 const UNKNOWN: usize = 17;
 
-/// One solved bit: the CRCs with this as their highest bit are reduced by `vector`, which stands for the unknown bits of `stands_for`.
+/// One solved bit: CRCs whose highest bit is this one are reduced by `vector`, which represents the unknown bits of
+/// `stands_for`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pivot {
     highest: u32,
@@ -278,7 +278,7 @@ impl Length {
         for (bit, vector) in basis.iter_mut().enumerate() {
             let field = if bit < 16 { (1u32 << (bit + 8)).to_be_bytes() } else { 0x40u32.to_be_bytes() };
             let mut difference = crc32fast::Hasher::new_with_initial(crc32fast::hash(&field[1..]) ^ nothing);
-            // combining moves the difference past so many bytes
+            // combining moves the difference past this number of bytes
             difference.combine(&crc32fast::Hasher::new_with_initial_len(0, after as u64));
             *vector = difference.finalize();
         }
@@ -309,7 +309,7 @@ impl Length {
     }
 }
 
-/// Checks invariant CRCs, and finds what the sender wrote into the part of the IP header that is not seen.
+/// Checks invariant CRCs, and finds the values in the hidden part of the IP header.
 #[derive(Debug, Default)]
 pub struct Check {
     lengths: HashMap<usize, Length>,
@@ -338,7 +338,7 @@ impl Check {
         }
     }
 
-    /// Changes the CRC of a packet of [`emit`] to what it has to be where the IP packet gets this identification.
+    /// Changes the CRC of a packet of [`emit`] so that it fits an IP packet with this identification.
     pub fn renumber(&mut self, datagram: &mut [u8], identification: u16) {
         if identification == 0 || datagram.len() < Bth::LEN + ICRC {
             return;
@@ -364,7 +364,7 @@ pub(crate) const fn wrap(sequence: u64, first: u32) -> u32 {
     (sequence as u32).wrapping_add(first) & MASK_24
 }
 
-/// When something is due that is a while from now; a time that nobody lives to see never is.
+/// A time in the future; if it overflows, it is the maximum, which never comes.
 pub(crate) fn later(now: Time, nanos: u64) -> Time {
     now.saturating_add(i64::try_from(nanos).unwrap_or(i64::MAX))
 }
@@ -457,7 +457,7 @@ mod tests {
         assert_eq!((outside.source_port, outside.congested), (0xc123, true));
         let hidden = Hidden { identification: 0x1234, fragmentable: false };
         assert_eq!(outside.header, Some(Header { hidden, tos: 0x6b, ttl: 9, checksum: 0xabcd }));
-        // what was cut, another port, a fragment, options
+        // truncated, another port, a fragment, options
         assert!(whole(&packet[..packet.len() - 1]).is_none());
         for (at, change) in [(23, 1), (6, 0x20), (7, 1), (0, 3), (9, 1)] {
             let mut other = packet.to_vec();

@@ -1,6 +1,6 @@
-//! The datagrams of a connection of ours, in frames made up around them: Ethernet addresses, the time to live, and of what came the UDP
-//! checksum and
-//! the class (taken for ours: a socket does not tell it). All else from the identification on is that of the wire.
+//! The datagrams of one of our connections, in constructed frames. Ethernet addresses and the time to live are made up;
+//! so are, for received packets, the UDP checksum and the class, which a socket does not report (ours is used). All
+//! other fields from the identification on are those of the wire.
 
 use super::packet::{Hidden, Outside, PORT};
 use crate::transport::Time;

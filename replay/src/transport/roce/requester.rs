@@ -9,7 +9,7 @@ use rdmascope_dissector::wire::ib::bth::{Opcode, Row};
 use rdmascope_dissector::wire::ib::ext::{NakCode, Syndrome, rnr_timer};
 use std::collections::VecDeque;
 
-/// Every so many packets one asks for an acknowledgement, so that a long message does not wait for its end.
+/// One of this number of packets requests an acknowledgement, so that a long message does not wait for its end.
 const ASK_EVERY: u64 = 16;
 /// The first sequence number: the ones behind it are numbers, too.
 pub(super) const START: u64 = 1 << 32;
@@ -24,7 +24,7 @@ pub(super) enum Work {
     Read(Read),
 }
 
-/// A part of a read of ours: one Read Request, if none is lost.
+/// A part of one of our reads: one Read Request, if none is lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Read {
     pub(super) sink: u32,
@@ -34,7 +34,7 @@ pub(super) struct Read {
     pub(super) length: u32,
     /// Bytes that have arrived.
     pub(super) have: u32,
-    /// The user's number for the whole, where this is its last part.
+    /// The user's number for the whole read, if this is its last part.
     pub(super) last_of: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ pub(super) enum Failed {
     RnrRetries,
     /// The peer refused.
     Nak(NakCode),
-    /// An answer to a read that is not what was asked for.
+    /// An answer to a read that does not fit the request.
     BadResponse(&'static str),
 }
 
@@ -192,7 +192,7 @@ impl Requester {
         self.ready_at().is_some_and(|at| now >= at)
     }
 
-    /// From when on a packet may be sent: `None` where something has to come before.
+    /// The time from which a packet may be sent: `None` if something has to come before.
     pub(super) fn ready_at(&self) -> Option<Time> {
         self.may_send().then_some(self.rnr_until.unwrap_or(Time::MIN))
     }
@@ -219,7 +219,7 @@ impl Requester {
         let (mtu, window) = (self.limits.mtu, self.limits.window);
         let posted = self.queue.get(index)?;
         let (n, packets) = (sequence - posted.first, posted.packets);
-        // of a read, all that is missing is asked for at once
+        // the missing part of a read is requested at once
         let step = if matches!(posted.work, Work::Read(_)) { packets - n } else { 1 };
         self.next += step;
         if self.next >= posted.end() {
@@ -281,7 +281,7 @@ impl Requester {
         })
     }
 
-    /// All before `upto` arrived. Reads whose answers are missing there were lost: they are asked for again.
+    /// All packets before `upto` arrived. Reads whose answers are missing there were lost: they are requested again.
     fn acknowledge(&mut self, now: Time, upto: u64) {
         let upto = upto.min(self.sent);
         let before = self.una;
@@ -359,7 +359,7 @@ impl Requester {
         self.locate();
     }
 
-    /// An acknowledgement that names this packet (9.7.5.1.2). One of what was never sent is no answer to anything.
+    /// Handles an acknowledgement of this packet (9.7.5.1.2). One for a packet that was never sent is ignored.
     pub(super) fn handle_ack(&mut self, now: Time, sequence: u64, syndrome: Syndrome) -> Result<(), Failed> {
         if sequence >= self.sent || sequence.wrapping_add(1) < self.una {
             return Ok(());
@@ -411,7 +411,7 @@ impl Requester {
         if sequence >= self.sent || sequence < self.una {
             return Ok(None);
         }
-        // it stands for all that came before it
+        // it acknowledges all packets before it
         let before = self.una;
         while let Some(front) = self.queue.front()
             && !matches!(front.work, Work::Read(_))
@@ -442,7 +442,7 @@ impl Requester {
             return Err(Failed::BadResponse("it does not have the length that was asked for"));
         }
         let place = read.sink_offset.wrapping_add(read.have.into());
-        // a sink that is gone takes nothing; the answer is one all the same
+        // a sink that was deregistered stores nothing; the answer counts anyway
         let _ = memory.place(read.sink, place, payload);
         read.have += payload.len() as u32;
         let done = read.last_of.filter(|_| last);

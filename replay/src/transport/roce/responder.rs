@@ -1,6 +1,6 @@
-//! The responder of a reliable connection (IBA volume 1, 9.7.4 and 9.7.5): takes packets in their order, refuses others, answers once more
-//! what comes
-//! once more, and lets nobody at memory that was not given. Sequence numbers are counted in 64 bits here, from [`START`] on.
+//! The responder of a reliable connection (IBA volume 1, 9.7.4 and 9.7.5): accepts packets in their order, refuses
+//! others, answers duplicates once more, and refuses access to memory that was not granted. Sequence numbers are
+//! counted in 64 bits here, from [`START`] on.
 
 use super::packet::{self, ACK, Kind, MASK_24, NAK, Packet, RNR_NAK};
 use super::requester::START;
@@ -43,7 +43,7 @@ pub(super) enum Done {
     Nothing,
     /// A message arrived.
     Received { message: Vec<u8>, invalidated: Option<u32>, immediate: Option<u32> },
-    /// It breaks a rule: a NAK goes, and the queue pair ends.
+    /// It breaks a rule: a NAK is sent, and the queue pair ends.
     Broken(NakCode, &'static str),
 }
 
@@ -106,7 +106,7 @@ impl Responder {
     /// An acknowledgement, or a refusal.
     pub(super) fn acknowledge(&mut self, sequence: u64, syndrome: u8) {
         let answer = Answer::Acknowledge { sequence, syndrome, msn: self.msn };
-        // a later one stands for the earlier
+        // a later one includes the earlier
         if let Some(Answer::Acknowledge { syndrome: ACK, .. }) = self.answers.back() {
             self.answers.pop_back();
         }

@@ -144,7 +144,7 @@ impl Net {
         }
     }
 
-    /// One step of time. False where nothing more happens.
+    /// One step of time. False if nothing more happens.
     fn step(&mut self) -> bool {
         self.transmit();
         let timer = self.ends.iter().filter_map(Endpoint::poll_timeout).min();
@@ -288,7 +288,7 @@ fn invalidation_and_immediate_data_arrive() {
             Event::Received { message: vec![2; 10], invalidated: None, immediate: Some(0xdead_beef) },
         ]
     );
-    // what was invalidated is given to nobody any more
+    // an invalidated region cannot be accessed any more
     net.ends[0].write(region.key, region.offset, &[8; 10], None).unwrap();
     net.run(|net| net.closed(0).is_some() && net.closed(1).is_some());
     assert_eq!(net.closed(0), Some(&Closed::Refused(NakCode::REMOTE_ACCESS_ERROR)));
@@ -367,7 +367,7 @@ fn without_receives_the_sender_waits() {
     net.quiet();
     let expected: Vec<_> = (0..5u8).map(|n| Event::Received { message: vec![n; 2000], invalidated: None, immediate: None }).collect();
     assert_eq!(net.events[1][1..], expected);
-    // and where that was agreed, not for ever
+    // and not forever, if that was negotiated
     let mut net = Net::new(config(1024), Config { receives: 0, rnr_retry: 3, ..config(1024) }, Weather::default(), 1);
     net.established();
     net.ends[0].send(&[1; 10], None, false).unwrap();
@@ -416,7 +416,7 @@ fn no_more_reads_are_outstanding_than_were_agreed() {
     assert_eq!(asked(&net), 3);
     net.quiet();
     assert!(net.ends[0].deregister(sink.key).unwrap() == bytes(20_000, 2));
-    // and who asks for more is refused
+    // and a peer that requests more is refused
     let before = packet::reth(source.key, source.offset, 10);
     let now = net.now;
     for psn in 25..30u32 {
@@ -438,7 +438,7 @@ fn acknowledgements_of_packets_in_a_row_are_one() {
     for n in 0..50u8 {
         net.ends[0].send(&[n; 10], None, false).unwrap();
     }
-    // all are there before the other end says anything
+    // all arrive before the other end answers
     let mut out = Vec::new();
     let now = net.now;
     while let Some(leaving) = net.ends[0].poll_transmit(now, &mut out) {
@@ -496,7 +496,7 @@ fn a_queue_pair_takes_and_gives_what_its_state_lets_it() {
         net.ends[to].handle_datagram(now, port, false, bytes);
     };
     let mut net = Net::new(config(1024), config(1024), Weather::default(), 1);
-    // Init: what comes for the queue pair is dropped without a word, nothing can be posted
+    // Init: packets for the queue pair are dropped silently, nothing can be posted
     assert_eq!(net.ends[0].state(), State::Initialized);
     net.transmit();
     give(&mut net, 0, &request(Opcode::RC_SEND_ONLY, 0));
@@ -520,7 +520,7 @@ fn a_queue_pair_takes_and_gives_what_its_state_lets_it() {
     assert_eq!((net.ends[0].state(), net.ends[1].state()), (State::ReadyToSend, State::ReadyToSend));
     net.ends[0].send(b"yes", None, false).unwrap();
     net.quiet();
-    // Error: the refusal still goes, what comes is dropped, nothing can be posted, what was posted is given up
+    // Error: the refusal is still sent, received packets are dropped, nothing can be posted, posted operations fail
     net.ends[1].send(&[3; 100], None, false).unwrap();
     give(&mut net, 1, &request(Opcode::RC_SEND_MIDDLE, 1));
     let mut stale = Vec::new();
@@ -590,8 +590,8 @@ fn a_receipt_gives_the_answer_more_time() {
     assert_eq!(net.closed(0), Some(&Closed::NoAnswer));
 }
 
-/// Packets of so many of these connections: a million with `RDMASCOPE_ROCE_PACKETS=1000000 cargo test -p rdmascope-replay --lib
-/// packets_of`.
+/// This number of packets on these connections: a million with `RDMASCOPE_ROCE_PACKETS=1000000 cargo test -p
+/// rdmascope-replay --lib packets_of`.
 #[test]
 fn packets_of_every_weather_come_to_the_right_end() {
     let wanted = std::env::var("RDMASCOPE_ROCE_PACKETS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000u64);
@@ -699,7 +699,7 @@ fn every_packet_fault_is_done_and_comes_to_what_it_has_to() {
             net.ends[0].read(sink.key, sink.offset, source.key, source.offset, 20_000).unwrap();
             net.run(|net| net.closed(0).is_some() || net.on_the_way.is_empty() && net.ends.iter().all(Endpoint::is_quiet));
             if net.closed(0).is_none() && matches!(row.name, "no-ack" | "ack-unsent") {
-                // the answer to the read stood for all before it
+                // the answer to the read acknowledged all packets before it
                 net.ends[0].send(b"once more", None, false).unwrap();
                 net.run(|net| net.closed(0).is_some());
             }

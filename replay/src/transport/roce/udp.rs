@@ -30,7 +30,7 @@ const RECEIVE_BUFFER: usize = 8 << 20;
 const BURST: usize = 1 << 17;
 /// Maximum time to send the last messages of a connection.
 const LEAVE_WITHIN: Duration = Duration::from_millis(1500);
-/// The same where its user did not ask for it.
+/// The same if the connection was dropped without closing it.
 const DROP_WITHIN: Duration = Duration::from_millis(300);
 
 /// A received datagram.
@@ -60,7 +60,7 @@ impl Mailbox {
         if arrived.1 + datagram.bytes.len() <= MAILBOX_MAX {
             arrived.1 += datagram.bytes.len();
             arrived.0.push_back(datagram);
-            // where there were some before, it rings already
+            // if it was not empty, it rings already
             if arrived.0.len() == 1 {
                 let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
             }
@@ -79,7 +79,7 @@ impl Mailbox {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // whoever panicked left whole entries
+    // after a panic the entries are still whole
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -105,7 +105,7 @@ impl Reader {
         let mut slices: Vec<IoSliceMut<'_>> = self.buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();
         let count = match state.recv(socket, &mut slices, &mut self.metas) {
             Ok(count) => count,
-            // what ICMP says of a datagram of ours is no end of anything
+            // an ICMP error for one of our datagrams is ignored
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused) => {
                 return Ok(false);
             }
@@ -125,9 +125,9 @@ struct Raw {
 }
 
 impl Raw {
-    /// For what comes to this address from other hosts. `None` without the privilege, and where it is not needed: on IPv6 nothing of what
-    /// the invariant
-    /// CRC covers is hidden, and within this host packets have no numbers of their own.
+    /// A raw socket for packets from other hosts to this address. `None` without the privilege, and if it is not
+    /// needed: on IPv6 no field that the invariant CRC covers is hidden, and within this host packets have no
+    /// identification of their own.
     fn open(address: IpAddr) -> Option<Self> {
         let IpAddr::V4(address) = address else { return None };
         if address.is_loopback() {
@@ -169,7 +169,7 @@ impl std::fmt::Debug for UdpPort {
 static PORTS: Mutex<Vec<(IpAddr, Weak<UdpPort>)>> = Mutex::new(Vec::new());
 
 impl UdpPort {
-    /// That of this address; `0.0.0.0` and `::` stand for all.
+    /// The port of this address; `0.0.0.0` and `::` mean all addresses.
     pub(crate) fn open(address: IpAddr) -> io::Result<Arc<Self>> {
         let mut ports = lock(&PORTS);
         ports.retain(|(_, port)| port.strong_count() > 0);
@@ -219,13 +219,13 @@ impl UdpPort {
         })?;
         let raw = Raw::open(address);
         let state = if raw.is_some() && !address.is_unspecified() {
-            // it keeps the port; what comes is read from the other one
+            // it only keeps the port; packets are read from the other one
             let _ = sockopt::set_socket_recv_buffer_size(&socket, 0);
             None
         } else {
             let state = UdpSocketState::new((&socket).into())?;
             if raw.is_some() {
-                // a raw socket does not tell where packets that the system put together are to be cut
+                // a raw socket does not report where packets joined by the system must be split
                 let _ = nix_socket::setsockopt(&socket, nix_socket::sockopt::UdpGroSegment, &false);
             }
             receive_buffer(socket.as_fd());
@@ -276,7 +276,7 @@ impl UdpPort {
         }
     }
 
-    /// The address; unspecified where it is all of them.
+    /// The address; unspecified if it is all of them.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
@@ -295,7 +295,7 @@ impl UdpPort {
         lock(&self.routes).services.remove(&service);
     }
 
-    /// A REQ is looked at. False where it was before.
+    /// Begins handling a REQ. False if it was handled before.
     pub(crate) fn begin(&self, remote: IpAddr, comm_id: u32) -> bool {
         let mut routes = lock(&self.routes);
         if routes.requests.contains_key(&(remote, comm_id)) || routes.requests.len() >= REQUESTS_MAX {
@@ -307,7 +307,7 @@ impl UdpPort {
 
     /// A REQ is never to be answered.
     pub(crate) fn forsake(&self, remote: IpAddr, comm_id: u32) -> io::Result<()> {
-        // nobody takes what comes there
+        // packets to this mailbox are never read
         let nobody = Mailbox::new()?;
         lock(&self.routes).requests.insert((remote, comm_id), Some(nobody));
         Ok(())
@@ -326,8 +326,8 @@ impl UdpPort {
     /// The same for the owner of `mailbox`: passes on the datagrams in its mailbox, and then its own at once, in the
     /// order of their arrival. If another thread reads, passes on only those in the mailbox.
     fn receive_for(&self, mailbox: Option<&Arc<Mailbox>>, mut own: impl FnMut(IpAddr, &Outside, &[u8])) -> io::Result<bool> {
-        // who reads puts what is not his into its mailbox before he lets go of the reader: so with the reader, all that came before is
-        // there
+        // the reading thread puts packets of others into their mailboxes before it releases the reader: so whoever gets
+        // the reader has all earlier packets
         let reader = self.reader.try_lock();
         let mut moved = false;
         let mut take = |own: &mut dyn FnMut(IpAddr, &Outside, &[u8])| {
@@ -374,7 +374,7 @@ impl UdpPort {
                 None => match port.and_then(|port| routes.services.get(&port)) {
                     Some(mailbox) => Some(mailbox.clone()),
                     None => {
-                        // an answer that is lost is asked for again
+                        // a lost answer is requested again
                         let reject = |path: &Path| Some(Endpoint::rejection(path, mad, RejectReason::INVALID_SERVICE_ID));
                         let _ = answer(local, remote, reject);
                         None
@@ -398,7 +398,7 @@ impl UdpPort {
     /// Reads once; whether anything came.
     fn read(&self, reader: &mut Reader, mut each: impl FnMut(IpAddr, IpAddr, Outside, &[u8])) -> io::Result<bool> {
         let mut any = false;
-        // where there are both, this one has what comes from this host
+        // if there are both, this one has the packets from this host
         let both = self.state.is_some() && self.raw.is_some();
         if let Some(state) = &self.state {
             any |= reader.fill(state, (&self.socket).into(), |meta, bytes| {
@@ -432,7 +432,7 @@ impl UdpPort {
         udp.into_iter().chain(self.raw.as_ref().map(|raw| raw.socket.as_fd()))
     }
 
-    /// Waits until something comes, for anybody, or into this mailbox; or, where there is one, something can leave from this socket.
+    /// Waits until a packet arrives, for anybody, or in this mailbox; or until this socket, if given, can send.
     fn wait_also(&self, mailbox: &Mailbox, leaving: Option<&UdpSocket>, at_most: Duration) -> io::Result<()> {
         let sources = self.sources().chain([mailbox.bell.as_fd()]).map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN));
         let mut fds: Vec<PollFd<'_>> = sources.chain(leaving.map(|flow| PollFd::new(flow, PollFlags::OUT))).collect();
@@ -551,8 +551,8 @@ pub struct UdpDriver {
     /// Offset of the first of them.
     done: usize,
     tos: u8,
-    /// The system may cut one piece into several datagrams (GSO). Their identification is not ours to say then: where it counts, each
-    /// leaves by itself.
+    /// True if the system may cut one piece into several datagrams (GSO). It then also sets their identification: if
+    /// that matters, each datagram is sent by itself.
     segmentation: bool,
     /// Our address, as a stream would have one.
     address: Option<SocketAddr>,
@@ -562,7 +562,7 @@ pub struct UdpDriver {
 }
 
 impl UdpDriver {
-    /// For the connection of these numbers, which nobody at the port has.
+    /// For the connection of these numbers, which must be unused at this port.
     pub(crate) fn new(port: Arc<UdpPort>, local: IpAddr, remote: IpAddr, numbers: Numbers) -> io::Result<Self> {
         let local = if local.is_unspecified() { route(remote)? } else { local };
         let (flow, source_port) = flow(local, Path::source_port(numbers.qp, 0))?;
@@ -608,7 +608,7 @@ impl UdpDriver {
         self.request = Some((remote, comm_id));
     }
 
-    /// Timers, moving, and waiting, while nobody else does.
+    /// Handles timers, moves data, and waits; for use without another thread.
     pub(crate) fn round(&mut self, clock: &Clock, transport: &mut dyn Transport, at_most: Duration) -> io::Result<()> {
         let now = clock.now();
         if transport.poll_timeout().is_some_and(|at| now >= at) {
@@ -631,7 +631,7 @@ impl UdpDriver {
         })
     }
 
-    /// Sends what there is; whether anything left.
+    /// Sends all output. Returns true if anything left.
     fn transmit(&mut self, clock: &Clock, transport: &mut dyn Transport) -> io::Result<bool> {
         let Some(end) = transport.datagrams() else { return Ok(false) };
         let mut moved = false;
@@ -704,7 +704,7 @@ impl UdpDriver {
     }
 }
 
-/// Datagrams handed to the system at a time at most: what it cuts one piece into.
+/// Maximum number of datagrams handed to the system at a time, and into which it splits one piece.
 const BATCH: usize = 64;
 /// Bytes of a piece that the system cuts, at most.
 const PIECE: usize = 65_000;
@@ -748,7 +748,7 @@ impl Batch {
         }
     }
 
-    /// The first of them, where it is.
+    /// The range of the first one.
     fn first(&self) -> std::ops::Range<usize> {
         self.ends.first().cloned().unwrap_or_default()
     }
@@ -821,7 +821,7 @@ impl Driver for UdpDriver {
 
     fn ignore(&mut self) {
         self.silent = true;
-        // nobody says when a peer that hears nothing is gone
+        // there is no way to know when a silent peer has gone
         let until = Instant::now() + Duration::from_secs(60);
         while Instant::now() < until {
             while self.mailbox.take().is_some() {}

@@ -26,11 +26,11 @@ pub const KIND: Kind = Kind {
     open: || Ok(Arc::new(Verbs::load().map_err(io::Error::other)?)),
 };
 
-/// Receives posted beyond the credits granted: for what comes before there are any.
+/// Receives posted in addition to the granted credits: for messages before there are any.
 const RECEIVES_MORE: u32 = 16;
-/// Bytes of a Send of ours that leaves SMB Direct to its user.
+/// Maximum size of our Sends in bytes if there is no SMB Direct endpoint.
 const RAW_SEND_MAX: u32 = 16_384;
-/// Reads that we answer at a time, and ask for at most.
+/// Maximum number of reads in each direction.
 const DEPTH: u8 = 16;
 
 /// Adapters, with options.
@@ -46,7 +46,7 @@ impl Verbs {
     /// With the libraries of this system.
     ///
     /// # Errors
-    /// Where they are not there.
+    /// If they are not installed.
     pub fn load() -> verbs::Result<Self> {
         Ok(Self::from(verbs::Verbs::load()?))
     }
@@ -168,13 +168,13 @@ fn known(connection: &verbs::Connection, we_connected: bool) -> io::Result<Known
     })
 }
 
-/// A connection that keeps what it knows of its wire.
+/// A connection that records its operations.
 #[derive(Debug)]
 struct Carrier {
     connection: verbs::Connection,
     record: Option<Card>,
     clock: Clock,
-    /// Its user knows that it is established.
+    /// True if its user knows that it is established.
     reported: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Makes RoCEv2 packets from what a card reports: a card does not show its frames.
+//! Constructs RoCEv2 packets from the reports of a card: a card does not show its frames.
 //!
 //! | in the file | where it comes from |
 //! | --- | --- |
@@ -11,8 +11,8 @@
 //! | Ethernet addresses, IP identifications, communication identifiers | made up |
 //! | what was lost or sent again, congestion, the time on the wire | not there: the card does not report it |
 //!
-//! The reply of a READ is reported after the RDMA Writes that it stands for, and so completions are held until those above have read the
-//! messages that they brought.
+//! The reply of a READ is reported after the RDMA Writes that it covers. Therefore completions are held until the
+//! layers above have read the messages that they brought.
 
 use crate::transport::roce::cm::{self, Offer};
 use crate::transport::roce::packet::{self, ACK, DEFAULT_P_KEY, MASK_24 as PSN_MASK, NAK, PORT, Path, QP1, aeth, deth, opcode, part, reth};
@@ -62,7 +62,7 @@ struct Side {
     id: u16,
 }
 
-/// A request of ours that was not acknowledged yet.
+/// One of our requests that was not acknowledged yet.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     first: u32,
@@ -112,7 +112,7 @@ pub(crate) struct Card {
     mtu: usize,
     open: VecDeque<Open>,
     held: VecDeque<(Time, Occurrence)>,
-    /// By request: the memory that its answer is to be found in.
+    /// By request: the memory that has its answer.
     grants: HashMap<u64, Vec<Handle>>,
     client: usize,
     /// Of the next management datagram.
@@ -148,25 +148,26 @@ impl Card {
         card
     }
 
-    /// An operation of the card. It is written when [`Card::release`] says that all messages before it were read.
+    /// Holds an operation of the card. It is written when [`Card::release`] is called: then all messages before it were
+    /// read.
     pub(crate) fn hold(&mut self, at: Time, what: What) {
         self.held.push_back((at, Occurrence::Card(what)));
     }
 
-    /// Writes what is held.
+    /// Writes the held operations.
     pub(crate) fn release(&mut self) {
         while let Some((at, occurrence)) = self.held.pop_front() {
             self.record(at, occurrence);
         }
     }
 
-    /// The connection ends by our leaving, where it has not ended yet.
+    /// Records that we ended the connection, if it has not ended yet.
     pub(crate) fn closed(&mut self, now: Time) {
         self.release();
         self.record(now, Occurrence::Card(What::Disconnected { by_peer: false }));
     }
 
-    /// Request `id` (its MessageId) lets the peer at memory of ours.
+    /// Request `id` (its MessageId) grants the peer access to our memory.
     pub(crate) fn granted(&mut self, id: u64, memory: &[Handle]) {
         if self.grants.len() < GRANTS_MAX {
             self.grants.insert(id, memory.to_vec());
@@ -243,7 +244,7 @@ impl Card {
             Occurrence::Card(What::Disconnected { by_peer }) => self.disconnect(now, by_peer),
             Occurrence::WorkedOut { wrote: true, key, offset, data } => {
                 self.message(now, 1, Kind::Write { key, offset, whole: data.len() as u32 }, &data, &[WORKED_OUT]);
-                // the acknowledgement of the reply stands for this one too
+                // the acknowledgement of the reply covers this one too
                 self.complete(0);
             }
             Occurrence::WorkedOut { wrote: false, key, offset, data } => {
@@ -402,7 +403,7 @@ impl Card {
         let (local, remote) = (self.sides[from].comm_id, self.sides[1 - from].comm_id);
         let transaction = self.sides[self.client].comm_id.into();
         self.datagram(now, from, &cm::disconnect(local, remote, self.sides[1 - from].qp, transaction), &[]);
-        // ours answers; whether the peer's does, nobody says
+        // our end answers; whether the peer's does, is unknown
         if by_peer {
             self.datagram(now, 0, &cm::disconnect_reply(remote, local, transaction), &[]);
         }
@@ -573,7 +574,7 @@ mod tests {
             let peek = |key: u32, length: u32| Some(vec![key as u8; length as usize]);
             card.answered(3, &reply(Command::READ, 1, 0, 2000), peek);
             card.answered(3, &reply(Command::WRITE, 2, 0, 1200), peek);
-            // an error moved nothing that we know of, and what nobody asked for is nothing either
+            // a failed request moved nothing that we know of, and a reply without a request is ignored
             card.answered(3, &reply(Command::READ, 3, 0xc000_0022, 100), peek);
             card.answered(3, &reply(Command::READ, 4, 0, 100), peek);
             card.answered(3, &reply(Command::READ, 1, 0, 2000), peek);
