@@ -1,6 +1,6 @@
 //! The results of rdmascope where people already look: in Wireshark, and in files.
 //!
-//! | module | what it makes |
+//! | module | output |
 //! | --- | --- |
 //! | [`annotated`] | the same capture, with findings and exchanges as packet comments |
 //! | [`metrics`] | Prometheus metrics of a live analysis, over HTTP |
