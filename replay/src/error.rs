@@ -69,7 +69,7 @@ pub enum Error {
     /// No memory can be registered.
     #[error("no more memory can be registered: too many regions, or, on a card, too little that may be locked (ulimit -l)")]
     Memory,
-    /// The system gives no random numbers.
+    /// The system provides no random numbers.
     #[error(transparent)]
     Random(#[from] crate::random::Unavailable),
     /// The cipher or the signing algorithm takes no such key, nonce or length.

@@ -261,7 +261,8 @@ pub fn fuzz_peer(data: &[u8]) {
     }
 }
 
-/// Gives the requests of a message MessageIds from `next` on, so that a server with a ledger looks further; the next one.
+/// Numbers the requests of a message with MessageIds from `next` on, so that a server with a ledger processes them;
+/// returns the next id.
 fn numbered(message: &mut [u8], mut next: u64) -> u64 {
     let mut rest = message;
     while rest.len() >= 64 && rest.starts_with(b"\xfeSMB") {

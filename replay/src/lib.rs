@@ -7,9 +7,9 @@
 //! | SMB Direct, around the analyzer's rulebook | [`smbd`] |
 //! | both stacked, with a driver | [`stack`] |
 //! | SMB2: client, server, sessions; tickets (feature `kerberos`) | [`smb2`], `kerberos` |
-//! | built on a client: a captured session done again, a conformance test | [`script`], [`probe`] |
-//! | built on the server: what a peer can do wrong | [`fault`] |
-//! | our own wire, kept as a capture | [`wire`] |
+//! | built on a client: replay of a captured session, a conformance test | [`script`], [`probe`] |
+//! | built on the server: faults of a peer | [`fault`] |
+//! | recording of our own connections | [`wire`] |
 //! | random numbers of the system | [`random`] |
 #![forbid(unsafe_code)]
 

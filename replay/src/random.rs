@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// The system gives no random numbers.
+/// The system provides no random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the system provides no random numbers")]
 pub struct Unavailable;

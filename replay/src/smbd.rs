@@ -5,7 +5,7 @@
 //! ```text
 //! handle_message ◀── whole Sends of the peer        poll_transmit ──▶ whole Sends, and the key that each invalidates
 //! handle_timeout ◀── now                            poll_timeout  ──▶ when
-//! send           ◀── SMB2 messages of any length    poll_event    ──▶ SMB2 messages, put together
+//! send           ◀── SMB2 messages of any length    poll_event    ──▶ reassembled SMB2 messages
 //! ```
 
 use crate::transport::Time;
@@ -30,7 +30,7 @@ pub const SETTLE: Time = 200_000_000;
 const KEEPALIVE_TIMEOUT: Time = 5 * SECOND;
 /// Offset of the data: after the header, at the next multiple of 8.
 pub(crate) const DATA_OFFSET: usize = 24;
-/// Breaches kept at most.
+/// Maximum number of breaches that are kept.
 const BREACHES_MAX: usize = 256;
 /// Maximum number of waiting messages of the upper layer, and of their bytes: a peer that requests more and grants
 /// nothing must not fill our memory.
@@ -44,13 +44,13 @@ const QUEUE_BYTES_MAX: usize = 256 << 20;
 pub struct Config {
     /// Credits to request.
     pub send_credits: u16,
-    /// Credits to grant at most.
+    /// Maximum number of credits to grant.
     pub receive_credits: u16,
-    /// Bytes of a message to send at most.
+    /// Maximum size of a message to send, in bytes.
     pub max_send_size: u32,
-    /// Bytes of a message to receive at most.
+    /// Maximum size of a message to receive, in bytes.
     pub max_receive_size: u32,
-    /// Bytes to put together from fragments at most.
+    /// Maximum size of a reassembled message, in bytes.
     pub max_fragmented_size: u32,
     /// Bytes that one RDMA transfer may move; sent by the acceptor.
     pub max_read_write_size: u32,

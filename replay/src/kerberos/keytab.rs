@@ -57,7 +57,7 @@ impl Keytab {
     }
 }
 
-/// One entry; `None` inside where its encryption type is not spoken here.
+/// One entry; the inner value is `None` if its encryption type is not supported.
 fn entry(i: &[u8]) -> Option<Option<Entry>> {
     let (count, i) = i.split_first_chunk::<2>()?;
     let (mut i, realm) = counted(i)?;

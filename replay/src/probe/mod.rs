@@ -1454,7 +1454,7 @@ impl Run<'_> {
         })
     }
 
-    /// A WRITE whose transform is one of these, put together by `build`, which must be refused.
+    /// A WRITE with a transform of this kind, made by `build`, which must be refused.
     fn refused_transform(
         &mut self,
         options: Options,

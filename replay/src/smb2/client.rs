@@ -240,7 +240,7 @@ impl Client {
     /// Waits until SMB Direct is established, and negotiates a dialect.
     ///
     /// # Errors
-    /// If the connection fails, or the server offers nothing that we speak.
+    /// If the connection fails, or the server has no dialect in common with us.
     pub fn negotiate(mut channel: SmbDirect, options: Options) -> Result<Self> {
         let until = Instant::now() + options.timeout;
         loop {
@@ -648,7 +648,7 @@ impl Client {
         if channel == RdmaChannel::RDMA_V1_INVALIDATE && cannot { RdmaChannel::RDMA_V1 } else { channel }
     }
 
-    /// A READ with any channel information; [`Client::finish`] gives its reply.
+    /// A READ with any channel information; [`Client::finish`] returns its reply.
     ///
     /// # Errors
     /// If the connection fails.
@@ -902,7 +902,7 @@ impl Client {
         Ok(described(&reply.bytes).to_vec())
     }
 
-    /// The first half of [`Client::query_info`]; [`Client::finish_success`] gives the reply.
+    /// The first half of [`Client::query_info`]; [`Client::finish_success`] returns the reply.
     ///
     /// # Errors
     /// If the connection fails.

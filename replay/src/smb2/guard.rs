@@ -132,7 +132,7 @@ impl Locks {
         true
     }
 
-    /// Gives back all locks of an open.
+    /// Releases all locks of an open.
     pub(super) fn release(&self, file: u64, owner: u64) {
         let mut files = locked(&self.0);
         if let Some(ranges) = files.get_mut(&file) {

@@ -804,7 +804,7 @@ impl ServerConnection {
             }
             return answer(NtStatus::SUCCESS, 0, &accepted.token);
         }
-        // Linux speaks NTLM without SPNEGO around it, and is answered likewise
+        // Linux sends NTLM without SPNEGO, and gets the same back
         let bare = token.starts_with(b"NTLMSSP\0");
         match find(token) {
             Some((1, _)) => {

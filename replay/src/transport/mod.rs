@@ -1,12 +1,12 @@
 //! Transports of SMB Direct: one folder and one row of [`KINDS`] each. Nothing above this module depends on a
 //! particular transport; the differences between them are data ([`Kind`], [`Capabilities`]).
 //!
-//! | part | what it is |
+//! | part | meaning |
 //! | --- | --- |
 //! | [`Kind`] | a row: name, default port, how to get a [`Fabric`] |
 //! | [`Fabric`] | a transport with its options: connects and listens |
-//! | [`Transport`] | one connection, sans-IO: bytes and completions in, bytes and events out, RDMA operations; keeps its own wire |
-//! | [`Driver`] | what moves the bytes of a [`Transport`]: a TCP socket, UDP port 4791, or the completion channel of an adapter |
+//! | [`Transport`] | one connection, sans-IO: bytes and completions in, bytes and events out, RDMA operations; can record itself |
+//! | [`Driver`] | moves the bytes of a [`Transport`]: a TCP socket, UDP port 4791, or the completion channel of an adapter |
 
 pub mod driver;
 pub mod iwarp;
@@ -319,8 +319,8 @@ pub enum Event {
 ///
 /// ```text
 /// bytes of a stream   ─▶ handle_bytes    poll_transmit ─▶ bytes for the stream
-/// now                 ─▶ handle_timeout  poll_timeout  ─▶ when to call it
-/// what the user wants ─▶ send write read poll_event    ─▶ what happened
+/// now                 ─▶ handle_timeout  poll_timeout  ─▶ time to call it
+/// user operations     ─▶ send write read poll_event    ─▶ events
 /// ```
 ///
 /// A transport of datagrams leaves the first line out and has [`Transport::datagrams`]; one whose adapter moves the bytes has
@@ -380,7 +380,7 @@ pub trait Transport: Any + Debug + Send {
     /// Registers `data` and grants `rights` to the peer. `None` if no more can be registered.
     fn register(&mut self, data: Vec<u8>, rights: Rights) -> Option<Handle>;
 
-    /// Ends a region and gives its bytes back.
+    /// Ends a region and returns its bytes.
     fn deregister(&mut self, key: u32) -> Option<Vec<u8>>;
 
     /// Number of bytes that the peer wrote into a region, if they are counted.

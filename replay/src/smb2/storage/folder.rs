@@ -316,7 +316,7 @@ mod tests {
         }
     }
 
-    /// A folder that is exchanged for a link to the outside, again and again, while it is read through.
+    /// A folder that is repeatedly exchanged for a link to the outside while it is read.
     #[test]
     fn no_rename_under_an_open_leads_out() {
         let outside = tempfile::tempdir().unwrap();

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! bytes of the stream ─▶ handle_bytes    poll_transmit ─▶ bytes for the stream
-//! now                 ─▶ handle_timeout  poll_timeout  ─▶ when to call it
-//! what the user wants ─▶ send write read poll_event    ─▶ what happened
+//! now                 ─▶ handle_timeout  poll_timeout  ─▶ time to call it
+//! user operations     ─▶ send write read poll_event    ─▶ events
 //! ```
 //!
 //! A violation by the peer ends the connection with a Terminate that names it; nothing outside registered memory is ever written.
@@ -442,7 +442,7 @@ impl Endpoint {
         self.memory.register(data, rights)
     }
 
-    /// Ends a region and gives its bytes back.
+    /// Ends a region and returns its bytes.
     pub fn deregister(&mut self, key: u32) -> Option<Vec<u8>> {
         self.memory.deregister(key)
     }

@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! datagrams           ─▶ handle_datagram  poll_transmit ─▶ datagrams
-//! now                 ─▶ handle_timeout   poll_timeout  ─▶ when to call it
-//! what the user wants ─▶ send write read  poll_event    ─▶ what happened
+//! now                 ─▶ handle_timeout   poll_timeout  ─▶ time to call it
+//! user operations     ─▶ send write read  poll_event    ─▶ events
 //! ```
 //!
 //! | part | what it is |
@@ -13,7 +13,7 @@
 //! | [`packet`] | packets and their invariant CRC |
 //! | [`cm`] | messages of the communication manager |
 //! | `requester`, `responder` | the two halves of a reliable connection |
-//! | [`fault`] | what an end can do wrong, packet by packet |
+//! | [`fault`] | faults of an end, packet by packet |
 //! | `congestion` | ECN: a sender's rate, a receiver's notifications |
 //! | `udp` | the driver: sockets, the only part that waits |
 //! | [`Endpoint`] | one end of one connection: all of these |
@@ -937,7 +937,7 @@ impl Endpoint {
         self.memory.register(data, rights)
     }
 
-    /// Ends a region and gives its bytes back.
+    /// Ends a region and returns its bytes.
     pub fn deregister(&mut self, key: u32) -> Option<Vec<u8>> {
         self.memory.deregister(key)
     }

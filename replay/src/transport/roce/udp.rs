@@ -1,9 +1,8 @@
 //! UDP port 4791 for RoCEv2 in user space. All connections of this process at one address share the port: the thread
 //! that reads passes packets of other connections to their owners. Each connection sends from a source port of its own.
 //!
-//! The sockets forbid fragments and are not connected: Linux then gives all packets IP identification 0, which the invariant CRC covers.
-//! That this is
-//! so is tried once for each port, by a datagram to ourselves.
+//! The sockets forbid fragments and are not connected: Linux then gives all packets IP identification 0, which the
+//! invariant CRC covers. This is tested once for each port, with a datagram to ourselves.
 
 use super::packet::{Check, Outside, PORT, Path, QP1, destination, whole};
 use super::{Addressed, Endpoint, Numbers, addressed};

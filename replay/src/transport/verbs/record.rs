@@ -1,15 +1,15 @@
 //! Constructs RoCEv2 packets from the reports of a card: a card does not show its frames.
 //!
-//! | in the file | where it comes from |
+//! | in the file | origin |
 //! | --- | --- |
-//! | queue pairs, path MTU, PSNs of the first packets | the card was asked when the connection was set up |
+//! | queue pairs, path MTU, PSNs of the first packets | queried from the card when the connection was set up |
 //! | addresses, ports, depths, private data | the communication manager |
-//! | our Sends, RDMA Writes and RDMA Reads | what was posted |
+//! | our Sends, RDMA Writes and RDMA Reads | posted work requests |
 //! | the peer's Sends | completions of receives |
-//! | acknowledgements, answers to our reads, NAKs | completions of what was posted |
-//! | the peer's RDMA Writes and Reads in our memory | worked out from the reply (see [`Card::answered`]), and said so in a comment |
+//! | acknowledgements, answers to our reads, NAKs | completions of posted work requests |
+//! | the peer's RDMA Writes and Reads in our memory | derived from the reply (see [`Card::answered`]), with a comment that says so |
 //! | Ethernet addresses, IP identifications, communication identifiers | made up |
-//! | what was lost or sent again, congestion, the time on the wire | not there: the card does not report it |
+//! | losses, retransmissions, congestion, the time on the wire | missing: the card does not report them |
 //!
 //! The reply of a READ is reported after the RDMA Writes that it covers. Therefore completions are held until the
 //! layers above have read the messages that they brought.
