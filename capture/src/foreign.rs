@@ -94,7 +94,7 @@ pub(crate) fn looks_like_erf(bytes: &[u8], ended: bool) -> Look {
     Look::Yes
 }
 
-/// Gives what `input` has, a file of `format`, as pcapng.
+/// Translates `input`, a file of `format`, to pcapng.
 pub(crate) fn translate(format: Format, input: Input, max_record_len: u32) -> Input {
     let input = Reader { inner: BufReader::with_capacity(READ_BUFFER, input), offset: 0, max: max_record_len };
     let records = match format {

@@ -5,7 +5,7 @@
 //!                                              ▲
 //!   pcapng, Interface Statistics Block: comment "hw_counters mlx5_0/1 out_of_sequence=17 np_cnp_sent=3"
 //! ```
-//! A file has such a comment for every port when it begins, and later for what has changed.
+//! A file has such a comment for every port when it begins, and later for changed values.
 
 use std::fmt::{self, Write as _};
 

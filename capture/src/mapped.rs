@@ -151,7 +151,8 @@ impl CaptureFile {
         Cursor { walker: self.start.clone(), at: self.first_record, look_at: LOOK_EVERY, done: false }
     }
 
-    /// Gives back the pages of a map before byte `end`, of which `len` bytes may be mapped still. They stay in the page cache.
+    /// Releases the pages of a map before byte `end`, of which `len` bytes may still be mapped. They stay in the page
+    /// cache.
     #[cold]
     fn leave_behind(&self, end: usize, len: usize) {
         if let Storage::Map(map, _) = &self.storage {

@@ -70,7 +70,7 @@ impl<S: Source> MergedSource<S> {
         self.inputs.get(input)?.interfaces.get(interface as usize).copied()
     }
 
-    /// Goes to the next frame of one source; gives its time if there is one.
+    /// Goes to the next frame of one source; returns its time if there is one.
     fn pull(&mut self, index: usize) -> Option<i64> {
         let input = &mut self.inputs[index];
         let advanced = input.source.advance();
@@ -112,7 +112,8 @@ fn take_over<S: Source>(index: u32, input: &mut Input<S>, all: &mut Metadata, en
         input.interfaces.push(all.interfaces.len() as u32);
         all.interfaces.push(crate::Interface { input: index, section, ..interface.clone() });
     }
-    // With very many interfaces, statistics wait for the end of the source, lest a file that gives them between frames takes forever.
+    // With very many interfaces, statistics are merged only at the end of the source; otherwise a file with statistics
+    // between its frames would take very long.
     if ended || input.interfaces.len() <= 64 {
         for (interface, &number) in from.interfaces.iter().zip(&input.interfaces) {
             all.interfaces[number as usize].statistics = interface.statistics;

@@ -153,8 +153,8 @@ impl Capture {
         }
     }
 
-    /// A way to read records again by offset, with the metadata known by now. `None` for pipes and compressed files unless
-    /// [`OpenOptions::spool`] was set, and before the first record of a file that is followed.
+    /// Access to records by offset, with the metadata known so far. `None` for pipes and compressed files unless
+    /// [`OpenOptions::spool`] was set, and before the first record of a followed file.
     pub fn random_access(&self) -> Option<RandomAccess> {
         match self {
             Capture::Mapped(mapped) => Some(RandomAccess::mapped(mapped.file().clone(), mapped.metadata().clone())),

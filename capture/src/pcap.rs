@@ -257,8 +257,8 @@ fn is_usual_type(kind: u16, captured: u32) -> bool {
     }
 }
 
-/// The length of the virtio-net header (struct virtio_net_hdr, 10 bytes, or 12 with the number of buffers) that `frame` begins with, where
-/// an Ethernet frame with IP or ARP follows it and makes no sense without; else 0.
+/// Length of the virtio-net header (struct virtio_net_hdr, 10 bytes, or 12 with the number of buffers) at the beginning
+/// of `frame`, if an Ethernet frame with IP or ARP follows it and `frame` is not valid otherwise; else 0.
 #[inline(always)]
 fn virtio_header(frame: &[u8]) -> u8 {
     match frame.get(12..14) {

@@ -393,7 +393,7 @@ impl<'a> Block<'a> {
         Ok(Options { bytes: &self.bytes[at..self.bytes.len() - 4], big_endian: self.big_endian })
     }
 
-    /// That the fixed part, `at` bytes with type and first length, fits in; gives `at` back.
+    /// Checks that the fixed part, `at` bytes with type and first length, fits in; returns `at`.
     #[inline(always)]
     fn least(&self, at: usize) -> Result<u32, Damage> {
         if self.bytes.len() < at + 4 { Err(self.too_short(at as u32 + 4)) } else { Ok(at as u32) }

@@ -63,7 +63,7 @@ impl<'a> Record<'a> {
         Record { bytes, options: &[], ..*self }
     }
 
-    /// True if the file gives a time for this frame. A pcapng Simple Packet Block does not.
+    /// True if the file has a time for this frame. A pcapng Simple Packet Block has none.
     pub fn has_time(&self) -> bool {
         self.flags.0 & Flags::NO_TIME == 0
     }

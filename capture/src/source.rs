@@ -6,7 +6,7 @@ use crate::record::Record;
 
 /// Frames one after another.
 ///
-/// A damaged file gives all frames before the damage, then one error, then nothing more.
+/// A damaged file yields all frames before the damage, then one error, then nothing more.
 pub trait Source {
     /// Goes to the next frame; `false` at the end. (If the file is followed, more may come later: call it again.)
     fn advance(&mut self) -> Result<bool>;
@@ -14,7 +14,7 @@ pub trait Source {
     /// The frame that [`Source::advance`] went to; [`Record::EMPTY`] if there is none.
     fn record(&self) -> Record<'_>;
 
-    /// Goes to the next frame and gives it; `None` at the end.
+    /// Goes to the next frame and returns it; `None` at the end.
     #[inline]
     fn next(&mut self) -> Result<Option<Record<'_>>> {
         Ok(if self.advance()? { Some(self.record()) } else { None })

@@ -40,11 +40,11 @@ mod this {
         let _ = map.advise(memmap2::Advice::Sequential);
     }
 
-    /// Gives back the pages of a map, which must be of a file and never written to. They stay in the page cache.
+    /// Releases the pages of a map, which must be of a file and never written to. They stay in the page cache.
     pub(crate) fn leave_behind(map: &Mmap, start: usize, len: usize) {
         #[allow(unsafe_code)]
-        // SAFETY: a page of such a map that is given back and touched again, by a record that is still held or by another walk, has the
-        // bytes of the file once more.
+        // SAFETY: if a released page of such a map is touched again, by a record that is still held or by another walk,
+        // it has the bytes of the file again.
         let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, len) };
     }
 

@@ -1,4 +1,4 @@
-//! One step through a capture file, whatever its format: from the bytes at the next record to where its parts are.
+//! One step through a capture file, in any format: from the bytes of the next record to the layout of its parts.
 //!
 //! The same steps are taken over a mapped file and over a read buffer. Nothing here reads, allocates per record or keeps bytes.
 

@@ -46,7 +46,7 @@ fn a_card_is_a_place_like_any_other() {
     assert_eq!(lengths, [60, 160, 260, 360, 460, 560, 760, 860, 960]);
     assert_eq!(source.counters()[0].delivered, 9);
     assert!(source.interfaces()[0].comments[0].contains("times are the card's"), "{:?}", source.interfaces()[0].comments);
-    // none is left, and that is found out by waiting, not by asking again and again
+    // none is left, and this is noticed by waiting, not by polling
     assert!(!source.advance().unwrap());
     // packets of zeros and the like are no RDMA
     let mut none = open(folder.path(), "card0", "rdma").unwrap();

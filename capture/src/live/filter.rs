@@ -9,12 +9,12 @@
 //! ```
 //! The registers of the program, after its first part has looked at the frame (spec: Linux `Documentation/networking/filter.rst`):
 //!
-//! | M | what |
+//! | M | content |
 //! | --- | --- |
 //! | 0 | ethertype behind up to two VLAN tags in the frame |
-//! | 1 | where the network header begins |
-//! | 2 | IP protocol; 0xffff where there is none |
-//! | 3 | where the transport header begins |
+//! | 1 | offset of the network header |
+//! | 2 | IP protocol; 0xffff if there is none |
+//! | 3 | offset of the transport header |
 //! | 4 | offset of an IP fragment; 0 for a first one and for whole datagrams |
 //!
 //! A load beyond the end of a frame ends a program with "no", so every test looks at the length before it loads.
@@ -325,7 +325,7 @@ fn number(word: &str) -> Option<u32> {
 pub struct Instruction {
     /// Operation code, as in `struct sock_filter`.
     pub code: u16,
-    /// Instructions to skip where its condition holds.
+    /// Number of instructions to skip if the condition is true.
     pub jt: u8,
     /// Number of instructions to skip if it is false.
     pub jf: u8,
@@ -477,7 +477,7 @@ impl Assembler {
         self.reversed.len() - 1
     }
 
-    /// Goes to a place.
+    /// Adds a jump to a place.
     fn go(&mut self, to: Place) -> Place {
         let skip = self.reversed.len() - to - 1;
         self.push(JA, skip as u32)

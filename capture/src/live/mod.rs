@@ -440,7 +440,7 @@ impl LiveSource {
         let place = &mut self.places[at];
         let Some(event) = place.live.watch() else { return };
         place.is_up = event == Event::Up;
-        // of several sockets on one interface the first speaks
+        // of several sockets on one interface only the first reports events
         if self.places[..at].iter().any(|p| p.interface == self.places[at].interface) {
             return;
         }

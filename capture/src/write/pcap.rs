@@ -73,7 +73,7 @@ impl<W: Write> PcapWriter<W> {
         self.out.flush()
     }
 
-    /// Writes the rest and gives the output back. Errors not seen before show here.
+    /// Writes buffered data and returns the output. Earlier errors that were not reported yet are returned here.
     pub fn finish(self) -> Result<W> {
         self.out.finish()
     }

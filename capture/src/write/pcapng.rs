@@ -52,7 +52,8 @@ impl<W: Write> PcapngWriter<W> {
         Ok(writer)
     }
 
-    /// Describes an interface and gives its number, counting from 0. Its clock is not taken over: times are written in nanoseconds.
+    /// Describes an interface and returns its number, counting from 0. Its clock is ignored: times are written in
+    /// nanoseconds.
     pub fn add_interface(&mut self, interface: &Interface) -> Result<u32> {
         self.begin(&[&interface.link_type.0.to_le_bytes(), &[0, 0], &interface.snap_len.to_le_bytes()]);
         self.texts(&interface.comments)?;
@@ -223,7 +224,7 @@ impl<W: Write> PcapngWriter<W> {
         self.out.flush()
     }
 
-    /// Writes the rest and gives the output back. Errors not seen before show here.
+    /// Writes buffered data and returns the output. Earlier errors that were not reported yet are returned here.
     pub fn finish(self) -> Result<W> {
         self.out.finish()
     }

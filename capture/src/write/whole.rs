@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   WholeFile::create(path, inputs, …) ─▶ .name.XXXXXX beside it ─▶ write … ─▶ finish: fsync, rename
-//!                                    └▶ dropped: the file beside it goes, what stood at `path` stays
+//!                                    └▶ dropped: the file beside it is removed, a file at `path` stays
 //! ```
 
 use std::fs::{self, File, OpenOptions};
@@ -95,7 +95,7 @@ impl WholeFile {
         &self.path
     }
 
-    /// Gives it its name. Everything is on the disk then.
+    /// Gives it its final name. All data is on the disk then.
     ///
     /// # Errors
     /// Errors of the operating system; [`Problem::Exists`] if the name was taken meanwhile by a file that must be kept.

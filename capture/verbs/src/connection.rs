@@ -540,7 +540,7 @@ impl Connection {
         }
     }
 
-    // ---- what is there
+    // ---- properties
 
     /// Address of the peer.
     pub fn peer(&self) -> SocketAddr {
@@ -558,7 +558,7 @@ impl Connection {
         &self.device
     }
 
-    /// True if the device speaks iWARP.
+    /// True if the device uses iWARP.
     pub fn is_iwarp(&self) -> bool {
         self.iwarp
     }
@@ -705,7 +705,7 @@ impl Connection {
 
     fn end_region(&self, region: Registered) -> Option<Vec<u8>> {
         if !region.mw.is_null() {
-            // SAFETY: an open context, and a window that is freed once. Freeing ends what is bound.
+            // SAFETY: an open context, and a window that is freed once. Freeing ends its binding.
             unsafe {
                 if let Some(dealloc) = (*(*region.mw).context).ops.dealloc_mw {
                     dealloc(region.mw);
@@ -722,7 +722,7 @@ impl Connection {
     }
 
     fn reg_mr(&self, buffer: &Buffer, access: libc::c_int) -> Result<*mut sys::ibv_mr> {
-        // SAFETY: the bytes stay where they are until after the registration has ended; no reference to them is held meanwhile.
+        // SAFETY: the bytes do not move until after the registration has ended; no reference to them is held meanwhile.
         let mr = unsafe { (self.verbs.ib().reg_mr)(self.pd, buffer.pointer().cast(), buffer.len(), access) };
         if mr.is_null() {
             let source = io::Error::last_os_error();
@@ -1095,7 +1095,7 @@ impl Connection {
         self.over = true;
         self.record(|| What::Disconnected { by_peer: why == Ended::ByPeer });
         self.events.push_back(Event::Closed(why));
-        // SAFETY: an identifier of ours. That the peer was faster is no failure.
+        // SAFETY: an identifier of ours. It does not matter if the peer was faster.
         unsafe { (self.cm.disconnect)(self.id) };
     }
 
@@ -1193,7 +1193,8 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         let ib = self.verbs.ib();
-        // SAFETY: each was made by its library, is ended once, and after all that uses it; memory goes after its registration.
+        // SAFETY: each object was made by its library, is ended once, and after everything that uses it; memory is
+        // freed after its registration.
         unsafe {
             if !self.id.is_null() {
                 if !self.over && self.established {
@@ -1253,7 +1254,7 @@ pub(crate) fn event_channel(cm: &'static RdmaCm) -> Result<*mut sys::rdma_event_
     if channel.is_null() {
         return Err(Error::NoManager(io::Error::last_os_error()));
     }
-    // SAFETY: just made, and ended here where it is of no use.
+    // SAFETY: just made, and destroyed here if it cannot be used.
     unsafe {
         if let Err(e) = nonblocking((*channel).fd) {
             (cm.destroy_event_channel)(channel);
@@ -1276,7 +1277,7 @@ pub(crate) unsafe fn private_data(conn: &sys::rdma_conn_param) -> Vec<u8> {
     if conn.private_data.is_null() {
         return Vec::new();
     }
-    // SAFETY: by the caller; the library copied so many bytes there.
+    // SAFETY: by the caller; the library copied `private_data_len` bytes there.
     unsafe { std::slice::from_raw_parts(conn.private_data.cast::<u8>(), conn.private_data_len.into()) }.to_vec()
 }
 
@@ -1326,7 +1327,7 @@ pub(crate) fn sockaddr(address: SocketAddr) -> libc::sockaddr_storage {
 /// Converts an address; `None` if it is neither IPv4 nor IPv6.
 pub(crate) fn socket_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     let storage: *const libc::sockaddr_storage = storage;
-    // SAFETY: the family says which of the two it holds; both are shorter than the storage.
+    // SAFETY: the family determines which of the two it holds; both are shorter than the storage.
     unsafe {
         match libc::c_int::from((*storage).ss_family) {
             libc::AF_INET => {

@@ -14,7 +14,7 @@ pub struct Device {
     pub name: String,
     /// Name of its node in `/dev/infiniband`.
     pub node: String,
-    /// True if it speaks iWARP.
+    /// True if it uses iWARP.
     pub iwarp: bool,
     /// `/sys/class/infiniband/NAME`, according to the library.
     pub sysfs: String,
@@ -95,7 +95,7 @@ impl List {
     }
 
     fn devices(&self) -> &[*mut sys::ibv_device] {
-        // SAFETY: so many entries, until the list is freed.
+        // SAFETY: `len` entries, until the list is freed.
         unsafe { std::slice::from_raw_parts(self.list, self.len) }
     }
 }
@@ -174,7 +174,8 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: came from ibv_open_device; what was made of it is gone before it, by the order of fields of its owners.
+        // SAFETY: it came from ibv_open_device; objects made from it are freed before it, by the order of fields of its
+        // owners.
         unsafe { (self.verbs.ib().close_device)(self.raw) };
     }
 }

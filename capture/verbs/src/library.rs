@@ -26,8 +26,8 @@ macro_rules! functions {
                 Ok(Self {
                     $($function: {
                         const NAME: &str = concat!($prefix, stringify!($function));
-                        // SAFETY: the type is that of the function of this name in rdma-core's headers, whose ABI the file's version
-                        // stands for; the library is never unloaded, so that the pointer stays good.
+                        // SAFETY: the type is that of the function of this name in rdma-core's headers, whose ABI the
+                        // file's version guarantees; the library is never unloaded, so that the pointer stays valid.
                         let symbol = unsafe { library.get::<$module::$function>(NAME.as_bytes()) };
                         *symbol.map_err(|_| Error::Function { library: file.to_owned(), function: NAME })?
                     },)*
@@ -90,7 +90,8 @@ impl Verbs {
 
     fn open(path: impl Fn(&str) -> OsString) -> Result<Self> {
         let load = |name: &str| {
-            // SAFETY: loading runs the library's initialisers. These two are asked for by the name that the system gives rdma-core's.
+            // SAFETY: loading runs the library's initialisers. These two libraries are loaded by rdma-core's names on
+            // this system.
             let library = unsafe { Library::new(path(name)) };
             // kept for good, see above
             library.map(|library| &*Box::leak(Box::new(library))).map_err(|e| (name.to_owned(), e.to_string()))
@@ -110,7 +111,8 @@ impl Verbs {
     }
 }
 
-/// The member of [`sys::verbs_context`] behind a context, where its library is young enough to have it and its driver implements it.
+/// A member of the [`sys::verbs_context`] around a context, if the library is new enough to have it and the driver
+/// implements it.
 macro_rules! extended {
     ($context:expr, $member:ident) => {{
         let context: *mut $crate::sys::ibv_context = $context;
@@ -118,7 +120,7 @@ macro_rules! extended {
         match unsafe { $crate::library::around(context) } {
             Some((extended, size)) => {
                 let needed = size_of::<$crate::sys::verbs_context>() - ::std::mem::offset_of!($crate::sys::verbs_context, $member);
-                // SAFETY: so many bytes of it are there, as its library says.
+                // SAFETY: the library reports that this many bytes of it exist.
                 if size >= needed { unsafe { (*extended).$member } } else { None }
             }
             None => None,
@@ -151,7 +153,7 @@ pub(crate) fn text(bytes: &[libc::c_char]) -> String {
 
 /// The words of the library for a status.
 pub(crate) fn status(verbs: Verbs, status: sys::c_enum) -> String {
-    // SAFETY: takes any number, and gives a string that lives as long as the library.
+    // SAFETY: takes any number, and returns a string that lives as long as the library.
     let words = unsafe { std::ffi::CStr::from_ptr((verbs.ib().wc_status_str)(status)) };
     format!("{} ({status})", words.to_string_lossy())
 }

@@ -218,7 +218,7 @@ impl Sniffer {
             Error::NoSnifferFlow { device: device.name.clone(), interface: device.interface(self.port), source }
         };
         let create = extended!(context, ibv_create_flow).ok_or_else(|| refused(io::Error::from_raw_os_error(libc::EOPNOTSUPP)))?;
-        // SAFETY: the queue pair is ours and ready; the attribute says its own size.
+        // SAFETY: the queue pair is ours and ready; the attribute has its own size.
         let flow = unsafe { create(self.qp, &mut attr) };
         if flow.is_null() {
             let source = io::Error::last_os_error();
@@ -231,7 +231,7 @@ impl Sniffer {
         Ok(())
     }
 
-    /// With the best clock that the driver gives.
+    /// Creates a completion queue with the best clock that the driver supports.
     fn create_cq(&mut self, packets: u32, mask: u64, khz: u64) -> Result<()> {
         let context = self.context.raw;
         if let Some(create) = extended!(context, create_cq_ex) {
@@ -314,7 +314,7 @@ impl Sniffer {
         self.zero(rc, "ibv_modify_qp")
     }
 
-    /// Gives a slot to the card.
+    /// Posts a slot to the card.
     fn post(&mut self, slot: u32) -> Result<()> {
         let at = u64::from(slot) * u64::from(self.slot_bytes);
         // SAFETY: the registration is there as long as the queue pair.
@@ -338,7 +338,7 @@ impl Sniffer {
         self.zero(rc, "ibv_req_notify_cq")
     }
 
-    // ---- what is there
+    // ---- properties
 
     /// Source of timestamps.
     pub fn clock(&self) -> Clock {
@@ -477,8 +477,8 @@ impl Sniffer {
         self.zero(rc, "ibv_start_poll")?;
         let mut result = Ok(());
         for _ in 0..BATCH {
-            // SAFETY: between start_poll and end_poll there is a current completion, and these read it. Length and time mean something only
-            // where it is a success.
+            // SAFETY: between start_poll and end_poll there is a current completion, and these functions read it.
+            // Length and time are only valid if it is a success.
             let (slot, status, bytes, stamp) = unsafe {
                 let ok = (*cq).status == sys::IBV_WC_SUCCESS;
                 ((*cq).wr_id, (*cq).status, if ok { len(cq) } else { 0 }, if ok { time(cq) } else { 0 })
@@ -523,7 +523,7 @@ impl Sniffer {
         let mut values =
             sys::ibv_values_ex { comp_mask: sys::IBV_VALUES_MASK_RAW_CLOCK, raw_clock: libc::timespec { tv_sec: 0, tv_nsec: 0 } };
         let before = now_ns();
-        // SAFETY: an open context, and a struct that says what is asked.
+        // SAFETY: an open context, and a struct that names the requested values.
         if unsafe { query(self.context.raw, &mut values) } != 0 || values.comp_mask & sys::IBV_VALUES_MASK_RAW_CLOCK == 0 {
             return None;
         }
@@ -573,7 +573,8 @@ impl Drop for Sniffer {
     fn drop(&mut self) {
         let ib = self.context.verbs.ib();
         let destroy = extended!(self.context.raw, ibv_destroy_flow);
-        // SAFETY: each was made by the library, is ended once, and after all that uses it. The buffer goes after its registration.
+        // SAFETY: each object was made by the library, is ended once, and after everything that uses it. The buffer is
+        // freed after its registration.
         unsafe {
             if !self.flow.is_null()
                 && let Some(destroy) = destroy

@@ -85,7 +85,7 @@ impl Facts {
 /// The names of all interfaces.
 pub(super) fn names() -> Vec<String> {
     let mut names = Vec::new();
-    // SAFETY: the list is read up to its end, an entry with index 0, and then given back to those who made it.
+    // SAFETY: the list is read up to its end, an entry with index 0, and then freed by its library.
     #[allow(unsafe_code)]
     unsafe {
         let list = libc::if_nameindex();

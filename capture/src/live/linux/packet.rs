@@ -395,7 +395,7 @@ impl Ring {
                 Err(e) => return Err(e),
             }
         };
-        // SAFETY: a new mapping of `len` bytes of the ring that the call above made; no memory of ours is touched.
+        // SAFETY: a new mapping of `len` bytes of the ring that the call above made; none of our memory is touched.
         #[allow(unsafe_code)]
         let memory =
             unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
@@ -452,7 +452,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping that `new` made, which nobody refers to any more.
+        // SAFETY: the mapping that `new` made; nothing refers to it any more.
         #[allow(unsafe_code)]
         unsafe {
             libc::munmap(self.memory.cast(), self.len);
@@ -496,7 +496,7 @@ impl Plain for libc::c_int {}
 impl Plain for libc::tpacket_stats_v3 {}
 
 fn get<T: Plain>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int) -> io::Result<T> {
-    // SAFETY: `Plain` says that zeros are a value.
+    // SAFETY: `Plain` guarantees that zeros are a value.
     #[allow(unsafe_code)]
     let mut value: T = unsafe { std::mem::zeroed() };
     let mut len = size_of::<T>() as libc::socklen_t;

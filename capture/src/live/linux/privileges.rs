@@ -1,4 +1,5 @@
-//! Giving up what only opening needed: user, groups, capabilities, and that a program could be started which gives them back.
+//! Dropping rights that were only needed for opening: user, groups, capabilities, and the ability to regain them by
+//! starting a program.
 //!
 //! Spec: setresuid(2), capabilities(7), PR_SET_NO_NEW_PRIVS(2const).
 
@@ -7,7 +8,7 @@ use std::io;
 
 use super::Dropped;
 
-/// Gives up all privileges. Of several threads only this one loses its capabilities, so there should be no other yet.
+/// Gives up all privileges. Only the calling thread loses its capabilities, so there should be no other thread yet.
 ///
 /// The superuser becomes `user`, or else the user who called sudo; `root` stays root. Others lose their capabilities.
 /// Unless it stays root, the process cannot gain privileges any more: neither it nor its children get anything from a
