@@ -250,7 +250,7 @@ fn mirrored_frames_come_without_their_tunnel_under_their_session() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // two sessions of a mirror that speaks VXLAN; the second cuts its frames
+    // two sessions of a mirror that uses VXLAN; the second cuts its frames
     let mirrored = |session: u8, inner: &[u8]| [&[8, 0, 0, 0, 0, 0, session, 0], inner].concat();
     let packets = [mirrored(7, &roce(0x11)), mirrored(9, &roce(0x12)[..60])];
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -459,7 +459,7 @@ fn frames_asked_for_in_any_order_of_one_file_after_another_say_what_the_report_s
         true => found.push((&newest, &["--sharkd"])),
         false => missing("the newest sharkd is not there"),
     }
-    // the first file twice: loading it again is what a window does on reload
+    // the first file twice: a window loads it again on reload
     let files =
         ["smb-roce-loss/smb-roce-loss.pcap", "probes/c1_overrun.pcap", "smb-iwarp/smb-iwarp.pcap", "smb-roce-loss/smb-roce-loss.pcap"];
     let paths = files.map(|f| workspace().join("samples").join(f).canonicalize().unwrap());

@@ -16,7 +16,7 @@
 //! ```text
 //!   file ─▶ worker: walk, decode, ICRC, MPA CRC ─▶ batch ─▶ main thread: Pipeline, in the order of the file
 //!      ├──▶ worker …                           ─▶ batch ─┤
-//!      └──▶ main thread, while it has to wait ─▶ batch ──┘   emptied batches go back to whoever walks
+//!      └──▶ main thread, while it has to wait ─▶ batch ──┘   emptied batches are reused
 //! ```
 
 use crate::dissection::{self, Before, Past};
@@ -48,7 +48,7 @@ const GROUP: usize = 16;
 const HEADERS: u64 = 128;
 /// Batches that a worker may be ahead.
 const AHEAD: usize = 4;
-/// Share of the frames that one worker may have; where its connections have more, the others decode for it.
+/// Maximum share of the frames for one worker; if its connections have more, the others decode for it.
 pub const SHARE_MAX: f64 = 0.64;
 /// A file with fewer bytes is done by one thread before a second one has begun.
 pub const SMALL: usize = 1 << 20;

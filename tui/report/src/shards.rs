@@ -190,7 +190,7 @@ struct Sorting<'f, K> {
 pub struct Text {
     /// The whole text.
     pub bytes: Vec<u8>,
-    /// Of each frame: where its text ends, and whether it is shown.
+    /// Of each frame: the end of its text, and whether it is shown.
     pub ends: Vec<(usize, bool)>,
 }
 
@@ -388,7 +388,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         Some(part)
     }
 
-    /// Gives up where more connections are followed than one analysis would follow.
+    /// Gives up if more connections are followed than one analysis would follow.
     fn check(&self) {
         if self.most.iter().map(|most| most.load(Ordering::Acquire)).sum::<usize>() > self.connections_max {
             self.give_up();
@@ -494,7 +494,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Drop for GiveU
     }
 }
 
-/// The greatest share of the first frames that one of so many workers would get.
+/// The greatest share of the first frames that one of these workers would get.
 pub fn share(file: &CaptureFile, workers: usize, options: frame::Options) -> f64 {
     /// Frames that are looked at.
     const LOOKED_AT: u32 = 4096;

@@ -218,7 +218,7 @@ impl KeptFrame {
         }
     }
 
-    /// Gives it the numbers of the whole.
+    /// Gives it the numbers of the whole capture.
     fn number(&mut self, number: impl Fn(Def, u64) -> u64) {
         match &mut self.seen {
             Seen::Tree(tree, _) => {
@@ -299,7 +299,7 @@ struct Order {
 }
 
 impl Order {
-    /// Gives the frames of a page, which is the next one, their numbers; how wide the columns of lines were before it.
+    /// Numbers the frames of a page, which is the next one. Returns the column widths of lines before it.
     fn number(&mut self, page: &mut Page<Sheet>) -> Option<usize> {
         let Self { counting, lines } = self;
         let width = lines.as_ref().map(|(lines, _)| lines.width());

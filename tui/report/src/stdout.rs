@@ -11,7 +11,7 @@ const CHUNK: usize = 64 * 1024;
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set.
     Auto,
-    /// Wherever it goes.
+    /// Always, wherever the output goes.
     Always,
     /// Nowhere.
     Never,

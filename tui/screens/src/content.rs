@@ -21,7 +21,7 @@ const LINE: usize = 16;
 /// Protocols whose messages are shown.
 const MESSAGES: [&str; 2] = ["smb2", "rpc"];
 
-/// The lines of the connection that is followed by these numbers; `client` is where its client is.
+/// The messages of the connection that is followed under these numbers; `client` is the client's address.
 pub(crate) fn content(
     redissector: &mut Redissector,
     ids: &[u32],

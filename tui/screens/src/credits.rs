@@ -236,7 +236,7 @@ fn draw_lines(
         }
     }
     dots.draw(buf, area.x, area.y);
-    // where an end had none left
+    // periods in which an end had none left
     let mut since: Option<i64> = None;
     // before the first grant there was nothing to run out of
     let mut had = vec![false; which.len()];

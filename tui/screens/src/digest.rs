@@ -166,7 +166,7 @@ impl Digest {
         self.places.get(&followed_as).copied()
     }
 
-    /// The same of the connection that the report gives this number.
+    /// The connection with this number in the report.
     pub(crate) fn numbered(&self, id: u32) -> Option<&Connection> {
         // numbers are places, counted from 1
         self.report.connections.get((id as usize).checked_sub(1)?).filter(|c| c.id == id)

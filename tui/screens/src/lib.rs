@@ -8,13 +8,13 @@
 //!                      model ──▶ views draw from it and change nothing in it
 //! ```
 //!
-//! | what | file |
+//! | part | file |
 //! | --- | --- |
 //! | the views: overview, frames, I/O, credits, sequence, memory, findings and so on | a file each, which begins with a drawing |
-//! | what a view is; the list of views; their states | `screen`; `views`; `states` |
-//! | prompts and completion; searching; the keys of what lies over a view | `prompt`; `search`; `app/popup` |
+//! | definition of a view; the list of views; their states | `screen`; `views`; `states` |
+//! | prompts and completion; searching; the keys of popups | `prompt`; `search`; `app/popup` |
 //! | keys, colors, configuration, taking and restoring the terminal | `keys`, `theme`, `config`, `terminal` |
-//! | what the loader prepares for the screen | `index`, `exchanges`, `digest`, `credits_log` |
+//! | data that the loader prepares for the screen | `index`, `exchanges`, `digest`, `credits_log` |
 //! | the order of rows, made by a thread of its own | `sort` for frames, `order` for I/O and memory |
 #![forbid(unsafe_code)]
 

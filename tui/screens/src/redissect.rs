@@ -250,7 +250,7 @@ impl Redissector {
         }
     }
 
-    /// All frames there are by now.
+    /// All frames so far.
     pub(super) fn index(&self) -> Index {
         self.shared.index()
     }
@@ -689,7 +689,7 @@ pub(super) fn address(addr: &Addr) -> String {
     if *addr == Addr::None { String::new() } else { rdmascope_analyzer::report::address(addr) }
 }
 
-/// Gives a file that was written through a buffer its name.
+/// Gives a file its final name after all buffered data is written.
 fn finish(out: std::io::BufWriter<WholeFile>, path: &Path) -> Result<(), NotWritten> {
     let file = out.into_inner().map_err(|e| format!("{}: {}", path.display(), e.error()))?;
     Ok(file.finish()?)

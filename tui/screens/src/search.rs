@@ -1,8 +1,8 @@
 //! Search patterns: a text, a regular expression, bytes, or a display filter.
 //!
-//! | what is typed | what is found |
+//! | input | matches |
 //! | --- | --- |
-//! | `tree connect` | rows with this text; capitals do not matter |
+//! | `tree connect` | rows with this text, in any case |
 //! | `~lock.*DENIED` | rows with this regular expression |
 //! | `#fe 53 4d 42` | frames with these bytes |
 //! | `=smb2.cmd == 8` | frames that pass this filter |

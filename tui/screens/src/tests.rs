@@ -1222,7 +1222,7 @@ fn cpu() -> Duration {
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-/// Loads a capture while a view is drawn again and again and its list is paged through. Returns what each screen took.
+/// Loads a capture while a view is repeatedly drawn and its list is paged through. Returns the time for each screen.
 fn draw_while_loading(path: &Path, view: View, first: &mut Option<Duration>) -> (App, Vec<Took>, Duration) {
     let shared = Shared::default();
     let mut app = App::new("million.pcap".to_owned(), Keys::new(&BTreeMap::new()).unwrap(), theme::Name::Dark);

@@ -1,4 +1,4 @@
-//! One file per verb. Each takes its part of the command line and gives the exit status, or the error that ends it.
+//! One file per verb. Each takes its part of the command line and returns the exit status, or the error that ended it.
 
 mod analyze;
 mod anonymize;

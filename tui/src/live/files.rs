@@ -107,7 +107,7 @@ impl Files {
         &self.path
     }
 
-    /// Files begun by now.
+    /// Number of files begun so far.
     pub(crate) fn begun(&self) -> u32 {
         self.number
     }

@@ -1,11 +1,11 @@
 //! Live capture for the commands: interfaces opened and privileges given up.
 //!
-//! | file | what |
+//! | file | content |
 //! | --- | --- |
-//! | [`attach`] | captures that others make, followed |
-//! | [`files`] | what is captured, as a file or a series of files |
+//! | [`attach`] | following captures that other programs write |
+//! | [`files`] | output of a capture, as a file or a series of files |
 //! | [`rights`] | the copy of this program that may capture |
-//! | [`monitor`] | the analysis of what is captured: without an end, with lines now and then, with metrics |
+//! | [`monitor`] | the continuous analysis of a live capture, with lines at an interval and metrics |
 
 pub(crate) mod attach;
 pub(crate) mod files;
@@ -19,7 +19,7 @@ use rdmascope_capture::live::{self, Dropped, Filter, LiveSource, drop_privileges
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Opens the interfaces and gives privileges up. There must be no other thread yet.
+/// Opens the interfaces and drops privileges. There must be no other thread yet.
 pub(crate) fn open(args: &LiveArgs, stop: Arc<AtomicBool>) -> Result<(LiveSource, Dropped)> {
     rights::take();
     let mut options = live::Options::new();

@@ -1,7 +1,7 @@
 //! The site: generated pages, outputs of commands in pages written by hand, and links. Part of the test `reports`, so that
 //! `UPDATE=1 cargo test -p rdmascope --test reports` renews all of it.
 //!
-//! A fence ` ```console ` holds commands behind `$ ` and what they print; they are run in the folder of the workspace.
+//! A fence ` ```console ` has commands after `$ ` and their output; they are run in the folder of the workspace.
 
 use super::{samples, text};
 use rdmascope_analyzer::finding::{Group, Rule};

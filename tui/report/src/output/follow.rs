@@ -136,7 +136,7 @@ impl Follow {
                 _ => None,
             })
             .collect();
-        // without visible numbers, the side that speaks first; of TCP, the side that sends first
+        // without visible sequence numbers, the side that sends data first; with TCP, the side that sends first
         if data.is_empty() && self.seq.is_none() {
             return;
         }

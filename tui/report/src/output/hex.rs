@@ -1,4 +1,4 @@
-//! `-x`: bytes, sixteen to a line, of the frame and of everything that was put together for it.
+//! `-x`: bytes, sixteen to a line, of the frame and of everything reassembled in it.
 
 use super::{paint, styled};
 use rdmascope_dissector::trace::Tree;

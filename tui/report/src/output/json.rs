@@ -97,7 +97,8 @@ impl Keys {
         Self { keys: vec![Key { id: 0, indent: 0, tree: false, len: 0, text: [0; Self::TEXT] }; Self::SIZE] }
     }
 
-    /// Appends the key of a field, up to where its value begins; the comma in front only if it is not the first of its object.
+    /// Appends the key of a field, up to the beginning of its value; without the comma in front if it is the first of
+    /// its object.
     #[inline]
     fn put(&mut self, out: &mut Vec<u8>, def: Def, indent: usize, tree: bool, first: bool) {
         let at = (def.id as usize).wrapping_add(indent << 3 | usize::from(tree)) % Self::SIZE;
@@ -246,7 +247,7 @@ pub(super) fn has_value(node: &Node) -> bool {
     !matches!(node.value, NodeValue::None) || node.def.kind == Kind::Bytes
 }
 
-/// The same in JSON, where an option of TCP is a protocol that has its bytes for a value.
+/// The same in JSON, in which a TCP option is a protocol that has its bytes as a value.
 fn is_valued(node: &Node) -> bool {
     has_value(node) || node.def.kind == Kind::Protocol && node.def.name.starts_with("tcp.options.")
 }

@@ -36,8 +36,8 @@ pub fn document<T: Schema>(title: &str) -> Value {
     schema
 }
 
-/// Declares an object: a struct that is written with its fields in this order, and its schema. A field with `?` behind its name is left
-/// out where it is `None`; every other one is always there.
+/// Declares an object: a struct that is written with its fields in this order, and its schema. A field with `?` after
+/// its name is left out if it is `None`; every other one is always present.
 #[macro_export]
 macro_rules! object {
     ($(#[doc = $text:literal])* struct $name:ident { $($body:tt)* }) => {
