@@ -544,7 +544,7 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
                 wrong("server has too little", format!("{server} ns of the server, which took {work}"));
             }
         }
-        // behind others, or in many packets, it waits for the window too, which nobody sees from outside
+        // behind others, or in many packets, it also waits for the window, which cannot be seen from outside
         let is_alone =
             truth.requests.iter().all(|r| r.asked.id == request.asked.id || done(r) < request.posted || r.posted > done(request));
         let is_small = request.asked.length <= 4096;

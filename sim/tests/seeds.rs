@@ -42,11 +42,13 @@ fn what_was_mended_stays_mended() {
         112503, // Responses at the end of a Read; a reply by another clock; a request that went out again for want of SACK
         6270, 11131, 41465, 9506, 27069, 32625, 2838, 12720, 13100, // a wait for credits in the middle of a message
         17802, 19003, 23111, 59253,
-        // what was held up, and came just before it was sent again; packets from before the capture began; what nobody asked to acknowledge
+        // delayed packets that arrived just before their retransmission; packets from before the capture; unrequested
+        // acknowledgments
         1_153_630, 1_164_283, 1_189_060, 1_199_637, 1_151_590, 1_177_592, 1_040_746, 413_315, 1_164_377,
-        // a client that is silent, and its server, which is not; who hung up among losses; a negotiation that the capture missed
+        // a silent client and its active server; a disconnect during losses; a negotiation that the capture missed
         1_014_285, 433_094, 1_027_443, 1_173_576, 1_079_370, 1_073_766, 1_106_006, 1_038_564, 1_182_523,
-        // damage where nobody knows yet what checksums say; a lone reset; waits for a credit that only the sender knows of
+        // damage while it is unknown whether checksums are valid; a lone reset; waits for a credit that only the sender
+        // knows of
         1_146_236, 1_004_509, 433_250, 1_155_649, 1_199_524, 1_002_496, 420_215,
         // a negotiation whose answer the capture missed; a server that hung up, or waited for credits that were on their way
         2_058_787, 2_061_149, 3_008_172, 3_008_186, 3_062_489, 3_014_514, 3_000_649, 3_018_864,
@@ -65,7 +67,7 @@ fn what_was_missed_once_is_named() {
         1093, 2029, 2522, 3734, 4163, 5070, 6079, 9920, // a segment that went out again after a timer, behind later ones
         3944, 4264, 6065, 9986, // Responses that went by the capture point and were asked for again
         1232, 1707, 1772, 5253, 7228, 9855, // a server that hung up, some time after it had kept its client waiting for credits
-        // a damaged MPA Request; many packets before their copies; a Read in the middle of what goes out again
+        // a damaged MPA Request; many packets before their copies; a Read in the middle of retransmissions
         3_028_018, 3_038_843, 3_001_404, 3_003_545, 3_001_359,
     ];
     let wrong: Vec<_> = SEEDS.iter().flat_map(|seed| wrong(*seed..*seed + 1, &Overrides::default(), &[Kind::Missed])).collect();
