@@ -3,6 +3,7 @@
 //! two. Without tshark, or without the newest one, the missing tests are named on stderr; with `CI` set that is a
 //! failure. `RDMASCOPE_CAPTURES=FOLDER` uses the captures of a folder in place of the samples.
 
+use rdmascope_dissector::wire::ib::icrc::{Cover, invariant};
 use rdmascope_plugins::wireshark;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -235,21 +236,24 @@ fn made(folder: &Path) -> Vec<PathBuf> {
         frame.resize(frame.len().max(60), 0);
         frame
     };
+    // undamaged, but shorter than its padding
     let roce = |psn: u8, pad: u8, payload: usize| {
         let mut body = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xc0, 0, 0x12, 0xb7, 0, 0, 0, 0];
         body.extend([4, 0x40 | pad << 4, 0xff, 0xff, 0, 0, 0, 0x11, 0, 0, 0, psn]);
         body.resize(body.len() + payload, 0);
-        let length = body.len() as u8;
+        let length = body.len() as u8 + 4;
         (body[3], body[25]) = (length, length - 20);
+        let icrc = invariant(Cover::Ipv4, &body).unwrap();
+        body.extend(icrc.to_le_bytes());
         ethernet(0x0800, &body)
     };
     let frames = [
         ethernet(0x8808, &[1, 1, 0, 8, 0, 0, 0, 0, 0, 0, 1, 0xf4]),
         ethernet(0x8808, &[0, 1, 0, 100]),
         ethernet(0x8808, &[0, 1, 0, 0]),
-        roce(1, 3, 6),
-        roce(2, 0, 4),
-        roce(3, 3, 4),
+        roce(1, 3, 2),
+        roce(2, 0, 0),
+        roce(3, 3, 0),
     ];
     let mut out = [&0xa1b2_c3d4_u32.to_le_bytes()[..], &[2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0]].concat();
     for (n, frame) in frames.iter().enumerate() {

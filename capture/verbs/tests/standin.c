@@ -47,7 +47,14 @@ struct id { struct rdma_cm_id id; struct id *peer, *next; int listens, connected
 static struct mr *mrs;
 static struct mw *mws;
 static struct id *listeners;
-static uint32_t next_key = 0x100;
+
+/* keys that differ by 1 to 8 times 0x100, so that nobody guesses the next one; the lock is held */
+static uint32_t next_key(void)
+{
+	static uint32_t key = 0x100, random = 1;
+	random = random * 1103515245 + 12345;
+	return key += 0x100 * (1 + (random >> 16 & 7));
+}
 
 static int kind(struct ibv_device *d) { return (int)(d - devices); }
 static void signal_fd(int fd) { uint64_t one = 1; if (write(fd, &one, 8) != 8) abort(); }
@@ -194,8 +201,8 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int acce
 	if (!length || ((access & IBV_ACCESS_REMOTE_WRITE) && !(access & IBV_ACCESS_LOCAL_WRITE))) { errno = EINVAL; return NULL; }
 	struct mr *m = calloc(1, sizeof *m);
 	pthread_mutex_lock(&lock);
-	next_key += 0x100;
-	m->mr = (struct ibv_mr){ .context = pd->context, .pd = pd, .addr = addr, .length = length, .lkey = next_key, .rkey = next_key };
+	uint32_t key = next_key();
+	m->mr = (struct ibv_mr){ .context = pd->context, .pd = pd, .addr = addr, .length = length, .lkey = key, .rkey = key };
 	m->access = access;
 	m->live = 1;
 	m->next = mrs;
@@ -218,8 +225,8 @@ static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
 	struct mw *w = calloc(1, sizeof *w);
 	pthread_mutex_lock(&lock);
-	next_key += 0x100;
-	w->mw = (struct ibv_mw){ .context = pd->context, .pd = pd, .rkey = next_key, .type = type };
+	uint32_t key = next_key();
+	w->mw = (struct ibv_mw){ .context = pd->context, .pd = pd, .rkey = key, .type = type };
 	w->next = mws;
 	mws = w;
 	pthread_mutex_unlock(&lock);
