@@ -1,4 +1,4 @@
-//! The results of rdmascope where people already look: in Wireshark, and in files.
+//! The results of rdmascope for other tools: in Wireshark, and in files.
 //!
 //! | module | output |
 //! | --- | --- |

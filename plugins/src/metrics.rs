@@ -293,7 +293,7 @@ impl Page {
 
 // ── HTTP ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/// Bytes of a request at most.
+/// Maximum size of a request, in bytes.
 const REQUEST_MAX: usize = 8 << 10;
 /// From the first byte of a request to the last of its reply.
 const DEADLINE: Duration = Duration::from_secs(5);

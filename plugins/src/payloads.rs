@@ -13,11 +13,11 @@ use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Files written at most; open at the same time is one.
+/// Maximum number of files written; only one is open at a time.
 const FILES_MAX: usize = 65_536;
-/// Bytes of one component of a path at most.
+/// Maximum length of one component of a path, in bytes.
 const COMPONENT_MAX: usize = 200;
-/// Components of a path at most.
+/// Maximum number of components of a path.
 const DEPTH_MAX: usize = 32;
 /// Number of suffixes tried if a name is taken.
 const NUMBERS_MAX: u32 = 1000;
@@ -241,7 +241,7 @@ impl Payloads {
 
 impl Sink for Payloads {
     fn payload(&mut self, exchange: &Exchange, offset: u64, bytes: &[u8]) {
-        // what READDIR and others return is not the contents of a file
+        // the results of READDIR and others are not contents of a file
         if !matches!(exchange.command, "READ" | "WRITE" | "READ_PLUS") || self.family.is_some_and(|f| f != exchange.family) {
             return;
         }

@@ -32,7 +32,7 @@ use thiserror::Error;
 pub const GROUP_ROWS: usize = 65_536;
 /// Rows of a file.
 pub const FILE_ROWS: usize = 1 << 22;
-/// Messages open at the same time at most.
+/// Maximum number of messages that are open at the same time.
 const OPEN_MAX: usize = 65_536;
 
 /// The type of a column.

@@ -36,7 +36,7 @@ pub fn engine_file() -> String {
     format!("{}rdmascope_engine{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX)
 }
 
-/// The engine that belongs to `program`: beside it, where cargo puts it, or where packages do.
+/// The engine that belongs to `program`: beside it, in cargo's folder, or in that of packages.
 pub fn engine_of(program: &Path) -> Option<PathBuf> {
     let name = engine_file();
     let folder = program.parent()?;
@@ -48,7 +48,7 @@ pub fn engine_of(program: &Path) -> Option<PathBuf> {
     newest.or_else(packaged).map(|path| path.canonicalize().unwrap_or(path))
 }
 
-/// The plugin. It looks for the engine beside itself, then at `engine`, then where packages put it.
+/// The plugin. It looks for the engine beside itself, then at `engine`, then in the folder of packages.
 pub fn lua(engine: Option<&Path>) -> String {
     let mut out = format!(
         "-- rdmascope {}: storage over RDMA in Wireshark 4.0 and later. Made by `rdmascope export wireshark`: do not edit.\n\
@@ -287,7 +287,7 @@ pub fn install(places: &Places, folder: Option<&Path>, program: &Path, engine: O
     Ok(done)
 }
 
-/// Copies a library beside its new place and renames it: a Wireshark that runs keeps the one that it loaded.
+/// Copies a library beside its new place and renames it: a running Wireshark keeps the one that it loaded.
 fn replace(from: &Path, to: &Path) -> io::Result<()> {
     let beside = to.with_extension("new");
     std::fs::copy(from, &beside)?;
