@@ -87,7 +87,7 @@ impl Sockets {
         Ok(Self { theirs: told.recv().unwrap(), end, setup, ours })
     }
 
-    /// So many reads, some of them at a time.
+    /// Makes this number of reads, some of them at the same time.
     fn reads(&mut self, size: u32, count: u32, at_once: u32) {
         let (mut begun, mut done) = (0, 0);
         while done < count {
@@ -153,7 +153,7 @@ fn over_iwarp() {
     small(&mut client(true));
 }
 
-/// The same over RoCEv2 on the loopback network, where UDP port 4791 is free.
+/// The same over RoCEv2 on the loopback network, if UDP port 4791 is free.
 fn over_roce() {
     for path_mtu in [4096, 1024] {
         let roce = Roce { path_mtu: Some(path_mtu), ..Roce::default() };

@@ -317,7 +317,7 @@ impl Fault {
         if matches!(self.act, Act::Session(_)) {
             config.smbd.receive_credits = config.smbd.receive_credits.min(4);
         }
-        // of damaged bytes a receiver can tell by their checksum only
+        // a receiver recognizes damaged bytes only by their checksum
         if self.below && matches!(self.act, Act::Transfer(_)) {
             config.transport = config.transport.with_checksums().unwrap_or(config.transport);
         }

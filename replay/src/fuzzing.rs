@@ -24,14 +24,14 @@ pub fn fuzz_kerberos(data: &[u8]) {
 /// the size of the pieces in which the rest arrives.
 ///
 /// # Panics
-/// Where memory is written that the peer has no right to.
+/// If memory is written to which the peer has no right.
 pub fn fuzz_iwarp_receiver(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let bit = |n: u8| first >> n & 1 == 1;
     let config = iwarp::Config { crc: bit(1), markers: bit(2), ..iwarp::Config::default() };
     let mut end = if bit(0) { Endpoint::initiator(0, config) } else { Endpoint::responder(0, config) };
     if bit(3) {
-        // without CRC and markers, so that what follows gets anywhere
+        // without CRC and markers, so that the input gets further
         end.handle_bytes(0, if bit(0) { b"MPA ID Rep Frame\0\x01\0\0" } else { b"MPA ID Req Frame\0\x01\0\0" });
     }
     let local = end.register(vec![0x11; 64], Rights::LOCAL);
@@ -98,7 +98,7 @@ fn roce_end(first: u8, comm_id: u32, config: &crate::roce::Config) -> Option<Roc
 /// initiator), and whether the connection is established (bit 1).
 ///
 /// # Panics
-/// Where memory is written that the peer has no right to.
+/// If memory is written to which the peer has no right.
 pub fn fuzz_roce_receiver(data: &[u8]) {
     use crate::roce::{Config, packet};
     let Some((first, mut rest)) = data.split_first() else { return };
@@ -199,7 +199,7 @@ pub fn fuzz_roce_cm(data: &[u8]) {
         end.handle_datagram(now, 0xc000, false, &datagram);
         step(&mut end, now);
     }
-    // whatever came: it comes to an end, and to the last state
+    // whatever the input was: the connection ends, and reaches its last state
     end.close(now);
     for _ in 0..50 {
         step(&mut end, now);

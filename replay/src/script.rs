@@ -22,11 +22,11 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// Exchanges taken from a capture at most.
+/// Maximum number of exchanges taken from a capture.
 const EXCHANGES_MAX: usize = 1 << 20;
-/// Bytes of recorded READs and WRITEs kept at most.
+/// Maximum number of bytes of recorded READs and WRITEs that are kept.
 const PAYLOADS_MAX: usize = 256 << 20;
-/// Bytes of the room for an answer at most.
+/// Maximum output buffer length of a request, in bytes.
 const ROOM_MAX: u32 = 1 << 20;
 
 /// The file of a recorded request, and its place in a compound.
@@ -139,7 +139,7 @@ impl Sink for Recording {
             return;
         }
         let data = self.payloads.entry(exchange.id).or_default();
-        // pieces come in order, and one that leaves a gap makes the whole useless
+        // pieces come in order, and a gap makes the payload useless
         if exchange.offset.unwrap_or(0) + data.len() as u64 == offset {
             self.kept += bytes.len();
             data.extend_from_slice(bytes);
@@ -217,7 +217,7 @@ pub enum Action {
         offset: u64,
         /// Bytes.
         length: u32,
-        /// Inline where 0.
+        /// Inline if 0.
         channel: u32,
     },
     /// Write.
@@ -228,7 +228,7 @@ pub enum Action {
         data: Vec<u8>,
         /// Bytes.
         length: u32,
-        /// Inline where 0.
+        /// Inline if 0.
         channel: u32,
     },
     /// Flush.
@@ -370,7 +370,7 @@ impl Step {
 /// Options of a plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
-    /// Do again what changes files.
+    /// True if steps that change files are replayed.
     pub writes: bool,
     /// Read and write inside of the messages only.
     pub no_rdma: bool,
@@ -394,7 +394,7 @@ impl Plan {
             Step { recorded: recorded.clone(), planned, handle, compound }
         });
         let mut steps: Vec<Step> = steps.collect();
-        // what works on a handle that is not made again has nothing to work on
+        // operations on a handle that is not made again cannot be replayed
         let made = steps.iter().filter(|s| s.recorded.command == "CREATE" && !s.recorded.failed && matches!(s.planned, Planned::Skip(_)));
         let missing: HashSet<u32> = made.filter_map(|step| step.handle).collect();
         for step in &mut steps {
@@ -715,7 +715,7 @@ pub struct Outcome {
     pub skipped: Option<&'static str>,
 }
 
-/// A run as a whole.
+/// Totals of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Whole {
     /// From the first request to the last reply of the steps that were done, as recorded, in ns.
@@ -904,7 +904,7 @@ impl Runner<'_> {
             return Some("dialect 3.1.1 proves its negotiation by itself");
         }
         let handle = step.handle.unwrap_or_default();
-        // what follows a CREATE that failed has nothing to work on
+        // operations after a CREATE that failed have no file
         let gone = self.failed.contains(&handle) || matches!(action, Action::Close) && !self.open.contains_key(&handle);
         (action.needs_file() && gone).then_some("its file is not open")
     }
@@ -969,7 +969,7 @@ impl Runner<'_> {
         Ok(jobs)
     }
 
-    /// The request of a step on the file `id`, which is open, behind `done` bytes that were moved.
+    /// The request of a step on the open file `id`, after `done` bytes were moved.
     fn request(&mut self, action: &Action, name: &str, id: FileId, done: u64) -> Result<Pending> {
         let room = |client: &mut Client, channel: u32, most: u32| {
             let room = if client.understood(RdmaChannel(channel)) == RdmaChannel::NONE {
@@ -1198,7 +1198,8 @@ fn prepare_one(file: &str, folder: bool, length: u64, reads: &[&Step], recording
     Ok(known)
 }
 
-/// Bytes of one inline READ or WRITE at most: with its headers it is to fit into what every peer puts together.
+/// Maximum size of one inline READ or WRITE, in bytes: with its headers it must fit into the messages that every peer
+/// can reassemble.
 const INLINE_MAX: u32 = 65_536;
 
 /// Difference of an outcome from the recording.

@@ -226,7 +226,7 @@ pub struct Endpoint {
     frame: u64,
     out: VecDeque<Transmit>,
     queue: VecDeque<Outgoing>,
-    /// Bytes of the messages in `queue`, those that went already among them.
+    /// Bytes of the messages in `queue`, including those already sent.
     queued: usize,
     events: VecDeque<Event>,
     assembled: Vec<u8>,
@@ -247,7 +247,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The active side; its Negotiate Request is there to transmit at once.
+    /// The active side; its Negotiate Request can be transmitted at once.
     pub fn initiator(now: Time, config: Config) -> Self {
         let mut endpoint = Self::new(now, config, End::A);
         endpoint.negotiate_deadline = Some(now + NEGOTIATE_RESPONSE_TIMEOUT * SECOND);
@@ -302,7 +302,7 @@ impl Endpoint {
 
     // ---- properties
 
-    /// The rulebook's view of the connection; we are end A where we connected, else end B.
+    /// The rulebook's view of the connection; we are end A if we connected, else end B.
     pub fn link(&self) -> &Link {
         &self.link
     }
@@ -322,7 +322,8 @@ impl Endpoint {
         !self.queue.is_empty()
     }
 
-    /// Bytes that wait to be sent: messages of the upper layer, those that went in part among them, and Sends that were not fetched.
+    /// Bytes that wait to be sent: messages of the upper layer, including partly sent ones, and Sends that were not
+    /// fetched.
     pub fn queued(&self) -> usize {
         self.queued + self.out.iter().map(|sent| sent.message.len()).sum::<usize>()
     }
@@ -522,7 +523,8 @@ impl Endpoint {
         {
             return self.fail(Failure::Breach(breach));
         }
-        // the peer may have agreed to send less, which is its own affair; more than was posted for it is ours (3.1.5.8)
+        // the peer may have agreed to send less, which is not checked here; more than we posted is a violation
+        // (3.1.5.8)
         if length > self.config.max_receive_size {
             let text = format!("sent {length} bytes in one message; we receive at most {}", self.config.max_receive_size);
             return self.fail(Failure::Breach(Breach { rule: Rule::SmbdDataTooBig, by_peer: true, text }));
@@ -744,7 +746,8 @@ mod tests {
     #[test]
     fn few_credits_are_enough() {
         for (a, b) in [(1, 1), (1, 255), (2, 1), (3, 2), (255, 1)] {
-            // a message that can be sent with one credit a time: MaxFragmentedSize is what makes that a finding, not the rules
+            // a message that can be sent with one credit at a time: only MaxFragmentedSize makes this a finding, not
+            // the rules
             let config = |asked, granted| Config { send_credits: asked, receive_credits: granted, ..Config::default() };
             let mut pair = Pair::new(config(a, b), config(b, a));
             for _ in 0..20 {

@@ -1,5 +1,5 @@
-//! SMB Direct over a transport: [`Stack`] is the two stacked, without a socket and without a clock; [`SmbDirect`] is a stack with what
-//! moves it.
+//! SMB Direct over a transport: [`Stack`] combines the two, without a socket and without a clock; [`SmbDirect`] is a
+//! stack with its driver.
 
 use crate::smbd::{self, Endpoint, Failure};
 use crate::transport::{self, Clock, Driver, Ended, Fabric, Handle, OpError, Opened, Request, Rights, Setup, Time, Transport};
@@ -107,7 +107,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// One end of a new connection; `initiator` where we connected.
+    /// One end of a new connection; `initiator` is true if we connected.
     pub fn new(config: smbd::Config, transport: Box<dyn Transport>, initiator: bool) -> Self {
         Self {
             transport,
@@ -336,7 +336,7 @@ fn not_established() -> EndReason {
     Ended { why: transport::Why::ByUs, text: OpError::NotEstablished.to_string() }.into()
 }
 
-/// A stack with what moves it.
+/// A stack with its driver.
 #[derive(Debug)]
 pub struct SmbDirect {
     stack: Stack,
@@ -387,7 +387,7 @@ impl SmbDirect {
         Self { stack: stack(opened.transport), driver: opened.driver, clock, recorded: false }
     }
 
-    /// Hands the network so few bytes at a time: a peer has to put up with any pieces.
+    /// Passes only this number of bytes to the network at a time: a peer must accept pieces of any size.
     pub fn trickle(&mut self, bytes: usize) {
         self.driver.trickle(bytes);
     }
@@ -523,7 +523,7 @@ impl SmbDirect {
         self.stack.transport.record_granted(id, memory);
     }
 
-    /// For the same: a reply came, and this is it in the clear. To be called before the next [`SmbDirect::poll`].
+    /// For the same: passes on a decrypted reply. To be called before the next [`SmbDirect::poll`].
     pub(crate) fn answered(&mut self, reply: &[u8]) {
         let now = self.now();
         self.stack.transport.record_reply(now, reply);
@@ -583,7 +583,7 @@ pub(crate) const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
 impl Drop for SmbDirect {
     fn drop(&mut self) {
         self.driver.leave(&self.clock, &mut *self.stack.transport);
-        // the next flush reports what went wrong
+        // the next flush reports the error
         if let Some(wire) = self.end_record() {
             wire.push();
         }

@@ -81,7 +81,7 @@ impl Wire {
     }
 
     fn lock(&self) -> MutexGuard<'_, File> {
-        // a thread that panicked left no half of a block: those are written whole
+        // a thread that panicked left only whole blocks: each is written at once
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

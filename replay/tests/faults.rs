@@ -34,7 +34,7 @@ fn peer(fault: &'static Fault, config: Config, address: &str) -> SocketAddr {
 
 /// Reads if `reads`, else writes. Returns the result, and whether memory that the peer does not know is unchanged.
 fn session(address: SocketAddr, mut config: Config, fault: &str, reads: bool) -> (Result<usize>, bool) {
-    // only what nothing comes to is waited for a short while: on a busy machine all else takes the time that it takes
+    // only the step that gets no answer has a short time limit: on a busy machine all others may take longer
     if fault == "silent" {
         config = Config::over(Iwarp(iwarp::Config { startup_timeout: 2 * SECOND, ..iwarp::Config::default() }));
     }

@@ -122,7 +122,7 @@ fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
     }
 }
 
-/// Encrypted and signed with every algorithm, what RDMA moves among it.
+/// Encrypted and signed with every algorithm, including RDMA data.
 #[test]
 fn what_rdma_moves_is_encrypted_or_signed_as_agreed() {
     let all = [RdmaTransformId::ENCRYPTION, RdmaTransformId::SIGNING];

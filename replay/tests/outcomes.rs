@@ -140,7 +140,7 @@ fn expected(fault: &str) -> (&'static str, Rule, Blame) {
         "wrong-key" | "not-given" => ("hung_up", Rule::RdmaKeyUnknown, Server),
         "out-of-bounds" => ("hung_up", Rule::RdmaKeyBounds, Server),
         "wrong-rights" => ("hung_up", Rule::RdmaKeyDirection, Server),
-        // the key was withdrawn by the reply, behind which it is used
+        // the reply invalidated the key, which is used after that
         "stale-key" => ("aborted", Rule::RdmaOrder, Server),
         "wrong-invalidate" => ("aborted", Rule::RdmaInvalidate, Server),
         "lie" | "too-much" => ("closed", Rule::RdmaLength, Server),

@@ -340,7 +340,7 @@ fn a_replay_leaves_the_files_that_the_recording_left() {
     assert_eq!(client.list(one, "*.txt").unwrap().len(), 3);
     client.close(one).unwrap();
     client.close(file).unwrap();
-    // what cifs.ko does to look at a file
+    // the requests with which cifs.ko opens a file
     client.begin_compound(true);
     let opened = client.start_create("hello.txt", access::READ, disposition::OPEN, 0).unwrap();
     let asked = client.start_query_info(FileId::PREVIOUS, 1, 5, 24).unwrap();

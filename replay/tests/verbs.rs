@@ -220,7 +220,7 @@ fn faults_above_the_transport_work_over_a_card() {
         });
         let done = || -> rdmascope_replay::error::Result<usize> {
             let channel = SmbDirect::connect(address, &config, WITHIN)?;
-            // only the step to which nothing comes waits for a short while: all others take the time that they take
+            // only the step that gets no answer has a short time limit: all others may take longer
             let waits = |fault| if name == fault { Duration::from_secs(1) } else { WITHIN };
             let mut client = Client::negotiate(channel, Options { timeout: waits("no-negotiate"), ..Options::default() })?;
             client.session_setup(&Credentials::Anonymous)?;

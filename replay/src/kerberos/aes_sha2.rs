@@ -32,7 +32,7 @@ impl AesSha2 {
         }
     }
 
-    /// Its name, RFC 8009 5, which is in what passwords are salted with.
+    /// Its name, RFC 8009 5, which is part of the salt of passwords.
     fn name(self) -> &'static str {
         match self {
             Self::Aes128 => "aes128-cts-hmac-sha256-128",

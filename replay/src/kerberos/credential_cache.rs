@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_cache_that_is_cut_is_none_but_between_its_entries() {
         let whole = (0..CACHE.len()).filter(|n| CredentialCache::parse(&CACHE[..*n], "cut").is_some()).count();
-        // before each of what kinit and kvno wrote: a setting and two tickets
+        // one for each entry of kinit and kvno: a setting and two tickets
         assert_eq!(whole, 3);
     }
 

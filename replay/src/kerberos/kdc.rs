@@ -27,7 +27,7 @@ const LIFETIME: Duration = Duration::from_secs(10 * 3600);
 /// Forwardable no, canonicalize yes: the sixteenth bit, RFC 6806 11.
 const OPTIONS: [u8; 4] = [0, 1, 0, 0];
 const PREAUTHENTICATION_REQUIRED: u32 = 25;
-/// Files that krb5.conf may take in at most.
+/// Maximum number of files that krb5.conf may include.
 const FILES_MAX: usize = 64;
 
 mod padata {

@@ -45,7 +45,7 @@ impl Keytab {
         let mut i = bytes.strip_prefix(&[5, 2])?;
         let mut entries = Vec::new();
         while let Some((length, rest)) = i.split_first_chunk::<4>() {
-            // a hole, where an entry was removed, has a negative length
+            // a hole, left by a removed entry, has a negative length
             let length = i32::from_be_bytes(*length);
             let (entry, rest) = rest.split_at_checked(length.unsigned_abs() as usize)?;
             if length > 0 {

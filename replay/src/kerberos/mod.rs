@@ -182,7 +182,7 @@ impl Principal {
         Self { name_type: 2, parts: vec!["krbtgt".to_owned(), realm.to_owned()], realm: realm.to_owned() }
     }
 
-    /// True if the two are the same, whatever their types.
+    /// True if the two have the same name and realm, regardless of their types.
     fn is(&self, other: &Self) -> bool {
         self.parts == other.parts && self.realm == other.realm
     }
@@ -253,7 +253,7 @@ impl Kind {
     }
 }
 
-/// A key of Kerberos, RFC 3961 2. `Debug` does not tell it.
+/// A key of Kerberos, RFC 3961 2. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EncryptionKey {
     kind: Kind,
@@ -696,15 +696,15 @@ fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>> {
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8], wrong: &'static str) -> Result<T> {
-    // picky-asn1-der (0.5) adds up lengths, and makes room for them, before it looks whether so much is there; and it counts bits that are
-    // not there
+    // picky-asn1-der (0.5) adds up lengths, and allocates memory for them, before it checks that there are so many
+    // bytes; and it counts bits that do not exist
     if !is_der(bytes, NESTED_MAX) {
         return Err(Error::Message(wrong));
     }
     picky_asn1_der::from_bytes(bytes).map_err(|_| Error::Message(wrong))
 }
 
-/// Elements of a message inside of each other at most; a ticket with all its authorization data has about ten.
+/// Maximum nesting of elements in a message; a ticket with all its authorization data has about ten levels.
 const NESTED_MAX: u32 = 32;
 
 /// True if these bytes are a sequence of DER elements, X.690: tags of one byte, definite lengths, contents of these

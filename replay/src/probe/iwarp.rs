@@ -1,4 +1,4 @@
-//! Cases of the probe that need iWARP in user space: what an adapter never sends.
+//! Cases of the probe that need iWARP in user space, since an adapter never sends such data.
 
 use super::{Case, Run, Verdict, accepted_on, closed, encoded, negotiated_on, next, request};
 use crate::error::{Error, Result};

@@ -134,17 +134,17 @@ impl Target {
 /// The file that cases write to.
 const SCRATCH: &str = "rdmascope-probe.tmp";
 
-/// All cases, in order, and behind them those of each transport.
+/// All cases, in order, followed by those of each transport.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     CASES.iter().chain(KINDS.iter().flat_map(|kind| of_transport(kind.name)))
 }
 
-/// The transport that a case needs; `None` where any will do.
+/// The transport that a case needs; `None` if any will do.
 fn transport_of(case: &Case) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| of_transport(kind.name).iter().any(|own| own.name == case.name))
 }
 
-/// Cases that only one transport can run, by its name: what its packets can be made to do.
+/// Cases that only one transport can run, by its name: they need certain packets.
 const OF_TRANSPORT: &[(&str, &[Case])] = &[
     ("iwarp", iwarp::CASES),
     #[cfg(target_os = "linux")]
@@ -1551,13 +1551,13 @@ fn options(dialect: Dialect) -> Options {
     Options { dialects: vec![dialect], timeout: ANSWER_WITHIN, ..Options::default() }
 }
 
-/// A session that encrypts, with this cipher, and does so to what RDMA moves.
+/// A session that encrypts messages and RDMA data with this cipher.
 fn encrypted(cipher: CipherId) -> Options {
     let transforms = vec![RdmaTransformId::ENCRYPTION];
     Options { encrypt: true, ciphers: vec![cipher], transforms, ..options(Dialect::SMB_3_1_1) }
 }
 
-/// A session that signs, with this algorithm, and does so to what RDMA moves.
+/// A session that signs messages and RDMA data with this algorithm.
 fn signed(algorithm: SigningAlgorithm) -> Options {
     Options { signing: vec![algorithm], transforms: vec![RdmaTransformId::SIGNING], ..options(Dialect::SMB_3_1_1) }
 }
@@ -1583,7 +1583,7 @@ fn no_count(crypto: Crypto, descriptors: &[u8]) -> Vec<u8> {
     info
 }
 
-/// A transform with the descriptors right behind it.
+/// A transform with the descriptors directly after it.
 fn not_aligned(crypto: Crypto, descriptors: &[u8]) -> Vec<u8> {
     let end = RdmaTransformFixed::LEN + 8 + crypto.signature.len() + crypto.nonce.len();
     let mut info = transform::emit(RdmaChannel::RDMA_V1, &[crypto], &[]);

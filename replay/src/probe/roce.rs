@@ -107,7 +107,7 @@ fn faulty(r: &Run<'_>, fault: &str) -> std::result::Result<Arc<dyn Fabric>, Verd
     transport.ok_or_else(|| Verdict::NotApplicable("it needs --transport roce".into()))
 }
 
-/// A session that reads over RDMA: every reply comes, and every byte.
+/// A session that reads over RDMA: every reply and every byte must arrive.
 fn session(r: &mut Run<'_>, fault: &str) -> Result<Verdict> {
     match faulty(r, fault) {
         Ok(transport) => r.over(transport, |r| r.reads_large()),
@@ -123,7 +123,7 @@ fn written(r: &mut Run<'_>, fault: &str) -> Result<Verdict> {
     }
 }
 
-/// A session whose WRITE comes to nothing, and another client's that does not suffer.
+/// A session whose WRITE fails, and another client's, which must not be affected.
 fn broken_write(r: &mut Run<'_>, fault: &str) -> Result<Verdict> {
     let transport = match faulty(r, fault) {
         Ok(transport) => transport,
@@ -132,13 +132,13 @@ fn broken_write(r: &mut Run<'_>, fault: &str) -> Result<Verdict> {
     match r.over(transport, |r| r.writes_large()) {
         Ok(Verdict::Pass) => return Ok(Verdict::Fail("answered with success".into())),
         Ok(verdict @ Verdict::NotApplicable(_)) => return Ok(verdict),
-        // how it ends is the server's affair
+        // the server may end it in any way
         Ok(_) | Err(_) => {}
     }
     r.serves_on()
 }
 
-/// A negotiation that comes to nothing, and another client's that does not suffer.
+/// A negotiation that fails, and another client's, which must not be affected.
 fn broken(r: &mut Run<'_>, fault: &str) -> Result<Verdict> {
     let config = match faulty(r, fault) {
         Ok(transport) => stack::Config { transport, ..r.target.config.clone() },
@@ -148,7 +148,7 @@ fn broken(r: &mut Run<'_>, fault: &str) -> Result<Verdict> {
         Ok(mut channel) => {
             let now = channel.now();
             channel.stack().send_raw(now, encoded(&request()));
-            // how it ends is the server's affair
+            // the server may end it in any way
             let _ = closed(&mut channel)?;
         }
         Err(Error::Ended(_)) => {}

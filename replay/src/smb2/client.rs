@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of replies that are kept: unsolicited ones and those out of order.
 const INBOX_MAX: usize = 8192;
-/// Faults of replies kept at most.
+/// Maximum number of faults of replies that are kept.
 const FAULTS_MAX: usize = 64;
 /// SMB2 credits requested in each request.
 const CREDITS: u16 = 256;
@@ -137,7 +137,7 @@ impl Reply {
     }
 }
 
-/// Signed replies by what their signatures are, \[MS-SMB2\] 3.1.5.1.
+/// Numbers of signed replies, by the result of verifying them, \[MS-SMB2\] 3.1.5.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signatures {
     /// Those of the message.
@@ -168,7 +168,7 @@ pub struct Options {
     pub dialects: Vec<Dialect>,
     /// Time to wait for a reply.
     pub timeout: Duration,
-    /// Sign every request, not only what must be.
+    /// Sign every request, not only those that must be signed.
     pub sign: bool,
     /// Encrypt every request if possible, even if the server does not require it.
     pub encrypt: bool,
@@ -370,7 +370,8 @@ impl Client {
         Ok(())
     }
 
-    /// One request of authentication and its reply. The hash takes the request, and the reply where more of them follow.
+    /// One request of authentication and its reply. The hash includes the request, and the reply if more of them
+    /// follow.
     fn authenticate(&mut self, token: &[u8]) -> Result<Reply> {
         let request = self.post(Command::SESSION_SETUP, &setup_body(token), 1)?;
         self.hash.add(&request.1);
@@ -526,7 +527,7 @@ impl Client {
         }
     }
 
-    /// For the record of a card's connection: a request lets the server at this memory.
+    /// For the recording of a card's connection: a request grants the server access to this memory.
     pub(crate) fn granted(&mut self, pending: Pending, memory: &[Handle]) -> Pending {
         self.channel.granted(pending.id, memory);
         pending
@@ -603,12 +604,12 @@ impl Client {
         crypto.ok_or(Error::Protect).map(Some)
     }
 
-    /// Encrypts data as [`Client::protect`] does, whatever was agreed on.
+    /// Encrypts data as [`Client::protect`] does, even if that was not negotiated.
     pub fn seal(&mut self, data: &mut [u8]) -> Option<Crypto> {
         self.protection.seal_data(data)
     }
 
-    /// Signs data as [`Client::protect`] does, whatever was agreed on.
+    /// Signs data as [`Client::protect`] does, even if that was not negotiated.
     pub fn sign(&mut self, data: &[u8]) -> Option<Crypto> {
         self.protection.sign_data(data)
     }
@@ -717,7 +718,7 @@ impl Client {
         }
     }
 
-    /// The second half of a WRITE: how many bytes the server took, and whether the key came invalidated.
+    /// The second half of a WRITE: the number of bytes that the server took, and whether the reply invalidated the key.
     ///
     /// # Errors
     /// If the server refuses.
@@ -990,7 +991,7 @@ impl Client {
         output == self.server
     }
 
-    /// Asks whether the server is there.
+    /// Checks that the server answers.
     ///
     /// # Errors
     /// If the echo fails.
@@ -1253,7 +1254,7 @@ impl Client {
             Some(Framing::Plain) => (bytes, false),
             _ => return Err(Error::Answer { what, why: "is not an SMB2 message" }),
         };
-        // a compound comes apart
+        // a compound is split
         while !bytes.is_empty() {
             let Ok((_, header)) = Header::parse(&bytes, &mut Off) else {
                 return Err(Error::Answer { what, why: "is shorter than a header" });
@@ -1287,7 +1288,7 @@ impl Client {
     }
 }
 
-/// One descriptor of a whole region.
+/// One descriptor that covers a region.
 pub fn descriptor(handle: Handle) -> Vec<u8> {
     let mut out = Vec::new();
     BufferDescriptorV1 { offset: handle.offset, token: handle.key, length: handle.length }.emit(&mut out);

@@ -99,7 +99,7 @@ impl Range {
     }
 }
 
-/// Locks of one file at most.
+/// Maximum number of locks on one file.
 const LOCKS_MAX: usize = 4096;
 
 /// Locks by file id.
@@ -107,7 +107,7 @@ const LOCKS_MAX: usize = 4096;
 pub(super) struct Locks(Mutex<HashMap<u64, Vec<Range>>>);
 
 impl Locks {
-    /// Takes a lock. False where another open has one that excludes it, or there are too many.
+    /// Takes a lock. False if it conflicts with a lock of another open, or if there are too many.
     pub(super) fn lock(&self, file: u64, range: Range) -> bool {
         let mut files = locked(&self.0);
         let ranges = files.entry(file).or_default();
@@ -151,7 +151,7 @@ impl Locks {
     }
 }
 
-/// Addresses that are remembered at most.
+/// Maximum number of addresses that are remembered.
 const ADDRESSES_MAX: usize = 4096;
 /// After this long without another one, a wrong password is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
@@ -187,7 +187,7 @@ impl Logons {
         *until = (*until).max(now) + delay;
     }
 
-    /// A right one came.
+    /// Records a right password.
     pub(super) fn succeeded(&self, address: IpAddr) {
         locked(&self.0).remove(&address);
     }
@@ -245,7 +245,7 @@ mod tests {
             now += wait;
         }
         assert_eq!(waits, [250, 500, 1000, 2000, 4000, 8000, 8000, 8000]);
-        // at the same time from many connections: one behind the other
+        // from many connections at the same time: they wait one after another
         logons.failed(address, now);
         logons.failed(address, now);
         assert_eq!(logons.wait(address, now).as_secs(), 16);

@@ -121,7 +121,7 @@ pub(crate) fn reply_header(request: &Header, status: NtStatus) -> Header {
     }
 }
 
-/// One negotiate context, \[MS-SMB2\] 2.2.3.1, at the end of `out`, behind padding to a multiple of 8.
+/// Appends one negotiate context, \[MS-SMB2\] 2.2.3.1, to `out`, after padding to a multiple of 8.
 pub(crate) fn context(out: &mut Vec<u8>, context_type: u16, data: &[u8]) {
     out.resize(out.len().next_multiple_of(8), 0);
     out.extend_from_slice(&context_type.to_le_bytes());

@@ -226,7 +226,7 @@ impl Sessions {
     }
 }
 
-/// A request, and how it came.
+/// A request, with its protection.
 #[derive(Clone, Copy, Debug)]
 struct Request<'a> {
     header: &'a Header,
@@ -260,7 +260,7 @@ struct Fetch {
     offset: u64,
     /// Invalidated with the reply.
     key: Option<u32>,
-    /// The request came encrypted.
+    /// True if the request was encrypted.
     sealed: bool,
     /// Transform that the client applied to the data.
     crypto: Option<Crypto>,
@@ -399,7 +399,7 @@ impl ServerConnection {
         unsent + self.replying + self.fetches.iter().map(|fetch| fetch.sink.length as usize).sum::<usize>()
     }
 
-    /// Tells the share what we hold, `unsent` bytes among it.
+    /// Tells the share how many bytes we hold, including `unsent`.
     pub fn account(&mut self, unsent: usize) {
         let now = self.holds(unsent);
         let bytes = &self.share.shared.bytes;
@@ -428,7 +428,7 @@ impl ServerConnection {
         let mut plain = Vec::new();
         let (bytes, sealed) = match Framing::of(bytes) {
             Some(Framing::Plain) => (bytes, false),
-            // 3.3.5.2.1.1: what cannot be decrypted ends the connection
+            // 3.3.5.2.1.1: a message that cannot be decrypted ends the connection
             Some(Framing::Encrypted) if self.open(bytes, &mut plain) => (&plain[..], true),
             _ => {
                 self.broken = true;
@@ -866,7 +866,7 @@ impl ServerConnection {
 
     /// The session that a connection may join as another channel (3.3.5.5.2), or why it may not.
     fn bindable(&self, header: &Header, pdu: &[u8]) -> Result<Arc<Common>, NtStatus> {
-        // a session is bound to a connection once; while it is being bound, the second request comes here too
+        // a session is bound to a connection once; the second request of a binding comes here too
         if self.session.as_ref().is_some_and(|s| s.established || !s.binding) {
             return Err(REQUEST_NOT_ACCEPTED);
         }
@@ -991,7 +991,8 @@ impl ServerConnection {
         answer(&[0xff; 16], &output)
     }
 
-    /// NETWORK_INTERFACE_INFO, \[MS-SMB2\] 2.2.32.5, of the address that the client found us at, and of the others that we have: one behind the other.
+    /// NETWORK_INTERFACE_INFO, \[MS-SMB2\] 2.2.32.5, of the address to which the client connected, followed by those of
+    /// our other addresses.
     fn interfaces(&self) -> Vec<u8> {
         const RSS_CAPABLE: u32 = 1;
         const RDMA_CAPABLE: u32 = 2;
@@ -1288,8 +1289,8 @@ impl ServerConnection {
             }
             rest = more;
         }
-        // No byte of padding for the empty buffer: cifs.ko reads the fixed part, cannot skip what follows on SMB Direct, and takes it for
-        // the beginning of the next reply.
+        // No byte of padding for the empty buffer: cifs.ko reads the fixed part, cannot skip further bytes on SMB
+        // Direct, and takes them for the beginning of the next reply.
         let body = match crypto {
             None => fixed(0, data.len() as u32, 0),
             Some(crypto) => {
@@ -1427,7 +1428,7 @@ impl ServerConnection {
                     name if open.path.is_empty() => name.to_owned(),
                     name => format!("{}/{name}", open.path),
                 };
-                // what cannot be looked at (a link that leads out) is not shown
+                // an entry that cannot be accessed (a link that leads out) is not listed
                 if let Ok(stat) = share.storage.stat(&path) {
                     let Some(entry) = entry(class, name, &stat) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
                     let start = out.len().next_multiple_of(8);
@@ -1466,7 +1467,7 @@ impl ServerConnection {
                 Err(e) => return Answer::status(status_of(&e)),
             };
             let Some(info) = info(info_type, class, &stat, open, &share.name) else { return Answer::status(NtStatus::NOT_SUPPORTED) };
-            // what does not fit is an error for those of fixed length, and all of these are short
+            // fixed-length information that does not fit is an error, and all of these are short
             if info.len() > room {
                 return Answer::status(NtStatus::INFO_LENGTH_MISMATCH);
             }
@@ -1626,7 +1627,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf16_lossy(&bytes.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect::<Vec<_>>())
 }
 
-/// `*` and `?`, without regard to case. The cost is the product of the lengths at most.
+/// `*` and `?`, without regard to case. The cost is at most the product of the lengths.
 fn matches(pattern: &str, name: &str) -> bool {
     let p: Vec<char> = pattern.to_lowercase().chars().collect();
     let n: Vec<char> = name.to_lowercase().chars().collect();
@@ -2028,7 +2029,7 @@ mod tests {
         }
     }
 
-    /// A READ, over RDMA into what `info` describes.
+    /// A READ, over RDMA into the memory that `info` describes.
     fn read_body(file: FileId, offset: u64, length: u32, info: &[u8]) -> Vec<u8> {
         let channel = u32::from(!info.is_empty());
         let body = Writer::default().u16(49).u8(0x50).u8(0).u32(length).u64(offset).bytes(&file.0).u32(0).u32(channel).u32(0);

@@ -9,9 +9,9 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of all files in memory at most.
+/// Maximum size of all files in memory, in bytes.
 const MEMORY_MAX: usize = 1 << 30;
-/// Files in memory at most.
+/// Maximum number of files in memory.
 const FILES_MAX: usize = 65_536;
 
 /// Known facts about a file.
@@ -103,7 +103,7 @@ impl Storage {
         Self::Memory(Memory { files: Mutex::new(all), bytes: Mutex::new(bytes) })
     }
 
-    /// Opens a file or folder that is there; a file to be written to, where `write`.
+    /// Opens an existing file or folder; with `write`, a file for writing.
     ///
     /// # Errors
     /// Those of the file system; `PermissionDenied` if it is outside, or neither a regular file nor a folder.

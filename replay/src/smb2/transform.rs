@@ -151,7 +151,7 @@ mod tests {
             let crypto = Crypto::sign(&signer, 1, false, &data).unwrap();
             assert_ne!(Crypto::sign(&signer, 1, true, &data).map(|c| c.nonce), Some(vec![0; 12]));
             let bytes = emit(Channel::NONE, core::slice::from_ref(&crypto), &[]);
-            // what Microsoft's suite expects of a reply
+            // as Microsoft's suite expects of a reply
             assert_eq!(bytes.len(), if algorithm == SigningAlgorithm::AES_GMAC { 56 } else { 40 });
             let (_, parsed) = RdmaTransform::parse(&bytes).unwrap();
             let only = only(&parsed, 12).unwrap();

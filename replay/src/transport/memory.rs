@@ -33,7 +33,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Regions at the same time at most.
+    /// Maximum number of regions at the same time.
     pub const MAX: usize = 4096;
 
     /// Registers `data`. `None` if there are too many regions, or it is too long.

@@ -150,7 +150,7 @@ pub trait Request: Debug + Send {
     /// Answers with a fault, and returns when the peer is gone.
     ///
     /// # Errors
-    /// Those of the system; `Unsupported` where [`Kind::faults_below`] is false.
+    /// Those of the system; `Unsupported` if [`Kind::faults_below`] is false.
     fn fault(self: Box<Self>, fault: StartupFault, setup: &Setup) -> io::Result<()> {
         let _ = (fault, setup);
         Err(io::ErrorKind::Unsupported.into())
@@ -171,7 +171,7 @@ pub enum StartupFault {
 /// A fault below SMB Direct on an established connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The beginning of a message, whose rest never comes.
+    /// The beginning of a message, whose rest is never sent.
     Part,
     /// Bytes that are no message.
     Garbage,
@@ -261,7 +261,7 @@ pub enum OpError {
     /// The sink is not one of our regions, or too small.
     #[error("the sink of an RDMA Read is not a region of that size")]
     Sink,
-    /// Too many at a time.
+    /// Too many operations at a time.
     #[error("too many operations wait")]
     Full,
     /// Longer than the transport's buffers.
@@ -299,7 +299,7 @@ pub enum Why {
 pub enum Event {
     /// Operations can be posted.
     Established,
-    /// A Send arrived whole.
+    /// A Send arrived completely.
     Received {
         /// Its bytes.
         message: Vec<u8>,
@@ -423,7 +423,7 @@ pub trait Transport: Any + Debug + Send {
         let _ = (now, bytes);
     }
 
-    /// Takes over what happened since the last time; with `idle`, the user has read all messages so far.
+    /// Records new events of the transport; with `idle`, the user has read all messages so far.
     fn record_progress(&mut self, idle: bool) {
         let _ = idle;
     }
@@ -433,7 +433,7 @@ pub trait Transport: Any + Debug + Send {
         let _ = (id, memory);
     }
 
-    /// A reply came, and this is it in the clear.
+    /// Records a decrypted reply.
     fn record_reply(&mut self, now: Time, reply: &[u8]) {
         let _ = (now, reply);
     }
@@ -520,7 +520,7 @@ pub trait Driver: Debug + Send {
         let _ = bytes;
     }
 
-    /// Hands the stream so few bytes at a time.
+    /// Passes only this number of bytes to the stream at a time.
     fn trickle(&mut self, bytes: usize) {
         let _ = bytes;
     }

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Opens without a look inside: for what need not be readable.
+/// Opens without read access: for entries that need not be readable.
 #[cfg(target_os = "linux")]
 const LOOK: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
@@ -147,7 +147,7 @@ impl Folder {
             check(name)?;
         }
         let path = if path.is_empty() { "." } else { path };
-        // openat2 takes no flag that means nothing beside O_PATH
+        // openat2 rejects flags that have no meaning together with O_PATH
         let flags = if flags.contains(LOOK) { flags | OFlags::CLOEXEC } else { flags | ALWAYS };
         let mut tried = 0;
         loop {

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Bytes taken from the socket at a time.
+/// Number of bytes read from the socket at a time.
 const CHUNK: usize = 1 << 18;
 /// Maximum time to send the last bytes.
 const FLUSH_WITHIN: Duration = Duration::from_millis(100);
@@ -20,7 +20,7 @@ pub struct TcpDriver {
     /// The peer sends nothing more.
     ended: bool,
     half_closed: bool,
-    /// Bytes written at a time at most.
+    /// Maximum number of bytes written at a time.
     piece: usize,
     unsent_max: usize,
 }
@@ -49,7 +49,7 @@ impl TcpDriver {
         self.unsent() + transport.unsent() >= self.unsent_max
     }
 
-    /// Reads once; whether anything came.
+    /// Reads once. Returns true if there was data.
     fn receive(&mut self, clock: &Clock, transport: &mut dyn Transport) -> io::Result<bool> {
         if self.ended || self.is_full(transport) {
             return Ok(false);

@@ -65,7 +65,7 @@ impl Deframer {
         }
     }
 
-    /// Takes back what [`Deframer::complete`] gave, for its memory.
+    /// Takes back the vector of [`Deframer::complete`], to reuse its memory.
     pub(super) fn reuse(&mut self, mut held: Vec<u8>) {
         if self.bytes.is_empty() {
             held.clear();

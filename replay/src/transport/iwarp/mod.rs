@@ -49,17 +49,17 @@ pub struct Config {
     pub revision: u8,
     /// Request CRCs. They are used if either end requests them.
     pub crc: bool,
-    /// Ask for markers in what we receive.
+    /// Request markers in the data that we receive.
     pub markers: bool,
-    /// Reads of the peer that we answer at a time.
+    /// Number of the peer's reads that we answer at a time.
     pub ird: u16,
     /// Maximum number of our outstanding reads.
     pub ord: u16,
     /// Put the read depths of \[MS-SMBD\] 6.1 into the private data.
     pub legacy_depths: bool,
-    /// Bytes of a DDP segment with its header at most.
+    /// Maximum size of a DDP segment with its header, in bytes.
     pub mulpdu: u16,
-    /// Bytes of a Send that we receive at most.
+    /// Maximum size of a Send that we receive, in bytes.
     pub receive_max: u32,
     /// ns until the MPA Request or Reply must have come.
     pub startup_timeout: i64,
@@ -99,7 +99,7 @@ pub enum Closed {
     /// The received bytes are not MPA.
     #[error("the peer does not speak MPA: {0}")]
     NotMpa(&'static str),
-    /// Nothing came in time.
+    /// No data came in time.
     #[error("the peer sent no MPA frame in time")]
     Timeout,
     /// The peer sent a Terminate.
@@ -122,7 +122,7 @@ pub enum Event {
         /// The private data of the peer, read depths left out.
         private_data: Vec<u8>,
     },
-    /// A Send arrived whole.
+    /// A Send arrived completely.
     Received {
         /// Its bytes.
         message: Vec<u8>,
@@ -158,7 +158,7 @@ struct Read {
 
 /// Maximum number of our reads that wait.
 const READS_MAX: usize = 65_536;
-/// Bytes of read responses that are made at a time.
+/// Number of bytes of read responses that are made at a time.
 const RESPONSE_BURST: u32 = 1 << 18;
 const RDMAP_VERSION: u8 = 0x40;
 /// Depth that means "not specified" (RFC 6581 9.2).
@@ -172,7 +172,7 @@ struct Output {
     crc: bool,
     /// If the peer requested markers: the position in the stream of FPDUs.
     markers: Option<u32>,
-    /// Bytes of a segment with its header at most.
+    /// Maximum size of a segment with its header, in bytes.
     mulpdu: u16,
 }
 
@@ -222,7 +222,7 @@ impl Output {
     }
 
     fn tagged(&mut self, opcode: Opcode, to: Tagged, data: &[u8], ends: bool) {
-        // whole multiples of 8, so that the offsets of all segments are aligned
+        // multiples of 8, so that the offsets of all segments are aligned
         let room = (usize::from(self.mulpdu).saturating_sub(Ddp::TAGGED_LEN) & !7).max(64);
         self.out.reserve(data.len() + data.len() / room * 32 + 32);
         let mut at = 0;
@@ -251,7 +251,7 @@ pub struct Endpoint {
     initiator: bool,
     state: State,
     deadline: Option<Time>,
-    /// Bytes of the startup that came.
+    /// Bytes of the startup received so far.
     startup: Vec<u8>,
     deframer: Deframer,
     wire: Output,
@@ -268,14 +268,14 @@ pub struct Endpoint {
     next_read: u64,
     waiting: VecDeque<Read>,
     reading: VecDeque<Read>,
-    /// Reads of the peer to be answered, with the bytes that went already.
+    /// The peer's reads to be answered, with the number of bytes already sent.
     answering: VecDeque<(ReadRequest, u32)>,
     ulpdu: Vec<u8>,
     eof_sent: bool,
 }
 
 impl Endpoint {
-    /// The end that connected. Its MPA Request is there to transmit at once.
+    /// The end that connected. Its MPA Request can be transmitted at once.
     pub fn initiator(now: Time, config: Config) -> Self {
         let mut connection = Self::new(now, config, true);
         let startup = connection.startup_frame(false, None);
@@ -621,7 +621,7 @@ impl Endpoint {
 
     // ---- segments out
 
-    /// Sends Read Requests as far as the peer takes them.
+    /// Sends Read Requests, as many as the peer accepts.
     fn ask(&mut self) {
         while (self.reading.len() as u64) < u64::from(self.ord)
             && let Some(read) = self.waiting.pop_front()
@@ -790,7 +790,7 @@ impl Endpoint {
 
     // ---- the end
 
-    /// An access to memory that was not granted: DDP speaks of a segment, RDMAP of a Read Request.
+    /// Reports an access to memory that was not granted: by DDP for a segment, by RDMAP for a Read Request.
     fn protection(&mut self, refusal: Refusal, quoted: Option<(u16, Quoted)>, request: Option<ReadRequest>) {
         let violation = match (refusal, request.is_some()) {
             (Refusal::Key, false) => Violation::DdpTaggedKey,
@@ -810,7 +810,8 @@ impl Endpoint {
         let terminate =
             Terminate { layer, error_type, code, segment_length: quoted.map(|(l, _)| l), ddp: quoted.map(|(_, q)| q), read_request };
         let mut message = Vec::new();
-        // a Read Request is quoted behind the segment that carried it (RFC 5040 4.8): without that, it is left out
+        // a Read Request is quoted after the segment that carried it (RFC 5040 4.8): without that segment, it is left
+        // out
         Terminate { read_request: read_request.filter(|_| quoted.is_some()), ..terminate }.emit(&mut message);
         let msn = self.next_msn(QUEUE_TERMINATE);
         self.wire.untagged(Opcode::TERMINATE, Untagged { queue: QUEUE_TERMINATE, msn, offset: 0 }, 0, &message);

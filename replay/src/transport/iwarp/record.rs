@@ -3,7 +3,7 @@
 use crate::wire::{Wire, addresses, frame, transport_checksum};
 use std::net::{IpAddr, SocketAddr};
 
-/// Bytes of the stream in one frame at most.
+/// Maximum number of bytes of the stream in one frame.
 const SEGMENT: usize = 16_384;
 const TCP: u8 = 6;
 const FLAG_FIN: u8 = 0x01;
@@ -47,7 +47,7 @@ impl Stream {
         self.stream(now, 0, bytes);
     }
 
-    /// Bytes that came.
+    /// Records received bytes.
     pub(crate) fn received(&mut self, now: i64, bytes: &[u8]) {
         self.stream(now, 1, bytes);
     }

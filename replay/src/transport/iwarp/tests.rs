@@ -7,7 +7,7 @@ use proptest::prelude::*;
 struct Pair {
     now: Time,
     ends: [Endpoint; 2],
-    /// Bytes handed over at a time.
+    /// Number of bytes handed over at a time.
     step: usize,
 }
 

@@ -172,7 +172,7 @@ struct RoceRequest {
     comm_id: u32,
     service: u16,
     mad: Vec<u8>,
-    /// The datagram, and what of its IP header was not shown.
+    /// The datagram, with the hidden fields of its IP header.
     arrived: Arrived,
     hidden: Hidden,
     done: bool,

@@ -52,9 +52,9 @@ pub struct Offer {
     pub qp: u32,
     /// First PSN that the other end is to use.
     pub starting_psn: u32,
-    /// RDMA Reads that it answers at a time.
+    /// Number of RDMA Reads that it answers at a time.
     pub responder_resources: u8,
-    /// RDMA Reads that it has outstanding at most.
+    /// Maximum number of its outstanding RDMA Reads.
     pub initiator_depth: u8,
     /// Number of times that the other end retries after an RNR NAK; 7 for ever.
     pub rnr_retry: u8,
@@ -209,7 +209,7 @@ pub(crate) fn transaction(payload: &[u8]) -> u64 {
     Mad::parse(payload, &mut rdmascope_dissector::trace::Off).map_or(0, |(_, mad)| mad.transaction_id)
 }
 
-/// A message that waits for its answer, and is sent again until it comes.
+/// A message that waits for its answer, and is retransmitted until that comes.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
     pub(super) mad: Vec<u8>,

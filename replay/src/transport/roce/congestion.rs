@@ -29,7 +29,7 @@ pub(super) struct Sender {
     /// Bytes a second.
     line: f64,
     limited: Option<Limited>,
-    /// Notifications that came.
+    /// Number of received notifications.
     pub(super) notifications: u64,
 }
 
@@ -50,7 +50,7 @@ impl Sender {
         Self { line: (line as f64).max(LEAST), limited: None, notifications: 0 }
     }
 
-    /// A CNP came.
+    /// Handles a received CNP.
     pub(super) fn notified(&mut self, now: Time) {
         self.notifications += 1;
         self.advance(now);

@@ -154,12 +154,12 @@ impl Row {
     }
 }
 
-/// To which of the packets that count it is done: those behind the set-up, the first of which is 1.
+/// The matching packets to which the fault applies: only packets after the setup count, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// The n-th matching packet, from 1.
     Nth(u64),
-    /// To this one and all behind it.
+    /// To this one and all later ones.
     From(u64),
     /// To one of this number of packets, at random.
     OneIn(u64),
@@ -193,7 +193,7 @@ impl FromStr for PacketFault {
         let row = Row::named(name).ok_or_else(|| ParseError::Name(name.to_owned()))?;
         let number = |text: &str| text.parse().ok().filter(|n: &u64| *n > 0);
         let when = match when {
-            // a middle of something; and what makes sense once only or always
+            // for most, a packet in the middle; faults that make sense only once or always begin at the first
             None => match (row.kind, row.act) {
                 (_, Act::Refuse(code)) if code & 0xe0 == RNR_NAK => Some(When::From(5)),
                 (Kind::Acknowledge, _) => Some(When::From(1)),
@@ -363,7 +363,7 @@ impl Faults {
                 self.held.push_back((now, tos, cnp));
             }
             Act::CommId => {
-                // the remote communication identifier, the second word of every answer behind the common header
+                // the remote communication identifier: in every answer, the second word after the common header
                 let at = headers + 24 + 4;
                 if let Some(byte) = out.get_mut(at + 3) {
                     *byte ^= 0x5a;

@@ -70,7 +70,7 @@ pub const KIND: crate::transport::Kind = crate::transport::Kind {
 pub struct Config {
     /// Maximum payload of a packet, in bytes: 256, 512, 1024, 2048 or 4096.
     pub path_mtu: u16,
-    /// Reads of the peer that we answer at a time.
+    /// Number of the peer's reads that we answer at a time.
     pub responder_resources: u8,
     /// Maximum number of our outstanding reads.
     pub initiator_depth: u8,
@@ -94,7 +94,7 @@ pub struct Config {
     pub p_key: u16,
     /// Sends of the peer that may come before they are read.
     pub receives: u32,
-    /// Bytes of a Send that we receive at most.
+    /// Maximum size of a Send that we receive, in bytes.
     pub receive_max: u32,
     /// The differentiated services code point of our packets.
     pub dscp: u8,
@@ -144,7 +144,7 @@ const CNP_DSCP: u8 = 48;
 const WORK_MAX: usize = 65_536;
 /// Maximum time to wait for the last acknowledgement before we leave, in ns.
 const LEAVE_WITHIN: u64 = 1_000_000_000;
-/// Maximum time to answer a REQ that came twice: 2.1 s, as the code of a timeout.
+/// Maximum time to answer a repeated REQ: 2.1 s, as the code of a timeout.
 const SERVICE_TIMEOUT: u8 = 19;
 /// Number of times that a Disconnect Request is sent.
 const DISCONNECT_RETRIES: u8 = 3;
@@ -212,10 +212,10 @@ pub enum Closed {
 pub enum Event {
     /// The CM handshake is complete.
     Established {
-        /// The private data of the peer, with the zeros behind it.
+        /// The private data of the peer, including the zeros at its end.
         private_data: Vec<u8>,
     },
-    /// A Send arrived whole, or (with an empty message) an RDMA Write with immediate data.
+    /// A Send arrived completely, or (with an empty message) an RDMA Write with immediate data.
     Received {
         /// Its bytes.
         message: Vec<u8>,
@@ -238,9 +238,9 @@ pub enum Event {
 pub struct Counters {
     /// Number of our packets that were retransmitted.
     pub retransmitted: u64,
-    /// Packets of the peer that came again.
+    /// Number of repeated packets of the peer.
     pub duplicates: u64,
-    /// Packets of the peer that came before others that were to come first.
+    /// Number of the peer's packets that arrived before earlier ones.
     pub gaps: u64,
     /// Datagrams with a wrong invariant CRC.
     pub bad_crc: u64,
@@ -248,7 +248,7 @@ pub struct Counters {
     pub foreign: u64,
     /// Notifications of congestion that we sent.
     pub cnps_sent: u64,
-    /// Notifications of congestion that came.
+    /// Number of received notifications of congestion.
     pub cnps_received: u64,
 }
 
@@ -322,14 +322,14 @@ pub struct Endpoint {
     /// True if the end was reported.
     reported: bool,
     next_read: u64,
-    /// Whose turn it is, where both halves have something.
+    /// True if it is the turn of answers, when both halves have output.
     answers_first: bool,
     faults: Option<Faults>,
     counters: Counters,
 }
 
 impl Endpoint {
-    /// The end that connects, from `local_port`, to a service. Its REQ is there to transmit at once.
+    /// The end that connects, from `local_port`, to a service. Its REQ can be transmitted at once.
     pub fn connect(now: Time, config: Config, path: Path, numbers: Numbers, local_port: u16, service: u16, private_data: &[u8]) -> Self {
         let mut endpoint = Self::new(config, path, numbers);
         let c = &endpoint.config;
@@ -350,7 +350,8 @@ impl Endpoint {
         endpoint
     }
 
-    /// The end that takes a connection, of which this is the REQ's management datagram. Its REP is there to transmit at once.
+    /// The end that accepts a connection, of which this is the REQ's management datagram. Its REP can be transmitted at
+    /// once.
     ///
     /// # Errors
     /// The reason for which to refuse it: see [`Endpoint::rejection`].
@@ -551,7 +552,7 @@ impl Endpoint {
         self.handle_outside(now, &Outside { source_port, congested, header: None }, datagram)
     }
 
-    /// The same where more may be known of the headers: then the whole of the invariant CRC is checked.
+    /// The same if more of the headers is known: then all bits of the invariant CRC are checked.
     pub fn handle_outside(&mut self, now: Time, outside: &Outside, datagram: &[u8]) -> Option<Hidden> {
         let Outside { source_port, congested, header } = *outside;
         let solved = self.check.received(self.path.remote, self.path.local, source_port, datagram);
@@ -994,7 +995,7 @@ impl Endpoint {
         }
         let id = self.next_read;
         self.next_read += 1;
-        // whole packets
+        // a multiple of the packet size
         let step = (self.config.read_max / u32::from(self.config.path_mtu)).max(1) * u32::from(self.config.path_mtu);
         let mut at = 0;
         loop {

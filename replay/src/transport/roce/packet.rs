@@ -1,13 +1,11 @@
 //! Packets of RoCEv2 (IBA volume 1, annex A17): the content of UDP datagrams to port 4791, made and parsed with the
 //! dissector's layouts, and its invariant CRC.
 //!
-//! The CRC covers the IP header, which a UDP socket does not show. All of it is known but for two things: the identification of IPv4 (16
-//! bits) and
-//! whether the packet may be fragmented (1 bit). The CRC is linear, so both follow from the difference between the CRC that came and the
-//! one
-//! for identification 0: [`Check`] solves for them, and refuses a packet that has no solution. Damage gets through once in 2^15 packets in
-//! place of once
-//! in 2^32; on IPv6 nothing is unknown.
+//! The CRC covers the IP header, which a UDP socket does not show. All of it is known except for two fields: the
+//! identification of IPv4 (16 bits) and whether the packet may be fragmented (1 bit). The CRC is linear, so both follow
+//! from the difference between the received CRC and the one for identification 0: [`Check`] solves for them, and
+//! refuses a packet that has no solution. Damage passes once in 2^15 packets instead of once in 2^32; on IPv6 no field
+//! is unknown.
 
 use crate::transport::Time;
 use hashbrown::HashMap;
@@ -126,7 +124,7 @@ pub struct Hidden {
 /// Metadata of a received datagram.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outside {
-    /// The UDP port that it came from.
+    /// The UDP source port.
     pub source_port: u16,
     /// Its IP header carries the mark of congestion.
     pub congested: bool,
@@ -212,7 +210,7 @@ pub fn emit(path: &Path, head: Bth, extensions: &[u8], payload: &[u8], out: &mut
     finish(path, start, out);
 }
 
-/// Puts the invariant CRC behind the packet that begins at `start`.
+/// Appends the invariant CRC to the packet that begins at `start`.
 pub(crate) fn finish(path: &Path, start: usize, out: &mut Vec<u8>) {
     let crc = invariant(path.local, path.remote, path.source_port, &out[start..]).unwrap_or(0);
     out.extend_from_slice(&crc.to_le_bytes());
@@ -271,7 +269,7 @@ struct Length {
 }
 
 impl Length {
-    /// `after` is the number of bytes behind the flags: from the low byte of the fragment offset to the padding.
+    /// `after` is the number of bytes after the flags: from the low byte of the fragment offset to the padding.
     fn new(after: usize) -> Self {
         let nothing = crc32fast::hash(&[0; 3]);
         let mut basis = [0; UNKNOWN];
@@ -326,7 +324,7 @@ impl Check {
     /// it is damaged.
     pub fn received(&mut self, from: IpAddr, to: IpAddr, source_port: u16, datagram: &[u8]) -> Option<Hidden> {
         let (packet, crc) = datagram.split_last_chunk::<ICRC>()?;
-        // whole words only: this bounds the number of lengths, too
+        // only multiples of 4: this bounds the number of lengths, too
         if packet.len() % 4 != 0 {
             return None;
         }
@@ -355,7 +353,7 @@ impl Check {
 pub(crate) fn unwrap(psn: u32, first: u32, near: u64) -> u64 {
     let there = psn.wrapping_sub(first) & MASK_24;
     let delta = there.wrapping_sub(near as u32) & MASK_24;
-    // the upper half is behind
+    // the upper half means earlier numbers
     if delta < 0x80_0000 { near + u64::from(delta) } else { near.wrapping_sub(u64::from(MASK_24 + 1 - delta)) }
 }
 
@@ -384,7 +382,7 @@ mod tests {
         Bth { opcode: Opcode::RC_SEND_ONLY.0, bits: 0x80, p_key: DEFAULT_P_KEY, resv8: 0, dest_qp: 0x1234, ack: 0x80, psn: 77 }
     }
 
-    /// The CRC as the dissector computes it from a whole frame.
+    /// The CRC as the dissector computes it from a frame.
     fn by_frame(path: &Path, datagram: &[u8], hidden: Hidden) -> u32 {
         let mut udp = [path.source_port.to_be_bytes(), PORT.to_be_bytes()].concat();
         udp.extend_from_slice(&((8 + datagram.len()) as u16).to_be_bytes());
@@ -434,7 +432,7 @@ mod tests {
         emit(&path, bth(), &[], &[7; 64], &mut datagram);
         let mut check = Check::default();
         for at in 0..datagram.len() * 8 {
-            // what switches may change is not covered
+            // fields that switches may change are not covered
             if at / 8 == 4 {
                 continue;
             }

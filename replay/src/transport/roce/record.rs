@@ -33,7 +33,7 @@ impl Packets {
         self.packet(now, 0, source_port, Ip { tos, ..Ip::default() }, datagram, None);
     }
 
-    /// A datagram that came.
+    /// Records a received datagram.
     pub(super) fn received(&self, now: Time, outside: &Outside, hidden: Hidden, datagram: &[u8]) {
         let Outside { source_port, congested, header } = *outside;
         let (ip, checksum) = match header {

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 /// One of this number of packets requests an acknowledgement, so that a long message does not wait for its end.
 const ASK_EVERY: u64 = 16;
-/// The first sequence number: the ones behind it are numbers, too.
+/// The first sequence number: so that earlier ones are valid numbers, too.
 pub(super) const START: u64 = 1 << 32;
 /// RNR retries for ever (9.7.5.2.8).
 const FOR_EVER: u8 = 7;
@@ -103,7 +103,7 @@ pub(super) struct Requester {
     queue: VecDeque<Posted>,
     /// The oldest packet that is not acknowledged.
     una: u64,
-    /// The next to be sent; behind [`Requester::sent`] after going back.
+    /// The next packet to be sent; less than [`Requester::sent`] after going back.
     next: u64,
     /// Index of `next` in the queue.
     at: usize,
@@ -111,7 +111,7 @@ pub(super) struct Requester {
     sent: u64,
     /// Behind the last that was posted.
     posted: u64,
-    /// Read Requests that were sent and not answered whole, and the packets of their answers.
+    /// Read Requests that were sent and not answered completely, and the packets of their answers.
     reading: u32,
     reading_packets: u64,
     deadline: Option<Time>,
@@ -178,7 +178,7 @@ impl Requester {
         self.bytes
     }
 
-    /// The oldest packet that is not acknowledged: what sequence numbers that come are near to.
+    /// The oldest unacknowledged packet: received sequence numbers are close to it.
     pub(super) fn una(&self) -> u64 {
         self.una
     }
@@ -332,7 +332,7 @@ impl Requester {
         self.deadline = (self.una < self.sent && self.limits.timeout > 0).then(|| later(now, self.limits.timeout));
     }
 
-    /// Finds what `next` is part of, and counts the reads before it.
+    /// Finds the operation to which `next` belongs, and counts the reads before it.
     fn locate(&mut self) {
         self.at = self.queue.partition_point(|posted| posted.end() <= self.next);
         (self.reading, self.reading_packets) = (0, 0);

@@ -9,7 +9,7 @@ use rdmascope_dissector::wire::ib::bth::{Opcode, Verb};
 use rdmascope_dissector::wire::ib::ext::NakCode;
 use std::collections::VecDeque;
 
-/// Answers that wait at most: a peer that sends and does not listen gets no more.
+/// Maximum number of waiting answers: a peer that sends but does not receive gets no more.
 const ANSWERS_MAX: usize = 256;
 
 /// The message that is being received.
@@ -50,9 +50,9 @@ pub(super) enum Done {
 #[derive(Debug)]
 pub(super) struct Responder {
     pub(super) mtu: usize,
-    /// Reads that are answered at a time.
+    /// Number of reads that are answered at a time.
     pub(super) depth: u32,
-    /// Bytes of a Send at most.
+    /// Maximum size of a Send, in bytes.
     pub(super) receive_max: usize,
     /// Sends that may come: receives that are posted.
     pub(super) receives: u32,
@@ -64,9 +64,9 @@ pub(super) struct Responder {
     gap_reported: bool,
     answers: VecDeque<Answer>,
     reads: u32,
-    /// Packets that came again.
+    /// Number of repeated packets.
     pub(super) duplicates: u64,
-    /// Packets that came out of order.
+    /// Number of packets that arrived out of order.
     pub(super) gaps: u64,
 }
 
@@ -89,7 +89,7 @@ impl Responder {
         }
     }
 
-    /// The next packet that is to come: what sequence numbers that come are near to.
+    /// The next expected packet: received sequence numbers are close to it.
     pub(super) fn expected(&self) -> u64 {
         self.expected
     }
@@ -309,7 +309,7 @@ impl Responder {
             self.reads = self.reads.saturating_sub(1);
         }
         let Ok(payload) = payload else {
-            // the region went while it was read
+            // the region was deregistered during the read
             let extension = Some(packet::aeth(NAK | NakCode::REMOTE_OPERATIONAL_ERROR.0, msn));
             return Some(Out { opcode: Opcode::RC_ACKNOWLEDGE, sequence, extension, payload: &[] });
         };

@@ -52,7 +52,7 @@ struct Net {
     /// The datagrams that were lost on purpose: of those that left, by number.
     lost: Vec<u64>,
     delivered: u64,
-    /// Events of both ends, as they came.
+    /// Events of both ends, in order.
     events: [Vec<Event>; 2],
     /// True if events are read at once.
     reading: bool,
@@ -99,7 +99,7 @@ impl Net {
                     continue;
                 }
                 if self.random.chance(w.damage) {
-                    // once in 2^15 times the check cannot tell: none of that is left to chance here
+                    // once in 2^15 times the check cannot detect it: that is excluded here
                     let whole = datagram.clone();
                     let path = self.ends[from].path();
                     while Check::default().received(path.local, path.remote, source_port, &datagram).is_some() {
@@ -503,7 +503,7 @@ fn a_queue_pair_takes_and_gives_what_its_state_lets_it() {
     assert_eq!((net.ends[0].poll_transmit(0, &mut Vec::new()), net.ends[0].poll_event()), (None, None));
     assert_eq!(net.ends[0].counters().foreign, 1);
     assert_eq!(net.ends[0].send(b"no", None, false), Err(OpError::NotEstablished));
-    // RTR: a request is as good as an RTU; until one came, nothing can be posted
+    // RTR: a request counts as an RTU; before that, nothing can be posted
     net.run(|net| net.ends.len() == 2);
     assert_eq!(net.ends[1].state(), State::ReadyToReceive);
     assert_eq!(net.ends[1].send(b"no", None, false), Err(OpError::NotEstablished));

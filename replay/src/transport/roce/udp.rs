@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 const MAILBOX_MAX: usize = 8 << 20;
 /// Size of the system's receive buffer that we request, in bytes.
 const RECEIVE_BUFFER: usize = 8 << 20;
-/// Bytes handed to the system at a time.
+/// Number of bytes handed to the system at a time.
 const BURST: usize = 1 << 17;
 /// Maximum time to send the last messages of a connection.
 const LEAVE_WITHIN: Duration = Duration::from_millis(1500);
@@ -151,7 +151,7 @@ fn receive_buffer(socket: BorrowedFd<'_>) {
 pub(crate) struct UdpPort {
     address: IpAddr,
     socket: UdpSocket,
-    /// `None` where all is read from the raw socket.
+    /// `None` if everything is read from the raw socket.
     state: Option<UdpSocketState>,
     raw: Option<Raw>,
     reader: Mutex<Reader>,
@@ -394,7 +394,7 @@ impl UdpPort {
         }
     }
 
-    /// Reads once; whether anything came.
+    /// Reads once. Returns true if there was data.
     fn read(&self, reader: &mut Reader, mut each: impl FnMut(IpAddr, IpAddr, Outside, &[u8])) -> io::Result<bool> {
         let mut any = false;
         // if there are both, this one has the packets from this host
@@ -438,13 +438,13 @@ impl UdpPort {
         poll_for(&mut fds, at_most)
     }
 
-    /// Waits until something comes, for anybody, or into this mailbox.
+    /// Waits until a packet arrives, for any connection, or in this mailbox.
     pub(crate) fn wait(&self, mailbox: &Mailbox, at_most: Duration) -> io::Result<()> {
         self.wait_also(mailbox, None, at_most)
     }
 }
 
-/// Connection requests at a time at most.
+/// Maximum number of connection requests at a time.
 const REQUESTS_MAX: usize = 4096;
 
 fn poll_for(fds: &mut [PollFd<'_>], at_most: Duration) -> io::Result<()> {
@@ -459,7 +459,7 @@ fn unspecified(like: IpAddr) -> IpAddr {
     if like.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }
 
-/// True if the kernel's Soft-RoCE is there, which takes the port for itself.
+/// True if the kernel's Soft-RoCE is loaded, which occupies the port.
 fn driver_owns_port() -> bool {
     std::path::Path::new("/sys/module/rdma_rxe").exists()
 }
@@ -473,7 +473,8 @@ pub(crate) fn answer(local: IpAddr, remote: IpAddr, datagram: impl FnOnce(&Path)
     }
 }
 
-/// A socket to send from: at this address, from the first port that is free behind `wish`, among those for RoCEv2.
+/// A socket to send from: at this address, on a free port among those for RoCEv2, starting from one that depends on
+/// `wish` and chance.
 fn flow(local: IpAddr, wish: u16) -> io::Result<(UdpSocket, u16)> {
     let mut random = [0; 2];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
@@ -555,7 +556,7 @@ pub struct UdpDriver {
     segmentation: bool,
     /// Our address, as a stream would have one.
     address: Option<SocketAddr>,
-    /// Nothing is sent any more.
+    /// True if nothing more is sent.
     silent: bool,
     left: bool,
 }
@@ -671,7 +672,7 @@ impl UdpDriver {
                         let text = format!("a packet of {} bytes is too long for the path to {}", batch.first().len(), self.remote.ip());
                         return Err(io::Error::new(e.kind(), text));
                     }
-                    // lost, as far as anybody can tell
+                    // treated as lost
                     Err(_) => (1, false),
                 };
                 let now = clock.now();
@@ -705,7 +706,7 @@ impl UdpDriver {
 
 /// Maximum number of datagrams handed to the system at a time, and into which it splits one piece.
 const BATCH: usize = 64;
-/// Bytes of a piece that the system cuts, at most.
+/// Maximum size of a piece that the system splits, in bytes.
 const PIECE: usize = 65_000;
 
 /// Datagrams that leave in one system call: consecutive ones of one class.
@@ -718,7 +719,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// From the front of what leaves.
+    /// Takes datagrams from the front of the output.
     fn of(leaving: &VecDeque<(usize, u8)>, mut at: usize, segmentation: bool) -> Self {
         let class = leaving.front().map_or(0, |(_, tos)| *tos);
         let mut ends = Vec::with_capacity(leaving.len().min(BATCH));
@@ -737,7 +738,7 @@ impl Batch {
         let cut = equal.min(PIECE / size.max(1));
         match u16::try_from(size) {
             Ok(size) if segmentation && cut > 1 => Self { ends, count: cut, segment: Some(size) },
-            // the first of another length, behind which there are some to be cut
+            // the first one has another length, and some that can be split follow
             _ if segmentation => {
                 let follows = ends.get(1..3).is_some_and(|two| two[0].len() == two[1].len());
                 let count = if follows { 1 } else { ends.len() };

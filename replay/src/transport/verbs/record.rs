@@ -27,7 +27,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 const UDP: u8 = 17;
-/// Requests that wait for their replies at most.
+/// Maximum number of requests that wait for their replies.
 const GRANTS_MAX: usize = 65_536;
 
 const FIRST: &str = "Made by rdmascope from what its RDMA card reported, which shows no frames: messages, memory, keys, queue pairs and their order are \
@@ -225,7 +225,7 @@ impl Card {
                 let msn = self.complete(1);
                 match read {
                     Some(data) => self.answer(now, 1, open, msn, &data),
-                    // its bytes were not looked at, and are not made up
+                    // its bytes were not captured, and are not made up
                     None if open.is_read => {}
                     None => self.acknowledge(now, 1, open.last, ACK, msn),
                 }
@@ -287,7 +287,7 @@ impl Card {
         self.packets(now, from, open.first, Kind::Response { msn }, bytes, &[]);
     }
 
-    /// The packets of a message, the first of which has this sequence number; the number behind the last.
+    /// Writes the packets of a message, the first of which has this sequence number. Returns the number after the last.
     fn packets(&mut self, now: Time, from: usize, first: u32, kind: Kind, bytes: &[u8], comments: &[&str]) -> u32 {
         let count = bytes.len().div_ceil(self.mtu).max(1);
         let mut psn = first;
