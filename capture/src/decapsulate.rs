@@ -89,7 +89,7 @@ impl Decapsulator {
         Record { interface, ..inner }
     }
 
-    /// Those of the source and those of sessions, as they came.
+    /// The interfaces of the source and those of sessions, in the order in which they appeared.
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }

@@ -208,7 +208,7 @@ pub enum Damage {
     CutShort {
         /// Part of the file that was being read.
         what: &'static str,
-        /// Its length in bytes, as far as known.
+        /// Its length in bytes, if known.
         needed: u64,
         /// Number of these bytes that are there.
         left: u64,
@@ -293,7 +293,7 @@ pub enum Damage {
     /// More of something than is sane.
     #[error("more than {limit} {what}")]
     TooMany {
-        /// Of what.
+        /// The items that are too many.
         what: &'static str,
         /// Maximum number accepted.
         limit: usize,

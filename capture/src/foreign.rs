@@ -30,7 +30,7 @@ const ERF_PAD: u8 = 48;
 /// `ERF_TYPE_META`.
 const ERF_META: u8 = 27;
 const ERF_HEADER_LEN: usize = 16;
-/// Records looked at to tell ERF.
+/// Number of records that are checked to recognize ERF.
 const ERF_RECORDS_TO_TELL: usize = 4;
 /// Extension headers that a record of ERF may have.
 const ERF_EXTENSIONS_MAX: usize = 16;
@@ -40,7 +40,7 @@ const NETMON_HEADER_LEN: usize = 128;
 const NETMON_PCAP_BASE: u16 = 0xe000;
 /// Link types from here on mark Network Monitor's own notes, not frames.
 const NETMON_NOTES: u16 = 0xffe0;
-/// Between 1601-01-01, where Windows begins to count, and 1970-01-01: 100 ns each.
+/// Time from 1601-01-01, the beginning of Windows time, to 1970-01-01, in units of 100 ns.
 const FILETIME_1970: u64 = 116_444_736_000_000_000;
 
 /// Format of a file of another tool, by its first four bytes.
@@ -483,7 +483,7 @@ impl NetMon {
                 return Ok(true);
             }
         }
-        // The table of frames and what else Network Monitor noted down follow.
+        // The table of frames and other notes of Network Monitor follow.
         Ok(false)
     }
 }
@@ -493,7 +493,7 @@ fn since_1970(year: u64, month: u64, day: u64) -> u64 {
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return 0;
     }
-    // years that begin in March, so that the odd day comes last
+    // years that begin in March, so that the leap day comes last
     let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1;
     (days - 719_468) * 86_400

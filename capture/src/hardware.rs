@@ -11,9 +11,9 @@ use std::fmt::{self, Write as _};
 
 /// Maximum number of samples; beyond it, every other one is removed.
 const SAMPLES_MAX: usize = 1024;
-/// Counters followed at most.
+/// Maximum number of counters.
 const COUNTERS_MAX: usize = 1024;
-/// Bytes of a name read from a file at most; the kernel's are shorter.
+/// Maximum length of a name read from a file, in bytes; the kernel's are shorter.
 const NAME_MAX: usize = 64;
 /// Prefix of the comment.
 const MARK: &str = "hw_counters ";
@@ -39,7 +39,7 @@ impl fmt::Display for Counter {
 }
 
 impl Counter {
-    /// True if both are the same counter, whatever they have counted.
+    /// True if both are the same counter, regardless of their values.
     pub fn is_same(&self, other: &Counter) -> bool {
         (self.port, &self.device, &self.name) == (other.port, &other.device, &other.name)
     }

@@ -28,7 +28,7 @@ pub(crate) fn gzip(input: Input) -> Input {
 struct Gzip {
     input: Compressed,
     inflate: Decompress,
-    /// Of what this member gave so far.
+    /// Checksum of the output of this member so far.
     sum: Crc,
     /// True if a member's header was passed and its trailer was not.
     inside: bool,
@@ -72,7 +72,8 @@ impl Read for Gzip {
 }
 
 impl Gzip {
-    /// Passes the header of a member (RFC 1952, 2.3). `false` at the end; what follows a member and is none is passed over, as gzip does.
+    /// Reads the header of a member (RFC 1952, 2.3). `false` at the end; bytes after a member that are not a member are
+    /// ignored, as gzip does.
     fn next_member(&mut self) -> io::Result<bool> {
         let mut header = [0; 10];
         let have = read_up_to(&mut self.input, &mut header)?;

@@ -46,7 +46,7 @@ pub struct CaptureFile {
     storage: Storage,
     max_record_len: u32,
     first_record: usize,
-    /// As it is after the file header; what records need beyond that is in the metadata of the walk.
+    /// State after the file header; further state is in the metadata of the walk.
     start: Walker,
 }
 
@@ -134,7 +134,7 @@ impl CaptureFile {
         RecordIter { file: self, cursor: self.cursor() }
     }
 
-    /// The record that begins at byte `offset`, as [`Record::offset`] gave it, with the metadata of a walk that came past it.
+    /// The record at byte `offset`, as in [`Record::offset`], with the metadata of a walk that has passed it.
     pub fn record_at(&self, metadata: &Metadata, offset: u64) -> Result<Record<'_>> {
         let bytes = usize::try_from(offset).ok().and_then(|at| self.storage.get(at..)).unwrap_or(&[]);
         let first = self.first_record as u64;

@@ -9,7 +9,7 @@ use crate::open::Capture;
 use crate::record::Record;
 use crate::source::{Progress, Source};
 
-/// Several sources merged by time; where times are equal, in the order the sources were given.
+/// Several sources merged by time; frames of equal time are in the order of the sources.
 ///
 /// - Every source is taken to be in order of time. Where one steps back, the earlier frame comes right after the later.
 /// - A frame without a time goes with the one before it in its source.

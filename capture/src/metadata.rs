@@ -33,7 +33,7 @@ pub struct Metadata {
     pub hardware: Hardware,
     /// Pieces of metadata (comments, names, secrets) left out because [`MAX_KEPT_BYTES`] was reached.
     pub not_kept: u64,
-    /// Grows with every change, so that a copy can tell whether it is stale.
+    /// Increases with every change, so that a copy can detect that it is stale.
     pub revision: u64,
     pub(crate) kept_bytes: usize,
 }
@@ -51,9 +51,9 @@ impl Metadata {
         fits
     }
 
-    /// Keeps a text, lossily decoded from UTF-8, as far as the budget allows. `None` also for an empty one.
+    /// Keeps a text, lossily decoded from UTF-8, within the budget. `None` also for an empty one.
     pub(crate) fn keep_text(&mut self, value: &[u8]) -> Option<String> {
-        // Lossy decoding makes at most three bytes of one.
+        // Lossy decoding makes at most three bytes from one.
         (!value.is_empty() && self.may_keep(value.len() * 3)).then(|| String::from_utf8_lossy(value).trim_end_matches('\0').to_owned())
     }
 
@@ -106,8 +106,8 @@ pub struct Section {
     pub offset: u64,
     /// True if its integers are big-endian.
     pub big_endian: bool,
-    /// Index of its first interface in [`Metadata::interfaces`]. Its others follow, but not where files are merged: there go by
-    /// [`Interface::section`].
+    /// Index of its first interface in [`Metadata::interfaces`]. Its others follow directly, except in merged files:
+    /// use [`Interface::section`] there.
     pub first_interface: u32,
     /// Number of its interfaces, as far as read.
     pub interfaces: u32,
@@ -132,7 +132,7 @@ pub struct Interface {
     pub link_type: LinkType,
     /// The capture's limit on the length of a frame in bytes; 0 is none.
     pub snap_len: u32,
-    /// Length of the frame check sequence at the end of each frame in bytes, where known.
+    /// Length of the frame check sequence at the end of each frame in bytes, if known.
     pub fcs_len: Option<u8>,
     /// Name (`if_name`), such as `eth0`.
     pub name: Option<String>,
@@ -236,7 +236,7 @@ pub struct InterfaceStatistics {
     pub start_ns: Option<i64>,
     /// When the capture ended (`isb_endtime`): nanoseconds since 1970.
     pub end_ns: Option<i64>,
-    /// Frames that came in (`isb_ifrecv`).
+    /// Received frames (`isb_ifrecv`).
     pub received: Option<u64>,
     /// Frames dropped by the interface for lack of resources (`isb_ifdrop`).
     pub dropped_by_interface: Option<u64>,

@@ -422,7 +422,7 @@ mod tests {
         let (reader, mut writer) = io::pipe().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let mut stream = StreamSource::until(reader, Path::new("-"), Some(stop.clone()));
-        // the second record is not whole
+        // the second record is incomplete
         writer.write_all(&sample[..sample.len() - 1]).unwrap();
         assert_eq!(stream.next().unwrap().unwrap().bytes, b"abc");
         stop.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -32,9 +32,9 @@ pub(crate) const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
 pub(crate) const FILE_HEADER_LEN: usize = 24;
 pub(crate) const RECORD_HEADER_LEN: usize = 16;
 
-/// Records looked at to tell which variant a file is.
+/// Number of records that are checked to recognize the variant of a file.
 const RECORDS_TO_TELL: usize = 3;
-/// A record longer than this is not read in advance to tell the variant, in bytes.
+/// Longest record that is read in advance to recognize the variant, in bytes.
 const LONGEST_TO_TELL: u32 = 1 << 20;
 /// Two records of one file that are further apart in time than this are odd, in seconds.
 const FAR_APART: u32 = 366 * 24 * 3600;
@@ -475,7 +475,7 @@ mod tests {
                 let tunnel = read_all(&pcap_file(MAGIC_MICROSECONDS, false, 65535, 228, &[(1, 0, &with, with.len() as u32)]));
                 assert_eq!(tunnel.records[0].bytes, with, "only Ethernet has them");
             }
-            // A frame that is already valid stays as it is, whatever it carries.
+            // A frame that is already valid is unchanged, whatever it carries.
             let carried = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5][..], &frame].concat();
             let read = read_all(&pcap_file(MAGIC_MICROSECONDS, false, 65535, 1, &[(1, 0, &carried, carried.len() as u32)]));
             assert_eq!(read.records[0].bytes, carried);

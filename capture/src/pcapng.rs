@@ -309,7 +309,7 @@ impl Pcapng {
         let mut counters = Vec::new();
         let mut found = InterfaceStatistics { time_ns: time(block.u32_at(12)?, block.u32_at(16)?), ..InterfaceStatistics::default() };
         for o in block.options(20)? {
-            // Times are two halves, the higher first in either byte order; counters are whole.
+            // Times are two halves, the higher first in either byte order; counters are single numbers.
             let time_of = || Some(time(block.word(*o.value.first_chunk()?), block.word(*o.value.last_chunk()?)));
             match o.code {
                 option::ISB_STARTTIME if o.value.len() == 8 => found.start_ns = time_of(),
@@ -411,7 +411,7 @@ mod tests {
     use crate::testing::{pcapng_block, pcapng_option, read_all};
     use crate::{Damage, Format, Secrets};
 
-    /// A file made block by block in one byte order at a time.
+    /// A file made block by block, in one byte order.
     #[derive(Default)]
     struct File {
         bytes: Vec<u8>,

@@ -108,9 +108,9 @@ pub(crate) const EPB_FLAGS: u16 = 2;
 /// `epb_dropcount`.
 pub(crate) const EPB_DROPCOUNT: u16 = 4;
 
-/// The options of a frame that came in: `epb_flags` 1.
+/// The options of an incoming frame: `epb_flags` 1.
 pub(crate) const INBOUND: &[u8] = &[2, 0, 4, 0, 1, 0, 0, 0];
-/// The options of a frame that went out: `epb_flags` 2.
+/// The options of an outgoing frame: `epb_flags` 2.
 pub(crate) const OUTBOUND: &[u8] = &[2, 0, 4, 0, 2, 0, 0, 0];
 
 /// One pcapng option.

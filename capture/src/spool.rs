@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::system;
 
-/// A copy of a stream in a file without a name, which vanishes with the process. Bounded; what does not fit is not kept.
+/// A copy of a stream in a file without a name, which vanishes with the process. Its size is limited; further bytes are
+/// not kept.
 #[derive(Debug)]
 pub(crate) struct Spool {
     file: Option<Arc<File>>,
@@ -30,7 +31,7 @@ impl Spool {
         Spool { file: None, kept: Arc::default(), limit }
     }
 
-    /// Forgets everything, because what follows is the decompressed form of it.
+    /// Discards everything, because the stream continues in its decompressed form.
     pub(crate) fn restart(&mut self) {
         *self = Spool::new(self.limit);
     }

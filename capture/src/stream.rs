@@ -60,7 +60,7 @@ pub struct StreamSource {
     input: Input,
     /// The underlying file, if it is a regular one.
     file: Option<Arc<File>>,
-    /// True if all of the input is there at once.
+    /// True if all of the input is available at once.
     is_whole: bool,
     follow: Option<Follow>,
     max_record_len: u32,
@@ -482,7 +482,7 @@ impl Stoppable {
 impl Read for Stoppable {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            // a piece that came is given whatever the time
+            // a piece that has arrived is returned, even after the time limit
             match self.chunk.read(buffer)? {
                 0 if !buffer.is_empty() => {}
                 n => return Ok(n),
@@ -493,7 +493,7 @@ impl Read for Stoppable {
             match self.chunks.recv_timeout(LOOK) {
                 Ok(chunk) => self.chunk = Cursor::new(chunk?),
                 Err(RecvTimeoutError::Disconnected) => return Ok(0),
-                // it was to stop, and nothing comes any more
+                // it was stopped, and no more data comes
                 Err(RecvTimeoutError::Timeout) if self.stopped.is_some() => return Ok(0),
                 Err(RecvTimeoutError::Timeout) => {}
             }

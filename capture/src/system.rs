@@ -17,12 +17,12 @@ mod this {
     use std::io::Read;
     use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 
-    /// Reads at an offset, and leaves alone where [`read_on`] is.
+    /// Reads at an offset, without changing the position of [`read_on`].
     pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         file.read_at(buffer, offset)
     }
 
-    /// Writes at an offset, and leaves alone where [`read_on`] is.
+    /// Writes at an offset, without changing the position of [`read_on`].
     pub(crate) fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         file.write_all_at(bytes, offset)
     }

@@ -39,7 +39,7 @@ pub(crate) enum Magic {
 }
 
 impl Magic {
-    /// Bytes needed to tell.
+    /// Number of bytes needed to recognize the format.
     pub(crate) const LEN: usize = 4;
 
     pub(crate) fn of(bytes: &[u8]) -> Magic {

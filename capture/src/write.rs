@@ -68,7 +68,7 @@ impl<W: Write> Out<W> {
     }
 }
 
-/// Creates the file at `path`, emptying one that is there; `-` is standard output.
+/// Creates the file at `path`, or truncates an existing one; `-` is standard output.
 fn create(path: &Path) -> Result<Output> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdout()));

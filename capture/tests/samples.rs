@@ -3,7 +3,7 @@
 use rdmascope_capture::{LinkType, OpenOptions, Source, open};
 use std::path::{Path, PathBuf};
 
-/// Captures in `samples/`, and what Wireshark's tshark counts in them.
+/// Captures in `samples/`, and the number of frames that Wireshark's tshark counts in them.
 const FRAMES: &[(&str, u64)] = &[
     ("iwarp-small-mss/iwarp-small-mss.pcap", 265),
     ("iwarp-without-ecn/iwarp-without-ecn.pcap", 1572),

@@ -36,7 +36,7 @@ pub(super) fn release() -> Option<String> {
     None
 }
 
-/// Everything that can be captured from: what libpcap would have is not listed.
+/// Lists everything that can be captured from; interfaces of libpcap are not listed.
 pub fn list(_rdma_root: &Path) -> Vec<Listed> {
     Vec::new()
 }

@@ -49,7 +49,7 @@ pub const NAMES: [(&str, &str, &str); 11] = [
     ("mpa", "", "the first TCP segment of an MPA handshake (RFC 5044), on any port"),
 ];
 
-/// Filters inside of filters, at most.
+/// Maximum nesting of filters.
 const DEPTH_MAX: u32 = 64;
 /// BPF_MAXINSNS.
 const PROGRAM_MAX: usize = 4096;
@@ -511,7 +511,7 @@ impl Assembler {
             self.go(then);
             self.before(&[(LD_IMM, 0xffff), (ST, 2)])
         };
-        // IPv6: a fragment header directly behind the fixed one is looked into, other extension headers are not
+        // IPv6: a fragment header directly after the fixed header is decoded, other extension headers are not
         let plain6 = {
             self.go(then);
             self.before(&[(LD_B_IND, 6), (ST, 2), (LDX_MEM, 1), (LD_IMM, 40), (ADD_X, 0), (ST, 3)])
@@ -583,7 +583,7 @@ impl Assembler {
             let load = self.before(&[(LD_IMM, at), (ST, 1), (LD_H_ABS, from)]);
             tagged = Some(match short {
                 None => load,
-                // a tag at the end of a frame: what follows is not there
+                // a tag at the end of a frame: the next header is missing
                 Some(()) => {
                     self.jump(JGE, from + 2, load, other);
                     self.before(&[(LD_IMM, 0), (ST, 0), (ST, 1), (ST, 3), (ST, 4), (LD_LEN, 0)])
@@ -853,7 +853,7 @@ mod tests {
         assert!(passes("rdma", &roce) && passes("host 2001:db8::1", &roce) && passes("src host 2001:db8::/64", &roce));
         assert!(!passes("dst host 2001:db8::1", &roce) && !passes("host 192.0.2.1", &roce));
         assert!(passes("rdma", &v6(44, &[&[17, 0, 0, 1, 0, 0, 0, 9][..], &ports(50_000, 4791)].concat())));
-        // behind other headers ports are not looked for: the default takes them all
+        // ports after other headers are not checked: the default accepts them all
         let behind = v6(60, &[&[17, 0, 1, 4, 0, 0, 0, 0][..], &ports(50_000, 4791)].concat());
         assert!(passes("rdma", &behind) && passes("extended", &behind) && !passes("roce", &behind) && !passes("extended", &roce));
         assert!(passes("fragments", &v6(44, &[17, 0, 0, 0xb8, 0, 0, 0, 9])) && !passes("fragments", &roce));

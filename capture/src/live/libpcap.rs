@@ -16,7 +16,7 @@ use crate::metadata::{Clock, Interface};
 
 /// Time after which the system hands over captured frames, in ms.
 const TIMEOUT_MS: u32 = 20;
-/// TCP ports learnt at most.
+/// Maximum number of learnt TCP ports.
 const PORTS_MAX: usize = 64;
 
 /// An interface, open in libpcap.

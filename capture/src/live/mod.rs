@@ -132,13 +132,13 @@ pub enum Ready {
 /// A change of the state of a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The interface went down. It is waited for.
+    /// The interface went down; the capture waits for it.
     Down,
-    /// The interface is not there any more. One of its name is waited for.
+    /// The interface does not exist any more; the capture waits for one of its name.
     Gone,
     /// Frames can come again.
     Up,
-    /// It is there again but cannot be captured from, for this reason. It is tried again.
+    /// The interface exists again but cannot be captured from, for this reason; this is tried again.
     Lost(String),
     /// An MPA handshake was seen on this TCP port, which is captured from now on.
     Port(u16),
@@ -209,7 +209,7 @@ pub enum Dropped {
 /// A file descriptor for poll(2), which exists only on Unix.
 pub type Descriptor = i32;
 
-/// A place where frames come from as they pass.
+/// A live source of frames.
 pub trait Live: Send {
     /// Its description for a capture file.
     fn interface(&self) -> &Interface;
@@ -223,7 +223,7 @@ pub trait Live: Send {
     /// The descriptor to wait on with poll(2); `None` if it has to be polled repeatedly.
     fn descriptor(&self) -> Option<Descriptor>;
 
-    /// Called when the descriptor has an error, and now and then: looks at what became of the interface.
+    /// Called when the descriptor has an error, and from time to time: checks the state of the interface.
     fn watch(&mut self) -> Option<Event>;
 
     /// Maximum delay of a frame after its time, in milliseconds.
@@ -536,7 +536,7 @@ impl LiveSource {
             } else if waited >= WAIT_MS {
                 return Ok(false);
             }
-            // where frames of another place wait, not for long
+            // if frames of another place wait, the time is short
             let step = if self.places.iter().any(|p| p.pending) { 2 } else { WAIT_MS.saturating_sub(waited).max(1) };
             let begun = Instant::now();
             self.wait(step);
@@ -580,7 +580,7 @@ impl Source for LiveSource {
     }
 }
 
-// ── What there is ───────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Listing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /// Something to capture from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -601,7 +601,7 @@ pub struct Listed {
 mod tests {
     use super::*;
 
-    /// A place with frames of given times, a gap where `None`.
+    /// A place with frames of given times; `None` is a gap.
     struct Script {
         interface: Interface,
         times: VecDeque<Option<i64>>,

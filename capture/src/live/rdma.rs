@@ -9,7 +9,7 @@ pub use crate::hardware::Counter;
 
 /// Path at which the kernel lists RDMA devices.
 pub const SYS: &str = "/sys/class/infiniband";
-/// Devices, ports, and counters of a port that are looked at, at most.
+/// Maximum number of devices, of ports, and of counters per port.
 const MANY: usize = 256;
 
 /// A port of an RDMA device.

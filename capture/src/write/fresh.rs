@@ -1,4 +1,4 @@
-//! The file of a live capture, which others follow while it grows, made where others may write too.
+//! The file of a live capture, which other programs follow while it grows, in a folder where others may write too.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;

@@ -81,8 +81,9 @@ impl<W: Write> PcapngWriter<W> {
         self.interfaces.len()
     }
 
-    /// Writes what `metadata` of a source has and this file does not yet: interfaces, so that its records can be written as they are, and
-    /// secrets. To be called before the first record and whenever [`Metadata::revision`] has changed.
+    /// Writes the parts of a source's `metadata` that this file does not have yet: interfaces, so that its records can
+    /// be written unchanged, and secrets. To be called before the first record and whenever [`Metadata::revision`] has
+    /// changed.
     pub fn catch_up(&mut self, metadata: &Metadata) -> Result<()> {
         for interface in metadata.interfaces.get(self.interfaces.len()..).unwrap_or(&[]) {
             self.add_interface(interface)?;
@@ -96,12 +97,12 @@ impl<W: Write> PcapngWriter<W> {
         Ok(())
     }
 
-    /// Appends a frame with the options it came with. `DoesNotFit` if its interface was not described or its time is before 1970.
+    /// Appends a frame with its options. `DoesNotFit` if its interface was not described or its time is before 1970.
     pub fn write(&mut self, record: &Record<'_>) -> Result<()> {
         self.write_with_comments(record, &[])
     }
 
-    /// Appends a frame with the options it came with, then `comments`, each of at most 65,535 bytes.
+    /// Appends a frame with its options, then `comments`, each of at most 65,535 bytes.
     pub fn write_with_comments(&mut self, record: &Record<'_>, comments: &[&str]) -> Result<()> {
         let Some(&snap_len) = self.interfaces.get(record.interface as usize) else {
             let why = format!("a frame is of interface {}, and {} were described", record.interface, self.interfaces.len());
@@ -150,7 +151,7 @@ impl<W: Write> PcapngWriter<W> {
         self.end_with(ENHANCED_PACKET, 20, record.bytes)
     }
 
-    /// Writes what an interface counted. Readers take the last block of an interface for the truth.
+    /// Writes the counters of an interface. Readers use the last block of an interface.
     pub fn write_statistics(&mut self, interface: u32, statistics: &InterfaceStatistics) -> Result<()> {
         self.write_statistics_with_comments(interface, statistics, &[])
     }
@@ -264,7 +265,7 @@ impl<W: Write> PcapngWriter<W> {
     /// Writes the block: the first `fixed` bytes of its body, then `data` padded, then the rest of the body, which is options.
     fn end_with(&mut self, kind: u32, fixed: usize, data: &[u8]) -> Result<()> {
         let padding = &[0; 3][..data.len().next_multiple_of(4) - data.len()];
-        // No closing opt_endofopt: the draft lets the end of the block end the options.
+        // No closing opt_endofopt: according to the draft, the end of the block ends the options.
         let len = 12 + self.block.len() + data.len() + padding.len();
         let Ok(len) = u32::try_from(len) else {
             return Err(self.out.does_not_fit(format!("a block of {len} bytes")));

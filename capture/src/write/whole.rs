@@ -34,7 +34,7 @@ pub enum Access {
     Private,
 }
 
-/// A file that is written beside the name that it gets when it is whole.
+/// A file that is written beside its final name, and renamed when it is complete.
 #[derive(Debug)]
 pub struct WholeFile {
     to: To,
@@ -182,7 +182,7 @@ mod tests {
         let early = create().unwrap();
         create().unwrap().finish().unwrap();
         assert!(matches!(create().unwrap_err().problem(), Problem::Exists));
-        // it came while this one was written
+        // another file took the name while this one was written
         assert!(matches!(early.finish().unwrap_err().problem(), Problem::Exists));
         assert_eq!(names(folder.path()), ["out.txt"]);
     }

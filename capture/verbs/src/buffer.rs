@@ -1,4 +1,4 @@
-//! Memory that a card reads and writes behind our back: never seen as a Rust reference while it does.
+//! Memory that a card reads and writes on its own: there is no Rust reference to it during that time.
 
 #![allow(unsafe_code)]
 

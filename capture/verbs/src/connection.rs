@@ -56,7 +56,8 @@ pub struct Options {
     pub responder_resources: u8,
     /// Maximum number of our outstanding reads.
     pub initiator_depth: u8,
-    /// On iWARP, tell the read depths in the private data, as \[MS-SMBD\] 6.1 has it: both as big-endian 32-bit numbers.
+    /// On iWARP, send the read depths in the private data, according to \[MS-SMBD\] 6.1: both as big-endian 32-bit
+    /// numbers.
     pub depths_in_private_data: bool,
     /// Reports every operation by [`Connection::poll_operation`]. Operations are kept until they are fetched there.
     pub watch: bool,
@@ -133,7 +134,7 @@ pub struct Numbers {
     pub psn: u32,
     /// The peer's.
     pub peer_psn: u32,
-    /// Bytes of payload in a packet at most.
+    /// Maximum payload of a packet, in bytes.
     pub path_mtu: u32,
     /// True if the port is on Ethernet (RoCE), not on InfiniBand.
     pub ethernet: bool,
@@ -248,7 +249,7 @@ impl Posted {
 
 /// Set in the identifiers of receives.
 const RECEIVE: u64 = 1 << 63;
-/// Completions fetched at a time.
+/// Number of completions fetched at a time.
 const BATCH: usize = 64;
 /// Maximum time that a queue pair in error waits for the reason.
 const REASON_WITHIN: Duration = Duration::from_secs(1);
@@ -284,7 +285,7 @@ pub struct Connection {
     established: bool,
     closing: bool,
     over: bool,
-    /// When the queue pair went into error.
+    /// Time at which the queue pair went into error.
     broken: Option<Instant>,
     private_data: Vec<u8>,
     depths: (u8, u8),
@@ -444,7 +445,7 @@ impl Connection {
         self.device = text(&raw.name);
         self.iwarp = raw.transport_type == sys::IBV_TRANSPORT_IWARP;
         self.abilities = device::abilities(self.verbs, context, &self.device)?;
-        // a receive queue longer than this cannot be had; the rest is the credits' affair
+        // the device limits the receive queue; credits limit the rest
         let queue = self.abilities.queue.max(16);
         self.options.receives = self.options.receives.clamp(2, queue);
         self.options.sends = self.options.sends.clamp(4, queue);
@@ -783,7 +784,8 @@ impl Connection {
         self.events.pop_front()
     }
 
-    /// Fetches completions and posts what waits; whether anything moved. To be called in turn with [`Connection::wait`].
+    /// Fetches completions and posts waiting work. Returns true if anything moved. To be called in turn with
+    /// [`Connection::wait`].
     ///
     /// # Errors
     /// If the driver fails.
@@ -845,7 +847,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Posts what waits, in order, as far as the queue has room.
+    /// Posts waiting work, in order, as far as the queue has room.
     fn pump(&mut self) -> Result<bool> {
         let mut moved = false;
         while self.broken.is_none() && !self.over && (self.posted.len() as u32) < self.options.sends {

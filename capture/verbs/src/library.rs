@@ -70,7 +70,7 @@ impl Verbs {
     /// The system's libraries.
     ///
     /// # Errors
-    /// [`Error::Missing`] where libibverbs is not installed.
+    /// [`Error::Missing`] if libibverbs is not installed.
     pub fn load() -> Result<Self> {
         static LOADED: OnceLock<Verbs> = OnceLock::new();
         if let Some(verbs) = LOADED.get() {

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
-/// Requests that wait for us at most.
+/// Maximum number of waiting requests.
 const BACKLOG: libc::c_int = 64;
 
 /// Listens on an address; on all devices if it is the unspecified one.

@@ -22,7 +22,7 @@ pub struct SnifferOptions {
     pub port: u8,
     /// Packets that the card may be ahead of us; the driver may allow fewer.
     pub packets: u32,
-    /// Bytes of a packet at most; longer ones are lost, and counted.
+    /// Maximum size of a packet in bytes; longer ones are lost, and counted.
     pub packet_bytes: u32,
 }
 
@@ -72,7 +72,7 @@ struct Completed {
     time_ns: i64,
 }
 
-/// Completions fetched at a time.
+/// Number of completions fetched at a time.
 const BATCH: usize = 64;
 /// Interval at which a counter is compared with the system's clock.
 const CALIBRATE: Duration = Duration::from_secs(1);
@@ -91,7 +91,7 @@ impl Calibration {
     /// The time of a counter value close to the last comparison, before or after.
     fn time(&self, ticks: u64) -> i64 {
         let ahead = ticks.wrapping_sub(self.ticks) & self.mask;
-        // more than half of the range ahead is a little behind
+        // a difference of more than half of the range means slightly earlier
         let behind = self.ticks.wrapping_sub(ticks) & self.mask;
         let ns = |ticks: u64| (u128::from(ticks) * 1_000_000 / u128::from(self.khz.max(1))) as i64;
         if ahead <= behind { self.time_ns.saturating_add(ns(ahead)) } else { self.time_ns.saturating_sub(ns(behind)) }
@@ -136,7 +136,7 @@ fn now_ns() -> i64 {
 }
 
 impl Sniffer {
-    /// Begins to sniff on a port of a device. CAP_NET_RAW is needed now, and not any more afterwards.
+    /// Starts a sniffer on a port of a device. CAP_NET_RAW is needed only during this call.
     ///
     /// # Errors
     /// A missing device, capability, or support of the driver, with advice.

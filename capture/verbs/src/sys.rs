@@ -524,7 +524,7 @@ pub struct rdma_conn_param {
     pub qp_num: u32,
 }
 
-/// Of the union behind `status`, `param.conn`.
+/// Of the union after `status`, only `param.conn`.
 #[repr(C)]
 pub struct rdma_cm_event {
     pub id: *mut rdma_cm_id,
@@ -555,7 +555,7 @@ pub mod ibverbs {
     pub type open_device = unsafe extern "C" fn(device: *mut ibv_device) -> *mut ibv_context;
     pub type close_device = unsafe extern "C" fn(context: *mut ibv_context) -> c_int;
     pub type query_device = unsafe extern "C" fn(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;
-    /// Fills in what `ibv_port_attr` had before it grew: all but `port_cap_flags2`.
+    /// Fills in the original fields of `ibv_port_attr`: all but `port_cap_flags2`.
     pub type query_port = unsafe extern "C" fn(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int;
     pub type alloc_pd = unsafe extern "C" fn(context: *mut ibv_context) -> *mut ibv_pd;
     pub type dealloc_pd = unsafe extern "C" fn(pd: *mut ibv_pd) -> c_int;

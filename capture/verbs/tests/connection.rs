@@ -120,7 +120,7 @@ fn refused(access: impl FnOnce(&mut Connection, rdmascope_verbs::Region)) {
         Event::Closed(Ended::Failed { status, .. }) => assert!(status.contains("remote access error"), "{status}"),
         other => panic!("{other:?}"),
     }
-    // no reason comes here, but an end does
+    // the connection ends here too, without a reason
     assert!(matches!(next(&mut client), Event::Closed(_)));
 }
 

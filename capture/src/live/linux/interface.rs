@@ -140,9 +140,8 @@ pub(super) fn speed(name: &str) -> Option<u64> {
     text.trim().parse::<i64>().ok().filter(|s| *s > 0).map(|mbit| mbit as u64 * 1_000_000)
 }
 
-/// Frames that the interface, or the kernel on its behalf, dropped on reception since it is there: columns drop and fifo of
-/// `/proc/net/dev`, which
-/// is of the network namespace that we are in.
+/// Number of frames that the interface, or the kernel on its behalf, has dropped on reception: columns drop and fifo of
+/// `/proc/net/dev`, which belongs to the current network namespace.
 pub(super) fn dropped(name: &str) -> u64 {
     std::fs::read_to_string("/proc/self/net/dev").ok().and_then(|text| dropped_in(&text, name)).unwrap_or(0)
 }

@@ -29,7 +29,7 @@ pub(super) const RETIRE_MS: u32 = 20;
 const BLOCKS_MIN: usize = 4;
 /// Room before a frame for a VLAN tag that the kernel has taken out of it.
 const TAG: usize = 4;
-/// TCP ports learnt at most.
+/// Maximum number of learnt TCP ports.
 const PORTS_MAX: usize = 64;
 
 const HEADER: usize = size_of::<libc::tpacket3_hdr>().next_multiple_of(16);
@@ -43,7 +43,7 @@ pub struct PacketSocket {
     interface: Interface,
     link_type: LinkType,
     begins: Begins,
-    /// True if every frame comes twice, going out and coming in.
+    /// True if every frame appears twice, outgoing and incoming.
     is_loopback: bool,
     options: Options,
     ports: Vec<u16>,
@@ -64,7 +64,7 @@ pub struct PacketSocket {
 enum State {
     Up,
     Down,
-    /// The interface is not there any more; one of this name may come.
+    /// The interface does not exist any more; a new one of this name may appear.
     Gone,
 }
 
@@ -95,7 +95,7 @@ impl PacketSocket {
         };
         let failed = |what: &'static str| move |e: io::Error| Error::new(name, Problem::Live { what, source: e });
         let kind = if begins == Begins::Ethernet { libc::SOCK_RAW } else { libc::SOCK_DGRAM };
-        // protocol 0: nothing arrives before the filter is there
+        // protocol 0: nothing arrives before the filter is attached
         let fd = socket(kind).map_err(|e| match e.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Error::new(name, Problem::NotPermitted { capability: "CAP_NET_RAW" }),
             _ => Error::new(name, Problem::Live { what: "a packet socket", source: e }),

@@ -16,7 +16,7 @@ pub(super) struct Card {
     name: String,
     sniffer: Sniffer,
     interface: Interface,
-    /// The filter, which no kernel runs for us; none where frames do not begin with Ethernet.
+    /// The filter, which is run here since no kernel does; `None` if frames do not begin with Ethernet.
     program: Option<Vec<Instruction>>,
     snap: usize,
     /// The current frame: a copy, so that the card gets its buffer back.
