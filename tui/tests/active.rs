@@ -140,7 +140,7 @@ fn a_fault_is_named_and_the_client_says_what_it_met() {
     assert!(listed.lines().count() > 25 && listed.contains("wrong-key"), "{listed}");
     assert_eq!(rdmascope(&["peer", "--fault", "no-such-fault"]).status.code(), Some(2));
     let folder = tempfile::tempdir().expect("a folder");
-    // what `analyze --fail-on error` ends with, and its first finding
+    // the exit status of `analyze --fail-on error`, and its first finding
     let judged = |wire: &str| {
         let output = rdmascope(&["analyze", "--fail-on", "error", "--format", "json", wire]);
         let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();

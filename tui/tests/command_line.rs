@@ -136,7 +136,7 @@ fn a_damaged_capture_is_exported_up_to_the_damage() {
     assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
     assert!(stderr.contains("the part before was written") && stderr.contains("damaged at byte"), "{stderr}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("frames, "));
-    // the new one is whole
+    // the new one is complete
     assert!(text(&["dissect", &out]).lines().count() > 100);
 }
 

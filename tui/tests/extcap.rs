@@ -172,7 +172,7 @@ fn tshark_lists_captures_and_stops() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // the rest comes when somebody reads the beginning
+    // the rest is written when the beginning was read
     let begun = Instant::now();
     let is_read =
         || Command::new("pgrep").args(["-f", growing.to_str().unwrap()]).output().unwrap().stdout.split(|b| *b == b'\n').count() > 2;

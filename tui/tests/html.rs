@@ -111,7 +111,7 @@ fn browse(chromium: &Path, page: &Path, width: u32) -> (String, String) {
     (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The page with a thousand rows more in its last table, as data behind it.
+/// The page with a thousand more rows in its last table.
 fn with_many_rows(html: &str) -> String {
     let end = html.rfind("</table>\n").expect("a table") + "</table>\n".len();
     let row = |n: u32| {

@@ -9,7 +9,7 @@ struct Need {
     name: &'static str,
     is_there: fn() -> bool,
     get: &'static str,
-    /// Files of tests, and what of them is left out.
+    /// Files of tests, and the parts of them that are left out.
     tests: &'static [(&'static str, &'static str)],
 }
 

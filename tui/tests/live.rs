@@ -447,7 +447,7 @@ fn a_port_where_mpa_is_found_is_captured_from_then_on() {
     });
 }
 
-/// The report as JSON without what differs between a capture and its repetition.
+/// The report as JSON, without values that differ between a capture and its repetition.
 fn connections(report: &[u8]) -> serde_json::Value {
     let mut report: serde_json::Value = serde_json::from_slice(report).unwrap();
     let connections = report["connections"].take();
@@ -500,7 +500,7 @@ fn live_analysis_says_what_analysis_of_the_file_says() {
             let file = rdmascope(&["analyze", sample(name).to_str().unwrap(), "--format", "json"]);
             let (file, live) = (connections(&file.stdout), connections(report.as_bytes()));
             assert_eq!(live, file, "{name}");
-            // a capture without bulk data tells the same of all that is not bulk data
+            // a capture without bulk data has the same results except for bulk data
             let (status, _, said) = headers.ends_by("INT");
             assert!(status.success(), "{said}");
             let cut = rdmascope(&["analyze", path.to_str().unwrap(), "--format", "json"]);

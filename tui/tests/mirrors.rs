@@ -31,7 +31,7 @@ fn header(kind: &str, number: u32, session: u32, truncated: bool, len: usize) ->
     }
 }
 
-/// The sample's frames behind Ethernet, IPv4 and the mirror's header; odd frames of session 17, even ones of session 18.
+/// The sample's frames after Ethernet, IPv4 and the mirror's header; odd frames in session 17, even ones in session 18.
 fn wrapped(kind: &str, protocol: u8, longest: usize, says_so: bool, out: &Path) -> u64 {
     let mut capture = open(sample(), OpenOptions::new()).unwrap();
     let mut writer = PcapWriter::create(out, LinkType::ETHERNET, 0, true).unwrap();
@@ -81,7 +81,7 @@ fn what_a_mirror_wrapped_analyses_as_what_came_off_the_wire() {
         assert_eq!(mirrored["capture"]["tunnelled"], frames, "{kind}: every frame came through a mirror");
         let through = std::mem::replace(&mut mirrored["connections"][0]["mirrors"], Value::Array(Vec::new()));
         assert_eq!(through.as_array().unwrap().len(), sessions.len(), "{kind}");
-        // frames are larger by what wraps them, and that alone is different
+        // the only difference is the size of frames, by the encapsulation
         assert_eq!(mirrored["connections"], plain["connections"], "{kind}");
         assert_eq!(mirrored["findings"], plain["findings"], "{kind}");
     }

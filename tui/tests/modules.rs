@@ -307,7 +307,7 @@ fn absolute(module: &[String], inline: usize, path: &[&str], known: &BTreeSet<Se
     }
 }
 
-/// The module in which the thing at this path is declared, as far as the sources tell.
+/// The module in which the item at this path is declared, as far as the sources show it.
 fn declared_in(path: &[String], modules: &BTreeMap<Segments, Module>) -> Segments {
     let mut path = path.to_vec();
     for _ in 0..8 {

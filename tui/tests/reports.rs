@@ -319,7 +319,7 @@ fn sessions_moved_what_the_client_counted() {
         moved.retain(|bytes| *bytes != [0, 0]);
         moved.sort_unstable();
         assert_eq!(moved.into_iter().map(|[read, written]| (read, written)).collect::<Vec<_>>(), counted(&folder), "{capture}");
-        // and a session has moved what its channels have
+        // and a session has the sum of its channels
         let mut carried: Vec<&str> = Vec::new();
         for session in sessions {
             let channels = session["channels"].as_array().expect("channels");
@@ -366,7 +366,7 @@ fn the_first_finding_says_why_it_is_not_rdma() {
             let first = page.lines().find(|line| line.starts_with(" · ")).unwrap_or_default();
             assert!(first.contains(cause), "{name}: {first}");
         } else {
-            // what follows from another finding is no cause
+            // a consequence of another finding is not a cause
             let first = report["findings"].as_array().unwrap().iter().find(|f| f["root"].is_null());
             assert_eq!(first.unwrap()["id"], cause, "{name}");
         }

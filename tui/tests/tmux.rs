@@ -290,7 +290,7 @@ fn frames_are_sorted_and_a_connection_is_followed() {
     t.wait_for("the last frame first", |screen| screen.contains("No.▾") && screen.lines().nth(3).is_some_and(|l| l.contains(" 1079 ")));
     t.types("O");
     t.wait_for("the order of the capture", |screen| !screen.contains("sorted by"));
-    // a click on a head, as terminals tell it
+    // a click on a heading, as terminals report it
     t.types("\x1b[<0;5;3M");
     t.wait("No.▾");
     t.types("O");

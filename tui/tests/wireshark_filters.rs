@@ -150,7 +150,7 @@ fn filters_pass_the_frames_that_they_pass_in_wireshark() {
     assert!(lines.is_empty(), "{} filters differ:\n{}", lines.len(), lines.join("\n"));
 }
 
-/// `dissector/src/wireshark-names.txt` lists what Wireshark has and we have not. `UPDATE=1` makes it anew.
+/// `dissector/src/wireshark-names.txt` lists the names that only Wireshark has. `UPDATE=1` writes it anew.
 #[test]
 fn names_that_only_wireshark_has_are_known() {
     let newest = common::root().join("interop/newest-tshark");

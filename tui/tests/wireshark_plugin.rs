@@ -157,7 +157,7 @@ fn plugin() -> (tempfile::TempDir, String) {
 /// Captures of frames that were cut, and of frames that are in no sample: pause frames, packets shorter than their padding.
 fn made(folder: &Path) -> Vec<PathBuf> {
     let mut made = Vec::new();
-    // whole frames, as a file's header and the records behind it
+    // complete frames: a file's header and its records
     let mut rewritten = |sample: &str, name: &str, change: &dyn Fn(&[u8], u32) -> Vec<u8>, is_cut: bool| {
         let whole = fs::read(workspace().join("samples").join(sample).join(sample).with_extension("pcap")).unwrap();
         let (mut out, mut at, mut number) = (whole[..24].to_vec(), 24, 0);
@@ -173,7 +173,7 @@ fn made(folder: &Path) -> Vec<PathBuf> {
         fs::write(made.last().unwrap(), out).unwrap();
     };
     for (sample, keep) in ["smb-roce", "smb-iwarp", "nfs-roce-v3"].into_iter().flat_map(|s| [(s, 70), (s, 90), (s, 120), (s, 300)]) {
-        // where segments with several FPDUs are cut, framing is not found again in the same frame
+        // if segments with several FPDUs are cut, framing is not found again in the same frame
         if sample != "smb-iwarp" || keep < 100 {
             rewritten(sample, &format!("{sample}-{keep}.pcap"), &|frame, _| frame[..frame.len().min(keep)].to_vec(), true);
         }
@@ -271,7 +271,7 @@ fn made(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn rows(text: &str) -> Vec<Vec<String>> {
-    // newer versions have words for booleans, and escape what escapes
+    // newer versions print booleans as words, and escape backslashes
     let value = |v: &str| match v {
         "True" => "1".to_owned(),
         "False" => "0".to_owned(),
@@ -357,7 +357,7 @@ fn compare(path: &str, is_whole: bool, script: &str, tsharks: &[Tshark]) -> Comp
             } else if a[FINDINGS..LAYERS] != b[FINDINGS..LAYERS] {
                 differ.push(format!("{place}: {:?}, not {:?}", &b[FINDINGS..LAYERS], &a[FINDINGS..LAYERS]));
             }
-            // of messages that are not there whole Wireshark shows less
+            // for incomplete messages Wireshark shows fewer fields
             for layer in if is_whole { LAYERS } else { FIELDS.len() }..FIELDS.len() {
                 if !a[layer].is_empty() && b[layer].is_empty() {
                     differ.push(format!("{place}: no {}", FIELDS[layer]));
@@ -369,7 +369,7 @@ fn compare(path: &str, is_whole: bool, script: &str, tsharks: &[Tshark]) -> Comp
     Compared { values, sentences, seen, differ }
 }
 
-/// Runs `job` for each capture, as many at a time as there are processors; the results in the captures' order.
+/// Runs `job` for each capture, with as many threads as there are processors; the results are in the captures' order.
 fn each<T: Send>(captures: &[PathBuf], job: impl Fn(usize, &Path) -> T + Sync) -> Vec<T> {
     let next = std::sync::atomic::AtomicUsize::new(0);
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -406,7 +406,7 @@ fn the_plugin_says_of_every_frame_what_we_say() {
     let Compared { values, sentences, seen, differ } = sum;
     assert!(differ.is_empty(), "{} differ:\n{}", differ.len(), differ[..differ.len().min(200)].join("\n"));
     if !tsharks.is_empty() && std::env::var_os("RDMASCOPE_CAPTURES").is_none() {
-        // of odd packets, of whole connections, and of what never came
+        // for unusual packets, for whole connections, and for missing replies
         let odd = ["CAPTURE-CUT", "RC-PFC", "BUG-CVE-2026-46043", "SMB2-UNANSWERED", "RC-RETRANSMIT", "RDMA-KEY-LEAK"];
         assert!(odd.iter().all(|id| seen.contains(*id)), "{seen:?}");
         assert!(values > 20_000 && sentences > 500 && seen.len() > 50, "{values} values, {sentences} sentences, {} rules", seen.len());
@@ -815,7 +815,8 @@ fn what_wireshark_had_right_stays() {
             let (stock, with) = (trees(&stock), trees(&with));
             assert_eq!(stock.len(), with.len(), "{path}");
             for (number, lines) in &stock {
-                // where Wireshark took the first of several fragments for the request, the reply now answers the last of them
+                // if Wireshark took the first of several fragments for the request, the reply now refers to the last of
+                // them
                 let elsewhere = |line: &str| {
                     let begins = ["[Response to: ", "[Time from request: "].into_iter().find(|b| line.starts_with(b));
                     begins.is_some_and(|b| with[number].iter().any(|l| l.starts_with(b)))

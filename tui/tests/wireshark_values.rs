@@ -171,7 +171,8 @@ fn compare(folder: &Path, registry: &Registry, wrong: &mut BTreeMap<String, Wron
     let mut misread = 0;
     for (number, (theirs, ours)) in theirs.iter().zip(&ours).enumerate() {
         let at = format!("{name} frame {}", number + 1);
-        // what Wireshark calls malformed it has misread from there on: a compound with a body under an error status
+        // Wireshark misreads a message from the point that it calls malformed: a compound with a body under an error
+        // status
         if theirs.malformed && !ours.malformed {
             misread += 1;
             continue;

@@ -162,7 +162,7 @@ pub struct Analysis<S> {
 pub struct Run {
     /// Options of the analyzer.
     pub options: Options,
-    /// Threads that work at the same time at most.
+    /// Maximum number of threads that work at the same time.
     pub threads: usize,
     /// Bytes that a file has at least before more than one works: [`SMALL`].
     pub small: usize,
@@ -188,7 +188,7 @@ pub fn run<S: Sink>(input: impl Into<Option<Input>>, names: Vec<String>, run: Ru
     }
 }
 
-/// The same, where what listens can be had in parts: then threads share the connections.
+/// The same for sinks that can be split: then threads share the connections.
 pub fn run_in_parts<S: Parts + Send>(input: impl Into<Option<Input>>, names: Vec<String>, how: Run, sink: S) -> Analysis<S> {
     let input = input.into();
     if let (Some(Input::One(capture)), None) = (&input, &how.filter)
@@ -422,7 +422,7 @@ impl<S: Sink> Loop<S> {
                 scope.spawn(move || look_ahead(walk, options, &full));
             }
             drop(full);
-            // those that came before their turn
+            // batches that came before their turn
             let mut early = BTreeMap::new();
             let mut turn = 0;
             loop {
@@ -448,7 +448,7 @@ impl<S: Sink> Loop<S> {
         self.bar.at(batch.offset, total);
         for group in batch.packets.chunks(GROUP) {
             for (_, packet) in group {
-                // of TCP every payload is looked into, where of InfiniBand most are data
+                // in TCP every payload must be checked, while in InfiniBand most are data
                 if let Body::Tcp(segment) = &packet.body {
                     fetch(segment.payload, 0, HEADERS);
                 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub struct Dissection {
     /// State from earlier frames that later frames need: connections, partial messages, requests that wait for a reply.
     pipeline: Pipeline,
-    /// UDP port of RoCEv2 beside its own; 0 for none.
+    /// UDP port of RoCEv2 in addition to its own; 0 for none.
     roce_port: u16,
     streams: Streams,
     number: u64,
@@ -175,7 +175,8 @@ impl Dissection {
         (self.pipeline.counts(), self.streams.count())
     }
 
-    /// Dissects a frame of its shard. `datagram` is whole with it: [`Route`](rdmascope_analyzer::pipeline::Route).
+    /// Dissects a frame of its shard. `datagram` is the IP datagram that it completes:
+    /// [`Route`](rdmascope_analyzer::pipeline::Route).
     pub fn part<T: Trace>(
         &mut self,
         record: &Record<'_>,

@@ -35,8 +35,8 @@ pub struct Opened {
     pub damaged: Vec<(usize, rdmascope_capture::Error)>,
 }
 
-/// Opens the files. Those that are captures but damaged before their first frame are reported beside the others; pipes end when `stop` is
-/// set.
+/// Opens the files. Captures that are damaged before their first frame are reported in addition to the others; pipes
+/// end when `stop` is set.
 ///
 /// # Errors
 /// One is no capture, or cannot be opened.
@@ -125,7 +125,7 @@ impl Bar {
         Self::shown(stderr().is_terminal() && !stdout().is_terminal())
     }
 
-    /// For output that comes when work is done.
+    /// A bar for output that comes when the work is done.
     pub fn before_output() -> Self {
         Self::shown(stderr().is_terminal())
     }

@@ -24,7 +24,7 @@ use toml::Spanned;
 
 /// The format of the file.
 const FORMAT: u32 = 1;
-/// Bytes of an id at most.
+/// Maximum length of an id, in bytes.
 const ID_MAX: usize = 32;
 
 /// A mistake in a file, with its line.

@@ -27,7 +27,7 @@ const LARGE: u64 = 1024;
 const HEAD_BYTES: u64 = 128;
 /// Number of records to fetch ahead: as many as wait for memory at the same time.
 const AHEAD: u64 = 8;
-/// Batches that wait for one worker, or to be written, at most.
+/// Maximum number of batches that wait for one worker, or to be written.
 pub const WAITING: usize = 32;
 /// Time that an idle worker sleeps before it looks again.
 const NAP: Duration = Duration::from_millis(1);
@@ -112,7 +112,7 @@ pub fn fetch(file: &[u8], start: u64, end: u64) {
 pub enum Next<T> {
     /// Frames.
     Part(Part<T>),
-    /// Others are too far behind: [`Board::nap`].
+    /// Others are too far behind: call [`Board::nap`].
     Full,
     /// No item is left.
     End,
@@ -159,7 +159,7 @@ pub struct Ended<'f, K> {
 /// is a worker's result for its frames of a batch, if the results are put in order.
 pub struct Board<'f, T, K, C = Text> {
     sorting: Mutex<Sorting<'f, K>>,
-    /// By worker: what waits for it.
+    /// By worker: its waiting parts.
     waiting: Vec<Mutex<VecDeque<Part<T>>>>,
     /// By worker: the most connections that it followed at one time.
     most: Vec<AtomicUsize>,
@@ -168,7 +168,7 @@ pub struct Board<'f, T, K, C = Text> {
     /// The results in the order of the file, if they are needed.
     pages: Option<Mutex<Pages<C>>>,
     pages_max: usize,
-    /// Frames in a batch at most.
+    /// Maximum number of frames in a batch.
     batch: u64,
     /// Something became less.
     moved: Condvar,
@@ -222,7 +222,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K, C> {
-    /// For this number of workers, which decode with these options and together follow at most so many connections.
+    /// For this number of workers, which decode with these options and together follow at most `connections_max`
+    /// connections.
     pub fn new(file: &'f CaptureFile, workers: usize, options: frame::Options, connections_max: usize, keep: K) -> Self {
         let workers = workers.max(1);
         let sorting = Sorting {
@@ -247,8 +248,8 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         }
     }
 
-    /// Puts the results of the workers in order: [`Board::put`], [`Board::take_page`]. At most so many batches wait for
-    /// that.
+    /// Puts the results of the workers in order: [`Board::put`], [`Board::take_page`]. At most this number of batches
+    /// wait for that.
     #[must_use]
     pub fn with_pages(self, most: usize) -> Self {
         Self { pages: Some(Mutex::default()), pages_max: most.max(1), ..self }
@@ -349,7 +350,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         Some(page)
     }
 
-    /// Takes back what can be filled again.
+    /// Returns results for reuse.
     pub fn give_back(&self, blank: impl Iterator<Item = C>) {
         if let Some(pages) = &self.pages {
             lock(pages).blank.extend(blank);
@@ -474,7 +475,7 @@ impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K> {
     }
 }
 
-/// Does something in the end, whatever that is.
+/// Calls the function when it is dropped.
 pub struct GiveUpAtEnd<F: Fn()>(pub F);
 
 impl<F: Fn()> Drop for GiveUpAtEnd<F> {

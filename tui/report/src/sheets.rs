@@ -46,7 +46,7 @@ const SHEET_BYTES: usize = 1 << 20;
 /// Maximum number of batches that wait to be written, for each worker and in addition: few, so that their frames stay
 /// in the caches.
 const PAGES: (usize, usize) = (2, 2);
-/// Texts that wait for standard output at most, for each worker and besides.
+/// Maximum number of texts that wait for standard output, for each worker and in addition.
 const TEXTS: (usize, usize) = (2, 4);
 
 /// Writes frames that were dissected before. The output for a frame does not depend on the frames written before it, so
@@ -120,14 +120,14 @@ pub struct Plan {
     pub chosen: Chosen,
     /// Keys and passwords.
     pub keyring: Keyring,
-    /// UDP port of RoCEv2 beside its own; 0 for none.
+    /// UDP port of RoCEv2 in addition to its own; 0 for none.
     pub roce_port: u16,
     /// Threads that work at the same time.
     pub threads: usize,
 }
 
 impl Plan {
-    /// Threads that follow connections: one where keys were given, because the channels of a session share theirs.
+    /// Threads that follow connections: one if keys were given, because the channels of a session share theirs.
     pub(crate) fn workers(&self) -> usize {
         if self.keyring.is_empty() { self.threads.max(1) } else { 1 }
     }
@@ -257,7 +257,7 @@ impl Sheet {
     }
 }
 
-/// The numbers of the whole for what each shard has counted on its own, as far as frames were taken in order.
+/// Converts the numbers of each shard to those of the whole capture, as far as frames were taken in order.
 pub(crate) struct Counting {
     numbers: Numbers,
     /// By shard: the numbers of its streams.
@@ -271,7 +271,7 @@ impl Counting {
         Self { numbers: Numbers::new(shards), streams: (0..shards).map(|_| Growing::default()).collect(), streams_count: 0 }
     }
 
-    /// The next frame of the capture was of this shard, which had counted so much behind it.
+    /// The next frame of the capture was of this shard, whose counts after it are these.
     pub(crate) fn frame(&mut self, shard: usize, behind: Counts, streams: u64) {
         self.numbers.frame(shard, behind);
         let known = &mut self.streams[shard];
@@ -401,7 +401,7 @@ impl Press {
 /// point.
 type Handed<'f> = (Record<'f>, Before, usize);
 
-/// One that keeps whole records, whatever file they are of.
+/// Returns the closure unchanged. It makes the compiler accept one that keeps records of any lifetime.
 fn with_record<'f, K>(keep: K) -> K
 where
     K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
@@ -507,7 +507,7 @@ impl Worker<'_> {
     }
 }
 
-/// Writes the frames of a file, as far as `limits` go; `out` is given the text, in order.
+/// Writes the frames of a file, within `limits`; `out` gets the text, in order.
 ///
 /// # Errors
 /// Those of `out`.
@@ -549,7 +549,7 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
                     if board.is_given_up() {
                         return;
                     }
-                    // only the worker of a connection can dissect its frames: that comes first, and others write meanwhile
+                    // only the worker of a connection can dissect its frames: that comes first, while others write
                     match board.next(worker.shard) {
                         Next::Part(part) => worker.dissect(board, part),
                         Next::Full | Next::End if press.write(board, &mut worker) => {}

@@ -55,9 +55,9 @@ fields! {
     }
 }
 
-/// Streams at most. When there are more, all are forgotten and their numbers go on.
+/// Maximum number of streams. If there are more, all are removed and the numbers continue.
 const STREAMS_MAX: usize = 1 << 16;
-/// Segments of one side that wait for an acknowledgment, at most; the oldest is forgotten.
+/// Maximum number of segments of one side that wait for an acknowledgment; the oldest is removed.
 const UNACKED_MAX: usize = 4096;
 /// A segment that follows repeated acknowledgments by less is a fast retransmission, ns.
 const FAST: i64 = 20_000_000;
@@ -102,7 +102,7 @@ struct Side {
     base: Option<u32>,
     is_syn: bool,
     scale: Option<u8>,
-    /// The sequence number behind the highest that was sent, with the frame and the time that sent it.
+    /// The sequence number after the highest that was sent, with the frame and the time that sent it.
     next: Option<(u32, Place)>,
     /// The last acknowledgment: its unscaled window, its frame and time.
     acked: Option<Acked>,
@@ -296,7 +296,7 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
     me.is_unsure |= flag(f::LOST_SEGMENT, me.next.is_some_and(|(next, _)| behind(s.seq, next)) && !has(RST));
     flag(f::KEEP_ALIVE, alive);
     let empty = len == 0 && plain && at_next && same_ack;
-    // an acknowledgment with SACK blocks repeats the one before whatever its window is
+    // an acknowledgment with SACK blocks repeats the one before, whatever its window is
     let same_window = same_window || empty && s.sack_count > 0;
     flag(f::WINDOW_UPDATE, empty && !same_window);
     if let (true, Some(window)) = (len > 0 && plain, them.acked) {
@@ -375,7 +375,7 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
     if len > 0 {
         let first = me.unacked.iter().map(|u| u.seq).reduce(|a, b| if behind(a, b) { b } else { a });
         let next = me.unacked.iter().map(|u| u.next).reduce(|a, b| if behind(b, a) { b } else { a }).filter(|_| !me.is_unsure);
-        // less what its peer has out of order, or twice, as Wireshark counts
+        // less the bytes that the peer received out of order, or twice, as Wireshark counts
         let bytes = first.zip(next).map(|(first, next)| next.wrapping_sub(first).wrapping_sub(them.sacked));
         // SYN and FIN count in sequence numbers only
         remarks.in_flight = bytes.filter(|n| *n > 0 && *n < 1 << 31).map(|n| n - u32::from(has(SYN) || has(FIN)));

@@ -32,7 +32,7 @@ use std::thread;
 
 /// Frames in a batch: so few that their text is still in the cache when it is output.
 const BATCH: u64 = 64;
-/// Batches that wait to go out at most, for each worker.
+/// Maximum number of batches that wait for output, for each worker.
 const PAGES: usize = 8;
 /// Maximum memory that a text keeps when it is reused, in bytes.
 const TEXT_BYTES: usize = 4 << 20;
@@ -80,7 +80,7 @@ struct Written {
 /// point.
 type Handed<'f> = (Record<'f>, Before, usize);
 
-/// One that keeps whole records, whatever file they are of.
+/// Returns the closure unchanged. It makes the compiler accept one that keeps records of any lifetime.
 fn with_record<'f, K>(keep: K) -> K
 where
     K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
@@ -165,7 +165,7 @@ pub fn is_possible(plan: &Plan) -> bool {
     !filter_counts && !matches!(plan.form, Form::Lines(_))
 }
 
-/// Writes the frames of a file, as far as `limits` go; `out` is given the text in pieces, in order.
+/// Writes the frames of a file, within `limits`; `out` gets the text in pieces, in order.
 ///
 /// # Errors
 /// Those of `out`.
@@ -274,7 +274,7 @@ impl Outlet {
     fn page(&mut self, page: &Page<Text>, out: &mut impl FnMut(&mut [IoSlice<'_>]) -> Result<()>) -> Result<bool> {
         self.pieces.clear();
         self.digits.clear();
-        // by worker: frames, bytes and marks that went out
+        // by worker: frames, bytes and marks written so far
         let mut read = vec![(0, 0, 0); page.parts.len()];
         for shard in &page.order {
             if self.left.read == 0 || self.left.shown == 0 {

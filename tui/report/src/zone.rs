@@ -34,7 +34,7 @@ impl Zone {
         std::fs::read(path).ok().and_then(|bytes| Self::parse(&bytes)).unwrap_or_default()
     }
 
-    /// Seconds ahead of UTC at a time in Unix seconds.
+    /// Offset from UTC at a time in Unix seconds, in seconds.
     pub fn offset(&self, seconds: i64) -> i32 {
         match self.changes.partition_point(|(from, _)| *from <= seconds) {
             0 => self.first,

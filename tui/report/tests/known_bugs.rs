@@ -46,7 +46,7 @@ fn said(analysis: Analysis<Collector>) -> String {
     json::render(&ReportData::new(analysis).0).unwrap()
 }
 
-// the file that is given holds for the whole process: one test
+// the file applies to the whole process: one test
 #[test]
 fn new_bugs_are_found_alike_whatever_the_threads_and_without_an_end() {
     give();

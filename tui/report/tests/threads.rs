@@ -1,6 +1,5 @@
-//! Whatever the number of threads, the report and what `dissect` writes are the same to the last byte: for every sample, for captures cut
-//! and
-//! merged at random, and for traffic made to fill tables.
+//! For any number of threads, the report and the output of `dissect` are the same, byte for byte: for every sample, for
+//! captures cut and merged at random, and for traffic made to fill tables.
 //!
 //! `CASES` sets the number of random captures, `SEED` the first of them, `CAPTURES` a folder with more captures.
 
@@ -253,7 +252,7 @@ fn fragments(frame: &Frame, id: u16) -> Vec<Frame> {
         .collect()
 }
 
-/// A frame that came through a mirror session.
+/// A frame of a mirror session.
 fn erspan(frame: &Frame, session: u16) -> Frame {
     let mut bytes = vec![2, 0, 0, 0, 9, 1, 2, 0, 0, 0, 9, 2, 8, 0];
     let total = 20 + 8 + 8 + frame.bytes.len() as u16;

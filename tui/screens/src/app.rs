@@ -29,7 +29,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Lines of frames kept at most; more than any screen shows.
+/// Maximum number of lines of frames that are kept; more than any screen shows.
 const TEXTS_MAX: usize = 4_000;
 /// Frames of a request that are shown to explain its time.
 const WHY_MAX: usize = 5_000;
@@ -276,9 +276,9 @@ impl App {
         self.go(view);
     }
 
-    // ── What views do ───────────────────────────────────────────────────────────────────────────────────────────────
+    // ── Actions of views ────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Another view; `Esc` comes back.
+    /// Goes to another view; `Esc` comes back.
     pub(crate) fn go(&mut self, view: View) {
         if self.model.view != view {
             self.came_from.retain(|v| *v != view);
@@ -334,7 +334,7 @@ impl App {
         effects
     }
 
-    /// Rows of I/O or memory came.
+    /// Takes ordered rows of I/O or memory.
     fn ordered(&mut self, table: View, generation: u64, version: usize, rows: Vec<order::Row>) {
         let screen = self.states.of_mut(table);
         let page = screen.page(&self.model);
@@ -356,7 +356,7 @@ impl App {
         let mut effects = Vec::new();
         let scanning = self.model.is_scanning();
         let table = self.model.view;
-        // what passes grows as well
+        // the number of passing frames grows as well
         let version = self.model.exchanges.places().end + self.model.filter.found.len();
         if let Some(Table { order, rows, .. }) = self.states.of_mut(table).table() {
             let by = order.by;

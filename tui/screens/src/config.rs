@@ -55,7 +55,7 @@ impl Config {
     /// Reads the file, if there is one.
     ///
     /// # Errors
-    /// A file that is there and cannot be read or understood, in one line.
+    /// If the file exists and cannot be read or parsed: the reason, in one line.
     pub(crate) fn load() -> anyhow::Result<Self> {
         let Some(path) = base("XDG_CONFIG_HOME", ".config").map(|d| d.join("config.toml")) else { return Ok(Self::default()) };
         let text = match std::fs::read_to_string(&path) {
@@ -82,7 +82,7 @@ fn manual<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Manual>, D
 /// The manual's site that the configuration file names.
 ///
 /// # Errors
-/// A file that is there and cannot be read or understood, in one line.
+/// If the file exists and cannot be read or parsed: the reason, in one line.
 pub fn docs_url() -> anyhow::Result<Option<Manual>> {
     Ok(Config::load()?.docs_url)
 }
@@ -187,7 +187,8 @@ impl Memory {
         lines[lines.len().saturating_sub(LINES_MAX)..].to_vec()
     }
 
-    /// Keeps the last of these lines: written beside and renamed, so that two programs at once leave one of the two lists whole.
+    /// Keeps the last of these lines. The file is written beside and renamed, so that of two programs at once one
+    /// writes a complete list.
     fn keep_lines(&self, name: &str, lines: Vec<String>) {
         let Some(dir) = &self.dir else { return };
         let beside = dir.join(format!("{name}.{}", std::process::id()));

@@ -14,7 +14,7 @@ use rdmascope_dissector::render::escaped;
 use rdmascope_dissector::trace::Tree;
 use std::fmt::Write as _;
 
-/// Bytes that are shown at most.
+/// Maximum number of bytes that are shown.
 pub(crate) const BYTES_MAX: usize = 1 << 20;
 /// Bytes in a line.
 const LINE: usize = 16;

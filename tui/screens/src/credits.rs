@@ -58,7 +58,7 @@ fn points_of<'a>(model: &'a Model, connection: &Connection) -> (&'a [Point], [us
     (model.credits_log.of(id), [client, 1 - client, 2])
 }
 
-/// The whole time of a connection's points.
+/// The time from the first to the last of a connection's points.
 fn whole(points: &[Point]) -> (i64, i64) {
     let (first, last) = (points.first().map_or(0, |p| p.time), points.last().map_or(0, |p| p.time));
     (first, last.max(first.saturating_add(1)))
@@ -158,7 +158,7 @@ pub(crate) fn click(state: &mut State, model: &Model, x: u16, y: u16) {
     );
 }
 
-/// A small plot of a whole connection, for the overview.
+/// A small plot of a connection, for the overview.
 pub(crate) fn draw_small(model: &Model, connection: &Connection, buf: &mut Buffer, area: Rect) {
     let theme = &model.theme;
     let (points, places) = points_of(model, connection);

@@ -4,9 +4,9 @@
 use rdmascope_analyzer::op::At;
 use std::collections::HashMap;
 
-/// Points of one connection at most.
+/// Maximum number of points of one connection.
 const POINTS_MAX: usize = 1 << 16;
-/// Points of all connections at most.
+/// Maximum number of points of all connections.
 const ALL_MAX: usize = 1 << 22;
 
 /// Credits held after a frame. Order: end A, end B, then the credits of the layer above (SMB2, RPC).

@@ -68,7 +68,7 @@ pub(crate) fn ends(connection: &Connection) -> String {
     format!("{} {arrow} {}{}", address(&connection.peers[0].address), address(&connection.peers[1].address), port(1))
 }
 
-/// Findings, those of one cause as one; what matters first.
+/// Findings, those of one cause joined; the most important first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Joined {
     rows: Arc<Vec<Found>>,
@@ -84,7 +84,7 @@ impl Deref for Joined {
 }
 
 impl Joined {
-    /// Findings by their causes, as a report has them; what follows from another has no row of its own.
+    /// Findings by their causes, as in a report; consequences of another finding have no row of their own.
     fn new(report: &Report, ranked: &[&Finding]) -> Self {
         let start = report.capture.first.map_or(0, |at| at.time);
         let mut counts = [0; 3];

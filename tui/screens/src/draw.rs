@@ -164,7 +164,7 @@ fn placed(columns: &[Column], area: Rect) -> Vec<(usize, u16, u16)> {
     let mut shown: Vec<usize> = (0..columns.len()).filter(|i| columns[*i].from <= area.width).collect();
     let flexible = shown.iter().filter(|i| columns[**i].width == 0).count() as u16;
     let room = |shown: &[usize]| area.width.saturating_sub(shown.iter().map(|i| columns[*i].width + 1).sum::<u16>() + 1);
-    // columns that can be missed go, the first to go first, until what takes the rest has some
+    // optional columns are left out, the least important first, until the flexible ones are wide enough
     while flexible > 0 && room(&shown) / flexible < FLEXIBLE_MIN {
         let first = shown.iter().copied().filter(|i| columns[*i].from > 0 && columns[*i].width > 0).max_by_key(|i| columns[*i].from);
         match first {
@@ -337,7 +337,7 @@ impl Dots {
     }
 }
 
-/// Columns of a window at most: longer lines are hard to read.
+/// Maximum width of a window: longer lines are hard to read.
 const TEXT_MAX: u16 = 84;
 /// Maximum number of lines in a text whose lines are wrapped.
 const BROKEN_MAX: usize = 4096;

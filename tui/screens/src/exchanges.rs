@@ -13,7 +13,7 @@ const CHUNK: usize = 1 << 8;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Exchanges {
     chunks: Arc<Vec<Arc<[Exchange]>>>,
-    /// Chunks that are not kept any more, before these.
+    /// Number of earlier chunks that are no longer kept.
     gone: usize,
     upto: usize,
 }

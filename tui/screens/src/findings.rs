@@ -1,4 +1,4 @@
-//! Findings, what matters first; below, the selected one: what happened, why, what to do, and where.
+//! Findings, the most important first; below, the selected one: what happened, why, what to do, and where.
 //!
 //! ```text
 //!  ✗ SMBD-NEG-RSP-FRAGSIZE  server  ×6   f 23    offered MaxFragmentedSize 130,560; at least 131,072 is required
@@ -128,7 +128,7 @@ pub(crate) fn sentence(finding: &Finding) -> String {
     use rdmascope_analyzer::finding::Blame;
     let text = escaped(&finding.text);
     match finding.by {
-        // what happened, without a side that did it
+        // an event that is not the action of a side
         _ if text.starts_with(char::is_uppercase) => text,
         Blame::Client => format!("The client {text}"),
         Blame::Server => format!("The server {text}"),

@@ -127,7 +127,7 @@ fn rebuild(state: &mut State, model: &Model) {
     state.rows = rows;
 }
 
-/// A frame's fields came.
+/// Takes a frame's fields.
 pub(crate) fn detail_came(state: &mut State, model: &mut Model, detail: Box<Detail>) {
     // the selected field stays selected, if the new frame has it
     let before = selected_node(state, model).map(|n| n.def.id);

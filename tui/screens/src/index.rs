@@ -110,7 +110,7 @@ impl Entry {
         if self.flags & FROM_B != 0 { End::B } else { End::A }
     }
 
-    /// True if it went out before.
+    /// True if it is a retransmission.
     pub(crate) fn sent_before(&self) -> bool {
         self.flags & SENT_BEFORE != 0
     }
@@ -125,7 +125,7 @@ impl Entry {
         self.opcode().is_some_and(|o| o.0 == 0x11) || self.flags & NO_PAYLOAD != 0 && self.connection != 0
     }
 
-    /// True if other frames may need it, whatever their connection: handshakes, pieces of datagrams.
+    /// True if other frames may need it, on any connection: handshakes, fragments of datagrams.
     pub(crate) fn concerns_all(&self) -> bool {
         self.layer() == Layer::Cm || self.flags & WHOLE_NEEDED != 0
     }

@@ -1,5 +1,5 @@
-//! I/O: one row per request and its reply; below, the selected one in full: memory it advertised, RDMA it caused, where its time went, its
-//! frames.
+//! I/O: one row per request and its reply; below, the selected one in full: the memory it advertised, its RDMA
+//! operations, its time by owner, its frames.
 //!
 //! ```text
 //!  time      command  file            offset  length  moved    how     status   latency  credit│server│rdma│wire

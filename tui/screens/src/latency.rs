@@ -23,7 +23,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use rdmascope_analyzer::exchange::Exchange;
 
-/// Columns of the map that is kept, whatever the screen is.
+/// Number of columns of the stored map, independent of the screen.
 const COLUMNS: usize = 512;
 /// Rows of it: four for each doubling of the latency, in ns.
 const ROWS: usize = 64 * 4;
@@ -102,7 +102,7 @@ impl Map {
     }
 }
 
-/// The row of a latency in ns: its highest bit, and the two bits behind it.
+/// The row of a latency in ns: its highest bit, and the two bits after it.
 fn row_of(latency: i64) -> usize {
     let v = u64::try_from(latency).unwrap_or(0).max(4);
     let bits = 63 - v.leading_zeros() as usize;

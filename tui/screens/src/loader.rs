@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Exchanges kept for the list at most.
+/// Maximum number of exchanges in the list.
 pub(crate) const EXCHANGES_MAX: usize = 250_000;
 /// Slowest exchanges in the overview.
 const SLOWEST: usize = 20;
@@ -51,7 +51,7 @@ const COUNTED_MAX: usize = 64;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// ns between two searches for connections to drop.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
-/// Files of one command line at most: their number has a byte in the index.
+/// Maximum number of files of one command line: their number has a byte in the index.
 pub(crate) const INPUTS_MAX: usize = 256;
 
 /// Results since the last delivery.
@@ -402,7 +402,7 @@ impl<D: FnMut(News) -> bool> Loading<D> {
     }
 
     fn news(&mut self, shared: &Shared) {
-        // a report may cost a tenth of the time at most
+        // a report may take at most a tenth of the time
         let wait = (self.report_took * 10).max(Duration::from_millis(200));
         let report = self.reported.is_none_or(|at| at.elapsed() > wait).then(|| {
             let begun = Instant::now();

@@ -140,7 +140,8 @@ pub(crate) struct Model {
     /// Number of frames checked for `shown`.
     pub(crate) scanned: usize,
     pub(crate) sorting: Sorting,
-    /// The connection of the row from which one came to the credit plot or the sequence, by the number under which it is followed.
+    /// The connection of the row from which the user came to the credit plot or the sequence, by the number under which
+    /// it is followed.
     pub(crate) about: Option<u32>,
     /// A long task: its name, the number of steps done, and of all steps.
     pub(crate) working: Option<(&'static str, usize, usize)>,
@@ -272,8 +273,8 @@ impl Model {
         if connection.followed_as.first() == Some(&followed_as) { client } else { client.peer() }
     }
 
-    /// The connection that credit plot and sequence are about: the followed one, else that of the row from which one came, else the
-    /// busiest.
+    /// The connection that credit plot and sequence show: the followed one, else that of the row from which the user
+    /// came, else the busiest.
     pub(crate) fn subject(&self) -> Option<&Connection> {
         if let Some(followed) = &self.followed {
             return followed.ids.iter().find_map(|id| self.connection(*id));

@@ -151,7 +151,7 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
             lines.push((if i == 0 { "✗".to_owned() } else { String::new() }, line, theme.error));
         }
     }
-    // the answer first: how long requests waited, and what for
+    // the answer first: how long requests waited, and for what
     if model.done
         && let Some(answer) = &model.report.answer
     {
@@ -197,7 +197,7 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
         (n, 0 | 1) => format!("  ({} times, first in frame {})", grouped(n), worst.frame),
         (n, connections) => format!("  ({} times on {connections} connections, first in frame {})", grouped(n), worst.frame),
     };
-    // a small screen has room for what to do, and not for both
+    // a small screen has room for only one of the two: the advice
     let title = worst.title.as_deref().filter(|_| model.body().height >= 18);
     let mut top = title.map_or_else(Vec::new, |title| wrap(title, width + 7));
     top.extend(wrap(&format!("{}.{times}", findings::sentence(worst)), width + 7));

@@ -18,7 +18,7 @@ use rdmascope_dissector::filter::{Error, Filter, Suggestion, SuggestionKind, com
 use rdmascope_dissector::registry::Registry;
 use unicode_width::UnicodeWidthStr;
 
-/// Suggestions on the screen at most.
+/// Maximum number of suggestions on the screen.
 const SUGGESTIONS: usize = 8;
 
 /// The purpose of a prompt.
@@ -131,7 +131,7 @@ impl Prompt {
             Kind::Filter => {
                 self.error = Filter::parse(&self.text, registry).err();
                 self.suggestions = complete(&self.text, self.cursor, registry);
-                // a whole word needs no help
+                // a complete word needs no suggestion
                 self.suggestions.retain(|s| self.text.get(s.replace.clone()) != Some(&*s.text));
                 rank(&mut self.suggestions, &self.history);
             }
@@ -261,7 +261,7 @@ pub(crate) fn open(model: &Model) -> Box<Prompt> {
 pub(crate) fn column(model: &Model) -> Box<Prompt> {
     let mut prompt = Prompt::new(Kind::Column, "");
     prompt.about = "a field and its position (smb2.msg_id 1); the same field again removes it, an empty line removes all".to_owned();
-    // those that are there can be called back, to be moved or taken away
+    // existing columns can be recalled, to be moved or removed
     prompt.history = model.columns.iter().map(|def| def.name.to_owned()).collect();
     Box::new(prompt)
 }

@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering;
 pub(crate) const EXACT_MAX: usize = 200_000;
 /// Frames of a longer past's beginning.
 const HEAD: usize = 512;
-/// By how much the past of a row is shorter where rows are far from each other.
+/// Divisor of the length of a row's past if rows are far from each other.
 const FAR: usize = 20;
 
 /// Some frames, by their places.
@@ -87,7 +87,7 @@ pub(crate) const GIVEN_UP: &str = "given up";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Saved {
     pub(crate) frames: u64,
-    /// Frames of a live capture that are not kept any more.
+    /// Frames of a live capture that are no longer kept.
     pub(crate) gone: u64,
 }
 
@@ -217,7 +217,7 @@ impl Redissector {
         }
         self.knows = Some(connections);
         for i in past {
-            // what cannot be read again is reported when it is looked at
+            // errors on reading are reported when the frame is shown
             let _ = self.feed(index, i, &mut Off);
         }
         self.next = first;
@@ -588,7 +588,7 @@ impl Redissector {
         Ok(places.len() as u64)
     }
 
-    /// Writes the lines of frames (ascending places), and tells how long each is.
+    /// Writes the lines of frames (ascending places), and reports the length of each.
     fn write_lines(
         &mut self,
         out: &mut impl Write,

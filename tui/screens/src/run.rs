@@ -40,7 +40,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Bytes that a terminal's clipboard is given at most.
+/// Maximum number of bytes for a terminal's clipboard.
 const COPY_MAX: usize = 100_000;
 /// Time for which messages are collected before the screen is drawn.
 const GATHER: Duration = Duration::from_millis(6);
@@ -72,7 +72,8 @@ pub enum From {
         interfaces: Vec<String>,
         /// Path at which the kernel lists RDMA devices.
         rdma_root: PathBuf,
-        /// Opens them, when nothing else can fail any more; there must be no other thread yet. The flag ends the capture.
+        /// Opens them, after everything else that can fail; there must be no other thread yet. The flag ends the
+        /// capture.
         open: Box<dyn FnOnce(Arc<AtomicBool>) -> Result<LiveSource>>,
     },
 }
@@ -252,7 +253,7 @@ fn start_input(to: To) {
     });
 }
 
-/// A thread that sorts I/O and memory, a fifth of the time at most: the capture is read at the same time.
+/// A thread that sorts I/O and memory, for at most a fifth of the time: the capture is read at the same time.
 fn start_sorter(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
     let (ask, asked) = channel();
     std::thread::spawn(move || {

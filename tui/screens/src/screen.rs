@@ -35,13 +35,13 @@ pub(crate) enum Request {
     Complain(String),
 }
 
-/// A table of requests, or of what belongs to them.
+/// A table of requests, or of their parts.
 pub(crate) struct Table<'a> {
     pub(crate) order: &'a mut Order,
     pub(crate) cursor: &'a mut Cursor,
     /// Description of its rows and their comparison.
     pub(crate) rows: &'static Rows,
-    /// Sorted by a column from this one on, it begins with the greatest: what takes long is looked for from its long end.
+    /// From this column on, sorting begins with the greatest values: long durations are of more interest.
     pub(crate) greatest_first_from: usize,
 }
 
@@ -61,7 +61,7 @@ pub(crate) trait Screen {
     /// Draws it into [`Model::body`].
     fn draw(&self, model: &Model, buf: &mut Buffer);
 
-    /// Does what an action that is not everywhere the same means here.
+    /// Carries out an action whose meaning depends on the view.
     fn act(&mut self, model: &Model, action: Action) -> Vec<Request>;
 
     /// A click into it.

@@ -50,7 +50,7 @@ pub(crate) struct State {
 #[derive(Clone, Debug)]
 struct Why {
     title: String,
-    /// The arrow behind the longest gap, and the gap in ns.
+    /// The arrow after the longest gap, and the gap in ns.
     longest: Option<(usize, i64)>,
     /// In words.
     verdict: String,
@@ -88,7 +88,7 @@ fn continues(before: &Entry, entry: &Entry) -> bool {
     rdma(before) && rdma(entry) && before.exchange == entry.exchange && !before.sent_before() && !entry.sent_before() && same(before, entry)
 }
 
-/// Looks at frames that came since.
+/// Processes new frames.
 pub(crate) fn extend(state: &mut State, model: &Model) {
     if state.why.is_some() {
         return;
@@ -134,7 +134,7 @@ pub(crate) fn extend(state: &mut State, model: &Model) {
         }
         state.scanned = upto;
     }
-    // the frame from which one came, as soon as its arrow is there
+    // the frame from which the user came, as soon as its arrow exists
     if let Some(place) = state.goal
         && (state.scanned_upto(model) > place as usize)
     {

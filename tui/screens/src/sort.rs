@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::Hash;
 
-/// By what frames can be sorted.
+/// A sort key of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum By {
     /// The order of the capture.

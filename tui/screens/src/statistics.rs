@@ -171,7 +171,7 @@ fn lines(state: &State, model: &Model) -> Vec<Line> {
             (i128::from(time.saturating_sub(first.time)).max(0) * columns as i128 / i128::from(long)).min(columns as i128 - 1) as usize
         };
         out.push(Line::Head(format!("counters of RDMA devices, over {}", span(long))));
-        // what passed, on the same axis
+        // the volume, on the same axis
         let mut volume = vec![0; columns];
         for (time, a, b) in model.connections().flat_map(|c| &c.throughput) {
             volume[place(*time)] += a + b;

@@ -1,4 +1,4 @@
-//! Signals, as far as the system has them: each item has a form for Unix and one for the others.
+//! Signals, as far as the system has them: each item has a form for Unix and one for other systems.
 
 use std::io;
 
@@ -40,7 +40,7 @@ pub(crate) fn on_signals(_: impl FnMut(Signal) + Send + 'static) -> io::Result<(
     Ok(())
 }
 
-/// Stops until the shell lets the program go on.
+/// Stops until the shell continues the program.
 #[cfg(unix)]
 pub(crate) fn suspend() -> io::Result<()> {
     signal_hook::low_level::raise(signal_hook::consts::SIGSTOP)

@@ -1238,7 +1238,7 @@ fn draw_while_loading(path: &Path, view: View, first: &mut Option<Duration>) -> 
     let mut took = Vec::new();
     let mut beside: Vec<Msg> = Vec::new();
     loop {
-        // beside the screen, as in the program
+        // in parallel to the screen, as in the program
         let news = match rx.try_recv() {
             Ok(news) => Some(news),
             Err(std::sync::mpsc::TryRecvError::Empty) => None,

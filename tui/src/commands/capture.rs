@@ -235,7 +235,7 @@ impl Running<'_> {
         }
     }
 
-    /// Writes down what RDMA devices counted since the last look.
+    /// Records the changes of RDMA device counters.
     fn hardware(&mut self) -> Result<Option<CaptureEnd>> {
         self.looked = Instant::now();
         let changed = self.source.sample_hardware(&self.args.live.rdma_root);

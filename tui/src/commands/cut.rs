@@ -1,4 +1,4 @@
-//! `rdmascope cut IN OUT`: whole connections out of a capture.
+//! `rdmascope cut IN OUT`: copies whole connections from a capture.
 
 use crate::analysis::meta_of;
 use crate::cli::{self, Color, Cut};

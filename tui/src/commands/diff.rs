@@ -1,4 +1,4 @@
-//! `rdmascope diff A B`: what of the second capture is not as in the first.
+//! `rdmascope diff A B`: the differences of the second capture from the first.
 
 use crate::analysis::{self, Run, SMALL};
 use crate::cli::{Color, Diff, TextOrJson};

@@ -261,7 +261,7 @@ impl Writer {
         let Some(to) = self.to.take() else { return Ok(()) };
         let metadata = source.metadata();
         let format = self.format.unwrap_or(match metadata.format {
-            // of frames on several interfaces pcap cannot tell which is which
+            // pcap cannot store the interface of a frame
             Some(Input::PcapMicroseconds) if metadata.interfaces.len() < 2 => WriteFormat::Pcap,
             Some(Input::PcapNanoseconds) if metadata.interfaces.len() < 2 => WriteFormat::Nsecpcap,
             _ => WriteFormat::Pcapng,

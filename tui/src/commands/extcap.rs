@@ -11,7 +11,7 @@
 //! Each of them can take mirrored frames out of their tunnels ([`rdmascope_capture::decapsulate`]); each session of a mirror then is an
 //! interface of its own, `frame.interface_name` in Wireshark.
 //!
-//! `rdmascope export wireshark --install` puts a link to this program where Wireshark looks.
+//! `rdmascope export wireshark --install` puts a link to this program into Wireshark's folder.
 
 use crate::cli::Cli;
 use crate::live::Signals;
@@ -58,7 +58,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Parses options with their value behind `=` or as the next argument. Ignores unknown options, which a later
+    /// Parses options with their value after `=` or as the next argument. Ignores unknown options, which a later
     /// Wireshark may add.
     fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self> {
         let mut asked = Self::default();

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Connections at the same time at most.
+/// Maximum number of connections at the same time.
 const CONNECTIONS_MAX: usize = 256;
 /// The same for one address.
 const CONNECTIONS_OF_ONE_MAX: usize = 64;

@@ -195,7 +195,7 @@ fn planned(planned: &Planned) -> String {
     }
 }
 
-/// CreateDisposition, and of CreateOptions what changes something (\[MS-SMB2\] 2.2.13).
+/// CreateDisposition, and the CreateOptions that change something (\[MS-SMB2\] 2.2.13).
 fn opening(disposition: u32, options: u32) -> String {
     let how = match disposition {
         0 => "open, and put a new one in its place",
@@ -398,7 +398,7 @@ impl Total {
         }
     }
 
-    /// `faster`, `slower`, or `differs` where anything does.
+    /// `faster`, `slower`, or `differs` if anything does.
     fn verdict(&self) -> &'static str {
         match () {
             () if self.differ > 0 => "differs",

@@ -1,4 +1,4 @@
-//! `rdmascope tui`: what `rdmascope-screens` is to show.
+//! `rdmascope tui`: starts `rdmascope-screens`.
 
 use crate::cli::{Color, Tui};
 use anyhow::Result;

@@ -42,7 +42,7 @@ pub(crate) struct Files {
     path: PathBuf,
     /// Treatment of an existing file that has the name of the first.
     existing: Existing,
-    /// Files of a series that are there, oldest first.
+    /// Existing files of a series, oldest first.
     made: VecDeque<PathBuf>,
     number: u32,
     begun: Instant,
@@ -61,7 +61,7 @@ pub(crate) struct Files {
 #[derive(Debug)]
 pub(crate) struct Rescued {
     pub(crate) path: PathBuf,
-    /// Frames in the last file that are whole.
+    /// Number of complete frames in the last file.
     pub(crate) frames: u64,
     /// Frames that were written and found no room.
     pub(crate) lost: u64,
@@ -169,7 +169,7 @@ impl Files {
         Ok(())
     }
 
-    /// Writes down what RDMA devices counted: those counters that changed, of `all`.
+    /// Writes the values of RDMA device counters: those of `all` that are in `changed`.
     pub(crate) fn hardware(&mut self, changed: &[Counter], all: Vec<Counter>, counters: &[Counters]) -> rdmascope_capture::Result<()> {
         self.hardware = all;
         let statistics = self.statistics(counters);
@@ -319,7 +319,7 @@ fn last_whole(file: &mut File, room: u64) -> io::Result<(u64, u64)> {
         let word = |b: usize| u32::from_le_bytes([head[b], head[b + 1], head[b + 2], head[b + 3]]);
         let end = at + u64::from(word(4)).max(12);
         let is_frame = word(0) == ENHANCED_PACKET;
-        // what describes the file is kept in any case
+        // blocks that describe the file are kept in any case
         if end > len || (is_frame && end + room > len) {
             return Ok((at, frames));
         }

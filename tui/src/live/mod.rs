@@ -32,7 +32,7 @@ pub(crate) fn open(args: &LiveArgs, stop: Arc<AtomicBool>) -> Result<(LiveSource
     options.promiscuous = !args.no_promiscuous;
     options.libpcap = args.libpcap;
     let mut source = live::open(&args.interfaces, &options, stop)?;
-    // what counters grow is counted from here
+    // increases of counters are counted from here
     source.sample_hardware(&args.rdma_root);
     let dropped = drop_privileges(args.user.as_deref()).context("giving up root")?;
     Ok((source, dropped))

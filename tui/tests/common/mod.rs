@@ -43,7 +43,7 @@ pub struct Difference {
     pub reason: String,
 }
 
-/// The differences from Wireshark that are meant, by field and what differs (`kind`, `base`, `mask`, `value`).
+/// The intended differences from Wireshark, by field and kind of difference (`kind`, `base`, `mask`, `value`).
 pub fn differences() -> HashMap<(String, String), Difference> {
     let path = samples().join("wireshark-differences.txt");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));

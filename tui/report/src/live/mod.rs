@@ -42,13 +42,13 @@ impl Signals {
     }
 }
 
-/// Says something beside the output.
+/// Prints a message on standard error.
 pub fn say(text: &str) {
     // a stderr that is closed is no reason to stop
     let _ = writeln!(stderr(), "rdmascope: {}", escaped(text));
 }
 
-/// Tells what happened to interfaces.
+/// Prints the events of interfaces.
 pub fn print_events(source: &mut LiveSource) {
     while let Some((name, event)) = source.event() {
         say(&format!("{name}: {event}"));

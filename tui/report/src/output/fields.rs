@@ -159,7 +159,7 @@ fn column(name: &str, registry: &Registry, extractor: &mut Extractor) -> Result<
     })
 }
 
-/// Frames in the form of `-T fields` and `-T csv`, and of `-T json` and `-T ek` where fields are named.
+/// Frames in the form of `-T fields` and `-T csv`, and of `-T json` and `-T ek` if fields are named.
 #[derive(Clone)]
 pub struct Fields {
     layout: Layout,
@@ -176,7 +176,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Asks the extractor for what these fields need.
+    /// Makes the extractor extract these fields.
     pub fn new(
         options: Options,
         names: &[&str],
@@ -186,7 +186,7 @@ impl Fields {
         times: Times,
     ) -> Result<Self> {
         let columns = names.iter().map(|name| column(name, registry, extractor)).collect::<Result<Vec<_>>>()?;
-        // no option lets a stranger's text command a terminal
+        // no option may let text from the network control a terminal
         let options = Options { escape: options.escape || is_terminal, ..options };
         let bytes = |c: char| c.to_string().into_bytes();
         Ok(Self {
@@ -418,7 +418,7 @@ impl Fields {
             out.push(b'\'');
         }
         let options = &self.options;
-        // where values are not in quotes, a separator inside of one is escaped
+        // if values are not in quotes, a separator inside of one is escaped
         let separates = |c: char| options.escape && options.quote.is_none() && c == options.separator;
         let special = |c: char| c == '\\' || is_unsafe(c) || options.quote == Some(c) || separates(c);
         if !text.contains(special) {

@@ -181,7 +181,7 @@ impl Follow {
         self.waited(side);
     }
 
-    /// Bytes that begin where others ended, or before.
+    /// Appends bytes that begin at or before the end of the former ones.
     fn in_order(&mut self, side: usize, next: u32, seq: u32, mut bytes: Vec<u8>) {
         let known = next.wrapping_sub(seq) as usize;
         if known >= bytes.len() {

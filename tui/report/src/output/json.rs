@@ -81,7 +81,7 @@ struct Key {
     tree: bool,
     /// Length of the text; 0 if no key is remembered.
     len: u8,
-    /// `,\n        "udp.port": "` or, of a subtree beside a value, `,\n        "udp.flags_tree": {`.
+    /// `,\n        "udp.port": "` or, for a subtree in addition to a value, `,\n        "udp.flags_tree": {`.
     text: [u8; Keys::TEXT],
 }
 
@@ -89,7 +89,8 @@ impl Keys {
     /// Number of keys that are remembered, a power of two: far more than one capture has fields. If three keys share a
     /// place, the two latest stay.
     const SIZE: usize = 2048;
-    /// Bytes of a key that are copied without a look at its length, and those that it may have at most to be remembered.
+    /// Number of bytes of a key that are copied without a check of its length; and the maximum length of a key that is
+    /// remembered.
     const MOSTLY: usize = 64;
     const TEXT: usize = 128;
 
@@ -190,7 +191,7 @@ impl Json {
         let mut fresh = true;
         let nodes = &tree.nodes;
         for (i, node) in nodes.iter().enumerate() {
-            // close what this node is not inside of
+            // close the objects that do not contain this node
             while self.stack.last().is_some_and(|depth| *depth >= node.depth) {
                 self.stack.pop();
                 indent -= 2;
@@ -252,7 +253,7 @@ fn is_valued(node: &Node) -> bool {
     has_value(node) || node.def.kind == Kind::Protocol && node.def.name.starts_with("tcp.options.")
 }
 
-/// Appends a value and the quote behind it.
+/// Appends a value and the closing quote.
 #[inline]
 fn value(out: &mut Vec<u8>, tree: &Tree, node: &Node, marks: &mut Marks) {
     let from = out.len();

@@ -194,6 +194,6 @@ fn right(out: &mut Vec<u8>, width: usize, write: impl FnOnce(&mut Vec<u8>)) {
 }
 
 fn escaped(out: &mut Vec<u8>, text: &str) {
-    // a Vec takes whatever is written to it
+    // writing to a vector cannot fail
     let _ = write!(out, "{}", Escaped(text));
 }

@@ -24,7 +24,7 @@ enum Form {
     Attributes,
     /// Offset and length in front of a subtree become part of it.
     Place,
-    /// Fields of TCP that are reported behind it.
+    /// Fields of TCP that are reported after it.
     Stream,
     /// A message of SMB2.
     Smb2,
@@ -385,7 +385,7 @@ impl Shape {
             }
             i = behind;
         }
-        // what no word of the mask announced stays in a list of its own
+        // attributes that no word of the mask announced stay in a list of their own
         if let Some(values) = values {
             let last = self.end_of(values).min(end);
             let announced = |a: usize| {

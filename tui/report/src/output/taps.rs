@@ -1,7 +1,8 @@
 //! `-z`: tables over all frames, from the results of the analysis: frames and bytes by time, by protocol and by host,
 //! times of requests, findings.
 //!
-//! The names are tshark's. A tap sees every frame that is read, whatever `-Y` shows; each may have a filter of its own.
+//! The names are tshark's. A tap processes every frame that is read, regardless of `-Y`; each may have a filter of its
+//! own.
 
 use crate::dissection::Dissected;
 use crate::fields::filter;
@@ -16,7 +17,7 @@ use rdmascope_dissector::text::escaped;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Rows of one table at most. Later ones are counted, and the count is printed.
+/// Maximum number of rows of one table. Later ones are counted, and the count is printed.
 const ROWS_MAX: usize = 100_000;
 
 /// The requested tables.
@@ -464,7 +465,7 @@ impl Times {
                 _ => None,
             })
             .collect();
-        // a compound has a command for each of its replies, and where only some are reported, they are the last
+        // a compound has a command for each of its replies; if only some are reported, they are the last
         for (name, time) in names.iter().rev().zip(times.iter().rev()) {
             let row = self.rows.entry(name.clone()).or_insert(Latency { least: f64::INFINITY, ..Latency::default() });
             row.calls += 1;

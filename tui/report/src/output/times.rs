@@ -40,7 +40,7 @@ pub enum Date {
     DayOfYear,
 }
 
-/// The kinds by their keys. `.6` and the like behind a key are digits of the fraction, 0 to 9.
+/// The kinds by their keys. A suffix such as `.6` is the number of digits of the fraction, 0 to 9.
 pub const KEYS: [(&str, Kind); 11] = [
     ("r", Kind::Relative),
     ("d", Kind::Delta),

@@ -310,7 +310,7 @@ fn ladders(out: &mut String, data: &ReportData) {
     out.push_str("</section>\n");
 }
 
-/// Sessions and mounts, and what each of their connections carried.
+/// Sessions and mounts, with the traffic of each of their connections.
 fn sessions_shown(out: &mut String, data: &ReportData, page: &Page) {
     if data.sessions.is_empty() {
         return;
@@ -568,7 +568,7 @@ fn time(ns: Option<i64>) -> Cell {
     })
 }
 
-/// A bar of whose time it was. Sorts by the whole.
+/// A bar of the time by owner. Sorts by the total.
 fn bar(time: &Time) -> Cell {
     let whole = time.sum();
     let mut html = String::new();

@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use std::fmt;
 use words::{Tone, and, count, duration, grouped};
 
-/// Rows of `--exchanges` and points of `--credits` kept at most, over all connections.
+/// Maximum number of rows of `--exchanges` and points of `--credits`, over all connections.
 const DETAILS_MAX: u64 = 2_000_000;
 
 /// Pairs of command and status counted per connection.
@@ -286,7 +286,7 @@ impl ReportData {
             filter = Some((selection.text, selection.frames));
         }
         let sessions = session::sessions(&report);
-        // a session id that comes again on a later connection is a new session with an old number
+        // a session id that appears again on a later connection is a new session with an old number
         let spans: HashMap<u32, (At, At)> = report.connections.iter().map(|c| (c.id, (c.first, c.last))).collect();
         for (_, channels) in &mut report.sessions {
             let overlaps = |a: &u32, b: &u32| a != b && spans.get(a).zip(spans.get(b)).is_some_and(|(a, b)| a.0 < b.1 && b.0 < a.1);
@@ -368,7 +368,7 @@ impl ReportData {
         self.report.connections.iter().find(|c| c.id == id)
     }
 
-    /// The connections that a reader came for: all but TCP connections that carry no storage.
+    /// The connections that a reader is interested in: all but TCP connections that carry no storage.
     pub fn storage(&self) -> impl Iterator<Item = (&Connection, &Detail)> {
         self.report.connections.iter().zip(&self.details).filter(|(c, _)| is_storage(c))
     }
@@ -382,7 +382,7 @@ impl ReportData {
     pub fn kinds(&self) -> Vec<&'static str> {
         let mut kinds = Vec::new();
         let has_rdma = self.storage().any(|(c, _)| c.transport != Some(Transport::Tcp));
-        // beside RDMA, the calls that prepare a mount over TCP do not name the capture
+        // if there is RDMA, the calls that prepare a mount over TCP do not name the capture
         let shown =
             || self.storage().map(|(c, _)| c).filter(|c| !has_rdma || c.transport != Some(Transport::Tcp) || c.protocol != Protocol::Rpc);
         let carriers = shown().filter_map(|c| c.transport).map(Transport::name);
@@ -395,7 +395,7 @@ impl ReportData {
         kinds
     }
 
-    /// Findings by their causes, what matters first.
+    /// Findings by their causes, the most important first.
     pub fn entries(&self) -> Vec<Entry<'_>> {
         roots::roots(&self.report)
     }
@@ -409,7 +409,8 @@ impl ReportData {
         [of(|s| s == Success::No), of(|s| s == Success::Unknown), of(|_| true)]
     }
 
-    /// If connections or unfinished messages were dropped to stay within a limit: that, and what to do. All counts are too low then.
+    /// If connections or unfinished messages were dropped to stay within a limit: a message about it, with advice. All
+    /// counts are too low then.
     pub(crate) fn let_go(&self) -> Option<String> {
         let connections = match self.forgotten("connections") {
             0 => None,
@@ -510,7 +511,7 @@ pub fn came_to_nothing(connection: &Connection) -> bool {
     is_rdma && connection.commands.is_empty() && !connection.smb.encrypted && (connection.closed.is_some() || connection.rejected.is_some())
 }
 
-/// One cause, with what followed from it.
+/// One cause, with its consequences.
 pub use rdmascope_analyzer::roots::Root as Entry;
 
 /// The first occurrence as a sentence that names the side to blame.

@@ -1,4 +1,4 @@
-//! The report for a person: what broke first, then each connection.
+//! The report for people: the problems first, then each connection.
 
 use super::words::{
     Align, Column, Paint, Table, Tone, columns, count, dates, duration, flow, frames, grouped, grouped_signed, limit, mirror, size,
@@ -72,7 +72,8 @@ impl Page {
         }
     }
 
-    /// Text on the left, wrapped behind `first` and `rest`, and a tail on the right of its first line that has room for it.
+    /// Text on the left, wrapped after `first` and `rest`, and a tail on the right of its first line that has room for
+    /// it.
     fn with_tail(&mut self, first: &str, rest: &str, tone: Tone, text: &str, tail: &str) {
         let indent = columns(first);
         let tail_width = if tail.is_empty() { 0 } else { columns(tail) + 2 };
@@ -217,14 +218,14 @@ impl Page {
         let lead = self.paint.paint(Tone::Strong, "   Do:    ");
         self.lead(&lead, 10, row.cure, row.id);
         if let Some(manual) = &data.manual {
-            // not wrapped: a terminal takes a whole address for a link
+            // not wrapped: a terminal recognizes a complete address as a link
             let lead = self.paint.paint(Tone::Strong, "   More:  ");
             self.out.push_str(&format!("{lead}{}\n", manual.page(entry.rule)));
         }
         self.gap();
     }
 
-    /// As [`Page::with_tail`] behind a lead of `indent` columns that may be coloured.
+    /// As [`Page::with_tail`], after a lead of `indent` columns that may be coloured.
     fn lead(&mut self, lead: &str, indent: usize, text: &str, tail: &str) {
         let start = self.out.len();
         self.with_tail(&" ".repeat(indent), &" ".repeat(indent), Tone::Plain, text, tail);
@@ -473,7 +474,7 @@ impl Page {
         self.gap();
     }
 
-    // ── What follows ────────────────────────────────────────────────────────────────────────────────────────────────
+    // ── Consequences ────────────────────────────────────────────────────────────────────────────────────────────────
 
     fn slowest(&mut self, data: &ReportData) {
         let slow: Vec<_> = data.report.slowest.iter().take(SLOWEST_MAX).collect();

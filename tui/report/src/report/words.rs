@@ -26,7 +26,7 @@ pub enum Tone {
     Warn,
     /// A note.
     Note,
-    /// A heading, or what matters most.
+    /// A heading, or the most important text.
     Strong,
     /// Least important text.
     Faint,
@@ -276,7 +276,7 @@ fn wrapped(text: &str, width: usize, break_words: bool) -> Vec<String> {
     if words.is_empty() { Vec::new() } else { textwrap::wrap(&words.join(" "), options).into_iter().map(String::from).collect() }
 }
 
-/// Pieces that stay whole, joined with `gap` and broken between pieces.
+/// Pieces that are not broken, joined with `gap` and wrapped between pieces.
 pub fn flow(pieces: &[String], gap: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -376,7 +376,7 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Lines of at most `width`, each behind `indent` spaces. Columns that are empty everywhere are left out.
+    /// Lines of at most `width`, each after `indent` spaces. Columns that are empty everywhere are left out.
     pub fn lines(&self, width: usize, indent: usize, paint: Paint) -> Vec<String> {
         let wide = |c: usize| {
             let cells = self.rows.iter().filter_map(|r| r.get(c)).map(|(_, text)| columns(text));

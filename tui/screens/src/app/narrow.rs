@@ -117,7 +117,7 @@ impl App {
         }
     }
 
-    /// Looks at frames that came since, for the list of shown ones.
+    /// Checks the new frames, for the list of shown ones.
     pub(super) fn scan(&mut self) {
         let Some(mut shown) = self.model.shown.take() else { return };
         if self.model.filter.is_on() {
@@ -173,7 +173,7 @@ impl App {
                 }
             }
         }
-        // a list that is sorted by a column that went is in the order of the capture again
+        // if the column by which a list is sorted was removed, the list is in the order of the capture again
         if !frames::sorts(&self.model).contains(&self.model.sorting.by) {
             self.sort_frames(By::Number, false);
         }
