@@ -1,4 +1,4 @@
-//! Compares the result of an analysis with what really happened.
+//! Compares the result of an analysis with the truth.
 
 use crate::fault::{Act, Fault};
 use crate::host::{Host, Request};
@@ -81,7 +81,7 @@ impl Assessment {
     }
 }
 
-/// Requests as the analysis tells them.
+/// Requests as the analysis reports them.
 #[derive(Default)]
 pub struct Exchanges {
     /// All that ended.
@@ -136,7 +136,7 @@ impl Asked<'_> {
         self.any(|w| matches!(w, What::Late(_)))
     }
 
-    /// Something that its receiver had already went again.
+    /// True if something was retransmitted that its receiver already had.
     fn needless(&self, from: usize) -> bool {
         self.truth.sent.iter().any(|s| s.from == from && s.again)
     }
@@ -229,7 +229,7 @@ impl Asked<'_> {
             "RC-RNR" => !self.plan.not_ready[side].is_empty(),
             "RC-SPURIOUS" | "TCP-SPURIOUS" => self.needless(side),
             "PEER-SILENT" => {
-                // an end that died, or whose wrong access its peer refused, is not there any more
+                // an end that died, or whose wrong access its peer refused, does not answer any more
                 let is_gone = |f: &Fault| matches!(f.act, Act::Deaf | Act::Die) || f.act.needs_memory() && !f.act.goes_on();
                 let is_its = |(by, f, _): (usize, &Fault, u64)| by == side && is_gone(f) && self.world.hosts[by].failed_at.is_some();
                 self.plan.rude || self.plan.link.cut.is_some() || self.plan.fault.is_some_and(is_its)
@@ -488,7 +488,7 @@ fn idle(world: &World) -> Vec<(Time, Time)> {
     lagged.chain(world.hosts.iter().filter_map(|host| host.direct.stopped)).collect()
 }
 
-/// By how much the time of an owner may differ from the true one: a packet's time and what its adapter holds an acknowledgment back.
+/// Maximum difference of an owner's time from the true one: the time of a packet and of a delayed acknowledgment.
 const SLACK: Time = 60 * crate::transport::MICROSECOND;
 
 /// Compares the time of requests by owner with the truth. The parts always add up to the whole. If the capture has

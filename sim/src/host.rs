@@ -208,9 +208,9 @@ pub struct Io {
 pub struct Script {
     /// Requests in turn.
     pub io: Vec<Io>,
-    /// Requests at a time.
+    /// Number of outstanding requests.
     pub depth: usize,
-    /// Pause after a reply, at most.
+    /// Maximum pause after a reply.
     pub think: Time,
     /// Time to wait for a reply.
     pub patience: Time,

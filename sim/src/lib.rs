@@ -33,7 +33,7 @@ use world::World;
 pub struct Run {
     /// The plan that the seed gave.
     pub plan: Plan,
-    /// The ends, and what happened.
+    /// The ends, and the record of events.
     pub world: World,
     /// The capture.
     pub records: Vec<Record>,

@@ -131,7 +131,7 @@ struct Table {
     blamed: u64,
     /// The same, as likely.
     likely: u64,
-    /// Seeds of which the analysis tells anything that is not true.
+    /// Number of seeds for which the analysis reports something wrong.
     wrong: u64,
     problems: BTreeMap<(Kind, String, &'static str), (u64, Vec<u64>)>,
     recall: BTreeMap<String, (u64, u64)>,

@@ -28,23 +28,23 @@ pub enum Observer {
     Late(u64),
     /// The traffic up to this fraction, in thousandths.
     Early(u64),
-    /// Loses so many of 10,000 frames.
+    /// Loses this number of 10,000 frames.
     Lossy(u64),
-    /// Captures so many bytes of each frame.
+    /// Captures this number of bytes of each frame.
     Snap(usize),
     /// Captures one direction.
     OneWay(usize),
-    /// Captures each frame twice, so many ns apart; with `true`, the second time behind a router.
+    /// Captures each frame twice, with this distance in ns; with `true`, the second time behind a router.
     Twice(Time, bool),
     /// Captures frames that a mirror sends through a VXLAN tunnel.
     Tunnel,
     /// Captures with a clock of this resolution, in ns.
     Coarse(Time),
-    /// Captures each direction on an interface of its own; the clock of the second is wrong by so many ns.
+    /// Captures each direction on an interface of its own; the clock of the second is wrong by this number of ns.
     Two(Time),
-    /// Swaps so many of 1,000 frames with their neighbour, if it is within 1 ms.
+    /// Swaps this number of 1,000 frames with their neighbour, if it is within 1 ms.
     Swapped(u64),
-    /// Captures with times that are late by up to so many ns; frames are in the order of these times.
+    /// Captures with times that are late by up to this number of ns; frames are in the order of these times.
     Jitter(Time),
 }
 
@@ -98,7 +98,7 @@ impl Observer {
         }
     }
 
-    /// True if every packet is there once, whole and in order.
+    /// True if every packet is captured once, complete and in order.
     pub fn sees_all(&self) -> bool {
         matches!(self, Self::Whole | Self::Tunnel | Self::Coarse(_) | Self::Two(0)) || matches!(self, Self::Twice(..))
     }

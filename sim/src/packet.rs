@@ -77,7 +77,7 @@ pub enum RcWhat {
     Ack,
     /// This one is missing.
     Nak,
-    /// The responder is not ready: retry after so many ns.
+    /// The responder is not ready: retry after this number of ns.
     NotReady(i64),
     /// This one is refused, with the code of its NAK.
     Refused(u8),

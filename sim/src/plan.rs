@@ -156,7 +156,7 @@ impl Plan {
         let ask = r.pick(&[1, 4, 16]);
         let coalesce = r.pick(&[1, 1, 4]);
         let (hold, crc) = (r.pick(&[MILLISECOND, 40 * MILLISECOND]), r.chance(3, 4));
-        // of damaged bytes a receiver can tell by their checksum only
+        // a receiver recognizes damaged bytes only by their checksum
         let crc = crc || self.fault.is_some_and(|(_, f, _)| f.stream);
         let mut end = |me: usize| -> Box<dyn Transport> {
             match self.carrier {

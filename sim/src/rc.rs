@@ -43,7 +43,7 @@ struct Wqe {
     op: Rc<Op>,
     start: u64,
     packets: u64,
-    /// Sequence numbers of its answer that came, of a read.
+    /// Number of answers received for a read, in sequence numbers.
     came: u64,
 }
 
@@ -207,7 +207,7 @@ impl Rdma {
     // ---- requester
 
     fn acknowledge(&mut self, now: Time, upto: u64) {
-        // an acknowledgment of what follows a read whose answer is not there: the answer was lost
+        // an acknowledgment of a request after a read without an answer: the answer was lost
         let hole = self.queue.iter().find(|w| w.is_read() && w.came < w.packets && w.start + w.came < upto).map(|w| w.start + w.came);
         if let Some(hole) = hole
             && self.again_from != Some(hole)

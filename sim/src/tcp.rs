@@ -74,7 +74,7 @@ pub struct Iwarp {
     sacked: BTreeMap<u64, u64>,
     duplicates: u32,
     recover: u64,
-    /// Up to where holes were filled in this recovery.
+    /// Position up to which holes were filled in this recovery.
     mended: u64,
     again: VecDeque<(u64, u64)>,
     deadline: Option<Time>,

@@ -54,7 +54,7 @@ pub struct Out {
 /// Values that all packets of an end share.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
-    /// The next identification of IP; `None` where all are 0.
+    /// The next identification of IP; `None` if all are 0.
     pub id: Option<u16>,
 }
 

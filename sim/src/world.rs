@@ -40,7 +40,7 @@ pub struct Link {
     pub distance: [Time; 2],
     /// By sending end, before and behind the tap.
     pub trouble: [[Trouble; 2]; 2],
-    /// Nothing passes in this time, by direction; before the tap or behind it.
+    /// A period in which nothing passes, by direction; before the tap or behind it.
     pub cut: Option<(usize, Time, Time, bool)>,
     /// Nothing leaves an end in this time; it waits.
     pub pause: Option<(usize, Time, Time)>,
@@ -53,7 +53,7 @@ pub enum What {
     Lost,
     /// It was delivered twice.
     Copied,
-    /// It came so much later, in ns, than those around it.
+    /// It was delivered late by this time in ns, compared to those around it.
     Late(Time),
     /// A bit of it was changed.
     Damaged,
@@ -259,7 +259,7 @@ impl World {
             return self.happen(now, &packet, What::Lost, behind);
         }
         if hit(&mut self.random, trouble.damage) && !packet.damaged && packet.frame.len() > 66 {
-            // behind the headers that switches look at
+            // after the headers that switches read
             let at = 46 + self.random.below(packet.frame.len() as u64 - 46 - 4) as usize;
             packet.frame[at] ^= 1 << self.random.below(8);
             packet.damaged = true;
