@@ -23,7 +23,7 @@ pub(crate) struct Stream {
     /// Ours and the peer's.
     ends: [(IpAddr, u16); 2],
     sequence: [u32; 2],
-    /// Whose direction is closed.
+    /// By end, ours first: true if its direction is closed.
     closed: [bool; 2],
 }
 
