@@ -57,7 +57,7 @@ impl Magic {
     }
 }
 
-/// How far a walker may look ahead to distinguish variants of pcap that have the same magic.
+/// Limit on how far a walker may look ahead to distinguish variants of pcap that have the same magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LookAhead {
     /// Not at all, since more bytes may arrive only later.
