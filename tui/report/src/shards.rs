@@ -210,7 +210,7 @@ impl<C> Default for Pages<C> {
 /// A batch that is being written.
 #[derive(Debug)]
 pub struct Page<C> {
-    /// Whose each frame is.
+    /// The worker of each frame.
     pub order: Vec<u16>,
     /// By worker: the result for its frames.
     pub parts: Vec<Option<C>>,

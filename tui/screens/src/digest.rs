@@ -117,7 +117,7 @@ pub(crate) struct Digest {
     ranked: Vec<Finding>,
     /// True if something cannot be judged: a connection's beginning or end was not seen, or something was dropped.
     pub(crate) is_partial: bool,
-    /// How long requests waited and for what, as text.
+    /// The time that requests waited, and for what, as text.
     pub(crate) answer: Option<String>,
     /// All of them, joined.
     pub(crate) found: Joined,

@@ -198,7 +198,7 @@ const fn sign(owner: Owner) -> char {
     }
 }
 
-/// Whose its time was, as a bar.
+/// The time of a request by owner, as a bar.
 pub(crate) fn bar(exchange: &Exchange, width: usize) -> String {
     let all = exchange.time.sum();
     if all <= 0 {

@@ -18,7 +18,7 @@ pub fn is_counted(def: Def) -> bool {
 pub struct Mark {
     /// Offset of its first digit; it has [`DIGITS`] of them.
     pub at: usize,
-    /// Whose number it is.
+    /// The field of this number.
     pub def: Def,
     /// The worker's own count.
     pub number: u64,

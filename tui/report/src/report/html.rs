@@ -276,7 +276,7 @@ fn findings(out: &mut String, data: &ReportData, page: &Page, entries: &[Entry<'
     out.push_str("</section>\n");
 }
 
-/// How far each pair of hosts got on the path to RDMA.
+/// Writes the section on the path to RDMA: the steps of each pair of hosts.
 fn ladders(out: &mut String, data: &ReportData) {
     if data.report.paths.is_empty() {
         return;

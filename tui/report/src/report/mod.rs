@@ -96,7 +96,7 @@ impl Ignore {
     /// Parses `ID` or `ID:SIDE`, where a side is client, server, network, capture or unknown.
     ///
     /// # Errors
-    /// Which part is not known.
+    /// If the rule or the side is not known.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (id, side) = text.split_once(':').map_or((text, None), |(id, side)| (id, Some(side)));
         let rule = Rule::from_id(id).ok_or_else(|| format!("{id} is not a rule; rdmascope explain lists all"))?;
@@ -620,7 +620,7 @@ pub fn handles(connection: &Connection) -> String {
     }
 }
 
-/// Which side ended a connection, and how: "closed by the client (DREQ)"; "open at the end" if no side did.
+/// The side that ended a connection, and how it ended: "closed by the client (DREQ)"; "open at the end" if no side did.
 pub fn ending(connection: &Connection) -> String {
     if let Some(reason) = &connection.rejected {
         return format!("rejected: {}", shown(reason));

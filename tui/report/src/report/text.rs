@@ -155,7 +155,7 @@ impl Page {
         self.gap();
     }
 
-    /// How long requests waited, and for what.
+    /// Writes the answer: the time that requests waited, and for what.
     fn answer(&mut self, data: &ReportData) {
         if let Some(text) = super::answer::text(&data.report) {
             self.with_tail(" ", " ", Tone::Strong, &text, "");
