@@ -34,7 +34,7 @@ def main():
             subprocess.run([rdmascope, "export", "parquet", sample, "tables"], check=True, stdout=subprocess.DEVNULL)
             reports[name] = json.loads(subprocess.run([rdmascope, "analyze", "--format", "json", sample], check=True, capture_output=True).stdout)
         again = subprocess.run([rdmascope, "export", "parquet", samples[0], "tables"], capture_output=True, text=True)
-        assert again.returncode == 2 and "not written over" in again.stderr, again
+        assert again.returncode == 2 and "not overwritten" in again.stderr, again
         db, ask = duckdb.connect(), queries()
         db.execute(ask.pop("views"))
         rows = {name: db.execute(query).fetchall() for name, query in ask.items()}

@@ -152,6 +152,14 @@ fn help_that_cannot_be_written_is_an_error() {
     assert!(text(&["help", "analyze"]).contains("Usage: rdmascope analyze"));
 }
 
+/// Congestion notifications, and nothing of a connection: no rule is broken, but nothing worked either.
+#[test]
+fn a_capture_without_a_connection_gets_no_check_mark() {
+    let capture = common::samples().join("probes/cnp.pcap").display().to_string();
+    let text = text(&["analyze", &capture]);
+    assert!(text.contains("– No problems found in the captured frames. 1 note.") && !text.contains('✓'), "{text}");
+}
+
 #[test]
 fn a_full_disk_is_an_error_and_a_closed_pipe_is_not() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");

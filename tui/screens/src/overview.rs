@@ -167,12 +167,12 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
             (false, 1) => "No problems found so far. 1 note.".to_owned(),
             (false, n) => format!("No problems found so far. {n} notes."),
             (true, _) if model.index.len() == 0 => "There are no frames.".to_owned(),
+            (true, 0) if model.filter.is_on() => "No problems found in the frames that pass the filter.".to_owned(),
             (true, n) if model.report.is_partial => match n {
                 0 => "No problems found in the captured frames.".to_owned(),
                 1 => "No problems found in the captured frames. 1 note.".to_owned(),
                 n => format!("No problems found in the captured frames. {n} notes."),
             },
-            (true, 0) if model.filter.is_on() => "No problems found in the frames that pass the filter.".to_owned(),
             (true, 0) => "No problems found.".to_owned(),
             (true, 1) => "No problems found. 1 note.".to_owned(),
             (true, n) => format!("No problems found. {n} notes."),

@@ -444,11 +444,14 @@ impl ReportData {
     }
 }
 
-/// True if something cannot be judged: the beginning or the end of a connection was not seen, or something was dropped
-/// to stay within a limit.
+/// True if something cannot be judged: the beginning or the end of a connection was not seen, there is no connection
+/// that has an outcome, or something was dropped to stay within a limit.
 pub fn is_partial(report: &Report) -> bool {
     let is_unknown = |c: &Connection| c.outcome.as_ref().is_some_and(|o| o.success == Success::Unknown);
-    report.connections_dropped > 0 || report.capture.dropped.iter().any(|(_, n)| *n > 0) || report.connections.iter().any(is_unknown)
+    report.connections_dropped > 0
+        || report.capture.dropped.iter().any(|(_, n)| *n > 0)
+        || report.connections.iter().all(|c| c.outcome.is_none())
+        || report.connections.iter().any(is_unknown)
 }
 
 /// First sentence of a report.
