@@ -119,7 +119,7 @@ pub struct ConnectionState {
     reading: [Reading; 2],
     /// By requester: true if it accessed memory otherwise than as it was advertised, as far as the capture shows.
     strays: [bool; 2],
-    /// ns from the SYN and ACK of TCP to the MPA Request: there and back took less.
+    /// ns from the SYN and ACK of TCP to the MPA Request: to the client and back took less.
     pub(crate) opening: Option<i64>,
     /// By end: behaviour of its adapter when something went wrong.
     pub(crate) devices: [Device; 2],
@@ -370,7 +370,9 @@ impl ConnectionState {
 
     /// ns from the capture point to an end and back, at most.
     fn way(&self, end: End) -> Option<i64> {
-        self.episodes.shortest_round_trip(end).or(self.opening)
+        // an acknowledgment may have been held back; who asked for the connection went on at once
+        let opening = self.opening.filter(|_| self.roles.sure_client() == Some(end));
+        self.episodes.shortest_round_trip(end).into_iter().chain(opening).min()
     }
 
     /// An end went on that could have from `since` on, as far as the capture shows. Returns true if it was late.
@@ -458,6 +460,12 @@ impl ConnectionState {
         let (mut cx, _, messages, upper) = self.parts(env, at, Some(by));
         messages.gap(&mut cx, by);
         upper.missed();
+    }
+
+    /// Packets of `by` are acknowledged, but none of them was seen: the credits that they granted are not known.
+    #[cold]
+    pub fn unseen(&mut self, by: End) {
+        self.messages.unseen(by);
     }
 
     /// Bytes of memory that it holds beside its flow.

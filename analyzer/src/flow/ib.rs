@@ -164,6 +164,17 @@ pub enum IbFact {
     },
 }
 
+/// Why a packet goes out again, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Nobody asked for it: its sender waited for an acknowledgment in vain.
+    Timer,
+    /// Its receiver asked for it, and so had dropped it.
+    Asked,
+    /// The same, but it came since then: its receiver may have taken that one.
+    AskedBefore,
+}
+
 /// Listener of a flow.
 pub trait IbSink {
     /// The next operation, in the receiver's order.
@@ -176,8 +187,8 @@ pub trait IbSink {
     /// Everything that `by` requested up to here has arrived. `is_ack`: an acknowledgment says so, and not a Read Response.
     #[inline]
     fn acknowledged(&mut self, _at: At, _by: End, _sequence: u32, _is_ack: bool) {}
-    /// A packet that was already reported as an operation is sent again; `is_asked` if the receiver asked for it, and so had dropped it.
-    fn again(&mut self, _at: At, _by: End, _sequence: u32, _is_asked: bool) {}
+    /// A packet that was already reported as an operation is sent again.
+    fn again(&mut self, _at: At, _by: End, _sequence: u32, _why: Why) {}
     /// A packet that is not reported as an operation now (it was reported before, or is held): for display only.
     fn show<T: Trace>(&mut self, _verb: Verb, _part: Part, _bytes: &[u8], _t: &mut T) {}
     /// The same for a packet that comes behind packets that were sent after it, and so no longer counts.
@@ -827,8 +838,12 @@ impl IbFlow {
             return;
         }
         let recovery = self.recovery(at, by, number, Kind::Recovery, sink);
-        let is_asked = recovery.is_asked();
-        sink.again(at, by, sequence_of_psn(number), is_asked);
+        let why = match (recovery.is_asked(), recovery.has_come(number)) {
+            (false, _) => Why::Timer,
+            (true, false) => Why::Asked,
+            (true, true) => Why::AskedBefore,
+        };
+        sink.again(at, by, sequence_of_psn(number), why);
         self.sent_in_recovery(request, follows, false, sink);
         let sender = &mut self.senders[by.index()];
         // a Read takes as many numbers as its answer has packets

@@ -12,6 +12,7 @@ use super::psn;
 use crate::devices::Measure;
 use crate::episodes::Cause;
 use crate::op::At;
+use alloc::vec::Vec;
 
 /// Rounds without any answer after which a peer is said to be silent.
 const SILENT_ROUNDS: u32 = 3;
@@ -19,6 +20,8 @@ const SILENT_ROUNDS: u32 = 3;
 const SILENT_AT_LAST: u32 = 5;
 /// ns for which an adapter holds an acknowledgment back, at most: so much longer than the way there and back the shortest may have taken.
 pub const HELD_BACK: i64 = 50_000;
+/// Packets that came alone of which the number is remembered.
+const ALONE_MAX: usize = 8;
 /// ns without any answer after which a peer is said to be silent.
 const SILENT_TIME: i64 = 1_000_000_000;
 
@@ -68,8 +71,8 @@ pub struct Recovery {
     overtaken: u32,
     /// Those of them that came again without having been asked for again: the first may have been the one that was sent first.
     unclear: u32,
-    /// The last of them that came alone: PSN and number.
-    filled_last: Option<(u32, u32)>,
+    /// The last of them that came alone, in turn: PSN and number.
+    filled_alone: Vec<(u32, u32)>,
     delay: i64,
     /// The PSN of the first packet that was missing.
     missing_from: u32,
@@ -79,6 +82,8 @@ pub struct Recovery {
     last_nak: Option<u32>,
     /// A NAK came that no round has answered yet.
     pending_nak: bool,
+    /// The newest packet that went out since the last NAK.
+    resent: Option<u32>,
     /// Time of that NAK, and the wait that it asked for, in ns, if the receiver was not ready.
     asked_at: Option<(At, Option<i64>)>,
     not_ready: bool,
@@ -156,13 +161,14 @@ impl Recovery {
             filled: 0,
             overtaken: 0,
             unclear: 0,
-            filled_last: None,
+            filled_alone: Vec::new(),
             delay: 0,
             missing_from: newest,
             naks: 0,
             asked_for: 0,
             last_nak: None,
             pending_nak: false,
+            resent: None,
             asked_at: None,
             not_ready: false,
             mended: false,
@@ -195,6 +201,11 @@ impl Recovery {
     /// True if NAKs asked for packets.
     pub fn is_asked(&self) -> bool {
         self.naks > 0
+    }
+
+    /// True if this packet has come since a NAK asked for it: its receiver may have taken that one.
+    pub fn has_come(&self, number: u32) -> bool {
+        self.resent.is_some_and(|resent| psn::ahead(resent, number) >= 0)
     }
 
     /// True if the packets after this one go out again too, so that their first copies do not count: the sender was
@@ -231,16 +242,17 @@ impl Recovery {
         let took = self.gap.filter(|_| self.naks == 0).map(|gap| at.since(gap));
         self.naks += 1;
         self.asked_for += u32::from(self.last_nak != Some(number));
-        self.filled_last = None;
+        self.filled_alone.clear();
         self.last_nak = Some(number);
         self.pending_nak = true;
+        self.resent = None;
         self.unanswered_rounds = 0;
         took
     }
 
     /// True if the last packet that went out was this one, for the first time, and a NAK had asked for it.
     pub fn came_just_now(&self, psn: u32) -> bool {
-        let is_last = self.filled_last.is_some_and(|(last, count)| last == psn && count == 1);
+        let is_last = self.filled_alone.last().is_some_and(|(last, count)| *last == psn && *count == 1);
         is_last || self.run.is_some_and(|run| (run.asked || run.is_old) && run.repeats == 0 && run.psn == psn)
     }
 
@@ -322,11 +334,12 @@ impl Recovery {
                 self.pending_nak = true;
             }
             self.end_run();
-            if !sent.is_first
-                && let Some((_, count)) = self.filled_last.take_if(|(psn, _)| *psn == sent.psn)
-            {
-                self.filled -= count;
-                self.unclear += count;
+            if !sent.is_first && self.filled_alone.iter().any(|(psn, _)| *psn == sent.psn) {
+                // it goes out again with all that follows it: what came of that alone may have been sent before
+                let unclear: u32 =
+                    self.filled_alone.extract_if(.., |(psn, _)| psn::ahead(*psn, sent.psn) >= 0).map(|(_, count)| count).sum();
+                self.filled -= unclear;
+                self.unclear += unclear;
             }
             self.run = Some(Run {
                 begin: sent.at,
@@ -339,6 +352,9 @@ impl Recovery {
             });
         }
         self.last_sent = sent.at;
+        if self.naks > 0 && !is_old && self.resent.is_none_or(|resent| psn::ahead(sent.psn, resent) > 0) {
+            self.resent = Some(sent.psn);
+        }
         self.bytes = self.bytes.saturating_add(sent.bytes.into());
         let Some(run) = self.run.as_mut() else { return measure };
         if sent.is_first {
@@ -364,7 +380,10 @@ impl Recovery {
         self.rounds += 1;
         self.filled = self.filled.saturating_add(run.firsts);
         if run.repeats == 0 {
-            self.filled_last = Some((run.psn, run.firsts));
+            if self.filled_alone.len() >= ALONE_MAX {
+                self.filled_alone.remove(0);
+            }
+            self.filled_alone.push((run.psn, run.firsts));
         }
         // if the capture lost the first packet of a round, or has it in another order, the round seems to begin later:
         // such a round does not count by itself, unless the next one begins later, too
@@ -540,6 +559,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_nak_asks_for_comes_once() {
+        let mut r = Recovery::new(at(1), 10);
+        r.jumped(at(2), 1, 7);
+        r.asked(at(3), 5);
+        assert!(!r.has_come(5));
+        r.sent(&sent(4, false, true));
+        r.sent(&Sent { psn: 6, ..sent(5, true, false) });
+        assert!(r.has_come(5) && r.has_come(6) && !r.has_come(7));
+        r.asked(at(6), 5);
+        assert!(!r.has_come(5), "it was asked for once more");
+        r.sent(&Sent { is_old: true, ..sent(7, false, false) });
+        assert!(!r.has_come(5), "that one was on its way before");
+    }
+
+    #[test]
     fn what_came_and_comes_again_unasked_may_have_been_late() {
         let mut r = Recovery::new(at(1), 4);
         r.jumped(at(2), 1, 7);
@@ -549,6 +583,19 @@ mod tests {
         (6..9).for_each(|f| _ = r.sent(&sent(f, f > 6, false)));
         let losses = end(r, 9);
         assert_eq!((losses.overtaken.count, losses.unclear.count, losses.lost()), (0, 1, 0));
+    }
+
+    #[test]
+    fn what_came_alone_and_comes_again_with_all_that_follows_may_have_been_late() {
+        let mut r = Recovery::new(at(1), 8);
+        r.jumped(at(2), 1, 7);
+        r.asked(at(3), 5);
+        // 6 had come: these are two that were late
+        r.sent(&sent(4, false, true));
+        r.sent(&Sent { psn: 7, ..sent(5, false, true) });
+        (5..9).for_each(|psn| _ = r.sent(&Sent { psn, ..sent(u64::from(psn) + 1, psn > 5, false) }));
+        let losses = end(r, 10);
+        assert_eq!((losses.unclear.count, losses.lost()), (2, 0));
     }
 
     #[test]

@@ -14,6 +14,8 @@ use alloc::collections::VecDeque;
 
 /// Segments sent again whose fate is open, at most.
 const OPEN_MAX: usize = 256;
+/// Copies that are remembered, to tell which of them an acknowledgment answers.
+const COPIES_MAX: usize = 16;
 /// Reports of the same hole that make a sender send again (RFC 5681 3.2).
 const DUPLICATES: u32 = 3;
 /// ns by which an age is rounded down at most.
@@ -94,7 +96,7 @@ struct Again {
     is_filled: bool,
     /// The receiver had said that just this is missing.
     is_reported: bool,
-    /// It followed the first copy sooner than its sender could have heard of that.
+    /// It followed the first copy sooner than its sender could have heard of that, or the first one was acknowledged before it came.
     is_prompt: bool,
     timestamp: Option<u32>,
     acked_at: Option<At>,
@@ -233,6 +235,8 @@ pub struct Repair {
     /// field is true if the sender's own numbers or clock show that it was sent before those that it came behind.
     late: Option<(u32, u32, At, i64, bool)>,
     copies: u32,
+    /// The last segments that went out again: first sequence number, the one behind the last, frame.
+    copied: VecDeque<(u32, u32, u64)>,
     silent_since: Option<At>,
     /// A delayed acknowledgment of all that had been sent: when the data went out, when it came, its timestamp.
     delayed: Option<(At, At, Option<u32>)>,
@@ -349,6 +353,10 @@ impl Repair {
                     }
                 }
                 self.copies += 1;
+                if self.copied.len() >= COPIES_MAX {
+                    self.copied.pop_front();
+                }
+                self.copied.push_back((sent.seq, end, at.frame));
                 self.silent_since.get_or_insert(self.newest.map_or(at, |(newest, _)| newest));
                 if self.acked.is_some_and(|acked| !before(acked, end)) {
                     losses.needless.add(at, 1);
@@ -515,6 +523,13 @@ impl Repair {
         if !is_twice {
             return;
         }
+        // it says what it answers, and all that went out again behind that had yet to come: the first copy is acknowledged
+        if let Some((.., answered)) = self.copied.iter().rev().find(|(seq, end, _)| (*seq, *end) == (left, right)) {
+            let is_yet_to_come = |again: &&mut Again| {
+                again.acked_at.is_none() && !again.is_filled && !again.is_reported && again.at.frame > *answered && !before(ack, again.end)
+            };
+            self.again.iter_mut().filter(is_yet_to_come).for_each(|again| again.is_prompt = true);
+        }
         let losses = losses.get_or_insert_default();
         self.again.retain(|again| {
             let had = before(again.seq, right) && before(left, again.end);
@@ -564,7 +579,7 @@ impl Repair {
 
     /// Bytes of memory besides its own size.
     pub fn memory(&self) -> usize {
-        self.again.capacity() * size_of::<Again>()
+        self.again.capacity() * size_of::<Again>() + self.copied.capacity() * size_of::<(u32, u32, u64)>()
     }
 }
 
@@ -650,6 +665,22 @@ mod tests {
         tap.send(0, 100, Was::New).send(10, 100, Was::Again).ack(11, 200, &[], 0).ack(12, 200, &[(100, 200)], 0);
         assert_eq!(tap.counts(20), [0, 0, 1, 0]);
         assert_eq!(tap.over, [], "nothing was held up");
+    }
+
+    #[test]
+    fn a_copy_that_went_out_behind_what_a_d_sack_answers_is_not_the_one_that_was_taken() {
+        let recovered = |twice: (u32, u32)| {
+            let mut tap = Tap::default();
+            tap.send(0, 100, Was::New).send(1, 200, Was::New).send(2, 300, Was::New).ack(10, 300, &[], 0);
+            // both had arrived; the last of them waits for its acknowledgment
+            tap.send(20, 200, Was::Again).send(21, 300, Was::Again).ack(22, 400, &[twice], 21);
+            let was_taken = tap.over.iter().any(|over| matches!(over, Over::Recovery { .. }));
+            tap.ack(23, 400, &[(300, 400)], 21);
+            assert_eq!(tap.counts(30), [0, 0, 2, 0]);
+            was_taken
+        };
+        // what answers something else tells nothing of it
+        assert_eq!([(200, 300), (100, 200)].map(recovered), [false, true]);
     }
 
     #[test]

@@ -246,6 +246,13 @@ impl Messages {
         cx.missed.gap(by, cx.at);
     }
 
+    /// Messages of `by` were there of which none was seen: what they granted is not known.
+    pub fn unseen(&mut self, by: End) {
+        if let Some(smbd) = self.smbd.as_mut() {
+            smbd.missed(by);
+        }
+    }
+
     /// Bytes of memory that unfinished messages hold.
     pub fn held(&self) -> usize {
         let buffers: usize = self.receive.iter().map(Receive::held).chain(self.streams.iter().map(stream::Direction::held)).sum();

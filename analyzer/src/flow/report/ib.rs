@@ -4,7 +4,7 @@ use super::{Listener, Many};
 use crate::connection::f;
 use crate::episodes::{Episode, Kind, sequence_of_psn};
 use crate::finding::{Blame, Certainty, Rule};
-use crate::flow::ib::{IbFact, IbSink};
+use crate::flow::ib::{IbFact, IbSink, Why};
 use crate::missed::Rests;
 use crate::op::{At, End, Part, RdmaOp, Verb};
 use crate::series::Trouble;
@@ -53,7 +53,10 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                 self.wire(at, Rule::RcDuplicate, Blame::Capture, Certainty::Guess, format_args!("the same packet is in the capture twice"));
             }
             IbFact::Misplaced => self.env.weaken(self.connection.id),
-            IbFact::BeganLate => self.connection.missed.late(),
+            IbFact::BeganLate => {
+                self.connection.missed.late();
+                self.connection.unseen(by);
+            }
             IbFact::Damaged => self.env.frame.is_damaged = true,
             IbFact::Doubtful => self.env.frame.is_unchecked = true,
             IbFact::Recovering { since, psn, kind, is_gap } => {
@@ -173,8 +176,8 @@ impl<S: Sink> IbSink for Listener<'_, S> {
         self.connection.acknowledged(self.env, at, by, sequence);
     }
 
-    fn again(&mut self, at: At, by: End, sequence: u32, is_asked: bool) {
-        self.connection.again(by, at, sequence, false, is_asked, !is_asked);
+    fn again(&mut self, at: At, by: End, sequence: u32, why: Why) {
+        self.connection.again(by, at, sequence, false, why != Why::Timer, why != Why::Asked);
     }
 
     fn show<T: Trace>(&mut self, verb: Verb, part: Part, bytes: &[u8], t: &mut T) {
