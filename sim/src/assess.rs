@@ -381,10 +381,10 @@ fn episodes(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessmen
             // if the receiver's packets were lost, delayed or damaged, its state cannot be known
             Cause::LostBefore => happened(&|h| h.from == from && is_gone(h)),
             Cause::LostBehind => happened(&|h| h.from == from && is_gone(h) || h.from != from && is_gone(h) && acknowledges(h)),
-            // it seems to be that, if the receiver continues
-            Cause::AckLost => happened(&is_gone),
+            // it seems to be that, if the receiver continues; what a pause delays cannot be told from it
+            Cause::AckLost => happened(&is_gone) || plan.link.pause.is_some(),
             // a Read that was delayed is requested again just as one whose Responses were lost
-            Cause::ResponseLost => happened(&is_gone),
+            Cause::ResponseLost => happened(&is_gone) || plan.link.pause.is_some(),
             Cause::Damaged => happened(&|h| h.from == from && h.what == What::Damaged),
             _ => true,
         };
@@ -400,9 +400,11 @@ fn episodes(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessmen
             looked("episode: receiver not ready", has(Episodic::Rnr, Some(ends[1 - side])));
         }
     }
+    // what begins and ends within one tick of the capture's clock lasts no time there
+    let tick = if let Observer::Coarse(tick) = plan.observer { tick } else { 0 };
     let is_repaired = |h: &Happened| {
         let next = truth.sent.iter().find(|s| s.from == h.from && s.again && s.id > h.id && s.class != Class::Ack);
-        h.what == What::Lost && h.class == Class::Data && h.behind && next.is_some()
+        h.what == What::Lost && h.class == Class::Data && h.behind && next.is_some_and(|next| next.time - h.time >= tick)
     };
     if happened(&is_repaired) {
         looked("episode: recovery", has(Episodic::Recovery, None) || has(Episodic::Rnr, None) || has(Episodic::Silence, None));
@@ -531,8 +533,12 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
             }
             for owner in [Owner::Recovery, Owner::Rnr, Owner::Pause, Owner::Unknown] {
                 // an end with only its last credit, or one that stops in the middle of a message, may have waited for
-                // more credits: this cannot be seen; then time may remain without an owner
-                let is_unsure = is_stalled || world.hosts.iter().any(|h| h.direct.stopped.is_some());
+                // more credits, and one whose window is full for acknowledgments: this cannot be seen; then time may remain
+                // without an owner
+                let within = |(from, to): &(Time, Time)| (*to).min(done(request)).saturating_sub((*from).max(request.posted));
+                let full: Time = world.hosts.iter().flat_map(|h| h.transport.full()).map(|span| within(span).max(0)).sum();
+                let is_full = full > 0 && e.time.of(owner) <= full + SLACK;
+                let is_unsure = is_stalled || is_full || world.hosts.iter().any(|h| h.direct.stopped.is_some());
                 if e.time.of(owner) > 0 && !(owner == Owner::Unknown && is_unsure) {
                     wrong(owner.key(), format!("{} ns of {}, and nothing happened", e.time.of(owner), owner.key()));
                 }

@@ -102,6 +102,8 @@ pub struct Rdma {
     /// Until when answers to Reads are held back.
     gate: Time,
     lagged: Vec<(Time, Time)>,
+    full: Vec<(Time, Time)>,
+    full_since: Option<Time>,
     not_ready: u64,
     refuses: Option<u32>,
 }
@@ -152,6 +154,8 @@ impl Rdma {
             replies: VecDeque::new(),
             gate: 0,
             lagged: Vec::new(),
+            full: Vec::new(),
+            full_since: None,
             not_ready: 0,
             refuses: None,
         }
@@ -573,9 +577,14 @@ impl Transport for Rdma {
                 }
             });
         }
-        if now < self.wait_until || self.snd >= self.next || self.snd >= self.una + self.config.window {
+        if now < self.wait_until || self.snd >= self.next {
             return None;
         }
+        if self.snd >= self.una + self.config.window {
+            self.full_since.get_or_insert(now);
+            return None;
+        }
+        self.full.extend(self.full_since.take().map(|since| (since, now)));
         let (out, used) = self.packet_at(self.snd)?;
         self.snd += used;
         self.high = self.high.max(self.snd);
@@ -611,6 +620,10 @@ impl Transport for Rdma {
 
     fn lagged(&self) -> &[(Time, Time)] {
         &self.lagged
+    }
+
+    fn full(&self) -> &[(Time, Time)] {
+        &self.full
     }
 
     fn left(&self) -> bool {

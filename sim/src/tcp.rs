@@ -99,6 +99,8 @@ pub struct Iwarp {
     /// Answers to Reads that are held back: until when.
     late: VecDeque<(Time, u64, Rc<[u8]>, Memory)>,
     lagged: Vec<(Time, Time)>,
+    full: Vec<(Time, Time)>,
+    full_since: Option<Time>,
     refuses: Option<u32>,
 }
 
@@ -145,6 +147,8 @@ impl Iwarp {
             next_sink: 0x5100,
             late: VecDeque::new(),
             lagged: Vec::new(),
+            full: Vec::new(),
+            full_since: None,
             refuses: None,
         }
     }
@@ -593,7 +597,10 @@ impl Transport for Iwarp {
         {
             self.snd = *r;
         }
-        if self.snd < self.last() && self.snd < self.una + self.config.window {
+        if self.snd < self.last() && self.snd >= self.una + self.config.window {
+            self.full_since.get_or_insert(now);
+        } else if self.snd < self.last() {
+            self.full.extend(self.full_since.take().map(|since| (since, now)));
             let from = self.snd;
             let mut to = if from < self.end() { self.room(from) } else { self.last() };
             if let Some((l, _)) = self.sacked.range(from..).next() {
@@ -649,6 +656,10 @@ impl Transport for Iwarp {
 
     fn lagged(&self) -> &[(Time, Time)] {
         &self.lagged
+    }
+
+    fn full(&self) -> &[(Time, Time)] {
+        &self.full
     }
 
     fn left(&self) -> bool {

@@ -105,6 +105,10 @@ pub trait Transport {
     fn lagged(&self) -> &[(Time, Time)] {
         &[]
     }
+    /// Times in which its window was full, with something to send: nobody else sees that.
+    fn full(&self) -> &[(Time, Time)] {
+        &[]
+    }
     /// True if no posted operation is outstanding.
     fn is_idle(&self) -> bool;
     /// Number of retransmissions because of a timer, and on request of the peer.

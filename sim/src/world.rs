@@ -1,7 +1,7 @@
 //! Two ends, the link between them, and a tap on it, in virtual time.
 
 use crate::host::{Host, Request};
-use crate::packet::Packet;
+use crate::packet::{Body, Packet};
 use crate::random::Random;
 use crate::transport::{Class, MICROSECOND, Time};
 use std::cmp::Reverse;
@@ -259,8 +259,9 @@ impl World {
             return self.happen(now, &packet, What::Lost, behind);
         }
         if hit(&mut self.random, trouble.damage) && !packet.damaged && packet.frame.len() > 66 {
-            // after the headers that switches read
+            // after the headers that switches read, and not the byte of the BTH that they may change: its CRC excludes it
             let at = 46 + self.random.below(packet.frame.len() as u64 - 46 - 4) as usize;
+            let at = if at == 46 && !matches!(packet.body, Body::Tcp(_)) { 47 } else { at };
             packet.frame[at] ^= 1 << self.random.below(8);
             packet.damaged = true;
             self.happen(now, &packet, What::Damaged, behind);
