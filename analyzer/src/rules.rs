@@ -1205,8 +1205,13 @@ rules! {
         says: "PSNs rise by one from packet to packet (by the number of response packets after an RDMA Read), TCP's sequence numbers by \
                one from byte to byte. A packet lost on the wire is sent again; a packet that only the capture lost is acknowledged \
                although the capture does not have it.",
-        causes: ["Only one direction was captured", "The capture ended before the repair", "The connection broke"],
-        cure: "Capture both directions. Use a larger buffer, a capture filter or a hardware tap.",
+        causes: [
+            "The capture lacks them, and what acknowledges them",
+            "Only one direction was captured",
+            "The capture ended before the repair",
+            "The connection broke",
+        ],
+        cure: "Use a larger buffer, a capture filter or a hardware tap, and see to it that both directions are captured.",
     }
     RcDuplicate "RC-DUPLICATE" Note Transport "RFC 6864; IBTA Vol 1 9.7.5.1" {
         title: "Packets are in the capture twice.",

@@ -53,6 +53,15 @@ impl fmt::Display for Way<'_> {
     }
 }
 
+/// How long recovery took, in ns, as the end of a clause; nothing where the clock of the capture shows no time.
+struct Took(i64);
+
+impl fmt::Display for Took {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 > 0 { write!(f, ", {} of recovery", Milliseconds(self.0)) } else { Ok(()) }
+    }
+}
+
 fn was(n: u64) -> &'static str {
     if n == 1 { "was" } else { "were" }
 }
@@ -217,13 +226,13 @@ fn lost<'s>(
             _ => "on both sides of the capture point",
         };
         let again = Many(losses.repeated.count.saturating_sub(losses.needless.count), rules.unit);
-        let took = Milliseconds(losses.recovery);
+        let took = Took(losses.recovery);
         // if the capture loses packets, unseen ones may have been there, unless their receiver asked for them
         let is_asked = losses.naks + losses.asked_again > 0;
         let is_sure = !is_held_up && is_asked && (before == 0 || rules.unit == "segment" || !connection.missed.any());
         let is_sure = is_sure || !is_held_up && rules.unit == "segment" && before == 0;
         let lost = if is_sure { &mut found } else { &mut unsure };
-        lost.add(&both, format_args!("{count} {way} {were} lost {place}, {again} sent again, {took} of recovery"));
+        lost.add(&both, format_args!("{count} {way} {were} lost {place}, {again} sent again{took}"));
         // the packets of an end that was not captured are unknown
         let is_heard = !connection.missed.is_absent(by.peer());
         let (late, slow) =
@@ -235,14 +244,14 @@ fn lost<'s>(
             "packet" => found.add(
                 &late,
                 format_args!(
-                    "{count} {way} {were} not acknowledged in time and sent again, {took} of recovery: {acks} to have been lost \
+                    "{count} {way} {were} not acknowledged in time and sent again{took}: {acks} to have been lost \
                      before the capture point"
                 ),
             ),
             _ => found.add(
                 &late,
                 format_args!(
-                    "{count} {way} {were} not acknowledged in time and sent again, {took} of recovery: lost behind the capture point, or \
+                    "{count} {way} {were} not acknowledged in time and sent again{took}: lost behind the capture point, or \
                      the acknowledgment was lost before it"
                 ),
             ),
@@ -267,7 +276,7 @@ fn lost<'s>(
             unsure.add(
                 slow,
                 format_args!(
-                    "{count} {way} {were} not acknowledged in time and sent again, {took} of recovery: lost behind the capture point, or \
+                    "{count} {way} {were} not acknowledged in time and sent again{took}: lost behind the capture point, or \
                     the acknowledgment was lost before it, or the receiver was slow"
                 ),
             );

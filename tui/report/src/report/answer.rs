@@ -62,7 +62,7 @@ const fn of(owner: Owner) -> &'static str {
         Owner::Pause => "under pause frames",
         Owner::Rdma => "moving data by RDMA",
         Owner::Server => "the server's own",
-        Owner::Unknown => "not known, because the capture lost packets",
+        Owner::Unknown => "not attributable: the capture does not tell whose it was",
     }
 }
 

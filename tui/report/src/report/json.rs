@@ -960,7 +960,7 @@ object! {
         rdma: Seconds,
         /// The server worked on it.
         server: Seconds,
-        /// Not known, because the capture lost packets.
+        /// Not known: the capture does not tell whose it was.
         unknown: Seconds,
     }
 }
