@@ -343,7 +343,7 @@ local function structure(tree, name, range, from, stop)
     return item, numbers, from + layout.length
 end
 
--- SMB2_RDMA_TRANSFORM, with its transforms and descriptors, up to what is not there whole.
+-- SMB2_RDMA_TRANSFORM, with its transforms up to one that is not there whole, and its descriptors.
 local function show_transform(tree, range)
     local item, head, at = structure(tree, "transform", range, 0, range:len())
     local list, size = head and head.descriptor_offset, head and head.descriptor_length
@@ -354,13 +354,14 @@ local function show_transform(tree, range)
         for _, name in ipairs({ "signature", "nonce" }) do
             local length = crypto and parts[name .. "_length"]
             if not crypto or at + length > stop then
-                return
+                goto descriptors
             elseif length > 0 then
                 crypto:add(field[R.layouts.crypto[name]], range:range(at, length))
             end
             at = at + length
         end
     end
+    ::descriptors::
     local first = list
     while item and first >= R.layouts.transform.length and structure(item, "descriptor", range, list, math.min(first + size, range:len())) do
         list = list + R.layouts.descriptor.length

@@ -246,7 +246,12 @@ pub(super) fn trace_transform<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'
         let between = transform.behind_fixed();
         rest = &rest[..between.len().min(rest.len())];
         for _ in 0..fixed.transform_count {
-            (rest, _) = crypto_transform(rest, t)?;
+            let Ok((behind, _)) = crypto_transform(rest, t) else {
+                // its fault was reported; the descriptors have a place of their own
+                rest = &[];
+                break;
+            };
+            rest = behind;
         }
         if rest.iter().any(|b| *b != 0) {
             t.field(shared::UNKNOWN, rest, rest.len(), Value::Bytes(rest));
@@ -265,7 +270,7 @@ pub(super) fn trace_transform<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Tree;
+    use crate::trace::{NodeValue, Tree};
     use alloc::vec::Vec;
 
     fn descriptors(n: u64) -> Vec<u8> {
@@ -328,6 +333,19 @@ mod tests {
         assert_eq!(tree.number("rdmascope.smb2.rdma_transform.transform_count"), Some(1));
         assert_eq!(tree.all("smb2.buffer_descriptor.token").count(), 2);
         assert!(tree.faults.is_empty());
+    }
+
+    #[test]
+    fn a_transform_that_is_cut_short_hides_no_descriptor() {
+        let mut bytes = transform(2);
+        // a signature of 64 bytes, where 32 are left up to the descriptors
+        bytes[18..20].copy_from_slice(&64u16.to_le_bytes());
+        let mut tree = Tree::new();
+        tree.begin(&bytes);
+        trace_transform(&bytes, &mut tree).unwrap();
+        let told: Vec<_> = tree.all("smb2.buffer_descriptor.token").map(|node| node.value).collect();
+        let read: Vec<_> = info(Channel::RDMA_TRANSFORM, &bytes).descriptors().map(|d| NodeValue::U(d.token.into())).collect();
+        assert_eq!((told, tree.faults.len()), (read, 1));
     }
 
     #[test]
