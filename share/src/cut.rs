@@ -29,7 +29,8 @@ pub struct Wanted {
     pub requests: Vec<u64>,
     /// Connections with one of these frames, by number from 1.
     pub frames: Option<BTreeSet<u64>>,
-    /// From when to when, ns since the Unix epoch: connections with a frame in it, from their beginning to its end.
+    /// From when to when, ns since the Unix epoch: connections with a frame in it, from their beginning to its end, and attempts to connect
+    /// that failed in it.
     pub span: Option<(i64, i64)>,
     /// Leave out the other connections of a session, and those that a finding was held against.
     pub alone: bool,
@@ -255,6 +256,13 @@ impl Cuts {
                 (0..self.places.len()).filter(|at| in_span(*at)).filter_map(|at| of.get(&self.places[at]).copied()).collect();
             if all {
                 choice.connections = active;
+                // what no connection has: attempts to connect that failed, and what findings tell of
+                let is_single = |frame: &u64| connection(*frame).is_none();
+                let attempts = self.attempts.hosts.iter().filter(|(frame, _)| is_single(frame) && in_span(**frame as usize - 1));
+                let hosts: HashSet<[Addr; 2]> = attempts.map(|(_, hosts)| *hosts).collect();
+                single.extend(hosts.iter().filter_map(|hosts| self.attempts.frames.get(hosts)).flatten().copied().filter(is_single));
+                let told = report.findings.iter().filter(|f| f.connection.is_none()).flat_map(|f| f.frames.iter().chain([&f.frame]));
+                single.extend(told.copied().filter(|frame| is_single(frame) && frame.checked_sub(1).is_some_and(|at| in_span(at as usize))));
             } else {
                 choice.connections.retain(|id| active.contains(id));
             }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Rows, samples};
 use rdmascope_analyzer::exchange::Exchange;
-use rdmascope_analyzer::finding::Finding;
+use rdmascope_analyzer::finding::{Finding, Rule};
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::Report;
 use rdmascope_capture::{OpenOptions, Source, open};
@@ -121,6 +121,12 @@ fn nothing_wanted_is_every_connection_and_a_span_ends_it() {
     assert!(cuts.choose(&Wanted { connections: vec![9999], ..Wanted::default() }).frames == 0);
 }
 
+/// Findings that are of no connection, of this rule or of any.
+fn of_none(report: &Report, rule: Option<Rule>) -> Vec<String> {
+    let found = report.findings.iter().filter(|f| rule.is_none_or(|rule| f.rule == rule) && !is_joint(f.rule) && f.connection.is_none());
+    found.map(|f| format!("{:?} {:?} {:?} {:?} {} {}", f.rule, f.severity, f.certainty, f.by, f.count, f.text)).collect()
+}
+
 #[test]
 fn what_a_finding_a_filter_or_a_span_chooses_analyses_as_before() {
     let mut joint = 0;
@@ -148,11 +154,7 @@ fn what_a_finding_a_filter_or_a_span_chooses_analyses_as_before() {
             }
             assert_eq!(said_before(&choice.connections), said(&part, &part_rows, |_| true), "{shown} {}", rule.id());
             // and those that are of no connection, as attempts to connect that failed
-            let of_none = |report: &Report| {
-                let found = report.findings.iter().filter(|f| f.rule == rule && f.connection.is_none());
-                found.map(|f| format!("{:?} {:?} {:?} {} {}", f.severity, f.certainty, f.by, f.count, f.text)).collect::<Vec<_>>()
-            };
-            assert_eq!(of_none(&report), of_none(&part), "{shown} {}", rule.id());
+            assert_eq!(of_none(&report, Some(rule)), of_none(&part, Some(rule)), "{shown} {}", rule.id());
         }
         // a frame that a filter passes brings its whole connection
         let middle = times.len() as u64 / 2 + 1;
@@ -166,6 +168,7 @@ fn what_a_finding_a_filter_or_a_span_chooses_analyses_as_before() {
         let (choice, (part, part_rows)) = analyzed(&Wanted { span: Some((first, last)), ..Wanted::default() });
         assert_eq!(choice.connections.len(), report.connections.len(), "{shown}");
         assert_eq!(said_before(&choice.connections), said(&part, &part_rows, |_| true), "{shown}");
+        assert_eq!(of_none(&report, None), of_none(&part, None), "{shown}");
     }
     assert!(joint > 5, "{joint} findings that hold connections against each other");
 }
