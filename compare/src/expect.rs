@@ -316,6 +316,8 @@ impl Expectations {
                     let shown = match is {
                         None => "no such request".to_owned(),
                         Some(ns) if metric.is_time() => Elapsed(ns as i64).to_string(),
+                        // a share is never rounded up to one that would hold
+                        Some(n) if n.fract() != 0.0 => format!("{}", (n * 1e4 + 1e-6).floor() / 1e4),
                         Some(n) => format!("{n}"),
                     };
                     (is, shown, None)
@@ -627,6 +629,15 @@ mod tests {
         assert_eq!(judged(&allow), [true]);
         assert_eq!(judged(&allow.replace("client", "server")), [false]);
         assert_eq!(judged("\"*\".count = 40\ncredits.client.stalls = 0\nconnections.count = 1"), [true, true, true]);
+    }
+
+    #[test]
+    fn a_share_is_short_and_never_rounded_up() {
+        let mut profile = profile();
+        profile.requests.insert(("WRITE", Some(8192)), Requests { count: 3, by_rdma: 2, ..Requests::default() });
+        let checked = Expectations::read("WRITE.by_rdma = \">= 0.6667\"\nREAD.by_rdma = 0.75").unwrap().check(&profile);
+        let told: Vec<_> = checked.iter().map(|c| (c.is.as_str(), c.holds)).collect();
+        assert_eq!(told, [("0.75", true), ("0.6666", false)], "in the order of names");
     }
 
     #[test]

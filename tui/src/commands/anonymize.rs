@@ -3,7 +3,7 @@
 use crate::analysis::meta_of;
 use crate::cli::{Anonymize, Color, Contents, Dropped, KeptKind, TextOrJson};
 use crate::input::Bar;
-use crate::report::words::{grouped, size as bytes};
+use crate::report::words::{count, grouped, size as bytes};
 use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
 use rdmascope_capture::{Interface, Metadata, Name, OpenOptions, PcapngWriter, Record, Section, Source, open};
@@ -291,10 +291,10 @@ fn words(kind: Privacy) -> &'static str {
 }
 
 fn text(tally: &Tally, left_out: u64, output: &Path, out: &mut Vec<u8>) -> Result<()> {
-    writeln!(out, "{}: {} frames", escaped(&output.display().to_string()), grouped(tally.frames))?;
+    writeln!(out, "{}: {}", escaped(&output.display().to_string()), count(tally.frames, "frame"))?;
     writeln!(out, "\nReplaced")?;
     for (kind, times, all) in &tally.replaced {
-        writeln!(out, "  {:<38} {:>12} times, {}", words(*kind), grouped(*times), bytes(*all))?;
+        writeln!(out, "  {:<38} {:>18}, {}", words(*kind), count(*times, "time"), bytes(*all))?;
     }
     for (kind, times, all) in &tally.dropped {
         let words = match kind {
@@ -302,7 +302,7 @@ fn text(tally: &Tally, left_out: u64, output: &Path, out: &mut Vec<u8>) -> Resul
             Extra::Time => "times of files and hosts",
             Extra::Size => "sizes of files",
         };
-        writeln!(out, "  {words:<38} {:>12} times, {}", grouped(*times), bytes(*all))?;
+        writeln!(out, "  {words:<38} {:>18}, {}", count(*times, "time"), bytes(*all))?;
     }
     if left_out > 0 {
         writeln!(out, "  {:<38} {:>12} left out", "comments, descriptions, names, keys", grouped(left_out))?;
@@ -310,7 +310,7 @@ fn text(tally: &Tally, left_out: u64, output: &Path, out: &mut Vec<u8>) -> Resul
     if !tally.blanked.is_empty() {
         writeln!(out, "\nBlanked: bytes that no field claims, by the field that holds them")?;
         for (name, times, all) in tally.blanked.iter().take(SHOWN) {
-            writeln!(out, "  {name:<38} {:>12} runs, {}", grouped(*times), bytes(*all))?;
+            writeln!(out, "  {name:<38} {:>17}, {}", count(*times, "run"), bytes(*all))?;
         }
         if let Some(more) = tally.blanked.len().checked_sub(SHOWN).filter(|n| *n > 0) {
             writeln!(out, "  and {more} others: --format json has all")?;
@@ -320,19 +320,19 @@ fn text(tally: &Tally, left_out: u64, output: &Path, out: &mut Vec<u8>) -> Resul
         writeln!(out, "\n{} × {name} ({}) could not be traced to its frames, where it is blanked.", grouped(*times), bytes(*all))?;
     }
     if tally.sealed > 0 {
-        writeln!(out, "\n{} encrypted messages are blanked: no key decrypts them any more.", grouped(tally.sealed))?;
+        writeln!(out, "\nBlanked whole: {}, which no key decrypts any more.", count(tally.sealed, "encrypted message"))?;
     }
     if tally.recompressed > 0 {
-        writeln!(out, "\n{} compressed messages were decompressed, replaced and compressed again.", grouped(tally.recompressed))?;
+        writeln!(out, "\nDecompressed, replaced and compressed again: {}.", count(tally.recompressed, "compressed message"))?;
     }
     if tally.compressed > 0 {
-        writeln!(out, "\n{} compressed messages are blanked: an analysis cannot read them.", grouped(tally.compressed))?;
+        writeln!(out, "\nBlanked whole: {}, which an analysis cannot read any more.", count(tally.compressed, "compressed message"))?;
     }
     if tally.replaced.iter().any(|(kind, ..)| *kind == Privacy::Secret) {
         writeln!(out, "\nSignatures are replaced and cannot be verified.")?;
     }
     if tally.sums > 0 {
-        writeln!(out, "\n{} checksums of datagrams in fragments are wrong now.", grouped(tally.sums))?;
+        writeln!(out, "\nWrong now: {} of datagrams in fragments.", count(tally.sums, "checksum"))?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::cli::{self, Color, Cut};
 use crate::dissection::{self, Past};
 use crate::input::{self, Bar};
 use crate::known_bugs;
-use crate::report::words::grouped;
+use crate::report::words::count;
 use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
 use rdmascope_analyzer::finding::Rule;
@@ -56,7 +56,7 @@ pub(super) fn run(args: &Cut, color: Color) -> Result<ExitCode> {
     write(&mut source, PcapngWriter::new(whole, &args.files.output, &section)?, |n| choice.has(n))?.finish()?;
     let mut out = Out::new(color);
     let name = escaped(&args.files.output.display().to_string());
-    writeln!(out.buffer, "{name}: {} frames, {}", grouped(choice.frames), connections(choice.connections.len()))?;
+    writeln!(out.buffer, "{name}: {}, {}", count(choice.frames, "frame"), count(choice.connections.len() as u64, "connection"))?;
     if !choice.along.is_empty() {
         let along: Vec<String> = choice.along.iter().map(u32::to_string).collect();
         writeln!(
@@ -67,10 +67,6 @@ pub(super) fn run(args: &Cut, color: Color) -> Result<ExitCode> {
     }
     out.finish()?;
     error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("the part before was written"))
-}
-
-fn connections(n: usize) -> String {
-    if n == 1 { "1 connection".to_owned() } else { format!("{n} connections") }
 }
 
 /// The rule of this id, or those whose ids begin so.
