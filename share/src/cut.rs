@@ -262,7 +262,8 @@ impl Cuts {
                 let hosts: HashSet<[Addr; 2]> = attempts.map(|(_, hosts)| *hosts).collect();
                 single.extend(hosts.iter().filter_map(|hosts| self.attempts.frames.get(hosts)).flatten().copied().filter(is_single));
                 let told = report.findings.iter().filter(|f| f.connection.is_none()).flat_map(|f| f.frames.iter().chain([&f.frame]));
-                single.extend(told.copied().filter(|frame| is_single(frame) && frame.checked_sub(1).is_some_and(|at| in_span(at as usize))));
+                single
+                    .extend(told.copied().filter(|frame| is_single(frame) && frame.checked_sub(1).is_some_and(|at| in_span(at as usize))));
             } else {
                 choice.connections.retain(|id| active.contains(id));
             }

@@ -23,6 +23,8 @@ pub(crate) struct Held<M> {
     pub(crate) same: Vec<(u32, Span)>,
     /// Those again, once what is known was taken over: a sum that is made later has to follow.
     pub(crate) copies: Vec<(u32, Span)>,
+    /// The same of earlier frames, as long as more may become known of this one.
+    pub(crate) earlier: Vec<(u32, Span)>,
     /// True if there are any.
     pub(crate) is_copied: bool,
     /// A CRC of the shelf covers bytes of it, or stands in it.
@@ -34,12 +36,14 @@ pub(crate) struct Held<M> {
 pub(crate) struct Crc {
     pub(crate) over: Vec<Span>,
     pub(crate) at: Vec<Span>,
+    /// Where parts of it stand too, in frames up to the last of those: from which of its bytes on.
+    pub(crate) copies: Vec<(usize, Span)>,
 }
 
 impl Crc {
     /// What it covers, and where it stands.
     pub(crate) fn spans(&self) -> impl Iterator<Item = &Span> {
-        self.over.iter().chain(&self.at)
+        self.over.iter().chain(&self.at).chain(self.copies.iter().map(|(_, span)| span))
     }
 }
 
@@ -75,8 +79,8 @@ impl<M> Shelf<M> {
 
     pub(crate) fn push(&mut self, meta: M, bytes: &[u8]) {
         let leaf = self.block.add(bytes);
-        let (same, copies) = (Vec::new(), Vec::new());
-        self.frames.push(Held { meta, leaf, new: Vec::new(), same, copies, is_copied: false, has_crc: false });
+        let (same, copies, earlier) = (Vec::new(), Vec::new(), Vec::new());
+        self.frames.push(Held { meta, leaf, new: Vec::new(), same, copies, earlier, is_copied: false, has_crc: false });
     }
 
     fn place(&self, frame: u64) -> Option<usize> {

@@ -13,6 +13,7 @@ use crate::parcel::{Crc, Held, Shelf};
 use crate::shape::{Notes, Plan};
 use crate::sums::{self, Fix};
 use rdmascope_dissector::field::Def;
+use rdmascope_dissector::wire::iwarp::mpa;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -224,6 +225,25 @@ impl<M> Window<M> {
         if let Some(held) = self.held(earlier.frame) {
             held.same.push((earlier.at, later));
         }
+        if let Some(held) = self.held(later.frame) {
+            held.earlier.push((later.at, earlier));
+        }
+    }
+
+    /// Where else bytes of an open frame stand, in open frames: which of them, and where. Of later frames those up to `last`.
+    fn elsewhere(&self, span: Span, last: u64) -> Vec<(usize, Span)> {
+        let Some((_, held)) = self.place(span.frame) else { return Vec::new() };
+        let all = held.earlier.iter().chain(held.same.iter().filter(|(_, there)| there.frame <= last));
+        let open = all.filter(|(_, there)| self.is_open(there.frame));
+        open.filter_map(|(at, there)| self.copy(span, *at, *there)).map(|(at, copy)| (at as usize, copy)).collect()
+    }
+
+    /// Of bytes of a frame those that stand in another one too, where the bytes from `at` on stand `there`, unless one of both was damaged.
+    fn copy(&self, span: Span, at: u32, there: Span) -> Option<(u32, Span)> {
+        let (from, to) = (span.at.max(at), (span.at + span.length).min(at.saturating_add(there.length)));
+        let length = to.checked_sub(from).filter(|length| *length > 0)?;
+        let copy = Span { frame: there.frame, at: there.at + (from - at), length };
+        (self.old(copy)? == self.old(Span { at: from, length, ..span })?).then_some((from - span.at, copy))
     }
 
     /// An MPA CRC over these bytes, which stands at `at`.
@@ -233,16 +253,26 @@ impl<M> Window<M> {
         if frames().any(|f| !self.is_open(f)) {
             return;
         }
-        for span in over.iter().chain(&at) {
+        let (mut copies, mut done) = (Vec::new(), 0);
+        for span in &at {
+            copies.extend(self.elsewhere(*span, last).into_iter().map(|(n, copy)| (done + n, copy)));
+            done += span.length as usize;
+        }
+        let crc = Crc { over, at, copies };
+        for span in crc.spans() {
             if let Some(place) = self.shelf(span.frame) {
                 self.shelves[place].waiting += 1;
             }
         }
-        self.crcs.entry(last).or_default().push(Crc { over, at });
+        self.crcs.entry(last).or_default().push(crc);
     }
 
     /// An MPA CRC that stands in a frame right behind the bytes that it covers.
     pub(crate) fn crc_behind(&mut self, over: Span) {
+        let at = Span { at: over.at.saturating_add(over.length), length: mpa::CRC_LEN as u32, ..over };
+        if !self.elsewhere(at, over.frame).is_empty() {
+            return self.crc(vec![over], vec![at]);
+        }
         if let Some((block, leaf)) = self.open(over.frame) {
             block.crc(leaf, over.at, over.at.saturating_add(over.length));
         }
@@ -286,7 +316,7 @@ impl<M> Window<M> {
         self.oldest += 1;
         let Some(held) = self.held(frame) else { return };
         let is_copied = !same.is_empty();
-        (held.copies, held.is_copied) = (same, is_copied);
+        (held.copies, held.is_copied, held.earlier) = (same, is_copied, Vec::new());
         let (length, has_crcs) = (held.leaf.length as usize, held.leaf.has_crcs());
         self.bytes -= length;
         if is_copied && has_crcs {
@@ -302,7 +332,8 @@ impl<M> Window<M> {
     fn finish_crc(&mut self, crc: Crc, blank: &mut impl Blank) {
         let shelf = crc.at.first().and_then(|span| self.shelf(span.frame));
         let is_here = crc.spans().all(|span| self.shelf(span.frame) == shelf);
-        let is_copied = crc.at.iter().any(|span| self.place(span.frame).is_none_or(|(_, held)| held.is_copied));
+        let is_followed = |span: &Span| self.place(span.frame).is_none_or(|(_, held)| held.is_copied);
+        let is_copied = !crc.copies.is_empty() || crc.at.iter().any(is_followed);
         for span in crc.spans() {
             if let Some(place) = self.shelf(span.frame) {
                 self.shelves[place].waiting -= 1;
@@ -390,14 +421,8 @@ impl<M> Window<M> {
     fn follow(&mut self, span: Span, made: &[u8]) {
         let copies = self.held(span.frame).map(|held| std::mem::take(&mut held.copies)).unwrap_or_default();
         for (at, there) in &copies {
-            let (from, to) = (span.at.max(*at), (span.at + span.length).min(at.saturating_add(there.length)));
-            if from >= to {
-                continue;
-            }
-            let copy = Span { frame: there.frame, at: there.at + (from - at), length: to - from };
-            let is_same = self.old(copy).is_some_and(|bytes| self.old(Span { at: from, length: to - from, ..span }) == Some(bytes));
-            if is_same {
-                self.replace(copy, With::Bytes(&made[(from - span.at) as usize..(to - span.at) as usize]));
+            if let Some((n, copy)) = self.copy(span, *at, *there) {
+                self.replace(copy, With::Bytes(&made[n as usize..(n + copy.length) as usize]));
             }
         }
         if let Some(held) = self.held(span.frame) {
@@ -421,11 +446,19 @@ impl<M> Window<M> {
             let (mine, after) = rest.split_at(span.length as usize);
             rest = after;
             self.follow(*span, mine);
-            if let Some(held) = self.held(span.frame)
-                && let Some(to) = held.new.get_mut(span.at as usize..).and_then(|b| b.get_mut(..mine.len()))
-            {
-                to.copy_from_slice(mine);
-            }
+            self.put(*span, mine);
+        }
+        for (n, copy) in &crc.copies {
+            self.put(*copy, &made[*n..*n + copy.length as usize]);
+        }
+    }
+
+    /// Puts bytes into a frame that was made.
+    fn put(&mut self, span: Span, bytes: &[u8]) {
+        if let Some(held) = self.held(span.frame)
+            && let Some(to) = held.new.get_mut(span.at as usize..).and_then(|b| b.get_mut(..bytes.len()))
+        {
+            to.copy_from_slice(bytes);
         }
     }
 }
@@ -502,6 +535,35 @@ mod tests {
         window.replace(span(b, 3, 2), With::Bytes(b"12"));
         window.same(span(a, 2, 4), span(b, 2, 4));
         assert_eq!(out(&mut window, &mut Crosses(Vec::new())), [b"abc12x".to_vec(), b"xxc12xxx".to_vec()]);
+    }
+
+    #[test]
+    fn every_copy_of_a_crc_becomes_the_same() {
+        for is_behind in [true, false] {
+            let more: &[u8] = if is_behind { b"" } else { b"more" };
+            let stated = mpa::crc(&[b"data", more].concat()).to_le_bytes();
+            let mut window = Window::new(0);
+            // before the one that is told, behind it, and behind all that it covers
+            let frames: [[&[u8]; 2]; 5] = [[b"-", &stated], [b"data", &stated], [&stated, b"-"], [b"more", b""], [&stated, b""]];
+            let [before, told, behind, rest, last] = frames.map(|parts| window.push((), &parts.concat()));
+            let copies = [span(before, 1, 4), span(told, 4, 4), span(behind, 0, 4), span(last, 0, 4)];
+            for (n, a) in copies.iter().enumerate() {
+                copies[n + 1..].iter().for_each(|b| window.same(*a, *b));
+            }
+            window.replace(span(told, 0, 4), With::Bytes(b"DATA"));
+            window.keep(span(rest, 0, 4));
+            window.keep(copies[1]);
+            if is_behind {
+                window.crc_behind(span(told, 0, 4));
+            } else {
+                window.crc(vec![span(told, 0, 4), span(rest, 0, 4)], vec![copies[1]]);
+            }
+            let made = out(&mut window, &mut Crosses(Vec::new()));
+            let wanted = mpa::crc(&[b"DATA", more].concat()).to_le_bytes();
+            for copy in copies {
+                assert_eq!(made[copy.frame as usize][copy.at as usize..][..4], wanted, "frame {}, {is_behind}", copy.frame);
+            }
+        }
     }
 
     #[test]
