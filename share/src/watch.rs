@@ -49,6 +49,8 @@ const GOOD: u64 = 1;
 const DECOMPRESSED: &str = "Decompressed SMB2";
 /// Length, DDP control and RDMAP control of an FPDU, RFC 5044 section 3.
 const FPDU_HEADER: usize = 4;
+/// The length alone: what stands there is a length even if nothing behind it is an FPDU, and zeros would be another one.
+const FPDU_LENGTH: usize = 2;
 /// A marker of MPA, a record mark of RPC, a length of SMB over TCP: what is taken out of a stream on the way up.
 const TAKEN_OUT: usize = 4;
 
@@ -1425,7 +1427,7 @@ impl<M> Watch<M> {
         if let Some((way, begins)) = found
             && let Some(stream) = self.streams.get_mut(&way)
         {
-            stream.next_fpdu = Some(begins + length as i64);
+            stream.fpdu_ends(begins + length as i64);
         }
     }
 
@@ -1444,9 +1446,8 @@ impl<M> Watch<M> {
                 let header = Span { frame: p.frame, at: crc.at + crc.length, length: FPDU_HEADER as u32 };
                 if header.at + header.length <= p.at + p.length {
                     stream.fpdu = None;
-                    if self.window.old(header).is_some_and(begins_fpdu) {
-                        self.window.keep(header);
-                    }
+                    let is_header = self.window.old(header).is_some_and(begins_fpdu);
+                    self.window.keep(if is_header { header } else { Span { length: FPDU_LENGTH as u32, ..header } });
                     return;
                 }
             }
@@ -1472,8 +1473,11 @@ impl<M> Watch<M> {
         if bytes.len() < FPDU_HEADER {
             return;
         }
-        if begins_fpdu(&bytes) {
-            spans.into_iter().for_each(|span| self.window.keep(span));
+        let mut kept = if begins_fpdu(&bytes) { FPDU_HEADER } else { FPDU_LENGTH };
+        for span in spans {
+            let length = (span.length as usize).min(kept);
+            self.window.keep(Span { length: length as u32, ..span });
+            kept -= length;
         }
         if let Some(stream) = self.streams.get_mut(&way).filter(|s| s.fpdu == Some(begins)) {
             stream.fpdu = None;

@@ -15,11 +15,11 @@ fn the_analysis_of_simulated_captures_says_the_same_of_them_anonymized() {
 
 /// Causes for which reports once differed: a packet that looks like the end of a message that was cut before, FPDUs of which the capture
 /// has only the beginning, FPDUs and Sends that begin with the same bytes as others near them, a Send that was held back before anybody
-/// knew what it carries, a TCP segment whose header is said to go into its payload, and FPDUs that were put together of several copies of
-/// segments.
+/// knew what it carries, a TCP segment whose header is said to go into its payload, FPDUs that were put together of several copies of
+/// segments, and bytes that are no FPDU where one should begin.
 #[test]
 fn runs_that_differed_once_do_not_any_more() {
-    let wrong: Vec<String> = [413, 1193, 1514, 2264, 2717, 3056, 3958, 4053, 4790, 20_532, 43_921]
+    let wrong: Vec<String> = [413, 1193, 1514, 2264, 2717, 3056, 3958, 4053, 4790, 20_532, 43_921, 50_012]
         .into_iter()
         .flat_map(|seed| differences(&format!("seed {seed}"), &simulated(seed)))
         .collect();
