@@ -137,9 +137,8 @@ fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
     if !c.changes.is_empty() {
         heading(out, "Changed on the way");
         let rows = c.changes.iter().map(|(change, n)| {
-            let [from, to] = if change.way == 0 { names } else { [names[1], names[0]] };
             let meaning = change.meaning().unwrap_or_default().to_owned();
-            let way = format!("{from} → {to}");
+            let way = format!("{} → {}", names[change.way], names[1 - change.way]);
             vec![way, change.what.to_owned(), change.was.clone(), change.is.clone(), meaning, Grouped(*n).to_string()]
         });
         table(out, &["direction", "what", "from", "to", "meaning", "packets"], rows);

@@ -857,7 +857,7 @@ impl Comparison {
             for (change, count) in &self.changes {
                 let Change { way, what, was, is } = change;
                 if last.replace(way) != Some(way) {
-                    let [from, to] = if *way == 0 { names } else { [names[1], names[0]] }.map(escaped);
+                    let [from, to] = [names[*way], names[1 - *way]].map(escaped);
                     let _ = writeln!(out, "  {from} → {to}");
                 }
                 let meaning = change.meaning().map_or(String::new(), |meaning| format!(": {meaning}"));

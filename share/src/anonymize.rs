@@ -4,6 +4,7 @@ use crate::parcel::{Blanker, Made, Parcel};
 use crate::shape::Shape;
 use crate::tally::{Options, Payload, Tally};
 use crate::watch::Watch;
+use crate::window::SPARE_MAX;
 use rdmascope_analyzer::env;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_dissector::frame::{self, Body, LinkType};
@@ -11,8 +12,6 @@ use rdmascope_dissector::trace::Off;
 
 /// Bytes of frames that are held because a later frame may tell of them.
 const HELD_BYTES: usize = 48 << 20;
-/// Buffers that wait to be filled again at most.
-const SPARE_MAX: usize = 8;
 
 /// A frame on its way in.
 #[derive(Clone, Copy, Debug)]

@@ -49,8 +49,8 @@ pub(crate) struct Window<M> {
 
 /// Frames in the window at most.
 const FRAMES_MAX: u64 = 1 << 17;
-/// Shelves that wait to be filled again at most.
-const SPARE_MAX: usize = 8;
+/// Maximum number of shelves that wait to be filled again, and of buffers of new frames.
+pub(crate) const SPARE_MAX: usize = 8;
 /// Bytes of frames on a shelf at most, but for one that is larger.
 const SHELF_MAX: usize = 1 << 22;
 

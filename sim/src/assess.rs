@@ -155,8 +155,7 @@ impl Asked<'_> {
     }
 
     fn stalled(&self, by: usize) -> bool {
-        let d = &self.world.hosts[by].direct;
-        !d.stalls.is_empty() || d.dry.is_some()
+        !self.world.hosts[by].direct.dry.is_empty()
     }
 
     /// True if this side may be reported for the rule.
@@ -320,7 +319,7 @@ fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessment)
         && world.truth.happened.iter().all(|h| matches!(h.what, What::Marked | What::Copied))
         && world.truth.end > at
         && !plan.rude
-        && !(fault.act == Act::RefuseCredits && world.hosts[1 - by].direct.dry.is_none())
+        && (fault.act != Act::RefuseCredits || world.hosts[1 - by].direct.dry.is_open())
         && !(fault.act == Act::Deaf && world.truth.end < at + crate::transport::SECOND)
         && (fault.act != Act::HalfClose || world.truth.requests.iter().any(|r| r.arrived.is_some() && r.replied.is_none()))
     {
@@ -381,10 +380,9 @@ fn episodes(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessmen
             // if the receiver's packets were lost, delayed or damaged, its state cannot be known
             Cause::LostBefore => happened(&|h| h.from == from && is_gone(h)),
             Cause::LostBehind => happened(&|h| h.from == from && is_gone(h) || h.from != from && is_gone(h) && acknowledges(h)),
-            // it seems to be that, if the receiver continues; what a pause delays cannot be told from it
-            Cause::AckLost => happened(&is_gone) || plan.link.pause.is_some(),
-            // a Read that was delayed is requested again just as one whose Responses were lost
-            Cause::ResponseLost => happened(&is_gone) || plan.link.pause.is_some(),
+            // it seems to be that, if the receiver continues; what a pause delays, Responses to Reads among it, cannot be
+            // told from it
+            Cause::AckLost | Cause::ResponseLost => happened(&is_gone) || plan.link.pause.is_some(),
             Cause::Damaged => happened(&|h| h.from == from && h.what == What::Damaged),
             _ => true,
         };
@@ -515,7 +513,7 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
     if !(is_quiet || is_seen && is_calm) {
         return;
     }
-    let is_stalled = world.hosts.iter().any(|h| !h.direct.stalls.is_empty() || h.direct.dry.is_some() || h.direct.low);
+    let is_stalled = world.hosts.iter().any(|h| !h.direct.dry.is_empty() || h.direct.low);
     let way: Time = plan.link.distance.iter().sum();
     for request in truth.requests.iter().filter(|r| r.done.is_some()) {
         let Some(e) = kept.exchanges.iter().find(|e| e.message_id == request.asked.id && e.reply_end.is_some()) else { continue };
@@ -531,14 +529,14 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
             if client > 0 && !idle.iter().any(overlaps) {
                 wrong("client", format!("{client} ns of the client, which was not late"));
             }
+            // an end with only its last credit, or one that stops in the middle of a message, may have waited for more
+            // credits, and one whose window is full for acknowledgments: this cannot be seen; then time may remain without
+            // an owner
+            let within = |(from, to): &(Time, Time)| (*to).min(done(request)).saturating_sub((*from).max(request.posted));
+            let full: Time = world.hosts.iter().flat_map(|h| h.transport.full()).map(|span| within(span).max(0)).sum();
+            let is_full = full > 0 && e.time.of(Owner::Unknown) <= full + SLACK;
+            let is_unsure = is_stalled || is_full || world.hosts.iter().any(|h| h.direct.stopped.is_some());
             for owner in [Owner::Recovery, Owner::Rnr, Owner::Pause, Owner::Unknown] {
-                // an end with only its last credit, or one that stops in the middle of a message, may have waited for
-                // more credits, and one whose window is full for acknowledgments: this cannot be seen; then time may remain
-                // without an owner
-                let within = |(from, to): &(Time, Time)| (*to).min(done(request)).saturating_sub((*from).max(request.posted));
-                let full: Time = world.hosts.iter().flat_map(|h| h.transport.full()).map(|span| within(span).max(0)).sum();
-                let is_full = full > 0 && e.time.of(owner) <= full + SLACK;
-                let is_unsure = is_stalled || is_full || world.hosts.iter().any(|h| h.direct.stopped.is_some());
                 if e.time.of(owner) > 0 && !(owner == Owner::Unknown && is_unsure) {
                     wrong(owner.key(), format!("{} ns of {}, and nothing happened", e.time.of(owner), owner.key()));
                 }

@@ -5,7 +5,7 @@ use crate::fault::{Act, Fault};
 use crate::packet::{Event, Mark, Op, Wrong};
 use crate::random::Random;
 use crate::smb::{self, Asked, Command, Content, DataHeader, Memory, Message, Sizes, Smb};
-use crate::transport::{MICROSECOND, MILLISECOND, SECOND, Time, Transport};
+use crate::transport::{MICROSECOND, MILLISECOND, Periods, SECOND, Time, Transport};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -44,10 +44,8 @@ pub struct Direct {
     withheld: bool,
     /// Counters of this end.
     pub ledger: Ledger,
-    /// The time since which it has something to send and no credit.
-    pub dry: Option<Time>,
     /// Periods without credit, with something to send.
-    pub stalls: Vec<(Time, Time)>,
+    pub dry: Periods,
     /// True if it had at most one credit left, after it had been granted some: from outside it is unknown whether it
     /// waited.
     pub low: bool,
@@ -73,8 +71,7 @@ impl Direct {
             owed: false,
             withheld: false,
             ledger: Ledger::default(),
-            dry: None,
-            stalls: Vec::new(),
+            dry: Periods::default(),
             overran: false,
             low: false,
             stops: None,
@@ -140,9 +137,7 @@ impl Direct {
         if self.may_send()
             && let Some(mut next) = self.queue.pop_front()
         {
-            if let Some(since) = self.dry.take() {
-                self.stalls.push((since, now));
-            }
+            self.dry.end(now);
             let end = (next.sent + room).min(next.bytes.len());
             let remaining = next.bytes.len() - end;
             let smb = (remaining == 0).then(|| next.smb.clone());
@@ -158,8 +153,8 @@ impl Direct {
             }
             return Some((message, next.invalidate));
         }
-        if !self.queue.is_empty() && self.dry.is_none() {
-            self.dry = Some(now);
+        if !self.queue.is_empty() {
+            self.dry.begin(now);
         }
         let low = i64::from(self.target.min(self.wanted)) / 2;
         if self.owed && self.lent <= low && self.to_grant() > 0 && self.may_send() {

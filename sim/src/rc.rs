@@ -4,7 +4,7 @@
 
 use crate::frame::{self, Bth, Cm, QP, aeth, reth};
 use crate::packet::{Body, Event, Op, Packet, Rc_, RcWhat};
-use crate::transport::{Class, Lag, MICROSECOND, MILLISECOND, Out, Stamp, Time, Transport};
+use crate::transport::{Class, Lag, MICROSECOND, MILLISECOND, Out, Periods, Stamp, Time, Transport};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -102,8 +102,7 @@ pub struct Rdma {
     /// Until when answers to Reads are held back.
     gate: Time,
     lagged: Vec<(Time, Time)>,
-    full: Vec<(Time, Time)>,
-    full_since: Option<Time>,
+    full: Periods,
     not_ready: u64,
     refuses: Option<u32>,
 }
@@ -154,8 +153,7 @@ impl Rdma {
             replies: VecDeque::new(),
             gate: 0,
             lagged: Vec::new(),
-            full: Vec::new(),
-            full_since: None,
+            full: Periods::default(),
             not_ready: 0,
             refuses: None,
         }
@@ -581,10 +579,10 @@ impl Transport for Rdma {
             return None;
         }
         if self.snd >= self.una + self.config.window {
-            self.full_since.get_or_insert(now);
+            self.full.begin(now);
             return None;
         }
-        self.full.extend(self.full_since.take().map(|since| (since, now)));
+        self.full.end(now);
         let (out, used) = self.packet_at(self.snd)?;
         self.snd += used;
         self.high = self.high.max(self.snd);
@@ -623,7 +621,7 @@ impl Transport for Rdma {
     }
 
     fn full(&self) -> &[(Time, Time)] {
-        &self.full
+        self.full.ended()
     }
 
     fn left(&self) -> bool {

@@ -4,7 +4,7 @@
 use crate::frame::{self, Tcp as Head};
 use crate::packet::{Body, Event, Mark, Op, Packet, Segment};
 use crate::smb::Memory;
-use crate::transport::{Class, Lag, MILLISECOND, Out, Stamp, Time, Transport};
+use crate::transport::{Class, Lag, MILLISECOND, Out, Periods, Stamp, Time, Transport};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -99,8 +99,7 @@ pub struct Iwarp {
     /// Answers to Reads that are held back: until when.
     late: VecDeque<(Time, u64, Rc<[u8]>, Memory)>,
     lagged: Vec<(Time, Time)>,
-    full: Vec<(Time, Time)>,
-    full_since: Option<Time>,
+    full: Periods,
     refuses: Option<u32>,
 }
 
@@ -147,8 +146,7 @@ impl Iwarp {
             next_sink: 0x5100,
             late: VecDeque::new(),
             lagged: Vec::new(),
-            full: Vec::new(),
-            full_since: None,
+            full: Periods::default(),
             refuses: None,
         }
     }
@@ -598,9 +596,9 @@ impl Transport for Iwarp {
             self.snd = *r;
         }
         if self.snd < self.last() && self.snd >= self.una + self.config.window {
-            self.full_since.get_or_insert(now);
+            self.full.begin(now);
         } else if self.snd < self.last() {
-            self.full.extend(self.full_since.take().map(|since| (since, now)));
+            self.full.end(now);
             let from = self.snd;
             let mut to = if from < self.end() { self.room(from) } else { self.last() };
             if let Some((l, _)) = self.sacked.range(from..).next() {
@@ -659,7 +657,7 @@ impl Transport for Iwarp {
     }
 
     fn full(&self) -> &[(Time, Time)] {
-        &self.full
+        self.full.ended()
     }
 
     fn left(&self) -> bool {

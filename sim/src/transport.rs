@@ -12,6 +12,40 @@ pub const MILLISECOND: Time = 1_000_000;
 /// In ns.
 pub const SECOND: Time = 1_000_000_000;
 
+/// Periods of a state, the last of which may go on.
+#[derive(Clone, Debug, Default)]
+pub struct Periods {
+    ended: Vec<(Time, Time)>,
+    since: Option<Time>,
+}
+
+impl Periods {
+    /// Begins a period, unless one goes on.
+    pub fn begin(&mut self, now: Time) {
+        self.since.get_or_insert(now);
+    }
+
+    /// Ends the period that goes on, if there is one.
+    pub fn end(&mut self, now: Time) {
+        self.ended.extend(self.since.take().map(|since| (since, now)));
+    }
+
+    /// Begin and end of each period that is over.
+    pub fn ended(&self) -> &[(Time, Time)] {
+        &self.ended
+    }
+
+    /// True if a period goes on.
+    pub fn is_open(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// True if there never was one.
+    pub fn is_empty(&self) -> bool {
+        self.ended.is_empty() && self.since.is_none()
+    }
+}
+
 /// A delay of answers to RDMA Reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lag {
@@ -106,9 +140,7 @@ pub trait Transport {
         &[]
     }
     /// Times in which its window was full, with something to send: nobody else sees that.
-    fn full(&self) -> &[(Time, Time)] {
-        &[]
-    }
+    fn full(&self) -> &[(Time, Time)];
     /// True if no posted operation is outstanding.
     fn is_idle(&self) -> bool;
     /// Number of retransmissions because of a timer, and on request of the peer.

@@ -21,7 +21,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-use std::thread;
 
 /// Exit status: there are findings that `--fail-on` names.
 const FOUND: u8 = 1;
@@ -31,8 +30,6 @@ const MANUAL: Option<&str> = option_env!("RDMASCOPE_DOCS_URL");
 const WIDTH: usize = 120;
 /// A report is not made wider than this, however wide the terminal.
 const WIDTH_MAX: usize = 160;
-/// More threads than these find nothing to do: one of them has to walk the file.
-const THREADS_MAX: usize = 16;
 
 pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     if (args.exchanges || args.credits) && !matches!(args.format, ReportFormat::Json) {
@@ -55,7 +52,7 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     if !args.live.interfaces.is_empty() {
         return live(args, options, wanted, color);
     }
-    let threads = args.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX));
+    let threads = super::threads(args.threads);
     let signals = if input::has_pipe(&args.files) { Some(Signals::listen()?) } else { None };
     let opened = input::open_each(&args.files, signals.as_ref().map(|s| &s.stop))?;
     let expectations = args.expect.as_deref().map(expectations).transpose()?;

@@ -23,8 +23,6 @@ use std::thread::{self, Scope};
 const KEY: usize = 32;
 /// Rows of what was blanked that the text shows.
 const SHOWN: usize = 12;
-/// More threads than these find nothing to do.
-const THREADS_MAX: usize = 16;
 
 pub(super) fn run(args: &Anonymize, color: Color) -> Result<ExitCode> {
     let key = match &args.key_file {
@@ -50,7 +48,7 @@ pub(super) fn run(args: &Anonymize, color: Color) -> Result<ExitCode> {
         keep: args.keep.iter().map(|kind| privacy(*kind)).collect(),
         drop: args.drop.iter().map(|kind| extra(*kind)).collect(),
     };
-    let threads = args.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX));
+    let threads = super::threads(args.threads);
     let keys: Vec<PathBuf> = args.key_file.iter().cloned().collect();
     let mut source = open(&args.files.input, OpenOptions::new())?;
     let section = Section { application: Some("rdmascope anonymize".to_owned()), ..Section::default() };
@@ -154,7 +152,8 @@ enum Item {
 /// Parcels on their way to the file: workers make the frames, and whoever reads writes them in the order of parcels, so that the file is
 /// the same for any number of workers.
 struct WayOut {
-    jobs: Option<Sender<Job>>,
+    /// For the workers, who end when it is dropped.
+    jobs: Sender<Job>,
     waiting: Arc<Mutex<Receiver<Job>>>,
     items: VecDeque<Item>,
     /// Parcels that are not written, and how many there may be.
@@ -178,7 +177,7 @@ impl WayOut {
                 }
             });
         }
-        Self { jobs: Some(jobs), waiting, items: VecDeque::new(), parcels: 0, most: 2 * workers, described: 0 }
+        Self { jobs, waiting, items: VecDeque::new(), parcels: 0, most: 2 * workers, described: 0 }
     }
 
     /// Describes interfaces that are new: how their frames begin, and nothing of the machine.
@@ -202,9 +201,10 @@ impl WayOut {
             let (made, receiver) = channel();
             self.items.push_back(Item::Frames(receiver));
             self.parcels += 1;
-            match &self.jobs {
-                Some(jobs) if self.most > 0 => drop(jobs.send((parcel, made))),
-                _ => drop(made.send(parcel.make())),
+            if self.most > 0 {
+                let _ = self.jobs.send((parcel, made));
+            } else {
+                let _ = made.send(parcel.make());
             }
             self.write(anonymizer, writer, self.most)?;
         }
@@ -212,9 +212,7 @@ impl WayOut {
     }
 
     fn finish<W: Write>(mut self, anonymizer: &mut Anonymizer<Record<'static>>, writer: &mut PcapngWriter<W>) -> Result<()> {
-        self.write(anonymizer, writer, 0)?;
-        self.jobs = None;
-        Ok(())
+        self.write(anonymizer, writer, 0)
     }
 
     /// Writes what is made, until no more than so many parcels are left.

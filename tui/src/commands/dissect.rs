@@ -32,7 +32,6 @@ use rdmascope_dissector::trace::{Line, Pair, Tree};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::thread;
 
 /// Fields that `-T csv` writes of a frame if none are named.
 const CSV_FIELDS: [&str; 14] = [
@@ -171,8 +170,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         chosen: Chosen { only: args.only.clone(), protocols: args.protocols.clone() },
         separator: args.separator.clone(),
         // only one thread can use the results of the first pass
-        threads: if twice { Some(1) } else { args.threads }
-            .unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX)),
+        threads: if twice { 1 } else { super::threads(args.threads) },
     };
     match input {
         // a pipe may pause at any time, and its frames must be visible until then
@@ -315,9 +313,6 @@ impl Writer {
         Ok(())
     }
 }
-
-/// More threads than these find nothing to do.
-const THREADS_MAX: usize = 16;
 
 /// Output for each frame.
 enum Sink {

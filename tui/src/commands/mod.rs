@@ -28,6 +28,15 @@ use rdmascope_capture::WholeFile;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::thread;
+
+/// With more threads than these, some have nothing to do: one has to walk the file.
+const THREADS_MAX: usize = 16;
+
+/// Number of threads: as asked for by `--threads`, or one per processor.
+fn threads(asked: Option<usize>) -> usize {
+    asked.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX))
+}
 
 /// Writes a result into the file that was made for it, or to standard output.
 fn deliver(file: Option<WholeFile>, rendered: &str, color: Color) -> Result<()> {
