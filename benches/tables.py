@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Measures what README.md's tables say and writes them anew: tables.py [--frames N] [--runs N] [--keep FOLDER] [--print] [RDMASCOPE]
+"""Measures what README.md's tables say and writes them anew: tables.py [--frames N] [--runs N] [--keep FOLDER] [--into FILE] [--print] [RDMASCOPE]
 
 Needs python3, tshark and two cores with nothing else to do; builds rdmascope with --release first unless a program is named. Everything
-between "<!-- table NAME -->" and "<!-- end -->" in README.md is replaced; --print only prints. Of several runs the best counts. tshark is
-RDMASCOPE_TSHARK, or that of the path, or interop/newest-tshark's; without one its columns are left out. tshark works on one thread, and is
-measured in CPU seconds; it is run once. --keep keeps captures and rows in a folder: after an end too soon, the same command goes on there."""
+between "<!-- table NAME -->" and "<!-- end -->" in README.md is replaced; --into does so in a copy of it, --print only prints. Of several
+runs the best counts. tshark is RDMASCOPE_TSHARK, or that of the path, or interop/newest-tshark's; without one its columns are left out.
+tshark works on one thread, and is measured in CPU seconds; it is run once. Any figure of a live capture is live.py's.
+
+--keep keeps captures and rows in a folder: after an end too soon, the same command goes on there. Rows of another program or of another
+tshark are measured again. Try it with --frames 20000 --runs 1 --into /tmp/tables.md."""
 import argparse
 import datetime
+import hashlib
 import json
 import os
 import re
@@ -62,28 +66,36 @@ def head(*cells):
 
 
 class Measure:
-    def __init__(self, program, tshark, split, folder, frames, runs):
+    def __init__(self, program, tshark, version, split, folder, frames, runs):
         self.program, self.tshark, self.split_program, self.folder, self.frames, self.runs = program, tshark, split, folder, frames, runs
-        self.rows = os.path.join(folder, "rows.json")
+        with open(program, "rb") as file:
+            # in pieces: what this process has in memory counts as its children's peak
+            self.ours = hashlib.file_digest(file, "sha256").hexdigest()[:12]
+        self.theirs = version
+        self.path = os.path.join(folder, "rows.json")
+        self.rows = {}
+        if os.path.exists(self.path):
+            with open(self.path) as file:
+                self.rows = json.load(file)
 
-    def known(self, name, measure):
-        """A row that was measured before, or is now."""
-        rows = {}
-        if os.path.exists(self.rows):
-            with open(self.rows) as file:
-                rows = json.load(file)
-        if name not in rows:
-            rows[name] = measure()
-            with open(self.rows, "w") as file:
-                json.dump(rows, file)
-        print(rows[name], file=sys.stderr, flush=True)
-        return rows[name]
+    def known(self, name, measure, of=None):
+        """A row that was measured before of the same programs, in as many runs of as many frames, or is now."""
+        name = f"{name}, {self.frames} frames, {self.runs} runs, {of or self.ours + ' beside ' + self.theirs}"
+        if name not in self.rows:
+            self.rows[name] = measure()
+            # whole or not at all: an end too soon must not take the rows before with it
+            with open(self.path + ".new", "w") as file:
+                json.dump(self.rows, file, indent=1)
+            os.replace(self.path + ".new", self.path)
+        print(self.rows[name], file=sys.stderr, flush=True)
+        return self.rows[name]
 
     def capture(self, kind, frames=None):
         frames = frames or self.frames
         path = os.path.join(self.folder, f"{kind}-{frames}.pcap")
         if not os.path.exists(path):
-            subprocess.run([sys.executable, os.path.join(HERE, "make_capture.py"), kind, str(frames), path], check=True)
+            subprocess.run([sys.executable, os.path.join(HERE, "make_capture.py"), kind, str(frames), path + ".new"], check=True)
+            os.replace(path + ".new", path)
         subprocess.run(["cat", path], stdout=subprocess.DEVNULL, check=True)
         return path, os.path.getsize(path), count(path)
 
@@ -94,12 +106,12 @@ class Measure:
             path, size, frames = self.capture(kind)
             for form, (mine, theirs) in FORMS.items():
                 # theirs first, since it takes longest: what is measured of it does not depend on what else the machine does
-                them = self.tshark and float(self.known(f"tshark {kind} {form}", lambda: str(run([self.tshark, "-r", path, *theirs])[0])))
+                them = self.tshark and float(self.known(f"tshark {kind} {form}", lambda: str(run([self.tshark, "-r", path, *theirs])[0]), self.theirs))
 
                 def measure():
                     one, wall, _ = least([self.program, *mine, "--threads", "1", path], self.runs)
                     _, two, _ = least([self.program, *mine, "--threads", "2", path], self.runs)
-                    told = (f"{them:.2f}", f"{them / one:.0f}", f"{them / two:.0f}") if them else ("", "", "")
+                    told = (f"{them:.2f}", f"{them / one:.1f}", f"{them / two:.1f}") if them else ("", "", "")
                     rates = (f"{size / one / 1e9:.2f}", f"{size * 8 / one / 1e9:.1f}", f"{frames / one / 1e6:.2f}")
                     return row(name, form, f"{one:.3f}", *rates, f"{two:.3f}", f"{wall / two:.2f}", *told)
 
@@ -119,6 +131,26 @@ class Measure:
                     return row(name, size // frames, checks, f"{cpu:.3f}", *rates)
 
                 lines.append(self.known(f"{kind} {checks}", measure))
+        return lines
+
+    def export(self):
+        """Parquet tables: frames per second and core."""
+        lines = head("capture", "CPU s", "GB/s per core", "M frames/s per core")
+        for kind in ("roce-small", "roce-mixed", "iwarp-16"):
+            path, size, frames = self.capture(kind)
+            out = os.path.join(self.folder, "tables")
+
+            def once():
+                shutil.rmtree(out, ignore_errors=True)
+                cpu = run([self.program, "export", "parquet", path, out])[0]
+                shutil.rmtree(out)
+                return cpu
+
+            def measure():
+                cpu = min(once() for _ in range(self.runs))
+                return row(KINDS[kind], f"{cpu:.3f}", f"{size / cpu / 1e9:.2f}", f"{frames / cpu / 1e6:.2f}")
+
+            lines.append(self.known(f"export {kind}", measure))
         return lines
 
     def memory(self):
@@ -162,17 +194,17 @@ def count(path):
             frames += 1
 
 
-def about(program, tshark, frames, runs):
+def about(version, frames, runs):
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     with open("/proc/cpuinfo") as file:
         model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown processor")
-    version = subprocess.run([tshark, "--version"], capture_output=True, text=True).stdout.splitlines()[0] if tshark else "no tshark"
     load = os.getloadavg()[0]
-    return [f"Measured on {datetime.date.today()} at commit {commit}, {os.cpu_count()} cores of an {model}, load {load:.1f} before; {frames:,} frames, "
-            f"best of {runs}; {version}."]
+    dirty = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    return [f"Measured on {datetime.date.today()} at commit {commit}{' with changes' if dirty else ''}: {os.cpu_count()} cores, {model};",
+            f"load {load:.1f} before; {frames:,} frames, best of {runs}; {version}."]
 
 
-def write(tables):
+def write(tables, into):
     with open(README) as file:
         text = file.read()
     for name, lines in tables.items():
@@ -180,7 +212,7 @@ def write(tables):
         if not pattern.search(text):
             sys.exit(f"README.md has no table {name}")
         text = pattern.sub(lambda found: found.group(1) + "\n".join(lines) + "\n" + found.group(2), text)
-    with open(README, "w") as file:
+    with open(into, "w") as file:
         file.write(text)
 
 
@@ -189,6 +221,7 @@ def main():
     parser.add_argument("--frames", type=int, default=500_000)
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--keep")
+    parser.add_argument("--into", default=README)
     parser.add_argument("--print", action="store_true")
     parser.add_argument("program", nargs="?")
     options = parser.parse_args()
@@ -207,15 +240,17 @@ def main():
             os.makedirs(folder, exist_ok=True)
         # a tshark that gives root up has to read them as well
         os.chmod(folder, 0o755)
-        tables = {"about": about(program, tshark, options.frames, options.runs)}
-        measure = Measure(program, tshark, split, folder, options.frames, options.runs)
-        for name in ("bytes", "threads", "memory", "split"):
+        version = subprocess.run([tshark, "--version"], capture_output=True, text=True).stdout if tshark else "no tshark"
+        version = re.sub(r" \(Git.*", "", version.splitlines()[0]).rstrip(".")
+        tables = {"about": about(version, options.frames, options.runs)}
+        measure = Measure(program, tshark, version, split, folder, options.frames, options.runs)
+        for name in ("bytes", "threads", "export", "memory", "split"):
             tables[name] = getattr(measure, name)()
     if options.print:
         for lines in tables.values():
             print("\n".join(lines) + "\n")
     else:
-        write(tables)
+        write(tables, options.into)
 
 
 if __name__ == "__main__":
