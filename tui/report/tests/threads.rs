@@ -1,18 +1,20 @@
 //! For any number of threads, the report and the output of `dissect` are the same, byte for byte: for every sample, for
 //! captures cut and merged at random, and for traffic made to fill tables.
 //!
-//! `CASES` sets the number of random captures, `SEED` the first of them, `CAPTURES` a folder with more captures.
+//! `CASES` sets the number of random captures, `SEED` the first of them, `CAPTURES` a folder with more captures. A case
+//! that fails prints its seed and the command that runs it alone.
 
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::keys::Keyring;
-use rdmascope_capture::{CaptureFile, LinkType, PcapWriter, Record};
+use rdmascope_capture::{Capture, CaptureFile, Interface, LinkType, MappedSource, PcapngWriter, Record, Section};
 use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::trace::{Line, Pair, Tree};
+use rdmascope_dissector::wire::ib::icrc::{self, Cover};
 use rdmascope_report::analysis::{self, Analysis, Run};
 use rdmascope_report::dissection::Dissection;
 use rdmascope_report::fields::registry;
-use rdmascope_report::input::open_all;
+use rdmascope_report::input::Input;
 use rdmascope_report::output::ek::Ek;
 use rdmascope_report::output::fields::{Fields, Options as Columns};
 use rdmascope_report::output::json::{Json, What};
@@ -26,17 +28,55 @@ use rdmascope_report::report::words::Paint;
 use rdmascope_report::report::{Collector, ReportData, Wanted, json, text};
 use rdmascope_report::sheets::{self, Chosen, Form, Limits, Plan, Printer, Shared};
 use rdmascope_report::texts;
+use std::collections::VecDeque;
 use std::fs;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 const THREADS: [usize; 3] = [2, 3, 7];
 
 #[derive(Clone)]
 struct Frame {
     time_ns: i64,
+    link_type: LinkType,
     wire_len: u32,
     bytes: Vec<u8>,
+    /// Its interface: frames of a piece are on one, which frames of other pieces may share.
+    interface: u8,
+}
+
+/// A capture, with the words that name it where threads differ.
+struct Subject {
+    name: String,
+    /// The command that runs it alone.
+    again: String,
+    file: Arc<CaptureFile>,
+}
+
+impl Subject {
+    fn of_file(path: &Path) -> Self {
+        let file = Arc::new(CaptureFile::open(path).expect("a capture"));
+        Self { name: path.display().to_string(), again: String::new(), file }
+    }
+
+    fn of_frames(name: impl Into<String>, frames: &[Frame]) -> Self {
+        let name = name.into();
+        let file = CaptureFile::from_bytes(written_out(frames), name.as_str()).expect("a capture");
+        Self { name, again: String::new(), file: Arc::new(file) }
+    }
+
+    fn input(&self) -> Input {
+        Input::One(Capture::Mapped(MappedSource::new(self.file.clone())))
+    }
+
+    fn differ(&self, threads: usize, one: &str, they: &str) -> ! {
+        let kept = std::env::temp_dir().join(format!("rdmascope-threads-differ-{}.pcapng", std::process::id()));
+        let _ = fs::write(&kept, self.file.bytes());
+        panic!("{}: {threads} threads differ from one (kept as {})\n one: {one}\nthey: {they}\n{}", self.name, kept.display(), self.again);
+    }
 }
 
 fn how(threads: usize, connections_max: usize) -> Run {
@@ -50,34 +90,28 @@ fn rendered(analysis: Analysis<Collector>) -> String {
     format!("{}\n{json}\n{error:?}", text::render(&data, 120, Paint::new(false)))
 }
 
-/// The report of one thread and those of several: whether any of these shared the connections.
-fn same(path: &Path, connections_max: usize) -> bool {
-    let names = || vec![path.display().to_string()];
+/// Compares the reports of several threads with that of one. Returns true if any of them shared the connections.
+fn same(subject: &Subject, connections_max: usize) -> bool {
+    let names = || vec![subject.name.clone()];
     let wanted = Wanted { exchanges: true, credits: true };
-    let input = || open_all(&[path.to_owned()]).expect("a capture");
-    let alone = rendered(analysis::run(input(), names(), how(1, connections_max), Collector::new(wanted)));
+    let alone = rendered(analysis::run(subject.input(), names(), how(1, connections_max), Collector::new(wanted)));
+    let hold = |threads: usize, they: &str| {
+        if alone != they {
+            let (one, they) = alone.lines().zip(they.lines()).find(|(one, they)| one != they).unwrap_or(("(longer)", "(shorter)"));
+            subject.differ(threads, one, they);
+        }
+    };
     let mut shared = false;
     for threads in THREADS {
-        let file = CaptureFile::open(path).expect("a capture");
         let how = how(threads, connections_max);
-        if let Some(analysis) = analysis::run_in_shards(&file, &names(), &how, &Collector::new(wanted)) {
+        if let Some(analysis) = analysis::run_in_shards(&subject.file, &names(), &how, &Collector::new(wanted)) {
             shared = true;
-            differ(path, threads, &alone, &rendered(analysis));
+            hold(threads, &rendered(analysis));
         }
-        // whichever way is chosen for it
-        let chosen = analysis::run_in_parts(input(), names(), how, Collector::new(wanted));
-        differ(path, threads, &alone, &rendered(chosen));
+        // one thread follows, the others decode for it
+        hold(threads, &rendered(analysis::run(subject.input(), names(), how, Collector::new(wanted))));
     }
     shared
-}
-
-fn differ(path: &Path, threads: usize, one: &str, other: &str) {
-    if one != other {
-        let (a, b) = one.lines().zip(other.lines()).find(|(a, b)| a != b).unwrap_or_default();
-        let kept = std::env::temp_dir().join("rdmascope-threads-differ.pcap");
-        let _ = fs::copy(path, &kept);
-        panic!("{}: {threads} threads differ from one (kept as {})\n one: {a}\nthey: {b}", path.display(), kept.display());
-    }
 }
 
 fn captures(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -118,98 +152,177 @@ impl Random {
 
 fn frames(path: &Path) -> Vec<Frame> {
     let file = CaptureFile::open(path).expect("a capture");
-    let ethernet = file.records().map_while(Result::ok).filter(|r| r.link_type == LinkType::ETHERNET);
-    ethernet.map(|r| Frame { time_ns: r.time_ns, wire_len: r.wire_len, bytes: r.bytes.to_vec() }).collect()
+    let frame = |r: Record<'_>| {
+        let Record { time_ns, link_type, wire_len, bytes, .. } = r;
+        Frame { time_ns, link_type, wire_len, bytes: bytes.to_vec(), interface: 0 }
+    };
+    file.records().map_while(Result::ok).map(frame).collect()
 }
 
-fn write(path: &Path, frames: &[Frame]) {
-    let to = fs::File::create(path).expect("a file for the test");
-    let mut writer = PcapWriter::new(to, path, LinkType::ETHERNET, 262_144, true).expect("a writer");
-    for Frame { time_ns, wire_len, bytes } in frames {
-        let mut record = Record::EMPTY;
-        (record.time_ns, record.wire_len, record.bytes, record.link_type) = (*time_ns, *wire_len, bytes, LinkType::ETHERNET);
-        writer.write(&record).expect("a frame is written");
+/// The frames as a pcapng file, which describes an interface where its first frame comes.
+fn written_out(frames: &[Frame]) -> Vec<u8> {
+    let mut writer = PcapngWriter::new(Vec::new(), "a capture", &Section::default()).expect("a writer");
+    let mut interfaces = Vec::new();
+    for Frame { time_ns, link_type, wire_len, bytes, interface } in frames {
+        let place = interfaces.iter().position(|known| *known == (*link_type, *interface)).unwrap_or_else(|| {
+            interfaces.push((*link_type, *interface));
+            writer.add_interface(&Interface::new(*link_type)).expect("an interface") as usize
+        });
+        writer.write(&Record::new(*time_ns, place as u32, *link_type, *wire_len, bytes)).expect("a frame is written");
     }
-    writer.finish().expect("a capture");
+    writer.finish().expect("a capture")
 }
 
-/// Pieces of samples, by turns: some lost, some twice, some between other hosts, some cut, some damaged.
-fn merged(samples: &[Vec<Frame>], random: &mut Random) -> Vec<Frame> {
-    let mut pieces: Vec<(u8, std::iter::Cloned<std::slice::Iter<Frame>>)> = (0..1 + random.below(4))
+/// The frame between other hosts, with checksums that are right again.
+fn moved(frame: &mut Frame, host: u8) {
+    const ETHERNET: usize = 14;
+    const UDP: u8 = 17;
+    let bytes = &mut frame.bytes;
+    if host == 0 || frame.link_type != LinkType::ETHERNET || bytes.len() < ETHERNET + 28 || bytes[12..15] != [8, 0, 0x45] {
+        return;
+    }
+    let ip = &mut bytes[ETHERNET..];
+    ip[14] ^= host;
+    ip[18] ^= host;
+    ip[10..12].fill(0);
+    let sum = ip[..20].chunks_exact(2).fold(0_u32, |sum, word| sum + u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum = (sum >> 16) + (sum & 0xffff);
+    ip[10..12].copy_from_slice(&(!(sum as u16 + (sum >> 16) as u16)).to_be_bytes());
+    let total = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
+    if ip[9] == UDP && ip[22..24] == 4791_u16.to_be_bytes() && total <= ip.len() {
+        ip[26..28].fill(0);
+        if let Some(crc) = icrc::invariant(Cover::Ipv4, &ip[..total.saturating_sub(4)]) {
+            ip[total - 4..total].copy_from_slice(&crc.to_le_bytes());
+        }
+    }
+}
+
+/// Pieces of samples, merged by time or by turns: some frames lost, twice or in the wrong order, some between other
+/// hosts, some cut, some damaged.
+fn cut_and_merged(samples: &[Vec<Frame>], random: &mut Random) -> Vec<Frame> {
+    // most are small; some are of several batches
+    let most = if random.below(32) == 0 { 400 } else { 40 };
+    let mut pieces: Vec<VecDeque<Frame>> = (0..1 + random.below(4))
         .map(|_| {
             let sample = &samples[random.below(samples.len() as u64) as usize];
             let start = random.below(sample.len() as u64) as usize * usize::from(random.below(3) > 0);
-            let end = (start + random.below(400) as usize).min(sample.len());
-            (random.below(4) as u8, sample[start..end].iter().cloned())
+            let end = (start + 1 + random.below(most) as usize).min(sample.len());
+            let (host, interface) = (random.below(4) as u8, random.below(3) as u8);
+            let mut piece: VecDeque<Frame> = sample[start..end].iter().cloned().collect();
+            for frame in &mut piece {
+                moved(frame, host);
+                frame.interface = interface;
+            }
+            piece
         })
         .collect();
-    let (lost, twice, cut, damaged) = (random.below(40), random.below(40), random.below(60), random.below(60));
+    const BEGUN: i64 = 1_700_000_000_000_000_000;
     let mut all = Vec::new();
-    let mut time_ns = 1_700_000_000_000_000_000;
-    while !pieces.is_empty() {
-        let at = random.below(pieces.len() as u64) as usize;
-        let (host, piece) = &mut pieces[at];
-        for _ in 0..=random.below(20) {
-            let Some(mut frame) = piece.next() else { break };
-            time_ns += 1000 + random.below(100_000) as i64;
-            frame.time_ns = time_ns;
-            // another pair of hosts: checksums are wrong then, which is as good a case as any
-            if *host > 0 && frame.bytes.len() > 34 && frame.bytes[12..14] == [8, 0] {
-                frame.bytes[28] ^= *host;
-                frame.bytes[32] ^= *host;
-            }
-            if lost > 0 && random.below(200) < lost / 10 {
-                continue;
-            }
-            if cut > 50 && frame.bytes.len() > 80 {
-                frame.bytes.truncate(80);
-            }
-            if damaged > 50 && random.below(50) == 0 {
-                let at = random.below(frame.bytes.len() as u64) as usize;
-                if let Some(byte) = frame.bytes.get_mut(at) {
-                    *byte ^= 1 << random.below(8);
-                }
-            }
-            if twice > 35 && random.below(30) == 0 {
-                all.push(frame.clone());
-            }
-            all.push(frame);
+    if random.below(2) == 0 {
+        for piece in &pieces {
+            let first = piece.iter().map(|frame| frame.time_ns).min().unwrap_or(0);
+            let later = random.below(50_000_000) as i64;
+            all.extend(piece.iter().map(|frame| Frame { time_ns: BEGUN + later + (frame.time_ns - first), ..frame.clone() }));
         }
-        if pieces[at].1.len() == 0 {
-            drop(pieces.remove(at));
+        all.sort_by_key(|frame| frame.time_ns);
+    } else {
+        let mut time_ns = BEGUN;
+        while !pieces.is_empty() {
+            let at = random.below(pieces.len() as u64) as usize;
+            for _ in 0..=random.below(20) {
+                let Some(frame) = pieces[at].pop_front() else { break };
+                // frames may have the same time
+                time_ns += random.below(100_000) as i64 * i64::from(random.below(8) > 0);
+                all.push(Frame { time_ns, ..frame });
+            }
+            if pieces[at].is_empty() {
+                drop(pieces.remove(at));
+            }
         }
     }
-    all
+    // each in some captures, and there in one of so many frames; 0 is never
+    let mut one_in = |most: u64| if random.below(3) == 0 { 1 + random.below(most) } else { 0 };
+    let (lost, twice, swapped, damaged) = (one_in(60), one_in(60), one_in(60), one_in(60));
+    let snap = if one_in(4) > 0 { 14 + random.below(200) as usize } else { usize::MAX };
+    let mut happens = |one_in: u64| one_in > 0 && random.below(one_in) == 0;
+    let mut made: Vec<Frame> = Vec::with_capacity(all.len());
+    for mut frame in all {
+        if happens(lost) {
+            continue;
+        }
+        frame.bytes.truncate(snap);
+        if happens(twice) {
+            made.push(frame.clone());
+        }
+        made.push(frame);
+        let end = made.len();
+        if end > 1 && happens(swapped) {
+            // the times stay: a capture may have them in the wrong order
+            made.swap(end - 2, end - 1);
+        }
+    }
+    for frame in &mut made {
+        if damaged > 0 && random.below(damaged) == 0 && !frame.bytes.is_empty() {
+            let at = random.below(frame.bytes.len() as u64) as usize;
+            frame.bytes[at] ^= 1 << random.below(8);
+        }
+    }
+    made
+}
+
+/// A random case: whether threads shared its connections, and how many outputs they wrote whole.
+fn case(seed: u64, samples: &[Vec<Frame>], plans: &[(usize, Vec<Plan>)]) -> (bool, u64) {
+    let mut random = Random(seed);
+    let mut subject = Subject::of_frames(format!("seed {seed}"), &cut_and_merged(samples, &mut random));
+    subject.again = format!("again: SEED={seed} CASES=1 cargo test -p rdmascope-report --test threads cut_and_merged");
+    // a table that is nearly full, now and then
+    let connections_max = if random.below(8) == 0 { 2 + random.below(4) as usize } else { 4096 };
+    let shared = same(&subject, connections_max);
+    let mut whole = 0;
+    for (threads, plans) in plans {
+        let plan = &plans[random.below(plans.len() as u64) as usize];
+        debug_assert_eq!(plan.threads, *threads);
+        whole += u64::from(same_text(&subject, plan, ALL, &written(&subject.file, plan.clone())));
+    }
+    (shared, whole)
 }
 
 #[test]
 fn every_sample_has_one_report_whatever_the_threads() {
     for path in samples() {
-        assert!(same(&path, 4096), "{}: its connections were not shared", path.display());
+        assert!(same(&Subject::of_file(&path), 4096), "{}: its connections were not shared", path.display());
     }
 }
 
 #[test]
-fn captures_cut_and_merged_at_random_have_one_report_whatever_the_threads() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("merged.pcap");
+fn captures_cut_and_merged_at_random_are_alike_whatever_the_threads() {
     let samples: Vec<Vec<Frame>> = samples().iter().map(|path| frames(path)).filter(|frames| !frames.is_empty()).collect();
-    let (first, cases) = (number("SEED", 1), number("CASES", 24));
-    let mut shared = 0;
-    for seed in first..first + cases {
-        let mut random = Random(seed);
-        write(&path, &merged(&samples, &mut random));
-        // a table that is nearly full, now and then
-        let connections_max = if random.below(8) == 0 { 2 + random.below(4) as usize } else { 4096 };
-        shared += u64::from(same(&path, connections_max));
-    }
-    assert!(shared * 2 > cases, "{shared} of {cases} were shared");
+    let plans = THREADS.map(|threads| (threads, plans(threads)));
+    let (first, cases) = (number("SEED", 1), number("CASES", 200));
+    let next = AtomicU64::new(first);
+    let work = || {
+        let mut done = (0, 0);
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + cases {
+                return done;
+            }
+            let (shared, whole) = case(seed, &samples, &plans);
+            done = (done.0 + u64::from(shared), done.1 + whole);
+        }
+    };
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let done = thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect::<Vec<_>>()
+    });
+    let (shared, whole) = done.into_iter().fold((0, 0), |sum, done| (sum.0 + done.0, sum.1 + done.1));
+    eprintln!("{cases} captures: {shared} shared by connections, {whole} of {} outputs written whole by several threads", cases * 3);
+    assert!(cases < 20 || (shared * 2 > cases && whole * 2 > cases * 3), "{shared} of {cases} were shared, {whole} of {} written", cases * 3);
 }
 
 #[test]
 fn fragments_and_tunnels_have_one_report_whatever_the_threads() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("wrapped.pcap");
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/smb-roce/smb-roce.pcap");
     let mut random = Random(5);
     let mut all = Vec::new();
@@ -227,8 +340,7 @@ fn fragments_and_tunnels_have_one_report_whatever_the_threads() {
             _ => all.push(erspan(&frame, (n / 50) as u16)),
         }
     }
-    write(&path, &all);
-    assert!(same(&path, 4096));
+    assert!(same(&Subject::of_frames("fragments and tunnels", &all), 4096));
 }
 
 /// The datagram of a frame in two fragments.
@@ -247,7 +359,7 @@ fn fragments(frame: &Frame, id: u16) -> Vec<Frame> {
             bytes[18..20].copy_from_slice(&id.to_be_bytes());
             bytes[20..22].copy_from_slice(&(u16::from(more) << 13 | (offset / 8) as u16).to_be_bytes());
             bytes.extend_from_slice(part);
-            Frame { time_ns: frame.time_ns, wire_len: bytes.len() as u32, bytes }
+            Frame { wire_len: bytes.len() as u32, bytes, ..frame.clone() }
         })
         .collect()
 }
@@ -265,14 +377,12 @@ fn erspan(frame: &Frame, session: u16) -> Frame {
     bytes.extend((session & 0x3ff).to_be_bytes());
     bytes.extend([0, 0, 0, 0]);
     bytes.extend_from_slice(&frame.bytes);
-    Frame { time_ns: frame.time_ns, wire_len: bytes.len() as u32, bytes }
+    Frame { wire_len: bytes.len() as u32, bytes, ..frame.clone() }
 }
 
 /// SMB Direct between many hosts, and nothing that answers: tables fill, findings come by the thousand.
 #[test]
 fn full_tables_have_one_report_whatever_the_threads() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("full.pcap");
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/smb-roce/smb-roce.pcap");
     let sample: Vec<Frame> = frames(&sample).into_iter().filter(|f| f.bytes.len() > 60 && f.bytes[12..14] == [8, 0]).take(40).collect();
     let mut all = Vec::new();
@@ -283,9 +393,9 @@ fn full_tables_have_one_report_whatever_the_threads() {
         frame.time_ns += i64::from(n) * 1000;
         all.push(frame);
     }
-    write(&path, &all);
+    let subject = Subject::of_frames("full tables", &all);
     for connections_max in [4096, 700, 100] {
-        same(&path, connections_max);
+        same(&subject, connections_max);
     }
 }
 
@@ -370,28 +480,28 @@ fn written(file: &CaptureFile, mut plan: Plan) -> Vec<(Vec<u8>, bool)> {
 
 /// Compares the output of several threads, in each of their ways of working, with that of one thread. Returns true if
 /// they wrote all of it.
-fn same_text(path: &Path, plan: &Plan, limits: Limits, alone: &[(Vec<u8>, bool)]) -> bool {
-    let file = CaptureFile::open(path).expect("a capture");
+fn same_text(subject: &Subject, plan: &Plan, limits: Limits, alone: &[(Vec<u8>, bool)]) -> bool {
+    let file = &*subject.file;
     let mut text = Vec::new();
     let out = |piece: &[u8]| {
         text.extend_from_slice(piece);
         Ok(())
     };
-    let ended = sheets::run(plan, &file, limits, out).expect("nothing fails");
-    let is_all = holds(path, plan, limits, alone, &text, &ended);
+    let ended = sheets::run(plan, file, limits, out).expect("nothing fails");
+    let is_all = holds(subject, plan, limits, alone, &text, &ended);
     if texts::is_possible(plan) {
         text.clear();
         let out = |pieces: &mut [IoSlice<'_>]| {
             pieces.iter().for_each(|piece| text.extend_from_slice(piece));
             Ok(())
         };
-        let ended = texts::run(plan, &file, limits, out).expect("nothing fails");
-        assert_eq!(holds(path, plan, limits, alone, &text, &ended), is_all, "{}", path.display());
+        let ended = texts::run(plan, file, limits, out).expect("nothing fails");
+        assert_eq!(holds(subject, plan, limits, alone, &text, &ended), is_all, "{}", subject.name);
     }
     is_all
 }
 
-fn holds(path: &Path, plan: &Plan, limits: Limits, alone: &[(Vec<u8>, bool)], text: &[u8], ended: &Shared) -> bool {
+fn holds(subject: &Subject, plan: &Plan, limits: Limits, alone: &[(Vec<u8>, bool)], text: &[u8], ended: &Shared) -> bool {
     let (frames, is_all) = match ended {
         Shared::First(frames, _) => (*frames, false),
         Shared::All(..) => (u64::MAX, true),
@@ -411,7 +521,7 @@ fn holds(path: &Path, plan: &Plan, limits: Limits, alone: &[(Vec<u8>, bool)], te
         let near = |text: &[u8]| {
             String::from_utf8_lossy(&text[place.saturating_sub(200).min(text.len())..(place + 100).min(text.len())]).into_owned()
         };
-        panic!("{}: {} threads differ from one\n one: {}\nthey: {}", path.display(), plan.threads, near(&expected), near(text));
+        subject.differ(plan.threads, &near(&expected), &near(text));
     }
     is_all
 }
@@ -423,32 +533,16 @@ fn every_sample_is_written_alike_whatever_the_threads() {
     let mut written_by_all = 0;
     let samples = samples();
     for (number, path) in samples.iter().enumerate() {
-        let file = CaptureFile::open(path).expect("a capture");
+        let subject = Subject::of_file(path);
         for (turn, threads) in THREADS.into_iter().enumerate() {
             let plans = plans(threads);
             let plan = &plans[(number + turn * 3) % plans.len()];
-            let alone = written(&file, plan.clone());
-            written_by_all += u64::from(same_text(path, plan, ALL, &alone));
-            same_text(path, plan, Limits { read: 40, shown: 7 }, &alone);
+            let alone = written(&subject.file, plan.clone());
+            written_by_all += u64::from(same_text(&subject, plan, ALL, &alone));
+            same_text(&subject, plan, Limits { read: 40, shown: 7 }, &alone);
         }
     }
     assert!(written_by_all > samples.len() as u64 * 2, "{written_by_all} of {} were written by several threads", samples.len() * 3);
-}
-
-#[test]
-fn captures_cut_and_merged_at_random_are_written_alike_whatever_the_threads() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("merged.pcap");
-    let samples: Vec<Vec<Frame>> = samples().iter().map(|path| frames(path)).filter(|frames| !frames.is_empty()).collect();
-    let (first, cases) = (number("SEED", 1), number("CASES", 24));
-    for seed in first..first + cases {
-        let mut random = Random(seed);
-        write(&path, &merged(&samples, &mut random));
-        let file = CaptureFile::open(&path).expect("a capture");
-        let plans = plans(THREADS[random.below(3) as usize]);
-        let plan = &plans[random.below(plans.len() as u64) as usize];
-        same_text(&path, plan, ALL, &written(&file, plan.clone()));
-    }
 }
 
 #[test]
