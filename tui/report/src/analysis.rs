@@ -23,6 +23,8 @@ use crate::dissection::{self, Before, Past};
 use crate::input::{Bar, Input};
 use crate::known_bugs::{self, Condition, Search};
 use crate::shards::{BATCH, Board, Ended, GiveUpOnDrop, Next, Walk, fetch, share};
+use crate::sync::mpsc::{SyncSender, TryRecvError, sync_channel};
+use crate::sync::{Mutex, lock, thread};
 use rdmascope_analyzer::connection::f::CONNECTION;
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::exchange::Exchange;
@@ -36,9 +38,7 @@ use rdmascope_dissector::frame::{self, Body, Packet};
 use rdmascope_dissector::render::Stored;
 use rdmascope_dissector::trace::{Off, Trace};
 use std::collections::{BTreeMap, HashSet};
-use std::sync::mpsc::{SyncSender, TryRecvError, sync_channel};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::sync::PoisonError;
 
 pub use crate::shards::meta_of;
 
@@ -47,7 +47,7 @@ const GROUP: usize = 16;
 /// Bytes at the beginning of a payload in which these are.
 const HEADERS: u64 = 128;
 /// Batches that a worker may be ahead.
-const AHEAD: usize = 4;
+const AHEAD: usize = if cfg!(test) { 1 } else { 4 };
 /// Maximum share of the frames for one worker; if its connections have more, the others decode for it.
 pub const SHARE_MAX: f64 = 0.64;
 /// A file with fewer bytes is done by one thread before a second one has begun.
@@ -320,6 +320,7 @@ where
 {
     let _panics = GiveUpOnDrop(board);
     loop {
+        let heard = board.heard();
         match board.next(shard) {
             Next::Part(mut part) => {
                 at(part.offset);
@@ -332,7 +333,7 @@ where
                 }
                 board.done(shard, part, pipeline.most_connections());
             }
-            Next::Full => board.nap(),
+            Next::Full => board.nap(heard),
             Next::End => return pipeline,
         }
     }
@@ -461,7 +462,7 @@ impl<S: Sink> Loop<S> {
         batch.records.clear();
         batch.packets.clear();
         batch.summary = InputSummary::default();
-        walk.lock().unwrap_or_else(PoisonError::into_inner).empty.push(batch);
+        lock(walk).empty.push(batch);
     }
 
     fn done(mut self, error: Option<rdmascope_capture::Error>, metadata: &Metadata, selection: Option<Selection>) -> Analysis<S> {
@@ -512,7 +513,7 @@ struct Batch<'f> {
 
 /// Walks and decodes the next batch. `None` at the end.
 fn look<'f>(walk: &Mutex<Ahead<'f>>, options: &frame::Options) -> Option<Batch<'f>> {
-    let mut batch = walk.lock().unwrap_or_else(PoisonError::into_inner).next()?;
+    let mut batch = lock(walk).next()?;
     let decoded = batch.records.iter().map(|(meta, bytes)| (*meta, frame::decode_and_check(meta.link_type, bytes, meta.wire_len, options)));
     batch.packets.extend(decoded);
     Some(batch)

@@ -15,6 +15,8 @@
 pub mod analysis;
 pub mod dissection;
 pub mod fields;
+#[cfg(test)]
+mod handover;
 pub mod input;
 pub mod known_bugs;
 pub mod live;
@@ -24,6 +26,7 @@ pub mod shards;
 pub mod sheets;
 pub mod stdout;
 pub mod streams;
+mod sync;
 mod system;
 pub mod texts;
 pub mod zone;

@@ -9,16 +9,16 @@
 //! A worker that has nothing to do walks the file on. Frames borrow from the mapped file; the containers that carry
 //! them are reused.
 
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Bell, Mutex, lock};
 use rdmascope_analyzer::pipeline::{FrameMeta, Route, Router};
 use rdmascope_capture::{CaptureFile, Interface, Metadata, Record, RecordIter};
 use rdmascope_dissector::frame;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError};
 
 /// Maximum number of records in a batch that goes from one thread to another.
-pub const BATCH: u64 = 512;
+pub const BATCH: u64 = if cfg!(test) { 1 } else { 512 };
 /// Bytes of the file after which a batch ends: so few that prefetched bytes are still in the cache when they are read.
 const BATCH_BYTES: u64 = 256 << 10;
 /// Size of records, in bytes, from which on only their first bytes are prefetched.
@@ -28,9 +28,7 @@ const HEAD_BYTES: u64 = 128;
 /// Number of records to fetch ahead: as many as wait for memory at the same time.
 const AHEAD: u64 = 8;
 /// Maximum number of batches that wait for one worker, or to be written.
-pub const WAITING: usize = 32;
-/// Time that an idle worker sleeps before it looks again.
-const NAP: Duration = Duration::from_millis(1);
+pub const WAITING: usize = if cfg!(test) { 2 } else { 32 };
 
 /// Number and time of a record; one without a time has that of the record before.
 #[inline]
@@ -112,7 +110,7 @@ pub fn fetch(file: &[u8], start: u64, end: u64) {
 pub enum Next<T> {
     /// Frames.
     Part(Part<T>),
-    /// Others are too far behind: call [`Board::nap`].
+    /// Others are too far behind: call [`Board::nap`] with what was [heard](Board::heard) before.
     Full,
     /// No item is left.
     End,
@@ -170,8 +168,8 @@ pub struct Board<'f, T, K, C = Text> {
     pages_max: usize,
     /// Maximum number of frames in a batch.
     batch: u64,
-    /// Something became less.
-    moved: Condvar,
+    /// Something became less, or ready.
+    bell: Bell,
     given_up: AtomicBool,
     connections_max: usize,
 }
@@ -217,10 +215,6 @@ pub struct Page<C> {
     missing: usize,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K, C> {
     /// For this number of workers, which decode with these options and together follow at most `connections_max`
     /// connections.
@@ -242,7 +236,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
             pages: None,
             pages_max: WAITING,
             batch: BATCH,
-            moved: Condvar::new(),
+            bell: Bell::default(),
             given_up: AtomicBool::new(false),
             connections_max: connections_max.max(2),
         }
@@ -285,10 +279,15 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         }
     }
 
-    /// Sleeps until something moves, or for a moment.
-    pub fn nap(&self) {
-        let sorting = lock(&self.sorting);
-        drop(self.moved.wait_timeout(sorting, NAP).unwrap_or_else(PoisonError::into_inner));
+    /// Number of moves so far. To be asked before looking for work: then no move goes unnoticed between the look and
+    /// [`Board::nap`].
+    pub fn heard(&self) -> u64 {
+        self.bell.heard()
+    }
+
+    /// Sleeps until there was a move after those [heard](Board::heard).
+    pub fn nap(&self, heard: u64) {
+        self.bell.wait(heard);
     }
 
     /// Called when a worker is done with a part; `connections` is the most connections that it followed at one time.
@@ -302,7 +301,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
     /// Makes all workers stop.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
-        self.moved.notify_all();
+        self.bell.ring();
     }
 
     /// True if connections turned out to be related, or are too many: then one worker has to process them all.
@@ -359,7 +358,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
 
     /// Wakes the workers in [`Board::nap`].
     pub fn moved(&self) {
-        self.moved.notify_all();
+        self.bell.ring();
     }
 
     /// True if batches are still being written.
@@ -384,7 +383,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         let has_room = waiting.len() == WAITING / 2;
         drop(waiting);
         if has_room {
-            self.moved.notify_all();
+            self.bell.ring();
         }
         Some(part)
     }
@@ -439,7 +438,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
             self.give_up();
         }
         if *done {
-            self.moved.notify_all();
+            self.bell.ring();
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::output::pdml::Pdml;
 use crate::output::shape::Shape;
 use crate::output::tree::Trees;
 use crate::shards::{Board, GiveUpAtEnd, GiveUpOnDrop, Next, Page, Part, Text};
+use crate::sync::{Mutex, lock, thread};
 use anyhow::Result;
 use rdmascope_analyzer::connection::f;
 use rdmascope_analyzer::env::Options;
@@ -36,18 +37,16 @@ use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::trace::{Line, NodeValue as Value, Pair, Tree};
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 /// Frames in a batch: so few that their trees are near still when they are written.
-const BATCH: u64 = 32;
+const BATCH: u64 = if cfg!(test) { 1 } else { 32 };
 /// Maximum memory that a sheet keeps when it is reused, in bytes.
 const SHEET_BYTES: usize = 1 << 20;
 /// Maximum number of batches that wait to be written, for each worker and in addition: few, so that their frames stay
 /// in the caches.
-const PAGES: (usize, usize) = (2, 2);
+const PAGES: (usize, usize) = if cfg!(test) { (1, 0) } else { (2, 2) };
 /// Maximum number of texts that wait for standard output, for each worker and in addition.
-const TEXTS: (usize, usize) = (2, 4);
+const TEXTS: (usize, usize) = if cfg!(test) { (0, 2) } else { (2, 4) };
 
 /// Writes frames that were dissected before. The output for a frame does not depend on the frames written before it, so
 /// several printers may take turns.
@@ -335,10 +334,6 @@ struct Press {
     texts_max: usize,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Press {
     fn new(plan: &Plan) -> Self {
         let lines = if let Form::Lines(lines) = &plan.form { Some((lines.clone(), plan.filter.clone())) } else { None };
@@ -381,12 +376,13 @@ impl Press {
         true
     }
 
-    /// The next text, if it is written.
-    fn ready(&self) -> Option<Text> {
+    /// The next text, if it is written, and whether nothing could be written before it was taken.
+    fn ready(&self) -> Option<(Text, bool)> {
         let mut texts = lock(&self.texts);
         texts.waiting.front()?.as_ref()?;
+        let was_full = texts.waiting.len() >= self.texts_max;
         texts.first += 1;
-        texts.waiting.pop_front().flatten()
+        Some((texts.waiting.pop_front().flatten()?, was_full))
     }
 
     /// True if no page is being processed. A page that was taken has a place among the texts before the order is
@@ -546,6 +542,7 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
             scope.spawn(move || {
                 let _panics = GiveUpOnDrop(board);
                 loop {
+                    let heard = board.heard();
                     if board.is_given_up() {
                         return;
                     }
@@ -554,15 +551,19 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
                         Next::Part(part) => worker.dissect(board, part),
                         Next::Full | Next::End if press.write(board, &mut worker) => {}
                         Next::End if !board.has_pages() => return,
-                        Next::Full | Next::End => board.nap(),
+                        Next::Full | Next::End => board.nap(heard),
                     }
                 }
             });
         }
         loop {
+            let heard = board.heard();
             let mut moved = false;
-            while let Some(mut text) = press.ready() {
+            while let Some((mut text, was_full)) = press.ready() {
                 moved = true;
+                if was_full {
+                    board.moved();
+                }
                 if !writing.text(&text, &mut out)? {
                     return Ok(true);
                 }
@@ -581,7 +582,7 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
                 Next::Full | Next::End if press.write(&board, &mut own) => {}
                 // nothing is in progress any more, unless a thread gave up
                 Next::End if !board.has_pages() && press.is_empty() => return Ok(!board.is_given_up()),
-                Next::Full | Next::End if !moved => board.nap(),
+                Next::Full | Next::End if !moved => board.nap(heard),
                 Next::Full | Next::End => {}
             }
         }

@@ -18,6 +18,7 @@ use crate::output::marks::{DIGITS, Marks, is_counted};
 use crate::output::shape::Shape;
 use crate::shards::{Board, GiveUpAtEnd, GiveUpOnDrop, Next, Page, Part};
 use crate::sheets::{Counting, Form, Limits, Plan, Printer, Shared};
+use crate::sync::thread;
 use anyhow::Result;
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::pipeline::{Counts, FrameMeta};
@@ -28,12 +29,11 @@ use rdmascope_dissector::render::decimal;
 use rdmascope_dissector::trace::Tree;
 use std::io::IoSlice;
 use std::ops::Range;
-use std::thread;
 
 /// Frames in a batch: so few that their text is still in the cache when it is output.
-const BATCH: u64 = 64;
+const BATCH: u64 = if cfg!(test) { 1 } else { 64 };
 /// Maximum number of batches that wait for output, for each worker.
-const PAGES: usize = 8;
+const PAGES: usize = if cfg!(test) { 1 } else { 8 };
 /// Maximum memory that a text keeps when it is reused, in bytes.
 const TEXT_BYTES: usize = 4 << 20;
 /// Pieces shorter than this on average are copied together before they go out.
@@ -213,15 +213,17 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
             scope.spawn(move || {
                 let _panics = GiveUpOnDrop(board);
                 loop {
+                    let heard = board.heard();
                     match board.next(worker.shard) {
                         Next::Part(part) => worker.part(board, part),
-                        Next::Full => board.nap(),
+                        Next::Full => board.nap(heard),
                         Next::End => return,
                     }
                 }
             });
         }
         loop {
+            let heard = board.heard();
             let mut moved = false;
             while let Some(page) = board.take_page() {
                 moved = true;
@@ -237,7 +239,7 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
                 }
                 Next::End if board.is_given_up() => return Ok(false),
                 Next::End if !board.has_pages() => return Ok(true),
-                Next::Full | Next::End if !moved => board.nap(),
+                Next::Full | Next::End if !moved => board.nap(heard),
                 Next::Full | Next::End => {}
             }
         }

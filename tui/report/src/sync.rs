@@ -1,0 +1,54 @@
+//! What threads share, and wait for each other with: of the standard library, and in the unit tests of this crate of a
+//! model checker ([`shuttle`](https://docs.rs/shuttle)), which runs them in many orders and finds those in which they
+//! wait for ever: `handover.rs`. It knows no time: whoever waits for a move that nobody tells waits for ever there.
+
+#[cfg(test)]
+pub(crate) use shuttle::{
+    sync::{Condvar, Mutex, MutexGuard, atomic, mpsc},
+    thread,
+};
+#[cfg(not(test))]
+pub(crate) use std::{
+    sync::{Condvar, Mutex, MutexGuard, atomic, mpsc},
+    thread,
+};
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// Time after which a waiter looks again. It costs little; no move should be missed without it.
+const NAP: Duration = Duration::from_millis(1);
+
+/// Locks the mutex, even if a thread that had it panicked.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells threads that something moved.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    /// Number of times it rang.
+    rung: Mutex<u64>,
+    rings: Condvar,
+}
+
+impl Bell {
+    /// Number of times it rang so far.
+    pub(crate) fn heard(&self) -> u64 {
+        *lock(&self.rung)
+    }
+
+    /// Wakes all who wait.
+    pub(crate) fn ring(&self) {
+        *lock(&self.rung) += 1;
+        self.rings.notify_all();
+    }
+
+    /// Waits until it has rung more often than it was heard.
+    pub(crate) fn wait(&self, heard: u64) {
+        let rung = lock(&self.rung);
+        if *rung == heard {
+            drop(self.rings.wait_timeout(rung, NAP).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
