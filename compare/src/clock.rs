@@ -1,56 +1,56 @@
-//! Two clocks, of packets that were seen by both.
+//! Offset and drift of two clocks, from packets that both captures have.
 //!
-//! A packet cannot arrive before it was sent. With `f` the differences of times of packets one way and `r` of those the other way,
-//! the offset `o(t)` of the clocks obeys `−r ≤ o(t) ≤ f` for all of them. Of all straight lines that do, the one in the middle is
-//! reported, and
-//! half of what is between the outermost as its uncertainty: it holds whatever the delays were, as long as the clocks drift evenly.
+//! A packet cannot arrive before it was sent. With `f` the time differences of packets in one direction and `r` those
+//! in the other, the offset `o(t)` of the clocks obeys `−r ≤ o(t) ≤ f` for all packets. Among all straight lines that
+//! obey this, the middle one is reported, with half the distance of the outermost ones as its uncertainty. This holds
+//! for any delays, as long as the drift is constant.
 
 /// A straight line through the differences of two clocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clock {
-    /// When it was measured: ns since the Unix epoch, by the first clock.
+    /// Time of the offset: ns since the Unix epoch, by the first clock.
     pub at: i64,
-    /// The second clock minus the first one then, ns.
+    /// The second clock minus the first one at that time, ns.
     pub offset: f64,
-    /// By how much it may be off, ns, over the whole capture.
+    /// Uncertainty of the offset over the whole capture, ns.
     pub uncertainty: f64,
-    /// How much faster the second one goes: parts of one.
+    /// Drift of the second clock against the first one, as a fraction.
     pub drift: f64,
-    /// By how much that may be off.
+    /// Uncertainty of the drift.
     pub drift_uncertainty: f64,
-    /// True if no even drift explains the times: one of the clocks was set meanwhile, or is uneven.
+    /// True if no constant drift explains the times: one of the clocks was set meanwhile, or is uneven.
     pub uneven: bool,
-    /// True if packets were seen in both directions; of one alone the offset is only bounded on one side.
+    /// True if packets were seen in both directions. One direction alone bounds the offset on one side only.
     pub both_ways: bool,
 }
 
 impl Clock {
-    /// What the first clock showed when the second one showed this.
+    /// Time by the first clock, from a time by the second one.
     pub fn first(&self, second: i64) -> i64 {
         let since = second.saturating_sub(self.at) as f64 - self.offset;
         second.saturating_sub((self.offset + self.drift * since) as i64)
     }
 
-    /// The second clock minus the first one when the first one showed this, ns.
+    /// The second clock minus the first one, at a time by the first one, ns.
     pub(crate) fn offset_at(&self, time: i64) -> f64 {
         self.offset + self.drift * time.saturating_sub(self.at) as f64
     }
 }
 
-/// The clocks of two captures, of packets that went from the first to the second and the other way: times at the first, and how much
-/// later the second one has them.
+/// The clocks of two captures, from packets in each direction: the time at the first point, and the difference to that
+/// at the second one.
 pub fn clock(forward: &[(i64, i64)], backward: &[(i64, i64)]) -> Option<Clock> {
     let times = || forward.iter().chain(backward).map(|(t, _)| *t);
     let (first, last) = (times().min()?, times().max()?);
     let at = first.saturating_add(last.saturating_sub(first) / 2);
     let relative = |points: &[(i64, i64)]| points.iter().map(|(t, d)| (t.saturating_sub(at) as f64, *d as f64)).collect::<Vec<_>>();
-    // the offset is below every difference of the one way, and above every one of the other
+    // the offset is below every difference in one direction, and above every one in the other
     let upper = hull(relative(forward), 1.0);
     let lower = hull(relative(backward), -1.0);
     let both_ways = !upper.is_empty() && !lower.is_empty();
     let half = (last.saturating_sub(first) as f64 / 2.0).max(1.0);
     if !both_ways {
-        // the least delay is taken for none
+        // the least delay counts as none
         let all = if upper.is_empty() { &lower } else { &upper };
         let sign = if upper.is_empty() { -1.0 } else { 1.0 };
         let best = all.iter().map(|(_, d)| d * sign).fold(f64::INFINITY, f64::min) * sign;
@@ -67,11 +67,11 @@ pub fn clock(forward: &[(i64, i64)], backward: &[(i64, i64)]) -> Option<Clock> {
     let top = |drift: f64| upper.iter().map(|(t, d)| d - drift * t).fold(f64::INFINITY, f64::min);
     let bottom = |drift: f64| lower.iter().map(|(t, d)| d - drift * t).fold(f64::NEG_INFINITY, f64::max);
     let gap = |drift: f64| top(drift) - bottom(drift);
-    // concave: the drift that leaves most room, within what clocks do
+    // concave: search the drift that leaves the largest gap, within the drift of real clocks
     const MOST: f64 = 1e-3;
     let best = peak(gap, -MOST, MOST);
     let room = gap(best);
-    // what is lost in a double, and what a clock drifts while a packet is on the way, is less than this
+    // rounding errors, and the drift while a packet travels, are less than this
     const SLACK: f64 = 20.0;
     if room < -SLACK {
         let (offset, drift) = ((top(best) + bottom(best)) / 2.0, best);
@@ -111,7 +111,7 @@ fn hull(mut points: Vec<(f64, f64)>, side: f64) -> Vec<(f64, f64)> {
     kept
 }
 
-/// Where a concave function is greatest.
+/// Maximum of a concave function.
 fn peak(f: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
     for _ in 0..200 {
         let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
@@ -120,7 +120,7 @@ fn peak(f: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// Where a concave function that is not negative at `inside` becomes so on the way to `outside`.
+/// Zero of a concave function between `inside`, where it is not negative, and `outside`.
 fn edge(f: impl Fn(f64) -> f64, inside: f64, outside: f64) -> f64 {
     if f(outside) >= 0.0 {
         return outside;

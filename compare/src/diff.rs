@@ -1,7 +1,7 @@
-//! Two profiles held against each other: before and after, two kernels, a good host and a bad one.
+//! Compares two profiles: before and after, two kernels, a good host and a bad one.
 //!
-//! A difference is reported where it is sure (Mann and Whitney's test, or a test of two rates, at 1 % over all questions asked) and large
-//! enough to matter. The first sentence names the most important ones: causes before effects.
+//! A difference is reported if it is significant (the Mann-Whitney test, or a test of two rates, at 1 % over all tests)
+//! and large enough to matter. The first sentence names the most important ones, causes before effects.
 
 use crate::profile::{CLIENT, Histogram, Profile, Requests, SERVER};
 use crate::statistics::{Test, counts, holm, mann_whitney};
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// How sure all differences together are to be.
+/// Significance level of all differences together.
 const LEVEL: f64 = 0.01;
-/// The least effect that is reported (Cliff's delta; 0.147 is where "negligible" ends, Romano and others, 2006).
+/// The least effect that is reported (Cliff's delta; below 0.147 it is negligible: Romano and others, 2006).
 const EFFECT: f64 = 0.147;
 /// The least ratio of medians, or of 99th percentiles, that is reported.
 const RATIO: f64 = 1.1;
-/// Requests from which on a 99th percentile says something.
+/// Number of requests from which on a 99th percentile is meaningful.
 const TAIL: u64 = 100;
 /// The smallest ratio of rates that is reported.
 const RATE: f64 = 2.0;
@@ -28,25 +28,25 @@ const NAMED: usize = 3;
 /// Kind of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// What was agreed on.
+    /// A negotiated value.
     Agreed,
-    /// How connections ended.
+    /// Outcomes of connections.
     Outcome,
-    /// A counter, by what there was to count.
+    /// A counter, in relation to the number of occasions.
     Counter,
-    /// How much went by RDMA.
+    /// The share of payload that went by RDMA.
     Share,
-    /// From which length on it did.
+    /// The length from which on payload went by RDMA.
     Threshold,
-    /// How many round trips a request takes.
+    /// Round trips of requests.
     Trips,
-    /// How long requests took.
+    /// Latency of requests.
     Latency,
-    /// Whose that time was.
+    /// Time of requests by owner.
     Time,
-    /// A finding that one has and the other not.
+    /// A finding of only one of the two.
     Finding,
-    /// A command that one has and the other not.
+    /// A command of only one of the two.
     Operation,
 }
 
@@ -65,7 +65,7 @@ impl Kind {
         Self::Operation,
     ];
 
-    /// The word of the JSON.
+    /// Its name in JSON.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Agreed => "agreed",
@@ -102,17 +102,17 @@ impl Kind {
 pub struct Difference {
     /// Kind of difference.
     pub kind: Kind,
-    /// What it is about: `READ, 64 KiB to 1 MiB`.
+    /// The subject, for example `READ, 64 KiB to 1 MiB`.
     pub what: String,
-    /// What holds of the first.
+    /// Value of the first.
     pub a: String,
-    /// What holds of the second.
+    /// Value of the second.
     pub b: String,
-    /// What changed, as part of a sentence.
+    /// The change, as part of a sentence.
     pub sentence: String,
-    /// How sure and how large, where that was tested.
+    /// p value and effect, if there was a test.
     pub test: Option<Test>,
-    /// For the order: the greater, the more important.
+    /// Rank: a greater one is more important.
     weight: u32,
 }
 
@@ -123,7 +123,7 @@ pub struct Diff {
     pub differences: Vec<Difference>,
 }
 
-/// Sizes that are put together: up to so many bytes.
+/// Upper limits, in bytes, of the groups of sizes.
 const SIZES: [(u32, &str); 4] = [(4096, "up to 4 KiB"), (65_536, "4 to 64 KiB"), (1 << 20, "64 KiB to 1 MiB"), (u32::MAX, "above 1 MiB")];
 
 type Class = (&'static str, Option<usize>);
@@ -148,7 +148,7 @@ fn of_class(profile: &Profile, wanted: Class) -> Requests {
 }
 
 impl Diff {
-    /// What of `b` is not as in `a`.
+    /// Differences of `b` from `a`.
     pub fn new(a: &Profile, b: &Profile) -> Self {
         let mut diff = Self::default();
         diff.agreed(a, b);
@@ -170,12 +170,12 @@ impl Diff {
         for what in keys {
             let values = |p: &Profile| p.agreed.get(what).map(|v| v.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
             let (was, is) = (values(a), values(b));
-            // what one never got as far as is reported by its outcome
+            // the outcome reports a stage that was never reached
             if was == is || was.is_empty() || is.is_empty() {
                 continue;
             }
             let weight = match what {
-                // what else is new may come from it
+                // other new findings may follow from it
                 CLIENT | SERVER => 960,
                 "signing" | "encryption" => 950,
                 "version of NFS" => 945,
@@ -199,7 +199,7 @@ impl Diff {
         for what in keys {
             let count = |p: &Profile| p.outcomes.get(what).copied().unwrap_or(0);
             let (was, is) = (count(a), count(b));
-            // an open end and a closed one are both good
+            // a connection that is still open and one that was closed are both good
             if (was == 0) == (is == 0) || matches!(what.as_str(), "open" | "closed") {
                 continue;
             }
@@ -232,7 +232,7 @@ impl Diff {
         }
     }
 
-    /// From which length on payload goes by RDMA, where lengths were seen that only one of both has there.
+    /// The length from which on payload goes by RDMA, if lengths between the two limits were seen.
     fn thresholds(&mut self, a: &Profile, b: &Profile) {
         for (command, paths) in &a.paths {
             let (Some(was), Some(is)) = (paths.threshold(), b.paths.get(command).and_then(|p| p.threshold())) else { continue };
@@ -246,7 +246,7 @@ impl Diff {
         }
     }
 
-    /// Differences that are reported only if they are certain: all are examined first.
+    /// Differences that are reported only if they are significant among all tests.
     fn tested(&mut self, a: &Profile, b: &Profile) {
         let mut asked: Vec<Difference> = Vec::new();
         let classes: BTreeSet<Class> = a.requests.keys().chain(b.requests.keys()).map(|(c, l)| class(c, *l)).collect();
@@ -284,7 +284,7 @@ impl Diff {
         }
     }
 
-    /// What changed, in a sentence.
+    /// The change as a sentence.
     pub fn sentence(&self) -> String {
         if self.differences.is_empty() {
             return "No difference is certain and large enough to matter.".to_owned();
@@ -299,7 +299,7 @@ impl Diff {
         format!("In B, {}{more}.", named.join("; "))
     }
 
-    /// For a person. Empty where nothing differs.
+    /// Text for people; empty without differences.
     pub fn text(&self) -> String {
         if self.differences.is_empty() {
             return String::new();
@@ -386,7 +386,7 @@ fn latency(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
     let ratio = |part: f64| (at(is, part).max(1) as f64) / (at(was, part).max(1) as f64);
     let (median, tail) = (ratio(0.5), ratio(0.99));
     let far = |r: f64| r.max(1.0 / r) >= RATIO;
-    // of few, the 99th percentile is whatever the longest one was
+    // the 99th percentile of few values is the longest one
     let has_tail = was.latency.count().min(is.latency.count()) >= TAIL;
     let large = test.effect.abs() >= EFFECT && (far(median) || has_tail && far(tail));
     let shown = |r: &Requests| {
@@ -401,12 +401,12 @@ fn latency(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
         1.0.. => format!("{name} takes {:.0} % longer", 100.0 * (median - 1.0)),
         _ => format!("{name} takes {:.0} % less time", 100.0 * (1.0 - median)),
     };
-    // what takes most of the time matters most
+    // the commands that take most of the time come first
     let weight = if large { 800 + (100.0 * test.effect.abs()) as u32 } else { 0 };
     Some(Difference { kind: Kind::Latency, what: name, a: shown(was), b: shown(is), sentence, test: Some(test), weight })
 }
 
-/// Whose the time of requests is: an owner whose part is another one than before, by a tenth of all the time at least.
+/// Owners of request time whose share changed by at least a tenth of all time.
 fn time(class: Class, owner: Owner, was: &Requests, is: &Requests) -> Option<Difference> {
     // of requests whose time counts
     let of = |r: &Requests| (r.owners[owner as usize].mean(), r.owners.iter().map(Histogram::mean).sum::<f64>());
@@ -416,7 +416,7 @@ fn time(class: Class, owner: Owner, was: &Requests, is: &Requests) -> Option<Dif
     }
     let test = mann_whitney(&was.owners[owner as usize], &is.owners[owner as usize])?;
     let change = (a - b).abs();
-    // a mean is what one outlier makes of it: most, or the worst tenth, have changed too
+    // one outlier can change a mean: require that most, or the worst tenth, changed too
     let at = |r: &Requests, part: f64| r.owners[owner as usize].quantile(part).unwrap_or(0) as f64;
     let is_common = [0.5, 0.9].into_iter().any(|part| (at(was, part) - at(is, part)).abs() >= all_a.max(all_b) / 10.0);
     let large = test.effect.abs() >= EFFECT && is_common && change >= all_a.max(all_b) / 10.0 && a.max(b) >= RATIO * a.min(b);
@@ -424,7 +424,7 @@ fn time(class: Class, owner: Owner, was: &Requests, is: &Requests) -> Option<Dif
     let name = format!("{}: {}", named(class), owner.name());
     let [before, now] = [a, b].map(|ns| Elapsed(ns as i64));
     let sentence = format!("{} time of {} is {now} each (before: {before})", owner.name(), named(class));
-    // what changed most of the time matters most; all of it explains a latency, and stands behind it
+    // the owner that changed most comes first; if it explains a latency, it follows that difference
     let weight = if large { 700 + (90.0 * change / all_a.max(all_b).max(1.0)).min(90.0) as u32 } else { 0 };
     Some(Difference { kind: Kind::Time, what: name, a: shown(a, all_a), b: shown(b, all_b), sentence, test: Some(test), weight })
 }
@@ -434,7 +434,7 @@ fn two_digits(x: f64) -> String {
 }
 
 fn share(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
-    // only what moves a payload can move it by RDMA
+    // only commands that move a payload can move it by RDMA
     if was.bytes == 0 || is.bytes == 0 {
         return None;
     }
@@ -461,7 +461,7 @@ fn share(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
     })
 }
 
-/// How many round trips a request takes: of compounds, and of RDMA Reads that fetch its payload.
+/// Round trips of requests: compounds, and RDMA Reads of their payload.
 fn trips(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
     let (a, b) = (was.trips.mean(), is.trips.mean());
     if a == b {
@@ -479,7 +479,7 @@ fn trips(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
 fn counter(what: &'static str, a: &Profile, b: &Profile) -> Option<Difference> {
     let count = |p: &Profile| p.counters.get(what).copied().unwrap_or(0);
     let (was, is) = (count(a), count(b));
-    // times are reported with what they make of latencies, volumes follow from what was asked for
+    // time by owner is reported with the latency that it changes; volumes follow from the requests
     if was == is || what.ends_with("_ns") || what.starts_with("messages.") || matches!(what, "rdma.reads" | "rdma.writes") {
         return None;
     }

@@ -1,4 +1,4 @@
-//! What is expected of a capture, as a TOML file, and the verdicts.
+//! Expectations about a capture, as a TOML file, and the verdicts.
 //!
 //! ```toml
 //! READ.p99 = "< 2ms"
@@ -19,28 +19,28 @@ use serde_json::{Value as Json, json};
 use std::fmt::{self, Write};
 use toml::{Table, Value};
 
-/// What is wrong with a file of expectations.
+/// An error in a file of expectations.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It is no TOML.
+    /// It is not TOML.
     #[error("{0}")]
     Toml(String),
-    /// A name that nothing has.
+    /// An unknown name.
     #[error("{name}: {why}")]
     Name {
         /// The name.
         name: String,
-        /// What there is.
+        /// The known names.
         why: String,
     },
-    /// A value that cannot be held against it.
+    /// A value of the wrong kind.
     #[error("{name} = {value}: {why}")]
     Value {
         /// The name.
         name: String,
         /// The value.
         value: String,
-        /// What could be.
+        /// The possible values.
         why: String,
     },
 }
@@ -82,10 +82,10 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// Requests that an expectation is about.
+/// Requests to which an expectation applies.
 #[derive(Clone, Debug, PartialEq)]
 struct Those {
-    /// `None` for all.
+    /// The command; `None` for all.
     command: Option<String>,
     length: Option<(Comparison, u32)>,
 }
@@ -164,28 +164,28 @@ impl Metric {
 #[derive(Clone, Debug, PartialEq)]
 enum Expected {
     Number(Subject, Comparison, f64),
-    /// Something agreed is this.
+    /// A negotiated value equals this.
     Agreed(String, Comparison, String),
 }
 
-/// What is expected: [`Expectations::read`] makes it of a file.
+/// Expectations, which [`Expectations::read`] reads from a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expectations {
     rows: Vec<(String, Expected)>,
-    /// Findings that do not count, by rule and, where it says so, by whom.
+    /// Allowed findings, by rule and perhaps side.
     allowed: Vec<(Rule, Option<String>)>,
 }
 
-/// Whether an expectation holds.
+/// Result for one expectation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
-    /// What was expected, as in the file.
+    /// The expectation, as in the file.
     pub expected: String,
-    /// The value that the capture has.
+    /// The measured value.
     pub is: String,
     /// True if the expectation holds.
     pub holds: bool,
-    /// The first frame of what it does not hold for, where that is one.
+    /// The first frame of a finding that violates it.
     pub frame: Option<u64>,
 }
 
@@ -193,7 +193,7 @@ impl Expectations {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// It is no TOML, or says something that nothing can be held against.
+    /// The text is not TOML, or contains an unknown name or a wrong value.
     pub fn read(text: &str) -> Result<Self, Error> {
         let table: Table = text.parse().map_err(|e: toml::de::Error| Error::Toml(e.to_string().trim_end().to_owned()))?;
         let mut all = Self::default();
@@ -277,7 +277,7 @@ impl Expectations {
         Ok(())
     }
 
-    /// Whether each of them holds.
+    /// Checks each expectation.
     pub fn check(&self, profile: &Profile) -> Vec<Checked> {
         self.rows.iter().map(|(text, expected)| self.one(profile, text, expected)).collect()
     }
@@ -316,7 +316,7 @@ impl Expectations {
                     let shown = match is {
                         None => "no such request".to_owned(),
                         Some(ns) if metric.is_time() => Elapsed(ns as i64).to_string(),
-                        // a share is never rounded up to one that would hold
+                        // a share is never rounded up to a value that would meet the expectation
                         Some(n) if n.fract() != 0.0 => format!("{}", (n * 1e4 + 1e-6).floor() / 1e4),
                         Some(n) => format!("{n}"),
                     };
@@ -336,12 +336,12 @@ impl Expectations {
             },
         };
         let Expected::Number(_, comparison, wanted) = expected else { unreachable!("told above") };
-        // what is not there is neither less nor more than anything
+        // a missing value is neither less nor more than anything
         let holds = is.is_some_and(|is| comparison.holds(is, *wanted));
         Checked { expected: text.to_owned(), is: shown, holds, frame: frame.filter(|_| !holds) }
     }
 
-    /// Expectations that a good capture meets, with room: as a file.
+    /// Expectations that a good capture meets with a margin, as a file.
     pub fn write(profile: &Profile) -> String {
         let mut out = String::from("# Written from a good capture. Limits of times are twice what was measured.\n");
         let _ = writeln!(out, "findings.error = 0");
@@ -383,7 +383,7 @@ impl Expectations {
     }
 }
 
-/// Counters that a file can name.
+/// Counters that can be used in a file.
 const COUNTERS: &[&str] = &[
     "capture.lost",
     "capture.cut",
@@ -428,10 +428,10 @@ fn allowed(row: &Value) -> Result<(Rule, Option<String>), Error> {
     }
 }
 
-/// A value as it stands in a file.
+/// A value in the syntax of the file.
 fn shown(value: &Value) -> String {
     match value {
-        // strings of TOML and of JSON are written alike
+        // strings have the same syntax in TOML and JSON
         Value::String(text) => json!(text).to_string(),
         Value::Integer(n) => n.to_string(),
         Value::Float(n) => n.to_string(),
@@ -490,7 +490,7 @@ fn time(text: &str) -> Option<f64> {
     Some(number * unit)
 }
 
-/// For a person: a line each, what does not hold first.
+/// Text for people: a line each, failed expectations first.
 pub fn text(verdicts: &[Checked]) -> String {
     let mut out = String::new();
     let failed = verdicts.iter().filter(|v| !v.holds).count();

@@ -1,17 +1,17 @@
-//! A comparison as one HTML page: delay over time with what was lost, and the same facts as the text. It opens offline and refers to
-//! nothing.
+//! A comparison as one HTML page: delay over time with losses, and the facts of the text. It works offline and has no
+//! external references.
 
-use crate::points::{Agreement, Comparison, Mark, Way};
+use crate::points::{Agreement, Comparison, DirectionResult, Mark};
 use crate::profile::Histogram;
 use rdmascope_dissector::text::{Elapsed, Grouped, escaped};
 use std::fmt::Write;
 
-/// Width and height of a plot, in pixels, and what its axes take of that.
+/// Width and height of a plot in pixels, and the part for its axes.
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 240.0;
 const LEFT: f64 = 90.0;
 const BOTTOM: f64 = 36.0;
-/// Requests that are shown one by one.
+/// Limit of requests in the list.
 const SLOWEST_SHOWN: usize = 20;
 /// Lines of an axis.
 const LINES: i64 = 4;
@@ -74,7 +74,7 @@ fn quantiles(h: &Histogram) -> String {
     format!("median {}, p99 {}", at(0.5), at(0.99))
 }
 
-/// One page of comparisons with the first capture, each with the names of its two.
+/// One page of comparisons with the first capture, each with the names of the two captures.
 pub fn html(comparisons: &[(&Comparison, [&str; 2])]) -> String {
     let mut out = String::new();
     let title = comparisons.first().map_or(String::new(), |(_, [first, _])| {
@@ -96,7 +96,7 @@ pub fn html(comparisons: &[(&Comparison, [&str; 2])]) -> String {
 }
 
 fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
-    // what stands before the first empty line of the text: how much is common, and the clocks
+    // the text up to the first empty line: common packets, and the clocks
     let summary = c.text(names);
     for paragraph in summary.split("\n\n").take(if c.clock.is_some() { 2 } else { 1 }) {
         out.push_str("<p>");
@@ -178,8 +178,8 @@ fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
     }
 }
 
-/// Delay over time, and below it where packets were lost.
-fn plot(out: &mut String, way: &Way, (first, last): (i64, i64)) {
+/// Delay over time, with losses below it.
+fn plot(out: &mut String, way: &DirectionResult, (first, last): (i64, i64)) {
     let most = way.delays.iter().map(|(_, d)| *d).max().unwrap_or(0).max(1) as f64 * 1.05;
     let length = last.saturating_sub(first).max(1) as f64;
     let x = |time: i64| LEFT + time.saturating_sub(first) as f64 / length * (WIDTH - LEFT - 12.0);

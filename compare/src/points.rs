@@ -1,8 +1,9 @@
-//! The same packets at two points: which were lost between them, what was changed on the way, how long it took, and by how much the
-//! clocks differ.
+//! Compares the same packets at two points: losses between them, changes on the way, delays, and the offset of the
+//! clocks.
 //!
-//! A packet is known again by what routers do not change: on RoCE by queue pair, PSN, opcode and the invariant CRC, which is end to end by
-//! design; on TCP by sequence and acknowledgment number, flags and bytes. So addresses, VLANs and tunnels may differ.
+//! Packets are matched by values that routers do not change: on RoCE queue pair, PSN, opcode and the invariant CRC,
+//! which is end to end by design; on TCP sequence and acknowledgment number, flags and bytes. So addresses, VLANs and
+//! tunnels may differ.
 
 pub use crate::clock::{Clock, clock};
 use crate::profile::Histogram;
@@ -22,23 +23,24 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Packets of one capture that are compared at most.
+/// Limit of packets of one capture that are compared.
 pub const PACKETS_MAX: usize = 1 << 23;
-/// Frames of one kind that are listed.
+/// Limit of frames listed for one kind of event.
 const LISTED: usize = 100;
-/// Copies of one packet that are distinguished by their times.
+/// Limit of copies of one packet that are distinguished by their times.
 const COPIES_MAX: usize = 32;
-/// Marks of one direction that are kept.
+/// Limit of events kept for one direction.
 const MARKS_MAX: usize = 1000;
-/// Segments that are looked at for one that was split or joined.
+/// Limit of segments compared with one that was split or joined.
 const NEAR: usize = 64;
-/// Points of a delay over time that are kept.
+/// Limit of points of a delay over time.
 const DELAYS_MAX: usize = 512;
-/// Requests that are reported one by one: those that took longest at the first point.
+/// Limit of requests reported individually: the slowest at the first point.
 const SLOWEST: usize = 100;
-/// Of those, in text.
+/// Limit of these in the text.
 const SLOWEST_SHOWN: usize = 5;
-/// ns at both ends of a capture in which a packet may be missing because the other one began later or ended earlier.
+/// Time in ns at both ends of a capture in which a packet may be missing, because the other capture began later or
+/// ended earlier.
 const MARGIN: i64 = 1_000_000;
 
 /// Values that a router may change, and values that identify the sender of a packet.
@@ -55,47 +57,47 @@ struct Outside {
     tunnel: Option<Tunnel>,
 }
 
-/// A packet as it was seen at a point.
+/// A packet at one point.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     key: u64,
-    /// The same without the bytes, where captures were cut.
+    /// The same key without the bytes, if captures were cut.
     plain: u64,
-    /// Its direction, known by what is the same at every point.
+    /// Its direction, by values that are the same at every point.
     way: u64,
     frame: u64,
     time: i64,
-    /// Values that distinguish copies of it and that routers do not change: the identification of its IP header, and its sender's clock in
-    /// a TCP segment.
+    /// Values that distinguish copies of it and that routers do not change: the IP identification, and the TCP
+    /// timestamp.
     copy: (u16, u32),
-    /// Of a TCP segment with a payload: where it is in its stream, and how long.
+    /// For a TCP segment with payload: stream offset and length.
     stretch: Option<(u32, u32)>,
     outside: Outside,
 }
 
-/// A request as it was seen at a point. Times in ns.
+/// A request at one point. Times in ns.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct SeenRequest {
     frame: u64,
     id: u64,
     command: &'static str,
-    /// From its first frame to the last one of its reply.
+    /// Time from its first frame to the last one of its reply.
     latency: i64,
-    /// Of that, the client's own and the server's own.
+    /// The parts of it that the client and the server own.
     own: [i64; 2],
 }
 
-/// What an analysis found of one rule by one side.
+/// Findings of one rule about one side.
 #[derive(Clone, Debug)]
 struct Found {
     certainty: Certainty,
-    /// All its frames; empty where they are more than a finding keeps.
+    /// All its frames; empty if they are more than a finding keeps.
     frames: Vec<u64>,
-    /// The side's address.
+    /// Address of the side.
     address: Option<Addr>,
 }
 
-/// Hears of a frame what only its fields tell.
+/// Observer for values that only fields give.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hop {
     ttl: u8,
@@ -133,19 +135,19 @@ impl Trace for Hop {
 #[derive(Debug, Default)]
 pub struct Point {
     packets: Vec<Seen>,
-    exchanges: Vec<Asked>,
+    exchanges: Vec<SeenRequest>,
     findings: BTreeMap<(Rule, &'static str), Found>,
     span: Option<(i64, i64)>,
-    /// True if packets were cut by the capture.
+    /// True if the capture cut packets.
     is_cut: bool,
-    /// Packets beyond [`PACKETS_MAX`].
+    /// Number of packets beyond [`PACKETS_MAX`].
     pub left_out: u64,
 }
 
 impl Sink for Point {
     fn exchange(&mut self, exchange: &Exchange) {
         if let (Some(latency), true) = (exchange.latency(), self.exchanges.len() < PACKETS_MAX) {
-            self.exchanges.push(Asked {
+            self.exchanges.push(SeenRequest {
                 frame: exchange.request.frame,
                 id: exchange.message_id,
                 command: exchange.command,
@@ -163,13 +165,13 @@ fn hash(parts: impl Hash) -> u64 {
 }
 
 impl Point {
-    /// A frame: what was decoded of it, what was heard, and its last four captured bytes of InfiniBand.
+    /// Adds a frame: its decoded packet, observed fields, and the last four captured bytes of an InfiniBand packet.
     pub fn packet(&mut self, frame: u64, time: i64, packet: &Packet<'_>, hop: &Hop, bytes: &[u8]) {
         self.span = Some(self.span.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
         self.is_cut |= packet.cut > 0;
         match &packet.body {
             Body::Ib(first) => {
-                // those that one point had not cut yet, the other may have seen one by one
+                // packets that one point captured before they were segmented are separate ones at the other point
                 for ib in std::iter::once(*first).chain(first.joined(packet.cut)) {
                     self.seen((frame, time), packet, hop, ib_keys(&ib, bytes), hash(("ib", ib.bth.dest_qp)));
                 }
@@ -205,7 +207,7 @@ impl Point {
         self.packets.push(Seen { key, plain, way, frame, time, copy: (hop.id, hop.sent), stretch, outside });
     }
 
-    /// What its analysis found.
+    /// Adds the findings of its analysis.
     pub fn findings(&mut self, report: &Report) {
         for finding in report.findings.iter() {
             let side = match finding.by {
@@ -236,7 +238,7 @@ impl Point {
 }
 
 fn ib_keys(ib: &IbPacket<'_>, bytes: &[u8]) -> [u64; 2] {
-    // behind the payload and its padding stands the invariant CRC
+    // the invariant CRC follows the payload and its padding
     let crc = ib.payload.as_ptr().addr().checked_sub(bytes.as_ptr().addr()).and_then(|at| {
         let at = at + ib.payload.len() + usize::from(ib.bth.padcnt());
         bytes.get(at..)?.first_chunk::<4>().copied()
@@ -250,53 +252,54 @@ fn tcp_keys(s: &Segment<'_>) -> [u64; 2] {
     [hash((plain, s.payload)), plain]
 }
 
-/// What was found of one direction.
+/// Results for one direction.
 #[derive(Clone, Debug, Default)]
-pub struct Way {
-    /// Packets seen at both points.
+pub struct DirectionResult {
+    /// Packets at both points.
     pub matched: u64,
-    /// Packets seen where they were sent and not where they were to arrive: how many, and frames of the first.
+    /// Packets captured where they were sent but not where they should arrive: number, and their first frames.
     pub lost: (u64, Vec<u64>),
-    /// Packets seen only where they were to arrive: the other capture missed them.
+    /// Packets captured only where they should arrive: the other capture missed them.
     pub unseen: (u64, Vec<u64>),
-    /// Packets that arrived at the second point and were sent again all the same: lost behind it, or their acknowledgment was.
+    /// Packets that reached the second point and were retransmitted: lost behind it, or their acknowledgment was lost.
     pub sent_again: (u64, Vec<u64>),
     /// Packets that overtook others between the points.
     pub reordered: (u64, Vec<u64>),
     /// One-way delay, in ns.
     pub delay: Histogram,
-    /// Delay over time: when, by the first clock, and how long, thinned.
+    /// Delay over time by the first clock, thinned out.
     pub delays: Vec<(i64, i64)>,
-    /// Where packets were lost between the points, sent again, overtaken: when, by the first clock, which, and the frame.
+    /// Losses, retransmissions and overtaken packets: time by the first clock, kind, and frame.
     pub marks: Vec<(i64, Mark, u64)>,
 }
 
-/// What happened to a packet.
+/// Event of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mark {
     /// Lost between the points.
     Lost,
-    /// It arrived at the second point and was sent again.
+    /// It reached the second point and was retransmitted.
     SentAgain,
-    /// Later ones overtook it.
+    /// Later packets overtook it.
     Overtaken,
 }
 
-/// What two analyses make of a finding together.
+/// Combined result of two analyses about a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
     /// Both captures have the finding.
     Both,
-    /// Both have it, and only this one (0 or 1) is certain of it: so it is certain.
+    /// Both have it, and only this one (0 or 1) is certain: so it is certain.
     Certain(usize),
-    /// Only this one has it, for a reason that the other does not refute: it sees the place of it, or is certain.
+    /// Only this one has it, and the other does not refute it: only this one could see it, or it is certain.
     Only(usize),
-    /// Only this one had it, if nothing was missed; the other one saw the same frames, and what was missed, and does not have it.
+    /// Only this one had it, under the assumption that nothing was missed; the other one has the same frames and the
+    /// missed ones, and no such finding.
     Withdrawn(usize),
 }
 
 impl Agreement {
-    /// The word of the JSON.
+    /// Its name in JSON.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Both => "both",
@@ -314,13 +317,13 @@ pub struct Joint {
     pub rule: Rule,
     /// The side to blame.
     pub by: &'static str,
-    /// How sure each of the two is.
+    /// Certainty in each of the two.
     pub at: [Option<Certainty>; 2],
-    /// What follows from both.
+    /// Combined result.
     pub verdict: Agreement,
 }
 
-impl Way {
+impl DirectionResult {
     fn mark(&mut self, time: i64, mark: Mark, frame: u64) {
         if self.marks.len() < MARKS_MAX {
             self.marks.push((time, mark, frame));
@@ -344,18 +347,19 @@ impl Joint {
     }
 }
 
-/// True if a rule is about what a side did, whoever watches from wherever: not about time, the network or the capture.
+/// True if a rule is about the behaviour of a side and does not depend on the capture point: not about time, the
+/// network or the capture.
 fn refutable(rule: Rule) -> bool {
     let row = rule.row();
     row.severity == Severity::Error
         && matches!(row.group, Group::Negotiate | Group::Data | Group::Credits | Group::Memory | Group::Smb2 | Group::RpcRdma)
 }
 
-/// Pairs of two lists, both in their order: as many as there can be, and of those the cheapest. `cost` is `None` where two are no pair.
+/// Pairs of two ordered lists: as many as possible, at the least cost. `cost` is `None` if two elements do not match.
 fn aligned(a: &[usize], b: &[usize], cost: impl Fn(usize, usize) -> Option<u64>) -> Vec<(usize, usize)> {
     type Best = (usize, Reverse<u64>);
     let width = b.len() + 1;
-    // of what is behind the place of each: how many pairs, at which cost
+    // for the rest from each place on: number of pairs, and cost
     let mut best: Vec<Best> = vec![(0, Reverse(0)); (a.len() + 1) * width];
     let with = |behind: Best, cost: u64| (behind.0 + 1, Reverse(behind.1.0.saturating_add(cost)));
     for i in (0..a.len()).rev() {
@@ -381,8 +385,8 @@ fn aligned(a: &[usize], b: &[usize], cost: impl Fn(usize, usize) -> Option<u64>)
     pairs
 }
 
-/// Copies of a packet at both points, those apart of which each can be another only: by what their sender marked them with, where it did
-/// and both points have one of the marks.
+/// Copies of a packet at both points, grouped by the sender's marks if both points have one in common: only copies
+/// within a group can be the same.
 fn copies(a: &Point, b: &Point, places: &[usize], others: &[usize]) -> Vec<(Vec<usize>, Vec<usize>)> {
     let mut found: BTreeMap<(u16, u32), (Vec<usize>, Vec<usize>)> = BTreeMap::new();
     for place in places {
@@ -397,24 +401,24 @@ fn copies(a: &Point, b: &Point, places: &[usize], others: &[usize]) -> Vec<(Vec<
     vec![(places.to_vec(), others.to_vec())]
 }
 
-/// What was changed on the way: what, from, to; and how many packets.
+/// Changes on the way: value, from, to; and the number of packets.
 pub type Changes = BTreeMap<Change, u64>;
 
-/// A value of packets that is another one where they arrive.
+/// A value of packets that changed on the way.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change {
-    /// 0 on the way from the first point to the second, 1 on the way back.
+    /// 0 from the first point to the second, 1 back.
     pub way: usize,
-    /// Which value.
+    /// The name of the value.
     pub what: &'static str,
-    /// What it was where the packets were sent.
+    /// The value where the packets were sent.
     pub was: String,
-    /// What it is where they arrive.
+    /// The value where they arrive.
     pub is: String,
 }
 
 impl Change {
-    /// What that means, where it is known.
+    /// Its meaning, if known.
     pub(crate) fn meaning(&self) -> Option<&'static str> {
         match (self.what, &*self.was, &*self.is) {
             ("DSCP", _, "0") | ("ECN", "1" | "2", "0") => Some("bleached"),
@@ -427,10 +431,10 @@ impl Change {
     }
 }
 
-/// What stands for a value that is not there.
+/// Text for a missing value.
 const NONE: &str = "none";
 
-/// Time of requests of one command: seen at the first point, and at the second.
+/// Request times of one command at the first and the second point.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
     /// At the first point.
@@ -439,9 +443,9 @@ pub struct Times {
     pub second: Histogram,
     /// The difference: between the points, both ways.
     pub between: Histogram,
-    /// The client's own, seen at the point on its side.
+    /// Time of the client itself, at the point on its side.
     pub client: Histogram,
-    /// The server's own, seen at the point on its side.
+    /// Time of the server itself, at the point on its side.
     pub server: Histogram,
 }
 
@@ -465,9 +469,9 @@ pub struct Timed {
     pub frames: [u64; 2],
     /// Command of the request.
     pub command: &'static str,
-    /// Of the time, the client's own: seen where the client is.
+    /// Time of the client itself, if one point is at the client.
     pub client: i64,
-    /// The server's own: seen where the server is.
+    /// Time of the server itself, if one point is at the server.
     pub server: i64,
 }
 
@@ -475,7 +479,7 @@ impl Timed {
     /// The columns of [`Timed::csv`].
     pub const COLUMNS: &str = "first,second,command,first_frame,second_frame,first_s,second_s,between_s,client_s,server_s";
 
-    /// As a row: times in seconds.
+    /// The row of a CSV table, times in seconds.
     pub fn csv(&self, names: [&str; 2]) -> String {
         let name = |name: &str| format!("\"{}\"", escaped(name).replace('"', "\"\""));
         let seconds = |ns: i64| {
@@ -486,26 +490,26 @@ impl Timed {
         format!("{},{},{},{},{},{times}", name(names[0]), name(names[1]), self.command, self.frames[0], self.frames[1])
     }
 
-    /// Between the points, both ways.
+    /// Time between the points, both ways.
     pub fn between(&self) -> i64 {
         self.first.saturating_sub(self.second).saturating_abs()
     }
 }
 
-/// Two captures held against each other.
+/// Comparison of two captures.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// Packets of both.
+    /// Number of packets of each.
     pub packets: [u64; 2],
-    /// The clocks, where any packet was seen twice.
+    /// The clocks, if any packet is in both captures.
     pub clock: Option<Clock>,
     /// From the first point to the second, and back.
-    pub ways: [Way; 2],
-    /// What was changed between the points.
+    pub ways: [DirectionResult; 2],
+    /// Changes between the points.
     pub changes: Changes,
     /// Requests by command.
     pub times: BTreeMap<&'static str, Times>,
-    /// Those that took longest at the first point, the longest first.
+    /// The slowest requests at the first point, the longest first.
     pub slowest: Vec<Timed>,
     /// TCP segments that an adapter split or joined between the points (TSO, GRO, LRO).
     pub resized: u64,
@@ -520,7 +524,7 @@ fn note(list: &mut (u64, Vec<u64>), frame: u64) {
     }
 }
 
-/// Packets with the same key, by place in the capture.
+/// Packets with the same key, by index.
 fn by_key(packets: &[Seen], plain: bool) -> HashMap<u64, Vec<usize>> {
     let mut found: HashMap<u64, Vec<usize>> = HashMap::new();
     for (place, packet) in packets.iter().enumerate() {
@@ -530,21 +534,21 @@ fn by_key(packets: &[Seen], plain: bool) -> HashMap<u64, Vec<usize>> {
 }
 
 impl Comparison {
-    /// Finds the packets of `a` in `b`.
+    /// Matches the packets of `a` and `b`.
     pub fn new(a: &Point, b: &Point) -> Self {
         Self::telling(a, b, |_| {})
     }
 
-    /// The same, and reports each request that was seen at both points.
+    /// The same, and passes each request of both points to `each`.
     pub fn telling(a: &Point, b: &Point, mut each: impl FnMut(&Timed)) -> Self {
         let mut this = Self { packets: [a.packets.len() as u64, b.packets.len() as u64], ..Self::default() };
         let plain = a.is_cut || b.is_cut;
         let (mut in_a, mut in_b) = (by_key(&a.packets, plain), by_key(&b.packets, plain));
-        // an address that was exchanged together with the invariant CRC, which covers it: numbers are left
+        // addresses and the invariant CRC were both rewritten: numbers are left to match
         if !plain && !in_a.keys().any(|key| in_b.contains_key(key)) {
             (in_a, in_b) = (by_key(&a.packets, true), by_key(&b.packets, true));
         }
-        // those that were sent once and seen once tell the clocks
+        // packets without copies give the clocks
         let mut pairs: Vec<Option<usize>> = vec![None; a.packets.len()];
         let mut taken = vec![false; b.packets.len()];
         for (key, places) in &in_a {
@@ -559,7 +563,7 @@ impl Comparison {
             this.compare_findings(a, b, &pairs, &flows, &HashSet::new());
             return this;
         };
-        // copies and packets that were sent again: as many as can be, in their order, by how long packets take that were sent once
+        // match copies and retransmissions: as many as possible, in order, by the delay of packets without copies
         let forth = |place: usize, other: usize| {
             let packet = &a.packets[place];
             let forth = clock.first(b.packets[other].time).saturating_sub(packet.time);
@@ -599,8 +603,8 @@ impl Comparison {
         this
     }
 
-    /// Of each direction, what became of its packets. Which point (0 or 1) missed packets of which two hosts: by their addresses at the
-    /// other one.
+    /// Results for each direction, and the hosts whose packets a point (0 or 1) missed, by their addresses at the other
+    /// point.
     fn ways(
         &mut self,
         a: &Point,
@@ -611,7 +615,7 @@ impl Comparison {
         clock: &Clock,
     ) -> HashSet<(usize, (Addr, Addr))> {
         let mut missed = HashSet::new();
-        // lost is only what the other capture would have had: as far as the clocks are known
+        // a packet counts as lost only if the other capture covers its time, as far as the clocks are known
         let margin = MARGIN.saturating_add(if clock.both_ways { clock.uncertainty as i64 } else { 0 });
         let within = |span: Option<(i64, i64)>, time: i64| {
             span.is_some_and(|(first, last)| (first.saturating_add(margin)..=last.saturating_sub(margin)).contains(&time))
@@ -631,7 +635,7 @@ impl Comparison {
                         missed.insert((1, hosts(&flow(packet))));
                     }
                 }
-                // it is the one that is sent again, if it is
+                // if one of the copies is a retransmission, it is this one
                 if from_a && *again.entry((packet.way, packet.key)).or_insert(false) {
                     note(&mut way.sent_again, packet.frame);
                     way.mark(packet.time, Mark::SentAgain, packet.frame);
@@ -674,7 +678,7 @@ impl Comparison {
             way.marks.sort_unstable();
             way.delays.sort_unstable();
             let step = way.delays.len().div_ceil(DELAYS_MAX).max(1);
-            // the longest of each step: spikes are what is looked for
+            // the longest of each interval: spikes matter
             way.delays = way.delays.chunks(step).filter_map(|c| c.iter().max_by_key(|(_, d)| *d).copied()).collect();
         }
         missed
@@ -698,7 +702,7 @@ impl Comparison {
             Some(t) if t.kind.id_name().is_empty() || (t.kind, t.id) == (TunnelKind::Gre, 0) => t.kind.name().to_owned(),
             Some(t) => format!("{} {} {}", t.kind.name(), t.kind.id_name(), t.id),
         };
-        // a mirror names the VLAN of its port, of frames without a tag too
+        // a mirror adds the VLAN of its port to frames without a tag too
         let is_mirrored = |o: &Outside| o.tunnel.is_some_and(|t| matches!(t.kind, TunnelKind::Erspan2 | TunnelKind::Erspan3));
         let is_of_mirror = |mirror: &Outside, other: &Outside| is_mirrored(mirror) && other.vlan.is_none();
         note("source address", was.src.to_string(), is.src.to_string());
@@ -716,8 +720,8 @@ impl Comparison {
     }
 
     fn requests(&mut self, a: &Point, b: &Point, pairs: &[Option<usize>], flows: &Flows, each: &mut impl FnMut(&Timed)) {
-        let there: HashMap<(u64, u64), &Asked> = b.exchanges.iter().map(|asked| ((asked.frame, asked.id), asked)).collect();
-        // frames of both points, and whether the packet goes from the first to the second
+        let there: HashMap<(u64, u64), &SeenRequest> = b.exchanges.iter().map(|asked| ((asked.frame, asked.id), asked)).collect();
+        // the frame at both points, and whether the packet goes from the first to the second
         let mut packets: HashMap<u64, (u64, bool)> = HashMap::new();
         for (packet, other) in a.packets.iter().zip(pairs).filter_map(|(packet, pair)| Some((packet, b.packets.get((*pair)?)?))) {
             packets.insert(packet.frame, (other.frame, flows.of_a.get(&flow(packet)).copied().unwrap_or(true)));
@@ -725,7 +729,7 @@ impl Comparison {
         for asked in &a.exchanges {
             let Some((frame, from_a)) = packets.get(&asked.frame) else { continue };
             let Some(other) = there.get(&(*frame, asked.id)) else { continue };
-            // the client is at the point that the request comes from
+            // the client is at the point from which the request comes
             let (client, server) = if *from_a { (asked, *other) } else { (*other, asked) };
             let timed = Timed {
                 first: asked.latency,
@@ -749,13 +753,14 @@ impl Comparison {
         self.slowest.truncate(SLOWEST);
     }
 
-    /// What the two analyses make of each finding together. Nothing that is certain is withdrawn, nor what depends on where one looks.
+    /// Combines the findings of the two analyses. Certain findings are not withdrawn, nor those that depend on the
+    /// capture point.
     fn compare_findings(&mut self, a: &Point, b: &Point, pairs: &[Option<usize>], flows: &Flows, missed: &HashSet<(usize, (Addr, Addr))>) {
         let all: BTreeSet<_> = a.findings.keys().chain(b.findings.keys()).copied().collect();
         if all.is_empty() {
             return;
         }
-        // by point: the place of a frame there, and of the same packet at the other one
+        // for each point, the index of a frame there and of the same packet at the other point
         let mut seen: [HashMap<u64, (usize, usize)>; 2] = Default::default();
         for (place, other) in pairs.iter().enumerate().filter_map(|(place, pair)| Some((place, (*pair)?))) {
             seen[0].insert(a.packets[place].frame, (place, other));
@@ -781,7 +786,7 @@ impl Comparison {
                                     let (here, there) = (&points[at].packets[*here], &points[1 - at].packets[*there]);
                                     let of_a = if at == 0 { here } else { there };
                                     let from_a = flows.of_a.get(&flow(of_a)).copied().unwrap_or(true);
-                                    // whether the side that is to blame stands behind the other point
+                                    // true if the side to blame is behind the other point
                                     let is_sender = f.address.map(|address| here.outside.src == address);
                                     let is_behind = is_sender.is_some_and(|is_sender| (is_sender == from_a) == (at == 1));
                                     is_behind || missed.contains(&(at, hosts(&flow(there))))
@@ -809,7 +814,7 @@ impl Comparison {
         let ns = |x: f64| Elapsed(x.clamp(-9e18, 9e18) as i64).to_string();
         let sign = if clock.offset < 0.0 { "behind" } else { "ahead of" };
         if clock.both_ways {
-            // as exact as it is known
+            // with as many digits as are known
             let offset = format!("{:.6} s", clock.offset.abs() / 1e9);
             let _ = writeln!(out, "  {} is {offset} {sign} {} (± {})", names[1], names[0], ns(clock.uncertainty));
             let (drift, pace) = (clock.drift.abs() * 1e6, if clock.drift < 0.0 { "slower" } else { "faster" });
@@ -1054,7 +1059,7 @@ pub fn schema() -> Json {
     })
 }
 
-/// Rows of words in columns, the first to the left, the others to the right.
+/// Formats rows of words in columns, the first to the left, the others to the right.
 fn columns<const N: usize>(out: &mut String, rows: &[[String; N]]) {
     let width = |n: usize| rows.iter().map(|row| row[n].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
@@ -1074,27 +1079,27 @@ fn flow(packet: &Seen) -> Flow {
     (packet.way, packet.outside.src, packet.outside.dst, packet.outside.ports)
 }
 
-/// Of two hosts: the sender of the last packet with its difference, and how often each sender had the greater one.
+/// For two hosts: the sender of the last packet with its difference, and how often each sender had the greater one.
 type Votes = (Option<(Addr, i64)>, BTreeMap<Addr, u64>);
 
-/// Which flows go from the first point to the second.
+/// Flows that go from the first point to the second.
 #[derive(Debug, Default)]
 struct Flows {
     of_a: HashMap<Flow, bool>,
     of_b: HashMap<Flow, bool>,
-    /// Each flow of the first point as it is at the second.
+    /// The flow at the second point, for each flow at the first.
     same: HashMap<Flow, Flow>,
 }
 
-/// Two hosts, whoever sent.
+/// Two hosts, in either direction.
 fn hosts(flow: &Flow) -> (Addr, Addr) {
     if flow.1 <= flow.2 { (flow.1, flow.2) } else { (flow.2, flow.1) }
 }
 
-/// A segment of a stream: where it begins, counted on beyond 2^32, where it ends, and its place among the packets.
+/// A segment of a stream: its offset, continued past 2^32, its end, and its index among the packets.
 type Stretch = (i64, i64, usize);
 
-/// The segments with a payload of each flow, in the order in which they came, and where the first one begins.
+/// The segments with a payload of each flow, in order of arrival, and the offset of the first.
 fn stretches(packets: &[Seen], wanted: impl Fn(&Flow) -> bool) -> HashMap<Flow, Vec<(u32, u32, usize)>> {
     let mut found: HashMap<Flow, Vec<(u32, u32, usize)>> = HashMap::new();
     for (place, packet) in packets.iter().enumerate() {
@@ -1106,7 +1111,7 @@ fn stretches(packets: &[Seen], wanted: impl Fn(&Flow) -> bool) -> HashMap<Flow, 
     found
 }
 
-/// Those that no packet of the other point is known to be, by place in the stream.
+/// Segments without a matching packet at the other point, by stream offset.
 fn left(all: &[(u32, u32, usize)], begin: u32, is_known: impl Fn(usize) -> bool) -> Vec<Stretch> {
     let mut at = i64::from(begin);
     let mut left = Vec::new();
@@ -1119,9 +1124,9 @@ fn left(all: &[(u32, u32, usize)], begin: u32, is_known: impl Fn(usize) -> bool)
     left
 }
 
-/// Segments of TCP that an adapter split or joined between the points: those whose bytes others of the same stream have, from their first
-/// to
-/// their last. Each is tied to the first of these. One of which some bytes arrived and others did not is lost, and its parts are known.
+/// TCP segments that an adapter split or joined between the points: their bytes are in other segments of the same
+/// stream, the first of which is their match. A segment whose bytes arrived only in part is lost; the parts that
+/// arrived are matched.
 fn resized(a: &Point, b: &Point, flows: &Flows, pairs: &mut [Option<usize>], taken: &mut [bool]) -> u64 {
     let of_a = stretches(&a.packets, |flow| flows.same.contains_key(flow));
     let mut of_b = stretches(&b.packets, |flow| flows.of_b.contains_key(flow));
@@ -1144,7 +1149,7 @@ fn resized(a: &Point, b: &Point, flows: &Flows, pairs: &mut [Option<usize>], tak
                 reach = reach.max(*end);
                 parts.push(*other);
             }
-            // of what arrived in part a part was lost
+            // of a segment that arrived in part, a part was lost
             parts.iter().for_each(|other| taken[*other] = true);
             if is_whole && reach >= to && !parts.is_empty() {
                 pairs[place] = Some(parts[0]);
@@ -1155,7 +1160,8 @@ fn resized(a: &Point, b: &Point, flows: &Flows, pairs: &mut [Option<usize>], tak
     resized
 }
 
-/// The directions: what of two hosts' packets comes sooner at which point is known but for the clocks, and both ways together tell them.
+/// Determines the directions. For the packets of two hosts, the point that has them first is known except for the
+/// clocks; both directions together give the clocks.
 fn directions(a: &Point, b: &Point, pairs: &[Option<usize>]) -> Flows {
     let mut same: BTreeMap<Flow, Flow> = BTreeMap::new();
     for (packet, pair) in a.packets.iter().zip(pairs) {
@@ -1164,7 +1170,7 @@ fn directions(a: &Point, b: &Point, pairs: &[Option<usize>]) -> Flows {
         }
     }
     let mut flows = Flows { same: same.iter().map(|(here, there)| (*here, *there)).collect(), ..Flows::default() };
-    // of two packets that pass each other, the one to the second point has the greater difference
+    // of two packets that cross each other, the one to the second point has the greater difference
     let mut votes: BTreeMap<(Addr, Addr), Votes> = BTreeMap::new();
     for (packet, pair) in a.packets.iter().zip(pairs) {
         let Some(other) = pair.map(|place| &b.packets[place]) else { continue };
@@ -1203,7 +1209,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A packet of a connection between two hosts, as it is sent: when, from which side, and how long it takes.
+    /// Adds a packet of a connection between two hosts: time, sending side, and delay.
     #[derive(Clone, Debug)]
     struct Sent {
         time: i64,
@@ -1228,7 +1234,7 @@ mod tests {
         }
     }
 
-    /// What the client's and the server's capture have, the server's clock being `offset` ahead and drifting.
+    /// The client's and the server's capture, with the server's clock ahead by `offset` and drifting.
     fn captured(all: &[Sent], offset: i64, drift: f64, nat: bool) -> (Point, Point) {
         let (mut a, mut b) = (Point::default(), Point::default());
         let clock = |t: i64| t + offset + (drift * t as f64).round() as i64;
@@ -1286,7 +1292,7 @@ mod tests {
                 let frames: BTreeSet<u64> = lost(by_client).map(|(n, _)| n as u64 + 1).collect();
                 let lost: BTreeSet<u64> = found.ways[way].lost.1.iter().copied().collect();
                 prop_assert!(lost.is_subset(&frames));
-                // where few packets are left, the clocks are not known well enough to tell that the other capture had begun
+                // with few packets, the clocks are not known well enough to tell that the other capture had begun
                 let length = all.last().map_or(0, |s| s.time) as f64;
                 if clock.uncertainty < 4e5 && clock.drift_uncertainty * length < 4e5 {
                     prop_assert_eq!(&lost, &frames);
@@ -1304,13 +1310,13 @@ mod tests {
         let (mut a, mut b) = captured(&all, 5_000, 0.0, false);
         for n in (0..300).step_by(2) {
             let (frame, took) = (n + 1, 1_000_000 + 1000 * n as i64);
-            let asked = |latency, own| Asked { frame, id: n, command: "READ", latency, own };
+            let asked = |latency, own| SeenRequest { frame, id: n, command: "READ", latency, own };
             a.exchanges.push(asked(took, [7_000, took - 50_000]));
             b.exchanges.push(asked(took - 40_000, [0, took - 60_000]));
         }
         let mut rows = Vec::new();
         let found = Comparison::telling(&a, &b, |timed| rows.push(timed.csv(["client", "server"])));
-        // the client's own time is seen where the client is, the server's where the server is
+        // the client's own time is measured at the client, the server's at the server
         assert_eq!(
             (rows.len(), &rows[0][..]),
             (150, "\"client\",\"server\",READ,1,1,0.001000000,0.000960000,0.000040000,0.000007000,0.000940000")
@@ -1336,7 +1342,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
-        /// As after a loss on RoCE, where all that was behind it goes out again: copies that come sooner than a packet takes.
+        /// As after a loss on RoCE, where everything behind it is retransmitted: copies come sooner than the delay of a
+        /// packet.
         #[test]
         fn copies_are_distinguished_and_none_is_called_lost_that_arrived(
             rows in proptest::collection::vec((800_000..2_000_000i64, any::<bool>(), 100_000..400_000i64, 500_000..700_000i64, 0..6u8), 30..100),
@@ -1393,7 +1400,7 @@ mod tests {
             a.packets.push(seen(200 + n, &server, n as i64 * ms + 800_000, false));
             b.packets.push(seen(200 + n, &server, n as i64 * ms + 500_000, false));
         }
-        // three copies in a burst: the second one is lost, the first one is held up longer than the third one
+        // three copies in a burst: the second one is lost, the first one has a longer delay than the third one
         a.packets.extend([marked(1, 10 * ms, 1), marked(2, 10 * ms + 9_000, 2), marked(3, 10 * ms + 18_000, 3)]);
         b.packets.extend([marked(3, 10 * ms + 318_000, 1), marked(1, 14 * ms, 2)]);
         for point in [&mut a, &mut b] {
@@ -1402,7 +1409,7 @@ mod tests {
         }
         let found = Comparison::new(&a, &b);
         assert_eq!((found.ways[0].lost.clone(), found.ways[0].unseen.0), ((1, vec![3]), 0), "frames count from 1");
-        // a network that writes marks of its own leaves order and time
+        // a network that rewrites marks leaves order and time
         for (n, p) in b.packets.iter_mut().filter(|p| p.key == 7).enumerate() {
             p.copy = (100 + n as u16, 0);
         }
@@ -1419,14 +1426,14 @@ mod tests {
         let server = Sent { by_client: false, ..client.clone() };
         let ms = 1_000_000;
         let (mut a, mut b) = (Point::default(), Point::default());
-        // bare acknowledgments, which nobody splits
+        // bare acknowledgments, which no adapter splits
         for n in 0..40 {
             a.packets.push(seen(n, &client, n as i64 * ms, false));
             b.packets.push(seen(n, &client, n as i64 * ms + 20_000, false));
             a.packets.push(seen(100 + n, &server, n as i64 * ms + 500_000, false));
             b.packets.push(seen(100 + n, &server, n as i64 * ms + 480_000, false));
         }
-        // one of 4,344 bytes, over the end of the sequence numbers, leaves as three; three come as one
+        // one of 4,344 bytes, across the end of the sequence numbers, becomes three; three become one
         let first = u32::MAX - 1000;
         a.packets.push(segment(&client, 20 * ms, first, 4344, 1001));
         for n in 0..3 {
@@ -1434,7 +1441,7 @@ mod tests {
             a.packets.push(segment(&client, 21 * ms + i64::from(n), first.wrapping_add(4344 + 1448 * n), 1448, 1002 + u64::from(n)));
         }
         b.packets.push(segment(&client, 21 * ms + 40_000, first.wrapping_add(4344), 4344, 2010));
-        // one is lost, and sent again as it was; of one that leaves as two the second is lost
+        // one is lost and retransmitted unchanged; of one that is split in two, the second part is lost
         a.packets.push(segment(&client, 22 * ms, first.wrapping_add(8688), 1448, 1010));
         a.packets.push(segment(&client, 24 * ms, first.wrapping_add(8688), 1448, 1011));
         b.packets.push(segment(&client, 24 * ms + 25_000, first.wrapping_add(8688), 1448, 2011));
@@ -1461,7 +1468,7 @@ mod tests {
         let verdict = |a: &Point, b: &Point| Comparison::new(a, b).findings.iter().map(|t| t.verdict).collect::<Vec<_>>();
         a.findings.insert((rule, "client"), found(Certainty::IfNothingWasMissed, &[21]));
         assert_eq!(verdict(&a, &b), [Agreement::Only(0)], "the client stands behind the first point, which missed nothing");
-        // a packet of the client's is not in the first capture, though the second one has it
+        // a packet of the client is missing from the first capture, and the second one has it
         let mut late = Point { packets: a.packets.clone(), span: a.span, findings: a.findings.clone(), ..Point::default() };
         late.packets.retain(|p| p.frame != 11);
         assert_eq!(verdict(&late, &b), [Agreement::Withdrawn(0)]);
@@ -1472,7 +1479,7 @@ mod tests {
         let mut other = Point { packets: b.packets.clone(), span: b.span, ..Point::default() };
         other.findings.insert((rule, "client"), found(Certainty::Certain, &[21]));
         assert_eq!(verdict(&a, &other), [Agreement::Certain(1)]);
-        // reported for the client at the server's point, and not at the client's
+        // reported about the client at the server's point, and not at the client's
         let mut far = Point { findings: a.findings.clone(), packets: b.packets.clone(), span: b.span, ..Point::default() };
         far.findings.insert((rule, "client"), found(Certainty::IfNothingWasMissed, &[21]));
         let mut near = a;

@@ -1,4 +1,4 @@
-//! What of an analysis can be held against something: what was agreed, requests by command and size, counters, findings.
+//! The part of an analysis that can be compared: negotiated values, requests by command and size, counters, findings.
 
 pub use crate::statistics::Histogram;
 use rdmascope_analyzer::episodes::time::Owner;
@@ -7,11 +7,11 @@ use rdmascope_analyzer::finding::{Certainty, Rule, Severity};
 use rdmascope_analyzer::report::{Connection, Protocol, Report, Sink};
 use std::collections::BTreeMap;
 
-/// What is agreed, and is no agreement: the product that an end says it is.
+/// A value that is reported but not negotiated: the product name of an end.
 pub const CLIENT: &str = "client";
-/// The same of the server.
+/// The same for the server.
 pub const SERVER: &str = "server";
-/// Most pairs of command and length that are distinguished; beyond it lengths are rounded down to powers of two.
+/// Limit of pairs of command and length; beyond it, lengths are rounded down to powers of two.
 const KINDS_MAX: usize = 4096;
 
 /// All requests of one command and length.
@@ -19,19 +19,19 @@ const KINDS_MAX: usize = 4096;
 pub struct Requests {
     /// Number of requests.
     pub count: u64,
-    /// Of those, with a failing status.
+    /// Requests with a failing status.
     pub errors: u64,
-    /// Of those, without a reply.
+    /// Requests without a reply.
     pub unanswered: u64,
     /// Payload bytes moved.
     pub bytes: u64,
-    /// Of those, whose payload went by RDMA.
+    /// Requests whose payload went by RDMA.
     pub by_rdma: u64,
-    /// First frame of the request to last frame of the reply.
+    /// Time from the first frame of the request to the last frame of the reply.
     pub latency: Histogram,
-    /// Round trips: the message and its answer, of a compound once, and each RDMA Read by the server.
+    /// Round trips: the message and its answer (once for a compound), and each RDMA Read by the server.
     pub trips: Histogram,
-    /// Of each owner of time, in the order of [`Owner::ALL`]: how much of each request's time was its.
+    /// Time by owner, in the order of [`Owner::ALL`].
     pub owners: [Histogram; Owner::COUNT],
 }
 
@@ -50,14 +50,14 @@ impl Requests {
         }
         if exchange.latency().is_some() && exchange.counts() {
             for (all, owner) in self.owners.iter_mut().zip(Owner::ALL) {
-                // what it waited for before it was sent is not in its latency
+                // the wait before it was sent is not part of its latency
                 let before = if owner == Owner::Credit { exchange.wait_for_credit } else { 0 };
                 all.add(exchange.time.of(owner).saturating_add(before));
             }
         }
     }
 
-    /// Takes over what others are.
+    /// Adds the data of another.
     pub fn join(&mut self, other: &Self) {
         self.count += other.count;
         self.errors += other.errors;
@@ -72,12 +72,13 @@ impl Requests {
     }
 }
 
-/// Lengths, in bytes, of requests whose payload went within the messages, and by RDMA: the shortest and the longest of each.
+/// Lengths, in bytes, of requests whose payload went within the messages, and by RDMA: the shortest and the longest of
+/// each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
     /// Within the messages.
     pub inline: Option<(u32, u32)>,
-    /// Least and largest length that went by RDMA, in bytes.
+    /// By RDMA.
     pub rdma: Option<(u32, u32)>,
 }
 
@@ -87,14 +88,14 @@ impl Paths {
         *span = Some(span.map_or((length, length), |(least, most)| (least.min(length), most.max(length))));
     }
 
-    /// The longest that went within the messages and the shortest that went by RDMA, where length alone decides.
+    /// The longest within the messages and the shortest by RDMA, if only the length decides.
     pub fn threshold(&self) -> Option<(u32, u32)> {
         let ((_, inline), (rdma, _)) = self.inline.zip(self.rdma)?;
         (inline < rdma).then_some((inline, rdma))
     }
 }
 
-/// Listens to an analysis.
+/// Observer of an analysis.
 #[derive(Clone, Debug, Default)]
 pub struct Profiler {
     requests: BTreeMap<(&'static str, Option<u32>), Requests>,
@@ -114,20 +115,20 @@ impl Sink for Profiler {
     }
 }
 
-/// A finding, as often as it was made.
+/// A finding with its occurrences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Severity of the finding.
     pub severity: Severity,
-    /// How sure it is.
+    /// Its certainty.
     pub certainty: Certainty,
     /// Occurrences.
     pub count: u64,
-    /// The first frame of the first one.
+    /// Its first frame.
     pub frame: u64,
 }
 
-/// What of an analysis can be compared.
+/// The comparable part of an analysis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
     /// Frames.
@@ -136,22 +137,22 @@ pub struct Profile {
     pub span: i64,
     /// Connections.
     pub connections: u64,
-    /// What connections agreed on: the values, and how many connections have each.
+    /// Negotiated values, each with the number of connections that have it.
     pub agreed: BTreeMap<&'static str, BTreeMap<String, u64>>,
-    /// Requests by command and length asked for, in bytes.
+    /// Requests by command and requested length, in bytes.
     pub requests: BTreeMap<(&'static str, Option<u32>), Requests>,
-    /// Which lengths went by RDMA, by command.
+    /// Lengths of payload by RDMA, by command.
     pub paths: BTreeMap<&'static str, Paths>,
-    /// Counters, over all connections.
+    /// Counters, summed over all connections.
     pub counters: BTreeMap<&'static str, u64>,
     /// Findings by rule and side to blame.
     pub findings: BTreeMap<(Rule, &'static str), Found>,
-    /// Outcomes of connections, and how many had each.
+    /// Outcomes of connections, each with its number.
     pub outcomes: BTreeMap<String, u64>,
 }
 
 impl Profile {
-    /// Of a report, and of who listened to the same analysis.
+    /// A profile from a report and the observer of the same analysis.
     pub fn new(report: &Report, heard: Profiler) -> Self {
         let mut profile = Self { requests: heard.requests, paths: heard.paths, frames: report.capture.frames, ..Self::default() };
         if let (Some(first), Some(last)) = (report.capture.first, report.capture.last) {
@@ -187,7 +188,7 @@ impl Profile {
         agreed("dialect", c.smb.dialect.map(|d| format!("{}.{}.{}", d >> 8, d >> 4 & 0xf, d & 0xf)));
         agreed("version of NFS", number(Some(c.nfs.version).filter(|n| *n > 0)));
         if c.smb.dialect.is_some() {
-            // what sets a session up is signed where the rest is not
+            // session setup is signed even if the rest is not
             let signing = match c.smb.signatures {
                 _ if !c.smb.signed => "not signed",
                 [without, with] if with >= without => "signed",
@@ -245,12 +246,12 @@ impl Profile {
         }
     }
 
-    /// How many requests there are.
+    /// Number of requests.
     pub fn all_requests(&self) -> u64 {
         self.requests.values().map(|r| r.count).sum()
     }
 
-    /// The requests of a command, or of all, whose length is within.
+    /// The requests of a command, or of all, within a range of lengths.
     pub fn those(&self, command: Option<&str>, within: impl Fn(Option<u32>) -> bool) -> Requests {
         let mut all = Requests::default();
         for ((name, length), requests) in &self.requests {

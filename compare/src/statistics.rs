@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Buckets per doubling: 1.1 % each.
 const STEPS: f64 = 64.0;
 
-/// Durations in ns, in buckets of 1.1 %. What is in it does not depend on the order in which it came.
+/// A histogram of durations in ns, with buckets of 1.1 %. It does not depend on the order of insertion.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
     buckets: BTreeMap<u16, u64>,
@@ -26,7 +26,7 @@ impl Histogram {
         *self.buckets.entry(bucket(ns)).or_default() += 1;
     }
 
-    /// Takes over what another one has.
+    /// Adds the values of another.
     pub fn join(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -60,7 +60,7 @@ impl Histogram {
         (self.count > 0).then_some(self.max)
     }
 
-    /// The duration that this part of them does not exceed, ns, to 1.1 %.
+    /// The percentile `part`, ns, to 1.1 %.
     pub fn quantile(&self, part: f64) -> Option<i64> {
         let rank = ((part * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
@@ -80,16 +80,16 @@ fn value(bucket: u16) -> i64 {
     if bucket == 0 { 0 } else { ((f64::from(bucket) - 0.5) / STEPS).exp2() as i64 }
 }
 
-/// What a test says of two samples.
+/// Result of a test of two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Test {
-    /// The probability of a difference like this where there is none.
+    /// Probability of such a difference, or a greater one, if there is none.
     pub p: f64,
     /// Cliff's delta: from −1, the second is always less, by 0, neither, to 1, the second is always more.
     pub effect: f64,
 }
 
-/// Mann and Whitney's test on durations in buckets, with ties. `None` where there are too few to say.
+/// The Mann-Whitney test on durations in buckets, with ties. `None` for too few values.
 pub(crate) fn mann_whitney(a: &Histogram, b: &Histogram) -> Option<Test> {
     const FEWEST: u64 = 8;
     if a.count < FEWEST || b.count < FEWEST {
@@ -102,7 +102,7 @@ pub(crate) fn mann_whitney(a: &Histogram, b: &Histogram) -> Option<Test> {
             all.entry(*bucket).or_default()[which] += count;
         }
     }
-    // how often one of b is more than one of a, ties by halves
+    // how often one of b is greater than one of a; ties count half
     let (mut below, mut more, mut ties) = (0.0, 0.0, 0.0);
     for [in_a, in_b] in all.values() {
         let (in_a, in_b) = (*in_a as f64, *in_b as f64);
@@ -121,7 +121,8 @@ pub(crate) fn mann_whitney(a: &Histogram, b: &Histogram) -> Option<Test> {
     Some(Test { p: two_sided(distance / variance.sqrt()), effect })
 }
 
-/// Whether two counts, of so many chances each, come from one rate. The normal approximation, with a continuity correction.
+/// Tests whether two counts, each of a number of chances, have the same rate: the normal approximation with a
+/// continuity correction.
 pub(crate) fn counts(a: u64, chances_a: u64, b: u64, chances_b: u64) -> f64 {
     let all = a.saturating_add(b) as f64;
     let chances = chances_a as f64 + chances_b as f64;
@@ -157,7 +158,7 @@ fn erfc(x: f64) -> f64 {
     if x >= 0.0 { y } else { 2.0 - y }
 }
 
-/// The p values with which Holm's method rejects at `level`: which of them are still significant when so many were asked.
+/// Holm's method: for each p value, true if it is significant at `level` among all tests together.
 pub(crate) fn holm(p: &[f64], level: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));

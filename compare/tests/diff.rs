@@ -1,4 +1,4 @@
-//! What `diff` says of profiles that differ in one thing: it is named, and nothing else is.
+//! Compares profiles that differ in one thing: `diff` names it and nothing else.
 
 use rdmascope_compare::diff::{Diff, Kind};
 use rdmascope_compare::profile::{Paths, Profile, Requests};

@@ -46,7 +46,7 @@ fn read(path: &Path) -> Vec<Record> {
     records
 }
 
-/// What can be compared, the report, and of each frame the connection that it was followed under.
+/// The profile, the report, and the connection of each frame in the analysis.
 fn analyzed(records: &[Record]) -> (Profile, Report, Vec<Option<u32>>) {
     let mut pipeline = Pipeline::with_sink(Default::default(), Profiler::default());
     let mut places = Vec::new();
