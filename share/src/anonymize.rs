@@ -1,6 +1,7 @@
-//! Frames in, frames out that say the same to an analysis and nothing about people, machines and files.
+//! Anonymizes frames: an analysis of the new frames gives the same result, and they identify no people, machines or
+//! files.
 
-use crate::parcel::{Blanker, Made, Parcel};
+use crate::batch::{Blanker, FrameBatch, NewFrames};
 use crate::shape::Shape;
 use crate::tally::{Options, Payload, Tally};
 use crate::watch::Watch;
@@ -10,41 +11,42 @@ use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_dissector::frame::{self, Body, LinkType};
 use rdmascope_dissector::trace::Off;
 
-/// Bytes of frames that are held because a later frame may tell of them.
+/// Limit of the bytes of frames that are held because a later frame may identify parts of them.
 const HELD_BYTES: usize = 48 << 20;
 
-/// A frame on its way in.
+/// A captured frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// When it was captured, ns since the Unix epoch.
+    /// Capture time, ns since the Unix epoch.
     pub time_ns: i64,
     /// Link type of the bytes.
     pub link_type: LinkType,
-    /// Its length on the wire in bytes.
+    /// Length on the wire in bytes.
     pub wire_len: u32,
-    /// Which interface of the capture it came from.
+    /// Number of the interface in the capture.
     pub interface: u32,
-    /// Its captured bytes.
+    /// Captured bytes.
     pub bytes: &'a [u8],
 }
 
-/// Anonymizes a capture frame by frame. `M` is whatever the caller wants back with each frame.
+/// Anonymizes a capture frame by frame. `M` is the caller's data for a frame, returned with it.
 pub struct Anonymizer<M> {
     pipeline: Pipeline,
     watch: Watch<M>,
     payload: Payload,
     frames: u64,
-    /// Buffers to be filled again.
+    /// Emptied buffers, to be used again.
     spare: Vec<Vec<u8>>,
 }
 
 impl<M> Anonymizer<M> {
-    /// At the beginning of a capture.
+    /// An anonymizer for one capture.
     pub fn new(options: Options) -> Self {
         Self::with_limit(options, HELD_BYTES)
     }
 
-    /// The same, holding so many bytes of frames at most: a message whose pieces are farther apart is blanked.
+    /// An anonymizer that holds at most `held_bytes` bytes of frames. A message whose pieces are farther apart is
+    /// blanked.
     pub fn with_limit(options: Options, held_bytes: usize) -> Self {
         Self {
             pipeline: Pipeline::new(env::Options::default()),
@@ -55,13 +57,13 @@ impl<M> Anonymizer<M> {
         }
     }
 
-    /// The next frame; those that nothing can change any more go `out`, in their order.
+    /// Adds a frame. Passes all frames that cannot change any more to `out`, in order.
     pub fn frame(&mut self, meta: M, frame: &Frame<'_>, mut out: impl FnMut(M, &[u8])) {
         self.hold(meta, frame);
         self.pass(&mut out);
     }
 
-    /// The same for who makes the new frames elsewhere: they go out as parcels.
+    /// Adds a frame without passing any on: [`next_batch`](Self::next_batch) returns finished ones.
     pub fn hold(&mut self, meta: M, frame: &Frame<'_>) {
         self.frames += 1;
         let of_frame = FrameMeta {
@@ -78,7 +80,7 @@ impl<M> Anonymizer<M> {
             let packet = frame::decode(frame.link_type, frame.bytes, frame.wire_len, &options, &mut Off);
             (shape, packet)
         });
-        // of several packets in one datagram, each has headers and a CRC of its own
+        // several packets in one datagram: each has its own headers and CRC
         let known = known.filter(|(_, packet)| !matches!(&packet.body, Body::Ib(ib) if !ib.behind.is_empty()));
         let packet = match known {
             Some((shape, packet)) => {
@@ -99,58 +101,59 @@ impl<M> Anonymizer<M> {
         }
         self.pipeline.packet(&of_frame, &packet, &mut self.watch);
         self.watch.end_frame();
-        self.leave(false);
+        self.close_oldest(false);
     }
 
-    fn leave(&mut self, at_the_end: bool) {
+    fn close_oldest(&mut self, at_the_end: bool) {
         let Watch { mapping, counts, window, .. } = &mut self.watch;
         let mut blanker = Blanker { stream: mapping.streams(), payload: self.payload, blanked: &mut counts.blanked };
-        window.leave(at_the_end, &mut blanker);
+        window.close_oldest(at_the_end, &mut blanker);
     }
 
-    /// Frames that nothing can change any more. Asked for after each frame until there are none, parcels are the same whoever makes them.
-    pub fn parcel(&mut self) -> Option<Parcel<M>> {
-        let shelf = self.watch.window.take()?;
+    /// The next batch of frames that cannot change any more. Call it after each frame until it returns `None`: then the
+    /// batches do not depend on the number of threads.
+    pub fn next_batch(&mut self) -> Option<FrameBatch<M>> {
+        let batch = self.watch.window.take()?;
         let made = self.spare.pop().unwrap_or_default();
-        Some(Parcel::new(shelf, self.watch.mapping.streams().clone(), self.payload, made))
+        Some(FrameBatch::new(batch, self.watch.mapping.streams().clone(), self.payload, made))
     }
 
-    /// Takes back a parcel whose frames went out, for what was blanked in it.
-    pub fn give_back(&mut self, made: Made<M>) {
+    /// Takes back a batch after its frames were written, and adds up what was blanked in it.
+    pub fn give_back(&mut self, made: NewFrames<M>) {
         self.watch.counts.blanked.join(&made.blanked);
-        let (shelf, bytes) = made.empty();
-        self.watch.window.give_back(shelf);
+        let (batch, bytes) = made.empty();
+        self.watch.window.give_back(batch);
         if self.spare.len() < SPARE_MAX {
             self.spare.push(bytes);
         }
     }
 
     fn pass(&mut self, out: &mut impl FnMut(M, &[u8])) {
-        while let Some(parcel) = self.parcel() {
-            let mut made = parcel.make();
+        while let Some(batch) = self.next_batch() {
+            let mut made = batch.make();
             made.frames(&mut *out);
             self.give_back(made);
         }
     }
 
-    /// A name, as it is in the frames: for what is said beside them.
+    /// The replacement of a name as it is used in the frames, for texts beside them.
     pub fn name(&mut self, name: &str) -> String {
         self.watch.mapping.name(name)
     }
 
-    /// The capture is over: the other frames, and what was done.
+    /// Ends the capture: passes on the other frames, and returns the counts.
     pub fn finish(mut self, mut out: impl FnMut(M, &[u8])) -> Tally {
         self.end();
         self.pass(&mut out);
         self.tally()
     }
 
-    /// The capture is over, for who makes the new frames elsewhere: all of them are in the parcels that follow.
+    /// Ends the capture. [`next_batch`](Self::next_batch) returns all other frames.
     pub fn end(&mut self) {
-        self.leave(true);
+        self.close_oldest(true);
     }
 
-    /// What was done, once all parcels were given back.
+    /// The counts, after all batches were given back.
     pub fn tally(self) -> Tally {
         self.watch.counts.tally(self.frames)
     }

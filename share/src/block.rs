@@ -1,7 +1,7 @@
-//! Frames in blocks: their bytes, one behind the other, and what is known of each.
+//! Blocks of frames: the contiguous bytes of several frames, and what is known about each byte.
 //!
-//! What is known of a frame's bytes are two sets of bits, one bit a byte, and what stands in the place of those that were replaced. The new
-//! frame is made when it is its turn, so that it need not wait in memory.
+//! Two bit sets of a frame, one bit a byte, mark kept and replaced bytes; patches hold the replacements. The new frame
+//! is made only when it leaves, so it takes no memory while it waits.
 
 use crate::shape::{Notes, Plan};
 use crate::sums::{self, Fix};
@@ -15,13 +15,14 @@ pub(crate) struct Span {
     pub(crate) length: u32,
 }
 
-/// Numbers of sheets: bytes that stand in no frame, as what was compressed there.
-pub(crate) const SHEET: u64 = 1 << 63;
+/// Numbers from here on belong to scratch buffers: bytes outside any frame, for example the content of a compressed
+/// message.
+pub(crate) const SCRATCH: u64 = 1 << 63;
 
 impl Span {
-    /// True if it is of a frame.
+    /// True if the span is in a frame, false if it is in a scratch buffer.
     pub(crate) fn is_in_frame(&self) -> bool {
-        self.frame < SHEET
+        self.frame < SCRATCH
     }
 
     pub(crate) fn range(&self, limit: usize) -> Range<usize> {
@@ -30,17 +31,17 @@ impl Span {
     }
 }
 
-/// What to do with bytes that belong to no field.
+/// Fills bytes that belong to no field.
 pub(crate) trait Blank {
-    /// Fills `to`, where `was` was, in the field `inside`, if there is one.
+    /// Fills `to`. `was` are the old bytes; `inside` is the field that contains them, if any.
     fn blank(&mut self, inside: Option<Def>, was: &[u8], to: &mut [u8]);
 }
 
-/// Sets of places, one bit each.
+/// Bit sets over the bytes of a frame.
 mod places {
     use super::Range;
 
-    /// The words that hold a range, and which of their bits do.
+    /// The words that cover a range, each with a mask of the bits inside the range.
     fn words(range: Range<usize>) -> impl Iterator<Item = (usize, u64)> {
         let (first, last) = (range.start / 64, range.end.div_ceil(64));
         (first..last).map(move |word| {
@@ -52,7 +53,7 @@ mod places {
 
     #[inline]
     pub(super) fn insert(set: &mut [u64], range: Range<usize>) {
-        // most fields lie in one word
+        // most fields lie within one word
         if range.start / 64 == range.end / 64 {
             let bits = (1_u64 << (range.end % 64)) - (1 << (range.start % 64));
             if let Some(word) = set.get_mut(range.start / 64) {
@@ -74,7 +75,7 @@ mod places {
         words(range).any(|(word, bits)| set[word] & bits != 0)
     }
 
-    /// The runs of places that are in the set, of so many.
+    /// Runs of set bits among the first `length` bits.
     pub(super) fn runs(set: &[u64], length: usize) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
         for at in (0..length).filter(|at| has(set, *at)) {
@@ -87,7 +88,7 @@ mod places {
     }
 }
 
-/// What stands in the place of bytes.
+/// Replacement of bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum With<'a> {
     Zeros,
@@ -103,42 +104,42 @@ impl With<'_> {
     }
 }
 
-/// Runs of one frame that are remembered for the report.
+/// Limit of runs of one frame that are kept for the report.
 const INSIDE_MAX: u32 = 1 << 8;
-/// The end of a list in a [`Block`].
+/// End of a linked list in a [`Block`].
 const NONE: u32 = u32::MAX;
-/// Where the bytes of a patch stand that is all zeros.
+/// Value of [`Patch::data`] for a patch of zeros.
 const ZEROS: u32 = u32::MAX;
 
-/// Bytes that were replaced.
+/// A run of replaced bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patch {
     from: u32,
     to: u32,
-    /// Where the new ones begin in the block's data.
+    /// Offset of the new bytes in the block's data.
     data: u32,
     next: u32,
 }
 
-/// Frames in order: their bytes, what to do with them, and what is known of each. They come and leave in one order, so blocks do
-/// as well, and are filled again. What belongs to one frame is a list, the last one first.
+/// Consecutive frames: their bytes, and what is known about each. Frames are added and removed in order, so a whole
+/// block is reused. The items of one frame form a linked list, newest first.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     old: Vec<u8>,
-    /// Of each frame two sets of places: those that give nothing away, and those that were replaced.
+    /// Two bit sets for each frame: kept bytes, then replaced bytes.
     places: Vec<u64>,
     patches: Vec<Patch>,
     data: Vec<u8>,
-    /// Runs of bytes of which other fields tell.
+    /// Runs of bytes that lie inside a field which other fields describe: start, end, field, next.
     inside: Vec<(u32, u32, Def, u32)>,
     fixes: Vec<(Fix, u32)>,
-    /// MPA CRCs that stand right behind the bytes of the same frame that they cover: from where to where.
+    /// MPA CRCs that directly follow the bytes they cover, in the same frame: start, end, next.
     crcs: Vec<(u32, u32, u32)>,
 }
 
-/// Where a frame stands in its block.
+/// Place of a frame in its block, and the heads of its lists.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaf {
+pub(crate) struct Slot {
     at: u32,
     pub(crate) length: u32,
     places: u32,
@@ -150,19 +151,19 @@ pub(crate) struct Leaf {
 }
 
 impl Patch {
-    /// True if it has this place.
+    /// True if the patch covers this offset.
     pub(crate) fn has(&self, at: usize) -> bool {
         (self.from as usize..self.to as usize).contains(&at)
     }
 }
 
-impl Leaf {
-    /// True if MPA CRCs stand in it behind their bytes.
+impl Slot {
+    /// True if the frame contains MPA CRCs that directly follow the bytes they cover.
     pub(crate) fn has_crcs(&self) -> bool {
         self.crcs != NONE
     }
 
-    /// Where the frame stands among all bytes of its block.
+    /// Range of the frame among the bytes of its block.
     pub(crate) fn range(&self) -> Range<usize> {
         self.at as usize..self.at as usize + self.length as usize
     }
@@ -170,7 +171,7 @@ impl Leaf {
     pub(crate) const EMPTY: Self = Self { at: 0, length: 0, places: 0, patches: NONE, inside: NONE, runs: 0, fixes: NONE, crcs: NONE };
 }
 
-/// Of two sets of places: those that are kept, and those that are replaced.
+/// Bit sets of a frame: kept and replaced bytes.
 pub(crate) struct Known<'a> {
     kept: &'a [u64],
     replaced: &'a [u64],
@@ -185,7 +186,7 @@ impl Known<'_> {
         places::has(self.kept, at) || places::has(self.replaced, at)
     }
 
-    /// The next run that is not known, from a place on, of so many bytes.
+    /// The next run of unknown bytes from offset `from` on, in a frame of `length` bytes.
     pub(crate) fn unknown(&self, from: usize, length: usize) -> Option<Range<usize>> {
         let next = |from: usize, wanted: bool| {
             let mut word = from / 64;
@@ -216,7 +217,7 @@ impl Block {
         self.crcs.clear();
     }
 
-    /// Makes room for as much as another block has.
+    /// Reserves the capacities that another block used.
     pub(crate) fn reserve_like(&mut self, other: &Self) {
         fn reserve<T>(mine: &mut Vec<T>, other: &[T]) {
             mine.reserve(other.len() + other.len() / 16);
@@ -229,80 +230,80 @@ impl Block {
         reserve(&mut self.crcs, &other.crcs);
     }
 
-    /// Bytes of its frames.
+    /// Length of all frames, in bytes.
     pub(crate) fn length(&self) -> usize {
         self.old.len()
     }
 
-    /// The bytes of all frames, one behind the other.
+    /// The bytes of all frames, contiguous.
     pub(crate) fn all(&self) -> &[u8] {
         &self.old
     }
 
-    /// Makes room for so many bytes of frames.
+    /// Reserves room for the bytes of frames.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.old.reserve(bytes);
     }
 
-    pub(crate) fn add(&mut self, bytes: &[u8]) -> Leaf {
+    pub(crate) fn add(&mut self, bytes: &[u8]) -> Slot {
         let (at, places) = (self.old.len() as u32, self.places.len() as u32);
         self.old.extend_from_slice(bytes);
         self.places.resize(self.places.len() + 2 * bytes.len().div_ceil(64), 0);
-        Leaf { at, length: bytes.len() as u32, places, ..Leaf::EMPTY }
+        Slot { at, length: bytes.len() as u32, places, ..Slot::EMPTY }
     }
 
-    pub(crate) fn old(&self, leaf: &Leaf) -> &[u8] {
-        &self.old[leaf.at as usize..][..leaf.length as usize]
+    pub(crate) fn old(&self, slot: &Slot) -> &[u8] {
+        &self.old[slot.at as usize..][..slot.length as usize]
     }
 
-    pub(crate) fn known(&self, leaf: &Leaf) -> Known<'_> {
-        let words = (leaf.length as usize).div_ceil(64);
-        let (kept, replaced) = self.places[leaf.places as usize..][..2 * words].split_at(words);
+    pub(crate) fn known(&self, slot: &Slot) -> Known<'_> {
+        let words = (slot.length as usize).div_ceil(64);
+        let (kept, replaced) = self.places[slot.places as usize..][..2 * words].split_at(words);
         Known { kept, replaced }
     }
 
-    fn kept_mut(&mut self, leaf: &Leaf) -> &mut [u64] {
-        &mut self.places[leaf.places as usize..][..(leaf.length as usize).div_ceil(64)]
+    fn kept_mut(&mut self, slot: &Slot) -> &mut [u64] {
+        &mut self.places[slot.places as usize..][..(slot.length as usize).div_ceil(64)]
     }
 
-    fn replaced_mut(&mut self, leaf: &Leaf) -> &mut [u64] {
-        let words = (leaf.length as usize).div_ceil(64);
-        &mut self.places[leaf.places as usize + words..][..words]
+    fn replaced_mut(&mut self, slot: &Slot) -> &mut [u64] {
+        let words = (slot.length as usize).div_ceil(64);
+        &mut self.places[slot.places as usize + words..][..words]
     }
 
     #[inline]
-    pub(crate) fn keep(&mut self, leaf: &Leaf, range: Range<usize>) {
-        places::insert(self.kept_mut(leaf), range);
+    pub(crate) fn keep(&mut self, slot: &Slot, range: Range<usize>) {
+        places::insert(self.kept_mut(slot), range);
     }
 
-    pub(crate) fn replace(&mut self, leaf: &mut Leaf, range: Range<usize>, with: With<'_>) -> bool {
+    pub(crate) fn replace(&mut self, slot: &mut Slot, range: Range<usize>, with: With<'_>) -> bool {
         let range = match with {
             With::Zeros => range,
             With::Bytes(bytes) => range.start..range.end.min(range.start + bytes.len()),
         };
         let mut any = false;
-        if !places::has_any(self.known(leaf).replaced, range.clone()) {
+        if !places::has_any(self.known(slot).replaced, range.clone()) {
             any = !range.is_empty();
-            self.patch(leaf, range.clone(), with.part(0..range.len()));
+            self.patch(slot, range.clone(), with.part(0..range.len()));
         } else {
             let mut at = range.start;
             while at < range.end {
-                let known = self.known(leaf);
+                let known = self.known(slot);
                 let end = (at..range.end).find(|i| places::has(known.replaced, *i)).unwrap_or(range.end);
                 if at == end {
                     at += 1;
                     continue;
                 }
                 any = true;
-                self.patch(leaf, at..end, with.part(at - range.start..end - range.start));
+                self.patch(slot, at..end, with.part(at - range.start..end - range.start));
                 at = end;
             }
         }
-        places::insert(self.replaced_mut(leaf), range);
+        places::insert(self.replaced_mut(slot), range);
         any
     }
 
-    fn patch(&mut self, leaf: &mut Leaf, range: Range<usize>, with: With<'_>) {
+    fn patch(&mut self, slot: &mut Slot, range: Range<usize>, with: With<'_>) {
         if range.is_empty() {
             return;
         }
@@ -314,12 +315,12 @@ impl Block {
                 at
             }
         };
-        self.patches.push(Patch { from: range.start as u32, to: range.end as u32, data, next: leaf.patches });
-        leaf.patches = self.patches.len() as u32 - 1;
+        self.patches.push(Patch { from: range.start as u32, to: range.end as u32, data, next: slot.patches });
+        slot.patches = self.patches.len() as u32 - 1;
     }
 
-    pub(crate) fn patches(&self, leaf: &Leaf) -> impl Iterator<Item = &Patch> {
-        let first = self.patches.get(leaf.patches as usize);
+    pub(crate) fn patches(&self, slot: &Slot) -> impl Iterator<Item = &Patch> {
+        let first = self.patches.get(slot.patches as usize);
         std::iter::successors(first, |patch| self.patches.get(patch.next as usize))
     }
 
@@ -331,42 +332,42 @@ impl Block {
         }
     }
 
-    pub(crate) fn inside(&mut self, leaf: &mut Leaf, from: u32, to: u32, def: Def) {
-        if leaf.runs < INSIDE_MAX {
-            self.inside.push((from, to, def, leaf.inside));
-            leaf.inside = self.inside.len() as u32 - 1;
-            leaf.runs += 1;
+    pub(crate) fn inside(&mut self, slot: &mut Slot, from: u32, to: u32, def: Def) {
+        if slot.runs < INSIDE_MAX {
+            self.inside.push((from, to, def, slot.inside));
+            slot.inside = self.inside.len() as u32 - 1;
+            slot.runs += 1;
         }
     }
 
-    /// The innermost run at a place.
-    fn innermost(&self, leaf: &Leaf, at: usize) -> Option<(usize, Def)> {
-        let first = self.inside.get(leaf.inside as usize);
+    /// The innermost run that contains an offset: its end and field.
+    fn innermost(&self, slot: &Slot, at: usize) -> Option<(usize, Def)> {
+        let first = self.inside.get(slot.inside as usize);
         let mut runs = std::iter::successors(first, |(.., next)| self.inside.get(*next as usize));
         runs.find(|(from, to, ..)| (*from as usize..*to as usize).contains(&at)).map(|(_, to, def, _)| (*to as usize, *def))
     }
 
-    pub(crate) fn fix(&mut self, leaf: &mut Leaf, fix: Fix) {
-        self.fixes.push((fix, leaf.fixes));
-        leaf.fixes = self.fixes.len() as u32 - 1;
+    pub(crate) fn fix(&mut self, slot: &mut Slot, fix: Fix) {
+        self.fixes.push((fix, slot.fixes));
+        slot.fixes = self.fixes.len() as u32 - 1;
     }
 
-    /// The invariant CRC noted last is correct.
-    pub(crate) fn icrc_is_good(&mut self, leaf: &Leaf) {
-        if let Some((Fix::Icrc { is_good, .. }, _)) = self.fixes.get_mut(leaf.fixes as usize) {
+    /// Notes that the decoder verified the invariant CRC that was added last.
+    pub(crate) fn icrc_is_good(&mut self, slot: &Slot) {
+        if let Some((Fix::Icrc { is_good, .. }, _)) = self.fixes.get_mut(slot.fixes as usize) {
             *is_good = true;
         }
     }
 
-    /// An MPA CRC stands right behind the bytes that it covers.
-    pub(crate) fn crc(&mut self, leaf: &mut Leaf, from: u32, to: u32) {
-        self.crcs.push((from, to, leaf.crcs));
-        leaf.crcs = self.crcs.len() as u32 - 1;
+    /// Adds an MPA CRC that directly follows the bytes it covers.
+    pub(crate) fn crc(&mut self, slot: &mut Slot, from: u32, to: u32) {
+        self.crcs.push((from, to, slot.crcs));
+        slot.crcs = self.crcs.len() as u32 - 1;
     }
 
-    /// Makes the MPA CRCs of a new frame that stand behind their bytes, and tells where each is.
-    pub(crate) fn make_crcs(&self, leaf: &Leaf, new: &mut [u8], mut made: impl FnMut(u32, [u8; 4])) {
-        let (old, mut next) = (self.old(leaf), leaf.crcs);
+    /// Recomputes the MPA CRCs that directly follow their bytes in a new frame, and reports the offset of each.
+    pub(crate) fn make_crcs(&self, slot: &Slot, new: &mut [u8], mut made: impl FnMut(u32, [u8; 4])) {
+        let (old, mut next) = (self.old(slot), slot.crcs);
         while let Some((from, to, before)) = self.crcs.get(next as usize) {
             let (from, to) = (*from as usize, *to as usize);
             next = *before;
@@ -377,22 +378,22 @@ impl Block {
         }
     }
 
-    /// Recomputes the sums of a new frame of which nothing else changes.
-    pub(crate) fn mend(&self, leaf: &Leaf, new: &mut [u8], fixes: &mut Vec<Fix>) {
+    /// Recomputes the checksums of a new frame whose other bytes are final.
+    pub(crate) fn mend(&self, slot: &Slot, new: &mut [u8], fixes: &mut Vec<Fix>) {
         fixes.clear();
-        fixes.extend(self.fixes(leaf));
+        fixes.extend(self.fixes(slot));
         fixes.reverse();
-        sums::mend(fixes, self.old(leaf), new);
+        sums::mend(fixes, self.old(slot), new);
     }
 
-    /// The fixes of a frame, the last one first.
-    pub(crate) fn fixes(&self, leaf: &Leaf) -> impl Iterator<Item = Fix> {
-        let first = self.fixes.get(leaf.fixes as usize);
+    /// Checksums to recompute in a frame, newest first.
+    pub(crate) fn fixes(&self, slot: &Slot) -> impl Iterator<Item = Fix> {
+        let first = self.fixes.get(slot.fixes as usize);
         std::iter::successors(first, |(_, next)| self.fixes.get(*next as usize)).map(|(fix, _)| *fix)
     }
 
-    /// All that is known of a frame.
-    pub(crate) fn notes(&self, leaf: &Leaf) -> Notes {
+    /// Everything known about a frame.
+    pub(crate) fn notes(&self, slot: &Slot) -> Notes {
         let range = |from: u32, to: u32| from as usize..to as usize;
         let patch = |patch: &Patch| {
             let bytes = match self.with(patch, patch.from as usize, patch.to as usize) {
@@ -401,26 +402,26 @@ impl Block {
             };
             (range(patch.from, patch.to), bytes)
         };
-        let first = self.inside.get(leaf.inside as usize);
+        let first = self.inside.get(slot.inside as usize);
         let inside = std::iter::successors(first, |(.., next)| self.inside.get(*next as usize));
         let mut notes = Notes {
-            kept: places::runs(self.known(leaf).kept, leaf.length as usize),
-            replaced: self.patches(leaf).map(patch).collect(),
+            kept: places::runs(self.known(slot).kept, slot.length as usize),
+            replaced: self.patches(slot).map(patch).collect(),
             inside: inside.map(|(from, to, def, _)| (range(*from, *to), *def)).collect(),
-            fixes: self.fixes(leaf).collect(),
+            fixes: self.fixes(slot).collect(),
         };
-        // the lists have the last one first
+        // the lists are newest first
         notes.replaced.reverse();
         notes.inside.reverse();
         notes.fixes.reverse();
         notes
     }
 
-    /// Notes of a frame of which nothing is known yet what is known of all like it.
-    pub(crate) fn follow(&mut self, leaf: &mut Leaf, plan: &Plan, is_good: bool) {
-        let length = leaf.length as usize;
+    /// Applies the plan of a frame's shape to a frame about which nothing is known yet.
+    pub(crate) fn follow(&mut self, slot: &mut Slot, plan: &Plan, is_good: bool) {
+        let length = slot.length as usize;
         let words = length.div_ceil(64);
-        let (kept, replaced) = self.places[leaf.places as usize..][..2 * words].split_at_mut(words);
+        let (kept, replaced) = self.places[slot.places as usize..][..2 * words].split_at_mut(words);
         for range in plan.kept(length) {
             places::insert(kept, range);
         }
@@ -428,29 +429,29 @@ impl Block {
             let data = self.data.len() as u32;
             self.data.extend_from_slice(with);
             places::insert(replaced, from..from + with.len());
-            self.patches.push(Patch { from: from as u32, to: (from + with.len()) as u32, data, next: leaf.patches });
-            leaf.patches = self.patches.len() as u32 - 1;
+            self.patches.push(Patch { from: from as u32, to: (from + with.len()) as u32, data, next: slot.patches });
+            slot.patches = self.patches.len() as u32 - 1;
         }
         for (range, def) in plan.inside(length) {
-            self.inside(leaf, range.start as u32, range.end as u32, def);
+            self.inside(slot, range.start as u32, range.end as u32, def);
         }
         for fix in plan.fixes(length, is_good) {
-            self.fix(leaf, fix);
+            self.fix(slot, fix);
         }
     }
 
-    /// The new frame, with bytes that belong to no field blanked, behind what is there.
-    pub(crate) fn make(&self, leaf: &Leaf, blank: &mut impl Blank, made: &mut Vec<u8>) {
-        let old = self.old(leaf);
+    /// Appends the new frame to `made`. Unknown bytes are blanked.
+    pub(crate) fn make(&self, slot: &Slot, blank: &mut impl Blank, made: &mut Vec<u8>) {
+        let old = self.old(slot);
         let begin = made.len();
-        // contents that become zeros are not looked at
-        let zeros = self.patches(leaf).filter(|patch| patch.data == ZEROS).max_by_key(|patch| patch.to - patch.from);
+        // contents that become zeros are not copied first
+        let zeros = self.patches(slot).filter(|patch| patch.data == ZEROS).max_by_key(|patch| patch.to - patch.from);
         let (from, to) = zeros.map_or((0, 0), |patch| (patch.from as usize, patch.to as usize));
         made.extend_from_slice(&old[..from]);
         made.resize(begin + to, 0);
         made.extend_from_slice(&old[to..]);
         let new = &mut made[begin..];
-        for patch in self.patches(leaf) {
+        for patch in self.patches(slot) {
             let (start, end) = (patch.from as usize, patch.to as usize);
             match self.with(patch, start, end) {
                 With::Zeros if start == from => {}
@@ -458,11 +459,11 @@ impl Block {
                 With::Bytes(bytes) => new[start..end].copy_from_slice(bytes),
             }
         }
-        let known = self.known(leaf);
+        let known = self.known(slot);
         let mut at = 0;
         while let Some(run) = known.unknown(at, old.len()) {
-            let inside = self.innermost(leaf, run.start);
-            // to the end of what is not known, or of the field that it is in
+            let inside = self.innermost(slot, run.start);
+            // up to the end of the unknown bytes, or of the field that contains them
             let end = inside.map_or(run.end, |(to, _)| run.end.min(to));
             blank.blank(inside.map(|(_, def)| def), &old[run.start..end], &mut new[run.start..end]);
             at = end;

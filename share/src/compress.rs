@@ -1,20 +1,20 @@
-//! Compresses again what was decompressed and replaced, into as many bytes as there were: \[MS-XCA\] 2.3 (Plain LZ77), 2.5 (LZNT1), LZ4's
-//! block format, Pattern_V1 and payloads as they are. A length of the message around it is what it was, so nothing else changes.
+//! Compresses changed messages again to their previous length: \[MS-XCA\] 2.3 (Plain LZ77), 2.5 (LZNT1), the LZ4 block
+//! format, Pattern_V1 and uncompressed payloads. No length around the message changes.
 //!
-//! What became harder to compress may not fit; then there is nothing. LZ77+Huffman is not written.
+//! The result is `None` if the changed message does not fit. LZ77+Huffman is not supported.
 
 use rdmascope_dissector::wire::smb2::compression::{self, Algorithm};
 
-/// Bytes before the offset of an unchained message ends.
+/// Length of the header of an unchained message.
 const UNCHAINED: usize = compression::UNCHAINED_HEADER_LEN;
-/// How often a length is tried to be met.
+/// Attempts to reach a length exactly.
 const TRIES: usize = 8;
 
-/// The compressed message that was `message` and is to say `plain`, as long as it was.
+/// Compresses `plain` to the form and length of the compressed `message`.
 pub(crate) fn again(message: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
     let flags = le16(message, 10)?;
     let made = if flags & compression::FLAG_CHAINED != 0 { chain(message, plain)? } else { single(message, plain)? };
-    // what is written is what will be read
+    // verify that it decompresses to `plain`
     let mut read = Vec::new();
     compression::decompress_message(&made, &mut read, plain.len()).ok()?;
     (made.len() == message.len() && read == plain).then_some(made)
@@ -50,7 +50,7 @@ fn chain(message: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
     Some(made)
 }
 
-/// `plain` in exactly `length` bytes.
+/// Compresses `plain` to exactly `length` bytes.
 fn exact(algorithm: Algorithm, plain: &[u8], length: usize) -> Option<Vec<u8>> {
     match algorithm {
         Algorithm::NONE => (plain.len() == length).then(|| plain.to_vec()),
@@ -62,14 +62,14 @@ fn exact(algorithm: Algorithm, plain: &[u8], length: usize) -> Option<Vec<u8>> {
         }
         // a chunk header of zero ends it
         Algorithm::LZNT1 => padded(lznt1(plain), length),
-        // what stands behind the last byte is not looked at
+        // decompression ignores bytes after the last one
         Algorithm::LZ77 => fitted(plain, length, lz77).or_else(|| padded(lz77(plain, 0, plain.len()), length)),
         Algorithm::LZ4 => fitted(plain, length, lz4),
         _ => None,
     }
 }
 
-/// `plain` compressed, as it comes.
+/// Compresses `plain` to any length.
 pub(crate) fn plainly(algorithm: Algorithm, plain: &[u8]) -> Vec<u8> {
     match algorithm {
         Algorithm::LZ77 => lz77(plain, 0, plain.len()),
@@ -86,10 +86,10 @@ fn padded(mut made: Vec<u8>, length: usize) -> Option<Vec<u8>> {
     })
 }
 
-/// Compresses less well, until it has the length: `compress` looks for matches from one place to another only.
+/// Compresses less well until the length fits: `compress` searches for matches only between two offsets.
 fn fitted(plain: &[u8], length: usize, compress: fn(&[u8], usize, usize) -> Vec<u8>) -> Option<Vec<u8>> {
     for from in 0..TRIES.min(plain.len() + 1) {
-        // the more of it may be matched, the shorter
+        // a larger range for matches gives a shorter result
         let (mut low, mut high) = (from, plain.len());
         while low < high {
             let middle = low + (high - low) / 2;
@@ -105,7 +105,7 @@ fn fitted(plain: &[u8], length: usize, compress: fn(&[u8], usize, usize) -> Vec<
     None
 }
 
-/// Where a match for each place begins that lies up to so far back, and how long it is; greedy, and short of `to`.
+/// Matches at a distance of up to `farthest`; greedy, and only before `to`.
 struct Matches<'a> {
     plain: &'a [u8],
     last: std::collections::HashMap<[u8; 3], usize>,
@@ -134,7 +134,7 @@ impl<'a> Matches<'a> {
     }
 }
 
-/// Plain LZ77: flags of 32 tokens before them, from the top bit; the half of a byte is shared by two lengths.
+/// Plain LZ77: 32 flags precede their tokens, from the highest bit; two lengths share the halves of a byte.
 fn lz77(plain: &[u8], from: usize, to: usize) -> Vec<u8> {
     let mut out = vec![0; 4];
     let (mut flags, mut count, mut place) = (0_u32, 0, 0);
@@ -187,13 +187,13 @@ fn lz77(plain: &[u8], from: usize, to: usize) -> Vec<u8> {
             out.extend_from_slice(&[0; 4]);
         }
     }
-    // a match where there is nothing any more ends it
+    // a match at the end of the data ends it
     flags |= u32::MAX >> count;
     out[place..place + 4].copy_from_slice(&flags.to_le_bytes());
     out
 }
 
-/// LZNT1: chunks of 4096 bytes, each compressed where that makes it shorter.
+/// LZNT1: chunks of 4096 bytes, each compressed if that is shorter.
 fn lznt1(plain: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for chunk in plain.chunks(4096) {
@@ -228,7 +228,8 @@ fn lznt1(plain: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A block of LZ4: literals and a match, again and again; the last five bytes are literals, and no match begins in the last twelve.
+/// An LZ4 block: alternating literals and matches. The last five bytes are literals, and no match begins in the last
+/// twelve.
 fn lz4(plain: &[u8], from: usize, to: usize) -> Vec<u8> {
     fn long(mut n: usize, out: &mut Vec<u8>) {
         while n >= 255 {
@@ -328,7 +329,7 @@ mod tests {
                 }
                 plain
             };
-            // contents that become zeros leave the room that another name may need
+            // contents that become zeros leave room that another name may need
             let contents: Vec<u8> = (0..zeros).map(|n| (n * n / 3) as u8).collect();
             let was = [say(&name), contents].concat();
             let is = [say(&other[..name.len()]), vec![0; zeros]].concat();

@@ -1,7 +1,8 @@
-//! Whole connections out of a capture, so that what is cut out analyses as before.
+//! Cuts whole connections out of a capture, so that an analysis of the cut gives the same result for them.
 //!
-//! A first pass says which connection each frame is of, its handshake and the fragments of its datagrams included. Then connections are
-//! chosen: by number, by a finding, by frames that a filter passes, by time. Connections that carry one SMB session are chosen together.
+//! A first pass assigns each frame to its connection, including the handshake and the fragments of its datagrams. Then
+//! connections are chosen: by number, by finding, by frames that a filter passes, by time. Connections of one SMB
+//! session are chosen together.
 
 use rdmascope_analyzer::env;
 use rdmascope_analyzer::exchange::Exchange;
@@ -13,30 +14,31 @@ use rdmascope_dissector::frame::{self, Addr, Body};
 use rdmascope_dissector::trace::Trace;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Datagrams in fragments, and queue pairs, remembered at most.
+/// Limit of fragmented datagrams, and of queue pairs.
 const REMEMBERED: usize = 1 << 16;
-/// Requests that can be cut out by their numbers.
+/// Limit of requests that can be chosen by number.
 const REQUESTS_MAX: usize = 1 << 24;
 
-/// What is to be cut out: what any of these chooses. Nothing chooses everything.
+/// What to cut out: the union of all choices. Without any choice, everything.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Connections by the numbers of the report.
+    /// Connections by their numbers in the report.
     pub connections: Vec<u32>,
-    /// Connections with a finding of these rules, and the frames of findings that are of no connection.
+    /// Connections with a finding of these rules, and the frames of such findings without a connection.
     pub findings: Vec<Rule>,
-    /// The connections of these requests, by their numbers in the report: up to the end of the last of them, where nothing else is wanted.
+    /// Connections of these requests, by their numbers in the report. Without other choices the cut ends with the last
+    /// of them.
     pub requests: Vec<u64>,
-    /// Connections with one of these frames, by number from 1.
+    /// Connections with one of these frames; numbers begin at 1.
     pub frames: Option<BTreeSet<u64>>,
-    /// From when to when, ns since the Unix epoch: connections with a frame in it, from their beginning to its end, and attempts to connect
-    /// that failed in it.
+    /// First and last time, ns since the Unix epoch: connections with a frame in this span, from their beginning to its
+    /// end, and failed attempts to connect in it.
     pub span: Option<(i64, i64)>,
-    /// Leave out the other connections of a session, and those that a finding was held against.
+    /// Leaves out the other connections of a session, and those that a finding compared.
     pub alone: bool,
 }
 
-/// By the number of a request: the number under which its connection is followed, and when it ended.
+/// Requests by number: the connection's number in the analysis, and the time of the request's end.
 #[derive(Debug, Default)]
 struct Requests(HashMap<u64, (u32, i64)>);
 
@@ -50,7 +52,7 @@ impl Sink for Requests {
     }
 }
 
-/// True if a rule holds connections against each other: why there is no RDMA between two hosts, and what the audit says of the network.
+/// True if a rule compares connections: why two hosts do not use RDMA, and findings of the audit of the network.
 pub fn is_joint(rule: Rule) -> bool {
     const AUDIT: &[Rule] = &[
         Rule::RcBestEffort,
@@ -72,7 +74,7 @@ pub fn is_joint(rule: Rule) -> bool {
 /// Analyzes a capture, and selects whole connections from it.
 pub struct Cutter {
     pipeline: Pipeline<Requests>,
-    /// By frame: the number under which its connection is followed; 0 for none.
+    /// For each frame the number of its connection in the analysis, or 0.
     places: Vec<u32>,
     times: Vec<i64>,
     fragments: HashMap<(Addr, Addr, u32), Vec<u64>>,
@@ -81,7 +83,7 @@ pub struct Cutter {
     attempts: Attempts,
 }
 
-/// Messages of connection management, by their hosts: of an attempt that failed, no connection has them.
+/// Messages of connection management by host: those of failed attempts belong to no connection.
 #[derive(Debug, Default)]
 struct Attempts {
     hosts: HashMap<u64, [Addr; 2]>,
@@ -105,7 +107,7 @@ impl Default for Cutter {
 }
 
 impl Cutter {
-    /// At the beginning of a capture.
+    /// A cutter for one capture.
     pub fn new() -> Self {
         Self {
             pipeline: Pipeline::with_sink(env::Options::default(), Requests::default()),
@@ -118,12 +120,12 @@ impl Cutter {
         }
     }
 
-    /// What follows the connections: for findings of the caller's own.
+    /// The analysis, to which a caller may add findings.
     pub fn analysis(&mut self) -> &mut Pipeline<impl Sink + use<>> {
         &mut self.pipeline
     }
 
-    /// The next frame, with an observer. Frames are numbered from 1.
+    /// Adds a frame, with an observer. Frames are numbered from 1.
     pub fn frame<T: Trace>(&mut self, meta: &FrameMeta, bytes: &[u8], t: &mut T) {
         let packet = frame::decode(meta.link_type, bytes, meta.wire_len, &self.pipeline.decode_options(), t);
         self.pipeline.packet(meta, &packet, t);
@@ -136,7 +138,7 @@ impl Cutter {
                     self.attempts.add(number, packet.src, packet.dst);
                 }
                 if place == 0 && ib.bth.dest_qp > 1 {
-                    // congestion notifications are of a queue pair, and of no flow
+                    // CNPs belong to a queue pair, but to no flow
                     place = self.queues.get(&key).copied().unwrap_or(0);
                 } else if place != 0 && self.queues.len() < REMEMBERED {
                     self.queues.insert(key, place);
@@ -169,7 +171,7 @@ impl Cutter {
         }
     }
 
-    /// The capture is over.
+    /// Ends the capture.
     pub fn finish(self) -> Cuts {
         let Self { pipeline, places, times, pauses, attempts, .. } = self;
         let (report, requests) = pipeline.finish();
@@ -177,7 +179,7 @@ impl Cutter {
     }
 }
 
-/// A capture of which every frame's connection is known.
+/// An analysed capture with the connection of each frame.
 pub struct Cuts {
     /// Report of its analysis.
     pub report: Report,
@@ -188,12 +190,12 @@ pub struct Cuts {
     attempts: Attempts,
 }
 
-/// The frames and connections that were chosen.
+/// The chosen frames and connections.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Connections by the numbers of the report.
+    /// Connections by their numbers in the report.
     pub connections: BTreeSet<u32>,
-    /// Those among them that came along: they carry the same session, or a finding held them against one that was chosen.
+    /// Those of them that were added: they share a session with a chosen one, or a finding compared them with it.
     pub along: BTreeSet<u32>,
     /// Number of frames.
     pub frames: u64,
@@ -201,19 +203,19 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// True if a frame is to be cut out; `frame` counts from 1.
+    /// True if a frame was chosen; `frame` counts from 1.
     pub fn has(&self, frame: u64) -> bool {
         frame.checked_sub(1).and_then(|at| self.chosen.get(usize::try_from(at).ok()?)).is_some_and(|chosen| *chosen)
     }
 }
 
 impl Cuts {
-    /// True if there is a request of this number.
+    /// True if there is a request with this number.
     pub fn has_request(&self, id: u64) -> bool {
         self.requests.0.contains_key(&id)
     }
 
-    /// Which frames are wanted.
+    /// Chooses frames and connections.
     pub fn choose(&self, wanted: &Wanted) -> Choice {
         let report = &self.report;
         let of: HashMap<u32, u32> = report.connections.iter().flat_map(|c| c.followed_as.iter().map(|id| (*id, c.id))).collect();
@@ -256,7 +258,7 @@ impl Cuts {
                 (0..self.places.len()).filter(|at| in_span(*at)).filter_map(|at| of.get(&self.places[at]).copied()).collect();
             if all {
                 choice.connections = active;
-                // what no connection has: attempts to connect that failed, and what findings tell of
+                // frames without a connection: failed attempts to connect, and frames of findings
                 let is_single = |frame: &u64| connection(*frame).is_none();
                 let attempts = self.attempts.hosts.iter().filter(|(frame, _)| is_single(frame) && in_span(**frame as usize - 1));
                 let hosts: HashSet<[Addr; 2]> = attempts.map(|(_, hosts)| *hosts).collect();
@@ -284,7 +286,7 @@ impl Cuts {
                 *time <= until && (of.get(place).is_some_and(|id| choice.connections.contains(id)) || single.contains(&(at as u64 + 1)))
             })
             .collect();
-        // pauses and the state of the network matter to everything that passed then
+        // pauses and the state of the network concern everything at that time
         if let (Some(first), Some(last)) = (choice.chosen.iter().position(|c| *c), choice.chosen.iter().rposition(|c| *c)) {
             for pause in self.pauses.iter().map(|frame| *frame as usize - 1).filter(|at| (first..=last).contains(at)) {
                 choice.chosen[pause] = true;
@@ -294,7 +296,8 @@ impl Cuts {
         choice
     }
 
-    /// Connections that one may have been held against: those of the same hosts and, for the audit, those that are carried alike.
+    /// Adds connections that a finding may have compared with `id`: those of the same hosts and, for the audit, those
+    /// with the same transport.
     fn beside(&self, id: u32, choice: &mut Choice) {
         let all = &self.report.connections;
         let Some(own) = all.iter().find(|c| c.id == id) else { return };
@@ -305,8 +308,8 @@ impl Cuts {
         choice.along.extend(more);
     }
 
-    /// Where a frame is of an attempt to connect that failed: all messages of attempts between the same hosts and, as what came of it is
-    /// known from them, their connections.
+    /// If a frame belongs to a failed attempt to connect, adds all messages of attempts between the same hosts, and
+    /// their connections, which show how the attempt ended.
     fn attempt(&self, frame: u64, alone: bool, single: &mut HashSet<u64>, choice: &mut Choice) {
         let Some(hosts) = self.attempts.hosts.get(&frame) else { return };
         single.extend(self.attempts.frames.get(hosts).into_iter().flatten());
@@ -320,7 +323,7 @@ impl Cuts {
         choice.along.extend(more);
     }
 
-    /// Connections that carry a session with one that was chosen.
+    /// Adds connections that share a session with a chosen one.
     fn sessions(&self, choice: &mut Choice) {
         loop {
             let more: Vec<u32> = self

@@ -1,4 +1,4 @@
-//! Entry points of the fuzz targets: arbitrary bytes in, no panic, bounded cost.
+//! Entry points of the fuzz targets: arbitrary bytes, no panic, bounded cost.
 
 use crate::compress;
 use crate::{Anonymizer, Frame, Options, Payload, Tally};
@@ -6,14 +6,15 @@ use rdmascope_dissector::frame::LinkType;
 use rdmascope_dissector::wire::ib::icrc::{self, Cover};
 use rdmascope_dissector::wire::smb2::compression::{self, Algorithm};
 
-/// Frames of a capture, anonymized: as many come out as went in, in their order and of their lengths, whatever is in them, and the file
-/// contents among them are gone. Laid out as for `fuzz_pipeline`: the first byte chooses the link type; each frame has its length (two
-/// bytes, little-endian), the time since the one before it (a power of two, in ns) and how much of it was cut off.
+/// Anonymizes arbitrary frames: the same number of frames comes out, in the same order and of the same lengths. The
+/// layout is that of `fuzz_pipeline`: the first byte chooses the link type; each frame has its length (two bytes,
+/// little-endian), the time since the previous one (a power of two, in ns) and the number of bytes that the capture cut
+/// off.
 pub fn fuzz_anonymize(data: &[u8]) {
     const LINKS: [LinkType; 4] = [LinkType::ETHERNET, LinkType::INFINIBAND, LinkType::RAW, LinkType::ERF];
     let Some((&choice, mut rest)) = data.split_first() else { return };
     let payload = if choice & 0x80 == 0 { Payload::Zero } else { Payload::Stream };
-    // little room: frames leave while messages are put together
+    // a small limit: frames leave while messages are reassembled
     let mut anonymizer = Anonymizer::with_limit(Options { key: vec![choice], payload, ..Options::default() }, 16 << 10);
     let (mut sent, mut came, mut time_ns) = (Vec::new(), Vec::new(), 0i64);
     while let Some((&[low, high, step, cut], behind)) = rest.split_first_chunk() {
@@ -31,20 +32,20 @@ pub fn fuzz_anonymize(data: &[u8]) {
     assert_eq!(came, sent.into_iter().enumerate().collect::<Vec<_>>());
 }
 
-/// A name, contents, a GUID and hardware addresses that must not be left.
+/// A name, contents, a GUID and hardware addresses that must not remain.
 const NAME: &str = "Zq7CanaryNameWkvX";
 const CONTENTS: &[u8] = b"\x8e\x11canary contents\xfe\xa7 of one file\x93";
 const GUID: [u8; 16] = [0xd3, 0x1f, 0x8a, 0x62, 0xb9, 0x4e, 0xc7, 0x45, 0xa6, 0x93, 0x7d, 0xe1, 0x58, 0x0c, 0xf4, 0x2b];
 const MACS: [[u8; 6]; 2] = [[0x02, 0xe7, 0x5b, 0x91, 0xc3, 0x4d], [0x02, 0x8d, 0x36, 0xfa, 0x17, 0xb2]];
-/// Where the datagrams come from and go to.
+/// Source and destination of the datagrams.
 const ADDRESSES: [[u8; 4]; 2] = [[203, 0, 113, 77], [198, 51, 100, 55]];
-/// So many bytes of them in one piece are found out.
+/// Length of a part of them that must not remain.
 const PIECE: usize = 12;
 
-/// Numbers out of arbitrary bytes: zeros where there are no more.
-struct Luck<'a>(std::slice::Iter<'a, u8>);
+/// Numbers from arbitrary bytes, then zeros.
+struct Choices<'a>(std::slice::Iter<'a, u8>);
 
-impl Luck<'_> {
+impl Choices<'_> {
     fn next(&mut self) -> u8 {
         self.0.next().copied().unwrap_or(0)
     }
@@ -68,8 +69,8 @@ fn request(command: u16, id: u8, body: &[u8]) -> Vec<u8> {
     made
 }
 
-/// TREE_CONNECT, CREATE, WRITE or NEGOTIATE with what must not be left.
-fn secret(id: u8, luck: &mut Luck<'_>) -> Vec<u8> {
+/// A TREE_CONNECT, CREATE, WRITE or NEGOTIATE request that contains one of them.
+fn secret(id: u8, luck: &mut Choices<'_>) -> Vec<u8> {
     let path = utf16(&format!("\\\\{NAME}\\{NAME}"));
     let length = |bytes: &[u8]| (bytes.len() as u16).to_le_bytes();
     match luck.next() % 4 {
@@ -98,8 +99,8 @@ fn secret(id: u8, luck: &mut Luck<'_>) -> Vec<u8> {
     }
 }
 
-/// The same, compressed or not.
-fn wrapped(plain: Vec<u8>, luck: &mut Luck<'_>) -> Vec<u8> {
+/// The message, perhaps compressed.
+fn wrapped(plain: Vec<u8>, luck: &mut Choices<'_>) -> Vec<u8> {
     let algorithm = match luck.next() % 8 {
         1 => Algorithm::LZ77,
         2 => Algorithm::LZNT1,
@@ -125,7 +126,7 @@ fn checksum(bytes: &[u8], mut sum: u32) -> [u8; 2] {
     (!sum as u16).to_be_bytes()
 }
 
-/// An Ethernet frame with a datagram from a client to a server.
+/// An Ethernet frame with a datagram from the client to the server.
 fn datagram(protocol: u8, payload: &[u8]) -> Vec<u8> {
     let mut ip = vec![0x45, 0];
     ip.extend_from_slice(&(20 + payload.len() as u16).to_be_bytes());
@@ -141,14 +142,14 @@ fn segment(seq: u32, flags: u8, data: &[u8]) -> Vec<u8> {
     tcp.extend_from_slice(&seq.to_be_bytes());
     tcp.extend_from_slice(&[0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0]);
     tcp.extend_from_slice(data);
-    // of the pseudo-header
+    // with the pseudo-header
     let words = ADDRESSES.as_flattened().chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1]));
     let sum = checksum(&tcp, words.sum::<u32>() + 6 + tcp.len() as u32);
     tcp[16..18].copy_from_slice(&sum);
     datagram(6, &tcp)
 }
 
-/// A Send of RoCEv2 with its invariant CRC.
+/// A RoCEv2 Send with its invariant CRC.
 fn packet(opcode: u8, psn: u32, payload: &[u8]) -> Vec<u8> {
     let pad = payload.len().wrapping_neg() % 4;
     let mut udp = vec![0xc0, 0, 0x12, 0xb7];
@@ -165,11 +166,11 @@ fn packet(opcode: u8, psn: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Messages with names, contents and GUIDs between hosts with addresses, of which no piece may be left, over TCP or SMB Direct on RoCE:
-/// compressed or not, cut into segments,
-/// fragments and packets anywhere, some of which come twice, in another order, or never.
+/// Anonymizes messages with names, contents, GUIDs and addresses, no part of which may remain. They go over TCP or over
+/// SMB Direct on RoCE, some compressed, split at any offset into segments, fragments and packets, some of which are
+/// repeated, reordered or missing.
 pub fn fuzz_canaries(data: &[u8]) -> Tally {
-    let mut luck = Luck(data.iter());
+    let mut luck = Choices(data.iter());
     let by_tcp = luck.one_in(2);
     let payload = if luck.one_in(2) { Payload::Stream } else { Payload::Zero };
     let mut frames = Vec::new();
@@ -222,7 +223,7 @@ pub fn fuzz_canaries(data: &[u8]) -> Tally {
         }
     }
     let options = Options { key: vec![luck.next()], payload, ..Options::default() };
-    // in one of eight there is little room
+    // with a small limit in one of eight cases
     let mut anonymizer = if luck.one_in(8) { Anonymizer::with_limit(options, 2 << 10) } else { Anonymizer::new(options) };
     let mut made: Vec<Vec<u8>> = Vec::new();
     for (n, place) in order.iter().enumerate() {
@@ -234,7 +235,7 @@ pub fn fuzz_canaries(data: &[u8]) -> Tally {
     let tally = anonymizer.finish(|(), bytes| made.push(bytes.to_vec()));
     let big: Vec<u8> = NAME.encode_utf16().flat_map(u16::to_be_bytes).collect();
     let turned: Vec<u8> = GUID.iter().rev().copied().collect();
-    // the first three parts of a GUID are numbers, which some write the other way round
+    // the first three parts of a GUID are numbers, which some write in the other byte order
     let mut mixed = GUID;
     mixed[..4].reverse();
     mixed[4..6].reverse();
@@ -247,7 +248,7 @@ pub fn fuzz_canaries(data: &[u8]) -> Tally {
     }
     for canary in [NAME.as_bytes(), &utf16(NAME), &big, CONTENTS, &GUID, &turned, &mixed, &MACS[0], &MACS[1]] {
         for piece in canary.windows(PIECE.min(canary.len())) {
-            // the first byte tells most of them apart, and costs a fuzzer nothing
+            // the comparison of the first byte is fast and excludes most
             let left = made.iter().position(|frame| frame.windows(piece.len()).any(|w| w[0] == piece[0] && w == piece));
             assert!(
                 left.is_none(),
@@ -270,7 +271,7 @@ mod tests {
         std::fs::read_dir(folder).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect()
     }
 
-    /// As many as `PROPTEST_CASES` says.
+    /// Number of cases: `PROPTEST_CASES`, or the given one.
     fn cases(otherwise: u32) -> u32 {
         std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise)
     }
@@ -290,13 +291,13 @@ mod tests {
 
     #[test]
     fn canaries_are_found_as_names_and_contents_and_compressed_again() {
-        // over TCP, zeros, one message; then its kind and how it is compressed
+        // over TCP, zeros, one message; then its kind and its compression
         for kind in 0..4 {
             let blanked = |tally: &Tally| tally.blanked.iter().map(|(_, _, bytes)| bytes).sum::<u64>();
             let plain = fuzz_canaries(&[1, 0, 0, kind, 0, 0, 250, 250, 250]);
             assert!(plain.replaced.iter().any(|(_, times, _)| *times > 0) && blanked(&plain) == 0, "{kind}: {plain:?}");
             for algorithm in 1..4 {
-                // contents have a number more: how many there are
+                // contents take one more number: their length
                 let luck: &[u8] = if kind == 2 { &[1, 0, 0, kind, 9, algorithm, 0] } else { &[1, 0, 0, kind, algorithm, 0] };
                 let tally = fuzz_canaries(&[luck, &[250; 8]].concat());
                 assert_eq!((tally.recompressed, tally.compressed), (1, 0), "{kind} {algorithm}: {tally:?}");

@@ -2,13 +2,13 @@
 #![forbid(unsafe_code)]
 
 mod anonymize;
+mod batch;
 mod block;
 mod compress;
 pub mod cut;
 #[doc(hidden)]
 pub mod fuzzing;
 mod mapping;
-mod parcel;
 mod shape;
 mod sums;
 mod tally;
@@ -16,6 +16,6 @@ mod watch;
 mod window;
 
 pub use anonymize::{Anonymizer, Frame};
+pub use batch::{FrameBatch, NewFrames};
 pub use mapping::Mapping;
-pub use parcel::{Made, Parcel};
 pub use tally::{Extra, Options, Payload, Tally};

@@ -1,8 +1,8 @@
-//! One mapping of everything that could identify somebody: keyed, without state, one to one.
+//! A keyed, stateless, one-to-one mapping of everything that could identify somebody.
 //!
-//! A value is taken apart into digits of mixed radix (the letters of a name, the halves of its bytes), and a Feistel network over the
-//! digits, keyed by HMAC-SHA-256, makes another value of the same shape of it (the idea of NIST SP 800-38G; more rounds, one key). So
-//! equal values stay equal and different ones different, and nothing must be remembered but for speed.
+//! A value is split into digits of mixed radix (the letters of a name, the halves of its bytes). A Feistel network over
+//! the digits, keyed by HMAC-SHA-256, maps it to another value of the same form (the idea of NIST SP 800-38G; more
+//! rounds, one key). So equal values stay equal and different ones different. Values are cached only for speed.
 //!
 //! | what | kept | replaced |
 //! | --- | --- | --- |
@@ -23,16 +23,16 @@ use sha2::Sha256;
 
 /// Rounds of the Feistel network.
 const ROUNDS: u8 = 8;
-/// Values remembered for speed.
+/// Limit of cached values.
 const REMEMBERED: usize = 1 << 16;
-/// Longest value that is remembered.
+/// Length of the longest cached value.
 const REMEMBERED_BYTES: usize = 256;
-/// Secrets of so many bytes and more become what nobody could mistake for another.
+/// Secrets from this length on become pseudorandom bytes: collisions are practically impossible.
 const SECRET: usize = 16;
-/// Longest value that is mapped one to one; longer ones in pieces of this size.
+/// Length of the longest value that is mapped one to one. Longer ones are mapped in parts of this length.
 const LONGEST: usize = 1 << 12;
 
-/// What a value is, so that equal bytes of different kinds are mapped apart.
+/// Kind of a value: equal bytes of different kinds have different replacements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 enum Domain {
@@ -49,12 +49,13 @@ enum Domain {
 }
 
 impl Domain {
-    /// How many there are, and a place for none.
+    /// Number of kinds, and one unused place.
     const COUNT: usize = Self::Name16 as usize + 1;
 }
 
-/// Makes bytes of bytes: a universal hash of them, encrypted, is where a stream of AES in counter mode begins. So equal bytes have equal
-/// streams, and different ones different streams but for one chance in 2^100 (the construction of AES-GCM-SIV, RFC 8452).
+/// Derives pseudorandom bytes from data: the encrypted universal hash of the data is the first counter of AES in
+/// counter mode. Equal data gives equal bytes; different data gives different bytes except with a probability of 2^-100
+/// (the construction of AES-GCM-SIV, RFC 8452).
 #[derive(Clone)]
 pub(crate) struct Stream {
     hash: GHash,
@@ -63,7 +64,7 @@ pub(crate) struct Stream {
 }
 
 impl std::fmt::Debug for Stream {
-    /// Says nothing of the key.
+    /// Does not show the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Stream")
     }
@@ -100,19 +101,19 @@ impl Stream {
     }
 }
 
-/// Values, and what they become.
+/// Values with their replacements.
 type Known = HashMap<Box<[u8]>, Box<[u8]>>;
 
 /// A keyed mapping.
 pub struct Mapping {
     key: Hmac<Sha256>,
     stream: Stream,
-    /// By what they are: values and what they become.
+    /// Cached values with their replacements, by kind.
     known: [Known; Domain::COUNT],
 }
 
 impl std::fmt::Debug for Mapping {
-    /// Says nothing of the key.
+    /// Does not show the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Mapping {{ known: {} }}", self.known.iter().map(Known::len).sum::<usize>())
     }
@@ -142,7 +143,7 @@ const WELL_KNOWN: &[&str] = &[
     "everyone",
 ];
 
-/// Extensions that tell a format and nobody's secret, in lower case.
+/// Extensions that only tell a file format, in lower case.
 const EXTENSIONS: &[&str] = &[
     "7z", "accdb", "avi", "avhd", "avhdx", "bak", "bat", "bin", "bmp", "bz2", "c", "cab", "cfg", "cmd", "conf", "cpp", "csv", "dat", "db",
     "dll", "doc", "docx", "edb", "eps", "exe", "gif", "gz", "h", "hpp", "htm", "html", "ico", "img", "ini", "iso", "jar", "java", "jpeg",
@@ -165,7 +166,7 @@ fn prf(key: &Hmac<Sha256>, domain: Domain, parts: &[&[u8]]) -> [u8; 32] {
 impl Mapping {
     /// The mapping of a key.
     pub fn new(key: &[u8]) -> Self {
-        // HMAC takes keys of any length
+        // HMAC accepts keys of any length
         let key = Hmac::new_from_slice(key).unwrap_or_else(|_| Hmac::new(&Default::default()));
         let part = |n: u8| {
             let made = prf(&key, Domain::Stream, &[&[n]]);
@@ -179,11 +180,12 @@ impl Mapping {
         prf(&self.key, domain, parts)
     }
 
-    /// Replaces digits one to one; `radix[i]` is how many values digit `i` has, at most 65,536. Digits of which there is one value stay.
+    /// Replaces digits one to one. `radix[i]` is the number of values of digit `i`, at most 65,536. Digits with a
+    /// single value stay.
     fn shuffle(&self, domain: Domain, digits: &mut [u16], radix: &[u32]) {
         let tweak: Vec<u8> = radix.iter().flat_map(|r| (*r as u16).to_le_bytes()).collect();
         if let ([digit], [radix]) = (&mut *digits, radix) {
-            // one digit has no halves: a permutation of its values by their rank
+            // a single digit has no halves: a permutation of its values by rank
             *digit = self.permuted(domain, *digit, *radix);
             return;
         }
@@ -206,7 +208,7 @@ impl Mapping {
 
     fn permuted(&self, domain: Domain, digit: u16, radix: u32) -> u16 {
         let order = |d: u32| self.prf(domain, &[&radix.to_le_bytes(), &d.to_le_bytes()]);
-        // few values only come alone: letters, digits, bytes
+        // small radixes occur alone: letters, digits, bytes
         if radix > 1 << 10 {
             return digit;
         }
@@ -214,7 +216,7 @@ impl Mapping {
         (0..radix).filter(|d| order(*d) < mine).count() as u16
     }
 
-    /// Replaces bytes by what is made of them, as long as they are; what was made before is remembered.
+    /// Replaces bytes by the result of `make`, of the same length, which is cached.
     fn remembered(&mut self, domain: Domain, bytes: &mut [u8], make: impl FnOnce(&mut Self, &mut [u8])) {
         if bytes.len() > REMEMBERED_BYTES {
             return make(self, bytes);
@@ -232,7 +234,7 @@ impl Mapping {
         known.insert(was, (&*bytes).into());
     }
 
-    /// Bytes that stand for something. All zeros and all ones mean something and stay.
+    /// An identifier. All zeros and all ones have a meaning and stay.
     pub fn id(&mut self, bytes: &mut [u8]) {
         for piece in bytes.chunks_mut(LONGEST) {
             if piece.iter().all(|b| *b == 0) || piece.iter().all(|b| *b == 0xff) {
@@ -241,7 +243,7 @@ impl Mapping {
             self.remembered(Domain::Id, piece, |map, piece| {
                 let mut digits: Vec<u16> = piece.iter().map(|b| u16::from(*b)).collect();
                 let radix = vec![256; digits.len()];
-                // what becomes zeros or ones is taken once more: they mean something
+                // zeros and ones have a meaning: map them once more
                 loop {
                     map.shuffle(Domain::Id, &mut digits, &radix);
                     if digits.iter().any(|d| *d != 0) && digits.iter().any(|d| *d != 0xff) {
@@ -253,7 +255,8 @@ impl Mapping {
         }
     }
 
-    /// A hash, a signature, a key: `to` stands where `was` stood. What is long comes once mostly, and is not worth remembering.
+    /// A hash, a signature or a key: writes the replacement of `was` to `to`. Long ones rarely repeat and are not
+    /// cached.
     pub fn secret(&mut self, was: &[u8], to: &mut [u8]) {
         let means_something = was.iter().all(|b| *b == 0) || was.iter().all(|b| *b == 0xff);
         if was.len() < SECRET || means_something {
@@ -280,7 +283,7 @@ impl Mapping {
         });
     }
 
-    /// A network address of four or sixteen bytes; others are taken for ids.
+    /// A network address of four or sixteen bytes; any other length is mapped as an identifier.
     pub fn address(&mut self, bytes: &mut [u8]) {
         match bytes.len() {
             4 => self.remembered(Domain::V4, bytes, |map, bytes| {
@@ -297,7 +300,7 @@ impl Mapping {
     }
 
     fn v4(&self, address: [u8; 4]) -> [u8; 4] {
-        // how many bits say what the address is for
+        // number of bits that tell the address's purpose
         let kept = match address {
             [0 | 127 | 224..=255, ..] => return address,
             [10, ..] => 8,
@@ -311,7 +314,7 @@ impl Mapping {
             self.prefixes(Domain::V4, &mut made, kept);
             return made;
         }
-        // a public address stays one: its first byte among those that are nothing else
+        // a public address stays public: its first byte is permuted among those without a special purpose
         let public = |b: &u8| !matches!(b, 0 | 10 | 100 | 127 | 169 | 172 | 192 | 224..);
         let mut made = address;
         let is_plain = public(&address[0]);
@@ -320,10 +323,10 @@ impl Mapping {
             let rank = ranks.iter().position(|b| *b == address[0]).unwrap_or(0);
             made[0] = ranks[usize::from(self.permuted(Domain::V4, rank as u16, ranks.len() as u32))];
         }
-        // the bits that follow hang on the true first bytes
+        // the following bits depend on the original first bytes
         let mut rest = address;
         if !is_plain {
-            // 100, 169, 172 and 192 have private parts: what is none stays none
+            // 100, 169, 172 and 192 have private ranges: other addresses stay outside of them
             let public = |b: &u8| !matches!((address[0], b), (100, 64..128) | (169, 254) | (172, 16..32) | (192, 168));
             let ranks: Vec<u8> = (0..=255).filter(public).collect();
             let rank = ranks.iter().position(|b| *b == address[1]).unwrap_or(0);
@@ -347,7 +350,7 @@ impl Mapping {
                 }
                 made[12..].copy_from_slice(&self.v4([a, b, c, d]));
             }
-            // solicited-node groups have the end of an address
+            // solicited-node groups contain the end of an address
             [0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, ..] => {
                 let mut digits = [u16::from(address[13]), u16::from(address[14]), u16::from(address[15])];
                 self.shuffle(Domain::V6, &mut digits, &[256; 3]);
@@ -355,7 +358,7 @@ impl Mapping {
                     *byte = digit as u8;
                 }
             }
-            // IPv4 in a group address of RoCE stays as it is: it is nobody's
+            // an IPv4 address in a group address of RoCE is itself a group: it stays
             [0xff, ..] => {}
             [0xfe, b, ..] if b & 0xc0 == 0x80 => self.prefixes(Domain::V6, &mut made, 64),
             [0xfc | 0xfd, ..] => self.prefixes(Domain::V6, &mut made, 8),
@@ -365,7 +368,7 @@ impl Mapping {
         made
     }
 
-    /// Turns each bit by what stands before it: addresses with a common prefix keep one of the same length (Crypto-PAn's idea).
+    /// Flips each bit depending on the bits before it: common prefixes keep their length (the idea of Crypto-PAn).
     fn prefixes(&self, domain: Domain, address: &mut [u8], kept: usize) {
         let before: Vec<u8> = address.to_vec();
         for bit in kept..address.len() * 8 {
@@ -376,7 +379,7 @@ impl Mapping {
         }
     }
 
-    /// The number of a user or group. 0 is root, the last ones are nobody.
+    /// A user or group number. 0 (root) and the highest numbers (nobody) stay.
     pub fn user(&mut self, bytes: &mut [u8], big_endian: bool) {
         let number = bytes.iter().enumerate().fold(0u64, |n, (i, b)| {
             let shift = if big_endian { bytes.len() - 1 - i } else { i };
@@ -388,17 +391,17 @@ impl Mapping {
         self.number(bytes);
     }
 
-    /// A remote key; 0 and all ones stay.
+    /// A remote key. 0 and all ones stay.
     pub fn remote_key(&self, key: u32) -> u32 {
         self.turned(b"key", key)
     }
 
-    /// An address in a side's memory: other upper 32 bits, so that a piece of memory is one piece as before.
+    /// A memory address. Only its upper 32 bits change, so that a buffer stays contiguous.
     pub fn memory(&self, address: u64) -> u64 {
         u64::from(self.turned(b"address", (address >> 32) as u32)) << 32 | address & 0xffff_ffff
     }
 
-    /// One to one: what would become 0 or all ones, and so would look special, stays.
+    /// One to one. A value whose replacement would be 0 or all ones stays.
     fn turned(&self, what: &[u8], value: u32) -> u32 {
         let [a, b, c, d, ..] = self.prf(Domain::Memory, &[what]);
         let made = value ^ u32::from_le_bytes([a, b, c, d]);
@@ -413,13 +416,14 @@ impl Mapping {
         });
     }
 
-    /// A SID as it lies on the wire, \[MS-DTYP\] 2.4.2.2.
+    /// A SID in wire format, \[MS-DTYP\] 2.4.2.2.
     pub fn sid(&mut self, bytes: &mut [u8]) {
         let Some((head, subs)) = bytes.split_at_mut_checked(8) else { return };
         let authority = head[2..8].iter().fold(0u64, |n, b| n << 8 | u64::from(*b));
         let first = subs.first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b));
         let count = subs.len() / 4;
-        // one subauthority says what it is for; S-1-5-32 are the builtin groups, S-1-5-80 services, S-1-16 integrity levels
+        // a single subauthority tells only the purpose; S-1-5-32 are the builtin groups, S-1-5-80 services, S-1-16
+        // integrity levels
         if count < 2 || (authority == 5 && matches!(first, 32 | 80)) || authority == 16 {
             return;
         }
@@ -439,7 +443,7 @@ impl Mapping {
         }
     }
 
-    /// A name or path in UTF-8, in place; what is no UTF-8 is taken for an id.
+    /// A name or path in UTF-8, in place. Other bytes are mapped as an identifier.
     pub fn name8(&mut self, bytes: &mut [u8]) {
         self.remembered(Domain::Name8, bytes, |map, bytes| {
             let Ok(text) = std::str::from_utf8(bytes) else { return map.id(bytes) };
@@ -470,7 +474,7 @@ impl Mapping {
         });
     }
 
-    /// A name or path: separators stay, each part between them is mapped by itself, the case of its letters aside.
+    /// A name or path. Separators stay; each part between them is mapped alone, regardless of case.
     pub fn name(&mut self, text: &str) -> String {
         let is_separator = |c: char| !c.is_alphanumeric() && c.is_ascii();
         let last_dot = text.rfind('.').filter(|dot| text[dot + 1..].chars().all(char::is_alphanumeric));
@@ -480,7 +484,7 @@ impl Mapping {
             let rest = &whole[i..];
             let end = rest.find(is_separator).unwrap_or(rest.len());
             if end == 0 {
-                // one separator; `$` belongs to what is before it and was seen with it
+                // a separator; a `$` belongs to the part before it, where it was already considered
                 let c = rest.chars().next().unwrap_or('.');
                 made.push(c);
                 i += c.len_utf8();
@@ -518,7 +522,7 @@ impl Mapping {
                 map.shuffle(Domain::Name, digits, radix);
             }
             let text: String = digits.iter().zip(&classes).map(|(d, class)| class.char(u32::from(*d))).collect();
-            // characters are exchanged for others of the same length
+            // characters keep their lengths
             if text.len() == bytes.len() {
                 bytes.copy_from_slice(text.as_bytes());
             }
@@ -527,25 +531,25 @@ impl Mapping {
         part.chars().zip(mapped.chars()).map(|(was, is)| if was.is_ascii_uppercase() { is.to_ascii_uppercase() } else { is }).collect()
     }
 
-    /// What makes streams.
+    /// The generator of pseudorandom bytes.
     pub(crate) fn streams(&self) -> &Stream {
         &self.stream
     }
 
-    /// Bytes that the same bytes always become, and that say nothing of them.
+    /// Replaces bytes by pseudorandom ones that are equal for equal bytes.
     pub fn stream(&self, was: &[u8], to: &mut [u8]) {
         self.stream.fill(was, to);
     }
 }
 
-/// Characters that are exchanged for each other: they have the same length in UTF-8 and UTF-16.
+/// Characters that may replace each other: they have the same length in UTF-8 and UTF-16.
 #[derive(Clone, Copy)]
 enum Class {
     Letter,
     Digit,
-    /// Two bytes of UTF-8: Cyrillic small letters stand for all.
+    /// Two bytes of UTF-8: replaced by Cyrillic small letters.
     Two,
-    /// Three bytes of UTF-8: CJK ideographs stand for all.
+    /// Three bytes of UTF-8: replaced by CJK ideographs.
     Three,
     /// Four bytes of UTF-8, two units of UTF-16.
     Four,
@@ -573,7 +577,7 @@ impl Class {
         }
     }
 
-    /// Number of characters that are distinguished. More than that are not: names mix no more scripts.
+    /// Number of characters that stay distinct. No name mixes more scripts than that.
     const fn radix(self) -> u32 {
         match self {
             Self::Letter => 26,

@@ -1,9 +1,10 @@
-//! Headers that look like those of a frame before: the same connection, the same kind of packet. What is to be known of such a frame is what
-//! was known of the other one, so its fields need not be told again one by one.
+//! Shapes of headers. Frames of the same connection with the same kind of packet have the same shape, so that knowledge
+//! about the first holds for the others, and their fields need not be reported one by one.
 //!
-//! A [`Shape`] is the bytes of the headers, with zeros for fields that differ from packet to packet and of which nothing hangs: sequence
-//! numbers, identifications, lengths that fit, addresses of memory, checksums. A [`Plan`] is what became known of the first frame of a
-//! shape. Only packets of reliable connections of RoCEv2 and segments of TCP, on Ethernet, all of them captured, have a shape.
+//! A [`Shape`] consists of the header bytes, with zeros for fields that vary from packet to packet without effect:
+//! sequence numbers, identifications, correct lengths, memory addresses, checksums. A [`Plan`] is the knowledge about
+//! the first frame of a shape. Only completely captured RoCEv2 packets of reliable connections and TCP segments, on
+//! Ethernet, have a shape.
 
 use crate::sums::Fix;
 use rdmascope_dissector::field::Def;
@@ -11,29 +12,29 @@ use rdmascope_dissector::frame::LinkType;
 use rdmascope_dissector::wire::ib::bth::Opcode;
 use std::ops::Range;
 
-/// Bytes of headers that are compared at most.
+/// Limit of header bytes that are compared.
 const HEADERS_MAX: usize = 128;
-/// Shapes remembered at most.
+/// Limit of shapes.
 const SLOTS: usize = 1 << 11;
 /// UDP port of RoCEv2.
 const ROCE: [u8; 2] = 4791_u16.to_be_bytes();
 /// Bytes of the invariant CRC.
 const ICRC: usize = 4;
-/// Opcodes of reliable connections end before this one.
+/// The first opcode after those of reliable connections.
 const RELIABLE_END: u8 = 0x20;
 
-/// See the module.
+/// Shape of a frame's headers; see the module.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     bytes: [u8; HEADERS_MAX],
-    /// Which of them differ from frame to frame.
+    /// Bytes that vary from frame to frame, one bit each.
     varies: u128,
     header: usize,
     tail: usize,
     has_payload: bool,
 }
 
-/// Where something stands in frames of one shape and several lengths.
+/// Offset that holds for frames of one shape with different lengths.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     FromStart(usize),
@@ -49,20 +50,20 @@ impl Place {
     }
 }
 
-/// What is known of the bytes of a frame.
+/// Knowledge about the bytes of a frame.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// Those that give nothing away.
+    /// Kept bytes.
     pub(crate) kept: Vec<Range<usize>>,
-    /// Those that were replaced, and by what; nothing where that is zeros.
+    /// Replaced bytes with their replacement; `None` for zeros.
     pub(crate) replaced: Vec<(Range<usize>, Option<Vec<u8>>)>,
-    /// Runs of bytes of which other fields tell.
+    /// Runs of bytes that lie inside a field which other fields describe.
     pub(crate) inside: Vec<(Range<usize>, Def)>,
-    /// What is made anew.
+    /// Checksums to recompute.
     pub(crate) fixes: Vec<Fix>,
 }
 
-/// The same of all frames of a shape.
+/// Knowledge about all frames of a shape.
 #[derive(Debug)]
 pub(crate) struct Plan {
     kept: Vec<(Place, Place)>,
@@ -72,7 +73,7 @@ pub(crate) struct Plan {
 }
 
 impl Shape {
-    /// That of a frame, if it has one.
+    /// The shape of a frame, if it has one.
     pub(crate) fn of(link_type: LinkType, bytes: &[u8], wire_len: u32) -> Option<Self> {
         if link_type != LinkType::ETHERNET || wire_len as usize != bytes.len() {
             return None;
@@ -113,7 +114,7 @@ impl Shape {
                     return None;
                 }
                 varies.add(at + 4..at + 6);
-                // whether there is a checksum is no detail
+                // a missing checksum is another shape
                 if [*s, *t] != [0; 2] {
                     varies.add(at + 6..at + 8);
                 }
@@ -121,7 +122,7 @@ impl Shape {
                 let length = usize::from(Opcode(*opcode).row()?.length);
                 let behind = at + 20;
                 match *opcode {
-                    // RETH, ImmDt, IETH, and the number in an AETH
+                    // RETH, ImmDt, IETH, and the MSN of an AETH
                     0x03 | 0x05 | 0x06 | 0x09..=0x0c | 0x16 | 0x17 => varies.add(behind..behind + length),
                     0x0d | 0x0f | 0x10 | 0x11 => varies.add(behind + 1..behind + length),
                     _ => {}
@@ -134,7 +135,7 @@ impl Shape {
                 let options = i.get(20..length)?;
                 varies.add(at + 4..at + 12);
                 varies.add(at + 14..at + 18);
-                // timestamps alone
+                // only timestamps
                 if options.len() == 12 && options.starts_with(&[1, 1, 8, 10]) {
                     varies.add(at + 24..at + 32);
                 }
@@ -166,12 +167,13 @@ impl Shape {
         (mixed >> 40) as usize % SLOTS
     }
 
-    /// Where a place of a frame of this length stands in others; nothing where that depends on the payload.
+    /// The place of an offset in frames of other lengths; `None` if it depends on the payload.
     fn place(&self, at: usize, length: usize) -> Option<Place> {
         if at <= self.header { Some(Place::FromStart(at)) } else { (at + self.tail >= length).then_some(Place::FromEnd(length - at)) }
     }
 
-    /// What is known of all frames like this one, which is so long; nothing where that hangs on what differs.
+    /// Knowledge about all frames of this shape, from that about one of `length` bytes; `None` if it depends on bytes
+    /// that vary.
     pub(crate) fn plan(&self, length: usize, notes: Notes) -> Option<Plan> {
         let mut plan = Plan { kept: Vec::new(), replaced: Vec::new(), inside: Vec::new(), fixes: notes.fixes };
         for range in notes.kept {
@@ -196,22 +198,22 @@ impl Shape {
 }
 
 impl Plan {
-    /// What is kept of a frame of this length.
+    /// Kept bytes of a frame of this length.
     pub(crate) fn kept(&self, length: usize) -> impl Iterator<Item = Range<usize>> {
         self.kept.iter().map(move |(from, to)| from.at(length)..to.at(length))
     }
 
-    /// What becomes of which bytes, from where on.
+    /// Replaced bytes: offset, and replacement.
     pub(crate) fn replaced(&self) -> impl Iterator<Item = (usize, &[u8])> {
         self.replaced.iter().map(|(at, with)| (*at, &with[..]))
     }
 
-    /// Runs of which other fields tell.
+    /// Runs inside a field which other fields describe.
     pub(crate) fn inside(&self, length: usize) -> impl Iterator<Item = (Range<usize>, Def)> {
         self.inside.iter().map(move |(from, to, def)| (from.at(length)..to.at(length), *def))
     }
 
-    /// What is made anew in a frame of this length, of which the decoder may have found the invariant CRC to be right.
+    /// Checksums to recompute in a frame of this length; `is_good` if the decoder verified its invariant CRC.
     pub(crate) fn fixes(&self, length: usize, is_good: bool) -> impl Iterator<Item = Fix> {
         self.fixes.iter().map(move |fix| match *fix {
             Fix::Icrc { cover, start, bth, .. } => Fix::Icrc { cover, start, bth, at: length - ICRC, is_good },
@@ -220,7 +222,7 @@ impl Plan {
     }
 }
 
-/// Places among the first bytes of a frame, one bit each.
+/// Set of header bytes, one bit each.
 #[derive(Clone, Copy)]
 struct Varies(u128);
 
@@ -248,7 +250,7 @@ impl Varies {
     }
 }
 
-/// Shapes, and of each a plan with what else is known.
+/// Shapes, each with its plan and other knowledge.
 pub(crate) struct Shapes<T>(Vec<Option<Box<(Shape, Plan, T)>>>);
 
 impl<T> Default for Shapes<T> {

@@ -1,20 +1,20 @@
-//! Checksums and CRCs after bytes were replaced. Each is changed by the difference that the bytes make, so one that was right is right
-//! again and one that was wrong stays wrong.
+//! Recomputes checksums and CRCs of changed frames. Each is changed by the difference that the new bytes make: a
+//! correct one stays correct, and a wrong one stays wrong.
 
 use rdmascope_dissector::wire::ib::icrc::{self, Cover};
 use rdmascope_dissector::wire::iwarp::mpa;
 
-/// A sum to be recomputed in a frame; places are bytes from its start.
+/// A checksum to recompute in a frame. Offsets are bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fix {
-    /// The checksum of the IPv4 header that begins at `start`.
+    /// The checksum of the IPv4 header at `start`.
     Ip { start: usize },
     /// The checksum at `at` of TCP, UDP or ICMP, whose header begins at `start`, in the IP datagram at `ip`.
     Transport { ip: Ip, start: usize, at: usize, protocol: u8 },
-    /// The invariant CRC at `at`, and whether it is known to be right. The BTH is at `bth`: behind the headers, or behind other packets in
-    /// the same datagram.
+    /// The invariant CRC at `at`, and whether it was verified. The BTH at `bth` follows the headers, or other packets
+    /// in the same datagram.
     Icrc { cover: Cover, start: usize, bth: usize, at: usize, is_good: bool },
-    /// The variant CRC at `at`, of what begins with the LRH at `start`.
+    /// The variant CRC at `at`, which covers the bytes from the LRH at `start` on.
     Vcrc { start: usize, at: usize },
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Ip {
 }
 
 impl Fix {
-    /// What covers others comes later.
+    /// Order of recomputation: a checksum that covers others comes later.
     fn turn(self) -> u8 {
         match self {
             Self::Icrc { .. } => 0,
@@ -36,11 +36,11 @@ impl Fix {
     }
 }
 
-/// Recomputes all of them, inner ones first. `fixes` are in the order of their headers.
+/// Recomputes all checksums, inner ones first. `fixes` are in the order of their headers.
 pub(crate) fn mend(fixes: &[Fix], old: &[u8], new: &mut [u8]) {
     for turn in 0..3 {
         for fix in fixes.iter().rev().filter(|fix| fix.turn() == turn) {
-            // what is not all there has no sum that anybody could check
+            // a checksum over missing bytes cannot be verified by anybody
             let _ = one(*fix, old, new);
         }
     }
@@ -61,7 +61,7 @@ fn one(fix: Fix, old: &[u8], new: &mut [u8]) -> Option<()> {
             let field = at.checked_sub(start)?;
             let stated = be16(was.get(field..)?)?;
             if stated == 0 && protocol == 17 {
-                // none was sent
+                // no checksum was sent
                 return put16(new, at, 0);
             }
             let (pseudo_was, pseudo_is) = match protocol {
@@ -69,7 +69,7 @@ fn one(fix: Fix, old: &[u8], new: &mut [u8]) -> Option<()> {
                 _ => (pseudo(ip, old, was.len(), protocol)?, pseudo(ip, new, is.len(), protocol)?),
             };
             if protocol != 1 && fold(pseudo_was) == stated {
-                // left to the adapter: the sum of the pseudo-header stands in its place
+                // left to the adapter: the field contains the sum of the pseudo-header
                 return put16(new, at, fold(pseudo_is));
             }
             let made = changed(stated, pseudo_was + sum(was, field), pseudo_is + sum(is, field));
@@ -78,7 +78,7 @@ fn one(fix: Fix, old: &[u8], new: &mut [u8]) -> Option<()> {
         Fix::Icrc { cover, start, bth, at, is_good } => {
             let made = |bytes: &[u8]| match is_alone(cover, start, bth, at, bytes) {
                 true => icrc::invariant(cover, bytes.get(start..at)?),
-                // lengths and numbers are what they were: the difference is that of addresses and payload
+                // lengths and numbers are unchanged: the difference is that of addresses and payload
                 false => icrc::of_piece(cover, bytes.get(start..)?, bytes.get(bth..at)?, 0),
             };
             if is_good && is_alone(cover, start, bth, at, new) {
@@ -97,7 +97,7 @@ fn one(fix: Fix, old: &[u8], new: &mut [u8]) -> Option<()> {
     }
 }
 
-/// True if the packet whose BTH and ICRC are there is the only one in its datagram, which begins at `start`.
+/// True if the packet with this BTH and ICRC is the only one in the datagram that begins at `start`.
 fn is_alone(cover: Cover, start: usize, bth: usize, at: usize, bytes: &[u8]) -> bool {
     let (is_v6, headers) = match cover {
         Cover::Ipv4 => (false, 28),
@@ -107,21 +107,21 @@ fn is_alone(cover: Cover, start: usize, bth: usize, at: usize, bytes: &[u8]) -> 
     bth == start + headers && ip_end(Ip { start, is_v6 }, bytes).is_none_or(|end| end <= at + 4)
 }
 
-/// The MPA CRC that stood as `stated` behind the bytes `old`, which became `new`.
+/// The MPA CRC of `new`, if that of `old` was `stated`.
 pub(crate) fn mpa(stated: [u8; 4], old: &[u8], new: &[u8]) -> [u8; 4] {
     let difference = mpa::crc(old) ^ mpa::crc(new);
-    // no CRC is in use where it is 0 and should not be
+    // a wrong CRC of 0: CRCs are not in use
     if stated == [0; 4] && mpa::crc(old) != 0 {
         return stated;
     }
     (u32::from_le_bytes(stated) ^ difference).to_le_bytes()
 }
 
-/// Where the datagram ends, as its header says.
+/// End of the datagram according to its header.
 fn ip_end(ip: Ip, bytes: &[u8]) -> Option<usize> {
     let header = bytes.get(ip.start..)?;
     let (stated, fixed) = if ip.is_v6 { (be16(header.get(4..)?)?, 40) } else { (be16(header.get(2..)?)?, 0) };
-    // 0 is what segmentation offload leaves there
+    // segmentation offload leaves 0 there
     if stated == 0 { Some(bytes.len()) } else { ip.start.checked_add(fixed + usize::from(stated)) }
 }
 
@@ -132,9 +132,10 @@ fn pseudo(ip: Ip, bytes: &[u8], length: usize, protocol: u8) -> Option<u64> {
     Some(sum(addresses, usize::MAX) + (length >> 16) + (length & 0xffff) + u64::from(protocol))
 }
 
-/// The sum of 16-bit words, without the one at `except`, folded as often as there was need.
+/// Sum of 16-bit words without the one at `except`, folded if necessary.
 fn sum(bytes: &[u8], except: usize) -> u64 {
-    // sums of words the other way round are sums the other way round (RFC 1071 section 2), and words may be added several at a time
+    // the sum of byte-swapped words is the byte-swapped sum (RFC 1071 section 2), and several words may be added at a
+    // time
     let (words, rest) = bytes.as_chunks::<8>();
     let mut all = 0_u64;
     for word in words {
@@ -147,7 +148,7 @@ fn sum(bytes: &[u8], except: usize) -> u64 {
     all += (word & 0xffff_ffff) + (word >> 32);
     let all = u64::from(fold(all).swap_bytes());
     match bytes.get(except..).filter(|_| except.is_multiple_of(2)).and_then(be16) {
-        // what is taken away may have been more than what folding left
+        // the subtracted word may be larger than the folded sum
         Some(without) => all + u64::from(!without),
         None => all,
     }

@@ -1,23 +1,23 @@
-//! How to anonymize, and what was done.
+//! Options of an anonymization, and counts of its results.
 
 use rdmascope_dissector::field::Privacy;
 
-/// What to do with contents.
+/// Replacement of contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Payload {
     /// Zeros.
     #[default]
     Zero,
-    /// Bytes that the same contents always become: hashes of payloads that went alike still compare.
+    /// Pseudorandom bytes that are equal for equal contents, so that hashes of equal payloads still match.
     Stream,
 }
 
 /// Options of an anonymization.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The key of the mapping: with the same one the same names become the same ones.
+    /// Key of the mapping. With the same key, equal names have equal replacements.
     pub key: Vec<u8>,
-    /// What to do with contents.
+    /// Replacement of contents.
     pub payload: Payload,
     /// Kinds of data that are kept.
     pub keep: Vec<Privacy>,
@@ -25,19 +25,20 @@ pub struct Options {
     pub drop: Vec<Extra>,
 }
 
-/// What is kept by default: it reveals something about machines and files, but the analysis needs it, or may.
+/// Data that is kept by default: it reveals something about machines and files, but an analysis may need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extra {
-    /// Remote keys and memory addresses: one for one, so that an analysis ties them together as before. Addresses keep their lower 32 bits.
+    /// Remote keys and memory addresses. They are mapped one to one, so an analysis still matches them. Addresses keep
+    /// their lower 32 bits.
     Memory,
-    /// Times of files and hosts: zeros.
+    /// Times of files and hosts. They become zeros.
     Time,
-    /// Sizes of files: zeros.
+    /// Sizes of files. They become zeros.
     Size,
 }
 
 impl Extra {
-    /// The word of command lines and reports.
+    /// Its name in command lines and reports.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -47,13 +48,13 @@ impl Extra {
     }
 }
 
-/// By the field that holds them: runs of bytes that were blanked, and their bytes.
+/// Blanked bytes by the field that contains them: number of runs, and of bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blanked(Vec<(&'static str, u64, u64)>);
 
 impl Blanked {
     pub(crate) fn add(&mut self, name: &'static str, bytes: usize) {
-        // a few names, of which mostly the same one comes again
+        // there are few names, and usually the same one repeats
         let place = match self.0.iter().position(|(known, ..)| *known == name) {
             Some(place) => place,
             None => {
@@ -69,7 +70,7 @@ impl Blanked {
         }
     }
 
-    /// The same of others.
+    /// Adds the counts of another.
     pub(crate) fn join(&mut self, other: &Self) {
         for (name, times, bytes) in &other.0 {
             match self.0.iter_mut().find(|(known, ..)| known == name) {
@@ -79,17 +80,17 @@ impl Blanked {
         }
     }
 
-    /// The most bytes first.
+    /// Rows with the most bytes first.
     pub(crate) fn rows(mut self) -> Vec<(&'static str, u64, u64)> {
         self.0.sort_unstable_by_key(|(name, _, bytes)| (std::cmp::Reverse(*bytes), *name));
         self.0
     }
 }
 
-/// By kind: values that were replaced, and their bytes.
+/// Replaced values by kind: number, and bytes.
 pub(crate) type Replaced = [(u64, u64); KINDS.len()];
 
-/// What is counted while listening.
+/// Counts of what the observer replaced.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     replaced: Replaced,
@@ -102,7 +103,7 @@ pub(crate) struct Counts {
     pub(crate) sums: u64,
 }
 
-/// All kinds, in their order.
+/// All kinds, in the order of their numbers.
 const KINDS: [Privacy; 11] = [
     Privacy::Keep,
     Privacy::Inside,
@@ -132,12 +133,12 @@ impl Counts {
         more(&mut self.replaced[privacy as usize], bytes);
     }
 
-    /// What was replaced so far.
+    /// Counts so far.
     pub(crate) fn replaced_so_far(&self) -> Replaced {
         self.replaced
     }
 
-    /// What was replaced since then.
+    /// Counts since then.
     pub(crate) fn replaced_since(&self, before: &Replaced) -> Replaced {
         let mut since = self.replaced;
         for (now, before) in since.iter_mut().zip(before) {
@@ -146,7 +147,7 @@ impl Counts {
         since
     }
 
-    /// As much as that was replaced once more.
+    /// Adds these counts.
     pub(crate) fn replaced_again(&mut self, more: &Replaced) {
         for (now, more) in self.replaced.iter_mut().zip(more) {
             *now = (now.0 + more.0, now.1 + more.1);
@@ -161,7 +162,7 @@ impl Counts {
         more(self.untraced.entry(name).or_default(), bytes);
     }
 
-    /// What was done to so many frames.
+    /// The counts for a capture of `frames` frames.
     pub(crate) fn tally(self, frames: u64) -> Tally {
         Tally {
             frames,
@@ -177,26 +178,27 @@ impl Counts {
     }
 }
 
-/// Counts of what was replaced, blanked and dropped.
+/// Counts of replaced, blanked and dropped data.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Frames.
+    /// Number of frames.
     pub frames: u64,
-    /// By kind: values that were replaced, and their bytes.
+    /// Replaced values by kind: number, and bytes.
     pub replaced: Vec<(Privacy, u64, u64)>,
-    /// The same for what was replaced on request.
+    /// The same for values that were replaced on request.
     pub dropped: Vec<(Extra, u64, u64)>,
-    /// By the field that holds them: runs of bytes that no field claims and that were blanked, and their bytes. Zeros are not counted.
+    /// Blanked bytes that no field claims, by the field that contains them: number of runs, and of bytes. Zeros are not
+    /// counted.
     pub blanked: Vec<(&'static str, u64, u64)>,
-    /// Messages put together whose bytes were not found in the frames, by what they were, and their bytes: they are blanked there.
+    /// Reassembled messages whose bytes were not found in frames, by kind: number, and bytes. Their bytes are blanked.
     pub untraced: Vec<(&'static str, u64, u64)>,
-    /// Encrypted messages: blanked.
+    /// Encrypted messages, which are blanked.
     pub sealed: u64,
-    /// Compressed messages that could not be read, or of which what became of them did not fit any more: blanked.
+    /// Compressed messages that are blanked, because they could not be decompressed or did not fit after replacement.
     pub compressed: u64,
-    /// Compressed messages that were decompressed, replaced and compressed again.
+    /// Compressed messages that were decompressed, changed and compressed again.
     pub recompressed: u64,
-    /// Checksums of datagrams in fragments, which were not recomputed.
+    /// Checksums of fragmented datagrams, which were not recomputed.
     pub sums: u64,
 }
 

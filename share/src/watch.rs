@@ -1,14 +1,13 @@
-//! Listens to decoding, and knows of each field which bytes of which frames it was read from.
+//! Observer of the decoder that maps every field to the bytes of frames from which it was read.
 //!
-//! Fields of a message that was put together lie in a buffer of the analysis. Its bytes came from earlier frames: payloads that were
-//! reported
-//! as such (`infiniband.payload`, `smb_direct.data_message.data`, …), or a stretch of a TCP stream. They are found again by what they
-//! are: the pieces, one behind the other, must be the message byte by byte.
+//! Fields of a reassembled message lie in a buffer of the analysis. Its bytes came from earlier frames: from payloads
+//! that were reported (`infiniband.payload`, `smb_direct.data_message.data`, …), or from a TCP stream. They are found
+//! by content: the concatenated pieces must equal the message byte by byte.
 
+use crate::batch::Blanker;
 use crate::block::{Span, With};
 use crate::compress;
 use crate::mapping::Mapping;
-use crate::parcel::Blanker;
 use crate::shape::{Shape, Shapes};
 use crate::sums::{Fix, Ip};
 use crate::tally::{Counts, Extra, Options, Payload, Replaced};
@@ -23,38 +22,39 @@ use rdmascope_dissector::wire::iwarp::mpa;
 use rdmascope_dissector::wire::smb2;
 use std::collections::VecDeque;
 
-/// Pieces remembered of two hosts at most.
+/// Limit of pieces kept for two hosts.
 const PIECES_MAX: usize = 1 << 16;
-/// Passes over the pieces for one message at most.
+/// Limit of passes over the pieces for one message.
 const PASSES: usize = 6;
-/// Pieces looked at for one message at most.
+/// Limit of pieces compared with one message.
 const LOOKED_AT_MAX: usize = 1 << 12;
-/// Places of a stream at which a message may seem to begin that are followed.
+/// Limit of candidate offsets in a stream where a message may begin.
 const FOLLOWED_MAX: usize = 64;
-/// Frames after which what is only remembered of frames that left is forgotten.
+/// Interval in frames at which knowledge about frames that left is removed.
 const FORGET: u64 = 1 << 14;
-/// Pairs of hosts, and streams, remembered at most.
+/// Limit of pairs of hosts, and of streams.
 const FLOWS_MAX: usize = 1 << 14;
-/// Segments that lie over one place of a stream that are looked at.
+/// Limit of overlapping segments that are compared.
 const OVERLAPS_MAX: usize = 256;
-/// Bytes of a segment at most.
+/// Limit of a segment's length in bytes.
 const SEGMENT_MAX: i64 = 1 << 16;
-/// Stretch of a stream that is searched for where a message begins, in bytes.
+/// Bytes of a message that are searched for in a stream to find its beginning.
 const PROBE: usize = 24;
-/// What is said of names in compressed messages that are zeros, since others would not fit.
+/// Name in the report for names in compressed messages that became zeros, because their replacements did not fit.
 const NAMES_COMPRESSED: &str = "names in compressed messages";
-/// The decoder's word for an invariant CRC that is right.
+/// The decoder's value for a correct invariant CRC.
 const GOOD: u64 = 1;
-/// What was compressed, as the analysis names it.
+/// The analysis's name for a decompressed message.
 const DECOMPRESSED: &str = "Decompressed SMB2";
 /// Length, DDP control and RDMAP control of an FPDU, RFC 5044 section 3.
 const FPDU_HEADER: usize = 4;
-/// The length alone: what stands there is a length even if nothing behind it is an FPDU, and zeros would be another one.
+/// The ULPDU length alone. It is kept even if no FPDU follows, because zeros there would look like another FPDU.
 const FPDU_LENGTH: usize = 2;
-/// A marker of MPA, a record mark of RPC, a length of SMB over TCP: what is taken out of a stream on the way up.
+/// Length of an MPA marker, an RPC record mark and the length field of SMB over TCP, which framing removes from a
+/// stream.
 const TAKEN_OUT: usize = 4;
 
-/// Declares the fields that [`Watch::structure`] and its caller look at: a constant for each, and all of them.
+/// Declares the fields that [`Watch::structure`] and its caller use: a constant for each, and a list of all.
 macro_rules! ids {
     ($($name:ident = $field:literal;)*) => {
         mod id {
@@ -113,15 +113,15 @@ ids! {
     COMPRESSED = "rdmascope.smb2.header.comp_transform";
 }
 
-/// True if a field says something of the packet itself: `false` means that it does not, `true` that it may.
+/// True if a field may describe the packet itself; false if it certainly does not.
 fn may_be_structure(id: u32) -> bool {
     STRUCTURE[id as usize % STRUCTURE_BITS / 64] >> (id % 64) & 1 == 1
 }
 
-/// Bits of [`STRUCTURE`].
+/// Number of bits in [`STRUCTURE`].
 const STRUCTURE_BITS: usize = 1 << 12;
 
-/// [`id::ALL`], by the lowest bits of the ids.
+/// Bit set of [`id::ALL`], by the lowest bits of the ids.
 const STRUCTURE: [u64; STRUCTURE_BITS / 64] = {
     let mut set = [0; STRUCTURE_BITS / 64];
     let mut i = 0;
@@ -133,7 +133,7 @@ const STRUCTURE: [u64; STRUCTURE_BITS / 64] = {
     set
 };
 
-/// Sizes of the structures of each SMB2 command, \[MS-SMB2\] 2.2.3 to 2.2.38: request, reply, and others.
+/// Structure sizes of each SMB2 command, \[MS-SMB2\] 2.2.3 to 2.2.38: request, reply, and others.
 const STRUCTURES: [&[u64]; 19] = [
     &[36, 65],
     &[25, 9],
@@ -155,16 +155,16 @@ const STRUCTURES: [&[u64]; 19] = [
     &[33, 2],
     &[24, 36, 44],
 ];
-/// Bytes of a header of SMB2 up to the end of its flags, \[MS-SMB2\] 2.2.1: none of them gives anything away.
+/// Bytes of an SMB2 header up to the end of its flags, \[MS-SMB2\] 2.2.1; none of them identifies anybody.
 const FLAGS_END: usize = 20;
-/// So many bytes behind a message that are all zeros are padding.
+/// Up to this many zero bytes after a message are padding.
 const PADDING_MAX: usize = 8;
-/// What stands in the place of as many that are not, and must not look like it.
+/// Replacement for other bytes there, which must not look like padding.
 const NO_PADDING: [u8; PADDING_MAX] = [0xff; PADDING_MAX];
-/// That of an ERROR reply.
+/// Structure size of an ERROR reply.
 const STRUCTURE_OF_ERROR: u64 = 9;
 
-/// What a field that is kept reveals about machines and files.
+/// Kind of data about machines and files that a kept field reveals.
 fn extra(def: Def) -> Option<Extra> {
     const MEMORY: [u32; 15] = [
         id_of("infiniband.reth.va"),
@@ -216,25 +216,25 @@ fn extra(def: Def) -> Option<Extra> {
     }
 }
 
-/// Bytes that fields lie in: the frame, or a message put together.
+/// Buffer that fields point into: the frame, or a reassembled message.
 #[derive(Debug)]
 struct Source {
     base: usize,
     length: usize,
-    /// Where each stretch of it came from, in order; nothing where that is not known.
+    /// Origin of each part of the buffer, in order. Parts of unknown origin are missing.
     from: Vec<(usize, Span)>,
-    /// The compressed message that it was read from.
+    /// The compressed message that this buffer was decompressed from.
     compressed: Option<Box<Compressed>>,
 }
 
-/// A compressed message, and where it stands.
+/// A compressed message, and its place in frames.
 #[derive(Debug)]
 struct Compressed {
     message: Vec<u8>,
     spans: Spans,
 }
 
-/// Stretches of frames, one behind the other: mostly one.
+/// Spans whose concatenation is a run of bytes; mostly one.
 #[derive(Clone, Debug)]
 enum Spans {
     None,
@@ -253,7 +253,7 @@ impl std::ops::Deref for Spans {
     }
 }
 
-/// A host by its address, of up to 16 bytes.
+/// A host address of up to 16 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Host {
     bytes: [u8; 16],
@@ -268,48 +268,48 @@ impl Host {
     }
 }
 
-/// A payload that a message may be put together from.
+/// A payload that may be part of a reassembled message.
 #[derive(Debug)]
 struct Piece {
     spans: Spans,
     length: usize,
-    /// Of which queue pair, or ports, it is.
+    /// Its queue pair and its ports.
     queue: (u64, (u16, u16)),
     serial: u64,
-    /// A message was put together of it.
+    /// True if a message was reassembled from it.
     used: bool,
-    /// It is the payload of a packet, not of a message.
+    /// True for the payload of a packet, false for that of a message.
     is_packet: bool,
 }
 
-/// By hosts and identification: the offsets of the fragments of a datagram, and where their payloads are.
+/// Fragments of datagrams by hosts and identification: offset and place of each payload.
 type Fragments = HashMap<(Host, Host, u32), Vec<(u32, Span)>>;
 
 /// One direction of a TCP connection.
 #[derive(Debug, Default)]
 struct Stream {
-    /// Segments by place in the stream.
+    /// Segments by stream offset.
     segments: VecDeque<(i64, Span)>,
-    /// Where the last reported segment began, for the next one.
+    /// Offset of the last reported segment, from which the next one's offset is extended to 64 bits.
     last: i64,
-    /// Where the next message is to begin.
+    /// Offset at which the next message should begin.
     next: Option<i64>,
-    /// Where an FPDU begins that was not reported yet.
+    /// Offset of an FPDU that was not reported yet.
     fpdu: Option<i64>,
-    /// Where the FPDU begins that comes behind the one that was told last.
+    /// Offset after the last reported FPDU.
     next_fpdu: Option<i64>,
 }
 
-/// The two hosts and ports of the packet at hand.
+/// The hosts and ports of the current packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Way {
+struct Flow {
     from: Host,
     to: Host,
     ports: (u16, u16),
 }
 
-impl Way {
-    /// The other direction.
+impl Flow {
+    /// The opposite direction.
     fn back(self) -> Self {
         Self { from: self.to, to: self.from, ports: (self.ports.1, self.ports.0) }
     }
@@ -319,10 +319,10 @@ impl Way {
     }
 }
 
-/// The headers of the packet at hand.
+/// The headers of the current packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Headers {
-    way: Way,
+    flow: Flow,
     ip: Option<Ip>,
     lrh: Option<usize>,
     grh: Option<usize>,
@@ -330,48 +330,49 @@ struct Headers {
     queue: u64,
     psn: u64,
     seq: u32,
-    /// Where the payload of the TCP segment begins in the stream.
+    /// Stream offset of the TCP payload, and its place in the frame.
     stream: Option<(i64, Span)>,
-    /// Address at which the FPDU begins, and at which its ULPDU ends.
+    /// Addresses of the FPDU's beginning and of its ULPDU's end.
     fpdu: (usize, usize),
     is_rdma: bool,
-    /// The SMB2 command at hand, and whether what followed its header was not it: a piece of something else that only begins like one.
+    /// The current SMB2 command, and whether its body has another structure size: then it is data that only begins like
+    /// an SMB2 header.
     command: u64,
     is_other: bool,
 }
 
 impl Headers {
     fn place(&self) -> (u64, (u16, u16)) {
-        (self.queue, self.way.ports)
+        (self.queue, self.flow.ports)
     }
 }
 
-/// What listens.
+/// The observer; see the module.
 pub(crate) struct Watch<M> {
     pub(crate) window: Window<M>,
     pub(crate) mapping: Mapping,
     pub(crate) counts: Counts,
     options: Options,
-    /// True if anything is replaced that is kept otherwise.
+    /// True if the options replace data that is kept by default.
     drops: bool,
     frame: u64,
     sources: Vec<Source>,
     headers: Headers,
     pieces: HashMap<(Host, Host), VecDeque<Piece>>,
-    streams: HashMap<Way, Stream>,
-    /// The first and the last packet of a queue pair with a PSN: where their payloads are.
-    packets: HashMap<(Way, u64, u64), (Span, Span)>,
+    streams: HashMap<Flow, Stream>,
+    /// Payloads of the first and the last packet with a PSN, by direction, queue pair and PSN.
+    packets: HashMap<(Flow, u64, u64), (Span, Span)>,
     fragments: Fragments,
-    /// Addresses of what was kept last: fields lie one behind the other, and are noted together.
+    /// Addresses of the bytes kept last. Adjacent fields are joined and recorded together.
     kept: (usize, usize),
     /// The last reported compressed message.
     compressed: Option<Box<Compressed>>,
     serial: u64,
-    /// Headers that were told, and what is known of those that look like them.
+    /// Shapes of headers that were reported, with the knowledge about frames of each shape.
     shapes: Shapes<Known>,
 }
 
-/// What else is known of frames whose headers look alike.
+/// Knowledge about all frames of one shape, besides its plan.
 struct Known {
     headers: Headers,
     replaced: Replaced,
@@ -399,7 +400,7 @@ impl<M> Watch<M> {
         }
     }
 
-    /// A new frame, of these bytes.
+    /// Begins a new frame.
     pub(crate) fn begin(&mut self, meta: M, bytes: &[u8]) {
         self.note_kept();
         self.frame = self.window.push(meta, bytes);
@@ -414,7 +415,7 @@ impl<M> Watch<M> {
                 self.sources.push(Source { base: bytes.as_ptr().addr(), length: bytes.len(), from, compressed: None });
             }
         }
-        // what is only remembered to find pieces again costs memory too
+        // knowledge that only serves to find pieces costs memory too
         if self.frame.is_multiple_of(FORGET) {
             let oldest = self.window.oldest();
             self.pieces.retain(|_, pieces| {
@@ -443,12 +444,12 @@ impl<M> Watch<M> {
         }
     }
 
-    /// True if headers like these were told.
+    /// True if headers of this shape were reported before.
     pub(crate) fn knows(&self, shape: &Shape) -> bool {
         self.shapes.find(shape).is_some()
     }
 
-    /// The frame at hand was told up to its transport header: so are others of its shape.
+    /// Remembers what the current frame's headers showed, for later frames of its shape.
     pub(crate) fn learn(&mut self, shape: Shape, length: usize, before: &Replaced) {
         self.note_kept();
         let Some(plan) = shape.plan(length, self.window.notes_of_newest()) else { return };
@@ -456,7 +457,7 @@ impl<M> Watch<M> {
         self.shapes.add(shape, plan, Known { headers, replaced: self.counts.replaced_since(before) });
     }
 
-    /// The frame at hand has this shape, of which a plan is known: as if its headers were told.
+    /// Treats the current frame as if its headers were reported: a plan for its shape is known.
     pub(crate) fn recall(&mut self, shape: &Shape, packet: &Packet<'_>) {
         let Some((_, plan, known)) = self.shapes.find(shape) else { return };
         self.headers = known.headers;
@@ -481,16 +482,16 @@ impl<M> Watch<M> {
         }
     }
 
-    /// The payload of a fragment of an IP datagram, and the header that the datagram gets.
+    /// Records the payload of an IP fragment.
     pub(crate) fn fragment(&mut self, id: u32, offset: u32, payload: &[u8]) {
         let spans = self.locate(payload);
-        let known = self.fragments.entry((self.headers.way.from, self.headers.way.to, id)).or_default();
+        let known = self.fragments.entry((self.headers.flow.from, self.headers.flow.to, id)).or_default();
         if known.len() < 1 << 10 {
             known.extend(spans.iter().map(|span| (offset, *span)));
         }
     }
 
-    /// Where these bytes, reported by a decoder, are in frames; empty if that is unknown.
+    /// Place in frames of bytes that a decoder reported; empty if unknown.
     #[inline]
     fn locate(&self, bytes: &[u8]) -> Spans {
         self.locate_at(bytes.as_ptr().addr(), bytes.len())
@@ -529,7 +530,7 @@ impl<M> Watch<M> {
         self.kept = (begins, begins + length);
     }
 
-    /// Notes what was kept; before the bytes at these addresses are others.
+    /// Records the kept bytes. Called before a buffer at these addresses changes.
     pub(crate) fn note_kept(&mut self) {
         let (from, to) = std::mem::take(&mut self.kept);
         if let [frame] = &self.sources[..] {
@@ -550,7 +551,7 @@ impl<M> Watch<M> {
         }
     }
 
-    /// Puts others in the place of bytes: whether any were not replaced before.
+    /// Replaces bytes. Returns true if some of them were not replaced before.
     fn put(&mut self, bytes: &[u8], with: With<'_>) -> bool {
         let (mut done, mut any) = (0, false);
         for span in self.locate(bytes).iter() {
@@ -561,7 +562,7 @@ impl<M> Watch<M> {
         any
     }
 
-    /// True if data that is kept by default was requested to be replaced.
+    /// Replaces data that is kept by default, if the options say so. Returns true if they do.
     fn dropped(&mut self, def: Def, bytes: &[u8], value: &Value<'_>) -> bool {
         let Some(kind) = extra(def).filter(|kind| self.options.drop.contains(kind)) else { return false };
         let mut made = bytes.to_vec();
@@ -609,11 +610,11 @@ impl<M> Watch<M> {
                 return;
             }
             kept if self.options.keep.contains(&kept) => return self.keep(bytes),
-            // text that was made of other bytes, which other fields tell of
+            // text converted from other bytes, which other fields describe
             Privacy::Name if !is_utf16(def, bytes) && matches!(value, Value::Text(_)) && std::str::from_utf8(bytes).is_err() => return,
             _ => {}
         }
-        // a stream cannot be compressed again
+        // pseudorandom bytes cannot be compressed again
         let is_zeroed = privacy == Privacy::Data && (self.options.payload == Payload::Zero || self.is_compressed());
         if is_zeroed {
             return self.replace(privacy, bytes, With::Zeros);
@@ -635,7 +636,7 @@ impl<M> Watch<M> {
             Privacy::Name if is_utf16(def, bytes) => self.mapping.name16(made),
             Privacy::Name => self.mapping.name8(made),
             Privacy::Sid => self.mapping.sid(made),
-            // numbers of users are XDR's
+            // user numbers are XDR integers, big-endian
             Privacy::User => self.mapping.user(made, true),
             Privacy::Data => self.mapping.stream(bytes, made),
             Privacy::Secret => self.mapping.secret(bytes, made),
@@ -644,18 +645,18 @@ impl<M> Watch<M> {
         self.replace(privacy, bytes, With::Bytes(made));
     }
 
-    /// True if the reported bytes were compressed.
+    /// True if the current buffers include a decompressed message.
     fn is_compressed(&self) -> bool {
         self.sources.iter().any(|s| s.compressed.is_some())
     }
 
-    /// Puts what became of a compressed message into its place.
+    /// Compresses a changed message again and replaces the original with it.
     fn compress(&mut self, from: &Compressed) {
         let mut blanker = Blanker { stream: self.mapping.streams(), payload: Payload::Zero, blanked: &mut self.counts.blanked };
-        let (plain, flat, zeroed) = self.window.lift(&mut blanker);
+        let (plain, flat, zeroed) = self.window.pop_scratch(&mut blanker);
         let again = |plain: &[u8]| compress::again(&from.message, plain).filter(|_| !from.spans.is_empty());
         let made = again(&plain).or_else(|| {
-            // names that are harder to compress than the old ones: zeros in their place fit sooner
+            // the new names may be harder to compress; zeros fit more often
             let made = again(&flat)?;
             self.counts.blanked.add(NAMES_COMPRESSED, zeroed);
             Some(made)
@@ -673,7 +674,7 @@ impl<M> Watch<M> {
         }
     }
 
-    /// Tags and lengths of BER are the protocol's; contents are not.
+    /// Keeps tags and lengths of BER, and contents that the protocol defines.
     fn ber(&mut self, mut i: &[u8], depth: u8) {
         while let [tag, length, rest @ ..] = i {
             let (header, length) = match length {
@@ -698,7 +699,7 @@ impl<M> Watch<M> {
         }
     }
 
-    /// What fields say about the packet itself: its sender, the places of its sums, its payload.
+    /// Handles fields that describe the packet itself: addresses, places of checksums, payload.
     #[inline(never)]
     fn structure(&mut self, def: Def, bytes: &[u8], value: &Value<'_>) {
         let number = if let Value::U(n) = value { *n } else { 0 };
@@ -707,8 +708,8 @@ impl<M> Watch<M> {
                 self.headers.ip = self.in_frame(bytes).map(|start| Ip { start, is_v6: def.id == id::IP6_VERSION });
                 (self.headers.lrh, self.headers.grh) = (None, None);
             }
-            id::IP_SRC | id::IP6_SRC | id::SGID | id::SLID => self.headers.way.from = Host::new(bytes),
-            id::IP_DST | id::IP6_DST | id::DGID | id::DLID => self.headers.way.to = Host::new(bytes),
+            id::IP_SRC | id::IP6_SRC | id::SGID | id::SLID => self.headers.flow.from = Host::new(bytes),
+            id::IP_DST | id::IP6_DST | id::DGID | id::DLID => self.headers.flow.to = Host::new(bytes),
             id::GRH_VERSION => self.headers.grh = self.in_frame(bytes),
             id::LRH_LANE => self.headers.lrh = self.in_frame(bytes),
             id::OPCODE => self.headers.bth = self.in_frame(bytes),
@@ -740,8 +741,8 @@ impl<M> Watch<M> {
             id::UDP_CHECKSUM => self.transport(bytes, 6, 17),
             id::ICMP_CHECKSUM => self.transport(bytes, 2, 1),
             id::ICMP6_CHECKSUM => self.transport(bytes, 2, 58),
-            id::SRC_PORT => self.headers.way.ports.0 = number as u16,
-            id::DST_PORT => (self.headers.way.ports.1, self.headers.stream) = (number as u16, None),
+            id::SRC_PORT => self.headers.flow.ports.0 = number as u16,
+            id::DST_PORT => (self.headers.flow.ports.1, self.headers.stream) = (number as u16, None),
             id::SEQ | id::SEQ_ALONE if bytes.len() == 4 => {
                 self.headers.seq = bytes.first_chunk().map_or(0, |b| u32::from_be_bytes(*b));
             }
@@ -753,7 +754,7 @@ impl<M> Watch<M> {
             id::RDMAP_DATA => self.piece(self.locate(bytes), bytes.len(), false),
             id::SMBD_DATA => {
                 self.piece(self.locate(bytes), bytes.len(), false);
-                // the first fragment of a message that may never be complete: at least its header is reported
+                // the first fragment of a message that may never be complete: its header at least is reported
                 if bytes.starts_with(&smb2::header::PROTOCOL_ID) {
                     let _ = smb2::Header::parse(bytes, self);
                 }
@@ -784,10 +785,10 @@ impl<M> Watch<M> {
         }
     }
 
-    /// The payload of an untagged DDP segment begins behind its offset field.
+    /// Records the payload of an untagged DDP segment, which follows the offset field.
     fn untagged(&mut self, at: &[u8]) {
         let begins = at.as_ptr().addr().saturating_add(4);
-        // of an FPDU that was cut, what there is
+        // an FPDU may be cut short
         let source = self.sources.iter().rev().find(|s| (s.base..s.base + s.length).contains(&begins));
         let ends = source.map_or(begins, |s| self.headers.fpdu.1.min(s.base + s.length));
         let length = ends.saturating_sub(begins);
@@ -801,18 +802,18 @@ impl<M> Watch<M> {
         }
         self.serial += 1;
         let (serial, oldest, queue) = (self.serial, self.window.oldest(), self.headers.place());
-        let pieces = self.pieces.entry(self.headers.way.hosts()).or_default();
+        let pieces = self.pieces.entry(self.headers.flow.hosts()).or_default();
         while pieces.front().is_some_and(|p| pieces.len() >= PIECES_MAX || p.spans.iter().any(|s| s.frame < oldest)) {
             pieces.pop_front();
         }
         pieces.push_back(Piece { spans, length, queue, serial, used: false, is_packet });
     }
 
-    /// A packet that has been there before, or stands in the capture twice.
+    /// Links a packet to earlier ones with the same PSN: retransmissions, or copies in the capture.
     fn again(&mut self, bytes: &[u8]) {
         let Some(at) = self.in_frame(bytes) else { return };
         let span = Span { frame: self.frame, at: at as u32, length: bytes.len() as u32 };
-        let key = (self.headers.way, self.headers.queue, self.headers.psn);
+        let key = (self.headers.flow, self.headers.queue, self.headers.psn);
         let (first, last) = match self.packets.entry(key) {
             Entry::Vacant(place) => {
                 place.insert((span, span));
@@ -824,7 +825,7 @@ impl<M> Watch<M> {
                     known.insert((span, span));
                     return;
                 }
-                // so that the first one learns of all others
+                // so that the first one receives the knowledge about all others
                 let first = if first.frame < self.window.oldest() { last } else { first };
                 known.insert((first, span));
                 (first, last)
@@ -841,7 +842,7 @@ impl<M> Watch<M> {
     fn segment(&mut self, bytes: &[u8]) {
         let [span] = self.locate(bytes)[..] else { return };
         let oldest = self.window.oldest();
-        let stream = self.streams.entry(self.headers.way).or_default();
+        let stream = self.streams.entry(self.headers.flow).or_default();
         let begins = stream.last + i64::from(self.headers.seq.wrapping_sub(stream.last as u32) as i32);
         stream.last = begins;
         while stream.segments.front().is_some_and(|(_, s)| s.frame < oldest || stream.segments.len() >= PIECES_MAX) {
@@ -861,11 +862,11 @@ impl<M> Watch<M> {
         let has_header = stream.fpdu.is_some_and(|at| at + FPDU_HEADER as i64 > begins && at < ends);
         self.headers.stream = Some((begins, span));
         if has_header {
-            self.fpdu_header(self.headers.way);
+            self.fpdu_header(self.headers.flow);
         }
     }
 
-    /// A message on TCP begins here, behind its length.
+    /// Notes that a message on TCP begins here, after its length field.
     fn message(&mut self, at: &[u8]) {
         if self.headers.is_rdma {
             return;
@@ -876,9 +877,9 @@ impl<M> Watch<M> {
                 (s.frame == first.frame && (s.at..s.at + s.length).contains(&first.at)).then(|| begins + i64::from(first.at - s.at))
             })
         };
-        let way = self.headers.way;
-        let found = [way, way.back()].into_iter().find_map(|way| Some((way, self.streams.get(&way).and_then(place)?)));
-        let Some((stream, begins)) = found.and_then(|(way, begins)| Some((self.streams.get_mut(&way)?, begins))) else { return };
+        let flow = self.headers.flow;
+        let found = [flow, flow.back()].into_iter().find_map(|flow| Some((flow, self.streams.get(&flow).and_then(place)?)));
+        let Some((stream, begins)) = found.and_then(|(flow, begins)| Some((self.streams.get_mut(&flow)?, begins))) else { return };
         let head = begins - TAKEN_OUT as i64;
         if stream.next.is_some_and(|next| head < next) {
             return;
@@ -893,16 +894,16 @@ impl<M> Watch<M> {
         }
     }
 
-    /// Where a message that was put together came from.
+    /// Origin of a reassembled message's bytes.
     fn origin(&mut self, name: &str, bytes: &[u8]) -> Vec<(usize, Span)> {
         match name {
             "Decrypted SMB2" => Vec::new(),
-            DECOMPRESSED => vec![(0, self.window.lay(bytes))],
+            DECOMPRESSED => vec![(0, self.window.push_scratch(bytes))],
             "Reassembled IP datagram" => self.of_fragments(bytes),
             "Reassembled FPDU" => self.of_stream(bytes, true),
             "Reassembled MPA frame" | "Reassembled TCP" => self.of_stream(bytes, false),
             _ => {
-                // the same bytes may stand in packets and in messages
+                // packets and messages may contain the same bytes
                 let of_packets = match name {
                     "Reassembled SMB Direct" => Some(false),
                     "Reassembled Send" => Some(true),
@@ -915,7 +916,7 @@ impl<M> Watch<M> {
     }
 
     fn of_fragments(&self, bytes: &[u8]) -> Vec<(usize, Span)> {
-        let hosts = (self.headers.way.from, self.headers.way.to);
+        let hosts = (self.headers.flow.from, self.headers.flow.to);
         let header = if bytes.first().is_some_and(|b| b >> 4 == 6) { 40 } else { usize::from(bytes.first().map_or(0, |b| b & 0x0f)) * 4 };
         let mut found = Vec::new();
         for ((from, to, _), parts) in &self.fragments {
@@ -937,9 +938,9 @@ impl<M> Watch<M> {
         found
     }
 
-    /// The pieces that these bytes were put together from: those that fit best first, since others may say the same.
+    /// The pieces that a message was reassembled from. Several may have the same bytes: the best fit is taken.
     fn of_pieces(&mut self, bytes: &[u8], of_packets: Option<bool>) -> Vec<(usize, Span)> {
-        let hosts = self.headers.way.hosts();
+        let hosts = self.headers.flow.hosts();
         let Some(pieces) = self.pieces.get(&hosts) else { return Vec::new() };
         let fits = [Fit::Best, Fit::OtherQueue, Fit::Used, Fit::Any].into_iter();
         let found = fits.flat_map(|fit| [(fit, false), (fit, true)]).find_map(|(fit, is_forward)| {
@@ -962,14 +963,14 @@ impl<M> Watch<M> {
         let is_kind = of_packets.is_none_or(|wanted| wanted == piece.is_packet);
         match fit {
             Fit::Best => is_kind && !piece.used && piece.queue == self.headers.place(),
-            // a packet of the other side may be what ends the wait for one that the capture does not have
+            // a packet of the other side may end the wait for one that the capture missed
             Fit::OtherQueue => is_kind && !piece.used,
             Fit::Used => is_kind,
             Fit::Any => true,
         }
     }
 
-    /// From the end on: the piece that ends it, the one before, … A few passes, for those that came in another order.
+    /// Matches pieces from the end of the message backwards, in several passes for pieces out of order.
     fn backward(&self, pieces: &VecDeque<Piece>, bytes: &[u8], may: impl Fn(&Piece) -> bool) -> Option<Pieces> {
         let mut left = bytes.len();
         let (mut found, mut used) = (Vec::new(), Vec::new());
@@ -979,7 +980,7 @@ impl<M> Watch<M> {
                 if left == 0 {
                     break;
                 }
-                // the piece may go on behind the end, where padding was cut off
+                // a piece may extend past the end of the message, where padding was removed
                 let Some(start) = left.checked_sub(piece.length) else { continue };
                 if !may(piece) || used.contains(&piece.serial) || !self.is(piece, &bytes[start..left]) {
                     continue;
@@ -1003,7 +1004,7 @@ impl<M> Watch<M> {
         None
     }
 
-    /// From the beginning on: of a message that a short capture ended, what came after that may look like its end.
+    /// Matches pieces from the beginning. If a short capture ended a message, later bytes may look like its end.
     fn forward(&self, pieces: &VecDeque<Piece>, bytes: &[u8], may: impl Fn(&Piece) -> bool) -> Option<Pieces> {
         let begins = |piece: &Piece, at: usize| bytes.get(at..at + piece.length).is_some_and(|part| self.is(piece, part));
         let nearest = pieces.iter().enumerate().rev().take(LOOKED_AT_MAX);
@@ -1038,16 +1039,15 @@ impl<M> Watch<M> {
         rest.is_empty()
     }
 
-    /// A stretch of the stream at hand, with what was taken out of it; or of the stream the other way, whose segments wait for
-    /// acknowledgments
-    /// of this one.
+    /// Finds a message in the current stream, with the bytes that framing removed, or in the opposite stream, whose
+    /// segments wait for acknowledgments of this one.
     fn of_stream(&mut self, bytes: &[u8], is_fpdu: bool) -> Vec<(usize, Span)> {
-        let way = self.headers.way;
-        // it ends in this segment, or in a later one that was held back; so it does not begin long before
+        let flow = self.headers.flow;
+        // it ends in this segment, or in a later one that was held back: so it does not begin long before
         let near = self.headers.stream.map(|(begins, s)| begins + i64::from(s.length));
-        let ways = [(way, near), (way.back(), None)];
-        let streams = || ways.iter().filter_map(|(way, near)| Some((self.streams.get(way)?, *near)));
-        // where an FPDU is awaited, first: others may begin with the same bytes
+        let flows = [(flow, near), (flow.back(), None)];
+        let streams = || flows.iter().filter_map(|(flow, near)| Some((self.streams.get(flow)?, *near)));
+        // first where an FPDU is expected: others may begin with the same bytes
         let awaited = |stream: &Stream| is_fpdu.then_some(stream.next_fpdu?).and_then(|at| stream.follow(&self.window, at, bytes));
         let found = streams().find_map(|(stream, _)| awaited(stream));
         let found = found.or_else(|| streams().find_map(|(stream, near)| stream.search(&self.window, near, bytes)));
@@ -1059,7 +1059,8 @@ impl<M> Watch<M> {
     }
 }
 
-/// How well a piece must fit a message: in its queue pair, not part of another message, of a packet or of a message as it is wanted.
+/// How well a piece must fit a message, from the strictest: same queue pair and unused; unused; of the wanted kind;
+/// any.
 #[derive(Clone, Copy, Debug)]
 enum Fit {
     Best,
@@ -1068,19 +1069,19 @@ enum Fit {
     Any,
 }
 
-/// Stretches of a message with where they came from, and the serial numbers of the pieces.
+/// Offsets in a message with the origin of each part, and the serial numbers of the pieces.
 type Pieces = (Vec<(usize, Span)>, Vec<u64>);
 
-/// Stretches of a message with where they came from, and what was taken out of the stream between them.
+/// Offsets in a message with the origin of each part, and the bytes that framing removed between them.
 type Followed = (Vec<(usize, Span)>, Vec<(usize, Span)>);
 
 impl Stream {
-    /// An FPDU ends here.
+    /// Notes the end of an FPDU.
     fn fpdu_ends(&mut self, at: i64) {
         (self.fpdu, self.next_fpdu) = (Some(at), Some(at));
     }
 
-    /// The bytes of the stream from `begins` on.
+    /// Places of `length` bytes of the stream from `begins` on; empty if some are missing.
     fn spans(&self, begins: i64, length: usize) -> Vec<Span> {
         let (mut at, end) = (begins, begins + length as i64);
         let mut found = Vec::new();
@@ -1098,7 +1099,7 @@ impl Stream {
         if at < end { Vec::new() } else { found }
     }
 
-    /// `bytes`, which end near a place, where that is known.
+    /// Searches for `bytes`, which end near the offset `near`, if that is known.
     fn search<M>(&self, window: &Window<M>, near: Option<i64>, bytes: &[u8]) -> Option<Followed> {
         let probe = &bytes[..bytes.len().min(PROBE)];
         let reach = (bytes.len() as i64).saturating_mul(2).saturating_add(1 << 17);
@@ -1125,16 +1126,15 @@ impl Stream {
         None
     }
 
-    /// Segments that have bytes from `begins` to `ends`, the last one first.
+    /// Segments that overlap the range from `begins` to `ends`, newest first.
     fn over(&self, begins: i64, ends: i64) -> impl Iterator<Item = &(i64, Span)> {
         let behind = self.segments.partition_point(|(start, _)| *start < ends);
         let near = self.segments.iter().take(behind).rev().take(OVERLAPS_MAX);
         near.take_while(move |(start, _)| start + SEGMENT_MAX > begins).filter(move |(start, s)| start + i64::from(s.length) > begins)
     }
 
-    /// `bytes`, from `begins` on; four bytes at a time may stand between that are not among them. Of a place that came more than once,
-    /// perhaps
-    /// damaged, that which goes on longest.
+    /// Matches `bytes` with the stream from `begins` on. Four bytes at a time may be skipped, which framing removed. Of
+    /// several segments with the same offset, some of which may be damaged, the one that matches longest is taken.
     fn follow<M>(&self, window: &Window<M>, begins: i64, bytes: &[u8]) -> Option<Followed> {
         let (mut found, mut taken_out): Followed = (Vec::new(), Vec::new());
         let (mut at, mut done) = (begins, 0);
@@ -1143,18 +1143,18 @@ impl Stream {
             let best = self.over(at, at + 1).filter_map(|(start, span)| {
                 let offset = u32::try_from(at - start).ok()?;
                 let old = window.old(*span)?.get(offset as usize..)?;
-                // mostly all of it
+                // usually the whole segment matches
                 let common = old.len().min(rest.len());
                 let same = if old[..common] == rest[..common] { common } else { old.iter().zip(rest).take_while(|(a, b)| a == b).count() };
                 Some(Span { frame: span.frame, at: span.at + offset, length: same as u32 })
             });
-            // of equal ones that which was first in the stream, as it was sent
+            // of equal matches the first in the stream, as it was sent
             match best.max_by_key(|span| span.length) {
                 Some(span) if span.length > 0 => {
                     found.push((done, span));
                     (at, done) = (at + i64::from(span.length), done + span.length as usize);
                 }
-                // it is something else that stands here
+                // other bytes stand here
                 _ if taken_out.last().is_some_and(|(place, _)| *place == done) => return None,
                 _ => {
                     let spans = self.spans(at, TAKEN_OUT);
@@ -1171,17 +1171,17 @@ impl Stream {
 }
 
 impl Source {
-    /// Where all of it came from.
+    /// Origin of a range, if all of it is known.
     #[inline]
     fn locate(&self, at: usize, length: usize) -> Spans {
-        // a value that is only partly where it is known from would be torn
+        // a value of partly known origin would be only partly replaced
         match self.known(at, length) {
             (known, spans) if known == length => spans,
             _ => Spans::None,
         }
     }
 
-    /// Where that came from of which it is known, and how many bytes these are.
+    /// Origin of the known parts of a range, and the number of bytes in them.
     #[inline]
     fn known(&self, at: usize, length: usize) -> (usize, Spans) {
         let part = |start: usize, span: Span, from: usize, to: usize| Span {
@@ -1217,7 +1217,7 @@ impl Source {
     }
 }
 
-/// Where `part` begins in `whole`, where it lies in it.
+/// Offset of `part` in `whole`, if it is a part of that.
 fn offset(whole: &[u8], part: &[u8]) -> Option<usize> {
     let before = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
     (before + part.len() <= whole.len()).then_some(before)
@@ -1249,11 +1249,12 @@ impl<M> Trace for Watch<M> {
             return;
         }
         let is_structure = may_be_structure(def.id);
-        // most fields are numbers of the protocol, and only that
+        // most fields are protocol numbers and nothing else
         if def.privacy == Privacy::Keep && !is_structure && !self.headers.is_other && !self.drops && !matches!(value, Value::Bytes(_)) {
             return self.keep(bytes);
         }
-        // where the value is only a part of the field, what is around it is the protocol's: the length of a string
+        // if the value is only a part of the field, the bytes before it are the protocol's, such as the length of a
+        // string
         let bytes = match value {
             Value::Bytes(part) if !part.is_empty() && part.len() < bytes.len() => match offset(bytes, part) {
                 Some(before) => {
@@ -1287,13 +1288,13 @@ impl<M> Trace for Watch<M> {
         match def.id {
             id::SMB2 | id::RPC => {
                 if def.id == id::SMB2 && at.len() < FLAGS_END {
-                    // cut in the middle of a field that gives nothing away, of which an analysis may use the beginning
+                    // cut in the middle of a kept field, the beginning of which an analysis may use
                     self.keep(at);
                 }
                 self.message(at);
             }
             id::SMB_DIRECT | id::RPC_RDMA => self.headers.is_rdma = true,
-            // the end of the list of options: what is behind it is no option, but zeros there would be ends again
+            // end of the option list: zeros behind it would be further ends of the list
             id::EOL if at.get(1).is_some_and(|byte| *byte != 0) => {
                 self.put(&at[1..2], With::Bytes(&[0xff]));
             }
@@ -1330,7 +1331,7 @@ impl<M> Trace for Watch<M> {
 }
 
 impl<M> Watch<M> {
-    /// The frame was reported. A compressed message that could not be read is blanked.
+    /// Ends the frame. A compressed message that could not be read is blanked.
     pub(crate) fn end_frame(&mut self) {
         self.note_kept();
         self.counts.compressed += u64::from(self.compressed.take().is_some());
@@ -1338,7 +1339,7 @@ impl<M> Watch<M> {
 }
 
 impl<M> Watch<M> {
-    /// The CRC of the FPDU at hand.
+    /// Records the CRC of the current FPDU.
     fn crc(&mut self, bytes: &[u8]) {
         let (start, end) = (self.headers.fpdu.0, bytes.as_ptr().addr());
         let Some(source) = self.sources.iter().rev().find(|s| start >= s.base && end.saturating_add(4) <= s.base + s.length) else {
@@ -1357,10 +1358,10 @@ impl<M> Watch<M> {
             self.window.crc_behind(*over);
             return self.next_fpdu(*at);
         }
-        // markers are covered too: they stand where the stream goes on and the FPDU does not
+        // the CRC covers markers too: they lie in the stream between two parts of the FPDU
         let mut whole: Vec<Span> = Vec::with_capacity(over.len());
-        let way = self.headers.way;
-        let streams = [self.streams.get(&way), self.streams.get(&way.back())];
+        let flow = self.headers.flow;
+        let streams = [self.streams.get(&flow), self.streams.get(&flow.back())];
         let payload = |span: &Span| {
             let mut segments = streams.iter().flatten().flat_map(|s| s.segments.iter().rev());
             segments.find(|(_, p)| p.frame == span.frame && (p.at..p.at + p.length).contains(&span.at))
@@ -1375,7 +1376,7 @@ impl<M> Watch<M> {
                     let begins = here.map_or(0, |(begins, p)| begins + i64::from(span.at - p.at));
                     let ends = before.map_or(begins, |(begins, p)| begins + i64::from(last.at - p.at) + i64::from(last.length));
                     let between = (begins - ends).clamp(0, TAKEN_OUT as i64) as u32;
-                    // of a marker, part may begin this segment, and the rest ends the one before
+                    // a marker may begin at the end of the previous segment and end in this one
                     let mine = here.map_or(0, |(_, p)| span.at - p.at).min(between);
                     last.length += between - mine;
                     whole.push(Span { at: span.at - mine, length: span.length + mine, ..*span });
@@ -1401,7 +1402,8 @@ impl<M> Watch<M> {
         }
     }
 
-    /// An FPDU begins here: of one that was cut the CRC, which would say where the next one begins, may never come.
+    /// Notes the beginning of an FPDU. If it is cut, its CRC, which would give the beginning of the next one, may never
+    /// come.
     fn fpdu(&mut self, at: &[u8], ulpdu_length: u16) {
         let (begins, length) = (at.as_ptr().addr(), mpa::fpdu_len(ulpdu_length));
         if self
@@ -1414,35 +1416,36 @@ impl<M> Watch<M> {
             return;
         }
         let Some(first) = self.locate(&at[..at.len().min(1)]).first().copied() else { return };
-        let way = self.headers.way;
+        let flow = self.headers.flow;
         let place = |begins: i64, p: &Span| {
             (p.frame == first.frame && (p.at..p.at + p.length).contains(&first.at)).then(|| begins + i64::from(first.at - p.at))
         };
         let here = self.headers.stream.and_then(|(begins, p)| place(begins, &p));
         let in_stream = |stream: &Stream| stream.segments.iter().rev().find_map(|(begins, p)| place(*begins, p));
         let found = match here {
-            Some(begins) => Some((way, begins)),
-            None => [way, way.back()].into_iter().find_map(|way| Some((way, self.streams.get(&way).and_then(in_stream)?))),
+            Some(begins) => Some((flow, begins)),
+            None => [flow, flow.back()].into_iter().find_map(|flow| Some((flow, self.streams.get(&flow).and_then(in_stream)?))),
         };
-        if let Some((way, begins)) = found
-            && let Some(stream) = self.streams.get_mut(&way)
+        if let Some((flow, begins)) = found
+            && let Some(stream) = self.streams.get_mut(&flow)
         {
             stream.fpdu_ends(begins + length as i64);
         }
     }
 
-    /// An FPDU ends here. The next one may never be complete, and is not reported then; but an analysis checks whether it is one.
+    /// Notes the end of an FPDU. The next one may never be complete and so never be reported, but an analysis checks
+    /// its header.
     fn next_fpdu(&mut self, crc: Span) {
-        let way = self.headers.way;
-        // mostly it is in the segment at hand
+        let flow = self.headers.flow;
+        // usually it is in the current segment
         if let Some((begins, p)) = self.headers.stream
             && p.frame == crc.frame
             && (p.at..p.at + p.length).contains(&crc.at)
         {
             let ends = begins + i64::from(crc.at - p.at) + i64::from(crc.length);
-            if let Some(stream) = self.streams.get_mut(&way) {
+            if let Some(stream) = self.streams.get_mut(&flow) {
                 stream.fpdu_ends(ends);
-                // and the next header is, too
+                // and so is the next header
                 let header = Span { frame: p.frame, at: crc.at + crc.length, length: FPDU_HEADER as u32 };
                 if header.at + header.length <= p.at + p.length {
                     stream.fpdu = None;
@@ -1451,21 +1454,21 @@ impl<M> Watch<M> {
                     return;
                 }
             }
-            return self.fpdu_header(way);
+            return self.fpdu_header(flow);
         }
-        for way in [way, way.back()] {
-            let Some(stream) = self.streams.get_mut(&way) else { continue };
+        for flow in [flow, flow.back()] {
+            let Some(stream) = self.streams.get_mut(&flow) else { continue };
             let mut segments = stream.segments.iter().rev();
             if let Some((begins, p)) = segments.find(|(_, p)| p.frame == crc.frame && (p.at..p.at + p.length).contains(&crc.at)) {
                 stream.fpdu_ends(begins + i64::from(crc.at - p.at) + i64::from(crc.length));
-                return self.fpdu_header(way);
+                return self.fpdu_header(flow);
             }
         }
     }
 
-    /// Keeps the length and the control fields of the FPDU that begins where one was awaited, where all of them are there.
-    fn fpdu_header(&mut self, way: Way) {
-        let Some((begins, spans)) = self.streams.get(&way).and_then(|s| s.fpdu.map(|at| (at, s.spans(at, FPDU_HEADER)))) else { return };
+    /// Keeps the length and control fields of the expected FPDU, once all of them were captured.
+    fn fpdu_header(&mut self, flow: Flow) {
+        let Some((begins, spans)) = self.streams.get(&flow).and_then(|s| s.fpdu.map(|at| (at, s.spans(at, FPDU_HEADER)))) else { return };
         if spans.is_empty() {
             return;
         }
@@ -1479,7 +1482,7 @@ impl<M> Watch<M> {
             self.window.keep(Span { length: length as u32, ..span });
             kept -= length;
         }
-        if let Some(stream) = self.streams.get_mut(&way).filter(|s| s.fpdu == Some(begins)) {
+        if let Some(stream) = self.streams.get_mut(&flow).filter(|s| s.fpdu == Some(begins)) {
             stream.fpdu = None;
         }
     }

@@ -1,15 +1,14 @@
-//! Frames whose bytes may still be identified: a message in pieces names bytes of earlier frames. The oldest frames leave when the window
-//! is full.
+//! Window of frames whose bytes may still be identified: a reassembled message identifies bytes of earlier frames. The
+//! oldest frames leave when the window is full.
 //!
 //! ```text
-//!   leaving ◀─ [ final: sums wait for a later frame ] [ open: bytes may still be named ] ◀─ new
+//!   leaving ◀─ [ closed: checksums need a later frame ] [ open: bytes may still be identified ] ◀─ new
 //! ```
 //!
-//! What is known of a frame's bytes are two sets of bits, one bit a byte, and what stands in the place of those that were replaced. The new
-//! frame is made when it is its turn, so that it need not wait in memory. Frames stand in blocks, which are filled again.
+//! [`block`](crate::block) describes what is kept of a frame. Frames are grouped in batches, which are reused.
 
-use crate::block::{Blank, Block, Known, Leaf, SHEET, Span, With};
-use crate::parcel::{Crc, Held, Shelf};
+use crate::batch::{Batch, BatchFrame, Crc};
+use crate::block::{Blank, Block, Known, SCRATCH, Slot, Span, With};
 use crate::shape::{Notes, Plan};
 use crate::sums::{self, Fix};
 use rdmascope_dissector::field::Def;
@@ -17,136 +16,137 @@ use rdmascope_dissector::wire::iwarp::mpa;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// What a copy of some bytes shows about them.
+/// Knowledge about a byte that its copy gives.
 enum FromCopy {
     Kept,
     Zeros,
     Bytes(Vec<u8>),
 }
 
-/// The window.
+/// The frames that have not left yet.
 #[derive(Debug)]
 pub(crate) struct Window<M> {
-    /// Where the frames stand, the oldest first.
-    shelves: VecDeque<Shelf<M>>,
-    /// How many of them are shut: nothing more becomes known of their frames.
-    shut: usize,
-    /// Number of the next frame, and of the oldest that is open.
+    /// The batches, oldest first.
+    batches: VecDeque<Batch<M>>,
+    /// Number of closed batches at the front: nothing more becomes known about their frames.
+    closed: usize,
+    /// Number of the next frame, and of the oldest open frame.
     next: u64,
     oldest: u64,
-    /// Bytes of frames that are open, and how many there may be.
+    /// Bytes of open frames, and their limit.
     bytes: usize,
     limit: usize,
-    /// By the last frame that they need.
+    /// CRCs over several frames, by the last frame that they need.
     crcs: BTreeMap<u64, Vec<Crc>>,
-    /// What stands in no frame, the outermost first.
-    sheets: Vec<(Block, Leaf)>,
-    /// Bytes of frames on a shelf.
-    shelf_bytes: usize,
-    /// To be filled again.
-    spare: Vec<Shelf<M>>,
+    /// Scratch buffers, outermost first.
+    scratch: Vec<(Block, Slot)>,
+    /// Limit of bytes in a batch.
+    batch_bytes: usize,
+    /// Emptied batches, to be used again.
+    spare: Vec<Batch<M>>,
 }
 
-/// Frames in the window at most.
+/// Limit of frames in the window.
 const FRAMES_MAX: u64 = 1 << 17;
-/// Maximum number of shelves that wait to be filled again, and of buffers of new frames.
+/// Limit of emptied batches that are kept, and of buffers for new frames.
 pub(crate) const SPARE_MAX: usize = 8;
-/// Bytes of frames on a shelf at most, but for one that is larger.
-const SHELF_MAX: usize = 1 << 22;
+/// Limit of bytes in a batch; a larger frame has a batch of its own.
+const BATCH_MAX: usize = 1 << 22;
 
 impl<M> Window<M> {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
-            shelves: VecDeque::new(),
-            shut: 0,
+            batches: VecDeque::new(),
+            closed: 0,
             next: 0,
             oldest: 0,
             bytes: 0,
             limit,
             crcs: BTreeMap::new(),
-            sheets: Vec::new(),
-            shelf_bytes: (limit / 8).clamp(1, SHELF_MAX),
+            scratch: Vec::new(),
+            batch_bytes: (limit / 8).clamp(1, BATCH_MAX),
             spare: Vec::new(),
         }
     }
 
-    /// A new frame, and its number.
+    /// Adds a frame, and returns its number.
     pub(crate) fn push(&mut self, meta: M, bytes: &[u8]) -> u64 {
         self.bytes += bytes.len();
-        let has_room = |shelf: &Shelf<M>| shelf.block.length() + bytes.len() <= self.shelf_bytes;
-        if self.shelves.len() == self.shut || !self.shelves.back().is_some_and(has_room) {
-            let mut shelf = self.spare.pop().unwrap_or_default();
-            shelf.begin(self.next, self.shelves.back(), self.shelf_bytes.max(bytes.len()));
-            self.shelves.push_back(shelf);
+        let has_room = |batch: &Batch<M>| batch.block.length() + bytes.len() <= self.batch_bytes;
+        if self.batches.len() == self.closed || !self.batches.back().is_some_and(has_room) {
+            let mut batch = self.spare.pop().unwrap_or_default();
+            batch.begin(self.next, self.batches.back(), self.batch_bytes.max(bytes.len()));
+            self.batches.push_back(batch);
         }
-        if let Some(shelf) = self.shelves.back_mut() {
-            shelf.push(meta, bytes);
+        if let Some(batch) = self.batches.back_mut() {
+            batch.push(meta, bytes);
         }
         self.next += 1;
         self.next - 1
     }
 
-    /// The oldest frame that may still change.
+    /// Number of the oldest frame that may still change.
     pub(crate) fn oldest(&self) -> u64 {
         self.oldest
     }
 
-    /// The place of the shelf on which a frame stands.
+    /// Index of the batch that contains a frame.
     #[inline]
-    fn shelf(&self, frame: u64) -> Option<usize> {
-        let last = self.shelves.len().checked_sub(1)?;
-        if self.shelves[last].first <= frame {
+    fn batch(&self, frame: u64) -> Option<usize> {
+        let last = self.batches.len().checked_sub(1)?;
+        if self.batches[last].first <= frame {
             return (frame < self.next).then_some(last);
         }
-        self.shelves.partition_point(|shelf| shelf.first <= frame).checked_sub(1)
+        self.batches.partition_point(|batch| batch.first <= frame).checked_sub(1)
     }
 
-    fn held(&mut self, frame: u64) -> Option<&mut Held<M>> {
-        let at = self.shelf(frame)?;
-        self.shelves[at].held_mut(frame)
+    fn held(&mut self, frame: u64) -> Option<&mut BatchFrame<M>> {
+        let at = self.batch(frame)?;
+        self.batches[at].held_mut(frame)
     }
 
-    /// The block and the place of a frame that is here.
-    fn place(&self, frame: u64) -> Option<(&Block, &Held<M>)> {
-        let shelf = &self.shelves[self.shelf(frame)?];
-        Some((&shelf.block, shelf.held(frame)?))
+    /// The block and the record of a frame in the window.
+    fn place(&self, frame: u64) -> Option<(&Block, &BatchFrame<M>)> {
+        let batch = &self.batches[self.batch(frame)?];
+        Some((&batch.block, batch.held(frame)?))
     }
 
-    /// What is known of a frame that is still open, or of a sheet.
-    fn open(&mut self, frame: u64) -> Option<(&mut Block, &mut Leaf)> {
-        if frame >= SHEET {
-            return self.sheets.get_mut((frame - SHEET) as usize).map(|(block, leaf)| (block, leaf));
+    /// The block and the place of an open frame or a scratch buffer.
+    fn open(&mut self, frame: u64) -> Option<(&mut Block, &mut Slot)> {
+        if frame >= SCRATCH {
+            return self.scratch.get_mut((frame - SCRATCH) as usize).map(|(block, slot)| (block, slot));
         }
-        let at = self.shelf(frame).filter(|_| frame >= self.oldest)?;
-        self.shelves[at].leaf_mut(frame)
+        let at = self.batch(frame).filter(|_| frame >= self.oldest)?;
+        self.batches[at].slot_mut(frame)
     }
 
-    /// The block and the newest frame.
-    fn newest(&mut self) -> Option<(&mut Block, &mut Leaf)> {
-        let shelf = self.shelves.back_mut()?;
-        shelf.leaf_mut(self.next.checked_sub(1)?)
+    /// The block and the place of the newest frame.
+    fn newest(&mut self) -> Option<(&mut Block, &mut Slot)> {
+        let batch = self.batches.back_mut()?;
+        batch.slot_mut(self.next.checked_sub(1)?)
     }
 
     fn is_open(&self, frame: u64) -> bool {
-        (self.oldest..SHEET).contains(&frame)
+        (self.oldest..SCRATCH).contains(&frame)
     }
 
-    /// Bytes that stand in no frame, until [`Window::lift`].
-    pub(crate) fn lay(&mut self, bytes: &[u8]) -> Span {
+    /// Adds a scratch buffer, which [`Window::pop_scratch`] removes.
+    pub(crate) fn push_scratch(&mut self, bytes: &[u8]) -> Span {
         let mut block = Block::default();
-        let leaf = block.add(bytes);
-        self.sheets.push((block, leaf));
-        Span { frame: SHEET + self.sheets.len() as u64 - 1, at: 0, length: bytes.len() as u32 }
+        let slot = block.add(bytes);
+        self.scratch.push((block, slot));
+        Span { frame: SCRATCH + self.scratch.len() as u64 - 1, at: 0, length: bytes.len() as u32 }
     }
 
-    /// What became of the bytes that were laid down last; and the same with zeros for all that was replaced, of which so many are none.
-    pub(crate) fn lift(&mut self, blank: &mut impl Blank) -> (Vec<u8>, Vec<u8>, usize) {
-        let Some((block, leaf)) = self.sheets.pop() else { return Default::default() };
+    /// Removes the newest scratch buffer. Returns its new bytes, the same with zeros for every replaced byte, and the
+    /// number of nonzero bytes that these zeros replace.
+    pub(crate) fn pop_scratch(&mut self, blank: &mut impl Blank) -> (Vec<u8>, Vec<u8>, usize) {
+        let Some((block, slot)) = self.scratch.pop() else { return Default::default() };
         let mut new = Vec::new();
-        block.make(&leaf, blank, &mut new);
+        block.make(&slot, blank, &mut new);
         let mut flat = new.clone();
         let mut zeroed = 0;
-        let known = block.known(&leaf);
+        let known = block.known(&slot);
         for (_, byte) in flat.iter_mut().enumerate().filter(|(i, byte)| **byte != 0 && known.is_replaced(*i)) {
             *byte = 0;
             zeroed += 1;
@@ -154,69 +154,69 @@ impl<M> Window<M> {
         (new, flat, zeroed)
     }
 
-    /// What stood in a frame.
+    /// The original bytes of a span.
     pub(crate) fn old(&self, span: Span) -> Option<&[u8]> {
         let (block, held) = self.place(span.frame)?;
-        block.old(&held.leaf).get(span.at as usize..)?.get(..span.length as usize)
+        block.old(&held.slot).get(span.at as usize..)?.get(..span.length as usize)
     }
 
-    /// These bytes give nothing away.
+    /// Keeps these bytes: they identify nobody.
     #[inline]
     pub(crate) fn keep(&mut self, span: Span) {
-        if let Some((block, leaf)) = self.open(span.frame) {
-            block.keep(leaf, span.range(leaf.length as usize));
+        if let Some((block, slot)) = self.open(span.frame) {
+            block.keep(slot, span.range(slot.length as usize));
         }
     }
 
-    /// These bytes of the newest frame give nothing away.
+    /// Keeps these bytes of the newest frame.
     #[inline]
     pub(crate) fn keep_newest(&mut self, at: usize, length: usize) {
-        if let Some((block, leaf)) = self.newest() {
-            let end = leaf.length as usize;
-            block.keep(leaf, at.min(end)..(at + length).min(end));
+        if let Some((block, slot)) = self.newest() {
+            let end = slot.length as usize;
+            block.keep(slot, at.min(end)..(at + length).min(end));
         }
     }
 
-    /// These bytes become others; what was replaced before stays as it is. Whether any did.
+    /// Replaces bytes that were not replaced before. Returns true if there were any.
     pub(crate) fn replace(&mut self, span: Span, with: With<'_>) -> bool {
-        self.open(span.frame).is_some_and(|(block, leaf)| block.replace(leaf, span.range(leaf.length as usize), with))
+        self.open(span.frame).is_some_and(|(block, slot)| block.replace(slot, span.range(slot.length as usize), with))
     }
 
-    /// Other fields tell of these bytes.
+    /// Notes that these bytes lie inside a field which other fields describe.
     pub(crate) fn inside(&mut self, span: Span, def: Def) {
-        if let Some((block, leaf)) = self.open(span.frame) {
-            block.inside(leaf, span.at, span.at.saturating_add(span.length), def);
+        if let Some((block, slot)) = self.open(span.frame) {
+            block.inside(slot, span.at, span.at.saturating_add(span.length), def);
         }
     }
 
-    /// Notes a sum to be recomputed in a frame.
+    /// Adds a checksum that is to be recomputed in a frame.
     pub(crate) fn fix(&mut self, frame: u64, fix: Fix) {
-        if let Some((block, leaf)) = self.open(frame) {
-            block.fix(leaf, fix);
+        if let Some((block, slot)) = self.open(frame) {
+            block.fix(slot, fix);
         }
     }
 
-    /// All that is known of the newest frame.
+    /// Everything known about the newest frame.
     pub(crate) fn notes_of_newest(&self) -> Notes {
         let newest = self.next.checked_sub(1).and_then(|frame| self.place(frame));
-        newest.map_or_else(Notes::default, |(block, held)| block.notes(&held.leaf))
+        newest.map_or_else(Notes::default, |(block, held)| block.notes(&held.slot))
     }
 
-    /// Of the newest frame is known what is of all like it.
+    /// Applies the plan of its shape to the newest frame.
     pub(crate) fn follow_plan(&mut self, plan: &Plan, is_good: bool) {
-        if let Some((block, leaf)) = self.newest() {
-            block.follow(leaf, plan, is_good);
+        if let Some((block, slot)) = self.newest() {
+            block.follow(slot, plan, is_good);
         }
     }
 
-    /// The decoder found the invariant CRC of the newest frame correct, so it is to be recomputed.
+    /// Notes that the decoder verified the invariant CRC of the newest frame, so it is recomputed.
     pub(crate) fn icrc_is_good(&mut self) {
-        if let Some((block, leaf)) = self.newest() {
-            block.icrc_is_good(leaf);
+        if let Some((block, slot)) = self.newest() {
+            block.icrc_is_good(slot);
         }
     }
 
-    /// The bytes at `a` stand at `b` too: what is known of the ones holds for the others.
+    /// Notes that two spans are copies of the same bytes: knowledge about one holds for the other.
     pub(crate) fn same(&mut self, a: Span, b: Span) {
         let (earlier, later) = if a.frame <= b.frame { (a, b) } else { (b, a) };
         if earlier.frame == later.frame || !self.is_open(earlier.frame) || !self.is_open(later.frame) {
@@ -230,7 +230,7 @@ impl<M> Window<M> {
         }
     }
 
-    /// Where else bytes of an open frame stand, in open frames: which of them, and where. Of later frames those up to `last`.
+    /// Copies of a span in open frames: offset within the span, and the copy. Later frames count up to `last`.
     fn elsewhere(&self, span: Span, last: u64) -> Vec<(usize, Span)> {
         let Some((_, held)) = self.place(span.frame) else { return Vec::new() };
         let all = held.earlier.iter().chain(held.same.iter().filter(|(_, there)| there.frame <= last));
@@ -238,7 +238,8 @@ impl<M> Window<M> {
         open.filter_map(|(at, there)| self.copy(span, *at, *there)).map(|(at, copy)| (at as usize, copy)).collect()
     }
 
-    /// Of bytes of a frame those that stand in another one too, where the bytes from `at` on stand `there`, unless one of both was damaged.
+    /// The part of `span` whose bytes from `at` on have a copy at `there`: offset within `span`, and the copy. `None`
+    /// if the bytes differ, because one of the frames was damaged.
     fn copy(&self, span: Span, at: u32, there: Span) -> Option<(u32, Span)> {
         let (from, to) = (span.at.max(at), (span.at + span.length).min(at.saturating_add(there.length)));
         let length = to.checked_sub(from).filter(|length| *length > 0)?;
@@ -246,7 +247,7 @@ impl<M> Window<M> {
         (self.old(copy)? == self.old(Span { at: from, length, ..span })?).then_some((from - span.at, copy))
     }
 
-    /// An MPA CRC over these bytes, which stands at `at`.
+    /// Adds an MPA CRC over the bytes `over`, stored at `at`.
     pub(crate) fn crc(&mut self, over: Vec<Span>, at: Vec<Span>) {
         let frames = || over.iter().chain(&at).map(|s| s.frame);
         let Some(last) = frames().max() else { return };
@@ -260,56 +261,56 @@ impl<M> Window<M> {
         }
         let crc = Crc { over, at, copies };
         for span in crc.spans() {
-            if let Some(place) = self.shelf(span.frame) {
-                self.shelves[place].waiting += 1;
+            if let Some(place) = self.batch(span.frame) {
+                self.batches[place].waiting += 1;
             }
         }
         self.crcs.entry(last).or_default().push(crc);
     }
 
-    /// An MPA CRC that stands in a frame right behind the bytes that it covers.
+    /// Adds an MPA CRC that directly follows the bytes it covers, in the same frame.
     pub(crate) fn crc_behind(&mut self, over: Span) {
         let at = Span { at: over.at.saturating_add(over.length), length: mpa::CRC_LEN as u32, ..over };
         if !self.elsewhere(at, over.frame).is_empty() {
             return self.crc(vec![over], vec![at]);
         }
-        if let Some((block, leaf)) = self.open(over.frame) {
-            block.crc(leaf, over.at, over.at.saturating_add(over.length));
+        if let Some((block, slot)) = self.open(over.frame) {
+            block.crc(slot, over.at, over.at.saturating_add(over.length));
         }
     }
 
-    /// Shuts the oldest shelves, for which there is no more room; all of them `at_the_end`.
-    pub(crate) fn leave(&mut self, at_the_end: bool, blank: &mut impl Blank) {
-        while self.shut < self.shelves.len() && (at_the_end || self.bytes > self.limit || self.next - self.oldest > FRAMES_MAX) {
-            self.shut += 1;
-            let end = self.shelves.get(self.shut).map_or(self.next, |next| next.first);
+    /// Closes the oldest batches until the window is within its limits, or all of them `at_the_end`.
+    pub(crate) fn close_oldest(&mut self, at_the_end: bool, blank: &mut impl Blank) {
+        while self.closed < self.batches.len() && (at_the_end || self.bytes > self.limit || self.next - self.oldest > FRAMES_MAX) {
+            self.closed += 1;
+            let end = self.batches.get(self.closed).map_or(self.next, |next| next.first);
             while self.oldest < end {
                 self.finish_one(blank);
             }
         }
     }
 
-    /// The oldest shelf, once it is shut and no sum on it waits for a later frame.
-    pub(crate) fn take(&mut self) -> Option<Shelf<M>> {
-        if self.shut == 0 || self.shelves.front().is_none_or(|shelf| shelf.waiting > 0) {
+    /// Removes the oldest batch if it is closed and no checksum in it needs a later frame.
+    pub(crate) fn take(&mut self) -> Option<Batch<M>> {
+        if self.closed == 0 || self.batches.front().is_none_or(|batch| batch.waiting > 0) {
             return None;
         }
-        self.shut -= 1;
-        self.shelves.pop_front()
+        self.closed -= 1;
+        self.batches.pop_front()
     }
 
-    /// Takes back a shelf that is to be filled again.
-    pub(crate) fn give_back(&mut self, shelf: Shelf<M>) {
+    /// Takes back a batch, to be used again.
+    pub(crate) fn give_back(&mut self, batch: Batch<M>) {
         if self.spare.len() < SPARE_MAX {
-            self.spare.push(shelf);
+            self.spare.push(batch);
         }
     }
 
-    /// Nothing more becomes known of the oldest open frame.
+    /// Closes the oldest open frame.
     fn finish_one(&mut self, blank: &mut impl Blank) {
         let frame = self.oldest;
         let same = self.held(frame).map(|h| std::mem::take(&mut h.same)).unwrap_or_default();
-        // twice: what is known from the last copy holds for the first, too
+        // twice: knowledge from the last copy holds for the first one too
         for (at, there) in same.iter().chain(&same) {
             self.share(frame, *at, *there);
         }
@@ -317,7 +318,7 @@ impl<M> Window<M> {
         let Some(held) = self.held(frame) else { return };
         let is_copied = !same.is_empty();
         (held.copies, held.is_copied, held.earlier) = (same, is_copied, Vec::new());
-        let (length, has_crcs) = (held.leaf.length as usize, held.leaf.has_crcs());
+        let (length, has_crcs) = (held.slot.length as usize, held.slot.has_crcs());
         self.bytes -= length;
         if is_copied && has_crcs {
             self.make_early(frame, blank);
@@ -327,20 +328,20 @@ impl<M> Window<M> {
         }
     }
 
-    /// Nothing more becomes known of any frame of a CRC. If its copies do not hang on it and its frames stand together, it is made with
-    /// them.
+    /// Handles a CRC whose frames are all closed. If it has no copies and all its frames are in one batch, it is
+    /// computed with that batch.
     fn finish_crc(&mut self, crc: Crc, blank: &mut impl Blank) {
-        let shelf = crc.at.first().and_then(|span| self.shelf(span.frame));
-        let is_here = crc.spans().all(|span| self.shelf(span.frame) == shelf);
+        let batch = crc.at.first().and_then(|span| self.batch(span.frame));
+        let is_here = crc.spans().all(|span| self.batch(span.frame) == batch);
         let is_followed = |span: &Span| self.place(span.frame).is_none_or(|(_, held)| held.is_copied);
         let is_copied = !crc.copies.is_empty() || crc.at.iter().any(is_followed);
         for span in crc.spans() {
-            if let Some(place) = self.shelf(span.frame) {
-                self.shelves[place].waiting -= 1;
+            if let Some(place) = self.batch(span.frame) {
+                self.batches[place].waiting -= 1;
             }
         }
-        if let (Some(place), true, false) = (shelf, is_here, is_copied) {
-            self.shelves[place].add_crc(crc);
+        if let (Some(place), true, false) = (batch, is_here, is_copied) {
+            self.batches[place].add_crc(crc);
             return;
         }
         for span in crc.spans() {
@@ -349,13 +350,13 @@ impl<M> Window<M> {
         self.make(&crc);
     }
 
-    /// Makes a frame on whose bytes others hang.
+    /// Makes a frame before its batch, because bytes of other frames depend on it.
     fn make_early(&mut self, frame: u64, blank: &mut impl Blank) {
         let Some((block, held)) = self.place(frame).filter(|(_, held)| held.new.is_empty()) else { return };
         let mut new = Vec::new();
         let mut made: Vec<(u32, [u8; 4])> = Vec::new();
-        block.make(&held.leaf, blank, &mut new);
-        block.make_crcs(&held.leaf, &mut new, |at, crc| made.push((at, crc)));
+        block.make(&held.slot, blank, &mut new);
+        block.make_crcs(&held.slot, &mut new, |at, crc| made.push((at, crc)));
         let Some(held) = self.held(frame) else { return };
         held.new = new;
         for (at, crc) in made {
@@ -363,16 +364,16 @@ impl<M> Window<M> {
         }
     }
 
-    /// What is known of one copy of bytes is taken over for the other.
+    /// Exchanges knowledge about bytes between two copies.
     fn share(&mut self, frame: u64, at: u32, there: Span) {
         let Some(((mine, here), (theirs, other))) = self.place(frame).zip(self.place(there.frame)) else { return };
         if frame >= there.frame {
             return;
         }
-        let (old, old_there) = (mine.old(&here.leaf), theirs.old(&other.leaf));
+        let (old, old_there) = (mine.old(&here.slot), theirs.old(&other.slot));
         let (from, offset) = ((at as usize).min(old.len()), there.at as usize);
         let length = (there.length as usize).min(old.len() - from).min(old_there.len().saturating_sub(offset));
-        let (known, known_there) = (mine.known(&here.leaf), theirs.known(&other.leaf));
+        let (known, known_there) = (mine.known(&here.slot), theirs.known(&other.slot));
         let is_known = |known: &Known<'_>, from: usize| known.unknown(from, from + length).is_none();
         if length == 0 || is_known(&known, from) && is_known(&known_there, offset) {
             return;
@@ -384,12 +385,12 @@ impl<M> Window<M> {
                 continue;
             }
             let (to, place, source, at) = match (known.has(n), known_there.has(m)) {
-                (false, true) => (frame, n, (theirs, &other.leaf, &known_there), m),
-                (true, false) => (there.frame, m, (mine, &here.leaf, &known), n),
+                (false, true) => (frame, n, (theirs, &other.slot, &known_there), m),
+                (true, false) => (there.frame, m, (mine, &here.slot, &known), n),
                 _ => continue,
             };
-            let (block, leaf, known) = source;
-            let patch = block.patches(leaf).find(|patch| patch.has(at));
+            let (block, slot, known) = source;
+            let patch = block.patches(slot).find(|patch| patch.has(at));
             let byte = patch.filter(|_| known.is_replaced(at)).map(|patch| block.with(patch, at, at + 1));
             let goes_on = told.last_mut().filter(|(frame, range, _)| *frame == to && range.end == place);
             match (goes_on, byte) {
@@ -404,20 +405,20 @@ impl<M> Window<M> {
             }
         }
         for (frame, range, what) in told {
-            let Some((block, leaf)) = self.open(frame) else { continue };
+            let Some((block, slot)) = self.open(frame) else { continue };
             let with = match &what {
                 FromCopy::Kept => {
-                    block.keep(leaf, range);
+                    block.keep(slot, range);
                     continue;
                 }
                 FromCopy::Zeros => With::Zeros,
                 FromCopy::Bytes(bytes) => With::Bytes(bytes),
             };
-            block.replace(leaf, range, with);
+            block.replace(slot, range, with);
         }
     }
 
-    /// Puts a recomputed sum into the copies of its frame that are still open.
+    /// Writes a recomputed checksum to those of its copies that are still open.
     fn follow(&mut self, span: Span, made: &[u8]) {
         let copies = self.held(span.frame).map(|held| std::mem::take(&mut held.copies)).unwrap_or_default();
         for (at, there) in &copies {
@@ -435,7 +436,7 @@ impl<M> Window<M> {
         for span in &crc.over {
             let Some((block, held)) = self.place(span.frame) else { return };
             let range = span.at as usize..(span.at + span.length) as usize;
-            was.extend_from_slice(block.old(&held.leaf).get(range.clone()).unwrap_or(&[]));
+            was.extend_from_slice(block.old(&held.slot).get(range.clone()).unwrap_or(&[]));
             is.extend_from_slice(held.new.get(range).unwrap_or(&[]));
         }
         let stated: Vec<u8> = crc.at.iter().flat_map(|s| self.old(*s).unwrap_or(&[])).copied().collect();
@@ -453,7 +454,7 @@ impl<M> Window<M> {
         }
     }
 
-    /// Puts bytes into a frame that was made.
+    /// Writes bytes to a frame that was already made.
     fn put(&mut self, span: Span, bytes: &[u8]) {
         if let Some(held) = self.held(span.frame)
             && let Some(to) = held.new.get_mut(span.at as usize..).and_then(|b| b.get_mut(..bytes.len()))
@@ -477,14 +478,14 @@ mod tests {
         }
     }
 
-    /// All frames, made anew.
+    /// All new frames.
     fn out(window: &mut Window<()>, blank: &mut Crosses) -> Vec<Vec<u8>> {
-        window.leave(true, blank);
+        window.close_oldest(true, blank);
         let (mut out, mut bytes) = (Vec::new(), Vec::new());
-        while let Some(shelf) = window.take() {
-            shelf.make(blank, &mut bytes);
-            let frames = (shelf.first..).map_while(|frame| shelf.held(frame));
-            out.extend(frames.map(|held| bytes[held.leaf.range()].to_vec()));
+        while let Some(batch) = window.take() {
+            batch.make(blank, &mut bytes);
+            let frames = (batch.first..).map_while(|frame| batch.held(frame));
+            out.extend(frames.map(|held| bytes[held.slot.range()].to_vec()));
         }
         out
     }
@@ -543,7 +544,7 @@ mod tests {
             let more: &[u8] = if is_behind { b"" } else { b"more" };
             let stated = mpa::crc(&[b"data", more].concat()).to_le_bytes();
             let mut window = Window::new(0);
-            // before the one that is told, behind it, and behind all that it covers
+            // copies before the CRC, behind it, and behind everything that it covers
             let frames: [[&[u8]; 2]; 5] = [[b"-", &stated], [b"data", &stated], [&stated, b"-"], [b"more", b""], [&stated, b""]];
             let [before, told, behind, rest, last] = frames.map(|parts| window.push((), &parts.concat()));
             let copies = [span(before, 1, 4), span(told, 4, 4), span(behind, 0, 4), span(last, 0, 4)];
@@ -569,12 +570,12 @@ mod tests {
     #[test]
     fn a_sheet_is_filled_like_a_frame() {
         let mut window: Window<()> = Window::new(0);
-        let sheet = window.lay(b"contents");
-        assert!(!sheet.is_in_frame() && window.old(sheet).is_none());
-        window.keep(Span { length: 3, ..sheet });
-        window.replace(Span { at: 6, length: 2, ..sheet }, With::Bytes(b"!!"));
-        let (new, flat, zeroed) = window.lift(&mut Crosses(Vec::new()));
+        let scratch = window.push_scratch(b"contents");
+        assert!(!scratch.is_in_frame() && window.old(scratch).is_none());
+        window.keep(Span { length: 3, ..scratch });
+        window.replace(Span { at: 6, length: 2, ..scratch }, With::Bytes(b"!!"));
+        let (new, flat, zeroed) = window.pop_scratch(&mut Crosses(Vec::new()));
         assert_eq!((&new[..], &flat[..], zeroed), (&b"conxxx!!"[..], &b"conxxx\0\0"[..], 2));
-        assert!(!window.replace(sheet, With::Bytes(b"12345678")), "it is gone");
+        assert!(!window.replace(scratch, With::Bytes(b"12345678")), "it is gone");
     }
 }

@@ -1,4 +1,4 @@
-//! Every connection of every sample, cut out: the analysis says the same of it.
+//! Cuts every connection out of every sample: an analysis of the cut gives the same result for it.
 
 mod common;
 
@@ -12,7 +12,7 @@ use rdmascope_dissector::trace::Off;
 use rdmascope_share::cut::{Choice, Cuts, Cutter, Wanted, is_joint};
 use std::path::Path;
 
-/// The frames that `passes`, with numbers of their own.
+/// The frames for which `passes` is true, numbered anew.
 fn frames(path: &Path, mut passes: impl FnMut(u64) -> bool, mut each: impl FnMut(&FrameMeta, &[u8])) {
     let mut source = open(path, OpenOptions::new()).unwrap();
     let (mut n, mut number) = (0, 0);
@@ -27,7 +27,7 @@ fn frames(path: &Path, mut passes: impl FnMut(u64) -> bool, mut each: impl FnMut
     }
 }
 
-/// A capture that was followed: its report, its requests, what can be cut out, and when each frame came.
+/// An analysed capture: its report, its requests, the cutter's result, and the time of each frame.
 fn followed(path: &Path) -> (Report, Vec<Exchange>, Cuts, Vec<i64>) {
     let (mut cutter, mut whole) = (Cutter::new(), Pipeline::with_sink(Default::default(), Rows::default()));
     let mut times = Vec::new();
@@ -44,7 +44,7 @@ fn followed(path: &Path) -> (Report, Vec<Exchange>, Cuts, Vec<i64>) {
     (report, rows.0, cutter.finish(), times)
 }
 
-/// The analysis of what was cut out.
+/// The analysis of the cut.
 fn of_part(path: &Path, choice: &Choice) -> (Report, Vec<Exchange>) {
     let mut part = Pipeline::with_sink(Default::default(), Rows::default());
     frames(path, |n| choice.has(n), |meta, bytes| part.frame(meta, bytes, &mut Off));
@@ -52,14 +52,14 @@ fn of_part(path: &Path, choice: &Choice) -> (Report, Vec<Exchange>) {
     (report, rows.0)
 }
 
-/// What is said of these connections, without the numbers of frames, connections and requests.
+/// Results for these connections, without the numbers of frames, connections and requests.
 fn said(report: &Report, rows: &[Exchange], wanted: impl Fn(u32) -> bool) -> Vec<String> {
     let mut lines = Vec::new();
     let followed: Vec<u32> = report.connections.iter().filter(|c| wanted(c.id)).flat_map(|c| c.followed_as.clone()).collect();
     for c in report.connections.iter().filter(|c| wanted(c.id)) {
         let mut c = c.clone();
         (c.id, c.followed_as) = (0, Vec::new());
-        // a connection that nobody answers is waited for until the capture ends, and a cut one ends sooner
+        // an unanswered attempt to connect lasts until the capture ends, and a cut ends sooner
         c.outcome = None;
         lines.push(format!("{c:#?}"));
     }
@@ -121,7 +121,7 @@ fn nothing_wanted_is_every_connection_and_a_span_ends_it() {
     assert!(cuts.choose(&Wanted { connections: vec![9999], ..Wanted::default() }).frames == 0);
 }
 
-/// Findings that are of no connection, of this rule or of any.
+/// Findings without a connection, of this rule or of any.
 fn of_none(report: &Report, rule: Option<Rule>) -> Vec<String> {
     let found = report.findings.iter().filter(|f| rule.is_none_or(|rule| f.rule == rule) && !is_joint(f.rule) && f.connection.is_none());
     found.map(|f| format!("{:?} {:?} {:?} {:?} {} {}", f.rule, f.severity, f.certainty, f.by, f.count, f.text)).collect()
@@ -139,7 +139,7 @@ fn what_a_finding_a_filter_or_a_span_chooses_analyses_as_before() {
             (choice, part)
         };
         let said_before = |chosen: &std::collections::BTreeSet<u32>| said(&report, &rows, |id| chosen.contains(&id));
-        // a finding: it is made again, as everything of its connections
+        // by finding: the cut has the same finding again, and everything else of its connections
         let mut rules: Vec<_> = report.findings.iter().map(|f| f.rule).collect();
         rules.sort_unstable();
         rules.dedup();
@@ -147,23 +147,23 @@ fn what_a_finding_a_filter_or_a_span_chooses_analyses_as_before() {
             let (choice, (part, part_rows)) = analyzed(&Wanted { findings: vec![rule], ..Wanted::default() });
             assert!(choice.frames > 0, "{shown} {}", rule.id());
             if is_joint(rule) {
-                // what it was held against came along, so that it is found again
+                // the connections that it compares are part of the cut, so that it is found again
                 assert!(part.findings.iter().any(|f| f.rule == rule), "{shown} {}", rule.id());
                 joint += 1;
                 continue;
             }
             assert_eq!(said_before(&choice.connections), said(&part, &part_rows, |_| true), "{shown} {}", rule.id());
-            // and those that are of no connection, as attempts to connect that failed
+            // findings without a connection, such as failed attempts to connect
             assert_eq!(of_none(&report, Some(rule)), of_none(&part, Some(rule)), "{shown} {}", rule.id());
         }
-        // a frame that a filter passes brings its whole connection
+        // a frame that a filter passes selects its whole connection
         let middle = times.len() as u64 / 2 + 1;
         let (choice, (part, part_rows)) = analyzed(&Wanted { frames: Some([middle].into()), ..Wanted::default() });
         if !choice.connections.is_empty() {
             assert!(choice.has(middle));
             assert_eq!(said_before(&choice.connections), said(&part, &part_rows, |_| true), "{shown} frame {middle}");
         }
-        // all of the time is everything
+        // the whole time span selects everything
         let (first, last) = (times.iter().min().copied().unwrap(), times.iter().max().copied().unwrap());
         let (choice, (part, part_rows)) = analyzed(&Wanted { span: Some((first, last)), ..Wanted::default() });
         assert_eq!(choice.connections.len(), report.connections.len(), "{shown}");

@@ -1,4 +1,5 @@
-//! Every sample, anonymized: the analysis says the same of it, its fields lie where they lay, and no name is left in its bytes.
+//! Anonymizes every sample: its analysis gives the same result, its fields keep their places, and no name remains in
+//! its bytes.
 
 mod common;
 
@@ -46,7 +47,7 @@ fn no_name_no_address_and_no_contents_are_left() {
                             secrets.push(bytes.to_vec());
                         }
                     }
-                    // of contents a piece that is not the same everywhere
+                    // a part of the contents that is not repetitive
                     Privacy::Data if bytes.len() >= 24 => {
                         let distinct: std::collections::BTreeSet<u8> = bytes[..24].iter().copied().collect();
                         if distinct.len() >= 6 {
@@ -75,7 +76,7 @@ fn no_name_no_address_and_no_contents_are_left() {
         });
         secrets.sort();
         secrets.dedup();
-        // one walk over the bytes: secrets by their first four
+        // one pass over the bytes: secrets by their first four
         let mut by_start: std::collections::HashMap<[u8; 4], Vec<&[u8]>> = std::collections::HashMap::new();
         for secret in &secrets {
             by_start.entry([secret[0], secret[1], secret[2], secret[3]]).or_default().push(secret);

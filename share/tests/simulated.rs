@@ -1,10 +1,11 @@
-//! Runs of the simulator, anonymized: connections with losses, damage, faults and gaps of the capture. The analysis says the same of them.
+//! Anonymizes runs of the simulator: connections with losses, damage, faults and gaps of the capture. Their analysis
+//! gives the same result.
 
 mod common;
 
 use common::{differences, seeds, simulated};
 
-/// The first seeds; the environment variable SEEDS asks for `from..to`.
+/// The first seeds; the environment variable SEEDS gives others as `from..to`.
 const SEEDS: std::ops::Range<u64> = 0..200;
 
 #[test]
@@ -13,10 +14,10 @@ fn the_analysis_of_simulated_captures_says_the_same_of_them_anonymized() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Causes for which reports once differed: a packet that looks like the end of a message that was cut before, FPDUs of which the capture
-/// has only the beginning, FPDUs and Sends that begin with the same bytes as others near them, a Send that was held back before anybody
-/// knew what it carries, a TCP segment whose header is said to go into its payload, FPDUs that were put together of several copies of
-/// segments, and bytes that are no FPDU where one should begin.
+/// Seeds whose reports once differed, because of: a packet that looks like the end of a message that was cut before;
+/// FPDUs that were only captured in part; FPDUs and Sends that begin with the same bytes as others near them; a Send
+/// that was held back before its content was known; a TCP segment whose header length extends into the payload; FPDUs
+/// reassembled from several copies of segments; bytes that are no FPDU where one should begin.
 #[test]
 fn runs_that_differed_once_do_not_any_more() {
     let wrong: Vec<String> = [413, 1193, 1514, 2264, 2717, 3056, 3958, 4053, 4790, 20_532, 43_921, 50_012]

@@ -1,4 +1,5 @@
-//! Every sample and some runs of the simulator, anonymized, as tshark reads them: the same fields in each frame, of frames of the same length.
+//! Reads every sample and some runs of the simulator with tshark before and after anonymization: each frame has the
+//! same fields and the same length.
 
 mod common;
 
@@ -11,10 +12,11 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Runs of the simulator; the environment variable SEEDS asks for others.
+/// Seeds of the simulator; the environment variable SEEDS gives others.
 const SEEDS: std::ops::Range<u64> = 0..24;
 
-/// Fields that tshark finds because of what other bytes say, each with the reason; a name ends with `.` where all below it are meant.
+/// Fields that tshark derives from the contents of other bytes, each with the reason. A name that ends with `.` covers
+/// all fields below it.
 const FOLLOW: &[(&str, &str)] = &[
     ("eth.addr.oui_resolved", "the maker of an adapter goes with its address"),
     ("eth.src.oui_resolved", "the same"),
@@ -30,7 +32,7 @@ const FOLLOW: &[(&str, &str)] = &[
     ("rpcordma.reassembled.", "the same"),
 ];
 
-/// Samples, and why tshark reads them otherwise.
+/// Samples that tshark reads differently, with the reason.
 const OTHER: &[(&str, &str)] = &[
     ("nfs-tcp-rpcbind-rdma.pcap", "calls from port 995 are TLS to tshark, whose records it finds in whatever bytes are there"),
     ("smb-roce-firewall-reject.pcap", "of a RoCE packet that ICMP quotes what is behind the UDP header is blanked"),
@@ -38,7 +40,7 @@ const OTHER: &[(&str, &str)] = &[
     ("t4c_lost.pcap", "made by hand: a fragment of which the beginning is lost"),
 ];
 
-/// The frames as pcapng: as they are, and anonymized, with the same metadata.
+/// Writes the frames to pcapng, unchanged and anonymized, with the same metadata.
 fn written(records: &[Record], folder: &Path) -> [PathBuf; 2] {
     let files = [folder.join("before.pcapng"), folder.join("after.pcapng")];
     let interfaces = records.iter().map(|r| r.interface + 1).max().unwrap_or(0);
@@ -56,7 +58,7 @@ fn written(records: &[Record], folder: &Path) -> [PathBuf; 2] {
     files
 }
 
-/// Of a frame: how often it has each field, and its length.
+/// Number of occurrences of each field in a frame, and the frame's length.
 type Fields = BTreeMap<String, u32>;
 
 fn read(file: &Path) -> Vec<Fields> {
@@ -91,7 +93,7 @@ fn read(file: &Path) -> Vec<Fields> {
     frames
 }
 
-/// True if tshark runs; in CI it has to.
+/// True if tshark runs. In CI it must.
 fn is_there() -> bool {
     let command = std::env::var("RDMASCOPE_TSHARK").unwrap_or_else(|_| "tshark".into());
     let is_there = Command::new(command.split_whitespace().next().unwrap_or("tshark")).arg("--version").output().is_ok();
@@ -102,7 +104,7 @@ fn is_there() -> bool {
     is_there
 }
 
-/// What tshark reads otherwise once the frames are anonymized.
+/// Differences that tshark finds after anonymization.
 fn differences(shown: &str, records: &[Record], folder: &Path) -> Vec<String> {
     let [before, after] = written(records, folder).map(|file| read(&file));
     assert!(!before.is_empty() && before.len() == after.len(), "{shown}");
@@ -119,7 +121,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-// CAPTURES=FOLDER looks at the captures there instead
+// CAPTURES=FOLDER reads the captures in a folder instead
 #[test]
 fn tshark_finds_the_same_fields_before_and_after() {
     if !is_there() {

@@ -457,7 +457,7 @@ fn an_interrupt_of_a_pipe_gives_the_report_of_what_came() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
 }
 
-/// Threads make the new frames in parcels of several MiB.
+/// Threads make the new frames in batches of several MiB.
 #[test]
 fn anonymize_writes_the_same_with_any_number_of_threads() {
     const HEADER: usize = 24;

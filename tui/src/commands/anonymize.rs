@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use rdmascope_capture::{Interface, Metadata, Name, OpenOptions, PcapngWriter, Record, Section, Source, open};
 use rdmascope_dissector::field::Privacy;
 use rdmascope_dissector::render::escaped;
-use rdmascope_share::{Anonymizer, Extra, Frame, Made, Options, Parcel, Payload, Tally};
+use rdmascope_share::{Anonymizer, Extra, Frame, FrameBatch, NewFrames, Options, Payload, Tally};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::Write;
@@ -19,9 +19,9 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
 
-/// Bytes of a key that is made up.
+/// Length of a random key in bytes.
 const KEY: usize = 32;
-/// Rows of what was blanked that the text shows.
+/// Limit of rows about blanked bytes in the text.
 const SHOWN: usize = 12;
 
 pub(super) fn run(args: &Anonymize, color: Color) -> Result<ExitCode> {
@@ -94,21 +94,21 @@ struct Done<W> {
     error: Option<rdmascope_capture::Error>,
 }
 
-/// Copies the frames up to where the capture is damaged. One thread reads and follows the connections, and writes; others make the new
+/// Copies the frames up to the first damage of the capture. One thread reads, analyzes and writes; others make the new
 /// frames.
 fn copy<S: Source, W: Write>(source: &mut S, options: Options, threads: usize, mut writer: PcapngWriter<W>) -> Result<Done<W>> {
     let mut anonymizer: Anonymizer<Record<'static>> = Anonymizer::new(options);
     let mut bar = Bar::before_output();
     let (mut number, mut time_ns, mut left_out) = (0, 0, 0);
     let error = thread::scope(|scope| -> Result<Option<rdmascope_capture::Error>> {
-        let mut way = WayOut::new(scope, threads - 1);
+        let mut output = OrderedOutput::new(scope, threads - 1);
         let error = loop {
             match source.advance() {
                 Ok(true) => {}
                 Ok(false) => break None,
                 Err(e) => break Some(e),
             }
-            way.describe(source.metadata());
+            output.describe(source.metadata());
             let record = source.record();
             number += 1;
             let meta = meta_of(&record, number, &mut time_ns);
@@ -121,13 +121,13 @@ fn copy<S: Source, W: Write>(source: &mut S, options: Options, threads: usize, m
                 bytes: record.bytes,
             };
             anonymizer.hold(record.holding(&[]), &frame);
-            way.parcels(&mut anonymizer, &mut writer)?;
+            output.batches(&mut anonymizer, &mut writer)?;
             bar.frame(source);
         };
         anonymizer.end();
-        way.parcels(&mut anonymizer, &mut writer)?;
-        way.describe(source.metadata());
-        way.finish(&mut anonymizer, &mut writer)?;
+        output.batches(&mut anonymizer, &mut writer)?;
+        output.describe(source.metadata());
+        output.finish(&mut anonymizer, &mut writer)?;
         Ok(error)
     })?;
     let metadata = source.metadata();
@@ -140,29 +140,29 @@ fn copy<S: Source, W: Write>(source: &mut S, options: Options, threads: usize, m
     Ok(Done { tally: anonymizer.tally(), left_out, output: writer.finish()?, error })
 }
 
-/// A parcel, and where it goes when its frames are made.
-type Job = (Parcel<Record<'static>>, Sender<Made<Record<'static>>>);
+/// A batch, and the channel for its new frames.
+type Job = (FrameBatch<Record<'static>>, Sender<NewFrames<Record<'static>>>);
 
-/// What is to be written, in its order.
+/// An element of the output file.
 enum Item {
     Interface(Box<Interface>),
-    Frames(Receiver<Made<Record<'static>>>),
+    Frames(Receiver<NewFrames<Record<'static>>>),
 }
 
-/// Parcels on their way to the file: workers make the frames, and whoever reads writes them in the order of parcels, so that the file is
-/// the same for any number of workers.
-struct WayOut {
-    /// For the workers, who end when it is dropped.
+/// The output in order. Workers make the new frames; the reading thread writes them in the order of batches, so that
+/// the file does not depend on the number of workers.
+struct OrderedOutput {
+    /// Jobs for the workers, which end when it is dropped.
     jobs: Sender<Job>,
     waiting: Arc<Mutex<Receiver<Job>>>,
     items: VecDeque<Item>,
-    /// Parcels that are not written, and how many there may be.
-    parcels: usize,
+    /// Number of batches not yet written, and its limit.
+    batches: usize,
     most: usize,
     described: usize,
 }
 
-impl WayOut {
+impl OrderedOutput {
     fn new<'scope>(scope: &'scope Scope<'scope, '_>, workers: usize) -> Self {
         let (jobs, waiting) = channel::<Job>();
         let waiting = Arc::new(Mutex::new(waiting));
@@ -171,16 +171,16 @@ impl WayOut {
             scope.spawn(move || {
                 loop {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok((parcel, to)) = next else { break };
-                    // who asked may have failed meanwhile
-                    let _ = to.send(parcel.make());
+                    let Ok((batch, to)) = next else { break };
+                    // the receiver may have failed meanwhile
+                    let _ = to.send(batch.make());
                 }
             });
         }
-        Self { jobs, waiting, items: VecDeque::new(), parcels: 0, most: 2 * workers, described: 0 }
+        Self { jobs, waiting, items: VecDeque::new(), batches: 0, most: 2 * workers, described: 0 }
     }
 
-    /// Describes interfaces that are new: how their frames begin, and nothing of the machine.
+    /// Adds descriptions of new interfaces: the format of their frames, but nothing about the machine.
     fn describe(&mut self, metadata: &Metadata) {
         for interface in metadata.interfaces.get(self.described..).unwrap_or(&[]) {
             let plain = Interface {
@@ -195,16 +195,16 @@ impl WayOut {
         }
     }
 
-    /// Sends off what nothing can change any more, and writes what is made.
-    fn parcels<W: Write>(&mut self, anonymizer: &mut Anonymizer<Record<'static>>, writer: &mut PcapngWriter<W>) -> Result<()> {
-        while let Some(parcel) = anonymizer.parcel() {
+    /// Sends finished batches to the workers, and writes the new frames that are ready.
+    fn batches<W: Write>(&mut self, anonymizer: &mut Anonymizer<Record<'static>>, writer: &mut PcapngWriter<W>) -> Result<()> {
+        while let Some(batch) = anonymizer.next_batch() {
             let (made, receiver) = channel();
             self.items.push_back(Item::Frames(receiver));
-            self.parcels += 1;
+            self.batches += 1;
             if self.most > 0 {
-                let _ = self.jobs.send((parcel, made));
+                let _ = self.jobs.send((batch, made));
             } else {
-                let _ = made.send(parcel.make());
+                let _ = made.send(batch.make());
             }
             self.write(anonymizer, writer, self.most)?;
         }
@@ -215,7 +215,7 @@ impl WayOut {
         self.write(anonymizer, writer, 0)
     }
 
-    /// Writes what is made, until no more than so many parcels are left.
+    /// Writes ready frames until at most `most` batches are left.
     fn write<W: Write>(&mut self, anonymizer: &mut Anonymizer<Record<'static>>, writer: &mut PcapngWriter<W>, most: usize) -> Result<()> {
         while let Some(item) = self.items.pop_front() {
             let from = match item {
@@ -226,7 +226,7 @@ impl WayOut {
                 Item::Frames(from) => from,
             };
             let made = match from.try_recv() {
-                Err(TryRecvError::Empty) if self.parcels <= most => {
+                Err(TryRecvError::Empty) if self.batches <= most => {
                     self.items.push_front(Item::Frames(from));
                     break;
                 }
@@ -236,7 +236,7 @@ impl WayOut {
                     from.recv()
                 }
             };
-            // a worker that panics takes all of it down
+            // a panic of a worker ends the whole command
             let mut made = made?;
             let mut failed = None;
             made.frames(|record, bytes| {
@@ -246,21 +246,21 @@ impl WayOut {
             });
             failed.map_or(Ok(()), Err)?;
             anonymizer.give_back(made);
-            self.parcels -= 1;
+            self.batches -= 1;
         }
         Ok(())
     }
 
-    /// Makes what no worker has begun, rather than to wait.
+    /// Makes the frames of a batch that no worker has begun, instead of waiting.
     fn help(&self) {
         let next = self.waiting.try_lock().ok().and_then(|waiting| waiting.try_recv().ok());
-        if let Some((parcel, to)) = next {
-            let _ = to.send(parcel.make());
+        if let Some((batch, to)) = next {
+            let _ = to.send(batch.make());
         }
     }
 }
 
-/// What the file says beside its frames, and is not copied.
+/// Texts beside the frames, which are not copied.
 fn texts_beside_frames(metadata: &Metadata) -> u64 {
     let section = |s: &Section| s.comments.len() + [&s.hardware, &s.os, &s.application].into_iter().flatten().count();
     let interface =
@@ -273,7 +273,7 @@ fn texts_beside_frames(metadata: &Metadata) -> u64 {
     all as u64
 }
 
-/// A kind in the words of a sentence.
+/// Name of a kind in a sentence.
 fn words(kind: Privacy) -> &'static str {
     match kind {
         Privacy::Mac => "hardware addresses",

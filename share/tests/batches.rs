@@ -1,19 +1,19 @@
-//! New frames made by several threads, whichever is first: the same bytes and the same counts.
+//! Several threads make the new frames, in any order: the bytes and the counts are the same.
 
 mod common;
 
 use common::{KEY, Record, read, samples, simulated};
-use rdmascope_share::{Anonymizer, Made, Options, Parcel, Payload};
+use rdmascope_share::{Anonymizer, FrameBatch, NewFrames, Options, Payload};
 use std::sync::Mutex;
 
-/// So few bytes of frames are held that there are many parcels, and messages that span them.
+/// A limit so small that there are many batches, and messages that span them.
 const HELD: usize = 32 << 10;
 
 fn anonymizer(payload: Payload) -> Anonymizer<()> {
     Anonymizer::with_limit(Options { key: KEY.to_vec(), payload, ..Options::default() }, HELD)
 }
 
-/// The new frames and what was done.
+/// The new frames and the counts.
 type Result = (Vec<Vec<u8>>, String);
 
 fn one_by_one(records: &[Record], payload: Payload) -> Result {
@@ -26,26 +26,26 @@ fn one_by_one(records: &[Record], payload: Payload) -> Result {
     (out, format!("{tally:?}"))
 }
 
-/// All parcels first, and then threads that take the last ones first.
+/// Takes all batches first; then several threads make the last ones first.
 fn by_threads(records: &[Record], payload: Payload, threads: usize) -> Result {
     let mut anonymizer = anonymizer(payload);
-    let mut parcels = Vec::new();
+    let mut batches = Vec::new();
     for record in records {
         anonymizer.hold((), &record.frame());
-        parcels.extend(std::iter::from_fn(|| anonymizer.parcel()));
+        batches.extend(std::iter::from_fn(|| anonymizer.next_batch()));
     }
     anonymizer.end();
-    parcels.extend(std::iter::from_fn(|| anonymizer.parcel()));
-    assert!(parcels.len() > 1 || records.len() < 100, "there is nothing to share");
-    let waiting: Mutex<Vec<(usize, Parcel<()>)>> = Mutex::new(parcels.into_iter().enumerate().collect());
-    let done: Mutex<Vec<(usize, Made<()>)>> = Mutex::default();
+    batches.extend(std::iter::from_fn(|| anonymizer.next_batch()));
+    assert!(batches.len() > 1 || records.len() < 100, "there is nothing to share");
+    let waiting: Mutex<Vec<(usize, FrameBatch<()>)>> = Mutex::new(batches.into_iter().enumerate().collect());
+    let done: Mutex<Vec<(usize, NewFrames<()>)>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
                     let next = waiting.lock().unwrap().pop();
-                    let Some((n, parcel)) = next else { break };
-                    done.lock().unwrap().push((n, parcel.make()));
+                    let Some((n, batch)) = next else { break };
+                    done.lock().unwrap().push((n, batch.make()));
                 }
             });
         }
