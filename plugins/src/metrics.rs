@@ -304,17 +304,17 @@ const CLIENTS_MAX: usize = 16;
 /// Listens for requests. Each client is served by a thread of its own, so that a silent one does not block the others.
 #[derive(Debug)]
 pub struct Server {
-    asked: Receiver<Asked>,
+    asked: Receiver<MetricsRequest>,
     address: SocketAddr,
 }
 
 /// A request for the metrics.
 #[derive(Debug)]
-pub struct Asked {
+pub struct MetricsRequest {
     answer: SyncSender<String>,
 }
 
-impl Asked {
+impl MetricsRequest {
     /// Answers with the metrics. A client that has disconnected gets nothing.
     pub fn answer(self, text: String) {
         let _ = self.answer.try_send(text);
@@ -362,12 +362,12 @@ impl Server {
     }
 
     /// The next request, if there is one.
-    pub fn asked(&self) -> Option<Asked> {
+    pub fn asked(&self) -> Option<MetricsRequest> {
         self.asked.try_recv().ok()
     }
 }
 
-fn serve(mut stream: TcpStream, ask: &Sender<Asked>, deadline: Duration) -> io::Result<()> {
+fn serve(mut stream: TcpStream, ask: &Sender<MetricsRequest>, deadline: Duration) -> io::Result<()> {
     let begun = Instant::now();
     stream.set_write_timeout(Some(deadline))?;
     let mut request = Vec::new();
@@ -394,7 +394,7 @@ fn serve(mut stream: TcpStream, ask: &Sender<Asked>, deadline: Duration) -> io::
         return reply(&mut stream, "404 Not Found", "there is /metrics\n");
     }
     let (answer, answered) = sync_channel(1);
-    let text = ask.send(Asked { answer }).ok().and_then(|()| answered.recv_timeout(deadline).ok());
+    let text = ask.send(MetricsRequest { answer }).ok().and_then(|()| answered.recv_timeout(deadline).ok());
     match text {
         Some(text) => reply(&mut stream, "200 OK", &text),
         None => reply(&mut stream, "503 Service Unavailable", "the capture has ended, or is too busy\n"),

@@ -1,15 +1,17 @@
--- The engine: the analysis itself, a library that is loaded into Wireshark. What it says of frames is all that is shown; without it, there is
--- what needs no state. R is the table that `rdmascope export wireshark` generates, with rules and fields in it. For Lua 5.2 to 5.4.
+-- The engine: the analysis as a library, loaded into Wireshark. All results shown come from it; without it, only those
+-- are shown that need no state. R is the table that `rdmascope export wireshark` generates, with rules and fields. For
+-- Lua 5.2 to 5.4.
 
--- Of each frame Wireshark leaves some objects, and in versions that are not known a string of its bytes. Lua would look through all it has for every
--- few hundred of them: five times as much may gather.
+-- Wireshark creates some Lua objects for each frame, and in unknown versions a string with its bytes. By default Lua
+-- would run a full garbage collection every few hundred frames: let five times as much accumulate.
 collectgarbage("setpause", 500)
 
 local NAME = package.config:sub(1, 1) == "\\" and "rdmascope_engine.dll" or "librdmascope_engine.so"
 
--- Places to look at, the first that is there wins: what the environment says, beside this file, where it was when this file was made, packages'.
+-- Candidate paths; the first existing file is used: the environment variable, beside this file, where it was when this
+-- file was generated, and where packages install it.
 local function places()
-    -- of a plugin that was named without a folder, the current one
+    -- a plugin named without a folder is in the current one
     local source = debug and debug.getinfo(1, "S").source:match("^@(.*)")
     local here = source and (source:match("^(.*[/\\])") or "./") .. NAME
     local list = { os.getenv("RDMASCOPE_ENGINE") or "", here or "", Dir.personal_plugins_path() .. "/" .. NAME, R.engine or "" }
@@ -17,7 +19,7 @@ local function places()
     return list
 end
 
--- The engine's function; without it, why.
+-- The engine's function, or nil and the reason.
 local function load()
     if not (package and package.loadlib) then
         return nil, "this Lua loads no libraries"
@@ -44,16 +46,19 @@ if not R.call then
     io.stderr:write(R.why_not, "\n")
 end
 
--- The analysis of the capture at hand; how many frames of it were fed, of how many findings were settled, and whether as if they were all.
+-- State of the current capture: engine handle, number of frames fed, number fed when findings were last settled, and
+-- whether the capture was then treated as ended.
 local handle, fed, settled, is_over, fed_at = nil, 0, 0, false, 0
--- Whole seconds of the first frame's time, and what is added to the time since then: where somebody makes another frame the first, time goes on.
--- When the last frame came; before the first one, later than any.
+-- Whole seconds of the first frame's time, and the offset added to times since the first frame: if another frame
+-- becomes the first, times must not change. `last` is the time of the last frame fed; before the first one, later than
+-- any.
 local start, shift, base, last = 0, 0, nil, math.huge
 local has_window, call = gui_enabled(), R.call
--- Why keys were not used, where that was told.
+-- The last printed reason why keys are not used.
 local told = nil
 
--- A property of a frame, as a function. Wireshark looks for it by its name first; the function that it finds takes a third less time.
+-- A property of a frame as a function. Wireshark looks properties up by name; calling the getter directly takes a third
+-- less time.
 function R.property(pinfo, name)
     local meta = getmetatable(pinfo)
     local known = type(meta) == "table" and type(meta.__getters) == "table" and meta.__getters[name]
@@ -62,8 +67,8 @@ end
 
 local since_first, length_of, bytes_of
 
--- Learns such functions from a frame; that of its number. In versions that are known the engine reads a frame's bytes where they lie: that is tried
--- with this one.
+-- Looks up such getters with the help of a frame; returns the one for its number. In known versions the engine reads a
+-- frame's bytes from Wireshark's memory: this is tried with this frame.
 function R.learn(tvb, pinfo)
     since_first, length_of, bytes_of = R.property(pinfo, "rel_ts"), R.property(pinfo, "len"), tvb.raw
     if get_version():find("^4%.[0-6]%.") then
@@ -75,7 +80,7 @@ function R.learn(tvb, pinfo)
     return R.property(pinfo, "number")
 end
 
--- Lua ends with Wireshark, and when that loads its plugins anew.
+-- Lua ends when Wireshark ends, and when it reloads its plugins.
 R.at_end = setmetatable({}, {
     __gc = function()
         if handle then
@@ -108,8 +113,8 @@ function R.reset_engine()
     end
 end
 
--- A number of Lua has no room for a time in ns, but for that since the first frame. Of the first frame, and of one that came before the one that
--- was handed over last: there the first frame may be another one by now.
+-- A Lua number cannot hold a time in ns, but the time since the first frame. Called for the first frame, and for a
+-- frame earlier than the last one fed: then another frame may have become the first.
 local function looked_at(pinfo)
     local time = since_first(pinfo)
     if not base then
@@ -125,8 +130,9 @@ local function looked_at(pinfo)
     return time + shift
 end
 
--- Findings are settled when the capture is over. In the window nobody says when: there, when nothing came for some seconds, and what was not
--- answered by then is told. Where more comes, that is looked at again.
+-- Findings are settled when the capture has ended. A window does not report that: there, the capture counts as ended
+-- when no frame came for some seconds, and unanswered requests are reported. If more frames come, findings are settled
+-- again.
 function R.settle(now)
     if not handle or (settled == fed and is_over) then
         return
@@ -140,10 +146,10 @@ function R.settle(now)
     end
 end
 
--- Who looks at a frame: at the protocol alone, at some fields, at all there is.
+-- What reads the fields of a frame: the protocol alone, some fields, or everything.
 R.PROTOCOL, R.SOME, R.ALL = 1, 2, 3
 
--- The fields that R.SOME stands for, a line each.
+-- The fields that R.SOME stands for, one per line.
 function R.want(names)
     R.wanted_fields = names
     if handle then
@@ -151,7 +157,7 @@ function R.want(names)
     end
 end
 
--- What is said of a frame: a number (layer * 256 + flags), and items for whom looks at them. Nothing where there is no engine.
+-- Results for a frame: a number (layer * 256 + flags), and the items that `look` needs. nil without an engine.
 function R.say(number, tvb, pinfo, look)
     if not handle then
         return nil
@@ -171,12 +177,12 @@ function R.say(number, tvb, pinfo, look)
     return call(handle, number, look)
 end
 
--- All items of a frame that was said to have some.
+-- All items of a frame that has some.
 function R.again(number)
     return call(handle, number, R.ALL)
 end
 
--- A call of the engine's that has a name.
+-- Calls a named function of the engine.
 function R.ask(what, ...)
     return R.call(what, handle, ...)
 end

@@ -1,6 +1,6 @@
--- Menus of Wireshark's window: the report and its parts, and what rules say.
+-- Menus of Wireshark's window: the report and its parts, and explanations of rules.
 
--- Text without the ends of lines inside of paragraphs: a window breaks lines where it wants.
+-- Joins the lines of paragraphs: a window wraps text by itself.
 local function flowing(text)
     local out = {}
     for line in (text .. "\n"):gmatch("(.-)\n") do
@@ -25,13 +25,13 @@ local function filter_by(text)
     apply_filter()
 end
 
--- Selects a frame. Wireshark has no such call for plugins: a filter that leaves that frame alone selects it. It stays selected when "All frames" takes
--- the filter away; both at once do not.
+-- Selects a frame. Wireshark has no call for that in plugins: a filter that passes only this frame selects it. It stays
+-- selected when "All frames" removes the filter; both at once do not work.
 local function go_to(number)
     filter_by("frame.number == " .. number)
 end
 
--- The lines of a part of the report, below its heading; without a name, all of them.
+-- The lines of a part of the report without its heading; without a name, all lines.
 local function part_of(text, name)
     local lines, is_in = {}, not name
     for line in (text .. "\n"):gmatch("(.-)\n") do
@@ -46,7 +46,8 @@ local function part_of(text, name)
     return lines
 end
 
--- A window with the report, or a part of it. A text cannot be clicked: buttons go through the frames that its lines begin with.
+-- A window with the report or a part of it. Text cannot be clicked: buttons go through the frames with which its lines
+-- begin.
 local function show(name)
     local window = TextWindow.new(name and "rdmascope: " .. name or "rdmascope")
     local lines, places, at
@@ -92,7 +93,7 @@ local function show(name)
 end
 
 if gui_enabled() then
-    -- Statistics has no menus inside of menus for plugins
+    -- a plugin cannot add submenus to Statistics
     register_menu("rdmascope", function() show() end, MENU_STAT_UNSORTED)
     for _, name in ipairs({ "Sessions", "Requests by time", "Findings" }) do
         register_menu("rdmascope: " .. name, function() show(name) end, MENU_STAT_UNSORTED)
@@ -110,7 +111,7 @@ if gui_enabled() then
     end, MENU_TOOLS_UNSORTED)
     -- from Wireshark 4.2 on
     if register_packet_menu then
-        -- the first value of a field of the frame that was clicked
+        -- the first value of a field of the clicked frame
         local function of_field(name, act)
             return function(...)
                 for _, f in ipairs({ ... }) do

@@ -1,20 +1,23 @@
--- Ports of SMB that carry MPA. Wireshark's own MPA is found by TCP's heuristics, which come last, and cannot be called from here: it wants to know
--- more of TCP than a plugin can tell it. So whoever owns the port has to step aside, and cannot be called from here either: NetBIOS wants the same, and
--- an exception of Artemis's would leave through Lua, which bears that only so often. TCP asks the conversation's dissector, then the owner of the
--- server's port where it saw the SYN, then that of the lower port, and, without SYN or up to 4.0, that of the higher one. 445 is NetBIOS's: there a
--- conversation is ours from its SYN on, and for a frame with MPA the owner leaves the table until the frame is done. 5445 is Artemis's: there we are
--- the owner, and for a frame that is not MPA the next place that is asked is Artemis's, the same port or the other one. While all connections of a
--- capture on 5445 carry MPA, nobody owns that port: two calls for each segment would take longer than the analysis does.
+-- Ports of SMB that carry MPA. Wireshark's own MPA dissector is found by TCP's heuristics, which are tried last, and
+-- cannot be called from here, because it needs TCP data that a plugin cannot pass on. So the dissector that owns the
+-- port must step aside. It cannot be called from here either: NetBIOS needs the same data, and an exception of
+-- Artemis's dissector would pass through Lua, which survives only a limited number of them. TCP calls the
+-- conversation's dissector, then the owner of the server's port if it saw the SYN, then that of the lower port, and,
+-- without SYN or up to 4.0, that of the higher one. Port 445 belongs to NetBIOS: we own a conversation there from its
+-- SYN on, and for a frame with MPA, NetBIOS is removed from the table until the frame is done. Port 5445 belongs to
+-- Artemis: we replace it, and for a frame without MPA, Artemis's dissector is the next one called, through the same
+-- port or the other one. While all connections of a capture on 5445 carry MPA, nobody owns that port: two calls for
+-- each segment would take longer than the analysis.
 
 local claim = Proto("rdmascope_mpa", "MPA on a port of SMB")
 local ports, changes = DissectorTable.get("tcp.port"), {}
 local owners = { [445] = ports:get_dissector(445), [5445] = ports:get_dissector(5445) }
 R.changes = changes
 
--- By a connection's two ports: the frame since which it carries MPA; those on 5445 of which that is not known. Two connections of the same ports are
--- taken for one.
+-- By a connection's two ports: the frame since which it carries MPA; connections on 5445 not known to carry MPA. Two
+-- connections with the same ports are treated as one.
 local claimed, others = {}, {}
--- Whether 5445 is ours.
+-- True if 5445 is ours.
 local is_ours = false
 
 local function own(wanted)
@@ -29,7 +32,7 @@ function R.reset_ports()
     own(true)
 end
 
--- Both ports of a frame, and the name of the connection.
+-- Both ports of a frame, and a key for the connection.
 local source_of, destination_of
 local function ports_of(pinfo)
     if not source_of then
@@ -39,7 +42,8 @@ local function ports_of(pinfo)
     return src, dst, src < dst and src * 65536 + dst or dst * 65536 + src
 end
 
--- The connection of this frame may carry MPA; `is_mpa`: it does. Nobody is asked for 5445 from the next frame on, or somebody is.
+-- The connection of this frame may carry MPA; with `is_mpa` it does. From the next frame on, we own 5445 only if some
+-- connection needs it.
 function R.claim_ports(pinfo, is_mpa)
     local src, dst, name = ports_of(pinfo)
     if src == 445 or dst == 445 then
@@ -57,7 +61,7 @@ function R.claim_ports(pinfo, is_mpa)
     own(next(others) ~= nil or next(claimed) == nil)
 end
 
--- Until the frame is done, `port` is `to`'s in place of `from`'s; either may be nil.
+-- Until the frame is done, `to` owns `port` instead of `from`; either may be nil.
 local function change(port, from, to)
     for _, done in ipairs(changes) do
         if done.port == port then

@@ -1,7 +1,7 @@
--- What is shown: fields and expert items, and frames that Wireshark leaves undecoded.
+-- Display: fields and expert items, and frames that Wireshark leaves undecoded.
 
 local p = Proto("rdmascope", "rdmascope: storage over RDMA")
--- has the fields of other protocols that are added here: whoever asks for those does not ask for ours
+-- owns the fields of other protocols that are added here, so that a filter on those does not count as one on ours
 local lent = Proto("rdmascope_decoding", "What rdmascope decodes where Wireshark does not")
 R.proto = p
 
@@ -31,7 +31,7 @@ end
 
 p.prefs.keys = Pref.string("Key file", "", "Keys and passwords as for rdmascope --keys: what was encrypted is analyzed with them")
 
--- What stands in the key file; why it cannot be read.
+-- The content of the key file, or nil and the reason.
 function R.keys()
     local path = p.prefs.keys
     if not path or path == "" then
@@ -45,7 +45,7 @@ function R.keys()
     return text or "", not text and why or nil
 end
 
--- A value as a field takes it, from the two of an item.
+-- Converts the two numbers of an item to the value of a field.
 local VALUE = {
     FT_UINT64 = function(a, b) return UInt64.new(a, b) end,
     FT_INT64 = function(a, b) return Int64.new(b < 2147483648 and b * 4294967296 + a or (b - 4294967296) * 4294967296 + a) end,
@@ -64,7 +64,7 @@ for n, f in ipairs(R.fields) do
 end
 p.fields, lent.fields = of_proto, of_others
 
--- An item of the expert information for each rule: Wireshark counts them.
+-- One expert item for each rule, so that Wireshark counts them.
 local level = { error = expert.severity.ERROR, warn = expert.severity.WARN, note = expert.severity.NOTE }
 local expert_of, experts = {}, {}
 for id, row in pairs(R.rules) do
@@ -79,7 +79,7 @@ p.experts = experts
 local DOUBT = { guess = " (a guess)", if_nothing_was_missed = " (if the capture missed nothing)" }
 local WHO = { client = "the client ", server = "the server ", network = "the network ", capture = "the capture ", unknown = "one side " }
 
--- The bytes of an item's place, where they are there.
+-- The bytes at an item's place, if present.
 local function range_of(tvb, place)
     local offset = place % 4294967296
     local length = (place - offset) / 4294967296
@@ -90,7 +90,7 @@ local function range_of(tvb, place)
     return tvb:range(offset, math.min(length, room))
 end
 
--- `tree.add`, which Wireshark would look for by its name each time.
+-- `tree.add`, cached: Wireshark would look it up by name each time.
 local add_to
 
 -- Adds one item to a tree.
@@ -111,7 +111,7 @@ local function add(tree, n, range, a, b)
     return range and add_to(tree, f, range) or add_to(tree, f)
 end
 
--- Adds items one after another, where nobody looks at a tree: their values are looked for by their fields.
+-- Adds items one after another. Used without a visible tree: only their fields are read.
 local function add_some(tree, tvb, n, _, place, a, b, ...)
     add(tree, n, place and range_of(tvb, place), a, b)
     if ... then
@@ -119,7 +119,7 @@ local function add_some(tree, tvb, n, _, place, a, b, ...)
     end
 end
 
--- A finding: its parts follow it. Other parts than these are not there.
+-- A finding. Its parts follow it; there are no other parts than these.
 local function finding(item, items, n)
     local part = {}
     while items[n] and items[n + 1] > 0 do
@@ -150,7 +150,7 @@ local function fill(tree, tvb, items, alone)
     end
 end
 
--- An item's bytes: in the frame, or apart. Nothing where they were forgotten, or are not there whole.
+-- The bytes of an item, in the frame or apart. nil if they were dropped or are incomplete.
 local function bytes_of(tvb, number, items, n, name)
     local place = items[n + 2]
     if place then
@@ -161,7 +161,7 @@ local function bytes_of(tvb, number, items, n, name)
     return s and #s > 0 and ByteArray.new(s, true):tvb(name) or nil
 end
 
--- An SMB Direct message that Wireshark did not take for one.
+-- Shows an SMB Direct message that Wireshark did not recognize.
 local function show_smb_direct(b, pinfo, root)
     local list = { R.ask("smb_direct", b:raw()) }
     table.remove(list, 1)
@@ -178,7 +178,8 @@ local function show_smb_direct(b, pinfo, root)
     pinfo.cols.info:set(what)
 end
 
--- A malformed message is an exception that leaves through Lua, which does not learn of that and, up to 5.3, bears it two hundred times.
+-- A malformed message raises an exception that passes through Lua unnoticed; up to 5.3, Lua survives two hundred of
+-- them.
 local escaped, ESCAPED_MAX = 0, 30
 
 local function show_smb2(b, pinfo, root)
@@ -192,9 +193,9 @@ end
 
 -- ── Frames ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- What tshark was asked for: of our fields those that its arguments name, a line each, and whether they name the protocol. Where it only counts,
--- nobody looks at anything; where it prints fields of what Wireshark decodes in every frame, nobody looks at what it leaves undecoded. In a window,
--- and where there may be more, all that there is may be looked at.
+-- Requests of tshark: our fields named in its arguments, one per line, and whether they name the protocol. If tshark
+-- only counts, nothing reads fields; if it prints fields that Wireshark decodes in every frame, nothing reads the
+-- undecoded rest. In a window, and in doubt, everything may be read.
 local asked, is_protocol_asked, is_counting, is_watched = nil, true, false, true
 if R.call and not gui_enabled() then
     local has_asked, protocol, nothing, others = R.call("asked")
@@ -204,7 +205,8 @@ if R.call and not gui_enabled() then
 end
 R.wanted_fields = asked
 
--- What Wireshark found in a frame. That somebody may ask for it makes Wireshark keep a tree of each frame: where it only counts, nobody does.
+-- A value that Wireshark found in a frame. Requesting a field makes Wireshark keep a tree for each frame; if it only
+-- counts, none is requested.
 local function known(name)
     local ok, f = nil, nil
     if is_watched then
@@ -213,7 +215,7 @@ local function known(name)
     return ok and f or function() end
 end
 local of = { smb_direct = known("smb_direct"), smb2 = known("smb2") }
--- of the same name as one of those: looked for wherever fields are
+-- has the same name as one of those: looked up wherever fields are
 local probe
 for n, name in ipairs(names) do
     probe = name == "smb_direct" and field[n] or probe
@@ -225,10 +227,11 @@ if not R.call then
 end
 
 local PROTOCOL, SOME, ALL = R.PROTOCOL, R.SOME, R.ALL
--- Fields that a filter or a column needs, and the last frame that they were looked for.
+-- Fields that a filter or a column needs, and the last frame for which they were looked up.
 local ours, referenced, last_looked = nil, nil, 0
 
--- Who looks at our fields in this frame, in a filter, a column or a tree. PROTOCOL where it may be that alone; nil if nobody does.
+-- What reads our fields in this frame: a filter, a column or a tree. PROTOCOL if perhaps that alone; nil if nothing
+-- does.
 local function wanted(root, number)
     ours = ours or Dissector.get("rdmascope")
     if not root:referenced(ours) then
@@ -238,7 +241,7 @@ local function wanted(root, number)
     elseif root.visible then
         return ALL
     end
-    -- that changes with filters and columns, and frames come anew then
+    -- this changes with filters and columns, and then frames are dissected again
     if not referenced or number <= last_looked then
         local list = {}
         for n, f in ipairs(R.fields) do
@@ -261,7 +264,7 @@ local function has(flags, bit)
     return flags % (bit + bit) >= bit
 end
 
--- The SMB Direct and SMB2 messages of a frame that Wireshark did not decode, or put together wrongly.
+-- Shows SMB Direct and SMB2 messages of a frame that Wireshark did not decode, or reassembled wrongly.
 local function show_messages(number, items, tvb, pinfo, root, stock, stock2)
     local whole = {}
     for n = 1, #items, 5 do
@@ -285,10 +288,11 @@ local function show(who, number, tvb, pinfo, root, state, ...)
     local is_message = layer == SMB_DIRECT or layer == SMB2
     local stock, stock2, looks = true, true, false
     if is_message or has(flags, DECODED) then
-        -- SMB2 is there only in what is SMB Direct; each look costs half a microsecond
+        -- SMB2 exists only within SMB Direct; each lookup costs half a microsecond
         stock2 = of.smb2() ~= nil
         stock = stock2 or of.smb_direct() ~= nil
-        -- in the first of two passes there are no fields, and nobody looks; in the second they may be too few, but there is a column
+        -- in the first of two passes no fields exist and nothing reads them; in the second there may be too few, but
+        -- there is a column
         local primed = stock or root:referenced(probe)
         looks = primed or has(flags, SETTLED)
         if looks and not primed then
@@ -320,7 +324,7 @@ local function show(who, number, tvb, pinfo, root, state, ...)
     if others and (who or has(flags, FINDING) or has(flags, DECODED)) then
         fill(root:add(p):set_generated(), tvb, items)
     end
-    -- a malformed message is an exception that ends the frame: it comes last
+    -- a malformed message raises an exception that ends the frame: it comes last
     for _, b in ipairs(whole or {}) do
         show_smb2(b, pinfo, root)
     end
@@ -328,7 +332,7 @@ end
 
 -- ── Without an engine: what one packet tells by itself ─────────────────────────────────────────────────────────────────────
 
--- Adds a structure of R.layouts: its subtree, its numbers by their names, and where it ends. Nothing where it is not there whole.
+-- Adds a structure of R.layouts: returns its subtree, its numbers by name, and its end. nil if it is incomplete.
 local function structure(tree, name, range, from, stop)
     local layout, numbers = R.layouts[name], {}
     if from + layout.length > stop then
@@ -343,7 +347,7 @@ local function structure(tree, name, range, from, stop)
     return item, numbers, from + layout.length
 end
 
--- SMB2_RDMA_TRANSFORM, with its transforms up to one that is not there whole, and its descriptors.
+-- SMB2_RDMA_TRANSFORM with its descriptors, and its transforms up to the first incomplete one.
 local function show_transform(tree, range)
     local item, head, at = structure(tree, "transform", range, 0, range:len())
     local list, size = head and head.descriptor_offset, head and head.descriptor_length
@@ -373,7 +377,7 @@ local function show_alone(pinfo, root)
     if opcode and qp and opcode.value == R.layouts.cnp then
         pinfo.cols.info:set(string.format("CNP: slow down QP=0x%06x", qp.value))
     end
-    -- of a request its channel says what the blob behind it is; of a reply to READ the flags behind what remains do
+    -- in a request, the channel tells the kind of the blob; in a READ reply, the flags after the remaining length do
     local before = { blob = { of.channel() }, data = { of.remaining() } }
     for name, heads in pairs(before) do
         for _, blob in ipairs({ of[name]() }) do
@@ -410,7 +414,7 @@ local function shown(who, number, tvb, pinfo, root, state, ...)
         end
         who = nil
     end
-    -- most frames are neither messages nor anything else to look at, and most messages of SMB2 Wireshark has found
+    -- most frames have neither messages nor anything else to show, and Wireshark decoded most SMB2 messages
     local is_message = is_watched and state >= 256 * SMB_DIRECT and not (state - flags == 256 * SMB2 and of.smb2())
     if not (who or is_message or flags % HAS_FACTS ~= 0 or flags >= NO_MPA) then
         return
@@ -422,7 +426,7 @@ local function shown(who, number, tvb, pinfo, root, state, ...)
     end
 end
 
--- Who looks at new frames does not change while they come one after another, where there is no window: the number of the next one.
+-- Without a window, what reads consecutive new frames does not change: it is looked up again from frame `newest` on.
 local who_looks, holds_for, newest = nil, nil, 0
 
 function p.init()

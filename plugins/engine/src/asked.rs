@@ -1,37 +1,37 @@
-//! What tshark was asked for, by its arguments. `-T fields` shows the whole tree to its plugins and prints some fields of it; where tshark only
-//! counts, nobody looks at anything. A plugin that knows adds no more than that.
+//! Fields that tshark needs, from its arguments. `-T fields` gives plugins the whole tree and prints some fields of it;
+//! if tshark only counts, nothing reads fields. The plugin adds no more than necessary.
 
 use crate::facts;
 use std::collections::HashSet;
 
 /// Fields that are requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
-    /// Those of our fields that the arguments name.
+pub(crate) struct RequestedFields {
+    /// Our fields that the arguments name.
     pub(crate) fields: Vec<&'static str>,
-    /// Whether they name the protocol.
+    /// True if they name the protocol.
     pub(crate) protocol: bool,
-    /// Whether they name a field that Wireshark may lack where it leaves SMB Direct or SMB2 undecoded.
+    /// True if they name a field that Wireshark lacks where it leaves SMB Direct or SMB2 undecoded.
     pub(crate) others: bool,
-    /// Nobody looks at anything.
+    /// True if nothing reads fields.
     pub(crate) nothing: bool,
 }
 
-/// Fields that are messages' and the protocol's own: nobody can ask for these alone.
+/// Fields of messages and of the protocol itself, which cannot be requested alone.
 const NOT_FIELDS: [&str; 2] = ["rdmascope", "smb2"];
 
 /// Protocols below SMB Direct: their fields are Wireshark's own in every frame.
 const BELOW: [&str; 9] = ["frame", "eth", "vlan", "ip", "ipv6", "udp", "tcp", "infiniband", "rdmascope"];
 
-/// Operators of filters; what else is a word may be a protocol.
+/// Operators of filters; any other word may be a protocol.
 const OPERATORS: [&str; 16] =
     ["and", "or", "not", "xor", "in", "contains", "matches", "eq", "ne", "gt", "lt", "ge", "le", "any", "all", "len"];
 
-/// Options of tshark that take no value, and those that take one and show nothing.
+/// Options of tshark without a value, and options with one that show no fields.
 const FLAGS: &str = "2lnpqQ";
 const VALUES: &str = "rcCEtNd";
 
-/// Statistics that look at no fields.
+/// Statistics that read no fields.
 fn counts(tap: &str) -> bool {
     let word = |rest: &str| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_alphanumeric());
     let interval = |rest: &str| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit() || b == b'.');
@@ -39,8 +39,9 @@ fn counts(tap: &str) -> bool {
         || ["conv,", "endpoints,"].iter().any(|name| tap.strip_prefix(name).is_some_and(word))
 }
 
-/// What was asked for by these arguments, the program's name first. Nothing where there may be more: each of them has to be one that is known.
-pub(crate) fn asked<'a>(arguments: impl Iterator<Item = &'a str>) -> Option<Asked> {
+/// The fields requested by these arguments, the first of which is the program's name. `None` if others may be needed
+/// too: every argument must be a known one.
+pub(crate) fn asked<'a>(arguments: impl Iterator<Item = &'a str>) -> Option<RequestedFields> {
     let mut arguments = arguments.skip(1);
     let (mut is_fields, mut is_quiet, mut is_counting) = (false, false, false);
     let mut named: Vec<&str> = Vec::new();
@@ -63,7 +64,7 @@ pub(crate) fn asked<'a>(arguments: impl Iterator<Item = &'a str>) -> Option<Aske
             }
             let value = if rest.is_empty() { arguments.next().unwrap_or_default() } else { rest };
             match letter {
-                // columns, colours and macros may stand for any field
+                // columns, colours and macros may contain any field
                 'e' | 'Y' | 'R' if !value.contains("_ws") && !value.contains("color") && !value.contains('$') => named.push(value),
                 'T' if value == "fields" => is_fields = true,
                 'z' if counts(value) => is_counting = true,
@@ -88,7 +89,7 @@ pub(crate) fn asked<'a>(arguments: impl Iterator<Item = &'a str>) -> Option<Aske
         let is_value = word.is_empty() || word.starts_with(|c: char| c.is_ascii_digit() || c == '.');
         is_value || OPERATORS.contains(&word) || (BELOW.contains(&protocol) && is_whole)
     };
-    Some(Asked {
+    Some(RequestedFields {
         fields: fields.filter(|name| words.contains(name) && !NOT_FIELDS.contains(name)).collect(),
         protocol: words.contains("rdmascope"),
         others: !words.iter().all(|word| is_below(word)),
@@ -100,7 +101,7 @@ pub(crate) fn asked<'a>(arguments: impl Iterator<Item = &'a str>) -> Option<Aske
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Option<Asked> {
+    fn of(line: &str) -> Option<RequestedFields> {
         asked(std::iter::once("tshark").chain(line.split(' ')))
     }
 
@@ -115,13 +116,13 @@ mod tests {
         assert_eq!(both.fields, ["rdmascope.exchange.time", "rdmascope.stall"]);
         assert!(!both.protocol && !both.nothing);
         let protocol = of("-r file -Y rdmascope -T fields -e smb2 --disable-protocol artemis").unwrap();
-        assert_eq!(protocol, Asked { fields: vec![], protocol: true, others: true, nothing: false });
+        assert_eq!(protocol, RequestedFields { fields: vec![], protocol: true, others: true, nothing: false });
     }
 
     #[test]
     fn where_tshark_only_counts_nobody_looks() {
         for line in ["-q -z io,stat,0 -r file", "-r file -qz conv,tcp", "-X lua_script:/tmp/rdmascope.lua -Q -z endpoints,ip -r file"] {
-            assert_eq!(of(line), Some(Asked { nothing: true, ..Asked::default() }), "{line}");
+            assert_eq!(of(line), Some(RequestedFields { nothing: true, ..RequestedFields::default() }), "{line}");
         }
         assert!(!of("-q -z io,stat,0 -T fields -e frame.number").unwrap().nothing);
     }

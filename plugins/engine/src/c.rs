@@ -1,8 +1,8 @@
-//! The C interface: `include/rdmascope.h`. Nothing unwinds out of it: a panic is reported as [`FAILED`], and the engine answers nothing
-//! more.
+//! The C interface: `include/rdmascope.h`. No panic unwinds through it: it is reported as [`FAILED`], and the engine
+//! refuses further calls.
 //!
-//! What callers have to keep to stands at the head of each function; it is what C always asks for: pointers that are valid, or null where
-//! that is allowed, and one thread at a time.
+//! The doc of each function lists its requirements. They are the usual ones of C: pointers are valid, or null where
+//! allowed, and one thread uses an engine at a time.
 #![allow(unsafe_code)]
 
 use crate::engine::{Engine, Error, Frame, Options};
@@ -21,7 +21,7 @@ pub const INVALID: c_int = -1;
 pub const UNKNOWN: c_int = -2;
 /// The facts of this frame were not kept: the memory limit was reached.
 pub const NOT_KEPT: c_int = -3;
-/// A defect of the engine, which can only be closed now.
+/// A defect of the engine, which can then only be closed.
 pub const FAILED: c_int = -4;
 
 /// The engine behind the opaque pointer of the C interface.
@@ -30,7 +30,7 @@ pub struct Handle {
     engine: Engine,
     failed: bool,
     error: CString,
-    /// The fields that Lua is handed, by their places; `None` for all.
+    /// The fields to pass to Lua, by index; `None` for all.
     #[cfg_attr(not(unix), allow(dead_code))]
     pub(crate) wanted: Option<Vec<bool>>,
 }
@@ -80,13 +80,13 @@ static FIELDS: LazyLock<String> = LazyLock::new(|| {
     text
 });
 
-/// Names, types and labels of the fields of items, a line each.
+/// Names, types and labels of the fields of items, one per line.
 #[cfg_attr(not(unix), allow(dead_code))]
 pub(crate) fn fields() -> &'static str {
     &FIELDS
 }
 
-/// The words of a panic.
+/// The message of a panic.
 fn words(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown")
@@ -100,7 +100,7 @@ impl Handle {
         }
     }
 
-    /// Does something with the engine, unless it failed before.
+    /// Runs `act` with the engine, unless it failed before.
     pub(crate) fn guarded<T>(&mut self, call: impl FnOnce(&mut Engine) -> Result<T, Error>) -> Result<T, c_int> {
         if self.failed {
             return Err(FAILED);
@@ -135,10 +135,10 @@ impl Handle {
     }
 }
 
-/// A buffer on its way to C.
+/// A buffer to be returned to C.
 type Out = (*const u8, usize);
 
-/// Calls, and hands out what comes.
+/// Calls `act` and returns its buffer.
 ///
 /// # Safety
 /// The pointers are null, or valid for what they point to, and nobody else uses the engine meanwhile.

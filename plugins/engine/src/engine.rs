@@ -1,4 +1,5 @@
-//! Frames in, facts out: an analysis that remembers what it said, so that frames can be asked for again in any order.
+//! Frames in, facts out: an analysis that stores its results, so that those of earlier frames can be read again in any
+//! order.
 
 use crate::facts::{self, Facts, Item, Writer};
 use crate::link::guess;
@@ -23,13 +24,13 @@ use std::fmt::{self, Write as _};
 /// Options of an engine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes of facts and messages that are remembered at most. What is said of frames behind that is reported once.
+    /// Limit of stored bytes of facts and messages. Facts about frames beyond it are returned once.
     pub memory_max: u64,
-    /// Bytes of messages put together that are remembered at most, of `memory_max`; the oldest go first.
+    /// The part of `memory_max` for reassembled messages; the oldest are dropped first.
     pub messages_max: u64,
     /// Keys and passwords, as in a key file of `rdmascope --keys`.
     pub keys: String,
-    /// Whether to verify the checksums of RoCE and MPA.
+    /// True to verify the checksums of RoCE and MPA.
     pub check_crc: bool,
 }
 
@@ -39,14 +40,14 @@ impl Default for Options {
     }
 }
 
-/// A frame, as it is handed over.
+/// A frame, as the caller passes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// Counted from 1, ascending.
+    /// Number from 1, ascending.
     pub number: u64,
     /// ns since the Unix epoch.
     pub time_ns: i64,
-    /// LINKTYPE of pcap files; `None` where it is to be guessed from the bytes.
+    /// LINKTYPE of pcap files; `None` to guess it from the bytes.
     pub link_type: Option<u16>,
     /// Its length on the wire, in bytes.
     pub wire_len: u32,
@@ -54,12 +55,12 @@ pub struct Frame<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Why there is no answer.
+/// Reason for a missing answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// Of this frame nothing was fed.
+    /// This frame was not fed.
     Unknown,
-    /// The facts of this frame were not kept: the memory limit was reached.
+    /// The facts of this frame were not stored: the memory limit was reached.
     NotKept,
 }
 
@@ -74,22 +75,22 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// How much there is.
+/// Counters of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Frames that were fed.
     pub frames: u64,
-    /// Number of the last of them.
+    /// Number of the last one.
     pub last: u64,
-    /// Bytes that are remembered.
+    /// Bytes stored.
     pub memory: u64,
-    /// Frames of which nothing is remembered, because there was no room.
+    /// Frames without stored facts, because there was no room.
     pub not_kept: u64,
     /// Messages that were dropped, because there was no room.
     pub messages_dropped: u64,
 }
 
-/// What became of an exchange.
+/// Result of an exchange.
 #[derive(Clone, Copy, Debug)]
 struct Done {
     connection: u32,
@@ -101,13 +102,13 @@ struct Done {
     owner: Option<(&'static str, i64)>,
 }
 
-/// Bytes that an exchange takes.
+/// Memory of an exchange.
 const DONE: u64 = 96;
 
-/// Requests that the report lists by their time.
+/// Limit of the slowest requests in the report.
 const SLOWEST: usize = 100;
 
-/// The requests that took longest.
+/// The slowest requests.
 fn slowest<'e>(done: impl Iterator<Item = (&'e u64, &'e Done)>) -> String {
     let mut list: Vec<(&u64, &Done)> = done.collect();
     list.sort_unstable_by_key(|(id, done)| (std::cmp::Reverse(done.latency), **id));
@@ -125,7 +126,7 @@ fn slowest<'e>(done: impl Iterator<Item = (&'e u64, &'e Done)>) -> String {
     out
 }
 
-/// Hears of exchanges that are complete.
+/// Observer of complete exchanges.
 #[derive(Clone, Debug, Default)]
 struct Exchanges {
     done: HashMap<u64, Done>,
@@ -151,18 +152,18 @@ impl Sink for Exchanges {
     }
 }
 
-/// Where the facts of a frame lie.
+/// Place of the facts of a frame.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     number: u64,
-    /// Where they end; they begin where those of the frame before end.
+    /// Their end; they begin where those of the previous frame end.
     end: u64,
 }
 
-/// Bytes that an entry takes.
+/// Memory of an entry.
 const ENTRY: u64 = size_of::<Entry>() as u64;
 
-/// Messages of one frame that are not in it in one piece.
+/// Messages of one frame that are not contiguous in it.
 #[derive(Debug, Default)]
 struct Apart {
     by_frame: BTreeMap<u64, Vec<Vec<u8>>>,
@@ -196,16 +197,16 @@ pub struct Engine {
     pipeline: Pipeline<Exchanges>,
     options: Options,
     facts: Facts,
-    /// What is handed out.
+    /// The buffer that is returned.
     out: Writer,
     link: LinkType,
     kept: Vec<u8>,
     frames: Vec<Entry>,
     not_kept: u64,
     apart: Apart,
-    /// By connection and sender: whether what a reader that counts every copy puts together next is wrong.
+    /// For each connection and sender: true if a reader that counts every copy reassembles the next message wrongly.
     misled: HashMap<u32, [bool; 2]>,
-    /// TCP connections of which it was said that they carry MPA.
+    /// TCP connections already reported to carry MPA.
     mpa: HashSet<u32>,
     settled: Option<(u64, bool, Settled)>,
     /// Exchanges that are complete only if the capture ends here.
@@ -274,10 +275,10 @@ impl Known for Nothing {
 }
 
 impl Engine {
-    /// Before the first frame.
+    /// An engine for one capture.
     ///
     /// # Errors
-    /// The keys cannot be read; says which line and never what stands in it.
+    /// The keys cannot be read. The error names the line and never its content.
     pub fn new(options: Options) -> Result<Self, String> {
         let mut keyring = Keyring::new();
         keyring.add_file(&options.keys).map_err(|e| format!("keys: {e}"))?;
@@ -301,10 +302,10 @@ impl Engine {
         })
     }
 
-    /// What is said of a frame that is seen for the first time; of one that was fed before, what was said then, with what is known by now.
+    /// The facts about a frame. For a frame that was fed before: the stored ones, with later knowledge.
     ///
     /// # Errors
-    /// The frame was passed over before, or what was said of it is not kept.
+    /// The frame was skipped before, or its facts were not stored.
     pub fn frame(&mut self, frame: &Frame<'_>) -> Result<&[u8], Error> {
         if self.frames.last().is_some_and(|last| frame.number <= last.number) {
             return self.facts(frame.number);
@@ -359,13 +360,13 @@ impl Engine {
         } else if !is_empty {
             self.kept.extend_from_slice(encoded);
         }
-        // an entry of its own, even where there is no room: 16 bytes say that there was none
+        // each frame has an entry, even without room for facts: 16 bytes
         let end = self.kept.len() as u64 | if has_room { 0 } else { NO_ROOM };
         self.frames.push(Entry { number, end });
         Ok(encoded)
     }
 
-    /// What a segment says of MPA on its connection, where that was not said before.
+    /// Flags about MPA on a segment's connection, if they were not reported before.
     fn mpa_of(&mut self, segment: &Segment<'_>, place: Option<(u32, End)>) -> u8 {
         let connection = place.map_or(0, |(connection, _)| connection);
         match self.facts.has_mpa {
@@ -382,7 +383,7 @@ impl Engine {
         }
     }
 
-    /// Whether the SMB2 message that ends in the frame at hand is put together wrongly by whoever counts every copy.
+    /// True if a reader that counts every copy reassembles the SMB2 message that ends in the current frame wrongly.
     fn misled(&mut self, place: Option<(u32, End)>, trouble: bool) -> bool {
         let (Some((connection, sender)), true) = (place, trouble || self.facts.ended.is_some()) else { return false };
         if trouble && self.misled.len() < MISLED_MAX {
@@ -398,7 +399,7 @@ impl Engine {
 
     fn kept(&self, number: u64) -> Result<&[u8], Error> {
         let first = self.frames.first().ok_or(Error::Unknown)?.number;
-        // numbers without gaps are the rule
+        // frame numbers usually have no gaps
         let direct = usize::try_from(number.wrapping_sub(first)).ok().filter(|at| self.frames.get(*at).is_some_and(|e| e.number == number));
         let at = match direct {
             Some(at) => at,
@@ -412,10 +413,10 @@ impl Engine {
         Ok(&self.kept[begin as usize..end as usize])
     }
 
-    /// What is said of a frame that was fed, with what is known by now.
+    /// The facts about a frame that was fed, with later knowledge.
     ///
     /// # Errors
-    /// The frame was not fed, or what was said of it is not kept.
+    /// The frame was not fed, or its facts were not stored.
     pub fn facts(&mut self, number: u64) -> Result<&[u8], Error> {
         let mut out = std::mem::take(&mut self.out);
         let (layer, flags) = match self.kept(number) {
@@ -475,20 +476,20 @@ impl Engine {
         (encoded.get(2).copied().unwrap_or(0), flags)
     }
 
-    /// A finding as it was told when its frame came.
+    /// A finding as it was reported with its frame.
     fn copy_finding(&self, parts: &[Item<'_>; 6], out: &mut Writer) {
         out.item(self.names.finding, facts::NONE, 0, None, &[]);
         parts.iter().for_each(|part| out.copy(part));
     }
 
-    /// Whether what was settled has the last word on this frame: it was the end, and the frame had come by then.
+    /// True if the settled findings are final for this frame: the capture had ended, and included it.
     fn is_over(&self, number: u64) -> bool {
         let last = |fed: u64| self.frames.get((fed as usize).checked_sub(1)?).map(|entry| entry.number);
         self.settled.as_ref().is_some_and(|(fed, at_end, _)| *at_end && last(*fed).is_some_and(|last| number <= last))
     }
 
-    /// Findings as they are at the end: those of the frame that did not hold are left out, those that came later stand behind the others.
-    /// Before the end, those that nothing more is known of stay as they were told.
+    /// The final findings: those of the frame that did not hold are left out, and later ones follow. Before the end,
+    /// findings without further knowledge stay as they were reported.
     fn findings(&self, number: u64, connection: Option<u32>, settled: &Settled, told: &[[Item<'_>; 6]], out: &mut Writer) -> bool {
         let is_over = self.is_over(number);
         let mut shown: Vec<(Rule, Blame)> = Vec::new();
@@ -551,14 +552,14 @@ impl Engine {
         &self.pipeline.listener().done
     }
 
-    /// Findings, sessions and what held connections up are from now on as they would be if nothing more came; `at_end`: and if that were
-    /// because the capture is over, so that what was not answered never will be. More frames may follow, and this be asked again.
+    /// Settles findings, sessions and episodes as if no more frames came; with `at_end` also as if the capture had
+    /// ended, so that open requests are unanswered. More frames may follow, and it can be called again.
     pub fn settle(&mut self, at_end: bool) {
         let fed = self.frames.len() as u64;
         if self.settled.as_ref().is_some_and(|(frames, was, _)| (*frames, *was) == (fed, at_end)) {
             return;
         }
-        // the report is made of a copy, so that the analysis can go on
+        // the report is made from a copy, so that the analysis can go on
         let mine = std::mem::take(self.pipeline.sink());
         let mut settled = if at_end {
             let mut copy = self.pipeline.clone();
@@ -576,7 +577,7 @@ impl Engine {
         self.settled = Some((fed, at_end, settled));
     }
 
-    /// How many frames there were when [`Engine::settle`] was last asked.
+    /// Number of frames at the last [`Engine::settle`].
     pub fn settled(&self) -> u64 {
         self.settled.as_ref().map_or(0, |(frames, ..)| *frames)
     }
@@ -586,24 +587,24 @@ impl Engine {
         self.settled.as_ref().map_or("", |(.., settled)| &settled.text)
     }
 
-    /// A message of a frame whose bytes are not in the frame in one piece, by its number in [`facts::APART`].
+    /// A message of a frame that is not contiguous in it, by its number in [`facts::APART`].
     pub fn message(&self, number: u64, index: u32) -> Option<&[u8]> {
         self.apart.by_frame.get(&number)?.get(index as usize).map(Vec::as_slice)
     }
 
-    /// The messages of a frame are not needed any more.
+    /// Drops the messages of a frame.
     pub fn forget(&mut self, number: u64) {
         self.apart.forget(number);
     }
 
-    /// What an SMB Direct message says; places are those in its own bytes.
+    /// The facts about an SMB Direct message; places are offsets in it.
     pub fn smb_direct(&mut self, message: &[u8]) -> &[u8] {
         self.facts.begin(message, true);
         rdmascope_analyzer::smbd::show(message, &mut Nothing, &mut self.facts);
         self.facts.writer.finish(Layer::SmbDirect as u8, 0)
     }
 
-    /// How much there is.
+    /// The counters.
     pub fn status(&self) -> Status {
         Status {
             frames: self.frames.len() as u64,
@@ -615,13 +616,13 @@ impl Engine {
     }
 }
 
-/// In [`Entry::end`]: nothing is kept of the frame.
+/// In [`Entry::end`]: no facts of this frame are stored.
 const NO_ROOM: u64 = 1 << 63;
-/// Connections of which it is remembered that readers are misled.
+/// Limit of connections stored as wrongly reassembled by other readers.
 const MISLED_MAX: usize = 4096;
-/// Connections of which it is remembered that they carry MPA; of others it is said of each segment.
+/// Limit of connections stored as MPA; on others it is reported for each segment.
 const MPA_MAX: usize = 1 << 16;
-/// Where SMB Direct is served over iWARP, \[MS-SMBD\] 1.9.
+/// Port of SMB Direct over iWARP, \[MS-SMBD\] 1.9.
 const SMB_DIRECT_PORT: u16 = 5445;
 
 fn blame(name: &str) -> Option<Blame> {

@@ -1,13 +1,13 @@
-//! What is said of one frame, as one flat buffer; all numbers are little-endian.
+//! The facts about one frame, as one flat buffer. All numbers are little-endian.
 //!
 //! ```text
-//!  head   u16 layout (1) │ u8 layer │ u8 flags │ u32 how many items
-//!  item   u16 field │ u8 kind │ u8 depth │ u32 length │ value, so many bytes
+//!  head   u16 layout (1) │ u8 layer │ u8 flags │ u32 number of items
+//!  item   u16 field │ u8 kind │ u8 depth │ u32 length │ value of that length
 //! ```
 //!
-//! `field` is a place in [`fields`], `depth` nests items as a tree does, in pre-order. `kind` says what the value is; with [`PLACED`] in
-//! it, the value
-//! begins with u32 offset and u32 length of the bytes of the frame that the item was read from. Other items were computed.
+//! `field` is an index into [`fields`]; `depth` nests items as a tree in pre-order. `kind` tells the type of the value;
+//! with [`PLACED`] the value begins with u32 offset and u32 length of the bytes in the frame from which the item was
+//! read. Other items were computed.
 
 use rdmascope_analyzer::{connection, pieces};
 use rdmascope_dissector::field::{Base, Def, FieldDef, FieldSet, Kind, OURS, Privacy, id_of};
@@ -26,7 +26,7 @@ pub const HEAD: usize = 8;
 /// Bytes of an item before its value.
 pub const ITEM: usize = 8;
 
-/// No value: a subtree, or a field whose presence is all there is to know.
+/// No value: a subtree, or a field whose presence is its value.
 pub const NONE: u8 = 0;
 /// u64.
 pub const UNSIGNED: u8 = 1;
@@ -36,32 +36,32 @@ pub const SIGNED: u8 = 2;
 pub const BYTES: u8 = 3;
 /// Text in UTF-8, unescaped.
 pub const TEXT: u8 = 4;
-/// i64 seconds, u32 nanoseconds counted forward from there.
+/// i64 seconds, u32 nanoseconds to be added.
 pub const TIME: u8 = 5;
-/// A message whose bytes are not in the frame in one piece: u32 number of it in the frame, u32 1 where a reader that counts every copy and
-/// joins what a gap parted has put it together wrongly.
+/// A message that is not contiguous in the frame: u32 number in the frame, u32 1 if a reader that counts every copy and
+/// ignores gaps reassembled it wrongly.
 pub const APART: u8 = 6;
 /// Added to the kind of an item that was read from the frame.
 pub const PLACED: u8 = 0x80;
 
-/// Flag: the packet went out before.
+/// Flag: the packet is a retransmission.
 pub const AGAIN: u8 = 1;
-/// Flag: a TCP segment in which MPA's framing was found, for the first time on its connection.
+/// Flag: the first TCP segment of its connection in which MPA framing was found.
 pub const MPA: u8 = 2;
 /// Flag: a TCP segment that opens a connection.
 pub const SYN: u8 = 4;
-/// Flag: findings are as they are at the end of what was fed.
+/// Flag: findings are as they are at the end of the frames fed.
 pub const SETTLED: u8 = 8;
 /// Flag: there is a finding among the items.
 pub const FINDING: u8 = 16;
-/// Flag: there is something that stock Wireshark leaves undecoded.
+/// Flag: something is in the frame that Wireshark leaves undecoded.
 pub const DECODED: u8 = 32;
 /// Flag: there are items besides messages.
 pub const HAS_FACTS: u8 = 64;
-/// Flag: a TCP segment to or from port 5445 that carries something, where MPA's framing was not found on its connection yet.
+/// Flag: a TCP segment with payload, to or from port 5445, on whose connection MPA framing was not found yet.
 pub const NO_MPA: u8 = 128;
 
-/// Fields that stand beside the analysis': of what is settled later, and of frames that other programs do not decode.
+/// Fields besides those of the analysis: for later results, and for frames that other programs do not decode.
 static MORE: [FieldDef; 8] = [
     more("rdmascope.exchange.reply", "Answered in frame", Kind::FrameNum, Base::None),
     more("rdmascope.exchange.owner", "Most of that time was", Kind::Str, Base::None),
@@ -77,7 +77,7 @@ const fn more(name: &'static str, label: &'static str, kind: Kind, base: Base) -
     FieldDef { name, id: id_of(name), label, kind, base, mask: 0, width: 0, values: &[], spec: "rdmascope", privacy: Privacy::Keep }
 }
 
-/// Fields of protocols that Wireshark does not decode everywhere, by the beginning of their names.
+/// Protocols that Wireshark does not decode everywhere, by the beginning of their field names.
 const OTHERS: [&str; 10] = [
     "smb_direct",
     "rdmascope.smb_direct",
@@ -90,22 +90,22 @@ const OTHERS: [&str; 10] = [
     "rdmascope.iwarp_mpa.enhanced",
     "rdmascope.iwarp_mpa.legacy",
 ];
-/// Subtrees among them that are reported wherever they stand.
+/// Subtrees of them that are always reported.
 const SUBTREES: [&str; 3] = ["rdmascope.smb2.rdma_transform", "iwarp_mpa.enhanced", "iwarp_mpa.legacy"];
 /// The headers of those.
 const HEADERS: [FieldSet; 3] = [RdmaTransformFixed::SET, CryptoTransformFixed::SET, Enhanced::SET];
 
-/// The payload of a packet is in the frame for everybody to see, and the packets of a Send need no subtree.
+/// Not reported: the payload of a packet is visible in the frame, and the packets of a Send need no subtree.
 const LEFT_OUT: [&str; 2] = ["rdmascope.data", "rdmascope.send.fragments"];
 
-/// Whether a field is told by the analysis, and not read from a protocol (one of `protocols`) for which Wireshark has no such field.
+/// True if a field comes from the analysis, and not from a protocol (one of `protocols`) in which Wireshark lacks it.
 fn is_analysis(def: Def, protocols: &HashSet<&str>) -> bool {
     let Some(rest) = def.name.strip_prefix(OURS) else { return def.name == "rdmascope" };
     let Some((first, _)) = rest.split_once('.') else { return true };
     def.name == "rdmascope.rpc.procedure" || !protocols.contains(first)
 }
 
-/// Whether a field is one of those that are added where Wireshark does not decode.
+/// True if a field is added where Wireshark does not decode.
 pub fn is_of_others(name: &str) -> bool {
     OTHERS.iter().any(|other| name.starts_with(other))
 }
@@ -116,10 +116,11 @@ fn is_of_smb_direct(def: Def) -> bool {
 
 struct Table {
     defs: Vec<Def>,
-    /// Open-addressed by id: place in `defs` and how it is reported.
+    /// Open-addressed by id: index into `defs`, and when it is reported.
     slots: Vec<(u32, u16, Scope)>,
     mask: u32,
-    /// A bit for each id that is in `slots`, by its lower bits: most fields that a frame has are not, and these few bytes stay in the cache.
+    /// A bit for each id in `slots`, by its lower bits. Most fields of a frame are not in it, and these few bytes stay
+    /// in the cache.
     known: [u64; KNOWN],
     smb_direct: Named,
     smb2: Named,
@@ -129,17 +130,17 @@ struct Table {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
-    /// There is nothing in this slot.
+    /// An empty slot.
     Empty,
-    /// Wherever it stands.
+    /// Always.
     Always,
-    /// With all that is in it.
+    /// Always, with everything inside.
     Subtree,
-    /// In such a subtree.
+    /// Only inside such a subtree.
     Inside,
 }
 
-/// Words of [`Table::known`].
+/// Number of words of [`Table::known`].
 const KNOWN: usize = 64;
 
 #[derive(Clone, Copy)]
@@ -151,7 +152,7 @@ struct Named {
 impl Table {
     fn new() -> Self {
         let registry = Registry::of(DECLARED.iter().copied().chain([connection::FIELDS, pieces::OURS]));
-        // what stands before the first dot: looked up, because every program that starts waits for this
+        // the text before the first dot is looked up, because every program waits for this at its start
         let protocols: HashSet<&str> = registry.all().iter().filter_map(|d| d.name.split('.').next()).collect();
         let mut defs: Vec<Def> = registry
             .all()
@@ -214,17 +215,17 @@ impl Table {
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
 
-/// All fields that items may be of; an item names its place in this list, which is the same in all engines of a version.
+/// All fields of items. An item names its index in this list, which is the same in all engines of a version.
 pub fn fields() -> &'static [Def] {
     &TABLE.defs
 }
 
-/// The place of a field.
+/// The index of a field.
 pub(crate) fn field(name: &str) -> u16 {
     TABLE.find(id_of(name)).map_or(u16::MAX, |(field, _)| field)
 }
 
-/// Whether a field is a message: those of them that Wireshark decodes need not be shown.
+/// True if a field is a message: those that Wireshark decodes need not be shown.
 pub(crate) fn is_message(field: u16) -> bool {
     let table = &*TABLE;
     field == table.smb_direct.field || field == table.smb2.field
@@ -233,13 +234,13 @@ pub(crate) fn is_message(field: u16) -> bool {
 /// One fact about a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Item<'a> {
-    /// Its place in [`fields`].
+    /// Its index in [`fields`].
     pub field: u16,
-    /// See [`NONE`] and those that follow it; without [`PLACED`].
+    /// [`NONE`] or one of the kinds after it; without [`PLACED`].
     pub kind: u8,
-    /// How deep it stands, from 0.
+    /// Depth in the tree, from 0.
     pub depth: u8,
-    /// Offset and length in the frame, where it was read there.
+    /// Offset and length in the frame, if it was read there.
     pub place: Option<(u32, u32)>,
     /// The value.
     pub value: &'a [u8],
@@ -260,7 +261,7 @@ impl Item<'_> {
         }
     }
 
-    /// The value as text; nothing where it is none.
+    /// The value as text, if it is text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(self.value).unwrap_or("")
     }
@@ -271,7 +272,7 @@ pub fn flags(facts: &[u8]) -> u8 {
     facts.get(3).copied().unwrap_or(0)
 }
 
-/// The items of a buffer of facts; they end where it does, and where it is not one.
+/// The items of a buffer of facts. They end at its end, or at the first invalid one.
 pub fn items(facts: &[u8]) -> impl Iterator<Item = Item<'_>> {
     let mut rest = facts.get(HEAD..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -295,7 +296,7 @@ pub fn items(facts: &[u8]) -> impl Iterator<Item = Item<'_>> {
 pub(crate) struct Writer {
     out: Vec<u8>,
     items: u32,
-    /// Whether there are items besides messages.
+    /// True if there are items besides messages.
     has_facts: bool,
 }
 
@@ -319,7 +320,7 @@ impl Writer {
         &self.out
     }
 
-    /// Adds an item; where it begins.
+    /// Adds an item and returns its offset.
     pub(crate) fn item(&mut self, field: u16, kind: u8, depth: u8, place: Option<(u32, u32)>, value: &[u8]) -> usize {
         let at = self.head(field, kind, depth, place);
         self.out.extend_from_slice(value);
@@ -372,7 +373,7 @@ impl Writer {
         self.out[at + 4..at + 8].copy_from_slice(&length.to_le_bytes());
     }
 
-    /// The item that begins here, and has a place, ends at `end` of the frame.
+    /// Sets the end, in the frame, of the item at an offset, if it has a place.
     fn reaches(&mut self, at: usize, end: u32) {
         if self.out[at + 2] & PLACED != 0
             && let Some(place) = self.out.get_mut(at + ITEM..at + ITEM + 8)
@@ -404,51 +405,51 @@ impl std::fmt::Write for Writer {
     }
 }
 
-/// Depths that are distinguished.
+/// Limit of the depth.
 const DEPTH_MAX: usize = 64;
-/// Items of one frame at most.
+/// Limit of items of one frame.
 const ITEMS_MAX: u32 = 4096;
 
-/// An observer that writes facts. Reused from frame to frame, it stops allocating.
+/// An observer that writes facts. Reused for all frames, it soon allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) writer: Writer,
-    /// Of each open subtree: where its item begins, where it is told.
+    /// For each open subtree, the offset of its item, if it is reported.
     open: Vec<Option<usize>>,
     depth: u8,
     /// Address and length of the frame.
     frame: (usize, usize),
-    /// Everything that is declared here is reported: these bytes are decoded on their own.
+    /// True to report every field: these bytes are decoded alone.
     alone: bool,
     pub(crate) has_decoded: bool,
     pub(crate) has_finding: bool,
-    /// Whether the packet came before, or before its time.
+    /// True if the packet is a retransmission or came too early.
     pub(crate) has_trouble: bool,
-    /// Whether there is an SMB Direct message, of a packet that came before its time or again, too.
+    /// True if there is an SMB Direct message, also in a packet that came too early or again.
     pub(crate) has_smb_direct: bool,
-    /// Whether MPA was seen.
+    /// True if MPA was seen.
     pub(crate) has_mpa: bool,
-    /// Which open subtree is the SMB Direct message at hand, and its item.
+    /// The open subtree of the current SMB Direct message, and its item.
     smb_direct: Option<(usize, usize)>,
-    /// Where the SMB2 message at hand stands in the frame, or its number among those apart.
+    /// The place of the current SMB2 message in the frame, or its number among those apart.
     smb2: Option<Whole>,
     smb2_open: u32,
-    /// Sources that are open.
+    /// Number of open sources.
     sources: Vec<From>,
-    /// Messages that are not in the frame in one piece.
+    /// Messages that are not contiguous in the frame.
     pub(crate) apart: Vec<Vec<u8>>,
-    /// Whether a whole SMB2 message ended, and whether it was put together of fragments.
+    /// True if a whole SMB2 message ended; true if it was reassembled from fragments.
     pub(crate) ended: Option<bool>,
 }
 
-/// What bytes that are not in the frame are.
+/// Origin of bytes that are not in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
-    /// The frame's own SMB2 message put together of fragments.
+    /// An SMB2 message that was reassembled from fragments and ends in the frame.
     Fragments,
-    /// A Send put together of packets or segments.
+    /// A Send that was reassembled from packets or segments.
     Packets,
-    /// What was encrypted or compressed, and the like.
+    /// Decrypted or decompressed data, and the like.
     Other,
 }
 
@@ -459,7 +460,7 @@ enum Whole {
 }
 
 impl Facts {
-    /// A new frame; `alone`: it is one message, of which all is reported.
+    /// Begins a frame; with `alone` it is a single message, which is reported completely.
     pub(crate) fn begin(&mut self, bytes: &[u8], alone: bool) {
         self.writer.begin();
         self.open.clear();
@@ -482,7 +483,7 @@ impl Facts {
         self.alone || self.depth > 0
     }
 
-    /// The SMB2 message at hand is over.
+    /// Ends the current SMB2 message.
     pub(crate) fn finish_smb2(&mut self) {
         let field = TABLE.smb2.field;
         match self.smb2.take() {
@@ -498,12 +499,12 @@ impl Facts {
         }
     }
 
-    /// A message that was not captured whole is not told.
+    /// A message that was not captured completely is not reported.
     pub(crate) fn leave_smb2(&mut self) {
         self.smb2 = None;
     }
 
-    /// The messages apart in this frame are put together wrongly by whoever counts every copy.
+    /// Marks the messages apart in this frame as wrongly reassembled by other readers.
     pub(crate) fn mark_apart(&mut self) {
         self.writer.mark_apart(TABLE.smb2.field);
     }

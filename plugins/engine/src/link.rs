@@ -1,13 +1,12 @@
-//! What a frame's first bytes are, where whoever hands it over does not know: Wireshark tells its Lua nothing of it. Decided by what has
-//! to be
-//! right in each: lengths, versions, types that exist. What fits several is what the frame before was.
+//! Guesses the link type of a frame, because Wireshark does not pass it to Lua. The decision uses fields that must be
+//! valid for each type: lengths, versions, existing types. If several fit, the type of the previous frame is taken.
 
 use rdmascope_dissector::frame::LinkType;
 
 const CANDIDATES: [LinkType; 6] =
     [LinkType::ETHERNET, LinkType::LINUX_SLL, LinkType::LINUX_SLL2, LinkType::RAW, LinkType::NULL, LinkType::INFINIBAND];
 
-/// What the frame is, if the one before was `before`.
+/// Link type of a frame, given that of the previous one.
 pub(crate) fn guess(bytes: &[u8], wire_len: u32, before: LinkType) -> LinkType {
     if fits(before, bytes, wire_len) {
         return before;
@@ -19,13 +18,13 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Whether an IP packet that fits into the frame may begin here.
+/// True if an IP packet that fits into the frame may begin here.
 fn is_ip(bytes: &[u8], at: usize, wire_len: u32) -> bool {
     let room = u64::from(wire_len).saturating_sub(at as u64);
     match bytes.get(at) {
         Some(0x45..=0x4f) => {
             let head = u64::from(bytes[at] & 15) * 4;
-            // 0 where the card of the sender was to cut it
+            // 0 if the sender's adapter was to segment it
             be16(bytes, at + 2).is_some_and(|n| n == 0 || (u64::from(n) >= head && u64::from(n) <= room))
         }
         Some(0x60..=0x6f) => be16(bytes, at + 4).is_some_and(|n| u64::from(n) + 40 <= room),
@@ -33,7 +32,7 @@ fn is_ip(bytes: &[u8], at: usize, wire_len: u32) -> bool {
     }
 }
 
-/// Whether what an Ethernet type announces may begin here.
+/// True if the payload for this EtherType may begin here.
 fn is_of_type(kind: u16, bytes: &[u8], at: usize, wire_len: u32) -> bool {
     match kind {
         0x0800 => bytes.get(at).is_some_and(|b| b >> 4 == 4) && is_ip(bytes, at, wire_len),
@@ -50,7 +49,7 @@ fn fits(link: LinkType, bytes: &[u8], wire_len: u32) -> bool {
     match link {
         LinkType::ETHERNET => {
             let length = kind(12);
-            // a length, of 802.2
+            // a length (802.2)
             is_of_type(length, bytes, 14, wire_len)
                 || (bytes.len() > 16 && (3..=1500).contains(&length) && u32::from(length) + 14 <= wire_len && !is_ip(bytes, 0, wire_len))
         }
@@ -59,7 +58,7 @@ fn fits(link: LinkType, bytes: &[u8], wire_len: u32) -> bool {
         LinkType::RAW => is_ip(bytes, 0, wire_len),
         LinkType::NULL => matches!(bytes, [2 | 24 | 28 | 30, 0, 0, 0, ..] | [0, 0, 0, 2 | 24 | 28 | 30, ..]) && is_ip(bytes, 4, wire_len),
         LinkType::INFINIBAND => {
-            // link version 0, next header of IBA, the length in words of four bytes
+            // link version 0, next header IBA, the length in words of four bytes
             let words = u32::from(kind(4) & 0x7ff) * 4;
             bytes.len() >= 20 && bytes[0] & 15 == 0 && bytes[1] & 2 != 0 && words >= 20 && words <= wire_len && wire_len - words <= 4
         }

@@ -1,6 +1,6 @@
-//! One function for Lua 5.2 to 5.4: `package.loadlib(path, "luaopen_rdmascope_engine")`. It calls the Lua that its host has, whose
-//! functions are
-//! looked up in the process by name: those that are functions, and not macros, in all three versions.
+//! One function for Lua 5.2 to 5.4: `package.loadlib(path, "luaopen_rdmascope_engine")`. It calls the Lua of its host,
+//! whose functions are looked up in the process by name: only those that are functions, and not macros, in all three
+//! versions.
 //!
 //! | call | answer |
 //! | --- | --- |
@@ -50,7 +50,7 @@ struct State {
     _private: [u8; 0],
 }
 
-/// What is used of the Lua that loaded us. All of them are functions of the same shape in Lua 5.2, 5.3 and 5.4 on machines of 64 bits.
+/// Functions of the Lua that loaded us. All have the same signature in Lua 5.2, 5.3 and 5.4 on 64-bit machines.
 #[derive(Clone, Copy)]
 struct Lua {
     gettop: unsafe extern "C" fn(*mut State) -> c_int,
@@ -73,8 +73,8 @@ const LIGHT_USERDATA: c_int = 2;
 const STRING: c_int = 4;
 const USERDATA: c_int = 7;
 
-/// What is used of Wireshark's own functions, which every plugin in C may call (`epan/tvbuff.h`): the bytes of a frame where they lie. A string
-/// of Lua is a copy of them that Lua has to find room for and let go of, which takes longer than to analyze them.
+/// Functions of Wireshark that plugins in C may call (`epan/tvbuff.h`): they give access to the bytes of a frame. A Lua
+/// string would be a copy that Lua must allocate and free, which takes longer than the analysis.
 #[derive(Clone, Copy)]
 struct Tvbuff {
     captured_length: unsafe extern "C" fn(*const c_void) -> c_uint,
@@ -85,7 +85,8 @@ struct Tvbuff {
 impl Tvbuff {
     fn of_host() -> Option<Self> {
         let process = Library::this();
-        // SAFETY: the names are Wireshark's, whose functions have these types in every version that the plugin asks them of
+        // SAFETY: the names are Wireshark's, whose functions have these types in every version for which the plugin
+        // calls them
         unsafe {
             Some(Self {
                 captured_length: *process.get(b"tvb_captured_length\0").ok()?,
@@ -99,7 +100,7 @@ impl Tvbuff {
 impl Lua {
     fn of_host() -> Option<Self> {
         let process = Library::this();
-        // SAFETY: the names are those of Lua's interface, whose functions have these types in every version that it is for
+        // SAFETY: the names are those of Lua's interface, whose functions have these types in every supported version
         unsafe {
             macro_rules! find {
                 ($name:literal) => {
@@ -125,7 +126,7 @@ impl Lua {
     }
 }
 
-/// One call from Lua. It lives no longer than that call.
+/// One call from Lua. It does not outlive that call.
 struct Call {
     lua: Lua,
     tvbuff: Option<Tvbuff>,
@@ -140,12 +141,12 @@ impl Call {
     }
 
     fn has_type(&self, at: c_int, kind: c_int) -> bool {
-        // SAFETY: as above; any place may be asked for
+        // SAFETY: as above; any index is allowed
         unsafe { (self.lua.is_type)(self.state, at) == kind }
     }
 
-    /// The string at this place, which is on the stack as long as the call lasts. Numbers are none: turning them into strings might move
-    /// them.
+    /// The string at this index, which is on the stack during the call. Numbers are refused: converting them to strings
+    /// might move them.
     fn bytes(&self, at: c_int) -> Option<&[u8]> {
         if !self.has_type(at, STRING) {
             return None;
@@ -158,8 +159,9 @@ impl Call {
         }
     }
 
-    /// The bytes of the `Tvb` at this place, and its length on the wire. In Lua it is an address of a structure that begins with the address of
-    /// Wireshark's own; the plugin hands none over but in versions where that is so, and where both ways said the same of a frame.
+    /// The bytes of the `Tvb` at this index, and its length on the wire. In Lua it is a pointer to a structure that
+    /// begins with a pointer to Wireshark's own; the plugin passes one only in versions where that is so and both ways
+    /// gave the same result for a frame.
     fn tvb<'h>(&self, at: c_int) -> Option<(&'h [u8], u32)> {
         let tvbuff = self.tvbuff.filter(|_| self.has_type(at, USERDATA))?;
         // SAFETY: see above; the bytes are Wireshark's, and stay as long as it is at work on the frame, which is longer than this call. No more
@@ -180,12 +182,12 @@ impl Call {
     }
 
     fn number(&self, at: c_int) -> f64 {
-        // SAFETY: any place may be asked for; what is no number is 0
+        // SAFETY: any index is allowed; a value that is no number gives 0
         unsafe { (self.lua.tonumberx)(self.state, at, std::ptr::null_mut()) }
     }
 
     fn boolean(&self, at: c_int) -> bool {
-        // SAFETY: any place may be asked for
+        // SAFETY: any index is allowed
         unsafe { (self.lua.toboolean)(self.state, at) != 0 }
     }
 
@@ -193,11 +195,11 @@ impl Call {
         if !self.has_type(at, LIGHT_USERDATA) {
             return std::ptr::null_mut();
         }
-        // SAFETY: any place may be asked for
+        // SAFETY: any index is allowed
         unsafe { (self.lua.touserdata)(self.state, at).cast() }
     }
 
-    /// The engine at this place.
+    /// The engine at this index.
     fn handle<'h>(&self, at: c_int) -> Option<&'h mut Handle> {
         // SAFETY: such an address was returned by "open"; the plugin keeps it private, and releases it with "close". Lua has one thread
         unsafe { self.address(at).as_mut() }
@@ -237,13 +239,13 @@ enum Pushed<'p> {
 
 static HOST: OnceLock<Option<(Lua, Option<Tvbuff>)>> = OnceLock::new();
 
-/// What Lua calls.
+/// Lua's entry point.
 ///
 /// # Safety
 /// Only Lua may call it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn luaopen_rdmascope_engine(state: *mut State) -> c_int {
-    // which functions the host has does not change: this is no state
+    // the host's functions do not change: this is no state
     let host = || catch_unwind(|| Some((Lua::of_host()?, Tvbuff::of_host()))).ok().flatten();
     let Some((lua, tvbuff)) = *HOST.get_or_init(host) else { return 0 };
     let mut call = Call { lua, tvbuff, state, pushed: 0 };
@@ -256,7 +258,7 @@ unsafe extern "C" fn luaopen_rdmascope_engine(state: *mut State) -> c_int {
     call.pushed
 }
 
-/// Items of one frame that are handed to Lua at most: its stack has an end.
+/// Limit of items of one frame that are passed to Lua, because its stack is limited.
 const ITEMS_MAX: usize = 2048;
 
 fn answer(call: &mut Call) {
@@ -266,7 +268,7 @@ fn answer(call: &mut Call) {
     }
 }
 
-/// A call that has a name: apart from frames, whose code is in nobody's cache when Wireshark comes with the next one.
+/// Calls a named function. Separate from frames, whose code should stay in the cache.
 #[cold]
 #[inline(never)]
 fn named(call: &mut Call) {
@@ -382,7 +384,7 @@ fn asked(call: &mut Call, word: &str, handle: &mut Handle) {
 
 fn frame(call: &mut Call, handle: &mut Handle) {
     let number = call.number(2) as u64;
-    // out of the engine's way while that is at work
+    // a separate function, to keep it out of the path of frames
     let wanted = handle.wanted.take();
     let done = if call.arguments() < 5 {
         let look = Look::of(call.number(3), wanted.as_deref());
@@ -414,11 +416,11 @@ fn frame(call: &mut Call, handle: &mut Handle) {
     }
 }
 
-/// Which items of a frame are pushed.
+/// The items of a frame that are pushed.
 #[derive(Clone, Copy)]
 enum Look<'w> {
     None,
-    /// By their fields' places.
+    /// By the indices of their fields.
     Wanted(&'w [bool]),
     All,
 }
@@ -433,13 +435,13 @@ impl<'w> Look<'w> {
     }
 }
 
-/// Seconds, as a number of Lua has them, in ns: whole ones apart, since 2^53 ns are a hundred days.
+/// Converts seconds as a Lua number to ns. Whole seconds come separately, since 2^53 ns are only a hundred days.
 fn nanoseconds(seconds: f64) -> i64 {
     let whole = seconds.floor();
     (whole as i64).saturating_mul(1_000_000_000).saturating_add(((seconds - whole) * 1e9).round() as i64)
 }
 
-/// Pushes what is said of a frame, and the items that `look` asks for.
+/// Pushes the flags of a frame, and the items that `look` selects.
 fn push_facts(call: &mut Call, encoded: &[u8], look: Look<'_>) {
     let (layer, flags) = (encoded.get(2).copied().unwrap_or(0), facts::flags(encoded));
     call.push(Pushed::Integer(i64::from(layer) * 256 + i64::from(flags)));

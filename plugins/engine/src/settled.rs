@@ -1,5 +1,5 @@
-//! What is known of frames only behind them: findings with the certainty and the words that they have at the end, sessions, what held
-//! connections up. Made from a report, which is made on demand if more frames came.
+//! Knowledge about frames that only later frames give: findings with their final certainty and text, sessions,
+//! episodes. Taken from a report, which is made on demand if more frames came.
 
 use rdmascope_analyzer::finding::{Blame, Certainty, Rule, Severity};
 use rdmascope_analyzer::report::Report;
@@ -16,11 +16,11 @@ pub(crate) struct Late {
     pub(crate) by: Blame,
     pub(crate) text: String,
     pub(crate) frame: u64,
-    /// Whether it has more frames than are reported.
+    /// True if it has more frames than are reported.
     has_more: bool,
 }
 
-/// A session of a connection, and the how-manieth channel of it the connection is.
+/// A session of a connection, and the connection's number among its channels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Channel {
     pub(crate) session: u64,
@@ -32,11 +32,11 @@ pub(crate) struct Channel {
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
     pub(crate) findings: Vec<Late>,
-    /// Frame and place in `findings`, in order.
+    /// Frame and index in `findings`, in order.
     by_frame: Vec<(u64, u32)>,
-    /// By rule, who did it and the number a connection is followed by: the finding, whichever its frames are.
+    /// Findings by rule, side, and the connection's number in the analysis, whatever their frames.
     by_key: HashMap<(Rule, Blame, u32), u32>,
-    /// Findings that are of no connection.
+    /// Findings without a connection.
     of_none: HashMap<(Rule, Blame), u32>,
     channels: HashMap<u32, Vec<Channel>>,
     episodes: Vec<(u64, u32, String)>,
@@ -101,18 +101,18 @@ impl Settled {
         settled
     }
 
-    /// The findings that have this frame.
+    /// The findings with this frame.
     pub(crate) fn at(&self, frame: u64) -> impl Iterator<Item = &Late> {
         let from = self.by_frame.partition_point(|(number, _)| *number < frame);
         self.by_frame[from..].iter().take_while(move |(number, _)| *number == frame).filter_map(|(_, n)| self.findings.get(*n as usize))
     }
 
-    /// What became of a finding that a frame of this connection was told of.
+    /// The final form of a finding that was reported in a frame of this connection.
     pub(crate) fn of_frame(&self, frame: u64, rule: Rule, by: Blame, connection: Option<u32>) -> Option<&Late> {
         let here = self.at(frame).find(|late| late.rule == rule && late.by == by);
         here.or_else(|| {
             let key = connection.and_then(|id| self.by_key.get(&(rule, by, id)));
-            // of frames that found no room in the list nobody knows that they are not meant
+            // of frames beyond the limit of the list it is unknown whether they belong to it
             key.or_else(|| self.of_none.get(&(rule, by))).and_then(|n| self.findings.get(*n as usize)).filter(|late| late.has_more)
         })
     }
