@@ -516,7 +516,7 @@ impl ConnectionState {
         let Self { id, roles, missed, .. } = self;
         let certainty = context::at_the_end(env);
         missed.finish(|evidence| evidence.report(env, *id, roles, certainty));
-        // lost or damaged packets went out again: so may have those that seem to break a rule
+        // lost or damaged packets were retransmitted: so may have those that seem to break a rule
         if self.health.is_troubled() {
             for (rule, by) in missed.take_unchecked() {
                 env.findings.weaken_bytes(*id, rule, context::blame(roles, by));

@@ -33,7 +33,7 @@ pub struct About {
     pub established: Option<At>,
     /// The ports of its ends; 0 if they have none.
     pub ports: [u16; 2],
-    /// Packets of it that went out again.
+    /// Packets of it that were retransmitted.
     pub retransmissions: u64,
     /// Sequence number of the packet at hand.
     pub sequence: Option<u32>,

@@ -113,7 +113,7 @@ pub struct Exchange {
     pub writes: Transfer,
     /// Payload bytes moved, by RDMA or inline.
     pub bytes_moved: u64,
-    /// Packets of its connection that went out again while it was open, which need not have been its own. Until it is
+    /// Packets of its connection that were retransmitted while it was open, which need not have been its own. Until it is
     /// complete: the number that had gone out again when it began.
     pub retransmissions: u32,
     /// Time that the request waited for a credit.

@@ -102,7 +102,7 @@ impl Rpcbind {
     }
 
     /// A call or a reply of rpcbind. `memo` and `asked` are those of the call.
-    pub(crate) fn message(&mut self, at: At, is_call: bool, memo: &Memo, asked: Option<Asked>, listed: &[Asked]) {
+    pub(crate) fn message(&mut self, at: At, is_call: bool, memo: &Memo, asked: Option<Registration>, listed: &[Registration]) {
         if memo.program != Program::PORTMAP.0 || !is_of_nfs(memo, asked) {
             return;
         }
@@ -143,7 +143,7 @@ const fn is_list(memo: &Memo) -> bool {
     }
 }
 
-fn is_of_nfs(memo: &Memo, asked: Option<Asked>) -> bool {
+fn is_of_nfs(memo: &Memo, asked: Option<Registration>) -> bool {
     let is_question = match memo.version {
         2 => memo.procedure == Procedure::GETPORT.0,
         _ => {
@@ -156,13 +156,13 @@ fn is_of_nfs(memo: &Memo, asked: Option<Asked>) -> bool {
 
 /// A row of a question or of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct Registration {
     is_nfs: bool,
     netid: Netid,
     port: u16,
 }
 
-impl Asked {
+impl Registration {
     pub(crate) fn of(mapping: &Mapping<'_>) -> Self {
         Self { is_nfs: mapping.program == Program::NFS.0, netid: Netid::of(mapping.netid), port: mapping.port }
     }
@@ -170,14 +170,14 @@ impl Asked {
 
 /// Takes the rows of one message.
 #[derive(Default)]
-struct Rows(Vec<Asked>);
+struct Rows(Vec<Registration>);
 
 impl<'a> Visit<'a> for Rows {
     fn op(&mut self, _: &Op<'a>) {}
 
     fn mapping(&mut self, mapping: &Mapping<'a>) {
         if self.0.len() < KEPT_MAX {
-            self.0.push(Asked::of(mapping));
+            self.0.push(Registration::of(mapping));
         }
     }
 }
@@ -200,7 +200,7 @@ struct Waiting {
     server: Addr,
     xid: u32,
     memo: Memo,
-    asked: Option<Asked>,
+    asked: Option<Registration>,
 }
 
 /// Rpcbind over UDP.

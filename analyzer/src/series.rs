@@ -39,7 +39,7 @@ impl Join for Least {
 pub struct Trouble(pub [u64; 4]);
 
 impl Trouble {
-    /// A packet or segment went out again.
+    /// A packet or segment was retransmitted.
     pub const RETRANSMISSION: Self = Self([1, 0, 0, 0]);
     /// A NAK, an RNR NAK among them.
     pub const NAK: Self = Self([0, 1, 0, 0]);

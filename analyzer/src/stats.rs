@@ -125,7 +125,7 @@ impl Commands {
         const LEAST: i64 = 20_000_000;
         const LONG_MAX: usize = 1024;
         let Some(latency) = exchange.latency().filter(|l| *l > LEAST && !exchange.pending) else { return };
-        // it may have waited for packets that went out again meanwhile
+        // it may have waited for retransmitted packets meanwhile
         if exchange.retransmissions > 0 {
             return;
         }

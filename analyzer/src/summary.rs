@@ -241,7 +241,7 @@ pub struct Rdma {
 /// Counters of trouble on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Packets or segments that went out again.
+    /// Retransmitted packets or segments.
     pub retransmissions: u64,
     /// Negative acknowledgments other than RNR.
     pub naks: u64,
@@ -275,7 +275,7 @@ impl Rdma {
 }
 
 impl Health {
-    /// True if packets were missing, or went out again.
+    /// True if packets were missing, or were retransmitted.
     pub fn is_troubled(&self) -> bool {
         self.retransmissions + self.naks + self.sequence_gaps > 0
     }

@@ -21,7 +21,7 @@ pub struct Point {
     pub cnps: u64,
     /// ns of requested pauses; several devices and classes count separately.
     pub paused: i64,
-    /// Packets and segments that went out again.
+    /// Retransmitted packets and segments.
     pub retransmissions: u64,
     /// Negative acknowledgments, receiver not ready among them.
     pub naks: u64,

@@ -173,7 +173,7 @@ fn healthy_captures_have_no_error() {
     }
 }
 
-/// A request knows the packets that went out again while it was open; if there were none, its count is 0.
+/// A request counts the packets retransmitted while it was open; if there were none, its count is 0.
 #[test]
 fn requests_count_what_went_out_again_meanwhile() {
     for (name, lossy) in [("smb-roce-loss", true), ("smb-iwarp-loss", true), ("smb-roce", false)] {

@@ -181,7 +181,7 @@ pub struct FieldDef {
     pub values: Values,
     /// Specification of the field: document and section.
     pub spec: &'static str,
-    /// What the value reveals about people, machines and files.
+    /// Kind of information that the value reveals about people, machines and files.
     pub privacy: Privacy,
 }
 

@@ -11,7 +11,7 @@ use crate::wire::nfs::Op;
 use crate::wire::rpc::{self, Memo, Program};
 use crate::wire::rpcrdma::RpcRdma;
 use crate::wire::smb2::compression::{Algorithm, decompress, decompress_message};
-use crate::wire::smb2::{self, Asked, Header, Pdu, RequestMemo};
+use crate::wire::smb2::{self, Header, Pdu, RequestMemo, RequestParameters};
 use crate::wire::smbd;
 use crate::wire::xdr::Stream;
 use alloc::format;
@@ -178,12 +178,12 @@ impl<'a> smb2::Visitor<'a> for Pdus {
 pub fn fuzz_smb2(data: &[u8]) {
     let Some((&[choice, info_type, class], message)) = data.split_first_chunk() else { return };
     let asked = match choice % 8 {
-        1 => Asked::QueryInfo { info_type, class },
-        2 => Asked::SetInfo { info_type, class },
-        3 => Asked::QueryDirectory { class },
-        4 => Asked::Ioctl { code: 0x0014_0000 | u32::from(info_type) << 8 | u32::from(class) },
-        5 => Asked::Ioctl { code: 0x0009_0000 | u32::from(info_type) << 8 | u32::from(class) },
-        _ => Asked::Nothing,
+        1 => RequestParameters::QueryInfo { info_type, class },
+        2 => RequestParameters::SetInfo { info_type, class },
+        3 => RequestParameters::QueryDirectory { class },
+        4 => RequestParameters::Ioctl { code: 0x0014_0000 | u32::from(info_type) << 8 | u32::from(class) },
+        5 => RequestParameters::Ioctl { code: 0x0009_0000 | u32::from(info_type) << 8 | u32::from(class) },
+        _ => RequestParameters::Nothing,
     };
     let memo = (choice & 0x80 == 0).then(|| RequestMemo { asked, ..RequestMemo::default() });
     same_with_and_without_a_tree!(message, |t| {

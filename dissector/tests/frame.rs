@@ -22,7 +22,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     !crc
 }
 
-/// Where the fields are that the CRC reads as ones.
+/// Places of the fields that the CRC treats as ones.
 #[derive(Clone, Copy)]
 enum Net {
     V4,
@@ -282,7 +282,7 @@ fn every_carrier_has_its_crc() {
     }
 }
 
-/// What a system shows that has not cut it yet: the packets of these datagrams end to end under one header.
+/// Datagrams before segmentation by the adapter: several packets end to end under one header.
 fn joined(net: Net, datagrams: &[Vec<u8>]) -> Vec<u8> {
     let header = if matches!(net, Net::V4) { 28 } else { 48 };
     let packets: Vec<u8> = datagrams.iter().flat_map(|datagram| &datagram[header..]).copied().collect();

@@ -24,10 +24,10 @@ pub const REPORTED_MAX: usize = 256;
 /// Kind of a delay of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// Packets went out again: from the packet that was lost, or the gap seen, until the sender was back at its newest packet.
+    /// Packets were retransmitted: from the packet that was lost, or the gap seen, until the sender was back at its newest packet.
     #[default]
     Recovery,
-    /// The receiver had no receive posted (RNR NAK), until the Send went out again.
+    /// The receiver had no receive posted (RNR NAK), until the Send was retransmitted.
     Rnr,
     /// The sender had no credit, until it was granted one.
     Credit,
@@ -150,7 +150,7 @@ pub enum Cause {
     Damaged,
     /// Packets were overtaken, which the receiver took for loss.
     Reordered,
-    /// Packets went out again although the receiver had them.
+    /// Packets were retransmitted although the receiver had them.
     Needless,
     /// Credits of SMB Direct.
     SmbDirectCredits,
@@ -215,9 +215,9 @@ pub struct Episode {
     pub sequence: Option<u32>,
     /// Packets concerned: of a loss those that were lost, of a gap those that are missing.
     pub packets: u32,
-    /// Packets that went out again because of it.
+    /// Retransmitted packets because of it.
     pub repeated: u32,
-    /// Bytes that went out again because of it.
+    /// Bytes that were retransmitted because of it.
     pub bytes: u64,
     /// ns of requests' time that was spent in it. Requests that waited at the same time count each.
     pub cost: i64,
@@ -311,7 +311,7 @@ pub struct Sum {
     pub cost: i64,
     /// Packets concerned.
     pub packets: u64,
-    /// Packets that went out again.
+    /// Retransmitted packets.
     pub repeated: u64,
     /// Beginning of the first.
     pub first: At,

@@ -27,7 +27,7 @@ pub enum Owner {
     SendQueue,
     /// On the wire, and the way there and back.
     Wire,
-    /// Packets went out again.
+    /// Packets were retransmitted.
     Recovery,
     /// The receiver was not ready.
     Rnr,
@@ -305,7 +305,7 @@ fn concerns(request: &Request, episode: &Episode, phase: usize, from: i64, to: i
     let of_client = episode.by.is_none_or(|by| by == request.client);
     let of_server = episode.by.is_none_or(|by| by == request.client.peer());
     if episode.cause == Cause::Needless && episode.kind == Kind::Recovery {
-        // packets that went out again without need held no request up
+        // needless retransmissions held no request up
         return false;
     }
     if matches!(episode.cause, Cause::Smb2Credits | Cause::RpcRdmaCredits) {

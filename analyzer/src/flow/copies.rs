@@ -169,7 +169,7 @@ type Mark = (i64, End, [u32; 3]);
 /// Detects a connection that appears in the capture twice: each packet, handshake and acknowledgments too, comes again
 /// after the same time. Once that is known, copies are distinguished from retransmissions by their delay.
 #[derive(Clone, Debug, Default)]
-pub struct Doubles {
+pub struct DoubleDetector {
     first: Vec<Mark>,
     /// Nothing is compared any more.
     is_over: bool,
@@ -227,7 +227,7 @@ impl Mirror {
     }
 }
 
-impl Doubles {
+impl DoubleDetector {
     /// The next packet, and a value that distinguishes its contents.
     #[inline]
     pub fn add(&mut self, at: At, by: End, contents: [u32; 3]) -> Shown {
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn a_duplicated_connection_is_recognized_by_its_even_distance() {
         let talk = |distances: &[i64]| {
-            let mut doubles = Doubles::default();
+            let mut doubles = DoubleDetector::default();
             let mut packets: Vec<(i64, u32)> = Vec::new();
             for (n, distance) in (0..).zip(distances) {
                 packets.extend([(i64::from(n) * 1_000, n), (i64::from(n) * 1_000 + distance, n)]);
@@ -379,12 +379,12 @@ mod tests {
         assert!(is_known(&[500_000; 6]) && is_known(&[500_000; 200]));
         assert!(!is_known(&[500_000; 3]), "too few");
         assert!(!is_known(&[500_000, 500_000, 900_000, 500_000]), "timeouts");
-        assert!(!Doubles::default().are_known() && !Doubles::default().are_some());
+        assert!(!DoubleDetector::default().are_known() && !DoubleDetector::default().are_some());
     }
 
     #[test]
     fn once_a_mirror_is_known_its_copies_are_told_from_what_was_sent_again() {
-        let mut doubles = Doubles::default();
+        let mut doubles = DoubleDetector::default();
         let mut add = |us: i64, by: End, number: u32| doubles.add(at(us * 1_000), by, [number, 0, 0]);
         let mut known = None;
         for n in 0..8 {

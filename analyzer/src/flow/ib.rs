@@ -14,7 +14,7 @@
 //! - are acknowledged all the same: the receiver had them, the capture lost them;
 //! - are given up (time, or the limit of held packets): the cause is unknown.
 
-use super::copies::{Copies, Doubles, Ids, Shown, is_mirrored, mark, may_be_mirrored};
+use super::copies::{Copies, DoubleDetector, Ids, Shown, is_mirrored, mark, may_be_mirrored};
 use super::losses::LossView;
 use super::losses::{BySender, Losses, Tally, Unanswered, tallied};
 use super::psn;
@@ -53,7 +53,7 @@ const PASSED: usize = 16;
 const PASSED_EACH: u32 = 16;
 /// Responses of one Read that are remembered as missing at most.
 const MISSING_MAX: usize = 1024;
-/// Packets remembered per direction that went out again because they had not come: one of them may still come, late.
+/// Packets remembered per direction that were retransmitted because they had not come: one of them may still come, late.
 const FILLED_MAX: usize = 16;
 /// ns after which such a packet does not come any more.
 const LATE_MAX: i64 = 2_000_000_000;
@@ -109,7 +109,7 @@ pub enum IbFact {
     Measured(Measure),
     /// The shortest way from the capture point to this end and back so far, in ns.
     RoundTrip(i64),
-    /// Nothing came back for long, while the same packets went out again.
+    /// Nothing came back for long, while the same packets were retransmitted.
     Silent(Unanswered),
     /// A transport header version that does not exist.
     Version(u8),
@@ -221,7 +221,7 @@ pub struct IbFlow {
     requests: [(u64, u64); 2],
     /// By sender: packets of requests that had stood in the capture twice.
     thrice: Option<Box<[Tally; 2]>>,
-    doubles: Doubles,
+    doubles: DoubleDetector,
     /// Sides in recovery when the first copy of a mirror may have come, and how packets were classified then.
     before_copies: Option<Box<([bool; 2], BySender)>>,
     /// By sender.
@@ -283,11 +283,11 @@ struct Sender {
     first: Option<u32>,
     /// The newest packet that asked for an acknowledgment; `None` if none ever does.
     asks: Option<u32>,
-    /// The last Read that went out again: from which Response to which, and when.
+    /// The last retransmitted Read: from which Response to which, and when.
     read_again: Option<(u32, u32, At)>,
     /// Packets that the last NAK of a sequence error asked for: the first PSN, the PSN behind the last, and the time.
     nak: Option<(u32, u32, At)>,
-    /// A Read that went out again though all of its Responses had gone by: its time, and the PSN behind it. The next
+    /// A Read that was retransmitted although all of its Responses were seen: its time, and the PSN behind it. The next
     /// packets show if its sender went back to it, or the capture has a copy that was held up.
     reread: Option<(At, u32)>,
 }
@@ -330,7 +330,7 @@ struct Read {
     /// Responses that came after later ones, without having been asked for again: number, time of the first, longest
     /// delay in ns.
     late: (u32, At, i64),
-    /// Time at which the request, or a part of it, went out again.
+    /// Time at which the request, or a part of it, was retransmitted.
     again: Option<At>,
     /// Time at which it went out.
     asked: At,

@@ -9,11 +9,11 @@
 //! RFC 5040 says how operations use DDP: Sends count up the messages of queue 0, Read Requests those of queue 1; a Read
 //! Response is tagged with the sink that its request named, in the order of the requests.
 
-use super::copies::{Copies, Doubles, Ids, Shown, is_mirrored, mark, may_be_mirrored};
+use super::copies::{Copies, DoubleDetector, Ids, Shown, is_mirrored, mark, may_be_mirrored};
 use super::losses::LossView;
 use super::losses::{BySender, Losses, Tally, tallied};
 use super::mpa::{Found, Framed, Framer, Recognition};
-use super::repair::{Acknowledged, Over, Repair, Sent, Was};
+use super::repair::{Acknowledged, Over, Repair, SegmentKind, Sent};
 use super::tcp::{self, Event, Stream};
 pub use crate::op::StreamBytes;
 use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
@@ -255,7 +255,7 @@ pub struct TcpFlow {
     /// By sender: number that its peer acknowledged before anything of it was captured.
     early_ack: [Option<u32>; 2],
     ids: [Ids; 2],
-    doubles: Doubles,
+    doubles: DoubleDetector,
     /// Losses and repairs at the time when the first copy of a mirror may have come.
     before_copies: Option<Box<(BySender, [Repair; 2])>>,
     /// By sender: segments with data that stood in the capture twice before.
@@ -460,10 +460,10 @@ impl TcpFlow {
             let was = follow.emitter.was;
             self.framers[by.index()].mark_verified(&[], 0);
             self.copies[by.index()].add(at, seq, mark);
-            let mended = matches!(was, Was::Filled { .. }) && self.unconfirmed[by.index()].iter().any(|(_, of, _)| *of == seq);
+            let mended = matches!(was, SegmentKind::Filled { .. }) && self.unconfirmed[by.index()].iter().any(|(_, of, _)| *of == seq);
             if !copy {
                 // a segment that had come damaged was neither lost nor overtaken
-                let was = if mended { Was::New } else { was };
+                let was = if mended { SegmentKind::New } else { was };
                 let sent = Sent {
                     at,
                     seq,
@@ -633,7 +633,7 @@ impl TcpFlow {
             fpdus: 0,
             copy: false,
             of: None,
-            was: Was::New,
+            was: SegmentKind::New,
             is_late: false,
         };
         (&mut streams[by.index()], Follow { framers, verdict, emitter })
@@ -735,7 +735,7 @@ struct Emitter<'f, T, S> {
     /// By sender: the segments of the FPDU that is not whole.
     pieces: &'f mut [Pieces; 2],
     /// Relation of the segment to those before it.
-    was: Was,
+    was: SegmentKind,
     /// The bytes are those of an earlier segment.
     is_late: bool,
 }
@@ -759,18 +759,18 @@ impl<T: Trace, S: FlowSink> Emitter<'_, T, S> {
                 self.fact(FlowFact::Duplicate);
             }
             Event::Retransmission { bytes, filled } => {
-                self.was = if filled { Was::Filled { is_late: false } } else { Was::Again };
+                self.was = if filled { SegmentKind::Filled { is_late: false } } else { SegmentKind::Repeated };
                 self.t.info(format_args!("TCP retransmission"));
                 self.fact(FlowFact::Retransmission { bytes, filled, of: self.of.filter(|_| !filled) });
             }
             Event::Held { missing } => {
-                if self.was == Was::New {
-                    self.was = Was::Early;
+                if self.was == SegmentKind::New {
+                    self.was = SegmentKind::Early;
                 }
                 self.t.info(format_args!("TCP segment held back, {missing} bytes before it are missing"));
             }
             Event::OutOfOrder { bytes } => {
-                self.was = Was::Filled { is_late: true };
+                self.was = SegmentKind::Filled { is_late: true };
                 self.fact(FlowFact::OutOfOrder { bytes });
             }
             Event::Conflict { bytes } => self.fact(FlowFact::Conflict { bytes }),

@@ -1,6 +1,6 @@
 //! Losses and their cost in one direction: counted when they happen, reported when the connection ends.
 //!
-//! One event has one place here. A packet that was lost, the NAK that asked for it and everything that went out again because of it
+//! One event has one place here. A packet that was lost, the NAK that asked for it and everything that was retransmitted because of it
 //! are one loss; a packet that came late is reordering, whatever its receiver made of it.
 
 use crate::finding::Frames;
@@ -72,7 +72,7 @@ pub struct Losses {
     pub misplaced: Tally,
     /// Sent again although the receiver had them.
     pub needless: Tally,
-    /// All that went out again, for whatever reason.
+    /// All that was retransmitted, for whatever reason.
     pub repeated: Tally,
     /// Negative acknowledgments of a sequence error that the receiver sent for it.
     pub naks: u64,
@@ -87,7 +87,7 @@ pub struct Losses {
     pub recovery_longest: i64,
     /// Never came, for an unknown reason.
     pub vanished: Tally,
-    /// The same packet or segment went out again and again, and nothing came back.
+    /// The same packet or segment was retransmitted repeatedly without an answer.
     pub unanswered: Option<Unanswered>,
     /// Held up between the sender and the capture point, by the sender's own clock.
     pub held_up: Tally,

@@ -51,7 +51,7 @@ pub struct Ended {
     pub cause: Cause,
     /// Packets that were lost, late or not taken.
     pub packets: u32,
-    /// Packets that went out again.
+    /// Retransmitted packets.
     pub repeated: u32,
     /// Payload bytes of the lost packets.
     pub bytes: u64,
@@ -87,7 +87,7 @@ pub struct Recovery {
     /// Time of that NAK, and the wait that it asked for, in ns, if the receiver was not ready.
     asked_at: Option<(At, Option<i64>)>,
     not_ready: bool,
-    /// A packet that went out again had come damaged.
+    /// A retransmitted packet had come damaged.
     mended: bool,
     rounds: u32,
     rounds_acknowledged: u32,
@@ -214,7 +214,7 @@ impl Recovery {
         self.naks > 0 && psn::ahead(self.newest, number) > 1
     }
 
-    /// True if anything went out again, or a NAK asked for it.
+    /// True if anything was retransmitted, or a NAK asked for it.
     pub fn is_under_way(&self) -> bool {
         self.naks > 0 || self.rounds > 0 || self.run.is_some_and(|run| run.repeats > 0)
     }
@@ -420,7 +420,7 @@ impl Recovery {
         }
         losses.overtaken.add(first, self.overtaken.into());
         if self.filled > 0 && self.repeated == self.filled {
-            // nothing behind it went out again, as it does if a sender goes back
+            // nothing behind it was retransmitted, as it does if a sender goes back
             self.unclear += core::mem::take(&mut self.filled);
         }
         losses.unclear.add(first, self.unclear.into());
@@ -437,7 +437,7 @@ impl Recovery {
             losses.lost_before.add(first, lost.into());
             (Cause::LostBefore, lost)
         } else if self.overtaken > 0 {
-            // packets that went out again were not lost
+            // retransmitted packets were not lost
             (Cause::Reordered, self.overtaken)
         } else if self.unclear > 0 {
             (Cause::Unknown, self.unclear)

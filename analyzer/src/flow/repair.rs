@@ -1,4 +1,4 @@
-//! Retransmissions of TCP in one direction: which segments went out again, and whether the receiver had them. RFC 2018
+//! Retransmissions of TCP in one direction: which segments were retransmitted, and whether the receiver had them. RFC 2018
 //! (SACK), RFC 2883 (D-SACK), RFC 3522 (timestamps tell the copies apart), RFC 8985 (tail loss probes).
 //!
 //! ```text
@@ -84,9 +84,9 @@ impl Clock {
     }
 }
 
-/// A segment that went out again.
+/// A retransmitted segment.
 #[derive(Clone, Copy, Debug)]
-struct Again {
+struct Retransmission {
     seq: u32,
     end: u32,
     at: At,
@@ -102,7 +102,7 @@ struct Again {
     acked_at: Option<At>,
 }
 
-impl Again {
+impl Retransmission {
     fn over(&self, until: At) -> Over {
         let Self { since, seq: sequence, end, at: copy, is_filled, is_reported, .. } = *self;
         Over::Recovery { since, until, sequence, bytes: end.wrapping_sub(sequence), copy, is_filled, is_reported }
@@ -116,7 +116,7 @@ impl Again {
 
 /// Relation of a segment to those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Was {
+pub enum SegmentKind {
     /// The next bytes.
     #[default]
     New,
@@ -128,7 +128,7 @@ pub enum Was {
         is_late: bool,
     },
     /// Bytes that had come before.
-    Again,
+    Repeated,
 }
 
 /// A segment with data.
@@ -150,7 +150,7 @@ pub struct Sent {
     /// ns since it came first, if known: of one that came again.
     pub age: Option<i64>,
     /// Relation of the segment to those before it.
-    pub was: Was,
+    pub was: SegmentKind,
 }
 
 /// An acknowledgment.
@@ -215,7 +215,7 @@ pub enum Over {
 /// The repairs of one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Repair {
-    again: VecDeque<Again>,
+    again: VecDeque<Retransmission>,
     acked: Option<u32>,
     /// The sender's newest segment with data.
     newest: Option<(At, u32)>,
@@ -235,7 +235,7 @@ pub struct Repair {
     /// field is true if the sender's own numbers or clock show that it was sent before those that it came behind.
     late: Option<(u32, u32, At, i64, bool)>,
     copies: u32,
-    /// The last segments that went out again: first sequence number, the one behind the last, frame.
+    /// The last retransmitted segments: first sequence number, the one behind the last, frame.
     copied: VecDeque<(u32, u32, u64)>,
     silent_since: Option<At>,
     /// A delayed acknowledgment of all that had been sent: when the data went out, when it came, its timestamp.
@@ -260,7 +260,7 @@ impl Repair {
         let delay =
             timestamp.and_then(|timestamp| self.clock.get_or_insert_with(|| Clock::new(at.time, timestamp)).delay(at.time, timestamp));
         if let Some(delay) = delay.filter(|delay| *delay >= HELD_UP)
-            && matches!(was, Was::New | Was::Early)
+            && matches!(was, SegmentKind::New | SegmentKind::Early)
         {
             let losses = losses.get_or_insert_default();
             losses.held_up.add(at, 1);
@@ -272,7 +272,7 @@ impl Repair {
             over = Some(Over::HeldUp { since, until: at });
         }
         match was {
-            Was::New => {
+            SegmentKind::New => {
                 self.gap = None;
                 if let Some((since, until, clock)) = self.delayed.take()
                     && over.is_none()
@@ -286,10 +286,10 @@ impl Repair {
                     over = Some(Over::Nagle { since, until });
                 }
             }
-            Was::Early => {
+            SegmentKind::Early => {
                 self.gap.get_or_insert((at, timestamp));
             }
-            Was::Filled { is_late } => {
+            SegmentKind::Filled { is_late } => {
                 let gap = self.gap.unwrap_or((at, None));
                 // its timestamp is earlier than that of the segment that overtook it: it was sent before
                 let clocks = gap.1.zip(timestamp);
@@ -323,15 +323,15 @@ impl Repair {
                     losses.lost_before.add(at, 1);
                     losses.repeated.add(at, 1);
                     losses.asked_again += u64::from(is_reported);
-                    self.open(Again { since: gap.0, is_filled: true, is_prompt: false, ..self.again_of(sent, way) }, losses);
+                    self.open(Retransmission { since: gap.0, is_filled: true, is_prompt: false, ..self.again_of(sent, way) }, losses);
                 }
             }
-            Was::Again => {
+            SegmentKind::Repeated => {
                 let losses = losses.get_or_insert_default();
                 losses.repeated.add(at, 1);
                 // one of the two was sent first, and came late: if nothing shows which, neither counts as sent without
                 // need
-                let filled = |again: &&mut Again| again.is_filled && again.seq == sent.seq && again.end == end;
+                let filled = |again: &&mut Retransmission| again.is_filled && again.seq == sent.seq && again.end == end;
                 if let Some(known) = self.again.iter_mut().find(filled) {
                     let delay = at.time.saturating_sub(known.since.time);
                     match sent.is_older {
@@ -370,16 +370,16 @@ impl Repair {
         }
         self.delayed = None;
         self.since_data = true;
-        if !matches!(was, Was::Again) && self.copies == 0 {
+        if !matches!(was, SegmentKind::Repeated) && self.copies == 0 {
             self.silent_since = None;
         }
         over
     }
 
-    fn again_of(&self, sent: &Sent, way: i64) -> Again {
+    fn again_of(&self, sent: &Sent, way: i64) -> Retransmission {
         let newest = self.newest.map_or(sent.at, |(at, _)| at);
         let since = match sent.age.map(|age| sent.at.time.saturating_sub(age)) {
-            Some(first) if first < newest.time && sent.was == Was::Again => At { frame: newest.frame, time: first },
+            Some(first) if first < newest.time && sent.was == SegmentKind::Repeated => At { frame: newest.frame, time: first },
             _ => newest,
         };
         let is_reported = self.hole == Some(sent.seq);
@@ -388,10 +388,10 @@ impl Repair {
         let is_asked = |age: i64| is_reported && self.hole_at.time.saturating_add(AGE_STEP) > sent.at.time.saturating_sub(age);
         let is_prompt = sent.age.is_some_and(|age| age.saturating_add(AGE_STEP) <= heard && !is_asked(age));
         let Sent { at, seq, end, timestamp, .. } = *sent;
-        Again { seq, end, at, since, is_filled: false, is_reported, is_prompt, timestamp, acked_at: None }
+        Retransmission { seq, end, at, since, is_filled: false, is_reported, is_prompt, timestamp, acked_at: None }
     }
 
-    fn open(&mut self, again: Again, losses: &mut Losses) {
+    fn open(&mut self, again: Retransmission, losses: &mut Losses) {
         // the same once more: it is one loss, tried again
         if self.again.iter().any(|known| known.seq == again.seq && known.end == again.end && known.acked_at.is_none()) {
             return;
@@ -484,7 +484,7 @@ impl Repair {
     }
 
     /// Outcome of a segment, now that no D-SACK came for it.
-    fn settle(&self, again: &Again, losses: &mut Losses) {
+    fn settle(&self, again: &Retransmission, losses: &mut Losses) {
         // a segment that was sent again before the first copy could be missed came out of a loss or a delay that is
         // reported already
         if again.is_filled || again.is_prompt {
@@ -523,9 +523,9 @@ impl Repair {
         if !is_twice {
             return;
         }
-        // it says what it answers, and all that went out again behind that had yet to come: the first copy is acknowledged
+        // it says what it answers, and all that was retransmitted behind that had yet to come: the first copy is acknowledged
         if let Some((.., answered)) = self.copied.iter().rev().find(|(seq, end, _)| (*seq, *end) == (left, right)) {
-            let is_yet_to_come = |again: &&mut Again| {
+            let is_yet_to_come = |again: &&mut Retransmission| {
                 again.acked_at.is_none() && !again.is_filled && !again.is_reported && again.at.frame > *answered && !before(ack, again.end)
             };
             self.again.iter_mut().filter(is_yet_to_come).for_each(|again| again.is_prompt = true);
@@ -579,7 +579,7 @@ impl Repair {
 
     /// Bytes of memory besides its own size.
     pub fn memory(&self) -> usize {
-        self.again.capacity() * size_of::<Again>() + self.copied.capacity() * size_of::<(u32, u32, u64)>()
+        self.again.capacity() * size_of::<Retransmission>() + self.copied.capacity() * size_of::<(u32, u32, u64)>()
     }
 }
 
@@ -605,7 +605,7 @@ mod tests {
             At { frame: self.frame, time: ms * MS }
         }
 
-        fn send(&mut self, ms: i64, seq: u32, was: Was) -> &mut Self {
+        fn send(&mut self, ms: i64, seq: u32, was: SegmentKind) -> &mut Self {
             let sent =
                 Sent { at: self.at(ms), seq, end: seq + 100, timestamp: Some(ms as u32), echo: None, is_older: None, age: None, was };
             self.over.extend(self.repair.sent(&sent, 0, &mut self.losses));
@@ -638,11 +638,11 @@ mod tests {
         let recovered = |age: i64| {
             let mut tap = Tap::default();
             // 10 ms from the capture point to the receiver and back, 4 ms to the sender
-            tap.send(0, 100, Was::New).ack(10, 200, &[], 0);
-            tap.send(20, 300, Was::Early).ack(30, 200, &[(300, 400)], 20);
-            let overtaken = Sent { is_older: Some(true), ..sent(tap.at(40), None, Was::Filled { is_late: false }) };
+            tap.send(0, 100, SegmentKind::New).ack(10, 200, &[], 0);
+            tap.send(20, 300, SegmentKind::Early).ack(30, 200, &[(300, 400)], 20);
+            let overtaken = Sent { is_older: Some(true), ..sent(tap.at(40), None, SegmentKind::Filled { is_late: false }) };
             tap.repair.sent(&overtaken, 4 * MS, &mut tap.losses);
-            let again = sent(tap.at(54), Some(age), Was::Again);
+            let again = sent(tap.at(54), Some(age), SegmentKind::Repeated);
             tap.repair.sent(&again, 4 * MS, &mut tap.losses);
             tap.ack(70, 400, &[], 40);
             tap.over.iter().any(|over| matches!(over, Over::Recovery { .. }))
@@ -651,9 +651,9 @@ mod tests {
         // after it had gone by was lost
         assert_eq!([14 * MS - 1_000, 14 * MS - 999, 14 * MS].map(recovered), [false, true, true]);
         let mut tap = Tap::default();
-        tap.send(0, 100, Was::New).ack(10, 200, &[], 0);
-        tap.send(20, 200, Was::New).send(21, 300, Was::New).ack(30, 200, &[(300, 400)], 20);
-        let again = sent(tap.at(33), Some(13 * MS), Was::Again);
+        tap.send(0, 100, SegmentKind::New).ack(10, 200, &[], 0);
+        tap.send(20, 200, SegmentKind::New).send(21, 300, SegmentKind::New).ack(30, 200, &[(300, 400)], 20);
+        let again = sent(tap.at(33), Some(13 * MS), SegmentKind::Repeated);
         tap.repair.sent(&again, 4 * MS, &mut tap.losses);
         tap.ack(43, 400, &[], 33);
         assert_eq!(tap.counts(70), [0, 1, 0, 0]);
@@ -662,7 +662,7 @@ mod tests {
     #[test]
     fn what_a_d_sack_answers_was_not_lost() {
         let mut tap = Tap::default();
-        tap.send(0, 100, Was::New).send(10, 100, Was::Again).ack(11, 200, &[], 0).ack(12, 200, &[(100, 200)], 0);
+        tap.send(0, 100, SegmentKind::New).send(10, 100, SegmentKind::Repeated).ack(11, 200, &[], 0).ack(12, 200, &[(100, 200)], 0);
         assert_eq!(tap.counts(20), [0, 0, 1, 0]);
         assert_eq!(tap.over, [], "nothing was held up");
     }
@@ -671,9 +671,9 @@ mod tests {
     fn a_copy_that_went_out_behind_what_a_d_sack_answers_is_not_the_one_that_was_taken() {
         let recovered = |twice: (u32, u32)| {
             let mut tap = Tap::default();
-            tap.send(0, 100, Was::New).send(1, 200, Was::New).send(2, 300, Was::New).ack(10, 300, &[], 0);
+            tap.send(0, 100, SegmentKind::New).send(1, 200, SegmentKind::New).send(2, 300, SegmentKind::New).ack(10, 300, &[], 0);
             // both had arrived; the last of them waits for its acknowledgment
-            tap.send(20, 200, Was::Again).send(21, 300, Was::Again).ack(22, 400, &[twice], 21);
+            tap.send(20, 200, SegmentKind::Repeated).send(21, 300, SegmentKind::Repeated).ack(22, 400, &[twice], 21);
             let was_taken = tap.over.iter().any(|over| matches!(over, Over::Recovery { .. }));
             tap.ack(23, 400, &[(300, 400)], 21);
             assert_eq!(tap.counts(30), [0, 0, 2, 0]);
@@ -686,15 +686,15 @@ mod tests {
     #[test]
     fn what_was_acknowledged_before_it_went_out_again_was_not_lost() {
         let mut tap = Tap::default();
-        tap.send(0, 100, Was::New).ack(1, 200, &[], 0).send(10, 100, Was::Again);
+        tap.send(0, 100, SegmentKind::New).ack(1, 200, &[], 0).send(10, 100, SegmentKind::Repeated);
         assert_eq!(tap.counts(20), [0, 0, 1, 0]);
     }
 
     #[test]
     fn what_the_receiver_reports_missing_was_lost_behind_the_capture() {
         let mut tap = Tap::default();
-        tap.send(0, 100, Was::New).send(1, 200, Was::New).ack(2, 100, &[(200, 300)], 0);
-        tap.send(3, 100, Was::Again).ack(5, 300, &[], 3);
+        tap.send(0, 100, SegmentKind::New).send(1, 200, SegmentKind::New).ack(2, 100, &[(200, 300)], 0);
+        tap.send(3, 100, SegmentKind::Repeated).ack(5, 300, &[], 3);
         assert_eq!(tap.counts(20), [0, 1, 0, 0]);
         assert!(matches!(tap.over[..], [Over::Recovery { .. }]), "{:?}", tap.over);
     }
@@ -702,8 +702,8 @@ mod tests {
     #[test]
     fn a_hole_that_a_copy_fills_was_lost_before_the_capture() {
         let mut tap = Tap::default();
-        tap.send(0, 100, Was::New).send(1, 300, Was::Early).ack(2, 200, &[(300, 400)], 1);
-        tap.send(9, 200, Was::Filled { is_late: false }).ack(10, 400, &[], 9);
+        tap.send(0, 100, SegmentKind::New).send(1, 300, SegmentKind::Early).ack(2, 200, &[(300, 400)], 1);
+        tap.send(9, 200, SegmentKind::Filled { is_late: false }).ack(10, 400, &[], 9);
         assert_eq!(tap.counts(20), [1, 0, 0, 0]);
         let [Over::Recovery { since, until, is_filled: true, .. }] = tap.over[..] else { panic!("{:?}", tap.over) };
         assert_eq!((since, until), (At { frame: 2, time: MS }, At { frame: 5, time: 10 * MS }));
@@ -712,7 +712,7 @@ mod tests {
     #[test]
     fn an_older_clock_tells_what_was_overtaken() {
         let mut tap = Tap::default();
-        tap.send(5, 100, Was::New).send(7, 300, Was::Early);
+        tap.send(5, 100, SegmentKind::New).send(7, 300, SegmentKind::Early);
         let sent = Sent {
             at: tap.at(30),
             seq: 200,
@@ -721,7 +721,7 @@ mod tests {
             echo: None,
             is_older: None,
             age: None,
-            was: Was::Filled { is_late: false },
+            was: SegmentKind::Filled { is_late: false },
         };
         tap.repair.sent(&sent, 0, &mut tap.losses);
         assert_eq!(tap.counts(40), [0, 0, 0, 1]);
@@ -730,14 +730,14 @@ mod tests {
     #[test]
     fn the_echo_of_the_first_copy_says_that_the_second_was_not_needed() {
         let mut tap = Tap::default();
-        tap.send(0, 100, Was::New).send(200, 100, Was::Again).ack(201, 200, &[], 0);
+        tap.send(0, 100, SegmentKind::New).send(200, 100, SegmentKind::Repeated).ack(201, 200, &[], 0);
         assert_eq!(tap.counts(300), [0, 0, 1, 0]);
     }
 
     #[test]
     fn without_sack_and_without_a_report_nothing_is_reported_as_lost() {
         let mut tap = Tap::default();
-        tap.send(0, 100, Was::New).send(50, 100, Was::Again).ack(51, 200, &[], 50);
+        tap.send(0, 100, SegmentKind::New).send(50, 100, SegmentKind::Repeated).ack(51, 200, &[], 50);
         assert_eq!(tap.counts(300), [0, 0, 0, 0]);
         assert_eq!(tap.over, [], "a probe may go out at once");
     }
@@ -745,7 +745,7 @@ mod tests {
     #[test]
     fn what_went_out_again_after_a_timer_and_was_answered_then_may_have_been_lost() {
         let mut tap = Tap::default();
-        tap.send(0, 100, Was::New).send(200, 100, Was::Again).ack(201, 200, &[], 200);
+        tap.send(0, 100, SegmentKind::New).send(200, 100, SegmentKind::Repeated).ack(201, 200, &[], 200);
         assert_eq!(tap.counts(300), [0, 0, 0, 0]);
         assert_eq!((tap.losses.as_ref().unwrap().unheard.count, tap.losses.as_ref().unwrap().unacknowledged.count), (1, 0));
         let [Over::Recovery { since, until, is_reported: false, .. }] = tap.over[..] else { panic!("{:?}", tap.over) };
@@ -755,9 +755,9 @@ mod tests {
     #[test]
     fn a_silent_receiver_is_reported_with_the_number_of_attempts() {
         let mut tap = Tap::default();
-        tap.send(0, 100, Was::New);
+        tap.send(0, 100, SegmentKind::New);
         [200, 600, 1400, 3000].into_iter().for_each(|ms| {
-            tap.send(ms, 100, Was::Again);
+            tap.send(ms, 100, SegmentKind::Repeated);
         });
         tap.ack(25_000, 200, &[], 3000);
         let silence = tap.losses.as_ref().unwrap().unanswered.unwrap();
@@ -768,14 +768,14 @@ mod tests {
     fn data_that_leaves_right_after_a_delayed_acknowledgment_waited_for_it() {
         let mut tap = Tap::default();
         for n in 0..3 {
-            tap.send(n * 100, 100 + 200 * n as u32, Was::New).ack(n * 100 + 42, 200 + 200 * n as u32, &[], 0);
-            tap.send(n * 100 + 42, 200 + 200 * n as u32, Was::New).ack(n * 100 + 43, 300 + 200 * n as u32, &[], 0);
+            tap.send(n * 100, 100 + 200 * n as u32, SegmentKind::New).ack(n * 100 + 42, 200 + 200 * n as u32, &[], 0);
+            tap.send(n * 100 + 42, 200 + 200 * n as u32, SegmentKind::New).ack(n * 100 + 43, 300 + 200 * n as u32, &[], 0);
         }
         let losses = tap.losses.clone().unwrap();
         assert_eq!((losses.nagle.count, losses.nagle_time), (3, 3 * 42 * MS));
         // a sender that takes its time after it did not wait for it
         let mut tap = Tap::default();
-        tap.send(0, 100, Was::New).ack(42, 200, &[], 0).send(60, 200, Was::New);
+        tap.send(0, 100, SegmentKind::New).ack(42, 200, &[], 0).send(60, 200, SegmentKind::New);
         assert!(tap.losses.is_none());
     }
 
@@ -784,7 +784,7 @@ mod tests {
         let mut tap = Tap::default();
         for n in 0..10u32 {
             let ms = i64::from(n) * 100;
-            tap.send(ms, 100 + 200 * n, Was::New);
+            tap.send(ms, 100 + 200 * n, SegmentKind::New);
             // made in the same millisecond; it passes when the peer has acknowledged the one before
             tap.ack(ms + 42, 200 + 200 * n, &[], 0);
             let at = tap.at(ms + 42);
@@ -796,7 +796,7 @@ mod tests {
                 echo: Some(0),
                 is_older: None,
                 age: None,
-                was: Was::New,
+                was: SegmentKind::New,
             };
             tap.over.extend(tap.repair.sent(&sent, 0, &mut tap.losses));
         }
@@ -820,7 +820,7 @@ mod tests {
                 echo: None,
                 is_older: None,
                 age: None,
-                was: Was::New,
+                was: SegmentKind::New,
             };
             assert_eq!(tap.repair.sent(&sent, 0, &mut tap.losses), None);
         }

@@ -21,7 +21,7 @@ const ENOUGH: u64 = 100;
 
 /// Something that held requests up, on all connections. Times in ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hindrance {
+pub struct DelayCause {
     /// Kind of delay.
     pub kind: Kind,
     /// Cause; all ways to lose packets are one.
@@ -50,7 +50,7 @@ pub struct Hindrance {
 
 /// Time that a command would take without its delays, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Relief {
+pub struct WithoutDelays {
     /// The command.
     pub command: &'static str,
     /// True if the times are the p99; otherwise they are the longest, because there are too few requests.
@@ -69,18 +69,18 @@ pub struct Answer {
     /// That time by owner.
     pub time: Time,
     /// Their delays, the most expensive first; those without cost are included.
-    pub hindrances: Vec<Hindrance>,
+    pub hindrances: Vec<DelayCause>,
     /// The command that suffered most.
-    pub relief: Option<Relief>,
+    pub relief: Option<WithoutDelays>,
     /// The longest way to a server and back, of those that were measured.
     pub round_trip: Option<i64>,
 }
 
 impl Answer {
     /// The delay that cost requests most: one that packets show, before one that is known only from a sender's clock.
-    pub fn main(&self) -> Option<&Hindrance> {
+    pub fn main(&self) -> Option<&DelayCause> {
         // requests do not wait for an end that is late by a little now and then
-        let is_told = |h: &Hindrance| h.kind != Kind::Idle || h.cost.saturating_mul(20) >= self.waited;
+        let is_told = |h: &DelayCause| h.kind != Kind::Idle || h.cost.saturating_mul(20) >= self.waited;
         let costly = || self.hindrances.iter().filter(|h| h.cost > 0 && is_told(h) && !matches!(h.kind, Kind::Gap | Kind::Interrupted));
         costly().find(|h| !matches!(h.kind, Kind::HeldUp | Kind::Idle)).or_else(|| costly().next())
     }
@@ -99,7 +99,7 @@ impl Answer {
 /// The answer to a capture; `None` if no request was answered in it.
 pub fn answer(report: &Report) -> Option<Answer> {
     let mut time = Time::default();
-    let mut hindrances: Vec<Hindrance> = Vec::new();
+    let mut hindrances: Vec<DelayCause> = Vec::new();
     let mut commands = Commands::default();
     for connection in &report.connections {
         time += &connection.time;
@@ -123,12 +123,12 @@ pub fn answer(report: &Report) -> Option<Answer> {
 }
 
 /// Adds the delays of one kind on a connection. Returns their index.
-fn add(hindrances: &mut Vec<Hindrance>, sum: &Sum, client_known: bool) -> usize {
+fn add(hindrances: &mut Vec<DelayCause>, sum: &Sum, client_known: bool) -> usize {
     let cause = if sum.cause.is_loss() { Cause::LostBefore } else { sum.cause };
     let from = sum.by.filter(|_| client_known).map(|by| if sum.cause.is_of_the_peer() { by.peer() } else { by });
     let place = hindrances.iter().position(|h| (h.kind, h.cause, h.from) == (sum.kind, cause, from)).unwrap_or_else(|| {
         let Sum { kind, first, last, .. } = *sum;
-        hindrances.push(Hindrance {
+        hindrances.push(DelayCause {
             kind,
             cause,
             from,
@@ -157,13 +157,13 @@ fn add(hindrances: &mut Vec<Hindrance>, sum: &Sum, client_known: bool) -> usize 
 }
 
 /// Latency without delays of the command that was held up longest.
-fn relief(commands: &Commands) -> Option<Relief> {
+fn relief(commands: &Commands) -> Option<WithoutDelays> {
     let most = commands.rows().iter().max_by_key(|row| row.time.held_up())?;
     let is_p99 = most.latency.count() >= ENOUGH;
     let of = |latency: &crate::latency::Latency| if is_p99 { latency.quantile(990) } else { latency.max() };
     let (with, without) = (of(&most.latency)?, of(&most.calm)?);
     // less than a fifth is not worth a word
-    (without.saturating_mul(6) < with.saturating_mul(5)).then_some(Relief { command: most.name, is_p99, with, without })
+    (without.saturating_mul(6) < with.saturating_mul(5)).then_some(WithoutDelays { command: most.name, is_p99, with, without })
 }
 
 /// Time that the problem of a finding cost requests on a connection, in ns.

@@ -233,7 +233,7 @@ pub struct Facts {
     pub dry: [Option<At>; 2],
     /// The first request of those that had no reply at the end.
     pub oldest_open: Option<At>,
-    /// True if packets went out again, or were missing.
+    /// True if packets were retransmitted, or were missing.
     pub troubled: bool,
 }
 

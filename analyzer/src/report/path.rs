@@ -288,7 +288,7 @@ pub struct Obstacle {
     /// Frames of the attempts that came to nothing.
     pub frames: Vec<u64>,
     /// Connections of those attempts.
-    pub tries: Vec<u32>,
+    pub requests: Vec<u32>,
     /// True if it is another finding, of a connection that failed, and is not to be reported again.
     pub reported: bool,
     /// Its cause, if the answer itself contains it.
@@ -328,7 +328,7 @@ pub type Undelivered = (At, [Addr; 2], Unreachable);
 
 /// Outcome of an RDMA connection request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Fate {
+enum AttemptOutcome {
     Accepted,
     Rejected(String),
     /// By a TCP reset.
@@ -371,10 +371,12 @@ pub(crate) fn why_rejected(reason: RejectReason) -> Option<&'static str> {
 }
 
 /// Cause of a rejection, if its answer says more than that no service listens.
-fn why_named(fate: &Fate) -> Option<&'static str> {
+fn why_named(fate: &AttemptOutcome) -> Option<&'static str> {
     let named = match fate {
-        Fate::Rejected(named) => named,
-        Fate::Unreachable(..) => return Some("A firewall or a router rejects it, or the host has no RDMA device at that address"),
+        AttemptOutcome::Rejected(named) => named,
+        AttemptOutcome::Unreachable(..) => {
+            return Some("A firewall or a router rejects it, or the host has no RDMA device at that address");
+        }
         _ => return None,
     };
     let is_it = |(reason, _): &&(RejectReason, &str)| *reason != RejectReason::INVALID_SERVICE_ID && reason.to_string() == *named;
@@ -383,12 +385,12 @@ fn why_named(fate: &Fate) -> Option<&'static str> {
 
 /// An RDMA connection request.
 #[derive(Clone, Debug)]
-struct Try {
+struct ConnectionRequest {
     at: At,
     to: Addr,
     port: u16,
     transport: Transport,
-    fate: Fate,
+    fate: AttemptOutcome,
     heard: bool,
     connection: Option<u32>,
     frames: Vec<u64>,
@@ -414,7 +416,7 @@ pub fn paths(report: &Report, attempts: &[Attempt], unreachable: &[Undelivered])
         .filter_map(|c| Some((kind_of(c)?, c.peers[1].address)))
         .collect();
     let mut paths: Vec<Path> =
-        groups.iter().filter_map(|group| Ladder::of(group, unreachable, &rdma_servers, report).climb()).take(PATHS_MAX).collect();
+        groups.iter().filter_map(|group| PathSteps::of(group, unreachable, &rdma_servers, report).climb()).take(PATHS_MAX).collect();
     paths.sort_by_key(|p| (p.connections.first().copied().unwrap_or(u32::MAX), p.kind));
     paths
 }
@@ -425,7 +427,7 @@ pub(crate) fn conclude(report: &mut Report, attempts: &[Attempt], unreachable: &
     for verdict in report.paths.iter().filter_map(|p| p.verdict.as_ref()).filter(|v| !v.reported) {
         // connections that failed on the way failed of this
         for connection in &mut report.connections {
-            let is_try = verdict.tries.contains(&connection.id);
+            let is_try = verdict.requests.contains(&connection.id);
             if let Some(outcome) = connection.outcome.as_mut().filter(|o| is_try && o.failed()) {
                 outcome.cause = Some((verdict.rule, verdict.by));
             }
@@ -448,7 +450,7 @@ pub(crate) fn conclude(report: &mut Report, attempts: &[Attempt], unreachable: &
 }
 
 /// Events after a connection that failed.
-struct Afterwards {
+struct LaterEvents {
     /// The finding that reports the failure.
     cause: (Rule, Blame),
     connection: Option<u32>,
@@ -459,7 +461,7 @@ struct Afterwards {
 
 /// Events after connections that failed: a later one took the place of one that was refused, or the session went on
 /// without it; after one that broke, the client tried again, for so long, and was connected or not.
-fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<Afterwards> {
+fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
     let mut all = Vec::new();
     // REQs that were rejected, and those of them without which sessions went on
     let (mut rejected, mut went_on) = (0, 0);
@@ -491,9 +493,9 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<Afterwards> {
                 };
                 let took = Elapsed(later.first.time.saturating_sub(c.first.time));
                 let text = format!("; one{place} was accepted {took} after it");
-                all.push(Afterwards { cause, connection: Some(c.id), replaced: Some(c.id), text });
+                all.push(LaterEvents { cause, connection: Some(c.id), replaced: Some(c.id), text });
             } else if without && open_at(c.first, rdma) {
-                all.push(Afterwards { cause, connection: Some(c.id), replaced: None, text: NO_SECOND.into() });
+                all.push(LaterEvents { cause, connection: Some(c.id), replaced: None, text: NO_SECOND.into() });
             }
         }
         for a in group.attempts.iter().filter(|a| matches!(a.answer, Answer::Rejected(..))) {
@@ -507,11 +509,11 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<Afterwards> {
             let until = again.map_or(i64::MAX, |c| c.first.time);
             let within = |at: At| at > o.at && at.time < until;
             let in_vain = |a: &&&Attempt| within(a.at) && !matches!(a.answer, Answer::Accepted(_));
-            let tries =
+            let requests =
                 group.connections.iter().filter(|c| within(c.first) && refused(c)).count() + group.attempts.iter().filter(in_vain).count();
-            let tried = || plural(tries, "attempt", "attempts");
+            let tried = || plural(requests, "attempt", "attempts");
             let since = |c: &Connection| Elapsed(c.first.time.saturating_sub(o.at.time));
-            let mut text = match (tries, again) {
+            let mut text = match (requests, again) {
                 (0, None) => String::new(),
                 (0, Some(again)) => format!("; the client was connected again {} later", since(again)),
                 (_, Some(again)) => format!("; {} to connect again failed, then one succeeded {} later", tried(), since(again)),
@@ -528,12 +530,12 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<Afterwards> {
             if text.is_empty() {
                 continue;
             }
-            all.push(Afterwards { cause, connection: Some(c.id), replaced: None, text });
+            all.push(LaterEvents { cause, connection: Some(c.id), replaced: None, text });
         }
     }
     if rejected > 0 && went_on == rejected {
         let cause = (Rule::CmReject, Blame::Server);
-        all.push(Afterwards { cause, connection: None, replaced: None, text: NO_SECOND.into() });
+        all.push(LaterEvents { cause, connection: None, replaced: None, text: NO_SECOND.into() });
     }
     all
 }
@@ -707,11 +709,11 @@ struct Draft {
     no: Option<(Rule, Blame, Certainty, String)>,
 }
 
-struct Ladder<'g, 'r> {
+struct PathSteps<'g, 'r> {
     group: &'g Group<'r>,
     tcp: Vec<&'r Connection>,
     rdma: Vec<&'r Connection>,
-    tries: Vec<Try>,
+    requests: Vec<ConnectionRequest>,
     end: At,
     /// True if no frame was cut short: the missing part may have been the answer, or traffic over TCP.
     is_whole: bool,
@@ -722,7 +724,7 @@ struct Ladder<'g, 'r> {
     drafts: Vec<Draft>,
 }
 
-impl<'g, 'r> Ladder<'g, 'r> {
+impl<'g, 'r> PathSteps<'g, 'r> {
     fn of(group: &'g Group<'r>, unreachable: &[Undelivered], rdma_servers: &[(Kind, Addr)], report: &Report) -> Self {
         let (end, is_whole) = (report.capture.last.unwrap_or_default(), report.capture.cut == 0);
         let is_rdma = |c: &Connection| matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma) || is_try(c);
@@ -733,7 +735,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
             };
             unreachable.iter().find(is_it).map(|(at, [by, _], u)| (*at, *by, u.reason))
         };
-        let mut tries: Vec<Try> = Vec::new();
+        let mut requests: Vec<ConnectionRequest> = Vec::new();
         for a in &group.attempts {
             let waited = end.time.saturating_sub(a.at.time);
             let icmp = undelivered(17, a.client, a.server, ROCE, a.at);
@@ -742,21 +744,21 @@ impl<'g, 'r> Ladder<'g, 'r> {
                 frames.push(at.frame);
             }
             let fate = match (&a.answer, icmp) {
-                (Answer::Accepted(_), _) => Fate::Accepted,
+                (Answer::Accepted(_), _) => AttemptOutcome::Accepted,
                 (Answer::Rejected(at, reason), _) => {
                     frames.push(at.frame);
-                    Fate::Rejected(reason.clone())
+                    AttemptOutcome::Rejected(reason.clone())
                 }
                 (_, Some((at, by, reason))) => {
                     frames.push(at.frame);
-                    Fate::Unreachable(by, reason)
+                    AttemptOutcome::Unreachable(by, reason)
                 }
-                (Answer::TakenBack(_), None) if is_whole => Fate::Silent,
-                (Answer::None, None) if waited >= PATIENCE && is_whole => Fate::Silent,
-                (Answer::TakenBack(_) | Answer::None, None) => Fate::Open,
+                (Answer::TakenBack(_), None) if is_whole => AttemptOutcome::Silent,
+                (Answer::None, None) if waited >= PATIENCE && is_whole => AttemptOutcome::Silent,
+                (Answer::TakenBack(_) | Answer::None, None) => AttemptOutcome::Open,
             };
             let (at, to, port, transport) = (a.at, a.server, a.port, a.transport);
-            tries.push(Try { at, to, port, transport, fate, heard: a.heard, connection: None, frames });
+            requests.push(ConnectionRequest { at, to, port, transport, fate, heard: a.heard, connection: None, frames });
         }
         for c in rdma.iter().filter(|c| is_try(c) || c.transport == Some(Transport::Iwarp)) {
             let [client, server] = c.peers.map(|p| p.address);
@@ -766,37 +768,37 @@ impl<'g, 'r> Ladder<'g, 'r> {
             frames.extend(c.closed.map(|(.., at)| at.frame));
             let waited = c.closed.map_or(end, |(.., at)| at).time.saturating_sub(c.first.time);
             let fate = if matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma) {
-                Fate::Accepted
+                AttemptOutcome::Accepted
             } else if let Some(reason) = &c.rejected {
-                Fate::Rejected(reason.clone())
+                AttemptOutcome::Rejected(reason.clone())
             } else if let Some((at, by, reason)) = icmp {
                 frames.push(at.frame);
-                Fate::Unreachable(by, reason)
+                AttemptOutcome::Unreachable(by, reason)
             } else if c.closed.is_some_and(|(by, how, _)| by == Some(1) && how == "RST")
                 && c.handshake == Handshake::Seen
                 && !c.progress.connected
             {
-                Fate::Reset
+                AttemptOutcome::Reset
             } else if c.progress.spoke_otherwise {
-                Fate::Otherwise
+                AttemptOutcome::Otherwise
             } else if c.transport == Some(Transport::Iwarp) && c.progress.connected {
-                Fate::Accepted
+                AttemptOutcome::Accepted
             } else if is_whole && (waited >= PATIENCE || c.closed.is_some()) {
-                Fate::Silent
+                AttemptOutcome::Silent
             } else {
-                Fate::Open
+                AttemptOutcome::Open
             };
             let heard = c.closed.is_some() || c.progress.connected;
             let transport = Transport::Iwarp;
-            tries.push(Try { at: c.first, to: server, port, transport, fate, heard, connection: Some(c.id), frames });
+            requests.push(ConnectionRequest { at: c.first, to: server, port, transport, fate, heard, connection: Some(c.id), frames });
         }
-        tries.sort_by_key(|t| t.at);
+        requests.sort_by_key(|t| t.at);
         let serves_rdma = group.servers.iter().any(|s| rdma_servers.contains(&(group.kind, *s)));
         let mut rpcbind = Rpcbind::default();
         if group.kind == Kind::Nfs {
             report.rpcbind.iter().filter(|h| group.servers.contains(&h.server)).for_each(|h| rpcbind.join(&h.rpcbind));
         }
-        Self { group, tcp, rdma, tries, end, is_whole, serves_rdma, rpcbind, drafts: Vec::new() }
+        Self { group, tcp, rdma, requests, end, is_whole, serves_rdma, rpcbind, drafts: Vec::new() }
     }
 
     fn add(&mut self, step: Step, state: State, text: impl Into<String>, at: Option<At>) {
@@ -846,7 +848,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
     /// True if there is any sign of RDMA in the capture.
     fn is_hinted(&self) -> bool {
         let listed = self.group.connections.iter().any(|c| c.smb.setup.interfaces.iter().any(|i| i.rdma));
-        !self.tries.is_empty() || listed || !self.rdma.is_empty() || self.serves_rdma || self.rpcbind.rdma().is_some()
+        !self.requests.is_empty() || listed || !self.rdma.is_empty() || self.serves_rdma || self.rpcbind.rdma().is_some()
     }
 
     /// The first no, if it is one that stopped them.
@@ -856,7 +858,8 @@ impl<'g, 'r> Ladder<'g, 'r> {
             d.rung.state == State::No && (is_late || !worked)
         })?;
         let step = draft.rung.step;
-        let failed: Vec<&Try> = self.tries.iter().filter(|t| !matches!(t.fate, Fate::Accepted | Fate::Open)).collect();
+        let failed: Vec<&ConnectionRequest> =
+            self.requests.iter().filter(|t| !matches!(t.fate, AttemptOutcome::Accepted | AttemptOutcome::Open)).collect();
         let first = match step {
             Step::Accepted => failed.first().map(|t| t.at),
             _ => None,
@@ -878,7 +881,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
                 at: outcome.at,
                 connection: Some(broken.id),
                 frames: Vec::new(),
-                tries: Vec::new(),
+                requests: Vec::new(),
                 reported: true,
                 why: None,
             });
@@ -900,9 +903,9 @@ impl<'g, 'r> Ladder<'g, 'r> {
             _ => running.map(|c| c.id).or_else(|| failed.iter().find_map(|t| t.connection)),
         };
         let frames = if step < Step::Used { failed.iter().flat_map(|t| t.frames.iter().copied()).collect() } else { Vec::new() };
-        let tries = if step < Step::Used { failed.iter().filter_map(|t| t.connection).collect() } else { Vec::new() };
-        let why = self.tries.iter().find_map(|t| why_named(&t.fate)).filter(|_| step == Step::Accepted);
-        Some(Obstacle { step, rule, by, severity, certainty, text, at, connection, frames, tries, reported: false, why })
+        let requests = if step < Step::Used { failed.iter().filter_map(|t| t.connection).collect() } else { Vec::new() };
+        let why = self.requests.iter().find_map(|t| why_named(&t.fate)).filter(|_| step == Step::Accepted);
+        Some(Obstacle { step, rule, by, severity, certainty, text, at, connection, frames, requests, reported: false, why })
     }
 
     // ── SMB ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -920,7 +923,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
     fn interfaces(&mut self) {
         use State::{NotNeeded, NotSeen, Yes};
         let all: Vec<&'r Connection> = self.tcp.iter().chain(&self.rdma).copied().collect();
-        let direct = !self.tries.is_empty() || !self.rdma.is_empty();
+        let direct = !self.requests.is_empty() || !self.rdma.is_empty();
         // a client that connects by RDMA at once needs no list; only the content of a list can tell why that failed
         let end = self.end.time;
         let settled = |c: &Connection| c.closed.is_some() || end.saturating_sub(c.first.time) >= SETTLED;
@@ -1031,7 +1034,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         let near = usable.iter().filter_map(|i| addr(i)).find(is_known);
         if let Some(near) = near {
             self.add(Step::Address, State::Yes, near.to_string(), Some(at));
-        } else if !self.tries.is_empty() {
+        } else if !self.requests.is_empty() {
             self.add(Step::Address, State::NotNeeded, "", None);
         } else if usable.is_empty() {
             let why = if able.iter().all(|i| i.link_speed == 0) { "with link speed 0" } else { "at link-local addresses" };
@@ -1047,9 +1050,9 @@ impl<'g, 'r> Ladder<'g, 'r> {
 
     /// Adds the rung for a client that asked for an RDMA connection.
     fn tried(&mut self) {
-        if let Some(first) = self.tries.first() {
+        if let Some(first) = self.requests.first() {
             let mut detail: Vec<String> = Vec::new();
-            for t in &self.tries {
+            for t in &self.requests {
                 let what = if t.transport == Transport::Iwarp { "iWARP" } else { "CM REQ" };
                 let text = format!("{what} to {} port {}", t.to, t.port);
                 if !detail.contains(&text) && detail.len() < 4 {
@@ -1079,24 +1082,24 @@ impl<'g, 'r> Ladder<'g, 'r> {
     /// Adds the rung for an RDMA connection that was accepted.
     fn accepted(&mut self, (refused, silent): (Rule, Rule)) {
         let is_there = self.rdma.iter().any(|c| matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma));
-        if is_there || self.tries.iter().any(|t| t.fate == Fate::Accepted) {
+        if is_there || self.requests.iter().any(|t| t.fate == AttemptOutcome::Accepted) {
             let kind = self.rdma.iter().find_map(|c| c.transport).map_or("", Transport::name);
             let at = self.rdma.first().map(|c| c.first);
             return self.add(Step::Accepted, State::Yes, kind, at);
         }
-        let reported: Vec<&Try> = self.tries.iter().filter(|t| t.fate != Fate::Open).collect();
+        let reported: Vec<&ConnectionRequest> = self.requests.iter().filter(|t| t.fate != AttemptOutcome::Open).collect();
         let Some(first) = reported.first() else { return self.add(Step::Accepted, State::NotSeen, "", None) };
         // the clearest answer there was
         let clearest = reported.iter().min_by_key(|t| match &t.fate {
-            Fate::Rejected(_) => 0,
-            Fate::Unreachable(..) => 1,
-            Fate::Reset => 2,
-            Fate::Otherwise => 3,
+            AttemptOutcome::Rejected(_) => 0,
+            AttemptOutcome::Unreachable(..) => 1,
+            AttemptOutcome::Reset => 2,
+            AttemptOutcome::Otherwise => 3,
             _ => 4,
         });
         let clearest = clearest.unwrap_or(first);
         let at = Some(clearest.at);
-        let of = |is_it: &dyn Fn(&Try) -> bool| {
+        let of = |is_it: &dyn Fn(&ConnectionRequest) -> bool| {
             let mut ports: Vec<u16> = reported.iter().filter(|t| is_it(t)).map(|t| t.port).collect();
             ports.sort_unstable();
             ports.dedup();
@@ -1108,7 +1111,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         };
         // one answer is not that of another port
         let answered = of(&|t| core::mem::discriminant(&t.fate) == core::mem::discriminant(&clearest.fate));
-        let mut unanswered = of(&|t| t.fate == Fate::Silent);
+        let mut unanswered = of(&|t| t.fate == AttemptOutcome::Silent);
         unanswered.retain(|port| !answered.contains(port));
         let ports = named(&answered);
         let to = clearest.to;
@@ -1119,23 +1122,23 @@ impl<'g, 'r> Ladder<'g, 'r> {
         let silence = if unanswered.is_empty() { String::new() } else { format!("; {} did not answer", named(&unanswered)) };
         let rest = format!("{silence}{rest}");
         match &clearest.fate {
-            Fate::Rejected(reason) => {
+            AttemptOutcome::Rejected(reason) => {
                 let text = format!("rejected RDMA on {ports}: {reason}{rest}");
                 let short = format!("rejected: {reason}");
                 self.no(Step::Accepted, short, at, (refused, Blame::Server, Certainty::Certain, text));
             }
-            Fate::Unreachable(by, reason) => {
+            AttemptOutcome::Unreachable(by, reason) => {
                 let what = if clearest.transport == Transport::Iwarp { ports } else { format!("UDP port {ROCE} (RoCEv2)") };
                 // a router or a firewall on the way reports that, too
                 let (whose, blame) = if *by == to { (String::new(), Blame::Server) } else { (format!(" of {to}"), Blame::Network) };
                 let text = format!("{by} reported that {what}{whose} cannot be reached ({reason}){rest}");
                 self.no(Step::Accepted, *reason, at, (refused, blame, Certainty::Certain, text));
             }
-            Fate::Reset => {
+            AttemptOutcome::Reset => {
                 let text = format!("reset the connection to {ports}{rest}");
                 self.no(Step::Accepted, "reset", at, (refused, Blame::Server, Certainty::Certain, text));
             }
-            Fate::Otherwise => {
+            AttemptOutcome::Otherwise => {
                 let text = format!("answered the MPA Request on {ports} with something other than an MPA Reply{rest}");
                 self.no(Step::Accepted, "no MPA Reply", at, (refused, Blame::Server, Certainty::Certain, text));
             }
@@ -1268,7 +1271,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
             return None;
         }
         self.registered();
-        if self.tries.is_empty() && self.rdma.is_empty() {
+        if self.requests.is_empty() && self.rdma.is_empty() {
             let c = self.tcp.iter().copied().find(|c| does_work(c) && c.handshake == Handshake::Seen)?;
             let text = match self.rpcbind.rdma() {
                 Some(port) => format!("mounts over TCP, though rpcbind of the server lists NFS for RDMA (netid rdma, port {port})"),
@@ -1295,7 +1298,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
     /// and Linux does not register RDMA.
     fn registered(&mut self) {
         use State::{NotNeeded, NotSeen, Yes};
-        let direct = !self.tries.is_empty() || !self.rdma.is_empty();
+        let direct = !self.requests.is_empty() || !self.rdma.is_empty();
         let unseen = if direct { NotNeeded } else { NotSeen };
         match (self.rpcbind.answered, self.rpcbind.asked) {
             (Some(at), _) => self.add(Step::Rpcbind, Yes, self.rpcbind.text(), Some(at)),

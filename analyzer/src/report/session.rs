@@ -155,7 +155,7 @@ pub struct Channel {
     pub callbacks: u64,
     /// Of all requests, from request to reply.
     pub latency: Latency,
-    /// Packets or segments that went out again.
+    /// Retransmitted packets or segments.
     pub retransmissions: u64,
     /// Credits of the transport (SMB Direct, RPC-over-RDMA) that the client held: the least, and at the end.
     pub credits: Option<(i64, i64)>,

@@ -76,13 +76,13 @@ pub type ShownAgain = [Option<u64>; 8];
 
 /// Lookup of requests while messages are shown once more.
 #[derive(Debug)]
-pub struct Showing<'u> {
+pub struct ShownExchanges<'u> {
     upper: &'u Upper,
     /// The exchanges that were met.
     pub exchanges: ShownAgain,
 }
 
-impl Showing<'_> {
+impl ShownExchanges<'_> {
     fn met(&mut self, exchange: u64) {
         if let Some(place) = self.exchanges.iter_mut().find(|place| place.is_none_or(|known| known == exchange)) {
             *place = Some(exchange);
@@ -90,7 +90,7 @@ impl Showing<'_> {
     }
 }
 
-impl Known for Showing<'_> {
+impl Known for ShownExchanges<'_> {
     fn smb2(&mut self, message_id: u64) -> Option<RequestMemo> {
         let (memo, exchange) = self.upper.smb2.as_deref()?.known(message_id)?;
         self.met(exchange);
@@ -203,8 +203,8 @@ impl Upper {
     }
 
     /// Lookup of requests while messages are shown once more.
-    pub fn shown(&self) -> Showing<'_> {
-        Showing { upper: self, exchanges: ShownAgain::default() }
+    pub fn shown(&self) -> ShownExchanges<'_> {
+        ShownExchanges { upper: self, exchanges: ShownAgain::default() }
     }
 
     /// An exchange is done: it was answered by `replier`, and the answer arrived.

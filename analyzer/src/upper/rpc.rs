@@ -11,7 +11,7 @@ use crate::notes::Layer;
 use crate::op::{At, End};
 use crate::recent::Recent;
 use crate::roles::Source;
-use crate::rpcbind::Asked;
+use crate::rpcbind::Registration;
 use crate::sink::Sink;
 use crate::stats::Commands;
 use alloc::boxed::Box;
@@ -69,8 +69,8 @@ struct Names {
     /// The product that EXCHANGE_ID names.
     implementation: Option<String>,
     /// Question to a portmapper, and the rows of its answer.
-    asked: Option<Asked>,
-    mappings: Vec<Asked>,
+    asked: Option<Registration>,
+    mappings: Vec<Registration>,
 }
 
 impl<'a> Visit<'a> for Names {
@@ -81,7 +81,7 @@ impl<'a> Visit<'a> for Names {
 
     fn mapping(&mut self, mapping: &Mapping<'a>) {
         if self.mappings.len() < MAPPINGS_MAX {
-            self.mappings.push(Asked::of(mapping));
+            self.mappings.push(Registration::of(mapping));
         }
     }
 }
@@ -388,7 +388,7 @@ impl Rpc {
             let exchange = &mut pending.exchange;
             // if its own header was cut off, the reply to a call that was cut off too may have been taken for one
             let is_call = pending.memo.is_some() || cx.roles.client() == Some(caller);
-            // a call that went out again, of which the capture has nothing else, may have been answered before
+            // a retransmitted call, of which the capture has nothing else, may have been answered before
             let is_answered = u32::try_from(exchange.message_id).is_ok_and(|xid| self.unasked.contains(&(caller, xid)));
             if is_call && !is_answered && is_unanswered(cx, exchange, caller, end) {
                 let command = exchange.command;
@@ -650,7 +650,7 @@ mod tests {
         assert_eq!(layer.alone.answered(End::B).iter().map(|e| e.failed).collect::<Vec<_>>(), [true]);
     }
 
-    /// The capture began between a call and its copy, which went out again when the reply was under way.
+    /// The capture began between a call and its copy, which was retransmitted when the reply was under way.
     #[test]
     fn a_call_whose_reply_went_by_before_it_is_not_unanswered() {
         for (replied, expected) in [(true, 0), (false, 1)] {

@@ -400,7 +400,7 @@ impl Smb2 {
             }
             let exchange = &mut pending.exchange;
             let may_wait = may_wait(&pending.memo) || (exchange.pending && !is_closed);
-            // a request that went out again, of which the capture has nothing else, may have been answered before
+            // a retransmitted request, of which the capture has nothing else, may have been answered before
             let is_answered = self.ids.is_answered(exchange.message_id);
             if !may_wait && !is_answered && is_unanswered(cx, exchange, pending.by, end) {
                 let certainty = cx.unanswered(exchange, pending.by, end);
@@ -1237,7 +1237,7 @@ mod tests {
         assert!(late.alone.broken().is_empty());
     }
 
-    /// The capture began between a request and its copy, which went out again when the reply was under way.
+    /// The capture began between a request and its copy, which was retransmitted when the reply was under way.
     #[test]
     fn a_request_whose_reply_went_by_before_it_is_not_unanswered() {
         for (replied, expected) in [(true, 0), (false, 1)] {

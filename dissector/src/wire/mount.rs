@@ -21,7 +21,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How MNT ended (RFC 1813 5.1.5, `mountstat3`).
+    /// Result of MNT (RFC 1813 5.1.5, `mountstat3`).
     pub enum Status: u32 {
         OK = 0, "OK";
         PERM = 1, "ERR_PERM";
@@ -69,7 +69,7 @@ fields! {
 /// Decodes arguments (of a call) or results in a protocol subtree of its own.
 ///
 /// # Errors
-/// Where they cannot be read; the observer has been notified.
+/// The bytes cannot be decoded; the observer has been notified.
 pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read<()> {
     x.t.protocol("MOUNT");
     x.scope(f::PROTOCOL, |x| {

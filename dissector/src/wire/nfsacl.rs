@@ -19,7 +19,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What an entry is about.
+    /// Type of an entry.
     pub enum EntryType: u32 {
         USER_OBJ = 0x01, "NFSACL_USER_OBJ";
         USER = 0x02, "NFSACL_USER";
@@ -73,7 +73,7 @@ const PERM_BITS: &[Def] = &[f::PERM_READ, f::PERM_WRITE, f::PERM_EXEC];
 /// Decodes arguments (of a call) or results in a protocol subtree of its own.
 ///
 /// # Errors
-/// Where they cannot be read; the observer has been notified.
+/// The bytes cannot be decoded; the observer has been notified.
 pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read<()> {
     x.t.protocol("NFSACL");
     x.scope(f::PROTOCOL, |x| {

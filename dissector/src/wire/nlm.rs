@@ -35,7 +35,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How a procedure ended (RFC 1813 6.1.4).
+    /// Result of a procedure (RFC 1813 6.1.4).
     pub enum Stat: u32 {
         GRANTED = 0, "NLM_GRANTED";
         DENIED = 1, "NLM_DENIED";
@@ -88,7 +88,7 @@ fields! {
 /// Decodes arguments (of a call) or results in a protocol subtree of its own.
 ///
 /// # Errors
-/// Where they cannot be read; the observer has been notified.
+/// The bytes cannot be decoded; the observer has been notified.
 pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read<()> {
     use Procedure as P;
     x.t.protocol("NLM");

@@ -106,7 +106,7 @@ fn port_of(address: &[u8]) -> u16 {
 /// Decodes arguments (of a call) or results in a protocol subtree of its own. `visitor` is called with every mapping.
 ///
 /// # Errors
-/// Where they cannot be read; the observer has been notified.
+/// The bytes cannot be decoded; the observer has been notified.
 pub fn decode<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, memo: &Memo, visitor: &mut V) -> Read<()> {
     x.t.protocol("Portmap");
     x.scope(f::PROTOCOL, |x| {

@@ -47,7 +47,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Whether the server looked at the call (RFC 5531 9).
+    /// Acceptance of a call (RFC 5531 9, `reply_stat`).
     pub enum ReplyState: u32 {
         ACCEPTED = 0, "accepted";
         DENIED = 1, "denied";
@@ -67,7 +67,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Why a call was denied (RFC 5531 9, `reject_stat`).
+    /// Reason of a denied call (RFC 5531 9, `reject_stat`).
     pub enum RejectState: u32 {
         RPC_MISMATCH = 0, "RPC_MISMATCH";
         AUTH_ERROR = 1, "AUTH_ERROR";
@@ -75,7 +75,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Why authentication failed (RFC 5531 9, `auth_stat`).
+    /// Reason of a failed authentication (RFC 5531 9, `auth_stat`).
     pub enum AuthState: u32 {
         OK = 0, "AUTH_OK";
         BADCRED = 1, "bad credential (seal broken)";
@@ -96,7 +96,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How a party says who it is (RFC 5531 8.2).
+    /// Authentication flavor (RFC 5531 8.2).
     pub enum Flavor: u32 {
         NONE = 0, "AUTH_NULL";
         SYS = 1, "AUTH_UNIX";
@@ -113,7 +113,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What an RPCSEC_GSS call does with its context (RFC 2203 5).
+    /// Operation of an RPCSEC_GSS call on its context (RFC 2203 5).
     pub enum GssProcedure: u32 {
         DATA = 0, "RPCSEC_GSS_DATA";
         INIT = 1, "RPCSEC_GSS_INIT";
@@ -124,7 +124,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How arguments and results are protected (RFC 2203 5).
+    /// Protection of arguments and results (RFC 2203 5).
     pub enum GssService: u32 {
         NONE = 1, "rpcsec_gss_svc_none";
         INTEGRITY = 2, "rpcsec_gss_svc_integrity";

@@ -22,7 +22,7 @@ use crate::trace::{Trace, Value, scope};
 pub const VERSION: u32 = 1;
 
 wire_enum! {
-    /// What kind of message it is (RFC 8166 4.2.4).
+    /// Type of the message (RFC 8166 4.2.4).
     pub enum Proc: u32 {
         MSG = 0, "RDMA_MSG";
         NOMSG = 1, "RDMA_NOMSG";
@@ -33,7 +33,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What an RDMA_ERROR reports (RFC 8166 4.5).
+    /// Error of an RDMA_ERROR (RFC 8166 4.5).
     pub enum ErrorCode: u32 {
         VERS = 1, "ERR_VERS";
         CHUNK = 2, "ERR_CHUNK";
@@ -69,7 +69,7 @@ header! {
 }
 
 header! {
-    /// What RDMA_MSGP has before its lists (RFC 8166 4.2.4; not to be sent any more).
+    /// Fields of RDMA_MSGP before its lists (RFC 8166 4.2.4; obsolete).
     pub struct Padding [NODE = "rdmascope.rpcordma.padding", "Padding", "RFC 8166 4.2"] {
         align: be32 = "rpcordma.rdma_align", "RDMA align", dec;
         threshold: be32 = "rpcordma.rdma_thresh", "RDMA threshold", dec;

@@ -93,7 +93,7 @@ pub struct Segment<'a> {
     pub check: Check,
     /// Identification of the IPv4 datagram; 0 without one.
     pub ip_id: u16,
-    /// So many first bytes of the payload are FPDUs, one after the other, with right CRCs; 0 where nobody looked.
+    /// Length of the run of FPDUs with correct CRCs at the beginning of the payload; 0 if it was not checked.
     pub checked: u32,
 }
 

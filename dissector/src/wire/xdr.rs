@@ -22,7 +22,7 @@ use crate::wire::rpcrdma::{Chunk, Chunks, Reads, RpcRdma, Segment, Writes};
 pub type Read<O> = Result<O, Fault>;
 
 fields! {
-    /// What XDR itself puts between the fields of the protocols, and where reduced items are.
+    /// Fields that XDR itself puts between those of the protocols, and places of reduced items.
     pub mod f ["RFC 4506 4"] {
         LENGTH: U32 = "rpc.opaque_length", "length", dec;
         FILL: Bytes as Keep = "rpc.fill_bytes", "fill bytes";

@@ -35,9 +35,9 @@ const NEIGHBOURS: i64 = 10_000;
 const TIMER_PART: i64 = 32;
 
 /// From whom to whom.
-struct Way<'c>(&'c ConnectionState, End);
+struct Direction<'c>(&'c ConnectionState, End);
 
-impl fmt::Display for Way<'_> {
+impl fmt::Display for Direction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(connection, by) = self;
         match connection.roles.sure_client() {
@@ -54,9 +54,9 @@ impl fmt::Display for Way<'_> {
 }
 
 /// How long recovery took, in ns, as the end of a clause; nothing where the clock of the capture shows no time.
-struct Took(i64);
+struct RecoveryTime(i64);
 
-impl fmt::Display for Took {
+impl fmt::Display for RecoveryTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 > 0 { write!(f, ", {} of recovery", Milliseconds(self.0)) } else { Ok(()) }
     }
@@ -219,14 +219,14 @@ fn lost<'s>(
         if before > 0 {
             both.add(losses.lost_behind.first, behind);
         }
-        let (count, were, way) = (Many(before + behind, rules.unit), was(before + behind), Way(connection, by));
+        let (count, were, way) = (Many(before + behind, rules.unit), was(before + behind), Direction(connection, by));
         let place = match (before, behind) {
             (_, 0) => "before the capture point",
             (0, _) => "behind the capture point",
             _ => "on both sides of the capture point",
         };
         let again = Many(losses.repeated.count.saturating_sub(losses.needless.count), rules.unit);
-        let took = Took(losses.recovery);
+        let took = RecoveryTime(losses.recovery);
         // if the capture loses packets, unseen ones may have been there, unless their receiver asked for them
         let is_asked = losses.naks + losses.asked_again > 0;
         let is_sure = !is_held_up && is_asked && (before == 0 || rules.unit == "segment" || !connection.missed.any());
@@ -305,7 +305,7 @@ fn overtaken<'s>(
         let is_sure = noticed && is_far && losses.lost() == 0 && !connection.missed.any() && !connection.missed.is_absent(by.peer());
         let found = if is_sure { &mut sure } else { &mut unsure };
         let late = losses.overtaken.count;
-        let (count, were, way) = (Many(late, rules.unit), was(late), Way(connection, by));
+        let (count, were, way) = (Many(late, rules.unit), was(late), Direction(connection, by));
         let delay = Milliseconds(losses.delay);
         if losses.naks > 0 && losses.lost() == 0 {
             let (naks, again) = (Many(losses.naks, "NAK"), Many(losses.repeated.count, rules.unit));
@@ -327,13 +327,13 @@ fn overtaken<'s>(
     }
 }
 
-/// Reports packets that went out again although a mirror shows everything twice: they appear more often.
+/// Reports retransmitted packets although a mirror shows everything twice: they appear more often.
 fn sent_again(connection: &ConnectionState, thrice: &[Tally; 2], rules: &Rules, emit: &mut impl FnMut(Finding)) {
     let mut found = Both::new(connection);
     for by in End::BOTH {
         let tally = &thrice[by.index()];
         let copies = tally.count.div_ceil(2);
-        let (count, went, way) = (Many(copies, rules.unit), if copies == 1 { "stands" } else { "stand" }, Way(connection, by));
+        let (count, went, way) = (Many(copies, rules.unit), if copies == 1 { "stands" } else { "stand" }, Direction(connection, by));
         found.add(
             tally,
             format_args!("{count} {way} {went} in the capture more than twice: lost and sent again, or sent again without need"),
@@ -357,7 +357,7 @@ fn misplaced<'s>(
 ) {
     let mut found = Both::new(connection);
     for (by, losses) in losses {
-        let (count, way) = (Many(losses.misplaced.count, rules.unit), Way(connection, by));
+        let (count, way) = (Many(losses.misplaced.count, rules.unit), Direction(connection, by));
         let stand = if losses.misplaced.count == 1 { "stands" } else { "stand" };
         found.add(&losses.misplaced, format_args!("{count} {way} {stand} out of order in the capture; the receiver had them in order"));
     }
@@ -394,7 +394,7 @@ fn damaged<'s>(
     for (by, losses) in losses {
         let bad = losses.damaged.count;
         all += bad;
-        let (count, were, way) = (Many(bad + u64::from(flow.good[by.index()]), rules.unit), was(bad), Way(connection, by));
+        let (count, were, way) = (Many(bad + u64::from(flow.good[by.index()]), rules.unit), was(bad), Direction(connection, by));
         found.add(
             &losses.damaged,
             format_args!("{bad} of {count} {way} {were} damaged before the capture point; the receiver dropped them"),
@@ -468,7 +468,7 @@ fn nagle(connection: &ConnectionState, by: End, losses: &Losses, emit: &mut impl
 
 fn held_up(connection: &ConnectionState, by: End, losses: &Losses, emit: &mut impl FnMut(Finding)) {
     let mut found = Both::new(connection);
-    let (count, way, took) = (Many(losses.held_up.count, "segment"), Way(connection, by), Milliseconds(losses.held_up_time));
+    let (count, way, took) = (Many(losses.held_up.count, "segment"), Direction(connection, by), Milliseconds(losses.held_up_time));
     found.add(
         &losses.held_up,
         format_args!("{count} {way} passed the capture point long after the sender's own timestamps, {took} in all: held up before it"),

@@ -35,7 +35,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Why a connection was refused (IBA volume 1, 12.6.7.2).
+    /// Reason of a rejected connection request (IBA volume 1, 12.6.7.2).
     pub enum RejectReason: u16 {
         NO_QP = 1, "No QP available";
         NO_EEC = 2, "No EEC available";
@@ -224,7 +224,7 @@ header! {
 }
 
 header! {
-    /// What opens a Connect Request.
+    /// The beginning of a Connect Request.
     pub struct RequestIds [NODE = "rdmascope.infiniband.cm.req.ids", "Identifiers", "IBA Vol 1, 12.6.5"] {
         local_comm_id: be32 = "infiniband.cm.req", "Local Communication ID", hex;
         reserved: bytes[4] as Keep = "infiniband.reserved", "Reserved";
@@ -232,7 +232,7 @@ header! {
 }
 
 header! {
-    /// What opens the RDMA-CM's private data in a Connect Request.
+    /// The beginning of the RDMA-CM's private data in a Connect Request.
     pub struct IpCm [NODE = "rdmascope.infiniband.cm.req.ip_cm.head", "Versions and port", "IBA Vol 1, annex A11"] {
         version: u8 = "_", "Version", hex, bits {
             major_version: u8 & 0xf0 = "infiniband.cm.req.ip_cm.majv", "IP CM Major Version", hex;
@@ -400,7 +400,7 @@ header! {
 }
 
 header! {
-    /// What NFS says in the private data of a connection: RFC 8797.
+    /// Private data of NFS in a connection request: RFC 8797.
     pub struct RpcRdmaPrivate [NODE = "rdmascope.rpcordma.private", "RPC-over-RDMA connection parameters", "RFC 8797 4"] {
         magic: be32 = "rdmascope.rpcordma.private.magic", "Format Identifier", hex;
         version: u8 = "rdmascope.rpcordma.private.version", "Version", dec;

@@ -21,7 +21,7 @@ header! {
     pub struct AtomicEth [NODE: Bytes = "infiniband.atomiceth", "Atomic Extended Transport Header", "IBA Vol 1, 9.3.4"] {
         virtual_address: be64 = "infiniband.reth.va", "Virtual Address", hex;
         r_key: be32 = "infiniband.reth.r_key", "Remote Key", hex;
-        /// What to swap in, or to add.
+        /// The value to swap in, or to add.
         swap_data: be64 = "infiniband.atomiceth.swapdt", "Swap (Or Add) Data", dec;
         compare_data: be64 = "infiniband.atomiceth.cmpdt", "Compare Data", dec;
     }
@@ -56,7 +56,7 @@ fields! {
 }
 
 wire_enum! {
-    /// Why a responder refused a request (IBA volume 1, 9.7.5.2.8).
+    /// Reason of a refused request (IBA volume 1, 9.7.5.2.8).
     pub enum NakCode: u8 {
         PSN_SEQUENCE_ERROR = 0, "PSN Sequence Error";
         INVALID_REQUEST = 1, "Invalid Request";
@@ -174,7 +174,7 @@ pub struct Extensions {
     pub ee_context: Option<u32>,
     /// Of Compare and Swap, Fetch and Add.
     pub atomic: Option<AtomicEth>,
-    /// Of an atomic acknowledgment: the previous value of the remote word.
+    /// Previous value of the remote word, in an atomic acknowledgment.
     pub atomic_ack: Option<u64>,
 }
 

@@ -57,7 +57,7 @@ header! {
 }
 
 fields! {
-    /// What follows the header.
+    /// The data after the header.
     pub mod f ["IBA Vol 1, 13.4.2"] {
         DATA: Bytes = "infiniband.mad.data", "MAD Data Payload";
     }

@@ -37,10 +37,10 @@ header! {
 }
 
 header! {
-    /// Where in registered memory the bytes go.
+    /// Place of the bytes in registered memory.
     pub struct Tagged [NODE = "iwarp_ddp.tagged", "Tagged buffer model", "RFC 5041 4.2"] {
         stag: be32 = "iwarp_ddp.stag", "(Data Sink) Steering Tag", hex;
-        /// Of the first byte of this segment.
+        /// Offset of the first byte of this segment.
         offset: be64 = "iwarp_ddp.tagged_offset", "(Data Sink) Tagged offset", hex;
     }
 }
@@ -52,7 +52,7 @@ header! {
         queue: be32 = "iwarp_ddp.qn", "Queue number", dec;
         /// Counts the messages of a queue, from 1.
         msn: be32 = "iwarp_ddp.msn", "Message sequence number", dec;
-        /// Of the first byte of this segment.
+        /// Offset of the first byte of this segment.
         offset: be32 = "iwarp_ddp.mo", "Message offset", dec;
     }
 }

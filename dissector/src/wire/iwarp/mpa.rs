@@ -167,7 +167,7 @@ pub struct Startup<'a> {
 }
 
 impl Startup<'_> {
-    /// Whether it says that its private data begins with the read depths of RFC 6581.
+    /// True if its private data begins with the read depths of RFC 6581, according to its flags.
     pub fn is_enhanced(&self) -> bool {
         self.revision >= 2 && self.reserved & 0x10 != 0
     }

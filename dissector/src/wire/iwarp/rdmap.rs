@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 wire_enum! {
-    /// What a segment does.
+    /// Operation of a segment.
     pub enum Opcode: u8 {
         WRITE = 0x0, "Write";
         READ_REQUEST = 0x1, "Read Request";
@@ -207,7 +207,7 @@ fields! {
 }
 
 wire_enum! {
-    /// What an Atomic Request does.
+    /// Operation of an Atomic Request.
     pub enum AtomicOpcode: u8 {
         FETCH_ADD = 0x0, "FetchAdd";
         COMPARE_SWAP = 0x2, "CmpSwap";
@@ -246,7 +246,7 @@ header! {
 }
 
 header! {
-    /// What a swap compares; without meaning in a FetchAdd, but there.
+    /// Operand of a comparison; present but meaningless in a FetchAdd.
     pub struct CompareOperands [NODE = "rdmascope.iwarp_rdma.atomic.compare", "Compare", "RFC 7306 5.2.1"] {
         data: be64 = "iwarp_rdma.atomic.compare_data", "Compare Data", dec;
         mask: be64 = "iwarp_rdma.atomic.compare_mask", "Compare Mask", hex;
@@ -257,7 +257,7 @@ header! {
     /// Answers an Atomic Request.
     pub struct AtomicResponse [NODE = "rdmascope.iwarp_rdma.atomic.response", "Atomic Response", "RFC 7306 5.2.2"] {
         request_identifier: be32 = "iwarp_rdma.atomic.original_request_identifier", "Original Request Identifier", dec;
-        /// What stood in the memory before.
+        /// Previous value of the memory.
         value: be64 = "iwarp_rdma.atomic.original_remote_data_value", "Original Remote Data Value", dec;
     }
 }

@@ -56,7 +56,7 @@ header! {
             dse: u8 & 0x20 = "erf.flags.dse", "DS error", dec;
             res: u8 & 0xc0 = "erf.flags.res", "Reserved", hex;
         };
-        /// Of the whole record with its padding.
+        /// Length of the whole record with its padding.
         record_length: be16 = "erf.rlen", "Record length", dec;
         /// Or a colour, by type.
         loss_counter: be16 = "erf.lctr", "Loss counter", dec;

@@ -21,7 +21,7 @@ pub mod v3;
 pub mod v4;
 
 fields! {
-    /// What the versions of NFS, and the programs around it, have in common.
+    /// Fields that the versions of NFS and its auxiliary programs share.
     pub mod f ["RFC 1813 2.5"] {
         PROTOCOL: Protocol = "nfs", "Network File System";
         FH_LENGTH: U32 = "nfs.fh.length", "length", dec;
@@ -87,9 +87,9 @@ pub struct Io {
     pub count: u32,
     /// True if the data is in a chunk.
     pub reduced: bool,
-    /// Of a WRITE: how stable it is to be, or has become (0 unstable, 1 data, 2 file).
+    /// Stability of a WRITE, requested or reached (0 unstable, 1 data, 2 file).
     pub stable: u32,
-    /// Of a READ's reply: whether it reached the end of the file.
+    /// True if a READ reached the end of the file, in its reply.
     pub eof: bool,
 }
 
@@ -178,7 +178,7 @@ pub(crate) fn minor_version(i: &[u8], memo: &Memo) -> u32 {
 /// Decodes the arguments or results of a procedure, to the end of what there is.
 ///
 /// # Errors
-/// Where they cannot be read; the observer has been notified.
+/// The bytes cannot be decoded; the observer has been notified.
 pub(crate) fn program<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, memo: &Memo, visitor: &mut V) -> Read<()> {
     match (Program(memo.program), memo.version) {
         (Program::NFS, 3) => v3::decode(x, call, memo.procedure, visitor),

@@ -38,7 +38,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How a procedure ended (RFC 1813 2.6, `nfsstat3`).
+    /// Result of a procedure (RFC 1813 2.6, `nfsstat3`).
     pub enum Status: u32 {
         OK = 0, "NFS3_OK";
         PERM = 1, "NFS3ERR_PERM";
@@ -86,7 +86,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How stable a WRITE is (RFC 1813 3.3.7, `stable_how`).
+    /// Stability of a WRITE (RFC 1813 3.3.7, `stable_how`).
     pub enum Stable: u32 {
         UNSTABLE = 0, "UNSTABLE";
         DATA_SYNC = 1, "DATA_SYNC";
@@ -95,7 +95,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What CREATE does where the file exists (RFC 1813 3.3.8, `createmode3`).
+    /// Action of CREATE if the file exists (RFC 1813 3.3.8, `createmode3`).
     pub enum CreateMode: u32 {
         UNCHECKED = 0, "UNCHECKED";
         GUARDED = 1, "GUARDED";
@@ -104,7 +104,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How SETATTR sets a time (RFC 1813 2.6, `time_how`).
+    /// Mode in which SETATTR sets a time (RFC 1813 2.6, `time_how`).
     pub enum TimeHow: u32 {
         DONT_CHANGE = 0, "don't change";
         SET_TO_SERVER_TIME = 1, "set to server time";

@@ -28,7 +28,7 @@ pub const FLAG_CHAINED: u16 = 0x0001;
 pub const UNCHAINED_HEADER_LEN: usize = 16;
 
 wire_enum! {
-    /// How a payload is compressed (\[MS-SMB2\] 2.2.3.1.3).
+    /// Compression algorithm of a payload (\[MS-SMB2\] 2.2.3.1.3).
     pub enum Algorithm: u16 {
         NONE = 0x0000, "None";
         LZNT1 = 0x0001, "LZNT1";

@@ -11,7 +11,7 @@ use crate::trace::{Trace, Value, scope};
 const BODY: usize = Header::LEN;
 
 wire_enum! {
-    /// What a client may cache of a file without asking.
+    /// Kind of caching that a client may do without asking.
     pub enum OplockLevel: u8 {
         NONE = 0x00, "No oplock";
         LEVEL_II = 0x01, "Level2 oplock";
@@ -22,7 +22,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How far the server may act for the client.
+    /// Extent to which the server may act for the client.
     pub enum ImpersonationLevel: u32 {
         ANONYMOUS = 0, "Anonymous";
         IDENTIFICATION = 1, "Identification";
@@ -32,7 +32,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What to do where the file exists, and where it does not.
+    /// Actions if the file exists and if it does not.
     pub enum CreateDisposition: u32 {
         SUPERSEDE = 0, "FILE_SUPERSEDE: replace, or create";
         OPEN = 1, "FILE_OPEN: open, or fail";
@@ -54,7 +54,7 @@ wire_enum! {
 }
 
 fields! {
-    /// What is variable in the two messages.
+    /// Variable parts of the two messages.
     pub mod f ["[MS-SMB2] 2.2.13"] {
         FILENAME: Utf16 = "smb2.filename", "Filename";
         EXTRA_INFO: None = "smb2.create.extrainfo", "ExtraInfo";

@@ -18,7 +18,7 @@ const REPARSE_TAG_SYMLINK: u32 = 0xa000_000c;
 const SYMLINK_ERROR_TAG: u32 = 0x4c4d_5953;
 
 fields! {
-    /// What is variable in an ERROR reply.
+    /// Variable part of an ERROR reply.
     pub mod f ["[MS-SMB2] 2.2.2"] {
         DATA: Bytes = "smb2.error.data", "Error Data";
         CONTEXT: Bytes = "smb2.error.context", "Error Context";

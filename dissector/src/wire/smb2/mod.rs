@@ -137,19 +137,19 @@ pub struct RequestMemo {
     /// True if it referred to the request before it in the compound.
     pub related: bool,
     /// Parameters of the command.
-    pub asked: Asked,
+    pub asked: RequestParameters,
 }
 
 impl RequestMemo {
     /// True if it is an IOCTL that asks for the network interfaces of the server.
     pub fn asks_for_interfaces(&self) -> bool {
-        self.asked == Asked::Ioctl { code: ioctl::ControlCode::QUERY_NETWORK_INTERFACE_INFO.0 }
+        self.asked == RequestParameters::Ioctl { code: ioctl::ControlCode::QUERY_NETWORK_INTERFACE_INFO.0 }
     }
 }
 
 /// Parameters of a request that its reply does not repeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Asked {
+pub enum RequestParameters {
     /// Nothing that the reply does not say.
     #[default]
     Nothing,
@@ -231,7 +231,7 @@ pub enum Body<'a> {
     SetInfoRequest(query::SetInfoRequest<'a>),
     /// The reply to SET_INFO, which is its StructureSize.
     SetInfoResponse,
-    /// Of an oplock or a lease: the server's notification, the client's acknowledgment, the server's reply.
+    /// A message about an oplock or a lease: the server's notification, the client's acknowledgment, the server's reply.
     Break(oplock::Break),
     ServerNotification(notify::ServerNotification),
     /// Four bytes that say nothing: LOGOFF, TREE_DISCONNECT, ECHO, CANCEL, and the replies to FLUSH and LOCK.
@@ -292,13 +292,17 @@ impl Pdu<'_> {
     /// The memo of this request, to be kept until its reply comes.
     pub fn memo(&self) -> RequestMemo {
         let asked = match &self.body {
-            Ok(Body::ReadRequest(r)) => Asked::Read { channel: r.channel.channel, length: r.fixed.length, offset: r.fixed.offset },
-            Ok(Body::WriteRequest(w)) => Asked::Write { channel: w.channel.channel, length: w.payload_length(), offset: w.fixed.offset },
-            Ok(Body::QueryInfoRequest(q)) => Asked::QueryInfo { info_type: q.fixed.info_type, class: q.fixed.info_class },
-            Ok(Body::SetInfoRequest(s)) => Asked::SetInfo { info_type: s.fixed.info_type, class: s.fixed.info_class },
-            Ok(Body::QueryDirectoryRequest(q)) => Asked::QueryDirectory { class: q.fixed.info_class },
-            Ok(Body::IoctlRequest(i)) => Asked::Ioctl { code: i.fixed.control_code },
-            _ => Asked::Nothing,
+            Ok(Body::ReadRequest(r)) => {
+                RequestParameters::Read { channel: r.channel.channel, length: r.fixed.length, offset: r.fixed.offset }
+            }
+            Ok(Body::WriteRequest(w)) => {
+                RequestParameters::Write { channel: w.channel.channel, length: w.payload_length(), offset: w.fixed.offset }
+            }
+            Ok(Body::QueryInfoRequest(q)) => RequestParameters::QueryInfo { info_type: q.fixed.info_type, class: q.fixed.info_class },
+            Ok(Body::SetInfoRequest(s)) => RequestParameters::SetInfo { info_type: s.fixed.info_type, class: s.fixed.info_class },
+            Ok(Body::QueryDirectoryRequest(q)) => RequestParameters::QueryDirectory { class: q.fixed.info_class },
+            Ok(Body::IoctlRequest(i)) => RequestParameters::Ioctl { code: i.fixed.control_code },
+            _ => RequestParameters::Nothing,
         };
         RequestMemo { command: self.header.command, related: self.header.is_related(), asked }
     }
@@ -598,7 +602,7 @@ fn may_have_own_body(command: Command, status: NtStatus, body: &[u8], memo: Opti
         (Command::CHANGE_NOTIFY, NtStatus::NOTIFY_ENUM_DIR) => true,
         (Command::IOCTL, NtStatus::INVALID_PARAMETER) => {
             let code = match memo.map(|m| m.asked) {
-                Some(Asked::Ioctl { code }) => code,
+                Some(RequestParameters::Ioctl { code }) => code,
                 _ => blob::number(body, 4, 4) as u32,
             };
             matches!(code, FSCTL_SRV_COPYCHUNK | FSCTL_SRV_COPYCHUNK_WRITE)

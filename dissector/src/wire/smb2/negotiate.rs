@@ -26,7 +26,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What a negotiate context is about, \[MS-SMB2\] 2.2.3.1.
+    /// Type of a negotiate context, \[MS-SMB2\] 2.2.3.1.
     pub enum ContextType: u16 {
         PREAUTH_INTEGRITY = 0x0001, "SMB2_PREAUTH_INTEGRITY_CAPABILITIES";
         ENCRYPTION = 0x0002, "SMB2_ENCRYPTION_CAPABILITIES";
@@ -40,7 +40,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How messages are encrypted, by the numbers of SMB2_ENCRYPTION_CAPABILITIES, \[MS-SMB2\] 2.2.3.1.2; 0 is none.
+    /// Cipher of messages, by the numbers of SMB2_ENCRYPTION_CAPABILITIES, \[MS-SMB2\] 2.2.3.1.2; 0 is none.
     pub enum Cipher: u16 {
         AES_128_CCM = 0x0001, "AES-128-CCM";
         AES_128_GCM = 0x0002, "AES-128-GCM";
@@ -65,7 +65,7 @@ impl Cipher {
 }
 
 wire_enum! {
-    /// How messages are signed, by the numbers of SMB2_SIGNING_CAPABILITIES, \[MS-SMB2\] 2.2.3.1.7.
+    /// Signing algorithm of messages, by the numbers of SMB2_SIGNING_CAPABILITIES, \[MS-SMB2\] 2.2.3.1.7.
     pub enum SigningAlgorithm: u16 {
         HMAC_SHA256 = 0x0000, "HMAC-SHA256";
         AES_CMAC = 0x0001, "AES-CMAC";
@@ -84,7 +84,7 @@ impl SigningAlgorithm {
 }
 
 wire_enum! {
-    /// What may be done to data that goes by RDMA.
+    /// Transforms of data that goes by RDMA.
     pub enum RdmaTransformId: u16 {
         NONE = 0x0000, "None";
         ENCRYPTION = 0x0001, "Encryption";
@@ -93,7 +93,7 @@ wire_enum! {
 }
 
 fields! {
-    /// What is variable in the two messages.
+    /// Variable parts of the two messages.
     pub mod f ["[MS-SMB2] 2.2.3.1"] {
         DIALECT: U16 = "smb2.dialect", "Dialect", hex, values Dialect::VALUES;
         SECURITY_BLOB: Bytes as Ber = "smb2.security_blob", "Security Blob";

@@ -11,7 +11,7 @@ use crate::trace::{Trace, scope};
 const BODY: usize = Header::LEN;
 
 wire_enum! {
-    /// What happened to a file, \[MS-FSCC\] 2.7.1.
+    /// Change of a file, \[MS-FSCC\] 2.7.1.
     pub enum Action: u32 {
         ADDED = 0x00000001, "FILE_ACTION_ADDED";
         REMOVED = 0x00000002, "FILE_ACTION_REMOVED";
@@ -28,7 +28,7 @@ wire_enum! {
 }
 
 fields! {
-    /// What is variable in the reply.
+    /// Variable part of the reply.
     pub mod f ["[MS-SMB2] 2.2.36"] {
         OUT: None = "smb2.notify.out", "Out Data";
         INFO: None = "smb2.notify.info", "Notify Info";
@@ -84,7 +84,7 @@ header! {
 }
 
 header! {
-    /// What a server says unasked, SMB 3.1.1.
+    /// Notification that a server sends unasked, SMB 3.1.1.
     pub struct ServerNotification [NODE = "rdmascope.smb2.server_notification", "Server to Client Notification", "[MS-SMB2] 2.2.44.1"] {
         /// 4.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {

@@ -28,7 +28,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What a pair of the target information is, \[MS-NLMP\] 2.2.2.1.
+    /// Type of a pair of the target information, \[MS-NLMP\] 2.2.2.1.
     pub enum AvId: u16 {
         EOL = 0x0000, "End of list";
         NB_COMPUTER_NAME = 0x0001, "NetBIOS computer name";

@@ -17,7 +17,7 @@ header! {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
             has_dynamic_part: bool & 0x0001 = "smb2.buffer_code.dynamic", "Dynamic Part";
         };
-        /// What remains of it.
+        /// The remaining oplock level.
         oplock_level: u8 = "smb2.create.oplock", "Oplock", hex, values OplockLevel::VALUES;
         reserved: bytes[1] as Keep = "smb2.reserved", "Reserved";
         reserved2: bytes[4] as Keep = "smb2.reserved", "Reserved";
@@ -84,11 +84,11 @@ header! {
 /// One of the three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Break {
-    /// Of an oplock: notification (of the server, unasked), acknowledgment, or reply.
+    /// An oplock break: notification (of the server, unasked), acknowledgment, or reply.
     Oplock(OplockBreak),
-    /// Of a lease: notification.
+    /// A lease break notification.
     LeaseNotification(LeaseBreakNotification),
-    /// Of a lease: acknowledgment or reply.
+    /// A lease break acknowledgment or reply.
     Lease(LeaseBreak),
 }
 

@@ -4,7 +4,7 @@
 use super::blob::{Blob, behind, blob};
 use super::info::{self, FileClass, FsClass, InfoType};
 use super::text::Utf16;
-use super::{Asked, FileId, Header, RequestMemo, bits, f as shared};
+use super::{FileId, Header, RequestMemo, RequestParameters, bits, f as shared};
 use crate::fault::PResult;
 use crate::field::Def;
 use crate::trace::{Trace, Value, scope};
@@ -12,7 +12,7 @@ use crate::trace::{Trace, Value, scope};
 const BODY: usize = Header::LEN;
 
 fields! {
-    /// What the type of information decides, and what is variable.
+    /// Fields that depend on the type of information, and variable parts.
     pub mod f ["[MS-SMB2] 2.2.37"] {
         TYPE: U8 = "smb2.class", "Class", hex, values InfoType::VALUES;
         FILE_CLASS: U8 = "smb2.file_info.infolevel", "InfoLevel", hex, values FileClass::VALUES;
@@ -280,7 +280,7 @@ pub fn directory_response<'a, T: Trace>(pdu: &'a [u8], memo: Option<&RequestMemo
     const END: usize = BODY + QueryDirectoryResponseFixed::LEN;
     scope(QueryDirectoryResponseFixed::NODE, &pdu[BODY.min(pdu.len())..], t, |i, t| {
         let class = match memo.map(|m| m.asked) {
-            Some(Asked::QueryDirectory { class }) => Some(class),
+            Some(RequestParameters::QueryDirectory { class }) => Some(class),
             _ => None,
         };
         if let Some(class) = class {
@@ -305,7 +305,7 @@ pub fn directory_response<'a, T: Trace>(pdu: &'a [u8], memo: Option<&RequestMemo
 
 /// Reports the type and class that a QUERY_INFO asked for, in its reply, even a failing one.
 pub(super) fn trace_asked<T: Trace>(memo: Option<&RequestMemo>, at: &[u8], t: &mut T) -> Option<(u8, u8)> {
-    let Asked::QueryInfo { info_type, class } = memo?.asked else { return None };
+    let RequestParameters::QueryInfo { info_type, class } = memo?.asked else { return None };
     t.field(f::TYPE, at, 0, Value::U(info_type.into()));
     class_field(info_type, class, at, 0, t);
     Some((info_type, class))

@@ -16,7 +16,7 @@ use crate::trace::{Off, Trace, Value, scope};
 use crate::wire::smbd::BufferDescriptorV1;
 
 wire_enum! {
-    /// What the channel information of a READ or WRITE is.
+    /// Type of the channel information of a READ or WRITE.
     pub enum Channel: u32 {
         NONE = 0x00000000, "None";
         RDMA_V1 = 0x00000001, "RDMA V1";
@@ -26,7 +26,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What a transform does, \[MS-SMB2\] 2.2.43.1.
+    /// Type of a transform, \[MS-SMB2\] 2.2.43.1.
     pub enum TransformType: u16 {
         ENCRYPTION = 0x0001, "SMB2_RDMA_TRANSFORM_TYPE_ENCRYPTION";
         SIGNING = 0x0002, "SMB2_RDMA_TRANSFORM_TYPE_SIGNING";

@@ -30,7 +30,7 @@ header! {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
             has_dynamic_part: bool & 0x0001 = "smb2.buffer_code.dynamic", "Dynamic Part";
         };
-        /// Where the client would like the data in the reply: bytes from the reply's header.
+        /// Preferred offset of the data in the reply: bytes from the reply's header.
         padding: u8 = "smb2.read_padding", "Padding", hex;
         flags: u8 = "smb2.read_flags", "Flags", hex, bits {
             unbuffered: bool & 0x01 = "smb2.read_flags.unbuffered", "Unbuffered";
@@ -38,7 +38,7 @@ header! {
         };
         /// Bytes to read.
         length: le32 = "smb2.read_length", "Read Length", dec;
-        /// Where in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: le64 = "smb2.file_offset", "File Offset", dec;
         file_id: guid = "smb2.fid", "File Id";
         /// Fewer bytes than these are a failure.
@@ -83,7 +83,7 @@ header! {
         data_offset: le16 = "smb2.data_offset", "Data Offset", hex;
         /// Bytes of data in this message; 0 where they go by RDMA.
         length: le32 = "smb2.write_length", "Write Length", dec;
-        /// Where in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: le64 = "smb2.file_offset", "File Offset", dec;
         file_id: guid = "smb2.fid", "File Id";
         channel: le32 = "smb2.channel", "Channel", hex, values Channel::VALUES;

@@ -9,7 +9,7 @@ use crate::leaf::{self, read};
 use crate::trace::{Trace, Value, scope};
 
 wire_enum! {
-    /// What kind of reparse point it is, \[MS-FSCC\] 2.1.2.1.
+    /// Type of a reparse point, \[MS-FSCC\] 2.1.2.1.
     pub enum ReparseTag: u32 {
         RESERVED_ZERO = 0x00000000, "IO_REPARSE_TAG_RESERVED_ZERO";
         RESERVED_ONE = 0x00000001, "IO_REPARSE_TAG_RESERVED_ONE";

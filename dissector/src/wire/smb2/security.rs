@@ -16,7 +16,7 @@ use crate::trace::{Trace, Value, scope};
 use core::fmt;
 
 wire_enum! {
-    /// What an entry does.
+    /// Type of an entry.
     pub enum AceType: u8 {
         ACCESS_ALLOWED = 0x00, "Access Allowed";
         ACCESS_DENIED = 0x01, "Access Denied";

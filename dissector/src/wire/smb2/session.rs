@@ -9,7 +9,7 @@ use crate::trace::{Trace, scope};
 const BODY: usize = Header::LEN;
 
 fields! {
-    /// Of the two messages.
+    /// Fields of the two messages.
     pub mod f ["[MS-SMB2] 2.2.5"] {
         SECURITY_BLOB: Bytes as Ber = "smb2.security_blob", "Security Blob";
         EMPTY: None = "rdmascope.smb2.empty_body", "Body";

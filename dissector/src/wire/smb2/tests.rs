@@ -52,7 +52,7 @@ pub(super) fn decode<'a>(message: &'a [u8], memos: &[RequestMemo]) -> (Vec<Pdu<'
     (told.pdus, tree)
 }
 
-pub(super) fn memo(command: Command, asked: Asked) -> RequestMemo {
+pub(super) fn memo(command: Command, asked: RequestParameters) -> RequestMemo {
     RequestMemo { command, related: false, asked }
 }
 
@@ -78,7 +78,7 @@ fn a_read_over_rdma() {
     let descriptor = read.channel.descriptors().next().unwrap();
     assert_eq!((descriptor.offset, descriptor.token, descriptor.length), (18_392_443_422_922_223_616, 0x445, 1_048_576));
     assert_eq!((read.file().persistent(), read.file().volatile()), (11, 11));
-    assert_eq!(pdus[0].memo().asked, Asked::Read { channel: Channel::RDMA_V1_INVALIDATE, length: 1_048_576, offset: 0 });
+    assert_eq!(pdus[0].memo().asked, RequestParameters::Read { channel: Channel::RDMA_V1_INVALIDATE, length: 1_048_576, offset: 0 });
     assert_eq!(tree.number("smb2.buffer_descriptor.token"), Some(0x445));
     assert_eq!((tree.protocol, tree.info.as_str()), ("SMB2", "Read Request Len:1048576 Off:0"));
     assert!(tree.faults.is_empty());

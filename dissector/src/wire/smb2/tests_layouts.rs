@@ -349,7 +349,7 @@ fn errors_with_their_contexts() {
 }
 
 fn get_info(info_type: InfoType, class: u8, data: &[u8], numbers: &[(&str, u64)]) -> Tree {
-    let memos = [memo(Command::QUERY_INFO, Asked::QueryInfo { info_type: info_type.0, class })];
+    let memos = [memo(Command::QUERY_INFO, RequestParameters::QueryInfo { info_type: info_type.0, class })];
     let body = w().u16(9).u16(72).u32(data.len() as u32).put(data);
     check(class_name(info_type, class), &message(reply(Command::QUERY_INFO, NtStatus::SUCCESS), &body.0), &memos, numbers)
 }
@@ -501,7 +501,7 @@ fn directories_of_every_class() {
         list.0.resize(next, 0);
         let list = list.u32(0).u32(2).put(&entry.0);
         let body = w().u16(9).u16(72).u32(list.0.len() as u32).put(&list.0);
-        let memos = [memo(Command::QUERY_DIRECTORY, Asked::QueryDirectory { class: class.0 })];
+        let memos = [memo(Command::QUERY_DIRECTORY, RequestParameters::QueryDirectory { class: class.0 })];
         let bytes = message(reply(Command::QUERY_DIRECTORY, NtStatus::SUCCESS), &body.0);
         let tree = check(class.name().unwrap(), &bytes, &memos, &[("smb2.filename.len", 4), ("smb2.file_index", 1)]);
         let names: Vec<_> = tree.all("smb2.filename").map(|n| tree.value_bytes(n)).collect();

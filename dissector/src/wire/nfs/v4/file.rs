@@ -19,7 +19,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How OPEN creates (RFC 8881 18.16.1, `createmode4`).
+    /// Mode in which OPEN creates (RFC 8881 18.16.1, `createmode4`).
     pub enum CreateMode: u32 {
         UNCHECKED = 0, "UNCHECKED4";
         GUARDED = 1, "GUARDED4";
@@ -42,7 +42,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What is delegated with an open (RFC 8881 18.16.1, `open_delegation_type4`; the last two: RFC 9754).
+    /// Delegation given with an open (RFC 8881 18.16.1, `open_delegation_type4`; the last two: RFC 9754).
     pub enum DelegationType: u32 {
         NONE = 0, "OPEN_DELEGATE_NONE";
         READ = 1, "OPEN_DELEGATE_READ";
@@ -87,7 +87,7 @@ fields! {
         LOCK_OWNER: Bytes as Id = "nfs.lock_owner4", "owner";
         DENIED: None = "rdmascope.nfs.lock.denied", "lock denied";
         SHARE_ACCESS: U32 = "nfs.open4.share_access", "share_access", dec, values &[(1, "OPEN4_SHARE_ACCESS_READ"), (2, "OPEN4_SHARE_ACCESS_WRITE"), (3, "OPEN4_SHARE_ACCESS_BOTH")];
-        /// What of the access word is in the second byte, where it stands there.
+        /// Bits of the access word in its second byte, with their values there.
         WANT: U32 = "nfs.want", "wants", hex, values WANTS;
         WANT_SIGNAL: Bool & 0x1_0000 / 32 = "nfs.want_notification.when_resrc_avail", "want_signal_deleg_when_resrc_avail";
         WANT_PUSH: Bool & 0x2_0000 / 32 = "nfs.want_push_deleg_when_uncontended", "want_push_deleg_when_uncontended";

@@ -134,7 +134,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How an operation ended (RFC 8881 15, RFC 7862 11, RFC 8276 8.5).
+    /// Result of an operation (RFC 8881 15, RFC 7862 11, RFC 8276 8.5).
     pub enum Status: u32 {
         OK = 0, "NFS4_OK";
         PERM = 1, "NFS4ERR_PERM";
@@ -306,7 +306,7 @@ const SHOWN: usize = 16;
 /// Decodes arguments (of a call) or results of COMPOUND in a protocol subtree of its own; NULL has none.
 ///
 /// # Errors
-/// Where they cannot be read; the observer has been notified, and the visitor of the operations before.
+/// The bytes cannot be decoded; the observer has been notified, and the visitor of the operations before.
 pub fn decode<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, memo: &Memo, visitor: &mut V) -> Read<()> {
     let callback = memo.is_callback();
     x.t.protocol(if callback { "NFS CB" } else { "NFS" });
