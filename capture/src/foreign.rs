@@ -55,7 +55,7 @@ pub(crate) fn of_magic(first: [u8; 4]) -> Option<Format> {
 
 /// Result of looking for records of ERF.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum ErfSearch {
     Yes,
     No,
     /// Number of bytes needed for a decision.
@@ -63,17 +63,17 @@ pub(crate) enum Look {
 }
 
 /// Determines whether a file that begins with `bytes` is in ERF. `ended`: these are all of its bytes.
-pub(crate) fn looks_like_erf(bytes: &[u8], ended: bool) -> Look {
+pub(crate) fn looks_like_erf(bytes: &[u8], ended: bool) -> ErfSearch {
     let mut at = 0;
     for seen in 0..ERF_RECORDS_TO_TELL {
         let rest = bytes.get(at..).unwrap_or(&[]);
         let Some(header) = rest.first_chunk::<ERF_HEADER_LEN>() else {
             return match (ended, rest.len()) {
-                (false, _) => Look::More(at + ERF_HEADER_LEN),
+                (false, _) => ErfSearch::More(at + ERF_HEADER_LEN),
                 // To the byte, or cut after some records that were right.
-                (true, 0) if seen > 0 => Look::Yes,
-                (true, _) if seen > 1 => Look::Yes,
-                (true, _) => Look::No,
+                (true, 0) if seen > 0 => ErfSearch::Yes,
+                (true, _) if seen > 1 => ErfSearch::Yes,
+                (true, _) => ErfSearch::No,
             };
         };
         let (kind, flags) = (header[8] & 0x7f, header[9]);
@@ -84,14 +84,14 @@ pub(crate) fn looks_like_erf(bytes: &[u8], ended: bool) -> Look {
         // A record is not much longer than its frame, unless it is of another nature.
         let is_too_long = is_ethernet && usize::from(len) > least + usize::from(wire_len) + ERF_EXTENSIONS_MAX * 8 + 64;
         if !is_known || flags & 0xc0 != 0 || usize::from(len) < least || is_too_long {
-            return Look::No;
+            return ErfSearch::No;
         }
         at += usize::from(len);
         if at > bytes.len() && ended {
-            return if seen > 0 { Look::Yes } else { Look::No };
+            return if seen > 0 { ErfSearch::Yes } else { ErfSearch::No };
         }
     }
-    Look::Yes
+    ErfSearch::Yes
 }
 
 /// Translates `input`, a file of `format`, to pcapng.
@@ -562,14 +562,14 @@ mod tests {
 
     #[test]
     fn what_is_not_erf_is_not_taken_for_it() {
-        assert_eq!(looks_like_erf(b"some text\nthat goes on for a while, more than a header", true), Look::No);
-        assert_eq!(looks_like_erf(&[0; 200], true), Look::No);
-        assert_eq!(looks_like_erf(&[0xff; 200], true), Look::No);
-        assert_eq!(looks_like_erf(&[], true), Look::No);
-        assert_eq!(looks_like_erf(&erf_file()[..20], false), Look::More(56));
+        assert_eq!(looks_like_erf(b"some text\nthat goes on for a while, more than a header", true), ErfSearch::No);
+        assert_eq!(looks_like_erf(&[0; 200], true), ErfSearch::No);
+        assert_eq!(looks_like_erf(&[0xff; 200], true), ErfSearch::No);
+        assert_eq!(looks_like_erf(&[], true), ErfSearch::No);
+        assert_eq!(looks_like_erf(&erf_file()[..20], false), ErfSearch::More(56));
         let one = erf_record(2, 4, 0, &[], 10, &[0; 12]);
-        assert_eq!(looks_like_erf(&one, true), Look::Yes);
-        assert_eq!(looks_like_erf(&one[..one.len() - 1], true), Look::No);
+        assert_eq!(looks_like_erf(&one, true), ErfSearch::Yes);
+        assert_eq!(looks_like_erf(&one[..one.len() - 1], true), ErfSearch::No);
     }
 
     #[test]

@@ -38,12 +38,12 @@ enum Act {
     /// Applied once SMB Direct is established; everything else is correct.
     Session(fn(&mut SmbDirect)),
     /// Done in place of answering the first READ or WRITE; nothing follows.
-    Transfer(fn(&mut SmbDirect, &Asked)),
+    Transfer(fn(&mut SmbDirect, &ReadOrWrite)),
 }
 
 /// A READ or WRITE.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct ReadOrWrite {
     header: Header,
     /// Bytes.
     length: u32,
@@ -51,7 +51,7 @@ struct Asked {
     memory: BufferDescriptorV1,
 }
 
-impl Asked {
+impl ReadOrWrite {
     fn of(bytes: &[u8]) -> Option<Self> {
         let (_, header) = Header::parse(bytes, &mut Off).ok()?;
         let (length, memory) = match header.command {
@@ -301,7 +301,7 @@ impl Fault {
     /// Serves one connection, with this fault.
     ///
     /// # Errors
-    /// Those of the network.
+    /// Errors of the network.
     pub fn serve(&self, request: Box<dyn Request>, share: Arc<Share>, config: &Config) -> Result<()> {
         let mut channel = match self.act {
             Act::Startup(fault) => return Ok(request.fault(fault, &config.setup(ACCEPT_WITHIN))?),
@@ -357,7 +357,7 @@ impl Fault {
         channel: &mut SmbDirect,
         share: Arc<Share>,
         begin: Option<fn(&mut SmbDirect)>,
-        fail: Option<fn(&mut SmbDirect, &Asked)>,
+        fail: Option<fn(&mut SmbDirect, &ReadOrWrite)>,
     ) -> Result<()> {
         let mut connection = ServerConnection::new(share)?;
         let mut failed = false;
@@ -371,7 +371,7 @@ impl Fault {
                     }
                 }
                 Some(Event::Message { .. } | Event::ReadDone { .. }) if failed => {}
-                Some(Event::Message { bytes, .. }) => match (fail, Asked::of(&bytes)) {
+                Some(Event::Message { bytes, .. }) => match (fail, ReadOrWrite::of(&bytes)) {
                     (Some(fail), Some(asked)) => {
                         failed = true;
                         fail(channel, &asked);

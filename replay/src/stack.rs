@@ -350,7 +350,7 @@ impl SmbDirect {
     /// Connects to `address`.
     ///
     /// # Errors
-    /// Those of the transport.
+    /// Errors of the transport.
     pub fn connect(address: SocketAddr, config: &Config, timeout: Duration) -> io::Result<Self> {
         let setup = config.setup(timeout);
         Ok(Self::new(config.transport.connect(address, &setup)?, setup.clock, |transport| Stack::new(config.smbd, transport, true)))
@@ -359,7 +359,7 @@ impl SmbDirect {
     /// The same with [`Stack::raw`].
     ///
     /// # Errors
-    /// Those of the transport.
+    /// Errors of the transport.
     pub fn connect_raw(address: SocketAddr, config: &Config, timeout: Duration) -> io::Result<Self> {
         let setup = config.setup(timeout);
         Ok(Self::new(config.transport.connect(address, &setup)?, setup.clock, |transport| Stack::raw(config.smbd, transport, true)))
@@ -368,7 +368,7 @@ impl SmbDirect {
     /// Accepts a requested connection.
     ///
     /// # Errors
-    /// Those of the transport.
+    /// Errors of the transport.
     pub fn accept(request: Box<dyn Request>, config: &Config) -> io::Result<Self> {
         let setup = config.setup(ACCEPT_WITHIN);
         Ok(Self::new(request.accept(&setup)?, setup.clock, |transport| Stack::new(config.smbd, transport, false)))
@@ -377,7 +377,7 @@ impl SmbDirect {
     /// The same with [`Stack::raw`].
     ///
     /// # Errors
-    /// Those of the transport.
+    /// Errors of the transport.
     pub fn accept_raw(request: Box<dyn Request>, config: &Config) -> io::Result<Self> {
         let setup = config.setup(ACCEPT_WITHIN);
         Ok(Self::new(request.accept(&setup)?, setup.clock, |transport| Stack::raw(config.smbd, transport, false)))
@@ -435,7 +435,7 @@ impl SmbDirect {
     /// call.
     ///
     /// # Errors
-    /// Those of the network.
+    /// Errors of the network.
     pub fn poll(&mut self, wait: Duration) -> io::Result<Option<Event>> {
         let until = Instant::now() + wait;
         let mut overtime = 0;
@@ -475,7 +475,7 @@ impl SmbDirect {
     /// for `patience`. Returns true if fewer are left. Events are kept for [`SmbDirect::poll`].
     ///
     /// # Errors
-    /// Those of the network.
+    /// Errors of the network.
     pub fn drain(&mut self, bytes: usize, patience: Duration) -> io::Result<bool> {
         let mut least = self.unsent();
         let mut until = Instant::now() + patience;
@@ -552,7 +552,7 @@ impl SmbDirect {
     /// Closes our direction only.
     ///
     /// # Errors
-    /// Those of the network.
+    /// Errors of the network.
     pub fn half_close(&mut self) -> io::Result<()> {
         let now = self.now();
         self.stack.turn(now);

@@ -6,7 +6,7 @@ use crate::observer::{Observer, Record};
 use crate::plan::{Carrier, Plan};
 use crate::smb::Command;
 use crate::transport::{Class, Time};
-use crate::world::{Happened, Sent, Truth, What, World};
+use crate::world::{LinkEvent, Sent, Truth, What, World};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::episodes::time::Owner;
 use rdmascope_analyzer::episodes::{Cause, Kind as Episodic};
@@ -144,13 +144,13 @@ impl Asked<'_> {
     /// True if something of the server came late to the tap, or was retransmitted, and nothing else of it passed
     /// meanwhile: at the tap that looks the same as a slow server.
     fn is_alone(&self) -> bool {
-        let kept = |h: &Happened| match h.what {
+        let kept = |h: &LinkEvent| match h.what {
             What::Late(by) => by,
             What::Lost => self.plan.timeout.min(crate::transport::MILLISECOND),
             _ => 0,
         };
         let passes =
-            |h: &Happened, to: Time| self.truth.tapped.iter().any(|t| t.from == 1 && t.id != h.id && (h.time..to).contains(&t.time));
+            |h: &LinkEvent, to: Time| self.truth.tapped.iter().any(|t| t.from == 1 && t.id != h.id && (h.time..to).contains(&t.time));
         self.truth.happened.iter().any(|h| h.from == 1 && !h.behind && kept(h) > 0 && !passes(h, h.time + kept(h)))
     }
 
@@ -239,7 +239,7 @@ impl Asked<'_> {
 
     /// True if packets of the direction that a clause names were lost, damaged, or so late that they were sent again: that is as good as lost.
     fn is_lost(&self, clause: &str) -> bool {
-        let is_gone = |h: &Happened| match h.what {
+        let is_gone = |h: &LinkEvent| match h.what {
             What::Lost | What::Damaged => true,
             What::Late(by) => {
                 let sent = |s: &Sent| s.from == h.from && s.again && s.id > h.id && (h.behind || s.time < h.time + by);
@@ -249,7 +249,7 @@ impl Asked<'_> {
         };
         let from = direction(clause);
         // on TCP every segment does
-        let acknowledges = |h: &Happened| self.plan.carrier == Carrier::Iwarp || matches!(h.class, Class::Ack | Class::Nak);
+        let acknowledges = |h: &LinkEvent| self.plan.carrier == Carrier::Iwarp || matches!(h.class, Class::Ack | Class::Nak);
         self.truth
             .happened
             .iter()
@@ -370,12 +370,12 @@ fn episodes(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessmen
     let truth = &world.truth;
     let told = &connection.episodes.list;
     let has = |kind: Episodic, by: Option<End>| told.iter().any(|e| e.kind == kind && (by.is_none() || e.by == by));
-    let happened = |is: &dyn Fn(&Happened) -> bool| truth.happened.iter().any(is);
-    let is_gone = |h: &Happened| matches!(h.what, What::Lost | What::Damaged | What::Late(_));
+    let happened = |is: &dyn Fn(&LinkEvent) -> bool| truth.happened.iter().any(is);
+    let is_gone = |h: &LinkEvent| matches!(h.what, What::Lost | What::Damaged | What::Late(_));
     for e in told.iter().filter(|e| e.kind == Episodic::Recovery && connection.client_known) {
         let from = usize::from(e.by == Some(End::B));
         let acknowledges =
-            |h: &Happened| matches!(h.class, Class::Ack | Class::Nak) || plan.carrier == Carrier::Iwarp || h.class == Class::Response;
+            |h: &LinkEvent| matches!(h.class, Class::Ack | Class::Nak) || plan.carrier == Carrier::Iwarp || h.class == Class::Response;
         let is_true = match e.cause {
             // if the receiver's packets were lost, delayed or damaged, its state cannot be known
             Cause::LostBefore => happened(&|h| h.from == from && is_gone(h)),
@@ -400,7 +400,7 @@ fn episodes(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessmen
     }
     // what begins and ends within one tick of the capture's clock lasts no time there
     let tick = if let Observer::Coarse(tick) = plan.observer { tick } else { 0 };
-    let is_repaired = |h: &Happened| {
+    let is_repaired = |h: &LinkEvent| {
         let next = truth.sent.iter().find(|s| s.from == h.from && s.again && s.id > h.id && s.class != Class::Ack);
         h.what == What::Lost && h.class == Class::Data && h.behind && next.is_some_and(|next| next.time - h.time >= tick)
     };
@@ -477,7 +477,7 @@ fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict
 /// was lost, late or delayed before it came to the tap.
 fn is_acknowledgment_hidden(plan: &Plan, world: &World, request: &Request) -> bool {
     let replied = request.replied.unwrap_or_default();
-    let is_hidden = |h: &Happened| h.from == 0 && !h.behind && matches!(h.what, What::Lost | What::Late(_)) && h.time >= replied;
+    let is_hidden = |h: &LinkEvent| h.from == 0 && !h.behind && matches!(h.what, What::Lost | What::Late(_)) && h.time >= replied;
     let is_paused = plan.link.pause.is_some_and(|(of, _, to)| of == 0 && to >= replied);
     world.truth.happened.iter().any(is_hidden) || is_paused
 }

@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::rc::{self, Rdma};
 use crate::smb::{Command, Sizes};
 use crate::tcp::{self, Iwarp};
-use crate::transport::{Lag, MICROSECOND, MILLISECOND, SECOND, Stamp, Time, Transport};
+use crate::transport::{MICROSECOND, MILLISECOND, ReadDelay, SECOND, Stamp, Time, Transport};
 use crate::world::{Link, Trouble, World};
 
 /// Transport of a conversation.
@@ -45,7 +45,7 @@ pub struct Plan {
     /// Time after which a packet is retransmitted, in ns.
     pub timeout: Time,
     /// The client is late to answer RDMA Reads.
-    pub lag: Option<Lag>,
+    pub lag: Option<ReadDelay>,
     /// An end that stops in the middle of a message: its number, the continuation part before which it stops, and the
     /// duration.
     pub stops: Option<(usize, u64, Time)>,
@@ -134,7 +134,7 @@ impl Plan {
         let pace = r.pick(&[80, 320, 800]);
         let lag = own.chance(1, 12).then(|| {
             let from = own.within(0, 3) * MILLISECOND;
-            Lag { from, to: from + 20 * MILLISECOND, by: own.pick(&[300 * MICROSECOND, 2 * MILLISECOND]) }
+            ReadDelay { from, to: from + 20 * MILLISECOND, by: own.pick(&[300 * MICROSECOND, 2 * MILLISECOND]) }
         });
         let stops = own
             .chance(1, 12)

@@ -4,7 +4,7 @@
 
 use crate::frame::{self, Bth, Cm, QP, aeth, reth};
 use crate::packet::{Body, Event, Op, Packet, Rc_, RcWhat};
-use crate::transport::{Class, Lag, MICROSECOND, MILLISECOND, Out, Periods, Stamp, Time, Transport};
+use crate::transport::{Class, MICROSECOND, MILLISECOND, Out, Periods, ReadDelay, Stamp, Time, Transport};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -36,7 +36,7 @@ pub struct Config {
     /// True if the end that closes leaves without disconnecting.
     pub rude: bool,
     /// Delay of answers to RDMA Reads.
-    pub lag: Option<Lag>,
+    pub lag: Option<ReadDelay>,
 }
 
 struct Wqe {

@@ -4,7 +4,7 @@
 use crate::frame::{self, Tcp as Head};
 use crate::packet::{Body, Event, Mark, Op, Packet, Segment};
 use crate::smb::Memory;
-use crate::transport::{Class, Lag, MILLISECOND, Out, Periods, Stamp, Time, Transport};
+use crate::transport::{Class, MILLISECOND, Out, Periods, ReadDelay, Stamp, Time, Transport};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -34,7 +34,7 @@ pub struct Config {
     /// True if the end that closes leaves without disconnecting.
     pub rude: bool,
     /// Delay of answers to RDMA Reads.
-    pub lag: Option<Lag>,
+    pub lag: Option<ReadDelay>,
 }
 
 const SYN: u8 = 2;

@@ -48,7 +48,7 @@ impl Periods {
 
 /// A delay of answers to RDMA Reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lag {
+pub struct ReadDelay {
     /// Beginning of the period: Reads that arrive from then on are delayed.
     pub from: Time,
     /// End of the period.

@@ -63,7 +63,7 @@ pub enum What {
 
 /// An effect of the link on one packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Happened {
+pub struct LinkEvent {
     /// When.
     pub time: Time,
     /// Number of the packet.
@@ -114,7 +114,7 @@ pub struct Truth {
     /// Packets by number, from 1.
     pub sent: Vec<Sent>,
     /// Effects of the link.
-    pub happened: Vec<Happened>,
+    pub happened: Vec<LinkEvent>,
     /// Packets that passed the tap, in order.
     pub tapped: Vec<Tapped>,
     /// Requests of the client, in order.
@@ -239,7 +239,7 @@ impl World {
 
     fn happen(&mut self, time: Time, packet: &Packet, what: What, behind: bool) {
         let class = self.truth.sent[packet.id as usize - 1].class;
-        self.truth.happened.push(Happened { time, id: packet.id, from: packet.from, class, what, behind });
+        self.truth.happened.push(LinkEvent { time, id: packet.id, from: packet.from, class, what, behind });
     }
 
     /// One side of the tap: from the sender to it, or from it to the receiver.

@@ -8,21 +8,23 @@ use rdmascope_dissector::registry::Registry;
 use std::collections::HashMap;
 
 /// A declaration of Wireshark's. A name may have several.
-struct Theirs {
+struct WiresharkField {
     kind: String,
     base: String,
     mask: u64,
 }
 
-fn theirs(text: &str) -> HashMap<&str, Vec<Theirs>> {
-    let mut fields: HashMap<&str, Vec<Theirs>> = HashMap::new();
+fn theirs(text: &str) -> HashMap<&str, Vec<WiresharkField>> {
+    let mut fields: HashMap<&str, Vec<WiresharkField>> = HashMap::new();
     for line in text.lines() {
         let columns: Vec<&str> = line.split('\t').collect();
         match columns[..] {
-            ["P", _, name, ..] => fields.entry(name).or_default().push(Theirs { kind: "FT_PROTOCOL".into(), base: String::new(), mask: 0 }),
+            ["P", _, name, ..] => {
+                fields.entry(name).or_default().push(WiresharkField { kind: "FT_PROTOCOL".into(), base: String::new(), mask: 0 })
+            }
             ["F", _, name, kind, _, base, mask, ..] => {
                 let mask = u64::from_str_radix(mask.trim_start_matches("0x"), 16).unwrap_or(0);
-                fields.entry(name).or_default().push(Theirs { kind: kind.into(), base: base.into(), mask });
+                fields.entry(name).or_default().push(WiresharkField { kind: kind.into(), base: base.into(), mask });
             }
             _ => {}
         }
@@ -32,7 +34,7 @@ fn theirs(text: &str) -> HashMap<&str, Vec<Theirs>> {
 
 /// True if the types mean the same. Wireshark's string types differ only in how the length is determined, which does
 /// not affect the value.
-fn same_kind(ours: &FieldDef, theirs: &Theirs) -> bool {
+fn same_kind(ours: &FieldDef, theirs: &WiresharkField) -> bool {
     let kind = ours.kind.wireshark();
     match theirs.kind.as_str() {
         "FT_STRINGZ" | "FT_UINT_STRING" | "FT_STRINGZPAD" | "FT_STRINGZTRUNC" => kind == "FT_STRING",
@@ -41,7 +43,7 @@ fn same_kind(ours: &FieldDef, theirs: &Theirs) -> bool {
     }
 }
 
-fn same_base(ours: &FieldDef, theirs: &Theirs) -> bool {
+fn same_base(ours: &FieldDef, theirs: &WiresharkField) -> bool {
     match ours.kind {
         Kind::Bool => {
             // the width of a boolean without a mask is not used
@@ -54,7 +56,7 @@ fn same_base(ours: &FieldDef, theirs: &Theirs) -> bool {
 }
 
 /// True if the masks mean the same. A mask over all bits of a field equals no mask.
-fn same_mask(ours: &FieldDef, theirs: &Theirs) -> bool {
+fn same_mask(ours: &FieldDef, theirs: &WiresharkField) -> bool {
     let all = match ours.kind.bits() {
         0 => 0,
         64 => u64::MAX,
@@ -76,13 +78,14 @@ fn types_bases_and_masks_are_wiresharks() {
     for def in registry.all() {
         let Some(theirs) = theirs.get(def.name) else { continue };
         compared += 1;
-        let mut check = |what: &str, same: &dyn Fn(&Theirs) -> bool, ours: String, theirs_text: &dyn Fn(&Theirs) -> String| {
-            if theirs.iter().any(same) || known.contains_key(&(def.name.to_owned(), what.to_owned())) {
-                return;
-            }
-            let all: Vec<String> = theirs.iter().map(theirs_text).collect();
-            wrong.push(format!("{}\t{what}\tours is {ours}, Wireshark's {}", def.name, all.join(" or ")));
-        };
+        let mut check =
+            |what: &str, same: &dyn Fn(&WiresharkField) -> bool, ours: String, theirs_text: &dyn Fn(&WiresharkField) -> String| {
+                if theirs.iter().any(same) || known.contains_key(&(def.name.to_owned(), what.to_owned())) {
+                    return;
+                }
+                let all: Vec<String> = theirs.iter().map(theirs_text).collect();
+                wrong.push(format!("{}\t{what}\tours is {ours}, Wireshark's {}", def.name, all.join(" or ")));
+            };
         check("kind", &|t| same_kind(def, t), def.kind.wireshark().into(), &|t| t.kind.clone());
         let base = if def.kind == Kind::Bool { def.width.to_string() } else { def.base.wireshark().into() };
         check("base", &|t| same_base(def, t) || !same_kind(def, t), base, &|t| t.base.clone());

@@ -466,9 +466,9 @@ const CASES: &[Case] = &[
             let (mut channel, _) = r.negotiated(request())?;
             grant(&mut channel, CREDITS, 0);
             Ok(match asked(&mut channel, IDLE_WITHIN)? {
-                Asked::Yes => Verdict::Pass,
-                Asked::Closed => Verdict::Fail("closed the connection without asking".into()),
-                Asked::No => Verdict::Fail(format!("did not ask within {} s", IDLE_WITHIN.as_secs())),
+                KeepaliveSeen::Yes => Verdict::Pass,
+                KeepaliveSeen::Closed => Verdict::Fail("closed the connection without asking".into()),
+                KeepaliveSeen::No => Verdict::Fail(format!("did not ask within {} s", IDLE_WITHIN.as_secs())),
             })
         },
     },
@@ -482,9 +482,9 @@ const CASES: &[Case] = &[
             let (mut channel, _) = r.negotiated(request())?;
             grant(&mut channel, CREDITS, 0);
             match asked(&mut channel, IDLE_WITHIN)? {
-                Asked::Yes => closed(&mut channel),
-                Asked::Closed => Ok(Verdict::Fail("closed the connection without asking".into())),
-                Asked::No => Ok(Verdict::NotApplicable(format!("did not ask within {} s", IDLE_WITHIN.as_secs()))),
+                KeepaliveSeen::Yes => closed(&mut channel),
+                KeepaliveSeen::Closed => Ok(Verdict::Fail("closed the connection without asking".into())),
+                KeepaliveSeen::No => Ok(Verdict::NotApplicable(format!("did not ask within {} s", IDLE_WITHIN.as_secs()))),
             }
         },
     },
@@ -1626,24 +1626,24 @@ fn grant(channel: &mut SmbDirect, credits: u16, flags: u16) {
     send(channel, bytes);
 }
 
-enum Asked {
+enum KeepaliveSeen {
     Yes,
     Closed,
     No,
 }
 
 /// Checks whether the server asks for a response in time.
-fn asked(channel: &mut SmbDirect, within: Duration) -> Result<Asked> {
+fn asked(channel: &mut SmbDirect, within: Duration) -> Result<KeepaliveSeen> {
     let until = Instant::now() + within;
     loop {
         match next_until(channel, until)? {
             Next::Message(bytes) => {
                 if smbd::parse_data(&bytes, bytes.len() as u32, &mut Off).is_ok_and(|(_, d)| d.header.response_requested()) {
-                    return Ok(Asked::Yes);
+                    return Ok(KeepaliveSeen::Yes);
                 }
             }
-            Next::Closed => return Ok(Asked::Closed),
-            Next::Nothing => return Ok(Asked::No),
+            Next::Closed => return Ok(KeepaliveSeen::Closed),
+            Next::Nothing => return Ok(KeepaliveSeen::No),
         }
     }
 }

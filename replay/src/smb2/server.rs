@@ -1752,7 +1752,7 @@ fn info(info_type: u8, class: u8, stat: &Stat, open: &Open, label: &str) -> Opti
 /// Serves one connection until it ends.
 ///
 /// # Errors
-/// Those of the network.
+/// Errors of the network.
 pub fn serve(request: Box<dyn Incoming>, share: Arc<Share>, config: &Config) -> Result<(), Error> {
     let peer = request.peer();
     let mut channel = SmbDirect::accept(request, config)?;
@@ -1764,7 +1764,7 @@ pub fn serve(request: Box<dyn Incoming>, share: Arc<Share>, config: &Config) -> 
 /// The same on a channel of the caller, which stays open for inspection. `peer` is the client's address.
 ///
 /// # Errors
-/// Those of the network; if no logon succeeded, the reason.
+/// Errors of the network; if no logon succeeded, the reason.
 pub fn serve_channel(channel: &mut SmbDirect, share: Arc<Share>, peer: Option<SocketAddr>) -> Result<(), Error> {
     let limits = share.limits;
     let mut connection = ServerConnection::new(share)?;

@@ -106,7 +106,7 @@ impl Storage {
     /// Opens an existing file or folder; with `write`, a file for writing.
     ///
     /// # Errors
-    /// Those of the file system; `PermissionDenied` if it is outside, or neither a regular file nor a folder.
+    /// Errors of the file system; `PermissionDenied` if it is outside, or neither a regular file nor a folder.
     pub fn open(&self, path: &str, write: bool) -> io::Result<File> {
         match self {
             #[cfg(unix)]
@@ -119,7 +119,7 @@ impl Storage {
     /// Makes an empty file, or a folder, that must not be there, and opens it.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn create(&self, path: &str, folder: bool) -> io::Result<File> {
         match self {
             #[cfg(unix)]
@@ -155,7 +155,7 @@ impl Storage {
     /// Removes the name of a file, or an empty folder, if it still is the one that was opened.
     ///
     /// # Errors
-    /// Those of the file system; the share itself cannot be removed.
+    /// Errors of the file system; the share itself cannot be removed.
     pub fn remove(&self, path: &str, file: &File) -> io::Result<()> {
         if path.is_empty() {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -180,7 +180,7 @@ impl Storage {
     /// Renames a file or folder. `replace` allows replacing an existing file of that name.
     ///
     /// # Errors
-    /// Those of the file system; the share itself keeps its name.
+    /// Errors of the file system; the share itself keeps its name.
     pub fn rename(&self, from: &str, to: &str, replace: bool) -> io::Result<()> {
         if from.is_empty() || to.is_empty() {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -206,7 +206,7 @@ impl Storage {
     /// Makes a hard link to a file. `replace` allows replacing an existing file of that name.
     ///
     /// # Errors
-    /// Those of the file system; files in memory have one name each.
+    /// Errors of the file system; files in memory have one name each.
     pub fn link(&self, from: &str, to: &str, replace: bool) -> io::Result<()> {
         if from.is_empty() || to.is_empty() {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -221,7 +221,7 @@ impl Storage {
     /// Names in a folder that is open, sorted.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn list(&self, folder: &File) -> io::Result<Vec<String>> {
         match (self, folder) {
             #[cfg(unix)]
@@ -234,7 +234,7 @@ impl Storage {
     /// Changes bytes of a file that is open.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn write(&self, file: &File, offset: u64, data: &[u8]) -> io::Result<()> {
         match (self, file) {
             #[cfg(unix)]
@@ -256,7 +256,7 @@ impl Storage {
     /// Cuts or extends a file that is open.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn set_length(&self, file: &File, length: u64) -> io::Result<()> {
         match (self, file) {
             #[cfg(unix)]
@@ -291,7 +291,7 @@ impl File {
     /// Returns the metadata of the file.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn stat(&self) -> io::Result<Stat> {
         match self {
             #[cfg(unix)]
@@ -307,7 +307,7 @@ impl File {
     /// Bytes of it; fewer at its end.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn read(&self, offset: u64, length: u32) -> io::Result<Vec<u8>> {
         match self {
             #[cfg(unix)]
@@ -324,7 +324,7 @@ impl File {
     /// Sets its times.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn set_times(&self, times: Times) -> io::Result<()> {
         match self {
             #[cfg(unix)]
@@ -342,7 +342,7 @@ impl File {
     /// Writes buffered data to the disk.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn sync(&self) -> io::Result<()> {
         match self {
             #[cfg(unix)]

@@ -70,13 +70,13 @@ pub trait Fabric: Any + Debug + Send + Sync {
     /// Connects to `address`.
     ///
     /// # Errors
-    /// Those of the system, and if the recording cannot be written.
+    /// Errors of the system, and if the recording cannot be written.
     fn connect(&self, address: SocketAddr, setup: &Setup) -> io::Result<Opened>;
 
     /// Listens on `address`; port 0 takes any.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>>;
 
     /// The same, with a fault in its packets, if it makes packets itself; the seed is for random decisions.
@@ -144,13 +144,13 @@ pub trait Request: Debug + Send {
     /// Takes it.
     ///
     /// # Errors
-    /// Those of the system, and if the recording cannot be written.
+    /// Errors of the system, and if the recording cannot be written.
     fn accept(self: Box<Self>, setup: &Setup) -> io::Result<Opened>;
 
     /// Answers with a fault, and returns when the peer is gone.
     ///
     /// # Errors
-    /// Those of the system; `Unsupported` if [`Kind::faults_below`] is false.
+    /// Errors of the system; `Unsupported` if [`Kind::faults_below`] is false.
     fn fault(self: Box<Self>, fault: StartupFault, setup: &Setup) -> io::Result<()> {
         let _ = (fault, setup);
         Err(io::ErrorKind::Unsupported.into())
@@ -473,13 +473,13 @@ pub trait Completions {
     /// Processes completions. Returns true if there were any.
     ///
     /// # Errors
-    /// Those of the adapter.
+    /// Errors of the adapter.
     fn progress(&mut self) -> io::Result<bool>;
 
     /// Waits until something is completed, at most for `at_most`.
     ///
     /// # Errors
-    /// Those of the adapter.
+    /// Errors of the adapter.
     fn wait(&mut self, at_most: Duration) -> io::Result<()>;
 
     /// True if operations are outstanding.
@@ -492,13 +492,13 @@ pub trait Driver: Debug + Send {
     /// moved.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     fn drive(&mut self, clock: &Clock, transport: &mut dyn Transport) -> io::Result<bool>;
 
     /// Waits until [`Driver::drive`] has something to do, at most for `at_most`.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     fn wait(&mut self, transport: &mut dyn Transport, at_most: Duration) -> io::Result<()>;
 
     /// Tries for a moment to get the last bytes out, and closes our direction.
@@ -507,7 +507,7 @@ pub trait Driver: Debug + Send {
     /// Closes our direction.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     fn half_close(&mut self, clock: &Clock, transport: &mut dyn Transport) -> io::Result<()>;
 
     /// Bytes taken from the transport that are still to be sent.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  ✗ SMBD-NEG-RSP-FRAGSIZE  server  ×6   f 23    offered MaxFragmentedSize 130,560; at least 131,072 is required
-//!  ! RC-RETRANSMIT          network ×11  f 311   11 packets went out again
+//!  ! RC-RETRANSMIT          network ×11  f 311   11 packets were retransmitted
 //! ── SMBD-NEG-RSP-FRAGSIZE ─────────────────────────── [MS-SMBD] 3.1.5.7 ──
 //!  The server offered too small a MaxFragmentedSize
 //!  cause   …

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The application on a capture, with the work of its threads.
-struct Rig {
+struct TestApp {
     app: App,
     shared: Shared,
     lines: Redissector,
@@ -36,7 +36,7 @@ fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(name).join(format!("{name}.pcap"))
 }
 
-impl Rig {
+impl TestApp {
     fn new(name: &str, width: u16, height: u16) -> Self {
         Self::open(&[sample(name)], width, height)
     }
@@ -145,9 +145,9 @@ impl Rig {
 }
 
 /// `what_for` sets the screens of a test apart from those of other tests of the same sample.
-fn snapshots_for(what_for: &str, name: &str, views: &[View], prepare: impl Fn(&mut Rig)) {
+fn snapshots_for(what_for: &str, name: &str, views: &[View], prepare: impl Fn(&mut TestApp)) {
     for (width, height) in [(80, 24), (160, 48)] {
-        let mut rig = Rig::new(name, width, height);
+        let mut rig = TestApp::new(name, width, height);
         prepare(&mut rig);
         for view in views {
             rig.keys(view.key()[0]);
@@ -157,7 +157,7 @@ fn snapshots_for(what_for: &str, name: &str, views: &[View], prepare: impl Fn(&m
     }
 }
 
-fn snapshots(name: &str, views: &[View], prepare: impl Fn(&mut Rig)) {
+fn snapshots(name: &str, views: &[View], prepare: impl Fn(&mut TestApp)) {
     snapshots_for("", name, views, prepare);
 }
 
@@ -177,7 +177,7 @@ fn a_sealed_session_is_read_with_the_keys_given_at_the_start() {
     let keys = capture.with_file_name("keys.txt");
     let views = |keys: Option<&Path>| {
         let keyring = rdmascope_report::input::keyring(keys).unwrap();
-        let mut rig = Rig::open_with(Options { keyring, ..Options::default() }, std::slice::from_ref(&capture), 160, 48);
+        let mut rig = TestApp::open_with(Options { keyring, ..Options::default() }, std::slice::from_ref(&capture), 160, 48);
         rig.keys("3");
         let requests = rig.screen();
         rig.keys("2/smb2.cmd == 5 and smb2.flags.response == 0\n");
@@ -192,7 +192,7 @@ fn a_sealed_session_is_read_with_the_keys_given_at_the_start() {
 
 #[test]
 fn a_brush_over_the_slow_requests_filters_every_view() {
-    let mut rig = Rig::new("smb-roce-loss", 120, 30);
+    let mut rig = TestApp::new("smb-roce-loss", 120, 30);
     rig.keys("9");
     let all = rig.app.model.exchanges.iter().filter(|(_, e)| e.latency().is_some()).count();
     let slowest = rig.app.model.exchanges.iter().filter_map(|(_, e)| e.latency()).max().unwrap();
@@ -223,8 +223,8 @@ fn a_brush_over_the_slow_requests_filters_every_view() {
 
 #[test]
 fn columns_are_added_moved_and_taken_away() {
-    let mut rig = Rig::new("smb-roce", 160, 48);
-    let names = |rig: &Rig| rig.app.model.columns.iter().map(|c| c.name).collect::<Vec<_>>();
+    let mut rig = TestApp::new("smb-roce", 160, 48);
+    let names = |rig: &TestApp| rig.app.model.columns.iter().map(|c| c.name).collect::<Vec<_>>();
     rig.keys("2csmb2.msg_id\ncframe.len\n");
     assert_eq!(names(&rig), ["smb2.msg_id", "frame.len"]);
     rig.keys("cframe.len 1\n");
@@ -259,7 +259,7 @@ fn a_message_in_pieces_shows_its_own_bytes() {
 #[test]
 fn a_new_user_sees_why_the_mount_failed() {
     for (width, height) in [(60, 18), (80, 24), (120, 40)] {
-        let screen = Rig::new("smb-roce-negotiate-refused", width, height).screen();
+        let screen = TestApp::new("smb-roce-negotiate-refused", width, height).screen();
         for part in ["MaxFragmentedSize 130,560", "131,072 is required", "cause", "do"] {
             assert!(screen.contains(part), "{part} at {width}×{height}:\n{screen}");
         }
@@ -268,7 +268,7 @@ fn a_new_user_sees_why_the_mount_failed() {
 
 #[test]
 fn a_finding_leads_to_its_frame_and_back() {
-    let mut rig = Rig::new("smb-roce-negotiate-refused", 100, 30);
+    let mut rig = TestApp::new("smb-roce-negotiate-refused", 100, 30);
     rig.keys("7");
     let frame = rig.app.model.found[0].frames[0];
     rig.keys("\n");
@@ -294,7 +294,7 @@ fn a_connection_is_followed_with_its_content() {
         ("nfs-roce-v42", "NULL", "00 00 00 02 00 01 86 a3"),
         ("smb-tcp-seal", "Negotiate Protocol Request", "fe 53 4d 42"),
     ] {
-        let mut rig = Rig::new(name, 120, 40);
+        let mut rig = TestApp::new(name, 120, 40);
         rig.keys("C");
         let Some(Popup::Text(title, lines, 0)) = rig.app.popup.clone() else { panic!("{name}: {:?}", rig.app.model.note) };
         let heads: Vec<&String> = lines.iter().filter(|line| !line.starts_with(' ')).collect();
@@ -309,7 +309,7 @@ fn a_connection_is_followed_with_its_content() {
         assert!(rig.screen().contains(heads[heads.len() - 1].split("   ").next().unwrap()), "{}", rig.screen());
     }
     // of two connections the selected one
-    let rig = Rig::new("smb-iwarp-multichannel", 120, 40);
+    let rig = TestApp::new("smb-iwarp-multichannel", 120, 40);
     let mut lines = Redissector::new(rig.shared.clone());
     let frames = |lines: &mut Redissector, connection: usize| -> Vec<u64> {
         let connection = &rig.app.model.report.connections[connection];
@@ -328,7 +328,7 @@ fn a_connection_is_followed_with_its_content() {
 
 #[test]
 fn filters_narrow_complete_and_are_remembered() {
-    let mut rig = Rig::new("smb-roce", 100, 30);
+    let mut rig = TestApp::new("smb-roce", 100, 30);
     rig.keys("/smb2.cm");
     assert!(rig.screen().contains("unknown field") || rig.screen().contains("smb2.cmd"), "{}", rig.screen());
     rig.press(KeyCode::Tab);
@@ -354,7 +354,7 @@ fn filters_narrow_complete_and_are_remembered() {
 
 #[test]
 fn a_hidden_frame_is_shown_when_gone_to() {
-    let mut rig = Rig::new("smb-roce", 100, 30);
+    let mut rig = TestApp::new("smb-roce", 100, 30);
     rig.keys("/smb2.cmd == 8\ng1\n");
     assert_eq!((rig.app.model.filter.is_on(), rig.app.model.frame_at(rig.app.states.frames.list.at)), (false, Some(0)));
     rig.keys("g99999\n");
@@ -363,7 +363,7 @@ fn a_hidden_frame_is_shown_when_gone_to() {
 
 #[test]
 fn following_narrows_everything() {
-    let mut rig = Rig::new("nfs-roce-v3", 100, 30);
+    let mut rig = TestApp::new("nfs-roce-v3", 100, 30);
     let all = (rig.app.model.row_count(), rig.app.model.connections().count());
     rig.press(KeyCode::Home);
     rig.press(KeyCode::Down);
@@ -381,13 +381,13 @@ fn following_narrows_everything() {
 
 #[test]
 fn the_filter_is_obeyed_in_every_view() {
-    let mut rig = Rig::new("smb-roce", 160, 48);
+    let mut rig = TestApp::new("smb-roce", 160, 48);
     let all = (rig.app.model.found.len(), rig.app.model.exchanges.len());
     // requests by latency, as each view lists them
     rig.keys("/rdmascope.exchange.time > 0.044\n3");
     let slow: Vec<u64> =
         rig.app.model.exchanges.iter().filter(|(_, e)| e.latency().is_some_and(|l| l > 44_000_000)).map(|(_, e)| e.id).collect();
-    let ids = |rig: &Rig| -> Vec<u64> {
+    let ids = |rig: &TestApp| -> Vec<u64> {
         rig.app.states.io.order.iter().filter_map(|(i, _)| rig.app.model.exchanges.at(i as usize)).map(|e| e.id).collect()
     };
     let shown = ids(&rig);
@@ -423,7 +423,7 @@ fn the_filter_is_obeyed_in_every_view() {
 
 #[test]
 fn a_field_joins_the_filter() {
-    let mut rig = Rig::new("smb-roce", 160, 48);
+    let mut rig = TestApp::new("smb-roce", 160, 48);
     rig.keys("/smb2.cmd == 8\n");
     rig.press(KeyCode::Tab);
     let found = (0..500).any(|_| {
@@ -445,7 +445,7 @@ fn a_field_joins_the_filter() {
 
 #[test]
 fn sorting_takes_two_keys() {
-    let mut rig = Rig::new("smb-roce", 160, 48);
+    let mut rig = TestApp::new("smb-roce", 160, 48);
     rig.keys("3S");
     assert!(rig.screen().contains("i  latency"), "{}", rig.screen());
     rig.keys("i");
@@ -459,7 +459,7 @@ fn sorting_takes_two_keys() {
 
 #[test]
 fn why_a_request_was_slow_takes_one_key() {
-    let mut rig = Rig::new("smb-roce", 120, 30);
+    let mut rig = TestApp::new("smb-roce", 120, 30);
     rig.keys("3SiW");
     assert_eq!(rig.app.model.view, View::Sequence);
     let screen = rig.screen();
@@ -476,7 +476,7 @@ fn why_a_request_was_slow_takes_one_key() {
 
 #[test]
 fn fields_and_bytes_select_each_other() {
-    let mut rig = Rig::new("smb-roce", 160, 48);
+    let mut rig = TestApp::new("smb-roce", 160, 48);
     rig.keys("/smb2.cmd == 8\n");
     rig.press(KeyCode::Tab);
     while !rig.screen().contains("smb2.msg_id ") {
@@ -504,7 +504,7 @@ fn fields_and_bytes_select_each_other() {
 
 #[test]
 fn marked_frames_are_saved() {
-    let mut rig = Rig::new("smb-roce", 100, 30);
+    let mut rig = TestApp::new("smb-roce", 100, 30);
     rig.keys("2mm\x20");
     assert_eq!(rig.app.model.marks.iter().copied().collect::<Vec<_>>(), [1, 2]);
     rig.keys("w\n");
@@ -524,7 +524,7 @@ fn marked_frames_are_saved() {
 }
 
 /// Writes the file as the worker would.
-fn written(rig: &mut Rig) {
+fn written(rig: &mut TestApp) {
     let Some(Effect::Write(write)) = rig.left.pop() else { panic!("nothing is written") };
     let msg = run::carry_out(&mut Redissector::new(rig.shared.clone()), write, &rig.shared, &mut |_, _, _| true);
     rig.send(msg);
@@ -536,7 +536,7 @@ fn nothing_is_written_onto_the_open_capture() {
     let capture = dir.join("frames.pcapng");
     std::fs::copy(sample("smb-roce"), &capture).unwrap();
     let before = std::fs::read(&capture).unwrap();
-    let mut rig = Rig::open(std::slice::from_ref(&capture), 100, 30);
+    let mut rig = TestApp::open(std::slice::from_ref(&capture), 100, 30);
     for keys in ["2w", "2x", "3x"] {
         rig.keys(keys);
         let Some(Popup::Prompt(prompt)) = &mut rig.app.popup else { panic!("no file is asked for") };
@@ -556,7 +556,7 @@ fn a_file_is_overwritten_only_after_a_question() {
     let dir = tempfile();
     let path = dir.join("io.csv");
     std::fs::write(&path, "precious").unwrap();
-    let mut rig = Rig::new("smb-roce", 100, 30);
+    let mut rig = TestApp::new("smb-roce", 100, 30);
     rig.keys("3x");
     let Some(Popup::Prompt(prompt)) = &mut rig.app.popup else { panic!("no file is asked for") };
     assert_eq!(prompt.text, "smb-roce-io.csv");
@@ -582,7 +582,7 @@ fn a_file_is_overwritten_only_after_a_question() {
 
 #[test]
 fn live_frames_are_not_lost_without_a_question() {
-    let mut rig = Rig::new("smb-roce", 100, 30);
+    let mut rig = TestApp::new("smb-roce", 100, 30);
     rig.keys("p");
     assert!(rig.app.model.note.as_ref().is_some_and(|n| n.is_error) && rig.left.is_empty());
     rig.app.model.is_live = true;
@@ -600,7 +600,7 @@ fn live_frames_are_not_lost_without_a_question() {
     assert_eq!((rig.left.pop(), rig.app.popup.is_none()), (Some(Effect::Quit), true));
     std::fs::remove_dir_all(dir).unwrap();
     // frames of a filter are not all
-    let mut rig = Rig::new("smb-roce", 100, 30);
+    let mut rig = TestApp::new("smb-roce", 100, 30);
     rig.app.model.is_live = true;
     rig.keys("/smb2\nw\n");
     rig.send(Msg::Done(Ok("saved".to_owned())));
@@ -615,7 +615,7 @@ fn live_frames_are_not_lost_without_a_question() {
 
 #[test]
 fn a_capture_that_begins_anew_leaves_nothing_of_the_old_one() {
-    let mut rig = Rig::new("smb-roce", 100, 30);
+    let mut rig = TestApp::new("smb-roce", 100, 30);
     rig.keys("2mm/smb2.cmd == 8\n4");
     let news = loader::News { restarted: true, ..loader::News::default() };
     (*rig.shared.index.lock().unwrap(), *rig.shared.exchanges.lock().unwrap()) = Default::default();
@@ -636,7 +636,7 @@ fn reading_asks_before_it_takes_much_memory() {
     let shared = Shared::default();
     shared.frames_max.store(100, std::sync::atomic::Ordering::Relaxed);
     let input = loader::open_all(&[sample("smb-roce")], false, &shared.stop).unwrap();
-    let mut rig = Rig::new("smb-roce", 100, 30);
+    let mut rig = TestApp::new("smb-roce", 100, 30);
     let mut asked = Vec::new();
     loader::run(input, false, false, &shared, |n| {
         if let Some(frames) = n.asks {
@@ -668,7 +668,7 @@ fn tempfile() -> PathBuf {
 
 #[test]
 fn every_view_is_exported() {
-    let mut rig = Rig::new("smb-roce", 100, 30);
+    let mut rig = TestApp::new("smb-roce", 100, 30);
     for view in View::ALL.iter().copied() {
         rig.keys(&format!("{}x\n", view.key()[0]));
         match rig.left.pop() {
@@ -695,7 +695,7 @@ fn every_view_is_exported() {
 
 #[test]
 fn the_credit_plot_zooms_and_its_cursor_leads_to_a_frame() {
-    let mut rig = Rig::new("smb-roce", 120, 40);
+    let mut rig = TestApp::new("smb-roce", 120, 40);
     rig.keys("4");
     let all = rig.screen();
     rig.keys("+++");
@@ -714,7 +714,7 @@ fn the_credit_plot_zooms_and_its_cursor_leads_to_a_frame() {
 
 #[test]
 fn searching_goes_from_hit_to_hit() {
-    let mut rig = Rig::new("smb-roce", 100, 30);
+    let mut rig = TestApp::new("smb-roce", 100, 30);
     rig.keys("2stree connect\n");
     let first = rig.app.states.frames.list.at;
     rig.keys("n");
@@ -729,7 +729,7 @@ fn searching_goes_from_hit_to_hit() {
 
 #[test]
 fn searching_wraps_and_understands_bytes_expressions_and_filters() {
-    let mut rig = Rig::new("smb-roce", 160, 30);
+    let mut rig = TestApp::new("smb-roce", 160, 30);
     rig.keys("2stree connect\n");
     let first = rig.app.states.frames.list.at;
     // backwards from the first hit there is the last one, and forwards from there the first
@@ -759,7 +759,7 @@ fn searching_wraps_and_understands_bytes_expressions_and_filters() {
 
 #[test]
 fn columns_come_and_go() {
-    let mut rig = Rig::new("smb-roce", 160, 48);
+    let mut rig = TestApp::new("smb-roce", 160, 48);
     rig.keys("/smb2.cmd == 8\nc");
     rig.keys("smb2.msg_id\n");
     let cells: Vec<String> = rig.app.model.texts.values().map(|t| t.cells.join("")).collect();
@@ -772,7 +772,7 @@ fn columns_come_and_go() {
 
 #[test]
 fn the_mouse_selects_turns_and_changes_views() {
-    let mut rig = Rig::new("smb-roce", 100, 30);
+    let mut rig = TestApp::new("smb-roce", 100, 30);
     let mouse = |kind, column, row| Msg::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE });
     rig.send(mouse(MouseEventKind::Down(MouseButton::Left), 15, 1));
     assert_eq!(rig.app.model.view, View::Frames);
@@ -784,9 +784,9 @@ fn the_mouse_selects_turns_and_changes_views() {
 
 #[test]
 fn io_and_memory_are_sorted() {
-    let mut rig = Rig::new("smb-roce", 160, 48);
+    let mut rig = TestApp::new("smb-roce", 160, 48);
     rig.keys("3oooooooo");
-    let latencies = |rig: &Rig| -> Vec<_> {
+    let latencies = |rig: &TestApp| -> Vec<_> {
         rig.app.states.io.order.iter().map(|(i, _)| rig.app.model.exchanges.at(i as usize).unwrap().latency()).collect()
     };
     let latency = latencies(&rig);
@@ -819,7 +819,7 @@ fn io_and_memory_are_sorted() {
 }
 
 /// Cells of one column of the frame list, from the top.
-fn listed(rig: &mut Rig, cell: impl Fn(&super::redissect::Text) -> String) -> Vec<String> {
+fn listed(rig: &mut TestApp, cell: impl Fn(&super::redissect::Text) -> String) -> Vec<String> {
     let places: Vec<usize> = (0..rig.app.model.row_count()).filter_map(|row| rig.app.model.frame_at(row)).collect();
     let mut ascending = places.clone();
     ascending.sort_unstable();
@@ -830,9 +830,9 @@ fn listed(rig: &mut Rig, cell: impl Fn(&super::redissect::Text) -> String) -> Ve
 
 #[test]
 fn frames_are_sorted_by_any_column() {
-    let mut rig = Rig::new("smb-roce", 160, 48);
+    let mut rig = TestApp::new("smb-roce", 160, 48);
     rig.keys("2");
-    let entry = |rig: &Rig| -> Vec<_> {
+    let entry = |rig: &TestApp| -> Vec<_> {
         (0..rig.app.model.row_count()).map(|row| rig.app.model.index.at(rig.app.model.frame_at(row).unwrap()).copied().unwrap()).collect()
     };
     // the last frame is the first one
@@ -857,7 +857,7 @@ fn frames_are_sorted_by_any_column() {
     assert!(listed(&mut rig, |t| t.info.clone()).is_sorted_by(|a, b| a >= b));
     // the frames of a filter, by a field; frames without the field come last, in both orders
     rig.keys("csmb2.msg_id\n/smb_direct\n");
-    let by_field = |rig: &mut Rig| -> Vec<Option<u64>> {
+    let by_field = |rig: &mut TestApp| -> Vec<Option<u64>> {
         listed(rig, |t| t.cells[0].clone()).iter().map(|c| c.split(", ").next().unwrap().parse().ok()).collect()
     };
     while !matches!(rig.app.model.sorting.by, super::sort::By::Field(_)) {
@@ -902,7 +902,7 @@ fn frames_are_sorted_by_any_column() {
 
 #[test]
 fn half_a_file_is_none() {
-    let mut rig = Rig::new("smb-roce", 100, 30);
+    let mut rig = TestApp::new("smb-roce", 100, 30);
     let dir = tempfile();
     let path = dir.join("half.csv");
     let backwards = Which::These((0..1079).rev().collect());
@@ -927,7 +927,7 @@ fn half_a_file_is_none() {
 
 #[test]
 fn sorting_is_given_up() {
-    let rig = Rig::new("smb-roce", 100, 30);
+    let rig = TestApp::new("smb-roce", 100, 30);
     for by in super::sort::By::USUAL {
         let which = rig.app.model.frames_shown();
         let sorted = sort::sort(&mut Redissector::new(rig.shared.clone()), by, &which, &mut |_| false);
@@ -946,9 +946,9 @@ fn sorting_is_given_up() {
 
 #[test]
 fn the_handshake_belongs_to_its_connection() {
-    let mut rig = Rig::new("smb-roce", 120, 40);
+    let mut rig = TestApp::new("smb-roce", 120, 40);
     rig.keys("f2");
-    let protocol_of = |rig: &mut Rig| -> Vec<String> {
+    let protocol_of = |rig: &mut TestApp| -> Vec<String> {
         let places: Vec<usize> = (0..rig.app.model.row_count()).filter_map(|row| rig.app.model.frame_at(row)).collect();
         rig.lines.texts(&places, &[]).into_iter().map(|t| t.info).collect()
     };
@@ -965,7 +965,7 @@ fn the_handshake_belongs_to_its_connection() {
 fn the_fields_of_a_frame_name_its_interface() {
     let dir = tempfile();
     let path = dir.join("named.pcapng");
-    let rig = Rig::new("smb-roce", 120, 40);
+    let rig = TestApp::new("smb-roce", 120, 40);
     let section = rdmascope_capture::Section::default();
     let mut writer = rdmascope_capture::PcapngWriter::create(&path, &section).unwrap();
     let mut interface = rdmascope_capture::Interface::new(LinkType::ETHERNET);
@@ -978,7 +978,7 @@ fn the_fields_of_a_frame_name_its_interface() {
     }
     writer.finish().unwrap();
     drop(rig);
-    let mut rig = Rig::open(&[path], 120, 40);
+    let mut rig = TestApp::open(&[path], 120, 40);
     let tree = rig.trees.detail(1).tree;
     let node = tree.all("frame.interface_name").next().expect("a name");
     let mut text = String::new();
@@ -989,7 +989,7 @@ fn the_fields_of_a_frame_name_its_interface() {
 
 #[test]
 fn credits_and_sequence_are_about_what_was_selected() {
-    let mut rig = Rig::new("nfs-roce-v3", 120, 40);
+    let mut rig = TestApp::new("nfs-roce-v3", 120, 40);
     // the ladder begins at the request that was selected
     rig.keys("3ooooo");
     let exchange = super::io::selected(&rig.app.states.io, &rig.app.model).unwrap();
@@ -1010,7 +1010,7 @@ fn credits_and_sequence_are_about_what_was_selected() {
 
 #[test]
 fn the_smallest_screen_says_what_frames_say() {
-    let mut rig = Rig::new("smb-roce", 60, 18);
+    let mut rig = TestApp::new("smb-roce", 60, 18);
     rig.keys("2g24\n");
     let screen = rig.screen();
     assert!(screen.contains("Info") && screen.contains("NegotiateRequest"), "{screen}");
@@ -1023,7 +1023,7 @@ fn the_smallest_screen_says_what_frames_say() {
 
 #[test]
 fn any_size_is_drawn() {
-    let mut rig = Rig::new("smb-roce", 80, 24);
+    let mut rig = TestApp::new("smb-roce", 80, 24);
     for (width, height) in [(60, 18), (61, 19), (79, 50), (149, 20), (150, 18), (300, 100), (1, 1), (20, 5), (59, 18)] {
         rig.send(Msg::Resize(width, height));
         for view in View::ALL.iter().copied() {
@@ -1043,7 +1043,7 @@ fn any_size_is_drawn() {
 
 #[test]
 fn keys_in_any_order_do_no_harm() {
-    let mut rig = Rig::new("smb-roce-negotiate-refused", 80, 24);
+    let mut rig = TestApp::new("smb-roce-negotiate-refused", 80, 24);
     let mut state = 1_u32;
     let all: Vec<char> = "123456789b[]jkhlgGfFs nNmM'\"tToOcywxz*e?+-0=/ \n".chars().chain("smb2.cmd == 8 0123".chars()).collect();
     for step in 0..3000 {
@@ -1066,7 +1066,7 @@ fn keys_in_any_order_do_no_harm() {
 
 #[test]
 fn no_colours_means_none() {
-    let mut rig = Rig::new("smb-roce", 120, 40);
+    let mut rig = TestApp::new("smb-roce", 120, 40);
     rig.app.model.theme = theme::Theme::new(theme::Name::Mono, theme::Depth::Many);
     for view in View::ALL.iter().copied() {
         rig.keys(view.key()[0]);
@@ -1079,7 +1079,7 @@ fn no_colours_means_none() {
 
 #[test]
 fn a_hostile_name_does_not_reach_the_terminal() {
-    let mut rig = Rig::new("smb-roce", 120, 40);
+    let mut rig = TestApp::new("smb-roce", 120, 40);
     rig.app.model.title = "a\x1b[2Jb\u{202e}c".to_owned();
     rig.app.model.exchanges.change(|e| e.file = Some("\x1b]0;owned\x07\u{202e}x".into()));
     for view in View::ALL.iter().copied() {
@@ -1091,14 +1091,14 @@ fn a_hostile_name_does_not_reach_the_terminal() {
 
 #[test]
 fn several_files_are_one() {
-    let rig = Rig::open(&[sample("smb-roce"), sample("nfs-roce-v3")], 120, 40);
+    let rig = TestApp::open(&[sample("smb-roce"), sample("nfs-roce-v3")], 120, 40);
     assert_eq!(rig.app.model.index.len(), 1079 + 561);
     assert_eq!(rig.app.model.connections().count(), 7);
 }
 
 #[test]
 fn a_long_past_is_replayed_in_part_and_says_so() {
-    let mut rig = Rig::new("smb-roce", 120, 40);
+    let mut rig = TestApp::new("smb-roce", 120, 40);
     let wanted: Vec<usize> = (700..760).collect();
     let exact = rig.lines.texts(&wanted, &[]);
     assert!(rig.trees.detail(1000).is_exact);
@@ -1143,7 +1143,7 @@ fn what_devices_counted_is_shown_over_time() {
         writer.write(&Record::new(record.time_ns, 0, LinkType::ETHERNET, record.wire_len, record.bytes)).unwrap();
     }
     writer.finish().unwrap();
-    let mut rig = Rig::open(&[path], 120, 60);
+    let mut rig = TestApp::open(&[path], 120, 60);
     rig.press(KeyCode::Char('8'));
     let screen = rig.screen();
     let line = screen.lines().find(|l| l.contains("mlx5_0/1 out_of_sequence")).unwrap_or_else(|| panic!("{screen}"));
@@ -1154,7 +1154,7 @@ fn what_devices_counted_is_shown_over_time() {
 #[test]
 fn the_network_is_shown_over_time() {
     for (name, height) in [("roce-marks-unanswered", 30), ("smb-roce-loss", 60)] {
-        let mut rig = Rig::new(name, 120, height);
+        let mut rig = TestApp::new(name, 120, height);
         rig.press(KeyCode::Char('8'));
         let screen = rig.screen();
         let from = screen.find("the network over time").unwrap_or_else(|| panic!("{screen}"));
@@ -1176,7 +1176,7 @@ fn a_moment_has_no_time_to_show() {
             writer.write(&Record::new(1_000_000_000, 0, LinkType::ETHERNET, record.wire_len, record.bytes)).unwrap();
         }
         writer.finish().unwrap();
-        let mut rig = Rig::open(&[path], 120, 40);
+        let mut rig = TestApp::open(&[path], 120, 40);
         rig.press(KeyCode::Char('8'));
         assert!(!rig.screen().contains("the network over time"), "{}", rig.screen());
     }
@@ -1212,7 +1212,7 @@ fn many_frames(path: &Path, frames: usize) {
 
 /// Time to draw one screen: wall clock and processor.
 #[derive(Clone, Copy)]
-struct Took {
+struct DrawTime {
     wall: Duration,
     cpu: Duration,
 }
@@ -1223,7 +1223,7 @@ fn cpu() -> Duration {
 }
 
 /// Loads a capture while a view is repeatedly drawn and its list is paged through. Returns the time for each screen.
-fn draw_while_loading(path: &Path, view: View, first: &mut Option<Duration>) -> (App, Vec<Took>, Duration) {
+fn draw_while_loading(path: &Path, view: View, first: &mut Option<Duration>) -> (App, Vec<DrawTime>, Duration) {
     let shared = Shared::default();
     let mut app = App::new("million.pcap".to_owned(), Keys::new(&BTreeMap::new()).unwrap(), theme::Name::Dark);
     app.model.size = (160, 48);
@@ -1257,7 +1257,7 @@ fn draw_while_loading(path: &Path, view: View, first: &mut Option<Duration>) -> 
         super::app::act(&mut app, super::keys::Action::PageDown);
         effects.extend(update(&mut app, Msg::Continue));
         terminal.draw(|frame| view::draw(&app, frame.buffer_mut())).unwrap();
-        took.push(Took { wall: wall.elapsed(), cpu: cpu() - used });
+        took.push(DrawTime { wall: wall.elapsed(), cpu: cpu() - used });
         for effect in effects {
             if let Effect::Order { table, rows, generation, by, followed, passing, version } = effect {
                 let exchanges = shared.exchanges();
@@ -1284,8 +1284,8 @@ fn a_million_frames_load_while_the_screen_stays_quick() {
     }
     let (mut all, mut first) = (Vec::new(), None);
     println!("view        screens     median    p99 CPU        p99      worst");
-    let print = |name: &str, took: &[Took]| {
-        let quantile = |of: fn(&Took) -> Duration, per_cent: usize| {
+    let print = |name: &str, took: &[DrawTime]| {
+        let quantile = |of: fn(&DrawTime) -> Duration, per_cent: usize| {
             let mut sorted: Vec<Duration> = took.iter().map(of).collect();
             sorted.sort_unstable();
             sorted[(sorted.len() * per_cent / 100).min(sorted.len() - 1)]

@@ -1,7 +1,7 @@
 //! `rdmascope capture`: writes frames from interfaces into files, and reports losses.
 
 use crate::cli::{Capture, CaptureLimit, Color};
-use crate::live::files::{Files, Limits, Rescued, is_broken_pipe, is_full_disk};
+use crate::live::files::{Files, Limits, SavedFrames, is_broken_pipe, is_full_disk};
 use crate::live::monitor::{HARDWARE_EVERY, Metrics, Monitor};
 use crate::live::{self, Signals, Status, say};
 use crate::report::words::{count, grouped, size};
@@ -87,7 +87,7 @@ enum CaptureEnd {
     Done,
     /// The reader of the output has gone.
     Unread,
-    Full(Rescued),
+    Full(SavedFrames),
 }
 
 impl Running<'_> {

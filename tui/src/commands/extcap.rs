@@ -42,7 +42,7 @@ pub(crate) fn is_asked(arguments: &[OsString]) -> bool {
 
 /// The arguments of Wireshark.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Asked {
+struct Arguments {
     interfaces: bool,
     interface: Option<String>,
     dlts: bool,
@@ -57,7 +57,7 @@ struct Asked {
     decapsulate: bool,
 }
 
-impl Asked {
+impl Arguments {
     /// Parses options with their value after `=` or as the next argument. Ignores unknown options, which a later
     /// Wireshark may add.
     fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self> {
@@ -97,7 +97,7 @@ impl Asked {
 
 /// Answers Wireshark.
 pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode> {
-    let asked = Asked::parse(arguments.iter().skip(1).map(|a| a.to_string_lossy().into_owned()))?;
+    let asked = Arguments::parse(arguments.iter().skip(1).map(|a| a.to_string_lossy().into_owned()))?;
     let mut out = String::new();
     if asked.interfaces {
         out = interfaces();
@@ -172,7 +172,7 @@ fn config(interface: Option<&str>) -> String {
     options.iter().enumerate().map(|(n, option)| format!("arg {{number={n}}}{option}\n")).collect()
 }
 
-fn capture(asked: &Asked) -> Result<ExitCode> {
+fn capture(asked: &Arguments) -> Result<ExitCode> {
     let (Some(interface), Some(fifo)) = (&asked.interface, &asked.fifo) else { bail!("--capture needs --extcap-interface and --fifo") };
     let mut how = How { from_now: asked.from_now, decapsulate: asked.decapsulate, process: None };
     if interface == FOLLOW {
@@ -210,8 +210,8 @@ fn follow(path: &Path, fifo: &Path, how: &How) -> Result<ExitCode> {
 mod tests {
     use super::*;
 
-    fn asked(text: &str) -> Asked {
-        Asked::parse(text.split(' ').map(str::to_owned)).unwrap()
+    fn asked(text: &str) -> Arguments {
+        Arguments::parse(text.split(' ').map(str::to_owned)).unwrap()
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
         assert!(a.capture);
         assert_eq!(a.options, ["--headers-only", "--sockets", "4"]);
         assert!(asked("--capture --from-now --decapsulate").from_now && asked("--decapsulate").decapsulate && !a.decapsulate);
-        assert!(Asked::parse(["--fifo".to_owned()]).is_err());
+        assert!(Arguments::parse(["--fifo".to_owned()]).is_err());
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub(crate) struct Files {
 
 /// Outcome of the frames on a full disk.
 #[derive(Debug)]
-pub(crate) struct Rescued {
+pub(crate) struct SavedFrames {
     pub(crate) path: PathBuf,
     /// Number of complete frames in the last file.
     pub(crate) frames: u64,
@@ -262,7 +262,7 @@ impl Files {
     }
 
     /// After a write that failed for lack of space: cuts the file after its last whole frame and appends the counters.
-    pub(crate) fn rescue(&mut self, counters: &[Counters]) -> Result<Rescued> {
+    pub(crate) fn rescue(&mut self, counters: &[Counters]) -> Result<SavedFrames> {
         // buffered data is written as far as there is room
         self.writer = None;
         let statistics = self.statistics(counters);
@@ -275,7 +275,7 @@ impl Files {
         if file.metadata()?.len() % 4 != 0 {
             file.set_len(end)?;
         }
-        Ok(Rescued { path: self.path.clone(), frames, lost: self.frames.saturating_sub(frames) })
+        Ok(SavedFrames { path: self.path.clone(), frames, lost: self.frames.saturating_sub(frames) })
     }
 }
 

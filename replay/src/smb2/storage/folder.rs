@@ -43,7 +43,7 @@ impl Folder {
     }
 
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(super) fn file(&self, path: &str, write: bool) -> io::Result<Disk> {
         // a look first: a device is not even opened
         let kind = kind_of(&self.beneath(path, LOOK, Mode::empty())?)?;
@@ -58,7 +58,7 @@ impl Folder {
     }
 
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(super) fn create(&self, path: &str, folder: bool) -> io::Result<Disk> {
         if !folder {
             return Disk::new(self.beneath(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, FILE_MODE)?);
@@ -69,7 +69,7 @@ impl Folder {
     }
 
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(super) fn stat(&self, path: &str) -> io::Result<Stat> {
         let handle = self.beneath(path, LOOK, Mode::empty())?;
         kind_of(&handle)?;
@@ -77,7 +77,7 @@ impl Folder {
     }
 
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(super) fn remove(&self, path: &str, file: &Disk) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         let there = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -91,7 +91,7 @@ impl Folder {
     }
 
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(super) fn rename(&self, from: &str, to: &str, replace: bool) -> io::Result<()> {
         let ((from, old), (to, new)) = (self.parent(from)?, self.parent(to)?);
         if replace {
@@ -109,7 +109,7 @@ impl Folder {
     }
 
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(super) fn link(&self, from: &str, to: &str, replace: bool) -> io::Result<()> {
         let ((from, old), (to, new)) = (self.parent(from)?, self.parent(to)?);
         match rustix::fs::linkat(&from, old, &to, new, AtFlags::empty()) {

@@ -29,7 +29,7 @@ impl TcpDriver {
     /// Over a socket that is connected.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
@@ -194,7 +194,7 @@ impl TcpAcceptor {
     /// Listens on `address`.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
@@ -209,7 +209,7 @@ impl TcpAcceptor {
     /// The next connection, or `None` when `wait` has passed. (On systems without `poll`, it waits without a limit.)
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn next(&mut self, wait: Duration) -> io::Result<Option<Accepted>> {
         #[cfg(unix)]
         {
@@ -249,7 +249,7 @@ impl Accepted {
     /// data.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn answer_with(mut self, bytes: &[u8], kept: &mut dyn FnMut(Passed<'_>)) -> io::Result<()> {
         if !bytes.is_empty() {
             let mut buffer = [0; 4096];

@@ -26,7 +26,7 @@ impl Random {
 
 /// Disturbances of the network, as chances of 1000 per datagram.
 #[derive(Clone, Copy, Debug, Default)]
-struct Weather {
+struct Impairments {
     lose: u64,
     copy: u64,
     delay: u64,
@@ -44,7 +44,7 @@ struct OnTheWay {
 struct Net {
     now: Time,
     ends: Vec<Endpoint>,
-    weather: Weather,
+    weather: Impairments,
     random: Random,
     /// By the time of arrival, and the order of leaving.
     on_the_way: BTreeMap<(Time, u64), OnTheWay>,
@@ -69,7 +69,7 @@ fn numbers(end: u32, psn: u32) -> Numbers {
 }
 
 impl Net {
-    fn new(client: Config, server: Config, weather: Weather, seed: u64) -> Self {
+    fn new(client: Config, server: Config, weather: Impairments, seed: u64) -> Self {
         let first = Endpoint::connect(0, client, paths()[0], numbers(0, 0xff_fff0), 40_000, 445, b"hello");
         Self {
             now: 0,
@@ -254,7 +254,7 @@ fn ended(net: &mut Net) {
 #[test]
 fn everything_arrives_at_every_path_mtu() {
     for mtu in [256, 512, 1024, 2048, 4096] {
-        let mut net = Net::new(config(mtu), config(4096), Weather::default(), 1);
+        let mut net = Net::new(config(mtu), config(4096), Impairments::default(), 1);
         net.established();
         let Event::Established { private_data } = &net.events[1][0] else { panic!() };
         assert!(private_data.starts_with(b"hello") && private_data[5..].iter().all(|b| *b == 0));
@@ -273,7 +273,7 @@ fn everything_arrives_at_every_path_mtu() {
 
 #[test]
 fn invalidation_and_immediate_data_arrive() {
-    let mut net = Net::new(config(1024), config(1024), Weather::default(), 1);
+    let mut net = Net::new(config(1024), config(1024), Impairments::default(), 1);
     net.established();
     let region = net.ends[1].register(vec![0; 5000], Rights::REMOTE_WRITE).unwrap();
     net.ends[0].write(region.key, region.offset, &[7; 3000], Some(0x0102_0304)).unwrap();
@@ -299,7 +299,7 @@ fn invalidation_and_immediate_data_arrive() {
 #[test]
 fn every_lost_management_datagram_is_sent_again() {
     for lost in 1..=6 {
-        let mut net = Net::new(config(1024), config(1024), Weather::default(), 1);
+        let mut net = Net::new(config(1024), config(1024), Impairments::default(), 1);
         net.lost = vec![lost];
         net.established();
         net.ends[0].send(b"after", None, false).unwrap();
@@ -314,7 +314,7 @@ fn every_lost_management_datagram_is_sent_again() {
 
 #[test]
 fn a_missing_peer_is_reported_after_all_retries() {
-    let mut net = Net::new(Config { cm_retries: 3, ..config(1024) }, config(1024), Weather { lose: 1000, ..Weather::default() }, 1);
+    let mut net = Net::new(Config { cm_retries: 3, ..config(1024) }, config(1024), Impairments { lose: 1000, ..Impairments::default() }, 1);
     net.run(|net| net.closed(0).is_some());
     assert_eq!(net.closed(0), Some(&Closed::NoAnswer));
     assert!((4.0..5.0).contains(&(net.now as f64 / 1.073e9)), "4 times the CM's timeout: {}", net.now);
@@ -324,7 +324,7 @@ fn a_missing_peer_is_reported_after_all_retries() {
 
 #[test]
 fn a_refusal_names_its_reason() {
-    let mut net = Net::new(config(4096), config(1024), Weather::default(), 1);
+    let mut net = Net::new(config(4096), config(1024), Impairments::default(), 1);
     let mut out = Vec::new();
     net.ends[0].poll_transmit(0, &mut out).unwrap();
     let mad = addressed(&out).unwrap().1.to_vec();
@@ -339,7 +339,7 @@ fn a_refusal_names_its_reason() {
 
 #[test]
 fn a_peer_that_falls_silent_is_given_up() {
-    let mut net = Net::new(config(1024), config(1024), Weather::default(), 1);
+    let mut net = Net::new(config(1024), config(1024), Impairments::default(), 1);
     net.established();
     net.weather.lose = 1000;
     let begun = net.now;
@@ -353,7 +353,7 @@ fn a_peer_that_falls_silent_is_given_up() {
 
 #[test]
 fn without_receives_the_sender_waits() {
-    let mut net = Net::new(config(1024), Config { receives: 2, ..config(1024) }, Weather::default(), 1);
+    let mut net = Net::new(config(1024), Config { receives: 2, ..config(1024) }, Impairments::default(), 1);
     net.established();
     net.reading = false;
     for n in 0..5u8 {
@@ -368,7 +368,7 @@ fn without_receives_the_sender_waits() {
     let expected: Vec<_> = (0..5u8).map(|n| Event::Received { message: vec![n; 2000], invalidated: None, immediate: None }).collect();
     assert_eq!(net.events[1][1..], expected);
     // and not forever, if that was negotiated
-    let mut net = Net::new(config(1024), Config { receives: 0, rnr_retry: 3, ..config(1024) }, Weather::default(), 1);
+    let mut net = Net::new(config(1024), Config { receives: 0, rnr_retry: 3, ..config(1024) }, Impairments::default(), 1);
     net.established();
     net.ends[0].send(&[1; 10], None, false).unwrap();
     net.run(|net| net.closed(0).is_some());
@@ -386,7 +386,7 @@ fn what_was_not_given_cannot_be_reached() {
         (Rights::REMOTE_READ, 90, 3000, false),
     ];
     for (rights, at, length, write) in cases {
-        let mut net = Net::new(config(1024), config(1024), Weather::default(), 1);
+        let mut net = Net::new(config(1024), config(1024), Impairments::default(), 1);
         net.established();
         let region = net.ends[1].register(vec![0x77; 100], rights).unwrap();
         let offset = region.offset.wrapping_add_signed(at);
@@ -405,7 +405,7 @@ fn what_was_not_given_cannot_be_reached() {
 #[test]
 fn no_more_reads_are_outstanding_than_were_agreed() {
     let client = Config { initiator_depth: 8, read_max: 1024, ..config(1024) };
-    let mut net = Net::new(client, Config { responder_resources: 3, ..config(1024) }, Weather::default(), 1);
+    let mut net = Net::new(client, Config { responder_resources: 3, ..config(1024) }, Impairments::default(), 1);
     net.established();
     net.quiet();
     let source = net.ends[1].register(bytes(20_000, 2), Rights::REMOTE_READ).unwrap();
@@ -431,7 +431,7 @@ fn no_more_reads_are_outstanding_than_were_agreed() {
 
 #[test]
 fn acknowledgements_of_packets_in_a_row_are_one() {
-    let mut net = Net::new(config(1024), config(1024), Weather::default(), 1);
+    let mut net = Net::new(config(1024), config(1024), Impairments::default(), 1);
     net.established();
     net.quiet();
     let left = net.left;
@@ -452,7 +452,7 @@ fn acknowledgements_of_packets_in_a_row_are_one() {
 
 #[test]
 fn marks_of_congestion_slow_the_sender_down() {
-    let mut net = Net::new(config(1024), config(1024), Weather { mark: 1000, ..Weather::default() }, 1);
+    let mut net = Net::new(config(1024), config(1024), Impairments { mark: 1000, ..Impairments::default() }, 1);
     net.established();
     let target = net.ends[1].register(vec![0; 1 << 20], Rights::REMOTE_WRITE).unwrap();
     let data = bytes(1 << 20, 9);
@@ -495,7 +495,7 @@ fn a_queue_pair_takes_and_gives_what_its_state_lets_it() {
         let (now, port) = (net.now, paths()[1 - to].source_port);
         net.ends[to].handle_datagram(now, port, false, bytes);
     };
-    let mut net = Net::new(config(1024), config(1024), Weather::default(), 1);
+    let mut net = Net::new(config(1024), config(1024), Impairments::default(), 1);
     // Init: packets for the queue pair are dropped silently, nothing can be posted
     assert_eq!(net.ends[0].state(), State::Initialized);
     net.transmit();
@@ -513,7 +513,7 @@ fn a_queue_pair_takes_and_gives_what_its_state_lets_it() {
     let message = Event::Received { message: vec![1; 10], invalidated: None, immediate: None };
     assert_eq!(net.ends[1].poll_event(), Some(message));
 
-    let mut net = Net::new(config(1024), config(1024), Weather::default(), 1);
+    let mut net = Net::new(config(1024), config(1024), Impairments::default(), 1);
     net.established();
     net.quiet();
     // RTS: both
@@ -544,7 +544,7 @@ fn a_queue_pair_takes_and_gives_what_its_state_lets_it() {
 #[test]
 fn the_whole_crc_is_checked_where_the_header_is_seen() {
     use super::packet::{Header, Outside};
-    let mut net = Net::new(config(1024), config(1024), Weather::default(), 1);
+    let mut net = Net::new(config(1024), config(1024), Impairments::default(), 1);
     net.established();
     net.quiet();
     let mut datagram = request(Opcode::RC_SEND_ONLY, 1);
@@ -565,7 +565,7 @@ fn who_connects_refuses_an_answer_with_each_reason() {
     for row in fault::ROWS.iter().filter(|row| row.name.starts_with("cm-reject-")) {
         let fault: PacketFault = row.name.parse().unwrap();
         let reason = Faults::new(fault, 1).rejects().unwrap();
-        let mut net = Net::new(Config { fault: Some((fault, 1)), ..config(1024) }, config(1024), Weather::default(), 1);
+        let mut net = Net::new(Config { fault: Some((fault, 1)), ..config(1024) }, config(1024), Impairments::default(), 1);
         net.run(|net| net.closed(1).is_some());
         assert_eq!((net.closed(0), net.closed(1)), (Some(&Closed::ByUs), Some(&Closed::Rejected(reason))), "{}", row.name);
         assert!(net.ends.iter().all(Endpoint::is_over));
@@ -574,7 +574,7 @@ fn who_connects_refuses_an_answer_with_each_reason() {
 
 #[test]
 fn a_receipt_gives_the_answer_more_time() {
-    let mut net = Net::new(Config { cm_timeout: 10, cm_retries: 0, ..config(1024) }, config(1024), Weather::default(), 1);
+    let mut net = Net::new(Config { cm_timeout: 10, cm_retries: 0, ..config(1024) }, config(1024), Impairments::default(), 1);
     let mut out = Vec::new();
     net.ends[0].poll_transmit(0, &mut out).unwrap();
     let receipt = Endpoint::receipt(&paths()[1], addressed(&out).unwrap().1).unwrap();
@@ -599,7 +599,7 @@ fn packets_of_every_weather_come_to_the_right_end() {
     while left < wanted {
         seed += 1;
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let weather = Weather {
+        let weather = Impairments {
             lose: random.next() % 60,
             copy: random.next() % 60,
             delay: random.next() % 100,
@@ -615,7 +615,7 @@ fn packets_of_every_weather_come_to_the_right_end() {
         let counters = net.ends.iter().map(Endpoint::counters);
         again += counters.map(|c| c.retransmitted).sum::<u64>();
         lost += net.left.saturating_sub(net.delivered);
-        net.weather = Weather::default();
+        net.weather = Impairments::default();
         ended(&mut net);
         assert_eq!((net.ends[0].state(), net.ends[1].state()), (State::Reset, State::Reset));
         left += net.left;
@@ -651,7 +651,7 @@ fn what_breaks_a_rule_is_refused_with_its_code() {
         (Bth { dest_qp: 0x99, ..head(Opcode::RC_SEND_ONLY, 5) }, 10, None),
     ];
     for (bth, length, expected) in cases {
-        let mut net = Net::new(config(1024), config(1024), Weather::default(), 1);
+        let mut net = Net::new(config(1024), config(1024), Impairments::default(), 1);
         net.established();
         net.quiet();
         assert_eq!(answered(&mut net, bth, &[], &vec![0; length]), expected, "{bth:?}");
@@ -660,7 +660,7 @@ fn what_breaks_a_rule_is_refused_with_its_code() {
 
 #[test]
 fn an_acknowledgement_of_what_was_not_sent_is_nothing() {
-    let mut net = Net::new(config(1024), config(1024), Weather::default(), 1);
+    let mut net = Net::new(config(1024), config(1024), Impairments::default(), 1);
     net.established();
     net.quiet();
     for psn in [5 + 100, 0x80_0000, 4] {
@@ -680,7 +680,7 @@ fn every_packet_fault_is_done_and_comes_to_what_it_has_to() {
     for row in fault::ROWS {
         let fault: PacketFault = row.name.parse().unwrap();
         let faulty = Config { fault: Some((fault, 7)), retry_count: 3, rnr_retry: 3, cm_retries: 2, ..config(1024) };
-        let mut net = Net::new(Config { retry_count: 3, rnr_retry: 3, cm_retries: 2, ..config(1024) }, faulty, Weather::default(), 1);
+        let mut net = Net::new(Config { retry_count: 3, rnr_retry: 3, cm_retries: 2, ..config(1024) }, faulty, Impairments::default(), 1);
         if let Some(reason) = Faults::new(fault, 1).rejects() {
             let mut out = Vec::new();
             net.ends[0].poll_transmit(0, &mut out).unwrap();
@@ -733,18 +733,18 @@ proptest! {
     fn whatever_the_network_does_every_byte_arrives_once(
         seed in any::<u64>(), lose in 0u64..60, copy in 0u64..100, delay in 0u64..100, damage in 0u64..30, mark in 0u64..100, mtu in 8u32..=12,
     ) {
-        let weather = Weather { lose, copy, delay, damage, mark };
+        let weather = Impairments { lose, copy, delay, damage, mark };
         let fast = Config { ack_timeout: 13, cm_timeout: 10, ..config(1 << mtu) };
         let mut net = Net::new(Config { retry_count: 7, ..fast.clone() }, fast, weather, seed);
         net.established();
         traffic(&mut net, 6);
-        net.weather = Weather::default();
+        net.weather = Impairments::default();
         ended(&mut net);
     }
 
     #[test]
     fn any_datagram_is_borne(datagrams in proptest::collection::vec((any::<[u8; 12]>(), proptest::collection::vec(any::<u8>(), 0..80)), 1..20)) {
-        let mut net = Net::new(config(256), config(256), Weather::default(), 1);
+        let mut net = Net::new(config(256), config(256), Impairments::default(), 1);
         net.established();
         let region = net.ends[1].register(vec![0x55; 64], Rights::REMOTE_READ).unwrap();
         for (head, rest) in datagrams {

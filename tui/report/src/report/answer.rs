@@ -2,7 +2,7 @@
 //! that.
 
 use super::words::{clock, count, duration, share, times};
-use rdmascope_analyzer::answer::{self, Answer, Hindrance};
+use rdmascope_analyzer::answer::{self, Answer, DelayCause};
 use rdmascope_analyzer::episodes::time::{Owner, Time};
 use rdmascope_analyzer::episodes::{Cause, Kind};
 use rdmascope_analyzer::op::End;
@@ -75,7 +75,7 @@ fn way(answer: &Answer) -> String {
     }
 }
 
-fn what(main: &Hindrance, unit: &str) -> String {
+fn what(main: &DelayCause, unit: &str) -> String {
     let side = |end: End| if end == End::A { "client" } else { "server" };
     let way = main.from.map_or(String::new(), |from| format!(" from {} to {}", side(from), side(from.peer())));
     let sender = main.from.map_or("the sender".to_owned(), |from| format!("the {}", side(from)));
@@ -127,7 +127,7 @@ fn what(main: &Hindrance, unit: &str) -> String {
 }
 
 /// Begin or end, if that is worth reporting.
-fn when(main: &Hindrance, report: &Report) -> String {
+fn when(main: &DelayCause, report: &Report) -> String {
     let (Some(first), Some(last)) = (report.capture.first, report.capture.last) else { return String::new() };
     let length = last.time.saturating_sub(first.time);
     // clocks are reported in seconds
