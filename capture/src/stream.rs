@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use crate::error::{Damage, Error, Problem, Result};
-use crate::foreign::{self, Broken, Look};
+use crate::foreign::{self, Broken, ErfSearch};
 use crate::inflate::{self, Input, Undecodable};
 use crate::metadata::{self, Metadata};
 use crate::record::Record;
@@ -229,9 +229,9 @@ impl StreamSource {
             let magic = match Magic::of(bytes) {
                 // ERF has no magic.
                 Magic::Other => match foreign::looks_like_erf(bytes, ended) {
-                    Look::Yes => Magic::Foreign(metadata::Format::Erf),
-                    Look::No => return Err(crate::not_capture::not_capture(bytes)),
-                    Look::More(more) => {
+                    ErfSearch::Yes => Magic::Foreign(metadata::Format::Erf),
+                    ErfSearch::No => return Err(crate::not_capture::not_capture(bytes)),
+                    ErfSearch::More(more) => {
                         needed = more;
                         continue;
                     }
