@@ -185,7 +185,7 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
         .filter_map(|p| p.verdict.as_ref().filter(|v| !v.reported))
         .filter_map(|v| {
             let is_it = |f: &&Finding| (f.rule, f.by, f.connection) == (v.rule, v.by, v.connection);
-            Some((ranked.iter().position(is_it)?, &v.tries[..]))
+            Some((ranked.iter().position(is_it)?, &v.requests[..]))
         })
         .collect();
     let direct = |place: usize| -> Option<usize> {
