@@ -22,8 +22,9 @@ use rdmascope_dissector::trace::{Trace, Value};
 
 /// ns after a reply within which an RDMA Write for its exchange came too late, rather than for no reason.
 const LATE: i64 = 1_000_000_000;
-/// Keys in a row, each the last one plus the same number, that can be guessed.
-const PREDICTABLE_RUN: u32 = 18;
+/// Keys in a row, each the last one plus the same number, that can be guessed. If only the eight low bits of a key were
+/// random, this many would come about by chance once in 2^112 times.
+const PREDICTABLE_RUN: u32 = 16;
 
 /// Keys remembered per connection at most, live and ended together.
 pub const REGIONS_MAX: usize = 4096;

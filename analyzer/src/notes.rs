@@ -146,8 +146,10 @@ pub struct Answer {
     pub request: u64,
     /// The frame in which it was whole.
     pub request_end: u64,
-    /// Time that the answer took, in ns.
+    /// Time from the beginning of the request to the end of the answer, in ns.
     pub took: i64,
+    /// Time from the end of the request, in ns: what Wireshark calls the time of a reply.
+    pub took_whole: i64,
     /// Command or procedure.
     pub command: &'static str,
     /// File name or path, unescaped, as far as it is known.
@@ -290,6 +292,7 @@ impl FrameNotes {
                 request: exchange.request.frame,
                 request_end: exchange.request_end.frame,
                 took: at.since(exchange.request),
+                took_whole: at.since(exchange.request_end),
                 command: exchange.command,
                 file: exchange.file.clone(),
             });
@@ -349,13 +352,13 @@ impl FrameNotes {
             if let Some(answer) = &exchange.answer {
                 t.field(f::EXCHANGE_REQUEST, at, 0, Value::U(answer.request));
                 t.field(f::EXCHANGE_TIME, at, 0, duration(answer.took));
-                // the same under Wireshark's names
+                // the same under Wireshark's names, which counts from the frame that it names
                 let (to, time) = match answer.family {
                     Family::Smb2 => (f::SMB2_RESPONSE_TO, f::SMB2_TIME),
                     Family::Rpc => (f::RPC_REQUEST, f::RPC_TIME),
                 };
                 t.field(to, at, 0, Value::U(answer.request_end));
-                t.field(time, at, 0, duration(answer.took));
+                t.field(time, at, 0, duration(answer.took_whole));
                 t.field(f::EXCHANGE_COMMAND, at, 0, Value::Text(format_args!("{}", answer.command)));
                 if let Some(file) = &answer.file {
                     t.field(f::EXCHANGE_FILE, at, 0, Value::Text(format_args!("{file}")));

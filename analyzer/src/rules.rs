@@ -771,7 +771,7 @@ rules! {
     RdmaKeyPredictable "RDMA-KEY-PREDICTABLE" Note Memory "RFC 8166 8.1.2; RFC 5042" {
         title: "Keys follow a sequence that can be guessed.",
         says: "Handles advertised to a peer should be hard to predict: an attacker who guesses one can reach the memory behind it on the \
-               same connection. The rule asks for 18 keys in a row, each the last one plus the same number.",
+               same connection. The rule asks for 16 keys in a row, each the last one plus the same number.",
         causes: ["The RDMA device or its driver counts keys up, as software RDMA and several adapters do"],
         cure: "Nothing to do on a trusted network. Otherwise keep RDMA traffic on its own, and prefer short-lived registrations.",
     }

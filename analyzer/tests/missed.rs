@@ -1,5 +1,5 @@
-//! Missing parts of a capture put no blame on an end: captures that begin late, lose frames, have one direction only or
-//! cut their frames short find no error against client or server, above a guess, that the complete capture does not
+//! Missing parts of a capture put no blame on an end: captures that begin late, end early, lose frames, have one
+//! direction only or cut their frames short find no error against client or server, above a guess, that the complete capture does not
 //! find. Nor do captures that only look different: seen twice, in another order, behind NAT, in a tunnel, merged.
 
 mod common;
@@ -82,6 +82,19 @@ fn a_capture_that_begins_late_blames_nobody() {
         let step = if all { 1 } else { whole.frames.len() / 24 + 1 + index % 3 };
         for start in (1..whole.frames.len()).step_by(step) {
             whole.besides(&whole.frames[start..], &format!("begun with frame {}", start + 1), &mut wrong);
+        }
+    }
+    nothing(&wrong);
+}
+
+#[test]
+fn a_capture_that_ends_early_blames_nobody() {
+    let all = std::env::var_os("CUTS").is_some_and(|v| v == "all");
+    let mut wrong = Vec::new();
+    for (index, whole) in Whole::all().enumerate() {
+        let step = if all { 1 } else { whole.frames.len() / 16 + 1 + index % 5 };
+        for end in (1..whole.frames.len()).step_by(step) {
+            whole.besides(&whole.frames[..end], &format!("ended before frame {}", end + 1), &mut wrong);
         }
     }
     nothing(&wrong);

@@ -178,6 +178,7 @@ pub const DECLARED: &[&[Def]] = &[
 pub struct Registry {
     by_name: Vec<Def>,
     macros: Vec<(String, String)>,
+    ahead: fn(i64) -> i32,
 }
 
 impl Registry {
@@ -191,7 +192,7 @@ impl Registry {
         let mut by_name: Vec<Def> = lists.into_iter().flatten().copied().filter(|d| d.name != "_").collect();
         by_name.sort_by_key(|d| d.name);
         by_name.dedup_by_key(|d| d.name);
-        let mut registry = Self { by_name, macros: Vec::new() };
+        let mut registry = Self { by_name, macros: Vec::new(), ahead: |_| 0 };
         for (name, text) in wireshark::MACROS {
             registry.define(name, text);
         }
@@ -202,6 +203,17 @@ impl Registry {
     pub fn define(&mut self, name: &str, text: &str) {
         self.macros.retain(|(n, _)| n != name);
         self.macros.push((name.into(), text.into()));
+    }
+
+    /// Sets the zone of the times of day that filters name without one, UTC before: how many seconds it is ahead of UTC
+    /// at a Unix time.
+    pub fn set_local_time(&mut self, ahead: fn(i64) -> i32) {
+        self.ahead = ahead;
+    }
+
+    /// See [`Registry::set_local_time`].
+    pub(crate) fn ahead(&self) -> fn(i64) -> i32 {
+        self.ahead
     }
 
     /// The text of a macro.

@@ -576,9 +576,28 @@ pub fn value_label(out: &mut String, def: &FieldDef, value: Stored<'_>) {
     }
 }
 
-/// True if a field repeats others, so that filters can name both at once: no detail pane shows it.
+/// True if a field repeats others, so that filters can name both at once or by another name: no detail pane shows it.
 pub fn is_hidden(def: &FieldDef) -> bool {
-    matches!(def.name, "eth.addr" | "ip.addr" | "ipv6.addr" | "tcp.port" | "udp.port")
+    const HIDDEN: [&str; 17] = [
+        "eth.addr",
+        "eth.addr_resolved",
+        "eth.dst_resolved",
+        "eth.ig",
+        "eth.lg",
+        "eth.src_resolved",
+        "frame.time_utc",
+        "ip.addr",
+        "ip.dst_host",
+        "ip.host",
+        "ip.src_host",
+        "ipv6.addr",
+        "ipv6.dst_host",
+        "ipv6.host",
+        "ipv6.src_host",
+        "tcp.port",
+        "udp.port",
+    ];
+    HIDDEN.contains(&def.name)
 }
 
 /// Appends the line of the detail pane for the node at `index`: `Opcode: RC - SEND Only (4)`, `.... ...1 = Reply: Set`.

@@ -788,6 +788,30 @@ pub(crate) struct Dissect {
     /// and fragments the frame that completes their message (smb_direct.reassembled_in)
     #[arg(short = '2', help_heading = "As in tshark")]
     pub(crate) twice: bool,
+    /// Accepted and ignored: memory is bounded, and all protocols are on
+    #[arg(short = 'M', value_name = "N", hide = true)]
+    pub(crate) reset: Option<u64>,
+    /// The same
+    #[arg(long, value_name = "PROTOCOL", hide = true)]
+    pub(crate) enable_protocol: Vec<String>,
+    /// Accepted and ignored: files are made for their owner alone
+    #[arg(short = 'g', hide = true)]
+    pub(crate) group: bool,
+    /// Accepted and ignored: no names are resolved, so that none are written or read
+    #[arg(short = 'W', value_name = "n", hide = true)]
+    pub(crate) with_names: Option<String>,
+    /// The same
+    #[arg(short = 'H', value_name = "FILE", hide = true)]
+    pub(crate) hosts: Option<String>,
+    /// Accepted and ignored: there is no log
+    #[arg(long, value_name = "LEVEL", hide = true)]
+    pub(crate) log_level: Option<String>,
+    #[arg(short = 'u', value_name = "UNIT", hide = true, value_parser = seconds_only)]
+    pub(crate) unit: Option<String>,
+    #[arg(long, value_name = "PROTOCOL", hide = true, value_parser = no_switches)]
+    pub(crate) only_protocols: Vec<String>,
+    #[arg(long, value_name = "MODE", hide = true, value_parser = no_hexdump)]
+    pub(crate) hexdump: Option<String>,
     #[arg(short = 'o', value_name = "PREFERENCE", hide = true, value_parser = no_preferences)]
     pub(crate) preferences: Vec<String>,
     #[arg(short = 'C', value_name = "PROFILE", hide = true, value_parser = no_profiles)]
@@ -939,6 +963,14 @@ fn clock_kind(text: &str) -> Result<Clock, String> {
 /// Options of tshark that do not exist here: the error names the replacement.
 fn no_preferences(_: &str) -> Result<String, String> {
     Err("there are no preferences: keys are given by --keys, ports by -d".into())
+}
+
+fn seconds_only(text: &str) -> Result<String, String> {
+    if text == "s" { Ok(text.into()) } else { Err("times are in seconds; -t chooses since when, or the time of day".into()) }
+}
+
+fn no_hexdump(_: &str) -> Result<String, String> {
+    Err("-x shows the bytes of frames and of reassembled messages".into())
 }
 
 fn no_profiles(_: &str) -> Result<String, String> {

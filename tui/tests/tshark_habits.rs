@@ -134,6 +134,55 @@ const CASES: &[(&str, Expected)] = &[
     ("-G fields", Says("smb2.cmd")),
     ("-G protocols", Says("smb_direct")),
     ("-G values", Says("STATUS_ACCESS_DENIED")),
+    ("-r roce.pcap -Y smb2 -c 60 -T fields -e frame.number -e ip.src_host -e ip.dst_host -e ip.host", Same),
+    ("-r roce.pcap -c 20 -T fields -e ipv6.src_host -e ipv6.host", Same),
+    ("-n -r roce.pcap -c 20 -T fields -e eth.src_resolved -e eth.addr_resolved -e eth.lg -e eth.ig", Same),
+    ("-r roce.pcap -T fields -e frame.time -e frame.time_utc -c 3", Same),
+    ("-r roce.pcap -Y smb2.cmd==0 -T fields -e smb2.current_time -e smb2.boot_time", Same),
+    ("-r nfs3.pcap -Y nfs.mtime -T fields -e nfs.mtime -e nfs.atime", Lines),
+    ("-r roce.pcap -Y 'frame.time >= \"2026-11-21 08:56:10\"' -T fields -e frame.number", Same),
+    ("-r roce.pcap -Y 'frame.time < \"2026-11-21T07:56:10Z\"' -T fields -e frame.number", Same),
+    ("-r roce.pcap -T fields -e frame.time_delta_displayed -Y smb2.cmd==8", Same),
+    ("-r roce.pcap -T json -e frame.time_delta_displayed -Y smb2.cmd==8", Same),
+    ("-r roce.pcap -Y 'smb2.time && !(smb2.nt_status == 0xc0000052)' -T fields -e frame.number -e smb2.time", Same),
+    ("-r roce.pcap -T fields -e eth.src -e eth.dst -e eth.type -c 30", Same),
+    ("-r roce.pcap -T fields -e infiniband.bth.opcode -e infiniband.bth.destqp -e infiniband.aeth.syndrome -e infiniband.aeth.msn", Same),
+    ("-r roce.pcap -T fields -e infiniband.reth.va -e infiniband.reth.r_key -e infiniband.reth.dmalen -Y infiniband.reth", Same),
+    ("-r roce.pcap -T fields -e smb_direct.credits.requested -e smb_direct.credits.granted -e smb_direct.data_length -Y smb_direct", Same),
+    ("-r roce.pcap -Y smb2.cmd==3 -T fields -e smb2.tree -e smb2.share_type -e smb2.tid", Same),
+    ("-r roce.pcap -Y smb2.cmd==0 -T fields -e smb2.dialect -e smb2.capabilities -e smb2.sec_mode -e smb2.max_read_size", Same),
+    ("-r roce.pcap -T fields -E header=y -E separator=/t -E quote=n -e frame.number -e smb2.cmd -c 40", Same),
+    ("-r roce.pcap -T fields -E header=y -E separator=| -E quote=s -e frame.number -e ip.src -c 40", Same),
+    ("-r roce.pcap -T fields -E bom=y -e frame.number -c 2", Same),
+    ("-r iwarp.pcap -T fields -e tcp.srcport -e tcp.dstport -e tcp.seq -e tcp.ack -e tcp.len -e tcp.window_size", Same),
+    ("-r iwarp.pcap -T fields -e tcp.flags -e tcp.flags.str -e tcp.options -e tcp.options.timestamp.tsval -c 40", Same),
+    ("-r iwarp.pcap -T fields -e tcp.time_delta -e tcp.time_relative -c 40", Same),
+    ("-r iwarp.pcap -Y 'tcp.connection.syn || tcp.connection.synack || tcp.connection.fin' -T fields -e frame.number", Same),
+    ("-r sacks.pcap -Y tcp.options.sack.dsack -T fields -e frame.number", Same),
+    ("--disable-protocol artemis -r iwarp.pcap -Y iwarp_ddp -T fields -e frame.number", Refused("protocols are not switched off")),
+    ("-r nfs3.pcap -Y 'nfs.procedure_v3==6 && rpc.msgtyp==0' -T fields -e nfs.offset3 -e nfs.count3", Same),
+    ("-r nfs42.pcap -Y rpc.msgtyp==0 -T fields -e nfs.main_opcode -e rpc.auth.machinename", Lines),
+    ("-r nfs42.pcap -Y rpcordma -T fields -e rpcordma.xid -e rpcordma.flow_control -e rpcordma.msg_type", Same),
+    ("-r roce.pcap -t ad -T fields -e _ws.col.Time -c 3", Same),
+    ("-r roce.pcap -u s -t r -T fields -e _ws.col.Time -c 3", Same),
+    ("-r roce.pcap -u hms -c 3", Refused("in seconds")),
+    ("-r roce.pcap -d udp.port==4791,infiniband -T fields -e frame.number -c 3", Same),
+    ("-r roce.pcap -M 100 -T fields -e frame.number -c 4", Same),
+    ("-r roce.pcap --enable-protocol smb2 -g -W n -H /etc/hosts --log-level warning -T fields -e frame.number -c 4", Lines),
+    ("-r roce.pcap --only-protocols smb2", Refused("protocols are not switched off")),
+    ("-r roce.pcap --hexdump frames -c 1", Refused("-x shows")),
+    ("-r roce.pcap -T fields", Refused("-e FIELD")),
+    ("-r roce.pcap -e frame.number", Refused("-T fields")),
+    ("-r roce.pcap -T xml", Refused("possible values")),
+    ("-r roce.pcap -q -z io,stat,1,SUM(frame.len)frame.len", Refused("-T fields -e FIELD")),
+    ("-r nfs3.pcap -q -z rpc,programs", Refused("rpc,srt")),
+    ("-r iwarp.pcap -q -z flow,tcp,network", Refused("rdmascope tui FILE")),
+    ("-r roce.pcap -q -z http,tree", Refused("-z knows")),
+    ("-r roce.pcap -q -z conv,eth", Says("<->")),
+    ("-r nfs3.pcap -q -z rpc,srt,100003,3", Says("READ")),
+    ("-r iwarp.pcap -q -z expert,note,tcp", Says("Notes")),
+    ("-G column-formats", Refused("fields, protocols, values")),
+    ("-r none.pcap", Refused("no such file")),
     ("-r roce.pcap --limit 3", Says("  3 ")),
     ("-r roce.pcap -Y smb2 -w out.pcap", Says("")),
 ];
@@ -170,13 +219,17 @@ fn newest() -> Option<PathBuf> {
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     common::open_to_all(folder.path());
-    std::fs::copy(common::samples().join("smb-roce/smb-roce.pcap"), folder.path().join(ROCE)).expect("a sample");
-    common::open_to_all(&folder.path().join(ROCE));
-    std::fs::copy(common::samples().join("smb-iwarp/smb-iwarp.pcap"), folder.path().join("iwarp.pcap")).expect("a sample");
-    common::open_to_all(&folder.path().join("iwarp.pcap"));
-    std::fs::copy(common::samples().join("smb-iwarp-credits8/smb-iwarp-credits8.pcap"), folder.path().join("sacks.pcap"))
-        .expect("a sample");
-    common::open_to_all(&folder.path().join("sacks.pcap"));
+    for (sample, name) in [
+        ("smb-roce", ROCE),
+        ("smb-iwarp", "iwarp.pcap"),
+        ("smb-iwarp-credits8", "sacks.pcap"),
+        ("nfs-roce-v3", "nfs3.pcap"),
+        ("nfs-roce-v42", "nfs42.pcap"),
+    ] {
+        let to = folder.path().join(name);
+        std::fs::copy(common::samples().join(sample).join(format!("{sample}.pcap")), &to).expect("a sample");
+        common::open_to_all(&to);
+    }
     folder
 }
 

@@ -67,7 +67,8 @@ impl Literal {
 
 /// Reads a literal for `def`, or for a computed value of class `class` without a field. `loose` takes a word that is not
 /// hexadecimal for text, which is what people mean behind `contains`.
-pub(super) fn literal(raw: &Raw<'_>, class: Class, def: Option<&FieldDef>, loose: bool) -> Result<Literal, Error> {
+/// `ahead` is the local time zone: [`Registry::set_local_time`](crate::registry::Registry::set_local_time).
+pub(super) fn literal(raw: &Raw<'_>, class: Class, def: Option<&FieldDef>, loose: bool, ahead: fn(i64) -> i32) -> Result<Literal, Error> {
     let text = lossy(raw.text);
     let what = def.map_or_else(String::new, |d| format!(" for {}", d.name));
     let refuse = |kind: &str| Err(Error::new(raw.span.clone(), format!("\"{}\" is not {kind}{what}", escaped(&text))));
@@ -107,7 +108,7 @@ pub(super) fn literal(raw: &Raw<'_>, class: Class, def: Option<&FieldDef>, loose
             Some(l) => Ok(l),
             None => refuse("an IPv6 address"),
         },
-        Class::Absolute => match absolute(&text) {
+        Class::Absolute => match absolute(&text, ahead) {
             Some((s, n)) => Ok(Literal::Time(s, n)),
             None => refuse("a time (\"2026-11-21 07:56:08.5\", or seconds since 1970)"),
         },
@@ -262,8 +263,9 @@ fn nanos(fraction: &str) -> Option<u32> {
     Some(fraction.parse::<u32>().ok()? * 10_u32.pow(9 - fraction.len() as u32))
 }
 
-/// `2026-11-21T07:56:08.5Z`, `2026-11-21 07:56`, `Nov 21, 2026 07:56:08`, all UTC; or seconds since 1970.
-fn absolute(text: &str) -> Option<(i64, u32)> {
+/// `2026-11-21T07:56:08.5Z`, `2026-11-21 07:56`, `Nov 21, 2026 07:56:08`, without a zone in local time; or seconds since
+/// 1970.
+fn absolute(text: &str, ahead: fn(i64) -> i32) -> Option<(i64, u32)> {
     if let Some(t) = seconds(text) {
         return Some(t);
     }
@@ -289,24 +291,29 @@ fn absolute(text: &str) -> Option<(i64, u32)> {
         *hms.get_mut(i)? = part.parse().ok().filter(|v| (0..if i == 0 { 24 } else { 61 }).contains(v))?;
     }
     let midnight = days_of(year, month, day)?.checked_mul(86_400)?;
-    Some((midnight.checked_add(hms[0] * 3600 + hms[1] * 60 + hms[2] - east)?, nanos(fraction)?))
+    let clock = midnight.checked_add(hms[0] * 3600 + hms[1] * 60 + hms[2])?;
+    let east = east.unwrap_or_else(|| {
+        let here = |seconds: i64| i64::from(ahead(seconds));
+        here(clock.saturating_sub(here(clock)))
+    });
+    Some((clock.checked_sub(east)?, nanos(fraction)?))
 }
 
-/// A time without its zone, and how many seconds the zone is ahead of UTC: `Z`, `UTC`, `+02:00`, `-0500`; without one it is UTC.
-fn zone(text: &str) -> (&str, i64) {
+/// A time without its zone, and how many seconds the zone is ahead of UTC, if it has one: `Z`, `UTC`, `+02:00`, `-0500`.
+fn zone(text: &str) -> (&str, Option<i64>) {
     if let Some(rest) = ["Z", "UTC", "GMT"].iter().find_map(|z| text.strip_suffix(z)) {
-        return (rest.trim_end(), 0);
+        return (rest.trim_end(), Some(0));
     }
     // the date has dashes too: a zone stands behind the clock
-    let Some(at) = text.rfind(['+', '-']).filter(|at| text[..*at].contains(':')) else { return (text, 0) };
+    let Some(at) = text.rfind(['+', '-']).filter(|at| text[..*at].contains(':')) else { return (text, None) };
     let (rest, offset) = text.split_at(at);
     let digits: String = offset[1..].chars().filter(|c| *c != ':').collect();
     match (digits.len(), digits.parse::<i64>()) {
         (4, Ok(v)) if v % 100 < 60 && v / 100 < 24 => {
             let seconds = (v / 100) * 3600 + (v % 100) * 60;
-            (rest.trim_end(), if offset.starts_with('-') { -seconds } else { seconds })
+            (rest.trim_end(), Some(if offset.starts_with('-') { -seconds } else { seconds }))
         }
-        _ => (text, 0),
+        _ => (text, None),
     }
 }
 
@@ -334,16 +341,23 @@ mod tests {
     #[test]
     fn times_in_all_their_forms() {
         let expected = Some((1_795_247_768, 500_000_000));
+        let utc = |_| 0;
         for text in ["2026-11-21 07:56:08.5", "2026-11-21T07:56:08.500Z", "Nov 21, 2026 07:56:08.5", "1795247768.5"] {
-            assert_eq!(absolute(text), expected, "{text}");
+            assert_eq!(absolute(text, utc), expected, "{text}");
         }
         for text in ["2026-11-21T09:56:08.5+02:00", "2026-11-21 02:56:08.5 -0500", "2026-11-21 07:56:08.5 UTC"] {
-            assert_eq!(absolute(text), expected, "{text}");
+            assert_eq!(absolute(text, utc), expected, "{text}");
         }
+        // an hour ahead, two in summer
+        let local = |seconds| if (1_774_746_000..1_792_890_000).contains(&seconds) { 7200 } else { 3600 };
+        for text in ["2026-11-21 08:56:08.5", "2026-11-21T07:56:08.5Z", "2026-11-21 09:56:08.5+0200", "1795247768.5"] {
+            assert_eq!(absolute(text, local), expected, "{text}");
+        }
+        assert_eq!(absolute("2026-07-01 02:00", local), absolute("2026-07-01 00:00 UTC", local));
         assert_eq!(seconds("-0.25"), Some((-1, 750_000_000)));
         assert_eq!(seconds("x"), None);
-        assert_eq!(absolute("2026-13-01"), None);
-        assert_eq!(absolute("2026-11-21 25:00"), None);
+        assert_eq!(absolute("2026-13-01", utc), None);
+        assert_eq!(absolute("2026-11-21 25:00", utc), None);
     }
 
     #[test]

@@ -328,11 +328,11 @@ impl<'t> Parser<'t> {
                 };
             }
             (Side::Typed { operand, class, .. }, raw @ Side::Raw { .. }) => {
-                let right = Self::operand_beside(operator, class, &raw)?;
+                let right = self.operand_beside(operator, class, &raw)?;
                 ((operand, class), right)
             }
             (raw @ Side::Raw { .. }, Side::Typed { operand, class, .. }) => {
-                let left = Self::operand_beside(operator, class, &raw)?;
+                let left = self.operand_beside(operator, class, &raw)?;
                 (left, (operand, class))
             }
             (Side::Typed { operand: l, class: lc, .. }, Side::Typed { operand: r, class: rc, .. }) => ((l, lc), (r, rc)),
@@ -360,7 +360,7 @@ impl<'t> Parser<'t> {
     }
 
     /// A literal beside an operator whose other operand is of `class`.
-    fn operand_beside(operator: Arithmetic, class: Class, side: &Side) -> Result<(Operand, Class), Error> {
+    fn operand_beside(&self, operator: Arithmetic, class: Class, side: &Side) -> Result<(Operand, Class), Error> {
         let Side::Raw { text, form, span } = side else { unreachable!("a typed side needs no class") };
         let raw = Raw { text, form: *form, span: span.clone() };
         let candidates: &[Class] = match (operator, class) {
@@ -371,7 +371,7 @@ impl<'t> Parser<'t> {
         };
         let mut first = None;
         for candidate in candidates {
-            match literal(&raw, *candidate, None, false) {
+            match literal(&raw, *candidate, None, false, self.registry.ahead()) {
                 Ok(literal) => return Ok((Operand::Literal(literal), *candidate)),
                 Err(e) => first = first.or(Some(e)),
             }
@@ -609,7 +609,7 @@ impl<'t> Parser<'t> {
                     operands.push(operand);
                 }
                 Side::Raw { text, form, span } => {
-                    operands.push(Operand::Literal(literal(&Raw { text: &text, form, span }, class, None, false)?));
+                    operands.push(Operand::Literal(literal(&Raw { text: &text, form, span }, class, None, false, self.registry.ahead())?));
                 }
             }
         }
@@ -663,7 +663,7 @@ impl<'t> Parser<'t> {
                 }
                 Ok(operand)
             }
-            Side::Raw { text, form, span } => literal(&Raw { text: &text, form, span }, class, def, loose).map(Operand::Literal),
+            Side::Raw { text, form, span } => literal(&Raw { text: &text, form, span }, class, def, loose, self.registry.ahead()).map(Operand::Literal),
         }
     }
 

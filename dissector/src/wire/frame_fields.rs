@@ -45,6 +45,7 @@ pub fn trace<'c, T: Trace, C: Display + 'c>(info: &FrameInfo<'_>, comments: impl
     }
     if let Some(ns) = info.time_ns {
         t.field(f::TIME, bytes, 0, time(ns));
+        t.field(f::TIME_UTC, bytes, 0, time(ns));
         t.field(f::TIME_EPOCH, bytes, 0, time(ns));
         if let Some(previous) = info.previous_ns {
             t.field(f::TIME_DELTA, bytes, 0, time(ns.saturating_sub(previous)));

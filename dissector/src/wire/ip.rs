@@ -4,8 +4,10 @@
 //! Header decoders return the rest of their input behind the header; the caller cuts it to the length that the header states.
 
 use crate::fault::{Fault, PResult};
+use crate::field::Def;
 use crate::leaf::{self, read};
 use crate::trace::{Trace, Value, scope};
+use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// Protocol numbers that are looked into, and names of the others that are met beside storage.
@@ -55,6 +57,10 @@ fields! {
         SRC: Ipv4 = "ip.src", "Source Address";
         DST: Ipv4 = "ip.dst", "Destination Address";
         ADDR: Ipv4 = "ip.addr", "Source or Destination Address";
+        /// Names of hosts: the addresses, as nothing is resolved.
+        SRC_HOST: Str as Keep = "ip.src_host", "Source Host";
+        DST_HOST: Str as Keep = "ip.dst_host", "Destination Host";
+        HOST: Str as Keep = "ip.host", "Source or Destination Host";
         OPTIONS: None = "rdmascope.ip.options", "Options";
         OPTION_TYPE: U8 = "ip.opt.type", "Type", dec, values &[(0, "End of Options List (EOL)"), (1, "No Operation (NOP)"), (7, "Record Route"), (68, "Time Stamp"), (130, "Security"), (131, "Loose Source Route"), (137, "Strict Source Route"), (148, "Router Alert")];
         OPTION_LEN: U8 = "ip.opt.len", "Length", dec;
@@ -77,6 +83,9 @@ fields! {
         SRC: Ipv6 = "ipv6.src", "Source Address";
         DST: Ipv6 = "ipv6.dst", "Destination Address";
         ADDR: Ipv6 = "ipv6.addr", "Source or Destination Address";
+        SRC_HOST: Str as Keep = "ipv6.src_host", "Source Host";
+        DST_HOST: Str as Keep = "ipv6.dst_host", "Destination Host";
+        HOST: Str as Keep = "ipv6.host", "Source or Destination Host";
         HOPOPTS: Protocol = "ipv6.hopopts", "IPv6 Hop-by-Hop Option";
         HOPOPTS_NXT: U8 = "ipv6.hopopts.nxt", "Next Header", dec, values PROTOCOLS;
         HOPOPTS_LEN: U8 = "ipv6.hopopts.len", "Length", dec;
@@ -207,11 +216,20 @@ fn trace_v4<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, _) = read::u8(f::TTL, rest, t)?;
     let (i, _) = read::u8(f::PROTO, i, t)?;
     let (i, _) = read::be16(f::CHECKSUM, i, t)?;
-    let (rest, _) = read::array::<4, T>(f::SRC, i, t)?;
+    let (rest, src) = read::array::<4, T>(f::SRC, i, t)?;
     t.field(f::ADDR, i, 4, Value::Bytes(&i[..4]));
-    let (i, _) = read::array::<4, T>(f::DST, rest, t)?;
+    hosts([f::SRC_HOST, f::HOST], i, &Ipv4Addr::from(src), t);
+    let (i, dst) = read::array::<4, T>(f::DST, rest, t)?;
     t.field(f::ADDR, rest, 4, Value::Bytes(&rest[..4]));
+    hosts([f::DST_HOST, f::HOST], rest, &Ipv4Addr::from(dst), t);
     Ok((i, ()))
+}
+
+/// Reports the host of an address by these names.
+fn hosts<T: Trace>(names: [Def; 2], at: &[u8], address: &dyn fmt::Display, t: &mut T) {
+    for def in names {
+        t.field(def, at, 0, Value::Text(format_args!("{address}")));
+    }
 }
 
 fn trace_options<'a, T: Trace>(mut i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
@@ -313,10 +331,12 @@ fn trace_v6<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, _) = read::be16(f6::PLEN, i, t)?;
     let (i, _) = read::u8(f6::NXT, i, t)?;
     let (i, _) = read::u8(f6::HLIM, i, t)?;
-    let (rest, _) = read::array::<16, T>(f6::SRC, i, t)?;
+    let (rest, src) = read::array::<16, T>(f6::SRC, i, t)?;
     t.field(f6::ADDR, i, 16, Value::Bytes(&i[..16]));
-    let (i, _) = read::array::<16, T>(f6::DST, rest, t)?;
+    hosts([f6::SRC_HOST, f6::HOST], i, &Ipv6Addr::from(src), t);
+    let (i, dst) = read::array::<16, T>(f6::DST, rest, t)?;
     t.field(f6::ADDR, rest, 16, Value::Bytes(&rest[..16]));
+    hosts([f6::DST_HOST, f6::HOST], rest, &Ipv6Addr::from(dst), t);
     Ok((i, ()))
 }
 

@@ -50,6 +50,10 @@ fields! {
         MULTIPLIER: U16 = "tcp.options.wscale.multiplier", "Multiplier", dec;
         SACK_LE: U32 = "tcp.options.sack_le", "TCP SACK Left Edge", dec;
         SACK_RE: U32 = "tcp.options.sack_re", "TCP SACK Right Edge", dec;
+        /// The first block repeats what the receiver had already (RFC 2883 4).
+        DSACK: None = "tcp.options.sack.dsack", "D-SACK Sequence";
+        DSACK_LE: U32 = "tcp.options.sack.dsack_le", "TCP D-SACK Left Edge", dec;
+        DSACK_RE: U32 = "tcp.options.sack.dsack_re", "TCP D-SACK Right Edge", dec;
         SACK_COUNT: U8 = "tcp.options.sack.count", "TCP SACK Count", dec;
         TSVAL: U32 = "tcp.options.timestamp.tsval", "Timestamp value", dec;
         TSECR: U32 = "tcp.options.timestamp.tsecr", "Timestamp echo reply", dec;
@@ -95,6 +99,16 @@ pub struct Segment<'a> {
     pub ip_id: u16,
     /// Length of the run of FPDUs with correct CRCs at the beginning of the payload; 0 if it was not checked.
     pub checked: u32,
+}
+
+impl Segment<'_> {
+    /// True if the first block of its SACK option repeats what the receiver had already (RFC 2883 4): data that are
+    /// acknowledged, or a part of the second block.
+    pub fn repeats(&self) -> bool {
+        let before = |a: u32, b: u32| (a.wrapping_sub(b) as i32) < 0;
+        let [(left, right), (from, to), ..] = self.sacks;
+        self.sack_count > 0 && (before(left, self.ack) || self.sack_count > 1 && !before(left, from) && !before(to, right))
+    }
 }
 
 #[rustfmt::skip]
@@ -304,6 +318,12 @@ fn parse_options<'a, T: Trace>(mut i: &'a [u8], t: &mut T, segment: &mut Segment
                         }
                     }
                     t.field(f::SACK_COUNT, data, 0, Value::U(((data.len() - edges.len()) / 8) as u64));
+                    if T::ON && segment.repeats() {
+                        let (left, right) = segment.sacks[0];
+                        t.field(f::DSACK, data, 0, Value::None);
+                        t.field(f::DSACK_LE, data, 0, Value::U(left.into()));
+                        t.field(f::DSACK_RE, data, 0, Value::U(right.into()));
+                    }
                 }
                 (8, 8) => {
                     let (i, value) = read::be32(f::TSVAL, data, t)?;

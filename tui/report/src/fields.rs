@@ -1,10 +1,12 @@
 //! Fields and filters as a command line names them.
 
+use crate::zone::Zone;
 use rdmascope_dissector::field::{Base, Def, FieldDef, Fields, Kind, Privacy, id_of};
 use rdmascope_dissector::filter::{Filter, closest};
 use rdmascope_dissector::registry::Registry;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 /// A filter that cannot be used: the only error of several lines, for the caret under the place.
 #[derive(Debug)]
@@ -35,6 +37,11 @@ pub fn registry() -> Registry {
     if let Some(text) = settings.and_then(|folder| std::fs::read_to_string(folder.join("wireshark/dmacros")).ok()) {
         macros(&text).for_each(|(name, text)| registry.define(name, text));
     }
+    // as in Wireshark
+    registry.set_local_time(|seconds| {
+        static HERE: LazyLock<Zone> = LazyLock::new(Zone::local);
+        HERE.offset(seconds)
+    });
     registry
 }
 

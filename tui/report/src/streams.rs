@@ -26,6 +26,10 @@ fields! {
         SCALE: I32 = "tcp.window_size_scalefactor", "Window size scaling factor", dec;
         TIME_RELATIVE: RelTime = "tcp.time_relative", "Time since first frame in this TCP stream";
         TIME_DELTA: RelTime = "tcp.time_delta", "Time since previous frame in this TCP stream";
+        CONNECTION_SYN: None = "tcp.connection.syn", "Connection establish request (SYN)";
+        CONNECTION_SYNACK: None = "tcp.connection.synack", "Connection establish acknowledge (SYN+ACK)";
+        CONNECTION_FIN: None = "tcp.connection.fin", "Connection finish (FIN)";
+        CONNECTION_RST: None = "tcp.connection.rst", "Connection reset (RST)";
         ANALYSIS: None = "tcp.analysis", "SEQ/ACK analysis";
         ACKS_FRAME: FrameNum = "tcp.analysis.acks_frame", "This is an ACK to the segment in frame";
         ACK_RTT: RelTime = "tcp.analysis.ack_rtt", "The RTT to ACK the segment was";
@@ -266,6 +270,13 @@ impl Stream {
         number(t, f::WINDOW, u32::from(s.window) << scale);
         if let Some(factor) = factor {
             t.field(f::SCALE, at, 0, Value::I(factor));
+        }
+        for (is, def) in
+            [(syn && !ack, f::CONNECTION_SYN), (syn && ack, f::CONNECTION_SYNACK), (fin, f::CONNECTION_FIN), (has(RST), f::CONNECTION_RST)]
+        {
+            if is {
+                t.field(def, at, 0, Value::None);
+            }
         }
         time(t, f::TIME_RELATIVE, relative);
         time(t, f::TIME_DELTA, delta);

@@ -18,6 +18,12 @@ fields! {
         SRC_LG: Bool & 0x020000 / 24 = "eth.src.lg", "LG bit";
         SRC_IG: Bool & 0x010000 / 24 = "eth.src.ig", "IG bit";
         ADDR: Ether = "eth.addr", "Address";
+        LG: Bool & 0x020000 / 24 = "eth.lg", "LG bit";
+        IG: Bool & 0x010000 / 24 = "eth.ig", "IG bit";
+        /// Names of adapters: the addresses, as nothing is resolved.
+        DST_RESOLVED: Str as Keep = "eth.dst_resolved", "Destination (resolved)";
+        SRC_RESOLVED: Str as Keep = "eth.src_resolved", "Source (resolved)";
+        ADDR_RESOLVED: Str as Keep = "eth.addr_resolved", "Address (resolved)";
         TYPE: U16 = "eth.type", "Type", hex, values ETHERTYPES;
         LEN: U16 = "eth.len", "Length", dec;
     }
@@ -79,8 +85,8 @@ pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ethernet> {
             let (dst, src) = ([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5]);
             return Ok((rest, Ethernet { dst, src, type_or_length: u16::from_be_bytes([k0, k1]) }));
         }
-        let (i, dst) = address([f::DST, f::DST_LG, f::DST_IG], i, t)?;
-        let (i, src) = address([f::SRC, f::SRC_LG, f::SRC_IG], i, t)?;
+        let (i, dst) = address([f::DST, f::DST_RESOLVED, f::DST_LG, f::DST_IG], i, t)?;
+        let (i, src) = address([f::SRC, f::SRC_RESOLVED, f::SRC_LG, f::SRC_IG], i, t)?;
         let is_type = crate::leaf::be16(i).is_ok_and(|(_, v)| v >= 0x0600);
         let (i, type_or_length) = read::be16(if is_type { f::TYPE } else { f::LEN }, i, t)?;
         t.label(format_args!(", Src: {}, Dst: {}", Mac(&src), Mac(&dst)));
@@ -89,13 +95,17 @@ pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ethernet> {
     })
 }
 
-fn address<'a, T: Trace>([def, lg, ig]: [Def; 3], i: &'a [u8], t: &mut T) -> PResult<'a, [u8; 6]> {
+fn address<'a, T: Trace>([def, resolved, lg, ig]: [Def; 4], i: &'a [u8], t: &mut T) -> PResult<'a, [u8; 6]> {
     let (rest, address) = read::array::<6, T>(def, i, t)?;
     if T::ON {
         t.down();
         t.field(f::ADDR, i, 6, Value::Bytes(&i[..6]));
-        t.field(lg, i, 3, Value::U(u64::from(address[0] >> 1 & 1)));
-        t.field(ig, i, 3, Value::U(u64::from(address[0] & 1)));
+        for def in [resolved, f::ADDR_RESOLVED] {
+            t.field(def, i, 0, Value::Text(format_args!("{}", Mac(&address))));
+        }
+        for (def, shift) in [(lg, 1), (ig, 0), (f::LG, 1), (f::IG, 0)] {
+            t.field(def, i, 3, Value::U(u64::from(address[0] >> shift & 1)));
+        }
         t.up();
     }
     Ok((rest, address))

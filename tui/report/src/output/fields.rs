@@ -6,11 +6,12 @@ use super::marks::Marks;
 use super::times::Times;
 use crate::dissection::{Dissected, FrameAddress};
 use crate::fields::field;
+use crate::zone::Zone;
 use anyhow::{Result, bail};
 use rdmascope_dissector::extract::{Extractor, Need, Slot};
 use rdmascope_dissector::field::{Def, Kind};
 use rdmascope_dissector::registry::Registry;
-use rdmascope_dissector::render::{Stored, Style, escaped, is_text, is_unsafe, json_string, show, show_into};
+use rdmascope_dissector::render::{Stored, Style, escaped, is_text, is_unsafe, json_string, seconds_and_nanos, show, show_into};
 use rdmascope_dissector::wire::frame_fields;
 use std::borrow::Cow;
 
@@ -132,6 +133,8 @@ pub enum Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Field(Slot),
+    /// `frame.time_delta_displayed`.
+    SinceShown,
     /// Columns of the frame's line, `_ws.col.…`.
     Number,
     Time,
@@ -141,11 +144,20 @@ enum Column {
     Length,
 }
 
+/// How a time of day in UTC ends.
+const UTC: &str = "+0000";
+
 /// Prefix of the names of columns of the frame's line.
 const COLUMN: &str = "_ws.col.";
 
+/// A field that depends on the frames that were shown before: `-e` knows it, a filter does not.
+const SINCE_SHOWN: &str = "frame.time_delta_displayed";
+
 /// The columns of tshark's line, by the names that they have today and had before 4.6.
 fn column(name: &str, registry: &Registry, extractor: &mut Extractor) -> Result<Column> {
+    if name == SINCE_SHOWN {
+        return Ok(Column::SinceShown);
+    }
     let Some(key) = name.strip_prefix(COLUMN) else { return Ok(Column::Field(extractor.want(field(name, registry)?, Need::Value))) };
     Ok(match key.to_ascii_lowercase().as_str() {
         "number" | "no." => Column::Number,
@@ -169,6 +181,10 @@ pub struct Fields {
     options: Options,
     columns: Vec<Column>,
     times: Times,
+    /// Local time, in which times of day are written.
+    zone: Zone,
+    /// Time of the last two frames shown.
+    shown: [Option<i64>; 2],
     names: Vec<String>,
     text: String,
     separator: Vec<u8>,
@@ -202,6 +218,8 @@ impl Fields {
             names: names.iter().map(|n| (*n).to_owned()).collect(),
             columns,
             times,
+            zone: Zone::local(),
+            shown: [None; 2],
             text: String::new(),
             options,
         })
@@ -218,7 +236,8 @@ impl Fields {
 
     /// True if the output does not depend on the frames shown before.
     pub fn is_alone(&self) -> bool {
-        self.layout == Layout::Line && (!self.times.is_of_order() || !self.columns.contains(&Column::Time))
+        let is_of_order = self.times.is_of_order() && self.columns.contains(&Column::Time);
+        self.layout == Layout::Line && !is_of_order && !self.columns.contains(&Column::SinceShown)
     }
 
     /// Appends the end of the output, if the format has one.
@@ -246,6 +265,7 @@ impl Fields {
 
     /// Appends a frame.
     pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, extractor: &Extractor, marks: &mut Marks) {
+        self.shown = [self.shown[1], Some(d.time_ns)];
         match self.layout {
             Layout::Line => {}
             Layout::Json | Layout::Ek => return self.object(out, d, extractor, marks),
@@ -257,6 +277,8 @@ impl Fields {
             match self.columns[i] {
                 Column::Field(slot) => self.values(out, extractor, slot, marks),
                 Column::Protocol(slot) if extractor.has(slot) => self.values(out, extractor, slot, marks),
+                // the first frame shown has none
+                Column::SinceShown if self.shown[0].is_none() => {}
                 column => {
                     let mut text = Vec::new();
                     self.column(&mut text, column, d);
@@ -274,6 +296,10 @@ impl Fields {
         match column {
             Column::Number => text.extend_from_slice(d.number.to_string().as_bytes()),
             Column::Time => self.times.write(text, d),
+            Column::SinceShown => {
+                let since = self.shown[0].map_or(0, |before| d.time_ns.saturating_sub(before));
+                seconds_and_nanos(text, since.div_euclid(1_000_000_000), since.rem_euclid(1_000_000_000) as u32);
+            }
             Column::Source => text.extend_from_slice(FrameAddress(d.src).to_string().as_bytes()),
             Column::Destination => text.extend_from_slice(FrameAddress(d.dst).to_string().as_bytes()),
             Column::Length => text.extend_from_slice(d.wire_len.to_string().as_bytes()),
@@ -337,6 +363,7 @@ impl Fields {
         let slot = match column {
             Column::Field(slot) => slot,
             Column::Protocol(slot) if extractor.has(slot) => slot,
+            Column::SinceShown if self.shown[0].is_none() => return Vec::new(),
             column => {
                 let mut one = Vec::new();
                 self.column(&mut one, column, d);
@@ -386,6 +413,23 @@ impl Fields {
         self.quote(out);
     }
 
+    /// A time of day in the local zone, with the zone's offset; that of a frame in UTC too.
+    fn clock(&self, out: &mut Vec<u8>, def: Def, seconds: i64, nanos: u32) {
+        let name = frame_fields::f::TIME_EPOCH.name;
+        let ahead = if [name, frame_fields::f::TIME_UTC.name].contains(&def.name) { 0 } else { self.zone.offset(seconds) };
+        show_into(out, def, Stored::Time(seconds.saturating_add(ahead.into()), nanos), Style::Fields);
+        if def.name == name {
+            return;
+        }
+        out.truncate(out.len().saturating_sub(UTC.len()));
+        if def.name == frame_fields::f::TIME_UTC.name {
+            return out.push(b'Z');
+        }
+        let minutes = ahead.unsigned_abs() / 60;
+        let sign = if ahead < 0 { '-' } else { '+' };
+        out.extend_from_slice(format!("{sign}{:02}{:02}", minutes / 60, minutes % 60).as_bytes());
+    }
+
     fn quote(&self, out: &mut Vec<u8>) {
         if let Some(q) = self.options.quote {
             out.push(q as u8);
@@ -401,7 +445,10 @@ impl Fields {
         }
         if !is_text(def, v) {
             let from = out.len();
-            show_into(out, def, v, Style::Fields);
+            match v {
+                Stored::Time(seconds, nanos) if def.kind == Kind::AbsTime => self.clock(out, def, seconds, nanos),
+                _ => show_into(out, def, v, Style::Fields),
+            }
             if let Stored::U(number) = v {
                 marks.number(out, from, def, number);
             }

@@ -847,7 +847,8 @@ fn plots(out: &mut String, data: &ReportData, c: &Connection) {
     if !c.trouble.is_empty() {
         let x = c.trouble.iter().map(|(t, _)| second(*t)).collect();
         let of = |i: usize| c.trouble.iter().map(|(_, trouble)| trouble.0[i] as f64).collect();
-        let series = [("retransmissions", 0), ("NAKs", 1), ("congestion marks", 2), ("CNPs", 3)];
+        let all = [("retransmissions", 0), ("NAKs", 1), ("congestion marks", 2), ("CNPs", 3)];
+        let series = all.into_iter().filter(|(_, i)| c.trouble.iter().any(|(_, trouble)| trouble.0[*i] > 0));
         plot(
             out,
             &Plot {
@@ -858,7 +859,7 @@ fn plots(out: &mut String, data: &ReportData, c: &Connection) {
                 to,
                 log: false,
                 x,
-                series: series.iter().map(|(name, i)| (*name, of(*i))).collect(),
+                series: series.map(|(name, i)| (name, of(i))).collect(),
             },
         );
     }
