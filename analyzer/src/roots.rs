@@ -401,6 +401,19 @@ impl<'r> Root<'r> {
     }
 }
 
+/// The text of a finding about failed requests: commands and statuses of its connection with their counts. `None` for
+/// other findings.
+pub fn failures(report: &Report, finding: &Finding) -> Option<String> {
+    if !matches!(finding.rule, Rule::Smb2Error | Rule::RpcError) {
+        return None;
+    }
+    let connection = report.connections.iter().find(|c| Some(c.id) == finding.connection)?;
+    let mut root = Root::new(finding);
+    root.add(finding);
+    root.finish(report, &[(connection.id, connection)].into_iter().collect());
+    root.counts_failures().then(|| root.text())
+}
+
 fn join(list: &[String]) -> String {
     let mut out = String::new();
     for (i, piece) in list.iter().enumerate() {

@@ -660,8 +660,9 @@ rules! {
                more receives and grant them. The limit is not on the wire: the rule looks for a peer that never held a quarter of its \
                target over 64 messages.",
         causes: [
-            "Credits leak: receives are not posted again after some path (errors, keepalives, empty messages)",
-            "The receiver's limit is lower than the sender's target",
+            "The receiver's limit is lower than the sender's target: the credits held stay at it from the beginning",
+            "Credits leak: receives are not posted again after some path (errors, keepalives, empty messages), and the credits held fall \
+             step by step",
             "Memory pressure on the receiver",
         ],
         cure: "Watch the credits held over time: a staircase downwards is a leak (update the receiver), a flat line is a limit (raise it).",

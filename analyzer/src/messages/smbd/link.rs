@@ -13,6 +13,7 @@
 pub use crate::finding::RuleSink;
 use crate::finding::{Certainty, Rule};
 use crate::op::{At, End};
+use alloc::string::String;
 pub use rdmascope_dissector::text::{Elapsed as Milliseconds, Grouped};
 pub use rdmascope_dissector::wire::smb2::NtStatus as Status;
 use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0};
@@ -162,6 +163,8 @@ pub struct Side {
     keepalive_since: Option<At>,
     /// Most it held in the last stretch of messages.
     held_max_recent: i64,
+    /// The most that it held before these messages; 0 at first.
+    held_max_before: i64,
     starvation_reported: bool,
 }
 
@@ -836,13 +839,22 @@ impl Link {
                 if !me.starvation_reported && me.held_max_recent * 4 < asked {
                     me.starvation_reported = true;
                     let most = me.held_max_recent;
+                    // a limit does not change; what leaks was there before
+                    let before = match me.held_max_before {
+                        0 => String::new(),
+                        before if before > most => alloc::format!(", and {before} before them"),
+                        _ => String::from(", and no more before them"),
+                    };
                     sink.broken(
                         Rule::SmbdCreditStarved,
                         by.peer(),
                         sure,
-                        format_args!("let its peer hold {most} credits at most over {STARVED_MESSAGES} messages; {asked} were asked for"),
+                        format_args!(
+                            "let its peer hold {most} credits at most over {STARVED_MESSAGES} messages{before}; {asked} were asked for"
+                        ),
                     );
                 }
+                me.held_max_before = me.held_max_before.max(me.held_max_recent);
                 me.held_max_recent = 0;
             }
         }
@@ -1087,6 +1099,29 @@ mod tests {
                 prop_assert_eq!(reported, overruns[end.index()]);
             }
         }
+    }
+
+    #[test]
+    fn credits_that_leak_were_there_before() {
+        struct Texts(Vec<String>);
+        impl RuleSink for Texts {
+            fn broken(&mut self, rule: Rule, _: End, _: Certainty, text: fmt::Arguments<'_>) {
+                if rule == Rule::SmbdCreditStarved {
+                    self.0.push(alloc::format!("{text}"));
+                }
+            }
+        }
+        let mut texts = Texts(Vec::new());
+        let (mut link, _) = established();
+        let mut echo = |link: &mut Link, n: u64, granted: u16| {
+            link.data(at(2 * n), CLIENT, &data(0, 0, 1), 20, true, &mut texts);
+            link.data(at(2 * n + 1), SERVER, &data(0, 0, granted), 20, true, &mut texts);
+        };
+        // ten credits for 64 messages; then eight of them leak
+        (2..66).for_each(|n| echo(&mut link, n, 1));
+        (66..74).for_each(|n| echo(&mut link, n, 0));
+        (74..200).for_each(|n| echo(&mut link, n, 1));
+        assert_eq!(texts.0, ["let its peer hold 2 credits at most over 64 messages, and 10 before them; 10 were asked for"]);
     }
 
     #[test]
