@@ -682,7 +682,7 @@ impl Link {
                 Rule::SmbdDataLength,
                 by,
                 alone,
-                format_args!("DataOffset {offset} + DataLength {length} is past the end of a message of {wire_length} bytes"),
+                format_args!("sent a message of {wire_length} bytes: its DataOffset + DataLength ({offset} + {length}) runs past the end"),
             );
         }
         if offset % 8 != 0 {
@@ -1105,8 +1105,8 @@ mod tests {
     fn credits_that_leak_were_there_before() {
         struct Texts(Vec<String>);
         impl RuleSink for Texts {
-            fn broken(&mut self, rule: Rule, _: End, _: Certainty, text: fmt::Arguments<'_>) {
-                if rule == Rule::SmbdCreditStarved {
+            fn broken(&mut self, rule: Rule, by: End, _: Certainty, text: fmt::Arguments<'_>) {
+                if (rule, by) == (Rule::SmbdCreditStarved, SERVER) {
                     self.0.push(alloc::format!("{text}"));
                 }
             }
