@@ -4,6 +4,7 @@
 mod common;
 
 use common::{KEY, Record, analyzed, anonymized, differences, read, samples};
+use rdmascope_analyzer::finding::Rule;
 use rdmascope_dissector::field::Privacy;
 use rdmascope_dissector::trace::NodeValue;
 use rdmascope_share::{Extra, Mapping, Options};
@@ -118,8 +119,9 @@ fn memory_that_is_exchanged_and_times_that_are_dropped_change_no_finding() {
         assert!(!was.is_empty() && was.len() == is.len() && was.is_disjoint(&is), "{name}: {was:x?} became {is:x?}");
         let said = |records: &[Record]| {
             let (report, rows) = analyzed(records, |_, _| {});
-            let findings: Vec<String> =
-                report.findings.iter().map(|f| format!("{:?} {:?} {} {:?}", f.rule, f.certainty, f.count, f.frames)).collect();
+            // what follows from the numbers of the keys changes with them
+            let others = report.findings.iter().filter(|f| f.rule != Rule::RdmaKeyPredictable);
+            let findings: Vec<String> = others.map(|f| format!("{:?} {:?} {} {:?}", f.rule, f.certainty, f.count, f.frames)).collect();
             let moved: Vec<(u64, u64, Option<i64>)> = rows.iter().map(|r| (r.bytes_moved, r.rdma_bytes(), r.latency())).collect();
             (findings, moved)
         };
