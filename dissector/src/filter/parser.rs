@@ -663,7 +663,9 @@ impl<'t> Parser<'t> {
                 }
                 Ok(operand)
             }
-            Side::Raw { text, form, span } => literal(&Raw { text: &text, form, span }, class, def, loose, self.registry.ahead()).map(Operand::Literal),
+            Side::Raw { text, form, span } => {
+                literal(&Raw { text: &text, form, span }, class, def, loose, self.registry.ahead()).map(Operand::Literal)
+            }
         }
     }
 
