@@ -121,3 +121,105 @@ impl Receive {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{End, Placement, Verb};
+    use alloc::vec;
+
+    /// A packet of a Send in a frame, with the bytes of it that were captured.
+    fn op(frame: u64, part: Part, length: u32, bytes: &[u8]) -> RdmaOp<'_> {
+        RdmaOp {
+            at: At { frame, time: frame as i64 },
+            by: End::A,
+            verb: Verb::Send,
+            part,
+            placement: Placement::Unknown,
+            message_length: None,
+            invalidate: part.ends().then_some(7),
+            immediate: None,
+            solicited: false,
+            length,
+            bytes,
+            in_frame: true,
+            read: 0,
+        }
+    }
+
+    /// The Send that a packet completes: its frames from first to last, bytes and length on the wire.
+    fn whole<'a>(receive: &'a mut Receive, packet: &RdmaOp<'a>) -> (u64, u64, &'a [u8], u32) {
+        match receive.packet(packet) {
+            Received::Whole(send) => (send.first.frame, send.last.frame, send.bytes, send.wire_length),
+            other => panic!("not whole: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_send_of_one_packet_is_not_copied() {
+        let mut receive = Receive::default();
+        let bytes = vec![5; 64];
+        let packet = op(3, Part::Only, 64, &bytes);
+        let Received::Whole(send) = receive.packet(&packet) else { panic!("not whole") };
+        assert_eq!((send.bytes.as_ptr(), send.in_frame, send.invalidate), (bytes.as_ptr(), true, Some(7)));
+        assert!(send.pieces.is_none());
+        assert_eq!(receive.held(), 0);
+    }
+
+    #[test]
+    fn packets_are_put_together_and_their_frames_named() {
+        let mut receive = Receive::default();
+        assert!(matches!(receive.packet(&op(1, Part::First, 3, b"abc")), Received::More));
+        assert!(matches!(receive.packet(&op(4, Part::Middle, 3, b"def")), Received::More));
+        let last = op(6, Part::Last, 2, b"gh");
+        let Received::Whole(send) = receive.packet(&last) else { panic!("not whole") };
+        assert_eq!((send.first.frame, send.last.frame, send.bytes, send.wire_length), (1, 6, &b"abcdefgh"[..], 8));
+        assert_eq!((send.in_frame, send.invalidate), (false, Some(7)));
+        assert_eq!(send.pieces.map(Pieces::frames), Some(&[1, 4, 6][..]));
+        // the next Send has nothing of this one
+        receive.packet(&op(7, Part::First, 1, b"x"));
+        assert_eq!(whole(&mut receive, &op(8, Part::Last, 1, b"y")), (7, 8, &b"xy"[..], 2));
+    }
+
+    /// Bytes behind a hole are not joined to those before it: they would stand at the wrong offset.
+    #[test]
+    fn bytes_end_where_the_capture_cut_them_and_the_length_goes_on() {
+        let mut receive = Receive::default();
+        receive.packet(&op(1, Part::First, 4, b"abcd"));
+        receive.packet(&op(2, Part::Middle, 4, b"ef"));
+        assert_eq!(whole(&mut receive, &op(3, Part::Last, 4, b"ijkl")), (1, 3, &b"abcdef"[..], 12));
+    }
+
+    #[test]
+    fn the_end_of_a_send_whose_beginning_is_missing_is_a_tail() {
+        let mut receive = Receive::default();
+        assert!(matches!(receive.packet(&op(1, Part::Middle, 1, b"a")), Received::More));
+        assert!(matches!(receive.packet(&op(2, Part::Last, 1, b"b")), Received::Tail));
+        // packets went missing in the middle of one
+        for forget in [Receive::reset, Receive::release] {
+            receive.packet(&op(3, Part::First, 1, b"c"));
+            forget(&mut receive);
+            assert!(matches!(receive.packet(&op(4, Part::Last, 1, b"d")), Received::Tail));
+        }
+        // a new one begins before the last was ended
+        receive.packet(&op(5, Part::First, 1, b"e"));
+        receive.packet(&op(6, Part::First, 1, b"f"));
+        assert_eq!(whole(&mut receive, &op(7, Part::Last, 1, b"g")), (6, 7, &b"fg"[..], 2));
+    }
+
+    #[test]
+    fn a_send_without_an_end_does_not_grow_for_ever() {
+        let mut receive = Receive::default();
+        let bytes = vec![0; 1 << 20];
+        receive.packet(&op(1, Part::First, 1 << 20, &bytes));
+        for frame in 2..=40 {
+            receive.packet(&op(frame, Part::Middle, 1 << 20, &bytes));
+        }
+        let (_, _, kept, length) = whole(&mut receive, &op(41, Part::Last, u32::MAX, &bytes));
+        assert_eq!((kept.len(), length), (SEND_MAX, u32::MAX), "the length saturates");
+        receive.reset();
+        assert!(receive.held() < 1 << 20, "{}", receive.held());
+        receive.release();
+        assert_eq!(receive.held(), 0);
+    }
+}

@@ -19,6 +19,7 @@ use rdmascope_dissector::frame::{self, Addr, Body, IbPacket, LinkType, Packet};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::ib::bth::{Opcode, Service};
 use rdmascope_dissector::wire::ib::cm::{self, CmMessage};
+use rdmascope_dissector::wire::udp;
 
 /// Destination of a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -226,7 +227,7 @@ fn look(link_type: LinkType, bytes: &[u8]) -> Option<Short> {
     let (from, to) = (u16::from_be_bytes([head[20], head[21]]), u16::from_be_bytes([head[22], head[23]]));
     let wide = |a: u32, b: u32| u64::from(a) << 32 | u64::from(b);
     match head[9] {
-        17 if to == 4791 => {
+        17 if to == udp::ROCE_V2 => {
             let queue_pair = u32::from_be_bytes([0, head[33], head[34], head[35]]);
             // no segment has these ports
             (queue_pair > 1).then_some((wide(source.min(target), source.max(target)), 0))
@@ -236,5 +237,183 @@ fn look(link_type: LinkType, bytes: &[u8]) -> Option<Short> {
             Some((wide(low.0, high.0), u32::from(low.1) << 16 | u32::from(high.1)))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdmascope_dissector::wire;
+    use rdmascope_dissector::wire::ib::bth::Bth;
+    use rdmascope_dissector::wire::ib::mad::Mad;
+
+    const UDP: u8 = 17;
+    const TCP: u8 = 6;
+
+    /// An Ethernet frame with IPv4 from one host of 10.0.0.0/24 to another; `fragment` is the field of flags and offset.
+    fn ipv4((from, to): (u8, u8), protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
+        let mut out = [&[2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 8, 0][..], &[0x45, 0]].concat();
+        out.extend((20 + payload.len() as u16).to_be_bytes());
+        out.extend([0, 9]);
+        out.extend(fragment.to_be_bytes());
+        out.extend([64, protocol, 0, 0, 10, 0, 0, from, 10, 0, 0, to]);
+        out.extend_from_slice(payload);
+        out
+    }
+
+    fn udp(from: u16, to: u16, payload: &[u8]) -> Vec<u8> {
+        let mut out = [from.to_be_bytes(), to.to_be_bytes(), (8 + payload.len() as u16).to_be_bytes(), [0; 2]].concat();
+        out.extend_from_slice(payload);
+        out
+    }
+
+    /// A RoCEv2 packet to a queue pair, in UDP.
+    fn packet(opcode: Opcode, dest_qp: u32, payload: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        Bth { opcode: opcode.0, bits: 0x40, p_key: 0xffff, resv8: 0, dest_qp, ack: 0, psn: 1 }.emit(&mut out);
+        out.extend_from_slice(payload);
+        out.extend([0; 4]);
+        udp(0xc000, wire::udp::ROCE_V2, &out)
+    }
+
+    fn roce(hosts: (u8, u8), dest_qp: u32) -> Vec<u8> {
+        ipv4(hosts, UDP, 0, &packet(Opcode::RC_SEND_ONLY, dest_qp, b"data"))
+    }
+
+    fn tcp(hosts: (u8, u8), (from, to): (u16, u16)) -> Vec<u8> {
+        let mut segment = [from.to_be_bytes(), to.to_be_bytes()].concat();
+        segment.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+        ipv4(hosts, TCP, 0, &segment)
+    }
+
+    /// A message of connection management with two communication ids: REQ 0x10, REJ 0x12.
+    fn management(hosts: (u8, u8), attribute_id: u16, local: u32, remote: u32) -> Vec<u8> {
+        let mut mad = Vec::new();
+        Mad {
+            base_version: 1,
+            class: 7,
+            class_version: 2,
+            method: 3,
+            status: 0,
+            class_specific: 0,
+            transaction_id: 1,
+            attribute_id,
+            reserved: [0; 2],
+            attribute_modifier: 0,
+        }
+        .emit(&mut mad);
+        mad.extend(local.to_be_bytes());
+        mad.extend(remote.to_be_bytes());
+        mad.resize(256, 0);
+        let payload = [&[0x80, 1, 0, 0, 0, 0, 0, 1][..], &mad].concat();
+        ipv4(hosts, UDP, 0, &packet(Opcode(0x64), 1, &payload))
+    }
+
+    fn router(shards: usize) -> Router {
+        Router::new(shards, frame::Options::default())
+    }
+
+    fn route(router: &mut Router, bytes: &[u8]) -> Route {
+        let meta = FrameMeta { number: 1, time_ns: 0, link_type: LinkType::ETHERNET, wire_len: bytes.len() as u32, interface: 0 };
+        router.route(&meta, bytes)
+    }
+
+    /// The shard of each frame.
+    fn shards(router: &mut Router, frames: &[Vec<u8>]) -> Vec<usize> {
+        frames.iter().map(|bytes| route(router, bytes).shard).collect()
+    }
+
+    #[test]
+    fn queue_pairs_of_two_hosts_stay_together_in_both_directions() {
+        let mut router = router(4);
+        let frames = [roce((1, 2), 0x11), roce((3, 4), 0x11), roce((2, 1), 0x12), roce((1, 2), 0x13), roce((4, 3), 0x14)];
+        let placed = shards(&mut router, &frames);
+        assert_eq!((placed[0], placed[0], placed[1]), (placed[2], placed[3], placed[4]));
+        assert_ne!(placed[0], placed[1], "each pair of hosts has a shard of its own while there are free ones");
+        assert_eq!(shards(&mut router, &frames), placed, "and keeps it");
+    }
+
+    #[test]
+    fn tcp_connections_of_two_hosts_are_spread_by_port() {
+        let mut router = router(4);
+        let ports = [(40_001, 445), (40_002, 445), (40_003, 445), (40_004, 445)];
+        let there = shards(&mut router, &ports.map(|ports| tcp((1, 2), ports)));
+        assert_eq!(there, [0, 1, 2, 3]);
+        let back = shards(&mut router, &ports.map(|(client, server)| tcp((2, 1), (server, client))));
+        assert_eq!(back, there);
+    }
+
+    /// A frame goes where it would go if it was decoded, whether the cheap look knows it or not.
+    #[test]
+    fn the_cheap_look_finds_the_shard_that_decoding_finds() {
+        let frames: Vec<Vec<u8>> = (1..=40)
+            .flat_map(|n| [roce((n, n + 1), 0x11), tcp((n, n + 1), (40_000, 445)), roce((n + 1, n), 0x12), tcp((n + 1, n), (445, 40_000))])
+            .collect();
+        let (mut quick, mut slow) = (router(3), router(3));
+        for bytes in frames.iter().chain(&frames) {
+            let meta = FrameMeta { number: 1, time_ns: 0, link_type: LinkType::ETHERNET, wire_len: bytes.len() as u32, interface: 0 };
+            let decoded = slow.peel(&meta, bytes);
+            assert_eq!(quick.route(&meta, bytes), decoded);
+            // the same frame with a VLAN tag
+            let tagged = [&bytes[..12], &[0x81, 0, 0, 5], &bytes[12..]].concat();
+            assert_eq!(quick.route(&meta, &tagged), slow.peel(&meta, &tagged));
+            assert_eq!(slow.peel(&meta, &tagged).shard, decoded.shard);
+        }
+    }
+
+    #[test]
+    fn the_last_fragment_brings_the_datagram_and_goes_to_its_connection() {
+        let mut router = router(4);
+        let connection = shards(&mut router, &[roce((9, 8), 0x11), roce((1, 2), 0x11)])[1];
+        let whole = packet(Opcode::RC_SEND_ONLY, 0x11, &[7; 100]);
+        let (head, tail) = whole.split_at(64);
+        let first = route(&mut router, &ipv4((1, 2), UDP, 0x2000, head));
+        assert_eq!(first.datagram, None);
+        let last = route(&mut router, &ipv4((1, 2), UDP, 64 / 8, tail));
+        assert_eq!(last.shard, connection);
+        assert_eq!(last.datagram.as_deref().map(|bytes| &bytes[20..]), Some(&whole[..]));
+        assert_eq!(router.dropped(), 0);
+    }
+
+    #[test]
+    fn frames_of_no_connection_go_where_the_least_is() {
+        let mut router = router(2);
+        let strange = || ipv4((1, 2), UDP, 0, &udp(5000, 5001, b"?"));
+        assert_eq!(shards(&mut router, &[strange(), strange(), strange(), strange()]), [0, 1, 0, 1]);
+        assert_eq!(router.greatest_share(), 0.5);
+        // a question to rpcbind and its answer stay together
+        let question = ipv4((1, 2), UDP, 0, &udp(900, 111, b"?"));
+        let answer = ipv4((2, 1), UDP, 0, &udp(111, 900, b"!"));
+        let placed = shards(&mut router, &[question, strange(), strange(), answer]);
+        assert_eq!(placed[0], placed[3]);
+        assert!(router.is_separable());
+    }
+
+    #[test]
+    fn an_id_of_two_pairs_of_hosts_makes_them_inseparable() {
+        let (request, reject) = (0x10, 0x12);
+        let mut router = router(2);
+        shards(&mut router, &[management((1, 2), request, 70, 0), management((3, 2), request, 70, 0), management((1, 2), request, 71, 0)]);
+        assert!(router.is_separable(), "ids belong to the client that gave them");
+        shards(&mut router, &[management((1, 4), request, 70, 0)]);
+        assert!(!router.is_separable(), "the same client and id, of another server");
+
+        // one refused: its hosts decide. Of two pairs, all have to be known together
+        let mut router = self::router(2);
+        shards(&mut router, &[management((2, 1), reject, 0, 70), management((2, 1), reject, 0, 71)]);
+        assert!(router.is_separable());
+        shards(&mut router, &[management((2, 3), reject, 0, 72)]);
+        assert!(!router.is_separable());
+    }
+
+    #[test]
+    fn frames_that_end_anywhere_have_a_shard() {
+        let mut router = router(3);
+        for bytes in [roce((1, 2), 0x11), tcp((1, 2), (1, 2)), management((1, 2), 0x10, 1, 2)] {
+            for length in 0..bytes.len() {
+                assert!(route(&mut router, &bytes[..length]).shard < 3);
+            }
+        }
+        assert_eq!(self::router(0).load.len(), 1, "there is always one");
     }
 }

@@ -47,7 +47,7 @@ const SMALL: u32 = 4096;
 /// Requests without RDMA after which the next ones are not expected to use it either, if there is no other reason.
 const INLINE_ENOUGH: u64 = 16;
 /// The UDP port of RoCEv2.
-const ROCE: u16 = 4791;
+const ROCE: u16 = rdmascope_dissector::wire::udp::ROCE_V2;
 
 /// Outcome of a connection request of RDMA-CM.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,15 +3,11 @@
 
 use crate::finding::Rule;
 use core::fmt;
-use rdmascope_dissector::wire::smb2::negotiate::{Cipher, ContextType, NegotiateResponse, RdmaTransformId};
+use rdmascope_dissector::wire::smb2::negotiate::{Cipher, ContextType, Dialect, NegotiateResponse, RdmaTransformId};
 use rdmascope_dissector::wire::smb2::rdma_channel::{RdmaTransform, TransformType};
 use rdmascope_dissector::wire::smb2::{Channel, ChannelInfo};
 use rdmascope_dissector::wire::smbd::BufferDescriptorV1;
 
-/// Dialect 3.1.1.
-const DIALECT_311: u16 = 0x0311;
-/// Dialect 3.0, the first with RDMA.
-const DIALECT_300: u16 = 0x0300;
 /// Bytes of every signature and authentication tag of SMB2.
 const SIGNATURE: u16 = 16;
 
@@ -61,7 +57,7 @@ pub fn check(
         }
         return false;
     }
-    if let Some(dialect) = agreed.dialect.filter(|d| *d < DIALECT_300) {
+    if let Some(dialect) = agreed.dialect.filter(|d| *d < Dialect::SMB_3_0.0) {
         emit(rule, format_args!("asked for the RDMA channel in a {command} in dialect {dialect:#06x}; it exists from 0x0300 on"));
     }
     if info.channel.0 > Channel::RDMA_TRANSFORM.0 {
@@ -92,7 +88,7 @@ pub fn check(
 
 /// Checks an SMB2_RDMA_TRANSFORM of which nothing was cut off; `None` if it is too short to be one.
 pub fn check_transform(transform: Option<&RdmaTransform<'_>>, agreed: &Agreed, emit: &mut impl FnMut(Rule, fmt::Arguments<'_>)) {
-    if let Some(dialect) = agreed.dialect.filter(|d| *d != DIALECT_311) {
+    if let Some(dialect) = agreed.dialect.filter(|d| *d != Dialect::SMB_3_1_1.0) {
         emit(Rule::Smb2TransformDialect, format_args!("sent an RDMA transform in dialect {dialect:#06x}"));
     } else if agreed.transforms == Some([false; 2]) {
         let text = format_args!("sent an RDMA transform; the NEGOTIATE reply agrees on none");
@@ -127,7 +123,7 @@ pub fn check_transform(transform: Option<&RdmaTransform<'_>>, agreed: &Agreed, e
             emit(Rule::Smb2TransformReserved, format_args!("set Reserved of a crypto transform to {reserved:#06x}"));
         }
     }
-    if let Some([encryption, signing]) = agreed.transforms.filter(|t| *t != [false; 2] && agreed.dialect == Some(DIALECT_311)) {
+    if let Some([encryption, signing]) = agreed.transforms.filter(|t| *t != [false; 2] && agreed.dialect == Some(Dialect::SMB_3_1_1.0)) {
         for (is_used, is_agreed, what) in [(encrypts, encryption, "encrypts"), (signs, signing, "signs")] {
             if is_used && !is_agreed {
                 let text = format_args!("sent an RDMA transform that {what}; the NEGOTIATE reply does not agree on that");

@@ -6,12 +6,11 @@
 //! messages.
 
 use alloc::vec::Vec;
+use rdmascope_dissector::wire::smb2::negotiate::Dialect;
 use rdmascope_dissector::wire::smb2::{Body, Command, Header, NtStatus, Pdu};
 
 /// Sessions remembered per connection at most.
 const SESSIONS_MAX: usize = 256;
-/// Dialect 3.1.1.
-const DIALECT_311: u16 = 0x0311;
 /// SecurityMode: signing is required.
 const REQUIRED: u8 = 0x02;
 /// SMB2_SESSION_FLAG_IS_GUEST and _IS_NULL: there is no key.
@@ -83,7 +82,7 @@ impl Signing {
         match session.required {
             true => Some("of a session that must be signed"),
             // 3.3.5.7: the signature proves that the negotiation was not changed
-            false if header.command == Command::TREE_CONNECT && self.dialect == DIALECT_311 => Some("in dialect 0x0311"),
+            false if header.command == Command::TREE_CONNECT && self.dialect == Dialect::SMB_3_1_1.0 => Some("in dialect 0x0311"),
             false => None,
         }
     }
@@ -108,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_session_that_must_be_signed_is() {
-        let mut signing = Signing { dialect: DIALECT_311, ..Signing::default() };
+        let mut signing = Signing { dialect: Dialect::SMB_3_1_1.0, ..Signing::default() };
         assert_eq!(signing.request(&header(Command::ECHO, 0, 0)), None, "nothing is known of the session");
         signing.sessions.push(Session { id: 7, required: true });
         for (command, flags, expected) in [

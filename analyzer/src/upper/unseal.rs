@@ -134,7 +134,10 @@ fn chosen(response: &NegotiateResponse<'_>) -> (Option<CipherId>, Option<Signing
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::cipher::Cipher;
     use crate::keys::ntlm::tests::{authenticate, challenge};
+    use crate::keys::sign::Signer;
+    use crate::keys::{Key, Keys};
     use alloc::vec;
     use rdmascope_dissector::trace::Off;
     use rdmascope_dissector::wire::smb2::header::{Header, flags};
@@ -206,5 +209,99 @@ mod tests {
         let tag = cipher.seal(&[9; 12], &[], &mut data).expect("encrypted");
         assert!(second.decrypt_rdma(ID, Direction::ToServer, &[9; 12], &tag, &mut data));
         assert_eq!(data, [0x77; 256]);
+    }
+
+    /// Keys as a user gives them.
+    fn given() -> Keys {
+        let key = |byte| Some(Key::of([byte; 16]));
+        Keys { signing: key(1), client_to_server: key(2), server_to_client: key(3), ..Keys::default() }
+    }
+
+    /// An SMB2 message that is signed with the given key.
+    fn signed(session_id: u64) -> Vec<u8> {
+        let mut message = Vec::new();
+        Header { flags: flags::SIGNED, session_id, ..Header::request(Command::ECHO, 5) }.emit(&mut message);
+        message.extend([4, 0, 0, 0]);
+        let signer = Signer::new(SigningAlgorithm::AES_CMAC, &Key::of([1; 16])).expect("16 bytes");
+        assert!(signer.sign(&mut message));
+        message
+    }
+
+    fn verify(unseal: &mut Unseal, message: &[u8], keyring: &Keyring) -> Option<SignatureCheck> {
+        let mut result = None;
+        smb2::parse_message(message, &mut Off, &mut Each(|pdu: &Pdu<'_>| result = Some(unseal.verify(pdu, keyring)))).ok()?;
+        result
+    }
+
+    #[test]
+    fn given_keys_serve_a_capture_that_began_after_the_set_up() {
+        let mut keyring = Keyring::new();
+        keyring.add_session(ID, given());
+        let mut unseal = Unseal::default();
+        let (mut sealed, mut clear) = (Vec::new(), Vec::new());
+        for (direction, byte) in [(Direction::ToServer, 2), (Direction::ToClient, 3)] {
+            let cipher = Cipher::new(CipherId::AES_128_GCM, &Key::of([byte; 16])).expect("16 bytes");
+            cipher.encrypt(&[7; 12], ID, &[0x42; 80], &mut sealed).expect("encrypted");
+            assert_eq!(unseal.decrypt(&sealed, direction, &Keyring::new(), &mut clear), None, "no key yet");
+            unseal = Unseal::default();
+            assert_eq!(unseal.decrypt(&sealed, direction, &keyring, &mut clear), Some(()));
+            assert_eq!(clear, [0x42; 80]);
+            // one bit is not the server's
+            sealed.last_mut().map(|byte| *byte ^= 1).expect("a byte");
+            assert_eq!(unseal.decrypt(&sealed, direction, &keyring, &mut clear), None);
+            assert_eq!(unseal.decrypt(&sealed[..20], direction, &keyring, &mut clear), None, "cut");
+        }
+    }
+
+    #[test]
+    fn a_wrong_signature_is_held_against_nobody_until_the_key_has_proved_itself() {
+        let mut keyring = Keyring::new();
+        keyring.add_session(ID, given());
+        let mut unseal = Unseal::default();
+        let right = signed(ID);
+        let mut wrong = right.clone();
+        wrong[64] ^= 1;
+        assert_eq!(verify(&mut unseal, &right, &Keyring::new()), Some(SignatureCheck::NoKey));
+        assert_eq!(verify(&mut unseal, &wrong, &keyring), Some(SignatureCheck::Unproven));
+        assert_eq!(verify(&mut unseal, &right, &keyring), Some(SignatureCheck::Verified));
+        assert_eq!(verify(&mut unseal, &wrong, &keyring), Some(SignatureCheck::Failed));
+        assert_eq!(verify(&mut unseal, &signed(ID + 1), &keyring), Some(SignatureCheck::NoKey), "another session");
+    }
+
+    #[test]
+    fn messages_that_were_missed_leave_a_hash_that_gives_no_keys() {
+        let mut channels = ChannelKeys::default();
+        let mut unseal = connection(1);
+        unseal.missed();
+        log_on(&mut unseal, 0, &mut channels);
+        assert!(unseal.sessions[&ID].cipher(Direction::ToServer).is_none(), "3.1.1 derives keys from all messages before");
+        let mut whole = connection(1);
+        log_on(&mut whole, 0, &mut channels);
+        assert!(whole.sessions[&ID].cipher(Direction::ToServer).is_some());
+        // once established, nothing that is missed takes the keys away
+        whole.missed();
+        assert!(whole.sessions[&ID].cipher(Direction::ToServer).is_some());
+    }
+
+    #[test]
+    fn a_connection_that_is_paired_late_brings_the_sessions_of_its_other_half() {
+        let mut keyring = Keyring::new();
+        keyring.add_session(ID, given());
+        let (mut one, mut other) = (Unseal::default(), Unseal::default());
+        assert_eq!(verify(&mut other, &signed(ID), &keyring), Some(SignatureCheck::Verified));
+        one.adopt(other);
+        assert_eq!(verify(&mut one, &signed(ID), &Keyring::new()), Some(SignatureCheck::Verified));
+    }
+
+    #[test]
+    fn sessions_that_nobody_set_up_do_not_fill_the_memory() {
+        let mut unseal = Unseal::default();
+        let cipher = Cipher::new(CipherId::AES_128_GCM, &Key::of([2; 16])).expect("16 bytes");
+        let (mut sealed, mut clear) = (Vec::new(), Vec::new());
+        for id in 0..2 * SESSIONS_MAX as u64 {
+            cipher.encrypt(&[7; 12], id, &[0x42; 80], &mut sealed).expect("encrypted");
+            unseal.decrypt(&sealed, Direction::ToServer, &Keyring::new(), &mut clear);
+        }
+        assert_eq!(unseal.sessions.len(), SESSIONS_MAX);
     }
 }

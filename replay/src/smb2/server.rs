@@ -45,8 +45,6 @@ const OVERHEAD: u32 = 1024;
 const SESSION_FLAG_BINDING: u8 = 1;
 /// Channels that a session may have had: their number is part of the nonces.
 const CHANNELS_MAX: u16 = 32_768;
-const REQUEST_NOT_ACCEPTED: NtStatus = NtStatus(0xc000_00d0);
-const REQUEST_OUT_OF_SEQUENCE: NtStatus = NtStatus(0xc000_042a);
 const TREE_IPC: u32 = 1;
 const TREE_SHARE: u32 = 2;
 const ATTRIBUTE_FOLDER: u32 = 0x10;
@@ -868,7 +866,7 @@ impl ServerConnection {
     fn bindable(&self, header: &Header, pdu: &[u8]) -> Result<Arc<Common>, NtStatus> {
         // a session is bound to a connection once; the second request of a binding comes here too
         if self.session.as_ref().is_some_and(|s| s.established || !s.binding) {
-            return Err(REQUEST_NOT_ACCEPTED);
+            return Err(NtStatus::REQUEST_NOT_ACCEPTED);
         }
         if !header.is_signed() {
             return Err(NtStatus::INVALID_PARAMETER);
@@ -883,7 +881,7 @@ impl ServerConnection {
             return Err(NtStatus::USER_SESSION_DELETED);
         }
         if common.agreed.signing != self.agreed.signing {
-            return Err(REQUEST_OUT_OF_SEQUENCE);
+            return Err(NtStatus::REQUEST_OUT_OF_SEQUENCE);
         }
         if common.agreed.cipher != self.agreed.cipher {
             return Err(NtStatus::INVALID_PARAMETER);
@@ -2238,7 +2236,7 @@ mod tests {
         let (status, reply) = pair.call(Command::READ, &read_body(file, 5, 3, &[]));
         assert_eq!((status, &reply[80..]), (NtStatus::SUCCESS, &[7; 3][..]), "files and trees are the session's");
         assert!(signer_of(&pair).unwrap().verify(&reply));
-        assert_eq!(pair.log_on(Some("secret")), REQUEST_NOT_ACCEPTED, "bound already");
+        assert_eq!(pair.log_on(Some("secret")), NtStatus::REQUEST_NOT_ACCEPTED, "bound already");
         // the session outlives the connection that began it
         let session = first.session;
         drop(first);

@@ -206,8 +206,8 @@ struct Refusable {
     status: Option<u32>,
 }
 
-/// STATUS_NOT_SUPPORTED, which refuses a range of versions (\[MS-SMBD\] 3.1.5.6).
-const STATUS_NOT_SUPPORTED: u32 = 0xc000_00bb;
+/// Status that refuses a range of versions (\[MS-SMBD\] 3.1.5.6).
+const STATUS_NOT_SUPPORTED: u32 = Status::NOT_SUPPORTED.0;
 
 impl Side {
     /// True if its peer was found to let it hold few credits all the time.

@@ -97,6 +97,10 @@ impl NtStatus {
     pub const BAD_NETWORK_NAME: Self = Self(0xc000_00cc);
     /// The command was cancelled.
     pub const CANCELLED: Self = Self(0xc000_0120);
+    /// SESSION_SETUP: the session or channel cannot be made.
+    pub const REQUEST_NOT_ACCEPTED: Self = Self(0xc000_00d0);
+    /// The order of requests is wrong.
+    pub const REQUEST_OUT_OF_SEQUENCE: Self = Self(0xc000_042a);
     /// Another open does not share.
     pub const SHARING_VIOLATION: Self = Self(0xc000_0043);
 
@@ -849,6 +853,7 @@ static TABLE: Values = &[
     (0xc000_02e8, "STATUS_MULTIPLE_FAULT_VIOLATION"),
     (0xc000_0300, "STATUS_NOT_SUPPORTED_ON_SBS"),
     (0xc000_035c, "STATUS_NETWORK_SESSION_EXPIRED"),
+    (0xc000_042a, "STATUS_REQUEST_OUT_OF_SEQUENCE"),
     (0xc000_0463, "STATUS_DEVICE_FEATURE_NOT_SUPPORTED"),
     (0xc000_0464, "STATUS_DEVICE_UNREACHABLE"),
     (0xc000_0465, "STATUS_INVALID_TOKEN"),
@@ -901,6 +906,8 @@ mod tests {
             (NtStatus::INSUFFICIENT_RESOURCES, "STATUS_INSUFFICIENT_RESOURCES"),
             (NtStatus::FILE_IS_A_DIRECTORY, "STATUS_FILE_IS_A_DIRECTORY"),
             (NtStatus::NOT_SUPPORTED, "STATUS_NOT_SUPPORTED"),
+            (NtStatus::REQUEST_NOT_ACCEPTED, "STATUS_REQUEST_NOT_ACCEPTED"),
+            (NtStatus::REQUEST_OUT_OF_SEQUENCE, "STATUS_REQUEST_OUT_OF_SEQUENCE"),
             (NtStatus::NETWORK_NAME_DELETED, "STATUS_NETWORK_NAME_DELETED"),
             (NtStatus::DIRECTORY_NOT_EMPTY, "STATUS_DIRECTORY_NOT_EMPTY"),
             (NtStatus::NOT_A_DIRECTORY, "STATUS_NOT_A_DIRECTORY"),

@@ -17,7 +17,7 @@ use rdmascope_dissector::wire::{ip, udp};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The UDP port of RoCEv2 (annex A17).
-pub const PORT: u16 = 4791;
+pub const PORT: u16 = udp::ROCE_V2;
 /// The general services queue pair: that of the communication manager.
 pub const QP1: u32 = 1;
 /// Q_Key of queue pair 1.
