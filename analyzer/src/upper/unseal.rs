@@ -260,7 +260,7 @@ mod tests {
         let mut unseal = Unseal::default();
         let right = signed(ID);
         let mut wrong = right.clone();
-        wrong[64] ^= 1;
+        *wrong.last_mut().expect("a reserved byte") ^= 1;
         assert_eq!(verify(&mut unseal, &right, &Keyring::new()), Some(SignatureCheck::NoKey));
         assert_eq!(verify(&mut unseal, &wrong, &keyring), Some(SignatureCheck::Unproven));
         assert_eq!(verify(&mut unseal, &right, &keyring), Some(SignatureCheck::Verified));
