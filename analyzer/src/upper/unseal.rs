@@ -241,6 +241,7 @@ mod tests {
         let (mut sealed, mut clear) = (Vec::new(), Vec::new());
         for (direction, byte) in [(Direction::ToServer, 2), (Direction::ToClient, 3)] {
             let cipher = Cipher::new(CipherId::AES_128_GCM, &Key::of([byte; 16])).expect("16 bytes");
+            sealed.clear();
             cipher.encrypt(&[7; 12], ID, &[0x42; 80], &mut sealed).expect("encrypted");
             assert_eq!(unseal.decrypt(&sealed, direction, &Keyring::new(), &mut clear), None, "no key yet");
             unseal = Unseal::default();
@@ -299,6 +300,7 @@ mod tests {
         let cipher = Cipher::new(CipherId::AES_128_GCM, &Key::of([2; 16])).expect("16 bytes");
         let (mut sealed, mut clear) = (Vec::new(), Vec::new());
         for id in 0..2 * SESSIONS_MAX as u64 {
+            sealed.clear();
             cipher.encrypt(&[7; 12], id, &[0x42; 80], &mut sealed).expect("encrypted");
             unseal.decrypt(&sealed, Direction::ToServer, &Keyring::new(), &mut clear);
         }
