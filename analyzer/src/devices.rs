@@ -2,6 +2,8 @@
 //! again, and until it sent again without being asked. Facts, as the capture point saw them. IBA volume 1, 9.7.5 and
 //! 9.7.6.
 
+use crate::stored::stored;
+
 /// One measure, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
@@ -133,6 +135,9 @@ impl Device {
         self.acked += other.acked;
     }
 }
+
+stored!(Spread { count, least, most, sum });
+stored!(Device { nak, resend, timeout, rnr, rnr_asked, rnr_early, acks, acked, last_acked });
 
 #[cfg(test)]
 mod tests {

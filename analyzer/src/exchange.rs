@@ -3,6 +3,7 @@
 
 use crate::episodes::time::{Behind, Owner, Request, Time};
 use crate::op::{At, End};
+use crate::stored::{stored, stored_enum};
 use alloc::string::String;
 pub use rdmascope_dissector::text::escaped;
 
@@ -268,3 +269,42 @@ impl Exchange {
         self.file.as_deref().map(escaped).unwrap_or_default()
     }
 }
+
+stored_enum!(DataPath { Inline, Rdma, RdmaInvalidate, RdmaTransform });
+stored!(Descriptor { offset, token, length });
+stored!(Transfer { operations, frames, bytes, first, last });
+stored_enum!(Family { Smb2, Rpc });
+stored!(Exchange {
+    id,
+    connection,
+    family,
+    command,
+    message_id,
+    request,
+    request_end,
+    reply,
+    reply_end,
+    status,
+    failed,
+    file,
+    offset,
+    length,
+    channel,
+    descriptors,
+    descriptor_count,
+    reads,
+    writes,
+    bytes_moved,
+    retransmissions,
+    wait_for_credit,
+    pending,
+    sha256,
+    payload_holes,
+    is_related,
+    compounded,
+    reply_seen,
+    sequence,
+    time,
+    behind,
+    is_unheard
+});

@@ -6,6 +6,7 @@
 
 use crate::op::End;
 pub use crate::rules::{Group, Row, Rule, Severity};
+use crate::stored::{Reader, Stored, Writer, stored, stored_enum};
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -620,6 +621,28 @@ fn paragraph(out: &mut String, first: &str, rest: &str, text: &str) {
     }
     out.push_str(&line);
     out.push('\n');
+}
+
+stored_enum!(Certainty { Guess, IfNothingWasMissed, Certain });
+stored_enum!(Blame { Client, Server, Network, Capture, Unknown });
+stored!(Frames { numbers, omitted });
+stored!(Finding { rule, severity, certainty, connection, frame, time_ns, last_time_ns, by, text, count, frames, why });
+
+impl Stored for Findings {
+    fn store(&self, out: &mut Writer) {
+        self.kept.store(out);
+        (self.limit, self.dropped).store(out);
+        self.occurrences.store(out);
+    }
+
+    fn restore(from: &mut Reader<'_>) -> Option<Self> {
+        let kept = Stored::restore(from)?;
+        let (limit, dropped) = Stored::restore(from)?;
+        let mut findings = Self { kept, dropped, occurrences: Stored::restore(from)?, ..Self::new(limit) };
+        // this makes the index
+        findings.retain(|_| true);
+        Some(findings)
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Collections of durations: exact while they are few, in buckets of 3 % when they are many. Bounded either way.
 
+use crate::stored::stored;
 use alloc::vec::Vec;
 
 /// Samples kept exactly.
@@ -159,6 +160,11 @@ fn upper_end(index: u32) -> i64 {
     let low = (1u64 << octave) + (step << (octave - 5));
     (low + (1u64 << (octave - 5)) - 1).min(i64::MAX as u64) as i64
 }
+
+stored!(Latency { count, sum, min, max, samples, buckets } if |l| {
+    let buckets = [0, (64 * STEPS) as usize].contains(&l.buckets.len());
+    buckets && l.samples.len() <= EXACT_MAX && l.min <= l.max && l.count < u64::MAX / 1000
+});
 
 #[cfg(test)]
 mod tests {

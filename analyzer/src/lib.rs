@@ -58,6 +58,7 @@
 //! | look at the network around connections | [`pauses`], [`devices`], [`marking`], [`mirror`], [`roles`] |
 //! | make a report | [`report`]: [`totals`], [`outcome`], [`path`], [`session`], [`answer`]; [`audit`] |
 //! | see the plain data that a report is made of | [`summary`], [`smb_setup`], [`stats`], [`series`], [`latency`], [`timeline`] |
+//! | keep a report as bytes | [`stored`] |
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
@@ -97,6 +98,7 @@ pub mod settle;
 pub mod sink;
 pub mod smb_setup;
 pub mod stats;
+pub mod stored;
 pub mod summary;
 pub mod timeline;
 pub mod upper;

@@ -11,6 +11,7 @@
 //! RFC 2474 (DSCP), RFC 3168 (ECN), IEEE 802.1Q (PCP), InfiniBand volume 1, 7.7 and annex A17 (RoCEv2), RFC 7323 (window scale).
 
 use crate::op::{At, End};
+use crate::stored::{Reader, Stored, Writer, stored, stored_enum};
 use rdmascope_dissector::frame::{Addr, Carrier, IbPacket, Packet, Segment};
 use rdmascope_dissector::wire::ib::bth::{Opcode, Part};
 
@@ -641,6 +642,48 @@ impl Network {
         (tcp.iter().all(|t| t.syn) && !scaled).then_some(0xffff)
     }
 }
+
+impl<const N: usize> Stored for Values<N> {
+    fn store(&self, out: &mut Writer) {
+        self.rows.store(out);
+        (self.length, self.others).store(out);
+    }
+
+    fn restore(from: &mut Reader<'_>) -> Option<Self> {
+        let rows = Stored::restore(from)?;
+        let (length, others) = Stored::restore(from)?;
+        (length <= N).then_some(Self { rows, length, others })
+    }
+}
+
+stored!(Marking { 0 });
+stored_enum!(Gid { RoceV1, RoceV2Ipv4, RoceV2Ipv6, Infiniband });
+stored!(Answers { count, late, longest, sum, first_late, open });
+stored!(Notices { count, dscp, priority, span, shortest, close });
+stored!(Reaction { at, cnps, before, after, steady });
+stored!(Pace { recent, bucket, total, burst, worst });
+stored!(Burst { since, last, count, before, busy, from, to });
+stored!(TcpFacts { syn, mss, window_scale, ecn_setup, ece, cwr, window_most, bytes, largest });
+stored!(Direction {
+    last,
+    packets,
+    dscp,
+    ecn,
+    priority,
+    ttl,
+    ports,
+    p_keys,
+    service_levels,
+    lanes,
+    largest,
+    path_mtu,
+    marked,
+    answers,
+    cnps,
+    pace,
+    tcp
+});
+stored!(Network { directions, gid, path_mtu_asked });
 
 #[cfg(test)]
 mod tests {

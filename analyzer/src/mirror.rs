@@ -7,6 +7,7 @@
 //!   frame ─▶ Mirrors::count ─▶ a bit of a Set ─▶ the connection's own Set ─▶ "ERSPAN II session 17"
 //! ```
 
+use crate::stored::stored;
 use alloc::vec::Vec;
 use rdmascope_dissector::frame::{Tunnel, TunnelKind};
 
@@ -121,6 +122,10 @@ impl Mirrors {
         Set(1 << place)
     }
 }
+
+stored!(Mirror { kind, session, frames, truncated });
+stored!(Set { 0 });
+stored!(Mirrors { list, firsts, last, others });
 
 #[cfg(test)]
 mod tests {

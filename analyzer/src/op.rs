@@ -4,6 +4,8 @@
 //! An operation is reported packet by packet (segment by segment on iWARP), in the order in which the receiver takes
 //! it: a packet that came twice is reported once, an early one is held back, a missing one is reported as [`Gap`].
 
+use crate::stored::{stored, stored_enum};
+
 /// A frame of the capture: its number, counted from 1, and its time in ns since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At {
@@ -180,3 +182,6 @@ pub struct Gap {
     /// True if the receiver had them (so the capture lost them), as far as can be known.
     pub receiver_had_them: bool,
 }
+
+stored!(At { frame, time });
+stored_enum!(End { A, B });

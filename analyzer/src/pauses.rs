@@ -11,6 +11,7 @@
 
 use crate::op::At;
 use crate::series::{Join, Series};
+use crate::stored::{stored, stored_enum};
 use alloc::vec::Vec;
 use core::fmt;
 use rdmascope_dissector::frame::Pause;
@@ -379,6 +380,14 @@ fn spread(series: &mut Series<Lasted>, span: &Span) {
         series.add(span.begin.time.saturating_add(n * piece), Lasted(piece));
     }
 }
+
+stored!(Lasted { 0 });
+stored!(Span { source, priority, begin, end });
+stored_enum!(Source { Capture, Listed, Assumed });
+stored!(Speed { bits, from });
+stored!(Paused { source, priority, frames, quanta, first, time, ran_out, longest, speed });
+stored!(Stretch { row, quanta, interface, begin, last, end });
+stored!(Pauses { rows, stretches, recent, spans, omitted, series, links, listed });
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@
 //! Linux does not register its RDMA listener: a list without `rdma` says nothing.
 
 use crate::op::At;
+use crate::stored::{stored, stored_enum};
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
@@ -263,6 +264,10 @@ impl Datagrams {
         }
     }
 }
+
+stored_enum!(Netid { Tcp, Udp, Rdma, Other });
+stored!(Rpcbind { asked, answered, listed, nfs });
+stored!(Registrations { client, server, rpcbind });
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@
 //! Specification volume 1 ("IBTA") with annex A17 (RoCEv2). Sections 3.1.5.x without a document are those of [MS-SMBD].
 //! The drafts of RFC 8166 number sections 3, 4, 6 and 8 of the RFC as 4, 5, 8 and 10.
 
+use crate::stored::{Reader, Stored, Writer, stored_enum};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -2073,6 +2074,19 @@ rules! {
         causes: ["An attack or a fuzzer on a software RoCE host", "MTU settings that differ between the hosts"],
         cure: "Update the receiver's kernel; set the same MTU on both sides.",
         hits: Hits::of("Linux rxe", "6.2", &["6.6.36", "6.9.7", "6.10"]),
+    }
+}
+
+stored_enum!(Severity { Note, Warn, Error });
+
+impl Stored for Rule {
+    fn store(&self, out: &mut Writer) {
+        self.place().store(out);
+    }
+
+    fn restore(from: &mut Reader<'_>) -> Option<Self> {
+        let place = usize::restore(from)?;
+        Self::all().nth(place)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A story over time in a bounded number of points: when they are full, neighbours are joined and the step doubles.
 
+use crate::stored::{Reader, Stored, Writer, stored};
 use alloc::vec::Vec;
 
 /// Points kept at most.
@@ -120,6 +121,22 @@ impl<P: Join> Series<P> {
         self.shift += 1;
         let joined: Vec<P> = self.points.chunks(2).map(|pair| pair.iter().copied().fold(P::default(), P::join)).collect();
         self.points = joined;
+    }
+}
+
+stored!(Trouble { 0 });
+
+impl<P: Stored> Stored for Series<P> {
+    fn store(&self, out: &mut Writer) {
+        (self.start, self.shift).store(out);
+        self.points.store(out);
+        self.last.store(out);
+    }
+
+    fn restore(from: &mut Reader<'_>) -> Option<Self> {
+        let (start, shift) = Stored::restore(from)?;
+        let series = Self { start, shift, points: Stored::restore(from)?, last: Stored::restore(from)? };
+        (series.shift < i64::BITS && series.points.len() <= POINTS_MAX).then_some(series)
     }
 }
 

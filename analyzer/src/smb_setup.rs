@@ -3,6 +3,7 @@
 
 use crate::exchange::{DataPath, Exchange};
 use crate::op::At;
+use crate::stored::stored;
 use alloc::vec::Vec;
 use rdmascope_dissector::wire::smb2::ioctl::{IoctlResponse, NetworkInterface};
 use rdmascope_dissector::wire::smb2::negotiate::{ContextType, NegotiateRequest, NegotiateResponse};
@@ -149,3 +150,6 @@ impl Moved {
         };
     }
 }
+
+stored!(Moved { by_rdma, rdma_bytes, rdma_least, inline, inline_bytes, inline_most, span });
+stored!(SmbSetup { offered, capabilities, guids, agreed, transforms, set_up, refused, binding, asked, answered, interfaces, moved });

@@ -3,6 +3,7 @@
 use crate::episodes::time::{Owner, Time};
 use crate::exchange::{Exchange, Family};
 use crate::op::{At, End};
+use crate::stored::stored;
 use crate::summary::Command;
 use alloc::vec::Vec;
 
@@ -179,3 +180,6 @@ impl Commands {
         &self.rows
     }
 }
+
+stored!(Commands { rows, long, failures, oldest_open, time });
+stored!(Long { command, latency, replier, reply, server, is_unheard });

@@ -3,6 +3,7 @@
 use crate::episodes::time::{Owner, Time};
 use crate::latency::Latency;
 use crate::op::At;
+use crate::stored::{stored, stored_enum};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -334,3 +335,30 @@ pub fn show_address(address: &Addr, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 pub fn address(address: &Addr) -> String {
     address.to_string()
 }
+
+stored_enum!(Transport { RoceV2, Infiniband, Iwarp, Tcp });
+stored_enum!(Protocol { SmbDirect, RpcRdma, Smb2, Rpc, Unknown });
+stored_enum!(Handshake { Seen, Inferred, Pinned });
+stored!(Peer { address, port, qp });
+stored!(Progress { connected, missed, silent, spoke_otherwise, negotiation, last_sent, dry, oldest_open });
+stored!(Negotiated { max_send_size, max_receive_size, max_fragmented_size, max_read_write_size, status });
+stored!(Smb { dialect, sessions, signed, signatures, encrypted, decrypted, verified, sealed, setup, opened, open });
+stored!(SideReport {
+    messages,
+    fragmented,
+    fragments,
+    keepalives,
+    empty,
+    requested_max,
+    granted_total,
+    spent_total,
+    held_min,
+    held_last,
+    stalls,
+    stalled_time,
+    stall_longest,
+    overruns
+});
+stored!(Rdma { reads, read_bytes, writes, write_bytes, keys_advertised, keys_invalidated_remotely, outside_advertised });
+stored!(Health { retransmissions, naks, rnr_naks, sequence_gaps, duplicates, icrc_bad, crc_bad, ecn_marked, cnps });
+stored!(Command { name, count, errors, unanswered, bytes, latency, time, calm, waited });

@@ -12,6 +12,7 @@ pub mod cost;
 pub mod time;
 
 use crate::op::{At, End};
+use crate::stored::{stored, stored_enum};
 use alloc::vec::Vec;
 use time::{Cut, Owner, Request, Time};
 
@@ -537,6 +538,27 @@ impl core::ops::AddAssign<&Time> for Time {
         }
     }
 }
+
+stored_enum!(Kind { Recovery, Rnr, Credit, Pause, ZeroWindow, Silence, Nagle, HeldUp, Idle, Interrupted, Gap });
+stored_enum!(Cause {
+    Unknown,
+    LostBefore,
+    LostBehind,
+    Unacknowledged,
+    AckLost,
+    ResponseLost,
+    Damaged,
+    Reordered,
+    Needless,
+    SmbDirectCredits,
+    RpcRdmaCredits,
+    Smb2Credits,
+    ReadDepth,
+    ReadResponse
+});
+stored!(Episode { id, kind, cause, by, begin, end, sequence, packets, repeated, bytes, cost, requests });
+stored!(Sum { kind, cause, by, count, lasted, cost, packets, repeated, first, last });
+stored!(Summary { list, omitted, sums });
 
 #[cfg(test)]
 mod tests {

@@ -14,6 +14,7 @@
 
 use super::{Cause, Episode, Kind, not_before};
 use crate::op::End;
+use crate::stored::{stored, stored_enum};
 use alloc::vec::Vec;
 
 /// Owner of a part of a request's time.
@@ -341,6 +342,9 @@ fn concerns(request: &Request, episode: &Episode, phase: usize, from: i64, to: i
         }
     }
 }
+
+stored!(Time { 0 });
+stored_enum!(Behind { Episode(a), Exchange(a) });
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,7 @@ use crate::episodes::time::Time;
 use crate::exchange::{Exchange, Family};
 use crate::finding::{Blame, Finding, Findings};
 use crate::op::{At, End};
+use crate::stored::stored;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -162,3 +163,22 @@ impl Report {
         finding.sentence(who.as_deref())
     }
 }
+
+stored!(Report { capture, connections, connections_dropped, folded, findings, slowest, sessions, paths, rpcbind });
+stored!(Capture {
+    frames,
+    bytes,
+    first,
+    last,
+    dissected,
+    undecoded,
+    cut,
+    lost_by_capture,
+    tunnelled,
+    mirrors,
+    pauses,
+    paused,
+    classes,
+    dropped
+});
+stored!(Connection { id, followed_as, transport, protocol, peers, client_known, client_end, first, last, handshake, closed, rejected, negotiated, smb, nfs, rpc_rdma_private, sides, credit_history, rdma, health, mirrors, commands, failures, network, progress, outcome, episodes, time, slow_time, devices, round_trip, throughput, trouble } if |c| !matches!(c.closed, Some((Some(side), ..)) if side > 1));

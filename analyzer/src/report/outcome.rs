@@ -16,6 +16,7 @@ use crate::op::At;
 use crate::report::{Connection, Handshake, Protocol, Transport};
 use crate::rules::Group;
 use crate::stats::may_wait;
+use crate::stored::{stored, stored_enum};
 use alloc::string::String;
 use core::fmt;
 use rdmascope_dissector::text::Elapsed as Milliseconds;
@@ -731,6 +732,12 @@ pub(crate) fn layer(rule: Rule) -> u8 {
         _ => 1,
     }
 }
+
+stored_enum!(Purpose { SmbDirect, NfsRdma, SmbTcp, RpcTcp, Rdma });
+stored_enum!(Stage { Asked, Connected, Negotiated, Session, Work });
+stored_enum!(Ending { Open, Closed, Refused, NoTransport, NoNegotiation, NoSession, NoAnswer, OutOfCredits { side, since }, Aborted, HungUp { requests } });
+stored_enum!(Success { Yes, No, Unknown, Replaced });
+stored!(Outcome { purpose, reached, ending, success, by, closed_by, at, waited, certainty, cause } if |o| [o.by, o.closed_by].into_iter().flatten().all(|side| side < 2) && !matches!(o.ending, Ending::OutOfCredits { side, .. } if side > 1));
 
 #[cfg(test)]
 mod tests {

@@ -18,6 +18,7 @@ use crate::outcome::{Ending, Outcome, Purpose, Success};
 use crate::report::{Connection, Handshake, Protocol, Report, Transport};
 use crate::rpcbind::Rpcbind;
 pub use crate::smb_setup::{Moved, SmbSetup};
+use crate::stored::{stored, stored_enum};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -1364,6 +1365,31 @@ fn plural(n: usize, one: &str, many: &str) -> String {
 fn plural_io(n: u64) -> String {
     format!("{} {}", Grouped(n), if n == 1 { "READ or WRITE" } else { "READs and WRITEs" })
 }
+
+stored_enum!(Kind { Smb, Nfs });
+stored_enum!(Step {
+    Dialect,
+    ClientMultichannel,
+    ServerMultichannel,
+    Asked,
+    Answered,
+    RdmaListed,
+    Address,
+    Rpcbind,
+    Netid,
+    Tried,
+    Accepted,
+    PrivateData,
+    Negotiated,
+    Session,
+    Used,
+    Kept
+});
+stored_enum!(State { Yes, No, NotSeen, NotNeeded });
+stored_enum!(Carried { Rdma, Tcp, Both, Nothing });
+stored!(Rung { step, state, text, at });
+stored!(Obstacle { step, rule, by, severity, certainty, text, at, connection, frames, tries, reported, why });
+stored!(Path { kind, client, server, connections, carried, rungs, interfaces, verdict });
 
 #[cfg(test)]
 mod tests {

@@ -13,6 +13,7 @@
 use crate::latency::Latency;
 use crate::op::At;
 use crate::report::{Connection, Protocol, Report, Transport};
+use crate::stored::stored;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -378,6 +379,8 @@ fn remarks(session: &Session, start: i64) -> Vec<String> {
     }
     remarks
 }
+
+stored!(Nfs { version, sessions, callbacks, rpcbind, implementations });
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 use crate::report::{Connection, Health, Protocol, Rdma, Transport};
 use crate::stats::Commands;
+use crate::stored::stored;
 use alloc::vec::Vec;
 
 /// All connections of one carrier and content.
@@ -112,6 +113,10 @@ impl Totals {
         c.commands.iter().for_each(|command| row.commands.join(command));
     }
 }
+
+stored!(Total { transport, protocol, connections, open, bytes, sides, rdma, health, commands });
+stored!(SideTotal { messages, fragmented, keepalives, granted, spent, stalls, stalled_time, overruns, held_least });
+stored!(Totals { rows });
 
 #[cfg(test)]
 mod tests {
