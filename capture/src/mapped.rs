@@ -27,6 +27,9 @@ use crate::walk::{DEFAULT_MAX_RECORD_LEN, LookAhead, Magic, Span, Start, Step, W
 /// Bytes walked between two looks at the length of a mapped file.
 const LOOK_EVERY: usize = 8 << 20;
 
+/// Blocks that change the metadata whose offsets are kept.
+const DESCRIBED_AT_MAX: usize = 1 << 16;
+
 /// Maps a regular file, all of it, to be read.
 pub(crate) fn map(file: &File) -> io::Result<Mmap> {
     #[allow(unsafe_code)]
@@ -148,7 +151,15 @@ impl CaptureFile {
     }
 
     pub(crate) fn cursor(&self) -> Cursor {
-        Cursor { walker: self.start.clone(), at: self.first_record, look_at: LOOK_EVERY, done: false }
+        let revision = self.start.metadata.revision;
+        Cursor {
+            walker: self.start.clone(),
+            at: self.first_record,
+            look_at: LOOK_EVERY,
+            done: false,
+            revision,
+            described_at: Some(Vec::new()),
+        }
     }
 
     /// Releases the pages of a map before byte `end`, of which `len` bytes may still be mapped. They stay in the page
@@ -177,6 +188,10 @@ pub(crate) struct Cursor {
     at: usize,
     look_at: usize,
     done: bool,
+    /// That of the metadata after the last block that changed them.
+    revision: u64,
+    /// Offsets of the blocks that changed the metadata; `None` if there are too many.
+    described_at: Option<Vec<u64>>,
 }
 
 impl Cursor {
@@ -205,12 +220,27 @@ impl Cursor {
                     self.at = at + span.len as usize;
                     return Some(Ok((at, span)));
                 }
-                Ok(Step::Other { len }) => self.at = at + len,
+                Ok(Step::Other { len }) => {
+                    self.passed();
+                    self.at = at + len;
+                }
                 Ok(Step::More { what, needed }) => {
                     let (needed, left) = (needed as u64, rest.len() as u64);
                     return self.fail(file, Damage::CutShort { what, needed, left });
                 }
                 Err(damage) => return self.fail(file, damage),
+            }
+        }
+    }
+
+    /// Notes the block at hand if it changed the metadata.
+    #[cold]
+    fn passed(&mut self) {
+        if self.walker.metadata.revision != self.revision {
+            self.revision = self.walker.metadata.revision;
+            self.described_at = self.described_at.take().filter(|at| at.len() < DESCRIBED_AT_MAX);
+            if let Some(described_at) = &mut self.described_at {
+                described_at.push(self.at as u64);
             }
         }
     }
@@ -274,6 +304,37 @@ impl MappedSource {
     /// The file itself, to be shared.
     pub fn file(&self) -> &Arc<CaptureFile> {
         &self.file
+    }
+
+    /// Offsets of the blocks so far that changed the metadata, for [`MappedSource::skip`]; `None` if there are too many.
+    pub fn described_at(&self) -> Option<&[u64]> {
+        self.cursor.described_at.as_deref()
+    }
+
+    /// Goes to byte `end` of the same file, up to which an earlier walk came, without reading the records before it. The
+    /// metadata is then that of the earlier walk: of the file, only the blocks at these offsets are read. Returns false,
+    /// and changes nothing, if they cannot be those of this file.
+    pub fn skip(&mut self, described_at: &[u64], end: u64) -> bool {
+        let mut cursor = self.file.cursor();
+        let mut from = cursor.at as u64;
+        for at in described_at {
+            let bytes = usize::try_from(*at).ok().and_then(|at| self.file.storage.get(at..)).unwrap_or(&[]);
+            if *at < from || bytes.is_empty() {
+                return false;
+            }
+            match cursor.walker.step(bytes, *at) {
+                Ok(Step::Other { len }) => from = at.saturating_add(len as u64),
+                _ => return false,
+            }
+        }
+        let Ok(end) = usize::try_from(end) else { return false };
+        if from > end as u64 || end > self.file.storage.len() {
+            return false;
+        }
+        let revision = cursor.walker.metadata.revision;
+        self.cursor = Cursor { at: end, done: true, revision, described_at: Some(described_at.to_vec()), ..cursor };
+        self.current = None;
+        true
     }
 }
 

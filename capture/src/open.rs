@@ -153,6 +153,22 @@ impl Capture {
         }
     }
 
+    /// Offsets of the blocks of a mapped file that described it so far, for [`Capture::skip`].
+    pub fn described_at(&self) -> Option<&[u64]> {
+        match self {
+            Capture::Mapped(mapped) => mapped.described_at(),
+            Capture::Stream(_) => None,
+        }
+    }
+
+    /// Goes to byte `end` of a mapped file without reading its records: see [`MappedSource::skip`].
+    pub fn skip(&mut self, described_at: &[u64], end: u64) -> bool {
+        match self {
+            Capture::Mapped(mapped) => mapped.skip(described_at, end),
+            Capture::Stream(_) => false,
+        }
+    }
+
     /// Access to records by offset, with the metadata known so far. `None` for pipes and compressed files unless
     /// [`OpenOptions::spool`] was set, and before the first record of a followed file.
     pub fn random_access(&self) -> Option<RandomAccess> {
