@@ -1049,6 +1049,9 @@ pub(crate) struct Tui {
     /// Do not verify invariant CRCs and MPA CRCs
     #[arg(long)]
     pub(crate) no_crc: bool,
+    /// Neither use nor keep the index of a large capture, with which it opens at once the next time ($XDG_CACHE_HOME/rdmascope)
+    #[arg(long)]
+    pub(crate) no_index: bool,
 }
 
 /// Where and what to capture.

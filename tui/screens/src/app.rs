@@ -430,6 +430,10 @@ impl App {
             self.changed(Change::Sums);
         }
         self.model.exchanges_dropped = news.exchanges_dropped;
+        if let Some(credits) = news.kept {
+            self.model.credits_log = credits;
+            self.model.is_kept = true;
+        }
         for (connection, point) in news.credits {
             self.model.credits_log.add(connection, point);
         }

@@ -87,7 +87,8 @@ pub fn docs_url() -> anyhow::Result<Option<Manual>> {
     Ok(Config::load()?.docs_url)
 }
 
-fn base(variable: &str, fallback: &str) -> Option<PathBuf> {
+/// The folder of the program in one of the user, or in its place by custom.
+pub(crate) fn base(variable: &str, fallback: &str) -> Option<PathBuf> {
     // the specification says that a path that is not absolute must be ignored
     let chosen = std::env::var_os(variable).map(PathBuf::from).filter(|p| p.is_absolute());
     let home = || std::env::var_os("HOME").map(PathBuf::from).filter(|p| p.is_absolute()).map(|h| h.join(fallback));

@@ -2,6 +2,7 @@
 //! has the least of both, so that no stall is lost.
 
 use rdmascope_analyzer::op::At;
+use rdmascope_analyzer::stored::{Reader, Stored, Writer};
 use std::collections::HashMap;
 
 /// Maximum number of points of one connection.
@@ -78,6 +79,37 @@ impl CreditsLog {
 
     pub(crate) fn of(&self, connection: u32) -> &[Point] {
         self.connections.get(&connection).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Stored for Point {
+    fn store(&self, out: &mut Writer) {
+        (self.time, self.frame, self.held).store(out);
+    }
+
+    fn restore(from: &mut Reader<'_>) -> Option<Self> {
+        let (time, frame, held) = Stored::restore(from)?;
+        Some(Self { time, frame, held })
+    }
+}
+
+impl Stored for CreditsLog {
+    fn store(&self, out: &mut Writer) {
+        // in the same order each time
+        let mut ids: Vec<u32> = self.connections.keys().copied().collect();
+        ids.sort_unstable();
+        (self.dropped, ids.len()).store(out);
+        for id in ids {
+            id.store(out);
+            self.connections[&id].store(out);
+        }
+    }
+
+    fn restore(from: &mut Reader<'_>) -> Option<Self> {
+        let (dropped, count): (u64, usize) = Stored::restore(from)?;
+        let connections: HashMap<u32, Vec<Point>> = (0..count).map(|_| Stored::restore(from)).collect::<Option<_>>()?;
+        let points = connections.values().map(Vec::len).sum();
+        Some(Self { connections, points, dropped })
     }
 }
 

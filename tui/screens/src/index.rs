@@ -32,7 +32,10 @@ pub(crate) struct Entry {
     _spare: u8,
 }
 
-const _: () = assert!(size_of::<Entry>() == 32);
+/// Bytes of an entry.
+pub(crate) const ENTRY_BYTES: usize = 32;
+
+const _: () = assert!(size_of::<Entry>() == ENTRY_BYTES);
 
 const FROM_B: u8 = 1;
 const SENT_BEFORE: u8 = 2;
@@ -84,6 +87,34 @@ impl Entry {
             opcode,
             flags,
             _spare: 0,
+        }
+    }
+
+    /// As bytes, in the order of the drawing.
+    pub(crate) fn to_bytes(self) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        let numbers = [self.connection, self.exchange, self.wire_len].map(u32::to_le_bytes);
+        let small = [self.layer, self.opcode, self.flags, self._spare];
+        let parts = [&self.time.to_le_bytes()[..], &self.place.to_le_bytes(), numbers.as_flattened(), &small];
+        bytes.iter_mut().zip(parts.into_iter().flatten()).for_each(|(to, from)| *to = *from);
+        bytes
+    }
+
+    /// From [`Entry::to_bytes`].
+    pub(crate) fn from_bytes(bytes: &[u8; ENTRY_BYTES]) -> Self {
+        let part = |at: usize| -> [u8; 4] { std::array::from_fn(|i| bytes[at + i]) };
+        let long = |at: usize| u64::from(u32::from_le_bytes(part(at))) | u64::from(u32::from_le_bytes(part(at + 4))) << 32;
+        let [layer, opcode, flags, _spare] = part(28);
+        Self {
+            time: long(0) as i64,
+            place: long(8),
+            connection: u32::from_le_bytes(part(16)),
+            exchange: u32::from_le_bytes(part(20)),
+            wire_len: u32::from_le_bytes(part(24)),
+            layer,
+            opcode,
+            flags,
+            _spare,
         }
     }
 
@@ -139,6 +170,18 @@ pub(crate) struct Index {
 }
 
 impl Index {
+    /// Of chunks that were sealed; the last may have fewer entries than the others. `None` if another has.
+    pub(crate) fn of_chunks(chunks: Vec<Arc<[Entry]>>) -> Option<Self> {
+        let (last, others) = chunks.split_last().map_or((0, &[][..]), |(last, others)| (last.len(), others));
+        let len = others.len() * CHUNK + last;
+        (last <= CHUNK && others.iter().all(|chunk| chunk.len() == CHUNK)).then(|| Self { chunks: Arc::new(chunks), len })
+    }
+
+    /// The sealed chunks, in order.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &[Entry]> {
+        self.chunks.iter().map(|chunk| &chunk[..])
+    }
+
     /// Number of frames.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -249,6 +292,9 @@ mod tests {
     fn an_entry_keeps_what_it_was_given() {
         let e = entry(5);
         assert_eq!((e.place(), e.connection, e.exchange, e.by(), e.is_acknowledgment()), ((2, 1 << 40), 7, 9, End::B, true));
+        let again = Entry::from_bytes(&e.to_bytes());
+        assert_eq!(format!("{again:?}"), format!("{e:?}"));
+        assert_eq!(Entry::from_bytes(&std::array::from_fn(|i| i as u8)).to_bytes(), std::array::from_fn(|i| i as u8));
     }
 
     #[test]

@@ -15,10 +15,12 @@
 //! | prompts and completion; searching; the keys of popups | `prompt`; `search`; `app/popup` |
 //! | keys, colors, configuration, taking and restoring the terminal | `keys`, `theme`, `config`, `terminal` |
 //! | data that the loader prepares for the screen | `index`, `exchanges`, `digest`, `credits_log` |
+//! | the index of a capture that is kept on disk | `cache` |
 //! | the order of rows, made by a thread of its own | `sort` for frames, `order` for I/O and memory |
 #![forbid(unsafe_code)]
 
 mod app;
+mod cache;
 mod config;
 mod content;
 mod credits;

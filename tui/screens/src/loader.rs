@@ -5,7 +5,8 @@
 //!              └────▶ Builder  ─▶ Index ────────────────────────────────────┴▶ News
 //! ```
 
-use super::credits_log::Point;
+use super::cache::{Cache, Identity, Kept};
+use super::credits_log::{CreditsLog, Point};
 use super::digest::Digest;
 use super::exchanges::{self, Exchanges};
 use super::index::{Builder, Entry, Index, Kind};
@@ -27,7 +28,7 @@ use rdmascope_report::live::monitor::{self, mpa_port};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Maximum number of exchanges in the list.
 pub(crate) const EXCHANGES_MAX: usize = 250_000;
@@ -63,6 +64,8 @@ pub(crate) struct News {
     /// All exchanges so far.
     pub(crate) exchanges: Exchanges,
     pub(crate) credits: Vec<(u32, Point)>,
+    /// All credits, if nothing was read: everything came from the index of an earlier time.
+    pub(crate) kept: Option<CreditsLog>,
     /// Exchanges left out because the list is full.
     pub(crate) exchanges_dropped: u64,
     pub(crate) progress: Progress,
@@ -140,6 +143,8 @@ pub(crate) struct Shared {
     pub(crate) files: Arc<Mutex<Vec<PathBuf>>>,
     /// Options of the analysis.
     pub(crate) options: Arc<Options>,
+    /// Indexes of captures on disk, if they are used.
+    pub(crate) cache: Option<Arc<Cache>>,
 }
 
 impl Default for Shared {
@@ -155,6 +160,7 @@ impl Default for Shared {
             frames_max: Arc::new(AtomicU64::new(FRAMES_MAX)),
             files: Arc::default(),
             options: Arc::default(),
+            cache: None,
         }
     }
 }
@@ -351,6 +357,8 @@ struct Loading<D> {
     /// Reports that may still be looked at: so the screen is never the one to clean up.
     digests: Vec<Arc<Digest>>,
     report_took: Duration,
+    /// All credits, for the index on disk; `None` if there will be none.
+    credits: Option<CreditsLog>,
     deliver: D,
     /// True if the receiver has gone.
     deaf: bool,
@@ -416,10 +424,12 @@ impl<D: FnMut(News) -> bool> Loading<D> {
         // results without a report get one the next time
         self.since = u32::from(report.is_none());
         let sink = self.pipeline.sink();
+        keep_credits(&mut self.credits, &sink.credits);
         let news = News {
             report,
             exchanges: publish_exchanges(&sink.exchanges, shared),
             credits: std::mem::take(&mut sink.credits),
+            kept: None,
             exchanges_dropped: sink.dropped,
             index: publish(&mut self.builder, shared),
             progress: self.progress,
@@ -435,11 +445,55 @@ impl<D: FnMut(News) -> bool> Loading<D> {
     }
 }
 
+fn keep_credits(credits: &mut Option<CreditsLog>, new: &[(u32, Point)]) {
+    if let Some(credits) = credits {
+        new.iter().for_each(|(connection, point)| credits.add(*connection, *point));
+    }
+}
+
+/// What the capture is now, if there may be an index of it.
+fn identity(input: &Input, shared: &Shared) -> Option<(Arc<Cache>, Identity)> {
+    let (Input::One(capture), Some(cache)) = (input, &shared.cache) else { return None };
+    Some((cache.clone(), cache.identity(capture, &shared.options, SystemTime::now())?))
+}
+
+/// Passes on everything that the index of an earlier time has. `None`, and nothing was done, if there is none that fits.
+fn from_index(input: &mut Input, cache: &Cache, identity: &Identity, shared: &Shared) -> Option<News> {
+    let kept = cache.read(identity, SystemTime::now())?;
+    let Input::One(capture) = &mut *input else { return None };
+    if !capture.skip(&kept.described_at, kept.end) {
+        return None;
+    }
+    renew(input, shared);
+    *shared.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = kept.index.clone();
+    *shared.exchanges.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = kept.exchanges.clone();
+    shared.finished.store(true, Ordering::Release);
+    Some(News {
+        index: kept.index,
+        report: Some(kept.report),
+        exchanges: kept.exchanges,
+        kept: Some(kept.credits),
+        exchanges_dropped: kept.exchanges_dropped,
+        progress: input.progress(),
+        done: true,
+        error: kept.error,
+        hardware: counted(input.hardware()),
+        ..News::default()
+    })
+}
+
 /// Reads everything and passes results to `deliver`, which returns false if nobody listens any more. With `live`,
 /// results are reported at once and not only when more frames come; with `follow`, reading continues at the end of the
 /// file.
-pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, deliver: impl FnMut(News) -> bool + Send) {
+pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, mut deliver: impl FnMut(News) -> bool + Send) {
     let endless = matches!(input, Input::Live(_));
+    let identity = if live || follow { None } else { identity(&input, shared) };
+    if let Some((cache, identity)) = &identity
+        && let Some(news) = from_index(&mut input, cache, identity, shared)
+    {
+        deliver(news);
+        return;
+    }
     let (pipeline, builder) = beginning(endless, shared);
     let options = pipeline.decode_options();
     let loading = Mutex::new(Loading {
@@ -455,6 +509,7 @@ pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, d
         reported: None,
         digests: Vec::new(),
         report_took: Duration::ZERO,
+        credits: identity.is_some().then(CreditsLog::default),
         deliver,
         deaf: false,
         live: None,
@@ -494,20 +549,33 @@ pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, d
     shared.finished.store(true, Ordering::Release);
     link_speeds(&mut loading.pipeline, input.metadata());
     let (report, sink) = loading.pipeline.finish();
+    keep_credits(&mut loading.credits, &sink.credits);
+    let report = Arc::new(Digest::new(report));
+    let exchanges = publish_exchanges(&sink.exchanges, shared);
     (loading.deliver)(News {
-        index,
-        report: Some(Arc::new(Digest::new(report))),
-        exchanges: publish_exchanges(&sink.exchanges, shared),
+        index: index.clone(),
+        report: Some(report.clone()),
+        exchanges: exchanges.clone(),
         credits: sink.credits,
+        kept: None,
         exchanges_dropped: sink.dropped,
         progress: input.progress(),
         done: true,
-        error,
+        error: error.clone(),
         live: loading.live,
         hardware: counted(input.hardware()),
         restarted: loading.restarted,
         asks: None,
     });
+    // if the user ended reading early, there is more to be read the next time
+    let is_whole = shared.frames_max.load(Ordering::Relaxed) != 0;
+    if let (Some((cache, identity)), Input::One(capture), Some(credits), true) = (identity, &input, loading.credits, is_whole)
+        && let Some(described_at) = capture.described_at().map(<[u64]>::to_vec)
+    {
+        let end = input.progress().done;
+        let kept = Kept { index, report, exchanges, exchanges_dropped: sink.dropped, credits, error, described_at, end };
+        cache.write(&identity, capture, &shared.options, &kept, &shared.stop, SystemTime::now());
+    }
 }
 
 /// Analysis and index before the first frame.

@@ -113,6 +113,8 @@ pub(crate) struct Model {
     pub(crate) credits_log: CreditsLog,
     pub(crate) progress: Progress,
     pub(crate) done: bool,
+    /// True if nothing was read: everything came from the index of an earlier time.
+    pub(crate) is_kept: bool,
     pub(crate) grows: bool,
     /// True if frames come from interfaces.
     pub(crate) is_live: bool,
@@ -174,6 +176,7 @@ impl Model {
             credits_log: CreditsLog::default(),
             progress: Progress::default(),
             done: false,
+            is_kept: false,
             grows: false,
             is_live: false,
             is_paused: false,

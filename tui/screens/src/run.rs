@@ -9,6 +9,7 @@
 //! ```
 
 use crate::app::{App, Effect, Msg, Output, Reopen, Write, update};
+use crate::cache::Cache;
 use crate::config::{Config, Keep, Memory};
 use crate::keys::Keys;
 use crate::loader::{self, Shared};
@@ -55,6 +56,8 @@ pub struct Setup {
     pub color: Color,
     /// Options of the analysis.
     pub options: Options,
+    /// True if indexes of captures are kept on disk, and used.
+    pub keep_index: bool,
 }
 
 /// Source of the frames.
@@ -102,7 +105,8 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
     let (tx, mut rx) = channel();
     let to: To = Arc::new(Mutex::new(tx));
     let code = Arc::new(AtomicU8::new(0));
-    let mut opened = open(setup.from, setup.options)?;
+    let cache = if setup.keep_index { Cache::of_user().map(Arc::new) } else { None };
+    let mut opened = open(setup.from, setup.options, cache)?;
     // the screen of the capture before this one: its choices stay
     let mut before: Option<App> = None;
     let mut screen: Option<Screen> = None;
@@ -171,8 +175,8 @@ struct Opened {
     shared: Shared,
 }
 
-fn open(from: From, options: Options) -> Result<Opened> {
-    let shared = Shared::with(options);
+fn open(from: From, options: Options, cache: Option<Arc<Cache>>) -> Result<Opened> {
+    let shared = Shared { cache, ..Shared::with(options) };
     Ok(match from {
         From::Live { interfaces, rdma_root, open } => {
             let source = open(shared.stop.clone())?;
@@ -564,13 +568,13 @@ impl Running<'_> {
     fn reopened(&self, reopen: &Reopen) -> Result<Opened> {
         let options = Options::clone(&self.shared.options);
         match reopen {
-            Reopen::Capture(path) => open(From::Files { paths: vec![path.clone()], follow: false }, options),
+            Reopen::Capture(path) => open(From::Files { paths: vec![path.clone()], follow: false }, options, self.shared.cache.clone()),
             Reopen::WithKeys(_) if self.paths.iter().any(|p| p.as_os_str() == "-") => {
                 bail!("standard input cannot be read twice: give --keys at the start")
             }
             Reopen::WithKeys(path) => {
                 let keyring = rdmascope_report::input::keyring(Some(path))?;
-                open(From::Files { paths: self.paths.clone(), follow: false }, Options { keyring, ..options })
+                open(From::Files { paths: self.paths.clone(), follow: false }, Options { keyring, ..options }, self.shared.cache.clone())
             }
         }
     }

@@ -1,6 +1,8 @@
 //! The screen of every view on real captures, and the effects of keys. No threads are needed: their work is done at
 //! once.
 
+mod cached;
+
 use super::app::{App, Effect, Msg, Output, Popup, Write, update};
 use super::keys::Keys;
 use super::loader::{self, Shared};
@@ -46,7 +48,10 @@ impl TestApp {
     }
 
     fn open_with(options: Options, files: &[PathBuf], width: u16, height: u16) -> Self {
-        let shared = Shared::with(options);
+        Self::on(Shared::with(options), files, width, height)
+    }
+
+    fn on(shared: Shared, files: &[PathBuf], width: u16, height: u16) -> Self {
         *shared.files.lock().unwrap() = files.to_vec();
         let keys = Keys::new(&BTreeMap::new()).unwrap();
         let title = files[0].file_name().unwrap().to_string_lossy().into_owned();

@@ -69,6 +69,7 @@ fn title(app: &App, buf: &mut Buffer) {
     let x = put(buf, x + 2, 0, room.saturating_sub(x + 2), &frames, theme.text);
     let state = match (&app.model.error, app.model.done, app.model.progress.total) {
         (Some(error), ..) => format!("✗ {}", escaped(error)),
+        (None, true, _) if app.model.is_kept => "from its index".to_owned(),
         (None, true, _) => String::new(),
         (None, false, _) if app.model.grows => live(app),
         (None, false, Some(total)) if total > 0 => {

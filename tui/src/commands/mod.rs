@@ -85,7 +85,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Replay(args) => replay::run(&args, cli.color),
         Command::Probe(args) => probe::run(&args, cli.color),
         Command::Peer(args) => peer::run(&args),
-        Command::Tui(args) => tui::run(args, cli.color),
+        Command::Tui(args) => tui::run(args, cli.color, cli.rules.is_some()),
         Command::Capture(args) => capture::run(&args, cli.color),
     }
 }
