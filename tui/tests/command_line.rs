@@ -621,3 +621,38 @@ fn a_probe_is_kind_to_servers_and_notices_one_that_is_gone() {
     assert!(said.contains("accepts no connections: ") && said.contains("cases were not run"), "{said}");
     assert_eq!(said.lines().filter(|line| line.starts_with("fail")).count(), 1, "{said}");
 }
+
+/// A filter that names numbers of frames ends reading early, and has what is before them only passed over: the output
+/// is that of looking at every frame.
+#[test]
+fn frames_by_their_numbers_are_those_of_the_whole_capture() {
+    const FORMATS: &[&[&str]] = &[
+        &["-V"],
+        &["-T", "fields", "-e", "frame.number", "-e", "tcp.stream", "-e", "tcp.seq", "-e", "rdmascope.exchange", "-e", "_ws.col.info"],
+        &["-T", "json"],
+        &["-x"],
+        &[],
+    ];
+    let folders = fs::read_dir(common::samples()).expect("the samples").flatten().map(|entry| entry.path());
+    let captures = folders.filter(|path| path.is_dir()).flat_map(|folder| fs::read_dir(folder).expect("a folder").flatten());
+    let is_capture = |path: &PathBuf| path.extension().is_some_and(|e| e == "pcap" || e == "pcapng");
+    let mut captures: Vec<PathBuf> = captures.map(|entry| entry.path()).filter(is_capture).collect();
+    captures.sort();
+    let mut seen = 0;
+    for (i, capture) in captures.iter().enumerate() {
+        let path = capture.to_str().expect("UTF-8");
+        let numbers = rdmascope(&["dissect", path, "-T", "fields", "-e", "frame.number"]).stdout;
+        let frames = numbers.iter().filter(|byte| **byte == b'\n').count();
+        for (n, format) in [FORMATS[i % FORMATS.len()], FORMATS[(i + 1) % FORMATS.len()]].into_iter().enumerate() {
+            let first = 1 + frames * (2 * n + 1 + i % 5) / 10;
+            let last = (first + 30).min(frames);
+            let narrow = format!("frame.number in {{{first}..{last}}}");
+            // says the same, but not where it begins and ends
+            let wide = format!("!(frame.number < {first}) && !(frame.number > {last})");
+            let [narrow, wide] = [narrow, wide].map(|filter| rdmascope(&[&["dissect", path, "-Y", &filter][..], format].concat()).stdout);
+            assert!(narrow == wide, "{path} {format:?} {first} to {last}:\n{}", String::from_utf8_lossy(&narrow));
+            seen += narrow.len();
+        }
+    }
+    assert!(captures.len() > 40 && seen > 100_000, "{} captures, {seen} bytes", captures.len());
+}

@@ -182,9 +182,31 @@ impl Filter {
         self.last(&self.root)
     }
 
+    /// The number of the first frame that can pass, where the filter says so: those before it need not be looked at.
+    pub fn first_frame(&self) -> Option<u64> {
+        self.first(&self.root)
+    }
+
+    /// True if it is the number of the frame.
+    fn is_number(&self, operand: &Operand) -> bool {
+        matches!(operand, Operand::Field(i) if self.wants.get(usize::from(*i)).is_some_and(|w| w.def.name == "frame.number" && !w.raw))
+    }
+
+    fn first(&self, test: &Test) -> Option<u64> {
+        match test {
+            Test::And(tests) => tests.iter().filter_map(|test| self.first(test)).max(),
+            Test::Or(tests) => tests.iter().map(|test| self.first(test)).collect::<Option<Vec<_>>>()?.into_iter().min(),
+            Test::Compare { op: Op::Eq | Op::Ge, left, right, .. } if self.is_number(left) => value(right),
+            Test::Compare { op: Op::Gt, left, right, .. } if self.is_number(left) => Some(value(right)?.saturating_add(1)),
+            Test::In { not: false, left, set, .. } if self.is_number(left) => {
+                set.iter().map(|(first, _)| value(first)).collect::<Option<Vec<_>>>()?.into_iter().min()
+            }
+            _ => None,
+        }
+    }
+
     fn last(&self, test: &Test) -> Option<u64> {
-        let is_number = |operand: &Operand| matches!(operand, Operand::Field(i) if self.wants.get(usize::from(*i)).is_some_and(|w| w.def.name == "frame.number" && !w.raw));
-        let value = |operand: &Operand| if let Operand::Literal(Literal::U(n)) = operand { Some(*n) } else { None };
+        let is_number = |operand| self.is_number(operand);
         match test {
             Test::And(tests) => tests.iter().filter_map(|test| self.last(test)).min(),
             Test::Or(tests) => tests.iter().map(|test| self.last(test)).collect::<Option<Vec<_>>>()?.into_iter().max(),
@@ -210,6 +232,11 @@ impl Filter {
     pub fn matches(&self, extractor: &Extractor) -> bool {
         self.root.eval(&eval::Context::new(extractor, &self.slots, &self.references))
     }
+}
+
+/// The number that a literal is.
+fn value(operand: &Operand) -> Option<u64> {
+    if let Operand::Literal(Literal::U(n)) = operand { Some(*n) } else { None }
 }
 
 /// A test, with its operands checked to fit.

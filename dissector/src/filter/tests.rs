@@ -772,6 +772,18 @@ proptest! {
 }
 
 #[test]
+fn a_filter_that_begins_with_a_frame_says_so() {
+    let first = |text: &str| Filter::parse(text, &registry()).unwrap().first_frame();
+    assert_eq!(first("frame.number == 7"), Some(7));
+    assert_eq!(first("frame.number >= 7 && t.cmd == 8"), Some(7));
+    assert_eq!(first("frame.number > 7 or frame.number in {12, 9..10}"), Some(8));
+    assert_eq!(first("t.cmd == 8 && frame.number > 2 && frame.number <= 20"), Some(3));
+    for open in ["frame.number < 7", "frame.number == 7 or t.cmd == 8", "!(frame.number == 7)", "frame.number != 7", "t.port == 445", ""] {
+        assert_eq!(first(open), None, "{open}");
+    }
+}
+
+#[test]
 fn a_filter_that_ends_with_a_frame_says_so() {
     let last = |text: &str| Filter::parse(text, &registry()).unwrap().last_frame();
     assert_eq!(last("frame.number == 7"), Some(7));

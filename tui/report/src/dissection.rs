@@ -223,6 +223,22 @@ impl Dissection {
         }
     }
 
+    /// Takes in the next frame of the capture for the sake of those behind it: it is not shown. Much faster than
+    /// [`Dissection::frame`], and the frames behind it look the same.
+    pub fn pass(&mut self, record: &Record<'_>) {
+        self.number += 1;
+        let now = if record.has_time() { record.time_ns } else { self.previous_ns };
+        self.first_ns.get_or_insert(now);
+        let packet = self.decode(record, now, &mut Off);
+        self.streams.frame(&packet, streams::Place { number: self.number, time_ns: now }, &mut Off);
+        self.previous_ns = now;
+    }
+
+    /// The number of frames so far.
+    pub fn frames(&self) -> u64 {
+        self.number
+    }
+
     fn decode<'a, T: Trace>(&mut self, record: &Record<'a>, time_ns: i64, t: &mut T) -> Packet<'a> {
         let options = self.decode_options();
         let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, t);

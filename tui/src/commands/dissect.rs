@@ -144,6 +144,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     };
     // tables also count frames that the filter does not pass
     let last = filter.as_ref().and_then(Filter::last_frame).filter(|_| taps.is_empty()).unwrap_or(u64::MAX);
+    let first = filter.as_ref().and_then(Filter::first_frame).filter(|_| taps.is_empty()).unwrap_or(1);
     let limits = Limits { read: args.count.unwrap_or(u64::MAX).min(last), shown: args.limit.unwrap_or(u64::MAX) };
     let at_once = args.line_buffered;
     let mut dissection = Dissection::new(keyring.clone()).with_roce_port(roce_port);
@@ -155,6 +156,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         dissection.knows(replies.into());
     }
     let mut job = Job {
+        first,
         filter,
         extractor,
         quiet,
@@ -335,6 +337,8 @@ struct KeptFrame {
 }
 
 struct Job {
+    /// The first frame that the filter can pass.
+    first: u64,
     filter: Option<Filter>,
     extractor: Extractor,
     /// True if trees are kept without labels.
@@ -386,7 +390,9 @@ impl Job {
     /// The same, with several threads, if the file and the output allow that.
     fn run_shared(&mut self, capture: &Capture, out: &mut Out, limits: Limits, name: &str) -> Result<Shared> {
         let Some(file) = capture.file() else { return Ok(Shared::None) };
-        if self.threads < 2 || self.writer.is_some() || !self.taps.is_empty() || file.bytes().len() < SMALL {
+        // one thread passes over frames faster than several look at them
+        let few = limits.read.saturating_sub(self.first) < self.first.saturating_sub(1);
+        if few || self.threads < 2 || self.writer.is_some() || !self.taps.is_empty() || file.bytes().len() < SMALL {
             return Ok(Shared::None);
         }
         let form = match &self.sink {
@@ -475,6 +481,10 @@ impl Job {
 
     /// One frame; whether it was shown.
     fn frame(&mut self, record: &Record<'_>, interfaces: &[Interface], out: &mut Out, kept: &mut KeptFrame) -> bool {
+        if self.dissection.frames() + 1 < self.first {
+            self.dissection.pass(record);
+            return false;
+        }
         if matches!(self.sink, Sink::Lines(_, false) | Sink::Summary(..) | Sink::Nothing) {
             return self.by_line(record, interfaces, &mut out.buffer);
         }
