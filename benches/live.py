@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Live capture beside dumpcap, tcpdump and tshark, in a network namespace with a virtual cable: live.py [--seconds N] [--rates A,B] [--soak MINUTES]
 
-Needs root, iproute2 (ip, unshare), tshark, dumpcap, tcpdump; builds rdmascope with --release first (not with --no-build). A sender plays SMB Direct
-over RoCEv2 (what make_capture.py makes of kind roce-mixed, no frame twice) at a set rate into one end of the cable, with two threads where
-one is too slow; each program in turn captures at the other end. Printed: frames sent, seen, dropped as
+Needs root, iproute2 (ip, unshare), tshark, dumpcap, tcpdump; builds rdmascope and the sender with --release first (not with --no-build, or where
+RDMASCOPE and RDMASCOPE_SEND name them). A sender plays SMB Direct
+over RoCEv2 (what make_capture.py makes of --kind, again between other hosts after 50,000 frames: no frame comes twice) at a set rate into one end
+of the cable, with two threads where one is too slow; each program in turn captures at the other end. Printed: frames sent, seen, dropped as
 the program itself says, how far sent and seen + dropped are apart (one row is of a program stopped for a second, so that frames are lost), CPU (user and system, in percent of one core) and peak memory.
+--ours leaves the other programs out. Where the sender comes to less than it is asked for, the machine can do no more: sender and capture share it.
 All programs get a filter for UDP 4791 and a buffer of 64 MiB. With --soak, connections come and go for so long, and memory is printed every 30 s."""
 import argparse
 import os
@@ -20,12 +22,14 @@ import time
 # a program that is stopped so long loses frames, and has to say how many
 STOPPED = ", stopped for a second"
 # frames a second that one thread of the sender is trusted with
-ONE_THREAD = 150_000
+ONE_THREAD = 500_000
+# frames that a thread of the sender has in memory: more would be read from memory that is far, and slow it down
+FRAMES_MAX = 50_000
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
-OURS = os.path.join(TARGET, "release", "rdmascope")
-SEND = os.path.join(TARGET, "release", "examples", "send")
+OURS = os.environ.get("RDMASCOPE") or os.path.join(TARGET, "release", "rdmascope")
+SEND = os.environ.get("RDMASCOPE_SEND") or os.path.join(TARGET, "release", "examples", "send")
 
 
 def ip(arguments):
@@ -91,7 +95,7 @@ def measure(name, command, read, sample, rate, seconds, folder):
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
     time.sleep(2.5)
     cpu_before, _ = usage(child.pid)
-    sender = subprocess.Popen([SEND, "va", sample, str(rate), str(seconds)], stdout=subprocess.PIPE, text=True)
+    sender = subprocess.Popen([SEND, "va", sample, str(rate), str(seconds), "1"], stdout=subprocess.PIPE, text=True)
     if name.endswith(STOPPED):
         time.sleep(1.5 + seconds / 4)
         child.send_signal(signal.SIGSTOP)
@@ -121,10 +125,12 @@ def measure(name, command, read, sample, rate, seconds, folder):
     )
 
 
-def compare(sample, rate, seconds):
+def compare(sample, rate, seconds, ours):
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
         for name, command, read in programs(folder, seconds):
+            if ours and command[0] != OURS:
+                continue
             if shutil.which(command[0]) is None:
                 print(f"| {rate // 1000} k | {name} | not installed | | | | | |")
                 continue
@@ -161,15 +167,18 @@ def soak(sample, minutes, rate):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--rates", default="100000,200000,400000")
+    parser.add_argument("--rates", default="100000,200000,500000,1000000")
+    parser.add_argument("--kind", default="roce-mixed")
+    parser.add_argument("--ours", action="store_true")
     parser.add_argument("--soak", type=float, metavar="MINUTES")
     parser.add_argument("--rate", type=int, default=20_000, help="of the soak")
     parser.add_argument("--sample", default="smb-roce-loss", help="of the soak")
     parser.add_argument("--no-build", action="store_true")
     arguments = parser.parse_args()
     if "RDMASCOPE_BENCH_INSIDE" not in os.environ:
-        if not arguments.no_build:
-            for package in (["--package", "rdmascope"], ["--package", "rdmascope-capture", "--example", "send"]):
+        packages = {"RDMASCOPE": ["--package", "rdmascope"], "RDMASCOPE_SEND": ["--package", "rdmascope-capture", "--example", "send"]}
+        for named, package in packages.items():
+            if not arguments.no_build and named not in os.environ:
                 subprocess.run(["cargo", "build", "--release", "--quiet"] + package, cwd=ROOT, check=True)
         os.environ["RDMASCOPE_BENCH_INSIDE"] = "1"
         os.execvp("unshare", ["unshare", "--net", "--mount", sys.executable, os.path.abspath(__file__)] + sys.argv[1:])
@@ -189,8 +198,9 @@ def main():
             files = [os.path.join(folder, f"{n}.pcap") for n in range(threads)]
             for n, path in enumerate(files):
                 frames = int(rate * arguments.seconds / threads)
-                subprocess.run([sys.executable, os.path.join(HERE, "make_capture.py"), "roce-mixed", str(frames), path, str(n * 16)], check=True)
-            compare(",".join(files), rate, arguments.seconds)
+                frames = min(frames, FRAMES_MAX)
+                subprocess.run([sys.executable, os.path.join(HERE, "make_capture.py"), arguments.kind, str(frames), path, str(n * 16)], check=True)
+            compare(",".join(files), rate, arguments.seconds, arguments.ours)
 
 
 main()

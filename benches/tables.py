@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures what README.md's tables say and writes them anew: tables.py [--frames N] [--runs N] [--keep FOLDER] [--into FILE] [--print] [RDMASCOPE]
+"""Measures what README.md's tables say and writes them anew: tables.py [--frames N] [--runs N] [--keep FOLDER] [--into FILE] [--live] [--print] [RDMASCOPE]
 
 Needs python3, tshark and two cores with nothing else to do; builds rdmascope with --release first unless a program is named. Everything
 between "<!-- table NAME -->" and "<!-- end -->" in README.md is replaced; --into does so in a copy of it, --print only prints. Of several
 runs the best counts. tshark is RDMASCOPE_TSHARK, or that of the path, or interop/newest-tshark's; without one its columns are left out.
-tshark works on one thread, and is measured in CPU seconds; it is run once. Any figure of a live capture is live.py's.
+tshark works on one thread, and is measured in CPU seconds; it is run once. --live runs live.py for its table too, five minutes as root.
 
 --keep keeps captures and rows in a folder: after an end too soon, the same command goes on there. Rows of another program or of another
 tshark are measured again. Try it with --frames 20000 --runs 1 --into /tmp/tables.md."""
@@ -153,6 +153,16 @@ class Measure:
             lines.append(self.known(f"export {kind}", measure))
         return lines
 
+    def live(self):
+        """What live.py prints."""
+
+        def measure():
+            told = subprocess.run([sys.executable, os.path.join(HERE, "live.py"), "--seconds", "4"], stdout=subprocess.PIPE, text=True, check=True,
+                                  env={**os.environ, "RDMASCOPE": os.path.abspath(self.program)})
+            return told.stdout.strip()
+
+        return self.known("live", measure).split("\n")
+
     def memory(self):
         """Peak resident memory by frames and threads."""
         lines = head("frames", "1 thread, MiB", "2 threads", "4 threads")
@@ -222,6 +232,7 @@ def main():
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--keep")
     parser.add_argument("--into", default=README)
+    parser.add_argument("--live", action="store_true")
     parser.add_argument("--print", action="store_true")
     parser.add_argument("program", nargs="?")
     options = parser.parse_args()
@@ -244,7 +255,7 @@ def main():
         version = re.sub(r" \(Git.*", "", version.splitlines()[0]).rstrip(".")
         tables = {"about": about(version, options.frames, options.runs)}
         measure = Measure(program, tshark, version, split, folder, options.frames, options.runs)
-        for name in ("bytes", "threads", "export", "memory", "split"):
+        for name in ("bytes", "threads", "export", "memory", "split", *(["live"] if options.live else [])):
             tables[name] = getattr(measure, name)()
     if options.print:
         for lines in tables.values():
