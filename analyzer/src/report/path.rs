@@ -1388,7 +1388,7 @@ stored_enum!(Step {
 stored_enum!(State { Yes, No, NotSeen, NotNeeded });
 stored_enum!(Carried { Rdma, Tcp, Both, Nothing });
 stored!(Rung { step, state, text, at });
-stored!(Obstacle { step, rule, by, severity, certainty, text, at, connection, frames, tries, reported, why });
+stored!(Obstacle { step, rule, by, severity, certainty, text, at, connection, frames, requests, reported, why });
 stored!(Path { kind, client, server, connections, carried, rungs, interfaces, verdict });
 
 #[cfg(test)]
