@@ -568,4 +568,383 @@ mod tests {
         c.progress.missed = true;
         assert_eq!(certainty(&c)[0], (Rule::RcEct, Certainty::Guess));
     }
+
+    fn told(report: &Report) -> Vec<(Rule, Blame, Certainty, String)> {
+        findings(report).into_iter().map(|f| (f.rule, f.by, f.certainty, f.text.to_string())).collect()
+    }
+
+    fn of_one(c: Connection) -> Vec<(Rule, Blame, Certainty, String)> {
+        told(&Report { connections: alloc::vec![c], ..Report::default() })
+    }
+
+    /// `other` changes the server's packets alone.
+    fn server(mut c: Connection, change: impl Fn(&mut Direction)) -> Connection {
+        change(&mut c.network.directions[1]);
+        c
+    }
+
+    fn client(mut c: Connection, change: impl Fn(&mut Direction)) -> Connection {
+        change(&mut c.network.directions[0]);
+        c
+    }
+
+    const PLAIN: Certainty = Certainty::IfNothingWasMissed;
+
+    #[test]
+    fn two_directions_in_different_classes() {
+        let dscp = |value, packets| {
+            let c = with(roce(1), |d| d.packets = packets);
+            client(c, |d| {
+                d.dscp = Default::default();
+                d.dscp.add(value, 1000);
+            })
+        };
+        let text = |class: &str, may| format!("the client's packets have {class}: the two directions {may} in different classes");
+        let found = |c| of_one(c).into_iter().map(|(rule, by, certainty, text)| (rule, by, certainty, text)).collect::<Vec<_>>();
+        let marking = |text| alloc::vec![(Rule::RcMarking, Blame::Unknown, PLAIN, text)];
+        assert_eq!(found(dscp(26, ENOUGH)), marking(text("DSCP 26, the server's 0", "run")));
+        assert_eq!(found(dscp(7, ENOUGH)), marking(text("DSCP 7, the server's 0", "may run")));
+        assert_eq!(found(dscp(26, ENOUGH - 1)), []);
+        assert_eq!(found(dscp(0, ENOUGH)), []);
+        assert_eq!(found(client(dscp(26, ENOUGH), |d| d.packets = 1000)).len(), 1);
+        assert_eq!(found(client(dscp(26, ENOUGH), |d| d.packets = ENOUGH - 1)), []);
+        let priorities = |a, b| server(client(roce(1), |d| d.priority.add(a, 1000)), |d| d.priority.add(b, 1000));
+        assert_eq!(found(priorities(3, 4)), marking(text("priority 3, the server's 4", "run")));
+        assert_eq!(found(priorities(3, 3)), []);
+        let levels = |a, b| server(client(roce(1), |d| d.service_levels.add(a, 1000)), |d| d.service_levels.add(b, 1000));
+        assert_eq!(found(levels(1, 2)), marking(text("service level 1, the server's 2", "may run")));
+        assert_eq!(found(levels(2, 2)), []);
+        // not of RDMA
+        assert_eq!(found(Connection { transport: Some(Transport::Tcp), ..dscp(26, 1000) }), []);
+        assert_eq!(found(Connection { transport: None, ..dscp(26, 1000) }), []);
+    }
+
+    #[test]
+    fn paths_of_different_length() {
+        let ttls = |rows: &[(u16, u64)]| server(roce(1), |d| rows.iter().for_each(|(ttl, n)| d.ttl.add(*ttl, *n)));
+        let hops = |text: &str| alloc::vec![(Rule::RcHops, Blame::Network, Certainty::Guess, String::from(text))];
+        let found = |c| of_one(c);
+        let text = "packets of the server came with a TTL of 64 and 63: they took paths of different length";
+        // one in twenty is often enough
+        assert_eq!(found(ttls(&[(64, 950), (63, 50)])), hops(text));
+        assert_eq!(found(ttls(&[(64, 951), (63, 49)])), []);
+        assert_eq!(found(ttls(&[(64, 1000)])), []);
+        // as far apart as that, they may be two systems
+        assert_eq!(found(ttls(&[(64, 500), (56, 500)])).len(), 1);
+        assert_eq!(found(ttls(&[(64, 500), (55, 500)])), []);
+        let copies = |c: Connection| {
+            let mut c = c;
+            c.health.duplicates = 1;
+            c
+        };
+        assert_eq!(found(copies(ttls(&[(64, 950), (63, 50)]))), []);
+    }
+
+    #[test]
+    fn packets_that_cannot_be_marked() {
+        let ecn = |ecn, packets| server(roce(1), |d| (d.ecn, d.packets) = (ecn, packets));
+        let beside = |c: Connection| told(&Report { connections: alloc::vec![c, marking()], ..Report::default() });
+        fn marking() -> Connection {
+            with(roce(2), |d| d.ecn = [0, 0, 999, 1])
+        }
+        let text = "the server's RoCE is not ECN-capable at the capture point, although switches mark packets or receivers send CNPs in this \
+                    capture";
+        let ect = alloc::vec![(Rule::RcEct, Blame::Unknown, PLAIN, String::from(text))];
+        assert_eq!(beside(ecn([900, 0, 100, 0], 1000)), ect);
+        assert_eq!(beside(ecn([899, 0, 101, 0], 1000)), []);
+        assert_eq!(beside(ecn([ENOUGH, 0, 0, 0], ENOUGH)), ect);
+        assert_eq!(beside(ecn([ENOUGH - 1, 0, 0, 0], ENOUGH - 1)), []);
+        // nobody marks, or only segments of TCP are marked
+        assert_eq!(of_one(ecn([1000, 0, 0, 0], 1000)), []);
+        let tcp = with(iwarp(2), |d| d.ecn = [0, 0, 999, 1]);
+        assert_eq!(told(&Report { connections: alloc::vec![ecn([1000, 0, 0, 0], 1000), tcp], ..Report::default() }), []);
+    }
+
+    /// A client that sent CNPs, of which the server's marks are the cause.
+    fn notified(change: impl Fn(&mut Direction)) -> Connection {
+        let c = server(roce(1), |d| d.ecn = [0, 0, 999, 1]);
+        client(c, |d| {
+            (d.cnps.count, d.cnps.span) = (100, Some((At { frame: 7, time: SECOND }, At { frame: 9, time: 2 * SECOND })));
+            change(d);
+        })
+    }
+
+    #[test]
+    fn notifications_without_a_mark() {
+        let text = "the client sent 100 CNPs, but no packet was marked at the capture point";
+        let unmarked = alloc::vec![(Rule::RcCnpUnmarked, Blame::Network, Certainty::Guess, String::from(text))];
+        let marks = |ecn, packets| server(notified(|_| {}), |d| (d.ecn, d.packets) = (ecn, packets));
+        assert_eq!(of_one(marks([0, 0, 1000, 0], 1000)), unmarked);
+        assert_eq!(of_one(marks([0, 0, ENOUGH, 0], ENOUGH)), unmarked);
+        assert_eq!(of_one(marks([0, 0, ENOUGH - 1, 0], ENOUGH - 1)), []);
+        assert_eq!(of_one(marks([0, 0, 999, 1], 1000)), []);
+        let one = client(marks([0, 0, 1000, 0], 1000), |d| d.cnps.count = 1);
+        assert_eq!(of_one(one)[0].3, "the client sent 1 CNP, but no packet was marked at the capture point");
+    }
+
+    #[test]
+    fn notifications_in_the_queues_of_data() {
+        let class = |text: &str| {
+            alloc::vec![(
+                Rule::RcCnpClass,
+                Blame::Client,
+                PLAIN,
+                format!("sends its CNPs with {text}, as its data: they wait in the same queues")
+            )]
+        };
+        let data = |c: Connection, dscp| {
+            with(c, |d| {
+                d.dscp = Default::default();
+                d.dscp.add(dscp, 1000);
+            })
+        };
+        let by_dscp = |of_data, of_cnps, packets| {
+            data(
+                notified(|d| {
+                    d.packets = packets;
+                    d.cnps.dscp.add(of_cnps, 100);
+                }),
+                of_data,
+            )
+        };
+        assert_eq!(of_one(by_dscp(26, 26, 1000)), class("DSCP 26"));
+        assert_eq!(of_one(by_dscp(26, 26, ENOUGH)), class("DSCP 26"));
+        assert_eq!(of_one(by_dscp(26, 26, ENOUGH - 1)), []);
+        assert_eq!(of_one(by_dscp(26, 48, 1000)), []);
+        // where nothing has a class, nothing is in the wrong one
+        assert_eq!(of_one(by_dscp(0, 0, 1000)), []);
+        let by_tag = |of_data, of_cnps, tagged| {
+            notified(|d| {
+                d.priority.add(of_data, 1000);
+                d.cnps.priority.add(of_cnps, tagged);
+                d.cnps.dscp.add(26, 100);
+            })
+        };
+        let tagged = |of_data, of_cnps, tagged| {
+            let c = data(by_tag(of_data, of_cnps, tagged), 26);
+            of_one(server(c, |d| d.priority.add(of_data, 1000)))
+        };
+        assert_eq!(tagged(3, 3, 90), class("priority 3"));
+        assert_eq!(tagged(3, 6, 90), []);
+        // fewer tags than that say nothing of the others, which have the DSCP of the data
+        assert_eq!(tagged(3, 6, 89), class("DSCP 26"));
+    }
+
+    #[test]
+    fn notifications_without_a_pace() {
+        let pace = |count, close| of_one(notified(|d| (d.cnps.count, d.cnps.close) = (count, close)));
+        let rule = |count, close| pace(count, close).into_iter().map(|(rule, by, certainty, _)| (rule, by, certainty)).collect::<Vec<_>>();
+        assert_eq!(rule(CNPS, CNPS / 2), [(Rule::RcCnpPace, Blame::Client, Certainty::Guess)]);
+        assert_eq!(pace(100, 50)[0].3, "sent 50 of its 100 CNPs within 4 µs of the previous one");
+        assert_eq!(rule(CNPS - 1, CNPS - 1), []);
+        assert_eq!(rule(CNPS, CNPS / 2 - 1), []);
+    }
+
+    #[test]
+    fn sizes_at_the_limit() {
+        let mtu = |mtu, largest| {
+            let large = with(roce(2), |d| d.largest = largest);
+            rules(alloc::vec![with(roce(1), |d| d.path_mtu = Some(mtu)), large])
+        };
+        assert_eq!(mtu(SMALL.0, JUMBO), [Rule::RcMtu]);
+        assert_eq!(mtu(SMALL.0 + 1, JUMBO), []);
+        assert_eq!(mtu(SMALL.0, JUMBO - 1), []);
+        let mss = |of: [u16; 2], largest| {
+            let large = with(iwarp(2), |d| d.tcp.largest = largest);
+            let small = server(client(iwarp(1), |d| d.tcp.mss = Some(of[0])), |d| d.tcp.mss = Some(of[1]));
+            rules(alloc::vec![small, large])
+        };
+        assert_eq!(mss([SMALL.1, 9000], JUMBO), [Rule::IwarpMss]);
+        assert_eq!(mss([9000, SMALL.1], JUMBO), [Rule::IwarpMss]);
+        assert_eq!(mss([SMALL.1 + 1, 9000], JUMBO), []);
+        assert_eq!(mss([SMALL.1, 9000], JUMBO - 1), []);
+    }
+
+    /// A capture of some ns with pauses of priorities, so many, so long, and taken back.
+    fn paused(priorities: u8, times: i64, each: i64, ns: i64, connections: Vec<Connection>) -> Report {
+        let mut report = Report { connections, ..Report::default() };
+        let at = |time| At { frame: 1, time };
+        (report.capture.first, report.capture.last) = (Some(at(0)), Some(at(ns)));
+        report.capture.paused.link(0, 1_000_000);
+        for n in 0..times {
+            for (time, quanta) in [(2 * n * each, 0xffff), ((2 * n + 1) * each, 0)] {
+                let times = [quanta; 8];
+                let pause = rdmascope_dissector::frame::Pause { source: [2, 0, 0, 0, 0, 9], priorities, quanta, times, whole_link: false };
+                report.capture.paused.add(at(time), 0, &pause);
+            }
+        }
+        report
+    }
+
+    #[test]
+    fn a_class_that_flow_control_does_not_protect() {
+        let in_class = |dscp, packets| {
+            with(roce(1), |d| {
+                d.packets = packets;
+                d.dscp = Default::default();
+                d.dscp.add(dscp, 1000);
+            })
+        };
+        let found = |c| told(&paused(1 << 3, 1, 1, SECOND, alloc::vec![c]));
+        let text = "RoCE of both ends is in class 4 by its DSCP 32; pause frames are seen for class 3 only";
+        let class = alloc::vec![(Rule::RcClass, Blame::Unknown, Certainty::Guess, String::from(text))];
+        assert_eq!(found(in_class(32, ENOUGH)), class);
+        assert_eq!(found(in_class(32, ENOUGH - 1)), []);
+        assert_eq!(found(in_class(26, ENOUGH)), []);
+        let tagged = with(in_class(26, 1000), |d| d.priority.add(5, 1000));
+        let text = "RoCE of both ends is in class 5 by its VLAN tag; pause frames are seen for class 3 only";
+        assert_eq!(found(tagged)[0].3, text);
+        // each end by itself where they differ
+        let apart = server(in_class(32, 1000), |d| d.priority.add(6, 1000));
+        let whose: Vec<String> = found(apart).into_iter().filter(|f| f.0 == Rule::RcClass).map(|f| f.3).collect();
+        assert!(
+            whose[0].starts_with("RoCE of the client is in class 4") && whose[1].starts_with("RoCE of the server is in class 6"),
+            "{whose:?}"
+        );
+        // the default class, where other RoCE has one of its own and nothing is paused
+        let other = Connection { id: 2, ..in_class(26, ENOUGH) };
+        assert_eq!(rules(alloc::vec![in_class(0, 1000), other.clone()]), [Rule::RcBestEffort]);
+        assert_eq!(rules(alloc::vec![in_class(8, 1000), other.clone()]), []);
+        let few = with(other.clone(), |d| d.packets = ENOUGH - 1);
+        assert_eq!(rules(alloc::vec![in_class(0, 1000), few]), []);
+        let found: Vec<Rule> = told(&paused(1, 1, 1, SECOND, alloc::vec![in_class(0, 1000), other])).iter().map(|f| f.0).collect();
+        assert_eq!(found, [Rule::RcClass], "of the other: what is paused is known, and the first is in it");
+    }
+
+    #[test]
+    fn marks_without_an_answer() {
+        let at = |time| At { frame: 7, time };
+        let marked = |marks, last| {
+            let c = client(roce(1), |d| {
+                d.ecn = [0, 0, 1000, marks];
+                d.marked = Some((at(SECOND), at(SECOND)));
+            });
+            Connection { last: at(last), ..c }
+        };
+        let text = "sent no CNP, although 5 packets of the client reached it with a congestion mark";
+        let missing = |text: &str, certainty| alloc::vec![(Rule::RcCnpMissing, Blame::Server, certainty, String::from(text))];
+        assert_eq!(of_one(marked(MARKS, SECOND + CNP_TIME)), missing(text, PLAIN));
+        assert_eq!(of_one(marked(MARKS - 1, SECOND + CNP_TIME)), []);
+        assert_eq!(of_one(marked(MARKS, SECOND + CNP_TIME - 1)), []);
+        // whose packets the capture does not have, of that nothing is known
+        assert_eq!(of_one(server(marked(MARKS, 9 * SECOND), |d| d.packets = 0)), []);
+        assert_eq!(of_one(server(marked(MARKS, 9 * SECOND), |d| d.packets = 1)), missing(text, PLAIN));
+        let answered = |count, late, open: Option<i64>, last| {
+            let c = client(marked(MARKS, last), |d| {
+                (d.answers.count, d.answers.late, d.answers.open) = (count, late, open.map(at));
+                d.answers.first_late = (late > 0).then(|| at(3));
+            });
+            of_one(server(c, |d| d.cnps.count = 1))
+        };
+        let text = |n: &str| missing(&format!("answered marked packets of the client late or not at all, {n}"), Certainty::Guess);
+        assert_eq!(answered(4, 2, None, SECOND), []);
+        assert_eq!(answered(4, 3, None, SECOND), text("3 times"));
+        // the last that is open counts when its time is over
+        assert_eq!(answered(4, 2, Some(SECOND), SECOND + CNP_TIME), []);
+        assert_eq!(answered(4, 2, Some(SECOND), SECOND + CNP_TIME + 1), text("3 times"));
+        assert_eq!(answered(0, 0, Some(SECOND), SECOND + CNP_TIME + 1), text("1 time"));
+        assert_eq!(answered(2, 0, Some(SECOND), SECOND + CNP_TIME + 1), []);
+    }
+
+    #[test]
+    fn marks_that_tcp_does_not_echo() {
+        let at = |time| At { frame: 7, time };
+        let marked = |marks, last, setup: [u8; 2]| {
+            let mut c = client(iwarp(1), |d| {
+                d.ecn = [0, 0, 1000, marks];
+                d.marked = Some((at(SECOND), at(SECOND)));
+            });
+            c.network.directions.iter_mut().zip(setup).for_each(|(d, setup)| d.tcp.ecn_setup = setup);
+            Connection { last: at(last), ..c }
+        };
+        let agreed = [0xc0, 0x40];
+        let text = "echoed none of the congestion marks on 5 segments of the client that reached it";
+        let ece = alloc::vec![(Rule::IwarpEce, Blame::Server, PLAIN, String::from(text))];
+        let c = |marks, time| marked(marks, SECOND + time, agreed);
+        assert_eq!(of_one(c(MARKS, CNP_TIME)), ece);
+        assert_eq!(of_one(c(MARKS, CNP_TIME - 1)), []);
+        assert_eq!(of_one(c(MARKS - 1, CNP_TIME)), []);
+        assert_eq!(of_one(server(c(MARKS, CNP_TIME), |d| d.tcp.ece = 1)), []);
+        assert_eq!(of_one(server(c(MARKS, CNP_TIME), |d| d.packets = 0)), []);
+        assert_eq!(of_one(server(c(MARKS, CNP_TIME), |d| d.packets = 1)), ece);
+        let rows = |setup| of_one(marked(MARKS, 9 * SECOND, setup)).into_iter().map(|(rule, by, ..)| (rule, by)).collect::<Vec<_>>();
+        assert_eq!(rows([0xc0, 0]), [(Rule::IwarpEcn, Blame::Server)]);
+        assert_eq!(rows([0, 0]), [(Rule::IwarpEcn, Blame::Client)]);
+        assert_eq!(rows([0x80, 0x40]), []);
+    }
+
+    #[test]
+    fn so_many_connections_from_one_port() {
+        let away = |n| {
+            let mut c = roce(n);
+            c.peers[0].address = Addr::V4([192, 0, 2, 9]);
+            c
+        };
+        assert_eq!(rules((1..4).map(roce).chain([away(4)]).collect()), []);
+        let few = |packets| rules((1..4).map(roce).chain([server(roce(4), |d| d.packets = packets)]).collect());
+        assert_eq!(few(ENOUGH), [Rule::RcEntropy]);
+        assert_eq!(few(ENOUGH - 1), []);
+        // a port beside those that are listed is another one
+        let more = client(roce(4), |d| (0xd000..0xd008).for_each(|port| d.ports.add(port, 1)));
+        assert_eq!(rules((1..4).map(roce).chain([more]).collect()), []);
+        let text = |c: &dyn Fn(u32) -> Connection| of_one_text((1..5).map(c).collect());
+        fn of_one_text(connections: Vec<Connection>) -> String {
+            told(&Report { connections, ..Report::default() })[0].3.clone()
+        }
+        assert!(text(&roce).contains("the same UDP source port (49152):"));
+        let back = |n| {
+            server(roce(n), |d| {
+                d.ports = Default::default();
+                d.ports.add(0xc001, 1000);
+            })
+        };
+        assert!(text(&back).contains("the same UDP source port (49152, back 49153):"));
+        // the two hosts in either order
+        let turned = |n| {
+            let mut c = roce(n);
+            c.peers.reverse();
+            c
+        };
+        assert_eq!(rules((1..4).map(roce).chain([turned(4)]).collect()), [Rule::RcEntropy]);
+    }
+
+    #[test]
+    fn storms_of_pauses() {
+        let storms = |times, each, ns| {
+            let found = told(&paused(1 << 3, times, each, ns, Vec::new()));
+            found.into_iter().map(|(rule, by, certainty, text)| ((rule, by, certainty), text)).unzip::<_, _, Vec<_>, Vec<_>>()
+        };
+        const MS: i64 = 1_000_000;
+        let storm = (Rule::RcPauseStorm, Blame::Network, PLAIN);
+        let text = String::from("02:00:00:00:00:09 paused class 3 for 10 ms, 10 % of the capture, 1 ms at the longest");
+        assert_eq!(storms(10, MS, LONG.1), (alloc::vec![storm], alloc::vec![text]));
+        assert_eq!(storms(10, MS - 1, LONG.1).0, []);
+        assert_eq!(storms(10, MS, LONG.1 - 1).0, [], "too short to know its share");
+        assert_eq!(storms(PAUSES as i64 - 1, 2 * MS, LONG.1).0, []);
+        assert_eq!(storms(10, MS, LONG.1 + 10).0, []);
+        // one that is too long, whatever its share
+        assert_eq!(storms(1, LONG.0, 100 * SECOND).0, [storm]);
+        assert_eq!(storms(1, LONG.0 - 1, 100 * SECOND).0, []);
+    }
+
+    #[test]
+    fn classes_that_are_paused_for_nothing() {
+        let idle = |priorities, classes: [u64; 8]| {
+            let mut report = paused(priorities, 1, 1, SECOND, Vec::new());
+            report.capture.classes = classes;
+            told(&report)
+        };
+        let text = "pause frames are sent for classes 4 and 5, but the capture has no packet of it";
+        let found = alloc::vec![(Rule::RcPfcIdle, Blame::Network, Certainty::Guess, String::from(text))];
+        assert_eq!(idle(0b11_1000, [0, 0, 0, ENOUGH, 0, 0, 0, 0]), found);
+        assert_eq!(idle(0b11_1000, [0, 0, 0, 1, 0, 0, 0, ENOUGH - 1]), found);
+        assert_eq!(idle(0b11_1000, [0, 0, 0, ENOUGH - 1, 0, 0, 0, 0]), []);
+        assert_eq!(idle(0b11_1000, [0, 0, 0, ENOUGH, 1, 1, 0, 0]), []);
+        // where RoCE is in none that is paused, that is said of RoCE
+        assert_eq!(idle(0b11_1000, [ENOUGH, 0, 0, 0, 0, 0, 0, 0]), []);
+        assert_eq!(idle(0, [ENOUGH, 0, 0, 0, 0, 0, 0, 0]), []);
+        assert_eq!(many(1, "CNP"), "1 CNP");
+        assert_eq!(many(2000, "CNP"), "2,000 CNPs");
+        assert_eq!(classes(&[]), "");
+    }
 }

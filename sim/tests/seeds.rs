@@ -15,9 +15,10 @@ fn wrong(seeds: std::ops::Range<u64>, overrides: &Overrides, kinds: &[Kind]) -> 
     out
 }
 
+/// Nobody innocent is blamed, what could be seen is named, and numbers and times are right.
 #[test]
-fn nobody_innocent_is_blamed() {
-    let wrong = wrong(1..201, &Overrides::default(), &[Kind::FalseBlame, Kind::FalseLikely]);
+fn the_first_seeds_are_right() {
+    let wrong = wrong(1..201, &Overrides::default(), &[Kind::FalseBlame, Kind::FalseLikely, Kind::Missed, Kind::Count, Kind::Time]);
     assert!(wrong.is_empty(), "{} problems; run one again with: rdmascope-sim --seed N --explain\n{}", wrong.len(), wrong.join("\n"));
 }
 

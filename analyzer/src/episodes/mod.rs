@@ -616,4 +616,196 @@ mod tests {
         let sums = episodes.sums(0);
         assert_eq!((sums.len(), sums[0].count, sums[0].lasted, sums[0].cost), (1, 4000, 20_000, 1));
     }
+
+    fn recovery(begin: i64, end: Option<i64>) -> Episode {
+        Episode { by: Some(End::A), begin: at(begin), end: end.map(at), ..Episode::default() }
+    }
+
+    #[test]
+    fn what_was_not_repaired_is_a_guess() {
+        let open = recovery(10, None);
+        assert!(open.is_a_guess());
+        assert!(!recovery(10, Some(20)).is_a_guess());
+        assert!(!Episode { repeated: 1, ..open }.is_a_guess());
+        assert!(!Episode { packets: 1, ..open }.is_a_guess());
+        assert!(!Episode { kind: Kind::Rnr, ..open }.is_a_guess());
+        assert_eq!((open.owner(End::A), recovery(10, Some(20)).owner(End::A)), (Owner::Unknown, Owner::Recovery));
+        let idle = Episode { kind: Kind::Idle, ..open };
+        assert_eq!((idle.owner(End::A), idle.owner(End::B)), (Owner::Client, Owner::Server));
+    }
+
+    #[test]
+    fn numbers_on_the_circle() {
+        assert!(not_before(5, 5) && not_before(6, 5) && !not_before(4, 5));
+        assert!(not_before(3, u32::MAX) && !not_before(u32::MAX, 3));
+        assert_eq!(sequence_of_psn(1), 256);
+        assert!(not_before(sequence_of_psn(0), sequence_of_psn(0x00ff_ffff)));
+    }
+
+    #[test]
+    fn losses_and_whose_they_are() {
+        let of = |is: fn(Cause) -> bool| {
+            let all = [Cause::LostBefore, Cause::LostBehind, Cause::Unacknowledged, Cause::AckLost, Cause::ResponseLost, Cause::Reordered];
+            all.map(is)
+        };
+        assert_eq!(of(Cause::is_loss), [true, true, true, true, true, false]);
+        assert_eq!(of(Cause::is_of_the_peer), [false, false, false, true, true, false]);
+    }
+
+    #[test]
+    fn an_episode_has_a_duration() {
+        let mut episodes = Episodes::default();
+        assert_eq!(episodes.add(recovery(10, Some(10))), 0);
+        assert_eq!(episodes.add(recovery(10, Some(9))), 0);
+        assert_eq!((episodes.add(recovery(10, Some(11))), episodes.iter().count()), (1, 1));
+        // a clock that goes back
+        episodes.begin(Kind::Rnr, End::B, at(50), None);
+        episodes.end(Kind::Rnr, End::B, at(40), |_| {});
+        let ended = episodes.iter().last().map(|e| (e.end, e.lasted(99), e.until()));
+        assert_eq!(ended, Some((Some(at(50)), 0, 50)));
+        assert_eq!((recovery(10, None).lasted(15), recovery(10, None).lasted(5), recovery(10, None).until()), (5, 0, i64::MAX));
+        // one that is over is not under way, nor is one of another kind or direction
+        assert!(episodes.under_way(Kind::Rnr, End::B).is_none());
+        episodes.begin(Kind::Rnr, End::B, at(60), None);
+        assert!(episodes.under_way(Kind::Rnr, End::A).is_none() && episodes.under_way(Kind::Credit, End::B).is_none());
+        assert_eq!(episodes.under_way(Kind::Rnr, End::B).map(|e| e.begin), Some(at(60)));
+        episodes.finish();
+        assert!(episodes.under_way(Kind::Rnr, End::B).is_none());
+    }
+
+    fn waiting(begin: i64, end: i64) -> Request {
+        Request { client: End::A, begin, sent: end, rdma: None, reply: end, seen: end, end, sequence: [None; 2], way: 0, is_read: false }
+    }
+
+    #[test]
+    fn costs_are_added_to_episodes() {
+        let mut episodes = Episodes::default();
+        episodes.add(recovery(10, Some(20)));
+        episodes.add(recovery(30, Some(40)));
+        assert_eq!(episodes.cut(&waiting(0, 50), false).time.of(Owner::Recovery), 20);
+        assert!(episodes.iter().all(|e| (e.cost, e.requests) == (0, 0)));
+        episodes.cut(&waiting(0, 50), true);
+        episodes.cut(&waiting(35, 50), true);
+        assert_eq!(episodes.cut(&waiting(39, 50), true).time.of(Owner::Recovery), 1);
+        assert_eq!(episodes.cut(&waiting(40, 50), true).time.of(Owner::Recovery), 0);
+        let costs: Vec<_> = episodes.iter().map(|e| (e.cost, e.requests)).collect();
+        assert_eq!(costs, [(10, 1), (16, 3)]);
+    }
+
+    #[test]
+    fn what_is_under_way_costs_too() {
+        let mut episodes = Episodes::default();
+        episodes.add(recovery(10, Some(20)));
+        episodes.begin(Kind::Rnr, End::A, at(60), None);
+        assert_eq!(episodes.cut(&waiting(50, 70), true).time.of(Owner::Rnr), 10);
+        episodes.end(Kind::Rnr, End::A, at(80), |_| {});
+        assert_eq!(episodes.cut(&waiting(50, 90), true).time.of(Owner::Rnr), 20);
+    }
+
+    #[test]
+    fn what_held_up_a_request_is_not_taken_back() {
+        let mut episodes = Episodes::default();
+        episodes.begin(Kind::Recovery, End::A, at(10), None);
+        episodes.cut(&waiting(5, 20), true);
+        episodes.retract(Kind::Recovery, End::A, at(30));
+        let found: Vec<_> = episodes.iter().map(|e| (e.kind, e.end)).collect();
+        assert_eq!(found, [(Kind::Gap, Some(at(30)))]);
+        // nor is that of another kind or direction, nor one that is over
+        episodes.begin(Kind::Rnr, End::A, at(40), None);
+        episodes.retract(Kind::Recovery, End::A, at(50));
+        episodes.retract(Kind::Rnr, End::B, at(50));
+        assert_eq!(episodes.iter().count(), 2);
+        episodes.retract(Kind::Rnr, End::A, at(50));
+        assert_eq!(episodes.iter().count(), 1);
+        episodes.begin(Kind::Rnr, End::A, at(60), None);
+        episodes.end(Kind::Rnr, End::A, at(70), |_| {});
+        episodes.retract(Kind::Rnr, End::A, at(80));
+        assert_eq!(episodes.iter().count(), 2);
+    }
+
+    #[test]
+    fn the_shortest_way_is_kept() {
+        let mut episodes = Episodes::default();
+        for (ns, shortest) in [(-1, None), (9, Some(9)), (10, Some(9)), (8, Some(8)), (0, Some(0)), (-1, Some(0))] {
+            episodes.round_trip(End::B, ns);
+            assert_eq!(episodes.shortest_round_trip(End::B), shortest);
+        }
+        assert_eq!(episodes.shortest_round_trip(End::A), None);
+    }
+
+    #[test]
+    fn there_is_room_for_so_many() {
+        let mut episodes = Episodes::default();
+        (0..EPISODES_MAX as i64).for_each(|n| _ = episodes.add(recovery(n * 10, Some(n * 10 + 5))));
+        assert_eq!((episodes.iter().count(), episodes.dropped()), (EPISODES_MAX, 0));
+        episodes.begin(Kind::Recovery, End::A, at(90_000), None);
+        assert_eq!(episodes.iter().count() as u64 + episodes.dropped(), EPISODES_MAX as u64 + 1);
+        assert_eq!(episodes.dropped(), EPISODES_MAX as u64 / 2);
+        assert!(episodes.iter().any(|e| e.begin.time == EPISODES_MAX as i64 / 2 * 10), "the newer half stays");
+        let sums = episodes.sums(90_001);
+        assert_eq!((sums[0].count, sums[0].lasted), (EPISODES_MAX as u64 + 1, EPISODES_MAX as i64 * 5 + 1));
+    }
+
+    #[test]
+    fn sums_tell_of_the_first_and_the_last() {
+        let mut episodes = Episodes::default();
+        for begin in [20, 10, 30, 25] {
+            episodes.add(Episode { packets: 2, repeated: 3, ..recovery(begin, Some(begin + 1)) });
+        }
+        episodes.add(Episode { by: Some(End::B), ..recovery(5, Some(6)) });
+        let sums = episodes.sums(99);
+        assert_eq!((sums[0].first, sums[0].last, sums[0].packets, sums[0].repeated, sums[0].lasted), (at(10), at(30), 8, 12, 4));
+        assert_eq!((sums.len(), sums[1].by, sums[1].count), (2, Some(End::B), 1));
+    }
+
+    #[test]
+    fn a_report_has_the_dearest_by_role() {
+        let mut episodes = Episodes::default();
+        let count = REPORTED_MAX as i64 + 1;
+        for n in 0..count {
+            episodes.add(Episode { cost: n % 7, ..recovery(10_000 - n * 10, Some(10_001 - n * 10)) });
+        }
+        let summary = episodes.summary(End::B, 99_999);
+        assert_eq!((summary.list.len(), summary.omitted), (REPORTED_MAX, 1));
+        assert!(summary.list.iter().all(|e| e.by == Some(End::B)) && summary.sums[0].by == Some(End::B));
+        assert!(summary.list.is_sorted_by_key(|e| e.begin.time));
+        assert_eq!(summary.list.iter().filter(|e| e.cost > 0).count(), episodes.iter().filter(|e| e.cost > 0).count());
+        let same = episodes.summary(End::A, 99_999);
+        assert!(same.list.iter().all(|e| e.by == Some(End::A)));
+        let mut few = Episodes::default();
+        (1..count).for_each(|n| _ = few.add(recovery(n, Some(n + 1))));
+        let summary = few.summary(End::A, 99_999);
+        assert_eq!((summary.list.len(), summary.omitted), (REPORTED_MAX, 0));
+    }
+
+    #[test]
+    fn the_other_half_brings_its_episodes() {
+        let half = || {
+            let mut half = Episodes::default();
+            half.add(recovery(10, Some(20)));
+            half.round_trip(End::A, 7);
+            half
+        };
+        for (swapped, end) in [(true, End::B), (false, End::A)] {
+            let mut whole = Episodes::default();
+            whole.adopt(&mut half(), swapped);
+            assert_eq!(whole.iter().map(|e| e.by).collect::<Vec<_>>(), [Some(end)]);
+            assert_eq!(whole.shortest_round_trip(end), Some(7));
+        }
+    }
+
+    #[test]
+    fn times_add_up() {
+        let mut sum = Time::default();
+        let mut part = Time::default();
+        (part.0[Owner::Wire as usize], part.0[Owner::Rnr as usize]) = (3, 4);
+        sum += &part;
+        sum += &part;
+        assert_eq!((sum.of(Owner::Wire), sum.of(Owner::Rnr), sum.sum(), sum.held_up()), (6, 8, 14, 8));
+        assert_eq!(sum.largest(), Some((Owner::Rnr, 8)));
+        assert_eq!(Time::default().largest(), None);
+        // of two that are alike, the first
+        sum.0[Owner::Wire as usize] = 8;
+        assert_eq!(sum.largest(), Some((Owner::Wire, 8)));
+    }
 }

@@ -444,6 +444,124 @@ mod tests {
         assert_eq!(cut(&late, &[]).time.of(Owner::Recovery), 200 * MS);
     }
 
+    /// The phases in which an episode of all the time of a request held it up.
+    fn held(request: &Request, kind: Kind, cause: Cause, by: Option<End>) -> Vec<usize> {
+        let all = Episode { kind, cause, by, begin: at(0), end: Some(at(101 * MS)), ..Episode::default() };
+        (0..6).filter(|phase| concerns(request, &all, *phase, 50 * MS, 60 * MS)).collect()
+    }
+
+    #[test]
+    fn which_episodes_hold_up_which_phase() {
+        const CLIENT: Option<End> = Some(End::A);
+        const SERVER: Option<End> = Some(End::B);
+        let writes = request();
+        let reads = Request { is_read: true, ..request() };
+        let rows: [(Kind, Cause, [&[usize]; 3]); 14] = [
+            // of the client's direction, of the server's, of both
+            (Kind::Recovery, Cause::LostBefore, [&[0, 1, 2], &[1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]]),
+            (Kind::Recovery, Cause::Needless, [&[], &[], &[]]),
+            (Kind::Rnr, Cause::Needless, [&[0, 1, 2], &[1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]]),
+            (Kind::Credit, Cause::SmbDirectCredits, [&[0, 1], &[1, 3, 4, 5], &[0, 1, 3, 4, 5]]),
+            (Kind::Credit, Cause::Smb2Credits, [&[], &[], &[]]),
+            (Kind::Credit, Cause::RpcRdmaCredits, [&[], &[], &[]]),
+            (Kind::Interrupted, Cause::Unknown, [&[0, 1], &[1, 3, 4, 5], &[0, 1, 3, 4, 5]]),
+            (Kind::HeldUp, Cause::Unknown, [&[1, 2], &[1, 2, 3, 4, 5], &[1, 2, 3, 4, 5]]),
+            (Kind::Pause, Cause::Unknown, [&[0, 1, 2], &[1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]]),
+            (Kind::Gap, Cause::Unknown, [&[], &[1, 2, 3], &[1, 2, 3]]),
+            (Kind::Idle, Cause::Unknown, [&[0], &[4, 5], &[0, 4, 5]]),
+            (Kind::Silence, Cause::Unknown, [&[0, 1, 2], &[1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]]),
+            (Kind::Nagle, Cause::Unknown, [&[0, 1, 2], &[1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]]),
+            (Kind::ZeroWindow, Cause::Unknown, [&[0, 1, 2], &[1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]]),
+        ];
+        for (kind, cause, phases) in rows {
+            for (by, phases) in [CLIENT, SERVER, None].into_iter().zip(phases) {
+                assert_eq!(held(&writes, kind, cause, by), phases, "{kind:?} {cause:?} {by:?}");
+                assert_eq!(held(&reads, kind, cause, by), phases, "{kind:?} {cause:?} {by:?}, of a read");
+            }
+        }
+        // a late answer to the server's Reads is the client's, while data moves, if the server reads for it
+        for (request, phases) in [(&reads, &[2][..]), (&writes, &[][..])] {
+            assert_eq!(held(request, Kind::Idle, Cause::ReadResponse, CLIENT), phases);
+            assert_eq!(held(request, Kind::Idle, Cause::ReadResponse, SERVER), []);
+        }
+    }
+
+    #[test]
+    fn what_comes_out_right_behind_an_episode_waited_for_it() {
+        let server = |begin, end, to| concerns(&request(), &episode(1, Kind::Recovery, End::B, begin, end), 1, MS, to);
+        // half a millisecond, and a part of the time since it began
+        let end = 40 * MS;
+        let latest = |begin: i64| (end..).step_by(1000).take_while(|to| server(begin, end, *to)).last().map(|to| to - end);
+        assert_eq!(latest(end), Some((RELEASE * 32 / 31) / 1000 * 1000));
+        assert!(server(8 * MS, end, end + RELEASE + MS) && !server(8 * MS, end, end + RELEASE + 2 * MS));
+        let exactly = |to: i64| end + RELEASE + (to - 8 * MS) / RELEASE_SHARE == to;
+        let to = (end..).find(|to| exactly(*to)).unwrap_or(0);
+        assert!(server(8 * MS, end, to) && !server(8 * MS, end, to + 2));
+        // of the client's direction: what began before the server could work on it
+        let client = |begin, from| concerns(&request(), &episode(1, Kind::Recovery, End::A, begin, end), 1, from, 90 * MS);
+        assert!(client(MS, MS) && !client(MS + 1, MS));
+        let lost = Episode { sequence: Some(500), ..episode(1, Kind::Recovery, End::A, 5 * MS, end) };
+        let mine = |mine| concerns(&Request { sequence: [Some(mine), None], ..request() }, &lost, 1, MS, 90 * MS);
+        assert!(mine(500) && mine(501) && !mine(499));
+    }
+
+    #[test]
+    fn an_episode_at_the_edge_of_a_request_is_none_of_its() {
+        let recovery = |begin, end| cut(&request(), &[episode(1, Kind::Recovery, End::A, begin, end)]).time.of(Owner::Recovery);
+        assert_eq!(recovery(-5, 0), 0);
+        assert_eq!(recovery(-5, 1), 1);
+        assert_eq!(recovery(MS - 1, 2 * MS), 1 + MS);
+        let late = |begin, end| cut(&request(), &[episode(1, Kind::Recovery, End::B, begin, end)]).time.of(Owner::Recovery);
+        assert_eq!(late(101 * MS - 1, 200 * MS), 1);
+        assert_eq!(late(101 * MS, 200 * MS), 0);
+        // those before and behind the ones that count
+        let all = [
+            episode(1, Kind::Recovery, End::B, -9, -5),
+            episode(2, Kind::Recovery, End::B, 100 * MS, 101 * MS),
+            episode(3, Kind::Recovery, End::B, 200 * MS, 201 * MS),
+        ];
+        let found = cut(&request(), &all);
+        assert_eq!((found.time.of(Owner::Recovery), found.behind()), (MS, Some(Behind::Episode(2))));
+        // nothing took no time
+        let none = Request { sent: 0, reply: 0, seen: 0, end: 0, ..request() };
+        assert_eq!(cut(&none, &all).time.sum(), 0);
+    }
+
+    #[test]
+    fn of_several_episodes_the_lowest_rank_counts() {
+        let all = [
+            episode(1, Kind::Pause, End::B, 100 * MS, 101 * MS),
+            episode(2, Kind::Rnr, End::B, 100 * MS, 101 * MS),
+            episode(3, Kind::Rnr, End::B, 100 * MS, 101 * MS),
+        ];
+        let found = cut(&request(), &all);
+        assert_eq!((found.time.of(Owner::Rnr), found.shares()), (MS, &[Share { episode: 2, time: MS }][..]));
+        // the share of one that others interrupt is added up
+        let inside = [episode(1, Kind::Recovery, End::A, 0, MS), episode(2, Kind::Silence, End::A, MS / 4, MS / 2)];
+        let mut shares: Vec<_> = cut(&request(), &inside).shares().iter().map(|s| (s.episode, s.time)).collect();
+        shares.sort_unstable();
+        assert_eq!(shares, [(1, MS * 3 / 4), (2, MS / 4)]);
+    }
+
+    #[test]
+    fn more_episodes_than_are_looked_at() {
+        let each = MS / 200;
+        let many = |count: i64| {
+            let list: Vec<Episode> =
+                (0..count).map(|n| episode(n as u32 + 1, Kind::Recovery, End::A, n * 2 * each, (n * 2 + 1) * each)).collect();
+            cut(&request(), &list).time.of(Owner::Recovery) / each
+        };
+        assert_eq!(many(OVERLAPS_MAX as i64), OVERLAPS_MAX as i64);
+        assert_eq!(many(OVERLAPS_MAX as i64 + 1), OVERLAPS_MAX as i64);
+    }
+
+    #[test]
+    fn the_way_is_no_longer_than_the_servers_time() {
+        let with = |way| parts(&cut(&Request { way, ..request() }, &[]));
+        assert_eq!(with(500 * MS), [(Owner::Wire, 101)]);
+        assert_eq!(with(-5), [(Owner::Wire, 2), (Owner::Server, 99)]);
+    }
+
     fn any_episode() -> impl Strategy<Value = Episode> {
         let (kinds, causes) = (0..Kind::ALL.len(), [Cause::Unknown, Cause::LostBefore, Cause::Needless]);
         (kinds, 0..3usize, 0..3u8, any::<i64>(), -50..2000i64, proptest::option::of(0..2000i64), proptest::option::of(0..900u32)).prop_map(

@@ -350,6 +350,67 @@ mod tests {
     }
 
     #[test]
+    fn how_soon_a_copy_follows() {
+        let latest = |mark: u32, calm: bool| {
+            let mut copies = Copies::default();
+            copies.add(at(0), 7, mark);
+            let has = |us: u32| copies.has(at(i64::from(us) * 1000), 7, mark, calm, None);
+            [SAME_CONTENTS, SAME_CONTENTS_CALM, SAME_DATAGRAM].map(|us| (has(us), has(us + 1)))
+        };
+        assert_eq!(latest(mark(500, 9), false), [(true, true), (true, true), (true, false)]);
+        assert_eq!(latest(mark(500, 9), true), [(true, true), (true, true), (true, false)]);
+        assert_eq!(latest(mark(0, 9), false), [(true, false), (false, false), (false, false)]);
+        assert_eq!(latest(mark(0, 9), true), [(true, true), (true, false), (false, false)]);
+    }
+
+    #[test]
+    fn what_is_known_of_a_number() {
+        let frame = |frame, time| At { frame, time };
+        let mut copies = Copies::default();
+        copies.add(frame(3, 1_000), 7, mark(0, 9));
+        copies.add(frame(5, 9_000), 7, mark(0, 9));
+        copies.add(frame(6, 9_000), 8, mark(0, 9));
+        assert_eq!((copies.times(7), copies.times(8), copies.times(9)), (2, 1, 0));
+        assert_eq!((copies.first_age(frame(9, 21_000), 7), copies.first_age(frame(9, 21_000), 9)), (Some(20_000), None));
+        assert_eq!((copies.frame_of(frame(9, 0), 7), copies.frame_of(frame(9, 0), 9)), (Some(5), None));
+        assert_eq!(copies.frame_of(frame(5, 0), 7), None, "the same frame");
+        // what is older than what was asked for is no original, if it has no identification
+        let asked = |number| copies.has(frame(9, 10_000), 7, mark(0, 9), true, Some(frame(number, 0)));
+        assert!(asked(3) && asked(5) && !asked(6));
+        let mut named = Copies::default();
+        named.add(frame(3, 1_000), 7, mark(1, 9));
+        assert!(named.has(frame(9, 10_000), 7, mark(1, 9), true, Some(frame(6, 0))));
+    }
+
+    #[test]
+    fn shares_at_which_a_mirror_is_recognised() {
+        assert!(is_mirrored([100, 60], [45, 27], [18, 0]));
+        assert!(!is_mirrored([100, 60], [45, 27], [18, 1]), "more than a quarter came a third time");
+        assert!(!is_mirrored([100, 60], [44, 28], [0, 0]) && !is_mirrored([100, 60], [46, 26], [0, 0]));
+        assert!(is_mirrored([12, 4], [6, 2], [0, 0]) && !is_mirrored([11, 4], [6, 2], [0, 0]) && !is_mirrored([13, 3], [6, 2], [0, 0]));
+        assert!(may_be_mirrored([4, 8], [1, 2]) && !may_be_mirrored([5, 8], [1, 2]) && !may_be_mirrored([0, 8], [0, 2]));
+    }
+
+    #[test]
+    fn steps_of_identifications() {
+        let counting = |last: u16| {
+            let mut ids = Ids::default();
+            let told: Vec<_> = (500..=last).map(|id| ids.behind(id)).collect();
+            (ids, told.last().copied().flatten())
+        };
+        assert_eq!(counting(508).1, None);
+        assert_eq!(counting(509).1, Some(0));
+        let after = |id| counting(509).0.behind(id);
+        assert_eq!([after(509 + STEP_MAX), after(509 + STEP_MAX + 1)], [Some(0), None]);
+        assert_eq!([after(509_u16.wrapping_sub(BACK_MAX)), after(509_u16.wrapping_sub(BACK_MAX + 1))], [Some(BACK_MAX), None]);
+        // beyond that they begin anew
+        let mut ids = counting(509).0;
+        assert_eq!((ids.behind(40_000), ids.behind(40_001), ids.behind(39_999)), (None, None, None));
+        let mut ids = counting(507).0;
+        assert_eq!((ids.behind(506), ids.behind(508)), (None, None), "not known yet");
+    }
+
+    #[test]
     fn identifications_that_count_up_tell_what_was_sent_before() {
         let mut ids = Ids::default();
         (500..510).for_each(|id| _ = ids.behind(id));

@@ -167,3 +167,56 @@ impl Losses {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(time: i64) -> At {
+        At { frame: time as u64, time }
+    }
+
+    #[test]
+    fn a_tally_has_a_first_and_a_last() {
+        let mut tally = Tally::default();
+        tally.add(at(5), 0);
+        assert_eq!((tally.any(), tally.count, tally.first), (false, 0, At::default()));
+        for (time, n) in [(20, 2), (10, 1), (10, 1), (30, 1), (25, 1)] {
+            tally.add(At { frame: time as u64 + u64::from(tally.any()), time }, n);
+        }
+        assert_eq!((tally.any(), tally.count), (true, 6));
+        assert_eq!((tally.first, tally.last), (At { frame: 11, time: 10 }, At { frame: 31, time: 30 }));
+        (0..7).for_each(|_| tally.retract());
+        assert_eq!((tally.any(), tally.count), (false, 0));
+    }
+
+    #[test]
+    fn what_was_never_answered_counts_more_than_the_longest_that_was() {
+        let silence = |from: i64, to: i64, answered| Unanswered { from: at(from), to: at(to), times: 3, answered };
+        let worst = |all: &[Unanswered]| {
+            let mut losses = Losses::default();
+            all.iter().for_each(|found| losses.unanswered(*found));
+            losses.unanswered.map(|known| (known.from.time, known.lasted(), known.answered))
+        };
+        assert_eq!(worst(&[]), None);
+        assert_eq!(worst(&[silence(0, 10, true), silence(20, 29, true)]), Some((0, 10, true)));
+        assert_eq!(worst(&[silence(0, 10, true), silence(20, 30, true)]), Some((0, 10, true)), "the first of those that are as long");
+        assert_eq!(worst(&[silence(0, 10, true), silence(20, 31, true)]), Some((20, 11, true)));
+        assert_eq!(worst(&[silence(0, 10, true), silence(20, 21, false)]), Some((20, 1, false)));
+        assert_eq!(worst(&[silence(0, 1, false), silence(20, 90, true), silence(20, 90, false)]), Some((0, 1, false)));
+    }
+
+    #[test]
+    fn recoveries_add_up() {
+        let mut losses = Losses::default();
+        for (begin, end) in [(10, 30), (50, 45), (60, 70)] {
+            losses.recovered(at(begin), at(end));
+        }
+        assert_eq!((losses.recoveries, losses.recovery, losses.recovery_longest), (3, 30, 20));
+        losses.lost_before.add(at(1), 2);
+        losses.lost_behind.add(at(1), 3);
+        assert_eq!(losses.lost(), 5);
+        assert_eq!(tallied(Some(&[losses.lost_before, losses.lost_behind])), [2, 3]);
+        assert_eq!(tallied(None), [0, 0]);
+    }
+}

@@ -655,4 +655,108 @@ mod tests {
         let losses = end(r, 501);
         assert_eq!((losses.needless.count, losses.lost()), (1, 0));
     }
+
+    #[test]
+    fn how_often_and_how_long_makes_silence() {
+        let tried = |times: u64, apart: u64, over: bool| {
+            let mut r = Recovery::new(at(0), 10);
+            (1..=times).for_each(|n| _ = r.sent(&sent(n * apart, false, false)));
+            let mut answered = r.clone();
+            let told = answered.answered(at(1000)).map(|u| u.times);
+            let mut losses = Losses::default();
+            let _ = r.end(at(9000), over, &mut losses);
+            (told, losses.unanswered.map(|u| u.times))
+        };
+        // three rounds and a second, or five rounds at last
+        assert_eq!(tried(3, 334, true), (Some(4), Some(4)));
+        assert_eq!(tried(3, 333, true), (Some(4), None));
+        assert_eq!(tried(2, 500, true), (None, None));
+        assert_eq!(tried(5, 1, true), (Some(6), Some(6)));
+        assert_eq!(tried(4, 1, true), (Some(5), None));
+        assert_eq!(tried(5, 1, false), (Some(6), None));
+        let mut r = Recovery::new(at(0), 10);
+        (1..=3).for_each(|n| _ = r.sent(&sent(n, false, false)));
+        assert_eq!(r.clone().answered(At { frame: 1, time: SILENT_TIME - 1 }), None);
+        assert!(r.answered(At { frame: 1, time: SILENT_TIME }).is_some());
+    }
+
+    #[test]
+    fn answers_to_what_was_asked_are_measured() {
+        let mut r = Recovery::new(at(1), 10);
+        assert_eq!(r.asked(at(2), 5), None, "no gap was seen");
+        assert!(r.is_asked() && r.is_under_way() && r.awaits_round());
+        assert_eq!(r.sent(&sent(9, false, false)), Some(Measure::Resend(7 * MS)));
+        assert_eq!(r.sent(&sent(10, true, false)), None);
+        assert!(!r.awaits_round());
+        let mut r = Recovery::new(at(1), 10);
+        r.jumped(at(2), 1, 12);
+        assert_eq!((r.asked(at(5), 10), r.asked(at(6), 10)), (Some(3 * MS), None), "the first alone");
+        assert!(r.goes_back(10) && !r.goes_back(11));
+        let mut r = Recovery::new(at(1), 10);
+        r.not_ready(at(2), 77);
+        assert!(r.is_not_ready() && !r.is_asked() && !r.is_under_way());
+        assert_eq!(r.sent(&sent(9, false, false)), Some(Measure::Rnr { asked: 77, kept: 7 * MS }));
+        let mut r = Recovery::new(at(1), 10);
+        assert_eq!(r.sent(&sent(9, false, false)), Some(Measure::Timeout(8 * MS)));
+        let mut r = Recovery::new(at(1), 10);
+        assert_eq!(r.sent(&sent(9, false, true)), None, "it came for the first time");
+        assert!(!r.is_under_way());
+        assert_eq!(r.sent(&sent(10, true, false)), None);
+        assert!(r.is_under_way());
+    }
+
+    #[test]
+    fn causes_by_what_was_seen() {
+        let cause = |r: Recovery, over| {
+            let mut losses = Losses::default();
+            let ended = r.end(at(50), over, &mut losses).0;
+            (ended.cause, ended.packets, ended.repeated)
+        };
+        let new = || Recovery::new(at(1), 10);
+        let mut gap = new();
+        gap.jumped(at(2), 3, 14);
+        assert_eq!(gap.newest(), 14);
+        assert_eq!(cause(gap, true), (Cause::Unknown, 3, 0), "they never came");
+        let mut asked = new();
+        asked.asked(at(2), 5);
+        assert_eq!(cause(asked.clone(), false), (Cause::Unknown, 1, 0));
+        asked.sent(&sent(9, false, false));
+        assert_eq!(cause(asked.clone(), false), (Cause::LostBehind, 1, 1));
+        asked.mends();
+        assert_eq!(cause(asked, false), (Cause::Damaged, 1, 1));
+        let mut busy = new();
+        busy.not_ready(at(2), 1);
+        busy.sent(&sent(9, false, false));
+        assert_eq!(cause(busy, false), (Cause::Unknown, 1, 1));
+        let mut again = new();
+        again.sent(&Sent { spoke: true, ..sent(9, false, false) });
+        assert_eq!((cause(again.clone(), false), cause(again, true)), ((Cause::AckLost, 1, 1), (Cause::Unacknowledged, 1, 1)));
+        let mut reread = new();
+        reread.sent(&Sent { reread: true, ..sent(9, false, false) });
+        assert_eq!(cause(reread.clone(), false), (Cause::ResponseLost, 1, 1));
+        // one that was asked for again, and one that was not
+        reread.sent(&sent(20, false, false));
+        assert_eq!(cause(reread, false), (Cause::Unacknowledged, 1, 2));
+        let mut needless = new();
+        needless.sent(&Sent { acknowledged: true, ..sent(9, false, false) });
+        assert_eq!(cause(needless.clone(), false), (Cause::Needless, 1, 1));
+        needless.sent(&sent(20, false, false));
+        assert_eq!(cause(needless, false), (Cause::Unacknowledged, 1, 2));
+    }
+
+    #[test]
+    fn so_many_that_came_alone_are_remembered() {
+        let mut r = Recovery::new(at(1), 100);
+        r.jumped(at(2), 20, 100);
+        r.asked(at(3), 10);
+        let count = ALONE_MAX as u32 + 2;
+        for n in 0..count {
+            r.sent(&Sent { psn: 10 + 2 * n, ..sent(4 + u64::from(n), false, true) });
+        }
+        // the last of them begins a round: all before it have ended, and the first is forgotten
+        r.sent(&Sent { psn: 12, ..sent(50, false, false) });
+        (13..20).for_each(|psn| _ = r.sent(&Sent { psn, ..sent(50, true, false) }));
+        let losses = end(r, 60);
+        assert_eq!((losses.unclear.count, losses.lost()), (0, u64::from(count)));
+    }
 }

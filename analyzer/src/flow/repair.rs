@@ -826,4 +826,115 @@ mod tests {
         }
         assert!(tap.losses.is_none());
     }
+
+    impl Tap {
+        /// A segment of 100 bytes at a time in ns.
+        fn send_at(&mut self, ns: i64, seq: u32, was: Was, way: i64) -> Option<Over> {
+            self.frame += 1;
+            let at = At { frame: self.frame, time: ns };
+            let sent = Sent { at, seq, end: seq + 100, timestamp: None, echo: None, is_older: None, age: None, was };
+            self.repair.sent(&sent, way, &mut self.losses)
+        }
+
+        fn ack_at(&mut self, ns: i64, ack: u32, sacks: &[(u32, u32)]) -> Vec<Over> {
+            self.frame += 1;
+            let at = At { frame: self.frame, time: ns };
+            let mut over = Vec::new();
+            let acknowledgment = Acknowledged { at, ack, sacks, timestamp: None, echo: None, has_data: false };
+            self.repair.acknowledged(&acknowledgment, &mut self.losses, &mut |o| over.push(o));
+            over
+        }
+    }
+
+    #[test]
+    fn how_often_and_how_long_makes_silence() {
+        let silence = |copies: i64, until: i64, is_answered: bool| {
+            let mut tap = Tap::default();
+            tap.send_at(-10, 0, Was::New, 0);
+            tap.ack_at(-5, 100, &[]);
+            tap.send_at(0, 100, Was::New, 0);
+            (1..=copies).for_each(|n| _ = tap.send_at(n * 100 * MS, 100, Was::Again, 0));
+            let mut told = false;
+            if is_answered {
+                told = tap.ack_at(until, 200, &[]).iter().any(|over| matches!(over, Over::Silence(_)));
+            } else {
+                tap.repair.finish(At { frame: 99, time: until }, &mut tap.losses);
+            }
+            let found = tap.losses.and_then(|losses| losses.unanswered).map(|u| (u.times, u.answered, u.lasted()));
+            assert_eq!(told, is_answered && found.is_some());
+            found
+        };
+        for is_answered in [true, false] {
+            assert_eq!(silence(3, SILENT_TIME, is_answered), Some((4, is_answered, SILENT_TIME)));
+            assert_eq!(silence(3, SILENT_TIME - 1, is_answered), None);
+            assert_eq!(silence(2, SILENT_TIME, is_answered), None);
+        }
+        // of a receiver of which the capture has nothing, nothing is known
+        let mut tap = Tap::default();
+        tap.send_at(0, 100, Was::New, 0);
+        (1..5).for_each(|n| _ = tap.send_at(n * 100 * MS, 100, Was::Again, 0));
+        tap.repair.finish(At { frame: 99, time: 9 * SILENT_TIME }, &mut tap.losses);
+        assert!(tap.losses.is_some_and(|losses| losses.unanswered.is_none()));
+    }
+
+    #[test]
+    fn how_late_an_acknowledgment_is_delayed_and_how_soon_its_sender_goes_on() {
+        let waited = |acked: i64, after: i64, way: i64| {
+            let mut tap = Tap::default();
+            tap.send_at(0, 100, Was::New, 0);
+            tap.ack_at(acked, 200, &[]);
+            let over = tap.send_at(acked + after, 200, Was::New, way);
+            let told = tap.losses.map_or((0, 0), |losses| (losses.nagle.count, losses.nagle_time));
+            assert_eq!(told, if over.is_some() { (1, acked) } else { (0, 0) });
+            over.is_some()
+        };
+        assert_eq!(
+            [DELAYED_ACK - 1, DELAYED_ACK, DELAYED_ACK_MAX - 1, DELAYED_ACK_MAX].map(|ns| waited(ns, 0, 0)),
+            [false, true, true, false]
+        );
+        assert_eq!([PROMPTLY, PROMPTLY + 1].map(|ns| waited(DELAYED_ACK, ns, 0)), [true, false]);
+        assert_eq!([PROMPTLY + 7, PROMPTLY + 8].map(|ns| waited(DELAYED_ACK, ns, 7)), [true, false]);
+    }
+
+    #[test]
+    fn what_waited_as_long_as_a_timer_does_may_have_been_lost() {
+        let unheard = |again: i64| {
+            let mut tap = Tap::default();
+            tap.send_at(0, 100, Was::New, 0);
+            tap.send_at(again, 100, Was::Again, 0);
+            let over = tap.ack_at(again + MS, 200, &[]).len();
+            tap.repair.finish(At { frame: 99, time: again + 2 * MS }, &mut tap.losses);
+            (over, tap.losses.map(|losses| (losses.unheard.count, losses.unacknowledged.count)))
+        };
+        assert_eq!(unheard(TIMEOUT_LEAST), (1, Some((1, 0))));
+        assert_eq!(unheard(TIMEOUT_LEAST - 1), (0, Some((0, 0))));
+    }
+
+    #[test]
+    fn a_copy_is_settled_when_no_more_is_said_of_it() {
+        let settled = |after: i64| {
+            let mut tap = Tap::default();
+            tap.send_at(0, 100, Was::New, 0);
+            tap.send_at(TIMEOUT_LEAST, 100, Was::Again, 0);
+            tap.ack_at(TIMEOUT_LEAST, 200, &[]);
+            tap.ack_at(TIMEOUT_LEAST + after, 200, &[]);
+            tap.losses.map_or(0, |losses| losses.unheard.count)
+        };
+        assert_eq!([SETTLED_AFTER - 1, SETTLED_AFTER].map(settled), [0, 1]);
+    }
+
+    #[test]
+    fn the_shortest_way_to_the_receiver_and_back() {
+        let mut tap = Tap::default();
+        let mut took = |n: i64, ns: i64| {
+            let (begin, seq) = (n * 1000, 100 + n as u32 * 100);
+            tap.send_at(begin, seq, Was::New, 0);
+            let over = tap.ack_at(begin + ns, seq + 100, &[]);
+            over.into_iter().find_map(|over| if let Over::RoundTrip(ns) = over { Some(ns) } else { None })
+        };
+        assert_eq!(
+            [took(0, 50), took(1, 50), took(2, 51), took(3, 49), took(4, 0), took(5, -1)],
+            [Some(50), None, None, Some(49), Some(0), None]
+        );
+    }
 }

@@ -1196,4 +1196,440 @@ mod tests {
         assert_eq!((whole.side(SERVER).messages, whole.side(SERVER).spent_total), (5, 5));
         assert_eq!((whole.credits(CLIENT), whole.credits(SERVER)), (Seen::Unseen, Seen::Unseen));
     }
+
+    fn time(time: i64) -> At {
+        At { frame: 99, time }
+    }
+
+    /// What a Negotiate Request breaks `waited` ns after the connection was opened.
+    fn requested(waited: i64, request: NegotiateRequest) -> Vec<(Rule, End)> {
+        let (mut link, mut judged) = (Link::new(), Judged::default());
+        link.opened(time(0));
+        link.negotiate_request(time(waited), CLIENT, &request, &mut judged);
+        judged.rules()
+    }
+
+    #[test]
+    fn requests_at_each_limit() {
+        let least = NegotiateRequest {
+            credits_requested: 1,
+            preferred_send_size: PREFERRED_SEND_SIZE_WINDOWS,
+            max_receive_size: MAX_RECEIVE_SIZE_LEAST,
+            ..request()
+        };
+        assert_eq!(requested(NEGOTIATE_REQUEST_TIMEOUT * SECOND, least), []);
+        assert_eq!(requested(NEGOTIATE_REQUEST_TIMEOUT * SECOND + 1, least), [(Rule::SmbdNegTimeout, CLIENT)]);
+        let broken = |request| requested(0, request).into_iter().map(|(rule, _)| rule).collect::<Vec<_>>();
+        assert_eq!(broken(NegotiateRequest { credits_requested: 0, ..least }), [Rule::SmbdNegReqCredits]);
+        assert_eq!(broken(NegotiateRequest { max_receive_size: MAX_RECEIVE_SIZE_LEAST - 1, ..least }), [Rule::SmbdNegReqRecvsize]);
+        assert_eq!(broken(NegotiateRequest { max_fragmented_size: MAX_FRAGMENTED_SIZE_LEAST - 1, ..least }), [Rule::SmbdNegReqFragsize]);
+        assert_eq!(broken(NegotiateRequest { preferred_send_size: PREFERRED_SEND_SIZE_WINDOWS + 1, ..least }), [Rule::SmbdNegReqPreferred]);
+        assert_eq!(broken(NegotiateRequest { preferred_send_size: 0x7fff_ffff, ..least }), [Rule::SmbdNegReqPreferred]);
+        assert_eq!(broken(NegotiateRequest { preferred_send_size: 0x8000_0000, ..least }), [Rule::BugCve202643185]);
+        assert_eq!(broken(NegotiateRequest { reserved: 1, ..least }), [Rule::SmbdReserved]);
+        assert_eq!(broken(NegotiateRequest { max_version: 0x0101, ..least }), [Rule::SmbdNegRange]);
+        assert_eq!(broken(NegotiateRequest { min_version: 0x00ff, ..least }), [Rule::SmbdNegRange]);
+        assert_eq!(broken(NegotiateRequest { min_version: 0x0101, max_version: 0x0200, ..least }), [Rule::SmbdNegReqVersion]);
+    }
+
+    #[test]
+    fn what_a_receiver_must_refuse() {
+        let of_request = |request: NegotiateRequest| refusable_request(&request).map(|wrong| (wrong.field, wrong.status.is_some()));
+        let least = NegotiateRequest { credits_requested: 1, max_receive_size: MAX_RECEIVE_SIZE_LEAST, ..request() };
+        assert_eq!(of_request(least), None);
+        assert_eq!(of_request(NegotiateRequest { credits_requested: 0, ..least }), Some(("CreditsRequested", false)));
+        assert_eq!(of_request(NegotiateRequest { max_receive_size: MAX_RECEIVE_SIZE_LEAST - 1, ..least }), Some(("MaxReceiveSize", false)));
+        let small = NegotiateRequest { max_fragmented_size: MAX_FRAGMENTED_SIZE_LEAST - 1, ..least };
+        assert_eq!(of_request(small), Some(("MaxFragmentedSize", false)));
+        assert_eq!(of_request(NegotiateRequest { max_version: 0x0099, min_version: 0x0099, ..least }), Some(("range of versions", true)));
+        let of_response = |response: NegotiateResponse| refusable_response(&response, Some(request())).map(|wrong| wrong.field);
+        let least = NegotiateResponse { credits_requested: 1, credits_granted: 1, max_receive_size: MAX_RECEIVE_SIZE_LEAST, ..response() };
+        assert_eq!(of_response(least), None);
+        assert_eq!(of_response(NegotiateResponse { status: 1, ..least }), Some("Status"));
+        assert_eq!(of_response(NegotiateResponse { negotiated_version: 0x0101, ..least }), Some("NegotiatedVersion"));
+        assert_eq!(of_response(NegotiateResponse { max_receive_size: MAX_RECEIVE_SIZE_LEAST - 1, ..least }), Some("MaxReceiveSize"));
+        assert_eq!(
+            of_response(NegotiateResponse { max_fragmented_size: MAX_FRAGMENTED_SIZE_LEAST - 1, ..least }),
+            Some("MaxFragmentedSize")
+        );
+        assert_eq!(of_response(NegotiateResponse { credits_granted: 0, ..least }), Some("CreditsGranted"));
+        assert_eq!(of_response(NegotiateResponse { credits_requested: 0, ..least }), Some("CreditsRequested"));
+        let more = NegotiateResponse { preferred_send_size: request().max_receive_size + 1, ..least };
+        assert_eq!(of_response(more), Some("PreferredSendSize"));
+        assert_eq!(refusable_response(&more, None), None);
+    }
+
+    /// What a Negotiate Response breaks that comes `waited` ns after its request.
+    fn answered(waited: i64, request: NegotiateRequest, response: NegotiateResponse) -> (Link, Vec<(Rule, End)>) {
+        let (mut link, mut judged) = (Link::new(), Judged::default());
+        link.opened(time(0));
+        link.negotiate_request(time(0), CLIENT, &request, &mut Judged::default());
+        link.negotiate_response(time(waited), SERVER, &response, &mut judged);
+        (link, judged.rules())
+    }
+
+    #[test]
+    fn responses_at_each_limit() {
+        let least = NegotiateResponse { credits_requested: 1, credits_granted: 1, max_receive_size: MAX_RECEIVE_SIZE_LEAST, ..response() };
+        let broken = |response| answered(0, request(), response).1.into_iter().map(|(rule, _)| rule).collect::<Vec<_>>();
+        assert_eq!(answered(NEGOTIATE_RESPONSE_TIMEOUT * SECOND, request(), least).1, []);
+        assert_eq!(answered(NEGOTIATE_RESPONSE_TIMEOUT * SECOND + 1, request(), least).1, [(Rule::SmbdNegTimeout, SERVER)]);
+        assert_eq!(broken(NegotiateResponse { reserved: 1, ..least }), [Rule::SmbdReserved]);
+        assert_eq!(broken(NegotiateResponse { max_version: 0x0101, ..least }), [Rule::SmbdNegRange]);
+        assert_eq!(broken(NegotiateResponse { min_version: 0, ..least }), [Rule::SmbdNegRange]);
+        let refused = |response| {
+            let (link, broken) = answered(0, request(), response);
+            assert_eq!(link.phase(), Phase::Refused);
+            broken.into_iter().map(|(rule, _)| rule).collect::<Vec<_>>()
+        };
+        assert_eq!(refused(NegotiateResponse { negotiated_version: 0x0101, ..least }), [Rule::SmbdNegRspVersion]);
+        assert_eq!(refused(NegotiateResponse { max_receive_size: MAX_RECEIVE_SIZE_LEAST - 1, ..least }), [Rule::SmbdNegRspRecvsize]);
+        assert_eq!(refused(NegotiateResponse { max_fragmented_size: MAX_FRAGMENTED_SIZE_LEAST - 1, ..least }), [Rule::SmbdNegRspFragsize]);
+        assert_eq!(refused(NegotiateResponse { credits_granted: 0, ..least }), [Rule::SmbdNegRspGranted]);
+        assert_eq!(refused(NegotiateResponse { credits_requested: 0, ..least }), [Rule::SmbdNegRspRequested]);
+        assert_eq!(refused(NegotiateResponse { preferred_send_size: 1025, ..least }), [Rule::SmbdNegRspPreferred]);
+    }
+
+    #[test]
+    fn refusals() {
+        let refusal = NegotiateResponse {
+            negotiated_version: 0,
+            credits_requested: 0,
+            credits_granted: 0,
+            status: STATUS_NOT_SUPPORTED,
+            max_read_write_size: 0,
+            preferred_send_size: 0,
+            max_receive_size: 0,
+            max_fragmented_size: 0,
+            ..response()
+        };
+        let of = |request, response| answered(0, request, response).1.into_iter().map(|(rule, _)| rule).collect::<Vec<_>>();
+        let other = NegotiateRequest { min_version: 0x0200, max_version: 0x0200, ..request() };
+        let none = NegotiateRequest { credits_requested: 0, ..request() };
+        assert_eq!(of(other, refusal), []);
+        assert_eq!(of(request(), refusal), [Rule::SmbdNegRspStatus]);
+        assert_eq!(of(other, NegotiateResponse { status: 0xc000_0001, ..refusal }), [Rule::SmbdNegAccepted, Rule::SmbdNegRspStatus]);
+        assert_eq!(of(none, NegotiateResponse { status: 0xc000_0001, ..refusal }), [Rule::SmbdNegRspStatus]);
+        assert_eq!(of(none, response()), [Rule::SmbdNegAccepted]);
+        assert_eq!(of(other, response()), [Rule::SmbdNegAccepted]);
+        for set in [
+            NegotiateResponse { negotiated_version: 1, ..refusal },
+            NegotiateResponse { credits_granted: 1, ..refusal },
+            NegotiateResponse { max_fragmented_size: 1, ..refusal },
+        ] {
+            assert_eq!(of(other, set), [Rule::SmbdNegRspFailureFields]);
+        }
+    }
+
+    #[test]
+    fn what_is_close_together_may_be_in_another_order() {
+        let orphan = |apart| {
+            let (mut link, mut judged) = (Link::new(), Judged::default());
+            link.negotiate_response(time(0), SERVER, &response(), &mut judged);
+            assert!(link.owes_request(CLIENT) && !link.owes_request(SERVER));
+            link.negotiate_request(time(apart), CLIENT, &request(), &mut judged);
+            assert!(!link.owes_request(CLIENT));
+            judged.0
+        };
+        assert_eq!(orphan(DISORDER), [(Rule::SmbdNegFirst, SERVER, Certainty::Guess)]);
+        assert_eq!(orphan(DISORDER + 1), [(Rule::SmbdNegFirst, SERVER, HISTORY)]);
+        let premature = |apart| {
+            let (mut link, mut judged) = (Link::new(), Judged::default());
+            link.negotiate_request(time(0), CLIENT, &request(), &mut judged);
+            link.data(time(5), CLIENT, &data(8, 0, 1), 32, true, &mut judged);
+            link.data(time(6), CLIENT, &data(8, 0, 1), 32, true, &mut judged);
+            link.negotiate_response(time(5 + apart), SERVER, &response(), &mut judged);
+            assert_eq!((link.credits(CLIENT), link.side(CLIENT).messages), (Seen::Known(8), 2), "they cost credits of the response");
+            judged.0
+        };
+        assert_eq!(premature(DISORDER), [(Rule::SmbdNegFirst, CLIENT, Certainty::Guess)]);
+        assert_eq!(premature(DISORDER + 1), [(Rule::SmbdNegFirst, CLIENT, HISTORY)]);
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_reached() {
+        // 1,000 bytes of data a message, and ten credits
+        let reach = |fragmented| {
+            let asked =
+                NegotiateRequest { max_fragmented_size: fragmented, preferred_send_size: 200_024, max_receive_size: 200_024, ..request() };
+            let got = NegotiateResponse { max_receive_size: 200_024, preferred_send_size: 200_024, ..response() };
+            answered(0, asked, got).1
+        };
+        // 200,000 bytes of data a message, and ten messages
+        assert_eq!(reach(2_000_000), []);
+        assert_eq!(reach(2_000_001), [(Rule::SmbdNegReach, CLIENT)]);
+        assert_eq!(reach(2_000_240), [(Rule::SmbdNegReach, CLIENT)]);
+        assert_eq!(reach(2_000_241), [(Rule::BugCifsMaxFragmentedSize, CLIENT), (Rule::SmbdNegReach, CLIENT)]);
+        // the least is the receiver's duty, whatever its peer can send
+        let small = |fragmented, send| {
+            let asked = NegotiateRequest { max_fragmented_size: fragmented, preferred_send_size: send, ..request() };
+            answered(0, asked, NegotiateResponse { credits_requested: 1, ..response() }).1
+        };
+        assert_eq!(small(MAX_FRAGMENTED_SIZE_LEAST, 128), []);
+        assert_eq!(small(MAX_FRAGMENTED_SIZE_LEAST + 1, 128), [(Rule::SmbdNegReach, CLIENT)]);
+        // the defect is a client's, with sizes of a mebibyte and more
+        assert_eq!(small(1 << 20, 128), [(Rule::BugCifsMaxFragmentedSize, CLIENT), (Rule::SmbdNegReach, CLIENT)]);
+        assert_eq!(small((1 << 20) - 1, 128), [(Rule::SmbdNegReach, CLIENT)]);
+        let server = answered(0, request(), NegotiateResponse { max_fragmented_size: 1 << 20, ..response() }).1;
+        assert_eq!(server, [(Rule::SmbdNegReach, SERVER)]);
+    }
+
+    /// What one message of the client breaks.
+    fn alone(message: DataTransfer, wire_length: u32, inside: bool) -> Vec<Rule> {
+        let (mut link, mut judged) = established();
+        link.data(at(4), CLIENT, &message, wire_length, inside, &mut judged);
+        judged.rules().into_iter().map(|(rule, _)| rule).collect()
+    }
+
+    #[test]
+    fn shapes_of_a_message() {
+        let plain = data(8, 0, 1);
+        assert_eq!(alone(plain, 32, true), []);
+        assert_eq!(alone(DataTransfer { credits_requested: 0, ..plain }, 32, true), [Rule::SmbdDataCreditsRequested]);
+        assert_eq!(alone(DataTransfer { flags: 1, ..plain }, 32, true), []);
+        assert_eq!(alone(DataTransfer { flags: 2, ..plain }, 32, true), [Rule::SmbdFlags]);
+        assert_eq!(alone(DataTransfer { reserved: 1, ..plain }, 32, true), [Rule::SmbdReserved]);
+        assert_eq!(alone(DataTransfer { data_offset: 28, ..plain }, 36, true), [Rule::SmbdDataAlign, Rule::BugCve202539943]);
+        assert_eq!(alone(DataTransfer { data_offset: 16, ..plain }, 32, true), [Rule::SmbdDataAlign]);
+        assert_eq!(alone(DataTransfer { data_offset: 32, ..data(0, 0, 1) }, 40, true), [Rule::SmbdDataAlign]);
+        assert_eq!(alone(plain, 31, false), [Rule::SmbdDataLength, Rule::BugCve202539943]);
+        assert_eq!(alone(DataTransfer { data_offset: 16, ..plain }, 20, false), [Rule::SmbdDataAlign, Rule::BugCve202539943]);
+        let empty = DataTransfer { data_offset: 64, ..data(0, 0, 1) };
+        assert_eq!(alone(empty, 20, false), [Rule::SmbdDataLength, Rule::SmbdDataAlign]);
+        // a byte more than the peer receives
+        assert_eq!(alone(data(1000, 0, 1), 1024, true), []);
+        assert_eq!(alone(data(1001, 0, 1), 1025, true), [Rule::SmbdDataTooBig]);
+        // a byte more than it reassembles
+        assert_eq!(alone(data(8, MAX_FRAGMENTED_SIZE_LEAST - 8, 1), 32, true), []);
+        assert_eq!(alone(data(8, MAX_FRAGMENTED_SIZE_LEAST - 7, 1), 32, true), [Rule::SmbdFragTooBig, Rule::BugCve202539942]);
+        let mut judged = Judged::default();
+        Link::padding(CLIENT, &[0, 0], &mut judged);
+        assert_eq!(judged.rules(), []);
+        Link::padding(CLIENT, &[0, 1], &mut judged);
+        assert_eq!(judged.rules(), [(Rule::SmbdReserved, CLIENT)]);
+    }
+
+    #[test]
+    fn a_message_that_is_longer_than_its_sender_agreed_to() {
+        let (mut link, mut judged) = (Link::new(), Judged::default());
+        link.negotiate_request(at(2), CLIENT, &NegotiateRequest { preferred_send_size: 512, ..request() }, &mut judged);
+        link.negotiate_response(at(3), SERVER, &response(), &mut judged);
+        send(&mut link, &mut judged, 4, CLIENT, data(488, 0, 1));
+        assert_eq!(judged.rules(), []);
+        send(&mut link, &mut judged, 5, CLIENT, data(489, 0, 1));
+        assert_eq!(judged.rules(), [(Rule::SmbdDataTooBig, CLIENT)]);
+    }
+
+    #[test]
+    fn fragments_that_do_not_count_down() {
+        let of = |messages: &[(u32, u32)]| {
+            let (mut link, mut judged) = established();
+            for (n, (length, remaining)) in messages.iter().enumerate() {
+                send(&mut link, &mut judged, 4 + n as u64, CLIENT, data(*length, *remaining, 1));
+            }
+            (
+                judged.rules().into_iter().map(|(rule, _)| rule).collect::<Vec<_>>(),
+                link.side(CLIENT).fragmented,
+                link.side(CLIENT).fragments,
+            )
+        };
+        assert_eq!(of(&[(100, 0), (100, 0)]), (Vec::new(), 0, 0));
+        assert_eq!(of(&[(100, 1), (1, 0)]), (Vec::new(), 1, 2));
+        // credits pass between them
+        assert_eq!(of(&[(100, 100), (0, 0), (100, 0)]), (Vec::new(), 1, 2));
+        assert_eq!(of(&[(100, 100), (99, 0)]), (alloc::vec![Rule::SmbdFragRemaining], 1, 2));
+        assert_eq!(of(&[(100, 100), (50, 49)]), (alloc::vec![Rule::SmbdFragRemaining], 1, 2));
+        assert_eq!(of(&[(0, 100)]), (alloc::vec![Rule::SmbdFragRemaining], 1, 1));
+        // another message in between, and the first one goes on
+        let between = alloc::vec![Rule::SmbdFragRemaining, Rule::BugSmbdirectBatchInterleave];
+        assert_eq!(of(&[(100, 100), (50, 0), (100, 0)]), (between.clone(), 1, 3));
+        assert_eq!(of(&[(100, 100), (50, 0), (100, 0), (50, 0)]), (between.clone(), 1, 3));
+        assert_eq!(of(&[(100, 100), (50, 30), (60, 40), (30, 0)]).0[..2], between);
+    }
+
+    #[test]
+    fn answers_that_are_not_prompt() {
+        let asked = DataTransfer { flags: 1, ..data(0, 0, 1) };
+        let answered = |after| {
+            let (mut link, mut judged) = established();
+            link.data(time(0), CLIENT, &asked, 20, true, &mut judged);
+            link.data(time(after), SERVER, &data(0, 0, 1), 20, true, &mut judged);
+            // answered once
+            link.data(time(after + 100 * SECOND), SERVER, &data(0, 0, 1), 20, true, &mut judged);
+            judged.rules().into_iter().filter(|(rule, _)| *rule == Rule::SmbdKeepalive).collect::<Vec<_>>()
+        };
+        assert_eq!(answered(KEEPALIVE_PROMPT * SECOND), []);
+        assert_eq!(answered(KEEPALIVE_PROMPT * SECOND + 1), [(Rule::SmbdKeepalive, SERVER)]);
+        let never = |after| {
+            let (mut link, mut judged) = established();
+            link.data(time(0), CLIENT, &asked, 20, true, &mut judged);
+            link.closed(time(after), None, &mut judged);
+            judged.rules()
+        };
+        assert_eq!(never(KEEPALIVE_PROMPT * SECOND), []);
+        assert_eq!(never(KEEPALIVE_PROMPT * SECOND + 1), [(Rule::SmbdKeepalive, SERVER)]);
+    }
+
+    #[test]
+    fn waits_for_credits() {
+        // the client spends nine of its ten credits, and goes on `released` ns after a grant that came `waited` ns later
+        let waits = |left: usize, inside: bool, waited, released, message: DataTransfer| {
+            let (mut link, mut judged) = established();
+            for n in 0..10 - left {
+                let last = n + 1 == 10 - left;
+                let remaining = if last && inside { 8 } else { 0 };
+                link.data(time(0), CLIENT, &data(8, remaining, 9), 32, true, &mut judged);
+            }
+            assert_eq!(link.blocked_since(CLIENT).is_some(), left <= 1);
+            link.data(time(waited), SERVER, &data(0, 0, 5), 20, true, &mut judged);
+            link.data(time(waited + released), CLIENT, &message, 32, true, &mut judged);
+            let side = link.side(CLIENT);
+            let stalled = (side.stalls, side.stalled_time, side.stall_longest);
+            assert_eq!(stalled, if judged.0.is_empty() { (0, 0, (0, 0)) } else { (1, waited, (waited, 99)) });
+            judged.0
+        };
+        let more = data(8, 0, 1);
+        let stall = |sure| alloc::vec![(Rule::SmbdCreditStall, SERVER, sure)];
+        assert_eq!(waits(1, true, STALL_LEAST, STALL_RELEASE, more), stall(HISTORY));
+        assert_eq!(waits(1, false, STALL_LEAST, 0, more), stall(Certainty::Guess));
+        assert_eq!(waits(1, true, STALL_LEAST - 1, 0, more), []);
+        assert_eq!(waits(1, true, STALL_LEAST, STALL_RELEASE + 1, more), []);
+        assert_eq!(waits(1, true, STALL_LEAST, 0, data(0, 0, 1)), []);
+        assert_eq!(waits(2, true, STALL_LEAST, 0, more), []);
+    }
+
+    #[test]
+    fn the_longest_wait_is_kept() {
+        let (mut link, mut judged) = (Link::new(), Judged::default());
+        link.negotiate_request(time(0), CLIENT, &request(), &mut judged);
+        link.negotiate_response(time(0), SERVER, &NegotiateResponse { credits_granted: 2, ..response() }, &mut judged);
+        let mut now = 0;
+        for (frame, waited) in [(5, 2 * STALL_LEAST), (6, 3 * STALL_LEAST), (7, 3 * STALL_LEAST), (8, STALL_LEAST)] {
+            link.data(At { frame, time: now }, CLIENT, &data(8, 0, 9), 32, true, &mut judged);
+            now += waited;
+            link.data(At { frame, time: now }, SERVER, &data(0, 0, 1), 20, true, &mut judged);
+        }
+        link.data(At { frame: 9, time: now }, CLIENT, &data(8, 0, 9), 32, true, &mut judged);
+        let side = link.side(CLIENT);
+        assert_eq!((side.stalls, side.stalled_time, side.stall_longest), (4, 9 * STALL_LEAST, (3 * STALL_LEAST, 7)));
+    }
+
+    #[test]
+    fn an_end_that_was_never_given_credits_waits_from_the_first_message() {
+        let (mut link, mut judged) = established();
+        assert_eq!(link.blocked_since(SERVER), None);
+        send(&mut link, &mut judged, 4, CLIENT, data(8, 0, 0));
+        send(&mut link, &mut judged, 5, CLIENT, data(8, 0, 0));
+        assert_eq!(link.blocked_since(SERVER), Some(at(4)));
+    }
+
+    #[test]
+    fn more_credits_than_a_field_can_say() {
+        let granted = |first| {
+            let (mut link, mut judged) = established();
+            send(&mut link, &mut judged, 4, CLIENT, data(8, 0, first));
+            send(&mut link, &mut judged, 5, CLIENT, data(8, 0, 1));
+            (judged.rules(), link.side(SERVER).granted_total)
+        };
+        assert_eq!(granted(u16::MAX - 1), (Vec::new(), 65_535));
+        assert_eq!(granted(u16::MAX), (alloc::vec![(Rule::SmbdCreditOverflow, CLIENT)], 65_536));
+    }
+
+    #[test]
+    fn few_credits_all_the_time() {
+        let starved = |asked, messages| {
+            let (mut link, mut judged) = established();
+            for n in 0..messages {
+                // it holds ten, spends one, and gets one
+                let message = DataTransfer { credits_requested: asked, ..data(8, 0, 1) };
+                send(&mut link, &mut judged, 4 + 2 * n, CLIENT, message);
+                send(&mut link, &mut judged, 5 + 2 * n, SERVER, DataTransfer { credits_requested: 1, ..data(0, 0, 1) });
+            }
+            (judged.rules(), link.side(CLIENT).is_starved())
+        };
+        assert_eq!(starved(41, STARVED_MESSAGES), (alloc::vec![(Rule::SmbdCreditStarved, SERVER)], true));
+        assert_eq!(starved(41, 3 * STARVED_MESSAGES), (alloc::vec![(Rule::SmbdCreditStarved, SERVER)], true), "told once");
+        assert_eq!(starved(41, STARVED_MESSAGES - 1), (Vec::new(), false));
+        assert_eq!(starved(40, STARVED_MESSAGES), (Vec::new(), false));
+    }
+
+    #[test]
+    fn connections_that_end_in_the_middle() {
+        let ended = |by, after, credits: u16| {
+            let (mut link, mut judged) = (Link::new(), Judged::default());
+            link.negotiate_request(time(0), CLIENT, &request(), &mut judged);
+            link.negotiate_response(time(0), SERVER, &NegotiateResponse { credits_granted: credits, ..response() }, &mut judged);
+            link.data(time(0), CLIENT, &data(8, 8, 1), 32, true, &mut judged);
+            link.closed(time(after), by, &mut judged);
+            judged.0
+        };
+        let left = |sure| alloc::vec![(Rule::SmbdFragRemaining, CLIENT, sure)];
+        assert_eq!(ended(Some(SERVER), STOPPED, 3), left(HISTORY));
+        assert_eq!(ended(Some(SERVER), STOPPED - 1, 3), []);
+        assert_eq!(ended(Some(CLIENT), 0, 3), left(Certainty::Guess));
+        assert_eq!(ended(None, 9 * STOPPED, 3), []);
+        // with one credit left, it could not go on
+        assert_eq!(ended(Some(SERVER), STOPPED, 2), []);
+        assert_eq!(ended(Some(CLIENT), STOPPED, 2), []);
+    }
+
+    #[test]
+    fn both_out_of_credits() {
+        let silent = |after, granted| {
+            let (mut link, mut judged) = established();
+            (0..10).for_each(|_| link.data(time(0), CLIENT, &data(8, 0, 0), 32, true, &mut Judged::default()));
+            if granted {
+                link.data(time(0), SERVER, &data(0, 0, 1), 20, true, &mut Judged::default());
+            }
+            link.closed(time(after), None, &mut judged);
+            judged.rules()
+        };
+        assert_eq!(silent(SECOND + 1, false), [(Rule::SmbdCreditDeadlock, SERVER)]);
+        assert_eq!(silent(SECOND, false), []);
+        assert_eq!(silent(SECOND + 1, true), []);
+    }
+
+    #[test]
+    fn a_request_that_nobody_answers() {
+        let ended = |by: Option<End>, after: i64, request: NegotiateRequest, early: bool| {
+            let (mut link, mut judged) = (Link::new(), Judged::default());
+            link.negotiate_request(time(0), CLIENT, &request, &mut Judged::default());
+            if early {
+                link.data(time(0), CLIENT, &data(8, 0, 1), 32, true, &mut Judged::default());
+            }
+            link.closed(time(after), by, &mut judged);
+            judged.0
+        };
+        let timeout = |sure| alloc::vec![(Rule::SmbdNegTimeout, SERVER, sure)];
+        assert_eq!(ended(Some(CLIENT), NEGOTIATE_PATIENCE, request(), false), timeout(HISTORY));
+        assert_eq!(ended(Some(CLIENT), NEGOTIATE_PATIENCE - 1, request(), false), []);
+        assert_eq!(ended(None, NEGOTIATE_RESPONSE_TIMEOUT * SECOND, request(), false), []);
+        assert_eq!(ended(None, NEGOTIATE_RESPONSE_TIMEOUT * SECOND + 1, request(), false), timeout(HISTORY));
+        // which must not be answered
+        let none = NegotiateRequest { credits_requested: 0, ..request() };
+        assert_eq!(ended(Some(SERVER), 0, none, false), []);
+        // a refusal of the versions is an answer
+        let other = NegotiateRequest { min_version: 2, max_version: 2, ..request() };
+        assert_eq!(ended(Some(SERVER), 0, other, false), timeout(HISTORY));
+        let early = alloc::vec![(Rule::SmbdNegTimeout, SERVER, Certainty::Guess), (Rule::SmbdNegFirst, CLIENT, Certainty::Guess)];
+        assert_eq!(ended(Some(SERVER), 0, request(), true), early);
+    }
+
+    #[test]
+    fn the_first_message_says_who_may_negotiate() {
+        let (mut link, mut judged) = (Link::new(), Judged::default());
+        link.connected_by(SERVER);
+        assert!(link.is_passive(CLIENT) && !link.is_passive(SERVER));
+        link.negotiate_request(at(2), CLIENT, &request(), &mut judged);
+        assert_eq!(judged.rules(), [(Rule::SmbdNegFirst, CLIENT)]);
+        link.negotiate_request(at(3), CLIENT, &request(), &mut judged);
+        assert_eq!(judged.rules().len(), 2, "after the negotiation");
+        // an answer of the end that asked
+        link.negotiate_response(at(4), CLIENT, &response(), &mut judged);
+        assert_eq!(judged.rules()[2..], [(Rule::SmbdNegFirst, CLIENT)]);
+        let mut late = Link::joined_late();
+        assert!(late.is_unbegun() && !established().0.is_unbegun());
+        send(&mut late, &mut judged, 5, CLIENT, data(8, 0, 1));
+        assert!(!late.is_unbegun());
+    }
 }
