@@ -5,6 +5,8 @@
 
 mod places;
 mod run;
+// compiled here, too, so that a mistake shows without a copy
+mod runtime;
 mod scratch;
 mod tests;
 

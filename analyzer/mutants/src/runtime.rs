@@ -73,32 +73,34 @@ pub fn guard(id: u32, guard: bool) -> bool {
     }
 }
 
-macro_rules! compare {
-    ($($name:ident $bound:ident $op:tt $($other:tt)*;)*) => {$(
+macro_rules! ordered {
+    ($($name:ident $op:tt $neighbour:tt $contrary:tt;)*) => {$(
         #[inline]
-        pub fn $name<A: $bound<B> + ?Sized, B: ?Sized>(id: u32, a: &A, b: &B) -> bool {
-            compare!(id a b $op $($other)*)
+        pub fn $name<A: PartialOrd<B> + ?Sized, B: ?Sized>(id: u32, a: &A, b: &B) -> bool {
+            match pick(id, 2) {
+                0 => a $op b,
+                1 => a $neighbour b,
+                _ => a $contrary b,
+            }
         }
     )*};
-    ($id:ident $a:ident $b:ident $op:tt $first:tt $second:tt) => {
-        match pick($id, 2) {
-            0 => $a $op $b,
-            1 => $a $first $b,
-            _ => $a $second $b,
-        }
-    };
-    ($id:ident $a:ident $b:ident $op:tt $first:tt) => {
-        if pick($id, 1) == 0 { $a $op $b } else { $a $first $b }
-    };
 }
 
-compare! {
-    lt PartialOrd < <= >=;
-    le PartialOrd <= < >;
-    gt PartialOrd > >= <=;
-    ge PartialOrd >= > <;
-    eq PartialEq == !=;
-    ne PartialEq != ==;
+ordered! {
+    lt < <= >=;
+    le <= < >;
+    gt > >= <=;
+    ge >= > <;
+}
+
+#[inline]
+pub fn eq<A: PartialEq<B> + ?Sized, B: ?Sized>(id: u32, a: &A, b: &B) -> bool {
+    if pick(id, 1) == 0 { a == b } else { a != b }
+}
+
+#[inline]
+pub fn ne<A: PartialEq<B> + ?Sized, B: ?Sized>(id: u32, a: &A, b: &B) -> bool {
+    if pick(id, 1) == 0 { a != b } else { a == b }
 }
 
 /// Numbers, as the operators of the language have them: a sum that does not fit panics.
