@@ -656,7 +656,7 @@ mod tests {
         assert_eq!(beside(ecn([ENOUGH - 1, 0, 0, 0], ENOUGH - 1)), []);
         // nobody marks, or only segments of TCP are marked
         assert_eq!(of_one(ecn([1000, 0, 0, 0], 1000)), []);
-        let tcp = with(iwarp(2), |d| d.ecn = [0, 0, 999, 1]);
+        let tcp = with(iwarp(2), |d| (d.ecn, d.tcp.syn) = ([0, 0, 999, 1], false));
         assert_eq!(told(&Report { connections: alloc::vec![ecn([1000, 0, 0, 0], 1000), tcp], ..Report::default() }), []);
     }
 
@@ -735,7 +735,7 @@ mod tests {
         let pace = |count, close| of_one(notified(|d| (d.cnps.count, d.cnps.close) = (count, close)));
         let rule = |count, close| pace(count, close).into_iter().map(|(rule, by, certainty, _)| (rule, by, certainty)).collect::<Vec<_>>();
         assert_eq!(rule(CNPS, CNPS / 2), [(Rule::RcCnpPace, Blame::Client, Certainty::Guess)]);
-        assert_eq!(pace(100, 50)[0].3, "sent 50 of its 100 CNPs within 4 µs of the previous one");
+        assert_eq!(pace(100, 50)[0].3, "sent 50 of its 100 CNPs within 4.0 µs of the previous one");
         assert_eq!(rule(CNPS - 1, CNPS - 1), []);
         assert_eq!(rule(CNPS, CNPS / 2 - 1), []);
     }
@@ -916,7 +916,7 @@ mod tests {
         };
         const MS: i64 = 1_000_000;
         let storm = (Rule::RcPauseStorm, Blame::Network, PLAIN);
-        let text = String::from("02:00:00:00:00:09 paused class 3 for 10 ms, 10 % of the capture, 1 ms at the longest");
+        let text = String::from("02:00:00:00:00:09 paused class 3 for 10 ms, 10 % of the capture, 1.0 ms at the longest");
         assert_eq!(storms(10, MS, LONG.1), (alloc::vec![storm], alloc::vec![text]));
         assert_eq!(storms(10, MS - 1, LONG.1).0, []);
         assert_eq!(storms(10, MS, LONG.1 - 1).0, [], "too short to know its share");

@@ -531,8 +531,9 @@ mod tests {
             })
             .collect();
         let text = source.mutate(|index| numbers[index]).text;
-        let text = text.trim_start_matches("fn f() -> Vec<u8> { Vec::new(); ").trim_end_matches(" }");
-        text.replace("crate::mutant::", "").replace(" )", ")").replace("( ", "(")
+        let text = text.trim_start_matches("fn f() -> Vec<u8> { Vec::new(); ");
+        let text = text.strip_suffix(" }").unwrap_or(text);
+        text.replace("crate::mutant::", "").replace(" )", ")").replace("( ", "(").replace("  ", " ")
     }
 
     #[test]
@@ -559,7 +560,7 @@ mod tests {
     fn what_cannot_be_mutated_is_left_alone_and_counted() {
         assert_eq!(mutated("if let Some(a) = b && c {}"), "if let Some(a) = b && c {}");
         assert_eq!(mutated("match a { 1..=2 => {}, _ => {} }"), "match a { 1..=2 => {}, _ => {} }");
-        let source = Source::new("const A: u8 = 1 + 2; const fn f() -> bool { 1 < 2 } fn g(a: [u8; 1 + 1]) -> Self { a }".into());
+        let source = Source::new("const A: u8 = 1 + 2; const fn f() -> bool { 1 < 2 } fn g() -> Self { [0; 1 + 1] }".into());
         let source = source.expect("it is Rust");
         assert_eq!((source.places.len(), source.left_out.values().sum::<usize>()), (0, 3));
         let tests = Source::new("#[cfg(test)] mod tests { fn f() { 1 < 2; } } #[test] fn g() { 1 < 2; }".into());
