@@ -31,13 +31,13 @@ impl Bench {
         File::open(path).unwrap().set_modified(SystemTime::now() - by).unwrap();
     }
 
-    fn rig_with(&self, options: Options, cache: &Cache) -> Rig {
+    fn app_with(&self, options: Options, cache: &Cache) -> TestApp {
         let shared = Shared { cache: Some(Arc::new(cache.clone())), ..Shared::with(options) };
-        Rig::on(shared, std::slice::from_ref(&self.capture), 132, 40)
+        TestApp::on(shared, std::slice::from_ref(&self.capture), 132, 40)
     }
 
-    fn rig(&self) -> Rig {
-        self.rig_with(Options::default(), &self.cache)
+    fn app(&self) -> TestApp {
+        self.app_with(Options::default(), &self.cache)
     }
 
     /// The only index there is.
@@ -49,9 +49,9 @@ impl Bench {
 }
 
 /// All that can be seen of a capture, and all that it is seen from.
-fn seen(rig: &mut Rig) -> Vec<String> {
-    rig.app.model.is_kept = false;
-    let model = &rig.app.model;
+fn seen(app: &mut TestApp) -> Vec<String> {
+    app.app.model.is_kept = false;
+    let model = &app.app.model;
     let mut all = vec![
         format!("{:?}", &**model.report),
         format!("{:?} {:?} {:?}", model.report.answer, &model.report.found[..], model.sums),
@@ -63,12 +63,12 @@ fn seen(rig: &mut Rig) -> Vec<String> {
     all.extend(ids.iter().map(|id| format!("{:?}", model.credits_log.of(*id))));
     let frames = model.index.len();
     for view in View::ALL {
-        rig.app.turn_to(*view);
-        rig.send(Msg::Resize(132, 40));
-        all.push(rig.screen());
+        app.app.turn_to(*view);
+        app.send(Msg::Resize(132, 40));
+        all.push(app.screen());
     }
     for i in (0..frames).step_by(frames / 7 + 1) {
-        let detail = rig.trees.detail(i);
+        let detail = app.trees.detail(i);
         let tree = &detail.tree;
         all.push(format!("{} {} {:?} {} {}", detail.number, detail.is_exact, detail.error, tree.protocol, tree.info));
         // a fault has the address of its bytes, which are mapped elsewhere each time
@@ -93,9 +93,9 @@ fn every_sample_looks_the_same_from_its_index() {
     assert!(samples.len() > 40, "{}", samples.len());
     for sample in samples {
         let bench = Bench::new(&sample);
-        let mut first = bench.rig();
+        let mut first = bench.app();
         assert!(!first.app.model.is_kept && bench.index().is_some(), "{}", sample.display());
-        let mut second = bench.rig();
+        let mut second = bench.app();
         assert!(second.app.model.is_kept, "{}", sample.display());
         for (was, is) in seen(&mut first).iter().zip(seen(&mut second)) {
             assert!(*was == is, "{}:\n{was}\n{is}", sample.display());
@@ -106,15 +106,15 @@ fn every_sample_looks_the_same_from_its_index() {
 #[test]
 fn a_filter_and_the_title_work_on_an_index() {
     let bench = Bench::new(&sample("smb-roce"));
-    bench.rig();
-    let mut rig = bench.rig();
-    assert!(rig.screen().lines().next().unwrap().contains("from its index"), "{}", rig.screen());
-    rig.keys("/");
-    rig.keys("smb2.cmd == 8\n");
-    let mut plain = Rig::open(std::slice::from_ref(&bench.capture), 132, 40);
+    bench.app();
+    let mut app = bench.app();
+    assert!(app.screen().lines().next().unwrap().contains("from its index"), "{}", app.screen());
+    app.keys("/");
+    app.keys("smb2.cmd == 8\n");
+    let mut plain = TestApp::open(std::slice::from_ref(&bench.capture), 132, 40);
     plain.keys("/");
     plain.keys("smb2.cmd == 8\n");
-    assert_eq!(rig.app.model.filter.found, plain.app.model.filter.found);
+    assert_eq!(app.app.model.filter.found, plain.app.model.filter.found);
     assert!(!plain.app.model.filter.found.is_empty());
 }
 
@@ -123,28 +123,28 @@ fn a_filter_and_the_title_work_on_an_index() {
 fn an_index_is_for_its_user_alone() {
     use std::os::unix::fs::PermissionsExt;
     let bench = Bench::new(&sample("smb-roce"));
-    bench.rig();
+    bench.app();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let index = bench.index().unwrap();
     assert_eq!((mode(&index), mode(&bench.cache.folder)), (0o600, 0o700));
     // anybody could have written this
     fs::set_permissions(&index, fs::Permissions::from_mode(0o666)).unwrap();
-    assert!(!bench.rig().app.model.is_kept);
-    assert!(bench.rig().app.model.is_kept, "it was written anew");
+    assert!(!bench.app().app.model.is_kept);
+    assert!(bench.app().app.model.is_kept, "it was written anew");
     fs::set_permissions(&bench.cache.folder, fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(!bench.rig().app.model.is_kept);
+    assert!(!bench.app().app.model.is_kept);
 }
 
 #[test]
 fn an_index_of_something_else_is_none() {
     let bench = Bench::new(&sample("smb-roce"));
-    bench.rig();
+    bench.app();
     let index = fs::read(bench.index().unwrap()).unwrap();
     let is_kept = |what: &str, changes: &dyn Fn(&Bench)| {
         let bench = &bench;
         changes(bench);
-        let kept = bench.rig().app.model.is_kept;
-        assert!(bench.rig().app.model.is_kept, "{what}: it was written anew");
+        let kept = bench.app().app.model.is_kept;
+        assert!(bench.app().app.model.is_kept, "{what}: it was written anew");
         kept
     };
     assert!(is_kept("nothing", &|_| {}));
@@ -164,15 +164,15 @@ fn an_index_of_something_else_is_none() {
     assert!(!is_kept("an earlier index", &|b| fs::write(b.index().unwrap(), &index).unwrap()));
     // another build, and other options
     let other = Cache { program: "another build".to_owned(), ..bench.cache.clone() };
-    assert!(!bench.rig_with(Options::default(), &other).app.model.is_kept);
-    assert!(!bench.rig().app.model.is_kept);
-    assert!(!bench.rig_with(Options { check_crc: false, ..Options::default() }, &bench.cache).app.model.is_kept);
+    assert!(!bench.app_with(Options::default(), &other).app.model.is_kept);
+    assert!(!bench.app().app.model.is_kept);
+    assert!(!bench.app_with(Options { check_crc: false, ..Options::default() }, &bench.cache).app.model.is_kept);
 }
 
 #[test]
 fn a_damaged_index_is_none() {
     let bench = Bench::new(&sample("smb-roce-negotiate-refused"));
-    let mut first = bench.rig();
+    let mut first = bench.app();
     let expected = seen(&mut first);
     let path = bench.index().unwrap();
     let whole = fs::read(&path).unwrap();
@@ -186,17 +186,17 @@ fn a_damaged_index_is_none() {
     }
     for bytes in damaged {
         fs::write(&path, &bytes).unwrap();
-        let mut rig = bench.rig();
-        assert!(!rig.app.model.is_kept, "{} of {} bytes", bytes.len(), whole.len());
+        let mut app = bench.app();
+        assert!(!app.app.model.is_kept, "{} of {} bytes", bytes.len(), whole.len());
         assert!(fs::read(&path).unwrap() == whole, "it was written anew, and is the same");
-        assert!(bytes.len() % 7 != 0 || seen(&mut rig) == expected);
+        assert!(bytes.len() % 7 != 0 || seen(&mut app) == expected);
     }
 }
 
 #[test]
 fn a_hostile_index_does_no_harm() {
     let bench = Bench::new(&sample("smb-roce"));
-    bench.rig();
+    bench.app();
     let path = bench.index().unwrap();
     let whole = fs::read(&path).unwrap();
     let head = 12 + u32::from_le_bytes(whole[8..12].try_into().unwrap()) as usize;
@@ -216,12 +216,12 @@ fn a_hostile_index_does_no_harm() {
         let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, &bytes);
         bytes.extend(sum.to_le_bytes());
         fs::write(&path, &bytes).unwrap();
-        let mut rig = bench.rig();
-        if rig.app.model.is_kept {
+        let mut app = bench.app();
+        if app.app.model.is_kept {
             for view in View::ALL {
-                rig.app.turn_to(*view);
-                rig.send(Msg::Resize(100, 30));
-                rig.screen();
+                app.app.turn_to(*view);
+                app.send(Msg::Resize(100, 30));
+                app.screen();
             }
         }
     }
@@ -233,7 +233,7 @@ fn what_cannot_be_written_is_left_out() {
     // a file is where the folder should be
     fs::write(bench.folder.path().join("cache"), "").unwrap();
     for _ in 0..2 {
-        assert!(!bench.rig().app.model.is_kept);
+        assert!(!bench.app().app.model.is_kept);
     }
     fs::remove_file(bench.folder.path().join("cache")).unwrap();
     // too small, too new, too large, with keys
@@ -242,22 +242,22 @@ fn what_cannot_be_written_is_left_out() {
     let pins = Options { pins: vec![(1, 2)], ..Options::default() };
     let mut keyring = rdmascope_analyzer::keys::Keyring::new();
     keyring.add_password(None, "secret");
-    bench.rig_with(Options::default(), &least);
-    bench.rig_with(Options::default(), &most);
-    bench.rig_with(pins, &bench.cache);
-    bench.rig_with(Options { keyring, ..Options::default() }, &bench.cache);
+    bench.app_with(Options::default(), &least);
+    bench.app_with(Options::default(), &most);
+    bench.app_with(pins, &bench.cache);
+    bench.app_with(Options { keyring, ..Options::default() }, &bench.cache);
     bench.age(&bench.capture, Duration::ZERO);
-    bench.rig();
+    bench.app();
     assert_eq!(bench.index(), None);
     bench.age(&bench.capture, YEAR);
-    bench.rig();
+    bench.app();
     assert!(bench.index().is_some());
 }
 
 #[test]
 fn the_oldest_go_when_there_are_too_many() {
     let bench = Bench::new(&sample("smb-roce"));
-    bench.rig();
+    bench.app();
     let index = bench.index().unwrap();
     let len = fs::metadata(&index).unwrap().len();
     let names = |folder: &Path| {
@@ -273,7 +273,7 @@ fn the_oldest_go_when_there_are_too_many() {
     }
     fs::remove_file(&index).unwrap();
     let cache = Cache { most: 3 * len, ..bench.cache.clone() };
-    bench.rig_with(Options::default(), &cache);
+    bench.app_with(Options::default(), &cache);
     let mut left = vec!["2.index", "3.index", ".5.index.abcdef", "notes", &own];
     left.sort_unstable();
     assert_eq!(names(folder), left);
