@@ -829,7 +829,7 @@ mod tests {
 
     impl Tap {
         /// A segment of 100 bytes at a time in ns.
-        fn send_at(&mut self, ns: i64, seq: u32, was: Was, way: i64) -> Option<Over> {
+        fn send_at(&mut self, ns: i64, seq: u32, was: SegmentKind, way: i64) -> Option<Over> {
             self.frame += 1;
             let at = At { frame: self.frame, time: ns };
             let sent = Sent { at, seq, end: seq + 100, timestamp: None, echo: None, is_older: None, age: None, was };
@@ -850,10 +850,10 @@ mod tests {
     fn how_often_and_how_long_makes_silence() {
         let silence = |copies: i64, until: i64, is_answered: bool| {
             let mut tap = Tap::default();
-            tap.send_at(-10, 0, Was::New, 0);
+            tap.send_at(-10, 0, SegmentKind::New, 0);
             tap.ack_at(-5, 100, &[]);
-            tap.send_at(0, 100, Was::New, 0);
-            (1..=copies).for_each(|n| _ = tap.send_at(n * 100 * MS, 100, Was::Again, 0));
+            tap.send_at(0, 100, SegmentKind::New, 0);
+            (1..=copies).for_each(|n| _ = tap.send_at(n * 100 * MS, 100, SegmentKind::Repeated, 0));
             let mut told = false;
             if is_answered {
                 told = tap.ack_at(until, 200, &[]).iter().any(|over| matches!(over, Over::Silence(_)));
@@ -871,8 +871,8 @@ mod tests {
         }
         // of a receiver of which the capture has nothing, nothing is known
         let mut tap = Tap::default();
-        tap.send_at(0, 100, Was::New, 0);
-        (1..5).for_each(|n| _ = tap.send_at(n * 100 * MS, 100, Was::Again, 0));
+        tap.send_at(0, 100, SegmentKind::New, 0);
+        (1..5).for_each(|n| _ = tap.send_at(n * 100 * MS, 100, SegmentKind::Repeated, 0));
         tap.repair.finish(At { frame: 99, time: 9 * SILENT_TIME }, &mut tap.losses);
         assert!(tap.losses.is_some_and(|losses| losses.unanswered.is_none()));
     }
@@ -881,9 +881,9 @@ mod tests {
     fn how_late_an_acknowledgment_is_delayed_and_how_soon_its_sender_goes_on() {
         let waited = |acked: i64, after: i64, way: i64| {
             let mut tap = Tap::default();
-            tap.send_at(0, 100, Was::New, 0);
+            tap.send_at(0, 100, SegmentKind::New, 0);
             tap.ack_at(acked, 200, &[]);
-            let over = tap.send_at(acked + after, 200, Was::New, way);
+            let over = tap.send_at(acked + after, 200, SegmentKind::New, way);
             let told = tap.losses.map_or((0, 0), |losses| (losses.nagle.count, losses.nagle_time));
             assert_eq!(told, if over.is_some() { (1, acked) } else { (0, 0) });
             over.is_some()
@@ -900,8 +900,8 @@ mod tests {
     fn what_waited_as_long_as_a_timer_does_may_have_been_lost() {
         let unheard = |again: i64| {
             let mut tap = Tap::default();
-            tap.send_at(0, 100, Was::New, 0);
-            tap.send_at(again, 100, Was::Again, 0);
+            tap.send_at(0, 100, SegmentKind::New, 0);
+            tap.send_at(again, 100, SegmentKind::Repeated, 0);
             let over = tap.ack_at(again + MS, 200, &[]).len();
             tap.repair.finish(At { frame: 99, time: again + 2 * MS }, &mut tap.losses);
             (over, tap.losses.map(|losses| (losses.unheard.count, losses.unacknowledged.count)))
@@ -914,8 +914,8 @@ mod tests {
     fn a_copy_is_settled_when_no_more_is_said_of_it() {
         let settled = |after: i64| {
             let mut tap = Tap::default();
-            tap.send_at(0, 100, Was::New, 0);
-            tap.send_at(TIMEOUT_LEAST, 100, Was::Again, 0);
+            tap.send_at(0, 100, SegmentKind::New, 0);
+            tap.send_at(TIMEOUT_LEAST, 100, SegmentKind::Repeated, 0);
             tap.ack_at(TIMEOUT_LEAST, 200, &[]);
             tap.ack_at(TIMEOUT_LEAST + after, 200, &[]);
             tap.losses.map_or(0, |losses| losses.unheard.count)
@@ -928,7 +928,7 @@ mod tests {
         let mut tap = Tap::default();
         let mut took = |n: i64, ns: i64| {
             let (begin, seq) = (n * 1000, 100 + n as u32 * 100);
-            tap.send_at(begin, seq, Was::New, 0);
+            tap.send_at(begin, seq, SegmentKind::New, 0);
             let over = tap.ack_at(begin + ns, seq + 100, &[]);
             over.into_iter().find_map(|over| if let Over::RoundTrip(ns) = over { Some(ns) } else { None })
         };
