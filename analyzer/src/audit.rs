@@ -600,23 +600,22 @@ mod tests {
             })
         };
         let text = |class: &str, may| format!("the client's packets have {class}: the two directions {may} in different classes");
-        let found = |c| of_one(c).into_iter().map(|(rule, by, certainty, text)| (rule, by, certainty, text)).collect::<Vec<_>>();
         let marking = |text| alloc::vec![(Rule::RcMarking, Blame::Unknown, PLAIN, text)];
-        assert_eq!(found(dscp(26, ENOUGH)), marking(text("DSCP 26, the server's 0", "run")));
-        assert_eq!(found(dscp(7, ENOUGH)), marking(text("DSCP 7, the server's 0", "may run")));
-        assert_eq!(found(dscp(26, ENOUGH - 1)), []);
-        assert_eq!(found(dscp(0, ENOUGH)), []);
-        assert_eq!(found(client(dscp(26, ENOUGH), |d| d.packets = 1000)).len(), 1);
-        assert_eq!(found(client(dscp(26, ENOUGH), |d| d.packets = ENOUGH - 1)), []);
+        assert_eq!(of_one(dscp(26, ENOUGH)), marking(text("DSCP 26, the server's 0", "run")));
+        assert_eq!(of_one(dscp(7, ENOUGH)), marking(text("DSCP 7, the server's 0", "may run")));
+        assert_eq!(of_one(dscp(26, ENOUGH - 1)), []);
+        assert_eq!(of_one(dscp(0, ENOUGH)), []);
+        assert_eq!(of_one(client(dscp(26, ENOUGH), |d| d.packets = 1000)).len(), 1);
+        assert_eq!(of_one(client(dscp(26, ENOUGH), |d| d.packets = ENOUGH - 1)), []);
         let priorities = |a, b| server(client(roce(1), |d| d.priority.add(a, 1000)), |d| d.priority.add(b, 1000));
-        assert_eq!(found(priorities(3, 4)), marking(text("priority 3, the server's 4", "run")));
-        assert_eq!(found(priorities(3, 3)), []);
+        assert_eq!(of_one(priorities(3, 4)), marking(text("priority 3, the server's 4", "run")));
+        assert_eq!(of_one(priorities(3, 3)), []);
         let levels = |a, b| server(client(roce(1), |d| d.service_levels.add(a, 1000)), |d| d.service_levels.add(b, 1000));
-        assert_eq!(found(levels(1, 2)), marking(text("service level 1, the server's 2", "may run")));
-        assert_eq!(found(levels(2, 2)), []);
+        assert_eq!(of_one(levels(1, 2)), marking(text("service level 1, the server's 2", "may run")));
+        assert_eq!(of_one(levels(2, 2)), []);
         // not of RDMA
-        assert_eq!(found(Connection { transport: Some(Transport::Tcp), ..dscp(26, 1000) }), []);
-        assert_eq!(found(Connection { transport: None, ..dscp(26, 1000) }), []);
+        assert_eq!(of_one(Connection { transport: Some(Transport::Tcp), ..dscp(26, 1000) }), []);
+        assert_eq!(of_one(Connection { transport: None, ..dscp(26, 1000) }), []);
     }
 
     #[test]

@@ -1,6 +1,5 @@
--- The engine: the analysis as a library, loaded into Wireshark. All results shown come from it; without it, only those
--- are shown that need no state. R is the table that `rdmascope export wireshark` generates, with rules and fields. For
--- Lua 5.2 to 5.4.
+-- The engine: the analysis as a library, loaded into Wireshark. Without it, only results that need no state are shown.
+-- R is the table that `rdmascope export wireshark` generates, with rules and fields. For Lua 5.2 to 5.4.
 
 -- Wireshark creates some Lua objects for each frame, and in unknown versions a string with its bytes. By default Lua
 -- would run a full garbage collection every few hundred frames: let five times as much accumulate.
@@ -8,8 +7,7 @@ collectgarbage("setpause", 500)
 
 local NAME = package.config:sub(1, 1) == "\\" and "rdmascope_engine.dll" or "librdmascope_engine.so"
 
--- Candidate paths; the first existing file is used: the environment variable, beside this file, where it was when this
--- file was generated, and where packages install it.
+-- Candidate paths, of which the first existing file is used.
 local function places()
     -- a plugin named without a folder is in the current one
     local source = debug and debug.getinfo(1, "S").source:match("^@(.*)")
@@ -49,16 +47,14 @@ end
 -- State of the current capture: engine handle, number of frames fed, number fed when findings were last settled, and
 -- whether the capture was then treated as ended.
 local handle, fed, settled, is_over, fed_at = nil, 0, 0, false, 0
--- Whole seconds of the first frame's time, and the offset added to times since the first frame: if another frame
--- becomes the first, times must not change. `last` is the time of the last frame fed; before the first one, later than
--- any.
+-- Whole seconds of the first frame's time, and the offset added to times since then: if another frame becomes the first,
+-- times must not change. `last` is the time of the last frame fed; before the first one, later than any.
 local start, shift, base, last = 0, 0, nil, math.huge
 local has_window, call = gui_enabled(), R.call
 -- The last printed reason why keys are not used.
 local told = nil
 
--- A property of a frame as a function. Wireshark looks properties up by name; calling the getter directly takes a third
--- less time.
+-- A property of a frame as a function: looking it up by name each time, as Wireshark does, takes half as long again.
 function R.property(pinfo, name)
     local meta = getmetatable(pinfo)
     local known = type(meta) == "table" and type(meta.__getters) == "table" and meta.__getters[name]
@@ -130,9 +126,8 @@ local function looked_at(pinfo)
     return time + shift
 end
 
--- Findings are settled when the capture has ended. A window does not report that: there, the capture counts as ended
--- when no frame came for some seconds, and unanswered requests are reported. If more frames come, findings are settled
--- again.
+-- Findings are settled when the capture has ended. A window does not report that: there, it counts as ended when no frame
+-- came for some seconds, and unanswered requests are reported. If more frames come, findings are settled again.
 function R.settle(now)
     if not handle or (settled == fed and is_over) then
         return

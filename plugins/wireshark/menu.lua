@@ -46,8 +46,7 @@ local function part_of(text, name)
     return lines
 end
 
--- A window with the report or a part of it. Text cannot be clicked: buttons go through the frames with which its lines
--- begin.
+-- A window with the report or a part of it. Text cannot be clicked: buttons go through the frames that begin its lines.
 local function show(name)
     local window = TextWindow.new(name and "rdmascope: " .. name or "rdmascope")
     local lines, places, at

@@ -42,8 +42,7 @@ local function ports_of(pinfo)
     return src, dst, src < dst and src * 65536 + dst or dst * 65536 + src
 end
 
--- The connection of this frame may carry MPA; with `is_mpa` it does. From the next frame on, we own 5445 only if some
--- connection needs it.
+-- The connection of this frame may carry MPA; with `is_mpa` it does. We own 5445 from the next frame on, if one needs it.
 function R.claim_ports(pinfo, is_mpa)
     local src, dst, name = ports_of(pinfo)
     if src == 445 or dst == 445 then

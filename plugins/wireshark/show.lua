@@ -178,8 +178,7 @@ local function show_smb_direct(b, pinfo, root)
     pinfo.cols.info:set(what)
 end
 
--- A malformed message raises an exception that passes through Lua unnoticed; up to 5.3, Lua survives two hundred of
--- them.
+-- A malformed message raises an exception that passes through Lua unnoticed; up to 5.3, Lua survives two hundred.
 local escaped, ESCAPED_MAX = 0, 30
 
 local function show_smb2(b, pinfo, root)
@@ -193,9 +192,9 @@ end
 
 -- ── Frames ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- Requests of tshark: our fields named in its arguments, one per line, and whether they name the protocol. If tshark
--- only counts, nothing reads fields; if it prints fields that Wireshark decodes in every frame, nothing reads the
--- undecoded rest. In a window, and in doubt, everything may be read.
+-- Requests of tshark: our fields in its arguments, one per line, and whether they name the protocol. If it only counts,
+-- nothing reads fields; if it prints fields that Wireshark decodes in every frame, nothing reads the rest. In a window,
+-- and in doubt, everything may be read.
 local asked, is_protocol_asked, is_counting, is_watched = nil, true, false, true
 if R.call and not gui_enabled() then
     local has_asked, protocol, nothing, others = R.call("asked")
@@ -205,8 +204,7 @@ if R.call and not gui_enabled() then
 end
 R.wanted_fields = asked
 
--- A value that Wireshark found in a frame. Requesting a field makes Wireshark keep a tree for each frame; if it only
--- counts, none is requested.
+-- A value that Wireshark found in a frame. A requested field costs a tree for each frame: none if it only counts.
 local function known(name)
     local ok, f = nil, nil
     if is_watched then
@@ -230,8 +228,7 @@ local PROTOCOL, SOME, ALL = R.PROTOCOL, R.SOME, R.ALL
 -- Fields that a filter or a column needs, and the last frame for which they were looked up.
 local ours, referenced, last_looked = nil, nil, 0
 
--- What reads our fields in this frame: a filter, a column or a tree. PROTOCOL if perhaps that alone; nil if nothing
--- does.
+-- What reads our fields in this frame: a filter, a column or a tree. PROTOCOL if perhaps that alone; nil if nothing.
 local function wanted(root, number)
     ours = ours or Dissector.get("rdmascope")
     if not root:referenced(ours) then
