@@ -41,7 +41,7 @@ pub use system::{drop_privileges, list};
 pub(crate) use window::Reader as WindowReader;
 
 use crate::LinkType;
-use crate::error::{Error, Problem, Result};
+use crate::error::Result;
 use crate::metadata::{Interface, InterfaceStatistics, Metadata, Section};
 use crate::record::{Flags, Record};
 use crate::source::{Progress, Source};
@@ -298,7 +298,10 @@ fn open_one(name: &str, options: &Options) -> Result<Vec<Box<dyn Live>>> {
         #[cfg(all(unix, feature = "libpcap"))]
         return Ok(vec![Box::new(libpcap::Handle::open(name, options)?)]);
         #[cfg(not(all(unix, feature = "libpcap")))]
-        return Err(Error::new(name, Problem::Unsupported("libpcap: built without the feature libpcap".to_owned())));
+        {
+            use crate::error::{Error, Problem};
+            return Err(Error::new(name, Problem::Unsupported("libpcap: built without the feature libpcap".to_owned())));
+        }
     }
     system::open_one(name, options)
 }
