@@ -9,7 +9,7 @@
 use crate::answer;
 use crate::episodes::cost::is_of_the_wire;
 use crate::exchange::Family;
-use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
+use crate::finding::{Blame, Certainty, Finding, Rule, Severity, sentence};
 use crate::op::At;
 use crate::outcome::{Ending, Outcome, layer};
 use crate::report::{Connection, Report};
@@ -401,9 +401,14 @@ impl<'r> Root<'r> {
     }
 }
 
-/// The text of a finding about failed requests: commands and statuses of its connection with their counts. `None` for
-/// other findings.
-pub fn failures(report: &Report, finding: &Finding) -> Option<String> {
+/// A finding as a whole sentence, for tables and programs. One about failed requests lists the commands and statuses of
+/// its connection with their counts; for others, see [`Report::sentence`].
+pub fn text(report: &Report, finding: &Finding) -> String {
+    failures(report, finding).map_or_else(|| report.sentence(finding), |text| sentence(&text))
+}
+
+/// Commands and statuses of failed requests; `None` for a finding that is not about them.
+fn failures(report: &Report, finding: &Finding) -> Option<String> {
     if !matches!(finding.rule, Rule::Smb2Error | Rule::RpcError) {
         return None;
     }

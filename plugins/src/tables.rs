@@ -20,6 +20,7 @@ use rdmascope_analyzer::episodes::time::{Behind, Owner};
 use rdmascope_analyzer::exchange::{Exchange, Transfer};
 use rdmascope_analyzer::op::{At, End, Placement, RdmaOp, Verb};
 use rdmascope_analyzer::report::{Report, Sink};
+use rdmascope_analyzer::roots;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
@@ -645,7 +646,7 @@ impl Tables {
                 finding.time_ns.into(),
                 finding.last_time_ns.into(),
                 finding.by.name().into(),
-                report.sentence(finding).into(),
+                roots::text(report, finding).into(),
                 finding.rule.row().spec.into(),
                 finding.count.into(),
             ]);

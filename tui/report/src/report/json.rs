@@ -1727,10 +1727,7 @@ fn finding(data: &ReportData, f: &Finding, root: Option<RootJson>) -> FindingJso
         time: Seconds(f.time_ns.saturating_sub(start)),
         by: Some(f.by).filter(|b| *b != Blame::Unknown).map(Blame::name),
         title: row.title,
-        text: match rdmascope_analyzer::roots::failures(&data.report, f) {
-            Some(text) => super::words::sentence(&text),
-            None => data.report.sentence(f),
-        },
+        text: rdmascope_analyzer::roots::text(&data.report, f),
         spec: row.spec,
         causes: f.causes(),
         action: row.cure,
