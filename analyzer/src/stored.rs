@@ -1,4 +1,4 @@
-//! Results of an analysis as bytes, and back: a program that has analysed a capture once can keep its [`Report`] and its exchanges.
+//! Serializes the results of an analysis, so that a program can keep the [`Report`] and the exchanges of a capture.
 //!
 //! ```text
 //!   whole numbers      7 bits a byte, least first; the highest bit says that there are more. Signed ones zigzag
@@ -8,8 +8,8 @@
 //!   a fixed name       its number; the first time the text follows
 //! ```
 //!
-//! The form has no version of its own: it is meant for the build of the program that wrote it. Any bytes may be read:
-//! what cannot be right is `None`, and no more memory is taken than the bytes account for.
+//! The format has no version: only the build that wrote the bytes may read them. Reading is safe for any bytes: invalid
+//! ones give `None`, and memory is bounded by their number.
 //!
 //! [`Report`]: crate::report::Report
 
@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Elements for which room is made before any of them was read.
+/// Maximum number of elements for which memory is reserved before the first is read.
 const ROOM: usize = 256;
 
 /// Bytes being written.
@@ -105,7 +105,7 @@ impl<'b> Reader<'b> {
     }
 }
 
-/// A value that can be kept as bytes.
+/// A value that can be serialized.
 pub trait Stored: Sized {
     /// Writes it.
     fn store(&self, out: &mut Writer);
@@ -114,7 +114,7 @@ pub trait Stored: Sized {
     fn restore(from: &mut Reader<'_>) -> Option<Self>;
 }
 
-/// [`Stored`] for a structure, by its fields. One that is forgotten here does not compile.
+/// Implements [`Stored`] for a structure, field by field. A missing field is a compile error.
 macro_rules! stored {
     ($name:ty { $($field:tt),* $(,)? }) => {
         $crate::stored::stored!($name { $($field),* } if |_| true);
@@ -134,7 +134,7 @@ macro_rules! stored {
     };
 }
 
-/// [`Stored`] for an enumeration, by its variants. One that is forgotten here does not compile.
+/// Implements [`Stored`] for an enumeration. A missing variant is a compile error.
 macro_rules! stored_enum {
     ($name:ty { $($variant:ident $(($($place:ident),+))? $({ $($field:ident),+ })?),+ $(,)? }) => {
         impl $crate::stored::Stored for $name {

@@ -576,7 +576,7 @@ pub fn value_label(out: &mut String, def: &FieldDef, value: Stored<'_>) {
     }
 }
 
-/// True if a field repeats others, so that filters can name both at once or by another name: no detail pane shows it.
+/// True if a field only repeats others for filters, under a common or another name: no detail pane shows it.
 pub fn is_hidden(def: &FieldDef) -> bool {
     const HIDDEN: [&str; 17] = [
         "eth.addr",

@@ -182,12 +182,12 @@ impl Filter {
         self.last(&self.root)
     }
 
-    /// The number of the first frame that can pass, where the filter says so: those before it need not be looked at.
+    /// Number of the first frame that can pass, if the filter limits `frame.number` from below.
     pub fn first_frame(&self) -> Option<u64> {
         self.first(&self.root)
     }
 
-    /// True if it is the number of the frame.
+    /// True if the operand is the field `frame.number`.
     fn is_number(&self, operand: &Operand) -> bool {
         matches!(operand, Operand::Field(i) if self.wants.get(usize::from(*i)).is_some_and(|w| w.def.name == "frame.number" && !w.raw))
     }
@@ -234,7 +234,7 @@ impl Filter {
     }
 }
 
-/// The number that a literal is.
+/// The value of an integer literal.
 fn value(operand: &Operand) -> Option<u64> {
     if let Operand::Literal(Literal::U(n)) = operand { Some(*n) } else { None }
 }

@@ -223,8 +223,8 @@ impl Dissection {
         }
     }
 
-    /// Takes in the next frame of the capture for the sake of those behind it: it is not shown. Much faster than
-    /// [`Dissection::frame`], and the frames behind it look the same.
+    /// Decodes the next frame without output, only to update the state that later frames depend on: their output is the
+    /// same as after [`Dissection::frame`].
     pub fn pass(&mut self, record: &Record<'_>) {
         self.number += 1;
         let now = if record.has_time() { record.time_ns } else { self.previous_ns };

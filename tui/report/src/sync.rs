@@ -1,6 +1,6 @@
-//! What threads share, and wait for each other with: of the standard library, and in the unit tests of this crate of a
-//! model checker ([`shuttle`](https://docs.rs/shuttle)), which runs them in many orders and finds those in which they
-//! wait for ever: `handover.rs`. It knows no time: whoever waits for a move that nobody tells waits for ever there.
+//! Synchronization between threads: the types of the standard library, or, in the unit tests of this crate, those of a
+//! model checker ([`shuttle`](https://docs.rs/shuttle)), which runs the threads in many orders and finds deadlocks
+//! (`handover.rs`). It has no clock: a missed wake-up that a timeout would hide is a deadlock there.
 
 #[cfg(test)]
 pub(crate) use shuttle::{
@@ -16,7 +16,7 @@ pub(crate) use std::{
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// Time after which a waiter looks again. It costs little; no move should be missed without it.
+/// Timeout after which a waiter looks again. No wake-up should depend on it.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Locks the mutex, even if a thread that had it panicked.
@@ -24,7 +24,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells threads that something moved.
+/// Wakes threads that wait for progress.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     /// Number of times it rang.

@@ -390,7 +390,7 @@ impl Job {
     /// The same, with several threads, if the file and the output allow that.
     fn run_shared(&mut self, capture: &Capture, out: &mut Out, limits: Limits, name: &str) -> Result<Shared> {
         let Some(file) = capture.file() else { return Ok(Shared::None) };
-        // one thread passes over frames faster than several look at them
+        // passing over frames on one thread is faster than dissecting all of them on several
         let few = limits.read.saturating_sub(self.first) < self.first.saturating_sub(1);
         if few || self.threads < 2 || self.writer.is_some() || !self.taps.is_empty() || file.bytes().len() < SMALL {
             return Ok(Shared::None);
