@@ -554,6 +554,13 @@ mod tests {
         assert_eq!(moved(MUCH, [None, None]), [(Rule::IwarpWindow, Blame::Unknown)]);
         assert_eq!(moved(MUCH, [Some(7), Some(0)]), []);
         assert_eq!(moved(MUCH - 1, [None, None]), []);
+        let text = |scales: [Option<u8>; 2]| {
+            let mut c = iwarp(1);
+            c.network.directions.iter_mut().zip(scales).for_each(|(d, scale)| (d.tcp.bytes, d.tcp.window_scale) = (MUCH, scale));
+            of_one(c)[0].3.clone()
+        };
+        assert!(text([Some(7), None]).starts_with("did not agree to scale") && text([None, Some(7)]).starts_with("did not agree to scale"));
+        assert!(text([None, None]).starts_with("the two ends did not agree to scale"));
     }
 
     #[test]
@@ -870,6 +877,8 @@ mod tests {
         assert_eq!(rows([0xc0, 0]), [(Rule::IwarpEcn, Blame::Server)]);
         assert_eq!(rows([0, 0]), [(Rule::IwarpEcn, Blame::Client)]);
         assert_eq!(rows([0x80, 0x40]), []);
+        let how = |setup| of_one(marked(MARKS, 9 * SECOND, setup))[0].3.clone();
+        assert!(how([0xc0, 0]).starts_with("refused ECN, ") && how([0, 0]).starts_with("asked for no ECN, "));
     }
 
     #[test]

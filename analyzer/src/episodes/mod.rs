@@ -663,6 +663,10 @@ mod tests {
         episodes.end(Kind::Rnr, End::B, at(40), |_| {});
         let ended = episodes.iter().last().map(|e| (e.end, e.lasted(99), e.until()));
         assert_eq!(ended, Some((Some(at(50)), 0, 50)));
+        // one that is over at once ends in its last frame
+        episodes.begin(Kind::Rnr, End::B, at(50), None);
+        episodes.end(Kind::Rnr, End::B, At { frame: 51, time: 50 }, |_| {});
+        assert_eq!(episodes.iter().last().and_then(|e| e.end), Some(At { frame: 51, time: 50 }));
         assert_eq!((recovery(10, None).lasted(15), recovery(10, None).lasted(5), recovery(10, None).until()), (5, 0, i64::MAX));
         // one that is over is not under way, nor is one of another kind or direction
         assert!(episodes.under_way(Kind::Rnr, End::B).is_none());
@@ -756,6 +760,13 @@ mod tests {
         let sums = episodes.sums(99);
         assert_eq!((sums[0].first, sums[0].last, sums[0].packets, sums[0].repeated, sums[0].lasted), (at(10), at(30), 8, 12, 4));
         assert_eq!((sums.len(), sums[1].by, sums[1].count), (2, Some(End::B), 1));
+        // of several at the same time, the one that was noticed first
+        let mut episodes = Episodes::default();
+        for frame in [7, 8] {
+            episodes.add(Episode { begin: At { frame, time: 10 }, ..recovery(10, Some(11)) });
+        }
+        let sums = episodes.sums(99);
+        assert_eq!((sums[0].first.frame, sums[0].last.frame), (7, 7));
     }
 
     #[test]

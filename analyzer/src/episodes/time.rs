@@ -400,6 +400,9 @@ mod tests {
         assert_eq!(parts(&cut(&behind, &[lost])), [(Owner::Wire, 1), (Owner::Recovery, 59), (Owner::Server, 40)]);
         let before = Request { begin: 0, sent: 0, sequence: [Some(499), None], ..request() };
         assert_eq!(cut(&before, &[lost]).time.of(Owner::Recovery), 0);
+        // what is RDMA at one moment shows that the request had arrived
+        let moved = |at: i64| cut(&Request { rdma: Some((at, at)), ..behind }, &[lost]).time.of(Owner::Recovery);
+        assert_eq!([moved(20 * MS), moved(MS)], [39 * MS / 2, MS / 2]);
     }
 
     #[test]
@@ -553,6 +556,11 @@ mod tests {
         };
         assert_eq!(many(OVERLAPS_MAX as i64), OVERLAPS_MAX as i64);
         assert_eq!(many(OVERLAPS_MAX as i64 + 1), OVERLAPS_MAX as i64);
+        // one that begins where a part of the request ends takes no place in it
+        let mut list: Vec<Episode> =
+            (0..OVERLAPS_MAX as i64).map(|n| episode(n as u32 + 1, Kind::Recovery, End::A, n * 2 * each, (n * 2 + 1) * each)).collect();
+        list.push(episode(99, Kind::Recovery, End::A, MS, 2 * MS));
+        assert_eq!(cut(&request(), &list).time.of(Owner::Recovery) / each, OVERLAPS_MAX as i64);
     }
 
     #[test]

@@ -487,4 +487,94 @@ mod tests {
         }
         assert!(!copies.has(at(3_000), 7, mark(500, 9), false, None), "forgotten");
     }
+
+    #[test]
+    fn a_copy_comes_after_its_distance_more_or_less() {
+        let mirror = |time: i64| {
+            let mut mirror = Mirror::new(500_000);
+            assert!(!mirror.is_copy((0, End::A, [7; 3])));
+            (mirror.is_copy((time, End::A, [7; 3])), mirror.alone, mirror.pairs)
+        };
+        let (least, most) = (500_000 - SPREAD - 500_000 / SPREAD_PART, 500_000 + SPREAD + 500_000 / SPREAD_PART);
+        assert_eq!([mirror(least - 1), mirror(least)], [(false, 0, [0, 0]), (true, 0, [1, 0])]);
+        assert_eq!([mirror(most), mirror(most + 1)], [(true, 0, [1, 0]), (false, 1, [0, 0])]);
+    }
+
+    #[test]
+    fn a_mirror_is_sure_with_copies_of_both_directions_and_few_without() {
+        let is_sure = |pairs: [usize; 2], alone: usize| Mirror { pairs, alone, ..Mirror::new(1000) }.is_sure();
+        assert_eq!([is_sure([7, 1], 1), is_sure([1, 7], 1), is_sure([8, 0], 1), is_sure([0, 8], 1)], [true, true, false, false]);
+        assert_eq!([is_sure([4, 4], 1), is_sure([4, 4], 2), is_sure([3, 4], 1), is_sure([8, 8], 2)], [true, false, false, true]);
+        assert_eq!([is_sure([DOUBLES_LEAST - 1, 1], 0), is_sure([DOUBLES_LEAST - 2, 1], 0)], [true, false]);
+    }
+
+    /// Different packets that came at the beginning.
+    fn packets(count: usize) -> Vec<Mark> {
+        (0..count as u32).map(|n| (0, if n % 2 == 0 { End::A } else { End::B }, [n, 1, 1])).collect()
+    }
+
+    #[test]
+    fn how_long_copies_are_waited_for() {
+        // the packet with which so many have come, so long after the first
+        let is_over = |count: usize, time: i64, suspect: Option<i64>| {
+            let mut doubles = DoubleDetector { first: packets(count - 1), suspect, ..DoubleDetector::default() };
+            assert_eq!(doubles.add(at(time), End::A, [9; 3]), Shown::First);
+            assert_eq!(doubles.first.is_empty(), doubles.is_over);
+            doubles.is_over
+        };
+        let late = DOUBLES_TIME + 1;
+        assert_eq!([is_over(DOUBLES - 1, late, None), is_over(DOUBLES, late, None), is_over(DOUBLES + 1, late, None)], [false, true, true]);
+        assert!(!is_over(DOUBLES, DOUBLES_TIME, None));
+        // with a suspect copy, that of the others may come
+        assert!(!is_over(DOUBLES, late, Some(2 * DOUBLES_TIME)));
+        assert_eq!([is_over(DOUBLES_MAX - 1, 0, None), is_over(DOUBLES_MAX, 0, None)], [false, true]);
+        assert!(is_over(DOUBLES_MAX, 0, Some(2 * DOUBLES_TIME)));
+    }
+
+    #[test]
+    fn so_many_packets_without_a_copy_clear_the_suspect() {
+        let suspect = |count: usize| {
+            let mut doubles = DoubleDetector { first: packets(count), suspect: Some(1000), ..DoubleDetector::default() };
+            doubles.add(at(1_000_000), End::A, [9; 3]);
+            doubles.suspect
+        };
+        assert_eq!([suspect(ALONE_MAX - 1), suspect(ALONE_MAX)], [Some(1000), None]);
+        // one more for two that had theirs
+        let with_pairs = |count: usize| {
+            let mut first = packets(count);
+            let copies = first[..2].iter().map(|(time, by, contents)| (time + 1000, *by, *contents)).collect::<Vec<_>>();
+            first.extend(copies);
+            let mut doubles = DoubleDetector { first, suspect: Some(1000), ..DoubleDetector::default() };
+            doubles.add(at(1_000_000), End::A, [9; 3]);
+            doubles.suspect
+        };
+        assert_eq!([with_pairs(2 + ALONE_MAX), with_pairs(3 + ALONE_MAX)], [Some(1000), None]);
+    }
+
+    #[test]
+    fn so_many_packets_wait_for_their_copies() {
+        let is_known = |count: usize| {
+            let waiting = packets(count).into();
+            let mut doubles =
+                DoubleDetector { mirror: Some(Box::new(Mirror { waiting, ..Mirror::new(1000) })), ..DoubleDetector::default() };
+            assert_eq!(doubles.add(at(0), End::A, [9; 3]), Shown::First);
+            doubles.are_known()
+        };
+        assert_eq!([is_known(WAITING_MAX - 1), is_known(WAITING_MAX)], [true, false]);
+    }
+
+    #[test]
+    fn so_many_that_came_twice_may_be_a_mirrors() {
+        let are_some = |alone: usize, twice: &[End]| {
+            let mut first = packets(alone);
+            for (n, by) in (1000..).zip(twice) {
+                first.extend([(0, *by, [n, 0, 0]); 2]);
+            }
+            DoubleDetector { first, ..DoubleDetector::default() }.are_some()
+        };
+        let (a, b) = (End::A, End::B);
+        assert_eq!([are_some(6, &[a, b]), are_some(7, &[a, b])], [true, false]);
+        assert_eq!([are_some(9, &[a, a, b]), are_some(10, &[a, a, b])], [true, false]);
+        assert_eq!([are_some(1, &[a, a]), are_some(1, &[b, b])], [false, false], "of one direction");
+    }
 }

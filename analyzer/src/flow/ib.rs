@@ -793,7 +793,7 @@ impl IbFlow {
             && (0..count as i32).contains(&psn::ahead(number, first))
         {
             // given up as not captured: here it is, behind its acknowledgment
-            sender.skipped = (number != first).then_some((first, psn::ahead(number, first) as u32)).filter(|(_, count)| *count > 0);
+            sender.skipped = (number != first).then_some((first, psn::ahead(number, first) as u32));
             if T::ON {
                 sink.show_late(verb_of(row), part_of(row), request.payload, t);
             }
@@ -1574,57 +1574,169 @@ fn part_of(row: &Row) -> Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::episodes::Cause;
     use alloc::vec;
     use rdmascope_dissector::frame::Carrier;
     use rdmascope_dissector::wire::ib::bth::Bth;
+    use rdmascope_dissector::wire::ib::ext::Reth;
 
     /// RC opcodes (IBA volume 1, table 38).
     const FIRST: u8 = 0x00;
     const LAST: u8 = 0x02;
     const ONLY: u8 = 0x04;
+    const WRITE_FIRST: u8 = 0x06;
+    const WRITE_MIDDLE: u8 = 0x07;
+    const WRITE_LAST: u8 = 0x08;
+    const READ: u8 = 0x0c;
+    const RESPONSE_FIRST: u8 = 0x0d;
+    const RESPONSE_MIDDLE: u8 = 0x0e;
+    const RESPONSE_LAST: u8 = 0x0f;
+    const RESPONSE_ONLY: u8 = 0x10;
     const ACKNOWLEDGE: u8 = 0x11;
+
+    const MS: i64 = 1_000_000;
 
     /// Operations with their sender and bytes, and facts about packets.
     #[derive(Default)]
     struct Heard {
         ops: Vec<(End, Part, Vec<u8>)>,
+        places: Vec<Placement>,
         facts: Vec<IbFact>,
+        again: Vec<Why>,
     }
 
     impl IbSink for Heard {
         fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, _: &mut T) {
             self.ops.push((op.by, op.part, op.bytes.to_vec()));
+            self.places.push(op.placement);
         }
 
         fn fact(&mut self, _: At, _: End, fact: IbFact) {
             self.facts.push(fact);
         }
+
+        fn again(&mut self, _: At, _: End, _: u32, why: Why) {
+            self.again.push(why);
+        }
     }
 
     /// A flow alone, and the time: packets are 1 ms apart.
-    #[derive(Default)]
     struct Wire {
         flow: IbFlow,
         heard: Heard,
         at: At,
+        /// ns to the next packet.
+        step: i64,
+        /// Of the next packets.
+        ip_id: u16,
+        icrc: Check,
+        asks: bool,
+    }
+
+    impl Default for Wire {
+        fn default() -> Self {
+            let (flow, heard, at) = (IbFlow::default(), Heard::default(), At::default());
+            Self { flow, heard, at, step: MS, ip_id: 0, icrc: Check::Unchecked, asks: false }
+        }
     }
 
     impl Wire {
-        fn packet(&mut self, by: End, opcode: u8, psn: u32, aeth: Option<u32>, payload: &[u8]) -> &mut Self {
-            self.at = At { frame: self.at.frame + 1, time: self.at.time + 1_000_000 };
-            let bth = Bth { opcode, bits: 0, p_key: 0xffff, resv8: 0, dest_qp: 0x11, ack: 0, psn };
+        fn put(&mut self, by: End, opcode: u8, psn: u32, ext: Extensions, payload: &[u8]) -> &mut Self {
+            self.at = At { frame: self.at.frame + 1, time: self.at.time + self.step };
+            let bth = Bth { opcode, bits: 0, p_key: 0xffff, resv8: 0, dest_qp: 0x11, ack: if self.asks { 0x80 } else { 0 }, psn };
             let packet = IbPacket {
                 carrier: Carrier::RoceV2 { src_port: 0xc000 },
                 bth,
-                ext: Extensions { aeth, ..Extensions::default() },
+                ext,
                 payload,
                 payload_length: payload.len() as u32,
-                ip_id: 0,
-                icrc: Check::Unchecked,
+                ip_id: self.ip_id,
+                icrc: self.icrc,
                 behind: &[],
             };
             self.flow.packet(self.at, by, &packet, &mut Off, &mut self.heard);
             self
+        }
+
+        fn packet(&mut self, by: End, opcode: u8, psn: u32, aeth: Option<u32>, payload: &[u8]) -> &mut Self {
+            self.put(by, opcode, psn, Extensions { aeth, ..Extensions::default() }, payload)
+        }
+
+        /// End A reads so many bytes, or writes them, from address 0x1000 on.
+        fn memory(&mut self, opcode: u8, psn: u32, dma_length: u32, payload: &[u8]) -> &mut Self {
+            let reth = Some(Reth { virtual_address: 0x1000, r_key: 7, dma_length });
+            self.put(End::A, opcode, psn, Extensions { reth, ..Extensions::default() }, payload)
+        }
+
+        /// End A reads so many packets of 256 bytes.
+        fn read(&mut self, psn: u32, packets: u32) -> &mut Self {
+            self.flow.path_mtu(256);
+            self.memory(READ, psn, packets * 256, &[])
+        }
+
+        /// End B answers a Read.
+        fn response(&mut self, opcode: u8, psn: u32) -> &mut Self {
+            self.packet(End::B, opcode, psn, None, &[psn as u8; 256])
+        }
+
+        /// End B asks for a packet that is missing.
+        fn nak(&mut self, psn: u32) -> &mut Self {
+            self.packet(End::B, ACKNOWLEDGE, psn, Some(0x6000_0000), &[])
+        }
+
+        /// Sets the time to the next packet.
+        fn after(&mut self, ns: i64) -> &mut Self {
+            self.step = ns;
+            self
+        }
+
+        /// State of end A.
+        fn sender(&self) -> &Sender {
+            &self.flow.senders[0]
+        }
+
+        /// Losses of end A's packets.
+        fn losses(&self) -> Losses {
+            self.flow.losses[0].as_deref().cloned().unwrap_or_default()
+        }
+
+        /// Losses of end B's packets.
+        fn losses_of_responses(&self) -> Losses {
+            self.flow.losses[1].as_deref().cloned().unwrap_or_default()
+        }
+
+        /// Number of facts of a kind.
+        fn count(&self, is: impl Fn(&IbFact) -> bool) -> usize {
+            self.heard.facts.iter().filter(|fact| is(fact)).count()
+        }
+
+        fn copies(&self) -> usize {
+            self.count(|fact| *fact == IbFact::Duplicate)
+        }
+
+        fn misplaced(&self) -> usize {
+            self.count(|fact| *fact == IbFact::Misplaced)
+        }
+
+        fn repeated(&self) -> usize {
+            self.count(|fact| matches!(fact, IbFact::Retransmission { .. }))
+        }
+
+        /// Packets that were given up, and if their receiver had them.
+        fn gaps(&self) -> Vec<(u32, bool)> {
+            let gap = |fact: &IbFact| if let IbFact::Gap(gap) = fact { Some((gap.count, gap.receiver_had_them)) } else { None };
+            self.heard.facts.iter().filter_map(gap).collect()
+        }
+
+        /// Results of recoveries.
+        fn ended(&self) -> Vec<(Cause, u32)> {
+            let ended = |fact: &IbFact| if let IbFact::Recovered { ended, .. } = fact { Some((ended.cause, ended.packets)) } else { None };
+            self.heard.facts.iter().filter_map(ended).collect()
+        }
+
+        fn measured(&self) -> Vec<Measure> {
+            let measure = |fact: &IbFact| if let IbFact::Measured(measure) = fact { Some(*measure) } else { None };
+            self.heard.facts.iter().filter_map(measure).collect()
         }
 
         /// End A sends a whole message.
@@ -1722,5 +1834,870 @@ mod tests {
         };
         assert!(!packet(0x7fff, 11));
         assert!(packet(0x8001, 12));
+    }
+
+    #[test]
+    fn which_acknowledgments_may_be_of_a_flow() {
+        let mut flow = IbFlow::default();
+        assert!(!flow.may_acknowledge(End::A, 99), "nothing was sent");
+        flow.starts_at(End::A, 300);
+        let may = |flow: &IbFlow, from: u32, to: u32| (from..to).map(|psn| flow.may_acknowledge(End::A, psn)).collect::<Vec<_>>();
+        assert_eq!(may(&flow, 43, 46), [false, true, true], "256 packets back");
+        assert_eq!(may(&flow, 299, 302), [true, true, false]);
+        flow.senders[0].slack = 3;
+        assert_eq!(may(&flow, 302, 306), [true, true, false, false]);
+    }
+
+    #[test]
+    fn what_is_acknowledged_and_next_was_not_seen() {
+        let mut flow = IbFlow::default();
+        flow.senders[0].acked_ahead = Some(12);
+        assert!(!flow.is_unseen(End::A));
+        let unseen = [11, 12, 13].map(|next| {
+            flow.senders[0].next = Some(next);
+            flow.is_unseen(End::A)
+        });
+        assert_eq!((unseen, flow.is_unseen(End::B)), ([true, true, false], false));
+    }
+
+    #[test]
+    fn so_many_damaged_packets_that_were_taken_say_that_the_crc_means_nothing() {
+        let mut flow = IbFlow::default();
+        assert!(!flow.is_dropped(End::A), "no CRC was right so far");
+        flow.icrc_good[0] = 1;
+        let dropped = [0, TAKEN_BAD_MAX - 1, TAKEN_BAD_MAX].map(|taken| {
+            flow.taken_bad[0] = taken;
+            flow.is_dropped(End::A)
+        });
+        assert_eq!(dropped, [true, true, false]);
+        flow.sound([false, true]);
+        assert!(flow.is_dropped(End::B));
+    }
+
+    #[test]
+    fn a_damaged_packet_is_held_once() {
+        let mut wire = Wire { icrc: Check::Good, ..Wire::default() };
+        wire.only(10);
+        wire.icrc = Check::Bad;
+        // one that is behind, or too far ahead, has a damaged number
+        for (psn, held) in [(11, 1), (11, 1), (12, 2), (11, 2), (9, 2), (266, 3), (267, 3)] {
+            wire.only(psn);
+            assert_eq!(wire.flow.senders[0].held.len(), held, "{psn}");
+        }
+        assert_eq!(wire.losses().damaged.count, 7);
+        assert_eq!(wire.order(), [10]);
+    }
+
+    #[test]
+    fn a_damaged_packet_that_is_sent_again_is_the_cause_of_its_recovery() {
+        let mut wire = Wire { icrc: Check::Good, ..Wire::default() };
+        wire.only(10);
+        wire.icrc = Check::Bad;
+        wire.only(11);
+        wire.icrc = Check::Good;
+        wire.only(12).nak(11).only(11).only(12).only(13);
+        assert_eq!((wire.order(), wire.ended()), (vec![10, 11, 12, 13], vec![(Cause::Damaged, 1)]));
+        assert_eq!((wire.losses().lost(), wire.losses().damaged.count, wire.flow.held()), (0, 1, 0));
+    }
+
+    #[test]
+    fn a_damaged_packet_that_is_acknowledged_was_taken() {
+        let taken = |good: u32| {
+            let mut wire = Wire { icrc: Check::Good, ..Wire::default() };
+            wire.only(10);
+            wire.flow.icrc_good[0] = good;
+            wire.icrc = Check::Bad;
+            wire.only(11);
+            wire.icrc = Check::Unchecked;
+            wire.ack(11).only(12);
+            assert_eq!(wire.count(|fact| *fact == IbFact::Doubtful), 1);
+            (wire.order(), wire.flow.taken_bad[0], wire.losses().damaged.count, wire.gaps())
+        };
+        assert_eq!(taken(ICRC_TRUSTED - 1), (vec![10, 11, 12], 1, 0, vec![]));
+        assert_eq!(taken(ICRC_TRUSTED), (vec![10, 12], 0, 1, vec![(1, true)]), "its receiver had another one");
+    }
+
+    #[test]
+    fn a_held_packet_is_doubtful_if_its_crc_is_wrong() {
+        for (icrc, doubtful) in [(Check::Unchecked, 0), (Check::Good, 0), (Check::Bad, 1)] {
+            let mut wire = Wire { icrc, ..Wire::default() };
+            wire.only(10).only(12).only(11);
+            assert_eq!((wire.order(), wire.count(|fact| *fact == IbFact::Doubtful)), (vec![10, 11, 12], doubtful), "{icrc:?}");
+        }
+    }
+
+    #[test]
+    fn the_third_time_is_counted() {
+        let mut wire = Wire::default();
+        for times in 0..4 {
+            wire.flow.stands_again(wire.at, End::A, 7);
+            let thrice = wire.flow.thrice.as_deref().map_or(0, |thrice| thrice[0].count);
+            assert_eq!(thrice, [0, 0, 1, 2][times]);
+            wire.flow.copies[0].add(wire.at, 7, 0);
+        }
+    }
+
+    #[test]
+    fn silence_of_an_end_that_was_never_seen_says_nothing() {
+        let tried = |before: fn(&mut Wire)| {
+            let mut wire = Wire::default();
+            before(&mut wire);
+            (0..9).for_each(|_| _ = wire.only(10));
+            let Wire { flow, heard, at, .. } = &mut wire;
+            flow.finish(*at, heard);
+            wire.losses().unanswered.map(|found| found.answered)
+        };
+        assert_eq!(tried(|_| {}), None);
+        assert_eq!(tried(|wire| _ = wire.packet(End::B, ONLY, 500, None, &[1])), Some(false));
+        assert_eq!(tried(|wire| _ = wire.only(9).ack(9)), Some(false));
+    }
+
+    #[test]
+    fn how_long_a_packet_is_held() {
+        let mut wire = Wire::default();
+        wire.only(10).only(12);
+        let Wire { flow, heard, at, .. } = &mut wire;
+        flow.expire(At { frame: 3, time: at.time + HELD_TIME_MAX }, &mut Off, heard);
+        assert!(flow.held() > 0);
+        flow.expire(At { frame: 3, time: at.time + HELD_TIME_MAX + 1 }, &mut Off, heard);
+        assert_eq!((wire.order(), wire.gaps(), wire.flow.held()), (vec![10, 12], vec![(1, false)], 0));
+    }
+
+    #[test]
+    fn how_many_packets_are_held() {
+        let mut wire = Wire::default();
+        wire.only(10);
+        let last = 11 + HELD_PACKETS_MAX as u32;
+        (12..=last).for_each(|psn| _ = wire.only(psn));
+        assert_eq!((wire.heard.ops.len(), wire.flow.senders[0].held.len()), (1, HELD_PACKETS_MAX));
+        wire.only(last + 1);
+        assert_eq!((wire.heard.ops.len(), wire.flow.held(), wire.gaps()), (HELD_PACKETS_MAX + 2, 0, vec![(1, false)]));
+        // or how much
+        let half = vec![1; HELD_BYTES_MAX / 2];
+        let mut wire = Wire::default();
+        wire.only(10).packet(End::A, ONLY, 12, None, &half).packet(End::A, ONLY, 13, None, &half);
+        assert_eq!((wire.heard.ops.len(), wire.flow.held()), (1, HELD_BYTES_MAX));
+        wire.packet(End::A, ONLY, 14, None, &[]).packet(End::A, ONLY, 15, None, &[1]);
+        assert_eq!((wire.heard.ops.len(), wire.flow.held()), (5, 0));
+    }
+
+    #[test]
+    fn packets_without_a_reply_are_sent_again_by_a_timer() {
+        let mut wire = Wire::default();
+        wire.only(10).only(12).only(13).only(12).only(13);
+        assert_eq!(wire.measured(), [Measure::Timeout(2 * MS)], "for the first of those that follow each other");
+        assert_eq!(wire.repeated(), 2);
+    }
+
+    #[test]
+    fn recoveries_begin_where_all_was_well() {
+        let begun = |wire: &Wire| {
+            let begins = |fact: &IbFact| match fact {
+                IbFact::Recovering { since, psn, is_gap, .. } => Some((since.frame, *psn, *is_gap)),
+                _ => None,
+            };
+            wire.heard.facts.iter().filter_map(begins).collect::<Vec<_>>()
+        };
+        let mut gap = Wire::default();
+        gap.only(10).only(11).only(13);
+        assert_eq!(begun(&gap), [(3, 12, true)], "with the packet that shows it");
+        let mut asked = Wire::default();
+        asked.only(10).only(11).nak(11);
+        assert_eq!(begun(&asked), [(2, 11, false)], "with the last packet that was sent");
+        let mut next = Wire::default();
+        next.only(10).only(11).nak(12);
+        assert_eq!(begun(&next), [(3, 12, true)], "none of what was seen is missing");
+        let mut behind = Wire::default();
+        behind.only(10).only(11);
+        behind.flow.senders[0].cursor = 13;
+        behind.nak(12);
+        assert_eq!(begun(&behind), [(2, 12, false)]);
+    }
+
+    #[test]
+    fn a_recovery_is_over_with_the_first_new_packet() {
+        let mut wire = Wire::default();
+        wire.only(10).only(12).nak(11).only(11).only(12);
+        assert!(wire.sender().recovery.is_some());
+        wire.only(13);
+        assert!(wire.sender().recovery.is_none());
+        assert_eq!(wire.ended(), [(Cause::LostBefore, 1)]);
+        // or when its newest packet is acknowledged
+        let mut wire = Wire::default();
+        wire.only(10).only(12).nak(11).only(11).only(12).ack(11);
+        assert!(wire.sender().recovery.is_some());
+        wire.ack(12);
+        assert_eq!(wire.ended(), [(Cause::LostBefore, 1)]);
+        // what was on its way when the NAK came does not end it
+        let mut wire = Wire::default();
+        wire.only(10).only(11).nak(11).only(12).only(13);
+        assert!(wire.sender().recovery.is_some());
+    }
+
+    #[test]
+    fn packets_behind_the_one_that_was_asked_for_wait_for_their_copies() {
+        let mut wire = Wire::default();
+        wire.only(10).only(12).only(13).nak(11).only(11);
+        assert_eq!(wire.order(), [10, 11]);
+        wire.only(14);
+        assert_eq!((wire.order(), wire.flow.held()), (vec![10, 11, 12, 13, 14], 0), "they get none");
+    }
+
+    /// A packet that was lost, as it seems, asked for and sent again: its first copy comes so many ns after it was missed.
+    fn held_up(after: i64, acknowledged: u32, number: u32) -> Wire {
+        let mut wire = Wire::default();
+        wire.only(10).only(12);
+        let missed = wire.at.time;
+        wire.nak(11).only(11).ack(acknowledged).only(12).only(13);
+        let now = wire.at.time;
+        wire.after(missed + after - now).only(number);
+        wire
+    }
+
+    #[test]
+    fn a_packet_that_was_held_up_had_not_been_lost() {
+        let told = |wire: Wire| {
+            let losses = wire.losses();
+            (losses.overtaken.count, losses.lost_before.count, losses.delay, wire.sender().recovery.is_some())
+        };
+        assert_eq!(told(held_up(LATE_MAX - 1, 11, 11)), (1, 0, LATE_MAX - 1, false));
+        assert_eq!(told(held_up(LATE_MAX, 11, 11)), (0, 1, 0, true), "sent again");
+        assert_eq!(told(held_up(LATE_MAX - 1, 11, 12)), (0, 1, 0, true), "another one");
+        assert_eq!(told(held_up(LATE_MAX - 1, 10, 11)), (0, 1, 0, true), "its receiver may not have it");
+    }
+
+    #[test]
+    fn an_old_packet_was_overtaken_by_its_copy() {
+        // identifications that count up: eight of them are trusted
+        let mut wire = Wire::default();
+        for psn in 10..24 {
+            wire.ip_id = 100 + psn as u16;
+            wire.only(psn);
+        }
+        let gap = wire.at.time - 5 * MS;
+        wire.flow.senders[0].filled.extend([
+            (20, At { frame: 1, time: gap - MS }),
+            (21, At { frame: 2, time: gap }),
+            (22, At { frame: 3, time: gap + MS }),
+        ]);
+        wire.ip_id = 123 - OLD + 1;
+        wire.only(21);
+        assert!(!wire.flow.is_old);
+        wire.flow.senders[0].recovery = None;
+        *wire.flow.losses(End::A) = Losses::default();
+        wire.ip_id = 123 - OLD;
+        wire.only(21);
+        assert!(wire.flow.is_old);
+        let (delay, losses) = (wire.at.time - gap, wire.losses());
+        assert_eq!((losses.overtaken.count, losses.delay, losses.lost()), (1, delay, 0));
+        assert!(wire.sender().recovery.is_none());
+    }
+
+    #[test]
+    fn how_soon_the_copy_of_the_last_packet_comes() {
+        let copies = |after: i64, number: u32| {
+            let mut wire = Wire { ip_id: 5, ..Wire::default() };
+            wire.only(10).only(11);
+            // another datagram
+            wire.ip_id = 9;
+            wire.after(after).only(number);
+            (wire.copies(), wire.repeated())
+        };
+        assert_eq!(copies(COPY_TIME_MAX, 11), (1, 0));
+        assert_eq!(copies(COPY_TIME_MAX + 1, 11), (0, 1));
+        assert_eq!(copies(COPY_TIME_MAX, 10), (0, 1), "not the last");
+    }
+
+    #[test]
+    fn packets_stand_behind_their_acknowledgment() {
+        let mut wire = Wire::default();
+        wire.only(10).ack(12);
+        let misplaced = [11, 12, 13].map(|psn| wire.only(psn).misplaced());
+        assert_eq!((misplaced, wire.losses().misplaced.count), ([1, 2, 2], 2));
+        // those that had been given up
+        let mut wire = Wire::default();
+        wire.only(10).only(14).ack(14);
+        assert_eq!((wire.gaps(), wire.order()), (vec![(3, true)], vec![10, 14]));
+        let told = [13, 12, 11].map(|psn| {
+            wire.only(psn);
+            (wire.misplaced(), wire.repeated())
+        });
+        assert_eq!(told, [(1, 0), (2, 0), (3, 0)]);
+        // each of them once
+        let mut wire = Wire::default();
+        wire.only(10).only(14).ack(14).only(12).only(12);
+        assert_eq!((wire.misplaced(), wire.repeated()), (1, 1));
+        let mut wire = Wire::default();
+        wire.only(10).only(14).ack(14).only(11).only(11);
+        assert_eq!((wire.misplaced(), wire.repeated()), (1, 1));
+    }
+
+    #[test]
+    fn what_came_late_is_settled_by_its_receiver() {
+        let late = || {
+            let mut wire = Wire::default();
+            wire.only(10).only(12).only(11).only(13);
+            assert_eq!((wire.order(), wire.sender().late.map(|late| late.psn)), (vec![10, 11, 12, 13], Some(11)));
+            wire
+        };
+        let told = |wire: &mut Wire| (wire.sender().late.is_some(), wire.misplaced(), wire.losses().misplaced.count);
+        assert_eq!(told(late().ack(10)), (true, 0, 0));
+        assert_eq!(told(late().ack(11)), (false, 1, 1));
+        assert_eq!(told(late().ack(12)), (false, 1, 1));
+        // its receiver noticed
+        assert_eq!(told(late().nak(12)), (true, 0, 0));
+        let mut noticed = late();
+        assert_eq!(told(noticed.nak(11)), (false, 0, 0));
+        noticed.only(11).only(12).only(13).ack(13);
+        assert_eq!((noticed.losses().overtaken.count, noticed.ended()), (1, vec![(Cause::Reordered, 1)]));
+        // or the capture is over
+        let mut wire = late();
+        let Wire { flow, heard, at, .. } = &mut wire;
+        flow.finish(*at, heard);
+        assert_eq!(told(&mut wire), (false, 1, 1));
+    }
+
+    #[test]
+    fn the_path_mtu_is_learnt_from_packets_that_are_not_the_last() {
+        let learnt = |opcode: u8, length: usize| {
+            let mut wire = Wire::default();
+            wire.packet(End::A, opcode, 10, None, &vec![1; length]);
+            wire.flow.mtu
+        };
+        assert_eq!([learnt(FIRST, 0), learnt(FIRST, 1), learnt(FIRST, 1024), learnt(ONLY, 1024)], [None, Some(1), Some(1024), None]);
+        assert_eq!([learnt(WRITE_MIDDLE, 256), learnt(LAST, 256)], [Some(256), None]);
+        let mut wire = Wire::default();
+        wire.only(10).memory(READ, 11, 4096, &[]).packet(End::B, RESPONSE_FIRST, 11, None, &[]);
+        assert_eq!(wire.flow.mtu, None);
+        wire.packet(End::B, RESPONSE_MIDDLE, 12, None, &[0]);
+        assert_eq!(wire.flow.mtu, Some(1));
+    }
+
+    #[test]
+    fn where_requests_go_on_behind_a_read_of_unknown_length() {
+        // the answer has one packet, or as many as the smallest path MTU makes
+        let behind = |psn: u32| {
+            let mut wire = Wire::default();
+            wire.only(10).memory(READ, 11, 1024, &[]).only(psn);
+            (wire.heard.ops.len(), wire.gaps().len())
+        };
+        assert_eq!([12, 13, 15, 16].map(behind), [(3, 0), (3, 0), (3, 0), (2, 0)]);
+        // a held packet is released by the same slack
+        let held = |psn: u32| {
+            let mut wire = Wire::default();
+            wire.only(10).only(psn).memory(READ, 11, 1024, &[]);
+            (wire.heard.ops.len(), wire.flow.senders[0].held.len())
+        };
+        assert_eq!([12, 15, 16].map(held), [(3, 0), (3, 0), (2, 1)]);
+        // with the first Response it is known
+        let mut wire = Wire::default();
+        wire.only(10).memory(READ, 11, 1024, &[]).response(RESPONSE_FIRST, 11);
+        assert_eq!((wire.sender().next, wire.sender().slack), (Some(15), 0));
+        let mut gone_on = Wire::default();
+        gone_on.only(10).memory(READ, 11, 1024, &[]).only(15).response(RESPONSE_FIRST, 11);
+        assert_eq!(gone_on.sender().next, Some(16));
+    }
+
+    /// When the Read of [`reread`] goes out again.
+    const NOW: At = At { frame: 50, time: 50 * MS };
+
+    /// End A recovers. Its Read of packets 100 to 103 was answered whole, and goes out again: times that Responses were
+    /// asked for again, those of them that were lost behind the capture point, and those that had gone by.
+    fn reread(change: impl FnOnce(&mut IbFlow, &mut Sender)) -> ([u64; 3], IbFlow) {
+        let mut flow = IbFlow { mtu: Some(256), ..IbFlow::default() };
+        let mut sender = Sender { next: Some(104), cursor: 104, last: At { frame: 1, time: MS }, ..Sender::default() };
+        sender.recovery = Some(Box::new(Recovery::new(sender.last, 110)));
+        sender.reads.push_back(Read {
+            first: 100,
+            span: 4,
+            span_known: true,
+            key: 7,
+            address: 0,
+            length: 1024,
+            number: 1,
+            next: 104,
+            received: 1024,
+            missing: Vec::new(),
+            gap: At::default(),
+            late: (0, At::default(), 0),
+            again: None,
+            asked: sender.last,
+            answered_before: 0,
+            is_done: true,
+        });
+        change(&mut flow, &mut sender);
+        flow.senders[0] = sender;
+        let reth = Some(Reth { virtual_address: 0, r_key: 7, dma_length: 1024 });
+        again(&mut flow, READ, 100, false, Extensions { reth, ..Extensions::default() });
+        let losses = flow.losses[1].as_deref().cloned().unwrap_or_default();
+        ([losses.asked_again, losses.lost_behind.count, losses.went_by.count], flow)
+    }
+
+    /// A packet of end A goes out, while it recovers.
+    fn again(flow: &mut IbFlow, opcode: u8, psn: u32, is_first: bool, ext: Extensions) {
+        let row = bth::Opcode(opcode).row().expect("a known opcode");
+        let request = Request {
+            at: NOW,
+            by: End::A,
+            psn,
+            row,
+            ext: &ext,
+            solicited: false,
+            payload: &[],
+            payload_length: 0,
+            in_frame: true,
+            is_doubtful: false,
+        };
+        flow.sent_in_recovery(&request, false, is_first, &mut Heard::default());
+    }
+
+    #[test]
+    fn a_read_that_goes_out_again_was_answered_and_the_answer_lost() {
+        let of = |change: fn(&mut IbFlow, &mut Sender)| reread(change).0;
+        // its sender goes on behind it: it went back to this one
+        assert_eq!(of(|_, _| {}), [1, 1, 0]);
+        assert_eq!(of(|_, s| s.next = Some(105)), [0, 0, 0], "or the capture has a copy that was held up");
+        let (_, mut flow) = reread(|_, s| s.next = Some(105));
+        assert!(flow.losses[1].is_none());
+        assert_eq!(flow.senders[0].reread, Some((NOW, 104)));
+        // what follows shows which
+        let follows = |flow: &IbFlow, psn: u32| {
+            let mut flow = flow.clone();
+            again(&mut flow, ONLY, psn, false, Extensions::default());
+            (flow.losses(End::B).asked_again, flow.losses(End::B).lost_behind.count, flow.senders[0].reread)
+        };
+        assert_eq!(follows(&flow, 104), (1, 1, None));
+        assert_eq!(follows(&flow, 105), (0, 0, None));
+        assert_eq!(flow.losses(End::B).asked_again, 0);
+        // nothing of it had come
+        assert_eq!(of(|_, s| s.reads[0].received = 0), [1, 0, 0]);
+        assert_eq!(of(|_, s| s.reads[0].received = 1), [1, 1, 0]);
+        // not all of it had come
+        assert_eq!(of(|_, s| s.reads[0].missing = vec![101]), [1, 0, 0]);
+        assert_eq!(of(|_, s| s.reads[0].is_done = false), [1, 0, 0]);
+    }
+
+    #[test]
+    fn a_read_that_is_done_is_known_by_its_numbers() {
+        let done = |done: u32| {
+            reread(|_, s| {
+                s.reads.clear();
+                s.reads_done = Some(done);
+            })
+            .0
+        };
+        assert_eq!([done(100), done(101)], [[1, 0, 0], [1, 1, 0]]);
+        // one that does not reach so far
+        let span = |span: u32, first: u32| reread(|_, s| (s.reads[0].span, s.reads[0].first) = (span, first)).0;
+        assert_eq!([span(1, 100), span(1, 99), span(2, 99), span(4, 101)], [[1, 1, 0], [1, 0, 0], [1, 1, 0], [1, 0, 0]]);
+    }
+
+    #[test]
+    fn a_read_that_was_asked_for_goes_out_again_for_that() {
+        let at = |ago: i64| At { frame: 40, time: NOW.time - ago };
+        let asked = |from: u32, to: u32, ago: i64| reread(|_, s| s.nak = Some((from, to, at(ago)))).0;
+        let (for_nak, by_itself) = ([1, 0, 0], [1, 1, 0]);
+        assert_eq!(
+            [asked(100, 101, 0), asked(99, 101, 0), asked(101, 104, 0), asked(99, 100, 0)],
+            [for_nak, for_nak, by_itself, by_itself]
+        );
+        assert_eq!([asked(100, 104, ASKS_AGAIN), asked(100, 104, ASKS_AGAIN + 1)], [for_nak, by_itself]);
+        let far = |ago: i64| {
+            reread(|flow, s| {
+                flow.round_trip[0] = Some(100_000);
+                s.nak = Some((100, 104, at(ago)));
+            })
+            .0
+        };
+        assert_eq!([far(ASKS_AGAIN + 100_000), far(ASKS_AGAIN + 100_001)], [for_nak, by_itself]);
+    }
+
+    #[test]
+    fn a_read_that_crosses_its_answer_shows_no_loss() {
+        let crossing = |way: Option<i64>, ago: i64| {
+            reread(|flow, s| {
+                flow.round_trip[0] = way;
+                s.answered = (104, NOW.time - ago);
+            })
+            .0
+        };
+        assert_eq!(
+            [crossing(Some(100_000), 99_999), crossing(Some(100_000), 100_000), crossing(None, 0)],
+            [[0, 0, 0], [1, 1, 0], [1, 1, 0]]
+        );
+    }
+
+    #[test]
+    fn responses_that_went_by_long_enough_ago_were_lost_or_overtaken() {
+        const WAY: i64 = 80_000;
+        let known = WAY - WAY / 8 - HELD_BACK;
+        let by = |way: Option<i64>, next: u32, ago: i64, missing: Vec<u32>| {
+            reread(|flow, s| {
+                flow.round_trip[0] = way;
+                (s.reads[0].next, s.reads[0].missing, s.reads[0].is_done) = (next, missing, false);
+                s.passed[0] = (100, NOW.time - ago);
+            })
+            .0
+        };
+        assert_eq!(by(Some(WAY), 101, known + 1, Vec::new()), [1, 0, 1]);
+        assert_eq!(by(Some(WAY), 101, known, Vec::new()), [1, 0, 0], "they may still be on their way");
+        assert_eq!(by(Some(WAY), 100, known + 1, Vec::new()), [1, 0, 0], "it is the next");
+        assert_eq!(by(Some(WAY), 102, known + 1, vec![100]), [1, 0, 0], "it is missing");
+        assert_eq!(by(Some(WAY), 102, known + 1, vec![101]), [1, 0, 1]);
+        assert_eq!(by(None, 101, known + 1, Vec::new()), [1, 0, 0], "the way is not known");
+        // the same of a Read that may be the copy of one that was held up
+        let copy = |ago: i64| {
+            reread(|flow, s| {
+                flow.round_trip[0] = Some(WAY);
+                (s.next, s.passed[0]) = (Some(105), (100, NOW.time - ago));
+            })
+            .0
+        };
+        assert_eq!([copy(known), copy(known + 1)], [[0, 0, 0], [0, 0, 1]]);
+    }
+
+    #[test]
+    fn how_long_ago_a_response_went_by() {
+        let mut sender = Sender::default();
+        assert_eq!(sender.passed_ago(NOW, 100), 0, "none did");
+        sender.passed[..4].copy_from_slice(&[(98, 1), (100, NOW.time - 5), (102, NOW.time - 7), (104, NOW.time - 6)]);
+        assert_eq!([98, 99, 100, 101, 103, 104, 105].map(|psn| sender.passed_ago(NOW, psn)), [NOW.time - 1, 7, 7, 7, 6, 6, 0]);
+    }
+
+    #[test]
+    fn the_rest_of_a_read_is_missing_when_its_sender_asks_again() {
+        let gap = |change: fn(&mut Sender)| reread(|_, s| change(s)).1.senders[0].reads[0].gap;
+        let known = At { frame: 4, time: 4 };
+        assert_eq!(gap(|s| s.reads[0].is_done = false), NOW);
+        assert_eq!(gap(|s| (s.reads[0].is_done, s.reads[0].gap) = (false, At { frame: 4, time: 4 })), known);
+        assert_eq!(gap(|_| {}), At::default());
+        assert_eq!(gap(|s| (s.reads[0].is_done, s.reads[0].received) = (false, 0)), At::default());
+        assert_eq!(gap(|s| (s.reads[0].is_done, s.nak) = (false, Some((100, 104, NOW)))), At::default());
+        // what came late by itself was overtaken: its requester noticed
+        let (_, mut flow) = reread(|_, s| s.reads[0].late = (2, At { frame: 4, time: 4 }, 9));
+        let losses = flow.losses(End::B);
+        assert_eq!((losses.overtaken.count, losses.overtaken.first, losses.delay), (2, known, 9));
+        assert_eq!(flow.senders[0].reads[0].late.0, 0);
+    }
+
+    #[test]
+    fn who_spoke_late_enough_and_was_asked_to_had_the_packet() {
+        // the receiver takes 10 ns; its last word was so long after the packet
+        let spoke = |after: i64, asks: Option<u32>, took: Option<i64>| {
+            let mut flow = IbFlow { round_trip: [None, took], ..IbFlow::default() };
+            let last = At { frame: 1, time: MS };
+            flow.senders[0] = Sender { next: Some(104), last, asks, ..Sender::default() };
+            flow.senders[0].recovery = Some(Box::new(Recovery::new(last, 110)));
+            flow.senders[1].last = At { frame: 2, time: MS + after };
+            again(&mut flow, ONLY, 100, false, Extensions::default());
+            flow.end_recovery(NOW, End::A, false, &mut Heard::default());
+            let losses = flow.losses(End::A);
+            (losses.unacknowledged.count, losses.unheard.count)
+        };
+        let (had, unsure) = ((1, 0), (0, 1));
+        assert_eq!([spoke(10, None, Some(10)), spoke(11, None, Some(10)), spoke(11, None, None)], [unsure, had, unsure]);
+        assert_eq!([spoke(11, Some(99), Some(10)), spoke(11, Some(100), Some(10)), spoke(11, Some(101), Some(10))], [unsure, had, had]);
+    }
+
+    #[test]
+    fn so_many_missing_packets_that_came_are_remembered() {
+        let mut flow = IbFlow::default();
+        flow.senders[0].recovery = Some(Box::new(Recovery::new(At { frame: 1, time: 1 }, 200)));
+        let filled = |flow: &IbFlow| {
+            let filled = &flow.senders[0].filled;
+            (filled.len(), filled.front().map(|(psn, _)| *psn))
+        };
+        for n in 0..FILLED_MAX as u32 {
+            again(&mut flow, ONLY, 100 + 2 * n, true, Extensions::default());
+        }
+        assert_eq!(filled(&flow), (FILLED_MAX, Some(100)));
+        again(&mut flow, ONLY, 190, true, Extensions::default());
+        assert_eq!(filled(&flow), (FILLED_MAX, Some(102)));
+        // not those that went out again, nor what is new
+        again(&mut flow, ONLY, 191, false, Extensions::default());
+        again(&mut flow, ONLY, 200, true, Extensions::default());
+        assert_eq!(filled(&flow), (FILLED_MAX, Some(102)));
+        again(&mut flow, ONLY, 199, true, Extensions::default());
+        assert_eq!(filled(&flow), (FILLED_MAX, Some(104)));
+    }
+
+    #[test]
+    fn numbers_that_a_nak_or_a_read_asked_for() {
+        let at = |frame| At { frame, time: frame as i64 };
+        let mut sender = Sender { nak: Some((10, 13, at(5))), read_again: Some((10, 13, at(6))), ..Sender::default() };
+        assert_eq!([9, 10, 12, 13].map(|psn| sender.asked_for(psn).map(|at| at.frame)), [None, Some(5), Some(5), None]);
+        assert_eq!([9, 10, 12, 13].map(|psn| sender.reread_for(psn).map(|at| at.frame)), [None, Some(6), Some(6), None]);
+        sender.first = Some(20);
+        assert_eq!([19, 20, 21].map(|psn| sender.is_before(psn)), [true, false, false]);
+    }
+
+    #[test]
+    fn a_read_is_answered_in_order() {
+        let mut wire = Wire::default();
+        wire.only(10).read(11, 3).response(RESPONSE_FIRST, 11).response(RESPONSE_MIDDLE, 12).response(RESPONSE_LAST, 13).only(14);
+        assert_eq!(wire.heard.facts, [IbFact::ReadsOutstanding(1)]);
+        let address = |n: u64| Placement::Memory { key: 7, address: 0x1000 + 256 * n };
+        assert_eq!(wire.heard.places[1..5], [address(0), address(0), address(1), address(2)]);
+        assert_eq!((wire.sender().reads.len(), wire.sender().reads_done), (0, Some(14)));
+        // what comes again behind it
+        wire.response(RESPONSE_LAST, 13);
+        assert_eq!((wire.heard.ops.len(), wire.repeated(), wire.losses_of_responses().repeated.count), (6, 1, 1));
+        wire.after(1).response(RESPONSE_LAST, 13);
+        assert_eq!((wire.heard.ops.len(), wire.copies(), wire.losses_of_responses().repeated.count), (6, 1, 1));
+        // what no Read asked for
+        wire.response(RESPONSE_ONLY, 14);
+        assert_eq!((wire.heard.ops.len(), wire.heard.places.last()), (7, Some(&Placement::Unknown)));
+    }
+
+    #[test]
+    fn reads_at_the_same_time_are_counted() {
+        let mut wire = Wire::default();
+        wire.only(10).read(11, 1).read(12, 2).response(RESPONSE_ONLY, 11).read(14, 1);
+        let asked = wire.at;
+        wire.response(RESPONSE_FIRST, 12).response(RESPONSE_LAST, 13).response(RESPONSE_ONLY, 14);
+        let outstanding = |fact: &IbFact| if let IbFact::ReadsOutstanding(count) = fact { Some(*count) } else { None };
+        assert_eq!(wire.heard.facts.iter().filter_map(outstanding).collect::<Vec<_>>(), [1, 2, 2]);
+        let answered = |fact: &IbFact| match fact {
+            IbFact::ReadsAnswered { asked, outstanding } => Some((asked.frame, *outstanding)),
+            _ => None,
+        };
+        let told: Vec<_> = wire.heard.facts.iter().filter_map(answered).collect();
+        assert_eq!(told, [(3, 2), (asked.frame, 2)], "one alone says nothing");
+        // one that is refused, of which nothing came
+        let refused = |psn: u32, code: u32| {
+            let mut wire = Wire::default();
+            wire.only(10).read(11, 1).read(12, 2).response(RESPONSE_ONLY, 11);
+            wire.packet(End::B, ACKNOWLEDGE, psn, Some((0x60 | code) << 24), &[]);
+            wire.heard.facts.iter().filter_map(answered).collect::<Vec<_>>()
+        };
+        assert_eq!([refused(12, 2), refused(13, 2), refused(12, 0)], [vec![(3, 2)], vec![], vec![]]);
+        let mut begun = Wire::default();
+        begun.only(10).read(11, 1).read(12, 2).response(RESPONSE_ONLY, 11).response(RESPONSE_FIRST, 12);
+        begun.packet(End::B, ACKNOWLEDGE, 12, Some(0x6200_0000), &[]);
+        assert_eq!(begun.heard.facts.iter().filter_map(answered).count(), 0);
+    }
+
+    #[test]
+    fn so_many_reads_are_remembered() {
+        let mut wire = Wire::default();
+        wire.only(10);
+        (0..READS_MAX as u32).for_each(|n| _ = wire.read(11 + n, 1));
+        assert_eq!((wire.sender().reads.len(), wire.sender().reads[0].first), (READS_MAX, 11));
+        wire.read(11 + READS_MAX as u32, 1);
+        assert_eq!((wire.sender().reads.len(), wire.sender().reads[0].first), (READS_MAX, 12));
+    }
+
+    /// Of a Read of packets 11 to 14 the second Response is missing.
+    fn missing() -> Wire {
+        let mut wire = Wire::default();
+        wire.only(10).read(11, 4).response(RESPONSE_FIRST, 11).response(RESPONSE_MIDDLE, 13);
+        assert_eq!(wire.count(|fact| *fact == IbFact::SequenceGap { missing: 1 }), 1);
+        wire
+    }
+
+    #[test]
+    fn a_response_that_is_missing_comes_late_or_again() {
+        // late, by itself: its requester may not notice
+        let mut wire = missing();
+        wire.response(RESPONSE_MIDDLE, 12);
+        assert_eq!(wire.sender().reads[0].late, (1, wire.at, MS));
+        wire.response(RESPONSE_LAST, 14);
+        assert_eq!((wire.misplaced(), wire.losses_of_responses().misplaced.count, wire.sender().reads.len()), (1, 1, 0));
+        // the Read goes out again for it, and its answer begins with it
+        let mut wire = missing();
+        let gap = wire.at;
+        wire.response(RESPONSE_LAST, 14).read(12, 3);
+        assert_eq!(wire.sender().reads[0].again, Some(wire.at));
+        wire.response(RESPONSE_FIRST, 12);
+        let losses = wire.losses_of_responses();
+        assert_eq!((losses.lost_before.count, losses.lost_before.first, losses.repeated.count, losses.overtaken.count), (1, gap, 1, 0));
+        assert_eq!((wire.sender().refilled, wire.sender().reads.len()), (Some(12), 0));
+        // the rest of the answer had come
+        wire.response(RESPONSE_MIDDLE, 13).response(RESPONSE_LAST, 14);
+        let losses = wire.losses_of_responses();
+        assert_eq!((losses.lost_before.count, losses.repeated.count), (1, 3));
+        // the copy that was held up comes at last: it had not been lost
+        wire.response(RESPONSE_MIDDLE, 12);
+        let losses = wire.losses_of_responses();
+        assert_eq!((losses.lost_before.count, losses.overtaken.count, losses.repeated.count), (0, 1, 4));
+        assert_eq!(wire.sender().refilled, None);
+        // the capture did not have it
+        let mut wire = missing();
+        wire.response(RESPONSE_LAST, 14).only(15).only(16).read(17, 1).response(RESPONSE_ONLY, 17);
+        assert_eq!(wire.count(|fact| *fact == IbFact::ResponsesMissed(1)), 1);
+        assert_eq!((wire.sender().reads.len(), wire.sender().reads_done), (0, Some(18)));
+    }
+
+    #[test]
+    fn a_response_that_comes_too_soon_for_an_answer_was_on_its_way() {
+        const WAY: i64 = 800_000;
+        let after = WAY - WAY / 8 - HELD_BACK;
+        let came = |ns: i64| {
+            let mut wire = missing();
+            wire.response(RESPONSE_LAST, 14);
+            let gap = wire.sender().reads[0].gap.time;
+            wire.read(12, 3);
+            wire.flow.round_trip[1] = Some(WAY);
+            wire.after(ns).response(RESPONSE_MIDDLE, 12);
+            let late = wire.at.time - gap;
+            let losses = wire.losses_of_responses();
+            (losses.overtaken.count, losses.lost_before.count, if losses.delay == late { 1 } else { losses.delay })
+        };
+        assert_eq!(came(after - 1), (1, 0, 1));
+        // no first packet, and not behind another: it does not begin an answer
+        assert_eq!(came(after), (0, 0, 0));
+        let first = |ns: i64| {
+            let mut wire = missing();
+            wire.response(RESPONSE_LAST, 14).read(12, 3);
+            wire.flow.round_trip[1] = Some(WAY);
+            wire.after(ns).response(RESPONSE_FIRST, 12);
+            let losses = wire.losses_of_responses();
+            (losses.overtaken.count, losses.lost_before.count)
+        };
+        assert_eq!([first(after - 1), first(after)], [(1, 0), (0, 1)]);
+    }
+
+    #[test]
+    fn the_rest_of_a_read_that_was_asked_for_again_had_been_lost() {
+        const WAY: i64 = 800_000;
+        let after = WAY - WAY / 8 - HELD_BACK;
+        let rest = |ns: i64, opcode: u8| {
+            let mut wire = Wire::default();
+            wire.only(10).read(11, 4).response(RESPONSE_FIRST, 11).response(RESPONSE_MIDDLE, 12);
+            // its sender has waited long enough
+            wire.read(13, 2);
+            assert_eq!(wire.sender().reads[0].gap, wire.at);
+            wire.flow.round_trip[1] = Some(WAY);
+            wire.after(ns).response(opcode, 13);
+            let losses = wire.losses_of_responses();
+            let told = (losses.lost_before.count, losses.repeated.count);
+            (told, wire.sender().reads[0].gap, wire.sender().refilled)
+        };
+        assert_eq!(rest(after, RESPONSE_FIRST), ((1, 1), At::default(), Some(13)));
+        assert_eq!(rest(after - 1, RESPONSE_FIRST), ((0, 0), At::default(), None));
+        assert_eq!(rest(after, RESPONSE_MIDDLE), ((0, 0), At::default(), None));
+    }
+
+    #[test]
+    fn reads_are_answered_in_order_or_the_capture_missed_some() {
+        // the second Read is asked for so long after a Response of the first was missed
+        let told = |asked: i64, way: Option<i64>| {
+            let mut wire = missing();
+            let gap = wire.at.time;
+            wire.after(1000).response(RESPONSE_LAST, 14).after(asked - 1000).read(15, 1);
+            assert_eq!(wire.at.time, gap + asked);
+            wire.flow.round_trip[0] = way;
+            wire.after(MS).response(RESPONSE_ONLY, 15);
+            (wire.count(|fact| *fact == IbFact::ResponsesMissed(1)), wire.sender().reads.len(), wire.sender().reads_done)
+        };
+        let (waits, missed) = ((0, 2, Some(11)), (1, 0, Some(16)));
+        assert_eq!([told(ASKS_AGAIN - 1, None), told(ASKS_AGAIN, None)], [waits, missed]);
+        assert_eq!([told(2 * MS - 1, Some(MS)), told(2 * MS, Some(MS))], [waits, missed]);
+        assert_eq!([told(ASKS_AGAIN - 1, Some(MS / 2)), told(ASKS_AGAIN, Some(MS / 2))], [waits, missed]);
+        // of a Read that was never answered, all are missed
+        let mut wire = Wire::default();
+        wire.only(10).read(11, 4).response(RESPONSE_FIRST, 11).after(5 * MS).read(15, 1).response(RESPONSE_ONLY, 15);
+        wire.after(9 * MS).read(16, 1).response(RESPONSE_ONLY, 16);
+        assert_eq!(wire.count(|fact| *fact == IbFact::ResponsesMissed(3)), 1);
+    }
+
+    #[test]
+    fn how_many_missing_responses_are_remembered() {
+        let missing = |count: u32| {
+            let mut wire = Wire::default();
+            wire.only(10).read(11, 3000).response(RESPONSE_FIRST, 11).response(RESPONSE_MIDDLE, 12 + count);
+            wire.sender().reads[0].missing.len()
+        };
+        assert_eq!([0, 1, 1024, 1025].map(missing), [0, 1, 1024, MISSING_MAX]);
+    }
+
+    #[test]
+    fn a_write_goes_on_behind_a_hole_inside_it() {
+        // a Write of four packets, of which the capture misses some
+        let behind = |length: u32, psn: u32, opcode: u8| {
+            let mut wire = Wire::default();
+            wire.only(9).memory(WRITE_FIRST, 10, length, &[1; 256]).packet(End::A, opcode, psn, None, &[2; 16]).ack(psn);
+            assert_eq!(wire.gaps(), [(psn - 11, true)]);
+            wire.heard.places.last().copied()
+        };
+        let address = |n: u64| Some(Placement::Memory { key: 7, address: 0x1000 + 256 * n });
+        assert_eq!(behind(1024, 12, WRITE_MIDDLE), address(2));
+        assert_eq!(behind(1024, 13, WRITE_LAST), address(3));
+        assert_eq!(behind(769, 13, WRITE_LAST), address(3));
+        assert_eq!(behind(768, 13, WRITE_LAST), Some(Placement::Unknown), "it ended in the hole");
+        assert_eq!(behind(1024, 13, LAST), Some(Placement::Unknown), "something else");
+        assert_eq!(behind(1024, 13, ONLY), Some(Placement::Queue { offset: 0 }));
+        // how long the packets of the hole are is not known
+        let mut wire = Wire::default();
+        wire.memory(WRITE_FIRST, 10, 1024, &[]).packet(End::A, WRITE_LAST, 13, None, &[2; 16]).ack(13);
+        assert_eq!(wire.heard.places.last(), Some(&Placement::Unknown));
+    }
+
+    #[test]
+    fn what_cannot_follow_is_out_of_order() {
+        let out_of_order = |opcodes: &[u8]| {
+            let mut wire = Wire::default();
+            wire.flow.starts_at(End::A, 10);
+            (10..).zip(opcodes).for_each(|(psn, opcode)| _ = wire.packet(End::A, *opcode, psn, None, &[1; 4]));
+            let told = |fact: &IbFact| if let IbFact::OutOfOrder { part, open, .. } = fact { Some((*part, *open)) } else { None };
+            wire.heard.facts.iter().filter_map(told).collect::<Vec<_>>()
+        };
+        assert_eq!(out_of_order(&[FIRST, LAST, ONLY, FIRST, 0x01, LAST]), []);
+        assert_eq!(out_of_order(&[LAST]), [(Part::Last, false)]);
+        assert_eq!(out_of_order(&[FIRST, ONLY, ONLY]), [(Part::Only, true)]);
+        // behind a Read whose length is not known, nothing is known
+        let read = |length: u32| {
+            let mut wire = Wire::default();
+            wire.flow.starts_at(End::A, 10);
+            wire.memory(READ, 10, length, &[]);
+            wire.sender().is_whole
+        };
+        assert_eq!([read(0), read(256), read(257)], [true, true, false]);
+    }
+
+    #[test]
+    fn the_shortest_way_is_of_the_last_packet_alone() {
+        let mut wire = Wire::default();
+        let ways = |wire: &Wire| {
+            let way = |fact: &IbFact| if let IbFact::RoundTrip(way) = fact { Some(*way) } else { None };
+            wire.heard.facts.iter().filter_map(way).collect::<Vec<_>>()
+        };
+        wire.only(10).only(11).after(500).ack(10);
+        assert_eq!(ways(&wire), [], "not the last");
+        wire.ack(11);
+        assert_eq!(ways(&wire), [1000]);
+        for (took, known) in [(1000, 1), (1001, 1), (999, 2), (0, 3), (-1, 3)] {
+            let next = wire.sender().next.unwrap_or(0);
+            wire.after(MS).only(next).after(took).ack(next);
+            assert_eq!(ways(&wire).len(), known, "{took}");
+        }
+        assert_eq!(ways(&wire), [1000, 999, 0]);
+    }
+
+    #[test]
+    fn the_newest_acknowledgment_is_kept() {
+        let mut wire = Wire::default();
+        let acked = [10, 12, 11, 12, 13, 14].map(|psn| {
+            (wire.sender().next.unwrap_or(10)..=psn).for_each(|psn| _ = wire.only(psn));
+            wire.ack(psn).sender().acked
+        });
+        assert_eq!(acked, [10, 12, 12, 12, 13, 14].map(Some));
+        // far ahead of what was seen: of another use of the numbers
+        wire.ack(15 + JUMP_MAX as u32);
+        assert_eq!(wire.sender().acked_ahead, Some(15 + JUMP_MAX as u32));
+        wire.ack(16 + JUMP_MAX as u32);
+        assert_eq!(wire.sender().acked_ahead, Some(15 + JUMP_MAX as u32));
+    }
+
+    #[test]
+    fn numbers_far_away_are_of_another_use() {
+        let jump = |psn: u32| {
+            let mut wire = Wire::default();
+            wire.only(0x80_0000).only(psn);
+            (wire.order().len(), wire.sender().held.len(), wire.repeated())
+        };
+        let (next, max) = (0x80_0001, JUMP_MAX as u32);
+        assert_eq!([jump(next + max), jump(next + max + 1)], [(1, 1, 0), (2, 0, 0)]);
+        assert_eq!([jump(next - max), jump(next - max - 1)], [(1, 0, 0), (2, 0, 0)], "before the first one that was seen");
     }
 }

@@ -1174,6 +1174,7 @@ mod tests {
         ops: [Vec<String>; 2],
         facts: Vec<String>,
         bytes: [Vec<u8>; 2],
+        outstanding: Vec<u32>,
     }
 
     impl FlowSink for LossView {
@@ -1203,6 +1204,9 @@ mod tests {
         fn fact(&mut self, _: At, _: End, fact: FlowFact<'_>) {
             let is_aside =
                 matches!(fact, FlowFact::RoundTrip(_) | FlowFact::Over(_) | FlowFact::ReadsOutstanding(_) | FlowFact::Assembled(_));
+            if let FlowFact::ReadsOutstanding(count) = fact {
+                self.outstanding.push(count);
+            }
             if is_aside {
                 return;
             }
@@ -1287,13 +1291,16 @@ mod tests {
         sent: [u32; 2],
         now: i64,
         options: Options,
+        /// Checksum of the next segments.
+        check: Check,
     }
 
     const ISN: [u32; 2] = [u32::MAX - 100, 5000];
 
     impl Talk {
         fn late() -> Self {
-            Self { flow: TcpFlow::new(), seen: LossView::default(), sent: [0, 0], now: 0, options: Options::default() }
+            let (flow, seen, options) = (TcpFlow::new(), LossView::default(), Options::default());
+            Self { flow, seen, sent: [0, 0], now: 0, options, check: Check::Unchecked }
         }
 
         fn new() -> Self {
@@ -1330,6 +1337,7 @@ mod tests {
                 window,
                 payload,
                 payload_length: payload.len() as u32 + cut,
+                check: self.check,
                 ..Segment::default()
             };
             self.now += 1_000_000;
@@ -1362,6 +1370,20 @@ mod tests {
                 }
             }
             self.all(End::A, a, size).all(End::B, b, size)
+        }
+
+        fn check(&mut self, check: Check) -> &mut Self {
+            self.check = check;
+            self
+        }
+
+        /// Number of facts with this name.
+        fn count(&self, name: &str) -> usize {
+            self.seen.facts.iter().filter(|fact| *fact == name).count()
+        }
+
+        fn damaged(&self) -> u64 {
+            self.flow.losses[0].as_ref().map_or(0, |losses| losses.damaged.count)
         }
 
         fn ack(&mut self, by: End, upto: usize) -> &mut Self {
@@ -1723,6 +1745,184 @@ mod tests {
         Send(usize, usize),
         Write(usize, usize),
         Read(usize),
+    }
+
+    #[test]
+    fn a_damaged_segment_that_is_acknowledged_was_taken_unless_checksums_are_trusted() {
+        let taken = |good: u32, sound: bool, acknowledged: usize| {
+            let mut talk = Talk::new();
+            (talk.flow.checked_good[0], talk.flow.sound[0]) = (good, sound);
+            talk.check(Check::Bad).part(End::A, 0, b"0123456789");
+            assert_eq!((talk.damaged(), talk.flow.unconfirmed[0].len(), talk.flow.counts(End::A).bytes), (1, 1, 0));
+            talk.check(Check::Unchecked).ack(End::B, acknowledged);
+            assert_eq!(talk.count("Doubtful") as u32, talk.flow.taken_bad[0]);
+            (talk.flow.taken_bad[0], talk.damaged(), talk.flow.unconfirmed[0].len(), talk.flow.counts(End::A).bytes)
+        };
+        assert_eq!(taken(CHECKSUM_TRUSTED - 1, false, 10), (1, 0, 0, 10));
+        assert_eq!(taken(CHECKSUM_TRUSTED, false, 10), (0, 1, 0, 0));
+        assert_eq!(taken(1, true, 10), (0, 1, 0, 0));
+        assert_eq!(taken(1, false, 9), (0, 1, 1, 0), "not yet");
+        assert_eq!(taken(1, false, 11), (1, 0, 0, 10));
+        // what came again was dropped
+        let mut talk = Talk::new();
+        talk.flow.checked_good[0] = 1;
+        talk.check(Check::Bad).part(End::A, 0, b"0123456789");
+        talk.check(Check::Good).part(End::A, 0, b"0123456789").ack(End::B, 10);
+        assert_eq!((talk.flow.taken_bad[0], talk.damaged(), talk.flow.counts(End::A).bytes), (0, 1, 10));
+        assert_eq!(talk.flow.unconfirmed[0].len(), 0);
+    }
+
+    #[test]
+    fn how_many_damaged_segments_say_that_checksums_mean_nothing() {
+        let mut flow = TcpFlow::new();
+        assert!(!flow.is_dropped(End::A), "no checksum was right so far");
+        flow.checked_good[0] = 1;
+        let dropped = [0, TAKEN_BAD_MAX - 1, TAKEN_BAD_MAX].map(|taken| {
+            flow.taken_bad[0] = taken;
+            flow.is_dropped(End::A)
+        });
+        let doubted = [0, BAD_MAX - 1, BAD_MAX].map(|bad| {
+            flow.bad[0] = bad;
+            flow.is_doubted(End::A)
+        });
+        assert_eq!((dropped, doubted), ([true, true, false], [true, true, false]));
+        flow.sound[1] = true;
+        assert!(flow.is_dropped(End::B));
+        // so many are remembered
+        let mut talk = Talk::new();
+        talk.flow.checked_good[0] = 1;
+        talk.check(Check::Bad);
+        (0..=UNCONFIRMED_MAX).for_each(|n| _ = talk.part(End::A, n, b"x"));
+        assert_eq!((talk.damaged(), talk.flow.unconfirmed[0].len()), (UNCONFIRMED_MAX as u64 + 1, UNCONFIRMED_MAX));
+    }
+
+    #[test]
+    fn facts_are_doubtful_until_the_bytes_that_may_be_damaged_are_through() {
+        let doubtful = |parts: &[(usize, Check)]| {
+            let mut talk = Talk::new();
+            for (from, check) in parts {
+                talk.check(*check).part(End::A, *from, b"0123456789");
+            }
+            (talk.count("Doubtful"), talk.flow.doubtful[0].is_some())
+        };
+        let (bad, plain) = (Check::Bad, Check::Unchecked);
+        assert_eq!(doubtful(&[(0, plain), (10, plain)]), (0, false));
+        assert_eq!(doubtful(&[(0, bad)]), (1, true));
+        assert_eq!(doubtful(&[(0, bad), (10, plain)]), (1, false));
+        // held back, they come out with what was missing
+        assert_eq!(doubtful(&[(10, bad), (0, plain)]), (2, true));
+        assert_eq!(doubtful(&[(10, bad), (0, plain), (20, plain)]), (2, false));
+        assert_eq!(doubtful(&[(20, bad), (10, bad), (0, plain)]), (3, true));
+        assert_eq!(doubtful(&[(20, bad), (10, bad), (0, plain), (30, plain)]), (3, false));
+        // all are wrong: they are captured before they are written
+        let all: Vec<_> = (0..=BAD_MAX as usize).map(|n| (10 * n, bad)).collect();
+        assert_eq!(doubtful(&all), (BAD_MAX as usize, false));
+    }
+
+    #[test]
+    fn what_stands_in_the_capture_for_the_third_time() {
+        let mut talk = Talk::new();
+        let thrice = [0, 1, 2, 3].map(|_| {
+            talk.part(End::A, 0, b"0123456789");
+            talk.flow.thrice.as_deref().map_or(0, |thrice| thrice[0].count)
+        });
+        assert_eq!(thrice, [0, 0, 1, 2]);
+    }
+
+    #[test]
+    fn a_syn_behind_its_acknowledgment_stands_in_the_wrong_place() {
+        let misplaced = |ack: u32| {
+            let mut talk = Talk::late();
+            talk.raw(End::B, 1, ack, ACK, b"", 0, 9).raw(End::A, ISN[0].wrapping_sub(1), 0, SYN, b"", 0, 9);
+            talk.count("Misplaced")
+        };
+        assert_eq!([ISN[0].wrapping_sub(1), ISN[0], ISN[0].wrapping_add(1)].map(misplaced), [0, 1, 1]);
+    }
+
+    #[test]
+    fn numbers_and_offsets_of_a_queue() {
+        // queue, number, offset, length, last: what is told, and if a message begins
+        let follow = |segments: &[(u32, u32, u32, u32, bool)]| {
+            let mut half = Half { queues: [Queue { known: true, ..Queue::default() }; 4], ..Half::default() };
+            let mut told = Vec::new();
+            for (queue, msn, offset, length, last) in segments {
+                let b = Untagged { queue: *queue, msn: *msn, offset: *offset };
+                let mut facts = Vec::new();
+                let begins = half.untagged(b, *length, *last, &mut |fact| {
+                    facts.push(match fact {
+                        FlowFact::MsnGap { expected, got, .. } => ("gap", u64::from(expected), u64::from(got)),
+                        FlowFact::MsnRepeat { expected, got, .. } => ("repeat", expected.into(), got.into()),
+                        FlowFact::SegmentHole { expected, got } => ("hole", expected, got),
+                        FlowFact::SegmentOverlap { expected, got } => ("overlap", expected, got),
+                        _ => ("other", 0, 0),
+                    });
+                });
+                told.push((begins, facts));
+            }
+            told.pop().unwrap_or_default()
+        };
+        let first = (0, 1, 0, 5, false);
+        assert_eq!(follow(&[first]), (true, vec![]));
+        assert_eq!(follow(&[first, (0, 1, 5, 5, true)]), (false, vec![]));
+        assert_eq!(follow(&[first, (0, 1, 4, 5, true)]), (false, vec![("overlap", 5, 4)]));
+        assert_eq!(follow(&[first, (0, 1, 6, 5, true)]), (false, vec![("hole", 5, 6)]));
+        assert_eq!(follow(&[first, (0, 1, 0, 5, true)]), (true, vec![("overlap", 5, 0)]));
+        assert_eq!(follow(&[first, (0, 2, 0, 5, true)]), (true, vec![("hole", 5, 0)]), "the rest of the one before did not come");
+        assert_eq!(follow(&[first, (0, 1, 5, 5, true), (0, 2, 0, 1, true)]), (true, vec![]));
+        let whole = (0, 1, 0, 5, true);
+        assert_eq!(follow(&[whole, (0, 2, 3, 5, true)]), (false, vec![("hole", 0, 3)]));
+        assert_eq!(follow(&[whole, (0, 3, 0, 5, true)]), (true, vec![("gap", 2, 3)]));
+        assert_eq!(follow(&[whole, (0, 1, 0, 5, true)]), (true, vec![("repeat", 2, 1)]));
+        assert_eq!(follow(&[whole, (0, 1, 0, 5, true), (0, 2, 0, 5, true)]), (true, vec![]), "the count stays");
+        // each queue by itself; one that does not exist is not followed
+        assert_eq!(follow(&[whole, (1, 1, 0, 5, true)]), (true, vec![]));
+        assert_eq!([follow(&[(4, 9, 0, 5, true)]), follow(&[(4, 9, 1, 5, true)])], [(true, vec![]), (false, vec![])]);
+    }
+
+    #[test]
+    fn segments_of_writes_follow_each_other() {
+        let facts = |segments: &[(u32, u64, bool)]| {
+            let mut messages = Messages::default();
+            let mut told = Vec::new();
+            let begins: Vec<bool> = segments
+                .iter()
+                .map(|(stag, offset, last)| {
+                    messages.write(End::A, Tagged { stag: *stag, offset: *offset }, 10, *last, &mut |fact| {
+                        told.push(matches!(fact, FlowFact::SegmentHole { .. }));
+                    })
+                })
+                .collect();
+            (begins, told)
+        };
+        assert_eq!(facts(&[(1, 0, false), (1, 10, false), (1, 20, true), (1, 50, true)]), (vec![true, false, false, true], vec![]));
+        assert_eq!(facts(&[(1, 0, false), (1, 11, true)]), (vec![true, false], vec![true]));
+        assert_eq!(facts(&[(1, 0, false), (1, 9, true)]), (vec![true, false], vec![false]));
+        assert_eq!(facts(&[(1, 0, false), (2, 10, true)]), (vec![true, true], vec![false]), "another message");
+    }
+
+    #[test]
+    fn responses_belong_to_the_read_whose_sink_they_are_in() {
+        let response = |offset: u64| {
+            let (mut a, mut b) = opened(0, 0);
+            a.read((0x51, 0x100), (0x52, 0x2000), 10);
+            b.segment(&tagged(Opcode::READ_RESPONSE, true, 0x51, offset, b"abc"));
+            let mut talk = Talk::new();
+            talk.both(&a, &b, 1400);
+            (talk.count("ReadUnknown"), talk.count("SegmentHole"), talk.count("SegmentOverlap"))
+        };
+        assert_eq!([response(0x100), response(0xff), response(0x101)], [(0, 0, 0), (1, 0, 0), (0, 1, 0)]);
+        assert_eq!([response(0x10a), response(0x10b)], [(0, 1, 0), (1, 0, 0)]);
+        // so many are remembered, and told if there are several
+        let limited = |limit: usize| {
+            let (mut a, mut b) = opened(0, 0);
+            (0..3).for_each(|n| _ = a.read((0x50 + n, 0), (0x60, 0), 3));
+            (0..3).for_each(|n| _ = b.segment(&tagged(Opcode::READ_RESPONSE, true, 0x50 + n, 0, b"abc")));
+            let mut talk = Talk::new();
+            talk.options.reads_limit = limit;
+            talk.both(&a, &b, 1400);
+            (talk.count("ReadUnknown"), talk.seen.outstanding)
+        };
+        assert_eq!([limited(3), limited(2), limited(1)], [(0, vec![2, 3]), (1, vec![2, 2]), (2, vec![])]);
     }
 
     fn message() -> impl Strategy<Value = Message> {

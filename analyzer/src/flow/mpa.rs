@@ -886,3 +886,384 @@ fn shape(b: &[u8]) -> Option<Shape> {
     // the reserved bytes are 0, but receivers do not check that
     fits.then_some(Shape { length, strong: opcode.invalidates() || word(4) == 0, tagged: None })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    const HEADERS: usize = 14;
+
+    /// An RDMA Write of so many bytes to an offset, in an FPDU.
+    fn write(offset: u64, data: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        mpa::emit_fpdu(&ulpdu(offset, data), true, &mut out);
+        out
+    }
+
+    fn ulpdu(offset: u64, data: usize) -> Vec<u8> {
+        let mut ulpdu = vec![0xc1, 0x40, 0, 0, 0, 9];
+        ulpdu.extend(offset.to_be_bytes());
+        ulpdu.resize(HEADERS + data, 0x55);
+        ulpdu
+    }
+
+    /// Events of a framer: FPDUs with their bytes and CRC, what is kept, and framing that was found.
+    #[derive(Default, PartialEq, Debug)]
+    struct Seen {
+        fpdus: Vec<(Vec<u8>, Crc)>,
+        parts: Vec<(u32, Option<u32>)>,
+        resyncs: Vec<(u32, Found)>,
+        markers: Vec<(u16, u16)>,
+        other: usize,
+    }
+
+    impl Seen {
+        fn push(&mut self, framer: &mut Framer, bytes: &[u8], missing: u32) {
+            let rest = framer.push(Piece { bytes, missing, in_frame: true }, true, &mut |framed| match framed {
+                Framed::Fpdu { bytes, crc, .. } => self.fpdus.push((bytes.to_vec(), crc)),
+                Framed::Part { have, total } => self.parts.push((have, total)),
+                Framed::Resync { skipped, found } => self.resyncs.push((skipped, found)),
+                Framed::MarkerBad { pointer, expected } => self.markers.push((pointer, expected)),
+                Framed::Other(piece) => self.other += piece.bytes.len() + piece.missing as usize,
+                Framed::Startup { .. } => {}
+            });
+            assert!(rest.is_none());
+        }
+    }
+
+    const GOOD: Crc = Crc::Used(Check::Good);
+    const UNCHECKED: Crc = Crc::Used(Check::Unchecked);
+
+    /// A framer behind the handshake.
+    fn framer(markers: bool) -> Framer {
+        Framer {
+            phase: Phase::Framing,
+            found: Some(Found::Handshake),
+            known: true,
+            crc: CrcUse::On,
+            markers,
+            sum: Some(0),
+            ..Framer::default()
+        }
+    }
+
+    /// Three FPDUs, and where they begin and end.
+    fn three() -> (Vec<u8>, [usize; 4]) {
+        let fpdus = [write(0, 10), write(10, 3), write(13, 20)];
+        let ends = [0, fpdus[0].len(), fpdus[0].len() + fpdus[1].len(), fpdus.iter().map(Vec::len).sum()];
+        (fpdus.concat(), ends)
+    }
+
+    fn of(stream: &[u8], ends: &[usize]) -> Vec<(Vec<u8>, Crc)> {
+        ends.windows(2).map(|pair| (stream[pair[0]..pair[1]].to_vec(), GOOD)).collect()
+    }
+
+    #[test]
+    fn segments_may_end_anywhere() {
+        let (stream, ends) = three();
+        for at in 0..=stream.len() {
+            let (mut seen, mut framer) = (Seen::default(), framer(false));
+            seen.push(&mut framer, &stream[..at], 0);
+            let begin = ends.iter().rev().find(|end| **end <= at).copied().unwrap_or(0);
+            let have = (at - begin) as u32;
+            let total = ends.iter().find(|end| **end > at).map(|end| (end - begin) as u32);
+            let kept = if have == 0 { vec![] } else { vec![(have, total.filter(|_| have >= 2))] };
+            assert_eq!(seen.parts, kept, "{at}");
+            seen.push(&mut framer, &stream[at..], 0);
+            assert_eq!(seen, Seen { fpdus: of(&stream, &ends), parts: kept, ..Seen::default() }, "{at}");
+        }
+        // byte by byte
+        let (mut seen, mut framer) = (Seen::default(), framer(false));
+        stream.iter().for_each(|byte| seen.push(&mut framer, &[*byte], 0));
+        assert_eq!((seen.fpdus, seen.resyncs.len()), (of(&stream, &ends), 0));
+    }
+
+    #[test]
+    fn bytes_that_are_missing_inside_an_fpdu_cut_it_alone() {
+        let (stream, ends) = three();
+        // the second FPDU has a hole, and comes in one piece before it, or in two
+        for from in ends[1] + 2..ends[2] {
+            for to in from + 1..=ends[2] {
+                for split in [None, Some(ends[1] + 1), Some(from - 1)] {
+                    let (mut seen, mut framer) = (Seen::default(), framer(false));
+                    if let Some(split) = split {
+                        seen.push(&mut framer, &stream[..split], 0);
+                        seen.push(&mut framer, &stream[split..from], (to - from) as u32);
+                    } else {
+                        seen.push(&mut framer, &stream[..from], (to - from) as u32);
+                    }
+                    seen.push(&mut framer, &stream[to..], 0);
+                    let mut expected = of(&stream, &ends);
+                    expected[1] = (stream[ends[1]..from].to_vec(), UNCHECKED);
+                    assert_eq!((seen.fpdus, seen.resyncs, seen.other), (expected, vec![], 0), "{from} to {to}, {split:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_missing_with_a_length_lose_the_framing() {
+        let (stream, ends) = three();
+        for from in [ends[1], ends[1] + 1] {
+            for split in [from, ends[1]] {
+                let (mut seen, mut framer) = (Seen::default(), framer(false));
+                seen.push(&mut framer, &stream[..split], 0);
+                seen.push(&mut framer, &stream[split..from], (ends[2] - from) as u32);
+                assert!(framer.is_lost());
+                seen.push(&mut framer, &stream[ends[2]..], 0);
+                let expected = of(&stream, &[ends[0], ends[1]]).into_iter().chain(of(&stream, &[ends[2], ends[3]])).collect::<Vec<_>>();
+                assert_eq!((seen.fpdus, seen.resyncs), (expected, vec![((ends[2] - ends[1]) as u32, Found::Handshake)]), "{from}, {split}");
+                assert!(!framer.is_lost());
+            }
+        }
+    }
+
+    /// Three FPDUs with several markers, the bytes of the first two of them, and how they look without.
+    fn marked() -> (Vec<u8>, [usize; 4], Vec<(Vec<u8>, Crc)>) {
+        let (mut stream, mut ends, mut fpdus) = (Vec::new(), [0; 4], Vec::new());
+        let mut position = 0;
+        for (n, data) in [700, 300, 1200].into_iter().enumerate() {
+            let ulpdu = ulpdu(0, data);
+            position = mpa::emit_fpdu_with_markers(&ulpdu, true, position, &mut stream);
+            ends[n + 1] = stream.len();
+            let mut plain = Vec::new();
+            mpa::emit_fpdu(&ulpdu, false, &mut plain);
+            // the CRC covers the markers
+            let crc = plain.len() - CRC_LEN;
+            plain[crc..].copy_from_slice(&stream[stream.len() - CRC_LEN..]);
+            fpdus.push((plain, GOOD));
+        }
+        (stream, ends, fpdus)
+    }
+
+    #[test]
+    fn segments_with_markers_may_end_anywhere() {
+        let (stream, _, fpdus) = marked();
+        for at in 0..=stream.len() {
+            let (mut seen, mut framer) = (Seen::default(), framer(true));
+            seen.push(&mut framer, &stream[..at], 0);
+            seen.push(&mut framer, &stream[at..], 0);
+            assert_eq!((&seen.fpdus, seen.markers, seen.resyncs, seen.other), (&fpdus, vec![], vec![], 0), "{at}");
+        }
+        let (mut seen, mut framer) = (Seen::default(), framer(true));
+        stream.iter().for_each(|byte| seen.push(&mut framer, &[*byte], 0));
+        assert_eq!((&seen.fpdus, seen.markers), (&fpdus, vec![]));
+        // each pointer is checked
+        let bad = |at: usize| {
+            let mut stream = stream.clone();
+            stream[at + 3] ^= 1;
+            let (mut seen, mut framer) = (Seen::default(), framer(true));
+            seen.push(&mut framer, &stream, 0);
+            (seen.markers.len(), seen.fpdus.iter().filter(|(_, crc)| *crc == GOOD).count())
+        };
+        assert_eq!([0, 512, 1024, 1536].map(bad), [(1, 2); 4]);
+    }
+
+    #[test]
+    fn holes_between_markers_cut_an_fpdu_alone() {
+        let (stream, ends, fpdus) = marked();
+        for from in (ends[1] + 8..ends[2]).step_by(13) {
+            for to in (from + 1..=ends[2]).step_by(7).chain([ends[2]]) {
+                let (mut seen, mut framer) = (Seen::default(), framer(true));
+                seen.push(&mut framer, &stream[..from], (to - from) as u32);
+                seen.push(&mut framer, &stream[to..], 0);
+                assert_eq!((seen.fpdus.len(), seen.resyncs.len(), seen.other), (3, 0, 0), "{from} to {to}");
+                assert_eq!((&seen.fpdus[0], seen.fpdus[1].1, &seen.fpdus[2].0), (&fpdus[0], UNCHECKED, &fpdus[2].0), "{from} to {to}");
+                assert!(fpdus[1].0.starts_with(&seen.fpdus[1].0));
+            }
+        }
+    }
+
+    #[test]
+    fn use_of_crcs_is_learnt() {
+        let learn = |crcs: &[(bool, [u8; 4])]| {
+            let mut framer = Framer::default();
+            let told: Vec<Crc> = crcs.iter().map(|(good, field)| framer.learn_crc_use(*good, *field)).collect();
+            (told.last().copied(), framer.crc)
+        };
+        let wrong = (false, [1; 4]);
+        assert_eq!(learn(&[(true, [1; 4])]), (Some(GOOD), CrcUse::On));
+        assert_eq!(learn(&[(true, [1; 4]), wrong]), (Some(Crc::Used(Check::Bad)), CrcUse::On));
+        assert_eq!(learn(&[(false, [0; 4])]), (Some(Crc::Unused), CrcUse::Off));
+        assert_eq!(learn(&[wrong, wrong]), (Some(Crc::Unused), CrcUse::Unknown));
+        assert_eq!(learn(&[wrong, wrong, wrong]), (Some(Crc::Unused), CrcUse::Off));
+        assert_eq!(learn(&[wrong, wrong, (true, [1; 4])]), (Some(GOOD), CrcUse::On));
+        let unchecked = [CrcUse::Unknown, CrcUse::On, CrcUse::Off].map(|crc| Framer { crc, ..Framer::default() }.unchecked());
+        assert_eq!(unchecked, [Crc::Unused, UNCHECKED, Crc::Unused]);
+    }
+
+    #[test]
+    fn a_run_of_fpdus_is_checked_once() {
+        let (stream, ends) = three();
+        let verified = |length: usize| {
+            let mut framer = Framer::default();
+            framer.mark_verified(&stream, length as u32);
+            [0, 1, 2].map(|n: usize| framer.is_verified(&stream[ends[n]..ends[n + 1]]))
+        };
+        assert_eq!(verified(ends[3]), [true; 3]);
+        assert_eq!(verified(ends[3] + 9), [true; 3]);
+        assert_eq!(verified(ends[3] - 1), [true, true, false]);
+        assert_eq!(verified(ends[1]), [true, false, false]);
+        assert_eq!(verified(0), [false; 3]);
+        let mut framer = Framer::default();
+        framer.mark_verified(&stream, ends[3] as u32);
+        assert!(!framer.is_verified(&stream[ends[1]..ends[2]]), "not the next");
+    }
+
+    #[test]
+    fn first_bytes_of_an_fpdu() {
+        let of = |ddp: u8, rdmap: u8| plausible(&[0, 20, ddp, rdmap, 0]);
+        assert_eq!([0x01, 0x41, 0x81, 0xc1].map(|ddp| of(ddp, 0x40)), [true; 4]);
+        assert_eq!([0x00, 0x02, 0x03, 0x05, 0x42].map(|ddp| of(ddp, 0x40)), [false; 5]);
+        assert_eq!([0x00, 0x40, 0x4b, 0x0b].map(|rdmap| of(0x41, rdmap)), [true; 4]);
+        assert_eq!([0x80, 0x10, 0x4c, 0x4f].map(|rdmap| of(0x41, rdmap)), [false; 4]);
+        assert!(plausible(&[]) && plausible(&[0]) && plausible(&[0, 20]) && plausible(&[0, 20, 0x41]) && !plausible(&[0, 20, 0x42]));
+        // the first of a direction may be empty
+        let framer = Framer::default();
+        assert!(framer.fits(&[0, 0, 0, 0]) && !Framer { begun: true, ..Framer::default() }.fits(&[0, 0, 0, 0]));
+    }
+
+    #[test]
+    fn first_bytes_of_something_else() {
+        let smb = |mark: u8| is_something_else(&[0, 0, 0, 80, mark, b'S', b'M', b'B', 64]);
+        assert_eq!([0xfb, 0xfc, 0xfd, 0xfe, 0xff].map(smb), [false, true, true, true, true]);
+        let rpc = |mark: u8, kind: u8, last: u8| is_something_else(&[mark, 0, 0, 80, 1, 2, 3, 4, 0, 0, 0, kind, 0, 0, 0, last, 9]);
+        assert_eq!([rpc(0x80, 0, 2), rpc(0x80, 0, 1), rpc(0, 0, 2), rpc(0xff, 0, 2)], [true, false, false, true]);
+        assert_eq!([rpc(0x80, 1, 0), rpc(0x80, 1, 1), rpc(0x80, 1, 2), rpc(0, 1, 0)], [true, true, false, false]);
+    }
+
+    #[test]
+    fn shapes_of_headers() {
+        let header = |ddp: u8, opcode: Opcode, length: usize, queue: u32, word: u32| {
+            let mut bytes = (length as u16).to_be_bytes().to_vec();
+            bytes.extend([ddp, 0x40 | opcode.0]);
+            bytes.extend(word.to_be_bytes());
+            bytes.extend(queue.to_be_bytes());
+            bytes.resize(SHAPE_LEN, 0);
+            shape(&bytes).map(|shape| shape.strong)
+        };
+        let rows = [
+            (Opcode(0x3), 18, true),
+            (Opcode(0x4), 18, true),
+            (Opcode(0x5), 18, true),
+            (Opcode(0x6), 18, true),
+            (Opcode::READ_REQUEST, 46, true),
+            (Opcode::TERMINATE, 22, true),
+            (Opcode::IMMEDIATE, 26, true),
+            (Opcode::IMMEDIATE_SE, 26, true),
+            (Opcode::ATOMIC_REQUEST, 70, true),
+            (Opcode::ATOMIC_RESPONSE, 30, true),
+        ];
+        for (opcode, least, strong) in rows {
+            let queue = opcode.queue().unwrap_or_default();
+            assert_eq!(header(0x41, opcode, least, queue, 0), Some(strong), "{opcode:?}");
+            assert_eq!(header(0x41, opcode, least - 1, queue, 0), None, "{opcode:?}");
+            assert_eq!(header(0x41, opcode, least, queue + 1, 0), None, "{opcode:?}");
+            assert_eq!(header(0xc1, opcode, least, queue, 0), None, "{opcode:?}");
+            // a key is in its place, or what receivers do not check
+            assert_eq!(header(0x41, opcode, least, queue, 5), Some(opcode.invalidates()), "{opcode:?}");
+        }
+        for opcode in [Opcode(0), Opcode(2)] {
+            assert_eq!([13, 14].map(|length| header(0xc1, opcode, length, 7, 7)), [None, Some(false)]);
+            assert_eq!(header(0x41, opcode, 14, 0, 0), None);
+        }
+        assert_eq!([header(0x42, Opcode(3), 18, 0, 0), header(0x41, Opcode(0xc), 18, 0, 0)], [None, None]);
+        let mut other = write(0, 10);
+        other[3] = 0x80;
+        assert!(shape(&other).is_none());
+    }
+
+    #[test]
+    fn evidence_adds_up() {
+        let fate = |fpdus: u32, score: u32| {
+            let c = Candidate { start: 0, next: 0, score, fpdus, crc_good: false, counted: false, tagged: None };
+            c.fate(5)
+        };
+        assert_eq!([fate(1, 5), fate(1, 4), fate(0, 5), fate(2, 6)], [Fate::Claimed, Fate::Open, Fate::Open, Fate::Claimed]);
+        // what is found in so many bytes, of a connection that is known to be iWARP or not
+        let found = |bytes: &[u8], known: bool, crc: CrcUse, budget: usize| {
+            let mut search = Search::default();
+            let found = search.look(bytes, 0, &mut Terms { known, crc, budget });
+            (found, search.candidates.iter().map(|c| (c.start, c.score, c.fpdus)).collect::<Vec<_>>())
+        };
+        let (stream, ends) = three();
+        let (one, two) = (&stream[..ends[1]], &stream[..ends[2]]);
+        let claimed = |at: usize, found: Found| (Some((at, found)), Vec::new());
+        // with a CRC that is right: at the beginning of a segment, a header, the CRC, the end
+        assert_eq!(found(one, false, CrcUse::Unknown, 1000), claimed(0, Found::Crc));
+        assert_eq!(found(one, true, CrcUse::On, one.len()), claimed(0, Found::Crc));
+        // by its shape alone one is enough if iWARP is known
+        assert_eq!(found(one, true, CrcUse::Off, 1000), claimed(0, Found::Shape));
+        assert_eq!(found(one, true, CrcUse::Unknown, one.len() - 1), claimed(0, Found::Shape));
+        assert_eq!(found(one, false, CrcUse::Off, 1000), (None, vec![(0, 3, 1)]));
+        // a second one that goes on where the first ended
+        assert_eq!(found(two, false, CrcUse::Off, 1000), claimed(0, Found::Shape));
+        let apart = [write(0, 10), write(11, 3)].concat();
+        assert_eq!(found(&apart, false, CrcUse::Off, 1000), (None, vec![(0, 4, 2), (ends[1], 2, 1)]));
+        // behind what is none
+        let behind = [&[0xff; 7][..], two].concat();
+        assert_eq!(found(&behind, true, CrcUse::Off, 1000).0, Some((7, Found::Shape)));
+        // a wrong CRC where CRCs are in use
+        let mut wrong = one.to_vec();
+        wrong[20] ^= 1;
+        assert_eq!(found(&wrong, true, CrcUse::On, 1000), (None, vec![]));
+        assert_eq!(found(&wrong, true, CrcUse::Unknown, 1000), claimed(0, Found::Shape));
+    }
+
+    #[test]
+    fn a_search_from_the_first_byte_fails_at_once() {
+        let look = |anchored: bool, bytes: &[u8]| {
+            let mut search = Search { anchored, ..Search::default() };
+            let terms = &mut Terms { known: false, crc: CrcUse::Off, budget: 0 };
+            (search.look(bytes, 0, terms).map(|(at, _)| at), search.failed, search.scan)
+        };
+        let (stream, ends) = three();
+        assert_eq!(look(true, &stream[..ends[2]]), (Some(0), false, 1));
+        let behind = [&[0xff][..], &stream[..ends[2]]].concat();
+        assert_eq!(look(true, &behind), (None, true, 2));
+        assert_eq!(look(false, &behind), (Some(1), false, 2));
+        // too short to tell
+        assert_eq!(look(true, &stream[..SHAPE_LEN - 1]), (None, false, 0));
+        assert_eq!(look(true, &stream[..SHAPE_LEN]), (None, false, 1));
+    }
+
+    #[test]
+    fn how_many_bytes_are_searched() {
+        let searched = |length: usize, known: bool| {
+            let mut framer = Framer { phase: Phase::Search, known, search: Some(Box::default()), ..Framer::default() };
+            let mut seen = Seen::default();
+            seen.push(&mut framer, &vec![0xff; length], 0);
+            (framer.verdict(), seen.other, framer.buf.len(), framer.skipped as usize)
+        };
+        assert_eq!(searched(SEARCH_MAX, false), (Recognition::Undecided, 0, SEARCH_MAX, 0));
+        assert_eq!(searched(SEARCH_MAX + 1, false), (Recognition::NotMpa, SEARCH_MAX + 1, 0, 0));
+        assert_eq!(searched(SEARCH_MAX, true), (Recognition::Mpa, 0, SEARCH_MAX, 0));
+        assert_eq!(searched(SEARCH_MAX + 1, true), (Recognition::Mpa, 0, 0, SEARCH_MAX + 1));
+        // the same with a part that was kept
+        let mut framer = Framer { phase: Phase::Search, search: Some(Box::default()), ..Framer::default() };
+        let mut seen = Seen::default();
+        seen.push(&mut framer, &vec![0xff; SEARCH_MAX], 0);
+        seen.push(&mut framer, &[0xff], 0);
+        assert_eq!((framer.verdict(), seen.other), (Recognition::NotMpa, SEARCH_MAX + 1));
+        // SMB at the start of a segment ends the search
+        let mut framer = Framer { phase: Phase::Search, search: Some(Box::default()), ..Framer::default() };
+        let mut seen = Seen::default();
+        seen.push(&mut framer, b"\0\0\0\x50\xfeSMB\x40\0\0\0", 3);
+        assert_eq!((framer.verdict(), seen.other), (Recognition::NotMpa, 15));
+        // bytes that are missing end a chain
+        let mut framer = Framer { phase: Phase::Search, known: true, search: Some(Box::default()), ..Framer::default() };
+        seen.push(&mut framer, &[0xff; 9], 5);
+        assert_eq!((framer.skipped, framer.buf.len()), (14, 0));
+    }
+
+    #[test]
+    fn memory_is_given_back() {
+        let cleared = |capacity: usize| {
+            let mut framer = Framer { buf: Vec::with_capacity(capacity), ..Framer::default() };
+            framer.clear();
+            framer.buf.capacity()
+        };
+        assert_eq!([cleared(KEEP_CAPACITY), cleared(KEEP_CAPACITY + 1)], [KEEP_CAPACITY, 0]);
+    }
+}

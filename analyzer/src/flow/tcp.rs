@@ -578,6 +578,121 @@ mod tests {
         tap.expect("", &[]).send(100, "ab").expect("abcd", &["Retransmission", "Closed"]);
     }
 
+    #[test]
+    fn what_was_acknowledged_and_not_seen() {
+        let unseen = |ack: u32, fin: bool| {
+            let mut tap = Tap::new(99);
+            tap.send(100, "ab");
+            if fin {
+                tap.with(|s, _, _, mut emit| s.fin(102, &mut emit));
+            }
+            tap.ack(ack).stream.is_unseen()
+        };
+        assert_eq!([unseen(101, false), unseen(102, false), unseen(103, false)], [false, false, true]);
+        assert_eq!([unseen(103, true), unseen(104, true)], [false, true], "a FIN counts as a byte");
+        assert!(!Stream::default().is_unseen());
+    }
+
+    #[test]
+    fn a_syn_behind_its_data_and_that_of_another_connection() {
+        let mut tap = Tap::late();
+        assert!(!tap.stream.is_late_syn(999) && !tap.stream.is_other_syn(999), "nothing was seen");
+        tap.send(100_000, "ab");
+        let syn = |back: u32| (tap.stream.is_late_syn(99_999 - back), tap.stream.is_other_syn(99_999 - back));
+        assert_eq!([syn(0), syn(1), syn(LATE_SYN - 1), syn(LATE_SYN)], [(true, false), (true, false), (true, false), (false, true)]);
+        assert!(tap.stream.is_other_syn(100_000));
+        let seen = Tap::new(99).stream;
+        assert_eq!(
+            [98, 99, 100].map(|seq| (seen.is_late_syn(seq), seen.is_other_syn(seq))),
+            [(false, true), (false, false), (false, true)]
+        );
+    }
+
+    #[test]
+    fn segments_behind_their_acknowledgment() {
+        let mut tap = Tap::new(99);
+        assert!(!Stream::default().is_misplaced(100, 1));
+        tap.ack(104);
+        let told = [(100, 4), (100, 5), (101, 3), (99, 1)].map(|(seq, length)| tap.stream.is_misplaced(seq, length));
+        assert_eq!(told, [true, false, false, false]);
+        // those that were given up
+        let mut tap = Tap::new(99);
+        tap.send(100, "ab").send(104, "ef").ack(106);
+        let told = [(102, 2), (102, 1), (103, 1), (102, 3), (101, 2), (101, 1), (104, 1)]
+            .map(|(seq, length)| tap.stream.is_misplaced(seq, length));
+        assert_eq!(told, [true, true, true, false, false, false, false]);
+    }
+
+    #[test]
+    fn how_late_a_segment_is_out_of_order() {
+        let late = |ns: i64| {
+            let mut tap = Tap::new(99);
+            tap.send(102, "cd");
+            tap.now += ns - 10_000_000;
+            tap.send(100, "ab");
+            (tap.stream.counts().out_of_order, tap.stream.counts().retransmitted)
+        };
+        assert_eq!([late(REORDERED_WITHIN_NS - 1), late(REORDERED_WITHIN_NS)], [(1, 0), (0, 1)]);
+        // since the first of those that wait
+        let mut tap = Tap::new(99);
+        tap.send(102, "cd");
+        tap.now += REORDERED_WITHIN_NS / 2 - 10_000_000;
+        tap.send(104, "ef");
+        tap.now += REORDERED_WITHIN_NS / 2 - 10_000_000;
+        tap.send(100, "ab").expect("abcdef", &["Retransmission"]);
+    }
+
+    #[test]
+    fn what_is_no_new_segment() {
+        let counts = |seq: u32, text: &str| {
+            let mut tap = Tap::new(99);
+            tap.send(100, "ab").send(seq, text);
+            (tap.stream.counts().keepalives, tap.stream.counts().retransmitted)
+        };
+        // a byte before the next is a probe
+        assert_eq!([counts(101, "b"), counts(100, "a"), counts(100, "ab"), counts(102, "c")], [(1, 0), (0, 1), (0, 1), (0, 0)]);
+        // from before the capture's first
+        let before = |seq: u32, text: &str| {
+            let mut tap = Tap::late();
+            tap.send(500, "ab").send(seq, text);
+            (tap.stream.counts().segments, tap.stream.counts().retransmitted)
+        };
+        assert_eq!([before(497, "xx"), before(498, "xx"), before(499, "xa"), before(500, "ab")], [(2, 0), (2, 0), (2, 1), (2, 1)]);
+        let mut seen = Tap::new(499);
+        seen.send(500, "ab").send(498, "xx");
+        assert_eq!(seen.stream.counts().retransmitted, 1, "the first is known");
+    }
+
+    #[test]
+    fn what_waits_for_an_acknowledgment_or_for_room() {
+        let sent = |ack: u32| {
+            let mut tap = Tap::new(99);
+            tap.send(100, "ab").ack(ack).send(104, "ef");
+            (tap.received.clone(), tap.stream.held() > 0)
+        };
+        assert_eq!([sent(103), sent(104)], [("ab".to_string(), true), ("ab__ef".to_string(), false)]);
+        let acked = |ack: u32| {
+            let mut tap = Tap::new(99);
+            tap.send(104, "ef").ack(ack);
+            tap.stream.held() > 0
+        };
+        assert_eq!([acked(103), acked(104), acked(105)], [true, false, false]);
+        let room = |limit: usize| {
+            let mut tap = Tap::new(99);
+            tap.limit = limit;
+            tap.send(102, "cd").stream.held()
+        };
+        assert_eq!([room(2 + HELD_OVERHEAD), room(1 + HELD_OVERHEAD)], [2 + HELD_OVERHEAD, 0]);
+    }
+
+    #[test]
+    fn bytes_in_common() {
+        let of = |p: u64, a: &str, q: u64, b: &str| differ(p, a.as_bytes(), q, b.as_bytes());
+        assert_eq!([of(0, "abcd", 4, "x"), of(4, "x", 0, "abcd"), of(0, "", 0, "x")], [None; 3]);
+        assert_eq!([of(0, "abcd", 3, "dx"), of(0, "abcd", 3, "xd"), of(3, "xd", 0, "abcd")], [None, Some(1), Some(1)]);
+        assert_eq!([of(1, "bcd", 0, "abcx"), of(1, "bcd", 0, "xbcd")], [Some(3), None]);
+    }
+
     proptest! {
         /// Any cutting into segments, duplication and reordering gives the same bytes.
         #[test]

@@ -484,3 +484,354 @@ fn blame(connection: &ConnectionState, end: End) -> Blame {
         None => Blame::Unknown,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::losses::Unanswered;
+    use crate::roles::Source;
+    use alloc::string::ToString;
+    use alloc::vec::Vec;
+
+    const MS: i64 = 1_000_000;
+    const SURE: Certainty = Certainty::IfNothingWasMissed;
+    const GUESS: Certainty = Certainty::Guess;
+
+    fn at(frame: u64) -> At {
+        At { frame, time: frame as i64 * MS }
+    }
+
+    /// Something that happened so often.
+    fn times(n: u64) -> Tally {
+        let mut tally = Tally::default();
+        tally.add(at(3), n);
+        tally
+    }
+
+    type Change<'c> = &'c dyn Fn(&mut ConnectionState, &mut [Losses; 2], &mut LossView<'_>);
+
+    /// Findings of a connection of which all was captured; end A is its client.
+    fn findings(is_tcp: bool, change: Change<'_>) -> Vec<Finding> {
+        let (mut connection, mut losses) = (ConnectionState::default(), [Losses::default(), Losses::default()]);
+        End::BOTH.into_iter().for_each(|end| connection.missed.captured(end));
+        connection.roles.learn(End::A, Source::Port);
+        let mut view = LossView { is_tcp, ..LossView::default() };
+        change(&mut connection, &mut losses, &mut view);
+        let view = LossView { losses: [Some(&losses[0]), Some(&losses[1])], ..view };
+        let mut found = Vec::new();
+        add_losses(&connection, &view, &mut |finding| found.push(finding));
+        found
+    }
+
+    fn told(is_tcp: bool, change: Change<'_>) -> Vec<(Rule, Certainty, String)> {
+        findings(is_tcp, change).into_iter().map(|f| (f.rule, f.certainty, f.text)).collect()
+    }
+
+    /// Rules and certainty of what the losses of the client's packets give.
+    fn rules(is_tcp: bool, change: impl Fn(&mut Losses)) -> Vec<(Rule, Certainty)> {
+        told(is_tcp, &|_, losses, _| change(&mut losses[0])).into_iter().map(|(rule, certainty, _)| (rule, certainty)).collect()
+    }
+
+    #[test]
+    fn where_packets_were_lost() {
+        let text = |before: u64, behind: u64, repeated: u64, needless: u64, recovery: i64| {
+            let found = told(false, &|_, losses, _| {
+                let l = &mut losses[0];
+                (l.lost_before, l.lost_behind, l.repeated, l.recovery, l.naks) =
+                    (times(before), times(behind), times(repeated), recovery, 1);
+                l.needless.count = needless;
+            });
+            found.first().map(|(rule, certainty, text)| (*rule, *certainty, text.clone()))
+        };
+        let lost = |text: &str| Some((Rule::RcRetransmit, SURE, text.to_string()));
+        assert_eq!(text(0, 0, 1, 0, 1), None);
+        let one = "1 packet from the client to the server was lost before the capture point, 1 packet sent again";
+        assert_eq!(text(1, 0, 1, 0, 0), lost(one));
+        let two = "2 packets from the client to the server were lost behind the capture point, 3 packets sent again, 2.0 ms of recovery";
+        assert_eq!(text(0, 2, 5, 2, 2 * MS), lost(two));
+        let both = "3 packets from the client to the server were lost on both sides of the capture point, 0 packets sent again, 1.0 ms of recovery";
+        assert_eq!(text(1, 2, 0, 0, MS), lost(both));
+        // of both directions in one finding, the first of them first
+        let found = findings(false, &|_, losses, _| {
+            for (losses, frame) in losses.iter_mut().zip([9, 4]) {
+                losses.lost_behind.add(at(frame), 2);
+                losses.naks = 1;
+            }
+        });
+        assert_eq!((found.len(), found[0].count, found[0].frame, found[0].last_time_ns), (1, 4, 4, 9 * MS));
+        assert!(found[0].text.contains("; 2 packets from the server to the client were lost behind"));
+    }
+
+    #[test]
+    fn how_sure_a_loss_is() {
+        let lost = |is_tcp: bool, change: Change<'_>| {
+            let found = told(is_tcp, change);
+            assert!(found.iter().all(|(rule, ..)| [Rule::RcRetransmit, Rule::TcpLoss, Rule::RcReorder, Rule::TcpReorder].contains(rule)));
+            found[0].1
+        };
+        // before the capture point: the receiver asked for it
+        let before = |naks: u64, again: u64| {
+            [false, true].map(|is_tcp| {
+                lost(is_tcp, &|_, losses, _| (losses[0].lost_before, losses[0].naks, losses[0].asked_again) = (times(1), naks, again))
+            })
+        };
+        assert_eq!([before(0, 0), before(1, 0), before(0, 1)], [[GUESS; 2], [SURE; 2], [SURE; 2]]);
+        // behind it: TCP's sender had a reason
+        let behind = |naks: u64| {
+            [false, true].map(|is_tcp| lost(is_tcp, &|_, losses, _| (losses[0].lost_behind, losses[0].naks) = (times(1), naks)))
+        };
+        assert_eq!([behind(0), behind(1)], [[GUESS, SURE], [SURE; 2]]);
+        // where the capture misses packets, those may have been there
+        let missed = |is_tcp: bool, before: bool| {
+            lost(is_tcp, &|connection, losses, _| {
+                connection.missed.gap(End::B, at(1));
+                let tally = if before { &mut losses[0].lost_before } else { &mut losses[0].lost_behind };
+                (*tally, losses[0].naks) = (times(1), 1);
+            })
+        };
+        assert_eq!([missed(false, true), missed(false, false), missed(true, true), missed(true, false)], [GUESS, SURE, SURE, SURE]);
+        // where packets are held up, requested ones may have been on their way
+        for held_up in [
+            |losses: &mut Losses| losses.overtaken = times(1),
+            |losses: &mut Losses| losses.unclear = times(1),
+            |losses: &mut Losses| losses.misplaced = times(1),
+        ] {
+            for is_tcp in [false, true] {
+                let certainty = lost(is_tcp, &|_, losses, _| {
+                    (losses[0].lost_behind, losses[0].naks) = (times(1), 1);
+                    held_up(&mut losses[0]);
+                });
+                assert_eq!(certainty, GUESS);
+            }
+        }
+        // a mirror may show what seems to be sent again
+        let mirrored = lost(false, &|_, losses, view| {
+            (losses[0].lost_behind, losses[0].naks) = (times(1), 1);
+            view.may_be_mirrored = true;
+        });
+        assert_eq!(mirrored, GUESS);
+    }
+
+    #[test]
+    fn what_was_not_acknowledged_in_time() {
+        let text = |is_tcp: bool, is_heard: bool, count: u64| {
+            let found = told(is_tcp, &|connection, losses, _| {
+                if !is_heard {
+                    connection.missed = crate::missed::Missed::default();
+                    connection.missed.captured(End::A);
+                }
+                losses[0].unacknowledged = times(count);
+            });
+            found.into_iter().map(|(_, certainty, text)| (certainty, text)).next()
+        };
+        let packets = |n: &str, acks: &str| {
+            Some((SURE, alloc::format!("{n} not acknowledged in time and sent again: {acks} to have been lost before the capture point")))
+        };
+        assert_eq!(text(false, true, 0), None);
+        assert_eq!(text(false, true, 1), packets("1 packet from the client to the server was", "its acknowledgment seems"));
+        assert_eq!(text(false, true, 2), packets("2 packets from the client to the server were", "their acknowledgments seem"));
+        let segments = "2 segments from the client to the server were not acknowledged in time and sent again: lost behind the capture point, or the \
+                        acknowledgment was lost before it";
+        assert_eq!(text(true, true, 2), Some((SURE, segments.to_string())));
+        assert_eq!(text(true, false, 2), Some((GUESS, alloc::format!("{segments}, or the receiver was slow"))));
+        assert_eq!(rules(false, |losses| losses.unheard = times(1)), [(Rule::RcRetransmit, GUESS)]);
+        assert_eq!(rules(false, |losses| losses.went_by = times(1)), [(Rule::RcRetransmit, GUESS)]);
+    }
+
+    #[test]
+    fn how_sure_reordering_is() {
+        let found = |is_tcp: bool, naks: u64, delay: i64, lost: u64| {
+            let found = told(is_tcp, &|_, losses, _| {
+                (losses[0].overtaken, losses[0].naks, losses[0].delay) = (times(1), naks, delay);
+                losses[0].lost_before.count = lost;
+            });
+            let row = found.into_iter().find(|(rule, ..)| [Rule::RcReorder, Rule::TcpReorder].contains(rule));
+            row.map(|(_, certainty, text)| (certainty, text.contains("the receiver answered with")))
+        };
+        assert_eq!(found(false, 1, NEIGHBOURS, 0), Some((SURE, true)));
+        assert_eq!(found(false, 1, NEIGHBOURS - 1, 0), Some((GUESS, true)));
+        assert_eq!(found(false, 0, NEIGHBOURS, 0), Some((GUESS, false)));
+        assert_eq!(found(false, 1, NEIGHBOURS, 1), Some((GUESS, false)));
+        assert_eq!(found(true, 0, 0, 0), Some((SURE, false)));
+        assert_eq!(found(true, 0, 0, 1), Some((GUESS, false)));
+        let absent = told(true, &|connection, losses, _| {
+            connection.missed = crate::missed::Missed::default();
+            connection.missed.captured(End::A);
+            losses[0].overtaken = times(1);
+        });
+        assert_eq!(absent[0].1, GUESS);
+        // out of order in the capture alone
+        let stand = |count: u64| told(false, &|_, losses, _| losses[0].misplaced = times(count))[0].2.clone();
+        assert!(stand(1).starts_with("1 packet from the client to the server stands out"));
+        assert!(stand(2).starts_with("2 packets from the client to the server stand out"));
+    }
+
+    #[test]
+    fn once_may_be_chance() {
+        assert_eq!(rules(false, |losses| losses.needless = times(1)), [(Rule::RcSpurious, GUESS)]);
+        assert_eq!(rules(false, |losses| losses.needless = times(2)), [(Rule::RcSpurious, SURE)]);
+        assert_eq!(rules(true, |losses| losses.nagle = times(1)), []);
+        assert_eq!(rules(true, |losses| losses.nagle = times(2)), [(Rule::TcpNagle, SURE)]);
+        // a timer after a loss looks the same
+        let lossy = |change: fn(&mut Losses)| {
+            let found = rules(true, |losses| {
+                losses.nagle = times(2);
+                change(losses);
+            });
+            found.into_iter().find(|(rule, _)| *rule == Rule::TcpNagle)
+        };
+        assert_eq!(lossy(|losses| losses.repeated = times(1)), Some((Rule::TcpNagle, GUESS)));
+        assert_eq!(lossy(|losses| losses.lost_before = times(1)), Some((Rule::TcpNagle, GUESS)));
+        assert_eq!(rules(true, |losses| losses.held_up = times(1)), [(Rule::TcpHeld, GUESS)]);
+        let by = [0, 1].map(|end: usize| findings(false, &|_, losses, _| losses[end].needless = times(2))[0].by);
+        assert_eq!(by, [Blame::Client, Blame::Server]);
+        let unknown = findings(false, &|connection, losses, _| {
+            connection.roles = crate::roles::Roles::default();
+            losses[0].needless = times(2);
+        });
+        assert_eq!(unknown[0].by, Blame::Unknown);
+    }
+
+    /// A silence of the server, until frame 9.
+    fn silence(times: u32, answered: bool) -> Option<Unanswered> {
+        Some(Unanswered { from: at(4), to: at(9), times, answered })
+    }
+
+    #[test]
+    fn how_sure_silence_is() {
+        let silent = |tries: u32, change: fn(&mut Losses)| {
+            let found = rules(false, |losses| {
+                losses.unanswered = silence(tries, true);
+                change(losses);
+            });
+            found.into_iter().find(|(rule, _)| *rule == Rule::PeerSilent).map(|(_, certainty)| certainty)
+        };
+        assert_eq!(silent(CHANCE_MAX, |_| {}), Some(SURE));
+        let lossy: [fn(&mut Losses); 4] = [
+            |losses| losses.lost_before = times(1),
+            |losses| losses.lost_behind = times(1),
+            |losses| losses.unacknowledged = times(1),
+            |losses| losses.unheard = times(1),
+        ];
+        for lossy in lossy {
+            assert_eq!([silent(CHANCE_MAX, lossy), silent(CHANCE_MAX + 1, lossy)], [Some(GUESS), Some(SURE)]);
+        }
+        // a mirror shows each of them twice
+        let text = |is_mirrored: bool| {
+            let found = told(false, &|_, losses, view| {
+                losses[0].unanswered = silence(7, true);
+                view.is_mirrored = is_mirrored;
+            });
+            found.into_iter().find(|(rule, ..)| *rule == Rule::PeerSilent).map(|(.., text)| text).unwrap_or_default()
+        };
+        assert!(
+            text(false).ends_with("for 5.0 ms (frames 4 to 9), while its peer sent the same packet 7 times; then it answered"),
+            "{}",
+            text(false)
+        );
+        assert!(text(true).ends_with("while its peer sent the same packet 4 times; then it answered"));
+    }
+
+    #[test]
+    fn silence_for_good() {
+        let silent = |closed: Option<(Option<End>, u64)>, farewells: u32, change: fn(&mut ConnectionState)| {
+            let found = findings(false, &|connection, losses, _| {
+                losses[0].unanswered = silence(7, false);
+                connection.closed = closed.map(|(by, frame)| (by, "DREQ", at(frame)));
+                connection.disconnects[0] = farewells;
+                change(connection);
+            });
+            found.into_iter().next().map(|f| (f.by, f.severity, f.certainty))
+        };
+        let never = |certainty| Some((Blame::Server, Severity::Error, certainty));
+        assert_eq!(silent(None, 0, |_| {}), never(SURE));
+        // who had closed the connection answers no more
+        assert_eq!(silent(Some((Some(End::B), 9)), 0, |_| {}), None);
+        // who closes it later was alive, and so was who answers that
+        assert_eq!(silent(Some((Some(End::B), 10)), 0, |_| {}), never(GUESS));
+        assert_eq!(silent(Some((Some(End::A), 10)), 0, |_| {}), never(GUESS));
+        assert_eq!(silent(Some((Some(End::A), 10)), 1, |_| {}), never(SURE), "no answer to that, either");
+        assert_eq!(silent(Some((Some(End::A), 9)), 0, |_| {}), never(SURE), "while it was silent");
+        // packets that the capture does not have may show why
+        assert_eq!(silent(None, 0, |connection| connection.missed.gap(End::A, at(1))), never(GUESS));
+        let absent = |connection: &mut ConnectionState| connection.missed = crate::missed::Missed::default();
+        assert_eq!(silent(None, 0, absent), None);
+        let how = |farewells: u32| {
+            let found = told(false, &|connection, losses, _| {
+                losses[0].unanswered = silence(7, false);
+                connection.disconnects[0] = farewells;
+            });
+            found[0].2.split("; ").last().unwrap_or_default().to_string()
+        };
+        assert_eq!(how(0), "and never answered");
+        assert_eq!(how(1), "it answered neither these nor the DREQ with which its peer gave up");
+        assert_eq!(how(2), "it answered neither these nor the 2 DREQs with which its peer gave up");
+    }
+
+    #[test]
+    fn damage_is_counted_once() {
+        let found = |damaged: u64, all: u64, is_tcp: bool| {
+            told(is_tcp, &|connection, losses, view| {
+                losses[0].damaged = times(damaged);
+                (connection.health.icrc_bad, connection.icrc_first_bad) = (all, Some(at(2)));
+                view.good = [8, 0];
+            })
+        };
+        let dropped = |n: &str| alloc::format!("{n} damaged before the capture point; the receiver dropped them");
+        let two = dropped("2 of 10 packets from the client to the server were");
+        assert_eq!(found(2, 2, false), [(Rule::RcIcrc, Certainty::Certain, two.clone())]);
+        assert_eq!(found(1, 1, false)[0].2, dropped("1 of 9 packets from the client to the server was"));
+        // others that the receiver took all the same
+        let taken = "the invariant CRC of 1 packet is wrong: captured before the adapter wrote it, or changed on the way";
+        assert_eq!(found(2, 3, false), [(Rule::RcIcrc, Certainty::Certain, two), (Rule::RcIcrc, GUESS, taken.to_string())]);
+        assert_eq!(found(0, 1, false), [(Rule::RcIcrc, GUESS, taken.to_string())]);
+        assert_eq!(found(0, 0, false), []);
+        assert_eq!(found(0, 1, true), []);
+    }
+
+    #[test]
+    fn packets_that_a_mirror_shows_more_than_twice() {
+        let text = |count: u64| {
+            let thrice = [times(count), Tally::default()];
+            let (mut found, mut connection) = (Vec::new(), ConnectionState::default());
+            connection.roles.learn(End::A, Source::Port);
+            let view = LossView { is_mirrored: true, thrice: Some(&thrice), ..LossView::default() };
+            add_losses(&connection, &view, &mut |finding| found.push((finding.rule, finding.text)));
+            assert_eq!(found.pop().map(|(rule, _)| rule), Some(Rule::RcDuplicate));
+            found.into_iter().next().map(|(_, text)| text)
+        };
+        let again = |n: &str| Some(alloc::format!("{n} in the capture more than twice: lost and sent again, or sent again without need"));
+        let (one, two) = ("1 packet from the client to the server stands", "2 packets from the client to the server stand");
+        assert_eq!([0, 1, 2, 3].map(text), [None, again(one), again(one), again(two)]);
+    }
+
+    #[test]
+    fn times_that_a_timer_takes() {
+        // 4.096 µs × 2^20, and the part by which it may be late
+        let longest = 4096i64 << 20;
+        let part = longest / TIMER_PART;
+        assert_eq!([longest - 1, longest, longest + part, longest + part + 1].map(is_like_a_timer), [false, true, true, false]);
+        // twice and three times as long
+        assert_eq!([2 * longest - 1, 2 * longest, 3 * longest, 4 * longest].map(is_like_a_timer), [false, true, true, false]);
+        // 200 ms of TCP, and its doubles
+        let ms = |ms: i64| ms * MS;
+        assert_eq!([ms(200), ms(400), ms(600), ms(6400), ms(19_200)].map(is_like_a_timer), [true; 5]);
+        assert_eq!([ms(199), ms(210), ms(1000), ms(26_000)].map(is_like_a_timer), [false; 4]);
+        assert_eq!([2_097_151, 2_097_152].map(is_like_a_timer), [false, true], "4.096 µs × 2^9");
+    }
+
+    #[test]
+    fn words_for_numbers() {
+        assert_eq!([0, 1, 2].map(was), ["were", "was", "were"]);
+        assert_eq!([0, 1, 2].map(|n| Many(n, "packet").to_string()), ["0 packets", "1 packet", "2 packets"]);
+        assert_eq!((RecoveryTime(0).to_string(), RecoveryTime(MS).to_string()), (String::new(), ", 1.0 ms of recovery".to_string()));
+        assert_ne!(RecoveryTime(1).to_string(), "");
+        let way = |end: End| {
+            let mut connection = ConnectionState::default();
+            connection.roles.learn(end, Source::Port);
+            End::BOTH.map(|by| Direction(&connection, by).to_string())
+        };
+        assert_eq!(way(End::A), ["from the client to the server", "from the server to the client"]);
+        assert_eq!(way(End::B), ["from the server to the client", "from the client to the server"]);
+    }
+}
