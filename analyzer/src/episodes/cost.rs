@@ -87,7 +87,8 @@ mod tests {
         let any: &[Cause] = &CAUSES;
         let lost: &[Cause] =
             &[Cause::Unknown, Cause::LostBefore, Cause::LostBehind, Cause::Unacknowledged, Cause::AckLost, Cause::ResponseLost];
-        let rows: [(Rule, Option<Kind>, &[Cause], [i64; 3]); 16] = [
+        type Row<'c> = (Rule, Option<Kind>, &'c [Cause], [i64; 3]);
+        let rows: [Row<'_>; 16] = [
             (Rule::RcRetransmit, Some(Kind::Recovery), lost, ALL),
             (Rule::TcpLoss, Some(Kind::Recovery), lost, ALL),
             (Rule::RcReorder, Some(Kind::Recovery), &[Cause::Reordered], ALL),

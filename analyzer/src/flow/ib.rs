@@ -1808,7 +1808,7 @@ mod tests {
         let mut wire = Wire::default();
         wire.only(10).only(12).only(13);
         assert_eq!(wire.order(), [10]);
-        let Wire { flow, heard, at } = &mut wire;
+        let Wire { flow, heard, at, .. } = &mut wire;
         flow.finish(*at, heard);
         assert_eq!((wire.order(), wire.flow.held()), (vec![10, 12, 13], 0));
     }
