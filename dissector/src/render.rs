@@ -12,7 +12,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::field::{Base, Def, FieldDef, Kind};
 pub use crate::text::{escape, escaped, is_unsafe};
 use crate::text::{escape_char, is_plain};
-use crate::trace::{Node, NodeValue, Tree};
+use crate::trace::{Node, NodeValue, Tree, Utf8Writer};
 use crate::wire::smb2::spnego;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -184,7 +184,7 @@ pub fn decimal(out: &mut Vec<u8>, v: u64) {
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// The two hexadecimal digits of each byte.
-static HEX_PAIRS: [[u8; 2]; 256] = {
+pub(crate) static HEX_PAIRS: [[u8; 2]; 256] = {
     let mut pairs = [[0; 2]; 256];
     let mut b = 0;
     while b < 256 {
@@ -397,18 +397,13 @@ pub fn pieces(kind: Kind, bytes: &[u8], emit: &mut impl FnMut(Piece)) {
     }
 }
 
-fn escape_piece(out: &mut String, piece: Piece) {
-    match piece {
-        Piece::Char(c) => {
-            let _ = escape_char(out, c);
-        }
-        Piece::Byte(b) => {
-            let _ = write!(out, "\\x{b:02x}");
-        }
-        Piece::Surrogate(s) => {
-            let _ = write!(out, "\\u{{{s:x}}}");
-        }
-    }
+fn escape_piece(out: &mut impl Write, piece: Piece) {
+    // memory takes whatever is written to it
+    let _ = match piece {
+        Piece::Char(c) => escape_char(out, c),
+        Piece::Byte(b) => write!(out, "\\x{b:02x}"),
+        Piece::Surrogate(s) => write!(out, "\\u{{{s:x}}}"),
+    };
 }
 
 /// Appends the inside of a JSON string: quotes, backslashes, control characters and what turns the direction of writing
@@ -482,97 +477,121 @@ const CHARS_IN_A_LABEL: usize = 240;
 
 /// Appends the value as people read it: `RC - SEND Only (4)`, `0x0012`, `"hello"`'s text escaped.
 pub fn value_label(out: &mut String, def: &FieldDef, value: Stored<'_>) {
-    let with_bytes = |out: &mut String, write: &dyn Fn(&mut Vec<u8>)| {
-        // the string's own memory is lent, so that nothing is allocated
-        let mut buffer = core::mem::take(out).into_bytes();
-        write(&mut buffer);
-        *out = into_string(buffer);
-    };
+    with_bytes(out, |out| value_label_into(out, def, value));
+}
+
+/// Lends the memory of a string to what writes UTF-8.
+fn with_bytes(out: &mut String, write: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = core::mem::take(out).into_bytes();
+    write(&mut bytes);
+    *out = into_string(bytes);
+}
+
+/// [`value_label`], as UTF-8.
+fn value_label_into(out: &mut Vec<u8>, def: &FieldDef, value: Stored<'_>) {
     match value {
         Stored::None => {}
-        Stored::I(v) => {
-            match u64::try_from(v).ok().and_then(|v| def.value_name(v)) {
-                Some(name) => {
-                    let _ = write!(out, "{name} ({v})");
-                }
-                None => {
-                    let _ = write!(out, "{v}");
-                }
-            };
-        }
+        Stored::I(v) => match u64::try_from(v).ok().and_then(|v| def.value_name(v)) {
+            Some(name) => named(out, name, |out| signed(out, v)),
+            None => signed(out, v),
+        },
         Stored::U(v) if def.kind == Kind::Bool => {
-            out.push_str(def.value_name(v).unwrap_or(if v != 0 { "True" } else { "False" }));
+            out.extend_from_slice(def.value_name(v).unwrap_or(if v != 0 { "True" } else { "False" }).as_bytes());
         }
-        Stored::U(v) => {
-            let plain = |out: &mut String| match (def.kind, def.base) {
-                (Kind::Double, _) => with_bytes(out, &|o| show_unsigned(o, def, v, Style::Fields)),
+        Stored::U(v) => match def.value_name(v) {
+            Some(name) => named(out, name, |out| number(out, def, v)),
+            None => match (def.kind, def.base) {
+                (Kind::Double, _) => double(out, v),
                 (_, Base::DecHex) => {
-                    let _ = write!(out, "{v} ({v:#x})");
+                    decimal(out, v);
+                    in_brackets(out, |out| hexadecimal(out, v, 1));
                 }
                 (_, Base::HexDec) => {
-                    with_bytes(out, &|o| number(o, def, v));
-                    let _ = write!(out, " ({v})");
+                    number(out, def, v);
+                    in_brackets(out, |out| decimal(out, v));
                 }
-                _ => with_bytes(out, &|o| number(o, def, v)),
-            };
-            match def.value_name(v) {
-                Some(name) => {
-                    out.push_str(name);
-                    out.push_str(" (");
-                    with_bytes(out, &|o| number(o, def, v));
-                    out.push(')');
-                }
-                None => plain(out),
-            }
-        }
-        Stored::Time(seconds, nanos) if def.id == crate::wire::frame_fields::f::TIME_EPOCH.id => {
-            with_bytes(out, &|o| seconds_and_nanos(o, seconds, nanos));
-        }
+                _ => number(out, def, v),
+            },
+        },
+        Stored::Time(seconds, nanos) if def.id == crate::wire::frame_fields::f::TIME_EPOCH.id => seconds_and_nanos(out, seconds, nanos),
         Stored::Time(seconds, nanos) if def.kind == Kind::AbsTime => {
             const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
             let (year, month, day) = date_of(seconds.div_euclid(86_400));
-            let _ = write!(out, "{} {day:>2}, {year} ", MONTHS[(month as usize - 1) % 12]);
-            with_bytes(out, &|o| clock(o, seconds.rem_euclid(86_400) as u64, nanos));
-            out.push_str(" UTC");
+            out.extend_from_slice(MONTHS[(month as usize - 1) % 12].as_bytes());
+            out.extend_from_slice(if day < 10 { b"  " } else { b" " });
+            decimal(out, u64::from(day));
+            out.extend_from_slice(b", ");
+            signed(out, year);
+            out.push(b' ');
+            clock(out, seconds.rem_euclid(86_400) as u64, nanos);
+            out.extend_from_slice(b" UTC");
         }
         Stored::Time(seconds, nanos) => {
-            with_bytes(out, &|o| seconds_and_nanos(o, seconds, nanos));
-            out.push_str(" seconds");
+            seconds_and_nanos(out, seconds, nanos);
+            out.extend_from_slice(b" seconds");
         }
         Stored::Text(text) => {
-            for (i, c) in text.chars().enumerate() {
-                if i == CHARS_IN_A_LABEL {
-                    out.push('…');
-                    break;
-                }
-                let _ = escape_char(out, c);
+            if text.len() <= CHARS_IN_A_LABEL && is_plain(text) {
+                out.extend_from_slice(text.as_bytes());
+            } else {
+                text_label(out, text.chars().map(Piece::Char));
             }
             if let Some(name) = spnego::mechanism_field(def).then(|| spnego::mechanism_name(text)).flatten() {
-                let _ = write!(out, " ({name})");
+                in_brackets(out, |out| out.extend_from_slice(name.as_bytes()));
             }
         }
         Stored::Bytes(bytes) => match def.kind {
             Kind::Str | Kind::Utf16 => {
-                let mut n = 0;
                 // no character takes more than four bytes: nothing beyond the limit is decoded
                 let head = &bytes[..bytes.len().min(4 * CHARS_IN_A_LABEL + 4)];
-                pieces(def.kind, head, &mut |piece| {
-                    match n {
-                        0..CHARS_IN_A_LABEL => escape_piece(out, piece),
-                        CHARS_IN_A_LABEL => out.push('…'),
-                        _ => {}
-                    }
-                    n += 1;
-                });
+                if def.kind == Kind::Str && head.len() <= CHARS_IN_A_LABEL && head.iter().all(|b| matches!(b, 0x20..=0x7e)) {
+                    return out.extend_from_slice(head);
+                }
+                let mut decoded = Vec::new();
+                pieces(def.kind, head, &mut |piece| decoded.push(piece));
+                text_label(out, decoded.into_iter());
             }
             Kind::Bytes => {
-                with_bytes(out, &|o| hex_bytes(o, &bytes[..bytes.len().min(BYTES_IN_A_LABEL)], None));
+                hex_bytes(out, &bytes[..bytes.len().min(BYTES_IN_A_LABEL)], None);
                 if bytes.len() > BYTES_IN_A_LABEL {
-                    let _ = write!(out, "… ({} bytes)", bytes.len());
+                    out.extend_from_slice("…".as_bytes());
+                    in_brackets(out, |out| {
+                        decimal(out, bytes.len() as u64);
+                        out.extend_from_slice(b" bytes");
+                    });
                 }
             }
-            _ => with_bytes(out, &|o| run_of_bytes(o, def, bytes, Style::Pdml)),
+            _ => run_of_bytes(out, def, bytes, Style::Pdml),
         },
+    }
+}
+
+/// A name, and its value in brackets behind it.
+fn named(out: &mut Vec<u8>, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(name.as_bytes());
+    in_brackets(out, value);
+}
+
+fn in_brackets(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(b" (");
+    write(out);
+    out.push(b')');
+}
+
+fn signed(out: &mut Vec<u8>, v: i64) {
+    if v < 0 {
+        out.push(b'-');
+    }
+    decimal(out, v.unsigned_abs());
+}
+
+/// Text as a label shows it: escaped, and not longer than [`CHARS_IN_A_LABEL`].
+fn text_label(out: &mut Vec<u8>, text: impl Iterator<Item = Piece>) {
+    for (i, piece) in text.enumerate() {
+        if i == CHARS_IN_A_LABEL {
+            return out.extend_from_slice("…".as_bytes());
+        }
+        escape_piece(&mut Utf8Writer(out), piece);
     }
 }
 
@@ -603,50 +622,77 @@ pub fn is_hidden(def: &FieldDef) -> bool {
 /// Appends the line of the detail pane for the node at `index`: `Opcode: RC - SEND Only (4)`, `.... ...1 = Reply: Set`.
 /// Computed values stand in square brackets.
 pub fn label(out: &mut String, tree: &Tree, index: usize) {
+    with_bytes(out, |out| label_into(out, tree, index));
+}
+
+/// [`label`], as UTF-8.
+pub fn label_into(out: &mut Vec<u8>, tree: &Tree, index: usize) {
     let Some(node) = tree.nodes.get(index) else { return };
     let generated = node.generated && !matches!(node.def.kind, Kind::Protocol);
     if generated {
-        out.push('[');
+        out.push(b'[');
     }
     if node.def.mask != 0
         && let NodeValue::U(v) = node.value
     {
         bits(out, node.def, v);
-        out.push_str(" = ");
+        out.extend_from_slice(b" = ");
     }
-    out.push_str(node.def.label);
+    out.extend_from_slice(node.def.label.as_bytes());
     let value = match node.value {
         // a subtree over bytes has nothing to add to its fields
         NodeValue::None => Stored::None,
         _ => tree.stored(node),
     };
     if value != Stored::None {
-        out.push_str(": ");
-        value_label(out, node.def, value);
+        out.extend_from_slice(b": ");
+        value_label_into(out, node.def, value);
     }
-    escape(out, tree.note(node));
+    let note = tree.note(node);
+    if is_plain(note) {
+        out.extend_from_slice(note.as_bytes());
+    } else {
+        note.chars().for_each(|c| escape_piece(&mut Utf8Writer(out), Piece::Char(c)));
+    }
     if generated {
-        out.push(']');
+        out.push(b']');
     }
 }
 
+/// The four characters of four bits, by their mask (the higher half of the index) and their value.
+static FOUR_BITS: [[u8; 4]; 256] = {
+    let mut texts = [[b'.'; 4]; 256];
+    let mut at = 0;
+    while at < 256 {
+        let mut bit = 0;
+        while bit < 4 {
+            if (at >> 4) & (8 >> bit) != 0 {
+                texts[at][bit] = if at & (8 >> bit) != 0 { b'1' } else { b'0' };
+            }
+            bit += 1;
+        }
+        at += 1;
+    }
+    texts
+};
+
 /// The bits of a masked field in their integer: `.... ...1`.
-fn bits(out: &mut String, def: Def, value: u64) {
+fn bits(out: &mut Vec<u8>, def: Def, value: u64) {
     let width = match (def.width, def.kind.bits()) {
         (0, 0) => 8,
         (0, kind) => kind,
-        (width, _) => u32::from(width),
+        (width, _) => u32::from(width).min(64),
     };
     let placed = value << def.mask.trailing_zeros();
-    for i in (0..width.min(64)).rev() {
-        let bit = 1 << i;
-        out.push(match (def.mask & bit != 0, placed & bit != 0) {
-            (false, _) => '.',
-            (true, false) => '0',
-            (true, true) => '1',
-        });
-        if i % 4 == 0 && i > 0 {
-            out.push(' ');
+    let fours = width.div_ceil(4);
+    for four in (0..fours).rev() {
+        let part = |bits: u64| (bits >> (4 * four)) as usize & 0x0f;
+        let text = &FOUR_BITS[part(def.mask) << 4 | part(placed)];
+        // an integer whose width is no multiple of four begins with fewer
+        let skipped = if four + 1 == fours { (4 * fours - width) as usize } else { 0 };
+        out.extend_from_slice(&text[skipped..]);
+        if four > 0 {
+            out.push(b' ');
         }
     }
 }

@@ -315,6 +315,18 @@ pub struct Source {
     base: usize,
 }
 
+/// How much a [`Tree`] keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// Fields: outputs for programs show no texts.
+    Fields,
+    /// Fields, and what is added to the labels of subtrees.
+    Labels,
+    /// Fields, labels and the frame's line.
+    #[default]
+    Line,
+}
+
 /// Keeps every field of one frame: the detail pane, JSON, and all exports are made from it. Reused from frame to frame,
 /// it stops allocating.
 #[derive(Clone, Debug, Default)]
@@ -329,8 +341,8 @@ pub struct Tree {
     pub protocol: &'static str,
     /// The text of the frame's line.
     pub info: String,
-    /// Keep neither labels nor the frame's line, which cost as much to write as all fields: outputs for programs show neither.
-    pub quiet: bool,
+    /// What it keeps: texts cost as much to write as all fields.
+    pub detail: Detail,
     sources: Vec<Source>,
     used: usize,
     stack: Vec<u16>,
@@ -438,6 +450,8 @@ impl Tree {
         (start as u32, (self.text.len() - start) as u32)
     }
 
+    // inlined: a value that is passed in memory and copied at once makes the processor wait
+    #[inline(always)]
     fn push(&mut self, def: Def, at: &[u8], len: usize, value: NodeValue) {
         if self.nodes.len() >= Self::NODES_MAX {
             if self.nodes.len() == Self::NODES_MAX {
@@ -474,7 +488,8 @@ pub(crate) fn write_layers(layers: &[Def], text: &mut Vec<u8>) {
     }
 }
 
-struct Utf8Writer<'v>(&'v mut Vec<u8>);
+/// Text is written to bytes.
+pub(crate) struct Utf8Writer<'v>(pub(crate) &'v mut Vec<u8>);
 impl Write for Utf8Writer<'_> {
     fn write_str(&mut self, s: &str) -> fmt::Result {
         self.0.extend_from_slice(s.as_bytes());
@@ -553,7 +568,7 @@ impl Trace for Tree {
     fn label(&mut self, text: fmt::Arguments<'_>) {
         let Some(at) = self.open.last().map(|n| *n as usize).filter(|n| *n < self.nodes.len()) else { return };
         // subtrees unknown to Wireshark are keyed by their label in JSON
-        if self.quiet && !(self.nodes[at].def.kind == Kind::None && self.nodes[at].def.name.starts_with(crate::field::OURS)) {
+        if self.detail == Detail::Fields && !(self.nodes[at].def.kind == Kind::None && self.nodes[at].def.name.starts_with(crate::field::OURS)) {
             return;
         }
         let before = self.nodes[at].note;
@@ -565,13 +580,13 @@ impl Trace for Tree {
     }
 
     fn protocol(&mut self, name: &'static str) {
-        if !self.quiet {
+        if self.detail == Detail::Line {
             note_protocol(&mut self.protocol, &mut self.info, name);
         }
     }
 
     fn info(&mut self, text: fmt::Arguments<'_>) {
-        if !self.quiet {
+        if self.detail == Detail::Line {
             note_info(&mut self.info, text);
         }
     }

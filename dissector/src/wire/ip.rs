@@ -218,11 +218,28 @@ fn trace_v4<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, _) = read::be16(f::CHECKSUM, i, t)?;
     let (rest, src) = read::array::<4, T>(f::SRC, i, t)?;
     t.field(f::ADDR, i, 4, Value::Bytes(&i[..4]));
-    hosts([f::SRC_HOST, f::HOST], i, &Ipv4Addr::from(src), t);
+    hosts([f::SRC_HOST, f::HOST], i, &Dotted(src), t);
     let (i, dst) = read::array::<4, T>(f::DST, rest, t)?;
     t.field(f::ADDR, rest, 4, Value::Bytes(&rest[..4]));
-    hosts([f::DST_HOST, f::HOST], rest, &Ipv4Addr::from(dst), t);
+    hosts([f::DST_HOST, f::HOST], rest, &Dotted(dst), t);
     Ok((i, ()))
+}
+
+/// An IPv4 address as text, written in one piece: every frame has it six times.
+struct Dotted([u8; 4]);
+
+impl fmt::Display for Dotted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut text, mut len) = ([b'.'; 15], 0);
+        for (i, byte) in self.0.into_iter().enumerate() {
+            len += usize::from(i > 0);
+            let digits = [byte / 100, byte / 10 % 10, byte % 10].map(|digit| b'0' + digit);
+            let skipped = usize::from(byte < 100) + usize::from(byte < 10);
+            text[len..len + 3 - skipped].copy_from_slice(&digits[skipped..]);
+            len += 3 - skipped;
+        }
+        f.write_str(core::str::from_utf8(&text[..len]).unwrap_or_default())
+    }
 }
 
 /// Reports the host of an address by these names.

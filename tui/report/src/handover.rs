@@ -19,6 +19,7 @@ use rdmascope_analyzer::keys::Keyring;
 use rdmascope_capture::{Capture, CaptureFile, LinkType, MappedSource, PcapWriter, Record};
 use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::frame;
+use rdmascope_dissector::trace::Detail;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use std::path::Path;
 use std::sync::Arc;
@@ -95,12 +96,12 @@ fn frames_decoded_ahead_come_to_one_report() {
     in_every_order(move || assert_eq!(report(&file, 3), alone));
 }
 
-fn plan(threads: usize, form: Form, quiet: bool) -> Plan {
+fn plan(threads: usize, form: Form, detail: Detail) -> Plan {
     Plan {
         form,
         extractor: Extractor::new(),
         filter: None,
-        quiet,
+        detail,
         short: false,
         chosen: Chosen::default(),
         keyring: Keyring::new(),
@@ -110,7 +111,7 @@ fn plan(threads: usize, form: Form, quiet: bool) -> Plan {
 }
 
 fn in_json(threads: usize) -> Plan {
-    plan(threads, Form::Print(Printer::Json(Json::new(false, What::Values))), true)
+    plan(threads, Form::Print(Printer::Json(Json::new(false, What::Values))), Detail::Fields)
 }
 
 /// What is written, by sheets or by texts. `stop` is the piece at which nobody reads any more.
@@ -166,7 +167,7 @@ fn sheets_are_written_in_order() {
 
 #[test]
 fn lines_are_written_in_order() {
-    comes_in_order(|threads| plan(threads, Form::Lines(Lines::new(false)), false), false);
+    comes_in_order(|threads| plan(threads, Form::Lines(Lines::new(false)), Detail::Line), false);
 }
 
 #[test]

@@ -27,6 +27,8 @@ const LARGE: u64 = 1024;
 const HEAD_BYTES: u64 = 128;
 /// Number of records to fetch ahead: as many as wait for memory at the same time.
 const AHEAD: u64 = 8;
+/// A worker that has fewer batches left walks the file on before it begins with the one that it took.
+const LEAD: usize = 2;
 /// Maximum number of batches that wait for one worker, or to be written.
 pub const WAITING: usize = if cfg!(test) { 2 } else { 32 };
 
@@ -261,12 +263,15 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
             if self.is_given_up() {
                 return Next::End;
             }
-            if let Some(part) = self.take(worker) {
+            if let Some((part, left)) = self.take(worker) {
+                if left < LEAD {
+                    self.sort_ahead();
+                }
                 return Next::Part(part);
             }
             let mut sorting = lock(&self.sorting);
             // another worker may have walked meanwhile
-            if let Some(part) = self.take(worker) {
+            if let Some((part, _)) = self.take(worker) {
                 return Next::Part(part);
             }
             if sorting.done {
@@ -376,16 +381,28 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
             || self.pages.as_ref().is_some_and(|pages| lock(pages).pages.len() >= self.pages_max)
     }
 
-    fn take(&self, worker: usize) -> Option<Part<T>> {
+    /// The next part of a worker, and how many are left.
+    fn take(&self, worker: usize) -> Option<(Part<T>, usize)> {
         let mut waiting = lock(&self.waiting[worker]);
         let part = waiting.pop_front()?;
-        // workers that sleep because it was full are woken when there is room for more than one
-        let has_room = waiting.len() == WAITING / 2;
+        let left = waiting.len();
         drop(waiting);
-        if has_room {
+        // workers that sleep because it was full are woken when there is room for more than one
+        if left == WAITING / 2 {
             self.bell.ring();
         }
-        Some(part)
+        Some((part, left))
+    }
+
+    /// Hands out a batch before anybody waits for it, unless another worker walks: then all workers have frames, and
+    /// none waits for the walk.
+    fn sort_ahead(&self) {
+        if let Ok(mut sorting) = self.sorting.try_lock()
+            && !sorting.done
+            && !self.is_full()
+        {
+            self.sort(&mut sorting);
+        }
     }
 
     /// Gives up if more connections are followed than one analysis would follow.

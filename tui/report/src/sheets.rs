@@ -35,7 +35,7 @@ use rdmascope_capture::{CaptureFile, Metadata, Record};
 use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
-use rdmascope_dissector::trace::{Line, NodeValue as Value, Pair, Tree};
+use rdmascope_dissector::trace::{Detail, Line, NodeValue as Value, Pair, Tree};
 use std::collections::VecDeque;
 
 /// Frames in a batch: so few that their trees are near still when they are written.
@@ -111,8 +111,8 @@ pub struct Plan {
     pub extractor: Extractor,
     /// Filter that selects the frames.
     pub filter: Option<Filter>,
-    /// True if trees are kept without labels.
-    pub quiet: bool,
+    /// How much trees keep.
+    pub detail: Detail,
     /// True if JSON, EK and PDML use our names and form.
     pub short: bool,
     /// Parts of a tree that are written.
@@ -197,7 +197,7 @@ impl KeptFrame {
         let seen = match plan.form {
             Form::Print(_) => {
                 let mut tree = Tree::new();
-                tree.quiet = plan.quiet;
+                tree.detail = plan.detail;
                 Seen::Tree(tree, Shape::new(plan.short))
             }
             Form::Fields(_) => Seen::Values(plan.extractor.clone()),

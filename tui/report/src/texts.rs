@@ -184,7 +184,7 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
                 printer.is_first(false);
             }
             let mut tree = Tree::new();
-            tree.quiet = plan.quiet;
+            tree.detail = plan.detail;
             Worker {
                 shard,
                 plan,

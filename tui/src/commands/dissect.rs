@@ -28,7 +28,7 @@ use rdmascope_analyzer::keys::Keyring;
 use rdmascope_capture::{Access, Capture, Interface, PcapWriter, PcapngWriter, Record, Source, WholeFile};
 use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::filter::Filter;
-use rdmascope_dissector::trace::{Line, Pair, Tree};
+use rdmascope_dissector::trace::{Detail, Line, Pair, Tree};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -131,7 +131,13 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     }
     let input = open_all(&files)?;
     let name = files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");
-    let quiet = matches!(format, Format::Json | Format::Jsonraw | Format::Ek) && !extractor.wants_line();
+    let detail = match format {
+        _ if extractor.wants_line() => Detail::Line,
+        Format::Json | Format::Jsonraw | Format::Ek => Detail::Fields,
+        Format::Pdml => Detail::Labels,
+        Format::Text if tree => Detail::Labels,
+        _ => Detail::Line,
+    };
     let keyring = super::keyring(args.keys.as_deref())?;
     let roce_port = args.decode_as.iter().find_map(|d| match d {
         DecodeAs::Roce(port) => Some(*port),
@@ -159,7 +165,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         first,
         filter,
         extractor,
-        quiet,
+        detail,
         // formats for people use our form
         short: args.json_names == JsonNames::Short || !matches!(format, Format::Json | Format::Jsonraw | Format::Ek | Format::Pdml),
         line: Line::default(),
@@ -341,8 +347,8 @@ struct Job {
     first: u64,
     filter: Option<Filter>,
     extractor: Extractor,
-    /// True if trees are kept without labels.
-    quiet: bool,
+    /// How much trees keep.
+    detail: Detail,
     /// True if JSON, EK and PDML use our names and form.
     short: bool,
     line: Line,
@@ -405,7 +411,7 @@ impl Job {
             form,
             extractor: self.extractor.clone(),
             filter: self.filter.clone(),
-            quiet: self.quiet,
+            detail: self.detail,
             short: self.short,
             chosen: self.chosen.clone(),
             keyring: self.keyring.clone(),
@@ -452,7 +458,7 @@ impl Job {
 
     fn keep(&self) -> KeptFrame {
         let mut tree = Tree::new();
-        tree.quiet = self.quiet;
+        tree.detail = self.detail;
         KeptFrame { frame: None, tree, shape: Shape::new(self.short) }
     }
 

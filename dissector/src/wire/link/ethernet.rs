@@ -4,6 +4,7 @@ use super::ETHERTYPES;
 use crate::fault::PResult;
 use crate::field::Def;
 use crate::leaf::read;
+use crate::render::HEX_PAIRS;
 use crate::trace::{Trace, Value, scope};
 use core::fmt;
 
@@ -68,8 +69,11 @@ pub(crate) struct Mac<'a>(pub(crate) &'a [u8; 6]);
 
 impl fmt::Display for Mac<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+        let mut text = [b':'; 17];
+        for (digits, byte) in text.chunks_mut(3).zip(self.0) {
+            digits[..2].copy_from_slice(&HEX_PAIRS[usize::from(*byte)]);
+        }
+        f.write_str(core::str::from_utf8(&text).unwrap_or_default())
     }
 }
 

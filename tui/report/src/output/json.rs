@@ -71,6 +71,8 @@ fn put<const N: usize>(out: &mut Vec<u8>, text: &[u8; N], len: usize) {
 #[derive(Clone)]
 struct Keys {
     keys: Vec<Key>,
+    /// The neighbouring place that was overwritten last.
+    place: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -86,16 +88,17 @@ struct Key {
 }
 
 impl Keys {
-    /// Number of keys that are remembered, a power of two: far more than one capture has fields. If three keys share a
-    /// place, the two latest stay.
+    /// Number of keys that are remembered, a power of two: far more than one capture has fields.
     const SIZE: usize = 2048;
+    /// Number of keys that may share a place, a power of two; of more, the latest stay.
+    const WAYS: usize = 8;
     /// Number of bytes of a key that are copied without a check of its length; and the maximum length of a key that is
     /// remembered.
     const MOSTLY: usize = 64;
     const TEXT: usize = 128;
 
     fn new() -> Self {
-        Self { keys: vec![Key { id: 0, indent: 0, tree: false, len: 0, text: [0; Self::TEXT] }; Self::SIZE] }
+        Self { keys: vec![Key { id: 0, indent: 0, tree: false, len: 0, text: [0; Self::TEXT] }; Self::SIZE], place: 0 }
     }
 
     /// Appends the key of a field, up to the beginning of its value; without the comma in front if it is the first of
@@ -106,8 +109,10 @@ impl Keys {
         let is = |key: &Key| key.id == def.id && usize::from(key.indent) == indent && key.tree == tree && key.len > 0;
         let key = match &self.keys[at] {
             key if is(key) => key,
-            _ if is(&self.keys[at ^ 1]) => &self.keys[at ^ 1],
-            _ => return self.make(out, at, def, indent, tree, first),
+            _ => match (1..Self::WAYS).map(|way| &self.keys[at ^ way]).find(|key| is(key)) {
+                Some(key) => key,
+                None => return self.make(out, at, def, indent, tree, first),
+            },
         };
         let (skipped, len) = (usize::from(first), usize::from(key.len));
         if let (Some(text), true) = (key.text[skipped..].first_chunk::<{ Self::MOSTLY }>(), len <= Self::MOSTLY) {
@@ -123,8 +128,10 @@ impl Keys {
         key(&mut text, def.name, if tree { "_tree" } else { "" });
         text.push(if tree { b'{' } else { b'"' });
         if let (true, Ok(indent), Ok(len)) = (text.len() <= Self::TEXT, u8::try_from(indent), u8::try_from(text.len())) {
-            // the former key moves to the neighbouring place, where it is still found
-            self.keys[at ^ 1] = self.keys[at];
+            // the former key moves to a neighbouring place, where it is still found
+            self.place = self.place % (Self::WAYS - 1) + 1;
+            let other = (1..Self::WAYS).map(|way| at ^ way).find(|way| self.keys[*way].len == 0).unwrap_or(at ^ self.place);
+            self.keys[other] = self.keys[at];
             let key = &mut self.keys[at];
             (key.id, key.indent, key.tree, key.len) = (def.id, indent, tree, len);
             key.text[..text.len()].copy_from_slice(&text);

@@ -48,13 +48,19 @@ pub mod paint {
 
 /// Appends `text`, in a style if `color` is set.
 pub fn styled(out: &mut Vec<u8>, style: Style, color: bool, text: &[u8]) {
+    styled_with(out, style, color, |out| out.extend_from_slice(text));
+}
+
+/// The same with text that `write` appends.
+#[inline]
+pub fn styled_with(out: &mut Vec<u8>, style: Style, color: bool, write: impl FnOnce(&mut Vec<u8>)) {
     use std::io::Write;
     if color {
         let _ = write!(out, "{style}");
-        out.extend_from_slice(text);
+    }
+    write(out);
+    if color {
         let _ = write!(out, "{style:#}");
-    } else {
-        out.extend_from_slice(text);
     }
 }
 

@@ -217,9 +217,24 @@ impl Shape {
     fn part(&mut self, tree: &mut Tree, from: usize, to: usize, shift: i16) {
         let mut at = from;
         while at < to {
+            if self.is_plain(at) {
+                // its contents follow, and are copied in their turn
+                self.push(tree, at, shift);
+                at += 1;
+                continue;
+            }
             let end = self.end_of(at).min(to);
             at = self.node(tree, at, end, shift);
         }
+    }
+
+    /// True if a node stays as it is.
+    fn is_plain(&self, at: usize) -> bool {
+        let node = &self.old[at];
+        rule(node.def.id).is_none()
+            && (node.def.kind != Kind::None || !is_text_only(node.def))
+            && !self.old.get(at + 1).is_some_and(|next| next.def.id == OPAQUE_LENGTH)
+            && (self.moved.is_empty() || self.moved.binary_search(&at).is_err())
     }
 
     /// Copies one node with its contents. Returns the index of the next node.

@@ -8,16 +8,15 @@
 //! Bytes that are not the frame's (a message put together from several) are named: `[Reassembled SMB Direct 0+105]`.
 
 use super::marks::Marks;
-use super::{paint, styled};
+use super::{paint, styled, styled_with};
 use crate::dissection::Dissected;
-use rdmascope_dissector::render::{decimal, fault_label, is_hidden, label};
+use rdmascope_dissector::render::{decimal, fault_label, is_hidden, label_into};
 use rdmascope_dissector::trace::Tree;
 
 /// Frames with all their fields, as text.
 #[derive(Clone, Default)]
 pub struct Trees {
     line: String,
-    range: Vec<u8>,
     /// Subtrees that end with a fault and are still open: depth, fault.
     open: Vec<(u8, usize)>,
     seen: Vec<bool>,
@@ -37,25 +36,23 @@ impl Trees {
             if is_hidden(node.def) {
                 continue;
             }
-            self.line.clear();
-            label(&mut self.line, tree, index);
             let from = out.len();
             indent(out, node.depth);
             let style = if node.depth == 0 { paint::HEADING } else { anstyle::Style::new() };
-            styled(out, style, color, self.line.as_bytes());
+            styled_with(out, style, color, |out| label_into(out, tree, index));
             marks.written(out, from, node.def, &node.value);
             if !node.generated {
-                self.range.clear();
-                self.range.extend_from_slice(b" [");
-                if node.source > 0 {
-                    self.range.extend_from_slice(tree.sources().get(usize::from(node.source)).map_or("", |s| s.name).as_bytes());
-                    self.range.push(b' ');
-                }
-                decimal(&mut self.range, u64::from(node.offset));
-                self.range.push(b'+');
-                decimal(&mut self.range, u64::from(node.len));
-                self.range.push(b']');
-                styled(out, paint::FAINT, color, &self.range);
+                styled_with(out, paint::FAINT, color, |out| {
+                    out.extend_from_slice(b" [");
+                    if node.source > 0 {
+                        out.extend_from_slice(tree.sources().get(usize::from(node.source)).map_or("", |s| s.name).as_bytes());
+                        out.push(b' ');
+                    }
+                    decimal(out, u64::from(node.offset));
+                    out.push(b'+');
+                    decimal(out, u64::from(node.len));
+                    out.push(b']');
+                });
             }
             out.push(b'\n');
         }
