@@ -568,7 +568,9 @@ impl Trace for Tree {
     fn label(&mut self, text: fmt::Arguments<'_>) {
         let Some(at) = self.open.last().map(|n| *n as usize).filter(|n| *n < self.nodes.len()) else { return };
         // subtrees unknown to Wireshark are keyed by their label in JSON
-        if self.detail == Detail::Fields && !(self.nodes[at].def.kind == Kind::None && self.nodes[at].def.name.starts_with(crate::field::OURS)) {
+        if self.detail == Detail::Fields
+            && !(self.nodes[at].def.kind == Kind::None && self.nodes[at].def.name.starts_with(crate::field::OURS))
+        {
             return;
         }
         let before = self.nodes[at].note;
