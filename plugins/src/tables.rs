@@ -10,6 +10,7 @@
 //! capture. Findings and connections are known at its end, and few.
 
 use parquet::basic::Compression;
+use bytes::Bytes;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
@@ -21,7 +22,8 @@ use rdmascope_analyzer::exchange::{Exchange, Transfer};
 use rdmascope_analyzer::op::{At, End, Placement, RdmaOp, Verb};
 use rdmascope_analyzer::report::{Report, Sink};
 use rdmascope_analyzer::roots;
-use std::collections::BTreeMap;
+use rdmascope_dissector::frame::Addr;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
@@ -294,7 +296,7 @@ pub enum Error {
 enum Value {
     Null,
     Integer(i64),
-    Text(String),
+    Text(ByteArray),
     Bool(bool),
 }
 
@@ -318,13 +320,18 @@ impl From<bool> for Value {
         Self::Bool(b)
     }
 }
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
+impl From<&'static str> for Value {
+    fn from(text: &'static str) -> Self {
+        Self::Text(Bytes::from_static(text.as_bytes()).into())
     }
 }
 impl From<String> for Value {
     fn from(text: String) -> Self {
+        Self::Text(text.into_bytes().into())
+    }
+}
+impl From<ByteArray> for Value {
+    fn from(text: ByteArray) -> Self {
         Self::Text(text)
     }
 }
@@ -364,7 +371,7 @@ impl Cells {
             }
             Self::Texts(cells, levels) => {
                 if there {
-                    cells.push(ByteArray::from(if let Value::Text(text) = value { text.into_bytes() } else { Vec::new() }));
+                    cells.push(if let Value::Text(text) = value { text } else { Bytes::new().into() });
                 }
                 levels
             }
@@ -496,7 +503,7 @@ impl Writer {
 
 /// A frame, as its table has it.
 #[derive(Clone, Debug)]
-pub struct FrameRow<'a> {
+pub struct FrameRow {
     /// Number, from 1.
     pub frame: u64,
     /// ns since the Unix epoch.
@@ -508,9 +515,9 @@ pub struct FrameRow<'a> {
     /// Bytes captured.
     pub captured_length: u32,
     /// The highest layer that was understood.
-    pub protocol: &'a str,
+    pub protocol: &'static str,
     /// Sender and receiver.
-    pub addresses: [String; 2],
+    pub addresses: [Addr; 2],
     /// Connection, and the sender.
     pub place: Option<(u32, End)>,
     /// Exchange; 0 for none.
@@ -539,7 +546,26 @@ pub struct Tables {
     connections: Writer,
     sessions: Writer,
     open: BTreeMap<(u32, usize, &'static str), Open>,
+    addresses: Addresses,
     error: Option<Error>,
+}
+
+/// Texts of the addresses that occurred last: most frames have one of a few, and equal cells share their text.
+#[derive(Debug, Default)]
+struct Addresses {
+    known: HashMap<Addr, ByteArray>,
+}
+
+impl Addresses {
+    /// Maximum number of texts that are kept.
+    const MAX: usize = 4096;
+
+    fn text(&mut self, addr: Addr) -> ByteArray {
+        if self.known.len() >= Self::MAX {
+            self.known.clear();
+        }
+        self.known.entry(addr).or_insert_with(|| addr.to_string().into_bytes().into()).clone()
+    }
 }
 
 impl Tables {
@@ -560,13 +586,14 @@ impl Tables {
             connections: writer("connections")?,
             sessions: writer("sessions")?,
             open: BTreeMap::new(),
+            addresses: Addresses::default(),
             error: None,
         })
     }
 
     /// The next frame.
-    pub fn frame(&mut self, f: FrameRow<'_>) {
-        let [source, destination] = f.addresses;
+    pub fn frame(&mut self, f: FrameRow) {
+        let [source, destination] = f.addresses.map(|addr| self.addresses.text(addr));
         let row = [
             f.frame.into(),
             f.time_ns.into(),
@@ -603,8 +630,8 @@ impl Tables {
                     connection.transport.map_or("", |t| t.key()).into(),
                     connection.protocol.key().into(),
                     connection.handshake.key().into(),
-                    address(&client.address).into(),
-                    address(&server.address).into(),
+                    client.address.to_string().into(),
+                    server.address.to_string().into(),
                     u32::from(server.port).into(),
                     connection.client_end.map(end_name).into(),
                     client.qp.into(),
@@ -690,11 +717,6 @@ impl Tables {
     }
 }
 
-/// An address as the tables have it.
-pub fn address(addr: &rdmascope_dissector::frame::Addr) -> String {
-    addr.to_string()
-}
-
 const fn end_name(end: End) -> &'static str {
     match end {
         End::A => "a",
@@ -769,7 +791,7 @@ impl Sink for Tables {
             e.request.time.into(),
             e.status.into(),
             e.failed.into(),
-            e.file.as_deref().into(),
+            e.file.as_deref().map(str::to_owned).into(),
             e.offset.into(),
             e.length.into(),
             e.channel.name().into(),

@@ -170,7 +170,7 @@ fn parquet(capture: &Captured, folder: &Path, color: Color) -> Result<ExitCode> 
     let file = capture.file.as_path();
     use rdmascope_analyzer::pipeline::Pipeline;
     use rdmascope_dissector::{frame, trace::Off};
-    use rdmascope_plugins::tables::{FrameRow, Tables, address};
+    use rdmascope_plugins::tables::{FrameRow, Tables};
     let name = if file == Path::new("-") { "stdin".into() } else { file.file_name().unwrap_or_default().to_string_lossy() };
     let mut source = open(file, OpenOptions::new())?;
     let tables = Tables::new(folder, &name)?;
@@ -210,7 +210,7 @@ fn parquet(capture: &Captured, folder: &Path, color: Color) -> Result<ExitCode> 
             wire_length: meta.wire_len,
             captured_length: u32::try_from(record.bytes.len()).unwrap_or(u32::MAX),
             protocol: facts.layer.name(),
-            addresses: [address(&packet.src), address(&packet.dst)],
+            addresses: [packet.src, packet.dst],
             place: facts.place,
             exchange: facts.exchange,
             retransmission: facts.retransmission,
