@@ -233,7 +233,7 @@ impl Shape {
         let node = &self.old[at];
         rule(node.def.id).is_none()
             && (node.def.kind != Kind::None || !is_text_only(node.def))
-            && !self.old.get(at + 1).is_some_and(|next| next.def.id == OPAQUE_LENGTH)
+            && self.old.get(at + 1).is_none_or(|next| next.def.id != OPAQUE_LENGTH)
             && (self.moved.is_empty() || self.moved.binary_search(&at).is_err())
     }
 
