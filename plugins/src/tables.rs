@@ -9,8 +9,8 @@
 //! come from there. Rows are kept until there are [`GROUP_ROWS`] of them, then written as a row group: memory does not grow with the
 //! capture. Findings and connections are known at its end, and few.
 
-use parquet::basic::Compression;
 use bytes::Bytes;
+use parquet::basic::Compression;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};

@@ -10,7 +10,7 @@ use rdmascope_capture::{Capture, CaptureFile, Interface, LinkType, MappedSource,
 use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::frame;
-use rdmascope_dissector::trace::{Line, Pair, Tree};
+use rdmascope_dissector::trace::{Detail, Line, Pair, Tree};
 use rdmascope_dissector::wire::ib::icrc::{self, Cover};
 use rdmascope_report::analysis::{self, Analysis, Run};
 use rdmascope_report::dissection::Dissection;
@@ -432,7 +432,7 @@ fn plans(threads: usize) -> Vec<Plan> {
             filter
         });
         let (chosen, keyring) = (Chosen::default(), Keyring::new());
-        Plan { form, extractor, filter, quiet: false, short: threads == 3, chosen, keyring, roce_port: 0, threads }
+        Plan { form, extractor, filter, detail: Detail::Line, short: threads == 3, chosen, keyring, roce_port: 0, threads }
     };
     let print = Form::Print;
     let mut counted = Extractor::new();
@@ -440,7 +440,7 @@ fn plans(threads: usize) -> Vec<Plan> {
     let fields = Fields::new(Columns::csv(), &names, &registry, &mut counted, false, Times::default()).expect("fields");
     let lines = Lines::new(false);
     vec![
-        Plan { quiet: true, ..plan(print(Printer::Json(Json::new(false, What::Values))), Extractor::new(), None) },
+        Plan { detail: Detail::Fields, ..plan(print(Printer::Json(Json::new(false, What::Values))), Extractor::new(), None) },
         plan(print(Printer::Tree(Trees::default(), true, false)), Extractor::new(), None),
         plan(Form::Lines(lines.clone()), Extractor::new(), None),
         plan(print(Printer::Pdml(Pdml::default())), Extractor::new(), Some("rdmascope.connection == 1 or tcp.stream == 1")),
@@ -455,7 +455,7 @@ fn plans(threads: usize) -> Vec<Plan> {
 fn written(file: &CaptureFile, mut plan: Plan) -> Vec<(Vec<u8>, bool)> {
     let mut dissection = Dissection::new(Keyring::new());
     let (mut tree, mut line) = (Tree::new(), Line::default());
-    tree.quiet = plan.quiet;
+    tree.detail = plan.detail;
     let mut shape = Shape::new(plan.short);
     let mut records = file.records();
     let mut all = Vec::new();
