@@ -183,6 +183,8 @@ pub struct FieldDef {
     pub spec: &'static str,
     /// Kind of information that the value reveals about people, machines and files.
     pub privacy: Privacy,
+    /// True if it only repeats other fields for filters, under a common or another name: no detail pane shows it.
+    pub hidden: bool,
 }
 
 /// Privacy class of a field: decides how `anonymize` treats its bytes. Most fields take it from their [`Kind`] ([`Privacy::of`]);

@@ -14,7 +14,7 @@ fields! {
         INTERFACE_ID: U32 = "frame.interface_id", "Interface id", dec;
         INTERFACE_NAME: Str = "frame.interface_name", "Interface name";
         TIME: AbsTime = "frame.time", "Arrival Time";
-        TIME_UTC: AbsTime = "frame.time_utc", "UTC Arrival Time";
+        TIME_UTC: AbsTime [hidden] = "frame.time_utc", "UTC Arrival Time";
         TIME_EPOCH: AbsTime = "frame.time_epoch", "Epoch Arrival Time";
         TIME_DELTA: RelTime = "frame.time_delta", "Time delta from previous captured frame";
         TIME_RELATIVE: RelTime = "frame.time_relative", "Time since first frame";

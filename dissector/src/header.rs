@@ -59,13 +59,13 @@ macro_rules! header {
             struct Bits;
             impl $Name {
                 pub const $NODE: $crate::field::Def = {
-                    static DEF: FieldDef = FieldDef { name: $node, id: id_of($node), label: $title, kind: $crate::header!(@nodekind $($nkind)?), base: Base::None, mask: 0, width: 0, values: &[], spec: $spec, privacy: Privacy::Inside };
+                    static DEF: FieldDef = FieldDef { name: $node, id: id_of($node), label: $title, kind: $crate::header!(@nodekind $($nkind)?), base: Base::None, mask: 0, width: 0, values: &[], spec: $spec, privacy: Privacy::Inside, hidden: false };
                     &DEF
                 };
                 $( pub const $f: $crate::field::Def = {
                        static DEF: FieldDef = FieldDef { name: $fname, id: id_of($fname), label: $flabel, kind: $crate::header!(@kind $ty),
                            base: $crate::header!(@base $ty $($base)?), mask: 0, width: 0, values: $crate::header!(@vals $($vals)?), spec: $spec,
-                           privacy: $crate::header!(@privacy $crate::header!(@kind $ty) $(, $privacy)?) };
+                           privacy: $crate::header!(@privacy $crate::header!(@kind $ty) $(, $privacy)?), hidden: false };
                        &DEF
                    }; )+
             }
@@ -73,7 +73,7 @@ macro_rules! header {
                 $( $($( const $b: $crate::field::Def = {
                        static DEF: FieldDef = FieldDef { name: $bname, id: id_of($bname), label: $blabel, kind: $crate::header!(@bitkind $bty $ty),
                            base: $crate::header!(@bitbase $bty $($bbase)?), mask: $mask, width: 8 * $crate::header!(@len $ty) as u8,
-                           values: $crate::header!(@vals $($bvals)?), spec: $spec, privacy: Privacy::Keep };
+                           values: $crate::header!(@vals $($bvals)?), spec: $spec, privacy: Privacy::Keep, hidden: false };
                        &DEF
                    }; )+)? )+
             }
@@ -207,7 +207,8 @@ macro_rules! header {
     (@emit $s:ident . $f:ident, $o:ident, $ty:ident) => {$o.extend_from_slice(&$s.$f)};
 }
 
-/// Fields and subtrees that are not part of a fixed header: one line each, read with [`crate::leaf::read`].
+/// Fields and subtrees that are not part of a fixed header: one line each, read with [`crate::leaf::read`]. `[hidden]` before the name:
+/// the field only repeats others for filters.
 ///
 /// ```
 /// use rdmascope_dissector::{fields, field::{Fields, Kind}};
@@ -228,7 +229,7 @@ macro_rules! fields {
     (
         $(#[$meta:meta])*
         pub mod $module:ident [$spec:literal] {
-            $( $(#[$fmeta:meta])* $F:ident : $kind:ident $(as $privacy:ident)? $(& $mask:literal / $width:literal)? = $name:literal, $label:literal $(, $base:ident)? $(, values $vals:expr)? ; )+
+            $( $(#[$fmeta:meta])* $F:ident : $kind:ident $(as $privacy:ident)? $(& $mask:literal / $width:literal)? $([$hidden:ident])? = $name:literal, $label:literal $(, $base:ident)? $(, values $vals:expr)? ; )+
         }
     ) => {
         $(#[$meta])*
@@ -240,7 +241,7 @@ macro_rules! fields {
                pub const $F: Def = {
                    static DEF: FieldDef = FieldDef { name: $name, id: id_of($name), label: $label, kind: Kind::$kind, base: $crate::fields!(@base $kind $($base)?),
                        mask: 0 $(+ $mask)?, width: 0 $(+ $width)?, values: $crate::header!(@vals $($vals)?), spec: $spec,
-                       privacy: $crate::header!(@privacy Kind::$kind $(, $privacy)?) };
+                       privacy: $crate::header!(@privacy Kind::$kind $(, $privacy)?), hidden: $crate::fields!(@hidden $($hidden)?) };
                    &DEF
                }; )+
             /// The fields of this block.
@@ -252,6 +253,7 @@ macro_rules! fields {
             pub const SET: $crate::field::FieldSet = $crate::field::FieldSet::of(All::FIELDS);
         }
     };
+    (@hidden) => {false}; (@hidden hidden) => {true};
     (@base $kind:ident dec) => {Base::Dec}; (@base $kind:ident hex) => {Base::Hex}; (@base $kind:ident oct) => {Base::Oct};
     (@base $kind:ident dechex) => {Base::DecHex}; (@base $kind:ident hexdec) => {Base::HexDec};
     (@base U8) => {Base::Dec}; (@base U16) => {Base::Dec}; (@base U24) => {Base::Dec}; (@base U32) => {Base::Dec}; (@base U40) => {Base::Dec};

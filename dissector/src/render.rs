@@ -595,30 +595,6 @@ fn text_label(out: &mut Vec<u8>, text: impl Iterator<Item = Piece>) {
     }
 }
 
-/// True if a field only repeats others for filters, under a common or another name: no detail pane shows it.
-pub fn is_hidden(def: &FieldDef) -> bool {
-    const HIDDEN: [&str; 17] = [
-        "eth.addr",
-        "eth.addr_resolved",
-        "eth.dst_resolved",
-        "eth.ig",
-        "eth.lg",
-        "eth.src_resolved",
-        "frame.time_utc",
-        "ip.addr",
-        "ip.dst_host",
-        "ip.host",
-        "ip.src_host",
-        "ipv6.addr",
-        "ipv6.dst_host",
-        "ipv6.host",
-        "ipv6.src_host",
-        "tcp.port",
-        "udp.port",
-    ];
-    HIDDEN.contains(&def.name)
-}
-
 /// Appends the line of the detail pane for the node at `index`: `Opcode: RC - SEND Only (4)`, `.... ...1 = Reply: Set`.
 /// Computed values stand in square brackets.
 pub fn label(out: &mut String, tree: &Tree, index: usize) {
@@ -758,6 +734,7 @@ mod tests {
         values: &[(0, "Not set"), (1, "Set")],
         spec: "test",
         privacy: crate::field::Privacy::Keep,
+        hidden: false,
     };
 
     fn all(def: Def, v: Stored<'_>) -> [String; 4] {

@@ -56,11 +56,11 @@ fields! {
         CHECKSUM: U16 = "ip.checksum", "Header Checksum", hex;
         SRC: Ipv4 = "ip.src", "Source Address";
         DST: Ipv4 = "ip.dst", "Destination Address";
-        ADDR: Ipv4 = "ip.addr", "Source or Destination Address";
+        ADDR: Ipv4 [hidden] = "ip.addr", "Source or Destination Address";
         /// Names of hosts: the addresses, as nothing is resolved.
-        SRC_HOST: Str as Keep = "ip.src_host", "Source Host";
-        DST_HOST: Str as Keep = "ip.dst_host", "Destination Host";
-        HOST: Str as Keep = "ip.host", "Source or Destination Host";
+        SRC_HOST: Str as Keep [hidden] = "ip.src_host", "Source Host";
+        DST_HOST: Str as Keep [hidden] = "ip.dst_host", "Destination Host";
+        HOST: Str as Keep [hidden] = "ip.host", "Source or Destination Host";
         OPTIONS: None = "rdmascope.ip.options", "Options";
         OPTION_TYPE: U8 = "ip.opt.type", "Type", dec, values &[(0, "End of Options List (EOL)"), (1, "No Operation (NOP)"), (7, "Record Route"), (68, "Time Stamp"), (130, "Security"), (131, "Loose Source Route"), (137, "Strict Source Route"), (148, "Router Alert")];
         OPTION_LEN: U8 = "ip.opt.len", "Length", dec;
@@ -82,10 +82,10 @@ fields! {
         HLIM: U8 = "ipv6.hlim", "Hop Limit", dec;
         SRC: Ipv6 = "ipv6.src", "Source Address";
         DST: Ipv6 = "ipv6.dst", "Destination Address";
-        ADDR: Ipv6 = "ipv6.addr", "Source or Destination Address";
-        SRC_HOST: Str as Keep = "ipv6.src_host", "Source Host";
-        DST_HOST: Str as Keep = "ipv6.dst_host", "Destination Host";
-        HOST: Str as Keep = "ipv6.host", "Source or Destination Host";
+        ADDR: Ipv6 [hidden] = "ipv6.addr", "Source or Destination Address";
+        SRC_HOST: Str as Keep [hidden] = "ipv6.src_host", "Source Host";
+        DST_HOST: Str as Keep [hidden] = "ipv6.dst_host", "Destination Host";
+        HOST: Str as Keep [hidden] = "ipv6.host", "Source or Destination Host";
         HOPOPTS: Protocol = "ipv6.hopopts", "IPv6 Hop-by-Hop Option";
         HOPOPTS_NXT: U8 = "ipv6.hopopts.nxt", "Next Header", dec, values PROTOCOLS;
         HOPOPTS_LEN: U8 = "ipv6.hopopts.len", "Length", dec;

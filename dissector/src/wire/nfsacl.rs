@@ -3,7 +3,7 @@
 
 use crate::field::Def;
 use crate::trace::Trace;
-use crate::wire::nfs::{self, end, handle, handle_v2, trace_handle, v3};
+use crate::wire::nfs::{end, handle, handle_v2, trace_handle, v3};
 use crate::wire::rpc::{self, Memo};
 use crate::wire::xdr::{self, Read, Xdr};
 
@@ -97,10 +97,7 @@ pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read
             }
             return end(x);
         }
-        let status = x.u32(nfs::f::STATUS)?;
-        if T::ON && status != 0 {
-            x.t.info(format_args!("Error: {}", v3::Status(status)));
-        }
+        let status = v3::status(x)?.0;
         // version 2 has attributes only with success, and in the form of NFS 2: 68 bytes
         if v3 {
             v3::post_op(x, f::ATTRIBUTES)?;

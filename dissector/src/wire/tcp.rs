@@ -14,7 +14,7 @@ fields! {
         PROTOCOL: Protocol = "tcp", "Transmission Control Protocol";
         SRCPORT: U16 = "tcp.srcport", "Source Port", dec;
         DSTPORT: U16 = "tcp.dstport", "Destination Port", dec;
-        PORT: U16 = "tcp.port", "Source or Destination Port", dec;
+        PORT: U16 [hidden] = "tcp.port", "Source or Destination Port", dec;
         LEN: U32 = "tcp.len", "TCP Segment Len", dec;
         SEQ_RAW: U32 = "tcp.seq_raw", "Sequence Number (raw)", dec;
         ACK_RAW: U32 = "tcp.ack_raw", "Acknowledgment number (raw)", dec;

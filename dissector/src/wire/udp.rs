@@ -19,7 +19,7 @@ fields! {
         PROTOCOL: Protocol = "udp", "User Datagram Protocol";
         SRCPORT: U16 = "udp.srcport", "Source Port", dec;
         DSTPORT: U16 = "udp.dstport", "Destination Port", dec;
-        PORT: U16 = "udp.port", "Source or Destination Port", dec;
+        PORT: U16 [hidden] = "udp.port", "Source or Destination Port", dec;
         LENGTH: U16 = "udp.length", "Length", dec;
         CHECKSUM: U16 = "udp.checksum", "Checksum", hex;
         PAYLOAD: Bytes = "udp.payload", "Payload";

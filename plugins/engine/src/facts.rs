@@ -74,7 +74,8 @@ static MORE: [FieldDef; 8] = [
 ];
 
 const fn more(name: &'static str, label: &'static str, kind: Kind, base: Base) -> FieldDef {
-    FieldDef { name, id: id_of(name), label, kind, base, mask: 0, width: 0, values: &[], spec: "rdmascope", privacy: Privacy::Keep }
+    let (spec, privacy) = ("rdmascope", Privacy::Keep);
+    FieldDef { name, id: id_of(name), label, kind, base, mask: 0, width: 0, values: &[], spec, privacy, hidden: false }
 }
 
 /// Protocols that Wireshark does not decode everywhere, by the beginning of their field names.

@@ -82,6 +82,7 @@ pub fn field(name: &str, registry: &Registry) -> anyhow::Result<Def> {
             values: &[],
             spec: "",
             privacy: Privacy::Keep,
+            hidden: false,
         })));
     }
     Err(match closest(name, registry.all().iter().map(|d| d.name)) {

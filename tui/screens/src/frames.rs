@@ -22,7 +22,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use rdmascope_dissector::field::Kind;
 use rdmascope_dissector::filter::Filter;
-use rdmascope_dissector::render::{self, Stored, fault_label, is_hidden, label};
+use rdmascope_dissector::render::{self, Stored, fault_label, label};
 use rdmascope_dissector::trace::{Node, Tree};
 use std::collections::HashSet;
 
@@ -115,7 +115,7 @@ fn rebuild(state: &mut State, model: &Model) {
                 continue;
             }
             hidden_below = None;
-            if is_hidden(node.def) {
+            if node.def.hidden {
                 continue;
             }
             rows.push(i as u32);
@@ -183,8 +183,7 @@ fn field_of_byte(state: &mut State, model: &Model) {
     let Some(detail) = &model.detail else { return };
     let source = selected_node(state, model).map_or(0, |n| n.source);
     let byte = state.byte as u32;
-    let covers =
-        |n: &Node| n.source == source && !n.generated && n.len > 0 && n.offset <= byte && byte < n.offset + n.len && !is_hidden(n.def);
+    let covers = |n: &Node| n.source == source && !n.generated && n.len > 0 && n.offset <= byte && byte < n.offset + n.len && !n.def.hidden;
     let best =
         detail.tree.nodes.iter().enumerate().filter(|(_, n)| covers(n)).min_by_key(|(i, n)| (n.len, std::cmp::Reverse((n.depth, *i))));
     let Some((found, _)) = best else { return };

@@ -18,13 +18,13 @@ fields! {
         SRC: Ether = "eth.src", "Source";
         SRC_LG: Bool & 0x020000 / 24 = "eth.src.lg", "LG bit";
         SRC_IG: Bool & 0x010000 / 24 = "eth.src.ig", "IG bit";
-        ADDR: Ether = "eth.addr", "Address";
-        LG: Bool & 0x020000 / 24 = "eth.lg", "LG bit";
-        IG: Bool & 0x010000 / 24 = "eth.ig", "IG bit";
+        ADDR: Ether [hidden] = "eth.addr", "Address";
+        LG: Bool & 0x020000 / 24 [hidden] = "eth.lg", "LG bit";
+        IG: Bool & 0x010000 / 24 [hidden] = "eth.ig", "IG bit";
         /// Names of adapters: the addresses, as nothing is resolved.
-        DST_RESOLVED: Str as Keep = "eth.dst_resolved", "Destination (resolved)";
-        SRC_RESOLVED: Str as Keep = "eth.src_resolved", "Source (resolved)";
-        ADDR_RESOLVED: Str as Keep = "eth.addr_resolved", "Address (resolved)";
+        DST_RESOLVED: Str as Keep [hidden] = "eth.dst_resolved", "Destination (resolved)";
+        SRC_RESOLVED: Str as Keep [hidden] = "eth.src_resolved", "Source (resolved)";
+        ADDR_RESOLVED: Str as Keep [hidden] = "eth.addr_resolved", "Address (resolved)";
         TYPE: U16 = "eth.type", "Type", hex, values ETHERTYPES;
         LEN: U16 = "eth.len", "Length", dec;
     }

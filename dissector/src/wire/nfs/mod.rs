@@ -29,7 +29,8 @@ fields! {
         FHANDLE: Bytes as Id = "nfs.fhandle", "FileHandle";
         OBJECT: None = "rdmascope.nfs.object", "object";
         NAME: Str = "nfs.name", "Name";
-        STATUS: U32 = "nfs.status", "Status", dec;
+        /// Beside the field of the version, which names the status.
+        STATUS: U32 [hidden] = "nfs.status", "Status", dec;
         PROCEDURE_V2: U32 = "nfs.procedure_v2", "V2 Procedure", dec, values PROCEDURES_V2;
     }
 }

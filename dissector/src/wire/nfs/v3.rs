@@ -420,19 +420,25 @@ fn arguments<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, procedure: Procedure, op: &mu
     Ok(())
 }
 
-fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, procedure: Procedure, op: &mut Op<'a>) -> Read<()> {
-    if procedure == Procedure::NULL || procedure.name().is_none() {
-        return Ok(());
-    }
+/// The status of a reply.
+pub(crate) fn status<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<Status> {
     let at = x.i;
     let status = Status(x.u32(f::STATUS3)?);
-    op.status = Some(status.0);
     if T::ON {
         x.t.field(super::f::STATUS, at, 4, Value::U(status.0.into()));
         if status != Status::OK {
             x.t.info(format_args!("Error: {status}"));
         }
     }
+    Ok(status)
+}
+
+fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, procedure: Procedure, op: &mut Op<'a>) -> Read<()> {
+    if procedure == Procedure::NULL || procedure.name().is_none() {
+        return Ok(());
+    }
+    let status = status(x)?;
+    op.status = Some(status.0);
     let ok = status == Status::OK;
     match procedure {
         Procedure::GETATTR if ok => x.scope(f::OBJ_ATTRIBUTES, attributes)?,

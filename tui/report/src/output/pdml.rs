@@ -6,7 +6,7 @@ use super::marks::Marks;
 use super::shape::Shape;
 use crate::dissection::Dissected;
 use rdmascope_dissector::field::Kind;
-use rdmascope_dissector::render::{Style, decimal, hex_bytes, is_hidden, is_text, label, seconds_and_nanos, show, show_into, xml_text};
+use rdmascope_dissector::render::{Style, decimal, hex_bytes, is_text, label, seconds_and_nanos, show, show_into, xml_text};
 use rdmascope_dissector::trace::{NodeValue, Tree};
 use std::io::Write;
 
@@ -90,7 +90,7 @@ impl Pdml {
                 };
                 xml_text(out, text);
             }
-            if is_hidden(node.def) {
+            if node.def.hidden {
                 out.extend_from_slice(b"\" hide=\"yes");
             }
             let size = if node.generated { 0 } else { node.len };

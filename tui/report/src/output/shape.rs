@@ -105,6 +105,7 @@ static TEXT: FieldDef = FieldDef {
     values: &[],
     spec: "rdmascope",
     privacy: Privacy::Keep,
+    hidden: false,
 };
 
 /// True if a node is text in Wireshark's form: a subtree of a protocol for which Wireshark has no field.

@@ -10,7 +10,7 @@
 use super::marks::Marks;
 use super::{paint, styled, styled_with};
 use crate::dissection::Dissected;
-use rdmascope_dissector::render::{decimal, fault_label, is_hidden, label_into};
+use rdmascope_dissector::render::{decimal, fault_label, label_into};
 use rdmascope_dissector::trace::Tree;
 
 /// Frames with all their fields, as text.
@@ -33,7 +33,7 @@ impl Trees {
             if node.fault > 0 {
                 self.open.push((node.depth, usize::from(node.fault) - 1));
             }
-            if is_hidden(node.def) {
+            if node.def.hidden {
                 continue;
             }
             let from = out.len();
