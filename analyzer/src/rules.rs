@@ -777,7 +777,7 @@ rules! {
         causes: ["The RDMA device or its driver counts keys up, as software RDMA and several adapters do"],
         cure: "Nothing to do on a trusted network. Otherwise keep RDMA traffic on its own, and prefer short-lived registrations.",
     }
-    RdmaInvalidate "RDMA-INVALIDATE" Error Memory "[MS-SMB2] 2.2.19, 2.2.21, 3.3.5.12, 3.3.5.13; [MS-SMBD] 3.1.4.2; RFC 8166 3.2; RFC 8797 4.1" {
+    RdmaInvalidate "RDMA-INVALIDATE" Error Memory "[MS-SMB2] 2.2.19, 2.2.21, 3.3.5.12, 3.3.5.13; [MS-SMBD] 3.1.4.2; RFC 8797 4.1" {
         title: "Remote invalidation differs from what the request asked for.",
         says: "With Channel SMB2_CHANNEL_RDMA_V1_INVALIDATE (dialect 3.0.2 and later) the server is asked to invalidate the first \
                descriptor's key with the reply's Send; without it no key may be invalidated by the reply. With NFS the client must have \

@@ -459,7 +459,7 @@ impl RpcRdma {
         }
     }
 
-    /// A reply came as a Send with Invalidate: RFC 8166 3.2, RFC 8797 4.1.
+    /// A reply came as a Send with Invalidate: RFC 8797 4.1.
     fn invalidated<S: Sink>(&self, cx: &mut FrameContext<'_, S>, memory: &mut Memory, by: End, key: u32, call: &Call) {
         let rests = Rests::since(cx.at).of(by).though_cut();
         if self.invalidation == Some(false) {
