@@ -477,16 +477,25 @@ impl ConnectionState {
         self.weight.0
     }
 
-    /// The part of it that unfinished messages hold.
+    /// The part of it that unfinished messages and payloads hold.
     pub fn unfinished(&self) -> usize {
-        self.messages.held()
+        self.messages.held() + self.upper.payloads()
     }
 
-    /// Forgets unfinished messages, as if packets of them were missing.
-    pub fn release<S: Sink>(&mut self, env: &mut Env<S>, at: At) {
+    /// Counts exactly what is only estimated from packet to packet.
+    pub fn count_payloads(&mut self) {
+        self.upper.count_payloads();
+        self.weight.1 = true;
+    }
+
+    /// Gives up payloads, and, from so many bytes on, unfinished messages, as if packets of them were missing.
+    pub fn release<S: Sink>(&mut self, env: &mut Env<S>, at: At, worth: usize) {
         let (mut cx, _, messages, upper) = self.parts(env, at, None);
-        messages.release(&mut cx);
-        upper.missed();
+        upper.give_up_payloads();
+        if messages.held() >= worth {
+            messages.release(&mut cx);
+            upper.missed();
+        }
     }
 
     /// The connection ends, or the capture does. `unseen`: for each end, true if its peer acknowledged more than was

@@ -5,7 +5,11 @@ use crate::episodes::time::{Behind, Owner, Request, Time};
 use crate::op::{At, End};
 use crate::stored::{stored, stored_enum};
 use alloc::string::String;
+use core::fmt;
 pub use rdmascope_dissector::text::escaped;
+use rdmascope_dissector::wire::nfs;
+use rdmascope_dissector::wire::rpc::Outcome;
+use rdmascope_dissector::wire::smb2::NtStatus;
 
 /// Descriptors of one request kept in its row; a request may have more, which count.
 pub const DESCRIPTORS_KEPT: usize = 4;
@@ -71,6 +75,84 @@ pub enum Family {
     Rpc,
 }
 
+/// Status of a call that RPC itself refused: this, and a number of ours. No program has a status that large.
+const REFUSED: u32 = 0x8000_0000;
+/// The same, where the caller was not authenticated: this, and its `auth_stat`.
+const UNAUTHENTICATED: u32 = REFUSED | 0x100;
+
+/// Names of RFC 5531 9 for calls that were not executed, by what is added to [`REFUSED`], from 1 on.
+const REFUSALS: [&str; 7] = ["PROG_UNAVAIL", "PROG_MISMATCH", "PROC_UNAVAIL", "GARBAGE_ARGS", "SYSTEM_ERR", "RPC_MISMATCH", "denied"];
+/// The same for `auth_stat`.
+const AUTH_ERRORS: [&str; 15] = [
+    "AUTH_ERROR",
+    "AUTH_BADCRED",
+    "AUTH_REJECTEDCRED",
+    "AUTH_BADVERF",
+    "AUTH_REJECTEDVERF",
+    "AUTH_TOOWEAK",
+    "AUTH_INVALIDRESP",
+    "AUTH_FAILED",
+    "AUTH_KERB_GENERIC",
+    "AUTH_TIMEEXPIRE",
+    "AUTH_TKT_FILE",
+    "AUTH_DECODE",
+    "AUTH_NET_ADDR",
+    "RPCSEC_GSS_CREDPROBLEM",
+    "RPCSEC_GSS_CTXPROBLEM",
+];
+
+/// Status of a reply, written by its name: `STATUS_ACCESS_DENIED`, `ERR_GRACE`, `PROG_MISMATCH`, `OK`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status(pub Family, pub u32);
+
+impl Status {
+    /// Status of a call that was not executed; `None` if it was.
+    pub const fn of_refusal(outcome: Outcome) -> Option<u32> {
+        Some(match outcome {
+            Outcome::Success => return None,
+            Outcome::Failed(state) if state.0 < 6 => REFUSED | state.0,
+            Outcome::ProgramMismatch(..) => REFUSED | 2,
+            Outcome::RpcMismatch(..) => REFUSED | 6,
+            Outcome::AuthError(state) if state.0 < AUTH_ERRORS.len() as u32 => UNAUTHENTICATED | state.0,
+            Outcome::AuthError(_) => UNAUTHENTICATED,
+            Outcome::Failed(_) | Outcome::Denied(_) | Outcome::Unknown(_) => REFUSED | 7,
+        })
+    }
+
+    /// The number that the protocol has for it; `None` if RPC refused the call: its program gave no status.
+    pub const fn number(self) -> Option<u32> {
+        match self {
+            Self(Family::Rpc, code) if code & REFUSED != 0 => None,
+            Self(_, code) => Some(code),
+        }
+    }
+
+    fn name(self) -> Option<&'static str> {
+        let Self(family, code) = self;
+        let nth = |names: &[&'static str], base: u32| names.get(code.wrapping_sub(base) as usize).copied();
+        match family {
+            Family::Smb2 => NtStatus(code).name(),
+            Family::Rpc if code == 0 => Some("OK"),
+            Family::Rpc if code & REFUSED != 0 => nth(&AUTH_ERRORS, UNAUTHENTICATED).or_else(|| nth(&REFUSALS, REFUSED + 1)),
+            // the numbers that versions 3 and 4 and MOUNT share mean the same; only the prefix of the name differs
+            Family::Rpc => {
+                let name = nfs::v4::Status(code).name().or(nfs::v3::Status(code).name())?;
+                name.find("ERR_").map(|at| &name[at..])
+            }
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.name(), self.0) {
+            (Some(name), _) => f.write_str(name),
+            (None, Family::Smb2) => write!(f, "{:#010x}", self.1),
+            (None, Family::Rpc) => write!(f, "status {}", self.1),
+        }
+    }
+}
+
 /// One request with its reply and its data. Times in ns, sizes in bytes.
 #[derive(Clone, Debug)]
 pub struct Exchange {
@@ -92,7 +174,7 @@ pub struct Exchange {
     pub reply: Option<At>,
     /// Last frame of the reply.
     pub reply_end: Option<At>,
-    /// NTSTATUS, or the NFS status.
+    /// NTSTATUS, or the NFS status, or that RPC refused the call: [`Status`].
     pub status: Option<u32>,
     /// True if the status is a failure.
     pub failed: bool,
@@ -308,3 +390,44 @@ stored!(Exchange {
     behind,
     is_unheard
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use rdmascope_dissector::wire::rpc::{AcceptState, AuthState};
+
+    #[test]
+    fn statuses_have_names() {
+        let named = |family, code| Status(family, code).to_string();
+        assert_eq!(
+            [0, 0xc000_0022, 0xdead_beef].map(|code| named(Family::Smb2, code)),
+            ["STATUS_SUCCESS", "STATUS_ACCESS_DENIED", "0xdeadbeef"]
+        );
+        assert_eq!(
+            [0, 2, 10_002, 10_013, 77_777, u32::MAX].map(|code| named(Family::Rpc, code)),
+            ["OK", "ERR_NOENT", "ERR_NOT_SYNC", "ERR_GRACE", "status 77777", "status 4294967295"]
+        );
+    }
+
+    /// RFC 5531 9: a call that was not executed has no status of its program.
+    #[test]
+    fn calls_that_were_not_executed_have_the_name_of_the_refusal() {
+        for (outcome, name) in [
+            (Outcome::Failed(AcceptState::PROG_UNAVAIL), "PROG_UNAVAIL"),
+            (Outcome::Failed(AcceptState::GARBAGE_ARGS), "GARBAGE_ARGS"),
+            (Outcome::Failed(AcceptState::SYSTEM_ERR), "SYSTEM_ERR"),
+            (Outcome::Failed(AcceptState(77)), "denied"),
+            (Outcome::ProgramMismatch(3, 4), "PROG_MISMATCH"),
+            (Outcome::RpcMismatch(2, 2), "RPC_MISMATCH"),
+            (Outcome::AuthError(AuthState::TOOWEAK), "AUTH_TOOWEAK"),
+            (Outcome::AuthError(AuthState(14)), "RPCSEC_GSS_CTXPROBLEM"),
+            (Outcome::AuthError(AuthState(1000)), "AUTH_ERROR"),
+            (Outcome::Denied(9), "denied"),
+        ] {
+            let status = Status(Family::Rpc, Status::of_refusal(outcome).expect("it was refused"));
+            assert_eq!((status.to_string().as_str(), status.number()), (name, None), "{outcome:?}");
+        }
+        assert_eq!((Status::of_refusal(Outcome::Success), Status(Family::Rpc, 70).number()), (None, Some(70)));
+    }
+}

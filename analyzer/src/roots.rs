@@ -8,7 +8,7 @@
 
 use crate::answer;
 use crate::episodes::cost::is_of_the_wire;
-use crate::exchange::Family;
+use crate::exchange::{Family, Status};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, sentence};
 use crate::op::At;
 use crate::outcome::{Ending, Outcome, layer};
@@ -21,8 +21,6 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use hashbrown::HashMap;
-use rdmascope_dissector::wire::nfs;
-use rdmascope_dissector::wire::smb2::NtStatus;
 
 /// Frames of a root that are kept.
 pub const FRAMES_MAX: usize = 24;
@@ -343,7 +341,7 @@ impl<'r> Root<'r> {
             let family = if self.rule == Rule::Smb2Error { Family::Smb2 } else { Family::Rpc };
             let mut sums: Vec<(&'static str, String, u64)> = Vec::new();
             for (command, _, code, n) in here().flat_map(|c| &c.failures).filter(|(_, of, ..)| *of == family) {
-                let status = status(family, *code);
+                let status = Status(family, *code).to_string();
                 match sums.iter_mut().find(|(c, s, _)| c == command && *s == status) {
                     Some((.., sum)) => *sum += n,
                     None => sums.push((command, status, *n)),
@@ -428,17 +426,4 @@ fn join(list: &[String]) -> String {
         out.push_str(piece);
     }
     out
-}
-
-/// Status of a reply by its name: "STATUS_ACCESS_DENIED", "ERR_GRACE".
-pub fn status(family: Family, code: u32) -> String {
-    match family {
-        Family::Smb2 => NtStatus(code).name().map_or_else(|| format!("{code:#010x}"), ToString::to_string),
-        Family::Rpc if code == 0 => "OK".to_owned(),
-        // the numbers that versions 3 and 4 and MOUNT share mean the same; only the prefix of the name differs
-        Family::Rpc => match nfs::v4::Status(code).name().or(nfs::v3::Status(code).name()).and_then(|name| name.split_once("ERR_")) {
-            Some((_, name)) => format!("ERR_{name}"),
-            None => format!("status {code}"),
-        },
-    }
 }

@@ -8,6 +8,7 @@ use build::*;
 use rdmascope_analyzer::episodes::time::{Behind, Owner};
 use rdmascope_analyzer::episodes::{Cause, Episode, Kind};
 use rdmascope_analyzer::op::End;
+use rdmascope_dissector::wire::smb2::encode;
 use rdmascope_dissector::wire::smb2::header::{Command, Header, flags};
 
 const MS: i64 = 1_000_000;
@@ -46,6 +47,32 @@ fn a_client_without_credits_of_smb2_waits_for_a_reply() {
     assert!((7 * MS..8 * MS).contains(&lasted), "{lasted}");
     assert!(kept.exchanges.iter().all(|e| e.time.of(Owner::Credit) == 0), "who was sent already did not wait for it");
     assert_eq!(episodes_of(Cause::Smb2Credits, |c| talk(c, 5 * MS)).0, [], "it had nothing to send");
+}
+
+/// A server that may not send its reply is not slow: the client owes it a credit.
+#[test]
+fn a_server_without_credits_of_smb_direct_waits_for_the_client() {
+    let talk = |granted: u16| {
+        let mut c = Conversation::default();
+        c.negotiate(request(), response());
+        // one credit with each message of the client
+        c.first_data = false;
+        c.smb2_negotiate();
+        (0..20).for_each(|_| c.echo());
+        let header = c.header(Command::ECHO);
+        let bytes = encode::empty(&header);
+        c.data(C, carrying(granted, bytes.len(), 0), &bytes);
+        c.wait(1000 * MS);
+        c.data(C, empty(2), &[]);
+        c.reply(&header, 0, &[4, 0, 0, 0]);
+        let (report, kept) = common::analyze_frames(&c.frames);
+        let last = kept.exchanges.last().expect("an ECHO").time;
+        (last.of(Owner::Credit) / MS, last.of(Owner::Server) / MS, common::ids(&report).iter().any(|(id, _)| *id == "SMB2-SLOW"))
+    };
+    let (credit, server, slow) = talk(0);
+    assert!(credit >= 999 && server == 0 && !slow, "{credit} {server} {slow}");
+    let (credit, server, slow) = talk(1);
+    assert!(credit == 0 && server >= 999 && slow, "{credit} {server} {slow}");
 }
 
 #[test]

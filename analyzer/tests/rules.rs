@@ -1559,6 +1559,32 @@ fn connections_share_one_budget_of_memory_and_its_cost_is_reported() {
     assert_eq!(dropped(1 << 20), [("unfinished messages", true)]);
 }
 
+/// Payloads of requests that are not answered share the same budget. Those of requests that are answered leave it.
+#[test]
+fn payloads_share_the_budget_of_memory() {
+    let options = |memory_max: usize| Options { memory_max, payloads: true, ..Options::default() };
+    let dropped = |answered: bool, options: Options| {
+        let mut c = Conversation::default();
+        c.smb();
+        for key in 1..40 {
+            let header = c.smb2_read(1, 65_536, &[descriptor(key, 65_536)]);
+            c.write(S, key, 65_536);
+            if answered {
+                c.reply(&header, 0, &Conversation::read_body(65_536));
+            }
+        }
+        let mut pipeline = Pipeline::with_sink(options, common::Collected::default());
+        c.frames.iter().for_each(|frame| pipeline.frame(&frame.meta, &frame.bytes, &mut Off));
+        let (report, kept) = pipeline.finish();
+        assert_eq!(report.findings.iter().filter(|f| f.severity == Severity::Error && f.certainty == Certainty::Certain).count(), 0);
+        let whole = kept.exchanges.iter().filter(|e| e.sha256.is_some()).count();
+        (report.capture.dropped.iter().any(|(_, n)| *n > 0), whole)
+    };
+    assert_eq!(dropped(false, options(512 << 20)), (false, 39));
+    assert!(matches!(dropped(false, options(1 << 20)), (true, 1..39)));
+    assert_eq!(dropped(true, options(1 << 20)), (false, 39), "one at a time");
+}
+
 #[test]
 fn every_rule_has_a_sample_or_a_reason() {
     for &rule in Rule::ALL {

@@ -6,9 +6,9 @@
 //! [`Frames::CAPACITY`](rdmascope_analyzer::finding::Frames::CAPACITY), and say so if there are more. Exchanges are
 //! added to their request and to their reply.
 
-use rdmascope_analyzer::exchange::{Exchange, Family, escaped};
+use rdmascope_analyzer::exchange::{Exchange, Family, Status, escaped};
 use rdmascope_analyzer::report::{Report, Sink};
-use rdmascope_analyzer::smbd::link::{Milliseconds, Status};
+use rdmascope_analyzer::smbd::link::Milliseconds;
 use rdmascope_capture::{PcapngWriter, Source};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -97,13 +97,10 @@ fn request(exchange: &Exchange) -> String {
 fn reply_text(exchange: &Exchange) -> String {
     let mut text = format!("{} of frame {}", exchange.command, exchange.request.frame);
     match (exchange.family, exchange.status) {
-        (Family::Smb2, Some(status)) => {
-            let _ = write!(text, ", {}", Status(status));
+        (Family::Rpc, Some(0)) | (_, None) => {}
+        (family, Some(status)) => {
+            let _ = write!(text, ", {}", Status(family, status));
         }
-        (Family::Rpc, Some(status)) if status != 0 => {
-            let _ = write!(text, ", status {status}");
-        }
-        _ => {}
     }
     if exchange.bytes_moved > 0 {
         let _ = write!(text, ", {} bytes", exchange.bytes_moved);

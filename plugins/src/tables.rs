@@ -18,7 +18,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::TypePtr;
 use rdmascope_analyzer::episodes::time::{Behind, Owner};
-use rdmascope_analyzer::exchange::{Exchange, Transfer};
+use rdmascope_analyzer::exchange::{Exchange, Status, Transfer};
 use rdmascope_analyzer::op::{At, End, Placement, RdmaOp, Verb};
 use rdmascope_analyzer::report::{Report, Sink};
 use rdmascope_analyzer::roots;
@@ -123,7 +123,7 @@ tables! {
         "frame_request" Integer "first frame of the request";
         "frame_reply" Integer ?null "last frame of the reply";
         "time" Time "when the request began";
-        "status" Integer ?null "NTSTATUS or NFS status";
+        "status" Integer ?null "NTSTATUS or NFS status; null if there was no reply, or RPC refused the call";
         "failed" Bool "whether that is a failure";
         "file" Text ?null "name of the file, where known";
         "offset" Integer ?null "offset in the file";
@@ -789,7 +789,7 @@ impl Sink for Tables {
             e.request.frame.into(),
             e.reply_end.map(|at| at.frame).into(),
             e.request.time.into(),
-            e.status.into(),
+            e.status.and_then(|code| Status(e.family, code).number()).into(),
             e.failed.into(),
             e.file.as_deref().map(str::to_owned).into(),
             e.offset.into(),

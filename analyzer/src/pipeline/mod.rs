@@ -575,18 +575,24 @@ impl<S: Sink> Pipeline<S> {
         }
     }
 
-    /// Makes room: unfinished messages go first, of the connections that were idle longest; then those connections.
+    /// Makes room: unfinished messages and payloads go first, of the connections that were idle longest; then those connections.
     #[cold]
     fn relieve(&mut self, at: At) {
         /// Bytes from which on it is worth it.
         const HEAVY: usize = 16 << 10;
         let enough = self.env.options.memory_max / 4 * 3;
         for slot in self.table.heavy(HEAVY) {
+            if let Some(s) = self.table.get_mut(slot) {
+                s.connection.count_payloads();
+                self.table.count_memory(slot);
+            }
+        }
+        for slot in self.table.heavy(HEAVY) {
             if self.table.held() <= enough {
                 return;
             }
             if let Some(s) = self.table.get_mut(slot).filter(|s| s.connection.unfinished() >= HEAVY) {
-                s.connection.release(&mut self.env, at);
+                s.connection.release(&mut self.env, at, HEAVY);
                 self.messages_forgotten += 1;
                 self.table.count_memory(slot);
             }

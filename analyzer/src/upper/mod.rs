@@ -22,6 +22,7 @@ use crate::stats::Commands;
 use crate::summary::Smb;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use payload::PIECE;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::rpc::Memo;
 use rdmascope_dissector::wire::smb2::RequestMemo;
@@ -109,12 +110,39 @@ impl Known for ShownExchanges<'_> {
 pub struct Upper {
     smb2: Option<Box<Smb2>>,
     rpc: Option<Box<Rpc>>,
+    /// Bytes of memory that payloads of open requests held when they were counted last, and that came since.
+    payloads: (usize, usize),
 }
 
+/// Bytes of payload after which payloads are counted again, at least.
+const UNCOUNTED_MAX: usize = 64 << 10;
+
 impl Upper {
-    /// Bytes of memory that open requests hold, without their payload.
+    /// Bytes of memory that open requests hold, with their payloads.
     pub fn held(&self) -> usize {
-        self.smb2.as_ref().map_or(0, |smb2| smb2.held()) + self.rpc.as_ref().map_or(0, |rpc| rpc.held())
+        self.smb2.as_ref().map_or(0, |smb2| smb2.held()) + self.rpc.as_ref().map_or(0, |rpc| rpc.held()) + self.payloads()
+    }
+
+    /// The part of it that payloads hold: at most this, since requests may have ended since they were counted.
+    pub const fn payloads(&self) -> usize {
+        self.payloads.0.saturating_add(self.payloads.1)
+    }
+
+    /// Counts the payloads of open requests.
+    pub fn count_payloads(&mut self) {
+        let held = self.smb2.as_ref().map_or(0, |smb2| smb2.payloads()) + self.rpc.as_ref().map_or(0, |rpc| rpc.payloads());
+        self.payloads = (held, 0);
+    }
+
+    /// Gives back the memory of the payloads of open requests: they stay holes.
+    pub fn give_up_payloads(&mut self) {
+        if let Some(smb2) = self.smb2.as_mut() {
+            smb2.give_up_payloads();
+        }
+        if let Some(rpc) = self.rpc.as_mut() {
+            rpc.give_up_payloads();
+        }
+        self.payloads = (0, 0);
     }
 
     /// A whole message.
@@ -153,6 +181,10 @@ impl Upper {
             }
             if let Some(rpc) = self.rpc.as_mut() {
                 rpc.payload(id, offset, op.bytes);
+            }
+            self.payloads.1 += op.bytes.len() + PIECE;
+            if self.payloads.1 > self.payloads.0.max(UNCOUNTED_MAX) {
+                self.count_payloads();
             }
         }
     }

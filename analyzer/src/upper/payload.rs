@@ -8,19 +8,32 @@ use sha2::{Digest, Sha256};
 
 /// Bytes of one payload put together at most.
 pub const PAYLOAD_MAX: u64 = 16 << 20;
+/// Bytes that a piece takes besides its own, about.
+pub const PIECE: usize = 64;
 
 /// One payload. It takes as much memory as was captured of it, however long it is said to be.
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
     /// Pieces by their offset in bytes. They do not overlap; they may touch.
     pieces: BTreeMap<u64, Vec<u8>>,
+    given_up: bool,
 }
 
 impl Payload {
+    /// Bytes of memory that it holds, about.
+    pub fn held(&self) -> usize {
+        self.pieces.values().map(|piece| piece.capacity() + PIECE).sum()
+    }
+
+    /// Gives back its memory: what was captured of it, and what is still to come, stays a hole.
+    pub fn give_up(&mut self) {
+        (self.pieces, self.given_up) = (BTreeMap::new(), true);
+    }
+
     /// Adds the captured bytes of a piece at `offset` in the payload. Bytes that were not captured stay a hole; of
     /// bytes that come twice the later ones stay.
     pub fn put(&mut self, offset: u64, bytes: &[u8]) {
-        let Some(end) = offset.checked_add(bytes.len() as u64).filter(|end| *end <= PAYLOAD_MAX) else { return };
+        let Some(end) = offset.checked_add(bytes.len() as u64).filter(|end| *end <= PAYLOAD_MAX && !self.given_up) else { return };
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
             let before = self.pieces.range_mut(..=at).next_back().map(|(from, piece)| ((at - from) as usize, piece));
@@ -110,6 +123,16 @@ mod tests {
         payload.put(PAYLOAD_MAX - 1, &[1]);
         assert_eq!(payload.pieces.values().map(Vec::capacity).max(), Some(1));
         assert_eq!(payload.holes(PAYLOAD_MAX), PAYLOAD_MAX - 1);
+    }
+
+    #[test]
+    fn a_payload_that_was_given_up_is_a_hole_and_takes_no_memory() {
+        let mut payload = Payload::default();
+        payload.put(0, &[1; 1000]);
+        assert!((1000..2000).contains(&payload.held()));
+        payload.give_up();
+        payload.put(1000, &[1; 1000]);
+        assert_eq!((payload.held(), payload.holes(2000)), (0, 2000));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::payload::Payload;
 use super::{Answers, is_unanswered};
 use crate::context::FrameContext;
-use crate::exchange::{DataPath, Descriptor, Exchange, Family};
+use crate::exchange::{DataPath, Descriptor, Exchange, Family, Status};
 use crate::finding::Rule;
 use crate::messages::rpcrdma::{Kind, RpcMessage};
 use crate::missed::Rests;
@@ -23,7 +23,7 @@ use hashbrown::HashMap;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::nfs::{self, Op, Visit};
 use rdmascope_dissector::wire::portmap::Mapping;
-use rdmascope_dissector::wire::rpc::{self, GssService, Memo, Message, Outcome, Program};
+use rdmascope_dissector::wire::rpc::{self, GssService, Memo, Message, Program};
 use rdmascope_dissector::wire::rpcrdma::{RpcRdma as Header, Segment};
 use rdmascope_dissector::wire::xdr::Stream;
 
@@ -185,6 +185,16 @@ impl Rpc {
         self.pending.get_mut(key).map(|p| &mut p.exchange)
     }
 
+    /// Bytes of memory that payloads of open requests hold. It looks at all of them.
+    pub fn payloads(&self) -> usize {
+        self.pending.values().filter_map(|p| p.payload.as_ref()).map(|payload| payload.held()).sum()
+    }
+
+    /// Gives back the memory of the payloads of open requests.
+    pub fn give_up_payloads(&mut self) {
+        self.pending.values_mut().filter_map(|p| p.payload.as_mut()).for_each(|payload| payload.give_up());
+    }
+
     /// Payload bytes of an exchange.
     pub fn payload(&mut self, exchange: u64, offset: u64, bytes: &[u8]) {
         let Some(pending) = self.by_exchange.get(&exchange).and_then(|key| self.pending.get_mut(key)) else { return };
@@ -325,8 +335,8 @@ impl Rpc {
         };
         cx.env.frame.answers(exchange, cx.at);
         if exchange.failed {
-            let (command, status) = (exchange.command, exchange.status.unwrap_or(0));
-            cx.report(Rule::RpcError, message.by, Rests::FRAME, format_args!("answered {command} with status {status}"));
+            let (command, status) = (exchange.command, Status(exchange.family, exchange.status.unwrap_or(0)));
+            cx.report(Rule::RpcError, message.by, Rests::FRAME, format_args!("answered {command} with {status}"));
         }
         self.answers.add(message.xid, pending.memo, pending.exchange.id);
         Self::complete(cx, caller, *pending);
@@ -457,7 +467,7 @@ fn describe(exchange: &mut Exchange, header: &Header<'_>) {
     }
 }
 
-/// Argument, result: true if an operation of NFS 4 may have it in a chunk (RFC 8267 5.3, and what later minor versions
+/// Argument, result: true if an operation of NFS 4 may have it in a chunk (RFC 8267 5.1, and what later minor versions
 /// may add to it).
 const fn v4_eligible(code: u32) -> (bool, bool) {
     use nfs::v4::Operation as Op;
@@ -481,7 +491,7 @@ fn eligible(pending: &Pending) -> Option<[bool; 2]> {
     }
     let memo = Some(memo).filter(Memo::is_nfs)?;
     match memo.version {
-        // WRITE and SYMLINK; READ and READLINK (RFC 8267 5.1, 5.2)
+        // WRITE and SYMLINK; READ and READLINK (RFC 8267 3)
         2 => Some([matches!(memo.procedure, 8 | 13), matches!(memo.procedure, 5 | 6)]),
         3 => Some([matches!(memo.procedure, 7 | 10), matches!(memo.procedure, 5 | 6)]),
         4 => Some(pending.names.eligible),
@@ -582,7 +592,11 @@ fn decode<T: Trace, S: Sink>(cx: &mut FrameContext<'_, S>, stream: &Stream<'_>, 
     let result = rpc::dissect(stream, pending.memo, t, names);
     match result {
         Ok((_, Message::Call(call))) => pending.memo = Some(call.memo),
-        Ok((_, Message::Reply(reply))) => pending.exchange.failed |= reply.outcome != Outcome::Success,
+        Ok((_, Message::Reply(reply))) => {
+            if let Some(refused) = Status::of_refusal(reply.outcome) {
+                (pending.exchange.failed, pending.exchange.status) = (true, Some(refused));
+            }
+        }
         Err(_) => {}
     }
     cx.layer(if pending.memo.is_some_and(|m| m.is_nfs()) { Layer::Nfs } else { Layer::Rpc });
@@ -647,7 +661,9 @@ mod tests {
         let mut layer = Layer::new();
         // SYSTEM_ERR (RFC 5531, 9)
         layer.message(End::A, &call(1)).message(End::B, &reply(1, 5));
-        assert_eq!(layer.alone.answered(End::B).iter().map(|e| e.failed).collect::<Vec<_>>(), [true]);
+        let shown: Vec<_> = layer.alone.answered(End::B).iter().map(|e| (e.failed, e.status.map(|code| Status(e.family, code)))).collect();
+        assert_eq!(shown.len(), 1);
+        assert!(matches!(shown[0], (true, Some(status)) if alloc::format!("{status}") == "SYSTEM_ERR"), "{shown:?}");
     }
 
     /// The capture began between a call and its copy, which was retransmitted when the reply was under way.

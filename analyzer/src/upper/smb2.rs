@@ -220,6 +220,16 @@ impl Smb2 {
         self.unseal.missed();
     }
 
+    /// Bytes of memory that payloads of open requests hold. It looks at all of them.
+    pub fn payloads(&self) -> usize {
+        self.pending.values().filter_map(|p| p.payload.as_ref()).map(|payload| payload.held()).sum()
+    }
+
+    /// Gives back the memory of the payloads of open requests.
+    pub fn give_up_payloads(&mut self) {
+        self.pending.values_mut().filter_map(|p| p.payload.as_mut()).for_each(|payload| payload.give_up());
+    }
+
     /// Payload bytes of an exchange.
     pub fn payload(&mut self, exchange: u64, offset: u64, bytes: &[u8]) {
         let Some(pending) = self.by_exchange.get(&exchange).and_then(|id| self.pending.get_mut(id)) else { return };

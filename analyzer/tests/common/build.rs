@@ -80,7 +80,7 @@ pub struct Conversation {
     pub transforms: &'static [u16],
     /// SecurityMode of the server.
     pub security_mode: u8,
-    first_data: bool,
+    pub first_data: bool,
     pub crc: bool,
     /// TSval and TSecr of TCP segments.
     pub timestamps: Option<(u32, u32)>,

@@ -22,8 +22,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use rdmascope_analyzer::episodes::time::{Behind, Owner};
-use rdmascope_analyzer::exchange::{DataPath, Exchange, Family};
-use rdmascope_dissector::wire::smb2::NtStatus;
+use rdmascope_analyzer::exchange::{DataPath, Exchange, Status};
 use std::cmp::Ordering;
 
 /// State of the view.
@@ -172,15 +171,7 @@ pub(crate) fn status(exchange: &Exchange) -> String {
     match (exchange.status, exchange.reply) {
         (_, None) => "no reply".to_owned(),
         (None | Some(0), _) => "OK".to_owned(),
-        (Some(status), _) if exchange.family == Family::Smb2 => {
-            NtStatus(status).name().map_or_else(|| format!("{status:#010x}"), |n| n.trim_start_matches("STATUS_").to_owned())
-        }
-        (Some(status), _) => {
-            use rdmascope_dissector::wire::nfs::{v3, v4};
-            // status codes of version 4 continue those of version 3
-            let name = v3::Status(status).name().or_else(|| v4::Status(status).name());
-            name.map_or_else(|| format!("status {status}"), str::to_owned)
-        }
+        (Some(status), _) => Status(exchange.family, status).to_string().trim_start_matches("STATUS_").to_owned(),
     }
 }
 

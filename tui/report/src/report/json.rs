@@ -9,7 +9,7 @@ use super::{Detail, ReportData, ending, side};
 use rdmascope_analyzer::devices::{Device, Spread};
 use rdmascope_analyzer::episodes::time::{Behind, Owner, Time};
 use rdmascope_analyzer::episodes::{Cause, Episode};
-use rdmascope_analyzer::exchange::{Exchange, Family};
+use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::outcome::Outcome;
 use rdmascope_analyzer::report::{self as analyzed, Connection, SideReport};
@@ -1666,7 +1666,7 @@ fn row(e: &Exchange, start: i64) -> Row {
         frame_request: e.request.frame,
         frame_reply: e.reply.map(|at| at.frame),
         time: Seconds(e.request.time.saturating_sub(start)),
-        status: e.status.map(|code| status(e.family, code)),
+        status: e.status.map(|code| super::status(e.family, code)),
         file: e.file.as_deref().map(str::to_owned),
         offset: e.offset,
         length: e.length,
@@ -1698,10 +1698,6 @@ fn row(e: &Exchange, start: i64) -> Row {
         sha256: e.sha256.map(|hash| hash.iter().map(|b| format!("{b:02x}")).collect()),
         payload_holes: e.payload_holes,
     }
-}
-
-fn status(family: Family, code: u32) -> String {
-    super::status(family, code)
 }
 
 /// All findings, the most important first, each with its cause.
