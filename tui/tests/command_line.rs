@@ -109,6 +109,37 @@ fn wrong_use_is_one_clear_line_and_status_2() {
 }
 
 #[test]
+fn errors_name_the_help_of_their_command() {
+    for command in [&["analyze"][..], &["dissect"], &["export", "annotated"], &["probe"], &["replay"]] {
+        refused(&[command, &["--frobnicate"]].concat(), &format!("(see rdmascope {} --help)", command.join(" ")));
+    }
+}
+
+#[test]
+fn options_without_effect_are_mentioned() {
+    let output = rdmascope(&["analyze", "--exchanges", &sample()]);
+    assert!(output.status.success() && !output.stdout.is_empty());
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "rdmascope: --exchanges and --credits need --format json\n");
+}
+
+/// What an encrypted session needs is said until it is given.
+#[test]
+fn a_sealed_capture_says_how_it_is_decrypted() {
+    let folder = common::samples().join("smb-tcp-seal");
+    let [capture, keys] = ["smb-tcp-seal.pcap", "keys.txt"].map(|name| folder.join(name).display().to_string());
+    assert!(text(&["analyze", &capture]).contains("--keys FILE decrypts them"));
+    assert!(!text(&["analyze", &capture, "--keys", &keys]).contains("--keys FILE"));
+}
+
+#[test]
+fn each_capture_source_is_listed_once() {
+    let listed = String::from_utf8(rdmascope(&["capture", "-D"]).stdout).expect("output is UTF-8");
+    let names: Vec<&str> = listed.lines().filter(|l| !l.starts_with(' ')).filter_map(|l| l.split_whitespace().next()).collect();
+    let distinct: std::collections::BTreeSet<&str> = names.iter().copied().collect();
+    assert!(names.contains(&"lo") && distinct.len() == names.len(), "{listed}");
+}
+
+#[test]
 fn a_wrong_filter_is_drawn_with_a_caret() {
     let sample = sample();
     for (filter, expected) in [

@@ -25,6 +25,13 @@ fn payloads_are_written_by_name() {
     assert_eq!(std::fs::read(into.join("w1.bin")).unwrap(), seq(100_000)[..98_304]);
     assert_eq!(std::fs::read(into.join("hello.txt")).unwrap(), b"hello\n");
     assert_eq!(std::fs::read(into.join("big.bin")).unwrap()[..131_072], seq(1_500_000)[..131_072]);
+    // folders that were listed are no files
+    let into_nfs = folder.path().join("nfs");
+    let out = rdmascope(&["export".as_ref(), "payloads".as_ref(), sample("nfs-roce-v3").as_ref(), into_nfs.as_ref()]);
+    assert!(out.status.success(), "{out:?}");
+    let mut names: Vec<_> = std::fs::read_dir(&into_nfs).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["unnamed-connection-3", "w1.bin"]);
     let again = rdmascope(&["export".as_ref(), "payloads".as_ref(), sample("smb-roce").as_ref(), into.as_ref()]);
     assert_eq!(again.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&again.stderr).contains("is not empty"));

@@ -31,3 +31,24 @@ pub fn open_to_others(path: &Path) -> Option<String> {
 pub fn open_to_others(_: &Path) -> Option<String> {
     None
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_key_file_that_others_can_read_is_reported_with_the_cure() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let said = |mode| {
+            set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
+            open_to_others(file.path())
+        };
+        assert_eq!((said(0o600), said(0o700)), (None, None));
+        for mode in [0o640, 0o604, 0o644] {
+            assert!(said(mode).is_some_and(|word| word.contains(&format!("{mode:04o}")) && word.contains("chmod 600")));
+        }
+        assert_eq!(open_to_others(Path::new("/nothing/there")), None);
+    }
+}

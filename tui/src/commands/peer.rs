@@ -116,11 +116,11 @@ impl Place {
     fn take(open: &Connections, address: Option<IpAddr>) -> Option<Self> {
         let mut places = open.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = places.values().sum();
-        let own = places.entry(address).or_default();
-        if all >= CONNECTIONS_MAX || *own >= CONNECTIONS_OF_ONE_MAX {
+        // an address that is refused leaves nothing behind
+        if all >= CONNECTIONS_MAX || places.get(&address).is_some_and(|own| *own >= CONNECTIONS_OF_ONE_MAX) {
             return None;
         }
-        *own += 1;
+        *places.entry(address).or_default() += 1;
         Some(Self { open: open.clone(), address })
     }
 }
@@ -156,4 +156,24 @@ fn memory() -> Storage {
         ("lines.txt".to_owned(), lines(20_000).collect()),
         ("big.bin".to_owned(), lines(1_500_000).take(8 << 20).collect()),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_address_takes_all_places_and_all_together_take_no_more_than_there_are() {
+        let open = Connections::default();
+        let address = |n: u32| Some(IpAddr::from(n.to_be_bytes()));
+        let mut places: Vec<Place> = (0..CONNECTIONS_OF_ONE_MAX).map(|_| Place::take(&open, address(1)).expect("a place")).collect();
+        assert!(Place::take(&open, address(1)).is_none(), "one address has its share");
+        places.extend((places.len()..CONNECTIONS_MAX).map(|n| Place::take(&open, address(n as u32)).expect("another has a place")));
+        assert!((0..1000).all(|n| Place::take(&open, address(1_000_000 + n)).is_none()), "all are taken");
+        assert_eq!(open.lock().unwrap().len(), 1 + CONNECTIONS_MAX - CONNECTIONS_OF_ONE_MAX, "those refused are not remembered");
+        places.pop();
+        places.push(Place::take(&open, address(2_000_000)).expect("one is free again"));
+        places.clear();
+        assert!(open.lock().unwrap().is_empty());
+    }
 }

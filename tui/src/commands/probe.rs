@@ -12,6 +12,7 @@ use rdmascope_report::object;
 use rdmascope_report::report::schema::document;
 use std::fmt;
 use std::io::Write;
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::thread;
@@ -97,7 +98,7 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         Some(path) => Some((rdmascope_capture::fresh(path, args.force.existing())?, path)),
         None => None,
     };
-    let gentle = args.gentle || !args.no_gentle && !address.ip().is_loopback();
+    let gentle = is_gentle(args.gentle, args.no_gentle, address.ip());
     let (mut counts, mut rows) = (Counts::default(), Vec::new());
     let mut gone = None;
     for (n, case) in cases.iter().enumerate() {
@@ -170,6 +171,11 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
     Ok(if failed > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
+/// True if cases that can harm a server are left out: unless told otherwise, on all hosts but this one.
+const fn is_gentle(gentle: bool, no_gentle: bool, host: IpAddr) -> bool {
+    gentle || !no_gentle && !host.is_loopback()
+}
+
 /// Seconds that a case may take, and one that waits for a timer of the server's.
 const CASE_WITHIN: Duration = Duration::from_secs(180);
 const SLOW_CASE_WITHIN: Duration = Duration::from_secs(900);
@@ -222,5 +228,17 @@ impl fmt::Display for Counts {
             write!(f, ", {} not applicable", self.not_applicable)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_hosts_are_spared_unless_told_otherwise() {
+        let [here, other] = ["127.0.0.1", "192.0.2.1"].map(|host| host.parse().unwrap());
+        assert!(is_gentle(false, false, other) && !is_gentle(false, false, here));
+        assert!(is_gentle(true, false, here) && !is_gentle(false, true, other));
     }
 }
