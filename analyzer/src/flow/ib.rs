@@ -2028,6 +2028,12 @@ mod tests {
         assert!(wire.sender().recovery.is_some());
         wire.ack(12);
         assert_eq!(wire.ended(), [(Cause::LostBefore, 1)]);
+        // the newest is the last of those that wait
+        let mut wire = Wire::default();
+        wire.only(10).only(12).only(13).nak(11).only(11).only(12).only(13);
+        assert!(wire.sender().recovery.is_some());
+        wire.only(14);
+        assert_eq!(wire.ended(), [(Cause::LostBefore, 1)]);
         // what was on its way when the NAK came does not end it
         let mut wire = Wire::default();
         wire.only(10).only(11).nak(11).only(12).only(13);
@@ -2130,6 +2136,22 @@ mod tests {
         let mut wire = Wire::default();
         wire.only(10).only(14).ack(14).only(11).only(11);
         assert_eq!((wire.misplaced(), wire.repeated()), (1, 1));
+    }
+
+    #[test]
+    fn packets_that_were_acknowledged_are_not_waited_for() {
+        let order = |acknowledged: u32, seen: u32, early: u32| {
+            let mut wire = Wire::default();
+            wire.only(10).ack(acknowledged);
+            (11..=seen).for_each(|psn| _ = wire.only(psn));
+            wire.only(early);
+            (wire.order().len(), wire.gaps(), wire.flow.held() > 0)
+        };
+        assert_eq!(order(10, 10, 12), (1, vec![], true));
+        assert_eq!(order(11, 10, 12), (2, vec![(1, true)], false));
+        assert_eq!(order(12, 10, 13), (2, vec![(2, true)], false));
+        // an acknowledgment of what came since then says nothing of the next
+        assert_eq!(order(12, 13, 15), (4, vec![], true));
     }
 
     #[test]
@@ -2439,6 +2461,7 @@ mod tests {
         let address = |n: u64| Placement::Memory { key: 7, address: 0x1000 + 256 * n };
         assert_eq!(wire.heard.places[1..5], [address(0), address(0), address(1), address(2)]);
         assert_eq!((wire.sender().reads.len(), wire.sender().reads_done), (0, Some(14)));
+        assert!(wire.flow.losses[1].is_none());
         // what comes again behind it
         wire.response(RESPONSE_LAST, 13);
         assert_eq!((wire.heard.ops.len(), wire.repeated(), wire.losses_of_responses().repeated.count), (6, 1, 1));
@@ -2594,6 +2617,15 @@ mod tests {
         assert_eq!([told(ASKS_AGAIN - 1, None), told(ASKS_AGAIN, None)], [waits, missed]);
         assert_eq!([told(2 * MS - 1, Some(MS)), told(2 * MS, Some(MS))], [waits, missed]);
         assert_eq!([told(ASKS_AGAIN - 1, Some(MS / 2)), told(ASKS_AGAIN, Some(MS / 2))], [waits, missed]);
+        // what its requester asks for again is waited for
+        let mut wire = missing();
+        wire.response(RESPONSE_LAST, 14).read(12, 3).after(5 * MS).read(15, 1).response(RESPONSE_ONLY, 15);
+        assert_eq!((wire.count(|fact| matches!(fact, IbFact::ResponsesMissed(_))), wire.sender().reads.len()), (0, 2));
+        let mut wire = Wire::default();
+        wire.only(10).read(11, 4).response(RESPONSE_FIRST, 11).response(RESPONSE_MIDDLE, 12).read(13, 2);
+        assert_eq!(wire.sender().reads[0].again, Some(wire.sender().reads[0].gap));
+        wire.after(5 * MS).read(15, 1).response(RESPONSE_ONLY, 15);
+        assert_eq!((wire.count(|fact| matches!(fact, IbFact::ResponsesMissed(_))), wire.sender().reads.len()), (0, 2));
         // of a Read that was never answered, all are missed
         let mut wire = Wire::default();
         wire.only(10).read(11, 4).response(RESPONSE_FIRST, 11).after(5 * MS).read(15, 1).response(RESPONSE_ONLY, 15);

@@ -1820,6 +1820,57 @@ mod tests {
     }
 
     #[test]
+    fn a_segment_that_was_missing_was_lost_if_it_had_not_come_damaged() {
+        let told = |is_damaged: bool, ms: i64| {
+            let mut talk = Talk::new();
+            talk.flow.checked_good[0] = 1;
+            talk.part(End::A, 0, b"0123456789");
+            if is_damaged {
+                talk.check(Check::Bad).part(End::A, 10, b"0123456789").check(Check::Unchecked);
+            }
+            talk.part(End::A, 20, b"0123456789");
+            talk.now += (ms - 1) * 1_000_000;
+            talk.part(End::A, 10, b"0123456789");
+            let losses = talk.flow.losses[0].as_deref().cloned().unwrap_or_default();
+            (losses.lost_before.count, losses.unclear.count, losses.damaged.count)
+        };
+        assert_eq!([told(false, 300), told(true, 300)], [(1, 0, 0), (0, 0, 1)]);
+        // so soon it may have been overtaken
+        assert_eq!([told(false, 10), told(true, 10)], [(0, 1, 0), (0, 0, 1)]);
+    }
+
+    #[test]
+    fn who_opened_the_connection() {
+        let opened = |by: End, flags: u8| {
+            let mut talk = Talk::late();
+            talk.raw(by, 77, 0, flags, b"", 0, 9);
+            (talk.flow.initiator(), talk.flow.syn_at[by.index()].is_some())
+        };
+        assert_eq!([opened(End::A, SYN), opened(End::B, SYN)], [(Some(End::A), true), (Some(End::B), true)]);
+        assert_eq!([opened(End::A, SYN | ACK), opened(End::B, SYN | ACK)], [(Some(End::B), false), (Some(End::A), false)]);
+        assert_eq!(Talk::new().flow.round_trip, [None, Some(1_000_000)]);
+        // a damaged SYN opens nothing
+        let mut talk = Talk::new();
+        talk.flow.checked_good[0] = 1;
+        let reopened = [Check::Bad, Check::Good, Check::Unchecked].map(|check| {
+            let segment = Segment { seq: 77, flags: SYN, check, ..Segment::default() };
+            talk.flow.is_reopened_by(End::A, &segment)
+        });
+        assert_eq!(reopened, [false, true, true]);
+        let segment = |seq: u32, flags: u8| Segment { seq, flags, ..Segment::default() };
+        let again = ISN[0].wrapping_sub(1);
+        let told = [segment(again, SYN), segment(77, SYN | RST), segment(77, ACK)].map(|s| talk.flow.is_reopened_by(End::A, &s));
+        assert_eq!(told, [false; 3]);
+        // a window is closed by an acknowledgment that ends nothing
+        let closed = |flags: u8| {
+            let mut talk = Talk::new();
+            talk.raw(End::B, ISN[1], ISN[0], flags, b"", 0, 0);
+            talk.flow.zero_window_since(End::B).is_some()
+        };
+        assert_eq!([closed(ACK), closed(0), closed(ACK | FIN)], [true, false, false]);
+    }
+
+    #[test]
     fn what_stands_in_the_capture_for_the_third_time() {
         let mut talk = Talk::new();
         let thrice = [0, 1, 2, 3].map(|_| {

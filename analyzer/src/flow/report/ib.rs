@@ -204,3 +204,65 @@ impl<S: Sink> IbSink for Listener<'_, S> {
         matches!(verb, Verb::Send | Verb::SendInvalidate) && part == Part::Only && self.connection.is_shown(by, bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::ConnectionState;
+    use crate::context::alone;
+    use crate::env::{Env, Options};
+    use crate::op::Gap;
+    use crate::roles::Source;
+    use crate::summary::Transport;
+    use alloc::vec::Vec;
+
+    fn at(frame: u64) -> At {
+        At { frame, time: (frame as i64).saturating_mul(1_000_000) }
+    }
+
+    /// A connection after some facts about an end, and the findings. End A is its client.
+    fn told(by: End, facts: &[(u64, IbFact)]) -> (ConnectionState, Vec<(Rule, Blame)>) {
+        let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
+        connection.roles.learn(End::A, Source::Port);
+        connection.read_depth[by.index()] = Some(4);
+        let mut env = Env::new(Options::default(), alone::Listener::default());
+        for (frame, fact) in facts {
+            Listener { connection: &mut connection, env: &mut env }.fact(at(*frame), by, *fact);
+        }
+        let found = env.findings.iter().map(|f| (f.rule, f.by)).collect();
+        (connection, found)
+    }
+
+    #[test]
+    fn reads_up_to_the_agreed_depth_and_beyond() {
+        let answered = |outstanding: u32| told(End::A, &[(9, IbFact::ReadsAnswered { asked: at(2), outstanding })]).1;
+        assert_eq!([answered(4), answered(5)], [Vec::new(), [(Rule::RdmaReadDepth, Blame::Client)].into()]);
+        // with as many as may be outstanding, it waits for an answer
+        let is_full = |count: u32| {
+            let mut ceiling = told(End::A, &[(9, IbFact::ReadsOutstanding(count))]).0.reads[0];
+            ceiling.free(at(10));
+            ceiling.used(at(11)).is_some()
+        };
+        assert_eq!([3, 4, 5].map(is_full), [false, true, false], "more than that says nothing of a limit");
+    }
+
+    #[test]
+    fn who_is_to_blame_for_a_nak() {
+        let nak = |code: u8| told(End::B, &[(9, IbFact::Nak { code, psn: 7 })]).1;
+        let blamed = |by: Blame| alloc::vec![(Rule::RcNak, by)];
+        assert_eq!(nak(0), []);
+        assert_eq!([nak(1), nak(2), nak(3)], [blamed(Blame::Client), blamed(Blame::Unknown), blamed(Blame::Server)]);
+    }
+
+    #[test]
+    fn packets_behind_a_gap_are_known_from_the_frame_that_shows_it() {
+        let is_whole = |frame: u64| {
+            let gap = IbFact::Gap(Gap { at: at(5), by: End::B, count: 1, receiver_had_them: true });
+            let (connection, found) = told(End::B, &[(frame, gap)]);
+            assert_eq!(found, [(Rule::CaptureLoss, Blame::Capture)]);
+            connection.missed.is_whole(Rests::since(at(5)).of(End::A))
+        };
+        // the last is the end of the capture
+        assert_eq!([is_whole(4), is_whole(5), is_whole(6), is_whole(u64::MAX)], [true, true, false, true]);
+    }
+}

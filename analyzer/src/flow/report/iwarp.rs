@@ -331,3 +331,121 @@ impl<S: Sink> Listener<'_, S> {
         self.connection.read_depths[by.index()] = startup.depths();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::ConnectionState;
+    use crate::context::alone;
+    use crate::env::{Env, Options};
+    use crate::op::Gap;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use rdmascope_dissector::trace::Off;
+    use rdmascope_dissector::wire::iwarp::mpa;
+
+    fn at(frame: u64) -> At {
+        At { frame, time: frame as i64 * 1_000_000 }
+    }
+
+    /// Facts of a connection, and the findings. End A is its client.
+    fn told(transport: Transport, facts: &[(At, End, FlowFact<'_>)]) -> (ConnectionState, Vec<Rule>) {
+        let mut connection = ConnectionState::new(transport, at(1));
+        connection.handshake = Handshake::Seen;
+        connection.roles.learn(End::A, Source::Port);
+        End::BOTH.into_iter().for_each(|end| connection.missed.captured(end));
+        let mut env = Env::new(Options::default(), alone::Listener::default());
+        for (at, by, fact) in facts {
+            Listener { connection: &mut connection, env: &mut env }.fact(*at, *by, *fact);
+        }
+        let mut found: Vec<Rule> = env.findings.iter().map(|f| f.rule).collect();
+        connection.missed.finish(|evidence| found.push(evidence.rule));
+        (connection, found)
+    }
+
+    #[test]
+    fn a_window_that_was_never_opened_again() {
+        let closed = |ns: i64| {
+            let now = At { frame: 9, time: at(1).time + ns };
+            told(Transport::Iwarp, &[(now, End::B, FlowFact::ZeroWindow { since: at(1), is_open: false })]).1
+        };
+        assert_eq!([closed(NEVER_OPENED - 1), closed(NEVER_OPENED)], [vec![], vec![Rule::TcpZeroWindow]]);
+        let open = told(Transport::Iwarp, &[(at(2), End::B, FlowFact::ZeroWindow { since: at(1), is_open: true })]);
+        assert_eq!(open.1, [Rule::TcpZeroWindow]);
+    }
+
+    #[test]
+    fn what_is_told_of_iwarp_alone() {
+        let gap = FlowFact::Gap(Gap { at: at(5), by: End::B, count: 1, receiver_had_them: true });
+        let rules = |transport: Transport, fact: FlowFact<'_>| told(transport, &[(at(5), End::B, fact)]).1;
+        assert_eq!([rules(Transport::Iwarp, FlowFact::Reset), rules(Transport::Tcp, FlowFact::Reset)], [vec![Rule::TcpReset], vec![]]);
+        assert_eq!([rules(Transport::Iwarp, gap), rules(Transport::Tcp, gap)], [vec![Rule::CaptureLoss], vec![]]);
+        // the handshake of MPA was not seen
+        let found = FlowFact::Resync { skipped: 3, found: crate::flow::mpa::Found::Crc };
+        let late = |transport: Transport| {
+            let (connection, rules) = told(transport, &[(at(5), End::B, found)]);
+            assert_eq!((rules, connection.transport), (vec![Rule::MpaResync], Some(Transport::Iwarp)));
+            connection.handshake == Handshake::Inferred
+        };
+        assert_eq!([late(Transport::Tcp), late(Transport::Iwarp)], [true, false]);
+    }
+
+    /// The bytes of a Request or Reply with the read depths of RFC 6581.
+    fn startup(reply: bool, revision: u8, depths: Option<(u16, u16)>) -> Vec<u8> {
+        let mut bytes = if reply { mpa::REPLY_KEY } else { mpa::REQUEST_KEY }.to_vec();
+        let private: Vec<u8> = depths.map_or_else(Vec::new, |(ird, ord)| [ird.to_be_bytes(), ord.to_be_bytes()].concat());
+        bytes.extend([if depths.is_some() { 0x10 } else { 0 }, revision, 0, private.len() as u8]);
+        bytes.extend(private);
+        bytes
+    }
+
+    /// What a Request and its Reply break.
+    fn opened(request: (u8, Option<(u16, u16)>), reply: (u8, Option<(u16, u16)>)) -> Vec<Rule> {
+        let (request, reply) = (startup(false, request.0, request.1), startup(true, reply.0, reply.1));
+        let parse = |bytes| mpa::parse_startup(bytes, &mut Off).expect("it is whole").1;
+        let facts = [(at(2), End::A, FlowFact::MpaRequest(parse(&request))), (at(3), End::B, FlowFact::MpaReply(parse(&reply)))];
+        told(Transport::Iwarp, &facts).1
+    }
+
+    #[test]
+    fn read_depths_that_cannot_work() {
+        let depths = |request, reply| opened((2, Some(request)), (2, Some(reply)));
+        assert_eq!([depths((8, 8), (8, 8)), depths((8, 8), (8, 9))], [vec![], vec![Rule::MpaIrdord]]);
+        // a client may answer Reads only, and ask for none; or neither
+        assert_eq!([depths((8, 0), (0, 8)), depths((0, 8), (8, 0))], [vec![], vec![]]);
+        assert_eq!(depths((0, 0), (8, 0)), [Rule::MpaIrdord]);
+        // a Reply of revision 2 answers them
+        assert_eq!(opened((2, Some((8, 8))), (2, None)), [Rule::MpaIrdord]);
+        assert_eq!(opened((2, Some((8, 8))), (1, None)), []);
+        assert_eq!(opened((2, None), (2, None)), []);
+    }
+
+    #[test]
+    fn revisions_that_exist_and_were_asked_for() {
+        let revisions = |request: u8, reply: u8| opened((request, None), (reply, None));
+        assert_eq!([revisions(1, 1), revisions(2, 1), revisions(2, 2)], [vec![], vec![], vec![]]);
+        let broken = || vec![Rule::MpaRevision];
+        assert_eq!([revisions(1, 2), revisions(1, 3), revisions(1, 0), revisions(3, 1)], [broken(), broken(), broken(), broken()]);
+    }
+
+    #[test]
+    fn reads_up_to_the_agreed_depth_and_beyond() {
+        let outstanding = |ird: u16, count: u32| {
+            let (request, reply) = (startup(false, 2, Some((8, 8))), startup(true, 2, Some((ird, 8))));
+            let parse = |bytes| mpa::parse_startup(bytes, &mut Off).expect("it is whole").1;
+            let facts = [
+                (at(2), End::A, FlowFact::MpaRequest(parse(&request))),
+                (at(3), End::B, FlowFact::MpaReply(parse(&reply))),
+                (at(4), End::A, FlowFact::ReadsOutstanding(count)),
+            ];
+            let (connection, rules) = told(Transport::Iwarp, &facts);
+            let mut ceiling = connection.reads[0];
+            ceiling.free(at(5));
+            (rules, ceiling.used(at(6)).is_some())
+        };
+        assert_eq!([outstanding(4, 3), outstanding(4, 4)], [(vec![], false), (vec![], true)]);
+        assert_eq!(outstanding(4, 5), (vec![Rule::RdmaReadDepth], false));
+        // none is agreed on
+        assert_eq!([outstanding(0x3fff, 0x4000), outstanding(0x3ffe, 0x3fff)], [(vec![], false), (vec![Rule::RdmaReadDepth], false)]);
+    }
+}
