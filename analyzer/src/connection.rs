@@ -160,12 +160,18 @@ impl ConnectionState {
     /// Private data of RPC-over-RDMA in the handshake (RFC 8797), by end A and B.
     pub fn rpc_rdma_private(&mut self, private: [Option<RpcRdmaPrivate>; 2]) {
         self.rpc_rdma_private = Some(private);
-        self.messages.rpc_rdma_private(private);
+        self.messages.rpc_rdma_private(End::A, private);
     }
 
-    /// The same of one end, in its MPA Request or Reply: for the report.
-    pub(crate) fn mpa_private(&mut self, by: End, private: Option<RpcRdmaPrivate>) {
-        self.rpc_rdma_private.get_or_insert_default()[by.index()] = private;
+    /// The same of one end, in its MPA Request or Reply. Without the Request, nothing is known of the client.
+    pub(crate) fn mpa_private(&mut self, by: End, is_reply: bool, private: Option<RpcRdmaPrivate>) {
+        let is_asked = self.rpc_rdma_private.is_some();
+        let both = self.rpc_rdma_private.get_or_insert_default();
+        both[by.index()] = private;
+        let both = *both;
+        if is_reply && is_asked {
+            self.messages.rpc_rdma_private(by.peer(), both);
+        }
     }
 
     fn parts<'c, S>(&'c mut self, env: &'c mut Env<S>, at: At, sender: Option<End>) -> Parts<'c, S> {

@@ -261,5 +261,10 @@ pub(crate) mod alone {
         pub(crate) fn broken(&self) -> Vec<(Rule, Blame)> {
             self.env.findings.iter().map(|f| (f.rule, f.by)).collect()
         }
+
+        /// Certainty of findings that wait for nothing.
+        pub(crate) fn certainties(&self) -> Vec<Certainty> {
+            self.env.findings.iter().map(|f| f.certainty).collect()
+        }
     }
 }

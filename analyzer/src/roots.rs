@@ -63,7 +63,7 @@ const FOLLOWS: &[(Rule, Place, &[Rule])] = &[
     (Rule::RdmaKeyLeak, Place::After, &[Rule::RdmaInvalidate, Rule::BugKsmbd2fd5dcb1c8ef, Rule::Smb2Unanswered, Rule::RpcUnanswered]),
     (Rule::RpcrdmaBackward, Place::After, &[Rule::RpcrdmaXid]),
     (Rule::RpcError, Place::Same, &[Rule::RpcrdmaError]),
-    (Rule::RpcrdmaError, Place::After, &[Rule::RpcrdmaVersion, Rule::RpcrdmaMalformed, Rule::RpcrdmaPosition]),
+    (Rule::RpcrdmaError, Place::After, UNUSABLE),
     (Rule::SmbdCreditStall, Place::After, &[Rule::SmbdCreditExhausted]),
     (Rule::SmbdCreditLast, Place::After, &[Rule::SmbdCreditExhausted]),
     (Rule::SmbdCreditDeadlock, Place::After, &[Rule::SmbdCreditLast]),
@@ -72,6 +72,17 @@ const FOLLOWS: &[(Rule, Place, &[Rule])] = &[
     (Rule::RcNak, Place::After, &[Rule::RcRetransmit, Rule::RcReorder]),
     // a send without a credit finds no receive
     (Rule::RcRnr, Place::After, &[Rule::SmbdCreditOverrun, Rule::RpcrdmaCreditOverrun]),
+];
+
+/// Rules about headers of RPC-over-RDMA, and about chunks, that their receiver refuses.
+const UNUSABLE: &[Rule] = &[
+    Rule::RpcrdmaVersion,
+    Rule::RpcrdmaProc,
+    Rule::RpcrdmaMalformed,
+    Rule::RpcrdmaNomsg,
+    Rule::RpcrdmaPosition,
+    Rule::RpcrdmaChunkLength,
+    Rule::RpcrdmaDdp,
 ];
 
 /// Rules about the fields of a negotiation.

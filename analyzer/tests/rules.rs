@@ -1368,7 +1368,7 @@ fn a_version_that_is_refused_is_reported_with_its_range() {
     let report = common::analyze_frames(&c.frames).0;
     let texts = |rule| report.findings.iter().filter(|f| f.rule == rule).map(|f| f.text.clone()).collect::<Vec<_>>();
     assert_eq!(texts(Rule::RpcrdmaVersion), ["sent RPC-over-RDMA version 2"]);
-    assert_eq!(texts(Rule::RpcrdmaError), ["refused XID 0x00000002: ERR_VERS, speaks versions 1 to 1"]);
+    assert_eq!(texts(Rule::RpcrdmaError), ["XID 0x00000002 was refused: ERR_VERS, the responder speaks versions 1 to 1"]);
 }
 
 #[test]

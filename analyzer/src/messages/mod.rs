@@ -29,8 +29,9 @@ use alloc::vec::Vec;
 use known::Known;
 use rdmascope_dissector::trace::{Trace, Value};
 use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
+use rdmascope_dissector::wire::rpcrdma::INLINE_DEFAULT;
 use receive::{Receive, Received, WholeSend};
-use rpcrdma::{INLINE_DEFAULT, RpcMessage, RpcRdma};
+use rpcrdma::{RpcMessage, RpcRdma};
 use smbd::{Smb2Message, Smbd};
 
 /// Sends that are examined to recognize the protocol, before a connection is left alone.
@@ -94,9 +95,9 @@ impl Messages {
     }
 
     /// Private data of RPC-over-RDMA in the handshake (RFC 8797), by end A and B.
-    pub fn rpc_rdma_private(&mut self, private: [Option<RpcRdmaPrivate>; 2]) {
+    pub fn rpc_rdma_private(&mut self, caller: End, private: [Option<RpcRdmaPrivate>; 2]) {
         // the keys of the calling side are invalidated
-        self.invalidation = Some(private[End::A.index()].is_some_and(|p| p.remote_invalidation()));
+        self.invalidation = Some(private[caller.index()].is_some_and(|p| p.remote_invalidation()));
         // without it on both sides, each keeps to the default
         self.inline_threshold = match private {
             [Some(a), Some(b)] => [Some(a.receive_size()), Some(b.receive_size())],
@@ -251,6 +252,9 @@ impl Messages {
         if let Some(smbd) = self.smbd.as_mut() {
             smbd.missed(by);
         }
+        if let Some(rpcrdma) = self.rpcrdma.as_mut() {
+            rpcrdma.missed();
+        }
     }
 
     /// Bytes of memory that unfinished messages hold.
@@ -277,6 +281,9 @@ impl Messages {
     pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: Option<End>) {
         if let Some(smbd) = self.smbd.as_mut() {
             smbd.link.closed(cx.at, by, cx);
+        }
+        if let Some(rpcrdma) = self.rpcrdma.as_mut() {
+            rpcrdma.finish(cx);
         }
     }
 
@@ -581,7 +588,7 @@ mod tests {
     #[test]
     fn more_inline_bytes_than_the_peer_takes_are_named_with_their_side() {
         let mut layer = Layer::new();
-        layer.messages.rpc_rdma_private([None, None]);
+        layer.messages.rpc_rdma_private(End::A, [None, None]);
         let call = [rpcrdma_call(1), vec![0; 1024]].concat();
         layer.packet(End::A, Part::Only, &call);
         assert_eq!(layer.alone.broken(), [(Rule::RpcrdmaInline, Blame::Client)]);

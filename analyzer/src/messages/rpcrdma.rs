@@ -14,7 +14,7 @@ use super::receive::WholeSend;
 use super::stream;
 use crate::context::FrameContext;
 use crate::episodes::{Cause, Ceiling};
-use crate::finding::Rule;
+use crate::finding::{Blame, Certainty, Rule};
 use crate::memory::{Memory, Region, Right, State};
 use crate::messages::smbd::link::Seen;
 use crate::missed::Rests;
@@ -24,7 +24,9 @@ use crate::roles::Source;
 use crate::sink::Sink;
 use crate::summary::SideReport;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::fmt;
 use hashbrown::HashMap;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::rpc;
@@ -33,8 +35,11 @@ use rdmascope_dissector::wire::xdr::Stream;
 
 /// Bytes of a message in a Position-Zero Read chunk or a reply chunk put together at most.
 const LONG_MAX: usize = 1 << 20;
-/// Inline threshold without RFC 8797 private data, in bytes (RFC 8166 3.3.2).
-pub const INLINE_DEFAULT: u32 = 1024;
+/// Time in which a capture may have packets of the two directions in another order, in ns. Neighbours may be farther
+/// apart.
+const DISORDER: i64 = 100_000;
+/// Transaction ids that may be answered without a call, or twice, that are remembered at most.
+const DOUBTFUL_MAX: usize = 64;
 /// Bytes that a server reads for one call at most, with slack, before it is worth a note.
 const READ_BUDGET: u64 = (1 << 20) + (1 << 16);
 
@@ -42,6 +47,11 @@ const READ_BUDGET: u64 = (1 << 20) + (1 << 16);
 const LONG_CALL: u32 = 1 << 31;
 /// The region is part of the reply chunk.
 const LONG_REPLY: u32 = 1 << 30;
+
+/// True if the region has a whole call or reply, and not the data of one.
+pub const fn has_message(region: &Region) -> bool {
+    region.index & (LONG_CALL | LONG_REPLY) > 0
+}
 
 /// An RPC message, for the layer above.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +120,10 @@ struct Credits {
     outstanding: u32,
     /// Most of those at a time.
     outstanding_max: u32,
+    /// Calls that may still be sent, by any grant that the caller may know of: a lower one may be on its way to it.
+    left: u32,
+    /// Calls beyond that, until it is known that no reply stands behind them in the capture that came before them.
+    beyond: Option<Beyond>,
     /// Detects that the caller waits for a reply before it may call again.
     room: Ceiling,
     /// Calls.
@@ -117,6 +131,62 @@ struct Credits {
     /// Calls beyond the grant.
     overruns: u64,
     replied: bool,
+}
+
+/// Calls for which there were no credits.
+#[derive(Clone, Copy, Debug)]
+struct Beyond {
+    at: At,
+    /// Number of them.
+    calls: u32,
+    /// Calls without reply, at the last of them.
+    outstanding: u32,
+    /// Granted by the last reply; `None` before the first.
+    granted: Option<u32>,
+}
+
+impl Beyond {
+    /// Reports them; `by` is the caller.
+    fn report<S: Sink>(&self, cx: &mut FrameContext<'_, S>, by: End, is_guess: bool) {
+        let Self { at, outstanding, granted, .. } = *self;
+        let mut report = |rule: Rule, text: fmt::Arguments<'_>| match is_guess {
+            true => cx.report_as(at, rule, by, Certainty::Guess, text),
+            false => cx.report_at(at, rule, by, Rests::LEDGER, text),
+        };
+        match granted {
+            Some(granted) => {
+                report(Rule::RpcrdmaCreditOverrun, format_args!("has {outstanding} calls outstanding; {granted} were granted"));
+            }
+            None => report(Rule::RpcrdmaCreditFirst, format_args!("sent a second call before the first reply had granted credits")),
+        }
+    }
+}
+
+impl Credits {
+    /// A call for which there were no credits.
+    fn overrun(&mut self, at: At) {
+        let (outstanding, granted) = (self.outstanding, self.granted.known());
+        let beyond = self.beyond.get_or_insert(Beyond { at, calls: 0, outstanding, granted });
+        (beyond.calls, beyond.outstanding) = (beyond.calls + 1, outstanding);
+    }
+
+    /// A reply was captured at `at`: it may have come before as many calls that were captured just before it. Returns
+    /// the calls without credits about which all is known now, and whether they are only a guess.
+    fn replied(&mut self, at: At) -> Option<(Beyond, bool)> {
+        let beyond = self.beyond.as_mut()?;
+        let is_close = at.since(beyond.at) <= DISORDER || at.frame == beyond.at.frame + 1;
+        beyond.calls -= u32::from(is_close);
+        if is_close && beyond.calls > 0 { None } else { self.beyond.take().map(|beyond| (beyond, is_close)) }
+    }
+
+    /// A call is no longer outstanding.
+    fn end_call(&mut self) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+        if let Some(granted) = self.granted.known() {
+            // a caller may always send one call: with less it could never go on
+            self.left = self.left.max(granted.max(1).saturating_sub(self.outstanding));
+        }
+    }
 }
 
 /// A call without its reply.
@@ -155,6 +225,9 @@ pub struct RpcRdma {
     by_exchange: HashMap<u64, (End, u32)>,
     /// Bytes of calls and replies in chunks that are kept, at least of those that wait.
     long: usize,
+    /// Callers and transaction ids of the last headers that could not be used, which may be answered with an error, and
+    /// of calls with an id that was in use, both of which may be answered.
+    doubtful: VecDeque<(End, u32)>,
 }
 
 impl RpcRdma {
@@ -190,13 +263,14 @@ impl RpcRdma {
         for credits in &mut self.credits {
             credits.granted = Seen::Unseen;
             credits.outstanding = 0;
+            credits.beyond = None;
             credits.replied = true;
         }
     }
 
     /// Bytes that RDMA moved for a region of this connection.
     pub fn delivered(&mut self, region: &Region, offset: u64, op: &RdmaOp<'_>) {
-        if region.index & (LONG_CALL | LONG_REPLY) == 0 {
+        if !has_message(region) {
             return;
         }
         let Some(call) = self.by_exchange.get(&region.exchange).and_then(|key| self.calls.get_mut(key)) else { return };
@@ -237,15 +311,16 @@ impl RpcRdma {
             if is_whole {
                 cx.report(Rule::RpcrdmaMalformed, by, Rests::FRAME, format_args!("sent chunk lists that are cut short"));
             } else {
+                self.missed();
                 cx.missed.hidden(by, cx.at);
             }
-            return;
+            return self.unusable(by, send.bytes);
         };
         // an error about a version names it (RFC 8166 4.5.1)
         if header.fixed.version != 1 && header.proc() != Proc::ERROR {
             let version = header.fixed.version;
             cx.report(Rule::RpcrdmaVersion, by, Rests::FRAME, format_args!("sent RPC-over-RDMA version {version}"));
-            return;
+            return self.unusable(by, send.bytes);
         }
         match header.proc() {
             Proc::MSG | Proc::NOMSG => {}
@@ -258,13 +333,52 @@ impl RpcRdma {
             }
             proc => {
                 cx.report(Rule::RpcrdmaProc, by, Rests::FRAME, format_args!("sent the unknown message type {}", proc.0));
-                return;
+                return self.unusable(by, send.bytes);
             }
+        }
+        let is_cut = !is_whole && !header.is_long() && header.payload.len() < 8;
+        if is_cut && cx.roles.client() == Some(by.peer()) && !self.calls.contains_key(&(by.peer(), header.fixed.xid)) {
+            // a call of the reverse direction, or a reply to a call that was not seen either
+            self.missed();
+            cx.missed.hidden(by, cx.at);
+            return;
         }
         if self.is_reply(cx, by, &header) {
             self.reply(cx, memory, by, send, &header, t, emit);
         } else {
             self.call(cx, memory, by, send, &header, is_whole, t, emit);
+        }
+    }
+
+    /// Remembers the transaction id of a header that its receiver cannot use.
+    fn unusable(&mut self, by: End, bytes: &[u8]) {
+        if let Some(xid) = bytes.first_chunk::<4>() {
+            self.doubt(by, u32::from_be_bytes(*xid));
+        }
+    }
+
+    /// What answers this transaction id may answer no call that is known.
+    fn doubt(&mut self, by: End, xid: u32) {
+        if self.doubtful.len() >= DOUBTFUL_MAX {
+            self.doubtful.pop_front();
+        }
+        self.doubtful.push_back((by, xid));
+    }
+
+    /// A reply to a call that was not seen.
+    fn unasked<S: Sink>(&self, cx: &mut FrameContext<'_, S>, by: End, xid: u32) {
+        if !self.doubtful.contains(&(by.peer(), xid)) {
+            let text = format_args!("answered XID {xid:#010x}, but there is no such call");
+            cx.report(Rule::RpcrdmaXid, by, Rests::START.of(by.peer()).though_cut(), text);
+        }
+    }
+
+    /// The connection or the capture ends.
+    pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>) {
+        for by in End::BOTH {
+            if let Some(beyond) = self.credits[by.index()].beyond.take() {
+                beyond.report(cx, by, false);
+            }
         }
     }
 
@@ -315,8 +429,8 @@ impl RpcRdma {
             let rests = Rests::since(old.at).of(by.peer());
             cx.report(Rule::RpcrdmaXid, by, rests, format_args!("used XID {xid:#010x} again while its call was outstanding"));
             self.by_exchange.remove(&old.exchange);
-            let outstanding = &mut self.credits[by.index()].outstanding;
-            *outstanding = outstanding.saturating_sub(1);
+            self.credits[by.index()].end_call();
+            self.doubt(by, xid);
         }
         let exchange = cx.env.number_exchange();
         let call = advertise(cx, memory, by, header, exchange);
@@ -341,19 +455,17 @@ impl RpcRdma {
         credits.outstanding += 1;
         credits.outstanding_max = credits.outstanding_max.max(credits.outstanding);
         let outstanding = credits.outstanding;
+        let left = credits.left;
+        credits.left = left.saturating_sub(1);
         if credits.granted.known().is_some_and(|granted| outstanding >= granted) {
             credits.room.full(cx.at);
         }
         match credits.granted {
-            Seen::Known(granted) if outstanding > granted => {
+            Seen::Known(_) if left == 0 => {
                 credits.overruns += 1;
-                let text = format_args!("has {outstanding} calls outstanding; {granted} were granted");
-                cx.report(Rule::RpcrdmaCreditOverrun, by, Rests::LEDGER, text);
+                credits.overrun(cx.at);
             }
-            Seen::Unseen if !credits.replied && outstanding == 2 => {
-                let text = format_args!("sent a second call before the first reply had granted credits");
-                cx.report(Rule::RpcrdmaCreditFirst, by, Rests::LEDGER, text);
-            }
+            Seen::Unseen if !credits.replied && outstanding == 2 => credits.overrun(cx.at),
             _ => {}
         }
     }
@@ -386,18 +498,22 @@ impl RpcRdma {
         let (xid, caller) = (header.fixed.xid, by.peer());
         cx.roles.learn(caller, Source::Shape);
         let credits = &mut self.credits[caller.index()];
-        credits.outstanding = credits.outstanding.saturating_sub(1);
+        let beyond = credits.replied(cx.at);
         credits.granted = Seen::Known(header.fixed.credits);
+        credits.end_call();
         credits.replied = true;
         if credits.outstanding < header.fixed.credits {
             credits.room.free(cx.at);
+        }
+        if let Some((beyond, is_guess)) = beyond {
+            beyond.report(cx, caller, is_guess);
         }
         if header.fixed.credits == 0 {
             cx.report(Rule::RpcrdmaCreditZero, by, Rests::FRAME, format_args!("granted 0 credits"));
         }
         let call = self.take(caller, xid);
         if call.is_none() {
-            unasked(cx, by, xid);
+            self.unasked(cx, by, xid);
         }
         let mut call = call.unwrap_or_default();
         if call.exchange > 0 {
@@ -438,20 +554,24 @@ impl RpcRdma {
         t: &mut T,
         emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
     ) {
-        let (xid, caller, sure) = (header.fixed.xid, by.peer(), Rests::FRAME);
+        let (xid, caller) = (header.fixed.xid, by.peer());
+        // only the responder knows why: a header that it cannot use, a Reply chunk without room, or a mistake of its own
+        let mut refused = |reason: fmt::Arguments<'_>| {
+            let site = cx.site(cx.at);
+            let text = format_args!("XID {xid:#010x} was refused: {reason}");
+            cx.env.report(Rule::RpcrdmaError, Blame::Unknown, site, Certainty::Certain, text);
+        };
         match header.error {
-            Some(Error::Vers(v)) => {
-                let (low, high) = (v.low, v.high);
-                let text = format_args!("refused XID {xid:#010x}: ERR_VERS, speaks versions {low} to {high}");
-                cx.report(Rule::RpcrdmaError, by, sure, text);
-            }
-            Some(Error::Chunk) => cx.report(Rule::RpcrdmaError, by, sure, format_args!("refused XID {xid:#010x}: ERR_CHUNK")),
-            _ => cx.report(Rule::RpcrdmaError, by, sure, format_args!("refused XID {xid:#010x} with an unknown error")),
+            Some(Error::Vers(v)) => refused(format_args!("ERR_VERS, the responder speaks versions {} to {}", v.low, v.high)),
+            Some(Error::Chunk) => refused(format_args!("ERR_CHUNK")),
+            _ => refused(format_args!("an unknown error")),
         }
         let credits = &mut self.credits[caller.index()];
-        credits.outstanding = credits.outstanding.saturating_sub(1);
+        credits.end_call();
         credits.replied = true;
-        let Some(call) = self.take(caller, xid) else { return unasked(cx, by, xid) };
+        let Some(call) = self.take(caller, xid) else {
+            return self.unasked(cx, by, xid);
+        };
         let (first, last, kind) = (send.first, send.last, Kind::Error);
         emit(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole: true, kind }), t);
         for key in &call.keys {
@@ -526,12 +646,6 @@ impl RpcRdma {
         self.by_exchange.extend(from.by_exchange);
         self.missed();
     }
-}
-
-/// A reply to a call that was not seen.
-fn unasked<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, xid: u32) {
-    let text = format_args!("answered XID {xid:#010x}, but there is no such call");
-    cx.report(Rule::RpcrdmaXid, by, Rests::START.of(by.peer()).though_cut(), text);
 }
 
 /// Checks the chunk lists of a call.
@@ -684,7 +798,6 @@ pub fn show<T: Trace>(bytes: &[u8], known: &mut dyn Known, t: &mut T) {
 mod tests {
     use super::*;
     use crate::context::alone::Alone;
-    use crate::finding::Blame;
     use alloc::vec;
     use rdmascope_dissector::trace::Off;
 
@@ -732,6 +845,8 @@ mod tests {
 
         /// Rules that were broken, with those that waited for packets that might still come.
         fn broken(&mut self) -> Vec<(Rule, Blame)> {
+            let Self { alone, rpc, .. } = self;
+            rpc.finish(&mut alone.frame(S));
             let mut broken = self.alone.broken();
             self.alone.missed.captured(C);
             self.alone.missed.captured(S);
@@ -762,6 +877,60 @@ mod tests {
         layer.call(4, NO_CHUNKS);
         assert_eq!(layer.broken(), [(Rule::RpcrdmaCreditOverrun, Blame::Client)]);
         assert_eq!(layer.up, [(C, 1), (S, 1), (C, 2), (C, 3), (C, 4)]);
+    }
+
+    /// The caller may have sent calls before it knew of the lower grant: only those beyond all grants break the rule.
+    #[test]
+    fn a_lower_grant_may_be_on_its_way() {
+        for (more, expected) in [(2, vec![]), (3, vec![(Rule::RpcrdmaCreditOverrun, Blame::Client)])] {
+            let mut layer = Layer::new();
+            layer.call(1, NO_CHUNKS);
+            layer.reply(1, 4, NO_CHUNKS);
+            layer.call(2, NO_CHUNKS);
+            layer.call(3, NO_CHUNKS);
+            layer.reply(2, 1, NO_CHUNKS);
+            (4..4 + more).for_each(|xid| layer.call(xid, NO_CHUNKS));
+            assert_eq!(layer.broken(), expected, "{more}");
+        }
+    }
+
+    /// A capture may have a call before the reply that it waited for.
+    #[test]
+    fn a_reply_right_behind_a_call_beyond_the_credits_may_have_come_before_it() {
+        for (more, guesses) in [(1, vec![Certainty::Guess]), (2, vec![])] {
+            let mut layer = Layer::new();
+            layer.call(1, NO_CHUNKS);
+            layer.reply(1, 1, NO_CHUNKS);
+            layer.call(2, NO_CHUNKS);
+            (3..3 + more).for_each(|xid| layer.call(xid, NO_CHUNKS));
+            layer.reply(2, 1, NO_CHUNKS);
+            assert_eq!(layer.alone.certainties(), guesses, "{more}");
+            assert_eq!(layer.broken(), [(Rule::RpcrdmaCreditOverrun, Blame::Client)], "{more}");
+        }
+    }
+
+    /// The server may have answered the first call before the second came.
+    #[test]
+    fn both_calls_with_one_transaction_id_may_be_answered() {
+        let mut layer = Layer::new();
+        layer.call(1, NO_CHUNKS);
+        layer.reply(1, 2, NO_CHUNKS);
+        (0..2).for_each(|_| layer.call(2, NO_CHUNKS));
+        (0..2).for_each(|_| layer.reply(2, 2, NO_CHUNKS));
+        assert_eq!(layer.broken(), [(Rule::RpcrdmaXid, Blame::Client)]);
+    }
+
+    /// The answer to a header that could not be used is no reply to nothing.
+    #[test]
+    fn an_error_answers_a_header_that_could_not_be_used() {
+        for (xid, expected) in [(7, vec![]), (8, vec![(Rule::RpcrdmaXid, Blame::Server)])] {
+            let mut layer = Layer::new();
+            layer.send(C, &[7, 2, 32, 0, 0, 0, 0], None);
+            layer.send(S, &[xid, 1, 32, 4, 1, 1, 1], None);
+            let mut broken = layer.broken();
+            broken.retain(|(rule, _)| *rule == Rule::RpcrdmaXid);
+            assert_eq!(broken, expected, "{xid}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::exchange::{Exchange, Family};
 use crate::memory::{Delivery, Fit, Memory};
 use crate::messages::Message;
 use crate::messages::known::Known;
+use crate::messages::rpcrdma::has_message;
 use crate::missed::Rests;
 use crate::op::{At, End, RdmaOp, Verb};
 use crate::sink::Sink;
@@ -174,7 +175,7 @@ impl Upper {
             transfer.operations += 1;
         }
         cx.env.frame.belongs(id, row.rdma_bytes());
-        if payloads && delivery.verdict != Fit::Stale {
+        if payloads && delivery.verdict != Fit::Stale && !has_message(&delivery.region) {
             let offset = delivery.region.payload_offset.saturating_add(delivery.offset);
             if let Some(smb2) = self.smb2.as_mut() {
                 smb2.payload(id, offset, op.bytes);

@@ -222,14 +222,7 @@ impl<'a> Rpc<'a> {
         if self.proc == 2 {
             out.extend(words(&[4, 1024]));
         }
-        rpcrdma::emit_reads(&self.reads, &mut out);
-        out.extend([0; 4]);
-        self.writes.iter().for_each(|w| rpcrdma::emit_chunk(w, &mut out));
-        out.extend([0; 4]);
-        match &self.reply {
-            Some(reply) => rpcrdma::emit_chunk(reply, &mut out),
-            None => out.extend([0; 4]),
-        }
+        rpcrdma::emit_lists(&self.reads, &self.writes, self.reply.as_deref(), &mut out);
         out.extend_from_slice(self.payload);
         out
     }

@@ -21,6 +21,9 @@ use crate::trace::{Trace, Value, scope};
 /// The version of the protocol that this is (RFC 8166 4.2.2).
 pub const VERSION: u32 = 1;
 
+/// Bytes that a receiver takes inline at least, without other knowledge of it (RFC 8166 3.3.2).
+pub const INLINE_DEFAULT: u32 = 1024;
+
 wire_enum! {
     /// Type of the message (RFC 8166 4.2.4).
     pub enum Proc: u32 {
@@ -394,6 +397,20 @@ pub fn emit_chunk(segments: &[Segment], out: &mut Vec<u8>) {
     out.extend_from_slice(&(segments.len() as u32).to_be_bytes());
     for segment in segments {
         segment.emit(out);
+    }
+}
+
+/// Encodes all three lists of a header, from the read list on.
+pub fn emit_lists(reads: &[ReadSegment], writes: &[Vec<Segment>], reply: Option<&[Segment]>, out: &mut Vec<u8>) {
+    emit_reads(reads, out);
+    out.extend_from_slice(&[0; 4]);
+    for chunk in writes {
+        emit_chunk(chunk, out);
+    }
+    out.extend_from_slice(&[0; 4]);
+    match reply {
+        Some(segments) => emit_chunk(segments, out),
+        None => out.extend_from_slice(&[0; 4]),
     }
 }
 
@@ -776,13 +793,8 @@ mod tests {
             let reads: Vec<_> = reads.into_iter().map(|(position, handle, length, offset)| ReadSegment { position, handle, length, offset }).collect();
             let writes: Vec<Vec<_>> = writes.into_iter().map(|c| c.into_iter().map(|(handle, length, offset)| Segment { handle, length, offset }).collect()).collect();
             let mut message = words(&[7, 1, 8, 1]);
-            emit_reads(&reads, &mut message);
-            message.extend(words(&[0]));
-            for chunk in &writes {
-                emit_chunk(chunk, &mut message);
-            }
-            message.extend(words(&[0]));
-            if reply { emit_chunk(&[Segment { handle: 1, length: 2, offset: 3 }], &mut message); } else { message.extend(words(&[0])); }
+            let segment = [Segment { handle: 1, length: 2, offset: 3 }];
+            emit_lists(&reads, &writes, reply.then_some(&segment[..]), &mut message);
             let (rest, header) = RpcRdma::parse(&message, &mut Off).unwrap();
             prop_assert!(rest.is_empty());
             prop_assert_eq!(header.reads.iter().collect::<Vec<_>>(), reads);

@@ -266,7 +266,7 @@ impl<S: Sink> Listener<'_, S> {
         } else if !startup.reject {
             connection.established = Some(at);
         }
-        self.connection.mpa_private(by, startup.rpc_rdma);
+        self.connection.mpa_private(by, startup.reply, startup.rpc_rdma);
         self.depths(at, by, startup);
     }
 
