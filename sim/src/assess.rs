@@ -1,10 +1,9 @@
 //! Compares the result of an analysis with the truth.
 
+use crate::end::{End as Party, Request, Transfer};
 use crate::fault::{Act, Fault};
-use crate::host::{Host, Request};
 use crate::observer::{Observer, Record};
-use crate::plan::{Carrier, Plan};
-use crate::smb::Command;
+use crate::plan::{Carrier, Plan, Protocol};
 use crate::transport::{Class, Time};
 use crate::world::{LinkEvent, Sent, Truth, What, World};
 use rdmascope_analyzer::env::Options;
@@ -151,11 +150,13 @@ impl Asked<'_> {
         };
         let passes =
             |h: &LinkEvent, to: Time| self.truth.tapped.iter().any(|t| t.from == 1 && t.id != h.id && (h.time..to).contains(&t.time));
-        self.truth.happened.iter().any(|h| h.from == 1 && !h.behind && kept(h) > 0 && !passes(h, h.time + kept(h)))
+        // a Response to the server's Read that came late behind the tap: nobody acknowledges it
+        let is_hidden = |h: &LinkEvent| h.from == 0 && h.behind && h.class == Class::Response && kept(h) > 0;
+        self.truth.happened.iter().any(|h| is_hidden(h) || h.from == 1 && !h.behind && kept(h) > 0 && !passes(h, h.time + kept(h)))
     }
 
     fn stalled(&self, by: usize) -> bool {
-        !self.world.hosts[by].direct.dry.is_empty()
+        !self.world.hosts[by].account().dry.is_empty()
     }
 
     /// True if this side may be reported for the rule.
@@ -177,7 +178,7 @@ impl Asked<'_> {
         }
         let side = usize::from(f.by == Blame::Server);
         if let Some((by, fault, _)) = self.plan.fault
-            && self.world.hosts[by].failed_at.is_some()
+            && self.world.hosts[by].account().failed_at.is_some()
         {
             if by == side && (fault.named.contains(&id) || fault.besides.contains(&id)) {
                 return true;
@@ -189,6 +190,7 @@ impl Asked<'_> {
                 && matches!(
                     id,
                     "SMB2-UNANSWERED"
+                        | "RPC-UNANSWERED"
                         | "SMBD-CREDIT-EXHAUSTED"
                         | "SMBD-CREDIT-STALL"
                         | "CM-DISCONNECT"
@@ -200,13 +202,13 @@ impl Asked<'_> {
             }
         }
         // and so does one that leaves without a word
-        if self.world.hosts[side].transport.left()
-            && matches!(id, "SMBD-CREDIT-EXHAUSTED" | "SMBD-CREDIT-STALL" | "SMBD-FRAG-REMAINING" | "SMB2-UNANSWERED")
+        if self.world.hosts[side].transport().left()
+            && matches!(id, "SMBD-CREDIT-EXHAUSTED" | "SMBD-CREDIT-STALL" | "SMBD-FRAG-REMAINING" | "SMB2-UNANSWERED" | "RPC-UNANSWERED")
         {
             return true;
         }
         // an end whose peer did something wrong may hang up
-        if self.plan.fault.is_some_and(|(by, ..)| by != side && self.world.hosts[by].failed_at.is_some())
+        if self.plan.fault.is_some_and(|(by, ..)| by != side && self.world.hosts[by].account().failed_at.is_some())
             && id == "CM-DISCONNECT"
             && side == 0
         {
@@ -217,20 +219,23 @@ impl Asked<'_> {
             // answered requests moved their data in messages
             "SMB-PATH-INLINE" => {
                 let moved = |r: &&Request| r.done.is_some() && r.moved > 0;
-                side == 0 && self.truth.requests.iter().filter(moved).all(|r| r.asked.memory.is_none())
+                side == 0 && self.truth.requests.iter().filter(moved).all(|r| !r.rdma)
             }
             "SMBD-NEG-REACH" | "SMBD-FRAG-COST" | "SMBD-CREDIT-STARVED" => true,
             "SMBD-CREDIT-STALL" => self.stalled(1 - side),
-            "SMBD-CREDIT-OVERRUN" | "SMBD-CREDIT-LAST" | "BUG-SMBDIRECT-LAST-CREDIT" => self.world.hosts[side].direct.overran,
+            "SMBD-CREDIT-OVERRUN" | "SMBD-CREDIT-LAST" | "BUG-SMBDIRECT-LAST-CREDIT" => self.world.hosts[side].account().overran,
             // no end of the simulator answers marks of congestion
             "IWARP-ECN" | "RC-CNP-MISSING" => self.any(|w| w == What::Marked),
-            "SMB2-SLOW" => side == 1 && (self.plan.slow.is_some() || self.is_alone() || self.world.hosts[1].direct.stopped.is_some()),
+            "SMB2-SLOW" | "RPC-SLOW" => {
+                side == 1 && (self.plan.slow.is_some() || self.is_alone() || self.world.hosts[1].account().stopped.is_some())
+            }
             "RC-RNR" => !self.plan.not_ready[side].is_empty(),
             "RC-SPURIOUS" | "TCP-SPURIOUS" => self.needless(side),
             "PEER-SILENT" => {
                 // an end that died, or whose wrong access its peer refused, does not answer any more
                 let is_gone = |f: &Fault| matches!(f.act, Act::Deaf | Act::Die) || f.act.needs_memory() && !f.act.goes_on();
-                let is_its = |(by, f, _): (usize, &Fault, u64)| by == side && is_gone(f) && self.world.hosts[by].failed_at.is_some();
+                let is_its =
+                    |(by, f, _): (usize, &Fault, u64)| by == side && is_gone(f) && self.world.hosts[by].account().failed_at.is_some();
                 self.plan.rude || self.plan.link.cut.is_some() || self.plan.fault.is_some_and(is_its)
             }
             _ => false,
@@ -315,11 +320,11 @@ fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessment)
         findings.iter().any(|f| ids.contains(&f.rule.id()) && by.is_none_or(|by| f.by == by || f.by == Blame::Unknown))
     };
     if let Some((by, fault, _)) = plan.fault
-        && let Some(at) = world.hosts[by].failed_at
+        && let Some(at) = world.hosts[by].account().failed_at
         && world.truth.happened.iter().all(|h| matches!(h.what, What::Marked | What::Copied))
         && world.truth.end > at
         && !plan.rude
-        && (fault.act != Act::RefuseCredits || world.hosts[1 - by].direct.dry.is_open())
+        && (fault.act != Act::RefuseCredits || world.hosts[1 - by].account().dry.is_open())
         && !(fault.act == Act::Deaf && world.truth.end < at + crate::transport::SECOND)
         && (fault.act != Act::HalfClose || world.truth.requests.iter().any(|r| r.arrived.is_some() && r.replied.is_none()))
     {
@@ -393,7 +398,7 @@ fn episodes(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessmen
     let mut looked = |name: &str, found: bool| verdict.looked(name, found, || format!("told: {told:?}"));
     let ends = [End::A, End::B];
     for side in [0, 1] {
-        let refused = world.hosts[side].transport.refused();
+        let refused = world.hosts[side].transport().refused();
         if refused > 0 && !happened(&|h| h.from == side && is_gone(h)) {
             looked("episode: receiver not ready", has(Episodic::Rnr, Some(ends[1 - side])));
         }
@@ -411,8 +416,8 @@ fn episodes(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessmen
 
 fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict: &mut Assessment) {
     // operations that were posted and not sent are already counted by the ends
-    let is_left = |h: &Host| h.transport.failed() || !h.transport.is_idle();
-    if plan.fault.is_some() || world.truth.requests.iter().any(|r| r.done.is_none()) || world.hosts.iter().any(is_left) {
+    let is_left = |h: &dyn Party| h.transport().failed() || !h.transport().is_idle();
+    if plan.fault.is_some() || world.truth.requests.iter().any(|r| r.done.is_none()) || world.hosts.iter().any(|h| is_left(&**h)) {
         return;
     }
     let Some(connection) = report.connections.first() else {
@@ -422,7 +427,7 @@ fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict
         return;
     };
     for side in [0, 1] {
-        let (ours, theirs) = (world.hosts[side].direct.ledger, connection.sides[side]);
+        let (ours, theirs) = (world.hosts[side].account().ledger, connection.sides[side]);
         let mut same = |what: &str, truth: u64, reported: u64| {
             if truth != reported {
                 verdict.wrong(Kind::Count, what.to_string(), format!("{what} of {side}: {reported}, and it was {truth}"));
@@ -431,6 +436,12 @@ fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict
         same("messages", ours.messages, theirs.messages);
         same("fragments", ours.fragments, theirs.fragments);
         same("fragmented messages", ours.fragmented, theirs.fragmented);
+        if plan.protocol == Protocol::Nfs && side == 0 {
+            same("calls", ours.calls, theirs.spent_total);
+            same("credits asked for", ours.requested.into(), theirs.requested_max.into());
+            same("credits granted", world.hosts[1].account().ledger.granted, theirs.granted_total);
+            same("calls beyond the credits", 0, theirs.overruns);
+        }
     }
     let done: Vec<&Request> = world.truth.requests.iter().filter(|r| r.done.is_some()).collect();
     let reported: BTreeMap<u64, &Exchange> = kept.exchanges.iter().filter(|e| e.reply_end.is_some()).map(|e| (e.message_id, e)).collect();
@@ -438,27 +449,20 @@ fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict
         verdict.wrong(Kind::Count, "requests", format!("{} requests were answered, {} are told", done.len(), reported.len()));
     }
     for request in done {
-        let Some(e) = reported.get(&request.asked.id) else { continue };
-        if e.command != request.asked.command.name() {
-            verdict.wrong(
-                Kind::Count,
-                "command",
-                format!("{}: {} is told as {}", request.asked.id, request.asked.command.name(), e.command),
-            );
+        let Some(e) = reported.get(&request.id) else { continue };
+        if e.command != request.command {
+            verdict.wrong(Kind::Count, "command", format!("{}: {} is told as {}", request.id, request.command, e.command));
         }
-        if matches!(request.asked.command, Command::Read | Command::Write) {
+        if request.transfer.is_some() {
             if e.bytes_moved != request.moved {
-                let text = format!("request {}: {} bytes moved, {} are told", request.asked.id, request.moved, e.bytes_moved);
+                let text = format!("request {}: {} bytes moved, {} are told", request.id, request.moved, e.bytes_moved);
                 verdict.wrong(Kind::Count, "bytes", text);
             }
             if let Some(data) = &request.data {
                 let hash: [u8; 32] = Sha256::digest(data).into();
-                if e.sha256 != Some(hash) {
-                    verdict.wrong(
-                        Kind::Count,
-                        "hash",
-                        format!("request {}: the hash is another: {:?} holes", request.asked.id, e.payload_holes),
-                    );
+                // data in messages of NFS has no hash
+                if e.sha256.map_or(request.rdma || plan.protocol == Protocol::Smb, |told| told != hash) {
+                    verdict.wrong(Kind::Count, "hash", format!("request {}: the hash is another: {:?} holes", request.id, e.payload_holes));
                 }
             }
         }
@@ -467,7 +471,7 @@ fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict
             verdict.wrong(
                 Kind::Count,
                 "latency",
-                format!("request {}: {:?} ns are told, {} passed", request.asked.id, e.latency(), last - first),
+                format!("request {}: {:?} ns are told, {} passed", request.id, e.latency(), last - first),
             );
         }
     }
@@ -484,8 +488,8 @@ fn is_acknowledgment_hidden(plan: &Plan, world: &World, request: &Request) -> bo
 
 /// Times in which the client, or the server in the middle of a message, did not go on although it could.
 fn idle(world: &World) -> Vec<(Time, Time)> {
-    let lagged = world.hosts[0].transport.lagged().iter().copied();
-    lagged.chain(world.hosts.iter().filter_map(|host| host.direct.stopped)).collect()
+    let lagged = world.hosts[0].transport().lagged().iter().copied();
+    lagged.chain(world.hosts.iter().filter_map(|host| host.account().stopped)).collect()
 }
 
 /// Maximum difference of an owner's time from the true one: the time of a packet and of a delayed acknowledgment.
@@ -502,7 +506,7 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
             verdict.wrong(Kind::Time, "sum", text);
         }
     }
-    if plan.observer != Observer::Whole || plan.fault.is_some() || world.hosts.iter().any(|h| h.transport.failed()) {
+    if plan.observer != Observer::Whole || plan.fault.is_some() || world.hosts.iter().any(|h| h.transport().failed()) {
         return;
     }
     let truth = &world.truth;
@@ -513,10 +517,10 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
     if !(is_quiet || is_seen && is_calm) {
         return;
     }
-    let is_stalled = world.hosts.iter().any(|h| !h.direct.dry.is_empty() || h.direct.low);
+    let is_stalled = world.hosts.iter().map(|h| h.account()).any(|a| !a.dry.is_empty() || a.low);
     let way: Time = plan.link.distance.iter().sum();
     for request in truth.requests.iter().filter(|r| r.done.is_some()) {
-        let Some(e) = kept.exchanges.iter().find(|e| e.message_id == request.asked.id && e.reply_end.is_some()) else { continue };
+        let Some(e) = kept.exchanges.iter().find(|e| e.message_id == request.id && e.reply_end.is_some()) else { continue };
         let (Some(arrived), Some(replied)) = (request.arrived, request.replied) else { continue };
         let (server, work) = (e.time.of(Owner::Server), request.work);
         let done = |r: &Request| r.done.unwrap_or(Time::MAX);
@@ -533,9 +537,9 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
             // credits, and one whose window is full for acknowledgments: this cannot be seen; then time may remain without
             // an owner
             let within = |(from, to): &(Time, Time)| (*to).min(done(request)).saturating_sub((*from).max(request.posted));
-            let full: Time = world.hosts.iter().flat_map(|h| h.transport.full()).map(|span| within(span).max(0)).sum();
+            let full: Time = world.hosts.iter().flat_map(|h| h.transport().full()).map(|span| within(span).max(0)).sum();
             let is_full = full > 0 && e.time.of(Owner::Unknown) <= full + SLACK;
-            let is_unsure = is_stalled || is_full || world.hosts.iter().any(|h| h.direct.stopped.is_some());
+            let is_unsure = is_stalled || is_full || world.hosts.iter().any(|h| h.account().stopped.is_some());
             for owner in [Owner::Recovery, Owner::Rnr, Owner::Pause, Owner::Unknown] {
                 if e.time.of(owner) > 0 && !(owner == Owner::Unknown && is_unsure) {
                     wrong(owner.key(), format!("{} ns of {}, and nothing happened", e.time.of(owner), owner.key()));
@@ -549,25 +553,24 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
             }
         }
         // behind others, or in many packets, it also waits for the window, which cannot be seen from outside
-        let is_alone =
-            truth.requests.iter().all(|r| r.asked.id == request.asked.id || done(r) < request.posted || r.posted > done(request));
-        let is_small = request.asked.length <= 4096;
-        let stops: Time = world.hosts[1].direct.stopped.map_or(0, |(from, to)| to - from);
+        let is_alone = truth.requests.iter().all(|r| r.id == request.id || done(r) < request.posted || r.posted > done(request));
+        let is_small = request.length <= 4096;
+        let stops: Time = world.hosts[1].account().stopped.map_or(0, |(from, to)| to - from);
         let most = replied - arrived + stops + 2 * way + SLACK;
         if server > most && !is_stalled && is_alone && is_small {
             wrong("server has too much", format!("{server} ns of the server, which took {} at most", replied - arrived));
         }
         // time without an answer to its Read belongs to the client
-        let lagged = world.hosts[0].transport.lagged();
+        let lagged = world.hosts[0].transport().lagged();
         let late: Time = lagged.iter().filter(|(from, to)| request.posted < *from && *to < done(request)).map(|(from, to)| to - from).sum();
-        if is_quiet && late > 0 && is_alone && !is_stalled && request.asked.command == Command::Write {
+        if is_quiet && late > 0 && is_alone && !is_stalled && request.transfer == Some(Transfer::Write) {
             let client = e.time.of(Owner::Client);
             let name = format!("time of a client that answers Reads late, {:?}", plan.carrier);
             verdict.looked(&name, client + late / 16 + SLACK >= late && client <= late + SLACK, || {
                 format!("request {}: {client} ns of the client, which was late by {late}; {:?}", e.message_id, e.time)
             });
         }
-        let stopped = world.hosts[0].direct.stopped.filter(|(from, to)| request.posted <= *from && *to <= done(request));
+        let stopped = world.hosts[0].account().stopped.filter(|(from, to)| request.posted <= *from && *to <= done(request));
         // TCP may wait for acknowledgments that are held back as long
         if let Some((from, to)) = stopped.filter(|_| is_quiet && is_alone && !is_stalled && plan.carrier == Carrier::Roce) {
             let (client, late) = (e.time.of(Owner::Client), to - from);

@@ -36,6 +36,22 @@ pub enum Act {
     Lie,
     TooMuch,
     Refuse,
+    Overrun,
+    CreditFirst,
+    CreditZero,
+    UnknownProc,
+    CutHeader,
+    SameXid,
+    OtherXid,
+    InnerXid,
+    Nomsg,
+    BadPosition,
+    ShortChunk,
+    OtherShape,
+    LongInline,
+    Reduced,
+    RefuseCall,
+    Status,
 }
 
 impl Act {
@@ -57,7 +73,23 @@ impl Act {
 
     /// True if everything else is correct, also after the fault.
     pub fn goes_on(self) -> bool {
-        matches!(self, Self::Lie | Self::TooMuch | Self::WrongInvalidate)
+        matches!(
+            self,
+            Self::Lie
+                | Self::TooMuch
+                | Self::WrongInvalidate
+                | Self::Overrun
+                | Self::CreditFirst
+                | Self::CreditZero
+                | Self::SameXid
+                | Self::OtherXid
+                | Self::InnerXid
+                | Self::OtherShape
+                | Self::LongInline
+                | Self::Reduced
+                | Self::RefuseCall
+                | Self::Status
+        )
     }
 
     /// True if it needs a request with memory.
@@ -228,7 +260,44 @@ pub static MIRRORS: &[Fault] = &[
     ),
 ];
 
+/// The same of NFS over RPC-over-RDMA.
+pub static NFS: &[Fault] = &[
+    row("version", Act::Version, Client, false, &["RPCRDMA-VERSION"], &[]),
+    row("credit-first", Act::CreditFirst, Client, false, &["RPCRDMA-CREDIT-FIRST"], &[]),
+    row("credit-overrun", Act::Overrun, Client, false, &["RPCRDMA-CREDIT-OVERRUN"], &[]),
+    row("credit-zero", Act::CreditZero, Server, false, &["RPCRDMA-CREDIT-ZERO"], &[]),
+    row("unknown-proc", Act::UnknownProc, Client, false, &["RPCRDMA-PROC"], &[]),
+    row("cut-header", Act::CutHeader, Client, false, &["RPCRDMA-MALFORMED"], &[]),
+    row("same-xid", Act::SameXid, Client, false, &["RPCRDMA-XID"], &["RPCRDMA-CREDIT-OVERRUN", "RPCRDMA-CREDIT-FIRST", "RDMA-KEY-REUSE"]),
+    row("other-xid", Act::OtherXid, Server, false, &["RPCRDMA-XID"], &["RPC-UNANSWERED"]),
+    row("inner-xid", Act::InnerXid, Server, false, &["RPCRDMA-XID"], &[]),
+    row("nomsg", Act::Nomsg, Both, false, &["RPCRDMA-NOMSG"], &[]),
+    row("bad-position", Act::BadPosition, Client, false, &["RPCRDMA-POSITION"], &[]),
+    row("short-chunk", Act::ShortChunk, Client, false, &["RPCRDMA-CHUNK-LENGTH"], &[]),
+    row("other-shape", Act::OtherShape, Server, false, &["RPCRDMA-WRITE-SHAPE"], &[]),
+    row("lie", Act::Lie, Server, false, &["RPCRDMA-CHUNK-LENGTH"], &[]),
+    row("long-inline", Act::LongInline, Both, false, &["RPCRDMA-INLINE"], &[]),
+    row("reduced", Act::Reduced, Both, false, &["RPCRDMA-DDP"], &[]),
+    row("refuse-call", Act::RefuseCall, Server, false, &["RPCRDMA-ERROR"], &[]),
+    row("status", Act::Status, Server, false, &["RPC-ERROR"], &[]),
+    row("stall", Act::Stall, Server, false, &["RPC-UNANSWERED"], &[]),
+    row("deaf", Act::Deaf, Both, false, &["PEER-SILENT", "RPC-UNANSWERED"], &[]),
+    row("half-close", Act::HalfClose, Server, false, &["RPC-UNANSWERED", "CM-DISCONNECT"], &[]),
+    row("die", Act::Die, Both, true, &["TCP-RESET", "RPC-UNANSWERED"], &[]),
+    row("garbage", Act::Garbage, Both, true, &["MPA-CRC", "MPA-RESYNC", "RDMAP-TERMINATE"], &[]),
+    row("bad-crc", Act::BadCrc, Both, true, &["MPA-CRC"], &["RDMAP-TERMINATE", "DDP-MSN"]),
+    row("wrong-msn", Act::WrongMsn, Both, true, &["DDP-MSN"], &["RDMAP-TERMINATE", "RPCRDMA-XID"]),
+    row("wrong-key", Act::WrongKey, Server, false, &["RDMA-KEY-UNKNOWN"], KEY),
+    row("out-of-bounds", Act::OutOfBounds, Server, false, &["RDMA-KEY-BOUNDS"], PLACE),
+    row("wrong-rights", Act::WrongRights, Server, false, &["RDMA-KEY-DIRECTION"], PLACE),
+    row("not-given", Act::NotGiven, Server, false, &["RDMA-KEY-UNKNOWN"], KEY),
+    // the key of a WRITE was for reading only
+    row("stale-key", Act::StaleKey, Server, false, &["RDMA-KEY-STALE", "RDMA-ORDER", "RC-NAK", "RDMAP-TERMINATE"], &["RDMA-KEY-DIRECTION"]),
+    row("wrong-invalidate", Act::WrongInvalidate, Server, false, &["RDMA-INVALIDATE"], &[]),
+    row("refuse-access", Act::Refuse, Client, false, &["RC-NAK", "RDMAP-TERMINATE"], &["RPC-UNANSWERED", "CM-DISCONNECT"]),
+];
+
 /// By name.
-pub fn named(name: &str) -> Option<&'static Fault> {
-    FAULTS.iter().chain(MIRRORS).find(|f| f.name == name)
+pub fn named(faults: &'static [Fault], name: &str) -> Option<&'static Fault> {
+    faults.iter().find(|f| f.name == name)
 }

@@ -14,8 +14,17 @@ pub const SERVER: usize = 1;
 /// Queue pairs of the two ends.
 pub const QP: [u32; 2] = [0x11, 0x12];
 const COMM: [u32; 2] = [0xc0_0001, 0xd0_0002];
-/// The ports of the TCP connection.
-pub const PORTS: [u16; 2] = [40_000, 5445];
+/// The client's port of a TCP connection.
+pub const PORT: u16 = 40_000;
+
+/// A service, as a connection to it is set up.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// Port of the server.
+    pub port: u16,
+    /// Private data of the request and of the reply.
+    pub private: [Vec<u8>; 2],
+}
 
 /// Fields of an IP header besides addresses.
 #[derive(Clone, Copy, Debug, Default)]
@@ -112,13 +121,17 @@ pub enum Cm {
     Disconnected,
 }
 
+/// Bytes of a Connect Request before the private data, and of the part of that which the RDMA-CM has.
+const REQUEST: usize = 140;
+const IP_CM: usize = 36;
+
 /// A message of connection management; `psn` are the first of both ends, `mtu` the code of the path MTU.
-pub fn cm(by: usize, ip: Ip, what: Cm, psn: [u32; 2], mtu: u8) -> Vec<u8> {
+pub fn cm(by: usize, ip: Ip, what: Cm, psn: [u32; 2], mtu: u8, service: &Service) -> Vec<u8> {
     let mut body = Vec::new();
     let attribute_id = match what {
         Cm::Request => {
             RequestIds { local_comm_id: COMM[0], reserved: [0; 4] }.emit(&mut body);
-            body.extend((0x0106_0000 | 445_u64).to_be_bytes());
+            body.extend((0x0106_0000 | u64::from(service.port)).to_be_bytes());
             RequestHead {
                 local_ca_guid: 1,
                 reserved: [0; 4],
@@ -138,8 +151,10 @@ pub fn cm(by: usize, ip: Ip, what: Cm, psn: [u32; 2], mtu: u8) -> Vec<u8> {
                 remote_lid: 0,
             }
             .emit(&mut body);
-            body.resize(140, 0);
+            body.resize(REQUEST, 0);
             body.extend([0, 0x40, 0xc0, 0x00]);
+            body.resize(REQUEST + IP_CM, 0);
+            body.extend(&service.private[CLIENT]);
             0x10
         }
         Cm::Reply => {
@@ -160,6 +175,7 @@ pub fn cm(by: usize, ip: Ip, what: Cm, psn: [u32; 2], mtu: u8) -> Vec<u8> {
                 local_ca_guid: 2,
             }
             .emit(&mut body);
+            body.extend(&service.private[SERVER]);
             0x13
         }
         Cm::Ready | Cm::Disconnected => {
@@ -208,11 +224,12 @@ pub struct Tcp {
     pub options: Vec<u8>,
 }
 
-/// A TCP segment.
-pub fn tcp(by: usize, ip: Ip, head: &Tcp, payload: &[u8]) -> Vec<u8> {
+/// A TCP segment to or from a port of the server.
+pub fn tcp(by: usize, port: u16, ip: Ip, head: &Tcp, payload: &[u8]) -> Vec<u8> {
+    let ports = [PORT, port];
     let mut tcp = Vec::new();
-    tcp.extend(PORTS[by].to_be_bytes());
-    tcp.extend(PORTS[1 - by].to_be_bytes());
+    tcp.extend(ports[by].to_be_bytes());
+    tcp.extend(ports[1 - by].to_be_bytes());
     tcp.extend(head.seq.to_be_bytes());
     tcp.extend(head.ack.to_be_bytes());
     tcp.extend([((20 + head.options.len()) as u8 / 4) << 4, head.flags]);
@@ -227,9 +244,10 @@ pub fn tcp(by: usize, ip: Ip, head: &Tcp, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The MPA Request or Reply, revision 1.
-pub fn mpa_startup(reply: bool, crc: bool) -> Vec<u8> {
+pub fn mpa_startup(reply: bool, crc: bool, private: &[u8]) -> Vec<u8> {
     let mut out = if reply { b"MPA ID Rep Frame".to_vec() } else { b"MPA ID Req Frame".to_vec() };
-    out.extend([if crc { 0x40 } else { 0 }, 1, 0, 0]);
+    out.extend([if crc { 0x40 } else { 0 }, 1, 0, private.len() as u8]);
+    out.extend_from_slice(private);
     out
 }
 

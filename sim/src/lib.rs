@@ -3,22 +3,26 @@
 //! `rdmascope-analyzer` is compared with it.
 //!
 //! ```text
-//! seed ─▶ Plan ─▶ World (Host ⇄ Transport ⇄ Link ⇄ Transport ⇄ Host) ─▶ Truth
+//! seed ─▶ Plan ─▶ World (End ⇄ Transport ⇄ Link ⇄ Transport ⇄ End) ─▶ Truth
 //!                                     │ tap
 //!                                 Observer ─▶ capture ─▶ analysis ─▶ assess ◀─ Truth
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod assess;
+pub mod end;
 pub mod fault;
 pub mod frame;
-pub mod host;
+pub mod memory;
+pub mod nfs;
+pub mod nfs_host;
 pub mod observer;
 pub mod packet;
 pub mod plan;
 pub mod random;
 pub mod rc;
 pub mod smb;
+pub mod smb_host;
 pub mod tcp;
 pub mod transport;
 pub mod world;

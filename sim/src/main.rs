@@ -5,7 +5,7 @@
 use anyhow::Result;
 use clap::Parser;
 use rdmascope_sim::assess::{Kind, names_somebody};
-use rdmascope_sim::plan::{Carrier, Overrides};
+use rdmascope_sim::plan::{Carrier, Overrides, Protocol};
 use rdmascope_sim::{Run, fault, observer, run};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,7 +33,10 @@ struct Cli {
     /// Run over this only: roce or iwarp
     #[arg(long)]
     over: Option<String>,
-    /// Break this rule in every seed; none for no faults
+    /// Run this protocol only: smb or nfs
+    #[arg(long)]
+    protocol: Option<String>,
+    /// Have this fault of the protocol in every seed; none for no faults
     #[arg(long)]
     fault: Option<String>,
     /// Let the capture see everything
@@ -56,10 +59,21 @@ fn main() -> Result<ExitCode> {
         Some("iwarp") => Some(Carrier::Iwarp),
         Some(other) => anyhow::bail!("--over takes roce or iwarp, and not {other}"),
     };
+    overrides.protocol = match cli.protocol.as_deref() {
+        None => None,
+        Some("smb") => Some(Protocol::Smb),
+        Some("nfs") => Some(Protocol::Nfs),
+        Some(other) => anyhow::bail!("--protocol takes smb or nfs, and not {other}"),
+    };
     overrides.fault = match cli.fault.as_deref() {
         None => None,
         Some("none") => Some(None),
-        Some(name) => Some(Some(fault::named(name).ok_or_else(|| anyhow::anyhow!("there is no fault {name}"))?)),
+        Some(name) => {
+            let protocol = *overrides.protocol.get_or_insert(Protocol::Smb);
+            let faults = [protocol.faults(), if protocol == Protocol::Smb { fault::MIRRORS } else { &[] }];
+            let found = faults.iter().find_map(|faults| fault::named(faults, name));
+            Some(Some(found.ok_or_else(|| anyhow::anyhow!("{protocol:?} has no fault {name}"))?))
+        }
     };
     match cli.seed {
         Some(seed) => one(&cli, &run(seed, &overrides)),
@@ -98,7 +112,8 @@ fn one(cli: &Cli, run: &Run) -> Result<ExitCode> {
             );
         }
         for (by, host) in run.world.hosts.iter().enumerate() {
-            println!("{by}: {:?} recoveries {:?} fault at {:?}", host.direct.ledger, host.transport.recoveries(), host.failed_at);
+            let account = host.account();
+            println!("{by}: {:?} recoveries {:?} fault at {:?}", account.ledger, host.transport().recoveries(), account.failed_at);
         }
     }
     for f in run.report.findings.ranked() {

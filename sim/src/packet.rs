@@ -1,7 +1,8 @@
 //! Packets on the link: a frame, and its meaning to the endpoints.
 
 use crate::frame::Cm;
-use crate::smb::{Memory, Message};
+use crate::memory::Memory;
+use crate::{nfs, smb};
 use std::rc::Rc;
 
 /// A packet in transit.
@@ -83,6 +84,25 @@ pub enum RcWhat {
     Refused(u8),
 }
 
+/// A message of the layer above.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// Of SMB Direct.
+    Smb(smb::Message),
+    /// Of RPC-over-RDMA.
+    Rpc(nfs::Message),
+}
+
+impl Message {
+    /// Its bytes on the wire.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Smb(message) => &message.bytes,
+            Self::Rpc(message) => &message.bytes,
+        }
+    }
+}
+
 /// An operation that an end requests of its transport.
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -141,7 +161,7 @@ impl Op {
     /// Bytes that it moves.
     pub fn length(&self) -> usize {
         match self {
-            Self::Send { message, .. } => message.bytes.len(),
+            Self::Send { message, .. } => message.bytes().len(),
             Self::Write { data, .. } | Self::Read { data, .. } => data.len(),
         }
     }

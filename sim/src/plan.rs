@@ -1,14 +1,19 @@
 //! Plan of a simulation, derived from a seed.
 
+use crate::end::{End, PATIENCE, QUICK, SLOW};
 use crate::fault::{self, Fault, Who};
-use crate::host::{Host, Io, PATIENCE, QUICK, SLOW, Script};
+use crate::frame::Service;
+use crate::nfs::{self, Command as Nfs};
+use crate::nfs_host::{self, Limits, Path};
 use crate::observer::Observer;
 use crate::random::Random;
 use crate::rc::{self, Rdma};
 use crate::smb::{Command, Sizes};
+use crate::smb_host::{Host, Io, Script};
 use crate::tcp::{self, Iwarp};
 use crate::transport::{MICROSECOND, MILLISECOND, ReadDelay, SECOND, Stamp, Time, Transport};
 use crate::world::{Link, Trouble, World};
+use rdmascope_dissector::wire::rpcrdma::INLINE_DEFAULT;
 
 /// Transport of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +24,32 @@ pub enum Carrier {
     Iwarp,
 }
 
+/// Protocol of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// SMB2 over SMB Direct.
+    Smb,
+    /// NFS over RPC-over-RDMA.
+    Nfs,
+}
+
+impl Protocol {
+    /// The faults that an end of it can have.
+    pub fn faults(self) -> &'static [Fault] {
+        match self {
+            Self::Smb => fault::FAULTS,
+            Self::Nfs => fault::NFS,
+        }
+    }
+}
+
 /// Plan of a simulation, derived from a seed.
 #[derive(Debug)]
 pub struct Plan {
     /// The seed.
     pub seed: u64,
+    /// Protocol of the conversation.
+    pub protocol: Protocol,
     /// Transport of the conversation.
     pub carrier: Carrier,
     /// The link.
@@ -54,9 +80,11 @@ pub struct Plan {
 /// Values that the user gives in place of those of the seed.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
+    /// The protocol.
+    pub protocol: Option<Protocol>,
     /// The carrier.
     pub carrier: Option<Carrier>,
-    /// The fault; `Some(None)` for none.
+    /// The fault, one of the protocol; `Some(None)` for none.
     pub fault: Option<Option<&'static Fault>>,
     /// True if the observer sees the whole traffic.
     pub whole: bool,
@@ -65,6 +93,9 @@ pub struct Overrides {
 impl Plan {
     /// Draws a plan.
     pub fn new(seed: u64, overrides: &Overrides) -> Self {
+        // NFS was added later: seeds of SMB keep their meaning
+        let protocol = if Random::new(seed, 8).chance(1, 3) { Protocol::Nfs } else { Protocol::Smb };
+        let protocol = overrides.protocol.unwrap_or(protocol);
         let mut r = Random::new(seed, 1);
         let carrier = if r.chance(1, 2) { Carrier::Roce } else { Carrier::Iwarp };
         let carrier = overrides.carrier.unwrap_or(carrier);
@@ -114,17 +145,28 @@ impl Plan {
             }
         }
         let fault = if r.chance(1, 3) { Some(r.pick(&fault::FAULTS.iter().collect::<Vec<_>>())) } else { None };
-        let fault = overrides.fault.unwrap_or(fault).filter(|f| !f.stream || carrier == Carrier::Iwarp).map(|f| {
-            let by = match f.who {
-                Who::Both => r.below(2) as usize,
-                Who::Server => 1,
-                Who::Client => 0,
-            };
-            (by, f, r.below(6))
-        });
+        let draw = |f: Option<&'static Fault>, r: &mut Random| {
+            overrides.fault.unwrap_or(f).filter(|f| !f.stream || carrier == Carrier::Iwarp).map(|f| {
+                let by = match f.who {
+                    Who::Both => r.below(2) as usize,
+                    Who::Server => 1,
+                    Who::Client => 0,
+                };
+                (by, f, r.below(6))
+            })
+        };
+        let fault = draw(fault, &mut r);
         let mut own = Random::new(seed, 7);
         let mirror = own.chance(1, 30).then(|| (own.pick(&fault::MIRRORS.iter().collect::<Vec<_>>()), own.below(6)));
         let fault = fault.or(mirror.filter(|_| overrides.fault.is_none()).map(|(f, at)| (0, f, at)));
+        let fault = match protocol {
+            Protocol::Smb => fault,
+            Protocol::Nfs => {
+                let mut r = Random::new(seed, 9);
+                let fault = r.chance(1, 3).then(|| &fault::NFS[r.below(fault::NFS.len() as u64) as usize]);
+                draw(fault, &mut r)
+            }
+        };
         let slow = r.chance(1, 10).then(|| (r.within(6, 30) as u64, SLOW));
         let observer = Observer::any(&mut r);
         let observer = if overrides.whole { Observer::Whole } else { observer };
@@ -140,7 +182,7 @@ impl Plan {
             .chance(1, 12)
             .then(|| (own.below(2) as usize, own.below(12), own.pick(&[500 * MICROSECOND, 5 * MILLISECOND, 40 * MILLISECOND])));
         let link = Link { pace, distance, trouble, cut, pause };
-        Self { seed, carrier, link, fault, observer, slow, not_ready, rude, counts: r.chance(1, 2), clean, timeout, lag, stops }
+        Self { seed, protocol, carrier, link, fault, observer, slow, not_ready, rude, counts: r.chance(1, 2), clean, timeout, lag, stops }
     }
 
     /// The two ends and their link.
@@ -158,6 +200,17 @@ impl Plan {
         let (hold, crc) = (r.pick(&[MILLISECOND, 40 * MILLISECOND]), r.chance(3, 4));
         // a receiver recognizes damaged bytes only by their checksum
         let crc = crc || self.fault.is_some_and(|(_, f, _)| f.stream);
+        let mut nfs = Random::new(self.seed, 10);
+        let inline = [nfs.pick(&[1, 2, 4]), nfs.pick(&[1, 2, 4, 8])];
+        let (announces, invalidates) = (nfs.chance(3, 4), nfs.chance(1, 2));
+        let service = match (self.protocol, self.carrier) {
+            (Protocol::Smb, Carrier::Roce) => Service { port: 445, private: Default::default() },
+            (Protocol::Smb, Carrier::Iwarp) => Service { port: 5445, private: Default::default() },
+            (Protocol::Nfs, _) => {
+                let private = inline.map(|kilobytes| if announces { nfs::private(kilobytes, invalidates) } else { Vec::new() });
+                Service { port: 20049, private }
+            }
+        };
         let mut end = |me: usize| -> Box<dyn Transport> {
             match self.carrier {
                 Carrier::Roce => Box::new(Rdma::new(
@@ -176,6 +229,7 @@ impl Plan {
                         stamp: stamp(&mut r),
                         rude: self.rude,
                         lag: self.lag.filter(|_| me == 0),
+                        service: service.clone(),
                     },
                 )),
                 Carrier::Iwarp => Box::new(Iwarp::new(
@@ -193,11 +247,27 @@ impl Plan {
                         aligned,
                         rude: self.rude,
                         lag: self.lag.filter(|_| me == 0),
+                        service: service.clone(),
                     },
                 )),
             }
         };
         let ends = (end(0), end(1));
+        if self.protocol == Protocol::Nfs {
+            let speed = (QUICK, nfs.pick(&[60, 500]) * MICROSECOND);
+            let most = u32::from(inline[0].min(inline[1])) * 1024;
+            let most = if announces { most } else { INLINE_DEFAULT };
+            // each end has room for what it announces
+            let room = |of: usize| if announces { u32::from(inline[of]) * 1024 } else { INLINE_DEFAULT };
+            let limits = |of: usize, credits: u32, varies: bool| {
+                let (room, invalidates) = (room(1 - of), announces && invalidates);
+                Limits { send: most, receive: most, room, credits, varies, invalidates }
+            };
+            let (asks, grants, varies) = (nfs.pick(&[128, 32]), nfs.pick(&[1, 4, 32, 128]), nfs.chance(1, 4));
+            let client = nfs_host::Host::client(ends.0, limits(0, asks, false), Self::script(&mut nfs), Random::new(self.seed, 3));
+            let server = nfs_host::Host::server(ends.1, limits(1, grants, varies), speed, self.slow, Random::new(self.seed, 4));
+            return self.between([Box::new(client), Box::new(server)]);
+        }
         let sizes = |r: &mut Random| Sizes {
             requested: r.pick(&[255, 32, 10]),
             granted: 0,
@@ -225,22 +295,62 @@ impl Plan {
             polite: r.chance(9, 10),
         };
         let (ours, theirs) = (sizes(&mut r), sizes(&mut r));
-        let client = Host::client(ends.0, ours, targets[0], script, Random::new(self.seed, 3));
-        let server =
-            Host::server(ends.1, theirs, targets[1], (QUICK, r.pick(&[60, 500]) * MICROSECOND), self.slow, Random::new(self.seed, 4));
-        let mut world = World::new([client, server], self.link.clone(), Random::new(self.seed, 5));
-        if let Some((by, fault, at)) = self.fault {
-            world.hosts[by].breaks(fault, at);
-        }
+        let mut client = Host::client(ends.0, ours, targets[0], script, Random::new(self.seed, 3));
+        let speed = (QUICK, r.pick(&[60, 500]) * MICROSECOND);
+        let mut server = Host::server(ends.1, theirs, targets[1], speed, self.slow, Random::new(self.seed, 4));
         if let Some((who, part, by)) = self.stops {
-            world.hosts[who].direct.stops = Some((part, by));
+            let host = if who == 0 { &mut client } else { &mut server };
+            host.direct.stops = Some((part, by));
         }
-        world
+        self.between([Box::new(client), Box::new(server)])
+    }
+
+    /// The requests of a client of NFS.
+    fn script(r: &mut Random) -> nfs_host::Script {
+        let io = (0..r.within(8, 40))
+            .map(|_| nfs_host::Io {
+                command: r.pick(&[
+                    Nfs::Read,
+                    Nfs::Read,
+                    Nfs::Read,
+                    Nfs::Write,
+                    Nfs::Write,
+                    Nfs::Write,
+                    Nfs::Getattr,
+                    Nfs::Lookup,
+                    Nfs::Readdir,
+                ]),
+                length: r.pick(&[100, 999, 4096, 4096, 4097, 16_384, 65_536]),
+                path: r.pick(&[Path::Inline, Path::Chunk(1), Path::Chunk(1), Path::Chunk(2), Path::Chunk(3), Path::Long]),
+                padded: r.chance(1, 2),
+                short: r.chance(1, 8),
+            })
+            .map(|io| match (io.command, io.path) {
+                (Nfs::Read | Nfs::Write, _) => io,
+                // long replies
+                (Nfs::Readdir, _) => nfs_host::Io { path: Path::Long, length: io.length.min(16_384), ..io },
+                _ => nfs_host::Io { path: Path::Inline, length: 0, ..io },
+            })
+            .collect();
+        nfs_host::Script {
+            version: r.pick(&[3, 4]),
+            io,
+            depth: r.pick(&[1, 2, 4, 8]),
+            think: r.pick(&[5 * MICROSECOND, 300 * MICROSECOND]),
+            patience: PATIENCE,
+        }
+    }
+
+    fn between(&self, mut hosts: [Box<dyn End>; 2]) -> World {
+        if let Some((by, fault, at)) = self.fault {
+            hosts[by].breaks(fault, at);
+        }
+        World::new(hosts, self.link.clone(), Random::new(self.seed, 5))
     }
 
     /// In a line.
     pub fn line(&self) -> String {
-        let mut out = format!("{:?}, tap {:?} ns from the ends", self.carrier, self.link.distance);
+        let mut out = format!("{:?} over {:?}, tap {:?} ns from the ends", self.protocol, self.carrier, self.link.distance);
         for from in [0, 1] {
             for side in [0, 1] {
                 let t = self.link.trouble[from][side];

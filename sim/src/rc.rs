@@ -2,7 +2,7 @@
 //! NAKs, RNR, RDMA Reads that are requested again from the point where their answer broke off, delayed acknowledgments,
 //! timeouts and retries.
 
-use crate::frame::{self, Bth, Cm, QP, aeth, reth};
+use crate::frame::{self, Bth, Cm, QP, Service, aeth, reth};
 use crate::packet::{Body, Event, Op, Packet, Rc_, RcWhat};
 use crate::transport::{Class, MICROSECOND, MILLISECOND, Out, Periods, ReadDelay, Stamp, Time, Transport};
 use std::collections::VecDeque;
@@ -37,6 +37,8 @@ pub struct Config {
     pub rude: bool,
     /// Delay of answers to RDMA Reads.
     pub lag: Option<ReadDelay>,
+    /// The service that is connected to.
+    pub service: Service,
 }
 
 struct Wqe {
@@ -263,7 +265,8 @@ impl Rdma {
         let mut used = 1;
         let (opcode, extensions, payload, what): (u8, Vec<u8>, &[u8], RcWhat) = match &*wqe.op {
             Op::Send { message, invalidate } => {
-                let bytes = &message.bytes[(place * mtu).min(message.bytes.len())..(place * mtu + mtu).min(message.bytes.len())];
+                let bytes = message.bytes();
+                let bytes = &bytes[(place * mtu).min(bytes.len())..(place * mtu + mtu).min(bytes.len())];
                 let (opcode, key) = match (first, last, invalidate) {
                     (true, true, Some(key)) => (0x17, Some(*key)),
                     (false, true, Some(key)) => (0x16, Some(*key)),
@@ -533,7 +536,7 @@ impl Transport for Rdma {
         }
         if let Some(what) = self.manage.pop_front() {
             let psn = self.config.psn.map(|p| p as u32 & 0xff_ffff);
-            let frame = frame::cm(self.me, self.config.stamp.stamp(), what, psn, self.config.mtu_code);
+            let frame = frame::cm(self.me, self.config.stamp.stamp(), what, psn, self.config.mtu_code, &self.config.service);
             return Some(Out { frame, body: Body::Cm(what), class: Class::Manage, again: false });
         }
         if !self.connected {

@@ -1,18 +1,8 @@
 //! SMB Direct, and the part of SMB2 that a client and a server need to read and write files. Messages are written field
 //! by field and never read: their meaning goes with them.
 
+use crate::memory::Memory;
 use std::rc::Rc;
-
-/// Memory of an end that the other end may use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// Remote key.
-    pub key: u32,
-    /// Address of its first byte.
-    pub address: u64,
-    /// Bytes.
-    pub length: u32,
-}
 
 /// A message: its bytes and its meaning.
 #[derive(Clone, Debug)]
@@ -352,9 +342,4 @@ pub fn reply(asked: &Asked, credits: u16, status: u32, moved: u32, inline: &[u8]
         Command::Logoff | Command::TreeDisconnect | Command::Echo => h.u16(4).u16(0),
     }
     .0
-}
-
-/// The byte of the file at an offset.
-pub fn content(offset: u64, length: u32, salt: u64) -> Rc<[u8]> {
-    (0..u64::from(length)).map(|n| ((offset + n).wrapping_mul(0x9e37_79b9).wrapping_add(salt * 77) >> 13) as u8).collect()
 }

@@ -1,9 +1,9 @@
 //! One end of iWARP: MPA (RFC 5044), DDP (RFC 5041) and RDMAP (RFC 5040) over a TCP of our own, with selective acknowledgments (RFC 2018, 2883),
 //! fast retransmit, a retransmission timer (RFC 6298) and delayed acknowledgments.
 
-use crate::frame::{self, Tcp as Head};
+use crate::frame::{self, Service, Tcp as Head};
+use crate::memory::Memory;
 use crate::packet::{Body, Event, Mark, Op, Packet, Segment};
-use crate::smb::Memory;
 use crate::transport::{Class, MILLISECOND, Out, Periods, ReadDelay, Stamp, Time, Transport};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -35,6 +35,8 @@ pub struct Config {
     pub rude: bool,
     /// Delay of answers to RDMA Reads.
     pub lag: Option<ReadDelay>,
+    /// The service that is connected to.
+    pub service: Service,
 }
 
 const SYN: u8 = 2;
@@ -255,7 +257,7 @@ impl Iwarp {
             () if data.is_empty() => Class::Ack,
             () => Class::Data,
         };
-        let frame = frame::tcp(self.me, ip, &head, data);
+        let frame = frame::tcp(self.me, self.config.service.port, ip, &head, data);
         let marks = self.marks.iter().filter(|(at, _)| from < *at && *at <= to).cloned().collect();
         let segment =
             Segment { seq: from, end: to, ack: self.got, has_ack, syn: flags & SYN != 0, fin, rst: flags & RST != 0, sack, marks };
@@ -341,7 +343,7 @@ impl Iwarp {
         match mark {
             Mark::Startup => {
                 if self.me == frame::SERVER {
-                    let reply = frame::mpa_startup(true, self.config.crc);
+                    let reply = frame::mpa_startup(true, self.config.crc, &self.config.service.private[frame::SERVER]);
                     self.append(&reply, Mark::Startup);
                 }
                 self.state = State::Established;
@@ -409,7 +411,7 @@ impl Transport for Iwarp {
     fn post(&mut self, _now: Time, op: Op) {
         match op {
             Op::Send { message, invalidate } => {
-                self.send_untagged(if invalidate.is_some() { 4 } else { 3 }, invalidate.unwrap_or(0), 0, &message.bytes);
+                self.send_untagged(if invalidate.is_some() { 4 } else { 3 }, invalidate.unwrap_or(0), 0, message.bytes());
                 self.mark(Mark::Send(message));
             }
             Op::Write { memory, data, wrong } => {
@@ -460,7 +462,7 @@ impl Transport for Iwarp {
             if self.state == State::Opening && self.una >= 1 && self.got >= 1 {
                 self.state = State::Startup;
                 if self.me == frame::CLIENT {
-                    let request = frame::mpa_startup(false, self.config.crc);
+                    let request = frame::mpa_startup(false, self.config.crc, &self.config.service.private[frame::CLIENT]);
                     self.append(&request, Mark::Startup);
                 }
             }

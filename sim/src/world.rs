@@ -1,6 +1,6 @@
 //! Two ends, the link between them, and a tap on it, in virtual time.
 
-use crate::host::{Host, Request};
+use crate::end::{End, Request};
 use crate::packet::{Body, Packet};
 use crate::random::Random;
 use crate::transport::{Class, MICROSECOND, Time};
@@ -133,7 +133,7 @@ enum Event {
 /// Two ends and their link.
 pub struct World {
     /// Client and server.
-    pub hosts: [Host; 2],
+    pub hosts: [Box<dyn End>; 2],
     link: Link,
     random: Random,
     queue: BinaryHeap<Reverse<(Time, u64)>>,
@@ -151,7 +151,7 @@ const TIME_MAX: Time = 200 * crate::transport::SECOND;
 
 impl World {
     /// Makes a world in its initial state.
-    pub fn new(hosts: [Host; 2], link: Link, random: Random) -> Self {
+    pub fn new(hosts: [Box<dyn End>; 2], link: Link, random: Random) -> Self {
         Self {
             hosts,
             link,
@@ -168,14 +168,14 @@ impl World {
     /// From the first packet to the last.
     pub fn run(&mut self) {
         let mut now = 0;
-        self.hosts[0].transport.open(now);
+        self.hosts[0].transport_mut().open(now);
         for step in 0.. {
             let mut wake: Option<Time> = None;
             for me in [0, 1] {
                 self.hosts[me].turn(now, &mut self.truth.requests);
                 if self.free[me] <= now
                     && !self.is_paused(me, now)
-                    && let Some(out) = self.hosts[me].transport.poll_transmit(now)
+                    && let Some(out) = self.hosts[me].transport_mut().poll_transmit(now)
                 {
                     let bytes = out.frame.len() as Time;
                     let left = now + (bytes * self.link.pace / 1000).max(1);
@@ -216,7 +216,7 @@ impl World {
                     Some(Event::Arrive(packet)) if !packet.damaged => {
                         let sent = &mut self.truth.sent[packet.id as usize - 1];
                         sent.came.get_or_insert(at);
-                        self.hosts[1 - packet.from].transport.handle(at, &packet);
+                        self.hosts[1 - packet.from].transport_mut().handle(at, &packet);
                         // its effects are handled before the next packet
                         self.hosts[1 - packet.from].turn(at, &mut self.truth.requests);
                     }

@@ -9,7 +9,7 @@ use rdmascope_dissector::field::Privacy;
 use rdmascope_dissector::frame::LinkType;
 use rdmascope_dissector::trace::{NodeValue, Tree};
 use rdmascope_share::{Anonymizer, Frame, Mapping, Options, Tally};
-use rdmascope_sim::plan::Overrides;
+use rdmascope_sim::plan::{Overrides, Protocol};
 use std::path::{Path, PathBuf};
 
 pub const KEY: &[u8] = b"for tests";
@@ -59,7 +59,7 @@ pub fn seeds(otherwise: std::ops::Range<u64>) -> std::ops::Range<u64> {
     })
 }
 
-/// The capture of a run of the simulator.
+/// The capture of a run of the simulator, of SMB Direct.
 pub fn simulated(seed: u64) -> Vec<Record> {
     let record = |r: &rdmascope_sim::observer::Record| Record {
         time_ns: r.time,
@@ -68,7 +68,8 @@ pub fn simulated(seed: u64) -> Vec<Record> {
         interface: r.interface,
         bytes: r.bytes.clone(),
     };
-    rdmascope_sim::run(seed, &Overrides::default()).records.iter().map(record).collect()
+    let smb = Overrides { protocol: Some(Protocol::Smb), ..Overrides::default() };
+    rdmascope_sim::run(seed, &smb).records.iter().map(record).collect()
 }
 
 pub fn read(path: &Path) -> Vec<Record> {

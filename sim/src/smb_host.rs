@@ -1,26 +1,15 @@
 //! The ends: SMB Direct with its credits and fragments, a client with a script, a server with a processing time. Their
 //! actions and observations are the truth with which an analysis is compared.
 
+use crate::end::{Account, End, Ledger, Request, Transfer};
 use crate::fault::{Act, Fault};
-use crate::packet::{Event, Mark, Op, Wrong};
+use crate::memory::{Memory, content};
+use crate::packet::{Event, Mark, Message as Sent, Op, Wrong};
 use crate::random::Random;
-use crate::smb::{self, Asked, Command, Content, DataHeader, Memory, Message, Sizes, Smb};
-use crate::transport::{MICROSECOND, MILLISECOND, Periods, SECOND, Time, Transport};
+use crate::smb::{self, Asked, Command, Content, DataHeader, Message, Sizes, Smb};
+use crate::transport::{MICROSECOND, MILLISECOND, Periods, Time, Transport};
 use std::collections::VecDeque;
 use std::rc::Rc;
-
-/// Counters of an end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ledger {
-    /// Data Transfer messages sent.
-    pub messages: u64,
-    /// Credits granted to the peer.
-    pub granted: u64,
-    /// Fragments of messages that were sent in several.
-    pub fragments: u64,
-    /// Messages that were sent in several fragments.
-    pub fragmented: u64,
-}
 
 struct Queued {
     smb: Rc<Smb>,
@@ -164,27 +153,6 @@ impl Direct {
     }
 }
 
-/// State of a request, as the client knows it.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The request.
-    pub asked: Asked,
-    /// Time at which the client passed it to SMB Direct.
-    pub posted: Time,
-    /// Time at which its reply arrived.
-    pub done: Option<Time>,
-    /// Bytes that were moved, by the server.
-    pub moved: u64,
-    /// The moved bytes.
-    pub data: Option<Rc<[u8]>>,
-    /// Time that the server worked on it.
-    pub work: Time,
-    /// Time at which it arrived at the server.
-    pub arrived: Option<Time>,
-    /// Time at which its reply was handed to SMB Direct.
-    pub replied: Option<Time>,
-}
-
 /// A kind of request that a client makes.
 #[derive(Clone, Copy, Debug)]
 pub struct Io {
@@ -259,8 +227,6 @@ pub struct Host {
     seen: u64,
     /// When the fault happened.
     pub failed_at: Option<Time>,
-    /// At which request.
-    pub failed_request: Option<u64>,
     connected: bool,
     /// True if nothing more is requested of the transport.
     pub over: bool,
@@ -303,7 +269,6 @@ impl Host {
             fault_at: 0,
             seen: 0,
             failed_at: None,
-            failed_request: None,
             connected: false,
             over: false,
             gone: None,
@@ -314,63 +279,13 @@ impl Host {
         }
     }
 
-    /// Breaks this rule at the request of that number.
-    pub fn breaks(&mut self, fault: &'static Fault, at: u64) {
-        self.fault = Some(fault);
-        self.fault_at = at;
-    }
-
-    /// The time at which [`Host::turn`] must be called.
-    pub fn poll_timeout(&self) -> Option<Time> {
-        let own = match &self.role {
-            _ if self.over => None,
-            Role::Client(c) if self.connected => {
-                let wait = (!c.open.is_empty() || c.step == 0).then_some(c.heard + c.script.patience);
-                [wait, (!self.is_done()).then_some(c.wake).filter(|w| *w > 0)].into_iter().flatten().min()
-            }
-            Role::Client(_) => None,
-            Role::Server(s) => s.work.iter().map(|(at, ..)| *at).min(),
-        };
-        let goes_on = self.direct.stopped.map(|(_, until)| until).filter(|until| *until > self.now);
-        [own, self.transport.poll_timeout(), self.gone, goes_on].into_iter().flatten().min()
-    }
-
     fn is_done(&self) -> bool {
         matches!(&self.role, Role::Client(c) if c.step >= SETUP.len() + c.script.io.len() + LEAVE.len())
     }
 
-    /// Does everything that is due by now. The client's results are stored in `requests`.
-    pub fn turn(&mut self, now: Time, requests: &mut Vec<Request>) {
-        self.now = now;
-        self.transport.timeout(now);
-        while let Some(event) = self.transport.poll_event() {
-            self.happened(now, event, requests);
-        }
-        if self.gone.is_some_and(|at| now >= at) {
-            self.gone = None;
-            self.leave(now);
-        }
-        if self.over {
-            return;
-        }
-        match &mut self.role {
-            Role::Client(c) => {
-                if self.connected && (!c.open.is_empty() || c.step == 0) && now >= c.heard + c.script.patience {
-                    self.leave(now);
-                    return;
-                }
-                self.ask(now, requests);
-            }
-            Role::Server(_) => self.work(now, requests),
-        }
-        if !self.stuck {
-            self.fill(now);
-        }
-    }
-
     fn fill(&mut self, now: Time) {
         while let Some((message, invalidate)) = self.direct.next(now) {
-            self.transport.post(now, Op::Send { message: Rc::new(message), invalidate });
+            self.transport.post(now, Op::Send { message: Rc::new(Sent::Smb(message)), invalidate });
         }
     }
 
@@ -382,7 +297,7 @@ impl Host {
     }
 
     fn send(&mut self, now: Time, message: Message) {
-        self.transport.post(now, Op::Send { message: Rc::new(message), invalidate: None });
+        self.transport.post(now, Op::Send { message: Rc::new(Sent::Smb(message)), invalidate: None });
     }
 
     fn is_fault(&self, act: Act) -> bool {
@@ -410,14 +325,18 @@ impl Host {
                     self.send(now, Message { bytes, what });
                 }
             }
-            Event::Received(message) => self.received(now, &message, requests),
+            Event::Received(message) => {
+                if let Sent::Smb(message) = &*message {
+                    self.received(now, message, requests);
+                }
+            }
             Event::ReadDone(id) => {
                 if let Role::Server(s) = &mut self.role
                     && let Some(at) = s.reading.iter().position(|(of, _)| *of == id)
                 {
                     let (_, asked) = s.reading.remove(at);
                     let pause = self.random.within(5, 60) * MICROSECOND;
-                    if let Some(r) = requests.iter_mut().find(|r| r.asked.id == asked.id) {
+                    if let Some(r) = requests.iter_mut().find(|r| r.id == asked.id) {
                         r.work += pause;
                         r.moved = u64::from(asked.length);
                     }
@@ -566,7 +485,6 @@ impl Host {
                     };
                     if self.seen > self.fault_at && fits && self.failed_at.is_none() {
                         self.failed_at = Some(now);
-                        self.failed_request = Some(asked.id);
                         return self.fail(now, asked, requests);
                     }
                 }
@@ -578,7 +496,7 @@ impl Host {
                 {
                     work += extra;
                 }
-                if let Some(r) = requests.iter_mut().find(|r| r.asked.id == asked.id) {
+                if let Some(r) = requests.iter_mut().find(|r| r.id == asked.id) {
                     r.arrived = Some(now);
                     r.work = work;
                 }
@@ -588,7 +506,7 @@ impl Host {
                 c.credits += i64::from(*credits);
                 c.heard = now;
                 c.open.retain(|of| of != id);
-                if let Some(r) = requests.iter_mut().find(|r| r.asked.id == *id) {
+                if let Some(r) = requests.iter_mut().find(|r| r.id == *id) {
                     r.done = Some(now);
                 }
                 if *wrong {
@@ -645,11 +563,7 @@ impl Host {
             c.credits -= i64::from(charge);
             let id = c.next_id;
             c.next_id += u64::from(charge);
-            let memory = io.rdma.then(|| {
-                c.next_key = c.next_key.wrapping_mul(0x41c6_4e6d).wrapping_add(0x3039);
-                let address = 0x7f00_0000_0000 + u64::from(c.next_key) * 0x1000;
-                Memory { key: c.next_key, address, length: io.length }
-            });
+            let memory = io.rdma.then(|| Memory::new(&mut c.next_key, io.length));
             let offset = c.offset;
             c.offset += u64::from(io.length);
             let asked =
@@ -659,9 +573,26 @@ impl Host {
             }
             let transfer = matches!(asked.command, Command::Read | Command::Write);
             c.open.push(id);
-            let inline = if io.command == Command::Write && !io.rdma { smb::content(offset, io.length, self.salt) } else { Rc::from([]) };
-            let data = (transfer && io.length > 0).then(|| smb::content(offset, io.length, self.salt));
-            requests.push(Request { asked: asked.clone(), posted: now, done: None, moved: 0, data, work: 0, arrived: None, replied: None });
+            let inline = if io.command == Command::Write && !io.rdma { content(offset, io.length, self.salt) } else { Rc::from([]) };
+            let data = (transfer && io.length > 0).then(|| content(offset, io.length, self.salt));
+            requests.push(Request {
+                id,
+                command: io.command.name(),
+                transfer: match io.command {
+                    Command::Read => Some(Transfer::Read),
+                    Command::Write => Some(Transfer::Write),
+                    _ => None,
+                },
+                length: io.length,
+                rdma: memory.is_some(),
+                posted: now,
+                done: None,
+                moved: 0,
+                data,
+                work: 0,
+                arrived: None,
+                replied: None,
+            });
             if transfer && self.fault.is_some_and(|f| f.act.is_transfer()) {
                 self.seen += 1;
                 let fits = self.fault.is_some_and(|f| !f.act.needs_memory()) || asked.memory.is_some();
@@ -686,7 +617,7 @@ impl Host {
             let Role::Server(s) = &mut self.role else { return };
             let Some(at) = s.work.iter().position(|(at, ..)| now >= *at) else { return };
             let (_, asked, read) = s.work.remove(at);
-            let data = smb::content(asked.offset, asked.length, self.salt);
+            let data = content(asked.offset, asked.length, self.salt);
             match (asked.command, asked.memory, read) {
                 (Command::Write, Some(memory), false) => {
                     let id = s.next_read;
@@ -716,7 +647,7 @@ impl Host {
         let credits = if asked.command == Command::Negotiate { 64 } else { asked.charge.max(1) };
         let bytes = smb::reply(asked, credits, 0, said, inline);
         let invalidate = key.or_else(|| asked.memory.filter(|_| asked.invalidate).map(|m| m.key));
-        if let Some(r) = requests.iter_mut().find(|r| r.asked.id == asked.id) {
+        if let Some(r) = requests.iter_mut().find(|r| r.id == asked.id) {
             r.replied = Some(now);
         }
         let smb = Rc::new(Smb::Reply { id: asked.id, credits, wrong: false });
@@ -835,15 +766,79 @@ impl Host {
     }
 }
 
-fn moved(requests: &mut [Request], asked: &Asked) {
-    if let Some(r) = requests.iter_mut().find(|r| r.asked.id == asked.id) {
-        r.moved = u64::from(asked.length);
+impl End for Host {
+    fn transport(&self) -> &dyn Transport {
+        &*self.transport
+    }
+
+    fn transport_mut(&mut self) -> &mut dyn Transport {
+        &mut *self.transport
+    }
+
+    fn breaks(&mut self, fault: &'static Fault, at: u64) {
+        self.fault = Some(fault);
+        self.fault_at = at;
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let own = match &self.role {
+            _ if self.over => None,
+            Role::Client(c) if self.connected => {
+                let wait = (!c.open.is_empty() || c.step == 0).then_some(c.heard + c.script.patience);
+                [wait, (!self.is_done()).then_some(c.wake).filter(|w| *w > 0)].into_iter().flatten().min()
+            }
+            Role::Client(_) => None,
+            Role::Server(s) => s.work.iter().map(|(at, ..)| *at).min(),
+        };
+        let goes_on = self.direct.stopped.map(|(_, until)| until).filter(|until| *until > self.now);
+        [own, self.transport.poll_timeout(), self.gone, goes_on].into_iter().flatten().min()
+    }
+
+    fn turn(&mut self, now: Time, requests: &mut Vec<Request>) {
+        self.now = now;
+        self.transport.timeout(now);
+        while let Some(event) = self.transport.poll_event() {
+            self.happened(now, event, requests);
+        }
+        if self.gone.is_some_and(|at| now >= at) {
+            self.gone = None;
+            self.leave(now);
+        }
+        if self.over {
+            return;
+        }
+        match &mut self.role {
+            Role::Client(c) => {
+                if self.connected && (!c.open.is_empty() || c.step == 0) && now >= c.heard + c.script.patience {
+                    self.leave(now);
+                    return;
+                }
+                self.ask(now, requests);
+            }
+            Role::Server(_) => self.work(now, requests),
+        }
+        if !self.stuck {
+            self.fill(now);
+        }
+    }
+
+    fn account(&self) -> Account {
+        let Direct { ledger, dry, low, overran, stopped, .. } = &self.direct;
+        Account {
+            ledger: *ledger,
+            dry: dry.clone(),
+            low: *low,
+            overran: *overran,
+            stopped: *stopped,
+            failed_at: self.failed_at,
+            session: self.session,
+            refused: false,
+        }
     }
 }
 
-/// Time that a client waits for a reply.
-pub const PATIENCE: Time = 20 * SECOND;
-/// Minimum processing time of a server.
-pub const QUICK: Time = 20 * MICROSECOND;
-/// Additional processing time of a slow server.
-pub const SLOW: Time = 800 * MILLISECOND;
+fn moved(requests: &mut [Request], asked: &Asked) {
+    if let Some(r) = requests.iter_mut().find(|r| r.id == asked.id) {
+        r.moved = u64::from(asked.length);
+    }
+}
