@@ -14,6 +14,7 @@ use crate::op::{At, End};
 use crate::stored::{Reader, Stored, Writer, stored, stored_enum};
 use rdmascope_dissector::frame::{Addr, Carrier, IbPacket, Packet, Segment};
 use rdmascope_dissector::wire::ib::bth::{Opcode, Part};
+use rdmascope_dissector::wire::tcp::flags::{CWR, ECE, RST, SYN};
 
 /// ns within which a receiver must have answered a mark.
 pub const CNP_TIME: i64 = 10_000_000;
@@ -563,10 +564,6 @@ impl Network {
     /// A TCP segment of `by`, in a frame of `length` bytes.
     #[inline]
     pub fn segment(&mut self, at: At, by: End, length: u32, packet: &Packet<'_>, segment: &Segment<'_>) {
-        const SYN: u8 = 0x02;
-        const RST: u8 = 0x04;
-        const ECE: u8 = 0x40;
-        const CWR: u8 = 0x80;
         let peer_mss = self.directions[by.peer().index()].tcp.mss;
         let direction = &mut self.directions[by.index()];
         direction.packet(at, length, Marking::of(packet, None));

@@ -294,7 +294,7 @@ pub struct IbPacket<'a> {
 
 /// Bytes of the longest packet from its BTH to its ICRC: with the longest extension headers, and the largest path MTU.
 const LONGEST: usize = Bth::LEN + 28 + 4096 + ICRC;
-const ICRC: usize = 4;
+const ICRC: usize = icrc::LEN;
 
 impl<'a> IbPacket<'a> {
     /// Bytes from the BTH to the ICRC, as on the wire.

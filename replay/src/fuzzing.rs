@@ -101,6 +101,7 @@ fn roce_end(first: u8, comm_id: u32, config: &crate::roce::Config) -> Option<Roc
 /// If memory is written to which the peer has no right.
 pub fn fuzz_roce_receiver(data: &[u8]) {
     use crate::roce::{Config, packet};
+    use rdmascope_dissector::wire::ib::bth::DEFAULT_P_KEY;
     let Some((first, mut rest)) = data.split_first() else { return };
     let config = Config { path_mtu: 256, ..Config::default() };
     let Some(RoceEnd { us, mut end, from_peer, .. }) = roce_end(*first, 0x11, &config) else { return };
@@ -119,7 +120,7 @@ pub fn fuzz_roce_receiver(data: &[u8]) {
         let mut datagram = datagram.to_vec();
         if how & 1 != 0 && datagram.len() >= 12 {
             datagram[1] &= 0xf0;
-            datagram[2..4].copy_from_slice(&packet::DEFAULT_P_KEY.to_be_bytes());
+            datagram[2..4].copy_from_slice(&DEFAULT_P_KEY.to_be_bytes());
             datagram[5..8].copy_from_slice(&[0, 0, 0x11 + us as u8]);
             datagram.resize(datagram.len().next_multiple_of(4), 0);
         }
@@ -152,6 +153,7 @@ pub fn fuzz_roce_receiver(data: &[u8]) {
 pub fn fuzz_roce_cm(data: &[u8]) {
     use crate::roce::{Config, Endpoint, Event, Numbers, State, addressed, packet};
     use rdmascope_dissector::wire::ib::bth::{Bth, Opcode};
+    use rdmascope_dissector::wire::ib::mad::QP1;
     let Some((first, mut rest)) = data.split_first() else { return };
     let config = Config { cm_retries: 3, ..Config::default() };
     let Some(RoceEnd { us, mut end, to_peer, from_peer }) = roce_end(*first, 0x1111, &config) else { return };
@@ -188,11 +190,8 @@ pub fn fuzz_roce_cm(data: &[u8]) {
                 mad[at..at + 4].copy_from_slice(&id);
             }
         }
-        let head =
-            Bth { opcode: Opcode::UD_SEND_ONLY.0, bits: 0, p_key: packet::DEFAULT_P_KEY, resv8: 0, dest_qp: packet::QP1, ack: 0, psn: 0 };
         let mut datagram = Vec::new();
-        let deth = [packet::QP1_KEY.to_be_bytes(), packet::QP1.to_be_bytes()].concat();
-        packet::emit(&from_peer, head, &deth, &mad, &mut datagram);
+        packet::emit(&from_peer, Bth::new(Opcode::UD_SEND_ONLY, QP1, 0), &packet::DETH, &mad, &mut datagram);
         let _ = addressed(&datagram);
         let _ = (Endpoint::receipt(&to_peer, &mad), Endpoint::disconnect_reply(&to_peer, &mad));
         let _ = Endpoint::accept(now, Config::default(), to_peer, Numbers { qp: 0x13, comm_id: 0x1113, psn: 0 }, &mad);

@@ -3,6 +3,7 @@
 
 use rdmascope_capture::{Error, Interface, PcapngWriter, Record, Section};
 use rdmascope_dissector::frame::LinkType;
+use rdmascope_dissector::wire::ip::{UDP, checksum};
 use std::fmt;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -151,7 +152,7 @@ pub(crate) fn frame_with(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, i
             ip[12..16].copy_from_slice(&src.octets());
             ip[16..20].copy_from_slice(&dst.octets());
             let sum = checksum(&[&ip]);
-            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+            ip[10..12].copy_from_slice(&sum);
             frame.extend_from_slice(&[8, 0]);
             frame.extend_from_slice(&ip);
         }
@@ -176,7 +177,7 @@ pub(crate) fn octets(ip: IpAddr) -> [u8; 16] {
 }
 
 /// The checksum of a segment or datagram of `protocol`, with the pseudo header of its family.
-pub(crate) fn transport_checksum(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, segment: &[u8]) -> u16 {
+pub(crate) fn transport_checksum(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, segment: &[u8]) -> [u8; 2] {
     let length = (segment.len() as u32).to_be_bytes();
     let tail = [&length[..], &[0, 0, 0, protocol]].concat();
     match (ends[from].0, ends[1 - from].0) {
@@ -185,16 +186,10 @@ pub(crate) fn transport_checksum(ends: &[(IpAddr, u16); 2], from: usize, protoco
     }
 }
 
-/// RFC 1071; the parts are of even length, but for the last.
-fn checksum(parts: &[&[u8]]) -> u16 {
-    let mut sum = 0u32;
-    for part in parts {
-        for pair in part.chunks(2) {
-            sum += u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |b| u32::from(*b));
-        }
+/// The checksum of a UDP datagram; one of 0 is sent as 0xffff, as 0 means none.
+pub(crate) fn udp_checksum(ends: &[(IpAddr, u16); 2], from: usize, datagram: &[u8]) -> [u8; 2] {
+    match transport_checksum(ends, from, UDP, datagram) {
+        [0, 0] => [0xff; 2],
+        sum => sum,
     }
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
 }

@@ -3,8 +3,11 @@
 use crate::compress;
 use crate::{Anonymizer, Frame, Options, Payload, Tally};
 use rdmascope_dissector::frame::LinkType;
-use rdmascope_dissector::wire::ib::icrc::{self, Cover};
+use rdmascope_dissector::wire::ib::bth::{Bth, Opcode};
+use rdmascope_dissector::wire::ib::icrc::{self, Cover, LEN as ICRC};
+use rdmascope_dissector::wire::ip::{TCP, UDP, checksum};
 use rdmascope_dissector::wire::smb2::compression::{self, Algorithm};
+use rdmascope_dissector::wire::udp::ROCE_V2;
 
 /// Anonymizes arbitrary frames: the same number of frames comes out, in the same order and of the same lengths. The
 /// layout is that of `fuzz_pipeline`: the first byte chooses the link type; each frame has its length (two bytes,
@@ -118,21 +121,13 @@ fn wrapped(plain: Vec<u8>, luck: &mut Choices<'_>) -> Vec<u8> {
     made
 }
 
-fn checksum(bytes: &[u8], mut sum: u32) -> [u8; 2] {
-    sum += bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w.get(1).copied().unwrap_or(0))).sum::<u32>();
-    while sum > 0xffff {
-        sum = (sum >> 16) + (sum & 0xffff);
-    }
-    (!sum as u16).to_be_bytes()
-}
-
 /// An Ethernet frame with a datagram from the client to the server.
 fn datagram(protocol: u8, payload: &[u8]) -> Vec<u8> {
     let mut ip = vec![0x45, 0];
     ip.extend_from_slice(&(20 + payload.len() as u16).to_be_bytes());
     ip.extend_from_slice(&[0, 1, 0x40, 0, 64, protocol, 0, 0]);
     ip.extend_from_slice(ADDRESSES.as_flattened());
-    let sum = checksum(&ip, 0);
+    let sum = checksum(&[&ip]);
     ip[10..12].copy_from_slice(&sum);
     [MACS.as_flattened(), &[8, 0], &ip, payload].concat()
 }
@@ -143,23 +138,24 @@ fn segment(seq: u32, flags: u8, data: &[u8]) -> Vec<u8> {
     tcp.extend_from_slice(&[0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0]);
     tcp.extend_from_slice(data);
     // with the pseudo-header
-    let words = ADDRESSES.as_flattened().chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1]));
-    let sum = checksum(&tcp, words.sum::<u32>() + 6 + tcp.len() as u32);
+    let length = (tcp.len() as u16).to_be_bytes();
+    let sum = checksum(&[ADDRESSES.as_flattened(), &[0, TCP], &length, &tcp]);
     tcp[16..18].copy_from_slice(&sum);
-    datagram(6, &tcp)
+    datagram(TCP, &tcp)
 }
 
 /// A RoCEv2 Send with its invariant CRC.
-fn packet(opcode: u8, psn: u32, payload: &[u8]) -> Vec<u8> {
-    let pad = payload.len().wrapping_neg() % 4;
-    let mut udp = vec![0xc0, 0, 0x12, 0xb7];
-    udp.extend_from_slice(&(8 + 12 + payload.len() as u16 + pad as u16 + 4).to_be_bytes());
-    udp.extend_from_slice(&[0, 0, opcode, (pad as u8) << 4, 0xff, 0xff, 0, 0, 0, 0x11, 0x80]);
-    udp.extend_from_slice(&psn.to_be_bytes()[1..]);
+fn packet(opcode: Opcode, psn: u32, payload: &[u8]) -> Vec<u8> {
+    let padded = payload.len().next_multiple_of(4);
+    let mut udp = vec![0xc0, 0];
+    udp.extend_from_slice(&ROCE_V2.to_be_bytes());
+    udp.extend_from_slice(&((8 + Bth::LEN + padded + ICRC) as u16).to_be_bytes());
+    udp.extend_from_slice(&[0; 2]);
+    Bth { ack: 0x80, ..Bth::new(opcode, 0x11, psn) }.padded(payload.len()).emit(&mut udp);
     udp.extend_from_slice(payload);
-    udp.resize(udp.len() + pad + 4, 0);
-    let mut frame = datagram(17, &udp);
-    let at = frame.len() - 4;
+    udp.resize(udp.len() + padded - payload.len() + ICRC, 0);
+    let mut frame = datagram(UDP, &udp);
+    let at = frame.len() - ICRC;
     if let Some(crc) = icrc::invariant(Cover::Ipv4, &frame[14..at]) {
         frame[at..].copy_from_slice(&crc.to_le_bytes());
     }
@@ -202,10 +198,10 @@ pub fn fuzz_canaries(data: &[u8]) -> Tally {
             let parts: Vec<&[u8]> = sent.chunks(256 << (luck.next() % 3)).collect();
             for (n, part) in parts.iter().enumerate() {
                 let opcode = match (n, n + 1 == parts.len()) {
-                    (0, true) => 4,
-                    (0, false) => 0,
-                    (_, false) => 1,
-                    (_, true) => 2,
+                    (0, true) => Opcode::RC_SEND_ONLY,
+                    (0, false) => Opcode::RC_SEND_FIRST,
+                    (_, false) => Opcode::RC_SEND_MIDDLE,
+                    (_, true) => Opcode::RC_SEND_LAST,
                 };
                 frames.push(packet(opcode, psn, part));
                 psn += 1;

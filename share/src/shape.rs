@@ -10,6 +10,8 @@ use crate::sums::Fix;
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::frame::LinkType;
 use rdmascope_dissector::wire::ib::bth::Opcode;
+use rdmascope_dissector::wire::ib::icrc::LEN as ICRC;
+use rdmascope_dissector::wire::udp::ROCE_V2;
 use std::ops::Range;
 
 /// Limit of header bytes that are compared.
@@ -17,9 +19,7 @@ const HEADERS_MAX: usize = 128;
 /// Limit of shapes.
 const SLOTS: usize = 1 << 11;
 /// UDP port of RoCEv2.
-const ROCE: [u8; 2] = 4791_u16.to_be_bytes();
-/// Bytes of the invariant CRC.
-const ICRC: usize = 4;
+const ROCE: [u8; 2] = ROCE_V2.to_be_bytes();
 /// The first opcode after those of reliable connections.
 const RELIABLE_END: u8 = 0x20;
 

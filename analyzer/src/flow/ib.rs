@@ -1577,22 +1577,21 @@ mod tests {
     use crate::episodes::Cause;
     use alloc::vec;
     use rdmascope_dissector::frame::Carrier;
-    use rdmascope_dissector::wire::ib::bth::Bth;
+    use rdmascope_dissector::wire::ib::bth::{Bth, Opcode};
     use rdmascope_dissector::wire::ib::ext::Reth;
 
-    /// RC opcodes (IBA volume 1, table 38).
-    const FIRST: u8 = 0x00;
-    const LAST: u8 = 0x02;
-    const ONLY: u8 = 0x04;
-    const WRITE_FIRST: u8 = 0x06;
-    const WRITE_MIDDLE: u8 = 0x07;
-    const WRITE_LAST: u8 = 0x08;
-    const READ: u8 = 0x0c;
-    const RESPONSE_FIRST: u8 = 0x0d;
-    const RESPONSE_MIDDLE: u8 = 0x0e;
-    const RESPONSE_LAST: u8 = 0x0f;
-    const RESPONSE_ONLY: u8 = 0x10;
-    const ACKNOWLEDGE: u8 = 0x11;
+    const FIRST: u8 = Opcode::RC_SEND_FIRST.0;
+    const LAST: u8 = Opcode::RC_SEND_LAST.0;
+    const ONLY: u8 = Opcode::RC_SEND_ONLY.0;
+    const WRITE_FIRST: u8 = Opcode::RC_RDMA_WRITE_FIRST.0;
+    const WRITE_MIDDLE: u8 = Opcode::RC_RDMA_WRITE_MIDDLE.0;
+    const WRITE_LAST: u8 = Opcode::RC_RDMA_WRITE_LAST.0;
+    const READ: u8 = Opcode::RC_RDMA_READ_REQUEST.0;
+    const RESPONSE_FIRST: u8 = Opcode::RC_RDMA_READ_RESPONSE_FIRST.0;
+    const RESPONSE_MIDDLE: u8 = Opcode::RC_RDMA_READ_RESPONSE_MIDDLE.0;
+    const RESPONSE_LAST: u8 = Opcode::RC_RDMA_READ_RESPONSE_LAST.0;
+    const RESPONSE_ONLY: u8 = Opcode::RC_RDMA_READ_RESPONSE_ONLY.0;
+    const ACKNOWLEDGE: u8 = Opcode::RC_ACKNOWLEDGE.0;
 
     const MS: i64 = 1_000_000;
 
@@ -1643,10 +1642,9 @@ mod tests {
     impl Wire {
         fn put(&mut self, by: End, opcode: u8, psn: u32, ext: Extensions, payload: &[u8]) -> &mut Self {
             self.at = At { frame: self.at.frame + 1, time: self.at.time + self.step };
-            let bth = Bth { opcode, bits: 0, p_key: 0xffff, resv8: 0, dest_qp: 0x11, ack: if self.asks { 0x80 } else { 0 }, psn };
             let packet = IbPacket {
                 carrier: Carrier::RoceV2 { src_port: 0xc000 },
-                bth,
+                bth: Bth { ack: if self.asks { 0x80 } else { 0 }, ..Bth::new(Opcode(opcode), 0x11, psn) },
                 ext,
                 payload,
                 payload_length: payload.len() as u32,
@@ -1821,7 +1819,7 @@ mod tests {
             wire.at = At { frame: wire.at.frame + 1, time: wire.at.time + 1_000_000 };
             let packet = IbPacket {
                 carrier: Carrier::Infiniband,
-                bth: Bth { opcode: ONLY, bits: 0, p_key, resv8: 0, dest_qp: 0x11, ack: 0, psn },
+                bth: Bth { p_key, ..Bth::new(Opcode(ONLY), 0x11, psn) },
                 ext: Extensions::default(),
                 payload: &[1],
                 payload_length: 1,

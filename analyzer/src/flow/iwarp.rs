@@ -26,6 +26,7 @@ use rdmascope_dissector::trace::{Trace, Value};
 use rdmascope_dissector::wire::iwarp::ddp::{Buffer, Tagged, Untagged};
 use rdmascope_dissector::wire::iwarp::mpa::{self as wire, Crc, Startup};
 use rdmascope_dissector::wire::iwarp::rdmap::{self, Body, Opcode, Rdmap, ReadRequest, Terminate};
+use rdmascope_dissector::wire::tcp::flags::{ACK, FIN, RST, SYN};
 
 /// Options for following a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,11 +210,6 @@ const TAKEN_BAD_MAX: u32 = 3;
 const BAD_MAX: u32 = 4;
 /// Bytes held back at most if only one direction was captured.
 const ONE_SIDED_HOLD_LIMIT: usize = 256 * 1024;
-
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-const RST: u8 = 0x04;
-const ACK: u8 = 0x10;
 
 /// State of one TCP connection.
 #[derive(Clone, Debug, Default)]

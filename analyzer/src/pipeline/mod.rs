@@ -62,6 +62,7 @@ use rdmascope_dissector::frame::{self, Addr, Body, Carrier, Check, IbPacket, Lin
 use rdmascope_dissector::trace::{Off, Trace};
 use rdmascope_dissector::wire::ib::bth::{self, Opcode, Service};
 use rdmascope_dissector::wire::ib::cm::{self as wire, CmMessage};
+use rdmascope_dissector::wire::tcp::flags::{ACK, SYN};
 use shards::Shard;
 use table::{Flow, Place, QpKey, Table, TcpEnd};
 
@@ -1078,9 +1079,6 @@ fn tcp_end(connection: &ConnectionState, from: TcpEnd) -> End {
     if (first.address, first.port) == from { End::A } else { End::B }
 }
 
-const SYN: u8 = 0x02;
-const ACK: u8 = 0x10;
-
 /// Ports that a server listens on: SMB, SMB Direct over iWARP, NFS, NFS over RDMA, portmap.
 const fn is_service_port(port: u16) -> bool {
     matches!(port, 445 | 5445 | 2049 | 20049 | 111 | 139)
@@ -1092,8 +1090,6 @@ mod tests {
     use rdmascope_dissector::wire::ib::bth::Bth;
     use rdmascope_dissector::wire::ib::ext::Extensions;
 
-    /// RC Send Only (IBA volume 1, table 38).
-    const SEND_ONLY: u8 = 0x04;
     const SECOND: i64 = 1_000_000_000;
 
     fn host(n: u8) -> Addr {
@@ -1102,10 +1098,9 @@ mod tests {
 
     /// A Send from the first host to a queue pair of the second.
     fn send(qp: u32, psn: u32) -> Packet<'static> {
-        let bth = Bth { opcode: SEND_ONLY, bits: 0, p_key: 0xffff, resv8: 0, dest_qp: qp, ack: 0, psn };
         let ib = IbPacket {
             carrier: Carrier::RoceV2 { src_port: 0xc000 },
-            bth,
+            bth: Bth::new(Opcode::RC_SEND_ONLY, qp, psn),
             ext: Extensions::default(),
             payload: b"data",
             payload_length: 4,

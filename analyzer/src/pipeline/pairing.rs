@@ -110,7 +110,7 @@ mod tests {
     fn packet(opcode: Opcode, psn: u32) -> IbPacket<'static> {
         IbPacket {
             carrier: Carrier::RoceV2 { src_port: 0xc001 },
-            bth: Bth { opcode: opcode.0, bits: 0x40, p_key: 0xffff, resv8: 0, dest_qp: 0, ack: 0, psn },
+            bth: Bth::new(opcode, 0, psn),
             ext: Extensions::default(),
             payload: &[],
             payload_length: 0,

@@ -245,10 +245,10 @@ mod tests {
     use super::*;
     use rdmascope_dissector::wire;
     use rdmascope_dissector::wire::ib::bth::Bth;
-    use rdmascope_dissector::wire::ib::mad::Mad;
-
-    const UDP: u8 = 17;
-    const TCP: u8 = 6;
+    use rdmascope_dissector::wire::ib::cm::{self, Attribute};
+    use rdmascope_dissector::wire::ib::ext::deth_bytes;
+    use rdmascope_dissector::wire::ib::mad::{QP1, QP1_KEY};
+    use rdmascope_dissector::wire::ip::{TCP, UDP};
 
     /// An Ethernet frame with IPv4 from one host of 10.0.0.0/24 to another; `fragment` is the field of flags and offset.
     fn ipv4((from, to): (u8, u8), protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
@@ -270,7 +270,7 @@ mod tests {
     /// A RoCEv2 packet to a queue pair, in UDP.
     fn packet(opcode: Opcode, dest_qp: u32, payload: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        Bth { opcode: opcode.0, bits: 0x40, p_key: 0xffff, resv8: 0, dest_qp, ack: 0, psn: 1 }.emit(&mut out);
+        Bth::new(opcode, dest_qp, 1).emit(&mut out);
         out.extend_from_slice(payload);
         out.extend([0; 4]);
         udp(0xc000, wire::udp::ROCE_V2, &out)
@@ -286,27 +286,11 @@ mod tests {
         ipv4(hosts, TCP, 0, &segment)
     }
 
-    /// A message of connection management with two communication ids: REQ 0x10, REJ 0x12.
-    fn management(hosts: (u8, u8), attribute_id: u16, local: u32, remote: u32) -> Vec<u8> {
-        let mut mad = Vec::new();
-        Mad {
-            base_version: 1,
-            class: 7,
-            class_version: 2,
-            method: 3,
-            status: 0,
-            class_specific: 0,
-            transaction_id: 1,
-            attribute_id,
-            reserved: [0; 2],
-            attribute_modifier: 0,
-        }
-        .emit(&mut mad);
-        mad.extend(local.to_be_bytes());
-        mad.extend(remote.to_be_bytes());
-        mad.resize(256, 0);
-        let payload = [&[0x80, 1, 0, 0, 0, 0, 0, 1][..], &mad].concat();
-        ipv4(hosts, UDP, 0, &packet(Opcode(0x64), 1, &payload))
+    /// A message of connection management with two communication ids.
+    fn management(hosts: (u8, u8), attribute: Attribute, local: u32, remote: u32) -> Vec<u8> {
+        let ids = [local.to_be_bytes(), remote.to_be_bytes()].concat();
+        let payload = [&deth_bytes(QP1_KEY, QP1)[..], &cm::datagram(attribute, 1, &ids)].concat();
+        ipv4(hosts, UDP, 0, &packet(Opcode::UD_SEND_ONLY, QP1, &payload))
     }
 
     fn router(shards: usize) -> Router {
@@ -394,7 +378,7 @@ mod tests {
 
     #[test]
     fn an_id_of_two_pairs_of_hosts_makes_them_inseparable() {
-        let (request, reject) = (0x10, 0x12);
+        let (request, reject) = (Attribute::CONNECT_REQUEST, Attribute::CONNECT_REJECT);
         let mut router = router(2);
         shards(&mut router, &[management((1, 2), request, 70, 0), management((3, 2), request, 70, 0), management((1, 2), request, 71, 0)]);
         assert!(router.is_separable(), "ids belong to the client that gave them");
@@ -412,7 +396,7 @@ mod tests {
     #[test]
     fn frames_that_end_anywhere_have_a_shard() {
         let mut router = router(3);
-        for bytes in [roce((1, 2), 0x11), tcp((1, 2), (1, 2)), management((1, 2), 0x10, 1, 2)] {
+        for bytes in [roce((1, 2), 0x11), tcp((1, 2), (1, 2)), management((1, 2), Attribute::CONNECT_REQUEST, 1, 2)] {
             for length in 0..bytes.len() {
                 assert!(route(&mut router, &bytes[..length]).shard < 3);
             }

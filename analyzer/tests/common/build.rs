@@ -8,11 +8,12 @@ use crate::common::Frame;
 use rdmascope_analyzer::pipeline::FrameMeta;
 use rdmascope_dissector::frame::LinkType;
 use rdmascope_dissector::wire::ib::bth::{Bth, Opcode};
-use rdmascope_dissector::wire::ib::cm::{DisconnectHead, RejectHead, ReplyHead, RequestHead, RequestIds};
-use rdmascope_dissector::wire::ib::ext::Reth;
+use rdmascope_dissector::wire::ib::cm::{self, Attribute, DisconnectHead, RejectHead, ReplyHead, RequestHead, RequestIds, ServiceId};
+use rdmascope_dissector::wire::ib::ext::{self, Reth, aeth_bytes, deth_bytes};
 use rdmascope_dissector::wire::ib::icrc::{Cover, invariant};
-use rdmascope_dissector::wire::ib::mad::Mad;
-use rdmascope_dissector::wire::iwarp::ddp::{Buffer, Control, Ddp, Tagged, Untagged};
+use rdmascope_dissector::wire::ib::mad::{QP1, QP1_KEY};
+use rdmascope_dissector::wire::ip::{TCP, UDP, checksum};
+use rdmascope_dissector::wire::iwarp::ddp::{Buffer, Ddp, Untagged};
 use rdmascope_dissector::wire::iwarp::mpa::{Startup, emit_fpdu};
 use rdmascope_dissector::wire::iwarp::rdmap;
 use rdmascope_dissector::wire::rpcrdma::{self, ReadSegment, Segment};
@@ -22,6 +23,7 @@ use rdmascope_dissector::wire::smb2::header::{Command, Header, flags};
 use rdmascope_dissector::wire::smb2::negotiate::{Dialect, NegotiateRequestFixed};
 use rdmascope_dissector::wire::smb2::read_write::{ReadRequestFixed, ReadResponseFixed, WriteRequestFixed, WriteResponseFixed};
 use rdmascope_dissector::wire::smbd::{BufferDescriptorV1, DataTransfer, NegotiateRequest, NegotiateResponse};
+use rdmascope_dissector::wire::udp::ROCE_V2;
 
 /// The end that connects.
 pub const C: usize = 0;
@@ -32,10 +34,10 @@ const STEP: i64 = 10_000;
 pub const MILLISECOND: i64 = 1_000_000;
 pub const SECOND: i64 = 1_000_000_000;
 
-pub const UD_SEND: u8 = 0x64;
-pub const WRITE_ONLY: u8 = 0x0a;
-pub const READ_REQUEST: u8 = 0x0c;
-pub const ACK: u8 = 0x11;
+pub const UD_SEND: u8 = Opcode::UD_SEND_ONLY.0;
+pub const WRITE_ONLY: u8 = Opcode::RC_RDMA_WRITE_ONLY.0;
+pub const READ_REQUEST: u8 = Opcode::RC_RDMA_READ_REQUEST.0;
+pub const ACK: u8 = Opcode::RC_ACKNOWLEDGE.0;
 
 pub struct Conversation {
     pub frames: Vec<Frame>,
@@ -289,10 +291,8 @@ impl Conversation {
         let mut ip = vec![0x45, if self.marked { 3 } else { 2 }];
         ip.extend((20 + payload.len() as u16).to_be_bytes());
         ip.extend([0, 0, 0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1 + by as u8, 10, 0, 0, 2 - by as u8]);
-        let mut sum: u32 = ip.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
-        sum = (sum & 0xffff) + (sum >> 16);
-        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        let sum = checksum(&[&ip]);
+        ip[10..12].copy_from_slice(&sum);
         ip.extend_from_slice(payload);
         ip
     }
@@ -315,19 +315,18 @@ impl Conversation {
         let mut udp = Vec::new();
         if !self.version1 {
             udp.extend(self.port.to_be_bytes());
-            udp.extend([0x12, 0xb7]);
+            udp.extend(ROCE_V2.to_be_bytes());
             udp.extend(((8 + Bth::LEN + extensions.len() + payload.len() + padding + 4) as u16).to_be_bytes());
             udp.extend([0, 0]);
         }
-        let bits = 0x40 | (padding as u8) << 4;
-        Bth { opcode, bits, p_key: 0xffff, resv8: 0, dest_qp, ack: if opcode < 0x0d { 0x80 } else { 0 }, psn: psn & 0xff_ffff }
-            .emit(&mut udp);
+        let ack = if opcode < Opcode::RC_RDMA_READ_RESPONSE_FIRST.0 { 0x80 } else { 0 };
+        Bth { bits: 0x40, ack, ..Bth::new(Opcode(opcode), dest_qp, psn) }.padded(payload.len()).emit(&mut udp);
         udp.extend_from_slice(extensions);
         udp.extend_from_slice(payload);
         udp.resize(udp.len() + padding, 0);
         // the ICRC counts for the length that IP says
         udp.extend([0; 4]);
-        let (mut ip, cover) = if self.version1 { (Self::grh(by, &udp), Cover::Grh) } else { (self.ipv4(by, 17, &udp), Cover::Ipv4) };
+        let (mut ip, cover) = if self.version1 { (Self::grh(by, &udp), Cover::Grh) } else { (self.ipv4(by, UDP, &udp), Cover::Ipv4) };
         let end = ip.len() - 4;
         let icrc = invariant(cover, &ip[..end]).expect("the headers are all there");
         ip[end..].copy_from_slice(&icrc.to_le_bytes());
@@ -343,7 +342,7 @@ impl Conversation {
 
     /// The other end acknowledges the packets of `by` up to `psn`, with a syndrome.
     pub fn acknowledge(&mut self, by: usize, psn: u32, syndrome: u8) {
-        self.roce(1 - by, ACK, psn, &[syndrome, 0, 0, 1], &[]);
+        self.roce(1 - by, ACK, psn, &aeth_bytes(syndrome, 1), &[]);
     }
 
     /// A request of one packet, which is acknowledged.
@@ -351,7 +350,7 @@ impl Conversation {
         let psn = self.psn[by];
         self.psn[by] += 1;
         self.roce(by, opcode.0, psn, extensions, payload);
-        self.acknowledge(by, psn, 0x1f);
+        self.acknowledge(by, psn, ext::ACK);
     }
 
     // ── Operations ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -411,7 +410,7 @@ impl Conversation {
 
     /// The Response to it.
     pub fn read_response(&mut self, by: usize, psn: u32, length: u32) {
-        self.roce(by, Opcode::RC_RDMA_READ_RESPONSE_ONLY.0, psn, &[0x1f, 0, 0, 1], &vec![b'r'; length as usize]);
+        self.roce(by, Opcode::RC_RDMA_READ_RESPONSE_ONLY.0, psn, &aeth_bytes(ext::ACK, 1), &vec![b'r'; length as usize]);
     }
 
     pub fn read(&mut self, by: usize, key: u32, length: u32) {
@@ -421,31 +420,15 @@ impl Conversation {
 
     // ── Connection management ───────────────────────────────────────────────────────────────────────────────────────
 
-    fn mad(&mut self, by: usize, attribute_id: u16, body: &[u8]) {
-        let mut payload = Vec::new();
-        Mad {
-            base_version: 1,
-            class: 7,
-            class_version: 2,
-            method: 3,
-            status: 0,
-            class_specific: 0,
-            transaction_id: 1,
-            attribute_id,
-            reserved: [0; 2],
-            attribute_modifier: 0,
-        }
-        .emit(&mut payload);
-        payload.extend_from_slice(body);
-        payload.resize(256, 0);
-        let frame = self.packet(by, UD_SEND, 1, 1, &[0x80, 1, 0, 0, 0, 0, 0, 1], &payload);
+    fn mad(&mut self, by: usize, attribute: Attribute, body: &[u8]) {
+        let frame = self.packet(by, UD_SEND, QP1, 1, &deth_bytes(QP1_KEY, QP1), &cm::datagram(attribute, 1, body));
         self.frame(frame);
     }
 
     pub fn cm_request(&mut self, port: u16) {
         let mut out = Vec::new();
         RequestIds { local_comm_id: self.comm, reserved: [0; 4] }.emit(&mut out);
-        out.extend((0x0106_0000 | u64::from(port)).to_be_bytes());
+        out.extend(ServiceId::of_tcp(port).0.to_be_bytes());
         RequestHead {
             local_ca_guid: 1,
             reserved: [0; 4],
@@ -468,7 +451,7 @@ impl Conversation {
         // GIDs, both paths; then the versions and the port of the RDMA-CM
         out.resize(140, 0);
         out.extend([0, 0x40, 0xc0, 0x00]);
-        self.mad(C, 0x10, &out);
+        self.mad(C, Attribute::CONNECT_REQUEST, &out);
     }
 
     pub fn cm_reply(&mut self) {
@@ -490,7 +473,7 @@ impl Conversation {
             local_ca_guid: 2,
         }
         .emit(&mut out);
-        self.mad(S, 0x13, &out);
+        self.mad(S, Attribute::CONNECT_REPLY, &out);
     }
 
     pub fn cm_reject(&mut self) {
@@ -501,7 +484,7 @@ impl Conversation {
     pub fn cm_reject_for(&mut self, reason: u16) {
         let mut out = Vec::new();
         RejectHead { local_comm_id: 0, remote_comm_id: self.comm, what: 0, length: 0, reason }.emit(&mut out);
-        self.mad(S, 0x12, &out);
+        self.mad(S, Attribute::CONNECT_REJECT, &out);
     }
 
     pub fn cm_disconnect(&mut self, by: usize) {
@@ -509,7 +492,7 @@ impl Conversation {
         let ids = self.comms();
         DisconnectHead { local_comm_id: ids[by], remote_comm_id: ids[1 - by], remote_qpn: self.qp(1 - by), reserved: [0; 1] }
             .emit(&mut out);
-        self.mad(by, 0x15, &out);
+        self.mad(by, Attribute::DISCONNECT_REQUEST, &out);
     }
 
     /// REQ and REP.
@@ -793,15 +776,12 @@ impl Conversation {
 
     /// A segment with its checksum, to which `seq` and the like were written already.
     pub fn tcp_frame(&mut self, by: usize, mut tcp: Vec<u8>) {
-        let pseudo = [10, 0, 0, 1 + by as u8, 10, 0, 0, 2 - by as u8, 0, 6, (tcp.len() >> 8) as u8, tcp.len() as u8];
+        let pseudo = [10, 0, 0, 1 + by as u8, 10, 0, 0, 2 - by as u8, 0, TCP, (tcp.len() >> 8) as u8, tcp.len() as u8];
         tcp[16..18].copy_from_slice(&[0, 0]);
-        let word = |w: &[u8]| u32::from(w[0]) << 8 | w.get(1).map_or(0, |b| u32::from(*b));
-        let sum: u32 = pseudo.chunks(2).chain(tcp.chunks(2)).map(word).sum();
-        let sum = (sum & 0xffff) + (sum >> 16);
-        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-        tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+        let sum = checksum(&[&pseudo, &tcp]);
+        tcp[16..18].copy_from_slice(&sum);
         let mut frame = Self::ethernet(by, 0x0800);
-        frame.extend(self.ipv4(by, 6, &tcp));
+        frame.extend(self.ipv4(by, TCP, &tcp));
         self.frame(frame);
     }
 
@@ -854,20 +834,7 @@ impl Conversation {
     }
 
     pub fn startup(reply: bool) -> Startup<'static> {
-        Startup {
-            reply,
-            markers: false,
-            crc: true,
-            reject: false,
-            reserved: 0,
-            revision: 1,
-            private_data_length: 0,
-            private_data: &[],
-            enhanced: None,
-            legacy: None,
-            rpc_rdma: None,
-            upper: &[],
-        }
+        Startup { reply, crc: true, revision: 1, ..Startup::default() }
     }
 
     pub fn mpa(&mut self, startup: Startup<'_>) {
@@ -892,17 +859,16 @@ impl Conversation {
     /// A segment of a queue.
     pub fn untagged(opcode: rdmap::Opcode, last: bool, queue: u32, msn: u32, offset: u32, payload: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        let control = Control { flags: if last { 0x41 } else { 0x01 } };
-        Ddp { control, ulp: 0x40 | opcode.0, ulp_word: 0, buffer: Buffer::Untagged(Untagged { queue, msn, offset }), payload }
-            .emit(&mut out);
+        let segment = rdmap::untagged(opcode, last, msn, offset, 0, payload);
+        // which may be the wrong queue
+        Ddp { buffer: Buffer::Untagged(Untagged { queue, msn, offset }), ..segment }.emit(&mut out);
         out
     }
 
     /// A segment for memory.
     pub fn tagged(opcode: rdmap::Opcode, stag: u32, offset: u64, payload: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        let buffer = Buffer::Tagged(Tagged { stag, offset });
-        Ddp { control: Control { flags: 0x41 }, ulp: 0x40 | opcode.0, ulp_word: 0, buffer, payload }.emit(&mut out);
+        rdmap::tagged(opcode, true, stag, offset, payload).emit(&mut out);
         out
     }
 

@@ -10,6 +10,11 @@ use crate::trace::{Trace, Value, scope};
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
+/// Protocol number of TCP.
+pub const TCP: u8 = 6;
+/// Protocol number of UDP.
+pub const UDP: u8 = 17;
+
 /// Protocol numbers that are looked into, and names of the others that are met beside storage.
 #[rustfmt::skip]
 pub const PROTOCOLS: crate::field::Values = &[
@@ -426,4 +431,49 @@ fn authentication<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, u8> {
     let (i, _) = read::be32(f6::AH_SEQUENCE, i, t)?;
     let (i, _) = read::bytes(f6::AH_ICV, icv, i, t)?;
     Ok((i, following))
+}
+
+/// The checksum of these parts (RFC 1071), as it stands in a header. All parts but the last are of even length.
+pub fn checksum(parts: &[&[u8]]) -> [u8; 2] {
+    (!fold(parts.iter().map(|part| sum(part)).sum())).to_ne_bytes()
+}
+
+/// The sum of 32-bit words in the machine's byte order: in ones' complement the order makes no difference but to the result's own bytes.
+#[inline]
+pub(super) fn sum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<16>();
+    // 128 bits at a time; carries are added at the other end
+    let (mut whole, mut carried) = (0u128, 0u64);
+    for word in words {
+        let (sum, is_carried) = whole.overflowing_add(u128::from_ne_bytes(*word));
+        (whole, carried) = (sum, carried + u64::from(is_carried));
+    }
+    let half = |shift: u32| u64::from((whole >> shift) as u32);
+    let (quarters, rest) = rest.as_chunks::<4>();
+    let behind: u64 = quarters.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    half(0) + half(32) + half(64) + half(96) + carried + behind + u64::from(u32::from_ne_bytes(last))
+}
+
+/// A sum in 16 bits.
+pub(super) fn fold(sum: u64) -> u16 {
+    let sum = (sum >> 32) + (sum & 0xffff_ffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    ((sum >> 16) + (sum & 0xffff)) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_is_that_of_the_rfc() {
+        // RFC 1071 3, the numerical example
+        assert_eq!(checksum(&[&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]]), [0x22, 0x0d]);
+        assert_eq!(checksum(&[&[0x00, 0x01], &[0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]]), [0x22, 0x0d]);
+        assert_eq!(checksum(&[&[0xab]]), [0x54, 0xff]);
+        assert_eq!(checksum(&[]), [0xff, 0xff]);
+    }
 }

@@ -2,11 +2,32 @@
 //!
 //! Sequence numbers are the ones of the wire: relative ones need the memory of a connection.
 
+use super::ip::{fold, sum};
 use crate::address::Addr;
 use crate::fault::{Check, Fault, PResult};
 use crate::leaf::{self, read};
 use crate::trace::{Trace, Value, scope};
 use core::fmt;
+
+/// The flags of a [`Segment`].
+pub mod flags {
+    use super::f;
+
+    /// No more data follows.
+    pub const FIN: u8 = f::FLAGS_FIN.mask as u8;
+    /// Begins a connection.
+    pub const SYN: u8 = f::FLAGS_SYN.mask as u8;
+    /// Breaks the connection off.
+    pub const RST: u8 = f::FLAGS_RESET.mask as u8;
+    /// Hands over what was received.
+    pub const PSH: u8 = f::FLAGS_PUSH.mask as u8;
+    /// The acknowledgment number is valid.
+    pub const ACK: u8 = f::FLAGS_ACK.mask as u8;
+    /// Echo of a congestion mark (RFC 3168).
+    pub const ECE: u8 = f::FLAGS_ECE.mask as u8;
+    /// The sender has reduced its congestion window (RFC 3168).
+    pub const CWR: u8 = f::FLAGS_CWR.mask as u8;
+}
 
 fields! {
     /// Header and options.
@@ -133,32 +154,6 @@ pub fn check(src: &Addr, dst: &Addr, segment: &[u8]) -> Check {
         _ if fold(pseudo) == fold(sum(field)) => Check::Unchecked,
         _ => Check::Bad,
     }
-}
-
-/// The sum of 32-bit words in the machine's byte order: in ones' complement the order makes no difference but to the result's own bytes.
-#[inline]
-fn sum(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<16>();
-    // 128 bits at a time; carries are added at the other end
-    let (mut whole, mut carried) = (0u128, 0u64);
-    for word in words {
-        let (sum, is_carried) = whole.overflowing_add(u128::from_ne_bytes(*word));
-        (whole, carried) = (sum, carried + u64::from(is_carried));
-    }
-    let half = |shift: u32| u64::from((whole >> shift) as u32);
-    let (quarters, rest) = rest.as_chunks::<4>();
-    let behind: u64 = quarters.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
-    let mut last = [0; 4];
-    last[..rest.len()].copy_from_slice(rest);
-    half(0) + half(32) + half(64) + half(96) + carried + behind + u64::from(u32::from_ne_bytes(last))
-}
-
-/// A sum in 16 bits.
-fn fold(sum: u64) -> u16 {
-    let sum = (sum >> 32) + (sum & 0xffff_ffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    ((sum >> 16) + (sum & 0xffff)) as u16
 }
 
 /// Flag bits by name, as `[PSH, ACK]`.

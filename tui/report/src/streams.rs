@@ -10,6 +10,7 @@ use rdmascope_dissector::fields;
 use rdmascope_dissector::frame::{Addr, Body, Packet};
 use rdmascope_dissector::trace::{Trace, Value};
 use rdmascope_dissector::wire::tcp::Segment;
+use rdmascope_dissector::wire::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 use std::collections::{HashMap, VecDeque};
 
 fields! {
@@ -202,12 +203,6 @@ impl Streams {
         stream.take(side, s, place, is_reused, t);
     }
 }
-
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-const RST: u8 = 0x04;
-const PSH: u8 = 0x08;
-const ACK: u8 = 0x10;
 
 impl Stream {
     fn take<T: Trace>(&mut self, side: usize, s: &Segment<'_>, place: Place, is_reused: bool, t: &mut T) {

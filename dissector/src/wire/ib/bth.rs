@@ -97,6 +97,9 @@ wire_enum! {
 
 const OPCODES: Values = Opcode::VALUES;
 
+/// The partition that every port is a full member of unless it is configured otherwise (IBA volume 1, 10.9.1).
+pub const DEFAULT_P_KEY: u16 = 0xffff;
+
 header! {
     /// The Base Transport Header.
     pub struct Bth [NODE: Bytes = "infiniband.bth", "Base Transport Header", "IBA Vol 1, 9.2"] {
@@ -409,6 +412,18 @@ impl Opcode {
 }
 
 impl Bth {
+    /// A header in the default partition, without flags and padding. Queue pair and PSN have 24 bits.
+    pub const fn new(opcode: Opcode, dest_qp: u32, psn: u32) -> Self {
+        Self { opcode: opcode.0, bits: 0, p_key: DEFAULT_P_KEY, resv8: 0, dest_qp, ack: 0, psn }
+    }
+
+    /// The same header with the pad count that this payload needs: it fills up to a multiple of four bytes.
+    #[must_use]
+    pub const fn padded(self, payload: usize) -> Self {
+        let pad = payload.next_multiple_of(4) - payload;
+        Self { bits: self.bits & !0x30 | (pad as u8) << 4, ..self }
+    }
+
     /// The opcode as its type.
     #[inline]
     pub const fn operation(&self) -> Opcode {
@@ -439,6 +454,17 @@ mod tests {
             assert_eq!(row.opcode.0 >> 5, service, "{row}");
         }
         assert!(Opcode(0x15).row().is_none() && Opcode(0xff).row().is_none());
+    }
+
+    #[test]
+    fn a_header_has_the_padding_of_its_payload() {
+        let mut out = alloc::vec::Vec::new();
+        Bth { ack: 0x80, ..Bth::new(Opcode::RC_SEND_ONLY, 0x12, 0x0012_3456) }.padded(5).emit(&mut out);
+        assert_eq!(out, [4, 0x30, 0xff, 0xff, 0, 0, 0, 0x12, 0x80, 0x12, 0x34, 0x56]);
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|n| Bth { bits: 0x60, ..Bth::new(Opcode::CNP, 0, 0) }.padded(n).bits),
+            [0x40, 0x70, 0x60, 0x50, 0x40]
+        );
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::mad::{self, Mad};
 use crate::address::Addr;
 use crate::fault::PResult;
 use crate::field::Def;
+use crate::header::Vec;
 use crate::leaf::{self, read};
 use crate::trace::{Trace, Value, scope};
 
@@ -440,6 +441,11 @@ impl RpcRdmaPrivate {
 pub struct ServiceId(pub u64);
 
 impl ServiceId {
+    /// The identifier of a port of the RDMA-CM's port space for TCP (annex A11).
+    pub const fn of_tcp(port: u16) -> Self {
+        Self(0x0106_0000 | port as u64)
+    }
+
     /// The port and its protocol (0x06 TCP, 0x11 UDP, 0x3f InfiniBand's own) where an IP port space has the identifier
     /// (annex A11: 0x0000000001, protocol, port).
     pub const fn port(self) -> Option<(u8, u16)> {
@@ -580,6 +586,27 @@ pub fn parse_mad<'a, T: Trace>(payload: &'a [u8], t: &mut T) -> PResult<'a, Opti
         message(attribute, i, t)
     })?;
     Ok((i, Some(message)))
+}
+
+/// A whole management datagram with a message. What it has no room for is cut off.
+pub fn datagram(attribute: Attribute, transaction_id: u64, message: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(mad::LEN);
+    Mad {
+        base_version: 1,
+        class: mad::CLASS_CM,
+        class_version: 2,
+        method: 3,
+        status: 0,
+        class_specific: 0,
+        transaction_id,
+        attribute_id: attribute.0,
+        reserved: [0; 2],
+        attribute_modifier: 0,
+    }
+    .emit(&mut out);
+    out.extend_from_slice(message.get(..mad::LEN - Mad::LEN).unwrap_or(message));
+    out.resize(mad::LEN, 0);
+    out
 }
 
 fn message<'a, T: Trace>(attribute: Attribute, i: &'a [u8], t: &mut T) -> PResult<'a, CmMessage<'a>> {
@@ -724,17 +751,19 @@ fn ip_cm<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (Option<Addresses>
 mod tests {
     use super::*;
     use crate::trace::{Off, Tree};
-    use alloc::vec::Vec;
     use proptest::prelude::*;
 
-    /// A management datagram of 256 bytes.
     fn mad(attribute: u16, data: &[u8]) -> Vec<u8> {
-        let mut out = Vec::from([1, 7, 2, 3, 0, 0, 0, 0, 0, 0, 0, 2, 0xda, 0x83, 0x34, 0x1c]);
-        out.extend_from_slice(&attribute.to_be_bytes());
-        out.extend_from_slice(&[0; 6]);
-        out.extend_from_slice(data);
-        out.resize(256, 0);
-        out
+        datagram(Attribute(attribute), 0x0000_0002_da83_341c, data)
+    }
+
+    #[test]
+    fn a_datagram_is_that_of_linux() {
+        let bytes = datagram(Attribute::READY_TO_USE, 0x0000_0002_da83_341c, &[9; 300]);
+        let header = [1, 7, 2, 3, 0, 0, 0, 0, 0, 0, 0, 2, 0xda, 0x83, 0x34, 0x1c, 0, 0x14, 0, 0, 0, 0, 0, 0];
+        assert_eq!((&bytes[..24], &bytes[24..]), (&header[..], &[9; 232][..]));
+        assert_eq!(datagram(Attribute::READY_TO_USE, 0, &[9])[24..26], [9, 0]);
+        assert_eq!(ServiceId::of_tcp(20049).port(), Some((0x06, 20049)));
     }
 
     /// A Connect Request of Linux's NFS client, as captured.

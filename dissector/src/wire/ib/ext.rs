@@ -190,6 +190,23 @@ impl Extensions {
     }
 }
 
+/// Syndrome of an acknowledgment that counts no credits.
+pub const ACK: u8 = 0x1f;
+/// Syndrome of an RNR NAK; the lower 5 bits are the code of its [time to wait](rnr_timer).
+pub const RNR_NAK: u8 = 0x20;
+/// Syndrome of a NAK; the lower 5 bits are its [`NakCode`].
+pub const NAK: u8 = 0x60;
+
+/// Bytes of an ACK extended transport header. The message sequence number has 24 bits.
+pub const fn aeth_bytes(syndrome: u8, msn: u32) -> [u8; 4] {
+    ((syndrome as u32) << 24 | msn & 0x00ff_ffff).to_be_bytes()
+}
+
+/// Bytes of a datagram extended transport header. The queue pair has 24 bits.
+pub const fn deth_bytes(q_key: u32, source_qp: u32) -> [u8; 8] {
+    ((q_key as u64) << 32 | (source_qp & 0x00ff_ffff) as u64).to_be_bytes()
+}
+
 /// Decodes the extension headers in `headers`, in the order in which they follow one another.
 #[inline]
 pub fn parse<'a, T: Trace>(headers: Headers, mut i: &'a [u8], t: &mut T, ext: &mut Extensions) -> PResult<'a, ()> {
@@ -325,6 +342,17 @@ mod tests {
         let mut ext = Extensions::default();
         parse(Opcode::RC_ATOMIC_ACKNOWLEDGE.row().unwrap().headers, &bytes, &mut Off, &mut ext).unwrap();
         assert_eq!((ext.aeth, ext.atomic_ack, ext.msn()), (Some(0x01020304), Some(0x05060708090a0b0c), Some(0x020304)));
+    }
+
+    #[test]
+    fn what_is_encoded_decodes() {
+        let mut ext = Extensions::default();
+        parse(Headers(h::AETH), &aeth_bytes(NAK | NakCode::REMOTE_ACCESS_ERROR.0, 0x0102_0304), &mut Off, &mut ext).unwrap();
+        assert_eq!((ext.syndrome(), ext.msn()), (Some(Syndrome::Nak(NakCode::REMOTE_ACCESS_ERROR)), Some(0x02_0304)));
+        parse(Headers(h::DETH), &deth_bytes(0x8001_0000, 0x0102_0304), &mut Off, &mut ext).unwrap();
+        assert_eq!(ext.datagram, Some((0x8001_0000, 0x02_0304)));
+        assert_eq!(Syndrome::of(ACK), Syndrome::Ack { credits: None });
+        assert_eq!(Syndrome::of(RNR_NAK | 14), Syndrome::RnrNak { timer: 14 });
     }
 
     #[test]

@@ -14,6 +14,9 @@
 //!
 //! Headers are copied to be masked, payloads are read once where they lie.
 
+/// Bytes of the invariant CRC.
+pub const LEN: usize = 4;
+
 /// First headers of a packet, which decide the masked fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cover {

@@ -6,6 +6,12 @@ use crate::fault::PResult;
 use crate::leaf::read;
 use crate::trace::Trace;
 
+/// Bytes of every management datagram, its header among them.
+pub const LEN: usize = 256;
+/// The general services queue pair, which takes all of them but those of subnet management.
+pub const QP1: u32 = 1;
+/// Q_Key of that queue pair.
+pub const QP1_KEY: u32 = 0x8001_0000;
 /// Communication management.
 pub const CLASS_CM: u8 = 0x07;
 

@@ -138,7 +138,7 @@ pub struct Legacy {
 }
 
 /// An MPA Request or Reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Startup<'a> {
     /// True if it is a Reply.
     pub reply: bool,

@@ -27,7 +27,9 @@ use rdmascope_analyzer::flow::violation::Violation;
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Tagged, Untagged};
 use rdmascope_dissector::wire::iwarp::mpa;
-use rdmascope_dissector::wire::iwarp::rdmap::{Opcode, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, Quoted, ReadRequest, Terminate};
+use rdmascope_dissector::wire::iwarp::rdmap::{
+    self, Opcode, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, Quoted, ReadRequest, Terminate,
+};
 use std::collections::VecDeque;
 use thiserror::Error;
 
@@ -201,19 +203,13 @@ impl Output {
         self.out.extend_from_slice(&value.to_le_bytes());
     }
 
-    fn untagged(&mut self, opcode: Opcode, to: Untagged, word: u32, message: &[u8]) {
+    fn untagged(&mut self, opcode: Opcode, msn: u32, word: u32, message: &[u8]) {
         let room = usize::from(self.mulpdu).saturating_sub(Ddp::UNTAGGED_LEN).max(64);
         let mut offset = 0;
         loop {
             let end = (offset + room).min(message.len());
             let last = end == message.len();
-            self.put(&Ddp {
-                control: ddp::Control { flags: if last { 0x41 } else { 0x01 } },
-                ulp: RDMAP_VERSION | opcode.0,
-                ulp_word: word,
-                buffer: Buffer::Untagged(Untagged { offset: offset as u32, ..to }),
-                payload: &message[offset..end],
-            });
+            self.put(&rdmap::untagged(opcode, last, msn, offset as u32, word, &message[offset..end]));
             if last {
                 return;
             }
@@ -229,13 +225,7 @@ impl Output {
         loop {
             let end = (at + room).min(data.len());
             let last = end == data.len();
-            self.put(&Ddp {
-                control: ddp::Control { flags: if last && ends { 0xc1 } else { 0x81 } },
-                ulp: RDMAP_VERSION | opcode.0,
-                ulp_word: 0,
-                buffer: Buffer::Tagged(Tagged { offset: to.offset.wrapping_add(at as u64), ..to }),
-                payload: &data[at..end],
-            });
+            self.put(&rdmap::tagged(opcode, last && ends, to.stag, to.offset.wrapping_add(at as u64), &data[at..end]));
             if last {
                 return;
             }
@@ -460,7 +450,7 @@ impl Endpoint {
             (Some(_), true) => Opcode::SEND_SE_INVALIDATE,
         };
         let msn = self.next_msn(QUEUE_SEND);
-        self.wire.untagged(opcode, Untagged { queue: QUEUE_SEND, msn, offset: 0 }, invalidate.unwrap_or(0), message);
+        self.wire.untagged(opcode, msn, invalidate.unwrap_or(0), message);
         Ok(())
     }
 
@@ -551,10 +541,7 @@ impl Endpoint {
             revision,
             private_data_length: private_data.len() as u16,
             private_data: &private_data,
-            enhanced: None,
-            legacy: None,
-            rpc_rdma: None,
-            upper: &[],
+            ..mpa::Startup::default()
         };
         let mut bytes = Vec::new();
         startup.emit(&mut bytes);
@@ -629,7 +616,7 @@ impl Endpoint {
             let mut request = Vec::with_capacity(ReadRequest::LEN);
             read.request.emit(&mut request);
             let msn = self.next_msn(QUEUE_READ_REQUEST);
-            self.wire.untagged(Opcode::READ_REQUEST, Untagged { queue: QUEUE_READ_REQUEST, msn, offset: 0 }, 0, &request);
+            self.wire.untagged(Opcode::READ_REQUEST, msn, 0, &request);
             self.reading.push_back(read);
         }
     }
@@ -814,7 +801,7 @@ impl Endpoint {
         // out
         Terminate { read_request: read_request.filter(|_| quoted.is_some()), ..terminate }.emit(&mut message);
         let msn = self.next_msn(QUEUE_TERMINATE);
-        self.wire.untagged(Opcode::TERMINATE, Untagged { queue: QUEUE_TERMINATE, msn, offset: 0 }, 0, &message);
+        self.wire.untagged(Opcode::TERMINATE, msn, 0, &message);
         self.end(Closed::Violation(terminate));
     }
 

@@ -1,15 +1,12 @@
 //! The stream of one of our TCP connections, in constructed segments.
 
 use crate::wire::{Wire, addresses, frame, transport_checksum};
+use rdmascope_dissector::wire::ip::TCP;
+use rdmascope_dissector::wire::tcp::flags::{ACK, FIN, PSH, SYN};
 use std::net::{IpAddr, SocketAddr};
 
 /// Maximum number of bytes of the stream in one frame.
 const SEGMENT: usize = 16_384;
-const TCP: u8 = 6;
-const FLAG_FIN: u8 = 0x01;
-const FLAG_SYN: u8 = 0x02;
-const FLAG_PSH: u8 = 0x08;
-const FLAG_ACK: u8 = 0x10;
 /// No operation, and a window scale of 7, as every system offers it (RFC 7323 2.2): a socket does not report the
 /// negotiated value.
 const WINDOW_SCALE: [u8; 4] = [1, 3, 3, 7];
@@ -34,11 +31,11 @@ impl Stream {
         let (interface, _) = wire.open("rdmascope iwarp", DESCRIPTION);
         let mut stream = Self { wire, interface, ends: addresses(us, peer), sequence: [1000, 2000], closed: [false; 2] };
         let client = usize::from(!we_connected);
-        stream.frame(now, client, FLAG_SYN, &[]);
+        stream.frame(now, client, SYN, &[]);
         stream.sequence[client] += 1;
-        stream.frame(now, 1 - client, FLAG_SYN | FLAG_ACK, &[]);
+        stream.frame(now, 1 - client, SYN | ACK, &[]);
         stream.sequence[1 - client] += 1;
-        stream.frame(now, client, FLAG_ACK, &[]);
+        stream.frame(now, client, ACK, &[]);
         stream
     }
 
@@ -56,14 +53,14 @@ impl Stream {
     pub(crate) fn closed(&mut self, now: i64, by_us: bool) {
         let from = usize::from(!by_us);
         if !core::mem::replace(&mut self.closed[from], true) {
-            self.frame(now, from, FLAG_FIN | FLAG_ACK, &[]);
+            self.frame(now, from, FIN | ACK, &[]);
             self.sequence[from] = self.sequence[from].wrapping_add(1);
         }
     }
 
     fn stream(&mut self, now: i64, from: usize, bytes: &[u8]) {
         for piece in bytes.chunks(SEGMENT) {
-            self.frame(now, from, FLAG_PSH | FLAG_ACK, piece);
+            self.frame(now, from, PSH | ACK, piece);
             self.sequence[from] = self.sequence[from].wrapping_add(piece.len() as u32);
         }
     }
@@ -73,14 +70,14 @@ impl Stream {
         tcp.extend_from_slice(&self.ends[from].1.to_be_bytes());
         tcp.extend_from_slice(&self.ends[1 - from].1.to_be_bytes());
         tcp.extend_from_slice(&self.sequence[from].to_be_bytes());
-        let ack = if flags & FLAG_ACK == 0 { 0 } else { self.sequence[1 - from] };
+        let ack = if flags & ACK == 0 { 0 } else { self.sequence[1 - from] };
         tcp.extend_from_slice(&ack.to_be_bytes());
-        let options: &[u8] = if flags & FLAG_SYN == 0 { &[] } else { &WINDOW_SCALE };
+        let options: &[u8] = if flags & SYN == 0 { &[] } else { &WINDOW_SCALE };
         tcp.extend_from_slice(&[0x50 + ((options.len() as u8 / 4) << 4), flags, 0xff, 0xff, 0, 0, 0, 0]);
         tcp.extend_from_slice(options);
         tcp.extend_from_slice(payload);
         let sum = transport_checksum(&self.ends, from, TCP, &tcp);
-        tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+        tcp[16..18].copy_from_slice(&sum);
         self.wire.frame(self.interface, now, &frame(&self.ends, from, TCP, 0, &tcp), &[]);
     }
 }

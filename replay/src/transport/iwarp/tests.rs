@@ -128,19 +128,10 @@ fn complaint(segment: &Ddp<'_>, rights: Rights) -> String {
 
 #[test]
 fn violations_end_with_a_terminate_that_names_them() {
-    let tagged = |opcode: Opcode, stag, offset| Ddp {
-        control: ddp::Control { flags: 0xc1 },
-        ulp: 0x40 | opcode.0,
-        ulp_word: 0,
-        buffer: Buffer::Tagged(Tagged { stag, offset }),
-        payload: &[5; 8],
-    };
+    let tagged = |opcode: Opcode, stag, offset| rdmap::tagged(opcode, true, stag, offset, &[5; 8]);
     let untagged = |opcode: Opcode, queue, msn, offset| Ddp {
-        control: ddp::Control { flags: 0x41 },
-        ulp: 0x40 | opcode.0,
-        ulp_word: 0,
         buffer: Buffer::Untagged(Untagged { queue, msn, offset }),
-        payload: &[5; 8],
+        ..rdmap::untagged(opcode, true, msn, offset, 0, &[5; 8])
     };
     let w = Rights::REMOTE_WRITE;
     let cases = [

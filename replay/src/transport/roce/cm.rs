@@ -10,38 +10,13 @@ use super::packet::{MASK_24, later};
 use crate::transport::Time;
 use rdmascope_dissector::wire::ib::cm::{
     AlternatePath, Attribute, DisconnectHead, DisconnectReplyHead, IpCm, PrimaryPath, ReadyHead, ReceiptHead, RejectHead, RejectReason,
-    ReplyHead, RequestHead, RequestIds, timeout_nanos,
+    ReplyHead, RequestHead, RequestIds, ServiceId, datagram, timeout_nanos,
 };
-use rdmascope_dissector::wire::ib::mad::{CLASS_CM, Mad};
+use rdmascope_dissector::wire::ib::mad::{self, Mad};
 use std::net::IpAddr;
 
-/// Bytes of a management datagram.
-pub const MAD_LEN: usize = 256;
 /// Bytes of private data that a REQ with the addresses of annex A11 has room for.
 pub const PRIVATE_DATA: usize = 56;
-/// The TCP port space of the RDMA-CM (annex A11).
-const SERVICE_TCP: u64 = 0x0106_0000;
-
-/// A management datagram around a message of the communication manager; private data that is longer than it has room for is cut off.
-pub(crate) fn mad(attribute: Attribute, transaction_id: u64, message: &[u8]) -> Vec<u8> {
-    let mut payload = Vec::with_capacity(MAD_LEN);
-    Mad {
-        base_version: 1,
-        class: CLASS_CM,
-        class_version: 2,
-        method: 3,
-        status: 0,
-        class_specific: 0,
-        transaction_id,
-        attribute_id: attribute.0,
-        reserved: [0; 2],
-        attribute_modifier: 0,
-    }
-    .emit(&mut payload);
-    payload.extend_from_slice(message);
-    payload.resize(MAD_LEN, 0);
-    payload
-}
 
 /// Values of one end in its REQ or REP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,10 +69,10 @@ pub(crate) const fn mtu_code(path_mtu: u16) -> u8 {
 
 /// A REQ.
 pub(crate) fn request(request: &Request<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(MAD_LEN);
+    let mut out = Vec::with_capacity(mad::LEN);
     let gids = [request.source.0, request.destination.0].map(crate::wire::octets);
     RequestIds { local_comm_id: request.offer.comm_id, reserved: [0; 4] }.emit(&mut out);
-    out.extend_from_slice(&(SERVICE_TCP | u64::from(request.destination.1)).to_be_bytes());
+    out.extend_from_slice(&ServiceId::of_tcp(request.destination.1).0.to_be_bytes());
     RequestHead {
         local_ca_guid: request.offer.guid,
         reserved: [0; 4],
@@ -142,12 +117,12 @@ pub(crate) fn request(request: &Request<'_>) -> Vec<u8> {
         out.extend_from_slice(&address);
     }
     out.extend_from_slice(request.private_data);
-    mad(Attribute::CONNECT_REQUEST, request.offer.comm_id.into(), &out)
+    datagram(Attribute::CONNECT_REQUEST, request.offer.comm_id.into(), &out)
 }
 
 /// A REP to the REQ of `remote_comm_id`.
 pub(crate) fn reply(offer: &Offer, remote_comm_id: u32, private_data: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(MAD_LEN);
+    let mut out = Vec::with_capacity(mad::LEN);
     ReplyHead {
         local_comm_id: offer.comm_id,
         remote_comm_id,
@@ -166,42 +141,42 @@ pub(crate) fn reply(offer: &Offer, remote_comm_id: u32, private_data: &[u8]) -> 
     }
     .emit(&mut out);
     out.extend_from_slice(private_data);
-    mad(Attribute::CONNECT_REPLY, remote_comm_id.into(), &out)
+    datagram(Attribute::CONNECT_REPLY, remote_comm_id.into(), &out)
 }
 
 /// An RTU.
 pub(crate) fn ready(local_comm_id: u32, remote_comm_id: u32, transaction_id: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(ReadyHead::LEN);
     ReadyHead { local_comm_id, remote_comm_id }.emit(&mut out);
-    mad(Attribute::READY_TO_USE, transaction_id, &out)
+    datagram(Attribute::READY_TO_USE, transaction_id, &out)
 }
 
 /// An MRA of a REQ.
 pub(crate) fn receipt(local_comm_id: u32, remote_comm_id: u32, service_timeout: u8, transaction_id: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(ReceiptHead::LEN);
     ReceiptHead { local_comm_id, remote_comm_id, what: 0, timeout: service_timeout << 3 }.emit(&mut out);
-    mad(Attribute::MSG_RCPT_ACK, transaction_id, &out)
+    datagram(Attribute::MSG_RCPT_ACK, transaction_id, &out)
 }
 
 /// A DREQ.
 pub(crate) fn disconnect(local_comm_id: u32, remote_comm_id: u32, remote_qpn: u32, transaction_id: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(DisconnectHead::LEN);
     DisconnectHead { local_comm_id, remote_comm_id, remote_qpn, reserved: [0] }.emit(&mut out);
-    mad(Attribute::DISCONNECT_REQUEST, transaction_id, &out)
+    datagram(Attribute::DISCONNECT_REQUEST, transaction_id, &out)
 }
 
 /// A DREP.
 pub(crate) fn disconnect_reply(local_comm_id: u32, remote_comm_id: u32, transaction_id: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(DisconnectReplyHead::LEN);
     DisconnectReplyHead { local_comm_id, remote_comm_id }.emit(&mut out);
-    mad(Attribute::DISCONNECT_REPLY, transaction_id, &out)
+    datagram(Attribute::DISCONNECT_REPLY, transaction_id, &out)
 }
 
 /// A REJ of a REQ (`of_reply` false) or a REP.
 pub(crate) fn reject(local_comm_id: u32, remote_comm_id: u32, of_reply: bool, reason: RejectReason, transaction_id: u64) -> Vec<u8> {
-    let mut out = Vec::with_capacity(MAD_LEN);
+    let mut out = Vec::with_capacity(mad::LEN);
     RejectHead { local_comm_id, remote_comm_id, what: u8::from(of_reply) << 6, length: 0, reason: reason.0 }.emit(&mut out);
-    mad(Attribute::CONNECT_REJECT, transaction_id, &out)
+    datagram(Attribute::CONNECT_REJECT, transaction_id, &out)
 }
 
 /// The transaction of a management datagram; 0 if it has none.

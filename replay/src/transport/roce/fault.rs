@@ -1,11 +1,12 @@
 //! Faults of an end below its messages: one row each. They are applied when packets leave, so that everything above
 //! behaves correctly.
 
-use super::packet::{self, ICRC, MASK_24, NAK, Packet, Path, QP1, RNR_NAK};
+use super::packet::{self, ICRC, MASK_24, Packet, Path};
 use crate::transport::Time;
 use rdmascope_dissector::wire::ib::bth::{Bth, Opcode, Verb};
 use rdmascope_dissector::wire::ib::cm::RejectReason;
-use rdmascope_dissector::wire::ib::ext::NakCode;
+use rdmascope_dissector::wire::ib::ext::{NAK, NakCode, RNR_NAK};
+use rdmascope_dissector::wire::ib::mad::QP1;
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;

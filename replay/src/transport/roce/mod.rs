@@ -42,15 +42,16 @@ pub use udp::UdpDriver;
 
 use self::cm::{Offer, Waiting};
 use self::fault::{Fate, Faults, PacketFault};
-use self::packet::{Check, DEFAULT_P_KEY, Hidden, MASK_24, Outside, Packet, Path, QP1, later, unwrap, wrap};
+use self::packet::{Check, Hidden, MASK_24, Outside, Packet, Path, later, unwrap, wrap};
 use self::requester::{Failed, Limits, Read, Requester, Work};
 use self::responder::{Done, Responder};
 use crate::transport::memory::{Handle, Regions, Rights};
 use crate::transport::{OpError, Time};
 use rdmascope_dissector::trace::Off;
-use rdmascope_dissector::wire::ib::bth::{Bth, Opcode, Service, Verb};
+use rdmascope_dissector::wire::ib::bth::{Bth, DEFAULT_P_KEY, Opcode, Service, Verb};
 use rdmascope_dissector::wire::ib::cm::{CmMessage, ConnectRequest, RejectReason, parse_mad, timeout_nanos};
 use rdmascope_dissector::wire::ib::ext::{NakCode, Syndrome};
+use rdmascope_dissector::wire::ib::mad::QP1;
 use std::collections::VecDeque;
 use thiserror::Error;
 
@@ -882,7 +883,7 @@ impl Endpoint {
         let peer = self.peer?;
         let p_key = self.config.p_key;
         if self.receiver.take() {
-            let bth = Bth { opcode: Opcode::CNP.0, bits: 0, p_key, resv8: 0x40, dest_qp: peer.qp, ack: 0, psn: 0 };
+            let bth = Bth { p_key, resv8: 0x40, ..Bth::new(Opcode::CNP, peer.qp, 0) };
             packet::emit(&self.path, bth, &[0; 16], &[], out);
             self.counters.cnps_sent += 1;
             return Some(CNP_DSCP << 2);
@@ -897,14 +898,9 @@ impl Endpoint {
             return None;
         }
         let start = out.len();
-        let bth = |opcode: Opcode, psn, ask: bool, solicited: bool| Bth {
-            opcode: opcode.0,
-            bits: u8::from(solicited) << 7,
-            p_key,
-            resv8: 0,
-            dest_qp: peer.qp,
-            ack: u8::from(ask) << 7,
-            psn,
+        let bth = |opcode: Opcode, psn, ask: bool, solicited: bool| {
+            let (bits, ack) = (u8::from(solicited) << 7, u8::from(ask) << 7);
+            Bth { bits, p_key, ack, ..Bth::new(opcode, peer.qp, psn) }
         };
         if answering && (self.answers_first || !asking) {
             self.answers_first = false;
@@ -1070,8 +1066,8 @@ fn offer_of(request: &ConnectRequest<'_>) -> Offer {
 
 /// A management datagram, as a packet to queue pair 1.
 fn emit_mad(path: &Path, psn: u32, mad: &[u8], out: &mut Vec<u8>) {
-    let bth = Bth { opcode: Opcode::UD_SEND_ONLY.0, bits: 0, p_key: DEFAULT_P_KEY, resv8: 0, dest_qp: QP1, ack: 0, psn };
-    packet::emit(path, bth, &packet::deth(), mad, out);
+    let bth = Bth::new(Opcode::UD_SEND_ONLY, QP1, psn);
+    packet::emit(path, bth, &packet::DETH, mad, out);
 }
 
 /// Destination of a management datagram.

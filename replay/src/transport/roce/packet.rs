@@ -11,29 +11,18 @@ use crate::transport::Time;
 use hashbrown::HashMap;
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::ib::bth::{Bth, Opcode, Part, Row};
-use rdmascope_dissector::wire::ib::ext::{self, Extensions, Reth};
+use rdmascope_dissector::wire::ib::ext::{self, Extensions, Reth, deth_bytes};
 use rdmascope_dissector::wire::ib::icrc::{self, Cover};
+use rdmascope_dissector::wire::ib::mad::{QP1, QP1_KEY};
 use rdmascope_dissector::wire::{ip, udp};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The UDP port of RoCEv2 (annex A17).
 pub const PORT: u16 = udp::ROCE_V2;
-/// The general services queue pair: that of the communication manager.
-pub const QP1: u32 = 1;
-/// Q_Key of queue pair 1.
-pub const QP1_KEY: u32 = 0x8001_0000;
 /// Packet sequence numbers, message sequence numbers and queue pairs have 24 bits.
 pub const MASK_24: u32 = 0x00ff_ffff;
-/// An acknowledgement without a count of credits (IBA volume 1, table 44).
-pub const ACK: u8 = 0x1f;
-/// A refusal for now; the lower 5 bits are the time to wait.
-pub const RNR_NAK: u8 = 0x20;
-/// A refusal; the lower 5 bits are its reason.
-pub const NAK: u8 = 0x60;
 /// Bytes of the invariant CRC.
-pub const ICRC: usize = 4;
-/// The partition that everybody is in.
-pub const DEFAULT_P_KEY: u16 = 0xffff;
+pub const ICRC: usize = icrc::LEN;
 
 /// The addresses of a connection, of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,15 +49,8 @@ pub(crate) fn reth(key: u32, offset: u64, length: u32) -> Vec<u8> {
     out
 }
 
-/// The ACK extended header.
-pub(crate) fn aeth(syndrome: u8, msn: u32) -> [u8; 4] {
-    (u32::from(syndrome) << 24 | msn & MASK_24).to_be_bytes()
-}
-
 /// The datagram extended header of a management datagram: key and source queue pair.
-pub(crate) fn deth() -> Vec<u8> {
-    [QP1_KEY.to_be_bytes(), QP1.to_be_bytes()].concat()
-}
+pub(crate) const DETH: [u8; 8] = deth_bytes(QP1_KEY, QP1);
 
 /// Kind of a message of the reliable connection, as far as its opcodes show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,12 +183,12 @@ fn invariant(from: IpAddr, to: IpAddr, source_port: u16, datagram: &[u8]) -> Opt
 /// Appends a packet to `out`: header, extension headers, payload, padding, invariant CRC. The pad count is set here.
 pub fn emit(path: &Path, head: Bth, extensions: &[u8], payload: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
-    let pad = payload.len().next_multiple_of(4) - payload.len();
-    out.reserve(Bth::LEN + extensions.len() + payload.len() + pad + ICRC);
-    Bth { bits: head.bits & !0x30 | (pad as u8) << 4, ..head }.emit(out);
+    let padded = payload.len().next_multiple_of(4);
+    out.reserve(Bth::LEN + extensions.len() + padded + ICRC);
+    head.padded(payload.len()).emit(out);
     out.extend_from_slice(extensions);
     out.extend_from_slice(payload);
-    out.resize(out.len() + pad, 0);
+    out.resize(out.len() + padded - payload.len(), 0);
     finish(path, start, out);
 }
 
@@ -379,7 +361,7 @@ mod tests {
     }
 
     fn bth() -> Bth {
-        Bth { opcode: Opcode::RC_SEND_ONLY.0, bits: 0x80, p_key: DEFAULT_P_KEY, resv8: 0, dest_qp: 0x1234, ack: 0x80, psn: 77 }
+        Bth { bits: 0x80, ack: 0x80, ..Bth::new(Opcode::RC_SEND_ONLY, 0x1234, 77) }
     }
 
     /// The CRC as the dissector computes it from a frame.

@@ -4,10 +4,10 @@
 
 use super::packet::{Hidden, Outside, PORT};
 use crate::transport::Time;
-use crate::wire::{Ip, Wire, addresses, frame_with, transport_checksum};
+use crate::wire::{Ip, Wire, addresses, frame_with, udp_checksum};
+use rdmascope_dissector::wire::ip::UDP;
 use std::net::{IpAddr, SocketAddr};
 
-const UDP: u8 = 17;
 const DESCRIPTION: &str = "Our own RoCEv2 connections: the datagrams, in synthetic frames";
 
 /// Writes one connection.
@@ -59,11 +59,8 @@ impl Packets {
         udp.extend_from_slice(&((8 + datagram.len()) as u16).to_be_bytes());
         udp.extend_from_slice(&[0; 2]);
         udp.extend_from_slice(datagram);
-        let sum = checksum.unwrap_or_else(|| match transport_checksum(&self.ends, from, UDP, &udp) {
-            0 => 0xffff,
-            sum => sum,
-        });
-        udp[6..8].copy_from_slice(&sum.to_be_bytes());
+        let sum = checksum.map_or_else(|| udp_checksum(&self.ends, from, &udp), u16::to_be_bytes);
+        udp[6..8].copy_from_slice(&sum);
         let frame = frame_with(&self.ends, from, UDP, ip, &udp);
         self.wire.frame(self.interface, now, &frame, &[]);
     }

@@ -2,11 +2,11 @@
 //! others, answers duplicates once more, and refuses access to memory that was not granted. Sequence numbers are
 //! counted in 64 bits here, from [`START`] on.
 
-use super::packet::{self, ACK, Kind, MASK_24, NAK, Packet, RNR_NAK};
+use super::packet::{self, Kind, MASK_24, Packet};
 use super::requester::START;
 use crate::transport::memory::{Refusal, Regions};
 use rdmascope_dissector::wire::ib::bth::{Opcode, Verb};
-use rdmascope_dissector::wire::ib::ext::NakCode;
+use rdmascope_dissector::wire::ib::ext::{ACK, NAK, NakCode, RNR_NAK, aeth_bytes};
 use std::collections::VecDeque;
 
 /// Maximum number of waiting answers: a peer that sends but does not receive gets no more.
@@ -291,7 +291,7 @@ impl Responder {
     pub(super) fn poll_transmit<'a>(&mut self, memory: &'a Regions) -> Option<Out<'a>> {
         let Answer::Read { first, key, offset, length, sent, msn } = self.answers.front_mut()? else {
             let Some(Answer::Acknowledge { sequence, syndrome, msn }) = self.answers.pop_front() else { return None };
-            let extension = Some(packet::aeth(syndrome, msn));
+            let extension = Some(aeth_bytes(syndrome, msn));
             return Some(Out { opcode: Opcode::RC_ACKNOWLEDGE, sequence, extension, payload: &[] });
         };
         let packets = u64::from(*length).div_ceil(self.mtu as u64).max(1);
@@ -310,11 +310,11 @@ impl Responder {
         }
         let Ok(payload) = payload else {
             // the region was deregistered during the read
-            let extension = Some(packet::aeth(NAK | NakCode::REMOTE_OPERATIONAL_ERROR.0, msn));
+            let extension = Some(aeth_bytes(NAK | NakCode::REMOTE_OPERATIONAL_ERROR.0, msn));
             return Some(Out { opcode: Opcode::RC_ACKNOWLEDGE, sequence, extension, payload: &[] });
         };
         let opcode = packet::opcode(Kind::Response, part);
-        let extension = opcode.row().is_some_and(|row| row.is_first() || row.is_last()).then(|| packet::aeth(ACK, msn));
+        let extension = opcode.row().is_some_and(|row| row.is_first() || row.is_last()).then(|| aeth_bytes(ACK, msn));
         Some(Out { opcode, sequence, extension, payload })
     }
 }

@@ -4,6 +4,7 @@ use super::packet::PORT;
 use super::*;
 use crate::transport::memory::Rights;
 use proptest::prelude::*;
+use rdmascope_dissector::wire::ib::ext::{ACK, aeth_bytes};
 use std::collections::BTreeMap;
 
 /// xorshift64.
@@ -420,7 +421,7 @@ fn no_more_reads_are_outstanding_than_were_agreed() {
     let before = packet::reth(source.key, source.offset, 10);
     let now = net.now;
     for psn in 25..30u32 {
-        let bth = Bth { opcode: Opcode::RC_RDMA_READ_REQUEST.0, bits: 0, p_key: DEFAULT_P_KEY, resv8: 0, dest_qp: 0x12, ack: 0x80, psn };
+        let bth = Bth { ack: 0x80, ..Bth::new(Opcode::RC_RDMA_READ_REQUEST, 0x12, psn) };
         let mut datagram = Vec::new();
         packet::emit(&paths()[0], bth, &before, &[], &mut datagram);
         net.ends[1].handle_datagram(now, paths()[0].source_port, false, &datagram);
@@ -484,7 +485,7 @@ fn marks_of_congestion_slow_the_sender_down() {
 fn request(opcode: Opcode, to: usize) -> Vec<u8> {
     let mut datagram = Vec::new();
     let psn = if to == 1 { 5 } else { 0xff_fff0 };
-    let bth = Bth { opcode: opcode.0, bits: 0, p_key: DEFAULT_P_KEY, resv8: 0, dest_qp: 0x11 + to as u32, ack: 0x80, psn };
+    let bth = Bth { ack: 0x80, ..Bth::new(opcode, 0x11 + to as u32, psn) };
     packet::emit(&paths()[1 - to], bth, &[], &[1; 10], &mut datagram);
     datagram
 }
@@ -524,7 +525,7 @@ fn a_queue_pair_takes_and_gives_what_its_state_lets_it() {
     net.ends[1].send(&[3; 100], None, false).unwrap();
     give(&mut net, 1, &request(Opcode::RC_SEND_MIDDLE, 1));
     let mut stale = Vec::new();
-    let bth = Bth { opcode: Opcode::RC_SEND_MIDDLE.0, bits: 0, p_key: DEFAULT_P_KEY, resv8: 0, dest_qp: 0x12, ack: 0x80, psn: 6 };
+    let bth = Bth { ack: 0x80, ..Bth::new(Opcode::RC_SEND_MIDDLE, 0x12, 6) };
     packet::emit(&paths()[0], bth, &[], &[1; 10], &mut stale);
     give(&mut net, 1, &stale);
     assert_eq!(net.ends[1].state(), State::Error);
@@ -637,7 +638,7 @@ fn answered(net: &mut Net, bth: Bth, extensions: &[u8], payload: &[u8]) -> Optio
 
 #[test]
 fn what_breaks_a_rule_is_refused_with_its_code() {
-    let head = |opcode: Opcode, psn| Bth { opcode: opcode.0, bits: 0, p_key: DEFAULT_P_KEY, resv8: 0, dest_qp: 0x12, ack: 0x80, psn };
+    let head = |opcode: Opcode, psn| Bth { ack: 0x80, ..Bth::new(opcode, 0x12, psn) };
     let nak = |code| Some(Syndrome::Nak(code));
     let cases: [(Bth, usize, Option<Syndrome>); 9] = [
         (head(Opcode::RC_SEND_ONLY, 5), 10, Some(Syndrome::Ack { credits: None })),
@@ -665,8 +666,8 @@ fn an_acknowledgement_of_what_was_not_sent_is_nothing() {
     net.quiet();
     for psn in [5 + 100, 0x80_0000, 4] {
         let mut datagram = Vec::new();
-        let bth = Bth { opcode: Opcode::RC_ACKNOWLEDGE.0, bits: 0, p_key: DEFAULT_P_KEY, resv8: 0, dest_qp: 0x11, ack: 0, psn };
-        packet::emit(&paths()[1], bth, &packet::aeth(packet::ACK, 1), &[], &mut datagram);
+        let bth = Bth::new(Opcode::RC_ACKNOWLEDGE, 0x11, psn);
+        packet::emit(&paths()[1], bth, &aeth_bytes(ACK, 1), &[], &mut datagram);
         let now = net.now;
         assert!(net.ends[0].handle_datagram(now, paths()[1].source_port, false, &datagram).is_some());
     }

@@ -4,13 +4,14 @@
 //! The sockets forbid fragments and are not connected: Linux then gives all packets IP identification 0, which the
 //! invariant CRC covers. This is tested once for each port, with a datagram to ourselves.
 
-use super::packet::{Check, Outside, PORT, Path, QP1, destination, whole};
+use super::packet::{Check, Outside, PORT, Path, destination, whole};
 use super::{Addressed, Endpoint, Numbers, addressed};
 use crate::transport::{Clock, Driver, Transport};
 use nix::sys::socket::{self as nix_socket, ControlMessage, MsgFlags, MultiHeaders, SockaddrStorage};
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
 use rdmascope_dissector::wire::ib::bth::Opcode;
 use rdmascope_dissector::wire::ib::cm::RejectReason;
+use rdmascope_dissector::wire::ib::mad::QP1;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
@@ -901,6 +902,7 @@ mod tests {
     fn datagrams_are_taken_in_the_order_in_which_they_came_whoever_read_them() {
         use super::super::{cm, packet};
         use rdmascope_dissector::wire::ib::bth::Bth;
+        use rdmascope_dissector::wire::ib::ext::aeth_bytes;
         let process = std::process::id();
         let address = Ipv4Addr::new(127, 32 | (process >> 16) as u8 & 0x1f, (process >> 8) as u8, process as u8 | 1).into();
         let (port, mailbox) = (UdpPort::open(address).unwrap(), Mailbox::new().unwrap());
@@ -911,10 +913,10 @@ mod tests {
             let mut out = Vec::new();
             let managed = number.is_multiple_of(2);
             let (opcode, dest_qp) = if managed { (Opcode::UD_SEND_ONLY, QP1) } else { (Opcode::RC_ACKNOWLEDGE, 0x11) };
-            let head = Bth { opcode: opcode.0, bits: 0, p_key: packet::DEFAULT_P_KEY, resv8: 0, dest_qp, ack: 0, psn: number };
+            let head = Bth::new(opcode, dest_qp, number);
             match managed {
-                true => packet::emit(&path, head, &packet::deth(), &cm::ready(0x33, 0x22, 0), &mut out),
-                false => packet::emit(&path, head, &packet::aeth(0, 0), &[], &mut out),
+                true => packet::emit(&path, head, &packet::DETH, &cm::ready(0x33, 0x22, 0), &mut out),
+                false => packet::emit(&path, head, &aeth_bytes(0, 0), &[], &mut out),
             }
             out
         };

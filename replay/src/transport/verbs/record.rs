@@ -15,18 +15,20 @@
 //! layers above have read the messages that they brought.
 
 use crate::transport::roce::cm::{self, Offer};
-use crate::transport::roce::packet::{self, ACK, DEFAULT_P_KEY, MASK_24 as PSN_MASK, NAK, PORT, Path, QP1, aeth, deth, opcode, part, reth};
+use crate::transport::roce::packet::{self, DETH, MASK_24 as PSN_MASK, PORT, Path, opcode, part, reth};
 use crate::transport::{Handle, Time};
-use crate::wire::{ETHERNET, Wire, addresses, frame, transport_checksum};
+use crate::wire::{ETHERNET, Wire, addresses, frame, udp_checksum};
 use rdmascope_dissector::trace::Off;
-use rdmascope_dissector::wire::ib::bth::{Bth, Opcode};
+use rdmascope_dissector::wire::ib::bth::{Bth, DEFAULT_P_KEY, Opcode};
+use rdmascope_dissector::wire::ib::ext::{ACK, NAK, aeth_bytes};
 use rdmascope_dissector::wire::ib::icrc::{self, Cover};
+use rdmascope_dissector::wire::ib::mad::QP1;
+use rdmascope_dissector::wire::ip::UDP;
 use rdmascope_dissector::wire::smb2::{Command, Header, NtStatus, read_write};
 use rdmascope_verbs::{Numbers, What};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-const UDP: u8 = 17;
 /// Maximum number of requests that wait for their replies.
 const GRANTS_MAX: usize = 65_536;
 
@@ -298,7 +300,7 @@ impl Card {
             let ext = match kind {
                 Kind::Send { invalidate: Some(key), .. } if last => key.to_be_bytes().to_vec(),
                 Kind::Write { key, offset, whole } if n == 0 => reth(key, offset, whole),
-                Kind::Response { msn } if n == 0 || last => aeth(ACK, msn).to_vec(),
+                Kind::Response { msn } if n == 0 || last => aeth_bytes(ACK, msn).to_vec(),
                 _ => Vec::new(),
             };
             let solicited = last && matches!(kind, Kind::Send { solicited: true, .. });
@@ -312,20 +314,12 @@ impl Card {
 
     fn acknowledge(&mut self, now: Time, from: usize, psn: u32, syndrome: u8, msn: u32) {
         let head = self.bth(1 - from, Opcode::RC_ACKNOWLEDGE, psn, false, false);
-        self.packet(now, from, head, &aeth(syndrome, msn), &[], &[]);
+        self.packet(now, from, head, &aeth_bytes(syndrome, msn), &[], &[]);
     }
 
     /// A header to an end's queue pair.
     fn bth(&self, to: usize, opcode: Opcode, psn: u32, asks: bool, solicited: bool) -> Bth {
-        Bth {
-            opcode: opcode.0,
-            bits: u8::from(solicited) << 7,
-            p_key: DEFAULT_P_KEY,
-            resv8: 0,
-            dest_qp: self.sides[to].qp,
-            ack: u8::from(asks) << 7,
-            psn,
-        }
+        Bth { bits: u8::from(solicited) << 7, ack: u8::from(asks) << 7, ..Bth::new(opcode, self.sides[to].qp, psn) }
     }
 
     fn packet(&mut self, now: Time, from: usize, mut head: Bth, ext: &[u8], payload: &[u8], comments: &[&str]) {
@@ -354,11 +348,8 @@ impl Card {
         }
         if v6 {
             // IPv4 does without; the invariant CRC does not cover it
-            let sum = match transport_checksum(&self.ends, from, UDP, &bytes[at..]) {
-                0 => 0xffff,
-                sum => sum,
-            };
-            bytes[at + 6..at + 8].copy_from_slice(&sum.to_be_bytes());
+            let sum = udp_checksum(&self.ends, from, &bytes[at..]);
+            bytes[at + 6..at + 8].copy_from_slice(&sum);
         }
         self.wire.frame(self.interface, now, &bytes, comments);
     }
@@ -411,9 +402,9 @@ impl Card {
 
     /// A message of the communication manager.
     fn datagram(&mut self, now: Time, from: usize, mad: &[u8], comments: &[&str]) {
-        let head = Bth { dest_qp: QP1, ..self.bth(from, Opcode::UD_SEND_ONLY, self.mad_psn, false, false) };
+        let head = Bth::new(Opcode::UD_SEND_ONLY, QP1, self.mad_psn);
         self.mad_psn = (self.mad_psn + 1) & PSN_MASK;
-        self.packet(now, from, head, &deth(), mad, comments);
+        self.packet(now, from, head, &DETH, mad, comments);
     }
 }
 
