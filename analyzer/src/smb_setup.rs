@@ -6,10 +6,8 @@ use crate::op::At;
 use crate::stored::stored;
 use alloc::vec::Vec;
 use rdmascope_dissector::wire::smb2::ioctl::{IoctlResponse, NetworkInterface};
-use rdmascope_dissector::wire::smb2::negotiate::{ContextType, NegotiateRequest, NegotiateResponse};
+use rdmascope_dissector::wire::smb2::negotiate::{ContextType, Dialect, NegotiateRequest, NegotiateResponse};
 
-/// The dialect whose contexts may allow encryption of data that RDMA moves.
-const DIALECT_311: u16 = 0x0311;
 /// Interfaces of one server that are kept.
 const INTERFACES_MAX: usize = 64;
 
@@ -74,7 +72,7 @@ impl SmbSetup {
         self.agreed = Some(at);
         self.capabilities[1] = Some(response.fixed.capabilities);
         self.guids[1] = Some(response.fixed.server_guid);
-        self.transforms = response.dialect().0 == DIALECT_311
+        self.transforms = response.dialect() == Dialect::SMB_3_1_1
             && response.contexts.into_iter().any(|c| c.context_type == ContextType::RDMA_TRANSFORM && c.ids().any(|id| id != 0));
     }
 

@@ -325,6 +325,9 @@ impl FieldSet {
 
 /// A message or protocol that declares fields: what [`crate::registry`] collects.
 pub trait Fields {
+    /// The declarations of its bits, as associated constants with the names of the methods that read them: the mask of
+    /// each is the value for those who write it.
+    type Bits;
     /// Every field of it, its own subtree first.
     const FIELDS: &'static [Def];
 }

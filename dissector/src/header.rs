@@ -26,6 +26,12 @@
 //! let mut out = Vec::new();
 //! toy.emit(&mut out);
 //! assert_eq!(out, bytes[..3]);
+//!
+//! // the bits by name, for those who write them
+//! use rdmascope_dissector::field::Fields;
+//! type Flags = <Toy as Fields>::Bits;
+//! const URGENT: u8 = Flags::urgent.mask as u8;
+//! assert_eq!(toy.flags & URGENT, 0x80);
 //! ```
 //!
 //! Integer types: `u8 le16 le24 le32 le64 be16 be24 be32 be48 be64`. Byte types: `bytes[N] ipv4 ipv6 ether guid eui64`.
@@ -55,8 +61,8 @@ macro_rules! header {
         const _: () = {
             use $crate::field::{Base, FieldDef, Fields, Kind, Privacy, id_of};
             /// The bit fields: methods of the same names read them, so their declarations need a place of their own.
-            #[allow(dead_code)]
-            struct Bits;
+            #[allow(missing_debug_implementations, unreachable_pub)]
+            pub struct Bits;
             impl $Name {
                 pub const $NODE: $crate::field::Def = {
                     static DEF: FieldDef = FieldDef { name: $node, id: id_of($node), label: $title, kind: $crate::header!(@nodekind $($nkind)?), base: Base::None, mask: 0, width: 0, values: &[], spec: $spec, privacy: Privacy::Inside, hidden: false };
@@ -70,7 +76,7 @@ macro_rules! header {
                    }; )+
             }
             impl Bits {
-                $( $($( const $b: $crate::field::Def = {
+                $( $($( pub const $b: $crate::field::Def = {
                        static DEF: FieldDef = FieldDef { name: $bname, id: id_of($bname), label: $blabel, kind: $crate::header!(@bitkind $bty $ty),
                            base: $crate::header!(@bitbase $bty $($bbase)?), mask: $mask, width: 8 * $crate::header!(@len $ty) as u8,
                            values: $crate::header!(@vals $($bvals)?), spec: $spec, privacy: Privacy::Keep, hidden: false };
@@ -78,6 +84,7 @@ macro_rules! header {
                    }; )+)? )+
             }
             impl Fields for $Name {
+                type Bits = Bits;
                 const FIELDS: &'static [$crate::field::Def] = &[ $Name::$NODE, $( $Name::$f, $($( Bits::$b, )+)? )+ ];
             }
 
@@ -247,7 +254,7 @@ macro_rules! fields {
             /// The fields of this block.
             #[derive(Clone, Copy, Debug)]
             pub struct All;
-            impl Fields for All { const FIELDS: &'static [Def] = &[ $( $F, )+ ]; }
+            impl Fields for All { type Bits = (); const FIELDS: &'static [Def] = &[ $( $F, )+ ]; }
             /// The same, as a set.
             #[allow(dead_code)]
             pub const SET: $crate::field::FieldSet = $crate::field::FieldSet::of(All::FIELDS);

@@ -4,6 +4,7 @@
 //! reads a file of that many MiB over RDMA. With a WIRE of `-` nothing is recorded.
 #![forbid(unsafe_code)]
 
+use rdmascope_dissector::wire::smb2::create::options::DELETE_ON_CLOSE;
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Opened, Options, access, disposition};
@@ -84,7 +85,6 @@ fn main() -> Anything<()> {
         println!("{} bytes written {} and read back", data.len(), name(channel));
         client.close(file.id)?;
     }
-    const DELETE_ON_CLOSE: u32 = 0x1000;
     let file = client.create("rdmascope.tmp", access::READ | access::DELETE, disposition::OPEN, DELETE_ON_CLOSE)?;
     client.close(file.id)?;
     client.echo()?;
@@ -103,7 +103,6 @@ fn main() -> Anything<()> {
 
 /// Writes a file of `mib` MiB over RDMA, reads it over RDMA, and compares every byte.
 fn large(client: &mut Client, mib: u64) -> Anything<()> {
-    const DELETE_ON_CLOSE: u32 = 0x1000;
     let room = client.max_write_size.min(client.max_read_size).min(1 << 20);
     let pieces = mib * (1 << 20) / u64::from(room);
     let rights = access::READ | access::WRITE | access::DELETE;

@@ -13,6 +13,8 @@ use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::Sink;
 use rdmascope_capture::Source;
 use rdmascope_dissector::trace::Off;
+use rdmascope_dissector::wire::smb2::access::{file_attribute, rights};
+use rdmascope_dissector::wire::smb2::create::options::{DELETE_ON_CLOSE, DIRECTORY_FILE, OPEN_BY_FILE_ID};
 use rdmascope_dissector::wire::smb2::header::Header;
 use rdmascope_dissector::wire::smb2::info::{FileClass, InfoType};
 use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
@@ -53,13 +55,6 @@ struct Created {
 
 const OPENED: u32 = 1;
 const CREATED: u32 = 2;
-const ATTRIBUTE_DIRECTORY: u32 = 0x10;
-/// CreateOptions, 2.2.13.
-const OPTION_DIRECTORY: u32 = 0x0001;
-const OPTION_DELETE_ON_CLOSE: u32 = 0x1000;
-const OPTION_BY_FILE_ID: u32 = 0x2000;
-/// ACCESS_SYSTEM_SECURITY takes a privilege that the replay need not have.
-const ACCESS_SYSTEM_SECURITY: u32 = 0x0100_0000;
 
 /// Offset of the FileId in a request, counted from the beginning of its header.
 fn file_id_at(command: Command) -> Option<usize> {
@@ -129,7 +124,7 @@ impl Sink for Recording {
             of.created = Some(Created {
                 action: fixed.create_action,
                 length: fixed.end_of_file,
-                folder: fixed.file_attributes & ATTRIBUTE_DIRECTORY != 0,
+                folder: fixed.file_attributes & file_attribute::DIRECTORY != 0,
             });
         }
     }
@@ -295,7 +290,7 @@ impl Action {
     fn writes(&self) -> bool {
         match self {
             Self::Write { .. } | Self::Flush | Self::SetInfo { .. } => true,
-            Self::Open { disposition, options, .. } => *disposition != disposition::OPEN || options & OPTION_DELETE_ON_CLOSE != 0,
+            Self::Open { disposition, options, .. } => *disposition != disposition::OPEN || options & DELETE_ON_CLOSE != 0,
             Self::Control { code, .. } => changes(*code),
             _ => false,
         }
@@ -491,19 +486,20 @@ impl Plan {
     fn open(e: &Exchange, recording: &Recording, wanted: Wanted) -> Result<Action, &'static str> {
         let folder = recording.created(e.id).is_some_and(|c| c.folder);
         let Some((access, disposition, options)) = recording.asked(e.id) else {
-            let options = if folder { OPTION_DIRECTORY } else { 0 };
+            let options = if folder { DIRECTORY_FILE } else { 0 };
             return Ok(Action::Open { access: access::READ, disposition: disposition::OPEN, options });
         };
-        if options & OPTION_BY_FILE_ID != 0 {
+        if options & OPEN_BY_FILE_ID != 0 {
             return Err("it names its file by a number of the recorded server");
         }
         if wanted.writes {
-            return Ok(Action::Open { access: access & !ACCESS_SYSTEM_SECURITY, disposition, options });
+            // that right takes a privilege, which the replay need not have
+            return Ok(Action::Open { access: access & !rights::SYSTEM_SECURITY, disposition, options });
         }
         let made = recording.created(e.id).is_some_and(|c| c.action != OPENED);
         match disposition {
             disposition::OPEN | disposition::OPEN_IF if !made => {
-                Ok(Action::Open { access: access::READ, disposition: disposition::OPEN, options: options & !OPTION_DELETE_ON_CLOSE })
+                Ok(Action::Open { access: access::READ, disposition: disposition::OPEN, options: options & !DELETE_ON_CLOSE })
             }
             _ => Err("it makes or empties a file: allow that with --allow-writes"),
         }
@@ -630,7 +626,7 @@ impl<'a> Known<'a> {
             if created.is_some_and(|c| c.folder) {
                 folders.insert(file);
             }
-            if e.status == Some(0) && recording.asked(e.id).is_some_and(|(.., options)| options & OPTION_DELETE_ON_CLOSE != 0) {
+            if e.status == Some(0) && recording.asked(e.id).is_some_and(|(.., options)| options & DELETE_ON_CLOSE != 0) {
                 written.insert(file);
             }
             match created.map(|c| c.action) {

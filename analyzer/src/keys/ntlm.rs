@@ -20,16 +20,27 @@ use hmac::{Hmac, Mac};
 use md4::Md4;
 use md5::Md5;
 use rc4::{KeyInit, Rc4, StreamCipher};
+use rdmascope_dissector::wire::smb2::ntlmssp::f;
 use sha2::Digest;
 
 const SIGNATURE: &[u8; 8] = b"NTLMSSP\0";
-const NEGOTIATE_UNICODE: u32 = 0x0000_0001;
-const NEGOTIATE_KEY_EXCH: u32 = 0x4000_0000;
-const NEGOTIATE_ANONYMOUS: u32 = 0x0000_0800;
-const TARGET_TYPE_SERVER: u32 = 0x0002_0000;
-/// Flags that our own client and server negotiate: Unicode, request target, sign, NTLM, always sign, extended session
-/// security, target info, version, 128 bits, key exchange, 56 bits.
-const NEGOTIATE_OURS: u32 = 0xe288_8215;
+const NEGOTIATE_UNICODE: u32 = f::FLAG_UNICODE.mask as u32;
+const NEGOTIATE_KEY_EXCH: u32 = f::FLAG_KEY_EXCHANGE.mask as u32;
+const NEGOTIATE_ANONYMOUS: u32 = f::FLAG_ANONYMOUS.mask as u32;
+const TARGET_TYPE_SERVER: u32 = f::FLAG_TARGET_SERVER.mask as u32;
+/// Flags that our own client and server negotiate.
+const NEGOTIATE_OURS: u32 = NEGOTIATE_UNICODE
+    | f::FLAG_REQUEST_TARGET.mask as u32
+    | f::FLAG_SIGN.mask as u32
+    | f::FLAG_NTLM.mask as u32
+    | f::FLAG_ALWAYS_SIGN.mask as u32
+    | f::FLAG_EXTENDED_SECURITY.mask as u32
+    | f::FLAG_TARGET_INFO.mask as u32
+    | f::FLAG_VERSION.mask as u32
+    | f::FLAG_128.mask as u32
+    | NEGOTIATE_KEY_EXCH
+    | f::FLAG_56.mask as u32;
+const _: () = assert!(NEGOTIATE_OURS == 0xe288_8215);
 /// VERSION, 2.2.2.10: product 6.1, NTLM revision 15.
 const VERSION: [u8; 8] = [6, 1, 0, 0, 0, 0, 0, 15];
 /// AV_PAIR, 2.2.2.1.

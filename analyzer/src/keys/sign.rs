@@ -11,17 +11,18 @@ use core::fmt;
 use ghash::GHash;
 use ghash::universal_hash::UniversalHash;
 use hmac::{Hmac, KeyInit, Mac};
+use rdmascope_dissector::wire::smb2::header::{Command, Header, flags};
 use sha2::Sha256;
 
 /// Bytes of an SMB2 header: none shorter can be signed.
-const HEADER_LEN: usize = 64;
+const HEADER_LEN: usize = Header::LEN;
 const COMMAND: usize = 12;
 const FLAGS: usize = 16;
 const MESSAGE_ID: usize = 24;
 const SIGNATURE: usize = 48;
 
-const COMMAND_CANCEL: u16 = 0x000c;
-const FLAG_SERVER_TO_REDIR: u8 = 0x01;
+const COMMAND_CANCEL: u16 = Command::CANCEL.0;
+const FLAG_SERVER_TO_REDIR: u8 = flags::RESPONSE as u8;
 
 /// A key made ready for one of the algorithms.
 #[derive(Clone)]

@@ -30,11 +30,11 @@ use rdmascope_dissector::text::{Elapsed, Grouped};
 use rdmascope_dissector::wire::ib::cm::RejectReason;
 use rdmascope_dissector::wire::smb2::NtStatus;
 use rdmascope_dissector::wire::smb2::ioctl::NetworkInterface;
+use rdmascope_dissector::wire::smb2::negotiate::Dialect;
+use rdmascope_dissector::wire::smb2::negotiate::capabilities::MULTI_CHANNEL;
 
-/// SMB2_GLOBAL_CAP_MULTI_CHANNEL, \[MS-SMB2\] 2.2.3.
-const MULTI_CHANNEL: u32 = 0x0000_0008;
 /// The first dialect with SMB Direct.
-const DIALECT_30: u16 = 0x0300;
+const DIALECT_30: u16 = Dialect::SMB_3_0.0;
 /// Pairs of hosts that get a ladder, at most.
 const PATHS_MAX: usize = 256;
 /// ns without an answer after which a connection request counts as unanswered.
@@ -689,15 +689,10 @@ fn may_be_near(a: &Addr, b: &Addr) -> bool {
     }
 }
 
-const fn dialect_name(code: u16) -> &'static str {
-    match code {
-        0x0202 => "SMB 2.0.2",
-        0x0210 | 0x02ff => "SMB 2.1",
-        0x0300 => "SMB 3.0",
-        0x0302 => "SMB 3.0.2",
-        0x0311 => "SMB 3.1.1",
-        _ => "another dialect",
-    }
+fn dialect_name(code: u16) -> &'static str {
+    // a client that offers the wildcard has SMB 2.1 or higher
+    let dialect = if code == Dialect::WILDCARD.0 { Dialect::SMB_2_1 } else { Dialect(code) };
+    dialect.name().unwrap_or("another dialect")
 }
 
 fn status_name(status: u32) -> String {
@@ -937,7 +932,7 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 let offered = all.iter().find_map(|c| c.smb.setup.offered);
                 let name = dialect_name(code);
                 let why = match offered {
-                    Some((_, highest)) if highest >= DIALECT_30 && highest != 0x02ff => (
+                    Some((_, highest)) if highest >= DIALECT_30 && highest != Dialect::WILDCARD.0 => (
                         Blame::Server,
                         format!("chose {name}, though the client offers {}; SMB Direct needs SMB 3.0", dialect_name(highest)),
                     ),

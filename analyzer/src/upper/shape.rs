@@ -3,7 +3,7 @@
 
 use core::fmt;
 use rdmascope_dissector::wire::smb2::blob::Blob;
-use rdmascope_dissector::wire::smb2::{Body, Command, Header, Pdu};
+use rdmascope_dissector::wire::smb2::{Body, Header, Pdu};
 
 /// A violation in the shape of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,24 +32,6 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// The StructureSize of a request; `None` if there are several or the command is not known.
-const fn size_of(command: Command) -> Option<u16> {
-    Some(match command {
-        Command::NEGOTIATE => 36,
-        Command::SESSION_SETUP => 25,
-        Command::TREE_CONNECT => 9,
-        Command::CREATE | Command::IOCTL => 57,
-        Command::CLOSE | Command::FLUSH => 24,
-        Command::READ | Command::WRITE => 49,
-        Command::LOCK => 48,
-        Command::QUERY_DIRECTORY | Command::SET_INFO => 33,
-        Command::CHANGE_NOTIFY => 32,
-        Command::QUERY_INFO => 41,
-        Command::LOGOFF | Command::TREE_DISCONNECT | Command::CANCEL | Command::ECHO => 4,
-        _ => return None,
-    })
-}
-
 /// Checks the shape of a message of which nothing was cut off. `emit` is given each violation.
 pub fn check(pdu: &Pdu<'_>, mut emit: impl FnMut(Wrong)) {
     let header = &pdu.header;
@@ -64,7 +46,7 @@ pub fn check(pdu: &Pdu<'_>, mut emit: impl FnMut(Wrong)) {
             emit(Wrong::Related);
         }
         let size = pdu.bytes.get(Header::LEN..).and_then(|b| b.first_chunk::<2>()).map(|b| u16::from_le_bytes(*b));
-        if let (Some(size), Some(own)) = (size, size_of(header.command))
+        if let (Some(size), Some(own)) = (size, header.command.request_size())
             && size != own
         {
             emit(Wrong::Size(size, own));
@@ -106,7 +88,7 @@ mod tests {
     use alloc::vec::Vec;
     use rdmascope_dissector::trace::Off;
     use rdmascope_dissector::wire::smb2::header::flags;
-    use rdmascope_dissector::wire::smb2::{Each, encode, parse_message};
+    use rdmascope_dissector::wire::smb2::{Command, Each, encode, parse_message};
 
     fn wrong(message: &[u8]) -> Vec<Wrong> {
         let mut all = Vec::new();

@@ -7,16 +7,14 @@
 
 use alloc::vec::Vec;
 use rdmascope_dissector::wire::smb2::negotiate::Dialect;
+use rdmascope_dissector::wire::smb2::negotiate::security_mode::SIGNING_REQUIRED;
+use rdmascope_dissector::wire::smb2::session::flags::{ENCRYPT_DATA, IS_GUEST, IS_NULL};
 use rdmascope_dissector::wire::smb2::{Body, Command, Header, NtStatus, Pdu};
 
 /// Sessions remembered per connection at most.
 const SESSIONS_MAX: usize = 256;
-/// SecurityMode: signing is required.
-const REQUIRED: u8 = 0x02;
-/// SMB2_SESSION_FLAG_IS_GUEST and _IS_NULL: there is no key.
-const WITHOUT_KEY: u16 = 0x0003;
-/// SMB2_SESSION_FLAG_ENCRYPT_DATA.
-const ENCRYPTED: u16 = 0x0004;
+/// Sessions that have no key.
+const WITHOUT_KEY: u16 = IS_GUEST | IS_NULL;
 
 /// Values for signing in a SESSION_SETUP request, kept until its reply comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +27,7 @@ impl Setup {
     /// Of a request; nothing of other commands.
     pub fn of(body: &Body<'_>) -> Self {
         match body {
-            Body::SessionSetupRequest(r) => Self { required: r.fixed.security_mode & REQUIRED != 0, binding: r.fixed.binding() },
+            Body::SessionSetupRequest(r) => Self { required: r.fixed.security_mode & SIGNING_REQUIRED != 0, binding: r.fixed.binding() },
             _ => Self::default(),
         }
     }
@@ -58,13 +56,13 @@ impl Signing {
         let header = &pdu.header;
         match &pdu.body {
             Ok(Body::NegotiateResponse(r)) => {
-                self.server = r.fixed.security_mode & REQUIRED != 0;
+                self.server = r.fixed.security_mode & SIGNING_REQUIRED != 0;
                 self.dialect = r.dialect().0;
             }
             Ok(Body::SessionSetupResponse(r)) if header.status() == NtStatus::SUCCESS => {
                 self.sessions.retain(|s| s.id != header.session_id);
                 // another channel of a session takes over the agreement of the first
-                if r.fixed.session_flags & (WITHOUT_KEY | ENCRYPTED) == 0 && !setup.binding && self.sessions.len() < SESSIONS_MAX {
+                if r.fixed.session_flags & (WITHOUT_KEY | ENCRYPT_DATA) == 0 && !setup.binding && self.sessions.len() < SESSIONS_MAX {
                     self.sessions.push(Session { id: header.session_id, required: self.server || setup.required });
                 }
             }

@@ -55,8 +55,6 @@ const SESSIONS_MAX: usize = 64;
 const CREATED_MAX: usize = 256;
 /// Layers around a message: encryption, compression, and no more.
 const LAYERS_MAX: usize = 2;
-/// Dialect 3.0.2, the first with remote invalidation.
-const DIALECT_302: u16 = 0x0302;
 
 /// A request without its reply.
 #[derive(Clone, Debug)]
@@ -824,7 +822,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             smb2::Channel::RDMA_V1_INVALIDATE => DataPath::RdmaInvalidate,
             _ => DataPath::RdmaTransform,
         };
-        if info.asks_for_invalidation() && self.smb2.smb.dialect.is_some_and(|d| d < DIALECT_302) {
+        if info.asks_for_invalidation() && self.smb2.smb.dialect.is_some_and(|d| d < Dialect::SMB_3_0_2.0) {
             let dialect = self.smb2.smb.dialect.unwrap_or(0);
             self.report(
                 Rule::RdmaInvalidate,
@@ -1156,11 +1154,10 @@ mod tests {
     use crate::context::alone::Alone;
     use crate::finding::Blame;
     use rdmascope_dissector::trace::Off;
+    use rdmascope_dissector::wire::smb2::header::flags::{ASYNC, RESPONSE};
 
-    const ECHO: u16 = 0x0d;
-    const RESPONSE: u32 = 1;
-    const ASYNC: u32 = 2;
-    const STATUS_PENDING: u32 = 0x103;
+    const ECHO: u16 = Command::ECHO.0;
+    const STATUS_PENDING: u32 = NtStatus::PENDING.0;
 
     /// A header of SMB2 (\[MS-SMB2\] 2.2.1) and the body of ECHO.
     fn echo(flags: u32, status: u32, message_id: u64, credits: u16) -> Vec<u8> {

@@ -17,6 +17,8 @@ use crate::transport::{Fabric, KINDS, Kind, Rights};
 use crate::wire::Wire;
 use rdmascope_analyzer::keys::{CipherId, Dialect, SigningAlgorithm};
 use rdmascope_dissector::trace::Off;
+use rdmascope_dissector::wire::smb2::access::file_attribute;
+use rdmascope_dissector::wire::smb2::create::options::DELETE_ON_CLOSE;
 use rdmascope_dissector::wire::smb2::negotiate::RdmaTransformId;
 use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, RdmaTransformFixed, TransformType};
 use rdmascope_dissector::wire::smb2::{Command, NtStatus};
@@ -32,8 +34,6 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(8);
 const ANSWER_WITHIN: Duration = Duration::from_secs(8);
 /// Maximum time in which a server must ask a silent client for a response: Windows and Linux wait 120 s.
 const IDLE_WITHIN: Duration = Duration::from_secs(150);
-const ATTRIBUTE_DIRECTORY: u32 = 0x10;
-const DELETE_ON_CLOSE: u32 = 0x1000;
 /// Credits that the cases request.
 const CREDITS: u16 = 255;
 const MAX_RECEIVE: u32 = 8192;
@@ -1318,7 +1318,7 @@ impl Run<'_> {
             let root = client.create("", access::READ, disposition::OPEN, 1)?;
             let files = client.list(root.id, "*")?;
             client.close(root.id)?;
-            match files.into_iter().filter(|f| f.attributes & ATTRIBUTE_DIRECTORY == 0).max_by_key(|f| f.end_of_file) {
+            match files.into_iter().filter(|f| f.attributes & file_attribute::DIRECTORY == 0).max_by_key(|f| f.end_of_file) {
                 Some(file) if file.end_of_file >= 8192 => file.name,
                 _ => return Ok(Verdict::NotApplicable(format!("no file of 8 KiB or more in share {}", self.target.share))),
             }

@@ -16,10 +16,14 @@ use rdmascope_analyzer::credits::{Fault, Ledger, charge_of as charge};
 use rdmascope_analyzer::keys::derive::PreauthHash;
 use rdmascope_analyzer::keys::ntlm::{self, Account};
 use rdmascope_analyzer::keys::{CipherId, Dialect, Key, SigningAlgorithm};
+use rdmascope_dissector::field::Fields;
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::smb2::header::{Header, Ids, flags};
-use rdmascope_dissector::wire::smb2::negotiate::{self, ContextType, RdmaTransformId};
+use rdmascope_dissector::wire::smb2::negotiate::security_mode::{SIGNING_ENABLED, SIGNING_REQUIRED};
+use rdmascope_dissector::wire::smb2::negotiate::{self, ContextType, RdmaTransformId, capabilities};
 use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, TransformType};
+use rdmascope_dissector::wire::smb2::session::flags::{ENCRYPT_DATA, IS_GUEST, IS_NULL};
+use rdmascope_dissector::wire::smb2::tree::TreeConnectResponseFixed;
 use rdmascope_dissector::wire::smb2::{Command, FileId, Framing, NtStatus, create, read_write, spnego};
 use rdmascope_dissector::wire::smbd::BufferDescriptorV1;
 use std::collections::HashMap;
@@ -35,39 +39,38 @@ const INBOX_MAX: usize = 8192;
 const FAULTS_MAX: usize = 64;
 /// SMB2 credits requested in each request.
 const CREDITS: u16 = 256;
-/// Signing enabled.
-const SECURITY_MODE: u16 = 1;
-/// Large MTU, encryption.
-const CAPABILITIES: u32 = 0x44;
-const SESSION_FLAG_GUEST: u16 = 1;
-const SESSION_FLAG_NULL: u16 = 2;
-const SESSION_FLAG_ENCRYPT: u16 = 4;
-const SHARE_FLAG_ENCRYPT: u32 = 0x8000;
+const SECURITY_MODE: u16 = SIGNING_ENABLED as u16;
+const CAPABILITIES: u32 = capabilities::LARGE_MTU | capabilities::ENCRYPTION;
+const SHARE_FLAG_ENCRYPT: u32 = <TreeConnectResponseFixed as Fields>::Bits::encrypt_data.mask as u32;
 const HASH_SHA512: u16 = 1;
 const SESSION_SETUP: &str = "SESSION_SETUP";
 
 /// Access mask of a CREATE.
 pub mod access {
+    use rdmascope_dissector::wire::smb2::access::rights;
+
     /// Read data, attributes and extended attributes; synchronize.
-    pub const READ: u32 = 0x0012_0089;
-    /// Write and append data, write attributes; synchronize.
-    pub const WRITE: u32 = 0x0012_0196;
+    pub const READ: u32 = rights::FILE_GENERIC_READ;
+    /// Write and append data, write attributes and extended attributes, read attributes; synchronize.
+    pub const WRITE: u32 = rights::FILE_GENERIC_WRITE | rights::READ_ATTRIBUTES;
     /// Delete.
-    pub const DELETE: u32 = 0x0001_0000;
+    pub const DELETE: u32 = rights::DELETE;
     /// Attributes only.
-    pub const ATTRIBUTES: u32 = 0x0010_0080;
+    pub const ATTRIBUTES: u32 = rights::READ_ATTRIBUTES | rights::SYNCHRONIZE;
 }
 
 /// CreateDisposition: the action of a CREATE if the file exists or not, \[MS-SMB2\] 2.2.13.
 pub mod disposition {
+    use rdmascope_dissector::wire::smb2::create::CreateDisposition;
+
     /// Open; fail if it does not exist.
-    pub const OPEN: u32 = 1;
+    pub const OPEN: u32 = CreateDisposition::OPEN.0;
     /// Create; fail if it exists.
-    pub const CREATE: u32 = 2;
+    pub const CREATE: u32 = CreateDisposition::CREATE.0;
     /// Open, or create.
-    pub const OPEN_IF: u32 = 3;
+    pub const OPEN_IF: u32 = CreateDisposition::OPEN_IF.0;
     /// Overwrite, or create.
-    pub const OVERWRITE_IF: u32 = 5;
+    pub const OVERWRITE_IF: u32 = CreateDisposition::OVERWRITE_IF.0;
 }
 
 /// A file that is open.
@@ -326,7 +329,7 @@ impl Client {
         let fixed = &response.fixed;
         let server = Writer::default().u32(fixed.capabilities).bytes(&fixed.server_guid);
         self.server = server.u16(fixed.security_mode.into()).u16(dialect.0).0;
-        self.must_sign = response.fixed.security_mode & 2 != 0;
+        self.must_sign = response.fixed.security_mode & SIGNING_REQUIRED != 0;
         self.max_read_size = response.fixed.max_read_size;
         self.max_write_size = response.fixed.max_write_size;
         if dialect == Dialect::SMB_3_1_1 {
@@ -358,7 +361,7 @@ impl Client {
             Credentials::Kerberos(ticket) => self.log_on_by_kerberos(ticket)?,
         };
         let session_flags = number(&reply.bytes, Header::LEN + 2, 2) as u16;
-        if session_flags & (SESSION_FLAG_GUEST | SESSION_FLAG_NULL) != 0 || matches!(who, Credentials::Anonymous) {
+        if session_flags & (IS_GUEST | IS_NULL) != 0 || matches!(who, Credentials::Anonymous) {
             return Ok(());
         }
         self.protection = Protection::new(false, self.dialect, self.cipher_id, self.signing, &key, &self.hash);
@@ -366,7 +369,7 @@ impl Client {
         if reply.header.is_signed() && self.protection.signer().is_some_and(|s| !s.verify(&reply.bytes)) {
             return Err(Error::Answer { what: SESSION_SETUP, why: "has a wrong signature" });
         }
-        self.encrypt = session_flags & SESSION_FLAG_ENCRYPT != 0 || self.options.encrypt && self.protection.has_ciphers();
+        self.encrypt = session_flags & ENCRYPT_DATA != 0 || self.options.encrypt && self.protection.has_ciphers();
         Ok(())
     }
 

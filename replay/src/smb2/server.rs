@@ -2,7 +2,7 @@
 //! write. Dialects 3.0 to 3.1.1; NTLMv2, Kerberos, guests and anonymous users; signing, encryption and RDMA transforms
 //! as the client requests them; several channels per session; no leases; one share.
 
-use super::client::{disposition, number};
+use super::client::{access, disposition, number};
 use super::guard::{Limits, LogonDeadline, Range, Shared};
 use super::protection::Protection;
 use super::storage::{File, Stat, Storage, Times};
@@ -18,11 +18,17 @@ use rdmascope_analyzer::keys::derive::PreauthHash;
 use rdmascope_analyzer::keys::ntlm::{Authenticate, Challenge, emit_challenge, find};
 use rdmascope_analyzer::keys::sign::Signer;
 use rdmascope_analyzer::keys::{CipherId, Dialect, Key, SigningAlgorithm};
+use rdmascope_dissector::field::Fields;
 use rdmascope_dissector::text::escaped;
 use rdmascope_dissector::trace::Off;
+use rdmascope_dissector::wire::smb2::access::{file_attribute, rights};
 use rdmascope_dissector::wire::smb2::header::{Header, Ids, flags};
-use rdmascope_dissector::wire::smb2::negotiate::{self, ContextType, RdmaTransformId};
+use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
+use rdmascope_dissector::wire::smb2::negotiate::security_mode::{SIGNING_ENABLED, SIGNING_REQUIRED};
+use rdmascope_dissector::wire::smb2::negotiate::{self, ContextType, RdmaTransformId, capabilities};
 use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, TransformType};
+use rdmascope_dissector::wire::smb2::read_write::ReadResponseFixed;
+use rdmascope_dissector::wire::smb2::session::flags::BINDING;
 use rdmascope_dissector::wire::smb2::spnego::NegState;
 use rdmascope_dissector::wire::smb2::{ChannelInfo, Command, FileId, Framing, NtStatus, create, file, read_write, spnego};
 use std::collections::{HashMap, HashSet};
@@ -41,29 +47,15 @@ const FETCHES_MAX: usize = 1024;
 const LOGONS_MAX: u32 = 3;
 /// Maximum size of a message besides its data, in bytes: header, body and a transform.
 const OVERHEAD: u32 = 1024;
-/// SMB2_SESSION_FLAG_BINDING
-const SESSION_FLAG_BINDING: u8 = 1;
 /// Channels that a session may have had: their number is part of the nonces.
 const CHANNELS_MAX: u16 = 32_768;
 const TREE_IPC: u32 = 1;
 const TREE_SHARE: u32 = 2;
-const ATTRIBUTE_FOLDER: u32 = 0x10;
-const ATTRIBUTE_NORMAL: u32 = 0x80;
-/// Write and append data, write attributes, delete.
-const ACCESS_WRITES: u32 = 0x5001_0016;
-/// Large MTU.
-const CAPABILITIES: u32 = 0x04;
-/// Several connections may carry one session.
-const CAPABILITY_MULTI_CHANNEL: u32 = 0x08;
+/// Rights that change the share.
+const ACCESS_WRITES: u32 =
+    rights::GENERIC_ALL | rights::GENERIC_WRITE | rights::WRITE_DATA | rights::APPEND_DATA | rights::WRITE_EA | rights::DELETE;
 /// SMB2_READFLAG_RESPONSE_RDMA_TRANSFORM
-const READ_FLAG_TRANSFORM: u32 = 1;
-const CAPABILITY_ENCRYPTION: u32 = 0x40;
-const SIGNING_REQUIRED: u8 = 2;
-const DELETE_ON_CLOSE: u32 = 0x1000;
-const MAXIMUM_ALLOWED: u32 = 0x0200_0000;
-const FSCTL_VALIDATE_NEGOTIATE_INFO: u32 = 0x0014_0204;
-const FSCTL_QUERY_NETWORK_INTERFACE_INFO: u32 = 0x0014_01fc;
-const FSCTL_QUERY_ALLOCATED_RANGES: u32 = 0x0009_40cf;
+const READ_FLAG_TRANSFORM: u32 = <ReadResponseFixed as Fields>::Bits::rdma_transform.mask as u32;
 
 /// A share of the peer, and its users.
 #[derive(Debug)]
@@ -716,15 +708,15 @@ impl ServerConnection {
         (self.agreed.dialect, self.agreed.client) = (Some(dialect), request.fixed.client_guid);
         // 3.1.1 negotiates encryption by a context
         let encryption = self.agreed.cipher.is_some() && dialect != Dialect::SMB_3_1_1;
-        self.capabilities = CAPABILITIES
-            | if encryption { CAPABILITY_ENCRYPTION } else { 0 }
-            | if request.fixed.multi_channel() && self.share.has_keys() { CAPABILITY_MULTI_CHANNEL } else { 0 };
+        self.capabilities = capabilities::LARGE_MTU
+            | if encryption { capabilities::ENCRYPTION } else { 0 }
+            | if request.fixed.multi_channel() && self.share.has_keys() { capabilities::MULTI_CHANNEL } else { 0 };
         let token = self.share.users.hint();
         let contexts_at = (128 + token.len()).next_multiple_of(8);
         let mut body = Vec::new();
         negotiate::NegotiateResponseFixed {
             structure_size: 65,
-            security_mode: 1 | if self.share.signs() { SIGNING_REQUIRED } else { 0 },
+            security_mode: self.share.security_mode(),
             security_mode_high: [0],
             dialect: dialect.0,
             context_count: count,
@@ -772,7 +764,7 @@ impl ServerConnection {
     fn session_setup(&mut self, header: &Header, pdu: &[u8]) -> Option<Answer> {
         let (at, length) = (number(pdu, 76, 2) as usize, number(pdu, 78, 2) as usize);
         let Some(token) = pdu.get(at..at + length) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
-        let binds = number(pdu, 66, 1) & u64::from(SESSION_FLAG_BINDING) != 0;
+        let binds = number(pdu, 66, 1) & u64::from(BINDING) != 0;
         let first = match binds.then(|| self.bindable(header, pdu)) {
             Some(Err(status)) => {
                 self.log(&format!("channel refused: {status}"));
@@ -956,22 +948,22 @@ impl ServerConnection {
             return Answer::status(NtStatus::BAD_NETWORK_NAME);
         };
         common.state().trees.insert(tree);
-        let access = if self.share.writable { 0x001f_01ff } else { 0x0012_00a9 };
-        Answer::ok(Writer::default().u16(16).u8(kind).u8(0).u32(0).u32(0).u32(access).0)
+        let may = if self.share.writable { rights::FILE_ALL_ACCESS } else { rights::FILE_GENERIC_READ | rights::FILE_GENERIC_EXECUTE };
+        Answer::ok(Writer::default().u16(16).u8(kind).u8(0).u32(0).u32(0).u32(may).0)
     }
 
     fn ioctl(&mut self, pdu: &[u8]) -> Option<Answer> {
-        let code = number(pdu, 68, 4) as u32;
+        let code = ControlCode(number(pdu, 68, 4) as u32);
         let answer = |file: &[u8], output: &[u8]| {
-            let body = Writer::default().u16(49).u16(0).u32(code).bytes(file).u32(112).u32(0).u32(112).u32(output.len() as u32);
+            let body = Writer::default().u16(49).u16(0).u32(code.0).bytes(file).u32(112).u32(0).u32(112).u32(output.len() as u32);
             Answer::ok(body.u32(0).u32(0).bytes(output).0)
         };
         match code {
-            FSCTL_VALIDATE_NEGOTIATE_INFO => {}
-            FSCTL_QUERY_NETWORK_INTERFACE_INFO => {
+            ControlCode::VALIDATE_NEGOTIATE_INFO => {}
+            ControlCode::QUERY_NETWORK_INTERFACE_INFO => {
                 return answer(&[0xff; 16], &self.interfaces());
             }
-            FSCTL_QUERY_ALLOCATED_RANGES => {
+            ControlCode::QUERY_ALLOCATED_RANGES => {
                 let at = number(pdu, 88, 4) as usize;
                 let (from, length) = (number(pdu, at, 8), number(pdu, at.saturating_add(8), 8));
                 return self.with_open(pdu, 8, |_, open| match open.file.stat() {
@@ -985,8 +977,8 @@ impl ServerConnection {
             }
             _ => return Answer::status(NtStatus::NOT_SUPPORTED),
         }
-        let output = Writer::default().u32(self.capabilities).bytes(&self.guid).u16(1).u16(self.agreed.dialect.map_or(0, |d| d.0)).0;
-        answer(&[0xff; 16], &output)
+        let output = Writer::default().u32(self.capabilities).bytes(&self.guid).u16(self.share.security_mode().into());
+        answer(&[0xff; 16], &output.u16(self.agreed.dialect.map_or(0, |d| d.0)).0)
     }
 
     /// NETWORK_INTERFACE_INFO, \[MS-SMB2\] 2.2.32.5, of the address to which the client connected, followed by those of
@@ -997,7 +989,7 @@ impl ServerConnection {
         const LINK_SPEED: u64 = 10_000_000_000;
         const LEN: usize = 152;
         // several connections to one address serve a client as well as those to several
-        let capability = RDMA_CAPABLE | if self.capabilities & CAPABILITY_MULTI_CHANNEL != 0 { RSS_CAPABLE } else { 0 };
+        let capability = RDMA_CAPABLE | if self.capabilities & capabilities::MULTI_CHANNEL != 0 { RSS_CAPABLE } else { 0 };
         // over a card our address is not known
         let Some(found) = self.address.map(|address| address.ip()) else { return Vec::new() };
         let others = self.share.addresses.iter().filter(|other| **other != found && other.is_ipv4() == found.is_ipv4());
@@ -1022,10 +1014,10 @@ impl ServerConnection {
         let fixed = request.fixed;
         let path = request.name().chars().collect::<String>().replace('\\', "/");
         let path = path.trim_matches('/').to_owned();
-        let (want_folder, want_file) = (fixed.create_options & 1 != 0, fixed.create_options & 0x40 != 0);
+        let (want_folder, want_file) = (fixed.directory_file(), fixed.non_directory_file());
         let changes = fixed.desired_access & ACCESS_WRITES != 0;
-        let tries = fixed.desired_access & MAXIMUM_ALLOWED != 0 && self.share.writable;
-        let delete = fixed.create_options & DELETE_ON_CLOSE != 0;
+        let tries = fixed.maximum_allowed() && self.share.writable;
+        let delete = fixed.delete_on_close();
         let Some(common) = self.session.as_ref().map(|s| s.common.clone()) else {
             return Answer::status(NtStatus::USER_SESSION_DELETED);
         };
@@ -1594,6 +1586,11 @@ impl Share {
     fn signs(&self) -> bool {
         self.require_signing && self.has_keys()
     }
+
+    /// SecurityMode of its connections.
+    fn security_mode(&self) -> u8 {
+        if self.signs() { SIGNING_ENABLED | SIGNING_REQUIRED } else { SIGNING_ENABLED }
+    }
 }
 
 impl Drop for ServerConnection {
@@ -1618,7 +1615,7 @@ fn write_body(count: u32) -> Vec<u8> {
 }
 
 fn attributes(stat: &Stat) -> u32 {
-    if stat.folder { ATTRIBUTE_FOLDER } else { ATTRIBUTE_NORMAL }
+    if stat.folder { file_attribute::DIRECTORY } else { file_attribute::NORMAL }
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -1706,14 +1703,14 @@ fn info(info_type: u8, class: u8, stat: &Stat, open: &Open, label: &str) -> Opti
         (1, 5) => standard(w()).0,
         (1, 6) => w().u64(stat.id).0,
         (1, 7) => w().u32(0).0,
-        (1, 8) => w().u32(0x0012_0089).0,
+        (1, 8) => w().u32(access::READ).0,
         (1, 14) => w().u64(0).0,
         (1, 16 | 17) => w().u32(0).0,
         (1, 18) => {
             standard(basic(w()))
                 .u64(stat.id)
                 .u32(0)
-                .u32(if open.may_write { 0x0012_019f } else { 0x0012_0089 })
+                .u32(if open.may_write { access::READ | access::WRITE } else { access::READ })
                 .u64(0)
                 .u32(0)
                 .u32(0)
@@ -1811,6 +1808,7 @@ pub fn serve_channel(channel: &mut SmbDirect, share: Arc<Share>, peer: Option<So
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rdmascope_dissector::wire::smb2::create::options::DELETE_ON_CLOSE;
     use rdmascope_dissector::wire::smbd::BufferDescriptorV1;
 
     #[test]
@@ -1951,7 +1949,7 @@ mod tests {
                 .u16(1)
                 .u16(1)
                 .u16(0)
-                .u32(CAPABILITIES | CAPABILITY_MULTI_CHANNEL)
+                .u32(capabilities::LARGE_MTU | capabilities::MULTI_CHANNEL)
                 .bytes(&[0; 16])
                 .u64(0)
                 .u16(self.dialect.0)
@@ -1994,7 +1992,7 @@ mod tests {
             let mut pair = Self::new(share, Dialect::SMB_3_0_2);
             pair.negotiate();
             assert_eq!((pair.log_on(None), pair.tree_connect()), (NtStatus::SUCCESS, NtStatus::SUCCESS));
-            let (status, id) = pair.create(name, 0x0012_019f, disposition::OPEN, 0);
+            let (status, id) = pair.create(name, access::READ | access::WRITE, disposition::OPEN, 0);
             assert_eq!(status, NtStatus::SUCCESS);
             (pair, id)
         }
@@ -2141,7 +2139,7 @@ mod tests {
         std::fs::write(folder.path().join("d/f"), "hello").unwrap();
         let share = Share::new("share", Storage::folder(folder.path()).unwrap(), true, Users::Guests);
         let (mut pair, file) = Pair::open(share, "d\\f");
-        let all = 0x0013_019f;
+        let all = access::READ | access::WRITE | access::DELETE;
         let (_, d) = pair.create("d", all, disposition::OPEN, 1);
         assert_eq!(pair.set_info(d, 13, &[1]), NtStatus::DIRECTORY_NOT_EMPTY);
         assert_eq!(pair.create("d", all, disposition::OPEN, DELETE_ON_CLOSE).0, NtStatus::DIRECTORY_NOT_EMPTY);
@@ -2195,14 +2193,19 @@ mod tests {
         assert_eq!(first.log_on(Some("secret")), NtStatus::SUCCESS);
         first.signer = signer_of(&first);
         assert_eq!(first.tree_connect(), NtStatus::SUCCESS);
-        let (status, file) = first.create("big", 0x0012_019f, disposition::OPEN, 0);
+        let (status, file) = first.create("big", access::READ | access::WRITE, disposition::OPEN, 0);
         assert_eq!(status, NtStatus::SUCCESS);
         // the interfaces that the client may come to
-        let body = Writer::default().u16(57).u16(0).u32(FSCTL_QUERY_NETWORK_INTERFACE_INFO).bytes(&[0xff; 16]);
+        let body = Writer::default().u16(57).u16(0).u32(ControlCode::QUERY_NETWORK_INTERFACE_INFO.0).bytes(&[0xff; 16]);
         let (status, reply) = first.call(Command::IOCTL, &body.u32(120).u32(0).u32(0).u32(120).u32(0).u32(4096).u32(1).u32(0).0);
         let list = reply.get(112..).unwrap_or_default();
         assert_eq!((status, list.len(), number(list, 0, 4), number(list, 152, 4)), (NtStatus::SUCCESS, 304, 152, 0));
         assert_eq!((number(list, 8, 4), &list[28..32], &list[180..184]), (3, &[192, 0, 2, 1][..], &[192, 0, 2, 9][..]));
+        // 3.3.5.15.12: the values of the NEGOTIATE reply, signing that is required among them
+        let body = Writer::default().u16(57).u16(0).u32(ControlCode::VALIDATE_NEGOTIATE_INFO.0).bytes(&[0xff; 16]);
+        let (status, reply) = first.call(Command::IOCTL, &body.u32(120).u32(0).u32(0).u32(120).u32(0).u32(24).u32(1).u32(0).0);
+        let mode = u64::from(SIGNING_ENABLED | SIGNING_REQUIRED);
+        assert_eq!((status, number(&reply, 132, 2), number(&reply, 134, 2)), (NtStatus::SUCCESS, mode, 0x0302));
 
         let second = || {
             let mut pair = Pair::on(&share, Dialect::SMB_3_0_2);
@@ -2266,7 +2269,7 @@ mod tests {
         let mut first = logged_on(None);
         assert_eq!(first.tree_connect(), NtStatus::SUCCESS);
         let mut second = logged_on(Some(&first));
-        let (status, file) = first.create("f", 0x0013_019f, disposition::OPEN, DELETE_ON_CLOSE);
+        let (status, file) = first.create("f", access::READ | access::WRITE | access::DELETE, disposition::OPEN, DELETE_ON_CLOSE);
         assert_eq!((status, second.read(file, 0, 5)), (NtStatus::SUCCESS, (NtStatus::SUCCESS, b"hello".to_vec())));
         drop(first);
         assert!(folder.path().join("f").exists(), "one channel is left");
@@ -2285,7 +2288,7 @@ mod tests {
         let share = Arc::new(big(Users::Guests));
         let mut first = Pair::on(&share, Dialect::SMB_3_0);
         first.negotiate();
-        assert_eq!((first.log_on(None), first.server.capabilities & CAPABILITY_MULTI_CHANNEL), (NtStatus::SUCCESS, 0));
+        assert_eq!((first.log_on(None), first.server.capabilities & capabilities::MULTI_CHANNEL), (NtStatus::SUCCESS, 0));
         let other = Protection::new(false, Dialect::SMB_3_0, None, None, &Key::of([7; 16]), &PreauthHash::START);
         let mut second = Pair::on(&share, Dialect::SMB_3_0);
         second.negotiate();

@@ -6,6 +6,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use rdmascope_analyzer::exchange::escaped;
 use rdmascope_analyzer::smbd::link::{Grouped, Milliseconds, Status};
 use rdmascope_capture::{Access, OpenOptions, WholeFile, open};
+use rdmascope_dissector::wire::smb2::create::CreateDisposition;
+use rdmascope_dissector::wire::smb2::create::options::{DELETE_ON_CLOSE, DIRECTORY_FILE};
 use rdmascope_dissector::wire::smb2::info::{InfoType, class_name};
 use rdmascope_replay::script::{Action, Outcome, Plan, Planned, Recording, Step, Wanted, Whole, prepare, run as play};
 use rdmascope_replay::smb2::client::{Client, Options, Signatures};
@@ -197,17 +199,17 @@ fn planned(planned: &Planned) -> String {
 
 /// CreateDisposition, and the CreateOptions that change something (\[MS-SMB2\] 2.2.13).
 fn opening(disposition: u32, options: u32) -> String {
-    let how = match disposition {
-        0 => "open, and put a new one in its place",
-        1 => "open",
-        2 => "make",
-        3 => "open, or make",
-        4 => "open, and empty",
-        5 => "open, and empty, or make",
+    let how = match CreateDisposition(disposition) {
+        CreateDisposition::SUPERSEDE => "open, and put a new one in its place",
+        CreateDisposition::OPEN => "open",
+        CreateDisposition::CREATE => "make",
+        CreateDisposition::OPEN_IF => "open, or make",
+        CreateDisposition::OVERWRITE => "open, and empty",
+        CreateDisposition::OVERWRITE_IF => "open, and empty, or make",
         _ => "open in an unknown way",
     };
-    let folder = if options & 1 != 0 { ", a folder" } else { "" };
-    let delete = if options & 0x1000 != 0 { ", to be deleted when it is closed" } else { "" };
+    let folder = if options & DIRECTORY_FILE != 0 { ", a folder" } else { "" };
+    let delete = if options & DELETE_ON_CLOSE != 0 { ", to be deleted when it is closed" } else { "" };
     format!("{how}{folder}{delete}")
 }
 

@@ -97,3 +97,58 @@ impl attributes::All {
         attributes::NO_SCRUB_DATA,
     ];
 }
+
+/// Bits of an access mask as numbers, and the sets of them that \[MS-SMB2\] 2.2.13.1.1 and \[MS-FSCC\] give names.
+#[allow(missing_docs)]
+pub mod rights {
+    use super::access as mask;
+
+    pub const READ_DATA: u32 = mask::READ.mask as u32;
+    pub const WRITE_DATA: u32 = mask::WRITE.mask as u32;
+    pub const APPEND_DATA: u32 = mask::APPEND.mask as u32;
+    pub const READ_EA: u32 = mask::READ_EA.mask as u32;
+    pub const WRITE_EA: u32 = mask::WRITE_EA.mask as u32;
+    pub const EXECUTE: u32 = mask::EXECUTE.mask as u32;
+    pub const DELETE_CHILD: u32 = mask::DELETE_CHILD.mask as u32;
+    pub const READ_ATTRIBUTES: u32 = mask::READ_ATTRIBUTES.mask as u32;
+    pub const WRITE_ATTRIBUTES: u32 = mask::WRITE_ATTRIBUTES.mask as u32;
+    pub const DELETE: u32 = mask::DELETE.mask as u32;
+    pub const READ_CONTROL: u32 = mask::READ_CONTROL.mask as u32;
+    pub const WRITE_DAC: u32 = mask::WRITE_DAC.mask as u32;
+    pub const WRITE_OWNER: u32 = mask::WRITE_OWNER.mask as u32;
+    pub const SYNCHRONIZE: u32 = mask::SYNCHRONIZE.mask as u32;
+    /// It takes a privilege.
+    pub const SYSTEM_SECURITY: u32 = mask::SYSTEM_SECURITY.mask as u32;
+    pub const MAXIMUM_ALLOWED: u32 = mask::MAXIMUM_ALLOWED.mask as u32;
+    pub const GENERIC_ALL: u32 = mask::GENERIC_ALL.mask as u32;
+    pub const GENERIC_WRITE: u32 = mask::GENERIC_WRITE.mask as u32;
+
+    pub const FILE_GENERIC_READ: u32 = READ_DATA | READ_EA | READ_ATTRIBUTES | READ_CONTROL | SYNCHRONIZE;
+    pub const FILE_GENERIC_WRITE: u32 = WRITE_DATA | APPEND_DATA | WRITE_EA | WRITE_ATTRIBUTES | READ_CONTROL | SYNCHRONIZE;
+    pub const FILE_GENERIC_EXECUTE: u32 = EXECUTE | READ_ATTRIBUTES | READ_CONTROL | SYNCHRONIZE;
+    pub const FILE_ALL_ACCESS: u32 =
+        FILE_GENERIC_READ | FILE_GENERIC_WRITE | FILE_GENERIC_EXECUTE | DELETE_CHILD | DELETE | WRITE_DAC | WRITE_OWNER;
+}
+
+/// Attributes of a file as numbers.
+pub mod file_attribute {
+    use super::attributes;
+
+    /// A directory.
+    pub const DIRECTORY: u32 = attributes::DIRECTORY.mask as u32;
+    /// A file without other attributes.
+    pub const NORMAL: u32 = attributes::NORMAL.mask as u32;
+    /// A file that was changed since it was backed up.
+    pub const ARCHIVE: u32 = attributes::ARCHIVE.mask as u32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rights::*;
+
+    #[test]
+    fn sets_of_rights_have_the_values_of_the_specification() {
+        assert_eq!((FILE_GENERIC_READ, FILE_GENERIC_WRITE, FILE_GENERIC_EXECUTE), (0x0012_0089, 0x0012_0116, 0x0012_00a0));
+        assert_eq!(FILE_ALL_ACCESS, 0x001f_01ff);
+    }
+}

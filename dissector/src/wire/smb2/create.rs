@@ -61,6 +61,20 @@ fields! {
     }
 }
 
+/// Bits of CreateOptions as numbers.
+pub mod options {
+    type Bits = <super::CreateRequestFixed as crate::field::Fields>::Bits;
+
+    /// It must be a directory.
+    pub const DIRECTORY_FILE: u32 = Bits::directory_file.mask as u32;
+    /// It must not be a directory.
+    pub const NON_DIRECTORY_FILE: u32 = Bits::non_directory_file.mask as u32;
+    /// The file is deleted when it is closed.
+    pub const DELETE_ON_CLOSE: u32 = Bits::delete_on_close.mask as u32;
+    /// The name is a file id.
+    pub const OPEN_BY_FILE_ID: u32 = Bits::open_by_file_id.mask as u32;
+}
+
 header! {
     /// The fixed part of the request.
     pub struct CreateRequestFixed [NODE = "rdmascope.smb2.create_request", "Create Request", "[MS-SMB2] 2.2.13"] {

@@ -178,15 +178,17 @@ fn share_redirect<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     })
 }
 
+/// StructureSize of an ERROR body.
+pub const STRUCTURE_SIZE: u16 = 9;
+
 /// The body in the place of an ERROR body, recognized by its first eight bytes, \[MS-SMB2\] 3.3.4.4.
 pub(super) fn is_own_body(own_size: u16, body: &[u8], pdu_length: usize) -> bool {
-    const ERROR_SIZE: u16 = 9;
     const OWN_OFFSET: u64 = 72;
     let size = number(body, 0, 2) as u16;
-    if own_size != ERROR_SIZE {
+    if own_size != STRUCTURE_SIZE {
         return size == own_size;
     }
     // QUERY_INFO, QUERY_DIRECTORY, CHANGE_NOTIFY: offset at 2, length at 4; as an ERROR that would be 72 contexts of 8 bytes at least
     let (offset, length) = (number(body, 2, 2), number(body, 4, 4));
-    size == ERROR_SIZE && offset == OWN_OFFSET && OWN_OFFSET + length <= pdu_length.max(OWN_OFFSET as usize) as u64
+    size == STRUCTURE_SIZE && offset == OWN_OFFSET && OWN_OFFSET + length <= pdu_length.max(OWN_OFFSET as usize) as u64
 }

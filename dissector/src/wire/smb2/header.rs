@@ -44,6 +44,43 @@ wire_enum! {
     }
 }
 
+impl Command {
+    /// StructureSize of the request's body; `None` if there are several or the command is not known.
+    pub const fn request_size(self) -> Option<u16> {
+        Some(match self {
+            Self::NEGOTIATE => 36,
+            Self::SESSION_SETUP => 25,
+            Self::TREE_CONNECT => 9,
+            Self::CREATE | Self::IOCTL => 57,
+            Self::CLOSE | Self::FLUSH => 24,
+            Self::READ | Self::WRITE => 49,
+            Self::LOCK => 48,
+            Self::QUERY_DIRECTORY | Self::SET_INFO => 33,
+            Self::CHANGE_NOTIFY => 32,
+            Self::QUERY_INFO => 41,
+            Self::LOGOFF | Self::TREE_DISCONNECT | Self::CANCEL | Self::ECHO => 4,
+            _ => return None,
+        })
+    }
+
+    /// StructureSize of the reply's body, where the command succeeds.
+    pub const fn reply_size(self) -> u16 {
+        match self {
+            Self::NEGOTIATE => 65,
+            Self::TREE_CONNECT => 16,
+            Self::CREATE => 89,
+            Self::CLOSE => 60,
+            Self::READ | Self::WRITE => 17,
+            Self::IOCTL => 49,
+            Self::SESSION_SETUP | Self::QUERY_DIRECTORY | Self::CHANGE_NOTIFY | Self::QUERY_INFO => 9,
+            Self::SET_INFO => 2,
+            // 36 or 44 for a lease
+            Self::OPLOCK_BREAK => 24,
+            _ => 4,
+        }
+    }
+}
+
 fields! {
     /// Fields of the header.
     pub mod f ["[MS-SMB2] 2.2.1"] {
@@ -77,18 +114,20 @@ fields! {
 
 /// The bits of [`Header::flags`].
 pub mod flags {
+    use super::f;
+
     /// A reply, or a notification of the server.
-    pub const RESPONSE: u32 = 0x0000_0001;
+    pub const RESPONSE: u32 = f::FLAG_RESPONSE.mask as u32;
     /// The header has an async id in place of the process and tree ids.
-    pub const ASYNC: u32 = 0x0000_0002;
+    pub const ASYNC: u32 = f::FLAG_ASYNC.mask as u32;
     /// Refers to the session, tree and file of the request before it in the compound.
-    pub const RELATED: u32 = 0x0000_0004;
+    pub const RELATED: u32 = f::FLAG_CHAINED.mask as u32;
     /// The signature is to be verified.
-    pub const SIGNED: u32 = 0x0000_0008;
+    pub const SIGNED: u32 = f::FLAG_SIGNED.mask as u32;
     /// Three bits of priority, SMB 3.1.1.
-    pub const PRIORITY: u32 = 0x0000_0070;
+    pub const PRIORITY: u32 = f::FLAG_PRIORITY.mask as u32;
     /// The path is a DFS path.
-    pub const DFS: u32 = 0x1000_0000;
+    pub const DFS: u32 = f::FLAG_DFS.mask as u32;
 }
 
 /// The eight bytes in which the forms of the header differ.

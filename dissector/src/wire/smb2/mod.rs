@@ -544,29 +544,12 @@ fn other<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Body<'a>> {
     })
 }
 
-/// The StructureSize of a command's reply.
-const fn own_size(command: Command) -> u16 {
-    match command {
-        Command::NEGOTIATE => 65,
-        Command::TREE_CONNECT => 16,
-        Command::CREATE => 89,
-        Command::CLOSE => 60,
-        Command::READ | Command::WRITE => 17,
-        Command::IOCTL => 49,
-        Command::SESSION_SETUP | Command::QUERY_DIRECTORY | Command::CHANGE_NOTIFY | Command::QUERY_INFO => 9,
-        Command::SET_INFO => 2,
-        // 36 or 44 for a lease
-        Command::OPLOCK_BREAK => 24,
-        _ => 4,
-    }
-}
-
 /// Which of the two bodies a reply has, by its content, and whether that is the one for its status.
 fn form_of(header: &Header, pdu: &[u8], memo: Option<&RequestMemo>) -> (BodyForm, bool) {
-    const ERROR_SIZE: u16 = 9;
+    use error::STRUCTURE_SIZE as ERROR_SIZE;
     let body = &pdu[Header::LEN.min(pdu.len())..];
     let (size, status) = (blob::number(body, 0, 2) as u16, header.status());
-    let own_size = own_size(header.command);
+    let own_size = header.command.reply_size();
     if status == NtStatus::SUCCESS {
         return match size {
             ERROR_SIZE if own_size != ERROR_SIZE => (BodyForm::ErrorUnderSuccess, true),
@@ -594,8 +577,6 @@ fn form_of(header: &Header, pdu: &[u8], memo: Option<&RequestMemo>) -> (BodyForm
 
 /// The statuses other than success that come with the command's own body, \[MS-SMB2\] 3.3.4.4.
 fn may_have_own_body(command: Command, status: NtStatus, body: &[u8], memo: Option<&RequestMemo>) -> bool {
-    const FSCTL_SRV_COPYCHUNK: u32 = 0x0014_40f2;
-    const FSCTL_SRV_COPYCHUNK_WRITE: u32 = 0x0014_80f2;
     match (command, status) {
         (Command::SESSION_SETUP, NtStatus::MORE_PROCESSING_REQUIRED) => true,
         (Command::QUERY_INFO | Command::QUERY_DIRECTORY | Command::IOCTL | Command::READ, NtStatus::BUFFER_OVERFLOW) => true,
@@ -605,7 +586,7 @@ fn may_have_own_body(command: Command, status: NtStatus, body: &[u8], memo: Opti
                 Some(RequestParameters::Ioctl { code }) => code,
                 _ => blob::number(body, 4, 4) as u32,
             };
-            matches!(code, FSCTL_SRV_COPYCHUNK | FSCTL_SRV_COPYCHUNK_WRITE)
+            matches!(ioctl::ControlCode(code), ioctl::ControlCode::SRV_COPYCHUNK | ioctl::ControlCode::SRV_COPYCHUNK_WRITE)
         }
         (_, NtStatus::PENDING | NtStatus::NOTIFY_CLEANUP) => false,
         (_, status) => matches!(status.severity(), Severity::Success | Severity::Informational),

@@ -126,6 +126,28 @@ fields! {
     }
 }
 
+/// Bits of SecurityMode as numbers.
+pub mod security_mode {
+    type Bits = <super::NegotiateRequestFixed as crate::field::Fields>::Bits;
+
+    /// The sender can sign.
+    pub const SIGNING_ENABLED: u8 = Bits::signing_enabled.mask as u8;
+    /// The sender wants all messages signed.
+    pub const SIGNING_REQUIRED: u8 = Bits::signing_required.mask as u8;
+}
+
+/// Capabilities as numbers.
+pub mod capabilities {
+    type Bits = <super::NegotiateRequestFixed as crate::field::Fields>::Bits;
+
+    /// READs and WRITEs of more than 64 KiB.
+    pub const LARGE_MTU: u32 = Bits::large_mtu.mask as u32;
+    /// Several connections carry one session.
+    pub const MULTI_CHANNEL: u32 = Bits::multi_channel.mask as u32;
+    /// Encryption.
+    pub const ENCRYPTION: u32 = Bits::encryption.mask as u32;
+}
+
 header! {
     /// The fixed part of the request. The last eight bytes are a time before SMB 3.1.1, then where the contexts are.
     pub struct NegotiateRequestFixed [NODE = "rdmascope.smb2.negotiate_request", "Negotiate Protocol Request", "[MS-SMB2] 2.2.3"] {

@@ -16,6 +16,24 @@ fields! {
     }
 }
 
+/// Flags of the two messages as numbers.
+pub mod flags {
+    use super::{SessionSetupRequestFixed, SessionSetupResponseFixed};
+    use crate::field::Fields;
+
+    type Request = <SessionSetupRequestFixed as Fields>::Bits;
+    type Response = <SessionSetupResponseFixed as Fields>::Bits;
+
+    /// Of a request: the connection becomes another channel of the session.
+    pub const BINDING: u8 = Request::binding.mask as u8;
+    /// Of a reply: the user is a guest.
+    pub const IS_GUEST: u16 = Response::is_guest.mask as u16;
+    /// Of a reply: the user is anonymous.
+    pub const IS_NULL: u16 = Response::is_null.mask as u16;
+    /// Of a reply: everything in the session is encrypted.
+    pub const ENCRYPT_DATA: u16 = Response::encrypt_data.mask as u16;
+}
+
 header! {
     /// The fixed part of the request.
     pub struct SessionSetupRequestFixed [NODE = "rdmascope.smb2.session_setup_request", "Session Setup Request", "[MS-SMB2] 2.2.5"] {

@@ -19,6 +19,7 @@ use rdmascope_analyzer::outcome::Success;
 use rdmascope_analyzer::report::{self as analyzed, Connection, Parts, Protocol, Report, Sink, Transport};
 use rdmascope_analyzer::roots;
 use rdmascope_analyzer::session::{self, Session};
+use rdmascope_dissector::wire::smb2::negotiate::Dialect;
 use std::collections::HashMap;
 use std::fmt;
 use words::{Tone, and, count, duration, grouped};
@@ -569,14 +570,7 @@ pub const fn side(end: usize) -> &'static str {
 
 /// 0x0311 as "SMB 3.1.1".
 pub fn dialect(code: u16) -> String {
-    match code {
-        0x0202 => "SMB 2.0.2".to_owned(),
-        0x0210 => "SMB 2.1".to_owned(),
-        0x0300 => "SMB 3.0".to_owned(),
-        0x0302 => "SMB 3.0.2".to_owned(),
-        0x0311 => "SMB 3.1.1".to_owned(),
-        other => format!("SMB dialect {other:#06x}"),
-    }
+    Dialect(code).name().map_or_else(|| format!("SMB dialect {code:#06x}"), ToOwned::to_owned)
 }
 
 /// Protocols of a connection: "SMB 3.1.1 over SMB Direct over RoCEv2".
