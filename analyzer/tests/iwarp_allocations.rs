@@ -1,37 +1,15 @@
 //! Following iWARP allocates nothing per segment once it is warm. A test binary of its own, since it counts every allocation of
 //! the process.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../dissector/tests/counting/mod.rs"]
+mod counting;
 
+use counting::allocations;
 use rdmascope_analyzer::flow::iwarp::{FlowFact, FlowSink, Options, StreamBytes, TcpFlow};
 use rdmascope_analyzer::op::{At, End, RdmaOp};
 use rdmascope_dissector::frame::Segment;
 use rdmascope_dissector::trace::{Off, Trace};
 use rdmascope_dissector::wire::iwarp::{mpa, rdmap};
-
-struct Counter;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed on to the system's allocator; only a counter is kept beside it.
-unsafe impl GlobalAlloc for Counter {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTER: Counter = Counter;
 
 #[derive(Default)]
 struct Count {
@@ -116,7 +94,7 @@ fn run(size: Option<usize>, markers: bool) {
     let (mut before, mut answered) = (0, 0);
     for (n, bytes) in segments.iter().enumerate() {
         if n == segments.len() / 4 {
-            before = ALLOCATIONS.get();
+            before = allocations();
         }
         next(&mut flow, &mut count, End::A, bytes);
         // well behind the requests
@@ -125,7 +103,7 @@ fn run(size: Option<usize>, markers: bool) {
             answered += 1;
         }
     }
-    assert_eq!(ALLOCATIONS.get() - before, 0, "in segments of {size:?}");
+    assert_eq!(allocations() - before, 0, "in segments of {size:?}");
     assert_eq!((count.ops, count.facts), (1200 + answered as u64, 2), "in segments of {size:?}");
 }
 

@@ -1,33 +1,12 @@
 //! Walking allocates nothing per record. A test binary of its own, since it counts every allocation of the process.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../dissector/tests/counting/mod.rs"]
+mod counting;
+
+use counting::allocations;
 use std::io::Cursor;
 
 use rdmascope_capture::{CaptureFile, Interface, LinkType, MergedSource, PcapWriter, PcapngWriter, Record, Section, Source, StreamSource};
-
-struct Counter;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed on to the system's allocator; only a counter is kept beside it.
-unsafe impl GlobalAlloc for Counter {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTER: Counter = Counter;
 
 const FRAMES: u64 = 10_000;
 
@@ -51,13 +30,13 @@ fn pcapng() -> Vec<u8> {
 /// Allocations of `walk` after its first record.
 fn during(mut next: impl FnMut() -> bool) -> u64 {
     assert!(next());
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     let mut records = 1;
     while next() {
         records += 1;
     }
     assert_eq!(records % FRAMES, 0);
-    ALLOCATIONS.get() - before
+    allocations() - before
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Peeling and decoding without an observer allocate nothing. A test binary of its own, since it counts every allocation of the process.
 
+mod counting;
+
+use counting::allocations;
 use rdmascope_dissector::frame::{self, Body, LinkType, Options};
 use rdmascope_dissector::trace::{Off, Tree};
 use rdmascope_dissector::wire::ib::cm;
@@ -7,31 +10,6 @@ use rdmascope_dissector::wire::nfs::Op;
 use rdmascope_dissector::wire::rpc::{self, Message};
 use rdmascope_dissector::wire::rpcrdma::RpcRdma;
 use rdmascope_dissector::wire::xdr::Stream;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-struct Counter;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed on to the system's allocator; only a counter is kept beside it.
-unsafe impl GlobalAlloc for Counter {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTER: Counter = Counter;
 
 fn frames() -> Vec<(LinkType, Vec<u8>)> {
     let mut ib = vec![0x64, 0, 0xff, 0xff, 0, 0, 0, 1, 0x80, 0, 0, 0, 0x80, 1, 0, 0, 0, 0, 0, 1];
@@ -64,7 +42,7 @@ fn frames() -> Vec<(LinkType, Vec<u8>)> {
 fn peeling_allocates_nothing() {
     let frames = frames();
     let run = |tree: Option<&mut Tree>| {
-        let before = ALLOCATIONS.get();
+        let before = allocations();
         let mut found = 0;
         match tree {
             None => {
@@ -82,7 +60,7 @@ fn peeling_allocates_nothing() {
                 }
             }
         }
-        (found, ALLOCATIONS.get() - before)
+        (found, allocations() - before)
     };
     assert_eq!(run(None), (3, 0));
     let mut tree = Tree::new();
@@ -99,7 +77,7 @@ const NFS: [&str; 2] = [
 #[test]
 fn decoding_nfs_allocates_nothing() {
     let messages = NFS.map(|hex| (0..hex.len()).step_by(2).map(|n| u8::from_str_radix(&hex[n..n + 2], 16).unwrap()).collect::<Vec<u8>>());
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     let (mut memo, mut operations, mut faults) = (None, 0, 0);
     for message in &messages {
         for length in (1..=message.len()).rev() {
@@ -114,5 +92,5 @@ fn decoding_nfs_allocates_nothing() {
         }
     }
     assert!(operations > 6 && faults > 100);
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(allocations() - before, 0);
 }
