@@ -300,7 +300,7 @@ impl Exchange {
         self.reads.bytes + self.writes.bytes
     }
 
-    /// That time in four parts.
+    /// Its latency in four parts.
     pub fn split(&self) -> Split {
         Split {
             credit: self.wait_for_credit.saturating_add(self.time.of(Owner::Credit)),

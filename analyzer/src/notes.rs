@@ -16,7 +16,7 @@ use rdmascope_dissector::frame::{Addr, Tunnel};
 use rdmascope_dissector::trace::{Trace, Value};
 
 fields! {
-    /// What the analysis says of a frame. These are ours; Wireshark has none of them.
+    /// Results of the analysis for a frame. Wireshark has none of these fields.
     pub mod f ["rdmascope"] {
         PROTOCOL: Protocol = "rdmascope", "rdmascope analysis";
         CONNECTION: U32 = "rdmascope.connection", "Connection", dec;

@@ -30,7 +30,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// What was written.
+    /// The bytes.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

@@ -310,7 +310,7 @@ pub struct Command {
     pub bytes: u64,
     /// Request to reply.
     pub latency: Latency,
-    /// That time by owner.
+    /// The latency by owner.
     pub time: Time,
     /// Request to reply without delays: credits, recovery, and the like.
     pub calm: Latency,

@@ -188,7 +188,7 @@ pub(crate) struct Cursor {
     at: usize,
     look_at: usize,
     done: bool,
-    /// That of the metadata after the last block that changed them.
+    /// Revision of the metadata after the last block that changed them.
     revision: u64,
     /// Offsets of the blocks that changed the metadata; `None` if there are too many.
     described_at: Option<Vec<u64>>,

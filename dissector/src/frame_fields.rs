@@ -23,7 +23,7 @@ fields! {
         CAP_LEN: U32 = "frame.cap_len", "Frame length stored into the capture file", dec;
         PROTOCOLS: Str = "frame.protocols", "Protocols in frame";
         COMMENT: Str = "frame.comment", "Comment";
-        /// What the frame's line says; an observer adds both when the frame is decoded.
+        /// Columns of the frame's line; an observer adds both when the frame is decoded.
         COL_PROTOCOL: Str = "_ws.col.protocol", "Protocol";
         /// See `COL_PROTOCOL`.
         COL_INFO: Str = "_ws.col.info", "Info";

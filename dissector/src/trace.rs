@@ -287,7 +287,7 @@ pub enum NodeValue {
 pub struct Node {
     /// The field.
     pub def: Def,
-    /// Which of [`Tree::sources`] the offset counts in; 0 is the frame.
+    /// Index in [`Tree::sources`] of the bytes in which the offset counts; 0 is the frame.
     pub source: u16,
     /// 0 for a protocol of the frame.
     pub depth: u8,

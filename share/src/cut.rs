@@ -19,7 +19,7 @@ const REMEMBERED: usize = 1 << 16;
 /// Limit of requests that can be chosen by number.
 const REQUESTS_MAX: usize = 1 << 24;
 
-/// What to cut out: the union of all choices. Without any choice, everything.
+/// The parts to copy: the union of all choices. Without a choice, everything.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Connections by their numbers in the report.

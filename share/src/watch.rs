@@ -1059,7 +1059,7 @@ impl<M> Watch<M> {
     }
 }
 
-/// How well a piece must fit a message, from the strictest: same queue pair and unused; unused; of the wanted kind;
+/// Conditions for a piece to fit a message, from the strictest: same queue pair and unused; unused; of the wanted kind;
 /// any.
 #[derive(Clone, Copy, Debug)]
 enum Fit {

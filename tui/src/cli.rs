@@ -908,7 +908,7 @@ pub(crate) enum WriteFormat {
     Nsecpcap,
 }
 
-/// What `dissect -G` lists.
+/// Lists of `dissect -G`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Glossary {
     Fields,
@@ -1054,7 +1054,7 @@ pub(crate) struct Tui {
     pub(crate) no_index: bool,
 }
 
-/// Where and what to capture.
+/// Interfaces, filter and limits of a live capture.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Live capture")]
 pub(crate) struct LiveArgs {

@@ -91,7 +91,7 @@ impl Owner {
 pub struct Time(pub [i64; Owner::COUNT]);
 
 impl Time {
-    /// That of one owner.
+    /// Time of one owner, in ns.
     pub const fn of(&self, owner: Owner) -> i64 {
         self.0[owner as usize]
     }

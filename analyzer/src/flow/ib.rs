@@ -115,9 +115,9 @@ pub enum IbFact {
     Version(u8),
     /// Another partition key than the connection's.
     Partition {
-        /// That of the first packet.
+        /// Partition key of the first packet.
         expected: u16,
-        /// That of this one.
+        /// Partition key of this one.
         got: u16,
     },
     /// A packet that does not go on as the one before it asks for: the middle or end of a message that did not begin, or the beginning of

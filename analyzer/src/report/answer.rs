@@ -66,7 +66,7 @@ pub struct WithoutDelays {
 pub struct Answer {
     /// Total time that requests waited.
     pub waited: i64,
-    /// That time by owner.
+    /// The waiting time by owner.
     pub time: Time,
     /// Their delays, the most expensive first; those without cost are included.
     pub hindrances: Vec<DelayCause>,

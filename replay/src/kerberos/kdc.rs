@@ -44,7 +44,7 @@ pub struct Kdc {
 }
 
 impl Kdc {
-    /// That of a realm: the one that is given, as HOST or HOST:PORT, or the first that a configuration names.
+    /// The KDC of a realm: the one that is given, as HOST or HOST:PORT, or the first that a configuration names.
     ///
     /// # Errors
     /// If no KDC is known.

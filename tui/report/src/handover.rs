@@ -2,7 +2,7 @@
 //! the output is that of one thread. Queues are as short here as they can be, so that every thread has to wait for every
 //! other.
 //!
-//! What fails prints a schedule, which `shuttle::replay` repeats.
+//! A test that fails prints a schedule, which `shuttle::replay` repeats.
 
 use crate::analysis::{self, Analysis, Run};
 use crate::input::Input;
@@ -114,7 +114,7 @@ fn in_json(threads: usize) -> Plan {
     plan(threads, Form::Print(Printer::Json(Json::new(false, What::Values))), Detail::Fields)
 }
 
-/// What is written, by sheets or by texts. `stop` is the piece at which nobody reads any more.
+/// The output, by sheets or by texts. `stop` is the piece from which on nobody reads.
 fn written(plan: &Plan, file: &CaptureFile, by_texts: bool, limits: Limits, stop: usize) -> (Vec<u8>, anyhow::Result<Shared>) {
     let (mut out, mut pieces) = (Vec::new(), 0);
     let mut take = |bytes: &[u8]| {

@@ -60,7 +60,7 @@ pub(crate) struct Kept {
     pub(crate) credits: CreditsLog,
     /// The error that ended reading early.
     pub(crate) error: Option<String>,
-    /// Where the capture describes itself, and the byte up to which it was read.
+    /// Offsets at which the capture describes itself, and the end of the part that was read.
     pub(crate) described_at: Vec<u64>,
     pub(crate) end: u64,
 }
@@ -94,8 +94,8 @@ impl Cache {
         Some(Self { folder: super::config::base("XDG_CACHE_HOME", ".cache")?, program: build()?, least: LEAST, most: MOST })
     }
 
-    /// What a capture is now. `None` if it gets no index: it is small or no file, or what is seen of it depends on keys
-    /// or on what the user said of it.
+    /// The identity of a capture. `None` if it gets no index: it is small or no file, or its analysis depends on keys or
+    /// on options of the user.
     pub(crate) fn identity(&self, capture: &Capture, options: &Options, now: SystemTime) -> Option<Identity> {
         let bytes = capture.file()?.bytes();
         if (bytes.len() as u64) < self.least || !options.keyring.is_empty() || !options.pins.is_empty() || options.payloads {
@@ -249,7 +249,7 @@ impl Cache {
     }
 }
 
-/// Which build of the program this is; `None` if that cannot be known.
+/// Identity of this build of the program; `None` if it cannot be known.
 fn build() -> Option<String> {
     let about = std::env::current_exe().ok()?.metadata().ok()?;
     let built = about.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;

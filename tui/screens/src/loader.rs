@@ -451,7 +451,7 @@ fn keep_credits(credits: &mut Option<CreditsLog>, new: &[(u32, Point)]) {
     }
 }
 
-/// What the capture is now, if there may be an index of it.
+/// The identity of the capture, if there may be an index of it.
 fn identity(input: &Input, shared: &Shared) -> Option<(Arc<Cache>, Identity)> {
     let (Input::One(capture), Some(cache)) = (input, &shared.cache) else { return None };
     Some((cache.clone(), cache.identity(capture, &shared.options, SystemTime::now())?))

@@ -53,7 +53,7 @@ impl fmt::Display for Direction<'_> {
     }
 }
 
-/// How long recovery took, in ns, as the end of a clause; nothing where the clock of the capture shows no time.
+/// Duration of a recovery in ns, as the end of a clause; empty if the clock of the capture shows no time.
 struct RecoveryTime(i64);
 
 impl fmt::Display for RecoveryTime {

@@ -1201,7 +1201,7 @@ mod tests {
         At { frame: 99, time }
     }
 
-    /// What a Negotiate Request breaks `waited` ns after the connection was opened.
+    /// Rules that a Negotiate Request breaks, `waited` ns after the connection was opened.
     fn requested(waited: i64, request: NegotiateRequest) -> Vec<(Rule, End)> {
         let (mut link, mut judged) = (Link::new(), Judged::default());
         link.opened(time(0));
@@ -1259,7 +1259,7 @@ mod tests {
         assert_eq!(refusable_response(&more, None), None);
     }
 
-    /// What a Negotiate Response breaks that comes `waited` ns after its request.
+    /// Rules that a Negotiate Response breaks, `waited` ns after its request.
     fn answered(waited: i64, request: NegotiateRequest, response: NegotiateResponse) -> (Link, Vec<(Rule, End)>) {
         let (mut link, mut judged) = (Link::new(), Judged::default());
         link.opened(time(0));
@@ -1374,7 +1374,7 @@ mod tests {
         assert_eq!(server, [(Rule::SmbdNegReach, SERVER)]);
     }
 
-    /// What one message of the client breaks.
+    /// Rules that one message of the client breaks.
     fn alone(message: DataTransfer, wire_length: u32, inside: bool) -> Vec<Rule> {
         let (mut link, mut judged) = established();
         link.data(at(4), CLIENT, &message, wire_length, inside, &mut judged);

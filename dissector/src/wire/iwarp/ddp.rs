@@ -46,7 +46,7 @@ header! {
 }
 
 header! {
-    /// Which buffer of which queue the bytes go to.
+    /// Queue and buffer that the bytes are for.
     pub struct Untagged [NODE = "iwarp_ddp.untagged", "Untagged buffer model", "RFC 5041 4.3"] {
         /// 0 Sends, 1 Read Requests, 2 Terminate, 3 Atomic Responses.
         queue: be32 = "iwarp_ddp.qn", "Queue number", dec;
@@ -57,7 +57,7 @@ header! {
     }
 }
 
-/// Which of the two models a segment follows.
+/// Buffer model of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffer {
     /// Into registered memory.

@@ -269,7 +269,7 @@ pub struct AtomicRequest {
     pub head: AtomicHead,
     /// The value to add or store.
     pub data: u64,
-    /// Which bits of it.
+    /// Mask of the bits that count.
     pub mask: u64,
     /// The operand of the comparison in a swap.
     pub compare: CompareOperands,

@@ -16,7 +16,7 @@ fields! {
 }
 
 header! {
-    /// Which priorities are to pause, and for how long each, in quanta of 512 bit times.
+    /// Priorities that must pause, and the time for each, in quanta of 512 bit times.
     pub struct Cbfc [NODE = "rdmascope.macc.cbfc", "Priority flow control", "IEEE 802.3 31D"] {
         enable: be16 = "macc.cbfc.enbv", "CBFC Class Enable Vector", hex, bits {
             c0: bool & 0x01 = "macc.cbfc.enbv.c0", "C0";

@@ -87,7 +87,7 @@ impl Corrupt {
         }
     }
 
-    /// Which kind of fault it is.
+    /// Kind of the fault.
     pub const fn kind(self) -> FaultKind {
         match self.reason {
             Reason::Short => FaultKind::Short,

@@ -137,7 +137,7 @@ pub enum Ids {
     Sync {
         /// Reserved by the spec; a process id by custom.
         process_id: u32,
-        /// Which tree connect.
+        /// The tree connect.
         tree_id: u32,
     },
     /// The form of interim and late replies, and of the CANCEL of such a request.

@@ -13,7 +13,7 @@ use crate::leaf::read;
 use crate::trace::{Trace, Value, scope};
 
 wire_enum! {
-    /// Which kind of information, \[MS-SMB2\] 2.2.37.
+    /// Kind of information, \[MS-SMB2\] 2.2.37.
     pub enum InfoType: u8 {
         FILE = 0x01, "FILE_INFO";
         FILESYSTEM = 0x02, "FS_INFO";

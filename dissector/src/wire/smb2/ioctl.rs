@@ -39,13 +39,13 @@ impl ControlCode {
     pub const SET_SPARSE: Self = Self(0x0009_00c4);
     /// Checksums of a file.
     pub const GET_INTEGRITY_INFORMATION: Self = Self(0x0009_027c);
-    /// Which regions of a file hold valid data.
+    /// Regions of a file with valid data.
     pub const QUERY_FILE_REGIONS: Self = Self(0x0009_0284);
     /// The server's support for shared virtual disks.
     pub const QUERY_SHARED_VIRTUAL_DISK_SUPPORT: Self = Self(0x0009_0300);
     /// Storage quality of service.
     pub const STORAGE_QOS_CONTROL: Self = Self(0x0009_0350);
-    /// Which ranges of a sparse file are there.
+    /// Allocated ranges of a sparse file.
     pub const QUERY_ALLOCATED_RANGES: Self = Self(0x0009_40cf);
     /// Offloaded data transfer: takes a token for a range.
     pub const OFFLOAD_READ: Self = Self(0x0009_4264);
@@ -480,7 +480,7 @@ pub struct IoctlResponse<'a> {
 }
 
 impl IoctlRequest<'_> {
-    /// Which file; [`FileId::PREVIOUS`] for none.
+    /// The file; [`FileId::PREVIOUS`] for none.
     pub const fn file(&self) -> FileId {
         FileId(self.fixed.file_id)
     }

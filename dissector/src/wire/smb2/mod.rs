@@ -175,14 +175,14 @@ pub enum RequestParameters {
     QueryInfo {
         /// File, file system, security, quota.
         info_type: u8,
-        /// Which information of that type.
+        /// Class of information of that type.
         class: u8,
     },
     /// SET_INFO
     SetInfo {
         /// File, file system, security, quota.
         info_type: u8,
-        /// Which information of that type.
+        /// Class of information of that type.
         class: u8,
     },
     /// QUERY_DIRECTORY
@@ -544,7 +544,7 @@ fn other<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Body<'a>> {
     })
 }
 
-/// Which of the two bodies a reply has, by its content, and whether that is the one for its status.
+/// The form of a reply's body, by its content, and whether that is the one for its status.
 fn form_of(header: &Header, pdu: &[u8], memo: Option<&RequestMemo>) -> (BodyForm, bool) {
     use error::STRUCTURE_SIZE as ERROR_SIZE;
     let body = &pdu[Header::LEN.min(pdu.len())..];

@@ -19,7 +19,7 @@ use core::fmt;
 pub const SIGNATURE: &[u8] = b"NTLMSSP\0";
 
 wire_enum! {
-    /// Which message it is.
+    /// Type of a message.
     pub enum MessageType: u32 {
         NEGOTIATE = 0x00000001, "NTLMSSP_NEGOTIATE";
         CHALLENGE = 0x00000002, "NTLMSSP_CHALLENGE";

@@ -54,7 +54,7 @@ header! {
         input_buffer_offset: le16 = "smb2.getinfo_input_offset", "Getinfo Input Offset", hex;
         reserved: bytes[2] as Keep = "smb2.reserved", "Reserved";
         input_buffer_length: le32 = "smb2.getinfo_input_size", "Getinfo Input Size", dec;
-        /// Which parts of a security descriptor; an index of extended attributes.
+        /// Parts of a security descriptor, or an index of extended attributes.
         additional_information: le32 = "_", "Additional Info", hex;
         flags: le32 = "smb2.query_info.flags", "Flags", hex, bits {
             restart_scan: bool & 0x00000001 = "smb2.query_info.flags.restart_scan", "Restart scan";
@@ -92,7 +92,7 @@ header! {
         buffer_length: le32 = "smb2.setinfo_size", "Setinfo Size", dec;
         buffer_offset: le16 = "smb2.setinfo_offset", "Setinfo Offset", hex;
         reserved: le16 = "smb2.setinfo_reserved", "Reserved", dec;
-        /// Which parts of a security descriptor.
+        /// Parts of a security descriptor.
         additional_information: le32 = "_", "Additional Info", hex;
         file_id: guid = "smb2.fid", "File Id";
     }
@@ -200,7 +200,7 @@ impl<'a> QueryDirectoryRequest<'a> {
         FileId(self.fixed.file_id)
     }
 
-    /// Which names, to be written.
+    /// Pattern of the names, for display.
     pub const fn pattern(&self) -> Utf16<'a> {
         Utf16(self.pattern.bytes)
     }

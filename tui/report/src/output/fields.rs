@@ -144,7 +144,7 @@ enum Column {
     Length,
 }
 
-/// How a time of day in UTC ends.
+/// End of a time of day in UTC.
 const UTC: &str = "+0000";
 
 /// Prefix of the names of columns of the frame's line.
