@@ -23,7 +23,7 @@ use rdmascope_dissector::wire::smb2::negotiate::security_mode::{SIGNING_ENABLED,
 use rdmascope_dissector::wire::smb2::negotiate::{self, ContextType, RdmaTransformId, capabilities};
 use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, TransformType};
 use rdmascope_dissector::wire::smb2::session::flags::{ENCRYPT_DATA, IS_GUEST, IS_NULL};
-use rdmascope_dissector::wire::smb2::tree::TreeConnectResponseFixed;
+use rdmascope_dissector::wire::smb2::tree::TreeConnectResponse;
 use rdmascope_dissector::wire::smb2::{Command, FileId, Framing, NtStatus, create, read_write, spnego};
 use rdmascope_dissector::wire::smbd::BufferDescriptorV1;
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ const FAULTS_MAX: usize = 64;
 const CREDITS: u16 = 256;
 const SECURITY_MODE: u16 = SIGNING_ENABLED as u16;
 const CAPABILITIES: u32 = capabilities::LARGE_MTU | capabilities::ENCRYPTION;
-const SHARE_FLAG_ENCRYPT: u32 = <TreeConnectResponseFixed as Fields>::Bits::encrypt_data.mask as u32;
+const SHARE_FLAG_ENCRYPT: u32 = <TreeConnectResponse as Fields>::Bits::encrypt_data.mask as u32;
 const HASH_SHA512: u16 = 1;
 const SESSION_SETUP: &str = "SESSION_SETUP";
 
