@@ -11,7 +11,7 @@ use crate::calendar::date_of;
 use crate::fault::{Fault, FaultKind};
 use crate::field::{Base, Def, FieldDef, Kind};
 pub use crate::text::{escape, escaped, is_unsafe};
-use crate::text::{escape_char, is_plain};
+use crate::text::{HEX_PAIRS, escape_char, is_plain};
 use crate::trace::{Node, NodeValue, Tree, Utf8Writer};
 use crate::wire::smb2::spnego;
 use alloc::string::String;
@@ -181,19 +181,6 @@ pub fn decimal(out: &mut Vec<u8>, v: u64) {
     }
 }
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
-/// The two hexadecimal digits of each byte.
-pub(crate) static HEX_PAIRS: [[u8; 2]; 256] = {
-    let mut pairs = [[0; 2]; 256];
-    let mut b = 0;
-    while b < 256 {
-        pairs[b] = [HEX[b >> 4], HEX[b & 0x0f]];
-        b += 1;
-    }
-    pairs
-};
-
 /// Appends `v` in hexadecimal with `0x` and at least `digits` digits.
 #[inline]
 pub fn hexadecimal(out: &mut Vec<u8>, v: u64, digits: u32) {
@@ -216,7 +203,7 @@ pub fn hexadecimal(out: &mut Vec<u8>, v: u64, digits: u32) {
         _ => {
             let mut buffer = *b"0x0000000000000000";
             for i in 0..n {
-                buffer[1 + n - i] = HEX[(v >> (4 * i)) as usize & 0x0f];
+                buffer[1 + n - i] = HEX_PAIRS[(v >> (4 * i)) as usize & 0x0f][1];
             }
             out.extend_from_slice(&buffer[..2 + n]);
         }

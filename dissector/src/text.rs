@@ -12,6 +12,18 @@
 use alloc::string::String;
 use core::fmt::{self, Display, Formatter, Write};
 
+/// The two hexadecimal digits of each byte.
+pub(crate) static HEX_PAIRS: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut b = 0;
+    while b < 256 {
+        pairs[b] = [DIGITS[b >> 4], DIGITS[b & 0x0f]];
+        b += 1;
+    }
+    pairs
+};
+
 /// True if a character must not reach a terminal or a report unescaped: control characters, and characters that change the
 /// direction of writing, break lines, or are invisible.
 pub const fn is_unsafe(c: char) -> bool {

@@ -4,7 +4,7 @@ use super::ETHERTYPES;
 use crate::fault::PResult;
 use crate::field::Def;
 use crate::leaf::read;
-use crate::render::HEX_PAIRS;
+use crate::text::HEX_PAIRS;
 use crate::trace::{Trace, Value, scope};
 use core::fmt;
 
