@@ -10,7 +10,7 @@
 //! them are reused.
 
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::sync::{Bell, Mutex, lock};
+use crate::sync::{Bell, Mutex, lock, lock_soon};
 use rdmascope_analyzer::pipeline::{FrameMeta, Route, Router};
 use rdmascope_capture::{CaptureFile, Interface, Metadata, Record, RecordIter};
 use rdmascope_dissector::frame;
@@ -28,7 +28,7 @@ const HEAD_BYTES: u64 = 128;
 /// Number of records to fetch ahead: as many as wait for memory at the same time.
 const AHEAD: u64 = 8;
 /// A worker that has fewer batches left walks the file on before it begins with the one that it took.
-const LEAD: usize = 2;
+const LEAD: usize = 8;
 /// Maximum number of batches that wait for one worker, or to be written.
 pub const WAITING: usize = if cfg!(test) { 2 } else { 32 };
 
@@ -269,7 +269,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
                 }
                 return Next::Part(part);
             }
-            let mut sorting = lock(&self.sorting);
+            let mut sorting = lock_soon(&self.sorting);
             // another worker may have walked meanwhile
             if let Some((part, _)) = self.take(worker) {
                 return Next::Part(part);
