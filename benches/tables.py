@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Measures what README.md's tables say and writes them anew: tables.py [--frames N] [--runs N] [--keep FOLDER] [--into FILE] [--live] [--print] [RDMASCOPE]
+"""Measures what the tables here and in docs/speed.md say and writes them anew: tables.py [--frames N] [--runs N] [--keep FOLDER] [--into FILE] [--live] [--print] [RDMASCOPE]
 
 Needs python3, tshark and two cores with nothing else to do; builds rdmascope with --release first unless a program is named. Everything
-between "<!-- table NAME -->" and "<!-- end -->" in README.md is replaced; --into does so in a copy of it, --print only prints. Of several
+between "<!-- table NAME -->" and "<!-- end -->" in both is replaced; --into does so in a copy of README.md, --print only prints. Of several
 runs the best counts. tshark is RDMASCOPE_TSHARK, or that of the path, or interop/newest-tshark's; without one its columns are left out.
 tshark works on one thread, and is measured in CPU seconds; it is run once. --live runs live.py for its table too, five minutes as root.
 
@@ -23,6 +23,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 README = os.path.join(HERE, "README.md")
+SPEED = os.path.join(ROOT, "docs", "speed.md")
 FIELDS = ["frame.number", "ip.src", "ip.dst", "infiniband.bth.opcode", "infiniband.bth.psn", "smb_direct.credits.granted", "smb2.cmd"]
 WANTED = [part for field in FIELDS for part in ("-e", field)]
 FORMS = {
@@ -190,6 +191,40 @@ class Measure:
         return [*lines, self.known("split", measure)]
 
 
+def cells(lines):
+    """The cells of a table's rows, without its head."""
+    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines[2:]]
+
+
+def span(values, figures=0):
+    """The least and the greatest of these numbers."""
+    least, most = (f"{end:.{figures}f}" for end in (min(values), max(values)))
+    return least if least == most else f"{least} to {most}"
+
+
+def glance(tables, tshark):
+    """The other tables in a few lines: the range over all captures."""
+    lines = head("what", "one thread", "two threads")
+    threads = cells(tables["threads"])
+    if tshark:
+        for form in FORMS:
+            of = [line for line in threads if line[1] == form]
+            lines.append(row(f"{form}, times as fast as tshark", *(span([float(line[at]) for line in of]) for at in (9, 10))))
+    for form in FORMS:
+        of = [line for line in threads if line[1] == form]
+        lines.append(row(f"{form}, million frames/s", *(span([float(rate(line)) for line in of], 2) for rate in (lambda line: line[5], two_rate))))
+    checked = [line for line in cells(tables["bytes"]) if line[2] != "none"]
+    lines.extend(row(f"analysis of frames of {line[1]} bytes, every ICRC checked", f"{line[4]} GB/s, {line[5]} Gb/s", "") for line in checked)
+    lines.append(row("`export parquet`, million frames/s", span([float(line[3]) for line in cells(tables["export"])], 2), ""))
+    lines.extend(row(f"memory of an analysis of {line[0]} frames", f"{line[1]} MiB", f"{line[2]} MiB") for line in cells(tables["memory"]))
+    return lines
+
+
+def two_rate(line):
+    """Million frames per second of a row of the threads' table, on two threads."""
+    return float(line[5]) * float(line[2]) / float(line[6])
+
+
 def count(path):
     """Frames of a pcap."""
     import struct
@@ -214,13 +249,14 @@ def about(version, frames, runs):
             f"load {load:.1f} before; {frames:,} frames, best of {runs}; {version}."]
 
 
-def write(tables, into):
-    with open(README) as file:
+def write(tables, source, into):
+    """Replaces these tables in the text of `source`."""
+    with open(source) as file:
         text = file.read()
     for name, lines in tables.items():
         pattern = re.compile(rf"(<!-- table {name} -->\n).*?(<!-- end -->)", re.S)
         if not pattern.search(text):
-            sys.exit(f"README.md has no table {name}")
+            sys.exit(f"{source} has no table {name}")
         text = pattern.sub(lambda found: found.group(1) + "\n".join(lines) + "\n" + found.group(2), text)
     with open(into, "w") as file:
         file.write(text)
@@ -257,11 +293,14 @@ def main():
         measure = Measure(program, tshark, version, split, folder, options.frames, options.runs)
         for name in ("bytes", "threads", "export", "memory", "split", *(["live"] if options.live else [])):
             tables[name] = getattr(measure, name)()
+    summary = {"about": tables["about"], "glance": glance(tables, tshark)}
     if options.print:
-        for lines in tables.values():
+        for lines in {**tables, **summary}.values():
             print("\n".join(lines) + "\n")
     else:
-        write(tables, options.into)
+        write(tables, README, options.into)
+        if options.into == README:
+            write(summary, SPEED, SPEED)
 
 
 if __name__ == "__main__":

@@ -761,7 +761,7 @@ mod tests {
 
     #[test]
     fn dialects_have_names() {
-        assert_eq!([0x0311, 0x0302, 0x02ff].map(dialect), ["SMB 3.1.1", "SMB 3.0.2", "SMB dialect 0x02ff"]);
+        assert_eq!([0x0311, 0x0302, 0x0299].map(dialect), ["SMB 3.1.1", "SMB 3.0.2", "SMB dialect 0x0299"]);
     }
 
     #[test]
