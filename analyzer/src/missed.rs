@@ -15,7 +15,8 @@
 //! ```
 
 use crate::finding::{Certainty, Rule, Severity};
-use crate::op::{At, End};
+use crate::op::{At, End, Gap};
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -24,6 +25,10 @@ const HOLES_MAX: usize = 64;
 /// Findings of one connection that wait at the same time at most.
 const WAITING_MAX: usize = 256;
 
+/// ns by which a packet comes behind its acknowledgment at most, if the capture has both.
+pub const BEHIND_MAX: i64 = 1_000_000;
+/// Gaps of one connection whose packets may still come, at most.
+const LOST_MAX: usize = 256;
 /// Rules of one connection that were broken in frames that may have been damaged, at most.
 const UNCHECKED_MAX: usize = 32;
 
@@ -169,6 +174,21 @@ struct Waiting {
     for_more: [bool; 2],
 }
 
+/// Packets or bytes that the receiver had and the capture seems to have lost. They may still come: some captures have
+/// acknowledgments before what they acknowledge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Where the direction goes on.
+    pub at: At,
+    by: End,
+    /// Number of packets or bytes that did not come.
+    pub count: u32,
+    /// "packet" or "byte".
+    pub unit: &'static str,
+    /// Time in ns at which they were known to be missing.
+    since: i64,
+}
+
 /// Parts of a connection that the capture missed.
 #[derive(Clone, Debug, Default)]
 pub struct Missed {
@@ -178,9 +198,41 @@ pub struct Missed {
     pub dropped: u64,
     /// Rules that were broken in frames that may have been damaged, and the end that broke them.
     unchecked: Vec<(Rule, End)>,
+    /// In the order in which they were known to be missing.
+    lost: VecDeque<Lost>,
 }
 
 impl Missed {
+    /// A gap whose packets or bytes the receiver had, known since this time in ns.
+    #[cold]
+    pub fn lost(&mut self, since: i64, gap: &Gap, unit: &'static str) {
+        self.lost.push_back(Lost { at: gap.at, by: gap.by, count: gap.count, unit, since });
+    }
+
+    /// Packets or bytes in a gap of `by` came after all. Returns the number of those that did in time.
+    #[cold]
+    pub fn found(&mut self, by: End, count: u32) -> u32 {
+        let mut left = count;
+        for lost in self.lost.iter_mut().rev().filter(|lost| lost.by == by) {
+            let came = left.min(lost.count);
+            lost.count -= came;
+            left -= came;
+        }
+        count - left
+    }
+
+    /// True if [`Missed::settled`] has to be asked.
+    #[inline]
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// The next gap whose packets do not come any more at `now` (ns). Nothing may be left of it.
+    pub fn settled(&mut self, now: i64) -> Option<Lost> {
+        let is_over = |lost: &Lost| now.saturating_sub(lost.since) > BEHIND_MAX;
+        if self.lost.len() > LOST_MAX || self.lost.front().is_some_and(is_over) { self.lost.pop_front() } else { None }
+    }
+
     /// The capture began after the first message of the connection.
     pub fn late(&mut self) {
         for direction in &mut self.directions {
@@ -325,6 +377,7 @@ impl Missed {
     /// Takes over the other half of a connection whose directions were first taken for two.
     pub fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
         self.directions[by.index()] = core::mem::take(&mut from.directions[from_end.index()]);
+        self.lost.extend(from.lost.drain(..).map(|lost| Lost { by: if lost.by == from_end { by } else { by.peer() }, ..lost }));
         for mut waiting in from.waiting.drain(..) {
             waiting.evidence.by = if waiting.evidence.by == from_end { by } else { by.peer() };
             if from_end != by {
@@ -344,6 +397,23 @@ mod tests {
 
     fn at(frame: u64) -> At {
         At { frame, time: frame as i64 }
+    }
+
+    #[test]
+    fn what_comes_behind_its_acknowledgment_was_not_lost() {
+        let gap = |frame: u64, by: End, count: u32| Gap { at: at(frame), by, count, receiver_had_them: true };
+        let mut missed = Missed::default();
+        missed.lost(1_000, &gap(1, End::A, 3), "packet");
+        missed.lost(2_000, &gap(2, End::B, 5), "packet");
+        missed.lost(3_000, &gap(3, End::A, 4), "packet");
+        assert_eq!([missed.found(End::A, 5), missed.found(End::B, 0)], [5, 0]);
+        let mut settled = |now: i64| missed.settled(now).map(|lost| (lost.at.frame, lost.count));
+        assert_eq!([settled(1_000 + BEHIND_MAX), settled(1_001 + BEHIND_MAX), settled(1_001 + BEHIND_MAX)], [None, Some((1, 2)), None]);
+        assert_eq!([settled(i64::MAX), settled(i64::MAX), settled(i64::MAX)], [Some((2, 5)), Some((3, 0)), None]);
+        assert!(!missed.has_lost());
+        assert_eq!(missed.found(End::A, 1), 0);
+        (0..=LOST_MAX as u64).for_each(|n| missed.lost(9, &gap(n, End::A, 1), "byte"));
+        assert_eq!([missed.settled(9), missed.settled(9)].map(|lost| lost.map(|lost| lost.at.frame)), [Some(0), None]);
     }
 
     /// A finding against A in a frame of A that rests on what B sent.

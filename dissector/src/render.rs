@@ -10,8 +10,8 @@
 use crate::calendar::date_of;
 use crate::fault::{Fault, FaultKind};
 use crate::field::{Base, Def, FieldDef, Kind};
-pub use crate::text::{escape, escaped, is_unsafe};
 use crate::text::{HEX_PAIRS, escape_char, is_plain};
+pub use crate::text::{escape, escaped, is_unsafe};
 use crate::trace::{Node, NodeValue, Tree, Utf8Writer};
 use crate::wire::smb2::spnego;
 use alloc::string::String;

@@ -21,6 +21,7 @@ use super::psn;
 use super::recovery::{Ended, HELD_BACK, Late, Recovery, Sent};
 use crate::devices::Measure;
 use crate::episodes::{Kind, sequence_of_psn};
+use crate::missed::BEHIND_MAX;
 use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -132,6 +133,8 @@ pub enum IbFact {
     },
     /// The capture has packets in another order than the ends.
     Misplaced,
+    /// So many packets of an [`IbFact::Gap`] came after all, behind their acknowledgment.
+    Found(u32),
     /// The first packets of an end were not captured: its peer acknowledges data before any of it was seen.
     BeganLate,
     /// Responses to Reads that the requester had, and the capture has not.
@@ -271,6 +274,8 @@ struct Sender {
     reads: VecDeque<Read>,
     /// PSN behind the last Read that is done.
     reads_done: Option<u32>,
+    /// Responses of Reads that are done, given up as not captured, and when that was.
+    responses_missed: (Vec<u32>, At),
     /// Reads of which the last Response came.
     reads_answered: u32,
     /// PSN behind the last Response to a Read, in the order of the capture, and its time.
@@ -797,6 +802,7 @@ impl IbFlow {
             if T::ON {
                 sink.show_late(verb_of(row), part_of(row), request.payload, t);
             }
+            sink.fact(at, by, IbFact::Found(1));
             return self.misplaced(at, by, sink);
         }
         let next = sender.next.unwrap_or(number);
@@ -1362,6 +1368,14 @@ impl IbFlow {
         let read_again = found.is_some_and(|index| sender.reads[index].again.is_some()) || sender.recovery.is_some();
         let Some(index) = found else {
             if sender.reads_done.is_some_and(|done| (-JUMP_MAX..0).contains(&psn::ahead(number, done))) {
+                let (lost, since) = &mut sender.responses_missed;
+                if !read_again && at.since(*since) <= BEHIND_MAX && lost.contains(&number) {
+                    // given up as not captured: here it is, behind those that follow it
+                    lost.retain(|psn| *psn != number);
+                    losses.get_or_insert_default().misplaced.add(at, 1);
+                    sink.fact(at, by, IbFact::Found(1));
+                    return sink.fact(at, by, IbFact::Misplaced);
+                }
                 let copy = copies.has(at, number, mark_of(packet), !read_again, sender.reread_for(number));
                 let of = copies.frame_of(at, number);
                 sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission { of } });
@@ -1471,10 +1485,14 @@ impl IbFlow {
             let over = sender.reads.range(..index).position(is_open).unwrap_or(index + 1);
             let over = over + sender.reads.range(over..).take_while(|read| read.is_done).count();
             let (mut missed, mut misplaced) = (0, 0);
+            let mut lost = Vec::new();
             for read in sender.reads.drain(..over) {
                 missed += read.missing.len();
+                lost.extend(read.missing);
                 if read.span_known && !read.is_done {
-                    missed += psn::ahead(psn::add(read.first, read.span), read.next).max(0) as usize;
+                    let rest = psn::ahead(psn::add(read.first, read.span), read.next).max(0) as usize;
+                    missed += rest;
+                    lost.extend((0..rest.min(MISSING_MAX) as u32).map(|n| psn::add(read.next, n)));
                 }
                 if read.late.0 > 0 {
                     losses.get_or_insert_default().misplaced.add(read.late.1, read.late.0.into());
@@ -1486,6 +1504,8 @@ impl IbFlow {
                 sink.fact(at, by, IbFact::Misplaced);
             }
             if missed > 0 {
+                lost.truncate(MISSING_MAX);
+                sender.responses_missed = (lost, at);
                 sink.fact(at, by, IbFact::ResponsesMissed(missed as u32));
             }
         }
@@ -2597,6 +2617,21 @@ mod tests {
         assert_eq!(rest(after, RESPONSE_FIRST), ((1, 1), At::default(), Some(13)));
         assert_eq!(rest(after - 1, RESPONSE_FIRST), ((0, 0), At::default(), None));
         assert_eq!(rest(after, RESPONSE_MIDDLE), ((0, 0), At::default(), None));
+    }
+
+    #[test]
+    fn a_response_that_was_given_up_comes_behind_later_ones() {
+        let comes = |ns: i64| {
+            let mut wire = missing();
+            wire.after(1000).response(RESPONSE_LAST, 14).after(ASKS_AGAIN - 1000).read(15, 1).after(MS).response(RESPONSE_ONLY, 15);
+            wire.after(ns).response(RESPONSE_MIDDLE, 12);
+            let again = wire.count(|fact| matches!(fact, IbFact::Retransmission { .. }));
+            let once = (wire.count(|fact| *fact == IbFact::Found(1)), wire.misplaced(), again);
+            // a second time it is sent again
+            wire.after(ns).response(RESPONSE_MIDDLE, 12);
+            (once, wire.count(|fact| *fact == IbFact::Found(1)))
+        };
+        assert_eq!([comes(BEHIND_MAX), comes(BEHIND_MAX + 1)], [((1, 1, 0), 1), ((0, 0, 1), 0)]);
     }
 
     #[test]

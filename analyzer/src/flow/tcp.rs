@@ -9,7 +9,7 @@
 //! limit. Of bytes that come twice the first copy counts. Positions are sequence numbers unwrapped to 64 bits.
 
 use crate::op::At;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 /// Bytes of the stream, in order.
@@ -112,8 +112,11 @@ pub struct Stream {
     held_bytes: usize,
     /// Time in ns at which the first segment beyond the open gap came.
     gap_since: i64,
-    /// The last bytes that were skipped because the receiver had them: from, to.
-    skipped: (u64, u64),
+    /// Time in ns of the last segment.
+    last: i64,
+    /// The last stretches that were skipped because the receiver had them: from, to, and the time of the last segment
+    /// before that.
+    skipped: VecDeque<(u64, u64, i64)>,
     fin: Option<u64>,
     /// Sequence number of the first byte.
     first: u32,
@@ -127,6 +130,8 @@ pub struct Stream {
 const REORDERED_WITHIN_NS: i64 = 3_000_000;
 /// Bytes by which the first data of a connection is ahead of its SYN at most, if the SYN comes behind it.
 const LATE_SYN: u32 = 1 << 16;
+/// Stretches that were skipped, of which segments are recognised when they come after all, at most.
+const SKIPPED_MAX: usize = 64;
 /// Memory that a held segment takes besides its bytes, in bytes.
 const HELD_OVERHEAD: usize = 96;
 
@@ -206,7 +211,30 @@ impl Stream {
         }
         let pos = self.position(seq);
         let end = pos + u64::from(length);
-        pos == self.next && self.acked >= end || self.skipped.0 <= pos && end <= self.skipped.1
+        pos == self.next && self.acked >= end || self.skipped.back().is_some_and(|(from, to, _)| *from <= pos && end <= *to)
+    }
+
+    /// A segment that may come behind its acknowledgment: true if its bytes were skipped a short time ago. They are not
+    /// expected again.
+    pub fn found(&mut self, at: At, seq: u32, length: u32) -> bool {
+        if self.skipped.is_empty() {
+            return false;
+        }
+        let pos = self.position(seq);
+        let end = pos + u64::from(length);
+        let is_inside =
+            |(from, to, last): &(u64, u64, i64)| *from <= pos && end <= *to && at.time.saturating_sub(*last) <= REORDERED_WITHIN_NS;
+        let Some(place) = self.skipped.iter().position(is_inside) else { return false };
+        let (from, to, last) = self.skipped[place];
+        self.skipped[place].1 = pos;
+        if end < to {
+            self.skipped.insert(place + 1, (end, to, last));
+        }
+        if from == pos {
+            self.skipped.remove(place);
+        }
+        self.counts.segments += 1;
+        true
     }
 
     /// The peer has acknowledged all before this sequence number.
@@ -247,6 +275,7 @@ impl Stream {
             self.start(seq);
         }
         let bytes = &bytes[..bytes.len().min(length as usize)];
+        self.last = at.time;
         self.counts.segments += 1;
         if seq == self.next as u32 && self.held.is_empty() && self.highest == self.next {
             // the fast path: exactly the next bytes
@@ -412,7 +441,10 @@ impl Stream {
     fn skip_to(&mut self, to: u64, receiver_had_them: bool, emit: &mut impl FnMut(Event<'_>)) {
         let count = u32::try_from(to - self.next).unwrap_or(u32::MAX);
         if receiver_had_them {
-            self.skipped = (self.next, to);
+            if self.skipped.len() >= SKIPPED_MAX {
+                self.skipped.pop_front();
+            }
+            self.skipped.push_back((self.next, to, self.last));
         }
         self.next = to;
         self.counts.gaps += 1;
@@ -621,6 +653,25 @@ mod tests {
         let told = [(102, 2), (102, 1), (103, 1), (102, 3), (101, 2), (101, 1), (104, 1)]
             .map(|(seq, length)| tap.stream.is_misplaced(seq, length));
         assert_eq!(told, [true, true, true, false, false, false, false]);
+    }
+
+    #[test]
+    fn segments_that_were_given_up_come_once() {
+        let mut tap = Tap::new(99);
+        tap.send(110, "kl").ack(112).send(120, "uv").ack(122);
+        let mut found = |ns: i64, seq: u32, length: u32| tap.stream.found(At { frame: 2, time: ns }, seq, length);
+        // each stretch is known, and what came of it is not expected again
+        let first = [(104, 2), (104, 2), (103, 2), (100, 4), (106, 4), (108, 2), (110, 2)];
+        assert_eq!(first.map(|(seq, length)| found(10_000_001, seq, length)), [true, false, false, true, true, false, false]);
+        let late = [REORDERED_WITHIN_NS + 1, REORDERED_WITHIN_NS, 0];
+        assert_eq!(late.map(|ns| found(30_000_000 + ns, 112, 8)), [false, true, false]);
+        assert!(tap.stream.skipped.is_empty());
+        // the oldest are forgotten
+        for n in 0..=SKIPPED_MAX as u32 {
+            tap.send(124 + 4 * n, "ab").ack(126 + 4 * n);
+        }
+        let kept = tap.stream.skipped.iter().map(|(from, to, _)| (*from as u32, *to as u32));
+        assert_eq!((kept.clone().count(), kept.min()), (SKIPPED_MAX, Some((126, 128))));
     }
 
     #[test]

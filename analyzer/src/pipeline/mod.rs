@@ -563,6 +563,9 @@ impl<S: Sink> Pipeline<S> {
         }
         let Flow::Ib(flow) = &mut slot.flow else { return };
         let mut listener = Listener { connection, env: &mut self.env };
+        if listener.connection.missed.has_lost() {
+            listener.settle(at.time);
+        }
         flow.packet(at, place.end, ib, t, &mut listener);
         self.count_memory(at, place.slot);
     }
@@ -919,6 +922,9 @@ impl<S: Sink> Pipeline<S> {
             Check::Bad => flow.is_doubted(end),
         };
         let mut listener = Listener { connection: &mut s.connection, env: &mut self.env };
+        if listener.connection.missed.has_lost() {
+            listener.settle(at.time);
+        }
         flow.segment(at, end, segment, &self.tcp, t, &mut listener);
         let c = &mut s.connection;
         if c.established.is_none() && c.transport == Some(Transport::Iwarp) && segment.payload_length > 0 {
@@ -1015,6 +1021,7 @@ impl<S: Sink> Pipeline<S> {
             Flow::Ib(flow) => flow.finish(at, &mut listener),
             Flow::Tcp(flow) => flow.finish(at, &self.tcp, &mut Off, &mut listener),
         }
+        listener.settle(i64::MAX);
         let unseen = End::BOTH.map(|end| match &gone.flow {
             Flow::Ib(flow) => flow.is_unseen(end),
             Flow::Tcp(flow) => flow.is_unseen(end),

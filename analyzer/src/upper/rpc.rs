@@ -505,6 +505,8 @@ fn same_xid<S: Sink>(cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, str
     if let (Some(inner), true) = (inner.filter(|inner| *inner != xid), message.header.is_some()) {
         let text = format_args!("has XID {xid:#010x} in the header and {inner:#010x} in the RPC message");
         cx.report(Rule::RpcrdmaXid, message.by, Rests::FRAME, text);
+        let by = cx.blame(message.by);
+        cx.env.findings.because(Rule::RpcrdmaXid, Some(cx.about.id), by, Some("A sender that fills in the two headers separately"));
     }
 }
 

@@ -1,12 +1,12 @@
 //! Rules of RC queue pairs. IBA volume 1, 9.7 (reliable service), 9.9 (errors); A17 (RoCEv2).
 
-use super::{Listener, Many};
+use super::{Listener, RESPONSE};
 use crate::connection::f;
 use crate::episodes::{Episode, Kind, sequence_of_psn};
 use crate::finding::{Blame, Certainty, Rule};
 use crate::flow::ib::{IbFact, IbSink, Why};
 use crate::missed::Rests;
-use crate::op::{At, End, Part, RdmaOp, Verb};
+use crate::op::{At, End, Gap, Part, RdmaOp, Verb};
 use crate::series::Trouble;
 use crate::sink::Sink;
 use rdmascope_dissector::trace::{Trace, Value};
@@ -57,6 +57,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                 self.connection.missed.late();
                 self.connection.unseen(by);
             }
+            IbFact::Found(packets) => self.found(by, packets),
             IbFact::Damaged => self.env.frame.is_damaged = true,
             IbFact::Doubtful => self.env.frame.is_unchecked = true,
             IbFact::Recovering { since, psn, kind, is_gap } => {
@@ -97,11 +98,11 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             IbFact::ResponsesMissed(count) => {
                 self.connection.missed.gap(by, at);
                 self.env.lost_by_capture += u64::from(count);
-                let text = format_args!("{} of Reads that the requester received were not captured", Many(count.into(), "Response"));
-                self.wire(at, Rule::CaptureLoss, Blame::Capture, Certainty::IfNothingWasMissed, text);
+                let gap = Gap { at, by, count, receiver_had_them: true };
+                self.connection.missed.lost(at.time, &gap, RESPONSE);
             }
             IbFact::Gap(gap) => {
-                self.lost(&gap, "packet");
+                self.lost(at, &gap, "packet");
                 if at.frame > gap.at.frame && at.frame != u64::MAX {
                     // packets behind it are known from here on only, and so are their requests
                     End::BOTH.into_iter().for_each(|end| self.connection.missed.gap(end, at));
@@ -211,7 +212,6 @@ mod tests {
     use crate::connection::ConnectionState;
     use crate::context::alone;
     use crate::env::{Env, Options};
-    use crate::op::Gap;
     use crate::roles::Source;
     use crate::summary::Transport;
     use alloc::vec::Vec;
@@ -229,6 +229,7 @@ mod tests {
         for (frame, fact) in facts {
             Listener { connection: &mut connection, env: &mut env }.fact(at(*frame), by, *fact);
         }
+        Listener { connection: &mut connection, env: &mut env }.settle(i64::MAX);
         let found = env.findings.iter().map(|f| (f.rule, f.by)).collect();
         (connection, found)
     }

@@ -112,6 +112,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 self.env.frame.copy_of = of;
             }
             FlowFact::Misplaced | FlowFact::Over(Over::Misplaced) => self.env.weaken(self.connection.id),
+            FlowFact::Found(bytes) => self.found(by, bytes),
             FlowFact::Damaged => self.env.frame.is_damaged = true,
             FlowFact::Doubtful => self.env.frame.is_unchecked = true,
             FlowFact::Assembled(pieces) => self.env.sink.assembled(Assembly::Tcp, at.frame, pieces.frames()),
@@ -147,7 +148,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
             }
             FlowFact::Gap(gap) => {
                 if self.connection.transport == Some(Transport::Iwarp) || self.connection.protocol() != Protocol::Unknown {
-                    self.lost(&gap, "byte");
+                    self.lost(at, &gap, "byte");
                 } else {
                     self.connection.missed.gap(by, at);
                 }
@@ -358,6 +359,7 @@ mod tests {
         for (at, by, fact) in facts {
             Listener { connection: &mut connection, env: &mut env }.fact(*at, *by, *fact);
         }
+        Listener { connection: &mut connection, env: &mut env }.settle(i64::MAX);
         let mut found: Vec<Rule> = env.findings.iter().map(|f| f.rule).collect();
         connection.missed.finish(|evidence| found.push(evidence.rule));
         (connection, found)

@@ -14,6 +14,7 @@ use crate::env::Env;
 use crate::episodes::{Episode, Kind};
 use crate::finding::{Blame, Certainty, Rule, Site};
 use crate::flow::losses::Unanswered;
+use crate::missed::Lost;
 use crate::op::{At, End, Gap};
 use crate::sink::Sink;
 use core::fmt;
@@ -27,6 +28,9 @@ pub struct Listener<'c, S> {
     /// The environment that it reports to.
     pub env: &'c mut Env<S>,
 }
+
+/// Unit of what is missing of the answer to a Read.
+const RESPONSE: &str = "Response";
 
 impl<S: Sink> Listener<'_, S> {
     pub(super) fn wire(&mut self, at: At, rule: Rule, by: Blame, certainty: Certainty, text: fmt::Arguments<'_>) {
@@ -51,7 +55,7 @@ impl<S: Sink> Listener<'_, S> {
     }
 
     /// A stretch that will not come any more: packets, or bytes of the stream.
-    fn lost(&mut self, gap: &Gap, unit: &'static str) {
+    fn lost(&mut self, at: At, gap: &Gap, unit: &'static str) {
         let heard = self.connection.last_op[gap.by.index()];
         if heard != At::default() {
             // the receiver had them: the capture did not
@@ -59,15 +63,39 @@ impl<S: Sink> Listener<'_, S> {
             self.connection.episodes.add(Episode { kind, by, begin: heard, end, packets, ..Episode::default() });
         }
         self.connection.gap(self.env, gap.at, gap.by);
-        let count = Many(gap.count.into(), unit);
         if gap.receiver_had_them {
             self.env.lost_by_capture += u64::from(gap.count);
-            let were = if gap.count == 1 { "was" } else { "were" };
-            let text = format_args!("{count} acknowledged by the receiver {were} not captured");
-            self.wire(gap.at, Rule::CaptureLoss, Blame::Capture, Certainty::Certain, text);
+            self.connection.missed.lost(at.time, gap, unit);
         } else {
+            let count = Many(gap.count.into(), unit);
             let text = format_args!("{count} never came: lost by the capture, or on the wire and not repaired");
             self.wire(gap.at, Rule::RcGap, Blame::Unknown, Certainty::Guess, text);
+        }
+    }
+
+    /// Packets or bytes of `by` that the capture seemed to have lost came after all.
+    #[cold]
+    fn found(&mut self, by: End, count: u32) {
+        let came = self.connection.missed.found(by, count);
+        self.env.lost_by_capture = self.env.lost_by_capture.saturating_sub(came.into());
+    }
+
+    /// Reports what the capture lost, if it did not come in the time by which the frames of a capture may be out of order.
+    #[cold]
+    pub fn settle(&mut self, now: i64) {
+        while let Some(Lost { at, count, unit, .. }) = self.connection.missed.settled(now) {
+            let (missing, were) = (Many(count.into(), unit), if count == 1 { "was" } else { "were" });
+            match unit {
+                _ if count == 0 => {}
+                RESPONSE => {
+                    let text = format_args!("{missing} of Reads that the requester received {were} not captured");
+                    self.wire(at, Rule::CaptureLoss, Blame::Capture, Certainty::IfNothingWasMissed, text);
+                }
+                _ => {
+                    let text = format_args!("{missing} acknowledged by the receiver {were} not captured");
+                    self.wire(at, Rule::CaptureLoss, Blame::Capture, Certainty::Certain, text);
+                }
+            }
         }
     }
 }
