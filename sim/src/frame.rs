@@ -1,10 +1,18 @@
-//! Frames on the wire, written field by field. The simulator never reads them: the meaning of a packet goes with it
-//! ([`crate::packet::Body`]), so that the truth does not depend on a decoder.
+//! Frames on the wire, encoded with the dissector's layouts. The simulator never parses them: the meaning of a packet goes
+//! with it ([`crate::packet::Body`]), so that the truth does not depend on a decoder.
 
-use rdmascope_dissector::wire::ib::cm::{DisconnectHead, ReplyHead, RequestHead, RequestIds};
-use rdmascope_dissector::wire::ib::icrc::{Cover, invariant};
-use rdmascope_dissector::wire::ib::mad::Mad;
+use rdmascope_dissector::wire::ib::bth::{Bth, Opcode};
+use rdmascope_dissector::wire::ib::cm::{
+    self, AlternatePath, Attribute, DisconnectHead, DisconnectReplyHead, IpCm, PrimaryPath, ReadyHead, ReplyHead, RequestHead, RequestIds,
+    ServiceId,
+};
+use rdmascope_dissector::wire::ib::ext::{Reth, deth_bytes};
+use rdmascope_dissector::wire::ib::icrc::{self, Cover, invariant};
+use rdmascope_dissector::wire::ib::mad::{QP1, QP1_KEY};
+use rdmascope_dissector::wire::ip::{TCP, UDP, checksum};
 use rdmascope_dissector::wire::iwarp::mpa;
+use rdmascope_dissector::wire::link::pause::Cbfc;
+use rdmascope_dissector::wire::udp::ROCE_V2;
 
 /// The end that connects.
 pub const CLIENT: usize = 0;
@@ -44,13 +52,11 @@ pub fn ethernet(by: usize, ethertype: u16, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-fn checksum(parts: &[&[u8]]) -> u16 {
-    let word = |w: &[u8]| u32::from(w[0]) << 8 | w.get(1).map_or(0, |b| u32::from(*b));
-    let mut sum: u32 = parts.iter().flat_map(|p| p.chunks(2)).map(word).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
+/// Renews the checksum of the IPv4 header at the beginning of `ip`.
+pub fn renew_checksum(ip: &mut [u8]) {
+    ip[10..12].fill(0);
+    let sum = checksum(&[&ip[..20]]);
+    ip[10..12].copy_from_slice(&sum);
 }
 
 fn ipv4(by: usize, protocol: u8, ip: Ip, payload: &[u8]) -> Vec<u8> {
@@ -58,38 +64,27 @@ fn ipv4(by: usize, protocol: u8, ip: Ip, payload: &[u8]) -> Vec<u8> {
     out.extend((20 + payload.len() as u16).to_be_bytes());
     out.extend(ip.id.to_be_bytes());
     out.extend([0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1 + by as u8, 10, 0, 0, 2 - by as u8]);
-    let sum = checksum(&[&out]);
-    out[10..12].copy_from_slice(&sum.to_be_bytes());
+    renew_checksum(&mut out);
     out.extend_from_slice(payload);
     out
 }
 
-/// The fields of a base transport header that differ.
-#[derive(Clone, Copy, Debug)]
-pub struct Bth {
-    /// Opcode.
-    pub opcode: u8,
-    /// Queue pair that it is for.
-    pub qp: u32,
-    /// Sequence number.
-    pub psn: u32,
-    /// True if an acknowledgment is requested.
-    pub ack: bool,
-}
+/// The flag of a packet on the primary path (MigReq).
+const MIGRATED: u8 = 0x40;
 
 /// A RoCEv2 packet.
-pub fn roce(by: usize, ip: Ip, bth: Bth, extensions: &[u8], payload: &[u8]) -> Vec<u8> {
-    let padding = (4 - payload.len() % 4) % 4;
-    let mut udp = vec![0xc0, 1 + by as u8, 0x12, 0xb7];
-    udp.extend(((8 + 12 + extensions.len() + payload.len() + padding + 4) as u16).to_be_bytes());
-    udp.extend([0, 0, bth.opcode, 0x40 | (padding as u8) << 4, 0xff, 0xff]);
-    udp.extend((bth.qp & 0xff_ffff).to_be_bytes());
-    udp.extend((u32::from(bth.ack) << 31 | bth.psn & 0xff_ffff).to_be_bytes());
+pub fn roce(by: usize, ip: Ip, head: Bth, extensions: &[u8], payload: &[u8]) -> Vec<u8> {
+    let padded = payload.len().next_multiple_of(4);
+    let [high, low] = ROCE_V2.to_be_bytes();
+    let mut udp = vec![0xc0, 1 + by as u8, high, low];
+    udp.extend(((8 + Bth::LEN + extensions.len() + padded + icrc::LEN) as u16).to_be_bytes());
+    udp.extend([0, 0]);
+    Bth { bits: MIGRATED, ..head }.padded(payload.len()).emit(&mut udp);
     udp.extend_from_slice(extensions);
     udp.extend_from_slice(payload);
-    udp.resize(udp.len() + padding + 4, 0);
-    let mut packet = ipv4(by, 17, ip, &udp);
-    let end = packet.len() - 4;
+    udp.resize(udp.len() + padded - payload.len() + icrc::LEN, 0);
+    let mut packet = ipv4(by, UDP, ip, &udp);
+    let end = packet.len() - icrc::LEN;
     let icrc = invariant(Cover::Ipv4, &packet[..end]).expect("the headers are all there");
     packet[end..].copy_from_slice(&icrc.to_le_bytes());
     ethernet(by, 0x0800, &packet)
@@ -97,13 +92,9 @@ pub fn roce(by: usize, ip: Ip, bth: Bth, extensions: &[u8], payload: &[u8]) -> V
 
 /// An RDMA extended transport header.
 pub fn reth(key: u32, address: u64, length: u32) -> Vec<u8> {
-    [&address.to_be_bytes()[..], &key.to_be_bytes(), &length.to_be_bytes()].concat()
-}
-
-/// An acknowledgment extended transport header.
-pub fn aeth(syndrome: u8, msn: u32) -> [u8; 4] {
-    let [_, a, b, c] = msn.to_be_bytes();
-    [syndrome, a, b, c]
+    let mut out = Vec::with_capacity(Reth::LEN);
+    Reth { virtual_address: address, r_key: key, dma_length: length }.emit(&mut out);
+    out
 }
 
 /// Messages of connection management.
@@ -121,17 +112,18 @@ pub enum Cm {
     Disconnected,
 }
 
-/// Bytes of a Connect Request before the private data, and of the part of that which the RDMA-CM has.
-const REQUEST: usize = 140;
-const IP_CM: usize = 36;
+/// Bytes of a Connect Request before the private data: identifiers, service, head, two GIDs, both paths.
+const REQUEST: usize = RequestIds::LEN + 8 + RequestHead::LEN + 2 * 16 + PrimaryPath::LEN + AlternatePath::LEN;
+/// Bytes of the RDMA-CM's part of the private data: versions and port, two addresses.
+const IP_CM: usize = IpCm::LEN + 2 * 16;
 
 /// A message of connection management; `psn` are the first of both ends, `mtu` the code of the path MTU.
 pub fn cm(by: usize, ip: Ip, what: Cm, psn: [u32; 2], mtu: u8, service: &Service) -> Vec<u8> {
     let mut body = Vec::new();
-    let attribute_id = match what {
+    let attribute = match what {
         Cm::Request => {
             RequestIds { local_comm_id: COMM[0], reserved: [0; 4] }.emit(&mut body);
-            body.extend((0x0106_0000 | u64::from(service.port)).to_be_bytes());
+            body.extend(ServiceId::of_tcp(service.port).0.to_be_bytes());
             RequestHead {
                 local_ca_guid: 1,
                 reserved: [0; 4],
@@ -152,10 +144,10 @@ pub fn cm(by: usize, ip: Ip, what: Cm, psn: [u32; 2], mtu: u8, service: &Service
             }
             .emit(&mut body);
             body.resize(REQUEST, 0);
-            body.extend([0, 0x40, 0xc0, 0x00]);
+            IpCm { version: 0, ip: 0x40, source_port: 0xc000 }.emit(&mut body);
             body.resize(REQUEST + IP_CM, 0);
             body.extend(&service.private[CLIENT]);
-            0x10
+            Attribute::CONNECT_REQUEST
         }
         Cm::Reply => {
             ReplyHead {
@@ -176,37 +168,25 @@ pub fn cm(by: usize, ip: Ip, what: Cm, psn: [u32; 2], mtu: u8, service: &Service
             }
             .emit(&mut body);
             body.extend(&service.private[SERVER]);
-            0x13
+            Attribute::CONNECT_REPLY
         }
-        Cm::Ready | Cm::Disconnected => {
-            body.extend(COMM[by].to_be_bytes());
-            body.extend(COMM[1 - by].to_be_bytes());
-            if what == Cm::Ready { 0x14 } else { 0x16 }
+        Cm::Ready => {
+            ReadyHead { local_comm_id: COMM[by], remote_comm_id: COMM[1 - by] }.emit(&mut body);
+            Attribute::READY_TO_USE
         }
         Cm::Disconnect => {
             DisconnectHead { local_comm_id: COMM[by], remote_comm_id: COMM[1 - by], remote_qpn: QP[1 - by], reserved: [0; 1] }
                 .emit(&mut body);
-            0x15
+            Attribute::DISCONNECT_REQUEST
+        }
+        Cm::Disconnected => {
+            DisconnectReplyHead { local_comm_id: COMM[by], remote_comm_id: COMM[1 - by] }.emit(&mut body);
+            Attribute::DISCONNECT_REPLY
         }
     };
-    let mut mad = Vec::new();
     let transaction_id = if matches!(what, Cm::Disconnect | Cm::Disconnected) { 2 } else { 1 };
-    Mad {
-        base_version: 1,
-        class: 7,
-        class_version: 2,
-        method: 3,
-        status: 0,
-        class_specific: 0,
-        transaction_id,
-        attribute_id,
-        reserved: [0; 2],
-        attribute_modifier: 0,
-    }
-    .emit(&mut mad);
-    mad.extend_from_slice(&body);
-    mad.resize(256, 0);
-    roce(by, ip, Bth { opcode: 0x64, qp: 1, psn: 1, ack: false }, &[0x80, 1, 0, 0, 0, 0, 0, 1], &mad)
+    let datagram = cm::datagram(attribute, transaction_id, &body);
+    roce(by, ip, Bth::new(Opcode::UD_SEND_ONLY, QP1, 1), &deth_bytes(QP1_KEY, QP1), &datagram)
 }
 
 /// The fields of a TCP segment.
@@ -216,7 +196,7 @@ pub struct Tcp {
     pub seq: u32,
     /// Acknowledgment number.
     pub ack: u32,
-    /// FIN 1, SYN 2, RST 4, PSH 8, ACK 16.
+    /// Of [`rdmascope_dissector::wire::tcp::flags`].
     pub flags: u8,
     /// As the header has it.
     pub window: u16,
@@ -237,51 +217,24 @@ pub fn tcp(by: usize, port: u16, ip: Ip, head: &Tcp, payload: &[u8]) -> Vec<u8> 
     tcp.extend([0; 4]);
     tcp.extend_from_slice(&head.options);
     tcp.extend_from_slice(payload);
-    let pseudo = [10, 0, 0, 1 + by as u8, 10, 0, 0, 2 - by as u8, 0, 6, (tcp.len() >> 8) as u8, tcp.len() as u8];
+    let pseudo = [10, 0, 0, 1 + by as u8, 10, 0, 0, 2 - by as u8, 0, TCP, (tcp.len() >> 8) as u8, tcp.len() as u8];
     let sum = checksum(&[&pseudo, &tcp]);
-    tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-    ethernet(by, 0x0800, &ipv4(by, 6, ip, &tcp))
+    tcp[16..18].copy_from_slice(&sum);
+    ethernet(by, 0x0800, &ipv4(by, TCP, ip, &tcp))
 }
 
 /// The MPA Request or Reply, revision 1.
 pub fn mpa_startup(reply: bool, crc: bool, private: &[u8]) -> Vec<u8> {
-    let mut out = if reply { b"MPA ID Rep Frame".to_vec() } else { b"MPA ID Req Frame".to_vec() };
-    out.extend([if crc { 0x40 } else { 0 }, 1, 0, private.len() as u8]);
-    out.extend_from_slice(private);
-    out
-}
-
-/// An FPDU: its length, the segment, padding and CRC.
-pub fn fpdu(ulpdu: &[u8], crc: bool, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.extend((ulpdu.len() as u16).to_be_bytes());
-    out.extend_from_slice(ulpdu);
-    out.resize(start + (2 + ulpdu.len()).next_multiple_of(4), 0);
-    let value = if crc { mpa::crc(&out[start..]) } else { 0 };
-    out.extend(value.to_le_bytes());
-}
-
-/// A DDP segment for a queue.
-pub fn untagged(opcode: u8, last: bool, word: u32, queue: u32, msn: u32, offset: u32, payload: &[u8]) -> Vec<u8> {
-    let mut out = vec![if last { 0x41 } else { 0x01 }, 0x40 | opcode];
-    [word, queue, msn, offset].iter().for_each(|w| out.extend(w.to_be_bytes()));
-    out.extend_from_slice(payload);
-    out
-}
-
-/// A DDP segment for memory.
-pub fn tagged(opcode: u8, last: bool, key: u32, offset: u64, payload: &[u8]) -> Vec<u8> {
-    let mut out = vec![if last { 0xc1 } else { 0x81 }, 0x40 | opcode];
-    out.extend(key.to_be_bytes());
-    out.extend(offset.to_be_bytes());
-    out.extend_from_slice(payload);
+    let mut out = Vec::new();
+    let private_data_length = private.len() as u16;
+    mpa::Startup { reply, crc, revision: 1, private_data_length, private_data: private, ..mpa::Startup::default() }.emit(&mut out);
     out
 }
 
 /// A priority flow control frame: `quanta` of 512 bit times for priority 3, 0 to go on.
 pub fn pause(by: usize, quanta: u16) -> Vec<u8> {
-    let mut out = vec![1, 0x80, 0xc2, 0, 0, 1, 2, 0, 0, 0, 0, 1 + by as u8, 0x88, 0x08, 0x01, 0x01, 0, 8];
-    (0..8).for_each(|class| out.extend(if class == 3 { quanta } else { 0 }.to_be_bytes()));
+    let mut out = vec![1, 0x80, 0xc2, 0, 0, 1, 2, 0, 0, 0, 0, 1 + by as u8, 0x88, 0x08, 0x01, 0x01];
+    Cbfc { enable: 1 << 3, t0: 0, t1: 0, t2: 0, t3: quanta, t4: 0, t5: 0, t6: 0, t7: 0 }.emit(&mut out);
     out.resize(60, 0);
     out
 }

@@ -1,5 +1,6 @@
 //! Captures of the traffic: never more than passed the tap, often less, and not always in order.
 
+use crate::frame;
 use crate::random::Random;
 use crate::transport::{MICROSECOND, MILLISECOND, Time};
 use crate::world::Tapped;
@@ -179,20 +180,12 @@ impl Observer {
 /// The first packet's time, in ns since 1970.
 pub const EPOCH: Time = 1_700_000_000_000_000_000;
 
-fn checksummed(ip: &mut [u8]) {
-    ip[10..12].fill(0);
-    let sum: u32 = ip[..20].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
-}
-
 /// Changes a frame as a router does.
 fn route(frame: &mut [u8]) {
     if frame[12..14] == [8, 0] {
         frame[5] ^= 0x40;
         frame[22] -= 1;
-        checksummed(&mut frame[14..34]);
+        frame::renew_checksum(&mut frame[14..34]);
     }
 }
 
@@ -203,7 +196,7 @@ fn vxlan(inner: &[u8]) -> Vec<u8> {
     out.extend([0, 0, 0, 0, 64, 17, 0, 0, 192, 168, 0, 1, 192, 168, 0, 2, 0xd0, 0, 0x12, 0xb5]);
     out.extend((8 + 8 + inner.len() as u16).to_be_bytes());
     out.extend([0, 0, 8, 0, 0, 0, 0, 0, 42, 0]);
-    checksummed(&mut out[14..34]);
+    frame::renew_checksum(&mut out[14..34]);
     out.extend_from_slice(inner);
     out
 }

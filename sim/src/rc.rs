@@ -2,9 +2,11 @@
 //! NAKs, RNR, RDMA Reads that are requested again from the point where their answer broke off, delayed acknowledgments,
 //! timeouts and retries.
 
-use crate::frame::{self, Bth, Cm, QP, Service, aeth, reth};
+use crate::frame::{self, Cm, QP, Service, reth};
 use crate::packet::{Body, Event, Op, Packet, Rc_, RcWhat};
 use crate::transport::{Class, MICROSECOND, MILLISECOND, Out, Periods, ReadDelay, Stamp, Time, Transport};
+use rdmascope_dissector::wire::ib::bth::{Bth, Opcode};
+use rdmascope_dissector::wire::ib::ext::{ACK, NAK, NakCode, RNR_NAK, aeth_bytes, rnr_timer};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -109,14 +111,8 @@ pub struct Rdma {
     refuses: Option<u32>,
 }
 
-/// IBTA volume 1, table 45: the RNR NAK timer, in units of 10 µs.
-const RNR_TIMER: [Time; 32] = [
-    65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12_288,
-    16_384, 24_576, 32_768, 49_152,
-];
-
 fn rnr_ns(code: u8) -> Time {
-    RNR_TIMER[usize::from(code & 31)] * 10 * MICROSECOND
+    Time::from(rnr_timer(code)) * MICROSECOND
 }
 
 impl Rdma {
@@ -263,17 +259,17 @@ impl Rdma {
         let again = psn < self.high;
         let mut ack = last || (psn + 1).is_multiple_of(self.config.ask);
         let mut used = 1;
-        let (opcode, extensions, payload, what): (u8, Vec<u8>, &[u8], RcWhat) = match &*wqe.op {
+        let (opcode, extensions, payload, what): (Opcode, Vec<u8>, &[u8], RcWhat) = match &*wqe.op {
             Op::Send { message, invalidate } => {
                 let bytes = message.bytes();
                 let bytes = &bytes[(place * mtu).min(bytes.len())..(place * mtu + mtu).min(bytes.len())];
                 let (opcode, key) = match (first, last, invalidate) {
-                    (true, true, Some(key)) => (0x17, Some(*key)),
-                    (false, true, Some(key)) => (0x16, Some(*key)),
-                    (true, true, None) => (0x04, None),
-                    (true, false, _) => (0x00, None),
-                    (false, true, None) => (0x02, None),
-                    (false, false, _) => (0x01, None),
+                    (true, true, Some(key)) => (Opcode::RC_SEND_ONLY_INVALIDATE, Some(*key)),
+                    (false, true, Some(key)) => (Opcode::RC_SEND_LAST_INVALIDATE, Some(*key)),
+                    (true, true, None) => (Opcode::RC_SEND_ONLY, None),
+                    (true, false, _) => (Opcode::RC_SEND_FIRST, None),
+                    (false, true, None) => (Opcode::RC_SEND_LAST, None),
+                    (false, false, _) => (Opcode::RC_SEND_MIDDLE, None),
                 };
                 let extensions = key.map_or(Vec::new(), |k| k.to_be_bytes().to_vec());
                 (opcode, extensions, bytes, RcWhat::Part { op: wqe.op.clone(), first, last })
@@ -281,10 +277,10 @@ impl Rdma {
             Op::Write { memory, data, .. } => {
                 let bytes = &data[place * mtu..(place * mtu + mtu).min(data.len())];
                 let opcode = match (first, last) {
-                    (true, true) => 0x0a,
-                    (true, false) => 0x06,
-                    (false, true) => 0x08,
-                    (false, false) => 0x07,
+                    (true, true) => Opcode::RC_RDMA_WRITE_ONLY,
+                    (true, false) => Opcode::RC_RDMA_WRITE_FIRST,
+                    (false, true) => Opcode::RC_RDMA_WRITE_LAST,
+                    (false, false) => Opcode::RC_RDMA_WRITE_MIDDLE,
                 };
                 let extensions = if first { reth(memory.key, memory.address, data.len() as u32) } else { Vec::new() };
                 (opcode, extensions, bytes, RcWhat::Part { op: wqe.op.clone(), first, last })
@@ -295,13 +291,15 @@ impl Rdma {
                 used = wqe.end() - psn;
                 ack = true;
                 let extensions = reth(memory.key, memory.address + skipped as u64, length);
-                (0x0c, extensions, &[], RcWhat::Read { op: wqe.op.clone(), id: *id, packets: used, data: data.clone(), offset: skipped })
+                let read = RcWhat::Read { op: wqe.op.clone(), id: *id, packets: used, data: data.clone(), offset: skipped };
+                (Opcode::RC_RDMA_READ_REQUEST, extensions, &[], read)
             }
         };
         // the window is full: request an acknowledgment
         ack |= psn + used >= self.una + self.config.window;
         let ip = self.config.stamp.stamp();
-        let frame = frame::roce(me, ip, Bth { opcode, qp: QP[1 - me], psn: psn as u32, ack }, &extensions, payload);
+        let head = Bth { ack: u8::from(ack) << 7, ..Bth::new(opcode, QP[1 - me], psn as u32) };
+        let frame = frame::roce(me, ip, head, &extensions, payload);
         Some((Out { frame, body: Body::Rc(Rc_ { psn, what, ack }), class: Class::Data, again }, used))
     }
 
@@ -333,7 +331,7 @@ impl Rdma {
             if !self.complained {
                 self.complained = true;
                 self.pay();
-                self.replies.push_back(Reply::Nak { psn: self.expected, syndrome: 0x60, what: RcWhat::Nak });
+                self.replies.push_back(Reply::Nak { psn: self.expected, syndrome: NAK | NakCode::PSN_SEQUENCE_ERROR.0, what: RcWhat::Nak });
             }
             return;
         }
@@ -357,7 +355,7 @@ impl Rdma {
             self.not_ready += 1;
             self.complained = true;
             self.pay();
-            self.replies.push_back(Reply::Nak { psn, syndrome: 0x20 | code, what: RcWhat::NotReady(rnr_ns(code)) });
+            self.replies.push_back(Reply::Nak { psn, syndrome: RNR_NAK | code, what: RcWhat::NotReady(rnr_ns(code)) });
             return;
         }
         self.complained = false;
@@ -368,7 +366,8 @@ impl Rdma {
             // a remote access error, and the queue pair is of no more use
             self.complained = true;
             self.pay();
-            self.replies.push_back(Reply::Nak { psn, syndrome: 0x62, what: RcWhat::Refused(2) });
+            let code = NakCode::REMOTE_ACCESS_ERROR.0;
+            self.replies.push_back(Reply::Nak { psn, syndrome: NAK | code, what: RcWhat::Refused(code) });
             self.refused = true;
             return;
         }
@@ -546,28 +545,29 @@ impl Transport for Rdma {
         let is_held = self.gate > 0 && matches!(self.replies.front(), Some(Reply::Response { .. }));
         if let Some(reply) = if is_held { None } else { self.replies.pop_front() } {
             let ip = self.config.stamp.stamp();
-            let bth = |opcode, psn: u64| Bth { opcode, qp: QP[1 - me], psn: psn as u32, ack: false };
+            let bth = |opcode, psn: u64| Bth::new(opcode, QP[1 - me], psn as u32);
             return Some(match reply {
                 Reply::Ack { psn, again } => Out {
-                    frame: frame::roce(me, ip, bth(0x11, psn), &aeth(0x1f, msn), &[]),
+                    frame: frame::roce(me, ip, bth(Opcode::RC_ACKNOWLEDGE, psn), &aeth_bytes(ACK, msn), &[]),
                     body: Body::Rc(Rc_ { psn, what: RcWhat::Ack, ack: false }),
                     class: Class::Ack,
                     again,
                 },
                 Reply::Nak { psn, syndrome, what } => Out {
-                    frame: frame::roce(me, ip, bth(0x11, psn), &aeth(syndrome, msn), &[]),
+                    frame: frame::roce(me, ip, bth(Opcode::RC_ACKNOWLEDGE, psn), &aeth_bytes(syndrome, msn), &[]),
                     body: Body::Rc(Rc_ { psn, what, ack: false }),
                     class: Class::Nak,
                     again: false,
                 },
                 Reply::Response { psn, id, place, data, range, again } => {
                     let opcode = match place {
-                        (true, true) => 0x10,
-                        (true, false) => 0x0d,
-                        (false, true) => 0x0f,
-                        (false, false) => 0x0e,
+                        (true, true) => Opcode::RC_RDMA_READ_RESPONSE_ONLY,
+                        (true, false) => Opcode::RC_RDMA_READ_RESPONSE_FIRST,
+                        (false, true) => Opcode::RC_RDMA_READ_RESPONSE_LAST,
+                        (false, false) => Opcode::RC_RDMA_READ_RESPONSE_MIDDLE,
                     };
-                    let extensions = if opcode == 0x0e { Vec::new() } else { aeth(0x1f, msn).to_vec() };
+                    let extensions =
+                        if opcode == Opcode::RC_RDMA_READ_RESPONSE_MIDDLE { Vec::new() } else { aeth_bytes(ACK, msn).to_vec() };
                     let length = (range.1 - range.0) as u32;
                     Out {
                         frame: frame::roce(me, ip, bth(opcode, psn), &extensions, &data[range.0..range.1]),

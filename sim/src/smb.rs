@@ -1,7 +1,9 @@
-//! SMB Direct, and the part of SMB2 that a client and a server need to read and write files. Messages are written field
-//! by field and never read: their meaning goes with them.
+//! SMB Direct, and the part of SMB2 that a client and a server need to read and write files. Messages are encoded and
+//! never parsed: their meaning goes with them.
 
 use crate::memory::Memory;
+use rdmascope_dissector::wire::smb2::header::{self, Header, Ids, flags};
+use rdmascope_dissector::wire::smbd::{BufferDescriptorV1, DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0};
 use std::rc::Rc;
 
 /// A message: its bytes and its meaning.
@@ -162,27 +164,40 @@ impl Bytes {
 
 /// The Negotiate Request, [MS-SMBD] 2.2.1.
 pub fn negotiate_request(s: &Sizes) -> Vec<u8> {
-    Bytes::default().u16(s.version).u16(s.version).u16(0).u16(s.requested).u32(s.send).u32(s.receive).u32(s.fragmented).0
+    let mut out = Vec::with_capacity(NegotiateRequest::LEN);
+    NegotiateRequest {
+        min_version: s.version,
+        max_version: s.version,
+        reserved: 0,
+        credits_requested: s.requested,
+        preferred_send_size: s.send,
+        max_receive_size: s.receive,
+        max_fragmented_size: s.fragmented,
+    }
+    .emit(&mut out);
+    out
 }
 
-/// The Negotiate Response, [MS-SMBD] 2.2.2.
+/// The Negotiate Response, [MS-SMBD] 2.2.2. One that refuses has neither credits nor sizes.
 pub fn negotiate_response(s: &Sizes) -> Vec<u8> {
-    if s.status != 0 {
-        return Bytes::default().u16(0x100).u16(0x100).zeros(8).u32(s.status).zeros(16).0;
+    let given = |size: u32| if s.status == 0 { size } else { 0 };
+    let given_16 = |value: u16| if s.status == 0 { value } else { 0 };
+    let mut out = Vec::with_capacity(NegotiateResponse::LEN);
+    NegotiateResponse {
+        min_version: VERSION_1_0,
+        max_version: VERSION_1_0,
+        negotiated_version: given_16(s.version),
+        reserved: 0,
+        credits_requested: given_16(s.requested),
+        credits_granted: given_16(s.granted),
+        status: s.status,
+        max_read_write_size: given(1 << 20),
+        preferred_send_size: given(s.send),
+        max_receive_size: given(s.receive),
+        max_fragmented_size: given(s.fragmented),
     }
-    Bytes::default()
-        .u16(0x100)
-        .u16(0x100)
-        .u16(s.version)
-        .u16(0)
-        .u16(s.requested)
-        .u16(s.granted)
-        .u32(s.status)
-        .u32(1 << 20)
-        .u32(s.send)
-        .u32(s.receive)
-        .u32(s.fragmented)
-        .0
+    .emit(&mut out);
+    out
 }
 
 /// The fields of a Data Transfer message that may be wrong.
@@ -202,34 +217,50 @@ pub struct DataHeader {
 
 /// A Data Transfer message, [MS-SMBD] 2.2.3; data begin at offset 24 whatever the header says.
 pub fn data(h: &DataHeader, data: &[u8]) -> Vec<u8> {
-    let out = Bytes::default().u16(h.requested).u16(h.granted).u16(0).u16(0).u32(h.remaining).u32(h.offset).u32(h.length);
-    if data.is_empty() { out.0 } else { out.zeros(4).bytes(data).0 }
+    let mut out = Vec::with_capacity(24 + data.len());
+    DataTransfer {
+        credits_requested: h.requested,
+        credits_granted: h.granted,
+        flags: 0,
+        reserved: 0,
+        remaining_data_length: h.remaining,
+        data_offset: h.offset,
+        data_length: h.length,
+    }
+    .emit(&mut out);
+    if !data.is_empty() {
+        out.resize(24, 0);
+        out.extend_from_slice(data);
+    }
+    out
 }
 
 const SESSION: u64 = 0x5e55_0001;
 const TREE: u32 = 7;
 const FILE: [u8; 16] = [7; 16];
 /// Bytes of the SMB2 header.
-pub const HEADER: usize = 64;
+pub const HEADER: usize = Header::LEN;
 
-fn header(command: Command, id: u64, charge: u16, credits: u16, status: u32, reply: bool) -> Bytes {
+fn head(command: Command, id: u64, charge: u16, credits: u16, status: u32, reply: bool) -> Bytes {
     let tree = if matches!(command, Command::Negotiate | Command::SessionSetup | Command::Logoff | Command::Echo) { 0 } else { TREE };
     let tree = if command == Command::TreeConnect && !reply { 0 } else { tree };
     let none = command == Command::Negotiate || command == Command::Echo || command == Command::SessionSetup && !reply;
-    Bytes::default()
-        .bytes(b"\xfeSMB")
-        .u16(64)
-        .u16(charge)
-        .u32(status)
-        .u16(command as u16)
-        .u16(credits)
-        .u32(u32::from(reply))
-        .u32(0)
-        .u64(id)
-        .u32(0xfeff)
-        .u32(tree)
-        .u64(if none { 0 } else { SESSION })
-        .zeros(16)
+    let mut out = Vec::new();
+    Header {
+        header_length: Header::LEN as u16,
+        credit_charge: charge,
+        status_or_channel_sequence: status,
+        command: header::Command(command as u16),
+        credits,
+        flags: if reply { flags::RESPONSE } else { 0 },
+        next_command: 0,
+        message_id: id,
+        ids: Ids::Sync { process_id: 0xfeff, tree_id: tree },
+        session_id: if none { 0 } else { SESSION },
+        signature: [0; 16],
+    }
+    .emit(&mut out);
+    Bytes(out)
 }
 
 fn utf16(text: &str) -> Vec<u8> {
@@ -238,9 +269,12 @@ fn utf16(text: &str) -> Vec<u8> {
 
 /// A request.
 pub fn request(asked: &Asked, credits: u16, inline: &[u8]) -> Vec<u8> {
-    let h = header(asked.command, asked.id, asked.charge, credits, 0, false);
-    let descriptor = |b: Bytes| match asked.memory {
-        Some(m) => b.u64(m.address).u32(m.key).u32(m.length),
+    let h = head(asked.command, asked.id, asked.charge, credits, 0, false);
+    let descriptor = |mut b: Bytes| match asked.memory {
+        Some(m) => {
+            BufferDescriptorV1 { offset: m.address, token: m.key, length: m.length }.emit(&mut b.0);
+            b
+        }
         None => b,
     };
     let channel = match (asked.memory, asked.invalidate) {
@@ -311,7 +345,7 @@ pub fn request(asked: &Asked, credits: u16, inline: &[u8]) -> Vec<u8> {
 
 /// A reply; `moved` is the reported byte count of a READ or WRITE, `status` is 0 for success.
 pub fn reply(asked: &Asked, credits: u16, status: u32, moved: u32, inline: &[u8]) -> Vec<u8> {
-    let h = header(asked.command, asked.id, asked.charge, credits, status, true);
+    let h = head(asked.command, asked.id, asked.charge, credits, status, true);
     if status != 0 {
         return h.u16(9).u8(0).u8(0).u32(0).u8(0).0;
     }

@@ -5,6 +5,10 @@ use crate::frame::{self, Service, Tcp as Head};
 use crate::memory::Memory;
 use crate::packet::{Body, Event, Mark, Op, Packet, Segment};
 use crate::transport::{Class, MILLISECOND, Out, Periods, ReadDelay, Stamp, Time, Transport};
+use rdmascope_dissector::wire::iwarp::ddp::Ddp;
+use rdmascope_dissector::wire::iwarp::mpa;
+use rdmascope_dissector::wire::iwarp::rdmap::{self, Opcode, ReadRequest, Terminate};
+use rdmascope_dissector::wire::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -38,12 +42,6 @@ pub struct Config {
     /// The service that is connected to.
     pub service: Service,
 }
-
-const SYN: u8 = 2;
-const FIN: u8 = 1;
-const RST: u8 = 4;
-const PSH: u8 = 8;
-const ACK: u8 = 16;
 
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 enum State {
@@ -166,32 +164,35 @@ impl Iwarp {
         self.marks.push((end, mark));
     }
 
-    fn put(&mut self, ulpdu: &[u8]) {
+    fn put(&mut self, segment: &Ddp<'_>) {
         if self.fin_at.is_some() {
             return;
         }
-        frame::fpdu(ulpdu, self.config.crc, &mut self.out);
+        let mut ulpdu = Vec::new();
+        segment.emit(&mut ulpdu);
+        mpa::emit_fpdu(&ulpdu, self.config.crc, &mut self.out);
         let end = self.end();
         self.edges.push(end);
     }
 
-    fn send_untagged(&mut self, opcode: u8, word: u32, queue: usize, payload: &[u8]) {
-        let room = self.config.mulpdu - 18;
-        let msn = self.msn[queue];
-        self.msn[queue] += 1;
+    fn send_untagged(&mut self, opcode: Opcode, invalidate: u32, payload: &[u8]) {
+        let room = self.config.mulpdu - Ddp::UNTAGGED_LEN;
+        let next = &mut self.msn[opcode.queue().unwrap_or(rdmap::QUEUE_SEND) as usize];
+        let msn = *next;
+        *next += 1;
         let count = payload.len().div_ceil(room).max(1);
         for n in 0..count {
             let part = &payload[n * room..(n * room + room).min(payload.len())];
-            self.put(&frame::untagged(opcode, n + 1 == count, word, queue as u32, msn, (n * room) as u32, part));
+            self.put(&rdmap::untagged(opcode, n + 1 == count, msn, (n * room) as u32, invalidate, part));
         }
     }
 
-    fn send_tagged(&mut self, opcode: u8, memory: Memory, data: &[u8]) {
-        let room = (self.config.mulpdu - 14) & !7;
+    fn send_tagged(&mut self, opcode: Opcode, memory: Memory, data: &[u8]) {
+        let room = (self.config.mulpdu - Ddp::TAGGED_LEN) & !7;
         let count = data.len().div_ceil(room).max(1);
         for n in 0..count {
             let part = &data[n * room..(n * room + room).min(data.len())];
-            self.put(&frame::tagged(opcode, n + 1 == count, memory.key, memory.address + (n * room) as u64, part));
+            self.put(&rdmap::tagged(opcode, n + 1 == count, memory.key, memory.address + (n * room) as u64, part));
         }
     }
 
@@ -367,8 +368,11 @@ impl Iwarp {
             Mark::Read { .. } => {}
             Mark::Response(id) => self.events.push_back(Event::ReadDone(id)),
             Mark::Bad(layer, code) => {
-                // a Terminate: layer, type, code, without the header that caused it
-                self.send_untagged(7, 0, 2, &[layer, code, 0, 0]);
+                // without the header that caused it
+                let (layer, error_type) = (layer >> 4, layer & 0xf);
+                let mut body = Vec::new();
+                Terminate { layer, error_type, code, segment_length: None, ddp: None, read_request: None }.emit(&mut body);
+                self.send_untagged(Opcode::TERMINATE, 0, &body);
                 self.mark(Mark::Terminate);
                 self.failed = true;
                 self.fin_at = Some(self.end());
@@ -380,7 +384,7 @@ impl Iwarp {
     }
 
     fn respond(&mut self, id: u64, data: &[u8], sink: Memory) {
-        self.send_tagged(2, sink, data);
+        self.send_tagged(Opcode::READ_RESPONSE, sink, data);
         self.mark(Mark::Response(id));
     }
 
@@ -411,23 +415,27 @@ impl Transport for Iwarp {
     fn post(&mut self, _now: Time, op: Op) {
         match op {
             Op::Send { message, invalidate } => {
-                self.send_untagged(if invalidate.is_some() { 4 } else { 3 }, invalidate.unwrap_or(0), 0, message.bytes());
+                let opcode = if invalidate.is_some() { Opcode::SEND_INVALIDATE } else { Opcode::SEND };
+                self.send_untagged(opcode, invalidate.unwrap_or(0), message.bytes());
                 self.mark(Mark::Send(message));
             }
             Op::Write { memory, data, wrong } => {
-                self.send_tagged(0, memory, &data);
+                self.send_tagged(Opcode::WRITE, memory, &data);
                 self.mark(wrong.map_or(Mark::Written(memory.key), |wrong| Mark::Bad(0x11, wrong.code())));
             }
             Op::Read { id, memory, data, wrong } => {
                 self.next_sink += 0x101;
                 let sink = Memory { key: self.next_sink, address: 0, length: data.len() as u32 };
                 let mut body = Vec::new();
-                body.extend(sink.key.to_be_bytes());
-                body.extend(sink.address.to_be_bytes());
-                body.extend((data.len() as u32).to_be_bytes());
-                body.extend(memory.key.to_be_bytes());
-                body.extend(memory.address.to_be_bytes());
-                self.send_untagged(1, 0, 1, &body);
+                ReadRequest {
+                    sink_stag: sink.key,
+                    sink_offset: sink.address,
+                    size: data.len() as u32,
+                    source_stag: memory.key,
+                    source_offset: memory.address,
+                }
+                .emit(&mut body);
+                self.send_untagged(Opcode::READ_REQUEST, 0, &body);
                 self.mark(match wrong {
                     None => Mark::Read { id, data, sink, key: memory.key },
                     Some(wrong) => Mark::Bad(0x01, wrong.code()),

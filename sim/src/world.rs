@@ -1,6 +1,7 @@
 //! Two ends, the link between them, and a tap on it, in virtual time.
 
 use crate::end::{End, Request};
+use crate::frame;
 use crate::packet::{Body, Packet};
 use crate::random::Random;
 use crate::transport::{Class, MICROSECOND, Time};
@@ -268,11 +269,7 @@ impl World {
         }
         if hit(&mut self.random, trouble.mark) && packet.frame.len() > 34 && packet.frame[15] & 3 == 2 && !behind {
             packet.frame[15] |= 1;
-            packet.frame[24..26].fill(0);
-            let sum: u32 = packet.frame[14..34].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
-            let sum = (sum & 0xffff) + (sum >> 16);
-            let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-            packet.frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            frame::renew_checksum(&mut packet.frame[14..34]);
             self.happen(now, &packet, What::Marked, behind);
         }
         let distance = self.link.distance[if behind { 1 - from } else { from }];
