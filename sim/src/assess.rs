@@ -24,9 +24,9 @@ use std::collections::BTreeMap;
 pub struct Problem {
     /// The kind.
     pub kind: Kind,
-    /// The rule, fault or count.
+    /// The rule, fault or count that it is about.
     pub about: String,
-    /// In words.
+    /// The problem in words.
     pub text: String,
 }
 
@@ -279,7 +279,7 @@ fn direction(text: &str) -> Option<usize> {
         .or_else(|| (names("from the server to the client") || names("from 10.0.0.2 to")).then_some(1))
 }
 
-/// Holds an analysis against the truth.
+/// Compares an analysis with the truth.
 pub fn assess(plan: &Plan, world: &World, report: &Report, kept: &Exchanges) -> Assessment {
     let truth = &world.truth;
     let asked = Asked { plan, truth, world };
@@ -486,7 +486,7 @@ fn is_acknowledgment_hidden(plan: &Plan, world: &World, request: &Request) -> bo
     world.truth.happened.iter().any(is_hidden) || is_paused
 }
 
-/// Times in which the client, or the server in the middle of a message, did not go on although it could.
+/// Periods in which the client, or the server in the middle of a message, did not go on although it could.
 fn idle(world: &World) -> Vec<(Time, Time)> {
     let lagged = world.hosts[0].transport().lagged().iter().copied();
     lagged.chain(world.hosts.iter().filter_map(|host| host.account().stopped)).collect()

@@ -37,15 +37,15 @@ pub struct Account {
     pub dry: Periods,
     /// True if it had so few credits left that it is unknown from outside whether it waited for more.
     pub low: bool,
-    /// The end broke a rule with a message for which it had no credit but its last.
+    /// True if the end broke a rule with a message for which it had no credit but its last.
     pub overran: bool,
     /// The period in which it stopped in the middle of a message.
     pub stopped: Option<(Time, Time)>,
-    /// When the fault happened.
+    /// Time of the fault.
     pub failed_at: Option<Time>,
-    /// Requests could be made.
+    /// True if requests could be made.
     pub session: bool,
-    /// It refused a message with an error of RPC-over-RDMA.
+    /// True if it refused a message with an error of RPC-over-RDMA.
     pub refused: bool,
 }
 
@@ -91,7 +91,7 @@ pub struct Request {
 pub trait End {
     /// Its transport.
     fn transport(&self) -> &dyn Transport;
-    /// The same.
+    /// Its transport, to be changed.
     fn transport_mut(&mut self) -> &mut dyn Transport;
     /// The time at which [`End::turn`] must be called.
     fn poll_timeout(&self) -> Option<Time>;

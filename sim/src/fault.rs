@@ -120,7 +120,7 @@ pub enum Who {
     Both,
 }
 
-/// A row.
+/// A row of the table of faults.
 #[derive(Debug)]
 pub struct Fault {
     /// Its name.
@@ -155,7 +155,7 @@ const KEY: &[&str] = &["RC-NAK", "RDMAP-TERMINATE"];
 /// The same, if the capture may have the access before the message with the key.
 const PLACE: &[&str] = &["RC-NAK", "RDMAP-TERMINATE", "RDMA-KEY-UNKNOWN"];
 
-/// All, in the order of a connection's life.
+/// All faults of SMB Direct and SMB2, in the order of a connection's life.
 pub static FAULTS: &[Fault] = &[
     row("no-negotiate", Act::NoNegotiate, Both, false, &["SMBD-NEG-TIMEOUT"], &[]),
     row("refuse-negotiate", Act::RefuseNegotiate, Server, false, &["SMBD-NEG-RSP-STATUS"], &["SMBD-NEG-RSP-FAILURE-FIELDS"]),
@@ -297,7 +297,7 @@ pub static NFS: &[Fault] = &[
     row("refuse-access", Act::Refuse, Client, false, &["RC-NAK", "RDMAP-TERMINATE"], &["RPC-UNANSWERED", "CM-DISCONNECT"]),
 ];
 
-/// By name.
+/// The fault of this name.
 pub fn named(faults: &'static [Fault], name: &str) -> Option<&'static Fault> {
     faults.iter().find(|f| f.name == name)
 }

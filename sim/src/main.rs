@@ -11,41 +11,41 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Storage over RDMA in virtual time: holds the analysis against what happened.
+/// Simulates storage over RDMA in virtual time, and compares the analysis with the truth
 #[derive(Parser)]
 #[command(name = "rdmascope-sim", version)]
 struct Cli {
-    /// Run this seed only, and say what happened
+    /// Run only this seed, and print its findings and problems
     #[arg(long)]
     seed: Option<u64>,
-    /// Run so many seeds
+    /// Number of seeds
     #[arg(short = 'n', long, default_value_t = 1000)]
     count: u64,
-    /// Begin with this one
+    /// The first seed
     #[arg(long, default_value_t = 1)]
     first: u64,
-    /// Write the capture of --seed here, as pcapng
+    /// Write the capture of --seed to this file, as pcapng
     #[arg(short, long)]
     write: Option<PathBuf>,
-    /// Tell every packet of --seed
+    /// Print every packet of --seed
     #[arg(long)]
     explain: bool,
-    /// Run over this only: roce or iwarp
+    /// Run only this transport: roce or iwarp
     #[arg(long)]
     over: Option<String>,
-    /// Run this protocol only: smb or nfs
+    /// Run only this protocol: smb or nfs
     #[arg(long)]
     protocol: Option<String>,
-    /// Have this fault of the protocol in every seed; none for no faults
+    /// Put this fault of the protocol into every seed; none for no faults
     #[arg(long)]
     fault: Option<String>,
-    /// Let the capture see everything
+    /// Capture the whole traffic
     #[arg(long)]
     whole: bool,
-    /// Seeds to name for each kind of problem
+    /// Number of seeds to list for each kind of problem
     #[arg(long, default_value_t = 3)]
     examples: usize,
-    /// Threads
+    /// Number of threads
     #[arg(short = 'j', long, default_value_t = 1)]
     jobs: u64,
 }

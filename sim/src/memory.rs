@@ -9,7 +9,7 @@ pub struct Memory {
     pub key: u32,
     /// Address of its first byte.
     pub address: u64,
-    /// Bytes.
+    /// Its length in bytes.
     pub length: u32,
 }
 

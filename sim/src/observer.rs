@@ -8,7 +8,7 @@ use crate::world::Tapped;
 /// A frame of a capture.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// In ns, by the capture's clock.
+    /// Its time in ns, by the capture's clock.
     pub time: Time,
     /// The captured bytes.
     pub bytes: Vec<u8>,
@@ -50,7 +50,7 @@ pub enum Observer {
 }
 
 impl Observer {
-    /// One for a seed.
+    /// The observer of a seed.
     pub fn any(random: &mut Random) -> Self {
         if random.chance(2, 5) {
             return Self::Whole;
@@ -201,7 +201,7 @@ fn vxlan(inner: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A capture as a file: pcapng, times in ns.
+/// A capture as a pcapng file, with times in ns.
 pub fn pcapng(records: &[Record]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut block = |kind: u32, body: &[u8]| {

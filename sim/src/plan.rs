@@ -91,7 +91,7 @@ pub struct Overrides {
 }
 
 impl Plan {
-    /// Draws a plan.
+    /// The plan of a seed.
     pub fn new(seed: u64, overrides: &Overrides) -> Self {
         // NFS was added later: seeds of SMB keep their meaning
         let protocol = if Random::new(seed, 8).chance(1, 3) { Protocol::Nfs } else { Protocol::Smb };
@@ -348,7 +348,7 @@ impl Plan {
         World::new(hosts, self.link.clone(), Random::new(self.seed, 5))
     }
 
-    /// In a line.
+    /// The plan in one line.
     pub fn line(&self) -> String {
         let mut out = format!("{:?} over {:?}, tap {:?} ns from the ends", self.protocol, self.carrier, self.link.distance);
         for from in [0, 1] {

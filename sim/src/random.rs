@@ -21,22 +21,22 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Less than `end`, which is not 0.
+    /// A number less than `end`, which is not 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    /// From `first` to `last`.
+    /// A number from `first` to `last`.
     pub fn within(&mut self, first: i64, last: i64) -> i64 {
         first + self.below((last - first) as u64 + 1) as i64
     }
 
-    /// True `n` times of `of`.
+    /// True with a chance of `n` in `of`.
     pub fn chance(&mut self, n: u64, of: u64) -> bool {
         self.below(of) < n
     }
 
-    /// One of these.
+    /// One of these items.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }

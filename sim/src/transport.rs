@@ -5,11 +5,11 @@ use crate::packet::{Body, Event, Op, Packet};
 
 /// A time in ns of the simulation.
 pub type Time = i64;
-/// In ns.
+/// A microsecond in ns.
 pub const MICROSECOND: Time = 1000;
-/// In ns.
+/// A millisecond in ns.
 pub const MILLISECOND: Time = 1_000_000;
-/// In ns.
+/// A second in ns.
 pub const SECOND: Time = 1_000_000_000;
 
 /// Periods of a state, the last of which may go on.

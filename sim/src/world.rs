@@ -11,17 +11,17 @@ use std::collections::{BTreeMap, BinaryHeap};
 /// Effects of a link on packets of one direction on one side of the tap; chances of 10,000.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trouble {
-    /// Loses it.
+    /// The packet is lost.
     pub lose: u64,
-    /// Delivers it twice.
+    /// It is delivered twice.
     pub copy: u64,
-    /// Delays it.
+    /// It is delayed.
     pub delay: u64,
     /// Duration of the delay, in ns.
     pub delay_by: Time,
-    /// Changes a bit.
+    /// A bit of it is changed.
     pub damage: u64,
-    /// Marks congestion.
+    /// It gets a congestion mark.
     pub mark: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct Link {
     pub pace: Time,
     /// ns from each end to the tap.
     pub distance: [Time; 2],
-    /// By sending end, before and behind the tap.
+    /// Effects by sending end, before and behind the tap.
     pub trouble: [[Trouble; 2]; 2],
     /// A period in which nothing passes, by direction; before the tap or behind it.
     pub cut: Option<(usize, Time, Time, bool)>,
@@ -65,7 +65,7 @@ pub enum What {
 /// An effect of the link on one packet.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkEvent {
-    /// When.
+    /// Its time.
     pub time: Time,
     /// Number of the packet.
     pub id: u64,
@@ -86,7 +86,7 @@ pub struct Sent {
     pub id: u64,
     /// Number of the end that sent it.
     pub from: usize,
-    /// When.
+    /// Its time.
     pub time: Time,
     /// Its purpose.
     pub class: Class,
@@ -99,7 +99,7 @@ pub struct Sent {
 /// A packet as it passed the tap.
 #[derive(Clone, Debug)]
 pub struct Tapped {
-    /// When.
+    /// Its time.
     pub time: Time,
     /// Its number.
     pub id: u64,
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// From the first packet to the last.
+    /// Runs the conversation from the first packet to the last.
     pub fn run(&mut self) {
         let mut now = 0;
         self.hosts[0].transport_mut().open(now);
@@ -243,7 +243,7 @@ impl World {
         self.truth.happened.push(LinkEvent { time, id: packet.id, from: packet.from, class, what, behind });
     }
 
-    /// One side of the tap: from the sender to it, or from it to the receiver.
+    /// Sends a packet over one side of the tap: from the sender to it, or from it to the receiver.
     fn carry(&mut self, now: Time, mut packet: Packet, behind: bool) {
         let from = packet.from;
         let side = usize::from(behind);
