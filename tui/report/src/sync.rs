@@ -29,11 +29,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The same for a lock that is never held for long: the thread stays awake for a short time.
 pub(crate) fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    for _ in 0..ATTEMPTS {
+    let mut left = ATTEMPTS;
+    while left > 0 {
         if let Ok(guard) = mutex.try_lock() {
             return guard;
         }
         std::hint::spin_loop();
+        left -= 1;
     }
     lock(mutex)
 }
