@@ -4,7 +4,7 @@
 //! The rules themselves are rows in [`crate::rules`]. [`Findings`] collects occurrences: those of one rule on one connection by
 //! one side are counted together, so that a capture with a million retransmissions makes one finding.
 
-use crate::op::End;
+use crate::op::{At, End};
 pub use crate::rules::{Group, Row, Rule, Severity};
 use crate::stored::{Reader, Stored, Writer, stored, stored_enum};
 use alloc::borrow::ToOwned;
@@ -87,6 +87,8 @@ pub struct Site {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frames {
     numbers: Vec<u64>,
+    /// The time of each, nanoseconds in the capture's own epoch.
+    times: Vec<i64>,
     omitted: u64,
 }
 
@@ -99,16 +101,27 @@ impl Frames {
         self.omitted
     }
 
-    /// Takes in those of another part of the capture, which has other frames; each part has its own in order.
-    fn join(&mut self, part: &Frames) {
-        self.omitted = self.omitted.saturating_add(part.omitted);
-        self.numbers.extend_from_slice(&part.numbers);
-        self.numbers.sort_unstable();
-        self.omitted = self.omitted.saturating_add(self.numbers.len().saturating_sub(Self::CAPACITY) as u64);
-        self.numbers.truncate(Self::CAPACITY);
+    /// The frames with their times.
+    pub fn at(&self) -> impl Iterator<Item = At> {
+        self.numbers.iter().zip(&self.times).map(|(&frame, &time)| At { frame, time })
     }
 
-    pub(crate) fn push(&mut self, frame: u64) {
+    /// Time of one of these frames.
+    pub fn time_of(&self, frame: u64) -> Option<i64> {
+        self.at().find(|at| at.frame == frame).map(|at| at.time)
+    }
+
+    /// Takes in those of another part of the capture, which has other frames; each part has its own in order.
+    fn join(&mut self, part: &Frames) {
+        let mut all: Vec<At> = self.at().chain(part.at()).collect();
+        all.sort_unstable_by_key(|at| at.frame);
+        let omitted = all.len().saturating_sub(Self::CAPACITY) as u64;
+        all.truncate(Self::CAPACITY);
+        self.omitted = self.omitted.saturating_add(part.omitted).saturating_add(omitted);
+        (self.numbers, self.times) = all.iter().map(|at| (at.frame, at.time)).unzip();
+    }
+
+    pub(crate) fn push(&mut self, At { frame, time }: At) {
         // Nearly always the last or a later one.
         let is_new = self.numbers.last().is_none_or(|&last| last < frame) || !self.numbers.contains(&frame);
         if !is_new {
@@ -116,6 +129,7 @@ impl Frames {
         }
         if self.numbers.len() < Self::CAPACITY {
             self.numbers.push(frame);
+            self.times.push(time);
         } else {
             self.omitted = self.omitted.saturating_add(1);
         }
@@ -163,7 +177,7 @@ impl Finding {
     /// One occurrence of `rule`, with the rule's own severity.
     pub fn new(rule: Rule, by: Blame, site: Site, certainty: Certainty, text: impl Into<String>) -> Self {
         let mut frames = Frames::default();
-        frames.push(site.frame);
+        frames.push(At { frame: site.frame, time: site.time_ns });
         Finding {
             rule,
             severity: rule.row().severity,
@@ -206,9 +220,9 @@ impl Finding {
 
     /// The same with more frames of the same occurrence.
     #[must_use]
-    pub fn with_frames(mut self, frames: impl IntoIterator<Item = u64>) -> Self {
-        for frame in frames {
-            self.frames.push(frame);
+    pub fn with_frames(mut self, frames: impl IntoIterator<Item = At>) -> Self {
+        for at in frames {
+            self.frames.push(at);
         }
         self
     }
@@ -229,7 +243,7 @@ impl Finding {
         self.certainty = self.certainty.max(certainty);
         self.count = self.count.saturating_add(count);
         self.last_time_ns = self.last_time_ns.max(time_ns);
-        self.frames.push(frame);
+        self.frames.push(At { frame, time: time_ns });
     }
 
     /// The same finding in another part of the capture: both have their frames in the order of the capture.
@@ -460,11 +474,11 @@ impl Findings {
 
     fn take(&mut self, finding: Finding) {
         if let Some(&at) = self.index.get(&finding.key()) {
-            self.merge(at, finding.severity, finding.certainty, finding.frame, finding.last_time_ns, finding.count);
-            for &frame in finding.frames.iter() {
-                self.kept[at].frames.push(frame);
-            }
-            let frames = &mut self.kept[at].frames;
+            self.merge(at, finding.severity, finding.certainty, finding.frame, finding.time_ns, finding.count);
+            let kept = &mut self.kept[at];
+            kept.last_time_ns = kept.last_time_ns.max(finding.last_time_ns);
+            finding.frames.at().for_each(|at| kept.frames.push(at));
+            let frames = &mut kept.frames;
             frames.omitted = frames.omitted.saturating_add(finding.frames.omitted);
         } else if self.has_room_for(finding.severity) {
             self.insert(finding);
@@ -625,7 +639,7 @@ fn paragraph(out: &mut String, first: &str, rest: &str, text: &str) {
 
 stored_enum!(Certainty { Guess, IfNothingWasMissed, Certain });
 stored_enum!(Blame { Client, Server, Network, Capture, Unknown });
-stored!(Frames { numbers, omitted });
+stored!(Frames { numbers, times, omitted });
 stored!(Finding { rule, severity, certainty, connection, frame, time_ns, last_time_ns, by, text, count, frames, why });
 
 impl Stored for Findings {
@@ -743,6 +757,8 @@ mod tests {
         let finding = findings.iter().next().unwrap();
         assert!(finding.frames.iter().copied().eq(1..=most));
         assert_eq!((finding.frames.omitted(), finding.count), (5, most + 5));
+        assert!(finding.frames.at().all(|at| at.time == at.frame as i64 * 1000), "each has its time");
+        assert_eq!((finding.frames.time_of(most), finding.frames.time_of(most + 1)), (Some(most as i64 * 1000), None));
     }
 
     #[test]
@@ -853,6 +869,7 @@ mod tests {
         here.extend(there.iter().cloned());
         let finding = here.iter().next().unwrap();
         assert_eq!((here.len(), finding.count, &finding.frames[..], finding.last_time_ns), (1, 3, &[1, 4, 5][..], 5000));
+        assert!(finding.frames.at().map(|at| at.time).eq([1000, 4000, 5000]));
     }
 
     #[test]

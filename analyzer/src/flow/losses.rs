@@ -31,7 +31,7 @@ impl Tally {
         }
         self.last = self.last.max(at);
         self.count = self.count.saturating_add(n);
-        self.frames.push(at.frame);
+        self.frames.push(at);
     }
 
     /// Takes one occurrence back: it was something else.

@@ -10,7 +10,7 @@
 //!
 //! Each is a [`Rung`] of a ladder: yes, no, not seen, or not needed. The first *no* stopped them; a step that was not
 //! seen says nothing. [`paths`] is a function of a [`Report`] and of the RDMA connections that were asked for;
-//! `conclude` reports its results. \[MS-SMB2\] 3.2.4.1.7, 3.2.5.2, 3.2.5.5; \[MS-SMBD\] 3.1.4.1; RFC 8267.
+//! `conclude` reports its results. \[MS-SMB2\] 3.2.4.1.7, 3.2.5.2, 3.2.5.5; \[MS-SMBD\] 3.1.4.1; RFC 8267 4.2, 6.3.
 
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::op::At;
@@ -287,7 +287,7 @@ pub struct Obstacle {
     /// The connection that runs without RDMA, or that failed.
     pub connection: Option<u32>,
     /// Frames of the attempts that came to nothing.
-    pub frames: Vec<u64>,
+    pub frames: Vec<At>,
     /// Connections of those attempts.
     pub requests: Vec<u32>,
     /// True if it is another finding, of a connection that failed, and is not to be reported again.
@@ -394,7 +394,7 @@ struct ConnectionRequest {
     fate: AttemptOutcome,
     heard: bool,
     connection: Option<u32>,
-    frames: Vec<u64>,
+    frames: Vec<At>,
 }
 
 /// All that was seen between a client and a server.
@@ -735,18 +735,18 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         for a in &group.attempts {
             let waited = end.time.saturating_sub(a.at.time);
             let icmp = undelivered(17, a.client, a.server, ROCE, a.at);
-            let mut frames = alloc::vec![a.at.frame];
+            let mut frames = alloc::vec![a.at];
             if let Answer::TakenBack(at) = a.answer {
-                frames.push(at.frame);
+                frames.push(at);
             }
             let fate = match (&a.answer, icmp) {
                 (Answer::Accepted(_), _) => AttemptOutcome::Accepted,
                 (Answer::Rejected(at, reason), _) => {
-                    frames.push(at.frame);
+                    frames.push(*at);
                     AttemptOutcome::Rejected(reason.clone())
                 }
                 (_, Some((at, by, reason))) => {
-                    frames.push(at.frame);
+                    frames.push(at);
                     AttemptOutcome::Unreachable(by, reason)
                 }
                 (Answer::TakenBack(_), None) if is_whole => AttemptOutcome::Silent,
@@ -760,15 +760,15 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             let [client, server] = c.peers.map(|p| p.address);
             let port = c.peers[1].port;
             let icmp = undelivered(6, client, server, port, c.first);
-            let mut frames = alloc::vec![c.first.frame];
-            frames.extend(c.closed.map(|(.., at)| at.frame));
+            let mut frames = alloc::vec![c.first];
+            frames.extend(c.closed.map(|(.., at)| at));
             let waited = c.closed.map_or(end, |(.., at)| at).time.saturating_sub(c.first.time);
             let fate = if matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma) {
                 AttemptOutcome::Accepted
             } else if let Some(reason) = &c.rejected {
                 AttemptOutcome::Rejected(reason.clone())
             } else if let Some((at, by, reason)) = icmp {
-                frames.push(at.frame);
+                frames.push(at);
                 AttemptOutcome::Unreachable(by, reason)
             } else if c.closed.is_some_and(|(by, how, _)| by == Some(1) && how == "RST")
                 && c.handshake == Handshake::Seen

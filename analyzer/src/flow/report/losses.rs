@@ -98,7 +98,7 @@ impl<'c> Both<'c> {
             self.tally.first = tally.first;
         }
         self.tally.last = self.tally.last.max(tally.last);
-        tally.frames.iter().for_each(|frame| self.tally.frames.push(*frame));
+        tally.frames.at().for_each(|at| self.tally.frames.push(at));
     }
 
     fn finish(self, rule: Rule, by: Blame, certainty: Certainty, emit: &mut impl FnMut(Finding)) {

@@ -488,7 +488,7 @@ fn frames_listed(out: &mut String, data: &ReportData, page: &Page, entries: &[En
     for entry in entries.iter().take(FINDINGS_MAX) {
         for frame in entry.frames.iter().take(LINKS_MAX) {
             let finding = entry.findings.iter().find(|f| f.frames.contains(frame));
-            let time = finding.filter(|f| f.frame == *frame).map(|f| f.time_ns);
+            let time = finding.and_then(|f| f.frames.time_of(*frame));
             say(
                 *frame,
                 time,
