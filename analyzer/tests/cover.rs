@@ -4,8 +4,11 @@
 mod common;
 
 use common::*;
+use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::pipeline::Pipeline;
+use rdmascope_dissector::extract::{Extractor, Need};
 use rdmascope_dissector::frame;
+use rdmascope_dissector::registry::Registry;
 use rdmascope_dissector::trace::{NodeValue, Off, Tree};
 
 /// Ranges lie in their source, and those of children in their parents' if both lie in the same bytes.
@@ -54,6 +57,35 @@ fn ranges_nest_and_cover_every_byte() {
             let padding = left.iter().all(|at| *at >= 34 && frame.bytes.len() <= 60);
             assert!(left.is_empty() || padding, "{name} frame {}: nothing tells bytes {left:?}", frame.meta.number);
         }
+    }
+}
+
+/// A filter or a screen that looks at frames while they are analyzed changes nothing in the results.
+#[test]
+fn observing_changes_no_result() {
+    let registry = Registry::new();
+    for name in SAMPLES.iter().map(|n| n.to_string()).chain(PROBES.iter().map(|p| format!("probes/{p}"))) {
+        let frames = frames(&name);
+        let results = |observe: &mut dyn FnMut(&mut Pipeline<Collected>, &Frame)| {
+            let mut pipeline = Pipeline::with_sink(Options::default(), Collected::default());
+            frames.iter().for_each(|frame| observe(&mut pipeline, frame));
+            let (report, kept) = pipeline.finish();
+            (format!("{:?}", report.findings.ranked()), format!("{:?}", kept.exchanges))
+        };
+        let (mut tree, mut extractor) = (Tree::new(), Extractor::new());
+        for field in ["smb2.cmd", "nfs.status", "infiniband.bth.psn", "iwarp_ddp", "_ws.col.info"] {
+            extractor.want(registry.find(field).expect("a field"), Need::Value);
+        }
+        let unseen = results(&mut |pipeline, frame| pipeline.frame(&frame.meta, &frame.bytes, &mut Off));
+        let filtered = results(&mut |pipeline, frame| {
+            extractor.begin();
+            pipeline.frame(&frame.meta, &frame.bytes, &mut extractor);
+        });
+        let shown = results(&mut |pipeline, frame| {
+            tree.begin(&frame.bytes);
+            pipeline.frame(&frame.meta, &frame.bytes, &mut tree);
+        });
+        assert!(unseen == filtered && unseen == shown, "{name}");
     }
 }
 

@@ -346,7 +346,7 @@ impl Conversation {
     }
 
     /// A request of one packet, which is acknowledged.
-    fn requested(&mut self, by: usize, opcode: Opcode, extensions: &[u8], payload: &[u8]) {
+    pub fn requested(&mut self, by: usize, opcode: Opcode, extensions: &[u8], payload: &[u8]) {
         let psn = self.psn[by];
         self.psn[by] += 1;
         self.roce(by, opcode.0, psn, extensions, payload);
@@ -377,7 +377,7 @@ impl Conversation {
         self.requested(by, Opcode::RC_SEND_ONLY_INVALIDATE, &key.to_be_bytes(), message);
     }
 
-    fn reth(key: u32, address: u64, length: u32) -> Vec<u8> {
+    pub fn reth(key: u32, address: u64, length: u32) -> Vec<u8> {
         let mut out = Vec::new();
         Reth { virtual_address: address, r_key: key, dma_length: length }.emit(&mut out);
         out
