@@ -186,7 +186,10 @@ mod tests {
         }
         assert_eq!((tally.any(), tally.count), (true, 6));
         assert_eq!((tally.first, tally.last), (At { frame: 11, time: 10 }, At { frame: 31, time: 30 }));
-        (0..7).for_each(|_| tally.retract());
+        // the first of those at the same time counts
+        tally.add(At { frame: 99, time: 10 }, 1);
+        assert_eq!(tally.first.frame, 11);
+        (0..8).for_each(|_| tally.retract());
         assert_eq!((tally.any(), tally.count), (false, 0));
     }
 

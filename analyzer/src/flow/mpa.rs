@@ -502,9 +502,7 @@ impl Framer {
         if self.markers {
             self.strip_into_search(piece.bytes);
             self.position = self.position.wrapping_add(piece.missing);
-            if piece.missing > 0 {
-                self.marker_have = 0;
-            }
+            self.marker_have = marker_part(self.position);
         } else if kept > 0 {
             self.buf.extend_from_slice(piece.bytes);
         }
@@ -651,7 +649,7 @@ impl Framer {
             };
             (self.position, left) = (self.position.wrapping_add(n), left - n);
         }
-        self.marker_have = (self.position % MARKER_INTERVAL).min(MARKER_LEN as u32) as u8 % MARKER_LEN as u8;
+        self.marker_have = marker_part(self.position);
         if self.have >= 2 && self.have == self.total() {
             self.complete(check, emit);
         }
@@ -661,7 +659,7 @@ impl Framer {
         self.skipped = self.skipped.saturating_add(self.have + left);
         self.clear();
         self.position = self.position.wrapping_add(left);
-        self.marker_have = (self.position % MARKER_INTERVAL).min(MARKER_LEN as u32) as u8 % MARKER_LEN as u8;
+        self.marker_have = marker_part(self.position);
         self.begin_search(false);
     }
 
@@ -700,6 +698,11 @@ impl Framer {
             self.skip_marked(piece.missing, check, emit);
         }
     }
+}
+
+/// Bytes of the marker in which this position lies that stand before it.
+fn marker_part(position: u32) -> u8 {
+    (position % MARKER_INTERVAL).min(MARKER_LEN as u32) as u8 % MARKER_LEN as u8
 }
 
 /// True if these can be the first bytes of an FPDU, as many as there are.
@@ -916,6 +919,7 @@ mod tests {
         resyncs: Vec<(u32, Found)>,
         markers: Vec<(u16, u16)>,
         other: usize,
+        others: usize,
     }
 
     impl Seen {
@@ -925,7 +929,10 @@ mod tests {
                 Framed::Part { have, total } => self.parts.push((have, total)),
                 Framed::Resync { skipped, found } => self.resyncs.push((skipped, found)),
                 Framed::MarkerBad { pointer, expected } => self.markers.push((pointer, expected)),
-                Framed::Other(piece) => self.other += piece.bytes.len() + piece.missing as usize,
+                Framed::Other(piece) => {
+                    self.other += piece.bytes.len() + piece.missing as usize;
+                    self.others += 1;
+                }
                 Framed::Startup { .. } => {}
             });
             assert!(rest.is_none());
@@ -996,6 +1003,8 @@ mod tests {
                     } else {
                         seen.push(&mut framer, &stream[..from], (to - from) as u32);
                     }
+                    // it ends with its last byte, whether that was seen or not
+                    assert_eq!(seen.fpdus.len(), if to == ends[2] { 2 } else { 1 });
                     seen.push(&mut framer, &stream[to..], 0);
                     let mut expected = of(&stream, &ends);
                     expected[1] = (stream[ends[1]..from].to_vec(), UNCHECKED);
@@ -1042,10 +1051,15 @@ mod tests {
 
     #[test]
     fn segments_with_markers_may_end_anywhere() {
-        let (stream, _, fpdus) = marked();
+        let (stream, ends, fpdus) = marked();
         for at in 0..=stream.len() {
             let (mut seen, mut framer) = (Seen::default(), framer(true));
             seen.push(&mut framer, &stream[..at], 0);
+            // the bytes that are kept, without markers
+            let number = ends.iter().rposition(|end| *end <= at).unwrap_or(0);
+            let have = (ends[number]..at).filter(|n| *n as u32 % MARKER_INTERVAL >= MARKER_LEN as u32).count();
+            let total = fpdus.get(number).map(|(fpdu, _)| fpdu.len() as u32).filter(|_| have >= 2);
+            assert_eq!(seen.parts, if have == 0 { vec![] } else { vec![(have as u32, total)] }, "{at}");
             seen.push(&mut framer, &stream[at..], 0);
             assert_eq!((&seen.fpdus, seen.markers, seen.resyncs, seen.other), (&fpdus, vec![], vec![], 0), "{at}");
         }
@@ -1066,7 +1080,7 @@ mod tests {
     #[test]
     fn holes_between_markers_cut_an_fpdu_alone() {
         let (stream, ends, fpdus) = marked();
-        for from in (ends[1] + 8..ends[2]).step_by(13) {
+        for from in (ends[1] + 2..ends[2]).step_by(13) {
             for to in (from + 1..=ends[2]).step_by(7).chain([ends[2]]) {
                 let (mut seen, mut framer) = (Seen::default(), framer(true));
                 seen.push(&mut framer, &stream[..from], (to - from) as u32);
@@ -1076,6 +1090,137 @@ mod tests {
                 assert!(fpdus[1].0.starts_with(&seen.fpdus[1].0));
             }
         }
+    }
+
+    #[test]
+    fn what_cannot_be_an_fpdu_loses_the_framing() {
+        let mut bad = write(0, 10);
+        bad[2] = 0x99;
+        // its first four bytes tell, however they come
+        for split in 0..=4 {
+            let (mut seen, mut framer) = (Seen::default(), framer(false));
+            seen.push(&mut framer, &bad[..split], 0);
+            seen.push(&mut framer, &bad[split..4], 0);
+            assert!(framer.is_lost() && seen.fpdus.is_empty(), "{split}");
+        }
+        // one that is whole is passed on if its CRC is right, or one follows it
+        let passed = |fpdu: &[u8], behind: &[u8]| {
+            let (mut seen, mut framer) = (Seen::default(), framer(false));
+            seen.push(&mut framer, &[fpdu, behind].concat(), 0);
+            (seen.fpdus.len(), framer.is_lost())
+        };
+        let none = [0, 9, 0x99, 0x99];
+        assert_eq!([passed(&bad, &none), passed(&bad, &[])], [(0, true), (1, false)]);
+        let mut right = bad.clone();
+        let body = right.len() - CRC_LEN;
+        let crc = mpa::crc(&right[..body]).to_le_bytes();
+        right[body..].copy_from_slice(&crc);
+        assert_eq!(passed(&right, &[]), (1, false));
+        assert_eq!(passed(&right, &none), (1, true), "what follows it is none");
+    }
+
+    /// Looks for framing in a stream with markers, of a connection that is known to be MPA.
+    fn searching() -> Framer {
+        Framer { phase: Phase::Search, known: true, crc: CrcUse::On, markers: true, search: Some(Box::default()), ..Framer::default() }
+    }
+
+    /// FPDUs with markers that carry so much data, and the ends of the first of them.
+    fn with_markers(data: &[usize]) -> (Vec<u8>, Vec<usize>) {
+        let (mut stream, mut ends, mut position) = (Vec::new(), Vec::new(), 0);
+        for data in data {
+            position = mpa::emit_fpdu_with_markers(&ulpdu(0, *data), true, position, &mut stream);
+            ends.push(stream.len());
+        }
+        (stream, ends)
+    }
+
+    #[test]
+    fn crcs_are_checked_from_the_next_fpdu_on_once_framing_between_markers_was_found() {
+        let crcs = |data: usize, behind: usize| {
+            let (stream, ends) = with_markers(&[data, 300, 300]);
+            let (mut seen, mut framer) = (Seen::default(), searching());
+            let at = ends[0] + behind;
+            seen.push(&mut framer, &stream[..at], 0);
+            seen.push(&mut framer, &stream[at..], 0);
+            assert_eq!((seen.resyncs.as_slice(), seen.markers.len()), ([(0, Found::Shape)].as_slice(), 0));
+            (ends[0] as u32 % MARKER_INTERVAL, seen.fpdus.iter().map(|(_, crc)| *crc).collect::<Vec<_>>())
+        };
+        assert_eq!(crcs(600, 0), (116, vec![UNCHECKED, GOOD, GOOD]));
+        // the marker before an FPDU is part of its CRC, and was searched
+        for behind in 0..=MARKER_LEN {
+            assert_eq!(crcs(488, behind), (0, vec![UNCHECKED, UNCHECKED, GOOD]), "{behind}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_missing_where_framing_between_markers_is_found_cut_an_fpdu_alone() {
+        let (stream, ends) = with_markers(&[600, 300, 1200, 20]);
+        for from in (ends[0] + SHAPE_LEN..ends[1]).step_by(11) {
+            for to in (from + 1..=ends[1]).step_by(7).chain([ends[1]]) {
+                let (mut seen, mut framer) = (Seen::default(), searching());
+                seen.push(&mut framer, &stream[..from], (to - from) as u32);
+                seen.push(&mut framer, &stream[to..], 0);
+                let lengths: Vec<_> = seen.fpdus.iter().map(|(fpdu, _)| fpdu.len()).collect();
+                let whole = [600, 300, 1200, 20].map(|data| fpdu_len((HEADERS + data) as u16));
+                assert_eq!((lengths[0], lengths[2..].to_vec()), (whole[0], whole[2..].to_vec()), "{from} to {to}");
+                assert!(lengths[1] < whole[1] && seen.fpdus[1].1 == UNCHECKED, "{from} to {to}");
+                assert_eq!((seen.resyncs.len(), seen.markers.len()), (1, 0), "{from} to {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn framing_is_found_behind_bytes_that_are_missing_inside_a_marker() {
+        let (stream, ends) = with_markers(&[488, 300, 300]);
+        assert_eq!(ends[0], 512, "the second FPDU begins behind a marker");
+        for to in 509..=516 {
+            for split in [to, to + 1, to + 2, to + 3, stream.len()] {
+                let (mut seen, mut framer) = (Seen::default(), searching());
+                seen.push(&mut framer, &[0xff; 100], to as u32 - 100);
+                seen.push(&mut framer, &stream[to..split], 0);
+                seen.push(&mut framer, &stream[split..], 0);
+                let lengths: Vec<_> = seen.fpdus.iter().map(|(fpdu, _)| fpdu.len()).collect();
+                assert_eq!((lengths, seen.markers.len()), (vec![fpdu_len(HEADERS as u16 + 300); 2], 0), "{to}, {split}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_stands_behind_a_request() {
+        // an MPA Request without private data
+        let request = [b"MPA ID Req Frame".as_slice(), &[0x40, 1, 0, 0]].concat();
+        let behind = |bytes: &[u8], missing: u32| {
+            let mut framer = Framer::default();
+            let mut told = 0;
+            let bytes = [&request, bytes].concat();
+            let piece = Piece { bytes: &bytes, missing, in_frame: true };
+            let rest = framer.push(piece, true, &mut |framed| told += usize::from(matches!(framed, Framed::Startup { .. })));
+            assert_eq!((told, framer.found()), (1, Some(Found::Handshake)));
+            rest.map(|rest| (rest.bytes.len(), rest.missing))
+        };
+        assert_eq!([behind(&[], 0), behind(&[], 1), behind(&[9], 0)], [None, Some((0, 1)), Some((1, 0))]);
+    }
+
+    #[test]
+    fn how_many_places_are_followed_at_once() {
+        // headers of FPDUs that end far behind the bytes that are there
+        let header = [0xff, 0xff, 0xc1, 0x40, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let followed = |count: usize| {
+            let mut search = Search::default();
+            let found = search.look(&header.repeat(count), 0, &mut Terms { known: true, crc: CrcUse::Off, budget: 0 });
+            (found, search.candidates.len())
+        };
+        assert_eq!([1, CANDIDATES_MAX, CANDIDATES_MAX + 1].map(followed), [1, CANDIDATES_MAX, CANDIDATES_MAX].map(|n| (None, n)));
+    }
+
+    #[test]
+    fn the_header_of_the_next_fpdu_is_evidence_once_it_is_whole() {
+        let (stream, ends) = three();
+        let found = |more: usize| {
+            let terms = &mut Terms { known: true, crc: CrcUse::Off, budget: 0 };
+            Search::default().look(&stream[..ends[1] + more], 0, terms)
+        };
+        assert_eq!([SHAPE_LEN - 1, SHAPE_LEN].map(found), [None, Some((0, Found::Shape))]);
     }
 
     #[test]
@@ -1255,6 +1400,14 @@ mod tests {
         let mut seen = Seen::default();
         seen.push(&mut framer, b"\0\0\0\x50\xfeSMB\x40\0\0\0", 3);
         assert_eq!((framer.verdict(), seen.other), (Recognition::NotMpa, 15));
+        // what is missing behind it is told, too, if anything is
+        for (missing, told) in [(0, (18, 1)), (3, (21, 2))] {
+            let mut framer = Framer { phase: Phase::Search, search: Some(Box::default()), ..Framer::default() };
+            let mut seen = Seen::default();
+            seen.push(&mut framer, &[0xff; 6], 0);
+            seen.push(&mut framer, b"\0\0\0\x50\xfeSMB\x40\0\0\0", missing);
+            assert_eq!((seen.other, seen.others), told);
+        }
         // bytes that are missing end a chain
         let mut framer = Framer { phase: Phase::Search, known: true, search: Some(Box::default()), ..Framer::default() };
         seen.push(&mut framer, &[0xff; 9], 5);

@@ -412,14 +412,14 @@ impl Recovery {
         if let Some(silence) = silence {
             losses.unanswered(silence);
         }
-        losses.repeated.add(if self.repeated > 0 { self.first_repeat } else { first }, self.repeated.into());
+        losses.repeated.add(self.first_repeat, self.repeated.into());
         losses.naks += u64::from(self.naks);
         if self.overtaken > 0 && self.naks == 0 && self.rounds == 0 {
             let ended = Ended { cause: Cause::Reordered, packets: self.overtaken, ..Ended::default() };
             return (ended, Some(Late { psn: self.missing_from, at: first, count: self.overtaken, delay: self.delay }));
         }
         losses.overtaken.add(first, self.overtaken.into());
-        if self.filled > 0 && self.repeated == self.filled {
+        if self.repeated == self.filled {
             // nothing behind it was retransmitted, as it does if a sender goes back
             self.unclear += core::mem::take(&mut self.filled);
         }
@@ -446,8 +446,8 @@ impl Recovery {
         } else if self.not_ready || silence.is_some() {
             // the receiver was not there to take it
             (Cause::Unknown, 1)
-        } else if self.asked_for > 0 && self.repeated == 0 {
-            // nothing was sent again for the NAK: it came late itself, or the sender was gone
+        } else if self.repeated == 0 {
+            // nothing was sent again, for a NAK either: it came late itself, or the sender was gone
             (Cause::Unknown, self.asked_for)
         } else if self.asked_for > 0 {
             losses.lost_behind.add(first, self.asked_for.into());
@@ -758,5 +758,114 @@ mod tests {
         (13..20).for_each(|psn| _ = r.sent(&Sent { psn, ..sent(50, true, false) }));
         let losses = end(r, 60);
         assert_eq!((losses.unclear.count, losses.lost()), (0, u64::from(count)));
+    }
+
+    #[test]
+    fn what_comes_as_soon_as_an_answer_may_be_one() {
+        // the way there and back takes 400 us, and an acknowledgment may be held back
+        const WAY: i64 = 400_000;
+        let soonest = WAY - WAY / 8 - HELD_BACK;
+        let answer = |after: i64| {
+            let mut r = Recovery::new(at(1), 4);
+            r.jumped(at(2), 1, 7);
+            r.asked(at(3), 5);
+            let measure = r.sent(&Sent { at: At { frame: 4, time: 3 * MS + after }, way: WAY, ..sent(0, false, true) });
+            (measure, r.awaits_round())
+        };
+        assert_eq!(answer(soonest), (Some(Measure::Resend(soonest)), false));
+        assert_eq!(answer(soonest - 1), (None, true));
+    }
+
+    #[test]
+    fn what_came_late_just_before_it_was_sent_again_was_overtaken() {
+        let again = |psn: u32, between: bool| {
+            let mut r = Recovery::new(at(1), 20);
+            r.jumped(at(2), 1, 20);
+            r.asked(at(3), 5);
+            assert!(!r.came_just_now(5));
+            r.sent(&sent(4, false, true));
+            assert!(r.came_just_now(5) && !r.came_just_now(6));
+            if between {
+                r.sent(&Sent { psn: 6, ..sent(5, true, false) });
+                assert!(!r.came_just_now(5), "another has followed it");
+            }
+            r.sent(&Sent { psn, ..sent(6, false, false) });
+            r.sent(&Sent { psn: psn + 1, ..sent(7, true, false) });
+            let losses = end(r, 9);
+            (losses.overtaken.count, losses.lost(), losses.unclear.count)
+        };
+        assert_eq!(again(5, false), (1, 0, 0));
+        assert_eq!(again(6, false), (0, 1, 0), "another one");
+        assert_eq!(again(5, true), (0, 1, 0), "the whole round goes out again");
+    }
+
+    #[test]
+    fn nothing_has_come_for_a_nak_that_was_not_sent() {
+        let mut r = Recovery::new(at(1), 10);
+        r.sent(&sent(4, false, false));
+        assert!(!r.has_come(5));
+    }
+
+    #[test]
+    fn a_round_that_begins_later_is_counted_if_the_next_one_does_too() {
+        let times = |rounds: &[u32]| {
+            let mut r = Recovery::new(at(0), 10);
+            (1..).zip(rounds).for_each(|(n, psn)| _ = r.sent(&Sent { psn: *psn, ..sent(n * 500, false, false) }));
+            r.answered(at(9000)).map(|found| found.times)
+        };
+        assert_eq!(times(&[5, 5, 5]), Some(4));
+        assert_eq!(times(&[5, 5, 5, 6, 5]), Some(5), "the capture lost the first packet of a round");
+        assert_eq!(times(&[5, 5, 5, 6, 6, 5]), Some(5));
+        assert_eq!(times(&[5, 5, 5, 6, 6, 6]), None, "its peer has the first packet");
+        assert_eq!(times(&[5, 5, 5, 6, 6, 6, 6, 6]), Some(4));
+    }
+
+    #[test]
+    fn when_the_first_packet_went_out_again() {
+        let mut alone = Recovery::new(at(1), 10);
+        alone.jumped(at(2), 1, 12);
+        alone.asked(at(3), 10);
+        alone.sent(&sent(4, false, true));
+        alone.answered(at(5));
+        alone.sent(&Sent { psn: 8, ..sent(6, false, true) });
+        let losses = end(alone, 7);
+        assert_eq!((losses.repeated.first, losses.repeated.count), (at(4), 2));
+        // nothing behind them went out again: they may have been late
+        assert_eq!((losses.lost(), losses.unclear.count), (0, 2));
+        // with what was seen before
+        let mut round = Recovery::new(at(1), 10);
+        round.jumped(at(2), 1, 12);
+        round.asked(at(3), 10);
+        round.sent(&sent(4, false, true));
+        round.sent(&Sent { psn: 6, ..sent(5, true, false) });
+        let losses = end(round, 7);
+        assert_eq!((losses.repeated.first, losses.repeated.count, losses.lost()), (at(5), 2, 1));
+    }
+
+    #[test]
+    fn what_is_older_than_the_nak_was_overtaken_before_the_gap_was_seen() {
+        let mut r = Recovery::new(at(1), 10);
+        r.asked(at(2), 5);
+        r.sent(&Sent { is_old: true, ..sent(3, false, true) });
+        let losses = end(r, 4);
+        assert_eq!((losses.overtaken.count, losses.overtaken.first), (1, at(1)));
+    }
+
+    #[test]
+    fn what_counts_as_a_recovery() {
+        let recoveries = |change: fn(&mut Recovery)| {
+            let mut r = Recovery::new(at(1), 10);
+            change(&mut r);
+            let losses = end(r, 9);
+            (losses.recoveries, losses.recovery)
+        };
+        assert_eq!(recoveries(|r| _ = r.asked(at(2), 5)), (1, 8 * MS), "a NAK");
+        assert_eq!(recoveries(|r| _ = r.sent(&sent(4, false, false))), (1, 8 * MS), "what went out again");
+        assert_eq!(recoveries(|r| r.jumped(at(2), 1, 12)), (0, 0), "a gap alone");
+        // a NAK at the very end of the capture
+        let mut asked = Recovery::new(at(1), 10);
+        asked.asked(at(2), 5);
+        let ended = asked.end(at(9), true, &mut Losses::default()).0;
+        assert_eq!((ended.cause, ended.packets), (Cause::Unknown, 1));
     }
 }

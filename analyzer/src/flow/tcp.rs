@@ -305,7 +305,7 @@ impl Stream {
             return;
         }
         let had_gap = !self.held.is_empty();
-        if pos > self.next && self.acked >= pos && self.held.first_key_value().is_none_or(|(p, _)| pos <= *p) {
+        if pos > self.next && self.acked >= pos {
             // the receiver has the bytes before: they will not come again
             self.skip_to(pos, true, emit);
         }
@@ -362,15 +362,13 @@ impl Stream {
         self.next > from
     }
 
-    /// Emits `part`, after which the stream goes on at `until`.
+    /// Emits `part`, after which the stream goes on at `until`: behind `next`, so that there is something to say.
     fn emit_piece(&mut self, part: &[u8], until: u64, in_frame: bool, emit: &mut impl FnMut(Event<'_>)) {
         let missing = (until - self.next) as u32 - part.len() as u32;
         self.next = until;
         self.counts.bytes += part.len() as u64;
         self.counts.cut_bytes += u64::from(missing);
-        if !part.is_empty() || missing > 0 {
-            emit(Event::Piece(Piece { bytes: part, missing, in_frame }));
-        }
+        emit(Event::Piece(Piece { bytes: part, missing, in_frame }));
     }
 
     /// Emits the held bytes that are next. The segment that opened the way lies at `pos`, to compare with.
@@ -498,6 +496,7 @@ mod tests {
             let (received, events) = (&mut self.received, &mut self.events);
             f(&mut self.stream, At { frame: 1, time: self.now }, self.limit, &mut |e| match e {
                 Event::Piece(p) => {
+                    assert!(!p.bytes.is_empty() || p.missing > 0, "a piece of nothing");
                     received.push_str(core::str::from_utf8(p.bytes).unwrap());
                     (0..p.missing.min(20)).for_each(|_| received.push('_'));
                 }
@@ -734,6 +733,25 @@ mod tests {
             tap.send(102, "cd").stream.held()
         };
         assert_eq!([room(2 + HELD_OVERHEAD), room(1 + HELD_OVERHEAD)], [2 + HELD_OVERHEAD, 0]);
+    }
+
+    #[test]
+    fn what_follows_on_acknowledged_bytes_does_not_wait() {
+        let waits = |ack: u32| {
+            let (mut stream, mut held) = (Stream::default(), 0);
+            stream.syn(99);
+            stream.acknowledged(ack, &mut |_| {});
+            stream.data(At::default(), 104, b"ef", 2, 4096, &mut |event| held += usize::from(matches!(event, Event::Held { .. })));
+            held
+        };
+        assert_eq!([103, 104, 105].map(waits), [1, 0, 0]);
+    }
+
+    #[test]
+    fn bytes_that_are_cut_off_altogether_are_missing_in_their_place() {
+        let mut tap = Tap::new(99);
+        tap.with(|s, at, limit, mut emit| s.data(at, 102, b"", 2, limit, &mut emit));
+        tap.send(100, "ab").send(104, "ef").expect("ab__ef", &["Retransmission"]);
     }
 
     #[test]

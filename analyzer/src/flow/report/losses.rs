@@ -126,7 +126,6 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
         let is_free = answered && is_of_the_wire(finding.rule) && cost_in(&sums, finding.rule, None) == 0;
         emit(if is_free { finding.with_severity(Severity::Note) } else { finding });
     };
-    let is_disturbed = |l: &Losses| l.overtaken.any() || l.unclear.any() || l.misplaced.any() || l.unacknowledged.any() || l.lost() > 0;
     let is_troubled = connection.health.is_troubled() || connection.missed.any() || losses().any(|(_, l)| is_disturbed(l));
     slow(connection, is_troubled, emit);
     if flow.are_copies_known {
@@ -166,31 +165,53 @@ fn slow(connection: &ConnectionState, is_troubled: bool, emit: &mut impl FnMut(F
     let rpc = rpc.map(|commands| (Rule::RpcSlow, commands));
     for (rule, commands) in smb2.into_iter().chain(rpc) {
         for replier in End::BOTH {
-            let (mut tally, mut longest) = (Tally::default(), None::<(&Long, i64)>);
-            for (long, median) in commands.slow().filter(|(long, _)| long.replier == replier) {
-                tally.add(long.reply, 1);
-                if longest.is_none_or(|(known, _)| known.latency < long.latency) {
-                    longest = Some((long, median));
-                }
-            }
-            let Some((long, median)) = longest else { continue };
-            let (took, usual, command) = (Milliseconds(long.latency), Milliseconds(median), long.command);
-            let mut found = Both::new(connection);
-            if tally.count == 1 {
-                found.add(&tally, format_args!("took {took} for a {command}; the median is {usual}"));
-            } else {
-                found.add(&tally, format_args!("took up to {took} for a {command}; the median is {usual}"));
-            }
-            // with packets lost, its first packet may have been lost too, and no later one shows that
-            let is_alike = tally.count <= 2 && is_like_a_timer(long.server);
-            // a request that was acknowledged with the reply at the earliest may have been held up on its way to the
-            // server; and a reply may have waited behind others for credits
-            let is_short = |side: &link::Side| side.stalls > 0 || side.is_starved() || side.held_min.is_some_and(|held| held <= 1);
-            let is_held_up = long.is_unheard || connection.smbd().is_some_and(|smbd| is_short(smbd.link.side(replier)));
-            let certainty = if is_troubled || is_alike || is_held_up { Certainty::Guess } else { Certainty::IfNothingWasMissed };
-            found.finish(rule, blame(connection, replier), certainty, emit);
+            let all = commands.slow().filter(|(long, _)| long.replier == replier);
+            slow_of(connection, rule, replier, all, is_troubled, emit);
         }
     }
+}
+
+/// The same for one side: requests that took long, each with the median of its command in ns.
+fn slow_of<'l>(
+    connection: &ConnectionState,
+    rule: Rule,
+    replier: End,
+    all: impl Iterator<Item = (&'l Long, i64)>,
+    is_troubled: bool,
+    emit: &mut impl FnMut(Finding),
+) {
+    let (mut tally, mut longest) = (Tally::default(), None::<(&Long, i64)>);
+    for (long, median) in all {
+        tally.add(long.reply, 1);
+        if longest.is_none_or(|(known, _)| known.latency < long.latency) {
+            longest = Some((long, median));
+        }
+    }
+    let Some((long, median)) = longest else { return };
+    let (took, usual, command) = (Milliseconds(long.latency), Milliseconds(median), long.command);
+    let mut found = Both::new(connection);
+    if tally.count == 1 {
+        found.add(&tally, format_args!("took {took} for a {command}; the median is {usual}"));
+    } else {
+        found.add(&tally, format_args!("took up to {took} for a {command}; the median is {usual}"));
+    }
+    // with packets lost, its first packet may have been lost too, and no later one shows that
+    let is_alike = tally.count <= 2 && is_like_a_timer(long.server);
+    // a request that was acknowledged with the reply at the earliest may have been held up on its way to the server; and
+    // a reply may have waited behind others for credits
+    let is_held_up = long.is_unheard || connection.smbd().is_some_and(|smbd| is_short(smbd.link.side(replier)));
+    let certainty = if is_troubled || is_alike || is_held_up { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+    found.finish(rule, blame(connection, replier), certainty, emit);
+}
+
+/// True if replies may have waited for credits.
+fn is_short(side: &link::Side) -> bool {
+    side.stalls > 0 || side.is_starved() || side.held_min.is_some_and(|held| held <= 1)
+}
+
+/// True if packets of a direction were lost or late, so that others may have been.
+fn is_disturbed(l: &Losses) -> bool {
+    l.overtaken.any() || l.unclear.any() || l.misplaced.any() || l.unacknowledged.any() || l.lost() > 0
 }
 
 /// True if something took as long as a retransmission timer, or two or three times as long: 4.096 µs × 2^n on RC (IBTA
@@ -818,6 +839,61 @@ mod tests {
         assert_eq!([ms(200), ms(400), ms(600), ms(6400), ms(19_200)].map(is_like_a_timer), [true; 5]);
         assert_eq!([ms(199), ms(210), ms(1000), ms(26_000)].map(is_like_a_timer), [false; 4]);
         assert_eq!([2_097_151, 2_097_152].map(is_like_a_timer), [false, true], "4.096 µs × 2^9");
+    }
+
+    #[test]
+    fn how_a_slow_server_is_told() {
+        // how long each request took, and its command; all of the time was the server's
+        let slow = |all: &[(i64, &'static str)], is_troubled: bool| {
+            let mut connection = ConnectionState::default();
+            connection.roles.learn(End::A, Source::Port);
+            let long = |(frame, (ms, command)): (u64, &(i64, &'static str))| {
+                let latency = ms * MS;
+                Long { command, latency, replier: End::B, reply: at(frame), server: latency, is_unheard: false }
+            };
+            let all: Vec<Long> = (3..).zip(all).map(long).collect();
+            let mut found = Vec::new();
+            let with_medians = all.iter().map(|long| (long, MS));
+            slow_of(&connection, Rule::Smb2Slow, End::B, with_medians, is_troubled, &mut |f| found.push((f.by, f.certainty, f.text)));
+            found.into_iter().next()
+        };
+        let told = |certainty, text: &str| Some((Blame::Server, certainty, alloc::format!("{text}; the median is 1.0 ms")));
+        assert_eq!(slow(&[], false), None);
+        assert_eq!(slow(&[(50, "READ")], false), told(SURE, "took 50.0 ms for a READ"));
+        assert_eq!(slow(&[(50, "READ"), (60, "WRITE"), (55, "READ")], false), told(SURE, "took up to 60.0 ms for a WRITE"));
+        assert_eq!(slow(&[(60, "READ"), (60, "WRITE")], false), told(SURE, "took up to 60.0 ms for a READ"), "the first of them");
+        assert_eq!(slow(&[(50, "READ")], true), told(GUESS, "took 50.0 ms for a READ"));
+        // one or two that took as long as a timer may have been lost and sent again; more of them hardly
+        let read = (200, "READ");
+        assert_eq!(slow(&[read], false), told(GUESS, "took 200.0 ms for a READ"));
+        assert_eq!(slow(&[read; 2], false), told(GUESS, "took up to 200.0 ms for a READ"));
+        assert_eq!(slow(&[read; 3], false), told(SURE, "took up to 200.0 ms for a READ"));
+    }
+
+    #[test]
+    fn what_makes_a_slow_server_doubtful() {
+        let credits = |stalls: u64, held_min: Option<i64>| {
+            let mut side = link::Side::default();
+            (side.stalls, side.held_min) = (stalls, held_min);
+            is_short(&side)
+        };
+        assert_eq!([credits(0, None), credits(1, None)], [false, true]);
+        assert_eq!([0, 1, 2].map(|held| credits(0, Some(held))), [true, true, false]);
+        let disturbed = |change: fn(&mut Losses)| {
+            let mut losses = Losses::default();
+            change(&mut losses);
+            is_disturbed(&losses)
+        };
+        assert!(!disturbed(|_| {}) && !disturbed(|l| l.repeated = times(1)));
+        let causes: [fn(&mut Losses); 6] = [
+            |l| l.overtaken = times(1),
+            |l| l.unclear = times(1),
+            |l| l.misplaced = times(1),
+            |l| l.unacknowledged = times(1),
+            |l| l.lost_before = times(1),
+            |l| l.lost_behind = times(1),
+        ];
+        assert_eq!(causes.map(disturbed), [true; 6]);
     }
 
     #[test]

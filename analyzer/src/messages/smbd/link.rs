@@ -1124,6 +1124,75 @@ mod tests {
         assert_eq!(texts.0, ["let its peer hold 2 credits at most over 64 messages, and 10 before them; 10 were asked for"]);
     }
 
+    /// What was said of a rule.
+    struct Texts(Rule, Vec<String>);
+
+    impl RuleSink for Texts {
+        fn broken(&mut self, rule: Rule, _: End, _: Certainty, text: fmt::Arguments<'_>) {
+            if rule == self.0 {
+                self.1.push(alloc::format!("{text}"));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_fragment() {
+        let text = |length: u32, remaining: u32| {
+            let (mut link, _) = established();
+            let mut texts = Texts(Rule::SmbdFragRemaining, Vec::new());
+            for (frame, message) in [(4, data(500, 700, 1)), (5, data(length, remaining, 1))] {
+                link.data(at(frame), CLIENT, &message, 24 + message.data_length, true, &mut texts);
+            }
+            texts.1.pop()
+        };
+        assert_eq!(text(500, 200), None);
+        assert_eq!(text(500, 0).as_deref(), Some("sent 500 bytes as the last fragment of a message; 700 bytes were left"));
+        assert_eq!(text(500, 300).as_deref(), Some("sent 500 bytes and announced 300 more; 700 were left"));
+    }
+
+    #[test]
+    fn a_message_without_data_is_no_fragment() {
+        // it announces more, and nothing follows
+        let (mut link, mut judged) = established();
+        send(&mut link, &mut judged, 4, CLIENT, data(0, 500, 1));
+        assert_eq!((judged.rules(), link.side(CLIENT).remaining), ([(Rule::SmbdFragRemaining, CLIENT)].into(), Seen::Known(0)));
+        send(&mut link, &mut judged, 5, CLIENT, data(500, 0, 1));
+        assert_eq!(judged.rules().len(), 1);
+        assert_eq!((link.side(CLIENT).empty, link.side(CLIENT).messages), (1, 2));
+        // nor does it go on with a message that was interrupted
+        let (mut link, mut judged) = established();
+        for (frame, (length, remaining)) in [(4, (500, 700)), (5, (100, 0)), (6, (0, 700))] {
+            send(&mut link, &mut judged, frame, CLIENT, data(length, remaining, 1));
+        }
+        assert_eq!(judged.rules(), [(Rule::SmbdFragRemaining, CLIENT); 2]);
+    }
+
+    #[test]
+    fn a_side_waits_until_credits_are_granted() {
+        let (mut link, mut judged) = established();
+        (4..13).for_each(|frame| send(&mut link, &mut judged, frame, CLIENT, data(100, 0, 1)));
+        let dry = at(12).time;
+        let later = |frame: u64, after: i64| At { frame, time: dry + after };
+        let wait = 50 * SECOND / 1000;
+        // a message that grants none comes first
+        link.data(later(13, wait / 2), SERVER, &data(0, 0, 0), 20, true, &mut judged);
+        link.data(later(14, wait), SERVER, &data(0, 0, 5), 20, true, &mut judged);
+        link.data(later(15, wait + 1000), CLIENT, &data(100, 0, 1), 124, true, &mut judged);
+        let side = link.side(CLIENT);
+        assert_eq!((side.stalls, side.stalled_time, side.stall_longest), (1, wait, (wait, 15)));
+    }
+
+    #[test]
+    fn what_goes_on_behind_missed_messages() {
+        let phase = |phase: Phase| {
+            let mut link = Link { phase, ..Link::new() };
+            link.missed(SERVER);
+            link.phase()
+        };
+        assert_eq!([Phase::Idle, Phase::Negotiating, Phase::Established].map(phase), [Phase::Established; 3]);
+        assert_eq!(phase(Phase::Refused), Phase::Refused);
+    }
+
     #[test]
     fn the_last_credit_must_grant_one() {
         let (mut link, mut judged) = established();
@@ -1394,6 +1463,8 @@ mod tests {
         assert_eq!(alone(DataTransfer { data_offset: 32, ..data(0, 0, 1) }, 40, true), [Rule::SmbdDataAlign]);
         assert_eq!(alone(plain, 31, false), [Rule::SmbdDataLength, Rule::BugCve202539943]);
         assert_eq!(alone(DataTransfer { data_offset: 16, ..plain }, 20, false), [Rule::SmbdDataAlign, Rule::BugCve202539943]);
+        let behind = [Rule::SmbdDataLength, Rule::SmbdDataAlign, Rule::BugCve202539943];
+        assert_eq!(alone(DataTransfer { data_offset: 20, ..plain }, 20, false), behind);
         let empty = DataTransfer { data_offset: 64, ..data(0, 0, 1) };
         assert_eq!(alone(empty, 20, false), [Rule::SmbdDataLength, Rule::SmbdDataAlign]);
         // a byte more than the peer receives
