@@ -58,6 +58,8 @@ const MISSING_MAX: usize = 1024;
 const FILLED_MAX: usize = 16;
 /// ns after which such a packet does not come any more.
 const LATE_MAX: i64 = 2_000_000_000;
+/// Stretches of packets remembered per direction that were acknowledged, but not captured so far.
+const SKIPPED_MAX: usize = 16;
 /// Packets with a right invariant CRC after which a wrong one says that a packet is damaged, whatever an acknowledgment seems to say.
 const ICRC_TRUSTED: u32 = 8;
 /// ns within which a requester asks again for Responses that it did not get, beside the way there and back.
@@ -265,8 +267,8 @@ struct Sender {
     recovery: Option<Box<Recovery>>,
     /// Packets that came late by themselves, until their receiver shows if it noticed.
     late: Option<Late>,
-    /// Packets that were acknowledged, but not captured so far: the first, and their number.
-    skipped: Option<(u32, u32)>,
+    /// Stretches of packets that were acknowledged, but not captured so far: the first packet, and their number.
+    skipped: VecDeque<(u32, u32)>,
     /// Packets that were missing and came with a round: the PSN, and when it was missed.
     filled: VecDeque<(u32, At)>,
     held: VecDeque<Held>,
@@ -680,6 +682,7 @@ impl IbFlow {
             // the queue pair numbers are reused, or so much is lost that earlier state is useless
             sender.held.clear();
             sender.held_bytes = 0;
+            sender.skipped.clear();
             sender.open = None;
             sender.is_whole = false;
             sender.next = Some(number);
@@ -794,11 +797,8 @@ impl IbFlow {
             }
             return;
         }
-        if let Some((first, count)) = sender.skipped
-            && (0..count as i32).contains(&psn::ahead(number, first))
-        {
+        if sender.unskip(number) {
             // given up as not captured: here it is, behind its acknowledgment
-            sender.skipped = (number != first).then_some((first, psn::ahead(number, first) as u32));
             if T::ON {
                 sink.show_late(verb_of(row), part_of(row), request.payload, t);
             }
@@ -1009,8 +1009,7 @@ impl IbFlow {
         let is_shown = sink.is_shown(by, verb_of(request.row), part_of(request.row), request.payload);
         sender.insert(request, false, is_shown);
         if sender.acked_ahead.is_some_and(|a| sender.next.is_some_and(|n| psn::ahead(a, n) >= 0)) {
-            self.skip_to_held(at, by, true, sink);
-            self.drain(by, None, t, sink);
+            self.skip_acknowledged(at, by, t, sink);
         }
         let sender = &self.senders[by.index()];
         if sender.held.len() > HELD_PACKETS_MAX || sender.held_bytes > HELD_BYTES_MAX {
@@ -1019,7 +1018,19 @@ impl IbFlow {
         }
     }
 
-    /// Gives up the missing packets before the first held one.
+    /// Missing packets were acknowledged: the capture lost them, and those behind them need not wait.
+    #[cold]
+    fn skip_acknowledged<T: Trace, S: IbSink>(&mut self, at: At, by: End, t: &mut T, sink: &mut S) {
+        self.skip_to_held(at, by, true, sink);
+        self.drain(by, None, t, sink);
+        let sender = &self.senders[by.index()];
+        if sender.held.is_empty() && sender.recovery.as_ref().is_some_and(|r| r.is_needless()) {
+            self.end_recovery(at, by, false, sink);
+        }
+    }
+
+    /// Gives up missing packets before the first held one: all of them, or those that were acknowledged if
+    /// `receiver_had_them`. Those behind the acknowledgment may still come.
     #[cold]
     fn skip_to_held<S: IbSink>(&mut self, at: At, by: End, receiver_had_them: bool, sink: &mut S) {
         let mtu = self.mtu;
@@ -1031,26 +1042,35 @@ impl IbFlow {
         }
         let (Some(next), Some(first)) = (sender.next, sender.held.front()) else { return };
         let missing = psn::ahead(first.psn, next);
-        if missing > 0 {
-            if receiver_had_them {
-                sender.skipped = Some((next, missing as u32));
+        let acknowledged = sender.acked_ahead.filter(|_| receiver_had_them).map(|acked| psn::ahead(acked, next).saturating_add(1));
+        let count = acknowledged.map_or(missing, |acknowledged| acknowledged.min(missing));
+        if count <= 0 {
+            return;
+        }
+        let is_inside = count < missing || verb_of(first.row) == Verb::Write && !part_of(first.row).begins();
+        let gap = Gap { at: first.at, by, count: count as u32, receiver_had_them };
+        sink.fact(at, by, IbFact::Gap(gap));
+        let behind = psn::add(next, gap.count);
+        if receiver_had_them {
+            sender.skip(next, gap.count);
+            if let Some(recovery) = sender.recovery.as_mut() {
+                recovery.arrived(gap.count, behind);
             }
-            sink.fact(at, by, IbFact::Gap(Gap { at: first.at, by, count: missing as u32, receiver_had_them }));
-            sender.next = Some(first.psn);
-            sender.is_whole = false;
-            let goes_on = sender.open == Some(Verb::Write) && verb_of(first.row) == Verb::Write && !part_of(first.row).begins();
-            let hole = u64::from(mtu.unwrap_or(0)) * missing as u64;
-            let inside = sender.whole.is_some_and(|whole| u64::from(sender.offset) + hole < u64::from(whole));
-            match sender.memory {
-                // the same Write behind the hole: its packets are all as long as the MTU
-                Some((key, address)) if goes_on && inside && hole > 0 => {
-                    sender.memory = Some((key, address.wrapping_add(hole)));
-                    sender.offset = sender.offset.wrapping_add(hole as u32);
-                }
-                _ => {
-                    sender.open = None;
-                    sender.memory = None;
-                }
+        }
+        (sender.next, sender.slack) = (Some(behind), sender.slack.saturating_sub(gap.count));
+        sender.is_whole = false;
+        let hole = u64::from(mtu.unwrap_or(0)) * u64::from(gap.count);
+        let goes_on = sender.open == Some(Verb::Write) && is_inside;
+        let is_open = sender.whole.is_some_and(|whole| u64::from(sender.offset) + hole < u64::from(whole));
+        match sender.memory {
+            // the same Write behind the hole: its packets are all as long as the MTU
+            Some((key, address)) if goes_on && is_open && hole > 0 => {
+                sender.memory = Some((key, address.wrapping_add(hole)));
+                sender.offset = sender.offset.wrapping_add(hole as u32);
+            }
+            _ => {
+                sender.open = None;
+                sender.memory = None;
             }
         }
     }
@@ -1062,7 +1082,7 @@ impl IbFlow {
         let Some(next) = sender.next else { return };
         (sender.open, sender.memory, sender.is_whole) = (None, None, false);
         sender.next = Some(psn::add(next, 1));
-        sender.skipped = Some((next, 1));
+        sender.skip(next, 1);
         sink.fact(at, by, IbFact::Gap(Gap { at, by, count: 1, receiver_had_them: true }));
     }
 
@@ -1320,8 +1340,7 @@ impl IbFlow {
         }
         sender.acked_ahead = Some(number);
         if !sender.held.is_empty() {
-            self.skip_to_held(at, requester, true, sink);
-            self.drain(requester, None, t, sink);
+            self.skip_acknowledged(at, requester, t, sink);
         }
     }
 
@@ -1548,6 +1567,32 @@ impl Sender {
     fn reread_for(&self, number: u32) -> Option<At> {
         let is_meant = |(from, to, _): &(u32, u32, At)| psn::ahead(number, *from) >= 0 && psn::ahead(number, *to) < 0;
         self.read_again.filter(is_meant).map(|(.., at)| at)
+    }
+
+    /// Remembers packets that were acknowledged, but not captured so far.
+    fn skip(&mut self, first: u32, count: u32) {
+        let next = self.next.unwrap_or(first);
+        // an old one may be of an earlier use of its numbers
+        self.skipped.retain(|(first, _)| (0..=JUMP_MAX).contains(&psn::ahead(next, *first)));
+        if self.skipped.len() >= SKIPPED_MAX {
+            self.skipped.pop_front();
+        }
+        self.skipped.push_back((first, count));
+    }
+
+    /// True if a packet was skipped, and comes after all: others of its stretch may still come.
+    fn unskip(&mut self, number: u32) -> bool {
+        let is_inside = |(first, count): &(u32, u32)| (0..*count as i32).contains(&psn::ahead(number, *first));
+        let Some((first, count)) = self.skipped.iter().position(is_inside).and_then(|place| self.skipped.remove(place)) else {
+            return false;
+        };
+        let before = psn::ahead(number, first) as u32;
+        for (first, count) in [(first, before), (psn::add(number, 1), count - before - 1)] {
+            if count > 0 {
+                self.skip(first, count);
+            }
+        }
+        true
     }
 
     /// Holds a packet back, in the order of the numbers.
@@ -2154,6 +2199,101 @@ mod tests {
         let mut wire = Wire::default();
         wire.only(10).only(14).ack(14).only(11).only(11);
         assert_eq!((wire.misplaced(), wire.repeated()), (1, 1));
+    }
+
+    #[test]
+    fn only_what_was_acknowledged_was_lost_by_the_capture() {
+        // 11 and 12 are missing; the receiver had 11, and asks for 12
+        let mut wire = Wire::default();
+        wire.only(10).only(13).nak(12);
+        assert_eq!((wire.gaps(), wire.order()), (vec![(1, true)], vec![10]));
+        wire.only(12).only(13);
+        assert_eq!((wire.order(), wire.misplaced(), wire.repeated()), (vec![10, 12, 13], 0, 1));
+        wire.only(14).ack(14);
+        assert_eq!((wire.gaps(), wire.ended(), wire.losses().lost_before.count), (vec![(1, true)], vec![(Cause::LostBefore, 1)], 1));
+        // an acknowledgment says the same, before the packets behind it or after
+        let acknowledged = |early: bool, acknowledged: u32| {
+            let mut wire = Wire::default();
+            wire.only(10);
+            let acks = |wire: &mut Wire| _ = wire.ack(acknowledged);
+            if early {
+                acks(&mut wire);
+            }
+            wire.only(14);
+            if !early {
+                acks(&mut wire);
+            }
+            (wire.gaps(), wire.order(), wire.flow.held() > 0)
+        };
+        for early in [false, true] {
+            assert_eq!(acknowledged(early, 10), (vec![], vec![10], true));
+            assert_eq!(acknowledged(early, 11), (vec![(1, true)], vec![10], true));
+            assert_eq!(acknowledged(early, 12), (vec![(2, true)], vec![10], true));
+            assert_eq!(acknowledged(early, 13), (vec![(3, true)], vec![10, 14], false));
+            assert_eq!(acknowledged(early, 14), (vec![(3, true)], vec![10, 14], false));
+        }
+        // those that nobody acknowledged never came
+        let mut wire = Wire::default();
+        wire.only(10).only(14).ack(11);
+        let Wire { flow, heard, at, .. } = &mut wire;
+        flow.finish(*at, heard);
+        assert_eq!((wire.gaps(), wire.order()), (vec![(1, true), (2, false)], vec![10, 14]));
+        // one that comes late by itself is known by its own number
+        let mut wire = Wire::default();
+        wire.only(10).only(13).ack(11).only(12).only(14);
+        assert_eq!((wire.order(), wire.sender().late.map(|late| late.psn)), (vec![10, 12, 13, 14], Some(12)));
+    }
+
+    #[test]
+    fn a_write_goes_on_inside_a_hole_of_which_a_part_was_acknowledged() {
+        // a Write of packets 10 to 14: 11 was not captured, 12 was lost and comes again
+        let mut wire = Wire::default();
+        wire.memory(WRITE_FIRST, 10, 1280, &[1; 256]).packet(End::A, WRITE_MIDDLE, 13, None, &[2; 256]).nak(12);
+        wire.packet(End::A, WRITE_MIDDLE, 12, None, &[2; 256]).packet(End::A, WRITE_MIDDLE, 13, None, &[2; 256]);
+        wire.packet(End::A, WRITE_LAST, 14, None, &[2; 256]);
+        let address = |n: u64| Placement::Memory { key: 7, address: 0x1000 + 256 * n };
+        assert_eq!(wire.heard.places, [0, 2, 3, 4].map(address));
+    }
+
+    #[test]
+    fn a_recovery_does_not_begin_with_what_the_capture_lost() {
+        // 11 was not captured; long after that, 13 is lost
+        let mut wire = Wire::default();
+        wire.only(10).only(12).ack(12).after(5000 * MS).only(14).after(MS).nak(13).only(13).only(14).ack(14);
+        let begins = |fact: &IbFact| if let IbFact::Recovering { since, psn, .. } = fact { Some((since.frame, *psn)) } else { None };
+        let begun: Vec<_> = wire.heard.facts.iter().filter_map(begins).collect();
+        assert_eq!(begun, [(2, 11), (4, 13)]);
+        assert_eq!(wire.count(|fact| *fact == IbFact::NotRecovering), 1);
+        assert_eq!((wire.ended(), wire.losses().recovery_longest), (vec![(Cause::LostBefore, 1)], 4 * MS));
+    }
+
+    #[test]
+    fn packets_that_were_skipped_come_in_any_order() {
+        let told = |numbers: &[u32]| {
+            let mut wire = Wire::default();
+            wire.only(10).only(14).ack(14).only(18).ack(18);
+            assert_eq!(wire.gaps(), [(3, true), (3, true)]);
+            numbers.iter().for_each(|psn| _ = wire.only(*psn));
+            (wire.misplaced(), wire.repeated())
+        };
+        assert_eq!(told(&[11, 12, 13]), (3, 0));
+        assert_eq!(told(&[12, 13, 11]), (3, 0));
+        assert_eq!(told(&[15, 12, 16, 13, 17, 11]), (6, 0));
+        assert_eq!(told(&[12, 12, 11, 11, 13, 13]), (3, 3), "each of them once");
+        assert_eq!(told(&[10, 14]), (0, 2), "those came before");
+    }
+
+    #[test]
+    fn how_many_skipped_stretches_are_remembered() {
+        let told = |stretches: usize, come: u32| {
+            let mut wire = Wire::default();
+            wire.only(10);
+            (1..=stretches as u32).for_each(|n| _ = wire.only(10 + 2 * n).ack(10 + 2 * n));
+            (0..come).for_each(|n| _ = wire.only(11 + 2 * n));
+            (wire.misplaced(), wire.repeated())
+        };
+        assert_eq!([told(SKIPPED_MAX, 1), told(SKIPPED_MAX + 1, 1)], [(1, 0), (0, 1)]);
+        assert_eq!(told(SKIPPED_MAX, SKIPPED_MAX as u32), (SKIPPED_MAX, 0), "those that came make room");
     }
 
     #[test]

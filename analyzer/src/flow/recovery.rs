@@ -263,6 +263,19 @@ impl Recovery {
         }
     }
 
+    /// So many of the missing packets, those before the PSN `next`, had arrived: the capture lost them.
+    pub fn arrived(&mut self, count: u32, next: u32) {
+        self.missing = self.missing.saturating_sub(count);
+        if psn::ahead(next, self.missing_from) > 0 {
+            self.missing_from = next;
+        }
+    }
+
+    /// True if there is nothing to recover: all packets that were missing had arrived.
+    pub fn is_needless(&self) -> bool {
+        self.missing == 0 && !self.is_under_way() && !self.not_ready
+    }
+
     /// The NAK is about packets that have come meanwhile, late.
     pub fn came_late(&mut self, late: Late) {
         self.overtaken += late.count;
@@ -867,5 +880,37 @@ mod tests {
         asked.asked(at(2), 5);
         let ended = asked.end(at(9), true, &mut Losses::default()).0;
         assert_eq!((ended.cause, ended.packets), (Cause::Unknown, 1));
+    }
+
+    #[test]
+    fn what_the_capture_lost_is_not_missing() {
+        // of three packets that are missing, some had arrived
+        let missing = |arrived: &[(u32, u32)]| {
+            let mut r = Recovery::new(at(1), 10);
+            r.misses(10);
+            r.jumped(at(2), 3, 14);
+            arrived.iter().for_each(|(count, next)| r.arrived(*count, *next));
+            let ended = r.clone().end(at(9), true, &mut Losses::default()).0;
+            (r.is_needless(), ended.packets)
+        };
+        assert_eq!([missing(&[]), missing(&[(1, 11)]), missing(&[(1, 11), (1, 12)])], [(false, 3), (false, 2), (false, 1)]);
+        assert!(missing(&[(3, 13)]).0 && missing(&[(1, 11), (2, 13)]).0);
+        let is_needless = |change: fn(&mut Recovery)| {
+            let mut r = Recovery::new(at(1), 10);
+            change(&mut r);
+            r.is_needless()
+        };
+        assert!(is_needless(|_| {}));
+        assert!(!is_needless(|r| _ = r.asked(at(2), 5)) && !is_needless(|r| r.not_ready(at(2), 1)));
+        // what comes late by itself begins behind it
+        let late = |arrived: u32| {
+            let mut r = Recovery::new(at(1), 10);
+            r.misses(10);
+            r.jumped(at(2), 2, 13);
+            r.arrived(arrived, 10 + arrived);
+            r.sent(&Sent { psn: 11, ..sent(3, false, true) });
+            r.end(at(9), false, &mut Losses::default()).1.map(|late| late.psn)
+        };
+        assert_eq!([late(0), late(1)], [Some(10), Some(11)]);
     }
 }

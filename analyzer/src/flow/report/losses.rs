@@ -859,15 +859,15 @@ mod tests {
         };
         let told = |certainty, text: &str| Some((Blame::Server, certainty, alloc::format!("{text}; the median is 1.0 ms")));
         assert_eq!(slow(&[], false), None);
-        assert_eq!(slow(&[(50, "READ")], false), told(SURE, "took 50.0 ms for a READ"));
-        assert_eq!(slow(&[(50, "READ"), (60, "WRITE"), (55, "READ")], false), told(SURE, "took up to 60.0 ms for a WRITE"));
-        assert_eq!(slow(&[(60, "READ"), (60, "WRITE")], false), told(SURE, "took up to 60.0 ms for a READ"), "the first of them");
-        assert_eq!(slow(&[(50, "READ")], true), told(GUESS, "took 50.0 ms for a READ"));
+        assert_eq!(slow(&[(50, "READ")], false), told(SURE, "took 50 ms for a READ"));
+        assert_eq!(slow(&[(50, "READ"), (60, "WRITE"), (55, "READ")], false), told(SURE, "took up to 60 ms for a WRITE"));
+        assert_eq!(slow(&[(60, "READ"), (60, "WRITE")], false), told(SURE, "took up to 60 ms for a READ"), "the first of them");
+        assert_eq!(slow(&[(50, "READ")], true), told(GUESS, "took 50 ms for a READ"));
         // one or two that took as long as a timer may have been lost and sent again; more of them hardly
         let read = (200, "READ");
-        assert_eq!(slow(&[read], false), told(GUESS, "took 200.0 ms for a READ"));
-        assert_eq!(slow(&[read; 2], false), told(GUESS, "took up to 200.0 ms for a READ"));
-        assert_eq!(slow(&[read; 3], false), told(SURE, "took up to 200.0 ms for a READ"));
+        assert_eq!(slow(&[read], false), told(GUESS, "took 200 ms for a READ"));
+        assert_eq!(slow(&[read; 2], false), told(GUESS, "took up to 200 ms for a READ"));
+        assert_eq!(slow(&[read; 3], false), told(SURE, "took up to 200 ms for a READ"));
     }
 
     #[test]
