@@ -760,7 +760,7 @@ rules! {
         ],
         cure: "Only of interest when the number grows with unfinished operations. Dialect 3.0.2 and later can use remote invalidation.",
     }
-    RdmaKeyReuse "RDMA-KEY-REUSE" Warn Memory "[MS-SMBD] 3.1.4.3; RFC 5042" {
+    RdmaKeyReuse "RDMA-KEY-REUSE" Warn Memory "[MS-SMBD] 3.1.4.3; RFC 5042 6.1.1" {
         title: "A key was advertised again while an earlier advertisement of it was still in use.",
         says: "A key names one registered range at a time. Two open operations behind one key cannot be told apart by the device that \
                guards it.",
@@ -770,7 +770,7 @@ rules! {
         ],
         cure: "Check whether both ranges are inside one registration. A long-lived key that covers much memory is a security risk.",
     }
-    RdmaKeyPredictable "RDMA-KEY-PREDICTABLE" Note Memory "RFC 8166 8.1.2; RFC 5042" {
+    RdmaKeyPredictable "RDMA-KEY-PREDICTABLE" Note Memory "RFC 8166 8.1.2; RFC 5042 6.1.1" {
         title: "Keys follow a sequence that can be guessed.",
         says: "Handles advertised to a peer should be hard to predict: an attacker who guesses one can reach the memory behind it on the \
                same connection. The rule asks for 16 keys in a row, each the last one plus the same number.",
@@ -790,7 +790,7 @@ rules! {
         cure: "If no key was invalidated, the client must do it itself: harmless if it checks. If the wrong key was invalidated, or one \
                without being asked, running I/O loses its memory: update the server.",
     }
-    RdmaReadDepth "RDMA-READ-DEPTH" Error Memory "[MS-SMBD] 6; RFC 6581; IBTA Vol 1 9.4.4, 12.6.5" {
+    RdmaReadDepth "RDMA-READ-DEPTH" Error Memory "[MS-SMBD] 6; RFC 6581 9.1; IBTA Vol 1 9.4.4, 12.6.5" {
         title: "More RDMA Reads were outstanding than agreed.",
         says: "The initiator may have as many Reads outstanding as the responder can take: ORD of one side must not exceed IRD of the \
                other.",
@@ -986,9 +986,9 @@ rules! {
         cure: "Find the call with the same XID. The application sees EIO or a retry; look for the size the reply would have had.",
     }
     RpcrdmaCreditZero "RPCRDMA-CREDIT-ZERO" Error RpcRdma "RFC 8166 3.3.1; RFC 8167 4.1" {
-        title: "A reply grants zero credits, or a call of the reverse direction asks for none.",
-        says: "The granted value must not be zero, since such a value would result in deadlock. In the reverse direction the field is not \
-               zero in calls either. (A call of the forward direction may ask for nothing.)",
+        title: "A reply grants zero credits.",
+        says: "The granted value must not be zero, since such a value would result in deadlock. The same holds in the reverse direction. \
+               (A call may ask for nothing.)",
         causes: ["A broken sender", "A responder that is closing down"],
         cure: "Most peers treat it as 1. Update the sender.",
     }
@@ -1041,7 +1041,7 @@ rules! {
         causes: ["A short read whose chunk lengths were not shortened", "Padding counted as data"],
         cure: "Compare the lengths in the finding. A difference of one to three bytes is padding; more is wrong data.",
     }
-    RpcrdmaInline "RPCRDMA-INLINE" Error RpcRdma "RFC 8166 3.3.2, 3.3.3; RFC 8797" {
+    RpcrdmaInline "RPCRDMA-INLINE" Error RpcRdma "RFC 8166 3.3.2, 3.3.3; RFC 8797 4.2, 5.1" {
         title: "A message is longer than the receiver's inline threshold.",
         says: "Without other knowledge senders must assume 1024 bytes; RFC 8797 private data of the connection may state more.",
         causes: [
@@ -1051,13 +1051,14 @@ rules! {
         cure: "If the connection goes on, only the announcement is missing. If a length error ends it, configure the same threshold on \
                both sides.",
     }
-    RpcrdmaBackward "RPCRDMA-BACKWARD" Error RpcRdma "RFC 8167 5" {
-        title: "A message of the reverse direction uses chunks or another procedure than RDMA_MSG.",
-        says: "Calls and replies of the reverse direction (NFSv4.1 callbacks) use RDMA_MSG with all three chunk lists empty.",
-        causes: ["A callback or its reply that does not fit inline"],
-        cure: "Update the sender; as a workaround lower the maximum sizes of the callback channel.",
+    RpcrdmaBackward "RPCRDMA-BACKWARD" Error RpcRdma "RFC 8167 5.3; RFC 8267 6.5" {
+        title: "A call of the reverse direction offers chunks for data.",
+        says: "Callbacks of NFS 4 have no data that may be moved in a chunk of its own. (Long calls and replies of the reverse direction, \
+               which lie in a chunk as a whole, are allowed.)",
+        causes: ["A server that offers chunks with every call"],
+        cure: "Update the sender. A client without support for chunks answers RDMA_ERROR with ERR_CHUNK.",
     }
-    RpcrdmaDdp "RPCRDMA-DDP" Error RpcRdma "RFC 8166 6.1, 8.2.2; RFC 8267" {
+    RpcrdmaDdp "RPCRDMA-DDP" Error RpcRdma "RFC 8166 6.1, 8.2.2.3; RFC 8267 4, 5, 6.1, 6.4.1" {
         title: "A chunk carries a data item that may not be moved so, or a result is not in the chunk offered for it.",
         says: "Only what the upper-layer binding lists may be reduced: for NFS the data of READ and WRITE, link targets of SYMLINK and \
                READLINK; nothing of MOUNT, NLM, NSM and NFSACL. Nothing may be reduced when RPCSEC_GSS integrity or privacy is used. \
@@ -1142,13 +1143,13 @@ rules! {
         causes: ["The service is stopped or restarting", "The service listens on another port or address", "A firewall drops or rejects it"],
         cure: "Check that the service runs on the server and listens on this port.",
     }
-    MpaReject "MPA-REJECT" Error Connection "RFC 5044 7.1; RFC 6581" {
+    MpaReject "MPA-REJECT" Error Connection "RFC 5044 7.1.1; RFC 6581 9.1" {
         title: "The iWARP connection was rejected by its MPA reply.",
         says: "A reply with the R bit set refuses the connection; the private data may say why.",
         causes: ["The application refused it", "Revision or read depths were not acceptable (see MPA-IRDORD)"],
         cure: "Compare revision, flags and private data of request and reply.",
     }
-    MpaIrdord "MPA-IRDORD" Warn Connection "RFC 6581; [MS-SMBD] 6.1, 6.2" {
+    MpaIrdord "MPA-IRDORD" Warn Connection "RFC 6581 9.1; [MS-SMBD] 6.1, 6.2" {
         title: "The read depths (IRD and ORD) in the MPA private data are missing, zero, too large or in a different form.",
         says: "At revision 2 a set S flag says that the private data begins with both depths. The side that accepts answers a request with \
                depths with its own, and with an ORD that the peer's IRD allows. In the 8 bytes of private data of SMB Direct's \
@@ -1157,7 +1158,7 @@ rules! {
         causes: ["A stack that writes the legacy form in little-endian", "One side at revision 1, the other at revision 2"],
         cure: "If Reads fail afterwards (RDMA-READ-DEPTH, RDMAP-TERMINATE) update the side with the odd form; otherwise no action.",
     }
-    MpaRevision "MPA-REVISION" Error Connection "RFC 5044 7.1.1; RFC 6581 5, 6" {
+    MpaRevision "MPA-REVISION" Error Connection "RFC 5044 7.1.1; RFC 6581 6, 10" {
         title: "The MPA revision does not exist, or is higher than that of the request.",
         says: "The revision is 1, or 2 for enhanced connection setup. A reply has the revision of its request, or a lower one.",
         causes: ["A broken or very old iWARP stack", "Another protocol that happens to begin like MPA"],
@@ -1548,14 +1549,14 @@ rules! {
         causes: ["The capture began in mid-connection or lost segments"],
         cure: "Nothing is wrong on the wire. The bytes in between are not analyzed.",
     }
-    DdpMsn "DDP-MSN" Error Transport "RFC 5041 4.1, 5.1, 7.1; RFC 5040 4.1" {
+    DdpMsn "DDP-MSN" Error Transport "RFC 5041 4.1, 4.3, 7.1; RFC 5040 4.1" {
         title: "Message sequence numbers have a gap or repeat, or a segment's headers are not defined.",
         says: "The MSN of each queue begins with 1 and rises by one from message to message. The versions of DDP and RDMAP, the opcode and \
                the queue of a segment are defined and belong together.",
         causes: ["Segments missing from the capture", "A broken sender"],
         cure: "If the capture is complete, expect a Terminate (invalid MSN, queue, version or opcode). Update the sender.",
     }
-    DdpOverlap "DDP-OVERLAP" Error Transport "RFC 5041 5.1" {
+    DdpOverlap "DDP-OVERLAP" Error Transport "RFC 5041 4.1, 5.2" {
         title: "Segments of a DDP message overlap or leave holes.",
         says: "The segments of an untagged message follow one another by message offset; the last has the L flag.",
         causes: ["Segments missing from the capture", "A broken sender"],
@@ -1859,9 +1860,10 @@ rules! {
             "Microsoft Learn, Update-SmbMultichannelConnection",
         ],
     }
-    NfsPathRefused "NFS-PATH-REFUSED" Warn Path "RFC 8267 6; IBTA Vol 1 12.6.7" {
+    NfsPathRefused "NFS-PATH-REFUSED" Warn Path "RFC 8267 4.2, 6.3; IBTA Vol 1 12.6.7" {
         title: "NFS does not use RDMA: the RDMA connection was refused.",
-        says: "An NFS server listens for RPC-over-RDMA on port 20049 unless it says otherwise.",
+        says: "An NFS 4 server listens for RPC-over-RDMA on port 20049. A server of NFS 2 or 3 may choose another port and register it with \
+               rpcbind.",
         causes: [
             "The NFS server does not listen for RDMA",
             "It listens on another port than the mount asks for",
@@ -1876,7 +1878,7 @@ rules! {
             "nfs(5), proto and port",
         ],
     }
-    NfsPathSilent "NFS-PATH-SILENT" Warn Path "RFC 8267 6; IBTA Vol 1 12.9.7" {
+    NfsPathSilent "NFS-PATH-SILENT" Warn Path "RFC 8267 6.3; IBTA Vol 1 12.9.7" {
         title: "NFS does not use RDMA: nobody answered the client's RDMA connection requests.",
         says: "A server accepts or rejects each RDMA connection request.",
         causes: [
@@ -1890,7 +1892,7 @@ rules! {
             "nft(8), list ruleset",
         ],
     }
-    NfsPathTcp "NFS-PATH-TCP" Note Path "RFC 8267 6" {
+    NfsPathTcp "NFS-PATH-TCP" Note Path "RFC 8267 4.2, 6.3" {
         title: "NFS runs over TCP although its server offers RDMA.",
         says: "A client uses RDMA only if the mount asks for it. A server offers RDMA if it serves other clients over RDMA, or if its \
                rpcbind lists it.",
@@ -1902,7 +1904,7 @@ rules! {
             "rdma-link(8)",
         ],
     }
-    NfsPathFallback "NFS-PATH-FALLBACK" Warn Path "RFC 8267 6" {
+    NfsPathFallback "NFS-PATH-FALLBACK" Warn Path "RFC 8267 6.7.2" {
         title: "NFS used RDMA and went on over TCP.",
         says: "A mount never changes its transport: the mount over TCP was made later, by a user or by an automounter.",
         causes: ["The RDMA connection broke, and the file system was mounted again without proto=rdma"],
@@ -2046,7 +2048,7 @@ rules! {
         cure: "Update the receiver's kernel. A fixed one answers with a Terminate (MPA, FPDU start).",
         hits: Hits::of("Linux siw", "5.3", &["5.10.258", "5.15.209", "6.1.175", "6.6.142", "6.12.92", "6.18.34", "7.0.11"]),
     }
-    BugCve202664268 "BUG-CVE-2026-64268" Error KnownBug "RFC 5040 4.5; RFC 5041 7.1; CVE-2026-64268" {
+    BugCve202664268 "BUG-CVE-2026-64268" Error KnownBug "RFC 5040 5.2.2; RFC 5041 7.1; CVE-2026-64268" {
         title: "A Read Response is longer than the Read Request asked for: an unfixed siw writes past its buffer.",
         says: "The response carries exactly as many bytes as were requested. siw compared the sum only at the last segment.",
         causes: ["An attack or a fuzzer on a software iWARP host", "A broken responder"],

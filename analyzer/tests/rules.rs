@@ -590,11 +590,23 @@ fn slow_null(c: &mut Conversation, wait: i64) {
 /// A call of the server to the client, and its answer.
 fn backward(c: &mut Conversation, change: impl Fn(&mut Rpc<'_>)) {
     c.nfs();
-    let payload = words(&[7, 0, 2, 0x4000_0000, 1, 0, 0, 0, 0, 0]);
+    let payload = callback();
     let mut call = Rpc::msg(7, &payload);
     change(&mut call);
     c.send(S, &call.bytes());
     c.send(C, &Rpc::msg(7, &null_reply(7)).bytes());
+}
+
+/// A callback of NFS 4: NULL.
+fn callback() -> Vec<u8> {
+    words(&[7, 0, 2, 0x4000_0000, 1, 0, 0, 0, 0, 0])
+}
+
+/// A callback that asks for credits, and its reply, which grants some.
+fn backward_answered(c: &mut Conversation, asked: u32, granted: u32) {
+    c.nfs();
+    c.send(S, &Rpc { credits: asked, ..Rpc::msg(7, &callback()) }.bytes());
+    c.send(C, &Rpc { credits: granted, ..Rpc::msg(7, &null_reply(7)) }.bytes());
 }
 
 /// Two ECHOs, the packet of the second's request dealt with by the caller.
@@ -1102,7 +1114,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::RpcrdmaWriteShape, |c| write_chunk(c, |r| r.writes = vec![vec![segment(5, 512)]]), |c| write_chunk(c, |_| ())),
     (Rule::RpcrdmaChunkLength, |c| write_chunk(c, |r| r.writes = vec![vec![segment(5, 512), segment(6, 4)]]), |c| write_chunk(c, |_| ())),
     (Rule::RpcrdmaInline, |c| { c.nfs(); let mut p = null_call(2); p.resize(1000, 0); c.send(C, &Rpc::msg(2, &p).bytes()); }, |c| { c.nfs(); let mut p = null_call(2); p.resize(996, 0); c.send(C, &Rpc::msg(2, &p).bytes()); }),
-    (Rule::RpcrdmaBackward, |c| backward(c, |r| r.writes = vec![vec![segment(5, 64)]]), |c| backward(c, |_| ())),
+    (Rule::RpcrdmaBackward, |c| backward(c, |r| r.writes = vec![vec![segment(5, 64)]]), |c| backward(c, |r| r.reply = Some(vec![segment(5, 64)]))),
     (Rule::RpcrdmaDdp, |c| gss(c, 2), |c| gss(c, 1)),
     (Rule::RpcUnanswered, |c| { c.nfs(); c.send(C, &Rpc::msg(2, &null_call(2)).bytes()); c.wait(2 * SECOND); c.null(3); }, |c| { c.nfs(); c.null(2); c.wait(2 * SECOND); c.null(3); }),
     (Rule::RpcSlow, |c| slow_null(c, SECOND), |c| slow_null(c, 0)),
@@ -1229,7 +1241,8 @@ const MORE: &[(Rule, Make, Make)] = &[
     (Rule::MpaIrdord, |c| mpa(c, enhanced(&[0, 1, 0, 1], false), enhanced(&[], true)), |c| mpa(c, enhanced(&[0, 1, 0, 1], false), enhanced(&[0, 1, 0, 0], true))),
     (Rule::MpaIrdord, |c| mpa(c, enhanced(&[0, 1, 0, 1], false), Startup { revision: 2, ..Conversation::startup(true) }), |c| mpa(c, enhanced(&[0, 1, 0, 1], false), Conversation::startup(true))),
     (Rule::BugCve202440992, |c| { c.connect(445); datagram(c, 1025); }, |c| { c.connect(445); datagram(c, 1024); }),
-    (Rule::RpcrdmaCreditZero, |c| backward(c, |r| r.credits = 0), |c| backward(c, |_| ())),
+    (Rule::RpcrdmaBackward, |c| backward(c, |r| r.reads = vec![read_segment(40, 5, 64)]), |c| backward(c, |r| { r.proc = 1; r.payload = &[]; r.reads = vec![read_segment(0, 5, 40)]; })),
+    (Rule::RpcrdmaCreditZero, |c| backward_answered(c, 32, 0), |c| backward_answered(c, 0, 32)),
     (Rule::RpcrdmaDdp, |c| gss_write(c, 2), |c| gss_write(c, 1)),
     (Rule::RpcrdmaDdp, |c| gss_write(c, 3), |c| gss_write(c, 1)),
     (Rule::RpcrdmaDdp, |c| mount(c, true), |c| mount(c, false)),

@@ -52,7 +52,7 @@ pub(crate) const TERMS: &[Term] = &[
         SMB Direct."),
     term("DDP", &["direct data placement"], "RFC 5041",
         "The iWARP layer that says where each segment belongs: in tagged memory (STag and offset), or in a queue (number, message, offset)."),
-    term("DDP-eligible", &["ddp eligibility"], "RFC 8267",
+    term("DDP-eligible", &["ddp eligibility"], "RFC 8267 4, 6.1",
         "An argument or result of NFS that may move through a chunk: the data of READ and WRITE, link texts, and few others."),
     term("dialect", &[], "[MS-SMB2] 1.7",
         "The version of SMB2 that both sides agreed on: 2.0.2, 2.1, 3.0, 3.0.2 or 3.1.1. SMB Direct needs 3.0 or newer."),

@@ -411,13 +411,10 @@ impl RpcRdma {
         if chunks {
             cx.roles.learn(by, Source::Shape);
         }
-        if backward && (chunks || header.is_long()) {
-            let text = format_args!("sent a backward call with chunks or without an inline message");
+        // RFC 8167 5.3: chunks may be used, but no item of a callback may be in one of its own (RFC 8267 6.5)
+        if backward && (header.reads.iter().any(|segment| segment.position != 0) || !header.writes.is_empty()) {
+            let text = format_args!("offered chunks for data in a call of the reverse direction");
             cx.report(Rule::RpcrdmaBackward, by, Rests::since(cx.at).of(by).though_cut(), text);
-        }
-        if backward && header.fixed.credits == 0 {
-            let text = format_args!("asked for 0 credits in a call of the reverse direction");
-            cx.report(Rule::RpcrdmaCreditZero, by, Rests::since(cx.at).of(by).though_cut(), text);
         }
         if header.is_long() && !header.reads.has_message() && header.reply.is_none() {
             let text = format_args!("sent RDMA_NOMSG with neither a Position-Zero Read chunk nor a reply chunk");
@@ -517,10 +514,6 @@ impl RpcRdma {
         }
         let mut call = call.unwrap_or_default();
         if call.exchange > 0 {
-            if cx.roles.sure_client() == Some(by) && (header.is_long() || !header.writes.is_empty()) {
-                let text = format_args!("answered a backward call with chunks or without an inline message");
-                cx.report(Rule::RpcrdmaBackward, by, Rests::since(call.at).of(by), text);
-            }
             shape(cx, by, header, &call);
             if header.is_long() && header.reply.is_none_or(|chunk| chunk.length() == 0) {
                 let text = format_args!("sent RDMA_NOMSG with nothing in the Reply chunk");

@@ -467,7 +467,7 @@ fn describe(exchange: &mut Exchange, header: &Header<'_>) {
     }
 }
 
-/// Argument, result: true if an operation of NFS 4 may have it in a chunk (RFC 8267 5.1, and what later minor versions
+/// Argument, result: true if an operation of NFS 4 may have it in a chunk (RFC 8267 6.1, and what later minor versions
 /// may add to it).
 const fn v4_eligible(code: u32) -> (bool, bool) {
     use nfs::v4::Operation as Op;
@@ -486,12 +486,12 @@ const fn v4_eligible(code: u32) -> (bool, bool) {
 fn eligible(pending: &Pending) -> Option<[bool; 2]> {
     let memo = pending.memo?;
     if matches!(Program(memo.program), Program::MOUNT | Program::NLM | Program::STATUS | Program::NFSACL) {
-        // the programs beside NFS 2 and 3 have nothing that may be (RFC 8267 3)
+        // the programs beside NFS 2 and 3 have nothing that may be (RFC 8267 5)
         return Some([false; 2]);
     }
     let memo = Some(memo).filter(Memo::is_nfs)?;
     match memo.version {
-        // WRITE and SYMLINK; READ and READLINK (RFC 8267 3)
+        // WRITE and SYMLINK; READ and READLINK (RFC 8267 4)
         2 => Some([matches!(memo.procedure, 8 | 13), matches!(memo.procedure, 5 | 6)]),
         3 => Some([matches!(memo.procedure, 7 | 10), matches!(memo.procedure, 5 | 6)]),
         4 => Some(pending.names.eligible),

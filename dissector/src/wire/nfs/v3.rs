@@ -1,7 +1,7 @@
 //! NFS version 3, RFC 1813: arguments and results of its 22 procedures.
 //!
 //! Reads and writes over RDMA: the data of WRITE and the path of SYMLINK may be in a read chunk, the data of READ and the path
-//! of READLINK in a write chunk (RFC 8267 3).
+//! of READLINK in a write chunk (RFC 8267 4).
 
 use super::{Io, Op, ShownText, Visit, end, handle, time, trace_handle};
 use crate::field::Def;

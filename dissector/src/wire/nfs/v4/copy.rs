@@ -170,7 +170,7 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: Operation, op: &mut 
                     let kind = x.u32(f::CONTENT_TYPE)?;
                     x.u64(super::f::OFFSET)?;
                     let length = match kind {
-                        // never reduced: a client cannot know how many pieces there will be (RFC 8267 4.4)
+                        // never reduced: a client cannot know how many pieces there will be (RFC 8267 6.1)
                         0 => x.opaque(super::f::DATA)?.len() as u64,
                         _ => x.u64(super::f::LENGTH)?,
                     };

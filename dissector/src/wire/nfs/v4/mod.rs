@@ -17,7 +17,7 @@
 //! | `callback.rs` | those of callbacks |
 //!
 //! Over RDMA the data of WRITE and the target of a CREATE of a symbolic link may be in read chunks, the data of READ and the
-//! text of READLINK in write chunks (RFC 8267 4).
+//! text of READLINK in write chunks (RFC 8267 6.1).
 
 use super::{Op, ShownText, StateId, Visit, end, handle, v3};
 use crate::fault::Fault;
