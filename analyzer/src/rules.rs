@@ -2131,6 +2131,7 @@ mod tests {
             assert_eq!(hit(asked), expected, "{asked}");
         }
         assert_eq!(Rule::BugKsmbdEarlyData.declared().hits.hit([6, 12, 0]), Hit::Unknown);
+        assert_eq!((version("6.1.999999"), version("6.1.1000000")), (Some([6, 1, 999_999]), None), "six digits at most");
         assert_eq!((version("6.12.0-rc1"), version("6"), version("6.1.2.3"), version("6..1"), version("")), (None, None, None, None, None));
         let said = format!("{hits}");
         assert_eq!(said, "Linux ksmbd 5.15 and later. Fixed in 5.15.194, 6.1.154, 6.6.108, 6.12.49, 6.16.9 and 6.17 (5282491fc49d).");

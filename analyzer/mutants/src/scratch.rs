@@ -13,7 +13,7 @@ const NOT_COPIED: &[&str] = &["target", ".git", "analyzer/mutants"];
 /// Folders that the tests only read.
 const LINKED: &[&str] = &["samples"];
 /// The tests that are run, beside unit tests.
-const TESTS: &[&str] = &["rules", "loss", "missed", "iwarp", "kernel", "episodes", "time", "cuts", "seeds"];
+const TESTS: &[&str] = &["rules", "given", "loss", "missed", "iwarp", "kernel", "episodes", "time", "cuts", "seeds"];
 /// Rounds in which mutants that do not compile are left out.
 const ROUNDS: usize = 12;
 

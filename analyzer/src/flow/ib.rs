@@ -1852,6 +1852,19 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_the_first_packet_behind_a_gap_is_not_missing() {
+        // all that is missing is acknowledged: there is nothing to recover
+        for newest in [12, 13, 14] {
+            let mut wire = Wire::default();
+            wire.only(10);
+            (12..=newest).for_each(|psn| _ = wire.only(psn));
+            assert!(wire.sender().recovery.is_some());
+            wire.ack(newest);
+            assert_eq!((wire.gaps(), wire.sender().recovery.is_none()), (vec![(1, true)], true), "{newest}");
+        }
+    }
+
+    #[test]
     fn a_packet_sent_again_is_one_operation() {
         let mut wire = Wire::default();
         wire.only(10).only(10).ack(10).only(11);
@@ -2772,6 +2785,16 @@ mod tests {
             (once, wire.count(|fact| *fact == IbFact::Found(1)))
         };
         assert_eq!([comes(BEHIND_MAX), comes(BEHIND_MAX + 1)], [((1, 1, 0), 1), ((0, 0, 1), 0)]);
+    }
+
+    #[test]
+    fn each_response_that_was_given_up_is_found() {
+        let mut wire = Wire::default();
+        wire.only(10).read(11, 4).response(RESPONSE_FIRST, 11).response(RESPONSE_LAST, 14);
+        wire.after(ASKS_AGAIN).read(15, 1).after(1000).response(RESPONSE_ONLY, 15);
+        assert_eq!(wire.count(|fact| *fact == IbFact::ResponsesMissed(2)), 1);
+        wire.response(RESPONSE_MIDDLE, 13).response(RESPONSE_MIDDLE, 12);
+        assert_eq!((wire.count(|fact| *fact == IbFact::Found(1)), wire.misplaced(), wire.repeated()), (2, 2, 0));
     }
 
     #[test]

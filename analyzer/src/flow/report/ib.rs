@@ -212,9 +212,13 @@ mod tests {
     use crate::connection::ConnectionState;
     use crate::context::alone;
     use crate::env::{Env, Options};
+    use crate::finding::Finding;
+    use crate::flow::recovery::HELD_BACK;
+    use crate::op::Placement;
     use crate::roles::Source;
     use crate::summary::Transport;
     use alloc::vec::Vec;
+    use rdmascope_dissector::trace::{Off, Tree};
 
     fn at(frame: u64) -> At {
         At { frame, time: (frame as i64).saturating_mul(1_000_000) }
@@ -222,6 +226,11 @@ mod tests {
 
     /// A connection after some facts about an end, and the findings. End A is its client.
     fn told(by: End, facts: &[(u64, IbFact)]) -> (ConnectionState, Vec<(Rule, Blame)>) {
+        let (connection, found) = findings(by, facts);
+        (connection, found.into_iter().map(|f| (f.rule, f.by)).collect())
+    }
+
+    fn findings(by: End, facts: &[(u64, IbFact)]) -> (ConnectionState, Vec<Finding>) {
         let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
         connection.roles.learn(End::A, Source::Port);
         connection.read_depth[by.index()] = Some(4);
@@ -230,8 +239,83 @@ mod tests {
             Listener { connection: &mut connection, env: &mut env }.fact(at(*frame), by, *fact);
         }
         Listener { connection: &mut connection, env: &mut env }.settle(i64::MAX);
-        let found = env.findings.iter().map(|f| (f.rule, f.by)).collect();
+        let found = env.findings.iter().cloned().collect();
         (connection, found)
+    }
+
+    /// A call of NFS's procedure NULL, or its reply.
+    fn null(is_reply: bool) -> Vec<u8> {
+        let rpc: &[u32] = if is_reply { &[7, 1, 0, 0, 0, 0] } else { &[7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0] };
+        [7, 1, 32, 0, 0, 0, 0].iter().chain(rpc).flat_map(|word: &u32| word.to_be_bytes()).collect()
+    }
+
+    /// A Send of these bytes.
+    fn send(at: At, by: End, bytes: &[u8]) -> RdmaOp<'_> {
+        RdmaOp {
+            at,
+            by,
+            verb: Verb::Send,
+            part: Part::Only,
+            placement: Placement::Queue { offset: 0 },
+            message_length: None,
+            invalidate: None,
+            immediate: None,
+            solicited: false,
+            length: bytes.len() as u32,
+            bytes,
+            in_frame: true,
+            read: 0,
+        }
+    }
+
+    #[test]
+    fn which_copy_of_a_reply_counts() {
+        const SEQUENCE: u32 = 9 << 8;
+        // the reply goes out again so many ns later; `spoke`: its receiver has sent something since
+        let counts_again = |why: Why, after: i64, spoke: bool| {
+            let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
+            connection.roles.learn(End::A, Source::Handshake);
+            let mut env = Env::new(Options::default(), alone::Listener::default());
+            let mut flow = Listener { connection: &mut connection, env: &mut env };
+            flow.op(&send(at(2), End::A, &null(false)), &mut Off);
+            flow.sequence(End::B, SEQUENCE);
+            flow.op(&send(at(3), End::B, &null(true)), &mut Off);
+            if spoke {
+                flow.op(&RdmaOp { verb: Verb::Write, placement: Placement::Unknown, ..send(at(4), End::A, &[]) }, &mut Off);
+            }
+            let again = At { frame: 5, time: at(3).time + after };
+            flow.again(again, End::B, SEQUENCE, why);
+            flow.acknowledged(at(9), End::B, SEQUENCE, true);
+            let [exchange] = &env.sink.0[..] else { panic!("one request was answered") };
+            assert_eq!(exchange.reply_seen.is_some(), exchange.reply_end == Some(again));
+            exchange.reply_end == Some(again)
+        };
+        let long = 3_000_000;
+        assert_eq!([Why::Timer, Why::Asked, Why::AskedBefore].map(|why| counts_again(why, long, false)), [true; 3]);
+        // who goes on speaking had it, unless it asked for it
+        assert_eq!([Why::Timer, Why::Asked, Why::AskedBefore].map(|why| counts_again(why, long, true)), [false, true, true]);
+        // so soon, nobody has waited for an acknowledgment: the copy was on its way, unless it was asked for and had not come
+        assert_eq!([Why::Timer, Why::Asked, Why::AskedBefore].map(|why| counts_again(why, HELD_BACK, false)), [false, true, false]);
+        assert_eq!([Why::Timer, Why::Asked, Why::AskedBefore].map(|why| counts_again(why, HELD_BACK + 1, false)), [true; 3]);
+    }
+
+    #[test]
+    fn a_send_alone_is_shown_when_it_comes_late() {
+        let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
+        let mut env = Env::new(Options::default(), alone::Listener::default());
+        let mut flow = Listener { connection: &mut connection, env: &mut env };
+        let bytes = null(false);
+        flow.op(&send(at(2), End::A, &bytes), &mut Off);
+        let mut is_shown = |verb: Verb, part: Part| {
+            let mut tree = Tree::new();
+            tree.begin(&bytes);
+            flow.show_late(verb, part, &bytes, &mut tree);
+            let is_there = tree.all("rpcordma.xid").next().is_some();
+            assert_eq!(flow.is_shown(End::A, verb, part, &bytes), is_there);
+            is_there
+        };
+        assert_eq!([Verb::Send, Verb::SendInvalidate, Verb::Write].map(|verb| is_shown(verb, Part::Only)), [true, true, false]);
+        assert_eq!([Part::First, Part::Middle, Part::Last].map(|part| is_shown(Verb::Send, part)), [false; 3]);
     }
 
     #[test]
@@ -253,6 +337,9 @@ mod tests {
         let blamed = |by: Blame| alloc::vec![(Rule::RcNak, by)];
         assert_eq!(nak(0), []);
         assert_eq!([nak(1), nak(2), nak(3)], [blamed(Blame::Client), blamed(Blame::Unknown), blamed(Blame::Server)]);
+        let text = |code: u8| findings(End::B, &[(9, IbFact::Nak { code, psn: 7 })]).1.pop().map(|f| f.text).unwrap_or_default();
+        assert!(text(1).starts_with("sent a request at PSN 7 that was refused: "), "{}", text(1));
+        assert!(text(3).starts_with("answered the request at PSN 7 with a NAK: "), "{}", text(3));
     }
 
     #[test]

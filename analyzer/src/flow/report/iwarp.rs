@@ -423,6 +423,42 @@ mod tests {
     }
 
     #[test]
+    fn read_depths_in_the_form_of_smb_direct_are_wanted_both() {
+        let broken = |ird: u32, ord: u32| {
+            let mut bytes = mpa::REQUEST_KEY.to_vec();
+            bytes.extend([0, 1, 0, 8]);
+            bytes.extend([ird.to_be_bytes(), ord.to_be_bytes()].concat());
+            let (_, request) = mpa::parse_startup(&bytes, &mut Off).expect("it is whole");
+            told(Transport::Iwarp, &[(at(2), End::A, FlowFact::MpaRequest(request))]).1
+        };
+        assert_eq!([broken(1, 1), broken(8, 8)], [vec![], vec![]]);
+        assert_eq!([broken(0, 8), broken(8, 0), broken(0, 0)], [vec![Rule::MpaIrdord], vec![Rule::MpaIrdord], vec![Rule::MpaIrdord]]);
+    }
+
+    #[test]
+    fn a_terminate_is_certain_after_an_error_that_was_seen() {
+        const ID: u32 = 3;
+        // the server ends the connection after a finding
+        let certainty = |by: Blame, severity: Severity, certainty: Certainty, of: u32| {
+            let mut connection = ConnectionState::new(Transport::Iwarp, at(1));
+            connection.id = ID;
+            connection.roles.learn(End::A, Source::Handshake);
+            let mut env = Env::new(Options::default(), alone::Listener::default());
+            let site = Site { connection: Some(of), frame: 2, time_ns: at(2).time };
+            env.report_as(severity, Rule::DdpMsn, by, site, certainty, format_args!("broke a rule"));
+            let terminate = Terminate { layer: 1, error_type: 2, code: 1, segment_length: None, ddp: None, read_request: None };
+            Listener { connection: &mut connection, env: &mut env }.fact(at(3), End::B, FlowFact::Terminate(terminate));
+            env.findings.iter().find(|f| f.rule == Rule::RdmapTerminate).map(|f| (f.by, f.certainty))
+        };
+        let (sure, unsure) = (Some((Blame::Client, Certainty::Certain)), Some((Blame::Client, Certainty::IfNothingWasMissed)));
+        assert_eq!(certainty(Blame::Client, Severity::Error, Certainty::Certain, ID), sure);
+        assert_eq!(certainty(Blame::Server, Severity::Error, Certainty::Certain, ID), unsure, "its own");
+        assert_eq!(certainty(Blame::Client, Severity::Warn, Certainty::Certain, ID), unsure, "no error");
+        assert_eq!(certainty(Blame::Client, Severity::Error, Certainty::Guess, ID), unsure);
+        assert_eq!(certainty(Blame::Client, Severity::Error, Certainty::Certain, ID + 1), unsure, "another connection");
+    }
+
+    #[test]
     fn revisions_that_exist_and_were_asked_for() {
         let revisions = |request: u8, reply: u8| opened((request, None), (reply, None));
         assert_eq!([revisions(1, 1), revisions(2, 1), revisions(2, 2)], [vec![], vec![], vec![]]);

@@ -109,3 +109,50 @@ impl fmt::Display for Many {
         write!(f, "{n} {unit}{}", if *n == 1 { "" } else { "s" })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::alone;
+    use crate::env::Options;
+    use crate::summary::Transport;
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    fn at(frame: u64) -> At {
+        At { frame, time: frame as i64 * 1_000_000 }
+    }
+
+    /// Kind, begin, end and packets of an episode.
+    type Lasted = (Kind, At, Option<At>, u32);
+
+    /// Episodes and texts of what end B sent and the capture does not have. `heard`: when B had sent something.
+    fn gap(unit: &'static str, count: u32, heard: At) -> (Vec<Lasted>, Vec<String>) {
+        let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
+        let mut env = Env::new(Options::default(), alone::Listener::default());
+        connection.last_op[End::B.index()] = heard;
+        let mut listener = Listener { connection: &mut connection, env: &mut env };
+        listener.lost(at(6), &Gap { at: at(5), by: End::B, count, receiver_had_them: true }, unit);
+        listener.settle(i64::MAX);
+        let episodes = connection.episodes.iter().map(|e| (e.kind, e.begin, e.end, e.packets)).collect();
+        (episodes, env.findings.iter().map(|f| f.text.clone()).collect())
+    }
+
+    #[test]
+    fn a_gap_lasts_since_its_sender_was_heard() {
+        let (episodes, texts) = gap("packet", 3, at(2));
+        assert_eq!(
+            (episodes, texts),
+            ([(Kind::Gap, at(2), Some(at(5)), 3)].into(), ["3 packets acknowledged by the receiver were not captured".into()].into())
+        );
+        // of bytes, the packets are not known
+        let (episodes, texts) = gap("byte", 1, at(2));
+        assert_eq!(
+            (episodes, texts),
+            ([(Kind::Gap, at(2), Some(at(5)), 0)].into(), ["1 byte acknowledged by the receiver was not captured".into()].into())
+        );
+        // it had not been heard before
+        assert_eq!(gap("packet", 3, At::default()).0, []);
+        assert_eq!(gap(RESPONSE, 1, at(2)).1, ["1 Response of Reads that the requester received was not captured"]);
+    }
+}

@@ -1124,6 +1124,19 @@ mod tests {
         assert_eq!(texts.0, ["let its peer hold 2 credits at most over 64 messages, and 10 before them; 10 were asked for"]);
     }
 
+    #[test]
+    fn a_limit_of_credits_was_there_before() {
+        let mut texts = Texts(Rule::SmbdCreditStarved, Vec::new());
+        let (mut link, _) = established();
+        for n in 0..2 * STARVED_MESSAGES {
+            // it holds ten all the time; a quarter of what it asks for at first
+            let asked = if n < STARVED_MESSAGES { 40 } else { 41 };
+            link.data(at(4 + 2 * n), CLIENT, &DataTransfer { credits_requested: asked, ..data(8, 0, 1) }, 32, true, &mut texts);
+            link.data(at(5 + 2 * n), SERVER, &DataTransfer { credits_requested: 1, ..data(0, 0, 1) }, 20, true, &mut texts);
+        }
+        assert_eq!(texts.1, ["let its peer hold 10 credits at most over 64 messages, and no more before them; 41 were asked for"]);
+    }
+
     /// What was said of a rule.
     struct Texts(Rule, Vec<String>);
 
@@ -1159,6 +1172,8 @@ mod tests {
         send(&mut link, &mut judged, 5, CLIENT, data(500, 0, 1));
         assert_eq!(judged.rules().len(), 1);
         assert_eq!((link.side(CLIENT).empty, link.side(CLIENT).messages), (1, 2));
+        send(&mut link, &mut judged, 6, CLIENT, data(500, 0, 1));
+        assert_eq!((link.side(CLIENT).empty, link.side(CLIENT).messages), (1, 3));
         // nor does it go on with a message that was interrupted
         let (mut link, mut judged) = established();
         for (frame, (length, remaining)) in [(4, (500, 700)), (5, (100, 0)), (6, (0, 700))] {
@@ -1388,6 +1403,18 @@ mod tests {
         ] {
             assert_eq!(of(other, set), [Rule::SmbdNegRspFailureFields]);
         }
+    }
+
+    #[test]
+    fn data_shows_that_a_response_was_accepted_that_must_be_refused() {
+        let (mut link, _) = answered(0, request(), NegotiateResponse { credits_requested: 0, ..response() });
+        let mut judged = Judged::default();
+        // a grant may have been on its way
+        send(&mut link, &mut judged, 4, CLIENT, data(0, 0, 1));
+        assert_eq!(judged.rules(), []);
+        send(&mut link, &mut judged, 5, CLIENT, data(1, 0, 1));
+        send(&mut link, &mut judged, 6, CLIENT, data(1, 0, 1));
+        assert_eq!(judged.rules(), [(Rule::SmbdNegAccepted, CLIENT)], "told once");
     }
 
     #[test]
