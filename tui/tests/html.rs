@@ -1,15 +1,60 @@
-//! The HTML report in a browser: no error in its console, tables that sort, plots that zoom, no network request. Needs
-//! Chromium (Debian: `apt-get install chromium`). If it is missing the test says so, and fails if `CI` is set.
+//! The HTML report in a browser, on narrow and wide screens, light, dark and on paper: no error in its console, tables
+//! that sort, plots that zoom, nothing cut, no text that is hard to read, no network request. Needs Chromium (Debian:
+//! `apt-get install chromium`). If it is missing the test says so, and fails if `CI` is set.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Actions of a user on the page, with the expected results. The answers are put into the title.
-const ACTIONS: &str = r#"
+/// Widths of screens in CSS pixels: a telephone, a small window, a laptop, a large screen.
+const WIDTHS: [u32; 4] = [360, 500, 1280, 1920];
+/// A4 without its margins, in CSS pixels.
+const SHEET: u32 = 703;
+
+/// What both scripts use: checks with their results, and the contrast of all text with what lies behind it.
+const CHECKS: &str = r#"
 const said = [];
 const check = (what, ok) => said.push((ok ? "ok " : "FAILED ") + what);
 window.addEventListener("error", e => check("script error: " + e.message, false));
+const rgb = color => color.match(/[\d.]+/g).map(Number);
+const light = color => rgb(color).slice(0, 3).map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const behind = element => {
+  for (let e = element; e; e = e.parentElement) {
+    const color = getComputedStyle(e).backgroundColor;
+    if (rgb(color)[3] !== 0) return color;
+  }
+  return "rgb(255, 255, 255)";
+};
+const faint = () => {
+  const found = new Set();
+  for (const element of document.body.querySelectorAll("*")) {
+    if (!element.getClientRects().length || ![...element.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
+    const [a, b] = [getComputedStyle(element).color, behind(element)].map(light).sort((x, y) => y - x);
+    const contrast = (a + 0.05) / (b + 0.05);
+    if (contrast < 4.5) found.add(`${element.tagName}.${element.className} ${contrast.toFixed(1)}`);
+  }
+  return [...found].join(", ");
+};
+const legible = () => { const text = faint(); check("contrast " + text, !text); };
+const answer = () => parent.postMessage([location.search.slice(1), said.join("; ")], "*");
+"#;
+
+/// The page on paper: its rules for print hold for all media, and it is as wide as a sheet.
+const ON_PAPER: &str = r#"
+window.dispatchEvent(new Event("beforeprint"));
+check("nothing is folded", [...document.querySelectorAll("details.finding, details.ladder")].every(d => d.open));
+const cut = [...document.querySelectorAll("table, figure, dl, p, pre")].filter(e => e.getBoundingClientRect().right > window.innerWidth + 1);
+check("all fits the sheet: " + cut.map(e => e.tagName + " " + (e.caption?.textContent ?? e.className)).join(", "), !cut.length);
+check("nothing scrolls", [...document.querySelectorAll(".scroll")].every(box => getComputedStyle(box).overflowX === "visible"));
+check("no buttons", [...document.querySelectorAll("nav, .tools, .search")].every(e => !e.getClientRects().length));
+legible();
+answer();
+"#;
+
+/// Actions of a user on the page, with the expected results.
+const ACTIONS: &str = r#"
+legible();
 const tables = [...document.querySelectorAll("table.data")];
 check("tables", tables.length >= 3);
 for (const table of tables) {
@@ -66,6 +111,9 @@ typed("");
 check("search shows again", findings() === before[0] && document.querySelectorAll("table.data tbody tr").length === before[1]);
 const links = [...document.querySelectorAll("main a")];
 check("links lead somewhere", links.length > 0 && links.every(a => document.getElementById(a.getAttribute("href").slice(1))));
+const referred = [...document.querySelectorAll("section[id=frames] tbody tr")];
+const timeless = referred.filter(row => !row.cells[1].textContent.trim()).map(row => row.id);
+check("frames have times " + timeless.join(" "), referred.length > 0 && !timeless.length);
 const last = [...document.querySelectorAll("table.data")].pop(), shown = () => last.tBodies[0].rows.length;
 if (document.querySelector("script.more")) {
   check("rows come as they are scrolled to", shown() < 1000);
@@ -83,7 +131,7 @@ window.dispatchEvent(new Event("beforeprint"));
 check("all rows on paper", !document.querySelector("script.more") || shown() > 1000);
 check("nothing is folded on paper", [...document.querySelectorAll("details.finding, details.ladder")].every(d => d.open));
 check("no element was made of a name", !document.querySelector("img, iframe, object, link, a[href^='http'], a[href^='javascript']"));
-document.title = "RESULT " + said.join("; ");
+answer();
 "#;
 
 fn chromium() -> Option<PathBuf> {
@@ -91,7 +139,15 @@ fn chromium() -> Option<PathBuf> {
     std::env::split_paths(&paths).flat_map(|p| ["chromium", "chromium-browser", "google-chrome"].map(|n| p.join(n))).find(|p| p.is_file())
 }
 
-fn browse(chromium: &Path, page: &Path, width: u32) -> (String, String) {
+/// Opens a page of frames, each with a page of this folder, its width and the name by which it answers. Returns the answers by name, and
+/// the log.
+fn browse(chromium: &Path, folder: &Path, frames: &[(&str, u32)], dark: bool) -> (Vec<(String, String)>, String) {
+    let all: String =
+        frames.iter().map(|(page, width)| format!("<iframe width={width} height=900 src=\"{page}?{page} {width}\"></iframe>")).collect();
+    let script = "window.addEventListener('message', e => { const p = document.createElement('pre'); p.textContent = e.data.join('|'); \
+                  document.body.append(p); });";
+    let outer = folder.join("outer.html");
+    fs::write(&outer, format!("<!doctype html><body><script>{script}</script>{all}")).expect("a file");
     let profile = tempfile::tempdir().expect("a folder");
     let output = Command::new(chromium)
         .args([
@@ -102,13 +158,18 @@ fn browse(chromium: &Path, page: &Path, width: u32) -> (String, String) {
             "--disable-background-networking",
             "--disable-component-update",
         ])
-        .args(["--disable-sync", "--enable-logging=stderr", "--v=0", "--virtual-time-budget=5000", "--dump-dom"])
+        .args(["--disable-sync", "--enable-logging=stderr", "--v=0", "--virtual-time-budget=10000", "--dump-dom"])
+        .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!dark)))
         .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(format!("--window-size={width},900"))
-        .arg(format!("file://{}", page.display()))
+        .arg(format!("file://{}", outer.display()))
         .output()
         .expect("Chromium runs");
-    (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+    let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+    let answer = |part: &str| {
+        let (name, said) = part.split("</pre>").next().unwrap_or_default().split_once('|')?;
+        Some((name.replace("%20", " "), said.to_owned()))
+    };
+    (dom.split("<pre>").skip(1).filter_map(answer).collect(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// The page with a thousand more rows in its last table.
@@ -146,13 +207,25 @@ fn the_page_works_in_a_browser() {
         }
         // more rows than are markup from the beginning, as a capture of thousands of connections has them
         let html = if sample == "smb-roce-loss" { with_many_rows(&html) } else { html };
-        fs::write(&page, html.replace("</body>", &format!("<script>{ACTIONS}</script></body>"))).expect("a file");
-        for width in [500, 1280] {
-            let (dom, log) = browse(&chromium, &page, width);
-            let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next()).unwrap_or_default();
-            assert!(title.starts_with("RESULT "), "{sample}, {width}: the page did not come to its end: {title}\n{log}");
-            assert!(!title.contains("FAILED"), "{sample}, {width}: {title}");
-            assert!(!log.contains("CONSOLE"), "{sample}, {width}: {log}");
+        let with = |script: &str| html.replace("</body>", &format!("<script>{CHECKS}{script}</script></body>"));
+        let paper = with(ON_PAPER).replace("@media print", "@media all").replace("@media screen", "@media not all");
+        let (on_screen, on_paper) = (format!("{sample}.html"), format!("{sample}-paper.html"));
+        fs::write(folder.path().join(&on_screen), with(ACTIONS)).expect("a file");
+        fs::write(folder.path().join(&on_paper), paper).expect("a file");
+        let frames: Vec<(&str, u32)> = WIDTHS.iter().map(|width| (&*on_screen, *width)).chain([(&*on_paper, SHEET)]).collect();
+        for dark in [false, true] {
+            let (answers, log) = browse(&chromium, folder.path(), &frames, dark);
+            let names: Vec<&str> = answers.iter().map(|(name, _)| &**name).collect();
+            for (page, width) in &frames {
+                assert!(
+                    names.contains(&&*format!("{page} {width}")),
+                    "{page}, {width}, dark {dark}: did not come to its end: {names:?}\n{log}"
+                );
+            }
+            for (name, said) in &answers {
+                assert!(said.contains("ok ") && !said.contains("FAILED"), "{name}, dark {dark}: {said}");
+            }
+            assert!(!log.contains("CONSOLE"), "{sample}, dark {dark}: {log}");
         }
     }
 }

@@ -237,3 +237,20 @@ fn the_promised_toolchain_is_what_dependencies_ask_for() {
     assert!(theirs.0 > 80, "no dependency says what it needs");
     assert_eq!(ours, theirs.0, "rust-version in Cargo.toml; {} asks for 1.{}", theirs.1, theirs.0);
 }
+
+/// `interop/run` goes on in a network namespace that has no way out: all packages and programs are there before.
+#[test]
+fn interop_asks_for_all_packages_while_there_is_a_network() {
+    let script = std::fs::read_to_string(root().join("interop/run")).expect("interop/run");
+    let (before, inside) = script.split_once("exec env INTEROP_INSIDE=1").expect("the line that makes the namespace");
+    for word in ["need ", "build", "cargo ", "apt-get ", "debootstrap "] {
+        let asks = |text: &str| text.lines().any(|line| line.trim_start().starts_with(word) || line.contains(&format!("|| {word}")));
+        assert!(!asks(inside), "{word}");
+    }
+    // each case whose functions use a program asks for it: the names of those over RoCE all begin alike
+    for (program, condition) in
+        [("tshark", "\" roce\" ]] || need tshark"), ("\"$SESSION\"", "\" session \"|\" probe \"|\" roce\"|\" verbs \"")]
+    {
+        assert!(inside.contains(program) && before.contains(condition), "{program}");
+    }
+}
