@@ -11,15 +11,16 @@ use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, Tran
 use rdmascope_replay::iwarp::{Carrier, Iwarp};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
-use rdmascope_replay::smb2::server::{Share, Users};
+use rdmascope_replay::smb2::server::{Share, Users, serve};
 use rdmascope_replay::smb2::storage::Storage;
 use rdmascope_replay::stack::{Config, Event, SmbDirect};
 use sha2::{Digest, Sha256};
 use std::any::Any;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
-use tap::{analyze, kept, serving_over};
+use tap::{analyze, kept, serving, serving_over};
 
 /// Time limit for anything that must happen, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -62,6 +63,35 @@ fn a_refusal_that_is_held_back_is_sent() {
     for case in cases {
         assert_eq!(case.run(&target).unwrap().0, Verdict::Pass, "{}", case.name);
     }
+}
+
+/// A client that only holds a place loses it.
+#[test]
+fn a_client_that_does_not_log_on_in_time_is_disconnected() {
+    let mut share = Share::new("share", Storage::memory([]), false, Users::Guests);
+    share.limits.logon_within = Duration::from_millis(200);
+    let mut channel = SmbDirect::connect(serving(share), &Config::default(), PATIENCE).unwrap();
+    while !matches!(channel.poll(PATIENCE).unwrap().expect("it may stay"), Event::Closed(_)) {}
+}
+
+/// A client that receives nothing does not hold what it asked for in memory.
+#[test]
+fn a_client_that_takes_no_replies_is_disconnected() {
+    let mut share = Share::new("share", Storage::memory([("big.bin".to_owned(), big())]), false, Users::Guests);
+    share.limits.stuck_within = Duration::from_millis(200);
+    let mut listener = Config::default().transport.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.address();
+    let (end, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let request = listener.next(PATIENCE).unwrap().expect("a client");
+        end.send(serve(request, Arc::new(share), &Config::default()).is_ok())
+    });
+    let mut client = session(address, &Config::default(), Dialect::SMB_3_0_2, &Credentials::Anonymous, None);
+    let file = client.create("big.bin", access::READ, disposition::OPEN, 0).unwrap().id;
+    // more than the buffers of two sockets hold
+    let asked: Vec<_> = (0..7).map(|_| client.start_read(file, 0, 8 << 20, RdmaChannel::RDMA_V1).unwrap()).collect();
+    ended.recv_timeout(PATIENCE).expect("the server gives the client up");
+    assert!(asked.into_iter().any(|read| client.finish_read(read).is_err()));
 }
 
 #[test]

@@ -1989,7 +1989,11 @@ mod tests {
 
         /// A guest on the share, with a file open.
         fn open(share: Share, name: &str) -> (Self, FileId) {
-            let mut pair = Self::new(share, Dialect::SMB_3_0_2);
+            Self::open_on(&Arc::new(share), name)
+        }
+
+        fn open_on(share: &Arc<Share>, name: &str) -> (Self, FileId) {
+            let mut pair = Self::on(share, Dialect::SMB_3_0_2);
             pair.negotiate();
             assert_eq!((pair.log_on(None), pair.tree_connect()), (NtStatus::SUCCESS, NtStatus::SUCCESS));
             let (status, id) = pair.create(name, access::READ | access::WRITE, disposition::OPEN, 0);
@@ -2089,6 +2093,28 @@ mod tests {
     }
 
     #[test]
+    fn clients_that_do_not_read_get_no_more_than_their_share_of_memory_together() {
+        let mut share = big(Users::Guests);
+        share.limits = Limits { credits: 4096, connection_bytes: 20 << 20, total_bytes: 30 << 20, ..Limits::default() };
+        let share = Arc::new(share);
+        let mut described = Vec::new();
+        BufferDescriptorV1 { offset: 0, token: 0x1234, length: 8 << 20 }.emit(&mut described);
+        let mut asked: Vec<Pair> = Vec::new();
+        for _ in 0..4 {
+            let (mut pair, file) = Pair::open_on(&share, "big");
+            let reads = (0..2).map(|_| pair.request(Command::READ, 128, &read_body(file, 0, 8 << 20, &described))).collect();
+            pair.client.send(0, compound(reads), None).unwrap();
+            pair.pump(false);
+            pair.server.account(pair.stack.unsent());
+            asked.push(pair);
+        }
+        let held: Vec<usize> = asked.iter().map(|pair| pair.stack.unsent() >> 20).collect();
+        assert_eq!(held, [16, 8, 0, 0], "mebibytes");
+        assert!(share.shared.bytes.load(Ordering::Relaxed) <= 30 << 20);
+        assert!(!asked.iter().any(|pair| pair.server.is_broken()), "the others get an error");
+    }
+
+    #[test]
     fn a_request_that_takes_too_few_credits_is_refused() {
         let (mut pair, file) = Pair::open(big(Users::Guests), "big");
         assert_eq!(pair.read(file, 0, 65_536).0, NtStatus::SUCCESS);
@@ -2176,6 +2202,20 @@ mod tests {
         assert!(!folder.path().join("d").exists() && folder.path().exists());
     }
 
+    /// Encrypted data comes in a message, in fragments: it has to fit.
+    #[test]
+    fn a_client_that_encrypts_may_write_no_more_than_a_message_holds() {
+        let (mut pair, _) = Pair::open(big(Users::Guests), "big");
+        let smbd = pair.stack.smbd().unwrap();
+        let message = smbd.link().side(smbd.end()).max_fragmented_size.unwrap();
+        assert_eq!(pair.server.write_max(&pair.stack), TRANSFER_MAX);
+        pair.server.agreed.cipher = Some(CipherId::AES_128_GCM);
+        let most = pair.server.write_max(&pair.stack);
+        assert!(most > message / 2 && most < message && message < TRANSFER_MAX, "{most} {message}");
+        pair.server.transforms = vec![RdmaTransformId::ENCRYPTION];
+        assert_eq!(pair.server.write_max(&pair.stack), TRANSFER_MAX);
+    }
+
     /// The client's signer after its logon.
     fn signer_of(pair: &Pair) -> Option<Signer> {
         Protection::new(false, pair.dialect, None, None, pair.key.as_ref()?, &pair.hash).signer().cloned()
@@ -2244,7 +2284,9 @@ mod tests {
         let session = first.session;
         drop(first);
         assert_eq!(pair.read(file, 0, 3), (NtStatus::SUCCESS, vec![7; 3]));
-        assert_eq!(pair.call(Command::LOGOFF, &[4, 0, 0, 0]).0, NtStatus::SUCCESS);
+        let signer = signer_of(&pair).unwrap();
+        let (status, reply) = pair.call(Command::LOGOFF, &[4, 0, 0, 0]);
+        assert!(status == NtStatus::SUCCESS && signer.verify(&reply), "the last reply of a session is signed too");
         assert_eq!(pair.read(file, 0, 3).0, NtStatus::USER_SESSION_DELETED);
         assert!(!share.sessions.all().contains_key(&session));
     }
