@@ -8,6 +8,7 @@ use crate::analysis::{self, Analysis, Run};
 use crate::input::Input;
 use crate::output::json::{Json, What};
 use crate::output::lines::Lines;
+use crate::pool::Pool;
 use crate::report::words::Paint;
 use crate::report::{Collector, ReportData, Wanted, json, text};
 use crate::shards::{Board, Next};
@@ -231,6 +232,48 @@ fn a_worker_that_falls_leaves_nobody_waiting() {
         });
         assert!(written <= FRAMES);
         assert!(board.is_given_up() || written == FRAMES, "{written} written");
+    });
+}
+
+#[test]
+fn results_of_a_pool_come_in_the_order_of_its_jobs() {
+    in_every_order(|| {
+        for workers in 0..3 {
+            let pool = Pool::default();
+            let (double, mut taken) = (|n: u32| 2 * n, Vec::new());
+            thread::scope(|scope| {
+                let _ending = pool.closing();
+                for _ in 0..workers {
+                    scope.spawn(|| pool.work(double));
+                }
+                for n in 0..4 {
+                    if n == 2 {
+                        pool.put(1);
+                    }
+                    pool.push(n);
+                    taken.extend(std::iter::from_fn(|| pool.next(workers, double).expect("no thread panicked")));
+                }
+                taken.extend(std::iter::from_fn(|| pool.next(0, double).expect("no thread panicked")));
+            });
+            assert_eq!(taken, [0, 2, 1, 4, 6]);
+        }
+    });
+}
+
+/// One who takes no more results: the workers end, whatever they wait for, and so does one who takes more.
+#[test]
+fn a_pool_that_is_closed_ends_for_all() {
+    in_every_order(|| {
+        let pool = Pool::default();
+        thread::scope(|scope| {
+            let _ending = pool.closing();
+            for _ in 0..2 {
+                scope.spawn(|| pool.work(|n: u32| n));
+            }
+            (0..3).for_each(|n| pool.push(n));
+            assert_eq!(pool.next(0, |n| n).expect("no thread panicked"), Some(0));
+        });
+        while let Ok(Some(_)) = pool.next(0, |n| n) {}
     });
 }
 

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`input`], [`analysis`] | captures opened and analysed, by several threads |
 //! | [`shards`], [`texts`], [`sheets`] | a file handed out to workers by connection; frames that they dissect, written in order |
+//! | [`pool`] | jobs done by several threads, with results in order |
 //! | [`report`] | the analysis as text, JSON and HTML |
 //! | [`dissection`], [`output`] | frames as lines, trees, JSON, PDML and chosen fields |
 //! | [`known_bugs`] | known bugs of implementations, as a file |
@@ -21,6 +22,7 @@ pub mod input;
 pub mod known_bugs;
 pub mod live;
 pub mod output;
+pub mod pool;
 pub mod report;
 pub mod shards;
 pub mod sheets;

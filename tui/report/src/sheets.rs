@@ -24,6 +24,7 @@ use crate::output::marks::{Marks, is_counted};
 use crate::output::pdml::Pdml;
 use crate::output::shape::Shape;
 use crate::output::tree::Trees;
+use crate::pool::Places;
 use crate::shards::{Board, GiveUpAtEnd, GiveUpOnDrop, Next, Page, Part, Text};
 use crate::sync::{Mutex, lock, thread};
 use anyhow::Result;
@@ -36,7 +37,6 @@ use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::trace::{Detail, Line, NodeValue as Value, Pair, Tree};
-use std::collections::VecDeque;
 
 /// Frames in a batch: so few that their trees are near still when they are written.
 const BATCH: u64 = if cfg!(test) { 1 } else { 32 };
@@ -323,8 +323,7 @@ impl Order {
 /// Texts on their way out.
 #[derive(Default)]
 struct Texts {
-    first: u64,
-    waiting: VecDeque<Option<Text>>,
+    waiting: Places<Text>,
     blank: Vec<Text>,
 }
 
@@ -357,19 +356,11 @@ impl Press {
                 lines.set_width(width);
             }
             let mut texts = lock(&self.texts);
-            texts.waiting.push_back(None);
-            (page, texts.blank.pop().unwrap_or_default(), texts.first + texts.waiting.len() as u64 - 1)
+            (page, texts.blank.pop().unwrap_or_default(), texts.waiting.take())
         };
         worker.page(&mut page, &mut text);
         board.give_back(page.parts.into_iter().flatten().map(Sheet::cleared));
-        let mut texts = lock(&self.texts);
-        let is_next = turn == texts.first;
-        if let Some(place) = turn.checked_sub(texts.first)
-            && let Some(waiting) = texts.waiting.get_mut(place as usize)
-        {
-            *waiting = Some(text);
-        }
-        drop(texts);
+        let is_next = lock(&self.texts).waiting.fill(turn, text);
         if is_next {
             board.moved();
         }
@@ -379,10 +370,8 @@ impl Press {
     /// The next text, if it is written, and whether nothing could be written before it was taken.
     fn ready(&self) -> Option<(Text, bool)> {
         let mut texts = lock(&self.texts);
-        texts.waiting.front()?.as_ref()?;
         let was_full = texts.waiting.len() >= self.texts_max;
-        texts.first += 1;
-        Some((texts.waiting.pop_front().flatten()?, was_full))
+        Some((texts.waiting.pop()?, was_full))
     }
 
     /// True if no page is being processed. A page that was taken has a place among the texts before the order is
@@ -395,14 +384,16 @@ impl Press {
 
 /// Data of a frame for a worker: the record, the facts about earlier frames, and the number of interfaces known at that
 /// point.
-type Handed<'f> = (Record<'f>, Before, usize);
+pub(crate) type Handed<'f> = (Record<'f>, Before, usize);
 
-/// Returns the closure unchanged. It makes the compiler accept one that keeps records of any lifetime.
-fn with_record<'f, K>(keep: K) -> K
-where
-    K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
-{
-    keep
+/// Makes the data of each frame that a board keeps for its worker.
+pub(crate) fn handed<'f>() -> impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f> {
+    let mut times: Option<(i64, i64)> = None;
+    move |meta, record, metadata| {
+        let (first_ns, previous_ns) = times.unwrap_or((meta.time_ns, 0));
+        times = Some((first_ns, meta.time_ns));
+        (*record, Before { number: meta.number, first_ns, previous_ns }, metadata.interfaces.len())
+    }
 }
 
 struct Worker<'p> {
@@ -508,12 +499,6 @@ impl Worker<'_> {
 /// # Errors
 /// Those of `out`.
 pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(&[u8]) -> Result<()>) -> Result<Shared> {
-    let mut times: Option<(i64, i64)> = None;
-    let keep = with_record(|meta, record, metadata| {
-        let (first_ns, previous_ns) = times.unwrap_or((meta.time_ns, 0));
-        times = Some((first_ns, meta.time_ns));
-        (*record, Before { number: meta.number, first_ns, previous_ns }, metadata.interfaces.len())
-    });
     let threads = plan.workers();
     let mut workers: Vec<Worker<'_>> = (0..threads)
         .map(|shard| {
@@ -527,7 +512,7 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
         .collect();
     let mut own = workers.swap_remove(0);
     let connections_max = Options::default().connections_max;
-    let board = Board::new(file, threads, own.dissection.decode_options(), connections_max, keep)
+    let board = Board::new(file, threads, own.dissection.decode_options(), connections_max, handed())
         .with_batches(BATCH)
         .with_pages(PAGES.0 * threads + PAGES.1);
     let press = Press::new(plan);

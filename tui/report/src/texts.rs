@@ -12,12 +12,12 @@
 //! of the frames, [`crate::sheets`] spreads the work better. The output is the same as that of one thread, byte for
 //! byte. If connections turn out to be related, this ends early and the caller continues with one thread.
 
-use crate::dissection::{Before, Dissection};
+use crate::dissection::Dissection;
 use crate::input::Bar;
 use crate::output::marks::{DIGITS, Marks, is_counted};
 use crate::output::shape::Shape;
 use crate::shards::{Board, GiveUpAtEnd, GiveUpOnDrop, Next, Page, Part};
-use crate::sheets::{Counting, Form, Limits, Plan, Printer, Shared};
+use crate::sheets::{Counting, Form, Handed, Limits, Plan, Printer, Shared, handed};
 use crate::sync::thread;
 use anyhow::Result;
 use rdmascope_analyzer::env::Options;
@@ -74,18 +74,6 @@ struct Written {
     /// Numbers that its shard had assigned up to and including this frame.
     counts: Counts,
     streams: u64,
-}
-
-/// Data of a frame for a worker: the record, the facts about earlier frames, and the number of interfaces known at that
-/// point.
-type Handed<'f> = (Record<'f>, Before, usize);
-
-/// Returns the closure unchanged. It makes the compiler accept one that keeps records of any lifetime.
-fn with_record<'f, K>(keep: K) -> K
-where
-    K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
-{
-    keep
 }
 
 struct Worker<'p> {
@@ -170,12 +158,6 @@ pub fn is_possible(plan: &Plan) -> bool {
 /// # Errors
 /// Those of `out`.
 pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(&mut [IoSlice<'_>]) -> Result<()>) -> Result<Shared> {
-    let mut times: Option<(i64, i64)> = None;
-    let keep = with_record(|meta, record, metadata| {
-        let (first_ns, previous_ns) = times.unwrap_or((meta.time_ns, 0));
-        times = Some((first_ns, meta.time_ns));
-        (*record, Before { number: meta.number, first_ns, previous_ns }, metadata.interfaces.len())
-    });
     let threads = plan.workers();
     let mut workers: Vec<Worker<'_>> = (0..threads)
         .map(|shard| {
@@ -199,8 +181,9 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
         .collect();
     let mut own = workers.swap_remove(0);
     let connections_max = Options::default().connections_max;
-    let board =
-        Board::new(file, threads, own.dissection.decode_options(), connections_max, keep).with_batches(BATCH).with_pages(PAGES * threads);
+    let board = Board::new(file, threads, own.dissection.decode_options(), connections_max, handed())
+        .with_batches(BATCH)
+        .with_pages(PAGES * threads);
     let lead = if let Form::Print(printer) = &plan.form { Printer::lead(printer) } else { 0 };
     let total = file.bytes().len() as u64;
     let bar = Bar::new();

@@ -9,15 +9,13 @@ use anyhow::{Context, Result, bail};
 use rdmascope_capture::{Interface, Metadata, Name, OpenOptions, PcapngWriter, Record, Section, Source, open};
 use rdmascope_dissector::field::Privacy;
 use rdmascope_dissector::render::escaped;
+use rdmascope_report::pool::Pool;
 use rdmascope_share::{Anonymizer, Extra, Frame, FrameBatch, NewFrames, Options, Payload, Tally};
 use serde_json::{Value, json};
-use std::collections::VecDeque;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, Scope};
+use std::thread;
 
 /// Length of a random key in bytes.
 const KEY: usize = 32;
@@ -100,8 +98,13 @@ fn copy<S: Source, W: Write>(source: &mut S, options: Options, threads: usize, m
     let mut anonymizer: Anonymizer<Record<'static>> = Anonymizer::new(options);
     let mut bar = Bar::before_output();
     let (mut number, mut time_ns, mut left_out) = (0, 0, 0);
+    let (pool, workers) = (Pool::default(), threads - 1);
     let error = thread::scope(|scope| -> Result<Option<rdmascope_capture::Error>> {
-        let mut output = OrderedOutput::new(scope, threads - 1);
+        let _ending = pool.closing();
+        for _ in 0..workers {
+            scope.spawn(|| pool.work(make));
+        }
+        let mut output = OrderedOutput { pool: &pool, most: 2 * workers, described: 0 };
         let error = loop {
             match source.advance() {
                 Ok(true) => {}
@@ -127,7 +130,7 @@ fn copy<S: Source, W: Write>(source: &mut S, options: Options, threads: usize, m
         anonymizer.end();
         output.batches(&mut anonymizer, &mut writer)?;
         output.describe(source.metadata());
-        output.finish(&mut anonymizer, &mut writer)?;
+        output.write(&mut anonymizer, &mut writer, 0)?;
         Ok(error)
     })?;
     let metadata = source.metadata();
@@ -140,46 +143,23 @@ fn copy<S: Source, W: Write>(source: &mut S, options: Options, threads: usize, m
     Ok(Done { tally: anonymizer.tally(), left_out, output: writer.finish()?, error })
 }
 
-/// A batch, and the channel for its new frames.
-type Job = (FrameBatch<Record<'static>>, Sender<NewFrames<Record<'static>>>);
-
 /// An element of the output file.
 enum Item {
     Interface(Box<Interface>),
-    Frames(Receiver<NewFrames<Record<'static>>>),
+    Frames(NewFrames<Record<'static>>),
 }
 
 /// The output in order. Workers make the new frames; the reading thread writes them in the order of batches, so that
 /// the file does not depend on the number of workers.
-struct OrderedOutput {
-    /// Jobs for the workers, which end when it is dropped.
-    jobs: Sender<Job>,
-    waiting: Arc<Mutex<Receiver<Job>>>,
-    items: VecDeque<Item>,
-    /// Number of batches not yet written, and its limit.
-    batches: usize,
+struct OrderedOutput<'p> {
+    pool: &'p Pool<FrameBatch<Record<'static>>, Item>,
+    /// Maximum number of elements that are not written.
     most: usize,
+    /// Number of interfaces that were described.
     described: usize,
 }
 
-impl OrderedOutput {
-    fn new<'scope>(scope: &'scope Scope<'scope, '_>, workers: usize) -> Self {
-        let (jobs, waiting) = channel::<Job>();
-        let waiting = Arc::new(Mutex::new(waiting));
-        for _ in 0..workers {
-            let waiting = Arc::clone(&waiting);
-            scope.spawn(move || {
-                loop {
-                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok((batch, to)) = next else { break };
-                    // the receiver may have failed meanwhile
-                    let _ = to.send(batch.make());
-                }
-            });
-        }
-        Self { jobs, waiting, items: VecDeque::new(), batches: 0, most: 2 * workers, described: 0 }
-    }
-
+impl OrderedOutput<'_> {
     /// Adds descriptions of new interfaces: the format of their frames, but nothing about the machine.
     fn describe(&mut self, metadata: &Metadata) {
         for interface in metadata.interfaces.get(self.described..).unwrap_or(&[]) {
@@ -190,54 +170,30 @@ impl OrderedOutput {
                 ..Interface::new(interface.link_type)
             };
             let name = interface.name.as_ref().map(|_| format!("if{}", self.described));
-            self.items.push_back(Item::Interface(Box::new(Interface { name, ..plain })));
+            self.pool.put(Item::Interface(Box::new(Interface { name, ..plain })));
             self.described += 1;
         }
     }
 
-    /// Sends finished batches to the workers, and writes the new frames that are ready.
-    fn batches<W: Write>(&mut self, anonymizer: &mut Anonymizer<Record<'static>>, writer: &mut PcapngWriter<W>) -> Result<()> {
+    /// Hands finished batches to the workers, and writes the new frames that are ready.
+    fn batches<W: Write>(&self, anonymizer: &mut Anonymizer<Record<'static>>, writer: &mut PcapngWriter<W>) -> Result<()> {
         while let Some(batch) = anonymizer.next_batch() {
-            let (made, receiver) = channel();
-            self.items.push_back(Item::Frames(receiver));
-            self.batches += 1;
-            if self.most > 0 {
-                let _ = self.jobs.send((batch, made));
-            } else {
-                let _ = made.send(batch.make());
-            }
+            self.pool.push(batch);
             self.write(anonymizer, writer, self.most)?;
         }
         Ok(())
     }
 
-    fn finish<W: Write>(mut self, anonymizer: &mut Anonymizer<Record<'static>>, writer: &mut PcapngWriter<W>) -> Result<()> {
-        self.write(anonymizer, writer, 0)
-    }
-
-    /// Writes ready frames until at most `most` batches are left.
-    fn write<W: Write>(&mut self, anonymizer: &mut Anonymizer<Record<'static>>, writer: &mut PcapngWriter<W>, most: usize) -> Result<()> {
-        while let Some(item) = self.items.pop_front() {
-            let from = match item {
+    /// Writes ready elements until at most `most` are left.
+    fn write<W: Write>(&self, anonymizer: &mut Anonymizer<Record<'static>>, writer: &mut PcapngWriter<W>, most: usize) -> Result<()> {
+        while let Some(item) = self.pool.next(most, make)? {
+            let mut made = match item {
                 Item::Interface(interface) => {
                     writer.add_interface(&interface)?;
                     continue;
                 }
-                Item::Frames(from) => from,
+                Item::Frames(made) => made,
             };
-            let made = match from.try_recv() {
-                Err(TryRecvError::Empty) if self.batches <= most => {
-                    self.items.push_front(Item::Frames(from));
-                    break;
-                }
-                Ok(made) => Ok(made),
-                Err(_) => {
-                    self.help();
-                    from.recv()
-                }
-            };
-            // a panic of a worker ends the whole command
-            let mut made = made?;
             let mut failed = None;
             made.frames(|record, bytes| {
                 if failed.is_none() {
@@ -246,18 +202,13 @@ impl OrderedOutput {
             });
             failed.map_or(Ok(()), Err)?;
             anonymizer.give_back(made);
-            self.batches -= 1;
         }
         Ok(())
     }
+}
 
-    /// Makes the frames of a batch that no worker has begun, instead of waiting.
-    fn help(&self) {
-        let next = self.waiting.try_lock().ok().and_then(|waiting| waiting.try_recv().ok());
-        if let Some((batch, to)) = next {
-            let _ = to.send(batch.make());
-        }
-    }
+fn make(batch: FrameBatch<Record<'static>>) -> Item {
+    Item::Frames(batch.make())
 }
 
 /// Texts beside the frames, which are not copied.
