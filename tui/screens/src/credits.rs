@@ -79,85 +79,6 @@ fn point_at(points: &[Point], time: i64) -> Option<&Point> {
     points.get(after.saturating_sub(1))
 }
 
-pub(crate) fn selected_frame(state: &State, model: &Model) -> Option<u64> {
-    let (points, _) = points_of(model, model.subject()?);
-    point_at(points, cursor(state, points)).map(|p| u64::from(p.frame))
-}
-
-pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
-    let Some(connection) = model.subject() else { return Vec::new() };
-    let (points, places) = points_of(model, connection);
-    if points.is_empty() {
-        return Vec::new();
-    }
-    let (all_from, all_upto) = whole(points);
-    let (from, upto) = window(state, points);
-    let at = cursor(state, points);
-    let columns = i64::from(plot(model).width.max(2)) * 2;
-    let step = (upto.saturating_sub(from) / columns).max(1);
-    let zoom = |factor: i64, divisor: i64| {
-        let length = (upto.saturating_sub(from).saturating_mul(factor) / divisor).clamp(1000, all_upto.saturating_sub(all_from).max(1000));
-        let share = (i128::from(length) * i128::from(at.saturating_sub(from)) / i128::from(upto.saturating_sub(from).max(1))) as i64;
-        let start = at.saturating_sub(share).clamp(all_from, all_upto.saturating_sub(length).max(all_from));
-        (start, start.saturating_add(length).min(all_upto).max(start.saturating_add(1)))
-    };
-    let moved = match action {
-        Action::Left => Some(at.saturating_sub(step)),
-        Action::Right => Some(at.saturating_add(step)),
-        // to the next and previous change, which a column may hide
-        Action::Down => points.get(points.partition_point(|p| p.time <= at)).map(|p| p.time),
-        Action::Up => points.partition_point(|p| p.time < at).checked_sub(1).and_then(|i| points.get(i)).map(|p| p.time),
-        Action::PageUp => Some(at.saturating_sub(upto.saturating_sub(from) / 2)),
-        Action::PageDown => Some(at.saturating_add(upto.saturating_sub(from) / 2)),
-        Action::First => Some(all_from),
-        Action::Last => Some(all_upto),
-        // to the next stall
-        Action::NextPane => {
-            points.iter().find(|p| p.time > at && places[..2].iter().any(|w| p.held(*w).is_some_and(|v| v <= 0))).map(|p| p.time)
-        }
-        _ => None,
-    };
-    match action {
-        Action::ZoomIn => state.window = Some(zoom(1, 2)),
-        Action::ZoomOut => {
-            let new = zoom(2, 1);
-            state.window = (new.1.saturating_sub(new.0) < all_upto.saturating_sub(all_from)).then_some(new);
-        }
-        Action::ZoomAll => state.window = None,
-        Action::Open => {
-            if let Some(frame) = selected_frame(state, model) {
-                return vec![Request::GoToFrame(frame)];
-            }
-        }
-        Action::NextPane if moved.is_none() => return vec![Request::Say("no credits ran out after the cursor".to_owned())],
-        _ => {}
-    }
-    if let Some(time) = moved {
-        let time = time.clamp(all_from, all_upto);
-        state.cursor = Some(time);
-        // the window follows
-        if state.window.is_some() && !(from..=upto).contains(&time) {
-            let length = upto.saturating_sub(from);
-            let start = time.saturating_sub(length / 2).clamp(all_from, all_upto.saturating_sub(length).max(all_from));
-            state.window = Some((start, start.saturating_add(length)));
-        }
-    }
-    Vec::new()
-}
-
-pub(crate) fn click(state: &mut State, model: &Model, x: u16, y: u16) {
-    let area = plot(model);
-    if !area.contains((x, y).into()) {
-        return;
-    }
-    let Some(connection) = model.subject() else { return };
-    let (points, _) = points_of(model, connection);
-    let (from, upto) = window(state, points);
-    state.cursor = Some(
-        from.saturating_add(((i128::from(upto.saturating_sub(from)) * i128::from(x - area.x)) / i128::from(area.width.max(1))) as i64),
-    );
-}
-
 /// A small plot of a connection, for the overview.
 pub(crate) fn draw_small(model: &Model, connection: &Connection, buf: &mut Buffer, area: Rect) {
     let theme = &model.theme;
@@ -270,99 +191,6 @@ fn stall(model: &Model, buf: &mut Buffer, area: Rect, from: usize, upto: usize) 
     }
 }
 
-pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
-    let body = model.body();
-    let theme = &model.theme;
-    let Some(connection) = model.subject() else {
-        put(buf, body.x + 2, body.y + 1, body.width, "There is no connection.", theme.faint);
-        return;
-    };
-    let (points, places) = points_of(model, connection);
-    let title = format!("{}  {}", super::digest::ends(connection), connection.protocol.name());
-    let upper = if connection.protocol == Protocol::SmbDirect { "SMB2" } else { "RPC" };
-    put(buf, body.x + 1, body.y, body.width - 2, &title, theme.heading);
-    let known = places.map(|w| points.iter().any(|p| p.held(w).is_some()));
-    if known == [false; 3] {
-        let text = if points.is_empty() {
-            "No message with credits was seen on this connection."
-        } else {
-            "Credits granted before the capture began are not known, so the number left is not known either."
-        };
-        put(buf, body.x + 2, body.y + 2, body.width - 2, text, theme.faint);
-        return;
-    }
-    let mut x = body.x + 1;
-    for (i, (name, style)) in [("client", theme.client), ("server", theme.server), (upper, theme.upper)].into_iter().enumerate() {
-        if !known[i] {
-            continue;
-        }
-        let (least, most) = points.iter().filter_map(|p| p.held(places[i])).fold((i64::MAX, 0), |(a, b), v| (a.min(v), b.max(v)));
-        let text = format!("── {name} {least}…{most}   ");
-        x = put(buf, x, body.y + 1, body.right().saturating_sub(x), &text, style);
-    }
-    let sides = &connection.sides;
-    let stalls = sides[0].stalls + sides[1].stalls;
-    let text = match stalls {
-        0 => "no stall".to_owned(),
-        n => format!(
-            "{} stalls, {} in total, the longest {}",
-            grouped(n),
-            span(sides[0].stalled_time.saturating_add(sides[1].stalled_time)),
-            span(sides[0].stall_longest.max(sides[1].stall_longest))
-        ),
-    };
-    put(buf, x, body.y + 1, body.right().saturating_sub(x), &text, if stalls > 0 { theme.error } else { theme.faint });
-    let area = plot(model);
-    let (from, upto) = window(state, points);
-    let [ends, above] = panels(area, known[0] || known[1], known[2]);
-    for (panel, which) in [(ends, &[(places[1], theme.server), (places[0], theme.client)][..]), (above, &[(places[2], theme.upper)][..])] {
-        if panel.height == 0 {
-            continue;
-        }
-        // SMB2 and RPC have no credits left whenever only one request is allowed
-        let stalls = which.len() > 1;
-        let most = draw_lines(model, points, which, stalls, buf, panel, (from, upto));
-        let middle = panel.height / 2;
-        for (row, value) in [(0, most), (middle, most - most * i64::from(middle) / i64::from(panel.height)), (panel.height - 1, 0)] {
-            put_right(buf, body.x, panel.y + row, AXIS - 1, &format!("{}┤", grouped(value.unsigned_abs())), theme.faint);
-        }
-    }
-    let y = area.y + area.height;
-    let base = model.first_time();
-    let line = "─".repeat(usize::from(area.width));
-    put(buf, area.x, y, area.width, &line, theme.faint);
-    put(buf, area.x, y, area.width, &format!("{} ", seconds(from.saturating_sub(base))), theme.faint);
-    put_right(buf, area.x, y, area.width, &format!(" {} s", seconds(upto.saturating_sub(base))), theme.faint);
-    let middle = format!(" {} ", span(upto.saturating_sub(from)));
-    put(buf, area.x + area.width / 2 - (middle.chars().count() as u16 / 2).min(area.width / 2), y, area.width / 2, &middle, theme.faint);
-    // the cursor
-    let time = cursor(state, points);
-    let at = area.x
-        + ((i128::from(time.saturating_sub(from)) * i128::from(area.width.saturating_sub(1)))
-            / i128::from(upto.saturating_sub(from).max(1))) as u16;
-    for row in area.y..area.y + area.height {
-        buf.set_style(Rect { x: at, y: row, width: 1, height: 1 }, theme.selected);
-    }
-    if let Some(point) = point_at(points, time) {
-        let y = y + 1;
-        rule(
-            buf,
-            Rect { y, height: 1, ..body },
-            y,
-            &format!("{} s   frame {}", seconds(point.time.saturating_sub(base)), point.frame),
-            "",
-            theme,
-            true,
-        );
-        let mut x = body.x + 1;
-        for (i, (name, style)) in [("client", theme.client), ("server", theme.server), (upper, theme.upper)].into_iter().enumerate() {
-            if let Some(held) = point.held(places[i]) {
-                x = put(buf, x, y + 1, body.right().saturating_sub(x), &format!("{name} {held}   "), style);
-            }
-        }
-    }
-}
-
 /// For an export: heads, then rows.
 pub(crate) fn rows(model: &Model) -> Vec<Vec<String>> {
     let mut out = vec![["time", "frame", "client", "server", "upper"].map(str::to_owned).to_vec()];
@@ -371,12 +199,6 @@ pub(crate) fn rows(model: &Model) -> Vec<Vec<String>> {
         out.extend(points.iter().map(|p| export(model, p, places)));
     }
     out
-}
-
-/// For a copy: the point at the cursor.
-pub(crate) fn selected_row(state: &State, model: &Model) -> Option<Vec<String>> {
-    let (points, places) = points_of(model, model.subject()?);
-    point_at(points, cursor(state, points)).map(|p| export(model, p, places))
 }
 
 fn export(model: &Model, p: &Point, places: [usize; 3]) -> Vec<String> {
@@ -397,20 +219,186 @@ impl Screen for State {
     }
 
     fn draw(&self, model: &Model, buf: &mut Buffer) {
-        draw(self, model, buf);
+        let body = model.body();
+        let theme = &model.theme;
+        let Some(connection) = model.subject() else {
+            put(buf, body.x + 2, body.y + 1, body.width, "There is no connection.", theme.faint);
+            return;
+        };
+        let (points, places) = points_of(model, connection);
+        let title = format!("{}  {}", super::digest::ends(connection), connection.protocol.name());
+        let upper = if connection.protocol == Protocol::SmbDirect { "SMB2" } else { "RPC" };
+        put(buf, body.x + 1, body.y, body.width - 2, &title, theme.heading);
+        let known = places.map(|w| points.iter().any(|p| p.held(w).is_some()));
+        if known == [false; 3] {
+            let text = if points.is_empty() {
+                "No message with credits was seen on this connection."
+            } else {
+                "Credits granted before the capture began are not known, so the number left is not known either."
+            };
+            put(buf, body.x + 2, body.y + 2, body.width - 2, text, theme.faint);
+            return;
+        }
+        let mut x = body.x + 1;
+        for (i, (name, style)) in [("client", theme.client), ("server", theme.server), (upper, theme.upper)].into_iter().enumerate() {
+            if !known[i] {
+                continue;
+            }
+            let (least, most) = points.iter().filter_map(|p| p.held(places[i])).fold((i64::MAX, 0), |(a, b), v| (a.min(v), b.max(v)));
+            let text = format!("── {name} {least}…{most}   ");
+            x = put(buf, x, body.y + 1, body.right().saturating_sub(x), &text, style);
+        }
+        let sides = &connection.sides;
+        let stalls = sides[0].stalls + sides[1].stalls;
+        let text = match stalls {
+            0 => "no stall".to_owned(),
+            n => format!(
+                "{} stalls, {} in total, the longest {}",
+                grouped(n),
+                span(sides[0].stalled_time.saturating_add(sides[1].stalled_time)),
+                span(sides[0].stall_longest.max(sides[1].stall_longest))
+            ),
+        };
+        put(buf, x, body.y + 1, body.right().saturating_sub(x), &text, if stalls > 0 { theme.error } else { theme.faint });
+        let area = plot(model);
+        let (from, upto) = window(self, points);
+        let [ends, above] = panels(area, known[0] || known[1], known[2]);
+        for (panel, which) in
+            [(ends, &[(places[1], theme.server), (places[0], theme.client)][..]), (above, &[(places[2], theme.upper)][..])]
+        {
+            if panel.height == 0 {
+                continue;
+            }
+            // SMB2 and RPC have no credits left whenever only one request is allowed
+            let stalls = which.len() > 1;
+            let most = draw_lines(model, points, which, stalls, buf, panel, (from, upto));
+            let middle = panel.height / 2;
+            for (row, value) in [(0, most), (middle, most - most * i64::from(middle) / i64::from(panel.height)), (panel.height - 1, 0)] {
+                put_right(buf, body.x, panel.y + row, AXIS - 1, &format!("{}┤", grouped(value.unsigned_abs())), theme.faint);
+            }
+        }
+        let y = area.y + area.height;
+        let base = model.first_time();
+        let line = "─".repeat(usize::from(area.width));
+        put(buf, area.x, y, area.width, &line, theme.faint);
+        put(buf, area.x, y, area.width, &format!("{} ", seconds(from.saturating_sub(base))), theme.faint);
+        put_right(buf, area.x, y, area.width, &format!(" {} s", seconds(upto.saturating_sub(base))), theme.faint);
+        let middle = format!(" {} ", span(upto.saturating_sub(from)));
+        put(
+            buf,
+            area.x + area.width / 2 - (middle.chars().count() as u16 / 2).min(area.width / 2),
+            y,
+            area.width / 2,
+            &middle,
+            theme.faint,
+        );
+        // the cursor
+        let time = cursor(self, points);
+        let at = area.x
+            + ((i128::from(time.saturating_sub(from)) * i128::from(area.width.saturating_sub(1)))
+                / i128::from(upto.saturating_sub(from).max(1))) as u16;
+        for row in area.y..area.y + area.height {
+            buf.set_style(Rect { x: at, y: row, width: 1, height: 1 }, theme.selected);
+        }
+        if let Some(point) = point_at(points, time) {
+            let y = y + 1;
+            rule(
+                buf,
+                Rect { y, height: 1, ..body },
+                y,
+                &format!("{} s   frame {}", seconds(point.time.saturating_sub(base)), point.frame),
+                "",
+                theme,
+                true,
+            );
+            let mut x = body.x + 1;
+            for (i, (name, style)) in [("client", theme.client), ("server", theme.server), (upper, theme.upper)].into_iter().enumerate() {
+                if let Some(held) = point.held(places[i]) {
+                    x = put(buf, x, y + 1, body.right().saturating_sub(x), &format!("{name} {held}   "), style);
+                }
+            }
+        }
     }
 
     fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
-        act(self, model, action)
+        let Some(connection) = model.subject() else { return Vec::new() };
+        let (points, places) = points_of(model, connection);
+        if points.is_empty() {
+            return Vec::new();
+        }
+        let (all_from, all_upto) = whole(points);
+        let (from, upto) = window(self, points);
+        let at = cursor(self, points);
+        let columns = i64::from(plot(model).width.max(2)) * 2;
+        let step = (upto.saturating_sub(from) / columns).max(1);
+        let zoom = |factor: i64, divisor: i64| {
+            let length =
+                (upto.saturating_sub(from).saturating_mul(factor) / divisor).clamp(1000, all_upto.saturating_sub(all_from).max(1000));
+            let share = (i128::from(length) * i128::from(at.saturating_sub(from)) / i128::from(upto.saturating_sub(from).max(1))) as i64;
+            let start = at.saturating_sub(share).clamp(all_from, all_upto.saturating_sub(length).max(all_from));
+            (start, start.saturating_add(length).min(all_upto).max(start.saturating_add(1)))
+        };
+        let moved = match action {
+            Action::Left => Some(at.saturating_sub(step)),
+            Action::Right => Some(at.saturating_add(step)),
+            // to the next and previous change, which a column may hide
+            Action::Down => points.get(points.partition_point(|p| p.time <= at)).map(|p| p.time),
+            Action::Up => points.partition_point(|p| p.time < at).checked_sub(1).and_then(|i| points.get(i)).map(|p| p.time),
+            Action::PageUp => Some(at.saturating_sub(upto.saturating_sub(from) / 2)),
+            Action::PageDown => Some(at.saturating_add(upto.saturating_sub(from) / 2)),
+            Action::First => Some(all_from),
+            Action::Last => Some(all_upto),
+            // to the next stall
+            Action::NextPane => {
+                points.iter().find(|p| p.time > at && places[..2].iter().any(|w| p.held(*w).is_some_and(|v| v <= 0))).map(|p| p.time)
+            }
+            _ => None,
+        };
+        match action {
+            Action::ZoomIn => self.window = Some(zoom(1, 2)),
+            Action::ZoomOut => {
+                let new = zoom(2, 1);
+                self.window = (new.1.saturating_sub(new.0) < all_upto.saturating_sub(all_from)).then_some(new);
+            }
+            Action::ZoomAll => self.window = None,
+            Action::Open => {
+                if let Some(frame) = self.selected_frame(model) {
+                    return vec![Request::GoToFrame(frame)];
+                }
+            }
+            Action::NextPane if moved.is_none() => return vec![Request::Say("no credits ran out after the cursor".to_owned())],
+            _ => {}
+        }
+        if let Some(time) = moved {
+            let time = time.clamp(all_from, all_upto);
+            self.cursor = Some(time);
+            // the window follows
+            if self.window.is_some() && !(from..=upto).contains(&time) {
+                let length = upto.saturating_sub(from);
+                let start = time.saturating_sub(length / 2).clamp(all_from, all_upto.saturating_sub(length).max(all_from));
+                self.window = Some((start, start.saturating_add(length)));
+            }
+        }
+        Vec::new()
     }
 
     fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
-        click(self, model, x, y);
+        let area = plot(model);
+        if !area.contains((x, y).into()) {
+            return Vec::new();
+        }
+        let Some(connection) = model.subject() else { return Vec::new() };
+        let (points, _) = points_of(model, connection);
+        let (from, upto) = window(self, points);
+        self.cursor = Some(
+            from.saturating_add(((i128::from(upto.saturating_sub(from)) * i128::from(x - area.x)) / i128::from(area.width.max(1))) as i64),
+        );
         Vec::new()
     }
 
     fn selected_frame(&self, model: &Model) -> Option<u64> {
-        selected_frame(self, model)
+        let (points, _) = points_of(model, model.subject()?);
+        point_at(points, cursor(self, points)).map(|p| u64::from(p.frame))
     }
 
     fn selected_connection(&self, model: &Model) -> Option<u32> {
@@ -421,8 +409,10 @@ impl Screen for State {
         self.cursor.is_some()
     }
 
+    /// For a copy: the point at the cursor.
     fn selected_row(&mut self, model: &Model) -> Option<Vec<String>> {
-        selected_row(self, model)
+        let (points, places) = points_of(model, model.subject()?);
+        point_at(points, cursor(self, points)).map(|p| export(model, p, places))
     }
 
     fn export(&self, model: &Model) -> Vec<Vec<String>> {

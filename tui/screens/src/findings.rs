@@ -60,53 +60,6 @@ fn layout(model: &Model) -> [Rect; 2] {
     [Rect { height: body.height - below, ..body }, Rect { y: body.y + body.height - below, height: below, ..body }]
 }
 
-pub(crate) fn selected(state: &State, model: &Model) -> Option<Found> {
-    model.found.get(state.list.at).cloned()
-}
-
-pub(crate) fn selected_frame(state: &State, model: &Model) -> Option<u64> {
-    let finding = selected(state, model)?;
-    finding.frames.get(state.occurrence).copied().or(Some(finding.frame))
-}
-
-/// The connection of the selected finding, by the number under which it is followed.
-pub(crate) fn selected_connection(state: &State, model: &Model) -> Option<u32> {
-    let id = selected(state, model)?.connection?;
-    model.report.numbered(id)?.followed_as.first().copied()
-}
-
-pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
-    match action {
-        Action::Open => {
-            if let Some(frame) = selected_frame(state, model) {
-                return vec![Request::GoToFrame(frame)];
-            }
-        }
-        Action::Left => state.occurrence = state.occurrence.saturating_sub(1),
-        Action::Right => {
-            let last = selected(state, model).map_or(0, |f| f.frames.len().saturating_sub(1));
-            state.occurrence = (state.occurrence + 1).min(last);
-        }
-        _ => {
-            let (len, page) = (model.found.len(), usize::from(layout(model)[0].height.saturating_sub(1)));
-            state.list.moved(action, len, page);
-            state.occurrence = 0;
-        }
-    }
-    Vec::new()
-}
-
-pub(crate) fn click(state: &mut State, model: &Model, _: u16, y: u16) {
-    let [list, below] = layout(model);
-    if y > list.y && y < below.y {
-        let row = state.list.top + usize::from(y - list.y - 1);
-        if row < model.found.len() {
-            state.list.at = row;
-            state.occurrence = 0;
-        }
-    }
-}
-
 /// The row of a finding.
 pub(crate) fn cells(model: &Model, finding: &Found) -> Vec<Cell> {
     let theme = &model.theme;
@@ -140,75 +93,6 @@ pub(crate) fn sentence(finding: &Finding) -> String {
     }
 }
 
-pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
-    let [list, below] = layout(model);
-    let theme = &model.theme;
-    let findings = &model.found;
-    let shape = Table { columns: &COLUMNS, len: findings.len(), cursor: state.list, focused: true, sorted: None };
-    draw::table(buf, list, theme, &shape, |row| findings.get(row).map_or_else(Vec::new, |f| cells(model, f)));
-    let Some(finding) = findings.get(state.list.at) else {
-        let text = match (model.done, model.report.is_partial) {
-            (true, false) => "✓ No problems found.",
-            (true, true) => "– No problems found in the captured frames.",
-            (false, _) => "Reading …",
-        };
-        put(buf, list.x + 2, list.y + 1, list.width, text, theme.good);
-        return;
-    };
-    let row = finding.rule.row();
-    rule(buf, below, below.y, row.id, row.spec, theme, true);
-    let width = usize::from(below.width.saturating_sub(12));
-    let mut lines: Vec<(&str, String, Style)> = Vec::new();
-    let mut say = |head: &'static str, text: &str, style: Style| {
-        for (i, line) in wrap(text, width).into_iter().enumerate() {
-            lines.push((if i == 0 { head } else { "" }, line, style));
-        }
-    };
-    if let Some(title) = &finding.title {
-        say("outcome", title, theme.severity(finding.severity));
-    }
-    say("what", &sentence(finding), theme.severity(finding.severity));
-    say("means", row.title, theme.text);
-    match finding.certainty {
-        Certainty::Certain => {}
-        Certainty::IfNothingWasMissed => say("sure", "if the capture missed nothing that would explain it", theme.faint),
-        Certainty::Guess => say("sure", "a guess, from timing or from the shape of the data", theme.faint),
-    }
-    if !finding.effects.is_empty() {
-        let many = |n: u64| if n > 1 { format!(" ×{}", grouped(n)) } else { String::new() };
-        let list: Vec<String> = finding.effects.iter().map(|(rule, n)| format!("{}{}", rule.id(), many(*n))).collect();
-        say("with it", &list.join(", "), theme.text);
-    }
-    if finding.connections.len() > 1 {
-        say("on", &format!("{} connections", finding.connections.len()), theme.text);
-    }
-    if let Some(cause) = finding.causes().first() {
-        say("cause", cause, theme.text);
-    }
-    say("do", row.cure, theme.good);
-    let height = usize::from(below.height.saturating_sub(2));
-    for (line, (head, text, style)) in lines.iter().take(height).enumerate() {
-        let y = below.y + 1 + line as u16;
-        put(buf, below.x + 1, y, 8, head, theme.faint);
-        put(buf, below.x + 9, y, below.width - 10, text, *style);
-    }
-    let y = below.y + below.height - 1;
-    let mut x = put(buf, below.x + 1, y, 8, "frames", theme.faint).max(below.x + 9);
-    // those around the chosen one
-    let from = state.occurrence.saturating_sub(FRAMES_SHOWN - 1);
-    for (i, frame) in finding.frames.iter().enumerate().skip(from).take(FRAMES_SHOWN) {
-        let style = if i == state.occurrence { theme.selected } else { theme.text };
-        x = put(buf, x, y, below.right().saturating_sub(x + 1), &format!(" {frame} "), style);
-    }
-    if finding.count as usize > finding.frames.len().min(from + FRAMES_SHOWN) {
-        x = put(buf, x, y, below.right().saturating_sub(x + 1), " …", theme.faint);
-    }
-    let hint = format!("  ◂ ▸ choose, {} goes there", model.keys.first(Action::Open));
-    let short = format!("  {} goes there", model.keys.first(Action::Open));
-    let room = below.right().saturating_sub(x + 1);
-    put(buf, x, y, room, if hint.chars().count() > usize::from(room) { &short } else { &hint }, theme.faint);
-}
-
 /// For an export: heads, then rows.
 pub(crate) fn rows(model: &Model) -> Vec<Vec<String>> {
     let heads = ["id", "severity", "certainty", "by", "connection", "frame", "count", "text", "spec"].map(str::to_owned).to_vec();
@@ -236,28 +120,120 @@ impl Screen for State {
     }
 
     fn draw(&self, model: &Model, buf: &mut Buffer) {
-        draw(self, model, buf);
+        let [list, below] = layout(model);
+        let theme = &model.theme;
+        let findings = &model.found;
+        let shape = Table { columns: &COLUMNS, len: findings.len(), cursor: self.list, focused: true, sorted: None };
+        draw::table(buf, list, theme, &shape, |row| findings.get(row).map_or_else(Vec::new, |f| cells(model, f)));
+        let Some(finding) = findings.get(self.list.at) else {
+            let text = match (model.done, model.report.is_partial) {
+                (true, false) => "✓ No problems found.",
+                (true, true) => "– No problems found in the captured frames.",
+                (false, _) => "Reading …",
+            };
+            put(buf, list.x + 2, list.y + 1, list.width, text, theme.good);
+            return;
+        };
+        let row = finding.rule.row();
+        rule(buf, below, below.y, row.id, row.spec, theme, true);
+        let width = usize::from(below.width.saturating_sub(12));
+        let mut lines: Vec<(&str, String, Style)> = Vec::new();
+        let mut say = |head: &'static str, text: &str, style: Style| {
+            for (i, line) in wrap(text, width).into_iter().enumerate() {
+                lines.push((if i == 0 { head } else { "" }, line, style));
+            }
+        };
+        if let Some(title) = &finding.title {
+            say("outcome", title, theme.severity(finding.severity));
+        }
+        say("what", &sentence(finding), theme.severity(finding.severity));
+        say("means", row.title, theme.text);
+        match finding.certainty {
+            Certainty::Certain => {}
+            Certainty::IfNothingWasMissed => say("sure", "if the capture missed nothing that would explain it", theme.faint),
+            Certainty::Guess => say("sure", "a guess, from timing or from the shape of the data", theme.faint),
+        }
+        if !finding.effects.is_empty() {
+            let many = |n: u64| if n > 1 { format!(" ×{}", grouped(n)) } else { String::new() };
+            let list: Vec<String> = finding.effects.iter().map(|(rule, n)| format!("{}{}", rule.id(), many(*n))).collect();
+            say("with it", &list.join(", "), theme.text);
+        }
+        if finding.connections.len() > 1 {
+            say("on", &format!("{} connections", finding.connections.len()), theme.text);
+        }
+        if let Some(cause) = finding.causes().first() {
+            say("cause", cause, theme.text);
+        }
+        say("do", row.cure, theme.good);
+        let height = usize::from(below.height.saturating_sub(2));
+        for (line, (head, text, style)) in lines.iter().take(height).enumerate() {
+            let y = below.y + 1 + line as u16;
+            put(buf, below.x + 1, y, 8, head, theme.faint);
+            put(buf, below.x + 9, y, below.width - 10, text, *style);
+        }
+        let y = below.y + below.height - 1;
+        let mut x = put(buf, below.x + 1, y, 8, "frames", theme.faint).max(below.x + 9);
+        // those around the chosen one
+        let from = self.occurrence.saturating_sub(FRAMES_SHOWN - 1);
+        for (i, frame) in finding.frames.iter().enumerate().skip(from).take(FRAMES_SHOWN) {
+            let style = if i == self.occurrence { theme.selected } else { theme.text };
+            x = put(buf, x, y, below.right().saturating_sub(x + 1), &format!(" {frame} "), style);
+        }
+        if finding.count as usize > finding.frames.len().min(from + FRAMES_SHOWN) {
+            x = put(buf, x, y, below.right().saturating_sub(x + 1), " …", theme.faint);
+        }
+        let hint = format!("  ◂ ▸ choose, {} goes there", model.keys.first(Action::Open));
+        let short = format!("  {} goes there", model.keys.first(Action::Open));
+        let room = below.right().saturating_sub(x + 1);
+        put(buf, x, y, room, if hint.chars().count() > usize::from(room) { &short } else { &hint }, theme.faint);
     }
 
     fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
-        act(self, model, action)
+        match action {
+            Action::Open => {
+                if let Some(frame) = self.selected_frame(model) {
+                    return vec![Request::GoToFrame(frame)];
+                }
+            }
+            Action::Left => self.occurrence = self.occurrence.saturating_sub(1),
+            Action::Right => {
+                let last = self.selected_finding(model).map_or(0, |f| f.frames.len().saturating_sub(1));
+                self.occurrence = (self.occurrence + 1).min(last);
+            }
+            _ => {
+                let (len, page) = (model.found.len(), usize::from(layout(model)[0].height.saturating_sub(1)));
+                self.list.moved(action, len, page);
+                self.occurrence = 0;
+            }
+        }
+        Vec::new()
     }
 
-    fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
-        click(self, model, x, y);
+    fn click(&mut self, model: &Model, _: u16, y: u16) -> Vec<Request> {
+        let [list, below] = layout(model);
+        if y > list.y && y < below.y {
+            let row = self.list.top + usize::from(y - list.y - 1);
+            if row < model.found.len() {
+                self.list.at = row;
+                self.occurrence = 0;
+            }
+        }
         Vec::new()
     }
 
     fn selected_frame(&self, model: &Model) -> Option<u64> {
-        selected_frame(self, model)
+        let finding = self.selected_finding(model)?;
+        finding.frames.get(self.occurrence).copied().or(Some(finding.frame))
     }
 
+    /// The connection of the selected finding, by the number under which it is followed.
     fn selected_connection(&self, model: &Model) -> Option<u32> {
-        selected_connection(self, model)
+        let id = self.selected_finding(model)?.connection?;
+        model.report.numbered(id)?.followed_as.first().copied()
     }
 
     fn selected_finding(&self, model: &Model) -> Option<Found> {
-        selected(self, model)
+        model.found.get(self.list.at).cloned()
     }
 
     fn is_chosen(&self) -> bool {

@@ -211,87 +211,6 @@ fn field_of_byte(state: &mut State, model: &Model) {
     show_bytes(state, model);
 }
 
-pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
-    match (action, state.pane) {
-        (Action::NextPane, pane) => {
-            state.pane = match pane {
-                Pane::List => Pane::Fields,
-                Pane::Fields => Pane::Bytes,
-                Pane::Bytes => Pane::List,
-            }
-        }
-        (Action::PreviousPane, pane) => {
-            state.pane = match pane {
-                Pane::List => Pane::Bytes,
-                Pane::Fields => Pane::List,
-                Pane::Bytes => Pane::Fields,
-            }
-        }
-        (Action::Maximize, _) => {
-            state.maximized = !state.maximized;
-            let (len, page) = (model.row_count(), page(state, model));
-            state.list.show(len, page);
-        }
-        (Action::Open, Pane::List) => state.pane = Pane::Fields,
-        (Action::ExpandAll, _) => {
-            let Some(detail) = &model.detail else { return Vec::new() };
-            let parents: Vec<(u32, bool)> = (0..detail.tree.nodes.len())
-                .filter(|i| detail.tree.has_children(*i))
-                .map(|i| (detail.tree.nodes[i].def.id, is_open(state, &detail.tree.nodes[i])))
-                .collect();
-            let close = parents.iter().all(|(_, open)| *open);
-            let mut seen = HashSet::new();
-            for (id, open) in parents {
-                if open == close && seen.insert(id) && !state.turned.remove(&id) {
-                    state.turned.insert(id);
-                }
-            }
-            rebuild(state, model);
-            let (len, page) = (state.rows.len(), fields_page(state, model));
-            state.fields.show(len, page);
-        }
-        (Action::Sort, _) => {
-            let all = sorts(model);
-            let at = all.iter().position(|by| *by == model.sorting.by).unwrap_or(0);
-            let by = all[(at + 1) % all.len()];
-            return vec![Request::SortFrames(by, false)];
-        }
-        (Action::SortReverse, _) => return vec![Request::SortFrames(model.sorting.by, !model.sorting.down)],
-        (_, Pane::List) => {
-            let (len, page) = (model.row_count(), page(state, model));
-            state.list.moved(action, len, page);
-            return vec![Request::StayAtEnd(model.grows && state.list.at + 1 >= len)];
-        }
-        (Action::Open | Action::Left | Action::Right, Pane::Fields) => return turn(state, model, action),
-        (_, Pane::Fields) => {
-            let (len, page) = (state.rows.len(), fields_page(state, model));
-            state.fields.moved(action, len, page);
-            show_bytes(state, model);
-        }
-        (_, Pane::Bytes) => {
-            let area = layout(state, model)[2];
-            let row = per_row(area);
-            let page = usize::from(area.height.saturating_sub(1)).max(1) * row;
-            let Some(len) = source_len(state, model) else { return Vec::new() };
-            let byte = state.byte;
-            state.byte = match action {
-                Action::Left => byte.saturating_sub(1),
-                Action::Right => byte + 1,
-                Action::Up => byte.checked_sub(row).unwrap_or(byte),
-                Action::Down if byte + row < len => byte + row,
-                Action::PageUp => byte.saturating_sub(page),
-                Action::PageDown => byte + page,
-                Action::First => 0,
-                Action::Last => len,
-                _ => byte,
-            }
-            .min(len.saturating_sub(1));
-            field_of_byte(state, model);
-        }
-    }
-    Vec::new()
-}
-
 fn source_len(state: &State, model: &Model) -> Option<usize> {
     let source = selected_node(state, model).map_or(0, |n| n.source);
     model.detail.as_ref()?.tree.sources().get(usize::from(source)).map(|s| s.bytes.len())
@@ -329,50 +248,6 @@ fn turn(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
     rebuild(state, model);
     let (len, page) = (state.rows.len(), fields_page(state, model));
     state.fields.show(len, page);
-    Vec::new()
-}
-
-pub(crate) fn click(state: &mut State, model: &Model, x: u16, y: u16) -> Vec<Request> {
-    let areas = layout(state, model);
-    let Some(pane) = pane_at(state, model, x, y) else { return Vec::new() };
-    state.pane = pane;
-    match pane {
-        // a head sorts by its column
-        Pane::List if y == areas[0].y => {
-            let columns = columns(model, areas[0], &rows(state, model, areas[0]));
-            if let Some((by, ..)) = columns.into_iter().find(|(_, _, from, width)| *from <= x && x <= from + width) {
-                let down = model.sorting.by == by && !model.sorting.down;
-                return vec![Request::SortFrames(by, down)];
-            }
-        }
-        Pane::List if y > areas[0].y => {
-            let row = state.list.top + usize::from(y - areas[0].y - 1);
-            if row < model.row_count() {
-                state.list.at = row;
-            }
-        }
-        Pane::Fields if y > areas[1].y => {
-            let row = state.fields.top + usize::from(y - areas[1].y - 1);
-            if row < state.rows.len() {
-                let requests = if state.fields.at == row { turn(state, model, Action::Open) } else { Vec::new() };
-                state.fields.at = row.min(state.rows.len().saturating_sub(1));
-                show_bytes(state, model);
-                return requests;
-            }
-        }
-        Pane::Bytes if y > areas[2].y => {
-            let row = state.bytes_top + usize::from(y - areas[2].y - 1);
-            let per_row = per_row(areas[2]);
-            let column = usize::from(x.saturating_sub(areas[2].x + 7));
-            let column = column.saturating_sub(usize::from(column > per_row * 3 / 2)) / 3;
-            let byte = row * per_row + column;
-            if column < per_row && source_len(state, model).is_some_and(|len| byte < len) {
-                state.byte = byte;
-                field_of_byte(state, model);
-            }
-        }
-        _ => {}
-    }
     Vec::new()
 }
 
@@ -466,22 +341,6 @@ fn row_text(model: &Model, row: usize, place: usize) -> Vec<String> {
         }
     }
     cells
-}
-
-pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
-    let [list, fields, bytes] = layout(state, model);
-    draw_list(state, model, buf, list);
-    if fields.height > 0 {
-        draw_fields(state, model, buf, fields);
-    }
-    if bytes.height > 0 {
-        draw_bytes(state, model, buf, bytes);
-    }
-    if list.width >= 150 && fields.height > 0 && bytes.height > 0 {
-        for y in fields.y..fields.y + fields.height {
-            put(buf, fields.x + fields.width, y, 1, "│", model.theme.faint);
-        }
-    }
 }
 
 /// Keys by which the list can be sorted, in the order of the columns.
@@ -691,15 +550,144 @@ impl Screen for State {
     }
 
     fn draw(&self, model: &Model, buf: &mut Buffer) {
-        draw(self, model, buf);
+        let [list, fields, bytes] = layout(self, model);
+        draw_list(self, model, buf, list);
+        if fields.height > 0 {
+            draw_fields(self, model, buf, fields);
+        }
+        if bytes.height > 0 {
+            draw_bytes(self, model, buf, bytes);
+        }
+        if list.width >= 150 && fields.height > 0 && bytes.height > 0 {
+            for y in fields.y..fields.y + fields.height {
+                put(buf, fields.x + fields.width, y, 1, "│", model.theme.faint);
+            }
+        }
     }
 
     fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
-        act(self, model, action)
+        match (action, self.pane) {
+            (Action::NextPane, pane) => {
+                self.pane = match pane {
+                    Pane::List => Pane::Fields,
+                    Pane::Fields => Pane::Bytes,
+                    Pane::Bytes => Pane::List,
+                }
+            }
+            (Action::PreviousPane, pane) => {
+                self.pane = match pane {
+                    Pane::List => Pane::Bytes,
+                    Pane::Fields => Pane::List,
+                    Pane::Bytes => Pane::Fields,
+                }
+            }
+            (Action::Maximize, _) => {
+                self.maximized = !self.maximized;
+                let (len, page) = (model.row_count(), page(self, model));
+                self.list.show(len, page);
+            }
+            (Action::Open, Pane::List) => self.pane = Pane::Fields,
+            (Action::ExpandAll, _) => {
+                let Some(detail) = &model.detail else { return Vec::new() };
+                let parents: Vec<(u32, bool)> = (0..detail.tree.nodes.len())
+                    .filter(|i| detail.tree.has_children(*i))
+                    .map(|i| (detail.tree.nodes[i].def.id, is_open(self, &detail.tree.nodes[i])))
+                    .collect();
+                let close = parents.iter().all(|(_, open)| *open);
+                let mut seen = HashSet::new();
+                for (id, open) in parents {
+                    if open == close && seen.insert(id) && !self.turned.remove(&id) {
+                        self.turned.insert(id);
+                    }
+                }
+                rebuild(self, model);
+                let (len, page) = (self.rows.len(), fields_page(self, model));
+                self.fields.show(len, page);
+            }
+            (Action::Sort, _) => {
+                let all = sorts(model);
+                let at = all.iter().position(|by| *by == model.sorting.by).unwrap_or(0);
+                let by = all[(at + 1) % all.len()];
+                return vec![Request::SortFrames(by, false)];
+            }
+            (Action::SortReverse, _) => return vec![Request::SortFrames(model.sorting.by, !model.sorting.down)],
+            (_, Pane::List) => {
+                let (len, page) = (model.row_count(), page(self, model));
+                self.list.moved(action, len, page);
+                return vec![Request::StayAtEnd(model.grows && self.list.at + 1 >= len)];
+            }
+            (Action::Open | Action::Left | Action::Right, Pane::Fields) => return turn(self, model, action),
+            (_, Pane::Fields) => {
+                let (len, page) = (self.rows.len(), fields_page(self, model));
+                self.fields.moved(action, len, page);
+                show_bytes(self, model);
+            }
+            (_, Pane::Bytes) => {
+                let area = layout(self, model)[2];
+                let row = per_row(area);
+                let page = usize::from(area.height.saturating_sub(1)).max(1) * row;
+                let Some(len) = source_len(self, model) else { return Vec::new() };
+                let byte = self.byte;
+                self.byte = match action {
+                    Action::Left => byte.saturating_sub(1),
+                    Action::Right => byte + 1,
+                    Action::Up => byte.checked_sub(row).unwrap_or(byte),
+                    Action::Down if byte + row < len => byte + row,
+                    Action::PageUp => byte.saturating_sub(page),
+                    Action::PageDown => byte + page,
+                    Action::First => 0,
+                    Action::Last => len,
+                    _ => byte,
+                }
+                .min(len.saturating_sub(1));
+                field_of_byte(self, model);
+            }
+        }
+        Vec::new()
     }
 
     fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
-        click(self, model, x, y)
+        let areas = layout(self, model);
+        let Some(pane) = pane_at(self, model, x, y) else { return Vec::new() };
+        self.pane = pane;
+        match pane {
+            // a head sorts by its column
+            Pane::List if y == areas[0].y => {
+                let columns = columns(model, areas[0], &rows(self, model, areas[0]));
+                if let Some((by, ..)) = columns.into_iter().find(|(_, _, from, width)| *from <= x && x <= from + width) {
+                    let down = model.sorting.by == by && !model.sorting.down;
+                    return vec![Request::SortFrames(by, down)];
+                }
+            }
+            Pane::List if y > areas[0].y => {
+                let row = self.list.top + usize::from(y - areas[0].y - 1);
+                if row < model.row_count() {
+                    self.list.at = row;
+                }
+            }
+            Pane::Fields if y > areas[1].y => {
+                let row = self.fields.top + usize::from(y - areas[1].y - 1);
+                if row < self.rows.len() {
+                    let requests = if self.fields.at == row { turn(self, model, Action::Open) } else { Vec::new() };
+                    self.fields.at = row.min(self.rows.len().saturating_sub(1));
+                    show_bytes(self, model);
+                    return requests;
+                }
+            }
+            Pane::Bytes if y > areas[2].y => {
+                let row = self.bytes_top + usize::from(y - areas[2].y - 1);
+                let per_row = per_row(areas[2]);
+                let column = usize::from(x.saturating_sub(areas[2].x + 7));
+                let column = column.saturating_sub(usize::from(column > per_row * 3 / 2)) / 3;
+                let byte = row * per_row + column;
+                if column < per_row && source_len(self, model).is_some_and(|len| byte < len) {
+                    self.byte = byte;
+                    field_of_byte(self, model);
+                }
+            }
+            _ => {}
+        }
+        Vec::new()
     }
 
     fn selected_frame(&self, model: &Model) -> Option<u64> {

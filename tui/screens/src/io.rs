@@ -85,20 +85,6 @@ fn compare((a, _): (&Exchange, u8), (b, _): (&Exchange, u8), by: usize) -> Order
     .then(a.id.cmp(&b.id))
 }
 
-/// Looks for the frames of the selected exchange, if that was not done yet.
-pub(crate) fn prepare(state: &mut State, model: &Model) {
-    let Some(e) = selected(state, model) else { return };
-    // an answered exchange has all its frames
-    let among = if e.reply_end.is_some() { 0 } else { model.index.len() };
-    if (state.frames.0, state.frames.1) != (e.id, among) {
-        let found = (e.id, among, frames_of(model, e, FRAMES_MAX));
-        if state.frames.0 != found.0 {
-            state.chosen = 0;
-        }
-        state.frames = found;
-    }
-}
-
 pub(crate) fn page(model: &Model) -> usize {
     usize::from(layout(model)[0].height.saturating_sub(1))
 }
@@ -109,61 +95,6 @@ fn exchange<'a>(state: &State, model: &'a Model, row: usize) -> Option<&'a Excha
 
 pub(crate) fn selected<'a>(state: &State, model: &'a Model) -> Option<&'a Exchange> {
     exchange(state, model, state.list.at)
-}
-
-/// True if the user selected an exchange.
-pub(crate) fn is_chosen(state: &State) -> bool {
-    state.list.at > 0 || state.in_detail || state.order.by != 0
-}
-
-/// The frame that the selected exchange leads to.
-pub(crate) fn selected_frame(state: &State, model: &Model) -> Option<u64> {
-    let e = selected(state, model)?;
-    let chosen = state.frames.2.get(state.chosen).filter(|_| state.in_detail && state.frames.0 == e.id);
-    Some(chosen.copied().unwrap_or(e.request.frame))
-}
-
-pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
-    match action {
-        Action::NextPane | Action::PreviousPane => state.in_detail = !state.in_detail,
-        Action::Open => {
-            if let Some(frame) = selected_frame(state, model) {
-                return vec![Request::GoToFrame(frame)];
-            }
-        }
-        Action::Sort | Action::SortReverse => return state.sort_on(model, action),
-        Action::Left if state.in_detail => state.chosen = state.chosen.saturating_sub(1),
-        Action::Right if state.in_detail => {
-            state.chosen = (state.chosen + 1).min(state.frames.2.len().saturating_sub(1));
-        }
-        Action::Up | Action::Down | Action::PageUp | Action::PageDown if state.in_detail => {
-            let most = selected(state, model).map_or(0, |e| lines(state, model, e).len()).saturating_sub(1);
-            let mut cursor = Cursor { at: state.detail_top, top: 0 };
-            cursor.moved(action, most + 1, 6);
-            state.detail_top = cursor.at;
-        }
-        _ => {
-            let (len, page) = (state.order.len(), page(model));
-            state.list.moved(action, len, page);
-            (state.detail_top, state.chosen) = (0, 0);
-        }
-    }
-    Vec::new()
-}
-
-pub(crate) fn click(state: &mut State, model: &Model, x: u16, y: u16) -> Vec<Request> {
-    let [list, below] = layout(model);
-    if let Some(by) = draw::head_at(&COLUMNS, list, x, y) {
-        return state.sort_by(model, by);
-    }
-    state.in_detail = y >= below.y;
-    if y > list.y && y < below.y {
-        let row = state.list.top + usize::from(y - list.y - 1);
-        if row < state.order.len() {
-            state.list.at = row;
-        }
-    }
-    Vec::new()
 }
 
 /// The status of a reply, as text.
@@ -371,36 +302,6 @@ pub(crate) fn frames_of(model: &Model, e: &Exchange, most: usize) -> Vec<u64> {
         .collect()
 }
 
-pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
-    let [list, below] = layout(model);
-    let theme = &model.theme;
-    let len = state.order.len();
-    let shape =
-        Table { columns: &COLUMNS, len, cursor: state.list, focused: !state.in_detail, sorted: Some((state.order.by, state.order.down)) };
-    draw::table(buf, list, theme, &shape, |row| exchange(state, model, row).map_or_else(Vec::new, |e| cells(model, e)));
-    if len == 0 {
-        let text = match model.done && state.order.is_made() {
-            false => "Reading …",
-            true if model.filter.is_on() || model.followed.is_some() => "No request in the frames shown.",
-            true => "No SMB2 or NFS request was seen.",
-        };
-        put(buf, list.x + 2, list.y + 1, list.width, text, theme.faint);
-    }
-    let about = match model.exchanges_dropped {
-        0 => format!("{} of {}", (state.list.at + 1).min(len), grouped(len as u64)),
-        dropped => format!("{} of {}, {} more not kept", state.list.at + 1, grouped(len as u64), grouped(dropped)),
-    };
-    let Some(e) = selected(state, model) else {
-        rule(buf, below, below.y, "exchange", &about, theme, state.in_detail);
-        return;
-    };
-    rule(buf, below, below.y, format!("{} {}", e.command, e.shown_file()).trim_end(), &about, theme, state.in_detail);
-    for (line, pieces) in lines(state, model, e).iter().skip(state.detail_top).take(usize::from(below.height - 1)).enumerate() {
-        let pieces: Vec<(&str, Style)> = pieces.iter().map(|(t, s)| (t.as_str(), *s)).collect();
-        draw::spans(buf, below.x + 1, below.y + 1 + line as u16, below.width - 2, &pieces);
-    }
-}
-
 /// For an export: the heads.
 pub(crate) const HEADS: &[&str] = &[
     "exchange",
@@ -422,55 +323,103 @@ pub(crate) const HEADS: &[&str] = &[
     "wire_ns",
 ];
 
-/// For an export: a row.
-pub(crate) fn export(state: &State, model: &Model, row: usize) -> Vec<String> {
-    let Some(e) = exchange(state, model, row) else { return Vec::new() };
-    let optional = |v: Option<u64>| v.map_or_else(String::new, |v| v.to_string());
-    let split = e.split();
-    vec![
-        e.id.to_string(),
-        model.connection(e.connection).map_or(0, |c| c.id).to_string(),
-        e.request.frame.to_string(),
-        optional(e.reply.map(|r| r.frame)),
-        super::time::seconds(e.request.time.saturating_sub(model.first_time())),
-        e.command.to_owned(),
-        e.shown_file(),
-        optional(e.offset),
-        optional(e.length.map(u64::from)),
-        e.bytes_moved.to_string(),
-        e.channel.name().to_owned(),
-        status(e),
-        e.latency().map_or_else(String::new, |l| l.to_string()),
-        split.credit.to_string(),
-        split.server.to_string(),
-        split.rdma.to_string(),
-        split.wire.to_string(),
-    ]
-}
-
 impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
         &[(Action::Open, "frame"), (Action::Why, "why"), (Action::SortBy, "sort"), (Action::Follow, "follow")]
     }
 
+    /// Looks for the frames of the selected exchange, if that was not done yet.
     fn prepare(&mut self, model: &Model) {
-        prepare(self, model);
+        let Some(e) = selected(self, model) else { return };
+        // an answered exchange has all its frames
+        let among = if e.reply_end.is_some() { 0 } else { model.index.len() };
+        if (self.frames.0, self.frames.1) != (e.id, among) {
+            let found = (e.id, among, frames_of(model, e, FRAMES_MAX));
+            if self.frames.0 != found.0 {
+                self.chosen = 0;
+            }
+            self.frames = found;
+        }
     }
 
     fn draw(&self, model: &Model, buf: &mut Buffer) {
-        draw(self, model, buf);
+        let [list, below] = layout(model);
+        let theme = &model.theme;
+        let len = self.order.len();
+        let shape =
+            Table { columns: &COLUMNS, len, cursor: self.list, focused: !self.in_detail, sorted: Some((self.order.by, self.order.down)) };
+        draw::table(buf, list, theme, &shape, |row| exchange(self, model, row).map_or_else(Vec::new, |e| cells(model, e)));
+        if len == 0 {
+            let text = match model.done && self.order.is_made() {
+                false => "Reading …",
+                true if model.filter.is_on() || model.followed.is_some() => "No request in the frames shown.",
+                true => "No SMB2 or NFS request was seen.",
+            };
+            put(buf, list.x + 2, list.y + 1, list.width, text, theme.faint);
+        }
+        let about = match model.exchanges_dropped {
+            0 => format!("{} of {}", (self.list.at + 1).min(len), grouped(len as u64)),
+            dropped => format!("{} of {}, {} more not kept", self.list.at + 1, grouped(len as u64), grouped(dropped)),
+        };
+        let Some(e) = selected(self, model) else {
+            rule(buf, below, below.y, "exchange", &about, theme, self.in_detail);
+            return;
+        };
+        rule(buf, below, below.y, format!("{} {}", e.command, e.shown_file()).trim_end(), &about, theme, self.in_detail);
+        for (line, pieces) in lines(self, model, e).iter().skip(self.detail_top).take(usize::from(below.height - 1)).enumerate() {
+            let pieces: Vec<(&str, Style)> = pieces.iter().map(|(t, s)| (t.as_str(), *s)).collect();
+            draw::spans(buf, below.x + 1, below.y + 1 + line as u16, below.width - 2, &pieces);
+        }
     }
 
     fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
-        act(self, model, action)
+        match action {
+            Action::NextPane | Action::PreviousPane => self.in_detail = !self.in_detail,
+            Action::Open => {
+                if let Some(frame) = self.selected_frame(model) {
+                    return vec![Request::GoToFrame(frame)];
+                }
+            }
+            Action::Sort | Action::SortReverse => return self.sort_on(model, action),
+            Action::Left if self.in_detail => self.chosen = self.chosen.saturating_sub(1),
+            Action::Right if self.in_detail => {
+                self.chosen = (self.chosen + 1).min(self.frames.2.len().saturating_sub(1));
+            }
+            Action::Up | Action::Down | Action::PageUp | Action::PageDown if self.in_detail => {
+                let most = selected(self, model).map_or(0, |e| lines(self, model, e).len()).saturating_sub(1);
+                let mut cursor = Cursor { at: self.detail_top, top: 0 };
+                cursor.moved(action, most + 1, 6);
+                self.detail_top = cursor.at;
+            }
+            _ => {
+                let (len, page) = (self.order.len(), page(model));
+                self.list.moved(action, len, page);
+                (self.detail_top, self.chosen) = (0, 0);
+            }
+        }
+        Vec::new()
     }
 
     fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
-        click(self, model, x, y)
+        let [list, below] = layout(model);
+        if let Some(by) = draw::head_at(&COLUMNS, list, x, y) {
+            return self.sort_by(model, by);
+        }
+        self.in_detail = y >= below.y;
+        if y > list.y && y < below.y {
+            let row = self.list.top + usize::from(y - list.y - 1);
+            if row < self.order.len() {
+                self.list.at = row;
+            }
+        }
+        Vec::new()
     }
 
+    /// The frame that the selected exchange leads to.
     fn selected_frame(&self, model: &Model) -> Option<u64> {
-        selected_frame(self, model)
+        let e = selected(self, model)?;
+        let chosen = self.frames.2.get(self.chosen).filter(|_| self.in_detail && self.frames.0 == e.id);
+        Some(chosen.copied().unwrap_or(e.request.frame))
     }
 
     fn selected_connection(&self, model: &Model) -> Option<u32> {
@@ -481,8 +430,9 @@ impl Screen for State {
         selected(self, model).cloned()
     }
 
+    /// True if the user selected an exchange.
     fn is_chosen(&self) -> bool {
-        is_chosen(self)
+        self.list.at > 0 || self.in_detail || self.order.by != 0
     }
 
     fn columns(&self) -> &'static [Column] {
@@ -497,8 +447,30 @@ impl Screen for State {
         self.order.len()
     }
 
+    /// For an export: a row.
     fn row(&self, model: &Model, at: usize) -> Vec<String> {
-        export(self, model, at)
+        let Some(e) = exchange(self, model, at) else { return Vec::new() };
+        let optional = |v: Option<u64>| v.map_or_else(String::new, |v| v.to_string());
+        let split = e.split();
+        vec![
+            e.id.to_string(),
+            model.connection(e.connection).map_or(0, |c| c.id).to_string(),
+            e.request.frame.to_string(),
+            optional(e.reply.map(|r| r.frame)),
+            super::time::seconds(e.request.time.saturating_sub(model.first_time())),
+            e.command.to_owned(),
+            e.shown_file(),
+            optional(e.offset),
+            optional(e.length.map(u64::from)),
+            e.bytes_moved.to_string(),
+            e.channel.name().to_owned(),
+            status(e),
+            e.latency().map_or_else(String::new, |l| l.to_string()),
+            split.credit.to_string(),
+            split.server.to_string(),
+            split.rdma.to_string(),
+            split.wire.to_string(),
+        ]
     }
 
     fn export(&self, model: &Model) -> Vec<Vec<String>> {

@@ -159,39 +159,6 @@ fn whole(model: &Model) -> Option<(i64, i64)> {
     Some((from, last.max(from.saturating_add(1))))
 }
 
-/// Makes the map, or continues it.
-fn prepare(state: &mut State, model: &Model) {
-    let Some((first, last)) = whole(model) else { return };
-    let places = model.exchanges.places();
-    let mut map = match state.map.take() {
-        // more frames pass the filter: all is counted again when it is done
-        Some(map) if !model.filter.is_on() || map.passing == model.filter.found.len() => map,
-        _ => {
-            let (from, upto) = state.window.unwrap_or((first, last));
-            let width = upto.saturating_sub(from) / COLUMNS as i64 + 1;
-            Map { passing: model.filter.found.len(), ..Map::new(from, width, places.start) }
-        }
-    };
-    let grows = state.window.is_none();
-    let upto = places.end.min(map.scanned.max(places.start) + STEP);
-    for place in map.scanned.max(places.start)..upto {
-        let Some(e) = model.exchanges.at(place) else { continue };
-        if let Some(latency) = e.latency()
-            && model.concerns(e.connection)
-            && (!model.filter.is_on() || order::passes(e, &model.filter.found))
-        {
-            map.add(e.request.time, latency, grows);
-        }
-    }
-    map.scanned = upto;
-    state.map = Some(map);
-    keep_inside(state, model);
-}
-
-fn is_behind(state: &State, model: &Model) -> bool {
-    state.map.as_ref().is_some_and(|m| m.scanned < model.exchanges.places().end)
-}
-
 /// Number of rows of the map in one row of the screen, and the first row.
 fn scale(map: &Map, height: u16) -> (usize, usize) {
     let rows = &map.rows;
@@ -270,135 +237,8 @@ fn filter(model: &Model, map: &Map, cell: &Cell) -> String {
     )
 }
 
-fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
-    let area = plot(model);
-    let Some(map) = &state.map else { return Vec::new() };
-    let rows = height(map, area);
-    let (columns, start, width) = (reached(state, model, map) as i64, map.start, map.width);
-    let (x, y) = state.at;
-    match action {
-        Action::Left => state.at.0 = x.saturating_sub(1),
-        Action::Right => state.at.0 = x + 1,
-        Action::Up => state.at.1 = y + 1,
-        Action::Down => state.at.1 = y.saturating_sub(1),
-        Action::PageUp => state.at.0 = x.saturating_sub(area.width / 4),
-        Action::PageDown => state.at.0 = x + area.width / 4,
-        Action::First => state.at.0 = 0,
-        Action::Last => state.at.0 = area.width,
-        // to the slowest of this column, and of all
-        Action::NextPane => state.at.1 = rows - 1,
-        Action::Brush => {
-            state.brush = match state.brush {
-                Some(_) => None,
-                None => Some(state.at),
-            };
-            if state.brush.is_some() {
-                let word = model.keys.first(Action::Open);
-                return vec![Request::Say(format!("a brush: move to widen it, {word} filters by it"))];
-            }
-            return Vec::new();
-        }
-        Action::ZoomIn | Action::ZoomOut => {
-            let length = columns.saturating_mul(width);
-            let at = start.saturating_add((i128::from(length) * i128::from(x) / i128::from(area.width)) as i64);
-            let length = if action == Action::ZoomIn { length / 2 } else { length.saturating_mul(2) }.max(1000);
-            let Some((first, last)) = whole(model) else { return Vec::new() };
-            let from = at.saturating_sub(length / 2).max(first);
-            let upto = from.saturating_add(length).min(last);
-            let all = from <= first && upto >= last;
-            *state = State { window: (!all).then_some((from, upto)), at: (area.width / 2, y), ..State::default() };
-            return Vec::new();
-        }
-        Action::ZoomAll => {
-            *state = State { at: (x, y), ..State::default() };
-            return Vec::new();
-        }
-        Action::Open => {
-            let Some((map, cell)) = chosen(state, model) else { return Vec::new() };
-            if map.count(cell.columns.clone(), cell.rows.clone()) == 0 {
-                return vec![Request::Complain("no request is there".to_owned())];
-            }
-            if state.brush.is_none() {
-                // one cell: its slowest request, as its frame
-                let frame = slowest(model, map, &cell).map(|e| e.request.frame);
-                return frame.map_or_else(Vec::new, |frame| vec![Request::GoToFrame(frame)]);
-            }
-            let new = filter(model, map, &cell);
-            let text = if model.filter.is_on() { format!("({}) && {new}", model.filter.text) } else { new };
-            state.brush = None;
-            return vec![Request::FilterBy(text)];
-        }
-        _ => {}
-    }
-    keep_inside(state, model);
-    Vec::new()
-}
-
-fn click(state: &mut State, model: &Model, x: u16, y: u16) {
-    let area = plot(model);
-    let Some(map) = &state.map else { return };
-    let bottom = area.y + height(map, area);
-    if (area.x..area.right()).contains(&x) && (area.y..bottom).contains(&y) {
-        state.at = (x - area.x, bottom - 1 - y);
-    }
-}
-
 /// Characters by number of requests: one, few, many, most.
 const SHADES: [&str; 4] = ["░", "▒", "▓", "█"];
-
-fn draw(state: &State, model: &Model, buf: &mut Buffer) {
-    let body = model.body();
-    let theme = &model.theme;
-    let Some(map) = state.map.as_ref().filter(|m| m.total > 0) else {
-        let text = match (is_behind(state, model), model.done, model.filter.is_on()) {
-            (false, true, false) => "No request was answered in this capture.",
-            (false, true, true) => "No request that passes the filter was answered.",
-            _ => "Reading …",
-        };
-        put(buf, body.x + 2, body.y + 1, body.width.saturating_sub(2), text, theme.faint);
-        return;
-    };
-    let (half, most) = (map.quantile(500), map.quantile(990));
-    let head = format!(
-        "{} requests   half within {}, 99 % within {}, the slowest {}",
-        grouped(map.total),
-        span(half.1),
-        span(most.1),
-        span(map.slowest)
-    );
-    put(buf, body.x + 1, body.y, body.width - 2, &head, theme.heading);
-    let area = plot(model);
-    let rows = height(map, area);
-    let (first, step) = scale(map, area.height);
-    let cells: Vec<(u16, u16, u64)> = (0..rows)
-        .flat_map(|y| (0..area.width).map(move |x| (x, y)))
-        .map(|(x, y)| {
-            let cell = cell(state, model, map, (x, y), (x, y));
-            (x, y, map.count(cell.columns, cell.rows))
-        })
-        .collect();
-    let greatest = cells.iter().map(|(.., n)| *n).max().unwrap_or(1).max(1);
-    for (x, y, n) in cells.into_iter().filter(|(.., n)| *n > 0) {
-        // by its logarithm: one request among thousands is seen
-        let shade = if n == 1 { 0 } else { (n.ilog2() as usize * 3).div_ceil(greatest.ilog2().max(1) as usize).min(3) };
-        let style = if shade == 3 { theme.upper } else { theme.text };
-        put(buf, area.x + x, area.y + rows - 1 - y, 1, SHADES[shade], style);
-    }
-    for y in 0..rows {
-        let is_labelled = y % 4 == 0 || y == rows - 1;
-        let label = if is_labelled { format!("{}┤", span(latency_of(first + usize::from(y) * step))) } else { "│".to_owned() };
-        put_right(buf, body.x, area.y + rows - 1 - y, AXIS, &label, theme.faint);
-    }
-    if let Some((_, chosen)) = chosen(state, model) {
-        let corner = state.brush.unwrap_or(state.at);
-        for y in corner.1.min(state.at.1)..=corner.1.max(state.at.1) {
-            let x = corner.0.min(state.at.0);
-            let width = corner.0.max(state.at.0) - x + 1;
-            buf.set_style(Rect { x: area.x + x, y: area.y + rows - 1 - y, width, height: 1 }, theme.selected);
-        }
-        legend(state, model, map, &chosen, buf, area.y + rows);
-    }
-}
 
 /// Draws the axis below the map: the times, and the selection.
 fn legend(state: &State, model: &Model, map: &Map, cell: &Cell, buf: &mut Buffer, y: u16) {
@@ -423,24 +263,164 @@ impl Screen for State {
         &[(Action::Brush, "brush"), (Action::Open, "filter by it"), (Action::ZoomIn, "zoom"), (Action::ZoomAll, "all")]
     }
 
+    /// Makes the map, or continues it.
     fn prepare(&mut self, model: &Model) {
-        prepare(self, model);
+        let Some((first, last)) = whole(model) else { return };
+        let places = model.exchanges.places();
+        let mut map = match self.map.take() {
+            // more frames pass the filter: all is counted again when it is done
+            Some(map) if !model.filter.is_on() || map.passing == model.filter.found.len() => map,
+            _ => {
+                let (from, upto) = self.window.unwrap_or((first, last));
+                let width = upto.saturating_sub(from) / COLUMNS as i64 + 1;
+                Map { passing: model.filter.found.len(), ..Map::new(from, width, places.start) }
+            }
+        };
+        let grows = self.window.is_none();
+        let upto = places.end.min(map.scanned.max(places.start) + STEP);
+        for place in map.scanned.max(places.start)..upto {
+            let Some(e) = model.exchanges.at(place) else { continue };
+            if let Some(latency) = e.latency()
+                && model.concerns(e.connection)
+                && (!model.filter.is_on() || order::passes(e, &model.filter.found))
+            {
+                map.add(e.request.time, latency, grows);
+            }
+        }
+        map.scanned = upto;
+        self.map = Some(map);
+        keep_inside(self, model);
     }
 
     fn is_behind(&self, model: &Model) -> bool {
-        is_behind(self, model)
+        self.map.as_ref().is_some_and(|m| m.scanned < model.exchanges.places().end)
     }
 
     fn draw(&self, model: &Model, buf: &mut Buffer) {
-        draw(self, model, buf);
+        let body = model.body();
+        let theme = &model.theme;
+        let Some(map) = self.map.as_ref().filter(|m| m.total > 0) else {
+            let text = match (self.is_behind(model), model.done, model.filter.is_on()) {
+                (false, true, false) => "No request was answered in this capture.",
+                (false, true, true) => "No request that passes the filter was answered.",
+                _ => "Reading …",
+            };
+            put(buf, body.x + 2, body.y + 1, body.width.saturating_sub(2), text, theme.faint);
+            return;
+        };
+        let (half, most) = (map.quantile(500), map.quantile(990));
+        let head = format!(
+            "{} requests   half within {}, 99 % within {}, the slowest {}",
+            grouped(map.total),
+            span(half.1),
+            span(most.1),
+            span(map.slowest)
+        );
+        put(buf, body.x + 1, body.y, body.width - 2, &head, theme.heading);
+        let area = plot(model);
+        let rows = height(map, area);
+        let (first, step) = scale(map, area.height);
+        let cells: Vec<(u16, u16, u64)> = (0..rows)
+            .flat_map(|y| (0..area.width).map(move |x| (x, y)))
+            .map(|(x, y)| {
+                let cell = cell(self, model, map, (x, y), (x, y));
+                (x, y, map.count(cell.columns, cell.rows))
+            })
+            .collect();
+        let greatest = cells.iter().map(|(.., n)| *n).max().unwrap_or(1).max(1);
+        for (x, y, n) in cells.into_iter().filter(|(.., n)| *n > 0) {
+            // by its logarithm: one request among thousands is seen
+            let shade = if n == 1 { 0 } else { (n.ilog2() as usize * 3).div_ceil(greatest.ilog2().max(1) as usize).min(3) };
+            let style = if shade == 3 { theme.upper } else { theme.text };
+            put(buf, area.x + x, area.y + rows - 1 - y, 1, SHADES[shade], style);
+        }
+        for y in 0..rows {
+            let is_labelled = y % 4 == 0 || y == rows - 1;
+            let label = if is_labelled { format!("{}┤", span(latency_of(first + usize::from(y) * step))) } else { "│".to_owned() };
+            put_right(buf, body.x, area.y + rows - 1 - y, AXIS, &label, theme.faint);
+        }
+        if let Some((_, chosen)) = chosen(self, model) {
+            let corner = self.brush.unwrap_or(self.at);
+            for y in corner.1.min(self.at.1)..=corner.1.max(self.at.1) {
+                let x = corner.0.min(self.at.0);
+                let width = corner.0.max(self.at.0) - x + 1;
+                buf.set_style(Rect { x: area.x + x, y: area.y + rows - 1 - y, width, height: 1 }, theme.selected);
+            }
+            legend(self, model, map, &chosen, buf, area.y + rows);
+        }
     }
 
     fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
-        act(self, model, action)
+        let area = plot(model);
+        let Some(map) = &self.map else { return Vec::new() };
+        let rows = height(map, area);
+        let (columns, start, width) = (reached(self, model, map) as i64, map.start, map.width);
+        let (x, y) = self.at;
+        match action {
+            Action::Left => self.at.0 = x.saturating_sub(1),
+            Action::Right => self.at.0 = x + 1,
+            Action::Up => self.at.1 = y + 1,
+            Action::Down => self.at.1 = y.saturating_sub(1),
+            Action::PageUp => self.at.0 = x.saturating_sub(area.width / 4),
+            Action::PageDown => self.at.0 = x + area.width / 4,
+            Action::First => self.at.0 = 0,
+            Action::Last => self.at.0 = area.width,
+            // to the slowest of this column, and of all
+            Action::NextPane => self.at.1 = rows - 1,
+            Action::Brush => {
+                self.brush = match self.brush {
+                    Some(_) => None,
+                    None => Some(self.at),
+                };
+                if self.brush.is_some() {
+                    let word = model.keys.first(Action::Open);
+                    return vec![Request::Say(format!("a brush: move to widen it, {word} filters by it"))];
+                }
+                return Vec::new();
+            }
+            Action::ZoomIn | Action::ZoomOut => {
+                let length = columns.saturating_mul(width);
+                let at = start.saturating_add((i128::from(length) * i128::from(x) / i128::from(area.width)) as i64);
+                let length = if action == Action::ZoomIn { length / 2 } else { length.saturating_mul(2) }.max(1000);
+                let Some((first, last)) = whole(model) else { return Vec::new() };
+                let from = at.saturating_sub(length / 2).max(first);
+                let upto = from.saturating_add(length).min(last);
+                let all = from <= first && upto >= last;
+                *self = State { window: (!all).then_some((from, upto)), at: (area.width / 2, y), ..State::default() };
+                return Vec::new();
+            }
+            Action::ZoomAll => {
+                *self = State { at: (x, y), ..State::default() };
+                return Vec::new();
+            }
+            Action::Open => {
+                let Some((map, cell)) = chosen(self, model) else { return Vec::new() };
+                if map.count(cell.columns.clone(), cell.rows.clone()) == 0 {
+                    return vec![Request::Complain("no request is there".to_owned())];
+                }
+                if self.brush.is_none() {
+                    // one cell: its slowest request, as its frame
+                    let frame = slowest(model, map, &cell).map(|e| e.request.frame);
+                    return frame.map_or_else(Vec::new, |frame| vec![Request::GoToFrame(frame)]);
+                }
+                let new = filter(model, map, &cell);
+                let text = if model.filter.is_on() { format!("({}) && {new}", model.filter.text) } else { new };
+                self.brush = None;
+                return vec![Request::FilterBy(text)];
+            }
+            _ => {}
+        }
+        keep_inside(self, model);
+        Vec::new()
     }
 
     fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
-        click(self, model, x, y);
+        let area = plot(model);
+        let Some(map) = &self.map else { return Vec::new() };
+        let bottom = area.y + height(map, area);
+        if (area.x..area.right()).contains(&x) && (area.y..bottom).contains(&y) {
+            self.at = (x - area.x, bottom - 1 - y);
+        }
         Vec::new()
     }
 

@@ -81,40 +81,6 @@ fn row<'a>(state: &State, model: &'a Model, row: usize) -> Option<(&'a Exchange,
     Some((model.exchanges.at(exchange as usize)?, usize::from(descriptor)))
 }
 
-pub(crate) fn selected_frame(state: &State, model: &Model) -> Option<u64> {
-    row(state, model, state.list.at).map(|(e, _)| e.request.frame)
-}
-
-pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
-    match action {
-        Action::Open => {
-            if let Some(frame) = selected_frame(state, model) {
-                return vec![Request::GoToFrame(frame)];
-            }
-        }
-        Action::Sort | Action::SortReverse => return state.sort_on(model, action),
-        _ => {
-            let (len, page) = (state.order.len(), page(model));
-            state.list.moved(action, len, page);
-        }
-    }
-    Vec::new()
-}
-
-pub(crate) fn click(state: &mut State, model: &Model, x: u16, y: u16) -> Vec<Request> {
-    if let Some(by) = draw::head_at(&COLUMNS, area(model), x, y) {
-        return state.sort_by(model, by);
-    }
-    let body = model.body();
-    if y > body.y {
-        let row = state.list.top + usize::from(y - body.y - 1);
-        if row < state.order.len() {
-            state.list.at = row;
-        }
-    }
-    Vec::new()
-}
-
 /// Bytes of the exchange that went through its descriptors.
 fn used(e: &Exchange) -> u64 {
     e.reads.bytes + e.writes.bytes
@@ -166,47 +132,8 @@ fn cells(model: &Model, e: &Exchange, descriptor: usize) -> Vec<Cell> {
     ]
 }
 
-pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
-    let body = model.body();
-    let theme = &model.theme;
-    let len = state.order.len();
-    let order = &state.order;
-    let shape = Table { columns: &COLUMNS, len, cursor: state.list, focused: true, sorted: Some((order.by, order.down)) };
-    draw::table(buf, area(model), theme, &shape, |at| row(state, model, at).map_or_else(Vec::new, |(e, d)| cells(model, e, d)));
-    if len == 0 {
-        let text =
-            if model.done && order.is_made() { "No request advertised memory: all data travelled inside messages." } else { "Reading …" };
-        put(buf, body.x + 2, body.y + 1, body.width, text, theme.faint);
-    }
-    let (keys, invalidated, outside) = model.sums.keys();
-    // of a request the first descriptors are known, and of those without a request in the capture none
-    let listed = if len as u64 == keys { String::new() } else { format!(", {} of them listed", grouped(len as u64)) };
-    let text = format!("{} keys advertised{listed}, {} invalidated by the peer, ", grouped(keys), grouped(invalidated));
-    let outside_text = format!("{} uses outside of them", grouped(outside));
-    let style = if outside > 0 { theme.error } else { theme.faint };
-    draw::spans(buf, body.x + 1, body.y + body.height - 1, body.width - 2, &[(&text, theme.faint), (&outside_text, style)]);
-}
-
 /// For an export: the heads.
 pub(crate) const HEADS: &[&str] = &["frame", "time", "key", "address", "length", "used", "peer", "command", "ended", "file"];
-
-/// For an export: a row.
-pub(crate) fn export(state: &State, model: &Model, at: usize) -> Vec<String> {
-    let Some((e, d)) = row(state, model, at) else { return Vec::new() };
-    let descriptor = &e.descriptors[d];
-    vec![
-        e.request.frame.to_string(),
-        super::time::seconds(e.request.time.saturating_sub(model.first_time())),
-        format!("{:#010x}", descriptor.token),
-        format!("{:#x}", descriptor.offset),
-        descriptor.length.to_string(),
-        used_of(e, d).to_string(),
-        peer_does(e).to_owned(),
-        e.command.to_owned(),
-        ended(e),
-        e.shown_file(),
-    ]
-}
 
 impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
@@ -214,19 +141,61 @@ impl Screen for State {
     }
 
     fn draw(&self, model: &Model, buf: &mut Buffer) {
-        draw(self, model, buf);
+        let body = model.body();
+        let theme = &model.theme;
+        let len = self.order.len();
+        let order = &self.order;
+        let shape = Table { columns: &COLUMNS, len, cursor: self.list, focused: true, sorted: Some((order.by, order.down)) };
+        draw::table(buf, area(model), theme, &shape, |at| row(self, model, at).map_or_else(Vec::new, |(e, d)| cells(model, e, d)));
+        if len == 0 {
+            let text = if model.done && order.is_made() {
+                "No request advertised memory: all data travelled inside messages."
+            } else {
+                "Reading …"
+            };
+            put(buf, body.x + 2, body.y + 1, body.width, text, theme.faint);
+        }
+        let (keys, invalidated, outside) = model.sums.keys();
+        // of a request the first descriptors are known, and of those without a request in the capture none
+        let listed = if len as u64 == keys { String::new() } else { format!(", {} of them listed", grouped(len as u64)) };
+        let text = format!("{} keys advertised{listed}, {} invalidated by the peer, ", grouped(keys), grouped(invalidated));
+        let outside_text = format!("{} uses outside of them", grouped(outside));
+        let style = if outside > 0 { theme.error } else { theme.faint };
+        draw::spans(buf, body.x + 1, body.y + body.height - 1, body.width - 2, &[(&text, theme.faint), (&outside_text, style)]);
     }
 
     fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
-        act(self, model, action)
+        match action {
+            Action::Open => {
+                if let Some(frame) = self.selected_frame(model) {
+                    return vec![Request::GoToFrame(frame)];
+                }
+            }
+            Action::Sort | Action::SortReverse => return self.sort_on(model, action),
+            _ => {
+                let (len, page) = (self.order.len(), page(model));
+                self.list.moved(action, len, page);
+            }
+        }
+        Vec::new()
     }
 
     fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
-        click(self, model, x, y)
+        if let Some(by) = draw::head_at(&COLUMNS, area(model), x, y) {
+            return self.sort_by(model, by);
+        }
+        let body = model.body();
+        if y > body.y {
+            let row = self.list.top + usize::from(y - body.y - 1);
+            if row < self.order.len() {
+                self.list.at = row;
+            }
+        }
+        Vec::new()
     }
 
     fn selected_frame(&self, model: &Model) -> Option<u64> {
-        selected_frame(self, model)
+        row(self, model, self.list.at).map(|(e, _)| e.request.frame)
     }
 
     fn is_chosen(&self) -> bool {
@@ -245,8 +214,22 @@ impl Screen for State {
         self.order.len()
     }
 
+    /// For an export: a row.
     fn row(&self, model: &Model, at: usize) -> Vec<String> {
-        export(self, model, at)
+        let Some((e, d)) = row(self, model, at) else { return Vec::new() };
+        let descriptor = &e.descriptors[d];
+        vec![
+            e.request.frame.to_string(),
+            super::time::seconds(e.request.time.saturating_sub(model.first_time())),
+            format!("{:#010x}", descriptor.token),
+            format!("{:#x}", descriptor.offset),
+            descriptor.length.to_string(),
+            used_of(e, d).to_string(),
+            peer_does(e).to_owned(),
+            e.command.to_owned(),
+            ended(e),
+            e.shown_file(),
+        ]
     }
 
     fn export(&self, model: &Model) -> Vec<Vec<String>> {

@@ -132,13 +132,6 @@ fn slowest(model: &Model) -> Vec<&Exchange> {
     all.iter().filter(|e| ids.as_ref().is_none_or(|ids| ids.contains(&e.connection))).filter(is_first).collect()
 }
 
-/// The slow request that is selected, under the number by which its connection is followed.
-pub(crate) fn selected_exchange(state: &State, model: &Model) -> Option<Exchange> {
-    let e = (state.pane == Pane::Slowest).then(|| slowest(model).get(state.slowest.at).copied()).flatten()?;
-    let known = model.exchanges.iter().find(|(_, known)| known.id == e.id).map(|(_, known)| known.clone());
-    known.or_else(|| Some(Exchange { connection: model.report.numbered(e.connection)?.followed_as.first().copied()?, ..e.clone() }))
-}
-
 /// The worst finding, as text.
 fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
     let theme = &model.theme;
@@ -215,95 +208,6 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
     lines
 }
 
-/// The busiest connection is the selected one until the user selects another.
-pub(crate) fn prepare(state: &mut State, model: &Model) {
-    let count = model.connection_count();
-    let page = usize::from(layout(model)[1].height.saturating_sub(2));
-    let at = if model.shows_all_connections() { model.report.busiest().unwrap_or(0) } else { 0 };
-    let cursor = &mut state.connections;
-    if state.chosen {
-        cursor.show(count, page);
-    } else {
-        cursor.jump(at, count, page);
-    }
-}
-
-pub(crate) fn selected_finding(state: &State, model: &Model) -> Option<Found> {
-    let at = if state.pane == Pane::Findings { state.findings.at } else { 0 };
-    model.found.get(at).cloned()
-}
-
-pub(crate) fn selected_frame(state: &State, model: &Model) -> Option<u64> {
-    match state.pane {
-        Pane::Top | Pane::Findings => selected_finding(state, model).map(|f| f.frame),
-        Pane::Connections => model.connection_at(state.connections.at).map(|c| c.first.frame),
-        Pane::Slowest => slowest(model).get(state.slowest.at).map(|e| e.request.frame),
-    }
-}
-
-pub(crate) fn selected_connection(state: &State, model: &Model) -> Option<u32> {
-    let by_id = |id: u32| model.report.numbered(id).and_then(|c| c.followed_as.first().copied());
-    match state.pane {
-        Pane::Connections => model.connection_at(state.connections.at).and_then(|c| c.followed_as.first().copied()),
-        Pane::Top | Pane::Findings => selected_finding(state, model).and_then(|f| f.connection).and_then(by_id),
-        Pane::Slowest => slowest(model).get(state.slowest.at).and_then(|e| by_id(e.connection)),
-    }
-}
-
-pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
-    const PANES: [Pane; 4] = [Pane::Top, Pane::Connections, Pane::Findings, Pane::Slowest];
-    let areas = layout(model);
-    let step = |by: usize| PANES[(state.pane as usize + by) % 4];
-    match action {
-        Action::NextPane => state.pane = step(1),
-        Action::PreviousPane => state.pane = step(3),
-        Action::Open => match state.pane {
-            Pane::Connections => {
-                let id = selected_connection(state, model);
-                return vec![Request::Follow(id)];
-            }
-            _ => {
-                if let Some(frame) = selected_frame(state, model) {
-                    return vec![Request::GoToFrame(frame)];
-                }
-            }
-        },
-        _ => {
-            let pane = state.pane;
-            let page = |at: usize, heads: u16| usize::from(areas[at].height.saturating_sub(heads));
-            let (connections, found, slow) = (model.connection_count(), model.found.len(), slowest(model).len());
-            match pane {
-                Pane::Top => {}
-                Pane::Connections => {
-                    state.chosen = true;
-                    state.connections.moved(action, connections, page(1, 2));
-                }
-                Pane::Findings => state.findings.moved(action, found, page(2, 1)),
-                Pane::Slowest => state.slowest.moved(action, slow, page(3, 1)),
-            }
-        }
-    }
-    Vec::new()
-}
-
-pub(crate) fn click(state: &mut State, model: &Model, _: u16, y: u16) {
-    let areas = layout(model);
-    let row = |at: usize, heads: u16, top: usize| usize::from(y.saturating_sub(areas[at].y + heads)) + top;
-    if y < areas[1].y {
-        state.pane = Pane::Top;
-    } else if y < areas[2].y {
-        state.pane = Pane::Connections;
-        state.chosen = true;
-        state.connections.at = row(1, 2, state.connections.top).min(model.connection_count().saturating_sub(1));
-    } else if y < areas[3].y {
-        state.pane = Pane::Findings;
-        state.findings.at = row(2, 1, state.findings.top).min(model.found.len().saturating_sub(1));
-    } else {
-        state.pane = Pane::Slowest;
-        state.slowest.at = row(3, 1, state.slowest.top).min(slowest(model).len().saturating_sub(1));
-    }
-}
-
 const CONNECTIONS: [Column; 9] = [
     number("#", 5),
     column("connection", 0),
@@ -315,78 +219,6 @@ const CONNECTIONS: [Column; 9] = [
     number("rate", 10).from(130),
     column("ended by", 14),
 ];
-
-pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
-    let theme = &model.theme;
-    let [top, conns, found, slow] = layout(model);
-    let pane = state.pane;
-    let lines = top_lines(model, top.width);
-    for (i, (head, text, style)) in lines.iter().take(usize::from(top.height)).enumerate() {
-        let y = top.y + i as u16;
-        let is_sentence = head.chars().count() == 1 || (head.is_empty() && *style != theme.text && *style != theme.good);
-        let indent = if is_sentence { 3 } else { 10 };
-        put(buf, top.x + 1, y, 8, head, if head.starts_with(' ') { theme.faint } else { *style });
-        let width = top.width.saturating_sub(indent + 1);
-        let is_cut = i + 1 == usize::from(top.height) && lines.len() > i + 1;
-        let end = put(buf, top.x + indent, y, width, text, *style);
-        if is_cut {
-            put(buf, end.min(top.right().saturating_sub(3)), y, 2, " …", *style);
-        }
-        if pane == Pane::Top && i == 0 {
-            buf.set_style(Rect { x: top.x, y, width: top.width, height: 1 }, theme.selected);
-        }
-    }
-    draw_connections(state, model, buf, conns);
-    let findings_shown = &model.found;
-    let count = |s: Severity| model.found.count(s);
-    let about = format!("✗ {}   ! {}   · {}", count(Severity::Error), count(Severity::Warn), count(Severity::Note));
-    rule(buf, found, found.y, "findings", &about, theme, pane == Pane::Findings);
-    for line in 0..usize::from(found.height.saturating_sub(1)) {
-        let at = state.findings.top + line;
-        let Some(finding) = findings_shown.get(at) else { break };
-        let y = found.y + 1 + line as u16;
-        let cells = findings::cells(model, finding);
-        put(buf, found.x + 1, y, 1, &cells[0].0, cells[0].1);
-        put(buf, found.x + 3, y, 24, &cells[1].0, cells[1].1);
-        put_right(buf, found.x + 28, y, 6, &cells[4].0, cells[4].1);
-        let x = put(buf, found.x + 36, y, 10, &format!("f {}", cells[5].0), theme.faint);
-        let x = x.max(found.x + 43) + 1;
-        put(buf, x, y, found.right().saturating_sub(x + 1), &findings::sentence(finding), theme.text);
-        if pane == Pane::Findings && at == state.findings.at {
-            buf.set_style(Rect { x: found.x, y, width: found.width, height: 1 }, theme.selected);
-        }
-    }
-    if findings_shown.is_empty() {
-        put(buf, found.x + 3, found.y + 1, found.width, if model.done { "none" } else { "none so far" }, theme.faint);
-    }
-    rule(buf, slow, slow.y, "slowest I/O", "▒ server  ▓ RDMA  █ wire  × recovery  ░ credit  ? unknown", theme, pane == Pane::Slowest);
-    let list = slowest(model);
-    for line in 0..usize::from(slow.height.saturating_sub(1)) {
-        let at = state.slowest.top + line;
-        let Some(e) = list.get(at) else { break };
-        let y = slow.y + 1 + line as u16;
-        put_right(buf, slow.x + 1, y, 9, &e.latency().map_or_else(String::new, span), theme.text);
-        let x = put(buf, slow.x + 12, y, 16, e.command, if e.failed { theme.error } else { theme.text }).max(slow.x + 24) + 1;
-        let mut what = e.shown_file();
-        if let Some(offset) = e.offset {
-            what.push_str(&format!(" @{offset}"));
-        }
-        if let Some(length) = e.length {
-            what.push_str(&format!(" {} B", grouped(length.into())));
-        }
-        let width = 24.min(slow.width / 4);
-        let bar_x = slow.right().saturating_sub(width + 14);
-        put(buf, x, y, bar_x.saturating_sub(x + 1), &what, theme.text);
-        put(buf, bar_x, y, width, &io::bar(e, usize::from(width)), theme.client);
-        put_right(buf, slow.right().saturating_sub(13), y, 12, &format!("f {}", e.request.frame), theme.faint);
-        if pane == Pane::Slowest && at == state.slowest.at {
-            buf.set_style(Rect { x: slow.x, y, width: slow.width, height: 1 }, theme.selected);
-        }
-    }
-    if list.is_empty() {
-        put(buf, slow.x + 3, slow.y + 1, slow.width, if model.done { "no request with a reply" } else { "none so far" }, theme.faint);
-    }
-}
 
 fn draw_connections(state: &State, model: &Model, buf: &mut Buffer, area: Rect) {
     let theme = &model.theme;
@@ -454,26 +286,6 @@ pub(crate) fn cursor(state: &mut State) -> &mut Cursor {
     }
 }
 
-/// Number of rows of the pane.
-pub(crate) fn len(state: &State, model: &Model) -> usize {
-    match state.pane {
-        Pane::Findings | Pane::Top => model.found.len(),
-        Pane::Slowest => slowest(model).len(),
-        Pane::Connections => model.connection_count(),
-    }
-}
-
-/// One of them, as text.
-pub(crate) fn row(state: &State, model: &Model, at: usize) -> Vec<String> {
-    match state.pane {
-        Pane::Findings | Pane::Top => model.found.get(at).map_or_else(Vec::new, findings::export),
-        Pane::Slowest => slowest(model).get(at).map_or_else(Vec::new, |e| {
-            vec![e.request.frame.to_string(), e.command.to_owned(), e.shown_file(), e.latency().map_or_else(String::new, |l| l.to_string())]
-        }),
-        Pane::Connections => model.connection_at(at).map_or_else(Vec::new, |c| export(model, c)),
-    }
-}
-
 /// For an export: heads, then rows.
 pub(crate) fn rows(model: &Model) -> Vec<Vec<String>> {
     let heads =
@@ -500,37 +312,173 @@ impl Screen for State {
         &[(Action::NextPane, "pane"), (Action::Open, "go"), (Action::Follow, "follow"), (Action::Explain, "explain")]
     }
 
+    /// The busiest connection is the selected one until the user selects another.
     fn prepare(&mut self, model: &Model) {
-        prepare(self, model);
+        let count = model.connection_count();
+        let page = usize::from(layout(model)[1].height.saturating_sub(2));
+        let at = if model.shows_all_connections() { model.report.busiest().unwrap_or(0) } else { 0 };
+        let cursor = &mut self.connections;
+        if self.chosen {
+            cursor.show(count, page);
+        } else {
+            cursor.jump(at, count, page);
+        }
     }
 
     fn draw(&self, model: &Model, buf: &mut Buffer) {
-        draw(self, model, buf);
+        let theme = &model.theme;
+        let [top, conns, found, slow] = layout(model);
+        let pane = self.pane;
+        let lines = top_lines(model, top.width);
+        for (i, (head, text, style)) in lines.iter().take(usize::from(top.height)).enumerate() {
+            let y = top.y + i as u16;
+            let is_sentence = head.chars().count() == 1 || (head.is_empty() && *style != theme.text && *style != theme.good);
+            let indent = if is_sentence { 3 } else { 10 };
+            put(buf, top.x + 1, y, 8, head, if head.starts_with(' ') { theme.faint } else { *style });
+            let width = top.width.saturating_sub(indent + 1);
+            let is_cut = i + 1 == usize::from(top.height) && lines.len() > i + 1;
+            let end = put(buf, top.x + indent, y, width, text, *style);
+            if is_cut {
+                put(buf, end.min(top.right().saturating_sub(3)), y, 2, " …", *style);
+            }
+            if pane == Pane::Top && i == 0 {
+                buf.set_style(Rect { x: top.x, y, width: top.width, height: 1 }, theme.selected);
+            }
+        }
+        draw_connections(self, model, buf, conns);
+        let findings_shown = &model.found;
+        let count = |s: Severity| model.found.count(s);
+        let about = format!("✗ {}   ! {}   · {}", count(Severity::Error), count(Severity::Warn), count(Severity::Note));
+        rule(buf, found, found.y, "findings", &about, theme, pane == Pane::Findings);
+        for line in 0..usize::from(found.height.saturating_sub(1)) {
+            let at = self.findings.top + line;
+            let Some(finding) = findings_shown.get(at) else { break };
+            let y = found.y + 1 + line as u16;
+            let cells = findings::cells(model, finding);
+            put(buf, found.x + 1, y, 1, &cells[0].0, cells[0].1);
+            put(buf, found.x + 3, y, 24, &cells[1].0, cells[1].1);
+            put_right(buf, found.x + 28, y, 6, &cells[4].0, cells[4].1);
+            let x = put(buf, found.x + 36, y, 10, &format!("f {}", cells[5].0), theme.faint);
+            let x = x.max(found.x + 43) + 1;
+            put(buf, x, y, found.right().saturating_sub(x + 1), &findings::sentence(finding), theme.text);
+            if pane == Pane::Findings && at == self.findings.at {
+                buf.set_style(Rect { x: found.x, y, width: found.width, height: 1 }, theme.selected);
+            }
+        }
+        if findings_shown.is_empty() {
+            put(buf, found.x + 3, found.y + 1, found.width, if model.done { "none" } else { "none so far" }, theme.faint);
+        }
+        rule(buf, slow, slow.y, "slowest I/O", "▒ server  ▓ RDMA  █ wire  × recovery  ░ credit  ? unknown", theme, pane == Pane::Slowest);
+        let list = slowest(model);
+        for line in 0..usize::from(slow.height.saturating_sub(1)) {
+            let at = self.slowest.top + line;
+            let Some(e) = list.get(at) else { break };
+            let y = slow.y + 1 + line as u16;
+            put_right(buf, slow.x + 1, y, 9, &e.latency().map_or_else(String::new, span), theme.text);
+            let x = put(buf, slow.x + 12, y, 16, e.command, if e.failed { theme.error } else { theme.text }).max(slow.x + 24) + 1;
+            let mut what = e.shown_file();
+            if let Some(offset) = e.offset {
+                what.push_str(&format!(" @{offset}"));
+            }
+            if let Some(length) = e.length {
+                what.push_str(&format!(" {} B", grouped(length.into())));
+            }
+            let width = 24.min(slow.width / 4);
+            let bar_x = slow.right().saturating_sub(width + 14);
+            put(buf, x, y, bar_x.saturating_sub(x + 1), &what, theme.text);
+            put(buf, bar_x, y, width, &io::bar(e, usize::from(width)), theme.client);
+            put_right(buf, slow.right().saturating_sub(13), y, 12, &format!("f {}", e.request.frame), theme.faint);
+            if pane == Pane::Slowest && at == self.slowest.at {
+                buf.set_style(Rect { x: slow.x, y, width: slow.width, height: 1 }, theme.selected);
+            }
+        }
+        if list.is_empty() {
+            put(buf, slow.x + 3, slow.y + 1, slow.width, if model.done { "no request with a reply" } else { "none so far" }, theme.faint);
+        }
     }
 
     fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
-        act(self, model, action)
+        const PANES: [Pane; 4] = [Pane::Top, Pane::Connections, Pane::Findings, Pane::Slowest];
+        let areas = layout(model);
+        let step = |by: usize| PANES[(self.pane as usize + by) % 4];
+        match action {
+            Action::NextPane => self.pane = step(1),
+            Action::PreviousPane => self.pane = step(3),
+            Action::Open => match self.pane {
+                Pane::Connections => {
+                    let id = self.selected_connection(model);
+                    return vec![Request::Follow(id)];
+                }
+                _ => {
+                    if let Some(frame) = self.selected_frame(model) {
+                        return vec![Request::GoToFrame(frame)];
+                    }
+                }
+            },
+            _ => {
+                let pane = self.pane;
+                let page = |at: usize, heads: u16| usize::from(areas[at].height.saturating_sub(heads));
+                let (connections, found, slow) = (model.connection_count(), model.found.len(), slowest(model).len());
+                match pane {
+                    Pane::Top => {}
+                    Pane::Connections => {
+                        self.chosen = true;
+                        self.connections.moved(action, connections, page(1, 2));
+                    }
+                    Pane::Findings => self.findings.moved(action, found, page(2, 1)),
+                    Pane::Slowest => self.slowest.moved(action, slow, page(3, 1)),
+                }
+            }
+        }
+        Vec::new()
     }
 
-    fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
-        click(self, model, x, y);
+    fn click(&mut self, model: &Model, _: u16, y: u16) -> Vec<Request> {
+        let areas = layout(model);
+        let row = |at: usize, heads: u16, top: usize| usize::from(y.saturating_sub(areas[at].y + heads)) + top;
+        if y < areas[1].y {
+            self.pane = Pane::Top;
+        } else if y < areas[2].y {
+            self.pane = Pane::Connections;
+            self.chosen = true;
+            self.connections.at = row(1, 2, self.connections.top).min(model.connection_count().saturating_sub(1));
+        } else if y < areas[3].y {
+            self.pane = Pane::Findings;
+            self.findings.at = row(2, 1, self.findings.top).min(model.found.len().saturating_sub(1));
+        } else {
+            self.pane = Pane::Slowest;
+            self.slowest.at = row(3, 1, self.slowest.top).min(slowest(model).len().saturating_sub(1));
+        }
         Vec::new()
     }
 
     fn selected_frame(&self, model: &Model) -> Option<u64> {
-        selected_frame(self, model)
+        match self.pane {
+            Pane::Top | Pane::Findings => self.selected_finding(model).map(|f| f.frame),
+            Pane::Connections => model.connection_at(self.connections.at).map(|c| c.first.frame),
+            Pane::Slowest => slowest(model).get(self.slowest.at).map(|e| e.request.frame),
+        }
     }
 
     fn selected_connection(&self, model: &Model) -> Option<u32> {
-        selected_connection(self, model)
+        let by_id = |id: u32| model.report.numbered(id).and_then(|c| c.followed_as.first().copied());
+        match self.pane {
+            Pane::Connections => model.connection_at(self.connections.at).and_then(|c| c.followed_as.first().copied()),
+            Pane::Top | Pane::Findings => self.selected_finding(model).and_then(|f| f.connection).and_then(by_id),
+            Pane::Slowest => slowest(model).get(self.slowest.at).and_then(|e| by_id(e.connection)),
+        }
     }
 
+    /// The slow request that is selected, under the number by which its connection is followed.
     fn selected_exchange(&self, model: &Model) -> Option<Exchange> {
-        selected_exchange(self, model)
+        let e = (self.pane == Pane::Slowest).then(|| slowest(model).get(self.slowest.at).copied()).flatten()?;
+        let known = model.exchanges.iter().find(|(_, known)| known.id == e.id).map(|(_, known)| known.clone());
+        known.or_else(|| Some(Exchange { connection: model.report.numbered(e.connection)?.followed_as.first().copied()?, ..e.clone() }))
     }
 
     fn selected_finding(&self, model: &Model) -> Option<Found> {
-        selected_finding(self, model)
+        let at = if self.pane == Pane::Findings { self.findings.at } else { 0 };
+        model.found.get(at).cloned()
     }
 
     fn is_chosen(&self) -> bool {
@@ -545,12 +493,29 @@ impl Screen for State {
         Some(cursor(self))
     }
 
+    /// Number of rows of the pane.
     fn len(&self, model: &Model) -> usize {
-        len(self, model)
+        match self.pane {
+            Pane::Findings | Pane::Top => model.found.len(),
+            Pane::Slowest => slowest(model).len(),
+            Pane::Connections => model.connection_count(),
+        }
     }
 
+    /// One of them, as text.
     fn row(&self, model: &Model, at: usize) -> Vec<String> {
-        row(self, model, at)
+        match self.pane {
+            Pane::Findings | Pane::Top => model.found.get(at).map_or_else(Vec::new, findings::export),
+            Pane::Slowest => slowest(model).get(at).map_or_else(Vec::new, |e| {
+                vec![
+                    e.request.frame.to_string(),
+                    e.command.to_owned(),
+                    e.shown_file(),
+                    e.latency().map_or_else(String::new, |l| l.to_string()),
+                ]
+            }),
+            Pane::Connections => model.connection_at(at).map_or_else(Vec::new, |c| export(model, c)),
+        }
     }
 
     fn export(&self, model: &Model) -> Vec<Vec<String>> {

@@ -88,63 +88,6 @@ fn continues(before: &Entry, entry: &Entry) -> bool {
     rdma(before) && rdma(entry) && before.exchange == entry.exchange && !before.sent_before() && !entry.sent_before() && same(before, entry)
 }
 
-/// Processes new frames.
-pub(crate) fn extend(state: &mut State, model: &Model) {
-    if state.why.is_some() {
-        return;
-    }
-    let Some(of) = model.subject().map(|c| c.followed_as.clone()) else { return state.reset() };
-    if state.of != of || state.in_filter != model.filter.is_on() {
-        state.reset();
-        state.in_filter = model.filter.is_on();
-        state.of = of;
-    }
-    let clients: Vec<(u32, End)> = state.of.iter().map(|id| (*id, model.client_end(*id))).collect();
-    let arrows = &mut state.arrows;
-    let mut add = |place: usize, entry: &Entry| {
-        let Some((_, client)) = clients.iter().find(|(id, _)| *id == entry.connection) else { return };
-        if entry.is_acknowledgment() {
-            return;
-        }
-        let from_client = entry.by() == *client;
-        let place = place as u32;
-        if let Some(arrow) = arrows.last_mut()
-            && arrow.from_client == from_client
-            && model.index.at(arrow.last as usize).is_some_and(|before| continues(before, entry))
-        {
-            arrow.last = place;
-            arrow.frames += 1;
-            arrow.bytes += u64::from(entry.wire_len);
-        } else {
-            arrows.push(Arrow { first: place, last: place, frames: 1, from_client, bytes: entry.wire_len.into() });
-        }
-    };
-    if model.filter.is_on() {
-        let upto = model.filter.found.len().min(state.scanned + SCAN_STEP);
-        for place in model.filter.found.get(state.scanned..upto).unwrap_or(&[]) {
-            if let Some(entry) = model.index.at(*place as usize) {
-                add(*place as usize, entry);
-            }
-        }
-        state.scanned = upto;
-    } else {
-        let upto = model.index.len().min(state.scanned + SCAN_STEP);
-        for (place, entry) in model.index.from(state.scanned).take_while(|(i, _)| *i < upto) {
-            add(place, entry);
-        }
-        state.scanned = upto;
-    }
-    // the frame from which the user came, as soon as its arrow exists
-    if let Some(place) = state.goal
-        && (state.scanned_upto(model) > place as usize)
-    {
-        state.goal = None;
-        let at = state.arrows.partition_point(|a| a.first <= place).saturating_sub(1);
-        let (len, page) = (state.arrows.len(), page(model));
-        state.list.jump(at, len, page);
-    }
-}
-
 /// Shows the frames (places) of one request alone: the longest gap between them, and the side that was waited for.
 pub(crate) fn explain(state: &mut State, model: &Model, exchange: &Exchange, frames: Vec<u32>) {
     let client = model.client_end(exchange.connection);
@@ -183,42 +126,8 @@ pub(crate) fn explain(state: &mut State, model: &Model, exchange: &Exchange, fra
     state.list.jump(goal, len, page);
 }
 
-/// True if there are frames that were not looked at yet.
-fn is_behind(state: &State, model: &Model) -> bool {
-    let all = if model.filter.is_on() { model.filter.found.len() } else { model.index.len() };
-    state.why.is_none() && !state.of.is_empty() && state.scanned < all
-}
-
 fn page(model: &Model) -> usize {
     usize::from(model.body().height.saturating_sub(2))
-}
-
-/// The frames whose lines are on the screen.
-pub(crate) fn visible_frames(state: &State, model: &Model) -> Vec<usize> {
-    state.arrows.iter().skip(state.list.top).take(page(model)).map(|a| a.first as usize).collect()
-}
-
-pub(crate) fn selected_frame(state: &State) -> Option<u64> {
-    state.arrows.get(state.list.at).map(|a| u64::from(a.first) + 1)
-}
-
-pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
-    if action == Action::Open {
-        return selected_frame(state).map_or_else(Vec::new, |frame| vec![Request::GoToFrame(frame)]);
-    }
-    let (len, page) = (state.arrows.len(), page(model));
-    state.list.moved(action, len, page);
-    Vec::new()
-}
-
-pub(crate) fn click(state: &mut State, model: &Model, _: u16, y: u16) {
-    let body = model.body();
-    if y > body.y {
-        let row = state.list.top + usize::from(y - body.y - 1);
-        if row < state.arrows.len() {
-            state.list.at = row;
-        }
-    }
 }
 
 /// Text of an arrow.
@@ -241,89 +150,6 @@ fn words(model: &Model, arrow: &Arrow) -> String {
         text.push_str("  (again)");
     }
     text
-}
-
-pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
-    let body = model.body();
-    let theme = &model.theme;
-    let Some(connection) = model.subject() else {
-        put(buf, body.x + 2, body.y + 1, body.width, "There is no connection.", theme.faint);
-        return;
-    };
-    let number_width = (model.index.len().max(1).ilog10() as u16 + 1).max(4);
-    let time_width = 11;
-    let left = body.x + 1 + number_width + 1 + time_width + 2;
-    let right = body.right().saturating_sub(3);
-    let width = right.saturating_sub(left);
-    let [client, server] = connection.peers.map(|p| rdmascope_analyzer::report::address(&p.address));
-    put(buf, left, body.y, width, &format!("client {client}"), theme.client);
-    put_right(buf, left, body.y, width, &format!("server {server}"), theme.server);
-    put_right(buf, body.x + 1, body.y, number_width, "f", theme.faint);
-    let page = page(model);
-    let arrows = &state.arrows;
-    let top = state.list.top;
-    let base = model.first_time();
-    for (line, arrow) in arrows.iter().skip(top).take(page).enumerate() {
-        let y = body.y + 1 + line as u16;
-        let entry = model.index.at(arrow.first as usize).copied().unwrap_or_default();
-        let before = (top + line)
-            .checked_sub(1)
-            .and_then(|i| arrows.get(i))
-            .and_then(|a| model.index.at(a.first as usize))
-            .map_or(entry.time, |e| e.time);
-        put_right(buf, body.x + 1, y, number_width, &(arrow.first + 1).to_string(), theme.faint);
-        let why = state.why.as_ref();
-        let is_longest = why.and_then(|w| w.longest).is_some_and(|(at, _)| at == top + line);
-        // for one request, the gaps are of interest
-        let shown =
-            if why.is_some() { format!("+{}", span(entry.time.saturating_sub(before))) } else { model.time.show(entry.time, base, before) };
-        put_right(buf, body.x + 2 + number_width, y, time_width, &shown, if is_longest { theme.error } else { theme.text });
-        let text = words(model, arrow);
-        let style = if entry.sent_before() {
-            theme.warn
-        } else if arrow.from_client {
-            theme.client
-        } else {
-            theme.server
-        };
-        let room = usize::from(width.saturating_sub(6));
-        let text: String = fitted(&text, room);
-        let len = UnicodeWidthStr::width(text.as_str());
-        let rest = usize::from(width).saturating_sub(len + 4);
-        let line = if arrow.from_client {
-            format!("──{text}{}▶", "─".repeat(rest + 1))
-        } else {
-            format!("◀──{text}{}", "─".repeat(rest + 1))
-        };
-        put(buf, left, y, width, &line, style);
-        let texts_are_dim = theme.faint;
-        put(buf, left.saturating_sub(1), y, 1, "│", texts_are_dim);
-        put(buf, right, y, 1, "│", texts_are_dim);
-        if top + usize::from(y - body.y - 1) == state.list.at {
-            buf.set_style(Rect { x: body.x, y, width: body.width, height: 1 }, theme.selected);
-        }
-    }
-    if arrows.is_empty() {
-        let text = if model.done { "No frame of this connection is shown." } else { "Reading …" };
-        put(buf, left, body.y + 1, width, text, theme.faint);
-    }
-    scrollbar(buf, Rect { y: body.y + 1, height: body.height - 2, ..body }, top, arrows.len(), theme);
-    let about = match (arrows.get(state.list.at), selected_gap(state, model)) {
-        (Some(arrow), Some(gap)) => {
-            let from = model.index.at(arrow.first as usize).map_or(0, |e| e.time);
-            let upto = model.index.at(arrow.last as usize).map_or(0, |e| e.time);
-            let lasted = if arrow.frames > 1 { format!("   took {}", span(upto.saturating_sub(from))) } else { String::new() };
-            format!("{} after the arrow above{lasted}", span(gap))
-        }
-        _ => String::new(),
-    };
-    if let Some(why) = &state.why {
-        let text = format!("{}. {}", why.title, why.verdict);
-        put(buf, body.x + 1, body.bottom() - 1, body.width - 2, &text, theme.heading);
-        return;
-    }
-    let hint = format!("{} of {}   {about}", (state.list.at + 1).min(arrows.len()), grouped(arrows.len() as u64));
-    put(buf, body.x + 1, body.bottom() - 1, body.width - 2, &hint, theme.faint);
 }
 
 fn selected_gap(state: &State, model: &Model) -> Option<i64> {
@@ -373,37 +199,186 @@ impl Screen for State {
         &[(Action::Open, "frame"), (Action::TimeFormat, "time"), (Action::Follow, "follow")]
     }
 
+    /// Processes new frames.
     fn prepare(&mut self, model: &Model) {
-        extend(self, model);
+        if self.why.is_some() {
+            return;
+        }
+        let Some(of) = model.subject().map(|c| c.followed_as.clone()) else { return self.reset() };
+        if self.of != of || self.in_filter != model.filter.is_on() {
+            self.reset();
+            self.in_filter = model.filter.is_on();
+            self.of = of;
+        }
+        let clients: Vec<(u32, End)> = self.of.iter().map(|id| (*id, model.client_end(*id))).collect();
+        let arrows = &mut self.arrows;
+        let mut add = |place: usize, entry: &Entry| {
+            let Some((_, client)) = clients.iter().find(|(id, _)| *id == entry.connection) else { return };
+            if entry.is_acknowledgment() {
+                return;
+            }
+            let from_client = entry.by() == *client;
+            let place = place as u32;
+            if let Some(arrow) = arrows.last_mut()
+                && arrow.from_client == from_client
+                && model.index.at(arrow.last as usize).is_some_and(|before| continues(before, entry))
+            {
+                arrow.last = place;
+                arrow.frames += 1;
+                arrow.bytes += u64::from(entry.wire_len);
+            } else {
+                arrows.push(Arrow { first: place, last: place, frames: 1, from_client, bytes: entry.wire_len.into() });
+            }
+        };
+        if model.filter.is_on() {
+            let upto = model.filter.found.len().min(self.scanned + SCAN_STEP);
+            for place in model.filter.found.get(self.scanned..upto).unwrap_or(&[]) {
+                if let Some(entry) = model.index.at(*place as usize) {
+                    add(*place as usize, entry);
+                }
+            }
+            self.scanned = upto;
+        } else {
+            let upto = model.index.len().min(self.scanned + SCAN_STEP);
+            for (place, entry) in model.index.from(self.scanned).take_while(|(i, _)| *i < upto) {
+                add(place, entry);
+            }
+            self.scanned = upto;
+        }
+        // the frame from which the user came, as soon as its arrow exists
+        if let Some(place) = self.goal
+            && (self.scanned_upto(model) > place as usize)
+        {
+            self.goal = None;
+            let at = self.arrows.partition_point(|a| a.first <= place).saturating_sub(1);
+            let (len, page) = (self.arrows.len(), page(model));
+            self.list.jump(at, len, page);
+        }
     }
 
+    /// True if there are frames that were not looked at yet.
     fn is_behind(&self, model: &Model) -> bool {
-        is_behind(self, model)
+        let all = if model.filter.is_on() { model.filter.found.len() } else { model.index.len() };
+        self.why.is_none() && !self.of.is_empty() && self.scanned < all
     }
 
     fn draw(&self, model: &Model, buf: &mut Buffer) {
-        draw(self, model, buf);
+        let body = model.body();
+        let theme = &model.theme;
+        let Some(connection) = model.subject() else {
+            put(buf, body.x + 2, body.y + 1, body.width, "There is no connection.", theme.faint);
+            return;
+        };
+        let number_width = (model.index.len().max(1).ilog10() as u16 + 1).max(4);
+        let time_width = 11;
+        let left = body.x + 1 + number_width + 1 + time_width + 2;
+        let right = body.right().saturating_sub(3);
+        let width = right.saturating_sub(left);
+        let [client, server] = connection.peers.map(|p| rdmascope_analyzer::report::address(&p.address));
+        put(buf, left, body.y, width, &format!("client {client}"), theme.client);
+        put_right(buf, left, body.y, width, &format!("server {server}"), theme.server);
+        put_right(buf, body.x + 1, body.y, number_width, "f", theme.faint);
+        let page = page(model);
+        let arrows = &self.arrows;
+        let top = self.list.top;
+        let base = model.first_time();
+        for (line, arrow) in arrows.iter().skip(top).take(page).enumerate() {
+            let y = body.y + 1 + line as u16;
+            let entry = model.index.at(arrow.first as usize).copied().unwrap_or_default();
+            let before = (top + line)
+                .checked_sub(1)
+                .and_then(|i| arrows.get(i))
+                .and_then(|a| model.index.at(a.first as usize))
+                .map_or(entry.time, |e| e.time);
+            put_right(buf, body.x + 1, y, number_width, &(arrow.first + 1).to_string(), theme.faint);
+            let why = self.why.as_ref();
+            let is_longest = why.and_then(|w| w.longest).is_some_and(|(at, _)| at == top + line);
+            // for one request, the gaps are of interest
+            let shown = if why.is_some() {
+                format!("+{}", span(entry.time.saturating_sub(before)))
+            } else {
+                model.time.show(entry.time, base, before)
+            };
+            put_right(buf, body.x + 2 + number_width, y, time_width, &shown, if is_longest { theme.error } else { theme.text });
+            let text = words(model, arrow);
+            let style = if entry.sent_before() {
+                theme.warn
+            } else if arrow.from_client {
+                theme.client
+            } else {
+                theme.server
+            };
+            let room = usize::from(width.saturating_sub(6));
+            let text: String = fitted(&text, room);
+            let len = UnicodeWidthStr::width(text.as_str());
+            let rest = usize::from(width).saturating_sub(len + 4);
+            let line = if arrow.from_client {
+                format!("──{text}{}▶", "─".repeat(rest + 1))
+            } else {
+                format!("◀──{text}{}", "─".repeat(rest + 1))
+            };
+            put(buf, left, y, width, &line, style);
+            let texts_are_dim = theme.faint;
+            put(buf, left.saturating_sub(1), y, 1, "│", texts_are_dim);
+            put(buf, right, y, 1, "│", texts_are_dim);
+            if top + usize::from(y - body.y - 1) == self.list.at {
+                buf.set_style(Rect { x: body.x, y, width: body.width, height: 1 }, theme.selected);
+            }
+        }
+        if arrows.is_empty() {
+            let text = if model.done { "No frame of this connection is shown." } else { "Reading …" };
+            put(buf, left, body.y + 1, width, text, theme.faint);
+        }
+        scrollbar(buf, Rect { y: body.y + 1, height: body.height - 2, ..body }, top, arrows.len(), theme);
+        let about = match (arrows.get(self.list.at), selected_gap(self, model)) {
+            (Some(arrow), Some(gap)) => {
+                let from = model.index.at(arrow.first as usize).map_or(0, |e| e.time);
+                let upto = model.index.at(arrow.last as usize).map_or(0, |e| e.time);
+                let lasted = if arrow.frames > 1 { format!("   took {}", span(upto.saturating_sub(from))) } else { String::new() };
+                format!("{} after the arrow above{lasted}", span(gap))
+            }
+            _ => String::new(),
+        };
+        if let Some(why) = &self.why {
+            let text = format!("{}. {}", why.title, why.verdict);
+            put(buf, body.x + 1, body.bottom() - 1, body.width - 2, &text, theme.heading);
+            return;
+        }
+        let hint = format!("{} of {}   {about}", (self.list.at + 1).min(arrows.len()), grouped(arrows.len() as u64));
+        put(buf, body.x + 1, body.bottom() - 1, body.width - 2, &hint, theme.faint);
     }
 
     fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
-        act(self, model, action)
+        if action == Action::Open {
+            return self.selected_frame(model).map_or_else(Vec::new, |frame| vec![Request::GoToFrame(frame)]);
+        }
+        let (len, page) = (self.arrows.len(), page(model));
+        self.list.moved(action, len, page);
+        Vec::new()
     }
 
-    fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
-        click(self, model, x, y);
+    fn click(&mut self, model: &Model, _: u16, y: u16) -> Vec<Request> {
+        let body = model.body();
+        if y > body.y {
+            let row = self.list.top + usize::from(y - body.y - 1);
+            if row < self.arrows.len() {
+                self.list.at = row;
+            }
+        }
         Vec::new()
     }
 
     fn selected_frame(&self, _: &Model) -> Option<u64> {
-        selected_frame(self)
+        self.arrows.get(self.list.at).map(|a| u64::from(a.first) + 1)
     }
 
     fn is_chosen(&self) -> bool {
         self.list.at > 0
     }
 
+    /// The frames whose lines are on the screen.
     fn frames_shown(&self, model: &Model) -> Vec<usize> {
-        visible_frames(self, model)
+        self.arrows.iter().skip(self.list.top).take(page(model)).map(|a| a.first as usize).collect()
     }
 
     fn cursor(&mut self) -> Option<&mut Cursor> {

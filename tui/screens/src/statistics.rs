@@ -32,14 +32,6 @@ pub(crate) struct State {
     ascending: bool,
 }
 
-/// Makes the page, if it is out of date.
-pub(crate) fn prepare(state: &mut State, model: &Model) {
-    if state.page.is_outdated() {
-        let lines = lines(state, model);
-        state.page.set(lines);
-    }
-}
-
 /// Devices and classes shown of those that paused others.
 const PAUSES_SHOWN: usize = 4;
 
@@ -240,87 +232,79 @@ fn over_time(model: &Model, wide: bool, out: &mut Vec<Line>) {
     }
 }
 
-pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
-    if matches!(action, Action::Sort | Action::SortReverse) {
-        state.page.outdated();
-    }
-    match action {
-        Action::Sort => {
-            state.sort = (state.sort + 1) % SORTS.len();
-            return vec![Request::Say(format!("sorted by {}", SORTS[state.sort]))];
-        }
-        Action::SortReverse => state.ascending = !state.ascending,
-        _ => {
-            let height = model.body().height;
-            state.page.turn(action, height);
-        }
-    }
-    Vec::new()
-}
-
-pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
-    state.page.draw(buf, model.body(), &model.theme);
-}
-
-/// For an export: heads, then rows.
-pub(crate) fn rows(state: &State, model: &Model) -> Vec<Vec<String>> {
-    let heads = [
-        "command",
-        "count",
-        "errors",
-        "unanswered",
-        "bytes",
-        "median_ns",
-        "p99_ns",
-        "max_ns",
-        "credit_ns",
-        "wire_ns",
-        "server_ns",
-        "rdma_ns",
-    ];
-    let mut out = vec![heads.map(str::to_owned).to_vec()];
-    for r in commands(state, model) {
-        let optional = |v: Option<i64>| v.map_or_else(String::new, |v| v.to_string());
-        let mut row = vec![
-            r.name.to_owned(),
-            r.count.to_string(),
-            r.errors.to_string(),
-            r.unanswered.to_string(),
-            r.bytes.to_string(),
-            optional(r.latency.quantile(500)),
-            optional(r.latency.quantile(990)),
-            optional(r.latency.max()),
-        ];
-        let [credit, server, rdma, wire] = r.waits();
-        row.extend([credit, wire, server, rdma].iter().map(i64::to_string));
-        out.push(row);
-    }
-    out
-}
-
 impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
         &[(Action::Sort, "sort")]
     }
 
+    /// Makes the page, if it is out of date.
     fn prepare(&mut self, model: &Model) {
-        prepare(self, model);
+        if self.page.is_outdated() {
+            let lines = lines(self, model);
+            self.page.set(lines);
+        }
     }
 
     fn draw(&self, model: &Model, buf: &mut Buffer) {
-        draw(self, model, buf);
+        self.page.draw(buf, model.body(), &model.theme);
     }
 
     fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
-        act(self, model, action)
+        if matches!(action, Action::Sort | Action::SortReverse) {
+            self.page.outdated();
+        }
+        match action {
+            Action::Sort => {
+                self.sort = (self.sort + 1) % SORTS.len();
+                return vec![Request::Say(format!("sorted by {}", SORTS[self.sort]))];
+            }
+            Action::SortReverse => self.ascending = !self.ascending,
+            _ => {
+                let height = model.body().height;
+                self.page.turn(action, height);
+            }
+        }
+        Vec::new()
     }
 
     fn selected_connection(&self, model: &Model) -> Option<u32> {
         model.subject().and_then(|c| c.followed_as.first().copied())
     }
 
+    /// For an export: heads, then rows.
     fn export(&self, model: &Model) -> Vec<Vec<String>> {
-        rows(self, model)
+        let heads = [
+            "command",
+            "count",
+            "errors",
+            "unanswered",
+            "bytes",
+            "median_ns",
+            "p99_ns",
+            "max_ns",
+            "credit_ns",
+            "wire_ns",
+            "server_ns",
+            "rdma_ns",
+        ];
+        let mut out = vec![heads.map(str::to_owned).to_vec()];
+        for r in commands(self, model) {
+            let optional = |v: Option<i64>| v.map_or_else(String::new, |v| v.to_string());
+            let mut row = vec![
+                r.name.to_owned(),
+                r.count.to_string(),
+                r.errors.to_string(),
+                r.unanswered.to_string(),
+                r.bytes.to_string(),
+                optional(r.latency.quantile(500)),
+                optional(r.latency.quantile(990)),
+                optional(r.latency.max()),
+            ];
+            let [credit, server, rdma, wire] = r.waits();
+            row.extend([credit, wire, server, rdma].iter().map(i64::to_string));
+            out.push(row);
+        }
+        out
     }
 
     fn changed(&mut self, _change: Change) {
