@@ -54,80 +54,93 @@ struct Reading {
     last: At,
 }
 
-/// One connection above its flow.
+/// How a connection was opened, as far as the capture shows.
 #[derive(Clone, Debug, Default)]
-pub struct ConnectionState {
-    /// Its number, from 1.
-    pub id: u32,
-    /// Transport that carries the connection; `None` until it is known.
-    pub transport: Option<Transport>,
-    /// The two sides, by [`End`].
-    pub peers: [Peer; 2],
-    /// Roles of the ends: client and server.
-    pub roles: Roles,
+pub(crate) struct Opening {
     /// Evidence that the two directions belong together.
-    pub handshake: Handshake,
-    /// The first frame.
-    pub first: At,
-    /// The last frame.
-    pub last: At,
-    /// End of the connection: side that closed it, method, time.
-    pub closed: Option<(Option<End>, &'static str, At)>,
-    /// By sender: DREQs without an answer.
-    pub disconnects: [u32; 2],
-    /// Reason of its rejection.
-    pub rejected: Option<String>,
+    pub(crate) handshake: Handshake,
     /// Time at which the connection was established: by an MPA Reply or a CM REP; without RDMA, by a SYN with ACK.
-    pub established: Option<At>,
+    pub(crate) established: Option<At>,
+    /// Reason of its rejection.
+    pub(crate) rejected: Option<String>,
     /// True if the MPA Request was answered with something other than an MPA Reply.
-    pub spoke_otherwise: bool,
-    /// Parts of it that the capture missed.
-    pub missed: Missed,
-    /// The mirror sessions that its frames came through.
-    pub mirrors: crate::mirror::Set,
-    /// Marking of its packets.
-    pub network: crate::marking::Network,
-    /// Counters of the wire.
-    pub health: Health,
+    pub(crate) spoke_otherwise: bool,
     /// Most Reads that each end may have outstanding, if the handshake said so.
-    pub read_depth: [Option<u32>; 2],
+    pub(crate) read_depth: [Option<u32>; 2],
+    /// Incoming and outgoing read depth in the MPA Request or Reply of each end.
     pub(crate) read_depths: [Option<(u32, u32)>; 2],
     /// Private data of NFS in the handshake.
     rpc_rdma_private: Option<[Option<RpcRdmaPrivate>; 2]>,
     /// Of the MPA Request.
     pub(crate) mpa_revision: Option<u8>,
+    /// ns from the SYN and ACK of TCP to the MPA Request: to the client and back took less.
+    pub(crate) round_trip: Option<i64>,
+}
+
+/// State of one end of a connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EndState {
+    /// The sequence number of its packet at hand.
+    pub(crate) sequence: Option<u32>,
+    /// Its last packet that was reported.
+    pub(crate) last_op: At,
+    /// The sequence number of that packet.
+    last_sequence: Option<u32>,
+    /// Time at which anything of it was acknowledged last, and up to which sequence number.
+    acked: (At, u32),
+    /// The last stretch in which nothing of it was acknowledged: acknowledgment before it and its time, time of its end.
+    unheard: ((At, u32), At),
+    /// Detects that it waits until it may send another Read.
+    pub(crate) reads: Ceiling,
+    /// RDMA Reads that it is to answer.
+    reading: Reading,
+    /// True if it accessed memory otherwise than as it was advertised, as far as the capture shows.
+    strays: bool,
+    /// Its DREQs without an answer.
+    pub(crate) disconnects: u32,
+    /// Behaviour of its adapter when something went wrong.
+    pub(crate) device: Device,
+}
+
+/// One connection above its flow.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionState {
+    /// Its number, from 1.
+    pub(crate) id: u32,
+    /// Transport that carries the connection; `None` until it is known.
+    pub(crate) transport: Option<Transport>,
+    /// The two sides, by [`End`].
+    pub(crate) peers: [Peer; 2],
+    /// Roles of the ends: client and server.
+    pub(crate) roles: Roles,
+    pub(crate) opening: Opening,
+    /// By [`End`].
+    pub(crate) ends: [EndState; 2],
+    /// The first frame.
+    pub(crate) first: At,
+    /// The last frame.
+    pub(crate) last: At,
+    /// End of the connection: side that closed it, method, time.
+    pub(crate) closed: Option<(Option<End>, &'static str, At)>,
+    /// Parts of it that the capture missed.
+    pub(crate) missed: Missed,
+    /// The mirror sessions that its frames came through.
+    pub(crate) mirrors: crate::mirror::Set,
+    /// Marking of its packets.
+    pub(crate) network: crate::marking::Network,
+    /// Counters of the wire.
+    pub(crate) health: Health,
+    /// The first packet whose invariant CRC was not right.
+    pub(crate) icrc_first_bad: Option<At>,
     /// Bytes in frames over time.
-    pub throughput: Series<Volume>,
+    pub(crate) throughput: Series<Volume>,
     /// Retransmissions and their like over time.
-    pub trouble: Series<Trouble>,
+    pub(crate) trouble: Series<Trouble>,
     /// Its delays.
     pub(crate) episodes: Episodes,
-    /// By sender: time at which anything of it was acknowledged last, and up to which sequence number.
-    acked: [(At, u32); 2],
-    /// By sender: the last stretch in which nothing was acknowledged: acknowledgment before it and its time, time of
-    /// its end.
-    unheard: [((At, u32), At); 2],
-    /// By requester: detects that it waits until it may send another Read.
-    pub(crate) reads: [Ceiling; 2],
-    /// By sender: the sequence number of the packet at hand.
-    pub(crate) sequence: [Option<u32>; 2],
-    /// By sender: the last packet that was reported.
-    pub(crate) last_op: [At; 2],
-    /// The same: its sequence number.
-    last_sequence: [Option<u32>; 2],
-    /// By end: RDMA Reads that it is to answer.
-    reading: [Reading; 2],
-    /// By requester: true if it accessed memory otherwise than as it was advertised, as far as the capture shows.
-    strays: [bool; 2],
-    /// ns from the SYN and ACK of TCP to the MPA Request: to the client and back took less.
-    pub(crate) opening: Option<i64>,
-    /// By end: behaviour of its adapter when something went wrong.
-    pub(crate) devices: [Device; 2],
     settling: Settling,
     /// Bytes that its messages, memory and requests hold; true if the number may be out of date.
     weight: (usize, bool),
-    /// The first packet whose invariant CRC was not right.
-    pub icrc_first_bad: Option<At>,
     memory: Memory,
     messages: Messages,
     upper: Upper,
@@ -159,14 +172,14 @@ impl ConnectionState {
 
     /// Private data of RPC-over-RDMA in the handshake (RFC 8797), by end A and B.
     pub fn rpc_rdma_private(&mut self, private: [Option<RpcRdmaPrivate>; 2]) {
-        self.rpc_rdma_private = Some(private);
+        self.opening.rpc_rdma_private = Some(private);
         self.messages.rpc_rdma_private(End::A, private);
     }
 
     /// The same of one end, in its MPA Request or Reply. Without the Request, nothing is known of the client.
     pub(crate) fn mpa_private(&mut self, by: End, is_reply: bool, private: Option<RpcRdmaPrivate>) {
-        let is_asked = self.rpc_rdma_private.is_some();
-        let both = self.rpc_rdma_private.get_or_insert_default();
+        let is_asked = self.opening.rpc_rdma_private.is_some();
+        let both = self.opening.rpc_rdma_private.get_or_insert_default();
         both[by.index()] = private;
         let both = *both;
         if is_reply && is_asked {
@@ -179,11 +192,11 @@ impl ConnectionState {
             id: self.id,
             transport: self.transport,
             protocol: self.messages.protocol(),
-            opening_seen: self.handshake == Handshake::Seen,
-            established: self.established,
+            opening_seen: self.opening.handshake == Handshake::Seen,
+            established: self.opening.established,
             ports: [self.peers[0].port, self.peers[1].port],
             retransmissions: self.health.retransmissions,
-            sequence: sender.and_then(|by| self.sequence[by.index()]),
+            sequence: sender.and_then(|by| self.ends[by.index()].sequence),
             acked: [None; 2],
         };
         let Self { roles, missed, settling, episodes, memory, messages, upper, weight, .. } = self;
@@ -227,22 +240,22 @@ impl ConnectionState {
             // responses are numbered by their requester: they say nothing about other packets of their sender
             self.seen(env, op.by, op.at);
             if op.verb == Verb::ReadRequest {
-                self.reading[op.by.peer().index()].asked[(op.read % READS) as usize] = (op.read, op.at);
+                self.ends[op.by.peer().index()].reading.asked[(op.read % READS) as usize] = (op.read, op.at);
             }
         } else {
-            let last = core::mem::replace(&mut self.reading[op.by.index()].last, op.at);
+            let last = core::mem::replace(&mut self.ends[op.by.index()].reading.last, op.at);
             if op.at.since(last) > IDLE {
                 self.answers_late(op, last);
             }
             if op.part.ends() {
-                self.reads[op.by.peer().index()].free(op.at);
+                self.ends[op.by.peer().index()].reads.free(op.at);
             }
         }
         let is_send = matches!(op.verb, Verb::Send | Verb::SendInvalidate);
         let stalled = if is_send { self.stalled(op.by) } else { 0 };
-        let before = core::mem::replace(&mut self.last_op[op.by.index()], op.at);
-        let sequence = self.sequence[op.by.index()];
-        let sequence = core::mem::replace(&mut self.last_sequence[op.by.index()], sequence);
+        let before = core::mem::replace(&mut self.ends[op.by.index()].last_op, op.at);
+        let sequence = self.ends[op.by.index()].sequence;
+        let sequence = core::mem::replace(&mut self.ends[op.by.index()].last_sequence, sequence);
         if is_send && op.at.since(before) > IDLE && before != At::default() {
             self.interrupted(op, before, sequence);
         }
@@ -290,7 +303,7 @@ impl ConnectionState {
             // the packet with its destination was not captured, whether or not its number shows that
             self.missed.gap(op.by, op.at);
         }
-        self.strays[op.by.index()] |= strays;
+        self.ends[op.by.index()].strays |= strays;
         if is_weighed && matches!(op.verb, Verb::Write | Verb::ReadResponse) && self.messages.smbd().is_some() {
             // bytes for memory that was advertised before: only RPC-over-RDMA keeps some
             self.weight.1 = false;
@@ -300,7 +313,7 @@ impl ConnectionState {
     /// True if an end accessed memory otherwise than as it was advertised, and nothing is missing that would have
     /// advertised it.
     pub fn is_stray(&self, by: End) -> bool {
-        self.strays[by.index()] && !self.missed.anything()
+        self.ends[by.index()].strays && !self.missed.anything()
     }
 
     /// Bytes in order of a TCP connection that is not iWARP.
@@ -341,7 +354,7 @@ impl ConnectionState {
         }
         // the next message of SMB Direct takes a credit, the last of which has to be kept
         let Some(2..) = self.messages.smbd()?.link.credits(op.by).known() else { return None };
-        let granted = self.last_op[op.by.peer().index()];
+        let granted = self.ends[op.by.peer().index()].last_op;
         let way = self.way(op.by)?;
         Some(if granted > before { since.max(granted.time.saturating_add(way)) } else { since })
     }
@@ -351,15 +364,15 @@ impl ConnectionState {
     #[cold]
     fn answers_late(&mut self, op: &RdmaOp<'_>, last: At) {
         let Some(way) = self.way(op.by) else { return };
-        let (number, asked) = self.reading[op.by.index()].asked[(op.read % READS) as usize];
+        let (number, asked) = self.ends[op.by.index()].reading.asked[(op.read % READS) as usize];
         if op.read == 0 || number != op.read {
             return;
         }
         let mut since = asked.time.saturating_add(way);
         if self.transport == Some(Transport::Iwarp) {
             // a sender of TCP may wait for acknowledgments first
-            let before = self.last_op[op.by.index()].max(last);
-            let Some(free) = self.free_since(op.by, before, self.last_sequence[op.by.index()]) else { return };
+            let before = self.ends[op.by.index()].last_op.max(last);
+            let Some(free) = self.free_since(op.by, before, self.ends[op.by.index()].last_sequence) else { return };
             since = since.max(free);
         }
         self.idle(op, Cause::ReadResponse, At { frame: asked.frame, time: since.max(last.time) });
@@ -369,7 +382,7 @@ impl ConnectionState {
     /// had come back to it.
     fn free_since(&self, by: End, before: At, sequence: Option<u32>) -> Option<i64> {
         let way = self.way(by)?;
-        let (at, acked) = self.acked[by.index()];
+        let (at, acked) = self.ends[by.index()].acked;
         let has_all = at != At::default() && not_before(acked, sequence?);
         has_all.then(|| before.time.max(at.time.saturating_add(way)))
     }
@@ -377,7 +390,7 @@ impl ConnectionState {
     /// ns from the capture point to an end and back, at most.
     fn way(&self, end: End) -> Option<i64> {
         // an acknowledgment may have been held back; who asked for the connection went on at once
-        let opening = self.opening.filter(|_| self.roles.sure_client() == Some(end));
+        let opening = self.opening.round_trip.filter(|_| self.roles.sure_client() == Some(end));
         self.episodes.shortest_round_trip(end).into_iter().chain(opening).min()
     }
 
@@ -405,7 +418,7 @@ impl ConnectionState {
 
     /// `by` has `count` Reads outstanding, one of them new; its peer answers `limit` at a time.
     pub(crate) fn reads(&mut self, by: End, at: At, count: u32, limit: u32) {
-        let ceiling = &mut self.reads[by.index()];
+        let ceiling = &mut self.ends[by.index()].reads;
         if let Some((begin, end)) = ceiling.used(at) {
             self.episodes.stalled(by, Cause::ReadDepth, begin, end);
         }
@@ -417,13 +430,13 @@ impl ConnectionState {
     /// Everything that `by` sent up to a sequence number has arrived: requests that it answered are done.
     #[inline]
     pub fn acknowledged<S: Sink>(&mut self, env: &mut Env<S>, at: At, by: End, sequence: u32) {
-        let before = core::mem::replace(&mut self.acked[by.index()], (at, sequence));
+        let before = core::mem::replace(&mut self.ends[by.index()].acked, (at, sequence));
         if at.since(before.0) > UNHEARD {
-            self.unheard[by.index()] = (before, at);
+            self.ends[by.index()].unheard = (before, at);
         }
-        let Self { settling, episodes, upper, unheard, .. } = self;
+        let Self { settling, episodes, upper, ends, .. } = self;
         while let Some(waiting) = settling.arrived(by, sequence) {
-            settled(env, episodes, upper, by, waiting, unheard);
+            settled(env, episodes, upper, by, waiting, ends);
             env.forget_exchange(settling.done(by));
         }
     }
@@ -433,7 +446,7 @@ impl ConnectionState {
     #[cold]
     pub fn again(&mut self, by: End, at: At, from: u32, is_behind: bool, is_asked: bool, is_late: bool) {
         // a peer that goes on speaking may well have received the answer
-        let spoke = if is_asked { At::default() } else { self.last_op[by.peer().index()] };
+        let spoke = if is_asked { At::default() } else { self.ends[by.peer().index()].last_op };
         let way = self.episodes.shortest_round_trip(by.peer()).unwrap_or(0);
         let soon = if is_late { way.saturating_mul(2).saturating_add(HELD_BACK) } else { 0 };
         self.settling.again(by, at, from, is_behind, spoke, soon);
@@ -441,9 +454,9 @@ impl ConnectionState {
 
     #[cold]
     fn settle_oldest<S: Sink>(&mut self, env: &mut Env<S>, by: End) {
-        let Self { settling, episodes, upper, unheard, .. } = self;
+        let Self { settling, episodes, upper, ends, .. } = self;
         if let Some(waiting) = settling.oldest(by) {
-            settled(env, episodes, upper, by, waiting, unheard);
+            settled(env, episodes, upper, by, waiting, ends);
             env.forget_exchange(settling.done(by));
         }
     }
@@ -517,14 +530,14 @@ impl ConnectionState {
         memory.finish(&mut cx, end);
         messages.finish(&mut cx, by);
         for replier in End::BOTH {
-            let Self { settling, episodes, upper, unheard, .. } = self;
+            let Self { settling, episodes, upper, ends, .. } = self;
             while let Some(waiting) = settling.oldest(replier) {
-                settled(env, episodes, upper, replier, waiting, unheard);
+                settled(env, episodes, upper, replier, waiting, ends);
                 env.forget_exchange(settling.done(replier));
             }
         }
         self.episodes.finish();
-        let acked = self.acked.map(|acked| Some(acked).filter(|(at, _)| *at != At::default()));
+        let acked = [0, 1].map(|end| Some(self.ends[end].acked).filter(|(at, _)| *at != At::default()));
         let (mut cx, _, _, upper) = self.parts(env, end, None);
         cx.about.acked = acked;
         upper.finish(&mut cx, end, closed.is_some());
@@ -573,10 +586,10 @@ impl ConnectionState {
             Some((time, last[0]?, last[1]?))
         });
         let progress = Progress {
-            connected: self.established.is_some() || self.protocol() != Protocol::Unknown,
+            connected: self.opening.established.is_some() || self.protocol() != Protocol::Unknown,
             missed: self.missed.anything(),
             silent: self.missed.is_silent(),
-            spoke_otherwise: self.spoke_otherwise && self.handshake == Handshake::Seen,
+            spoke_otherwise: self.opening.spoke_otherwise && self.opening.handshake == Handshake::Seen,
             negotiation: messages.negotiation,
             last_sent: paired(client, messages.last_sent),
             dry: paired(client, messages.dry),
@@ -592,9 +605,9 @@ impl ConnectionState {
             client_end: self.roles.client(),
             first: self.first,
             last: self.last,
-            handshake: self.handshake,
+            handshake: self.opening.handshake,
             closed: self.closed.map(|(by, how, at)| (by.map(by_role), how, at)),
-            rejected: self.rejected.clone(),
+            rejected: self.opening.rejected.clone(),
             negotiated: Negotiated {
                 max_send_size: paired(client, max_send_size),
                 max_receive_size: paired(client, max_receive_size),
@@ -602,7 +615,7 @@ impl ConnectionState {
                 ..messages.negotiated
             },
             nfs: upper.nfs,
-            rpc_rdma_private: self.rpc_rdma_private.map(|private| paired(client, private)),
+            rpc_rdma_private: self.opening.rpc_rdma_private.map(|private| paired(client, private)),
             smb: Smb { sealed: paired(client, upper.smb.sealed), ..upper.smb },
             sides,
             credit_history: credit_history.collect(),
@@ -617,7 +630,7 @@ impl ConnectionState {
             episodes: self.episodes.summary(client, self.last.time),
             time: *upper.commands.time(),
             slow_time: self.slow_time(),
-            devices: paired(client, self.devices),
+            devices: paired(client, [0, 1].map(|end| self.ends[end].device)),
             round_trip: paired(client, End::BOTH.map(|end| self.episodes.shortest_round_trip(end))),
             throughput: self
                 .throughput
@@ -650,7 +663,7 @@ impl ConnectionState {
         self.episodes.adopt(&mut from.episodes, swapped);
         for end in End::BOTH {
             let mine = if swapped { end.peer() } else { end };
-            self.devices[mine.index()].join(&from.devices[end.index()]);
+            self.ends[mine.index()].device.join(&from.ends[end.index()].device);
         }
         self.weight.1 = true;
         self.settling.adopt(&mut from.settling, swapped);
@@ -667,7 +680,7 @@ fn settled<S: Sink>(
     upper: &mut Upper,
     replier: End,
     waiting: &mut Waiting,
-    unheard: &[((At, u32), At); 2],
+    ends: &[EndState; 2],
 ) {
     let Waiting { exchange, sequence, copy } = waiting;
     if let Some(copy) = copy.filter(|copy| exchange.reply_end.is_some_and(|end| end.time < copy.time)) {
@@ -678,7 +691,7 @@ fn settled<S: Sink>(
     if let Some(request) = exchange.request(replier.peer(), *sequence, way) {
         let cut = episodes.cut(&request, exchange.counts());
         exchange.behind = exchange.behind.or(cut.behind());
-        let ((from, acked), to) = unheard[replier.peer().index()];
+        let ((from, acked), to) = ends[replier.peer().index()].unheard;
         let (sent, reply) = (request.sent, request.reply);
         let part = reply.saturating_sub(sent) / 8;
         let had_it = from.time > sent && exchange.sequence.is_none_or(|mine| not_before(acked, mine));

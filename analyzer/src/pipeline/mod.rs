@@ -264,7 +264,7 @@ impl<S: Sink> Pipeline<S> {
         for slot in 0..self.table.end() {
             let Some(s) = self.table.get(slot) else { continue };
             let age = now.saturating_sub(s.connection.last.time);
-            let is_over = s.connection.closed.is_some() || s.connection.rejected.is_some();
+            let is_over = s.connection.closed.is_some() || s.connection.opening.rejected.is_some();
             if age > idle_after {
                 self.connections_evicted += u64::from(!is_over);
                 self.close(slot, at);
@@ -281,7 +281,7 @@ impl<S: Sink> Pipeline<S> {
             totals.add(connection, false);
         }
         for slot in self.table.iter() {
-            let is_open = slot.connection.closed.is_none() && slot.connection.rejected.is_none();
+            let is_open = slot.connection.closed.is_none() && slot.connection.opening.rejected.is_none();
             totals.add(&slot.connection.summary(), is_open);
         }
         totals
@@ -683,7 +683,7 @@ impl<S: Sink> Pipeline<S> {
         s.connection.peers[0].qp = Some(key.qp);
         if let Some(other) = s.qp_keys[0] {
             if pairing::pinned(&self.env.options.pins, key.qp, other.qp) {
-                s.connection.handshake = Handshake::Pinned;
+                s.connection.opening.handshake = Handshake::Pinned;
             }
             self.halves.remove(&other, slot);
         }
@@ -797,15 +797,15 @@ impl<S: Sink> Pipeline<S> {
         }
         let mut connection = ConnectionState::new(carrier(ib), request.at);
         connection.last = at;
-        connection.handshake = Handshake::Seen;
+        connection.opening.handshake = Handshake::Seen;
         connection.roles.learn(End::A, Source::Handshake);
-        connection.established = Some(at);
+        connection.opening.established = Some(at);
         connection.peers = [
             Peer { address: packet.dst, port: request.source_port, qp: Some(request.qp) },
             Peer { address: packet.src, port: request.port, qp: Some(rep.local_qpn) },
         ];
         // the requester may have as many outstanding as the other side can answer
-        connection.read_depth =
+        connection.opening.read_depth =
             [Some(u32::from(rep.responder_resources)), Some(u32::from(request.responder_resources))].map(|d| d.filter(|d| *d > 0));
         let mut flow = IbFlow::default();
         connection.rpc_rdma_private([request.rpc_rdma, reply.rpc_rdma]);
@@ -838,7 +838,7 @@ impl<S: Sink> Pipeline<S> {
         let Some(Rejected { port, by_server, slot }) = rejected else { return };
         let blame = if by_server { Blame::Server } else { Blame::Client };
         let connection = slot.and_then(|s| self.table.get_mut(s)).map(|s| {
-            s.connection.rejected = Some(reason.to_string());
+            s.connection.opening.rejected = Some(reason.to_string());
             s.connection.id
         });
         let site = Site { connection, frame: at.frame, time_ns: at.time };
@@ -849,7 +849,7 @@ impl<S: Sink> Pipeline<S> {
     fn cm_disconnect(&mut self, at: At, packet: &Packet<'_>, local: u32, remote: u32) {
         let Some((slot, by)) = self.requests.disconnect(packet.src, packet.dst, local, remote) else { return };
         let Some(s) = self.table.get_mut(slot) else { return };
-        let farewells = &mut s.connection.disconnects[by.index()];
+        let farewells = &mut s.connection.ends[by.index()].disconnects;
         *farewells = farewells.saturating_add(1);
         if s.connection.closed.is_none() {
             s.connection.closed = Some((Some(by), "DREQ", at));
@@ -861,7 +861,7 @@ impl<S: Sink> Pipeline<S> {
     fn cm_disconnected(&mut self, packet: &Packet<'_>, local: u32, remote: u32) {
         let Some((slot, by)) = self.requests.disconnect(packet.src, packet.dst, local, remote) else { return };
         if let Some(s) = self.table.get_mut(slot) {
-            s.connection.disconnects[by.peer().index()] = 0;
+            s.connection.ends[by.peer().index()].disconnects = 0;
         }
     }
 
@@ -912,7 +912,7 @@ impl<S: Sink> Pipeline<S> {
             s.connection.health.ecn_marked += 1;
         }
         if segment.flags & (SYN | ACK) == SYN | ACK {
-            s.connection.established.get_or_insert(at);
+            s.connection.opening.established.get_or_insert(at);
         }
         let Flow::Tcp(flow) = &mut s.flow else { return };
         self.env.frame.is_unchecked = match segment.check {
@@ -927,8 +927,8 @@ impl<S: Sink> Pipeline<S> {
         }
         flow.segment(at, end, segment, &self.tcp, t, &mut listener);
         let c = &mut s.connection;
-        if c.established.is_none() && c.transport == Some(Transport::Iwarp) && segment.payload_length > 0 {
-            c.spoke_otherwise |= c.roles.client() == Some(end.peer());
+        if c.opening.established.is_none() && c.transport == Some(Transport::Iwarp) && segment.payload_length > 0 {
+            c.opening.spoke_otherwise |= c.roles.client() == Some(end.peer());
         }
         self.count_memory(at, slot);
     }
@@ -950,7 +950,7 @@ impl<S: Sink> Pipeline<S> {
             },
         };
         let mut connection = ConnectionState::new(Transport::Tcp, at);
-        connection.handshake = handshake;
+        connection.opening.handshake = handshake;
         connection.peers = [from, to].map(|(address, port)| Peer { address, port, qp: None });
         if handshake != Handshake::Seen {
             connection.missed.late();

@@ -78,7 +78,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             IbFact::NotRecovering => {
                 [Kind::Recovery, Kind::Rnr].into_iter().for_each(|kind| self.connection.episodes.retract(kind, by, at))
             }
-            IbFact::Measured(measure) => self.connection.devices[by.index()].measured(measure),
+            IbFact::Measured(measure) => self.connection.ends[by.index()].device.measured(measure),
             IbFact::Version(version) => {
                 let blame = self.blame(by);
                 self.wire(at, Rule::RcVersion, blame, sure, format_args!("sent transport header version {version}; there is only 0"));
@@ -151,13 +151,13 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                 self.granted_without_receive(at, by, blame);
             }
             IbFact::ReadsOutstanding(count) => {
-                if let Some(limit) = self.connection.read_depth[by.index()].filter(|limit| count <= *limit) {
+                if let Some(limit) = self.connection.opening.read_depth[by.index()].filter(|limit| count <= *limit) {
                     self.connection.reads(by, at, count, limit);
                 }
             }
             IbFact::ReadsAnswered { asked, outstanding } => {
                 // not before they are answered: a Read whose Responses the capture lost would be outstanding for ever
-                let Some(limit) = self.connection.read_depth[by.index()].filter(|limit| outstanding > *limit) else { return };
+                let Some(limit) = self.connection.opening.read_depth[by.index()].filter(|limit| outstanding > *limit) else { return };
                 let text = format_args!("has {outstanding} RDMA Reads outstanding; {limit} were agreed");
                 self.connection.report(self.env, asked, Rule::RdmaReadDepth, by, Rests::LEDGER.of(by), text);
             }
@@ -166,13 +166,13 @@ impl<S: Sink> IbSink for Listener<'_, S> {
 
     #[inline]
     fn sequence(&mut self, by: End, sequence: u32) {
-        self.connection.sequence[by.index()] = Some(sequence);
+        self.connection.ends[by.index()].sequence = Some(sequence);
     }
 
     #[inline]
     fn acknowledged(&mut self, at: At, by: End, sequence: u32, is_ack: bool) {
         if is_ack {
-            self.connection.devices[by.peer().index()].acknowledged(sequence >> 8);
+            self.connection.ends[by.peer().index()].device.acknowledged(sequence >> 8);
         }
         self.connection.acknowledged(self.env, at, by, sequence);
     }
@@ -233,7 +233,7 @@ mod tests {
     fn findings(by: End, facts: &[(u64, IbFact)]) -> (ConnectionState, Vec<Finding>) {
         let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
         connection.roles.learn(End::A, Source::Port);
-        connection.read_depth[by.index()] = Some(4);
+        connection.opening.read_depth[by.index()] = Some(4);
         let mut env = Env::new(Options::default(), alone::Listener::default());
         for (frame, fact) in facts {
             Listener { connection: &mut connection, env: &mut env }.fact(at(*frame), by, *fact);
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!([answered(4), answered(5)], [Vec::new(), [(Rule::RdmaReadDepth, Blame::Client)].into()]);
         // with as many as may be outstanding, it waits for an answer
         let is_full = |count: u32| {
-            let mut ceiling = told(End::A, &[(9, IbFact::ReadsOutstanding(count))]).0.reads[0];
+            let mut ceiling = told(End::A, &[(9, IbFact::ReadsOutstanding(count))]).0.ends[0].reads;
             ceiling.free(at(10));
             ceiling.used(at(11)).is_some()
         };

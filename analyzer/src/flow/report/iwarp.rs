@@ -49,7 +49,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 if self.connection.transport != Some(Transport::Iwarp) {
                     // the TCP handshake may have been seen; that of MPA was not
                     self.connection.transport = Some(Transport::Iwarp);
-                    self.connection.handshake = Handshake::Inferred;
+                    self.connection.opening.handshake = Handshake::Inferred;
                     self.connection.missed.late();
                 }
                 // messages may have passed between the gap and here
@@ -154,7 +154,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 }
             }
             FlowFact::ReadsOutstanding(count) => {
-                let taken = self.connection.read_depths[by.peer().index()].map(|(ird, _)| ird);
+                let taken = self.connection.opening.read_depths[by.peer().index()].map(|(ird, _)| ird);
                 let Some(limit) = taken.filter(|ird| (1..NO_DEPTH).contains(ird)) else { return };
                 if count <= limit {
                     return self.connection.reads(by, at, count, limit);
@@ -175,7 +175,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
 
     #[inline]
     fn sequence(&mut self, by: End, sequence: u32) {
-        self.connection.sequence[by.index()] = Some(sequence);
+        self.connection.ends[by.index()].sequence = Some(sequence);
     }
 
     #[inline]
@@ -259,13 +259,13 @@ impl<S: Sink> Listener<'_, S> {
         self.env.layer(Layer::Mpa);
         let connection = &mut *self.connection;
         connection.transport = Some(Transport::Iwarp);
-        connection.handshake = Handshake::Seen;
+        connection.opening.handshake = Handshake::Seen;
         connection.missed.begun();
         if !startup.reply {
             connection.roles.learn(by, Source::Handshake);
-            connection.opening = connection.established.take().map(|opened| at.since(opened));
+            connection.opening.round_trip = connection.opening.established.take().map(|opened| at.since(opened));
         } else if !startup.reject {
-            connection.established = Some(at);
+            connection.opening.established = Some(at);
         }
         self.connection.mpa_private(by, startup.reply, startup.rpc_rdma);
         self.depths(at, by, startup);
@@ -276,7 +276,7 @@ impl<S: Sink> Listener<'_, S> {
         let blame = self.blame(by);
         let sure = Certainty::Certain;
         if startup.reply && startup.reject {
-            self.connection.rejected = Some(String::from("MPA reply with the reject bit"));
+            self.connection.opening.rejected = Some(String::from("MPA reply with the reject bit"));
             let port = self.connection.peers[by.index()].port;
             let text = format_args!("rejected the iWARP connection to port {port} (reject bit of the MPA Reply)");
             self.wire(at, Rule::MpaReject, blame, sure, text);
@@ -302,7 +302,7 @@ impl<S: Sink> Listener<'_, S> {
         } else if revision == 2
             && (startup.reply && !startup.reject)
             && startup.depths().is_none()
-            && self.connection.read_depths[by.peer().index()].is_some()
+            && self.connection.opening.read_depths[by.peer().index()].is_some()
         {
             // the other side goes on with its own offer
             let text = format_args!("answered read depths with none, at revision 2");
@@ -311,7 +311,7 @@ impl<S: Sink> Listener<'_, S> {
         }
         if !(1..=2).contains(&revision) {
             self.wire(at, Rule::MpaRevision, blame, sure, format_args!("uses MPA revision {revision}; only 1 and 2 exist"));
-        } else if let Some(asked) = self.connection.mpa_revision.filter(|asked| startup.reply && revision > *asked) {
+        } else if let Some(asked) = self.connection.opening.mpa_revision.filter(|asked| startup.reply && revision > *asked) {
             self.wire(
                 at,
                 Rule::MpaRevision,
@@ -321,15 +321,15 @@ impl<S: Sink> Listener<'_, S> {
             );
         }
         if !startup.reply {
-            self.connection.mpa_revision = Some(revision);
+            self.connection.opening.mpa_revision = Some(revision);
         }
-        let asked = self.connection.read_depths[by.peer().index()];
+        let asked = self.connection.opening.read_depths[by.peer().index()];
         if let (true, Some((_, ord)), Some((ird, _))) = (startup.reply, startup.depths(), asked)
             && ord > ird
         {
             self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("announced up to {ord} Reads outstanding; its peer accepts {ird}"));
         }
-        self.connection.read_depths[by.index()] = startup.depths();
+        self.connection.opening.read_depths[by.index()] = startup.depths();
     }
 }
 
@@ -352,7 +352,7 @@ mod tests {
     /// Facts of a connection, and the findings. End A is its client.
     fn told(transport: Transport, facts: &[(At, End, FlowFact<'_>)]) -> (ConnectionState, Vec<Rule>) {
         let mut connection = ConnectionState::new(transport, at(1));
-        connection.handshake = Handshake::Seen;
+        connection.opening.handshake = Handshake::Seen;
         connection.roles.learn(End::A, Source::Port);
         End::BOTH.into_iter().for_each(|end| connection.missed.captured(end));
         let mut env = Env::new(Options::default(), alone::Listener::default());
@@ -387,7 +387,7 @@ mod tests {
         let late = |transport: Transport| {
             let (connection, rules) = told(transport, &[(at(5), End::B, found)]);
             assert_eq!((rules, connection.transport), (vec![Rule::MpaResync], Some(Transport::Iwarp)));
-            connection.handshake == Handshake::Inferred
+            connection.opening.handshake == Handshake::Inferred
         };
         assert_eq!([late(Transport::Tcp), late(Transport::Iwarp)], [true, false]);
     }
@@ -477,7 +477,7 @@ mod tests {
                 (at(4), End::A, FlowFact::ReadsOutstanding(count)),
             ];
             let (connection, rules) = told(Transport::Iwarp, &facts);
-            let mut ceiling = connection.reads[0];
+            let mut ceiling = connection.ends[0].reads;
             ceiling.free(at(5));
             (rules, ceiling.used(at(6)).is_some())
         };

@@ -443,7 +443,7 @@ fn silent(connection: &ConnectionState, by: End, losses: &Losses, rules: &Rules,
     let site = Site { connection: Some(connection.id), frame: found.from.frame, time_ns: found.from.time };
     let (times, unit, lasted) = (found.times.div_ceil(copies), rules.unit, Milliseconds(found.lasted()));
     let (first, last) = (found.from.frame, found.to.frame);
-    let farewells = connection.disconnects[by.index()];
+    let farewells = connection.ends[by.index()].disconnects;
     let (severity, how) = match (found.answered, farewells) {
         (true, _) => (Severity::Warn, String::from("then it answered")),
         (false, 0) => (Severity::Error, String::from("and never answered")),
@@ -759,7 +759,7 @@ mod tests {
             let found = findings(false, &|connection, losses, _| {
                 losses[0].unanswered = silence(7, false);
                 connection.closed = closed.map(|(by, frame)| (by, "DREQ", at(frame)));
-                connection.disconnects[0] = farewells;
+                connection.ends[0].disconnects = farewells;
                 change(connection);
             });
             found.into_iter().next().map(|f| (f.by, f.severity, f.certainty))
@@ -780,7 +780,7 @@ mod tests {
         let how = |farewells: u32| {
             let found = told(false, &|connection, losses, _| {
                 losses[0].unanswered = silence(7, false);
-                connection.disconnects[0] = farewells;
+                connection.ends[0].disconnects = farewells;
             });
             found[0].2.split("; ").last().unwrap_or_default().to_string()
         };

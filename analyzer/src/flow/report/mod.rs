@@ -56,7 +56,7 @@ impl<S: Sink> Listener<'_, S> {
 
     /// A stretch that will not come any more: packets, or bytes of the stream.
     fn lost(&mut self, at: At, gap: &Gap, unit: &'static str) {
-        let heard = self.connection.last_op[gap.by.index()];
+        let heard = self.connection.ends[gap.by.index()].last_op;
         if heard != At::default() {
             // the receiver had them: the capture did not
             let (kind, by, end, packets) = (Kind::Gap, Some(gap.by), Some(gap.at), if unit == "packet" { gap.count } else { 0 });
