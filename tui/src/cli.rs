@@ -20,7 +20,7 @@ Examples:
   rdmascope dissect trace.pcapng               one line per frame
   rdmascope dissect trace.pcapng -Y smb2 -V    every field of SMB2 frames
   rdmascope dissect trace.pcapng -T json | jq .
-  rdmascope tui trace.pcapng                   look around in it
+  rdmascope tui trace.pcapng                   explore it in the terminal
   rdmascope fields smb_direct                  fields for filters
 
 Exit status: 0 done; 1 done, and analyze --fail-on found something; 2 wrong use, or input that cannot be read.";
@@ -28,11 +28,11 @@ Exit status: 0 done; 1 done, and analyze --fail-on found something; 2 wrong use,
 const ANALYZE_EXAMPLES: &str = "\
 Examples:
   rdmascope analyze trace.pcapng            the report
-  rdmascope analyze client.pcap server.pcap.zst    several, merged by time
+  rdmascope analyze client.pcap server.pcap.zst    merged by time
   rdmascope analyze trace.pcapng -Y 'ip.addr == 192.0.2.7'
   rdmascope analyze trace.pcapng --format json --exchanges
   rdmascope analyze trace.pcapng --format html -o report.html
-  rdmascope analyze trace.pcapng --fail-on error   status 1 if there is one
+  rdmascope analyze trace.pcapng --fail-on error   status 1 for an error
   rdmascope analyze trace.pcapng --fail-on warn --ignore RC-CNP,SMB2-ERROR
   rdmascope analyze good.pcapng --write-expect expect.toml
   rdmascope analyze trace.pcapng --expect expect.toml --verdicts junit
@@ -62,7 +62,7 @@ const TUI_EXAMPLES: &str = "\
 Examples:
   rdmascope tui trace.pcapng
   rdmascope tui trace.pcapng -Y 'smb2.cmd == 8'
-  rdmascope tui -F growing.pcapng              go on with what is written to it
+  rdmascope tui -F growing.pcapng              keep reading while it grows
   tcpdump -w - | rdmascope tui -
   rdmascope tui -i eth0
 
@@ -95,7 +95,7 @@ Examples:
 const PARQUET_EXAMPLES: &str = "\
 Examples:
   rdmascope export parquet monday.pcap tables
-  rdmascope export parquet tuesday.pcap tables    a partition more
+  rdmascope export parquet tuesday.pcap tables    adds a partition
   duckdb -c \"SELECT finding, text FROM 'tables/findings/*/*.parquet'\"";
 
 const PAYLOADS_EXAMPLES: &str = "\
@@ -179,7 +179,7 @@ Exit status: 0 done; 2 wrong use, no such interface, no permission, or a full di
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
-  rdmascope replay trace.pcapng --plan         what would be sent, what not
+  rdmascope replay trace.pcapng --plan         show the requests, send none
   rdmascope replay trace.pcapng --to 192.0.2.1 --user labuser --share share
   rdmascope replay trace.pcapng --to server.example --kerberos   after kinit
   rdmascope replay trace.pcapng --to 192.0.2.1 --pace 2       twice as fast
@@ -204,8 +204,8 @@ const PEER_EXAMPLES: &str = "\
 Examples:
   rdmascope peer                               files in memory, for everybody
   rdmascope peer --listen 0.0.0.0:5445 --share /srv/data
-  RDMASCOPE_PASSWORD=secret rdmascope peer     asks for this password
-  rdmascope peer --keytab /etc/krb5.keytab     for who has a Kerberos ticket
+  RDMASCOPE_PASSWORD=secret rdmascope peer     clients need this password
+  rdmascope peer --keytab /etc/krb5.keytab     clients need a Kerberos ticket
   rdmascope peer --fault wrong-key             write to a key that was not given
 
 --keytab needs a build with the feature kerberos.
@@ -222,20 +222,20 @@ const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   rdmascope explain                            all findings, a line each
   rdmascope explain SMBD-CREDIT-LAST
-  rdmascope explain smbd-neg                   those whose names begin so
+  rdmascope explain smbd-neg                   findings with this beginning
   rdmascope explain credit                     a term";
 
 const SCHEMA_EXAMPLES: &str = "\
 Examples:
-  rdmascope schema                             which outputs have one
+  rdmascope schema                             the outputs with a schema
   rdmascope schema analyze > analyze.schema.json";
 
 const RULES_EXAMPLES: &str = "\
 Examples:
   rdmascope rules                              known bugs and their versions
-  rdmascope rules --kernel 6.12.40             those that this kernel has
-  rdmascope rules --write bugs.toml            to be changed, and added to
-  rdmascope rules --rules bugs.toml            what the file makes of them
+  rdmascope rules --kernel 6.12.40             the bugs of this kernel
+  rdmascope rules --write bugs.toml            write them to a file
+  rdmascope rules --rules bugs.toml            with the changes in this file
   rdmascope analyze trace.pcapng --rules bugs.toml";
 
 const COMPLETIONS_EXAMPLES: &str = "\
@@ -316,7 +316,7 @@ impl Force {
 /// Destination of a comparison's result.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Outlet {
-    /// Write it to this file
+    /// Write the result to this file
     #[arg(short = 'o', long = "output", value_name = "OUT")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -509,22 +509,22 @@ pub(crate) struct Anonymize {
 pub(crate) struct Cut {
     #[command(flatten)]
     pub(crate) files: Copied,
-    /// Connections with a frame that passes this display filter
+    /// Copy connections with a frame that passes this display filter
     #[arg(short = 'Y', long = "filter", value_name = "FILTER")]
     pub(crate) filter: Option<String>,
-    /// The connection of this number in the report; may be repeated
+    /// Copy the connection with this number in the report; may be repeated
     #[arg(long = "connection", value_name = "N")]
     pub(crate) connections: Vec<u32>,
-    /// Connections with this finding, or with findings whose names begin with this; may be repeated
+    /// Copy connections with this finding, or with findings whose names begin with this; may be repeated
     #[arg(long = "finding", value_name = "ID")]
     pub(crate) findings: Vec<String>,
-    /// The request of this number in the report (analyze --exchanges): its connection from the beginning to the end of the request; may be repeated
+    /// Copy the connection of the request with this number in the report (analyze --exchanges), from the beginning to the end of the request; may be repeated
     #[arg(long = "request", value_name = "N")]
     pub(crate) requests: Vec<u64>,
-    /// Only those with a frame from this time on, in seconds since the first frame
+    /// Copy only connections with a frame from this time on, in seconds since the first frame
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) from: Option<f64>,
-    /// Frames up to this time, in seconds since the first frame
+    /// Copy only frames up to this time, in seconds since the first frame
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) to: Option<f64>,
     /// Leave out the other connections of the same SMB session, and those that a finding was compared with
@@ -601,7 +601,7 @@ pub(crate) enum Exported {
         #[command(flatten)]
         force: Force,
     },
-    /// A plugin for Wireshark 4.0 and later: repairs its decoding of storage over RDMA, and adds rdmascope's analysis as fields
+    /// Write a plugin for Wireshark 4.0 and later: it repairs the decoding of storage over RDMA, and adds rdmascope's analysis as fields
     #[command(after_help = WIRESHARK_EXAMPLES)]
     Wireshark {
         /// The file to write, - for standard output [default: rdmascope.lua]
@@ -609,17 +609,17 @@ pub(crate) enum Exported {
         output: Option<PathBuf>,
         #[command(flatten)]
         force: Force,
-        /// Install it with its engine in your Wireshark's plugin folder, link this program into its folder of capture sources, and test both with the tshark that is found
+        /// Install the plugin with its engine in your Wireshark's plugin folder, link this program into its folder of capture sources, and test both with the tshark that is found
         #[arg(long, group = "place")]
         install: bool,
-        /// Remove what --install put there
+        /// Remove the files that --install wrote
         #[arg(long, group = "place")]
         remove: bool,
         /// Your personal Wireshark folder, if it is not found
         #[arg(long, value_name = "DIR", requires = "place")]
         dir: Option<PathBuf>,
     },
-    /// Tables of frames, messages, requests, findings and credits for DuckDB, Spark and Polars
+    /// Write tables of frames, messages, requests, findings and credits for DuckDB, Spark and Polars
     #[command(after_help = PARQUET_EXAMPLES)]
     Parquet {
         #[command(flatten)]
@@ -719,7 +719,7 @@ pub(crate) struct Dissect {
     /// Captures: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input; several are merged by time
     #[arg(required_unless_present_any = ["read", "glossary"], value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// The same, for users of tshark
+    /// A capture, as with FILE
     #[arg(short = 'r', long = "read-file", value_name = "FILE", help_heading = "As in tshark")]
     pub(crate) read: Vec<PathBuf>,
     /// Show only frames that pass this display filter
@@ -741,29 +741,29 @@ pub(crate) struct Dissect {
     pub(crate) write_format: Option<WriteFormat>,
     #[command(flatten)]
     pub(crate) force: Force,
-    /// Print frames although -w writes them
+    /// Also print the frames that -w writes
     #[arg(short = 'P', long = "print", help_heading = "As in tshark")]
     pub(crate) print: bool,
     /// Times of lines: r (since the first frame), d, dd (since the frame before, since the one shown before), e (epoch), a, ad, adoy (local), u, ud, udoy (UTC); .9 behind it gives nine digits
     #[arg(short = 't', value_name = "KIND", default_value = "r", value_parser = time_kind, help_heading = "As in tshark")]
     pub(crate) time: Times,
-    /// Show the fields of these protocols as trees, and of the others one line each
+    /// Show the fields of these protocols as trees, and one line for each other protocol
     #[arg(short = 'O', value_name = "PROTOCOL[,…]", value_delimiter = ',', conflicts_with = "format", help_heading = "As in tshark")]
     pub(crate) only: Vec<String>,
-    /// In -T json, ek and pdml, write these protocols alone
+    /// In -T json, ek and pdml, write only these protocols
     #[arg(short = 'j', short_alias = 'J', value_name = "PROTOCOL[ …]", value_delimiter = ' ', help_heading = "As in tshark")]
     pub(crate) protocols: Vec<String>,
     // no docstring: brackets would be links there
     #[arg(
         short = 'z',
         value_name = "TABLE",
-        help = "A table over all frames: io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert \
+        help = "Print a table over all frames: io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert \
                 follow,tcp,ascii,N; \
                 may be given several times",
         help_heading = "As in tshark"
     )]
     pub(crate) tables: Vec<String>,
-    /// Print no frames, only the tables of -z
+    /// Print only the tables of -z, no frames
     #[arg(short = 'q', short_alias = 'Q', help_heading = "As in tshark")]
     pub(crate) quiet: bool,
     /// Write each frame at once, also into a pipe
@@ -775,7 +775,7 @@ pub(crate) struct Dissect {
     /// Decode this port as this protocol: udp.port==N,infiniband. iWARP is recognized on every port
     #[arg(short = 'd', value_name = "PORT,PROTOCOL", value_parser = decode_as, help_heading = "As in tshark")]
     pub(crate) decode_as: Vec<DecodeAs>,
-    /// Lists instead of frames: fields, protocols or values
+    /// Print a list instead of frames: fields, protocols or values
     #[arg(short = 'G', value_name = "WHAT", value_enum, num_args = 0..=1, default_missing_value = "fields", help_heading = "As in tshark")]
     pub(crate) glossary: Option<Glossary>,
     /// Accepted and ignored: names are never resolved
@@ -794,10 +794,10 @@ pub(crate) struct Dissect {
     /// The same
     #[arg(long, value_name = "PROTOCOL", hide = true)]
     pub(crate) enable_protocol: Vec<String>,
-    /// Accepted and ignored: files are made for their owner alone
+    /// Accepted and ignored: only its owner may read a new file
     #[arg(short = 'g', hide = true)]
     pub(crate) group: bool,
-    /// Accepted and ignored: no names are resolved, so that none are written or read
+    /// Accepted and ignored: names are never resolved, written or read
     #[arg(short = 'W', value_name = "n", hide = true)]
     pub(crate) with_names: Option<String>,
     /// The same
@@ -933,7 +933,7 @@ fn decode_as(text: &str) -> Result<DecodeAs, String> {
         ("udp.port", Some(port), "infiniband" | "rroce") => Ok(DecodeAs::Roce(port)),
         ("tcp.port", _, "iwarp_mpa" | "rpc" | "nbss" | "smb2" | "smb") => Ok(DecodeAs::Found),
         ("infiniband", ..) => Ok(DecodeAs::Found),
-        _ => Err("only udp.port==N,infiniband can be said; iWARP, SMB and RPC are found on every port by themselves".into()),
+        _ => Err("only udp.port==N,infiniband is possible; iWARP, SMB and RPC are recognized on every port".into()),
     }
 }
 
@@ -957,7 +957,7 @@ fn memory(text: &str) -> Result<usize, String> {
 }
 
 fn clock_kind(text: &str) -> Result<Clock, String> {
-    Clock::parse(text).ok_or_else(|| "a report tells u, ud, a, ad, r or e; the times of frames are told by dissect -t".into())
+    Clock::parse(text).ok_or_else(|| "a report has the kinds u, ud, a, ad, r and e; dissect -t has more for frames".into())
 }
 
 /// Options of tshark that do not exist here: the error names the replacement.
@@ -978,7 +978,7 @@ fn no_profiles(_: &str) -> Result<String, String> {
 }
 
 fn no_extensions(_: &str) -> Result<String, String> {
-    Err("nothing is loaded here; rdmascope export wireshark gives Wireshark what is known here".into())
+    Err("extensions are not supported; rdmascope export wireshark makes a plugin for Wireshark".into())
 }
 
 fn no_end(_: &str) -> Result<String, String> {
@@ -1013,17 +1013,17 @@ pub(crate) struct Objects {
 }
 
 fn objects(text: &str) -> Result<Objects, String> {
-    let (kind, folder) = text.split_once(',').filter(|(_, folder)| !folder.is_empty()).ok_or("KIND,DIR is wanted, as in smb,files")?;
+    let (kind, folder) = text.split_once(',').filter(|(_, folder)| !folder.is_empty()).ok_or("KIND,DIR is expected, as in smb,files")?;
     let family = match kind {
         "smb" => Family::Smb2,
         "nfs" => Family::Rpc,
-        _ => return Err("files of smb and nfs can be written".to_owned()),
+        _ => return Err("the kind is smb or nfs".to_owned()),
     };
     Ok(Objects { family, folder: folder.into() })
 }
 
 fn no_switches(_: &str) -> Result<String, String> {
-    Err("protocols are not switched off: filter with -Y, or choose with -O and -j".into())
+    Err("protocols cannot be switched off: filter with -Y, or choose with -O and -j".into())
 }
 
 /// Explore captures in the terminal: connections, frames, I/O, credits, findings
@@ -1049,7 +1049,7 @@ pub(crate) struct Tui {
     /// Do not verify invariant CRCs and MPA CRCs
     #[arg(long)]
     pub(crate) no_crc: bool,
-    /// Neither use nor keep the index of a large capture, with which it opens at once the next time ($XDG_CACHE_HOME/rdmascope)
+    /// Do not use or write an index, with which a large capture opens at once the next time ($XDG_CACHE_HOME/rdmascope)
     #[arg(long)]
     pub(crate) no_index: bool,
 }
@@ -1212,7 +1212,7 @@ pub(crate) struct Replay {
     /// Connection of the capture, by its number in analyze [default: the one with the most requests]
     #[arg(long, value_name = "N")]
     pub(crate) connection: Option<u32>,
-    /// recorded, asap, or a factor of the recorded speed
+    /// Speed: recorded, asap, or a factor of the recorded speed
     #[arg(long, value_name = "PACE", default_value = "asap", value_parser = pace)]
     pub(crate) pace: rdmascope_replay::script::Pace,
     /// Also replay operations that change files on the server
@@ -1240,10 +1240,10 @@ pub(crate) struct Replay {
     /// What if: move data inside the messages, without RDMA
     #[arg(long)]
     pub(crate) no_rdma: bool,
-    /// What if: sign every request, and what RDMA moves where the server can
+    /// What if: sign every request, and the data that RDMA moves if the server can
     #[arg(long, requires = "who", conflicts_with = "encrypt")]
     pub(crate) sign: bool,
-    /// What if: encrypt every request, and what RDMA moves where the server can; where it cannot, nothing goes over RDMA
+    /// What if: encrypt every request, and the data that RDMA moves if the server can; otherwise no data moves by RDMA
     #[arg(long, requires = "who")]
     pub(crate) encrypt: bool,
     /// What if: this many SMB Direct credits
@@ -1304,7 +1304,7 @@ impl Logon {
 pub(crate) fn password() -> anyhow::Result<Option<String>> {
     use std::env::VarError;
     match std::env::var("RDMASCOPE_PASSWORD") {
-        Ok(password) if password.is_empty() => anyhow::bail!("RDMASCOPE_PASSWORD is empty: unset it where no password is meant"),
+        Ok(password) if password.is_empty() => anyhow::bail!("RDMASCOPE_PASSWORD is empty: unset it if no password is needed"),
         Ok(password) => Ok(Some(password)),
         Err(VarError::NotPresent) => Ok(None),
         Err(VarError::NotUnicode(_)) => anyhow::bail!("RDMASCOPE_PASSWORD is not UTF-8"),
@@ -1393,7 +1393,7 @@ pub(crate) struct Probe {
     /// The share, for SMB2 cases
     #[arg(long, value_name = "SHARE", default_value = "share")]
     pub(crate) share: String,
-    /// Also run cases that write, to a file that they create and remove: rdmascope-probe.tmp
+    /// Also run cases that write to a file; they create and remove it: rdmascope-probe.tmp
     #[arg(long)]
     pub(crate) allow_writes: bool,
     /// Form of the output
@@ -1507,10 +1507,10 @@ pub(crate) struct Explain {
 #[derive(Debug, Args)]
 #[command(after_help = RULES_EXAMPLES)]
 pub(crate) struct Rules {
-    /// Only those in this version of Linux; a suffix after - or + is ignored
+    /// List only the bugs of this version of Linux; a suffix after - or + is ignored
     #[arg(long, value_name = "VERSION", conflicts_with = "write")]
     pub(crate) kernel: Option<String>,
-    /// Write them to this file, for --rules; - is standard output
+    /// Write the bugs to this file, for use with --rules; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
     #[command(flatten)]
