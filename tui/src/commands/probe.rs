@@ -27,9 +27,9 @@ pub(super) fn schema() -> serde_json::Value {
 }
 
 object! {
-    /// What a server did in the cases of the conformance suite.
+    /// Results of a server in the cases of the conformance suite.
     struct Report {
-        /// Version of this form. Within one, keys are only ever added.
+        /// Version of this format. Within a version, keys are only added.
         schema: u32,
         /// Version of the program.
         rdmascope: &'static str,
@@ -41,9 +41,9 @@ object! {
         passed: u64,
         /// Cases that do not apply to this server, or were left out to spare it.
         not_applicable: u64,
-        /// Cases that came to another end when run again.
+        /// Cases whose result changed when they were repeated.
         unstable: u64,
-        /// Why the run ended before its time, if it did.
+        /// Reason of an early end of the run.
         stopped: Option<String>,
         /// Each case, in the order of the run.
         cases: Vec<CaseJson>,
@@ -59,9 +59,9 @@ object! {
         verdict: &'static str,
         /// Document and section.
         spec: String,
-        /// What is tried.
+        /// The rule that is tested.
         text: &'static str,
-        /// Why it did not pass.
+        /// Reason why it did not pass.
         why: Option<String>,
     }
 }

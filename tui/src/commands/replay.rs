@@ -248,7 +248,7 @@ pub(super) fn schema() -> serde_json::Value {
 object! {
     /// Outcome of a captured session that was done again.
     struct Report {
-        /// Version of this form. Within one, keys are only ever added.
+        /// Version of this format. Within a version, keys are only added.
         schema: u32,
         /// Version of the program.
         rdmascope: &'static str,
@@ -304,13 +304,13 @@ object! {
         offset: Option<u64>,
         /// Length asked for.
         length: Option<u64>,
-        /// Why it was not done.
+        /// Reason why it was skipped.
         skipped: Option<String>,
-        /// What the capture has.
+        /// The recorded result.
         recorded: Came,
-        /// What came now; null where it was not done.
+        /// The result of the replay; null if the operation was skipped.
         live: Option<Came>,
-        /// How it differs.
+        /// The difference.
         differs: Option<String>,
         /// skipped, differs, slower or faster.
         verdict: &'static str,
@@ -318,7 +318,7 @@ object! {
 }
 
 object! {
-    /// What an operation came to.
+    /// The result of an operation.
     struct Came {
         /// NTSTATUS; null without a reply.
         status: Option<u32>,
@@ -326,7 +326,7 @@ object! {
         bytes: u64,
         /// From request to reply, in seconds; null without a reply.
         latency: Option<Seconds>,
-        /// SHA-256 of the payload, where it is whole.
+        /// SHA-256 of the payload, if it is complete.
         sha256: Option<String>,
     }
 }

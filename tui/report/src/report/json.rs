@@ -46,7 +46,7 @@ object! {
         inputs: Vec<Input>,
         /// Totals of all captures.
         capture: Capture,
-        /// How long requests waited, and for what; null if none was answered.
+        /// Waiting times of requests, and their causes; null if none was answered.
         answer: Option<AnswerJson>,
         /// The selection by -Y.
         filter?: Filter,
@@ -62,9 +62,9 @@ object! {
         timeline: Option<TimelineJson>,
         /// SMB sessions, NFS sessions and NFS mounts, and the connections that they used.
         sessions: Vec<Session>,
-        /// How far each client and server got on the way to RDMA.
+        /// Progress of each client and server on the way to RDMA.
         paths: Vec<PathJson>,
-        /// Counters of RDMA devices that grew meanwhile, where the capture has them.
+        /// Counters of RDMA devices that grew during the capture, if it has them.
         hardware: Vec<HardwareJson>,
         /// Numbers of items dropped because of limits.
         dropped: Dropped,
@@ -80,7 +80,7 @@ object! {
         port: u32,
         /// The counter, as the driver names it.
         counter: String,
-        /// By how much it grew in total.
+        /// Its total growth.
         increase: u64,
         /// Each increase, with its time.
         steps: Vec<(Seconds, u64)>,
@@ -114,7 +114,7 @@ object! {
         ended: Option<Date>,
         /// Its link type.
         link_types: Vec<&'static str>,
-        /// Why it could not be read to its end.
+        /// Reason why it could not be read to its end.
         error: Option<String>,
     }
 }
@@ -340,7 +340,7 @@ object! {
 object! {
     /// Congestion notification packets.
     struct CnpsJson {
-        /// How many.
+        /// Number of packets.
         sent: u64,
         /// Their code points.
         dscp: Vec<ValueJson>,
@@ -376,7 +376,7 @@ object! {
     struct RateJson {
         /// Time of the first CNP.
         time: Seconds,
-        /// How many.
+        /// Number of CNPs.
         cnps: u64,
         /// Rate before them.
         before: u64,
@@ -480,7 +480,7 @@ object! {
 }
 
 object! {
-    /// How far a client and a server got on the way to moving data by RDMA.
+    /// Progress of a client and a server on the way to data that moves by RDMA.
     struct PathJson {
         /// smb or nfs.
         kind: &'static str,
@@ -511,7 +511,7 @@ object! {
         state: &'static str,
         /// The evidence, in words.
         text: String,
-        /// Where it was seen.
+        /// The frame that shows it.
         frame: Option<u64>,
         /// Its time.
         time: Option<Seconds>,
@@ -602,13 +602,13 @@ object! {
         last: Seconds,
         /// seen, inferred or pinned.
         handshake: &'static str,
-        /// Who closed it.
+        /// The side that closed it.
         closed_by: Option<&'static str>,
-        /// How it ended, in words.
+        /// Its end, in words.
         ended: String,
         /// Its outcome; null if it has nothing to do with storage.
         outcome: Option<OutcomeJson>,
-        /// Why it was rejected, in words.
+        /// The reason of its rejection, in words.
         rejected: Option<String>,
         /// Values negotiated by SMB Direct.
         negotiated: Negotiated,
@@ -654,7 +654,7 @@ object! {
     struct OutcomeJson {
         /// Its purpose: smb_direct, nfs_rdma, smb_tcp, rpc_tcp or rdma.
         purpose: &'static str,
-        /// How far it got: asked, connected, negotiated, session or work.
+        /// The last stage that it reached: asked, connected, negotiated, session or work.
         reached: &'static str,
         /// open, closed, refused, no_transport, no_negotiation, no_session, no_answer, out_of_credits, aborted or hung_up.
         ending: &'static str,
@@ -668,7 +668,7 @@ object! {
         frame: u64,
         /// Its time.
         time: Seconds,
-        /// How long the side that gave up had waited.
+        /// Waiting time of the side that gave up.
         waited: Seconds,
         /// certain, if_nothing_was_missed or guess.
         certainty: &'static str,
@@ -723,7 +723,7 @@ object! {
 object! {
     /// Values negotiated by SMB2.
     struct Smb {
-        /// Such as 0x0311.
+        /// The dialect, such as 0x0311.
         dialect: Option<String>,
         /// Session ids.
         sessions: Vec<String>,
@@ -767,7 +767,7 @@ object! {
         held_min: Option<i64>,
         /// Credits that it held at the end.
         held_last: Option<i64>,
-        /// How often it waited for credits.
+        /// Number of times that it waited for credits.
         stalls: u64,
         /// Total waiting time.
         stalled_time: Seconds,
@@ -847,13 +847,13 @@ object! {
 }
 
 object! {
-    /// How long requests waited, and for what.
+    /// Waiting times of requests, and their causes.
     struct AnswerJson {
         /// The same in words.
         text: String,
-        /// Total.
+        /// Total time.
         waited: Seconds,
-        /// That time by owner.
+        /// The total time by owner.
         time_by_owner: TimeJson,
         /// Causes of delay, the most expensive first.
         hindrances: Vec<HindranceJson>,
@@ -871,7 +871,7 @@ object! {
         cause: &'static str,
         /// The side whose packets were held up: client or server; null if not known.
         from: Option<&'static str>,
-        /// How often.
+        /// Number of episodes.
         count: u64,
         /// Total time.
         lasted: Seconds,
@@ -883,11 +883,11 @@ object! {
         unsure: u64,
         /// Of those, packets that seem to be acknowledgments.
         acknowledgments: u64,
-        /// When it first began.
+        /// Start of the first episode.
         first: Seconds,
-        /// When it last began.
+        /// Start of the last episode.
         last: Seconds,
-        /// Connections that it was on.
+        /// Connections with such episodes.
         connections: u64,
     }
 }
@@ -960,7 +960,7 @@ object! {
         rdma: Seconds,
         /// The server worked on it.
         server: Seconds,
-        /// Not known: the capture does not tell whose it was.
+        /// Unknown: the capture does not show the owner.
         unknown: Seconds,
     }
 }
@@ -990,15 +990,15 @@ object! {
         id: u32,
         /// recovery, rnr, credit, pause, zero_window, silence, nagle, held_up, idle, interrupted or gap.
         kind: &'static str,
-        /// Why: lost_before_capture, lost_behind_capture, unacknowledged, acknowledgment_lost, response_lost, damaged, reordered,
+        /// The cause: lost_before_capture, lost_behind_capture, unacknowledged, acknowledgment_lost, response_lost, damaged, reordered,
         /// needless, smb_direct_credits, rpcrdma_credits,
         /// smb2_credits, read_depth, read_response or unknown.
         cause: &'static str,
         /// The side whose packets were held up: client or server; null for both.
         from: Option<&'static str>,
-        /// When it began.
+        /// Its start.
         begin: Seconds,
-        /// When it ended; null if it did not.
+        /// Its end; null if it did not end.
         end: Option<Seconds>,
         /// The frame in which it began.
         first_frame: u64,
@@ -1041,11 +1041,11 @@ impl EpisodeJson {
 object! {
     /// Durations.
     struct SpreadJson {
-        /// How many.
+        /// Number of durations.
         count: u64,
         /// The shortest.
         min: Seconds,
-        /// In the mean.
+        /// The mean.
         mean: Seconds,
         /// The longest.
         max: Seconds,
@@ -1129,7 +1129,7 @@ object! {
 }
 
 object! {
-    /// Where time went.
+    /// Latency of a request by place.
     struct Waits {
         /// Waiting for a credit, before the request and within it.
         credit: Seconds,
@@ -1149,7 +1149,7 @@ object! {
         command: &'static str,
         /// The status, by name where it has one.
         status: String,
-        /// How many.
+        /// Number of requests.
         count: u64,
     }
 }
@@ -1183,7 +1183,7 @@ object! {
         frame_request: u64,
         /// First frame of the reply.
         frame_reply: Option<u64>,
-        /// When it began.
+        /// Its start.
         time: Seconds,
         /// Status of the reply.
         status: Option<String>,
@@ -1193,7 +1193,7 @@ object! {
         offset: Option<u64>,
         /// Bytes asked for.
         length: Option<u32>,
-        /// How the payload was moved.
+        /// The path of the payload.
         channel: &'static str,
         /// Memory that it advertised, the first few pieces.
         descriptors: Vec<Descriptor>,
@@ -1203,9 +1203,9 @@ object! {
         rdma: Vec<Moved>,
         /// Time from request to reply.
         latency: Option<Seconds>,
-        /// That time by place.
+        /// The latency by place.
         waits: Waits,
-        /// That time by owner.
+        /// The latency by owner.
         time_by_owner: TimeJson,
         /// Its longest wait.
         behind: Option<BehindJson>,
@@ -1257,11 +1257,11 @@ object! {
     struct Point {
         /// The frame after which they were held.
         frame: u64,
-        /// When.
+        /// Time of that frame.
         time: Seconds,
-        /// By the client.
+        /// Credits of the client.
         client_held: Option<i64>,
-        /// By the server.
+        /// Credits of the server.
         server_held: Option<i64>,
     }
 }
@@ -1291,11 +1291,11 @@ object! {
         spec: &'static str,
         /// Usual causes.
         causes: Vec<&'static str>,
-        /// What to do.
+        /// Recommended action.
         action: &'static str,
-        /// How often.
+        /// Number of occurrences.
         count: u64,
-        /// Where.
+        /// Frames of the occurrences, the first few.
         frames: Vec<u64>,
         /// Number of frames that are not in that list.
         frames_omitted: u64,
@@ -1311,7 +1311,7 @@ object! {
 }
 
 object! {
-    /// What a finding follows from.
+    /// The finding that another one follows from.
     struct RootJson {
         /// The rule.
         id: &'static str,
@@ -1349,7 +1349,7 @@ object! {
         bytes_written: u64,
         /// Each connection, and what it carried.
         channels: Vec<ChannelJson>,
-        /// What stands out, in sentences.
+        /// Noteworthy facts, in sentences.
         remarks: Vec<String>,
     }
 }
@@ -1365,9 +1365,9 @@ object! {
         role: &'static str,
         /// Requests.
         requests: u64,
-        /// Of those, with a failing status.
+        /// Requests with a failing status.
         errors: u64,
-        /// Of those, without a reply.
+        /// Requests without a reply.
         unanswered: u64,
         /// Files opened on it.
         opens: u64,
@@ -1381,7 +1381,7 @@ object! {
         bytes_by_rdma: u64,
         /// Calls of the server to the client.
         callbacks: u64,
-        /// Of 100, its part of the session's bytes; of requests where there are no bytes.
+        /// Percentage of the session's bytes; of its requests if there are no bytes.
         share: u64,
         /// Median from request to reply.
         latency_median: Option<Seconds>,
@@ -1389,11 +1389,11 @@ object! {
         latency_p99: Option<Seconds>,
         /// Packets or segments that went out again.
         retransmissions: u64,
-        /// The least that the client held of the transport's credits.
+        /// The fewest credits of the transport that the client held.
         credits_min: Option<i64>,
-        /// What it held at the end.
+        /// Credits of the transport that the client held at the end.
         credits_last: Option<i64>,
-        /// Whether it was ended otherwise than by the client's own orderly end.
+        /// Whether it ended otherwise than by an orderly end of the client.
         broke: bool,
         /// Whether it carries other sessions, too.
         shared: bool,
@@ -1452,7 +1452,7 @@ object! {
         findings_not_reported: u64,
         /// Rows of exchange_list and points of credit_timeline that are in no list.
         rows_not_listed: u64,
-        /// What was forgotten while following connections, by what it was.
+        /// Number of items that were dropped while connections were followed, by kind.
         tables: Counted,
     }
 }
