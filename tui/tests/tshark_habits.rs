@@ -130,7 +130,7 @@ const CASES: &[(&str, Expected)] = &[
     ("-r roce.pcap --export-objects smb,out", Refused("--force")),
     ("-r roce.pcap --export-objects smb,out --force", Says("w1.bin")),
     ("-r roce.pcap --export-objects nfs,none", Says("no READ or WRITE")),
-    ("-r roce.pcap --export-objects http,out", Refused("smb and nfs")),
+    ("-r roce.pcap --export-objects http,out", Refused("smb or nfs")),
     ("-G fields", Says("smb2.cmd")),
     ("-G protocols", Says("smb_direct")),
     ("-G values", Says("STATUS_ACCESS_DENIED")),
