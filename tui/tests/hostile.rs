@@ -143,3 +143,69 @@ fn names_act_on_nobody() {
         all_outputs(&capture, &folder.0, &format!("NFS {name:?}"));
     }
 }
+
+/// Frames of 218 bytes, each an SMB2 WRITE of 8 MiB of one byte, compressed as a pattern ([MS-SMB2] 2.2.42.2.2), on so
+/// many connections by turns.
+#[cfg(target_os = "linux")]
+fn patterns(frames: u32, connections: u8) -> Vec<u8> {
+    const HEADER: usize = 64;
+    const REQUEST: usize = 48;
+    const WHOLE: u32 = 8 << 20;
+    let data = WHOLE - (HEADER + REQUEST) as u32;
+    let mut write = [&b"\xfeSMB"[..], &64u16.to_le_bytes()].concat();
+    write.extend([0, 1, 0, 0, 0, 0, 9, 0, 1, 0]);
+    write.resize(HEADER, 0);
+    write.extend([&49u16.to_le_bytes()[..], &((HEADER + REQUEST) as u16).to_le_bytes(), &data.to_le_bytes()].concat());
+    write.resize(HEADER + REQUEST, 0);
+    let mut smb = [&b"\xfcSMB"[..], &WHOLE.to_le_bytes()].concat();
+    // not compressed: the headers; Pattern_V1: the data
+    smb.extend([&[0, 0, 1, 0][..], &(write.len() as u32).to_le_bytes(), &write].concat());
+    smb.extend([&[4, 0, 0, 0, 8, 0, 0, 0, b'A', 0, 0, 0][..], &data.to_le_bytes()].concat());
+    let framed = [&(smb.len() as u32).to_be_bytes()[..], &smb].concat();
+    let mut capture = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 1 << 18, 1].map(u32::to_le_bytes).concat();
+    for n in 0..frames {
+        let (connection, sent) = ((n % u32::from(connections)) as u8, (n / u32::from(connections)) * framed.len() as u32);
+        let mut frame = [[2; 12].as_slice(), &[8, 0, 0x45, 0], &(40 + framed.len() as u16).to_be_bytes()].concat();
+        // the checksums are absent, as a card that computes them leaves them
+        frame.extend([&[0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1 + connection, 10, 0, 1, 1][..], &[0xc3, 0x50, 0x01, 0xbd]].concat());
+        frame.extend([&(1000 + sent).to_be_bytes()[..], &[0, 0, 0, 1, 0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0], &framed].concat());
+        let length = (frame.len() as u32).to_le_bytes();
+        capture.extend([&(n / 100_000).to_le_bytes()[..], &(n % 100_000 * 10).to_le_bytes(), &length, &length, &frame].concat());
+    }
+    capture
+}
+
+/// What grows when it is decompressed does not wait in memory until it is written: by sheets (one connection), by texts
+/// (eight), and by one thread.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_grows_when_it_is_decompressed_does_not_fill_the_memory() {
+    use std::io::Read;
+    const MOST_KIB: u64 = 700 << 10;
+    const READ: u64 = 1400 << 20;
+    let folder = Folder(std::env::temp_dir().join(format!("rdmascope-patterns-{}", std::process::id())));
+    fs::create_dir_all(&folder.0).expect("a folder for the test");
+    let capture = folder.0.join("patterns.pcap").display().to_string();
+    for (connections, threads) in [(1, "2"), (8, "2"), (8, "1")] {
+        fs::write(&capture, patterns(40_000, connections)).expect("a file for the test");
+        let arguments = ["dissect", &capture, "--threads", threads, "-T", "fields", "-e", "smb2.write_data"];
+        let mut child = Command::new(env!("CARGO_BIN_EXE_rdmascope"))
+            .args(arguments)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let mut output = child.stdout.take().expect("a pipe");
+        let mut begin = [0; 64];
+        output.read_exact(&mut begin).expect("output");
+        assert_eq!(begin, [b'4', b'1'].repeat(32)[..], "the data as hex");
+        let read = std::io::copy(&mut (&mut output).take(READ), &mut std::io::sink()).expect("output");
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it still writes");
+        drop(output);
+        child.wait().expect("it ends");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse::<u64>().ok());
+        assert!(
+            read == READ && peak.is_some_and(|kib| kib < MOST_KIB),
+            "{connections} connections, {threads} threads: {peak:?} KiB for {read} bytes"
+        );
+    }
+}

@@ -108,6 +108,7 @@ fn plan(threads: usize, form: Form, detail: Detail) -> Plan {
         keyring: Keyring::new(),
         roce_port: 0,
         threads,
+        held_max: sheets::HELD_MAX,
     }
 }
 
@@ -174,6 +175,32 @@ fn lines_are_written_in_order() {
 #[test]
 fn texts_are_written_in_order() {
     comes_in_order(in_json, true);
+}
+
+/// Frames up to there are written once, and one thread goes on behind them.
+#[test]
+fn what_takes_too_much_memory_is_left_to_one_thread() {
+    let file = capture();
+    let read = |n| if n == 0 { Vec::new() } else { alone(in_json, Limits { read: n, shown: n }) };
+    let beginnings: Vec<Vec<u8>> = (0..=FRAMES as u64).map(read).collect();
+    let largest = beginnings.windows(2).map(|two| two[1].len() - two[0].len()).max().expect("frames");
+    in_every_order(move || {
+        for (by_texts, held_max) in [(false, 0), (true, 0), (false, 3 * largest), (true, largest)] {
+            let plan = Plan { held_max, ..in_json(2) };
+            let (text, ended) = written(&plan, &file, by_texts, ALL, usize::MAX);
+            let frames = match ended.expect("somebody reads") {
+                Shared::First(frames, any) => {
+                    assert_eq!(any, frames > 0);
+                    frames as usize
+                }
+                Shared::All(error, _) => {
+                    assert!(error.is_none() && held_max > 0);
+                    FRAMES
+                }
+            };
+            assert!(text == beginnings[frames], "{frames} frames, {}", String::from_utf8_lossy(&text));
+        }
+    });
 }
 
 #[test]

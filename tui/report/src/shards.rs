@@ -108,6 +108,11 @@ pub fn fetch(file: &[u8], start: u64, end: u64) {
     std::hint::black_box(sum);
 }
 
+/// Maximum memory that a text keeps when it is reused, in bytes.
+pub(crate) const TEXT_BYTES: usize = 4 << 20;
+/// Results are reported when they have grown by this part of the memory that all may take.
+const HELD_STEPS: usize = 64;
+
 /// Next work of a worker.
 pub enum Next<T> {
     /// Frames.
@@ -174,6 +179,9 @@ pub struct Board<'f, T, K, C = Text> {
     bell: Bell,
     given_up: AtomicBool,
     connections_max: usize,
+    /// Bytes of results that were reported and not released, and their maximum.
+    held: AtomicUsize,
+    held_max: usize,
 }
 
 struct Sorting<'f, K> {
@@ -192,6 +200,21 @@ pub struct Text {
     pub bytes: Vec<u8>,
     /// Of each frame: the end of its text, and whether it is shown.
     pub ends: Vec<(usize, bool)>,
+    /// Bytes that were reported: [`Board::hold`].
+    pub held: usize,
+}
+
+impl Text {
+    /// Removes everything, and frees the memory that unusually large frames took.
+    pub(crate) fn cleared(mut self) -> Self {
+        if self.bytes.capacity() > TEXT_BYTES {
+            return Self::default();
+        }
+        self.bytes.clear();
+        self.ends.clear();
+        self.held = 0;
+        self
+    }
 }
 
 struct Pages<C> {
@@ -241,6 +264,8 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
             bell: Bell::default(),
             given_up: AtomicBool::new(false),
             connections_max: connections_max.max(2),
+            held: AtomicUsize::new(0),
+            held_max: usize::MAX,
         }
     }
 
@@ -249,6 +274,12 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
     #[must_use]
     pub fn with_pages(self, most: usize) -> Self {
         Self { pages: Some(Mutex::default()), pages_max: most.max(1), ..self }
+    }
+
+    /// Sets the maximum memory that results take together, in bytes for each worker.
+    #[must_use]
+    pub fn with_held_max(self, bytes: usize) -> Self {
+        Self { held_max: bytes.saturating_mul(self.waiting.len()), ..self }
     }
 
     /// Sets the maximum number of frames in a batch.
@@ -309,7 +340,25 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         self.bell.ring();
     }
 
-    /// True if connections turned out to be related, or are too many: then one worker has to process them all.
+    /// Reports that a result has this many bytes, of which `held` were reported before, if they are many more. Gives up
+    /// if the results together take too much memory: one thread that writes each frame at once needs less.
+    pub fn hold(&self, held: &mut usize, bytes: usize) {
+        let more = bytes.saturating_sub(*held);
+        if more > self.held_max / HELD_STEPS {
+            *held = bytes;
+            if self.held.fetch_add(more, Ordering::Relaxed) + more > self.held_max {
+                self.give_up();
+            }
+        }
+    }
+
+    /// A result of which this many bytes were reported is gone.
+    pub fn release(&self, held: usize) {
+        self.held.fetch_sub(held, Ordering::Relaxed);
+    }
+
+    /// True if connections turned out to be related or are too many, or results take too much memory: then one worker
+    /// has to process all frames.
     pub fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Relaxed)
     }
@@ -482,11 +531,7 @@ impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K> {
             frame(&text.bytes[start..end], shown);
             read[worker] = (n + 1, end);
         }
-        self.give_back(page.parts.into_iter().flatten().map(|mut text| {
-            text.bytes.clear();
-            text.ends.clear();
-            text
-        }));
+        self.give_back(page.parts.into_iter().flatten().map(Text::cleared));
         Some(())
     }
 }

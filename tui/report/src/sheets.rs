@@ -48,6 +48,10 @@ const PAGES: (usize, usize) = if cfg!(test) { (1, 0) } else { (2, 2) };
 /// Maximum number of texts that wait for standard output, for each worker and in addition.
 const TEXTS: (usize, usize) = if cfg!(test) { (0, 2) } else { (2, 4) };
 
+/// Maximum memory for output that is not written yet, in bytes for each thread. Only frames that grow when they are
+/// decompressed or put together need as much; they are left to one thread, which writes each at once.
+pub const HELD_MAX: usize = 64 << 20;
+
 /// Writes frames that were dissected before. The output for a frame does not depend on the frames written before it, so
 /// several printers may take turns.
 #[derive(Clone)]
@@ -123,6 +127,8 @@ pub struct Plan {
     pub roce_port: u16,
     /// Threads that work at the same time.
     pub threads: usize,
+    /// Maximum memory for output that is not written yet, in bytes for each thread: [`HELD_MAX`].
+    pub held_max: usize,
 }
 
 impl Plan {
@@ -243,15 +249,18 @@ impl KeptFrame {
 struct Sheet {
     kept: Vec<KeptFrame>,
     used: usize,
+    /// Bytes of its frames, and how many of them were reported: [`Board::hold`].
+    bytes: usize,
+    held: usize,
 }
 
 impl Sheet {
     /// Removes its frames, and frees the memory that unusually large ones took.
     fn cleared(mut self) -> Self {
-        if self.kept[..self.used].iter().map(KeptFrame::bytes).sum::<usize>() > SHEET_BYTES {
+        if self.bytes > SHEET_BYTES {
             self.kept.clear();
         }
-        self.used = 0;
+        (self.used, self.bytes, self.held) = (0, 0, 0);
         self
     }
 }
@@ -358,7 +367,12 @@ impl Press {
             let mut texts = lock(&self.texts);
             (page, texts.blank.pop().unwrap_or_default(), texts.waiting.take())
         };
-        worker.page(&mut page, &mut text);
+        worker.page(board, &mut page, &mut text);
+        // then the text may lack frames
+        if board.is_given_up() {
+            return false;
+        }
+        page.parts.iter().flatten().for_each(|sheet| board.release(sheet.held));
         board.give_back(page.parts.into_iter().flatten().map(Sheet::cleared));
         let is_next = lock(&self.texts).waiting.fill(turn, text);
         if is_next {
@@ -446,6 +460,11 @@ impl Worker<'_> {
             kept.frame = Some(d);
             kept.shown = true;
             (kept.counts, kept.streams) = dissection.counts();
+            sheet.bytes += kept.bytes();
+            board.hold(&mut sheet.held, sheet.bytes);
+            if board.is_given_up() {
+                return;
+            }
         }
         let batch = part.batch;
         board.done(self.shard, part, self.dissection.most_connections());
@@ -453,7 +472,10 @@ impl Worker<'_> {
     }
 
     /// Writes frames of all workers.
-    fn page(&mut self, page: &mut Page<Sheet>, text: &mut Text) {
+    fn page<'f, K>(&mut self, board: &Board<'f, Handed<'f>, K, Sheet>, page: &mut Page<Sheet>, text: &mut Text)
+    where
+        K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
+    {
         let mut read = vec![0; page.parts.len()];
         for shard in &page.order {
             let shard = usize::from(*shard);
@@ -490,6 +512,10 @@ impl Worker<'_> {
                 _ => false,
             };
             text.ends.push((text.bytes.len(), shown));
+            board.hold(&mut text.held, text.bytes.len());
+            if board.is_given_up() {
+                return;
+            }
         }
     }
 }
@@ -514,7 +540,8 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
     let connections_max = Options::default().connections_max;
     let board = Board::new(file, threads, own.dissection.decode_options(), connections_max, handed())
         .with_batches(BATCH)
-        .with_pages(PAGES.0 * threads + PAGES.1);
+        .with_pages(PAGES.0 * threads + PAGES.1)
+        .with_held_max(plan.held_max);
     let press = Press::new(plan);
     let lead = if let Form::Print(printer) = &plan.form { printer.lead() } else { 0 };
     let total = file.bytes().len() as u64;
@@ -544,7 +571,7 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
         loop {
             let heard = board.heard();
             let mut moved = false;
-            while let Some((mut text, was_full)) = press.ready() {
+            while let Some((text, was_full)) = press.ready() {
                 moved = true;
                 if was_full {
                     board.moved();
@@ -552,9 +579,8 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
                 if !writing.text(&text, &mut out)? {
                     return Ok(true);
                 }
-                text.bytes.clear();
-                text.ends.clear();
-                lock(&press.texts).blank.push(text);
+                board.release(text.held);
+                lock(&press.texts).blank.push(text.cleared());
             }
             if board.is_given_up() {
                 return Ok(false);

@@ -16,7 +16,7 @@ use crate::dissection::Dissection;
 use crate::input::Bar;
 use crate::output::marks::{DIGITS, Marks, is_counted};
 use crate::output::shape::Shape;
-use crate::shards::{Board, GiveUpAtEnd, GiveUpOnDrop, Next, Page, Part};
+use crate::shards::{Board, GiveUpAtEnd, GiveUpOnDrop, Next, Page, Part, TEXT_BYTES};
 use crate::sheets::{Counting, Form, Handed, Limits, Plan, Printer, Shared, handed};
 use crate::sync::thread;
 use anyhow::Result;
@@ -34,8 +34,6 @@ use std::ops::Range;
 const BATCH: u64 = if cfg!(test) { 1 } else { 64 };
 /// Maximum number of batches that wait for output, for each worker.
 const PAGES: usize = if cfg!(test) { 1 } else { 8 };
-/// Maximum memory that a text keeps when it is reused, in bytes.
-const TEXT_BYTES: usize = 4 << 20;
 /// Pieces shorter than this on average are copied together before they go out.
 const PIECE_BYTES: usize = 512;
 
@@ -44,11 +42,13 @@ struct Text {
     bytes: Vec<u8>,
     marks: Marks,
     frames: Vec<Written>,
+    /// Bytes that were reported: [`Board::hold`].
+    held: usize,
 }
 
 impl Default for Text {
     fn default() -> Self {
-        Self { bytes: Vec::new(), marks: Marks::wanted(), frames: Vec::new() }
+        Self { bytes: Vec::new(), marks: Marks::wanted(), frames: Vec::new(), held: 0 }
     }
 }
 
@@ -61,6 +61,7 @@ impl Text {
         self.bytes.clear();
         self.marks.places.clear();
         self.frames.clear();
+        self.held = 0;
         self
     }
 }
@@ -135,6 +136,10 @@ impl Worker<'_> {
             };
             let (counts, streams) = dissection.counts();
             text.frames.push(Written { end: text.bytes.len(), marks_end: text.marks.places.len(), shown, counts, streams });
+            board.hold(&mut text.held, text.bytes.len());
+            if board.is_given_up() {
+                return;
+            }
         }
         let batch = part.batch;
         board.done(self.shard, part, self.dissection.most_connections());
@@ -183,7 +188,8 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
     let connections_max = Options::default().connections_max;
     let board = Board::new(file, threads, own.dissection.decode_options(), connections_max, handed())
         .with_batches(BATCH)
-        .with_pages(PAGES * threads);
+        .with_pages(PAGES * threads)
+        .with_held_max(plan.held_max);
     let lead = if let Form::Print(printer) = &plan.form { Printer::lead(printer) } else { 0 };
     let total = file.bytes().len() as u64;
     let bar = Bar::new();
@@ -213,6 +219,7 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
                 if !outlet.page(&page, &mut out)? {
                     return Ok(true);
                 }
+                page.parts.iter().flatten().for_each(|text| board.release(text.held));
                 board.give_back(page.parts.into_iter().flatten().map(Text::cleared));
             }
             match board.next(own.shard) {

@@ -432,7 +432,18 @@ fn plans(threads: usize) -> Vec<Plan> {
             filter
         });
         let (chosen, keyring) = (Chosen::default(), Keyring::new());
-        Plan { form, extractor, filter, detail: Detail::Line, short: threads == 3, chosen, keyring, roce_port: 0, threads }
+        Plan {
+            form,
+            extractor,
+            filter,
+            detail: Detail::Line,
+            short: threads == 3,
+            chosen,
+            keyring,
+            roce_port: 0,
+            threads,
+            held_max: sheets::HELD_MAX,
+        }
     };
     let print = Form::Print;
     let mut counted = Extractor::new();

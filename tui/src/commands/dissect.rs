@@ -417,6 +417,7 @@ impl Job {
             keyring: self.keyring.clone(),
             roce_port: self.roce_port,
             threads: self.threads,
+            held_max: sheets::HELD_MAX,
         };
         self.begin(&mut out.buffer, name);
         let by_connection = texts::is_possible(&plan) && share(file, self.threads, self.dissection.decode_options()) <= SHARE_MAX;
