@@ -59,8 +59,10 @@ struct Reading {
 pub(crate) struct Opening {
     /// Evidence that the two directions belong together.
     pub(crate) handshake: Handshake,
-    /// Time at which the connection was established: by an MPA Reply or a CM REP; without RDMA, by a SYN with ACK.
-    pub(crate) established: Option<At>,
+    /// Time of the SYN with ACK that opened the TCP connection.
+    pub(crate) tcp_opened: Option<At>,
+    /// Time of the MPA Reply or CM REP that opened the RDMA connection.
+    pub(crate) rdma_opened: Option<At>,
     /// Reason of its rejection.
     pub(crate) rejected: Option<String>,
     /// True if the MPA Request was answered with something other than an MPA Reply.
@@ -187,13 +189,20 @@ impl ConnectionState {
         }
     }
 
+    /// Time at which the connection was established: that of RDMA, or that of TCP if no MPA Request followed. In a
+    /// capture the MPA Reply may come before its Request.
+    pub(crate) fn established(&self) -> Option<At> {
+        let o = &self.opening;
+        o.rdma_opened.or(o.tcp_opened.filter(|_| o.mpa_revision.is_none()))
+    }
+
     fn parts<'c, S>(&'c mut self, env: &'c mut Env<S>, at: At, sender: Option<End>) -> Parts<'c, S> {
         let about = About {
             id: self.id,
             transport: self.transport,
             protocol: self.messages.protocol(),
             opening_seen: self.opening.handshake == Handshake::Seen,
-            established: self.opening.established,
+            established: self.established(),
             ports: [self.peers[0].port, self.peers[1].port],
             retransmissions: self.health.retransmissions,
             sequence: sender.and_then(|by| self.ends[by.index()].sequence),
@@ -586,7 +595,7 @@ impl ConnectionState {
             Some((time, last[0]?, last[1]?))
         });
         let progress = Progress {
-            connected: self.opening.established.is_some() || self.protocol() != Protocol::Unknown,
+            connected: self.established().is_some() || self.protocol() != Protocol::Unknown,
             missed: self.missed.anything(),
             silent: self.missed.is_silent(),
             spoke_otherwise: self.opening.spoke_otherwise && self.opening.handshake == Handshake::Seen,

@@ -1434,6 +1434,33 @@ fn an_iwarp_connection_that_was_refused_and_then_taken_is_a_note_and_no_failure(
     }
 }
 
+/// A capture that joins several receive queues may have the MPA Reply before its Request: the server answered all the
+/// same, and what it sends behind that is no other answer.
+#[test]
+fn an_mpa_reply_that_stands_before_its_request_is_an_answer() {
+    for (answered, swapped) in [(true, false), (true, true), (false, false)] {
+        let mut c = Conversation::default();
+        c.tcp_open();
+        c.mpa(Conversation::startup(false));
+        if answered {
+            c.mpa(Conversation::startup(true));
+        }
+        if swapped {
+            let place = |key: &[u8]| c.frames.iter().position(|f| f.bytes.windows(10).any(|w| w == key)).expect("a startup frame");
+            let (request, reply) = (place(b"MPA ID Req"), place(b"MPA ID Rep"));
+            let bytes = c.frames[request].bytes.clone();
+            c.frames[request].bytes = std::mem::replace(&mut c.frames[reply].bytes, bytes);
+        }
+        let mut out = Vec::new();
+        emit_fpdu(&Conversation::untagged(rdmap::Opcode::SEND, true, 0, 1, 0, &[0; 60]), true, &mut out);
+        c.bytes(S, &out);
+        c.tcp_reset(C);
+        let report = common::analyze_frames(&c.frames).0;
+        let blamed = report.findings.iter().any(|f| f.text.contains("other than an MPA Reply"));
+        assert_eq!(blamed, !answered, "answered {answered}, swapped {swapped}: {:?}", report.findings);
+    }
+}
+
 #[test]
 fn a_server_that_went_away_says_how_the_client_came_back() {
     let mut c = Conversation::default();

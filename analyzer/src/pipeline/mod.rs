@@ -799,7 +799,7 @@ impl<S: Sink> Pipeline<S> {
         connection.last = at;
         connection.opening.handshake = Handshake::Seen;
         connection.roles.learn(End::A, Source::Handshake);
-        connection.opening.established = Some(at);
+        connection.opening.rdma_opened = Some(at);
         connection.peers = [
             Peer { address: packet.dst, port: request.source_port, qp: Some(request.qp) },
             Peer { address: packet.src, port: request.port, qp: Some(rep.local_qpn) },
@@ -912,7 +912,7 @@ impl<S: Sink> Pipeline<S> {
             s.connection.health.ecn_marked += 1;
         }
         if segment.flags & (SYN | ACK) == SYN | ACK {
-            s.connection.opening.established.get_or_insert(at);
+            s.connection.opening.tcp_opened.get_or_insert(at);
         }
         let Flow::Tcp(flow) = &mut s.flow else { return };
         self.env.frame.is_unchecked = match segment.check {
@@ -927,7 +927,7 @@ impl<S: Sink> Pipeline<S> {
         }
         flow.segment(at, end, segment, &self.tcp, t, &mut listener);
         let c = &mut s.connection;
-        if c.opening.established.is_none() && c.transport == Some(Transport::Iwarp) && segment.payload_length > 0 {
+        if c.established().is_none() && c.transport == Some(Transport::Iwarp) && segment.payload_length > 0 {
             c.opening.spoke_otherwise |= c.roles.client() == Some(end.peer());
         }
         self.count_memory(at, slot);

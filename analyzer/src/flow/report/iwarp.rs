@@ -263,9 +263,9 @@ impl<S: Sink> Listener<'_, S> {
         connection.missed.begun();
         if !startup.reply {
             connection.roles.learn(by, Source::Handshake);
-            connection.opening.round_trip = connection.opening.established.take().map(|opened| at.since(opened));
+            connection.opening.round_trip = connection.opening.tcp_opened.map(|opened| at.since(opened));
         } else if !startup.reject {
-            connection.opening.established = Some(at);
+            connection.opening.rdma_opened = Some(at);
         }
         self.connection.mpa_private(by, startup.reply, startup.rpc_rdma);
         self.depths(at, by, startup);
