@@ -7,8 +7,10 @@ use rdmascope_dissector::wire::smb2::compression::{self, Algorithm};
 
 /// Length of the header of an unchained message.
 const UNCHAINED: usize = compression::UNCHAINED_HEADER_LEN;
-/// Attempts to reach a length exactly.
+/// Ends of the range for matches on either side of the best one that are tried to reach a length exactly.
 const TRIES: usize = 8;
+/// Beginnings of that range that are tried, from the first byte on: they have to lie where matches are, to differ.
+const STARTS: usize = 16;
 
 /// Compresses `plain` to the form and length of the compressed `message`.
 pub(crate) fn again(message: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
@@ -88,7 +90,7 @@ fn padded(mut made: Vec<u8>, length: usize) -> Option<Vec<u8>> {
 
 /// Compresses less well until the length fits: `compress` searches for matches only between two offsets.
 fn fitted(plain: &[u8], length: usize, compress: fn(&[u8], usize, usize) -> Vec<u8>) -> Option<Vec<u8>> {
-    for from in 0..TRIES.min(plain.len() + 1) {
+    for from in (0..STARTS).map(|n| plain.len() * n / STARTS) {
         // a larger range for matches gives a shorter result
         let (mut low, mut high) = (from, plain.len());
         while low < high {
@@ -296,6 +298,24 @@ mod tests {
         made
     }
 
+    /// True if a message in which one name was replaced by another of its length, and the contents by zeros, can be
+    /// compressed to its previous length: the zeros leave the room that the other name may need.
+    fn fits(algorithm: Algorithm, name: &str, other: &str, zeros: usize, offset: usize) -> bool {
+        let say = |name: &str| {
+            let mut plain: Vec<u8> = (0..64u8).collect();
+            for _ in 0..3 {
+                plain.extend(name.encode_utf16().flat_map(u16::to_le_bytes));
+                plain.extend_from_slice(b"\\\0");
+            }
+            plain
+        };
+        let contents: Vec<u8> = (0..zeros).map(|n| (n * n / 3) as u8).collect();
+        let was = [say(name), contents].concat();
+        let is = [say(other), vec![0; zeros]].concat();
+        let old = message(algorithm, offset, &was, &plainly(algorithm, &was[offset..]));
+        again(&old, &is).is_some_and(|made| made.len() == old.len())
+    }
+
     const ALL: [Algorithm; 3] = [Algorithm::LZ77, Algorithm::LZNT1, Algorithm::LZ4];
 
     proptest! {
@@ -321,24 +341,16 @@ mod tests {
 
         #[test]
         fn names_that_were_replaced_fit_where_the_old_ones_were(name in "[a-z]{8,30}", other in "[a-z]{30}", zeros in 64..5000usize, offset in 0..60usize) {
-            let say = |name: &str| {
-                let mut plain: Vec<u8> = (0..64u8).collect();
-                for _ in 0..3 {
-                    plain.extend(name.encode_utf16().flat_map(u16::to_le_bytes));
-                    plain.extend_from_slice(b"\\\0");
-                }
-                plain
-            };
-            // contents that become zeros leave room that another name may need
-            let contents: Vec<u8> = (0..zeros).map(|n| (n * n / 3) as u8).collect();
-            let was = [say(&name), contents].concat();
-            let is = [say(&other[..name.len()]), vec![0; zeros]].concat();
             for algorithm in ALL {
-                let old = message(algorithm, offset, &was, &plainly(algorithm, &was[offset..]));
-                let made = again(&old, &is);
-                prop_assert!(made.as_ref().is_some_and(|m| m.len() == old.len()), "{}", algorithm);
+                prop_assert!(fits(algorithm, &name, &other[..name.len()], zeros, offset), "{}", algorithm);
             }
         }
+    }
+
+    /// One match more makes the block too short, and one less too long: the range has to begin elsewhere.
+    #[test]
+    fn a_length_that_the_last_match_cannot_make_is_made_by_another() {
+        assert!(fits(Algorithm::LZ4, "aabacadaeabbcbdbebfaf", "aiyiaajcabbcyibdbacbe", 269, 0));
     }
 
     #[test]
