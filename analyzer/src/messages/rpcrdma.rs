@@ -38,6 +38,10 @@ const LONG_MAX: usize = 1 << 20;
 /// Time in which a capture may have packets of the two directions in another order, in ns. Neighbours may be farther
 /// apart.
 const DISORDER: i64 = 100_000;
+/// Time by which a capture may have a reply before its call, in ns.
+const EARLY: i64 = 1_000_000;
+/// Replies without a call that wait for it at most.
+const EARLY_MAX: usize = 64;
 /// Transaction ids that may be answered without a call, or twice, that are remembered at most.
 const DOUBTFUL_MAX: usize = 64;
 /// Bytes that a server reads for one call at most, with slack, before it is worth a note.
@@ -225,6 +229,8 @@ pub struct RpcRdma {
     by_exchange: HashMap<u64, (End, u32)>,
     /// Bytes of calls and replies in chunks that are kept, at least of those that wait.
     long: usize,
+    /// Callers and transaction ids of replies to calls that were not seen, until these can come no more.
+    early: VecDeque<(At, End, u32)>,
     /// Callers and transaction ids of the last headers that could not be used, which may be answered with an error, and
     /// of calls with an id that was in use, both of which may be answered.
     doubtful: VecDeque<(End, u32)>,
@@ -301,6 +307,9 @@ impl RpcRdma {
     ) {
         cx.layer(Layer::RpcRdma);
         self.messages[by.index()] += 1;
+        while self.early.front().is_some_and(|(at, ..)| cx.at.since(*at) > EARLY) {
+            self.without_call(cx);
+        }
         if let Some(limit) = self.inline_threshold[by.peer().index()].filter(|limit| send.wire_length > *limit) {
             let rests = Rests::since(cx.at).of(by).though_cut();
             let length = send.wire_length;
@@ -353,7 +362,10 @@ impl RpcRdma {
     /// Remembers the transaction id of a header that its receiver cannot use.
     fn unusable(&mut self, by: End, bytes: &[u8]) {
         if let Some(xid) = bytes.first_chunk::<4>() {
-            self.doubt(by, u32::from_be_bytes(*xid));
+            let xid = u32::from_be_bytes(*xid);
+            if !self.was_answered(by, xid) {
+                self.doubt(by, xid);
+            }
         }
     }
 
@@ -366,11 +378,28 @@ impl RpcRdma {
     }
 
     /// A reply to a call that was not seen.
-    fn unasked<S: Sink>(&self, cx: &mut FrameContext<'_, S>, by: End, xid: u32) {
-        if !self.doubtful.contains(&(by.peer(), xid)) {
-            let text = format_args!("answered XID {xid:#010x}, but there is no such call");
-            cx.report(Rule::RpcrdmaXid, by, Rests::START.of(by.peer()).though_cut(), text);
+    fn unasked<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: End, xid: u32) {
+        if self.doubtful.contains(&(by.peer(), xid)) {
+            return;
         }
+        if self.early.len() >= EARLY_MAX {
+            self.without_call(cx);
+        }
+        self.early.push_back((cx.at, by.peer(), xid));
+    }
+
+    /// Reports the oldest reply to a call that was not seen.
+    fn without_call<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>) {
+        if let Some((at, caller, xid)) = self.early.pop_front() {
+            let text = format_args!("answered XID {xid:#010x}, but there is no such call");
+            cx.report_at(at, Rule::RpcrdmaXid, caller.peer(), Rests::START.of(caller).though_cut(), text);
+        }
+    }
+
+    /// True if the reply to this call stands before it in the capture. Then no other is expected.
+    fn was_answered(&mut self, caller: End, xid: u32) -> bool {
+        let place = self.early.iter().position(|(_, of, answered)| (*of, *answered) == (caller, xid));
+        place.and_then(|place| self.early.remove(place)).is_some()
     }
 
     /// The connection or the capture ends.
@@ -379,6 +408,9 @@ impl RpcRdma {
             if let Some(beyond) = self.credits[by.index()].beyond.take() {
                 beyond.report(cx, by, false);
             }
+        }
+        while !self.early.is_empty() {
+            self.without_call(cx);
         }
     }
 
@@ -428,6 +460,10 @@ impl RpcRdma {
             self.by_exchange.remove(&old.exchange);
             self.credits[by.index()].end_call();
             self.doubt(by, xid);
+        }
+        if self.was_answered(by, xid) {
+            self.missed();
+            cx.missed.hidden(by.peer(), cx.at);
         }
         let exchange = cx.env.number_exchange();
         let call = advertise(cx, memory, by, header, exchange);
@@ -622,6 +658,9 @@ impl RpcRdma {
         self.messages.swap(0, 1);
         self.calls = self.calls.drain().map(|((caller, xid), call)| ((caller.peer(), xid), call)).collect();
         self.by_exchange = self.by_exchange.drain().map(|(exchange, (caller, xid))| (exchange, (caller.peer(), xid))).collect();
+        for caller in self.early.iter_mut().map(|(_, caller, _)| caller).chain(self.doubtful.iter_mut().map(|(caller, _)| caller)) {
+            *caller = caller.peer();
+        }
     }
 
     /// Takes over the other half of a connection whose directions were first taken for two.
@@ -637,6 +676,8 @@ impl RpcRdma {
         }
         self.calls.extend(from.calls);
         self.by_exchange.extend(from.by_exchange);
+        // the calls of one half may be those that the replies of the other answer
+        self.early.clear();
         self.missed();
     }
 }
@@ -944,6 +985,31 @@ mod tests {
         layer.call(1, NO_CHUNKS);
         layer.reply(9, 32, NO_CHUNKS);
         assert_eq!(layer.broken(), [(Rule::RpcrdmaXid, Blame::Server)]);
+    }
+
+    /// A capture may have a quick reply, or an error, before what it answers.
+    #[test]
+    fn a_reply_may_stand_before_its_call() {
+        const FRAME: i64 = 1_000_000;
+        for (late, expected) in [(EARLY, vec![]), (EARLY + 1, vec![(Rule::RpcrdmaXid, Blame::Server)])] {
+            for is_error in [false, true] {
+                let mut layer = Layer::new();
+                layer.call(1, NO_CHUNKS);
+                layer.reply(1, 32, NO_CHUNKS);
+                match is_error {
+                    true => layer.send(S, &[2, 1, 32, 4, 1, 1, 1], None),
+                    false => layer.reply(2, 32, NO_CHUNKS),
+                }
+                layer.alone.at.time += late - FRAME;
+                match is_error {
+                    true => layer.send(C, &[2, 1, 32, 9, 0, 0, 0], None),
+                    false => layer.call(2, NO_CHUNKS),
+                }
+                let mut broken = layer.broken();
+                broken.retain(|(rule, _)| *rule == Rule::RpcrdmaXid);
+                assert_eq!(broken, expected, "{late} ns, error {is_error}");
+            }
+        }
     }
 
     #[test]
