@@ -1451,9 +1451,7 @@ fn an_mpa_reply_that_stands_before_its_request_is_an_answer() {
             let bytes = c.frames[request].bytes.clone();
             c.frames[request].bytes = std::mem::replace(&mut c.frames[reply].bytes, bytes);
         }
-        let mut out = Vec::new();
-        emit_fpdu(&Conversation::untagged(rdmap::Opcode::SEND, true, 0, 1, 0, &[0; 60]), true, &mut out);
-        c.bytes(S, &out);
+        c.bytes(S, b"HTTP/1.1 400 Bad Request\r\n\r\n");
         c.tcp_reset(C);
         let report = common::analyze_frames(&c.frames).0;
         let blamed = report.findings.iter().any(|f| f.text.contains("other than an MPA Reply"));
