@@ -594,11 +594,12 @@ impl ConnectionState {
             last = [held[0].or(last[0]), held[1].or(last[1])];
             Some((time, last[0]?, last[1]?))
         });
+        let heard_server = self.missed.is_whole(Rests::START.of(client.peer()));
         let progress = Progress {
             connected: self.established().is_some() || self.protocol() != Protocol::Unknown,
             missed: self.missed.anything(),
             silent: self.missed.is_silent(),
-            spoke_otherwise: self.opening.spoke_otherwise && self.opening.handshake == Handshake::Seen,
+            spoke_otherwise: self.opening.spoke_otherwise && self.opening.handshake == Handshake::Seen && heard_server,
             negotiation: messages.negotiation,
             last_sent: paired(client, messages.last_sent),
             dry: paired(client, messages.dry),

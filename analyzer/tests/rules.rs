@@ -1434,19 +1434,21 @@ fn an_iwarp_connection_that_was_refused_and_then_taken_is_a_note_and_no_failure(
     }
 }
 
-/// A capture that joins several receive queues may have the MPA Reply before its Request: the server answered all the
-/// same, and what it sends behind that is no other answer.
+/// A capture may have the MPA Reply before its Request, or not at all: the server answered all the same, and what it
+/// sends behind that is no other answer.
 #[test]
-fn an_mpa_reply_that_stands_before_its_request_is_an_answer() {
-    for (answered, swapped) in [(true, false), (true, true), (false, false)] {
+fn an_mpa_reply_that_is_misplaced_or_lost_by_the_capture_is_an_answer() {
+    for (answered, swapped, captured) in [(true, false, true), (true, true, true), (true, false, false), (false, false, true)] {
         let mut c = Conversation::default();
         c.tcp_open();
         c.mpa(Conversation::startup(false));
         if answered {
             c.mpa(Conversation::startup(true));
         }
-        if swapped {
-            let place = |key: &[u8]| c.frames.iter().position(|f| f.bytes.windows(10).any(|w| w == key)).expect("a startup frame");
+        let place = |key: &[u8]| c.frames.iter().position(|f| f.bytes.windows(10).any(|w| w == key)).expect("a startup frame");
+        if !captured {
+            c.frames.remove(place(b"MPA ID Rep"));
+        } else if swapped {
             let (request, reply) = (place(b"MPA ID Req"), place(b"MPA ID Rep"));
             let bytes = c.frames[request].bytes.clone();
             c.frames[request].bytes = std::mem::replace(&mut c.frames[reply].bytes, bytes);
@@ -1455,7 +1457,7 @@ fn an_mpa_reply_that_stands_before_its_request_is_an_answer() {
         c.tcp_reset(C);
         let report = common::analyze_frames(&c.frames).0;
         let blamed = report.findings.iter().any(|f| f.text.contains("other than an MPA Reply"));
-        assert_eq!(blamed, !answered, "answered {answered}, swapped {swapped}: {:?}", report.findings);
+        assert_eq!(blamed, !answered, "answered {answered}, swapped {swapped}, captured {captured}: {:?}", report.findings);
     }
 }
 
