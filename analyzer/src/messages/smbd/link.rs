@@ -314,7 +314,7 @@ impl Link {
 
     /// Messages of `by` were missed: spent and granted credits are unknown from here on.
     pub fn missed(&mut self, by: End) {
-        self.certainty = Certainty::IfNothingWasMissed;
+        self.certainty = self.certainty.min(Certainty::IfNothingWasMissed);
         for side in &mut self.sides {
             side.credits = Seen::Unseen;
             side.blocked_since = None;
@@ -330,7 +330,7 @@ impl Link {
     pub fn adopt(&mut self, by: End, from: &Self, from_end: End) {
         self.sides[by.index()] = from.sides[from_end.index()];
         self.missed(by);
-        self.certainty = Certainty::IfNothingWasMissed;
+        self.certainty = self.certainty.min(Certainty::IfNothingWasMissed);
     }
 
     /// Swaps ends A and B.
@@ -349,6 +349,16 @@ impl Link {
         }
     }
 
+    /// Certainty that a message came after another that has to follow it. Two taps, or two queues of one adapter, may
+    /// have messages so close together in either order: then grants may also stand behind the messages that they paid for.
+    fn of_order(&mut self, at: At, before: At) -> Certainty {
+        let is_sure = at.time.saturating_sub(before.time) > DISORDER;
+        if !is_sure {
+            self.certainty = Certainty::Guess;
+        }
+        self.certainty.min(HISTORY)
+    }
+
     /// A Negotiate Request, `wire_length` bytes long.
     pub fn negotiate_request(&mut self, at: At, by: End, request: &NegotiateRequest, sink: &mut impl RuleSink) {
         self.begin();
@@ -360,8 +370,7 @@ impl Link {
             sink.broken(Rule::SmbdNegRange, by, Certainty::Certain, text);
         }
         if let Some(answered) = self.orphan.take().filter(|_| self.initiator == Some(by)) {
-            // two taps may have them in another order
-            let sure = if at.time.saturating_sub(answered.time) > DISORDER { sure.min(HISTORY) } else { Certainty::Guess };
+            let sure = self.of_order(at, answered);
             sink.broken(Rule::SmbdNegFirst, by.peer(), sure, format_args!("sent a Negotiate Response that answers no request"));
             self.request = Some((at, *request));
             return;
@@ -447,8 +456,7 @@ impl Link {
             self.initiator = Some(by.peer());
         }
         if let Some(sent) = self.premature.take() {
-            // two taps, or two queues of one adapter, may have packets so close together in either order
-            let sure = if at.time.saturating_sub(sent.time) > DISORDER { sure.min(HISTORY) } else { Certainty::Guess };
+            let sure = self.of_order(at, sent);
             sink.broken(Rule::SmbdNegFirst, by.peer(), sure, format_args!("sent data before the Negotiate Response came"));
         }
         self.last = at;
@@ -1425,10 +1433,13 @@ mod tests {
             assert!(link.owes_request(CLIENT) && !link.owes_request(SERVER));
             link.negotiate_request(time(apart), CLIENT, &request(), &mut judged);
             assert!(!link.owes_request(CLIENT));
+            // a grant may stand behind it
+            link.data(time(apart + 1), SERVER, &data(8, 0, 1), 32, true, &mut judged);
             judged.0
         };
-        assert_eq!(orphan(DISORDER), [(Rule::SmbdNegFirst, SERVER, Certainty::Guess)]);
-        assert_eq!(orphan(DISORDER + 1), [(Rule::SmbdNegFirst, SERVER, HISTORY)]);
+        for (apart, sure) in [(DISORDER, Certainty::Guess), (DISORDER + 1, HISTORY)] {
+            assert_eq!(orphan(apart), [(Rule::SmbdNegFirst, SERVER, sure), (Rule::SmbdCreditOverrun, SERVER, sure)]);
+        }
         let premature = |apart| {
             let (mut link, mut judged) = (Link::new(), Judged::default());
             link.negotiate_request(time(0), CLIENT, &request(), &mut judged);
