@@ -130,7 +130,7 @@ mod tests {
     fn gap(unit: &'static str, count: u32, heard: At) -> (Vec<Lasted>, Vec<String>) {
         let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
         let mut env = Env::new(Options::default(), alone::Listener::default());
-        connection.last_op[End::B.index()] = heard;
+        connection.ends[End::B.index()].last_op = heard;
         let mut listener = Listener { connection: &mut connection, env: &mut env };
         listener.lost(at(6), &Gap { at: at(5), by: End::B, count, receiver_had_them: true }, unit);
         listener.settle(i64::MAX);
