@@ -115,7 +115,8 @@ impl Messages {
         emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
     ) -> bool {
         let Self { protocol, receive, tries, inline_threshold, invalidation, smbd, rpcrdma, credits, .. } = self;
-        let send = match receive[op.by.index()].packet(op) {
+        let is_unchecked = cx.env.frame.is_unchecked;
+        let send = match receive[op.by.index()].packet(op, is_unchecked) {
             Received::More => {
                 if T::ON && op.part != Part::Only {
                     t.info(format_args!("part of a message"));
@@ -128,6 +129,8 @@ impl Messages {
             }
             Received::Whole(send) => send,
         };
+        // what is said of the Send rests on all of its packets
+        cx.env.frame.is_unchecked |= send.is_unchecked;
         let apart = T::ON && !send.in_frame;
         if let Some(pieces) = send.pieces {
             let what = if cx.about.transport == Some(Transport::Iwarp) { Assembly::IwarpSend } else { Assembly::IbSend };
@@ -168,6 +171,7 @@ impl Messages {
         if apart {
             t.end_source();
         }
+        cx.env.frame.is_unchecked = is_unchecked;
         false
     }
 
@@ -414,7 +418,10 @@ fn smb_direct<T: Trace, S: Sink>(
     let carried = message.is_some();
     if let Some(message) = message {
         cx.layer(Layer::Smb2);
+        let is_unchecked = cx.env.frame.is_unchecked;
+        cx.env.frame.is_unchecked |= message.is_unchecked;
         emit(cx, memory, &Message::Smb2(message), t);
+        cx.env.frame.is_unchecked = is_unchecked;
     }
     if let Some(initiator) = smbd.link.initiator() {
         cx.roles.learn(initiator, Source::Negotiation);

@@ -24,6 +24,8 @@ pub struct WholeSend<'a> {
     pub in_frame: bool,
     /// Frames of its packets, if there were several.
     pub pieces: Option<&'a Pieces>,
+    /// True if a packet of it may have been damaged: the capture cut it, so that its checksum says nothing.
+    pub is_unchecked: bool,
 }
 
 /// Effect of a packet of a Send.
@@ -47,6 +49,7 @@ pub struct Receive {
     /// Set if captured bytes stopped being contiguous.
     cut: bool,
     open: bool,
+    is_unchecked: bool,
 }
 
 impl Receive {
@@ -72,9 +75,9 @@ impl Receive {
         self.pieces.release();
     }
 
-    /// The next packet of a Send.
+    /// The next packet of a Send, which may have been damaged or not.
     #[inline]
-    pub fn packet<'a>(&'a mut self, op: &RdmaOp<'a>) -> Received<'a> {
+    pub fn packet<'a>(&'a mut self, op: &RdmaOp<'a>, is_unchecked: bool) -> Received<'a> {
         if op.part == Part::Only {
             self.open = false;
             return Received::Whole(WholeSend {
@@ -85,6 +88,7 @@ impl Receive {
                 invalidate: op.invalidate,
                 in_frame: op.in_frame,
                 pieces: None,
+                is_unchecked,
             });
         }
         if op.part == Part::First {
@@ -94,11 +98,13 @@ impl Receive {
             self.wire_length = 0;
             self.pieces.clear();
             self.cut = false;
+            self.is_unchecked = false;
         }
         if !self.open {
             return if op.part.ends() { Received::Tail } else { Received::More };
         }
         self.pieces.add(op.at.frame);
+        self.is_unchecked |= is_unchecked;
         self.wire_length = self.wire_length.saturating_add(op.length);
         if !self.cut {
             let room = SEND_MAX.saturating_sub(self.buffer.len());
@@ -118,6 +124,7 @@ impl Receive {
             invalidate: op.invalidate,
             in_frame: false,
             pieces: Some(&self.pieces),
+            is_unchecked: self.is_unchecked,
         })
     }
 }
@@ -149,7 +156,7 @@ mod tests {
 
     /// The Send that a packet completes: its frames from first to last, bytes and length on the wire.
     fn whole<'a>(receive: &'a mut Receive, packet: &RdmaOp<'a>) -> (u64, u64, &'a [u8], u32) {
-        match receive.packet(packet) {
+        match receive.packet(packet, false) {
             Received::Whole(send) => (send.first.frame, send.last.frame, send.bytes, send.wire_length),
             other => panic!("not whole: {other:?}"),
         }
@@ -160,7 +167,7 @@ mod tests {
         let mut receive = Receive::default();
         let bytes = vec![5; 64];
         let packet = op(3, Part::Only, 64, &bytes);
-        let Received::Whole(send) = receive.packet(&packet) else { panic!("not whole") };
+        let Received::Whole(send) = receive.packet(&packet, false) else { panic!("not whole") };
         assert_eq!((send.bytes.as_ptr(), send.in_frame, send.invalidate), (bytes.as_ptr(), true, Some(7)));
         assert!(send.pieces.is_none());
         assert_eq!(receive.held(), 0);
@@ -169,41 +176,56 @@ mod tests {
     #[test]
     fn packets_are_put_together_and_their_frames_named() {
         let mut receive = Receive::default();
-        assert!(matches!(receive.packet(&op(1, Part::First, 3, b"abc")), Received::More));
-        assert!(matches!(receive.packet(&op(4, Part::Middle, 3, b"def")), Received::More));
+        assert!(matches!(receive.packet(&op(1, Part::First, 3, b"abc"), false), Received::More));
+        assert!(matches!(receive.packet(&op(4, Part::Middle, 3, b"def"), false), Received::More));
         let last = op(6, Part::Last, 2, b"gh");
-        let Received::Whole(send) = receive.packet(&last) else { panic!("not whole") };
+        let Received::Whole(send) = receive.packet(&last, false) else { panic!("not whole") };
         assert_eq!((send.first.frame, send.last.frame, send.bytes, send.wire_length), (1, 6, &b"abcdefgh"[..], 8));
         assert_eq!((send.in_frame, send.invalidate), (false, Some(7)));
         assert_eq!(send.pieces.map(Pieces::frames), Some(&[1, 4, 6][..]));
         // the next Send has nothing of this one
-        receive.packet(&op(7, Part::First, 1, b"x"));
+        receive.packet(&op(7, Part::First, 1, b"x"), false);
         assert_eq!(whole(&mut receive, &op(8, Part::Last, 1, b"y")), (7, 8, &b"xy"[..], 2));
+    }
+
+    #[test]
+    fn one_packet_that_may_be_damaged_leaves_the_send_in_doubt() {
+        for doubtful in 0..4 {
+            let mut receive = Receive::default();
+            for (n, part) in [Part::First, Part::Middle, Part::Last].into_iter().enumerate() {
+                if let Received::Whole(send) = receive.packet(&op(n as u64, part, 1, b"a"), n == doubtful) {
+                    assert_eq!(send.is_unchecked, doubtful < 3, "{doubtful}");
+                }
+            }
+            receive.packet(&op(4, Part::First, 1, b"a"), false);
+            let next = op(5, Part::Last, 1, b"a");
+            assert!(matches!(receive.packet(&next, false), Received::Whole(send) if !send.is_unchecked), "nor the next one");
+        }
     }
 
     /// Bytes behind a hole are not joined to those before it: they would stand at the wrong offset.
     #[test]
     fn bytes_end_where_the_capture_cut_them_and_the_length_goes_on() {
         let mut receive = Receive::default();
-        receive.packet(&op(1, Part::First, 4, b"abcd"));
-        receive.packet(&op(2, Part::Middle, 4, b"ef"));
+        receive.packet(&op(1, Part::First, 4, b"abcd"), false);
+        receive.packet(&op(2, Part::Middle, 4, b"ef"), false);
         assert_eq!(whole(&mut receive, &op(3, Part::Last, 4, b"ijkl")), (1, 3, &b"abcdef"[..], 12));
     }
 
     #[test]
     fn the_end_of_a_send_whose_beginning_is_missing_is_a_tail() {
         let mut receive = Receive::default();
-        assert!(matches!(receive.packet(&op(1, Part::Middle, 1, b"a")), Received::More));
-        assert!(matches!(receive.packet(&op(2, Part::Last, 1, b"b")), Received::Tail));
+        assert!(matches!(receive.packet(&op(1, Part::Middle, 1, b"a"), false), Received::More));
+        assert!(matches!(receive.packet(&op(2, Part::Last, 1, b"b"), false), Received::Tail));
         // packets went missing in the middle of one
         for forget in [Receive::reset, Receive::release] {
-            receive.packet(&op(3, Part::First, 1, b"c"));
+            receive.packet(&op(3, Part::First, 1, b"c"), false);
             forget(&mut receive);
-            assert!(matches!(receive.packet(&op(4, Part::Last, 1, b"d")), Received::Tail));
+            assert!(matches!(receive.packet(&op(4, Part::Last, 1, b"d"), false), Received::Tail));
         }
         // a new one begins before the last was ended
-        receive.packet(&op(5, Part::First, 1, b"e"));
-        receive.packet(&op(6, Part::First, 1, b"f"));
+        receive.packet(&op(5, Part::First, 1, b"e"), false);
+        receive.packet(&op(6, Part::First, 1, b"f"), false);
         assert_eq!(whole(&mut receive, &op(7, Part::Last, 1, b"g")), (6, 7, &b"fg"[..], 2));
     }
 
@@ -211,9 +233,9 @@ mod tests {
     fn a_send_without_an_end_does_not_grow_for_ever() {
         let mut receive = Receive::default();
         let bytes = vec![0; 1 << 20];
-        receive.packet(&op(1, Part::First, 1 << 20, &bytes));
+        receive.packet(&op(1, Part::First, 1 << 20, &bytes), false);
         for frame in 2..=40 {
-            receive.packet(&op(frame, Part::Middle, 1 << 20, &bytes));
+            receive.packet(&op(frame, Part::Middle, 1 << 20, &bytes), false);
         }
         let (_, _, kept, length) = whole(&mut receive, &op(41, Part::Last, u32::MAX, &bytes));
         assert_eq!((kept.len(), length), (SEND_MAX, u32::MAX), "the length saturates");

@@ -857,8 +857,16 @@ mod tests {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
             let mut cx = alone.frame(by);
             let at = cx.at;
-            let send =
-                WholeSend { first: at, last: at, bytes: &bytes, wire_length: bytes.len() as u32, invalidate, in_frame: true, pieces: None };
+            let send = WholeSend {
+                first: at,
+                last: at,
+                bytes: &bytes,
+                wire_length: bytes.len() as u32,
+                invalidate,
+                in_frame: true,
+                pieces: None,
+                is_unchecked: false,
+            };
             let mut emit = |_: &mut FrameContext<'_, _>, _: &mut Memory, message: &Message<'_>, _: &mut Off| {
                 if let Message::Rpc(m) = message {
                     up.push((m.by, m.xid));

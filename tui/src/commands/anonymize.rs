@@ -146,7 +146,7 @@ fn copy<S: Source, W: Write>(source: &mut S, options: Options, threads: usize, m
 /// An element of the output file.
 enum Item {
     Interface(Box<Interface>),
-    Frames(NewFrames<Record<'static>>),
+    Frames(Box<NewFrames<Record<'static>>>),
 }
 
 /// The output in order. Workers make the new frames; the reading thread writes them in the order of batches, so that
@@ -201,14 +201,14 @@ impl OrderedOutput<'_> {
                 }
             });
             failed.map_or(Ok(()), Err)?;
-            anonymizer.give_back(made);
+            anonymizer.give_back(*made);
         }
         Ok(())
     }
 }
 
 fn make(batch: FrameBatch<Record<'static>>) -> Item {
-    Item::Frames(batch.make())
+    Item::Frames(Box::new(batch.make()))
 }
 
 /// Texts beside the frames, which are not copied.

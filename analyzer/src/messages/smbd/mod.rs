@@ -43,6 +43,8 @@ pub struct Smb2Message<'a> {
     pub waited: i64,
     /// Bytes of RDMA for one request, if SMB Direct agreed on a limit.
     pub max_read_write_size: Option<u32>,
+    /// True if a packet of it may have been damaged.
+    pub is_unchecked: bool,
 }
 
 impl<'a> Smb2Message<'a> {
@@ -60,6 +62,7 @@ impl<'a> Smb2Message<'a> {
             pieces: None,
             waited: 0,
             max_read_write_size: None,
+            is_unchecked: false,
         }
     }
 }
@@ -79,6 +82,7 @@ struct Fragments {
     cut: bool,
     open: bool,
     waited: i64,
+    is_unchecked: bool,
 }
 
 /// The SMB Direct side of a connection.
@@ -412,6 +416,7 @@ impl Fragments {
                 pieces: None,
                 waited,
                 max_read_write_size: None,
+                is_unchecked: send.is_unchecked,
             });
         }
         if !continues {
@@ -424,6 +429,7 @@ impl Fragments {
             self.pieces.clear();
             self.invalidate = None;
             self.waited = 0;
+            self.is_unchecked = false;
             self.cut = false;
             self.open = begins_like_smb2(data.data);
             if !self.open {
@@ -432,6 +438,7 @@ impl Fragments {
         }
         self.pieces.add(send.last.frame);
         self.waited = self.waited.saturating_add(waited);
+        self.is_unchecked |= send.is_unchecked;
         self.invalidate = send.invalidate.or(self.invalidate);
         self.wire_length = self.wire_length.saturating_add(header.data_length);
         if !self.cut {
@@ -457,6 +464,7 @@ impl Fragments {
             pieces: Some(&self.pieces),
             waited: self.waited,
             max_read_write_size: None,
+            is_unchecked: self.is_unchecked,
         })
     }
 }
@@ -537,6 +545,7 @@ mod tests {
                 invalidate: None,
                 in_frame: true,
                 pieces: None,
+                is_unchecked: false,
             };
             let _ = self.smbd.send(by, &send, &mut Off, &mut self.judged);
         }
