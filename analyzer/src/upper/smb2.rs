@@ -1204,6 +1204,7 @@ mod tests {
                 pieces: None,
                 waited: 0,
                 max_read_write_size: None,
+                is_unchecked: false,
             };
             self.smb2.message(&mut cx, &mut self.memory, &message, &mut Off);
             self
