@@ -41,7 +41,13 @@ mod tests {
     fn addresses_are_written_as_people_write_them() {
         let mut link_local = [0; 16];
         (link_local[0], link_local[1], link_local[15]) = (0xfe, 0x80, 1);
-        let all = [Addr::None, Addr::V4([192, 0, 2, 1]), Addr::V6(link_local), Addr::Lid(7), Addr::Mac([0x52, 0x54, 0, 0, 0, 1])];
+        let all = [
+            Addr::None,
+            Addr::V4([192, 0, 2, 1]),
+            Addr::V6(link_local),
+            Addr::Lid(7),
+            Addr::Mac([0x52, 0x54, 0, 0, 0, 1]),
+        ];
         assert_eq!(all.map(|a| a.to_string()), ["?", "192.0.2.1", "fe80::1", "LID 7", "52:54:00:00:00:01"]);
     }
 }

@@ -1,8 +1,8 @@
 //! An observer that keeps only requested values: for the display filter, the columns and `-T fields -e`.
 //!
-//! Ask with [`Extractor::want`] before the first frame and get a [`Slot`]. Then, frame by frame: [`Extractor::begin`], decode,
-//! [`Trace::end`], and read [`Extractor::values`]. A field nobody wants costs one look into a small table; once the buffers
-//! have grown to the largest frame, nothing is allocated.
+//! Ask with [`Extractor::want`] before the first frame and get a [`Slot`]. Then, frame by frame: [`Extractor::begin`],
+//! decode, [`Trace::end`], and read [`Extractor::values`]. A field nobody wants costs one look into a small table; once
+//! the buffers have grown to the largest frame, nothing is allocated.
 
 use crate::fault::{Fault, FaultKind};
 use crate::field::{Def, FieldSet, Kind};
@@ -168,13 +168,21 @@ impl Extractor {
         assert!(self.wanted.len() < usize::from(u16::MAX), "a filter is too short to name so many fields");
         let slot = self.wanted.len() as u16;
         self.wanted[usize::from(of)].raw = slot;
-        self.wanted.push(Wanted { def, need: Need::Bytes, first: NONE, last: NONE, count: 0, raw: NO_SLOT, is_raw: true });
+        self.wanted.push(Wanted {
+            def,
+            need: Need::Bytes,
+            first: NONE,
+            last: NONE,
+            count: 0,
+            raw: NO_SLOT,
+            is_raw: true,
+        });
         self.rebuild();
         Slot(slot)
     }
 
-    /// Asks for the layer of each value: the how-manieth of the frame's layers of its protocol it lies in, from 1. With a tunnel a frame
-    /// has two layers of IP.
+    /// Asks for the layer of each value: the how-manieth of the frame's layers of its protocol it lies in, from 1. With
+    /// a tunnel a frame has two layers of IP.
     pub fn want_layers(&mut self) {
         self.layer_stack.get_or_insert_default();
     }
@@ -240,12 +248,14 @@ impl Extractor {
         self.wanted[usize::from(slot.0)].count as usize
     }
 
-    /// Its values in order of appearance, each with the declaration it came from (a name may be declared in several messages).
+    /// Its values in order of appearance, each with the declaration it came from (a name may be declared in several
+    /// messages).
     pub fn values(&self, slot: Slot) -> Values<'_> {
         Values { extractor: self, next: self.wanted[usize::from(slot.0)].first }
     }
 
-    /// The same, each with the number of its layer (0 outside of all protocols), where [`Extractor::want_layers`] asked for it.
+    /// The same, each with the number of its layer (0 outside of all protocols), where [`Extractor::want_layers`] asked
+    /// for it.
     pub fn values_with_layers(&self, slot: Slot) -> impl Iterator<Item = (u16, Def, Stored<'_>)> {
         let mut values = self.values(slot);
         core::iter::from_fn(move || {
@@ -627,13 +637,14 @@ mod tests {
 
     // Ethernet, IPv4, TCP without data
     static FRAME: [u8; 54] = [
-        2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 2, 0, 40, 0, 7, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 0xc0, 0, 20, 69,
-        0, 0, 0, 9, 0, 0, 0, 8, 0x50, 0x18, 1, 0, 0, 0, 0, 0,
+        2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 2, 0, 40, 0, 7, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 192, 0, 2,
+        2, 0xc0, 0, 20, 69, 0, 0, 0, 9, 0, 0, 0, 8, 0x50, 0x18, 1, 0, 0, 0, 0, 0,
     ];
 
     /// The frame, and an FPDU with an RDMAP Send.
     fn decode_some<T: Trace>(t: &mut T) {
-        const FPDU: [u8; 26] = [0, 20, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0xaa, 0xbb, 1, 2, 3, 4];
+        const FPDU: [u8; 26] =
+            [0, 20, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0xaa, 0xbb, 1, 2, 3, 4];
         crate::frame::decode(crate::frame::LinkType::ETHERNET, &FRAME, 54, &crate::frame::Options::default(), t);
         t.source("FPDU", &FPDU);
         let (_, fpdu) = crate::wire::iwarp::mpa::parse_fpdu(&FPDU, crate::wire::iwarp::mpa::Crc::Unused, t).unwrap();

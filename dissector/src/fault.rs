@@ -1,5 +1,5 @@
-//! Reasons that decoding stopped: the bytes ended, or they contradict themselves. A `Fault` never judges the peer (a finding of the
-//! analyzer does): it says only that these bytes could not be read further.
+//! Reasons that decoding stopped: the bytes ended, or they contradict themselves. A `Fault` never judges the peer (a
+//! finding of the analyzer does): it says only that these bytes could not be read further.
 
 use crate::field::Def;
 use core::fmt;
@@ -98,9 +98,13 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.def.map_or("data", |d| d.label);
         match self.kind {
-            FaultKind::Short if self.needed > 0 => write!(f, "{name}: {} bytes needed, {} left", self.needed, self.available),
+            FaultKind::Short if self.needed > 0 => {
+                write!(f, "{name}: {} bytes needed, {} left", self.needed, self.available)
+            }
             FaultKind::Short => write!(f, "{name}: the bytes end here"),
-            FaultKind::Length if self.needed > 0 => write!(f, "{name}: points {} bytes far, {} are there", self.needed, self.available),
+            FaultKind::Length if self.needed > 0 => {
+                write!(f, "{name}: points {} bytes far, {} are there", self.needed, self.available)
+            }
             FaultKind::Length => write!(f, "{name}: points outside of the message"),
             FaultKind::Value => write!(f, "{name}: no decoding for this value"),
             FaultKind::Limit => write!(f, "{name}: nested or repeated beyond what is decoded"),
@@ -108,11 +112,14 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The fault inside a nom error. Decoders of captured bytes never ask for more: `Incomplete` is a fault without a field.
+/// The fault inside a nom error. Decoders of captured bytes never ask for more: `Incomplete` is a fault without a
+/// field.
 pub fn fault_of(error: nom::Err<Fault>) -> Fault {
     match error {
         nom::Err::Error(f) | nom::Err::Failure(f) => f,
-        nom::Err::Incomplete(_) => Fault { kind: FaultKind::Short, def: None, needed: 0, available: 0, reported: false, at: 0 },
+        nom::Err::Incomplete(_) => {
+            Fault { kind: FaultKind::Short, def: None, needed: 0, available: 0, reported: false, at: 0 }
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The definition of a field: declared once, read by tree, JSON, display filter, columns, completion and the Wireshark plugin.
+//! The definition of a field: declared once, read by tree, JSON, display filter, columns, completion and the Wireshark
+//! plugin.
 //!
 //! Names, kinds and bases are Wireshark's where Wireshark has the field (`tshark -G fields` is the oracle).
 
@@ -165,7 +166,8 @@ impl Base {
 pub struct FieldDef {
     /// Display-filter name.
     pub name: &'static str,
-    /// [`id_of`] the name: fields compare by number, never by address, since a name may be declared in several messages.
+    /// [`id_of`] the name: fields compare by number, never by address, since a name may be declared in several
+    /// messages.
     pub id: u32,
     /// Text before the value in the tree.
     pub label: &'static str,
@@ -173,7 +175,8 @@ pub struct FieldDef {
     pub kind: Kind,
     /// Notation of numbers.
     pub base: Base,
-    /// The bits of the containing integer that are this field's; 0 for a field of its own. The value is given shifted down.
+    /// The bits of the containing integer that are this field's; 0 for a field of its own. The value is given shifted
+    /// down.
     pub mask: u64,
     /// For a [`Kind::Bool`]: width in bits of the containing integer (8 where it stands alone).
     pub width: u8,
@@ -187,14 +190,14 @@ pub struct FieldDef {
     pub hidden: bool,
 }
 
-/// Privacy class of a field: decides how `anonymize` treats its bytes. Most fields take it from their [`Kind`] ([`Privacy::of`]);
-/// others declare it.
+/// Privacy class of a field: decides how `anonymize` treats its bytes. Most fields take it from their [`Kind`]
+/// ([`Privacy::of`]); others declare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Privacy {
     /// Nothing: numbers of the protocol, sizes, times, flags.
     Keep,
-    /// Nothing by itself: the fields inside of it say it of their bytes. Bytes that no field inside of it claims are not known, and
-    /// are blanked.
+    /// Nothing by itself: the fields inside of it say it of their bytes. Bytes that no field inside of it claims are
+    /// not known, and are blanked.
     Inside,
     /// The same, in BER or DER: tags and lengths are the protocol's.
     Ber,
@@ -204,7 +207,8 @@ pub enum Privacy {
     Address,
     /// A name of a host, share, user, domain or file; a path.
     Name,
-    /// Bytes that stand for something and mean nothing: GUIDs, file handles, state ids, verifiers. Equal ones stay equal.
+    /// Bytes that stand for something and mean nothing: GUIDs, file handles, state ids, verifiers. Equal ones stay
+    /// equal.
     Id,
     /// A security identifier.
     Sid,
@@ -274,7 +278,8 @@ pub fn name_of(values: Values, value: u64) -> Option<&'static str> {
     values.binary_search_by_key(&value, |(v, _)| *v).ok().map(|i| values[i].1)
 }
 
-/// The number of a field name: FNV-1a, computed at compile time. The registry's tests prove that no two names share one.
+/// The number of a field name: FNV-1a, computed at compile time. The registry's tests prove that no two names share
+/// one.
 pub const fn id_of(name: &str) -> u32 {
     let (bytes, mut hash, mut i) = (name.as_bytes(), 0x811c_9dc5_u32, 0);
     while i < bytes.len() {
@@ -284,8 +289,8 @@ pub const fn id_of(name: &str) -> u32 {
     hash
 }
 
-/// A set of fields that is asked fast and may be wrong one way: two sets that [meet](Self::meets) may have no field in common, but two that
-/// do not, have none.
+/// A set of fields that is asked fast and may be wrong one way: two sets that [meet](Self::meets) may have no field in
+/// common, but two that do not, have none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet([u64; 8]);
 

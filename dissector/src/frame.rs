@@ -6,8 +6,8 @@
 //!                                                        └─▶ TCP                    Segment
 //! ```
 //!
-//! [`decode`] stops there: the protocol of the payload depends on the connection, which the analyzer knows. It calls the decoders
-//! of [`crate::wire`] on the payload with the same observer.
+//! [`decode`] stops there: the protocol of the payload depends on the connection, which the analyzer knows. It calls
+//! the decoders of [`crate::wire`] on the payload with the same observer.
 
 pub use crate::address::Addr;
 pub use crate::fault::Check;
@@ -22,6 +22,7 @@ pub use crate::wire::icmp::Unreachable;
 use crate::wire::iwarp::mpa;
 use crate::wire::link::{erf, ethernet, mpls, null, pause, sll, vlan};
 pub use crate::wire::tcp::Segment;
+use crate::wire::tcp::flags::{FIN, RST, SYN};
 use crate::wire::{arp, icmp, ip, tcp, tunnel, udp};
 
 /// Link layer of a frame: the LINKTYPE numbers of pcap files.
@@ -79,7 +80,8 @@ pub struct Tunnel {
     pub kind: TunnelKind,
     /// ERSPAN session, VXLAN or GENEVE network identifier, GRE key.
     pub id: u32,
-    /// True if the mirror cut the frame: the ERSPAN T bit says so, or lengths inside go beyond a frame that the capture has whole.
+    /// True if the mirror cut the frame: the ERSPAN T bit says so, or lengths inside go beyond a frame that the capture
+    /// has whole.
     pub truncated: bool,
 }
 
@@ -171,6 +173,8 @@ pub struct Packet<'a> {
     pub vlan: Option<u16>,
     /// Priority (PCP) of the innermost VLAN tag.
     pub priority: Option<u8>,
+    /// Source address of the innermost Ethernet header; zeros without one.
+    pub mac: [u8; 6],
     /// The outermost tunnel.
     pub tunnel: Option<Tunnel>,
     /// Bytes of the innermost frame as it was on the wire; `None` where no tunnel wraps it.
@@ -179,6 +183,8 @@ pub struct Packet<'a> {
     pub body: Body<'a>,
     /// Bytes of the innermost datagram that were on the wire but are not in the capture.
     pub cut: u32,
+    /// Checksum of the innermost IPv4 header; unchecked where it was left to the adapter, and without such a header.
+    pub header: Check,
     /// Reason that decoding stopped early, if it did.
     pub fault: Option<Fault>,
 }
@@ -197,10 +203,12 @@ impl Default for Packet<'_> {
             virtual_lane: 0,
             vlan: None,
             priority: None,
+            mac: [0; 6],
             tunnel: None,
             carried: None,
             body: Body::Other("Frame"),
             cut: 0,
+            header: Check::Unchecked,
             fault: None,
         }
     }
@@ -303,9 +311,10 @@ impl<'a> IbPacket<'a> {
         Bth::LEN + headers + self.payload_length as usize + usize::from(self.bth.padcnt()) + ICRC
     }
 
-    /// The packets behind this one in the same datagram, where `cut` bytes of that were not captured ([`Packet::cut`]). A system that
-    /// leaves cutting to the last moment (UDP_SEGMENT, generic segmentation offload) shows a capture on loopback one datagram with several
-    /// RoCEv2 packets end to end, all but the last of one length; on the wire each is a datagram of its own.
+    /// The packets behind this one in the same datagram, where `cut` bytes of that were not captured ([`Packet::cut`]).
+    /// A system that leaves cutting to the last moment (UDP_SEGMENT, generic segmentation offload) shows a capture on
+    /// loopback one datagram with several RoCEv2 packets end to end, all but the last of one length; on the wire each
+    /// is a datagram of its own.
     pub fn joined(&self, cut: u32) -> impl Iterator<Item = IbPacket<'a>> + use<'a> {
         let (size, carrier, ip_id, icrc) = (self.length(), self.carrier, self.ip_id, self.icrc);
         let mut rest = self.behind;
@@ -321,8 +330,8 @@ impl<'a> IbPacket<'a> {
     }
 }
 
-/// Decodes a frame, and looks at the CRCs of the FPDUs that a TCP segment begins with, if it does: all of the work of decoding that
-/// costs by the byte and needs nothing of earlier frames, which one thread can do for another.
+/// Decodes a frame, and looks at the CRCs of the FPDUs that a TCP segment begins with, if it does: all of the work of
+/// decoding that costs by the byte and needs nothing of earlier frames, which one thread can do for another.
 #[inline]
 pub fn decode_and_check<'a>(link_type: LinkType, bytes: &'a [u8], wire_len: u32, options: &Options) -> Packet<'a> {
     let mut packet = Packet::default();
@@ -348,8 +357,8 @@ pub struct Pause {
     pub whole_link: bool,
 }
 
-/// The header of a reassembled datagram, made from the header of one of its fragments: 20 or more bytes of IPv4, 40 of IPv6. Its fragment
-/// fields are cleared; its length and checksum are still the fragment's.
+/// The header of a reassembled datagram, made from the header of one of its fragments: 20 or more bytes of IPv4, 40 of
+/// IPv6. Its fragment fields are cleared; its length and checksum are still the fragment's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpHeader {
     bytes: [u8; 60],
@@ -408,10 +417,16 @@ const TUNNELS_MAX: u8 = 8;
 /// VLAN tags, or MPLS labels, in a row.
 const TAGS_MAX: u32 = 16;
 
-/// Decodes a frame of `wire_len` bytes of which `bytes` were captured. Never fails: [`Packet::fault`] says why decoding stopped, and the
-/// rest of the packet holds everything read before that.
+/// Decodes a frame of `wire_len` bytes of which `bytes` were captured. Never fails: [`Packet::fault`] says why decoding
+/// stopped, and the rest of the packet holds everything read before that.
 #[inline]
-pub fn decode<'a, T: Trace>(link: LinkType, bytes: &'a [u8], wire_len: u32, options: &Options, t: &mut T) -> Packet<'a> {
+pub fn decode<'a, T: Trace>(
+    link: LinkType,
+    bytes: &'a [u8],
+    wire_len: u32,
+    options: &Options,
+    t: &mut T,
+) -> Packet<'a> {
     let mut packet = Packet::default();
     decode_into(link, bytes, wire_len, options, &mut packet, t);
     packet
@@ -419,15 +434,23 @@ pub fn decode<'a, T: Trace>(link: LinkType, bytes: &'a [u8], wire_len: u32, opti
 
 /// The same into a packet that is there already, which is [`Packet::default`]: it is large, and need not be moved.
 #[inline]
-pub fn decode_into<'a, T: Trace>(link: LinkType, bytes: &'a [u8], wire_len: u32, options: &Options, packet: &mut Packet<'a>, t: &mut T) {
+pub fn decode_into<'a, T: Trace>(
+    link: LinkType,
+    bytes: &'a [u8],
+    wire_len: u32,
+    options: &Options,
+    packet: &mut Packet<'a>,
+    t: &mut T,
+) {
     let captured = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let mut peel = Peel::new(packet, *options, wire_len.saturating_sub(captured));
     let first = peel.link(link, bytes, t);
     peel.run(first, t);
 }
 
-/// Decodes a reassembled IP datagram, under the [`IpHeader`] of one of its fragments. The length in the header is ignored: the datagram
-/// is all of `datagram`. Its invariant CRC is checked only if the caller has corrected that length, since the CRC covers it.
+/// Decodes a reassembled IP datagram, under the [`IpHeader`] of one of its fragments. The length in the header is
+/// ignored: the datagram is all of `datagram`. Its invariant CRC is checked only if the caller has corrected that
+/// length, since the CRC covers it.
 pub fn decode_ip<'a, T: Trace>(datagram: &'a [u8], options: &Options, t: &mut T) -> Packet<'a> {
     let mut packet = Packet::default();
     let mut peel = Peel::new(&mut packet, *options, 0);
@@ -436,8 +459,8 @@ pub fn decode_ip<'a, T: Trace>(datagram: &'a [u8], options: &Options, t: &mut T)
     packet
 }
 
-/// The frame inside the outermost tunnel of `bytes`, and the sender of the tunnel. `None` without a tunnel, or if the tunnel carries
-/// neither Ethernet nor IP. IP in IP and MPLS carry packets of this same wire: they are no tunnel here.
+/// The frame inside the outermost tunnel of `bytes`, and the sender of the tunnel. `None` without a tunnel, or if the
+/// tunnel carries neither Ethernet nor IP. IP in IP and MPLS carry packets of this same wire: they are no tunnel here.
 pub fn inside(link: LinkType, bytes: &[u8], wire_len: u32) -> Option<Inside<'_>> {
     let captured = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let options = Options { check_crc: false, ..Options::default() };
@@ -493,12 +516,12 @@ struct Peel<'a, 'p> {
     ip_id: u16,
     tunnels: u8,
     reassembled: bool,
-    /// Sender of the innermost Ethernet frame.
-    mac: [u8; 6],
     /// The innermost IP datagram, and the offset of its payload; the cover of an invariant CRC.
     datagram: &'a [u8],
     payload_at: usize,
     cover: Option<Cover>,
+    /// True if the UDP length goes beyond the IP datagram.
+    is_too_long: bool,
 }
 
 type Step<'a> = PResult<'a, Next>;
@@ -514,10 +537,10 @@ impl<'a, 'p> Peel<'a, 'p> {
             ip_id: 0,
             tunnels: 0,
             reassembled: false,
-            mac: [0; 6],
             datagram: &[],
             payload_at: 0,
             cover: None,
+            is_too_long: false,
         }
     }
 
@@ -602,7 +625,9 @@ impl<'a, 'p> Peel<'a, 'p> {
     fn link<T: Trace>(&mut self, link: LinkType, i: &'a [u8], t: &mut T) -> Step<'a> {
         match link {
             LinkType::ETHERNET => Ok((i, Next::Ethernet)),
-            LinkType::RAW | LinkType::RAW_BSD | LinkType::RAW_OPENBSD | LinkType::IPV4 | LinkType::IPV6 => Ok((i, Next::Ip)),
+            LinkType::RAW | LinkType::RAW_BSD | LinkType::RAW_OPENBSD | LinkType::IPV4 | LinkType::IPV6 => {
+                Ok((i, Next::Ip))
+            }
             LinkType::INFINIBAND => Ok((i, Next::Infiniband)),
             LinkType::NULL | LinkType::LOOP => match null::parse(i, t)? {
                 (i, 2 | 10 | 24 | 28 | 30) => Ok((i, Next::Ip)),
@@ -632,7 +657,7 @@ impl<'a, 'p> Peel<'a, 'p> {
 
     fn cooked(&mut self, sll: sll::Sll, i: &'a [u8]) -> Step<'a> {
         if let Some(src) = sll.src {
-            self.mac = src;
+            self.packet.mac = src;
             self.packet.src = Addr::Mac(src);
         }
         match sll.protocol {
@@ -645,7 +670,7 @@ impl<'a, 'p> Peel<'a, 'p> {
     fn ethernet<T: Trace>(&mut self, i: &'a [u8], t: &mut T) -> Step<'a> {
         self.packet.body = Body::Other("Ethernet");
         let (i, header) = ethernet::parse(i, t)?;
-        self.mac = header.src;
+        self.packet.mac = header.src;
         self.packet.src = Addr::Mac(header.src);
         self.packet.dst = Addr::Mac(header.dst);
         self.ethertype(header.type_or_length, i, t)
@@ -677,7 +702,8 @@ impl<'a, 'p> Peel<'a, 'p> {
                 let (i, (priorities, times)) = pause::parse(i, t)?;
                 let (whole_link, priorities) = (priorities.is_none(), priorities.unwrap_or(0xff));
                 let quanta = (0..8).filter(|n| priorities >> n & 1 != 0).map(|n: usize| times[n]).max().unwrap_or(0);
-                self.packet.body = Body::Pause(Pause { source: self.mac, priorities, quanta, times, whole_link });
+                self.packet.body =
+                    Body::Pause(Pause { source: self.packet.mac, priorities, quanta, times, whole_link });
                 Ok((i, Next::End))
             }
             length if length < 0x0600 => {
@@ -710,7 +736,8 @@ impl<'a, 'p> Peel<'a, 'p> {
             let (rest, entry) = mpls::Mpls::parse(i, t)?;
             i = rest;
             if entry.bottom() != 0 {
-                // no header names the payload: IP by its version, and Ethernet behind a control word of zeros (RFC 4448)
+                // no header names the payload: IP by its version, and Ethernet behind a control word of zeros
+                // (RFC 4448)
                 return match i.first().map(|b| b >> 4) {
                     Some(4 | 6) => Ok((i, Next::Ip)),
                     Some(0) if i.len() > 4 => {
@@ -743,8 +770,14 @@ impl<'a, 'p> Peel<'a, 'p> {
         self.ip_id = header.id;
         let at = usize::from(header.header_length);
         let total = usize::from(header.total_length);
+        // the header of a fragment says nothing about the whole
+        self.packet.header = if self.reassembled { Check::Unchecked } else { ip::check_v4(i) };
         let datagram = match total {
             _ if self.reassembled => i,
+            // longer than it was on the wire, in a header that is damaged: nothing of it is missing
+            _ if self.packet.header == Check::Bad && total > i.len() + self.missing as usize => {
+                return Fault::length(ip::f::LEN, i, total).fail();
+            }
             // zero length: the card segments later the datagram that the capture shows whole
             0 => i,
             _ if total < at => return Fault::length(ip::f::LEN, i, at).fail(),
@@ -753,8 +786,14 @@ impl<'a, 'p> Peel<'a, 'p> {
         let payload = datagram.get(at..).unwrap_or(&[]);
         if header.fragment & 0x3fff != 0 && !self.reassembled {
             let (offset, more) = (header.offset(), header.more());
-            let fragment =
-                IpFragment { id: header.id.into(), protocol: header.protocol, offset, more, header: IpHeader::v4(&i[..at]), payload };
+            let fragment = IpFragment {
+                id: header.id.into(),
+                protocol: header.protocol,
+                offset,
+                more,
+                header: IpHeader::v4(&i[..at]),
+                payload,
+            };
             return self.fragment(fragment, payload, t);
         }
         self.reassembled = false;
@@ -767,6 +806,7 @@ impl<'a, 'p> Peel<'a, 'p> {
     #[inline]
     fn ipv6<T: Trace>(&mut self, i: &'a [u8], t: &mut T) -> Step<'a> {
         self.packet.body = Body::Other("IPv6");
+        self.packet.header = Check::Unchecked;
         let whole = self.reassembled;
         let (payload, (header, extensions)) = ip::parse_v6(i, t, |header, rest| {
             self.packet.src = Addr::V6(header.src);
@@ -774,7 +814,11 @@ impl<'a, 'p> Peel<'a, 'p> {
             self.packet.ttl = header.hop_limit;
             self.packet.ecn = header.traffic_class & 0x03;
             self.packet.dscp = header.traffic_class >> 2;
-            if whole || header.payload_length == 0 { rest } else { self.bound(rest, usize::from(header.payload_length)) }
+            if whole || header.payload_length == 0 {
+                rest
+            } else {
+                self.bound(rest, usize::from(header.payload_length))
+            }
         })?;
         if let (Some((id, offset, more)), false) = (extensions.fragment, whole) {
             let header = IpHeader::v6(&i[..40], extensions.protocol);
@@ -791,7 +835,10 @@ impl<'a, 'p> Peel<'a, 'p> {
     }
 
     fn fragment<T: Trace>(&mut self, fragment: IpFragment<'a>, payload: &'a [u8], t: &mut T) -> Step<'a> {
-        t.info(format_args!("fragment, protocol {}, offset {}, ID {:#06x}", fragment.protocol, fragment.offset, fragment.id));
+        t.info(format_args!(
+            "fragment, protocol {}, offset {}, ID {:#06x}",
+            fragment.protocol, fragment.offset, fragment.id
+        ));
         self.packet.body = Body::Fragment(fragment);
         Ok((payload, Next::End))
     }
@@ -805,8 +852,9 @@ impl<'a, 'p> Peel<'a, 'p> {
                 let (segment, result) = tcp::parse(i, self.missing, t);
                 if let Some(mut segment) = segment {
                     segment.ip_id = self.ip_id;
-                    // a SYN's checksum tells whether the sender's other checksums should be right, too
-                    let counts = !segment.payload.is_empty() || segment.flags & 2 != 0;
+                    // a SYN's checksum tells whether the sender's other checksums should be right, too; a damaged
+                    // segment does not begin or end a connection
+                    let counts = !segment.payload.is_empty() || segment.flags & (FIN | SYN | RST) != 0;
                     if self.options.check_crc && self.missing == 0 && counts {
                         segment.check = tcp::check(&self.packet.src, &self.packet.dst, i);
                     }
@@ -850,6 +898,14 @@ impl<'a, 'p> Peel<'a, 'p> {
         let payload = match usize::from(header.length) {
             0 => rest,
             length => match length.checked_sub(8) {
+                // more than the IP datagram holds: the length is wrong, and nothing is missing
+                Some(more) if more > rest.len() + self.missing as usize => {
+                    self.is_too_long = true;
+                    if T::ON {
+                        t.fault(&Fault::length(udp::f::LENGTH, at, length));
+                    }
+                    rest
+                }
                 Some(length) => self.bound(rest, length),
                 None => return Fault::length(udp::f::LENGTH, at, 8).fail(),
             },
@@ -1019,7 +1075,14 @@ impl<'a, 'p> Peel<'a, 'p> {
 
     /// From a BTH, which stands `before` bytes into `packet`; `packet` ends with the ICRC, if that was captured.
     #[inline]
-    fn base<T: Trace>(&mut self, carrier: Carrier, cover: Option<Cover>, packet: &'a [u8], before: usize, t: &mut T) -> Step<'a> {
+    fn base<T: Trace>(
+        &mut self,
+        carrier: Carrier,
+        cover: Option<Cover>,
+        packet: &'a [u8],
+        before: usize,
+        t: &mut T,
+    ) -> Step<'a> {
         let at = packet.get(before..).unwrap_or(&[]);
         let missing = self.missing as usize;
         let check = match cover {
@@ -1027,12 +1090,15 @@ impl<'a, 'p> Peel<'a, 'p> {
             _ => None,
         };
         let icrc = match check {
+            // an adapter drops it
+            _ if self.is_too_long => Check::Bad,
             Some((stated, calculated)) if stated == calculated => Check::Good,
             Some(_) => Check::Bad,
             None => Check::Unchecked,
         };
         let is_odd = icrc == Check::Bad || (missing > 0 && self.options.check_crc) || at.len() + missing > LONGEST;
         if is_odd
+            && !self.is_too_long
             && matches!(carrier, Carrier::RoceV2 { .. })
             && let Some((length, icrc)) = joined(cover, packet, before, missing)
         {
@@ -1072,8 +1138,9 @@ impl<'a, 'p> Peel<'a, 'p> {
     }
 }
 
-/// Decodes one packet of the InfiniBand transport, from its BTH to its ICRC, into `body`. `missing` bytes of it are not in the capture; the
-/// ICRC was checked, and the one that it should have is there where it is wrong. `has_line`: it has a say in the frame's line.
+/// Decodes one packet of the InfiniBand transport, from its BTH to its ICRC, into `body`. `missing` bytes of it are not
+/// in the capture; the ICRC was checked, and the one that it should have is there where it is wrong. `has_line`: it has
+/// a say in the frame's line.
 #[inline(always)]
 fn transport_packet<'a, T: Trace>(
     body: &mut Body<'a>,
@@ -1152,9 +1219,10 @@ fn transport_packet<'a, T: Trace>(
     Ok((&rest[rest.len()..], Next::End))
 }
 
-/// Finds several packets end to end behind a RoCEv2 datagram's headers (the first `before` bytes of `packet`), see [`IbPacket::joined`]:
-/// returns the length of all but the last, and the result of their ICRCs. All are of one queue pair and one partition, and either the CRC
-/// of each is right, or their numbers follow each other; each of the two is more than chance. `missing` bytes were not captured.
+/// Finds several packets end to end behind a RoCEv2 datagram's headers (the first `before` bytes of `packet`), see
+/// [`IbPacket::joined`]: returns the length of all but the last, and the result of their ICRCs. All are of one queue
+/// pair and one partition, and either the CRC of each is right, or their numbers follow each other; each of the two is
+/// more than chance. `missing` bytes were not captured.
 #[cold]
 #[inline(never)]
 fn joined(cover: Option<Cover>, packet: &[u8], before: usize, missing: usize) -> Option<(usize, Check)> {
@@ -1184,7 +1252,8 @@ fn joined(cover: Option<Cover>, packet: &[u8], before: usize, missing: usize) ->
             {
                 let stated = Some(u32::from_le_bytes(*stated));
                 // joined by a receiver, they may all have had the same identification
-                is_right &= [0, n as u16].iter().any(|number| icrc::of_piece(cover, headers, covered, *number) == stated);
+                is_right &=
+                    [0, n as u16].iter().any(|number| icrc::of_piece(cover, headers, covered, *number) == stated);
             }
         }
         match (is_right, follows) {

@@ -1,5 +1,5 @@
-//! The fields of Wireshark's `frame` protocol: the capture's own knowledge of a frame. Declared below the observers, which fill in
-//! some of them themselves; [`crate::wire::frame_fields::tell`] reports the others.
+//! The fields of Wireshark's `frame` protocol: the capture's own knowledge of a frame. Declared below the observers,
+//! which fill in some of them themselves; [`crate::wire::frame_fields::tell`] reports the others.
 
 /// Severities as Wireshark numbers them.
 const SEVERITIES: crate::field::Values =

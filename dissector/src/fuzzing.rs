@@ -31,7 +31,8 @@ pub fn fuzz_decompress(data: &[u8]) {
     assert!(result.map_or_else(|e| e.at <= input.len(), |()| true));
 }
 
-/// Decodes `$bytes` without an observer and with a tree: both must come to the same, and the tree must stay inside of the bytes.
+/// Decodes `$bytes` without an observer and with a tree: both must come to the same, and the tree must stay inside of
+/// the bytes.
 macro_rules! same_with_and_without_a_tree {
     ($bytes:expr, |$t:ident| $decode:expr) => {{
         let without = {
@@ -53,7 +54,11 @@ macro_rules! same_with_and_without_a_tree {
 fn check(tree: &Tree) {
     for node in &tree.nodes {
         let end = node.offset as usize + node.len as usize;
-        assert!(end <= tree.sources()[usize::from(node.source)].bytes.len(), "{} ends at {end}, outside of its source", node.def.name);
+        assert!(
+            end <= tree.sources()[usize::from(node.source)].bytes.len(),
+            "{} ends at {end}, outside of its source",
+            node.def.name
+        );
         let _ = (tree.value_bytes(node), tree.note(node));
     }
 }
@@ -95,8 +100,8 @@ pub fn fuzz_smbd(data: &[u8]) {
     same_with_and_without_a_tree!(data, |t| smbd::parse_data(data, wire_length, t));
 }
 
-/// A display filter, parsed, evaluated on a frame without fields, and completed at every tenth of its length. Any result will do; checked
-/// are that parsing ends, and the place that an error points at.
+/// A display filter, parsed, evaluated on a frame without fields, and completed at every tenth of its length. Any
+/// result will do; checked are that parsing ends, and the place that an error points at.
 pub fn fuzz_filter(data: &[u8]) {
     let Ok(text) = core::str::from_utf8(data) else { return };
     let registry = Registry::new();
@@ -109,7 +114,10 @@ pub fn fuzz_filter(data: &[u8]) {
         }
         Err(e) => {
             assert!(e.span.start <= e.span.end && e.span.end <= text.len(), "an error outside of the text");
-            assert!(text.is_char_boundary(e.span.start) && text.is_char_boundary(e.span.end), "an error inside of a character");
+            assert!(
+                text.is_char_boundary(e.span.start) && text.is_char_boundary(e.span.end),
+                "an error inside of a character"
+            );
             let _ = e.render(text);
         }
     }
@@ -119,7 +127,10 @@ pub fn fuzz_filter(data: &[u8]) {
             cursor -= 1;
         }
         for s in complete(text, cursor, &registry) {
-            assert!(s.replace.start <= s.replace.end && s.replace.end <= text.len(), "a suggestion outside of the text");
+            assert!(
+                s.replace.start <= s.replace.end && s.replace.end <= text.len(),
+                "a suggestion outside of the text"
+            );
         }
     }
 }
@@ -135,8 +146,8 @@ pub fn fuzz_rpcrdma(data: &[u8]) {
     assert_eq!(RpcRdma::parse(&again, &mut Off).ok().map(|(_, header)| header.fixed), Some(header.fixed));
 }
 
-/// An RPC message with its arguments or results. The first byte chooses the call that a reply answers: program and version; the
-/// second its procedure.
+/// An RPC message with its arguments or results. The first byte chooses the call that a reply answers: program and
+/// version; the second its procedure.
 pub fn fuzz_rpc_nfs(data: &[u8]) {
     const CALLS: [(Program, u32); 8] = [
         (Program::NFS, 3),
@@ -150,7 +161,8 @@ pub fn fuzz_rpc_nfs(data: &[u8]) {
     ];
     let Some((&[choice, procedure], message)) = data.split_first_chunk() else { return };
     let (program, version) = CALLS[usize::from(choice) % CALLS.len()];
-    let memo = (choice & 0x80 == 0).then(|| Memo { minor: u32::from(choice >> 5 & 3), ..Memo::new(program, version, procedure.into()) });
+    let memo = (choice & 0x80 == 0)
+        .then(|| Memo { minor: u32::from(choice >> 5 & 3), ..Memo::new(program, version, procedure.into()) });
     let stream = Stream::whole(message);
     same_with_and_without_a_tree!(message, |t| {
         let mut ops = String::new();
@@ -174,7 +186,8 @@ impl<'a> smb2::Visitor<'a> for Pdus {
     }
 }
 
-/// An SMB2 message. The first byte chooses what replies answer, the second and third which class of information that asked for.
+/// An SMB2 message. The first byte chooses what replies answer, the second and third which class of information that
+/// asked for.
 pub fn fuzz_smb2(data: &[u8]) {
     let Some((&[choice, info_type, class], message)) = data.split_first_chunk() else { return };
     let asked = match choice % 8 {
@@ -196,7 +209,12 @@ pub fn fuzz_smb2(data: &[u8]) {
 /// A list of create contexts. The first byte says whether of a request or of its reply.
 pub fn fuzz_create_contexts(data: &[u8]) {
     let Some((&choice, list)) = data.split_first() else { return };
-    same_with_and_without_a_tree!(list, |t| smb2::create_context::parse_list(smb2::create::f::EXTRA_INFO, list, choice & 1 != 0, t));
+    same_with_and_without_a_tree!(list, |t| smb2::create_context::parse_list(
+        smb2::create::f::EXTRA_INFO,
+        list,
+        choice & 1 != 0,
+        t
+    ));
 }
 
 /// The security blob of a NEGOTIATE or SESSION_SETUP: SPNEGO, NTLMSSP or Kerberos.

@@ -37,9 +37,9 @@
 //! Integer types: `u8 le16 le24 le32 le64 be16 be24 be32 be48 be64`. Byte types: `bytes[N] ipv4 ipv6 ether guid eui64`.
 //! Times: `filetime` (100 ns since 1601, little-endian). After the label: base (`dec` where left out, `hex`, `oct`,
 //! `dechex`, `hexdec`), then `values TABLE`, then `bits { … }`. Between type and name `as` says what the field gives
-//! away ([`Privacy`](crate::field::Privacy)), where its kind does not say it. A field named `_` in quotes (`"_"`) has only its bits in the
-//! tree.
-//! The subtree of a header is of kind `None`; where Wireshark gives it another, write `[NODE: Bytes = "name", …]`.
+//! away ([`Privacy`](crate::field::Privacy)), where its kind does not say it. A field named `_` in quotes (`"_"`) has
+//! only its bits in the tree. The subtree of a header is of kind `None`; where Wireshark gives it another, write
+//! `[NODE: Bytes = "name", …]`.
 
 /// A header of fixed length. See the [module](self).
 #[macro_export]
@@ -214,8 +214,8 @@ macro_rules! header {
     (@emit $s:ident . $f:ident, $o:ident, $ty:ident) => {$o.extend_from_slice(&$s.$f)};
 }
 
-/// Fields and subtrees that are not part of a fixed header: one line each, read with [`crate::leaf::read`]. `[hidden]` before the name:
-/// the field only repeats others for filters.
+/// Fields and subtrees that are not part of a fixed header: one line each, read with [`crate::leaf::read`]. `[hidden]`
+/// before the name: the field only repeats others for filters.
 ///
 /// ```
 /// use rdmascope_dissector::{fields, field::{Fields, Kind}};
@@ -311,14 +311,17 @@ pub use alloc::vec::Vec;
 
 use crate::trace::Value;
 
-/// A Windows FILETIME (100 ns units since 1601-01-01 UTC) as time since the Unix epoch. 0, which says that there is no time,
-/// becomes the Unix epoch, as in Wireshark.
+/// A Windows FILETIME (100 ns units since 1601-01-01 UTC) as time since the Unix epoch. 0, which says that there is no
+/// time, becomes the Unix epoch, as in Wireshark.
 pub const fn filetime(ticks: u64) -> Value<'static> {
     if ticks == 0 {
         return Value::Time { seconds: 0, nanos: 0 };
     }
     const EPOCH_DIFFERENCE_SECONDS: i64 = 11_644_473_600;
-    Value::Time { seconds: (ticks / 10_000_000) as i64 - EPOCH_DIFFERENCE_SECONDS, nanos: (ticks % 10_000_000) as u32 * 100 }
+    Value::Time {
+        seconds: (ticks / 10_000_000) as i64 - EPOCH_DIFFERENCE_SECONDS,
+        nanos: (ticks % 10_000_000) as u32 * 100,
+    }
 }
 
 /// Sorts a table of values at compile time, so that look-ups may search by halves.

@@ -1,5 +1,5 @@
-//! Parsers for integers and runs of bytes, with nom's form and result: one bounds check each, nothing generic. nom's own
-//! integer parsers cost several times as much on the hot path.
+//! Parsers for integers and runs of bytes, with nom's form and result: one bounds check each, nothing generic. nom's
+//! own integer parsers cost several times as much on the hot path.
 //!
 //! The functions of [`read`] are the same, with a field named: they tell the observer, and their fault names the field.
 

@@ -1,5 +1,8 @@
 #![forbid(unsafe_code)]
 #![no_std]
+#![doc = include_str!("../README.md")]
+//!
+//! # The modules
 //! Bytes of a captured packet to typed headers and field trees.
 //!
 //! Stateless: no I/O, no clock, no memory of earlier packets. One decode function per message, generic over an
@@ -17,35 +20,6 @@
 //! | show values | [`render`]: as tshark shows them, and as people read them |
 //! | write for people | [`text`]: escaping, numbers, durations, sizes; [`calendar`]; [`address`] |
 //! | know why decoding stopped | [`fault`] |
-//!
-//! # All fields of a frame
-//! Without an observer ([`trace::Off`]) the same call gives the typed headers alone.
-//! ```
-//! use rdmascope_dissector::frame::{LinkType, Options, decode};
-//! use rdmascope_dissector::render::label;
-//! use rdmascope_dissector::trace::Tree;
-//!
-//! // a congestion notification of RoCEv2
-//! const FRAME: &[u8] = &[
-//!     0x52, 0x54, 0, 0, 0, 2, 0x52, 0x54, 0, 0, 0, 1, 0x08, 0x00, // Ethernet
-//!     0x45, 0x02, 0, 60, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, // IPv4
-//!     0xc0, 0, 0x12, 0xb7, 0, 40, 0, 0, // UDP, to port 4791
-//!     0x81, 0x00, 0xff, 0xff, 0x40, 0, 0, 0x12, 0, 0, 0, 0, // BTH: opcode CNP, queue pair 0x12
-//!     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // reserved
-//!     0, 0, 0, 0, // ICRC
-//! ];
-//!
-//! let mut tree = Tree::new();
-//! tree.begin(FRAME);
-//! let packet = decode(LinkType::ETHERNET, FRAME, FRAME.len() as u32, &Options::default(), &mut tree);
-//! assert!(packet.fault.is_none());
-//! assert_eq!(tree.number("infiniband.bth.destqp"), Some(0x12));
-//! for (at, node) in tree.nodes.iter().enumerate() {
-//!     let mut text = String::new();
-//!     label(&mut text, &tree, at);
-//!     println!("{:indent$}{text}", "", indent = 2 * usize::from(node.depth));
-//! }
-//! ```
 //!
 //! # A display filter
 //! Only the fields that the filter looks at are kept.

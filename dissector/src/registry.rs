@@ -3,7 +3,8 @@
 
 use crate::field::{Def, Fields, OURS};
 use crate::wire::{
-    arp, frame_fields, ib, icmp, ip, iwarp, link, mount, nfs, nfsacl, nlm, portmap, rpc, rpcrdma, smb2, smbd, tcp, tunnel, udp, xdr,
+    arp, frame_fields, ib, icmp, ip, iwarp, link, mount, nfs, nfsacl, nlm, portmap, rpc, rpcrdma, smb2, smbd, tcp,
+    tunnel, udp, xdr,
 };
 use crate::wireshark;
 use alloc::string::String;
@@ -231,8 +232,8 @@ impl Registry {
         &self.by_name
     }
 
-    /// The field of this name, of the name that an older Wireshark had for it, or of `rdmascope.` and this name: fields that Wireshark has
-    /// not are ours, whatever protocol they are of.
+    /// The field of this name, of the name that an older Wireshark had for it, or of `rdmascope.` and this name: fields
+    /// that Wireshark has not are ours, whatever protocol they are of.
     pub fn find(&self, name: &str) -> Option<Def> {
         let search = |name: &str| self.by_name.binary_search_by(|d| d.name.cmp(name)).ok().map(|i| self.by_name[i]);
         search(name).or_else(|| search(wireshark::today(name)?)).or_else(|| {

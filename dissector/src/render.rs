@@ -1,11 +1,12 @@
 //! Values as text, in two renderings.
 //!
-//! *show* is what programs read: `tshark -T json`, `-T ek`, `-T pdml` and `-T fields` print a value so (Wireshark 4.6), a
-//! [`Style`] each. *label* is what people read: the line of the detail pane, with names of values and bits drawn in place.
+//! *show* is what programs read: `tshark -T json`, `-T ek`, `-T pdml` and `-T fields` print a value so (Wireshark 4.6),
+//! a [`Style`] each. *label* is what people read: the line of the detail pane, with names of values and bits drawn in
+//! place.
 //!
 //! Text from the network is a stranger's. [`show_into`] gives it as it is, and each output escapes it by its own rules
-//! ([`json_string`], [`xml_text`], [`escape`]). A label is escaped already: nothing in it can command a terminal or turn
-//! the direction of writing.
+//! ([`json_string`], [`xml_text`], [`escape`]). A label is escaped already: nothing in it can command a terminal or
+//! turn the direction of writing.
 
 use crate::calendar::date_of;
 use crate::fault::{Fault, FaultKind};
@@ -77,7 +78,8 @@ pub fn is_text(def: &FieldDef, value: Stored<'_>) -> bool {
     }
 }
 
-/// Appends the value for programs to read. Text is not escaped here (see [`is_text`]); bytes invalid in its encoding become U+FFFD.
+/// Appends the value for programs to read. Text is not escaped here (see [`is_text`]); bytes invalid in its encoding
+/// become U+FFFD.
 pub fn show_into(out: &mut Vec<u8>, def: &FieldDef, value: Stored<'_>, style: Style) {
     match value {
         Stored::None => {}
@@ -279,8 +281,13 @@ fn run_of_bytes(out: &mut Vec<u8>, def: &FieldDef, bytes: &[u8], style: Style) {
 }
 
 fn guid(out: &mut Vec<u8>, b: &[u8]) {
-    let groups: [&[u8]; 5] =
-        [&[b[3], b[2], b[1], b[0]], &[b[5], b[4]], &[b[7], b[6]], &[b[8], b[9]], &[b[10], b[11], b[12], b[13], b[14], b[15]]];
+    let groups: [&[u8]; 5] = [
+        &[b[3], b[2], b[1], b[0]],
+        &[b[5], b[4]],
+        &[b[7], b[6]],
+        &[b[8], b[9]],
+        &[b[10], b[11], b[12], b[13], b[14], b[15]],
+    ];
     for (i, group) in groups.iter().enumerate() {
         if i > 0 {
             out.push(b'-');
@@ -426,10 +433,12 @@ fn json_char(out: &mut Vec<u8>, c: char) {
 pub fn json_value(out: &mut Vec<u8>, def: &FieldDef, value: Stored<'_>, style: Style) {
     match value {
         Stored::Text(text) => json_string(out, text),
-        Stored::Bytes(bytes) if matches!(def.kind, Kind::Str | Kind::Utf16) => pieces(def.kind, bytes, &mut |piece| match piece {
-            Piece::Char(c) => json_char(out, c),
-            Piece::Byte(_) | Piece::Surrogate(_) => json_char(out, char::REPLACEMENT_CHARACTER),
-        }),
+        Stored::Bytes(bytes) if matches!(def.kind, Kind::Str | Kind::Utf16) => {
+            pieces(def.kind, bytes, &mut |piece| match piece {
+                Piece::Char(c) => json_char(out, c),
+                Piece::Byte(_) | Piece::Surrogate(_) => json_char(out, char::REPLACEMENT_CHARACTER),
+            })
+        }
         _ => show_into(out, def, value, style),
     }
 }
@@ -500,9 +509,12 @@ fn value_label_into(out: &mut Vec<u8>, def: &FieldDef, value: Stored<'_>) {
                 _ => number(out, def, v),
             },
         },
-        Stored::Time(seconds, nanos) if def.id == crate::wire::frame_fields::f::TIME_EPOCH.id => seconds_and_nanos(out, seconds, nanos),
+        Stored::Time(seconds, nanos) if def.id == crate::wire::frame_fields::f::TIME_EPOCH.id => {
+            seconds_and_nanos(out, seconds, nanos)
+        }
         Stored::Time(seconds, nanos) if def.kind == Kind::AbsTime => {
-            const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+            const MONTHS: [&str; 12] =
+                ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
             let (year, month, day) = date_of(seconds.div_euclid(86_400));
             out.extend_from_slice(MONTHS[(month as usize - 1) % 12].as_bytes());
             out.extend_from_slice(if day < 10 { b"  " } else { b" " });
@@ -531,7 +543,10 @@ fn value_label_into(out: &mut Vec<u8>, def: &FieldDef, value: Stored<'_>) {
             Kind::Str | Kind::Utf16 => {
                 // no character takes more than four bytes: nothing beyond the limit is decoded
                 let head = &bytes[..bytes.len().min(4 * CHARS_IN_A_LABEL + 4)];
-                if def.kind == Kind::Str && head.len() <= CHARS_IN_A_LABEL && head.iter().all(|b| matches!(b, 0x20..=0x7e)) {
+                if def.kind == Kind::Str
+                    && head.len() <= CHARS_IN_A_LABEL
+                    && head.iter().all(|b| matches!(b, 0x20..=0x7e))
+                {
                     return out.extend_from_slice(head);
                 }
                 let mut decoded = Vec::new();
@@ -778,11 +793,17 @@ mod tests {
         assert_eq!(labelled(k::DECHEX, Value::U(16), 2), "DecHex: 16 (0x10)");
         assert_eq!(labelled(k::HEXDEC, Value::U(16), 2), "HexDec: 0x0010 (16)");
         assert_eq!(labelled(k::LONG, Value::Time { seconds: 0, nanos: 5 }, 0), "[Long: 0.000000005 seconds]");
-        assert_eq!(labelled(k::WHEN, Value::Time { seconds: 0, nanos: 0 }, 8), "When: Jan  1, 1970 00:00:00.000000000 UTC");
+        assert_eq!(
+            labelled(k::WHEN, Value::Time { seconds: 0, nanos: 0 }, 8),
+            "When: Jan  1, 1970 00:00:00.000000000 UTC"
+        );
         assert_eq!(labelled(k::BYTES, Value::Bytes(&[0; 64]), 64), format!("Bytes: {}… (64 bytes)", "00".repeat(36)));
         assert_eq!(labelled(k::SUB, Value::None, 4), "Sub");
         assert_eq!(labelled(k::STR, Value::Bytes(b"a\x1b[31mb\xff"), 3), "Str: a\\x1b[31mb\\xff");
-        assert_eq!(labelled(k::WIDE, Value::Bytes(&[0x2e, 0x20, 0x00, 0xd8, 0x61]), 3), "Wide: \\u{202e}\\u{d800}\\x61");
+        assert_eq!(
+            labelled(k::WIDE, Value::Bytes(&[0x2e, 0x20, 0x00, 0xd8, 0x61]), 3),
+            "Wide: \\u{202e}\\u{d800}\\x61"
+        );
     }
 
     #[test]

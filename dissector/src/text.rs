@@ -1,4 +1,5 @@
-//! Words for people: text of strangers made safe for a terminal, and numbers, durations and sizes in one form everywhere.
+//! Words for people: text of strangers made safe for a terminal, and numbers, durations and sizes in one form
+//! everywhere.
 //!
 //! Findings, reports, the terminal UI and error messages all read this file, so that one time has one unit and no name
 //! from the network reaches a terminal by a way of its own.
@@ -24,8 +25,8 @@ pub(crate) static HEX_PAIRS: [[u8; 2]; 256] = {
     pairs
 };
 
-/// True if a character must not reach a terminal or a report unescaped: control characters, and characters that change the
-/// direction of writing, break lines, or are invisible.
+/// True if a character must not reach a terminal or a report unescaped: control characters, and characters that change
+/// the direction of writing, break lines, or are invisible.
 pub const fn is_unsafe(c: char) -> bool {
     matches!(c,
         '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -90,7 +91,8 @@ impl Display for Grouped {
     }
 }
 
-/// A duration in ns, in the unit that fits: `850 ns`, `42 µs`, `0.41 ms`, `212 ms`, `22.1 s`, `4 min 3 s`.
+/// A duration in ns, in the unit that fits: `850 ns`, `42 µs`, `0.41 ms`, `212 ms`, `22.1 s`, `4 min 3 s`,
+/// `2 h 5 min`, `3 d 4 h`.
 ///
 /// From 0.1 ms to 1 s the unit is ms, so that latencies under one another compare at a glance.
 #[derive(Clone, Copy, Debug)]
@@ -109,8 +111,13 @@ impl Display for Elapsed {
             1_000..100_000 => write!(f, "{} µs", TwoDigits(value / 1e3)),
             100_000..999_500_000 => write!(f, "{} ms", TwoDigits(value / 1e6)),
             999_500_000..120_000_000_000 => write!(f, "{} s", ThreeDigits(value / 1e9)),
-            120_000_000_000..7_200_000_000_000 => write!(f, "{} min {} s", ns / 60_000_000_000, ns / 1_000_000_000 % 60),
-            _ => write!(f, "{} h {} min", ns / 3_600_000_000_000, ns / 60_000_000_000 % 60),
+            120_000_000_000..7_200_000_000_000 => {
+                write!(f, "{} min {} s", ns / 60_000_000_000, ns / 1_000_000_000 % 60)
+            }
+            7_200_000_000_000..172_800_000_000_000 => {
+                write!(f, "{} h {} min", ns / 3_600_000_000_000, ns / 60_000_000_000 % 60)
+            }
+            _ => write!(f, "{} d {} h", ns / 86_400_000_000_000, ns / 3_600_000_000_000 % 24),
         }
     }
 }
@@ -176,7 +183,10 @@ mod tests {
     #[test]
     fn what_a_terminal_obeys_or_hides_is_drawn() {
         assert_eq!(escaped("a\u{1b}[2Jb\u{202e}c\n\u{9b}\x7f"), "a\\x1b[2Jb\\u{202e}c\\n\\x9b\\x7f");
-        assert_eq!(escaped("\u{61c}\u{ad}\u{180e}\u{e0000}\u{e0041}\u{e007f}"), "\\u{61c}\\xad\\u{180e}\\u{e0000}\\u{e0041}\\u{e007f}");
+        assert_eq!(
+            escaped("\u{61c}\u{ad}\u{180e}\u{e0000}\u{e0041}\u{e007f}"),
+            "\\u{61c}\\xad\\u{180e}\\u{e0000}\\u{e0041}\\u{e007f}"
+        );
         assert_eq!(escaped("größe 文件 it's \"C:\\x\""), "größe 文件 it's \"C:\\x\"");
     }
 
@@ -190,7 +200,8 @@ mod tests {
     #[test]
     fn sizes_have_three_digits() {
         let sizes = [0, 999, 1000, 16_800, 99_960, 131_072, 999_400, 999_600, 1_500_000_000, u64::MAX];
-        let shown = ["0 B", "999 B", "1.00 kB", "16.8 kB", "100 kB", "131 kB", "999 kB", "1.00 MB", "1.50 GB", "18447 PB"];
+        let shown =
+            ["0 B", "999 B", "1.00 kB", "16.8 kB", "100 kB", "131 kB", "999 kB", "1.00 MB", "1.50 GB", "18447 PB"];
         assert_eq!(sizes.map(|n| Bytes(n).to_string()), shown);
     }
 
@@ -209,12 +220,15 @@ mod tests {
             (22_140_000_000, "22.1 s"),
             (243_000_000_000, "4 min 3 s"),
             (7_500_000_000_000, "2 h 5 min"),
+            (172_799_000_000_000, "47 h 59 min"),
+            (172_800_000_000_000, "2 d 0 h"),
+            (273_600_000_000_000, "3 d 4 h"),
             (-3_120_000, "-3.1 ms"),
         ];
         for (ns, text) in shown {
             assert_eq!(Elapsed(ns).to_string(), text, "{ns}");
         }
-        assert!(Elapsed(i64::MIN).to_string().ends_with("min"));
+        assert!(Elapsed(i64::MIN).to_string().ends_with(" h"));
     }
 
     proptest! {

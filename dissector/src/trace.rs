@@ -43,8 +43,8 @@ pub trait Trace {
     /// True if anything is kept. Decoders skip work that only feeds the observer where it is `false`.
     const ON: bool;
 
-    /// True if one of these fields may be kept. If none is, a decoder need not report them, and so may be as fast as for [`Off`]; it
-    /// still reports subtrees, faults and the frame's line.
+    /// True if one of these fields may be kept. If none is, a decoder need not report them, and so may be as fast as
+    /// for [`Off`]; it still reports subtrees, faults and the frame's line.
     #[inline(always)]
     fn wants(&self, _fields: &FieldSet) -> bool {
         Self::ON
@@ -227,7 +227,12 @@ fn note_info(info: &mut String, text: fmt::Arguments<'_>) {
 /// Runs `decode` inside a subtree `def`. Closes it at the end of the consumed bytes or, after a fault, behind the last
 /// field that could be read, and reports the fault to the observer once.
 #[inline]
-pub fn scope<'a, T: Trace, O>(def: Def, i: &'a [u8], t: &mut T, decode: impl FnOnce(&'a [u8], &mut T) -> PResult<'a, O>) -> PResult<'a, O> {
+pub fn scope<'a, T: Trace, O>(
+    def: Def,
+    i: &'a [u8],
+    t: &mut T,
+    decode: impl FnOnce(&'a [u8], &mut T) -> PResult<'a, O>,
+) -> PResult<'a, O> {
     if !T::ON {
         return decode(i, t);
     }
@@ -461,12 +466,27 @@ impl Tree {
         }
         let (source, offset) = self.locate(at);
         let len32 = u32::try_from(len).unwrap_or(u32::MAX);
-        self.nodes.push(Node { def, source, depth: self.depth, generated: len == 0, offset, len: len32, value, note: (0, 0), fault: 0 });
+        self.nodes.push(Node {
+            def,
+            source,
+            depth: self.depth,
+            generated: len == 0,
+            offset,
+            len: len32,
+            value,
+            note: (0, 0),
+            fault: 0,
+        });
     }
 
     fn end_of(&self, from: usize) -> u32 {
         let source = self.nodes[from].source;
-        self.nodes[from..].iter().filter(|n| n.source == source).map(|n| n.offset.saturating_add(n.len)).max().unwrap_or(0)
+        self.nodes[from..]
+            .iter()
+            .filter(|n| n.source == source)
+            .map(|n| n.offset.saturating_add(n.len))
+            .max()
+            .unwrap_or(0)
     }
 }
 
@@ -611,7 +631,9 @@ impl Trace for Tree {
 
     fn end(&mut self) {
         // the field is among the first of the frame's own, or it was not reported at all
-        let Some(at) = self.nodes.iter().take(24).position(|n| n.def.id == frame_fields::f::PROTOCOLS.id) else { return };
+        let Some(at) = self.nodes.iter().take(24).position(|n| n.def.id == frame_fields::f::PROTOCOLS.id) else {
+            return;
+        };
         let layers = core::mem::take(&mut self.layers);
         let (start, len) = self.keep(|text| write_layers(&layers, text));
         self.layers = layers;

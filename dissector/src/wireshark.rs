@@ -1,11 +1,11 @@
-//! Names that only Wireshark knows: protocols and fields that are not decoded here, names that it has given up, its macros.
+//! Names that only Wireshark knows: protocols and fields that are not decoded here, names that it has given up, its
+//! macros.
 //!
 //! A stored filter may name any of them. A field that we do not decode is absent from every frame; a renamed one is
 //! found under its new name.
 
-/// Names of Wireshark 4.6, one a line, ascending, without those that are decoded here. `http` and `http.*`: a protocol, and all fields
-/// under it.
-/// A test of the package `rdmascope` makes the file.
+/// Names of Wireshark 4.6, one a line, ascending, without those that are decoded here. `http` and `http.*`: a protocol,
+/// and all fields under it. A test of the package `rdmascope` makes the file.
 const NAMES: &str = include_str!("wireshark-names.txt");
 
 /// Macros that Wireshark has from the start.

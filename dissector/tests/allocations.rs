@@ -1,4 +1,5 @@
-//! Peeling and decoding without an observer allocate nothing. A test binary of its own, since it counts every allocation of the process.
+//! Peeling and decoding without an observer allocate nothing. A test binary of its own, since it counts every
+//! allocation of the process.
 
 mod counting;
 
@@ -28,7 +29,12 @@ fn frames() -> Vec<(LinkType, Vec<u8>)> {
     let options = [etherparse::TcpOptionElement::Timestamp(1, 2)];
     builder().tcp(1, 2, 3, 4).options(&options).unwrap().write(&mut tcp, b"payload").unwrap();
     let native = [&[0x20, 0x12, 0, 7, 0, 71, 0, 9][..], &ib].concat();
-    let mut all = vec![(LinkType::ETHERNET, roce), (LinkType::ETHERNET, tunnel), (LinkType::ETHERNET, tcp), (LinkType::INFINIBAND, native)];
+    let mut all = vec![
+        (LinkType::ETHERNET, roce),
+        (LinkType::ETHERNET, tunnel),
+        (LinkType::ETHERNET, tcp),
+        (LinkType::INFINIBAND, native),
+    ];
     // and what is cut, which ends in faults
     for n in 0..4 {
         let (link, mut bytes) = all[n].clone();
@@ -76,7 +82,9 @@ const NFS: [&str; 2] = [
 
 #[test]
 fn decoding_nfs_allocates_nothing() {
-    let messages = NFS.map(|hex| (0..hex.len()).step_by(2).map(|n| u8::from_str_radix(&hex[n..n + 2], 16).unwrap()).collect::<Vec<u8>>());
+    let messages = NFS.map(|hex| {
+        (0..hex.len()).step_by(2).map(|n| u8::from_str_radix(&hex[n..n + 2], 16).unwrap()).collect::<Vec<u8>>()
+    });
     let before = allocations();
     let (mut memo, mut operations, mut faults) = (None, 0, 0);
     for message in &messages {

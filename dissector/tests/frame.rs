@@ -1,10 +1,12 @@
-//! Frames of every link layer, tunnel and transport, put together byte by byte or by etherparse, and what they decode to.
-//! The invariant CRCs are computed here, from the rules of the specification, without the code under test.
+//! Frames of every link layer, tunnel and transport, put together byte by byte or by etherparse, and what they decode
+//! to. The invariant CRCs are computed here, from the rules of the specification, without the code under test.
 
 use etherparse::{IpNumber, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
 use rdmascope_dissector::fault::FaultKind;
-use rdmascope_dissector::frame::{self, Addr, Body, Carrier, Check, IbPacket, LinkType, Options, Packet, Segment, TunnelKind};
+use rdmascope_dissector::frame::{
+    self, Addr, Body, Carrier, Check, IbPacket, LinkType, Options, Packet, Segment, TunnelKind,
+};
 use rdmascope_dissector::trace::{Off, Tree};
 
 // ---- building ----
@@ -208,8 +210,7 @@ fn tcp<'a>(packet: &Packet<'a>) -> Segment<'a> {
 
 // ---- captures of Linux's Soft-RoCE ----
 
-const ACK: &str =
-    "525400000002525400000001080045000030dd1c40004011d99cc0000201c0000202eb1a12b7001c00001100ffff00000012008dd26b1f000001d818c4cc";
+const ACK: &str = "525400000002525400000001080045000030dd1c40004011d99cc0000201c0000202eb1a12b7001c00001100ffff00000012008dd26b1f000001d818c4cc";
 
 #[test]
 fn a_captured_acknowledgment_decodes_and_its_crc_is_right() {
@@ -242,7 +243,10 @@ fn the_crc_covers_all_but_what_routers_change() {
         }
     }
     let unchecked = Options { check_crc: false, ..Options::default() };
-    assert_eq!(ib(&frame::decode(LinkType::ETHERNET, &bytes, bytes.len() as u32, &unchecked, &mut Off)).icrc, Check::Unchecked);
+    assert_eq!(
+        ib(&frame::decode(LinkType::ETHERNET, &bytes, bytes.len() as u32, &unchecked, &mut Off)).icrc,
+        Check::Unchecked
+    );
 }
 
 // ---- carriers ----
@@ -268,7 +272,10 @@ fn every_carrier_has_its_crc() {
     for global in [false, true] {
         let bytes = native(global, &body);
         let (packet, tree) = decode_as(LinkType::INFINIBAND, &bytes, bytes.len());
-        assert_eq!((ib(&packet).carrier, ib(&packet).icrc, ib(&packet).payload), (Carrier::Infiniband, Check::Good, &body[..]));
+        assert_eq!(
+            (ib(&packet).carrier, ib(&packet).icrc, ib(&packet).payload),
+            (Carrier::Infiniband, Check::Good, &body[..])
+        );
         assert_eq!(tree.number("rdmascope.vcrc.status"), Some(1));
         assert_eq!(packet.src == Addr::Lid(9) && packet.dst == Addr::Lid(7), !global);
         assert_eq!(packet.cut, 0);
@@ -316,7 +323,10 @@ fn packets_that_a_host_had_not_cut_yet_are_taken_apart() {
         }
     }
     // one alone is never taken apart
-    let alone = ethernet(0x0800, &roce(Net::V4, 0x04, &joined(Net::V4, &[roce(Net::V4, 0x04, b"four"), roce(Net::V4, 0x04, b"more")])));
+    let alone = ethernet(
+        0x0800,
+        &roce(Net::V4, 0x04, &joined(Net::V4, &[roce(Net::V4, 0x04, b"four"), roce(Net::V4, 0x04, b"more")])),
+    );
     let (packet, _) = decode(&alone);
     assert!(ib(&packet).behind.is_empty());
 }
@@ -398,7 +408,10 @@ fn link_layers_lead_to_the_same_packet() {
             "{name}"
         );
         match name {
-            "VLAN" => assert_eq!((packet.vlan, tree.number("vlan.id"), tree.number("vlan.priority")), (Some(100), Some(100), Some(3))),
+            "VLAN" => assert_eq!(
+                (packet.vlan, tree.number("vlan.id"), tree.number("vlan.priority")),
+                (Some(100), Some(100), Some(3))
+            ),
             "five tags" => assert_eq!((packet.vlan, tree.number("ieee8021ad.id")), (Some(104), Some(100))),
             "MPLS" => assert_eq!((tree.number("mpls.label"), tree.all("mpls.label").count()), (Some(16), 2)),
             "ERF with extensions" => assert_eq!(tree.all("erf.ehdr.types").count(), 3),
@@ -420,16 +433,27 @@ fn tunnels_are_looked_into() {
         ip(Net::V4, 47, &[&flags.to_be_bytes()[..], &protocol.to_be_bytes(), fields, inner].concat())
     };
     let erspan2 = [&[0, 0, 0, 9][..], &[0x10, 7, 0x04, 0x2a], &[0, 0, 0, 3]].concat();
-    let erspan3 = |last: u8, more: &[u8]| [&[0, 0, 0, 9][..], &[0x20, 7, 0x00, 0x2b], &[0, 0, 0, 1], &[0, 2], &[0, last], more].concat();
+    let erspan3 = |last: u8, more: &[u8]| {
+        [&[0, 0, 0, 9][..], &[0x20, 7, 0x00, 0x2b], &[0, 0, 0, 1], &[0, 2], &[0, last], more].concat()
+    };
     let geneve = |options: &[u8], protocol: u16, inner: &[u8]| {
-        let head = [&[(options.len() / 4) as u8, 0][..], &protocol.to_be_bytes(), &[0, 0, 77, 0], options, inner].concat();
+        let head =
+            [&[(options.len() / 4) as u8, 0][..], &protocol.to_be_bytes(), &[0, 0, 77, 0], options, inner].concat();
         ip(Net::V6, 17, &udp(6081, &head))
     };
-    let vxlan = |port: u16, inner: &[u8]| ip(Net::V4, 17, &udp(port, &[&[8, 0, 0, 0, 0, 0, 42, 0][..], inner].concat()));
+    let vxlan =
+        |port: u16, inner: &[u8]| ip(Net::V4, 17, &udp(port, &[&[8, 0, 0, 0, 0, 0, 42, 0][..], inner].concat()));
     type Case = (&'static str, u16, Vec<u8>, TunnelKind, u32, bool);
     let cases: Vec<Case> = vec![
         ("GRE of IP", 0x0800, gre(0, 0x86dd, &[], &datagram), TunnelKind::Gre, 0, false),
-        ("GRE with all fields", 0x0800, gre(0xb000, 0x6558, &[1, 2, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1], &inner), TunnelKind::Gre, 5, false),
+        (
+            "GRE with all fields",
+            0x0800,
+            gre(0xb000, 0x6558, &[1, 2, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1], &inner),
+            TunnelKind::Gre,
+            5,
+            false,
+        ),
         ("ERSPAN I", 0x0800, gre(0, 0x88be, &[], &inner), TunnelKind::Erspan1, 0, false),
         ("ERSPAN II", 0x0800, gre(0x1000, 0x88be, &erspan2, &inner), TunnelKind::Erspan2, 0x2a, true),
         ("ERSPAN III", 0x0800, gre(0x1000, 0x22eb, &erspan3(0, &[]), &inner), TunnelKind::Erspan3, 0x2b, false),
@@ -444,7 +468,14 @@ fn tunnels_are_looked_into() {
         ("VXLAN", 0x0800, vxlan(4789, &inner), TunnelKind::Vxlan, 42, false),
         ("VXLAN of Linux", 0x0800, vxlan(8472, &inner), TunnelKind::Vxlan, 42, false),
         ("GENEVE", 0x86dd, geneve(&[], 0x6558, &inner), TunnelKind::Geneve, 77, false),
-        ("GENEVE with options", 0x86dd, geneve(&[1, 2, 3, 1, 9, 9, 9, 9, 1, 2, 4, 0], 0x86dd, &datagram), TunnelKind::Geneve, 77, false),
+        (
+            "GENEVE with options",
+            0x86dd,
+            geneve(&[1, 2, 3, 1, 9, 9, 9, 9, 1, 2, 4, 0], 0x86dd, &datagram),
+            TunnelKind::Geneve,
+            77,
+            false,
+        ),
         ("IP in IP", 0x0800, ip(Net::V4, 41, &datagram), TunnelKind::Ip, 0, false),
         ("VXLAN in VXLAN", 0x0800, vxlan(4789, &ethernet(0x0800, &vxlan(4789, &inner))), TunnelKind::Vxlan, 42, false),
     ];
@@ -454,7 +485,11 @@ fn tunnels_are_looked_into() {
         let tunnel = packet.tunnel.unwrap_or_else(|| panic!("{name}: {:?}", packet.fault));
         assert_eq!((tunnel.kind, tunnel.id, tunnel.truncated), (kind, id, truncated), "{name}");
         let found = ib(&packet);
-        assert_eq!((found.icrc, found.payload, packet.cut, packet.fault), (Check::Good, &b"four"[..], 0, None), "{name}");
+        assert_eq!(
+            (found.icrc, found.payload, packet.cut, packet.fault),
+            (Check::Good, &b"four"[..], 0, None),
+            "{name}"
+        );
         match name {
             "GENEVE with options" => assert_eq!(tree.all("geneve.option").count(), 2),
             "ERSPAN III with subheader" => assert_eq!(tree.number("erspan.platid"), Some(3)),
@@ -466,7 +501,11 @@ fn tunnels_are_looked_into() {
         let whole = inside(bytes.len());
         assert_eq!(whole.is_some(), kind != TunnelKind::Ip, "{name}");
         if let Some(whole) = whole {
-            assert_eq!((whole.tunnel.kind, whole.tunnel.id, whole.wire_len as usize), (kind, id, whole.bytes.len()), "{name}");
+            assert_eq!(
+                (whole.tunnel.kind, whole.tunnel.id, whole.wire_len as usize),
+                (kind, id, whole.bytes.len()),
+                "{name}"
+            );
             assert!(matches!(whole.from, Addr::V4(_) | Addr::V6(_)), "{name}");
             let (same, _) = decode_as(whole.link_type, whole.bytes, whole.bytes.len());
             assert_eq!((same.src, same.dst, ib(&same).icrc), (packet.src, packet.dst, Check::Good), "{name}");
@@ -504,7 +543,7 @@ fn nesting_ends() {
 #[test]
 fn what_the_capture_cut_is_counted() {
     let body: Vec<u8> = (0..200).collect();
-    let bytes = ethernet(0x0800, &roce(Net::V4, 0x06, &[&[7; 16][..], &body].concat()));
+    let bytes = ethernet(0x0800, &with_checksum(roce(Net::V4, 0x06, &[&[7; 16][..], &body].concat())));
     let headers = 14 + 20 + 8 + 12 + 16;
     for n in 0..bytes.len() {
         let (packet, _) = decode_as(LinkType::ETHERNET, &bytes[..n], bytes.len());
@@ -522,6 +561,57 @@ fn what_the_capture_cut_is_counted() {
             assert_eq!(decode(&bytes[..n]).0.cut as usize, bytes.len() - n, "{n}");
         }
     }
+}
+
+/// A UDP length beyond the IP datagram is a wrong length, and not a sign of bytes that the capture has not.
+#[test]
+fn a_udp_length_beyond_its_datagram_is_damage() {
+    let mut bytes = ethernet(0x0800, &roce(Net::V4, 0x04, &[5; 64]));
+    bytes[14 + 20 + 4] |= 0x08;
+    let (packet, tree) = decode(&bytes);
+    assert_eq!((packet.cut, ib(&packet).icrc, ib(&packet).payload_length), (0, Check::Bad, 64));
+    assert_eq!(tree.faults.len(), 1);
+    // also where the capture cut the packet
+    let (packet, _) = decode_as(LinkType::ETHERNET, &bytes[..80], bytes.len());
+    assert_eq!((packet.cut as usize, ib(&packet).icrc, ib(&packet).payload_length), (bytes.len() - 80, Check::Bad, 64));
+}
+
+/// Writes the checksum of the IPv4 header at the beginning of a datagram.
+fn with_checksum(mut datagram: Vec<u8>) -> Vec<u8> {
+    datagram[10..12].fill(0);
+    let sum: u32 = datagram[..20].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    datagram[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    datagram
+}
+
+#[test]
+fn the_checksum_of_an_ip_header_is_checked() {
+    let good = with_checksum(ip(Net::V4, 17, &udp(5000, b"data")));
+    let check = |datagram: &[u8]| decode(&ethernet(0x0800, datagram)).0.header;
+    assert_eq!(check(&good), Check::Good);
+    let mut bad = good.clone();
+    bad[8] ^= 1;
+    assert_eq!(check(&bad), Check::Bad);
+    bad[10..12].fill(0);
+    assert_eq!(check(&bad), Check::Unchecked, "left to the adapter");
+    assert_eq!(check(&ip(Net::V6, 17, &udp(5000, b"data"))), Check::Unchecked);
+}
+
+/// Bytes that were never on the wire are not missing: a length that says so, in a header whose checksum is wrong, is
+/// damaged.
+#[test]
+fn a_length_in_a_damaged_ip_header_cuts_nothing() {
+    let mut datagram = with_checksum(roce(Net::V4, 0x04, &[5; 64]));
+    datagram[2] |= 0x04;
+    let bytes = ethernet(0x0800, &datagram);
+    let (packet, _) = decode(&bytes);
+    assert!(matches!(packet.body, Body::Other("IPv4")), "{:?}", packet.body);
+    assert_eq!((packet.cut, packet.fault.map(|f| f.kind)), (0, Some(FaultKind::Length)));
+    // where the checksum is right, a mirror may have cut the datagram behind what UDP has of it
+    let bytes = ethernet(0x0800, &with_checksum(datagram));
+    let (packet, _) = decode(&bytes);
+    assert_eq!((packet.cut, ib(&packet).icrc), (0, Check::Unchecked));
 }
 
 #[test]
@@ -573,7 +663,10 @@ fn fragments_are_given_to_the_caller_and_decode_when_whole() {
     assert_eq!((ib(&packet).payload, ib(&packet).icrc), (&[9; 64][..], Check::Good));
 
     let whole = roce(Net::V6, 0x04, &[9; 64]);
-    let bytes = ethernet(0x86dd, &ip(Net::V6, 60, &[&[44, 0, 1, 4, 0, 0, 0, 0][..], &[17, 0, 0, 1, 1, 2, 3, 4], &whole[40..80]].concat()));
+    let bytes = ethernet(
+        0x86dd,
+        &ip(Net::V6, 60, &[&[44, 0, 1, 4, 0, 0, 0, 0][..], &[17, 0, 0, 1, 1, 2, 3, 4], &whole[40..80]].concat()),
+    );
     let Body::Fragment(fragment) = decode(&bytes).0.body else { panic!() };
     assert_eq!(fragment.payload, &whole[40..80]);
     let mut together = [&fragment.header, &whole[40..]].concat();
@@ -587,7 +680,10 @@ fn fragments_are_given_to_the_caller_and_decode_when_whole() {
     let (packet, tree) = decode(&bytes);
     let Body::Fragment(fragment) = packet.body else { panic!() };
     assert_eq!((fragment.id, fragment.protocol, fragment.offset, fragment.more), (0x0102_0304, 17, 40, true));
-    assert_eq!((fragment.header.len(), fragment.payload, tree.number("ipv6.fraghdr.more")), (40, &[5; 16][..], Some(1)));
+    assert_eq!(
+        (fragment.header.len(), fragment.payload, tree.number("ipv6.fraghdr.more")),
+        (40, &[5; 16][..], Some(1))
+    );
 }
 
 #[test]
@@ -629,7 +725,10 @@ fn pause_frames_say_which_priorities_wait() {
     let plain = ethernet(0x8808, &[&[0, 1, 0x12, 0x34][..], &[0; 42]].concat());
     let Body::Pause(pause) = decode(&plain).0.body else { panic!() };
     assert_eq!((pause.source, pause.priorities, pause.quanta), ([2, 0, 0, 0, 0, 1], 0xff, 0x1234));
-    let pfc = ethernet(0x8808, &[&[1, 1, 0, 0x18][..], &[0xff, 0xff, 0, 0, 0, 0, 0, 7, 0, 9, 0, 0, 0, 0, 0, 0], &[0; 26]].concat());
+    let pfc = ethernet(
+        0x8808,
+        &[&[1, 1, 0, 0x18][..], &[0xff, 0xff, 0, 0, 0, 0, 0, 7, 0, 9, 0, 0, 0, 0, 0, 0], &[0; 26]].concat(),
+    );
     let (packet, tree) = decode(&pfc);
     let Body::Pause(pause) = packet.body else { panic!() };
     assert_eq!((pause.priorities, pause.quanta), (0x18, 9), "only enabled priorities count");
@@ -643,7 +742,9 @@ fn pause_frames_say_which_priorities_wait() {
 #[test]
 fn tcp_options_are_read_and_wrong_lengths_are_reported() {
     let options = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7, 5, 10, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0];
-    let head = [&[0x15, 0x45, 0xb5, 0x82, 1, 2, 3, 4, 5, 6, 7, 8, 0xd0, 0x12, 0x20, 0, 0, 0, 0, 0][..], &options, b"data"].concat();
+    let head =
+        [&[0x15, 0x45, 0xb5, 0x82, 1, 2, 3, 4, 5, 6, 7, 8, 0xd0, 0x12, 0x20, 0, 0, 0, 0, 0][..], &options, b"data"]
+            .concat();
     let bytes = ethernet(0x0800, &ip(Net::V4, 6, &head));
     let (packet, tree) = decode(&bytes);
     let segment = tcp(&packet);
@@ -656,7 +757,10 @@ fn tcp_options_are_read_and_wrong_lengths_are_reported() {
     assert_eq!(tree.info, "5445 → 46466 [SYN, ACK] Seq=16909060 Ack=84281096 Win=8192 Len=4");
     assert_eq!(tree.number("tcp.options.sack.count"), Some(1));
     assert_eq!((tree.number("tcp.options.sack_re"), tree.number("tcp.options.timestamp.tsecr")), (Some(4), Some(2)));
-    assert_eq!((tree.number("tcp.hdr_len"), tree.number("tcp.flags"), tree.number("tcp.len")), (Some(52), Some(0x012), Some(4)));
+    assert_eq!(
+        (tree.number("tcp.hdr_len"), tree.number("tcp.flags"), tree.number("tcp.len")),
+        (Some(52), Some(0x012), Some(4))
+    );
 
     // an option of length 0, one that points out of the header: the segment is there all the same
     for lie in [[2, 0], [2, 200]] {
@@ -709,7 +813,10 @@ fn agrees_with_etherparse(bytes: &[u8]) {
         }
         Some(TransportSlice::Udp(slice)) if ![4789, 4791, 6081, 8472].contains(&slice.destination_port()) => {
             let Body::Udp(source, destination, payload) = ours.body else { panic!("{:?}", ours.body) };
-            assert_eq!((source, destination, payload), (slice.source_port(), slice.destination_port(), slice.payload()));
+            assert_eq!(
+                (source, destination, payload),
+                (slice.source_port(), slice.destination_port(), slice.payload())
+            );
         }
         _ => {}
     }
@@ -729,8 +836,16 @@ fn build(v6: bool, tags: u8, stream: bool, payload: &[u8]) -> Vec<u8> {
     };
     let mut out = Vec::new();
     if stream {
-        let options = [etherparse::TcpOptionElement::MaximumSegmentSize(1460), etherparse::TcpOptionElement::WindowScale(7)];
-        builder.tcp(46466, 5445, 0xdead_beef, 1024).ack(5).psh().options(&options).unwrap().write(&mut out, payload).unwrap();
+        let options =
+            [etherparse::TcpOptionElement::MaximumSegmentSize(1460), etherparse::TcpOptionElement::WindowScale(7)];
+        builder
+            .tcp(46466, 5445, 0xdead_beef, 1024)
+            .ack(5)
+            .psh()
+            .options(&options)
+            .unwrap()
+            .write(&mut out, payload)
+            .unwrap();
     } else {
         builder.udp(1000, 2000).write(&mut out, payload).unwrap();
     }
@@ -813,5 +928,8 @@ fn a_native_packet_shorter_than_its_own_header_stays_inside_of_itself() {
     let (packet, tree) = decode_as(LinkType::INFINIBAND, &bytes, bytes.len());
     assert!(matches!(packet.body, Body::Other("InfiniBand")), "{packet:?}");
     assert!(tree.nodes.iter().any(|n| n.def.name == "infiniband.lrh.pktlen"));
-    assert!(!tree.nodes.iter().any(|n| n.def.name == "rdmascope.vcrc.status"), "there is no telling where a CRC would be");
+    assert!(
+        !tree.nodes.iter().any(|n| n.def.name == "rdmascope.vcrc.status"),
+        "there is no telling where a CRC would be"
+    );
 }

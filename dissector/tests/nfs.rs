@@ -1,5 +1,5 @@
-//! Whole messages as the Linux client and server sent them, from the RPC-over-RDMA header down to the last field of NFS: the
-//! transcript of reading a file of six bytes. The data went into a write chunk.
+//! Whole messages as the Linux client and server sent them, from the RPC-over-RDMA header down to the last field of
+//! NFS: the transcript of reading a file of six bytes. The data went into a write chunk.
 
 use rdmascope_dissector::trace::{Off, Tree};
 use rdmascope_dissector::wire::nfs::{Io, Op};
@@ -28,14 +28,16 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|n| u8::from_str_radix(&hex[n..n + 2], 16).unwrap()).collect()
 }
 
-/// A Send, read to its end, with a tree and without: what it says, the operations in it, and what to remember of a call.
+/// A Send, read to its end, with a tree and without: what it says, the operations in it, and what to remember of a
+/// call.
 fn read(hex: &str, memo: Option<Memo>) -> (Tree, Operations, Option<Memo>) {
     let message = bytes(hex);
     let mut tree = Tree::new();
     tree.begin(&message);
     let (mut ops, mut silent) = (Vec::new(), Vec::new());
     let (_, header) = RpcRdma::parse(&message, &mut tree).unwrap();
-    let (rest, rpc) = rpc::dissect(&Stream::inline(&header), memo, &mut tree, &mut |op: &Op<'_>| ops.push((op.code, op.io))).unwrap();
+    let (rest, rpc) =
+        rpc::dissect(&Stream::inline(&header), memo, &mut tree, &mut |op: &Op<'_>| ops.push((op.code, op.io))).unwrap();
     assert!(rest.is_empty() && tree.faults.is_empty());
     assert_eq!(rpc.xid(), header.fixed.xid);
     rpc::dissect(&Stream::inline(&header), memo, &mut Off, &mut |op: &Op<'_>| silent.push((op.code, op.io))).unwrap();

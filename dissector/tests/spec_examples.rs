@@ -4,7 +4,8 @@
 use rdmascope_dissector::trace::{Off, Tree};
 use rdmascope_dissector::wire::smbd::{self, BufferDescriptorV1, DataTransfer, NegotiateRequest, NegotiateResponse};
 
-/// CreditsRequested 10, CreditsGranted as given, no flags; RemainingDataLength, DataOffset 24, DataLength, four bytes of padding, data.
+/// CreditsRequested 10, CreditsGranted as given, no flags; RemainingDataLength, DataOffset 24, DataLength, four bytes
+/// of padding, data.
 fn data(granted: u8, remaining: u32, length: u32) -> Vec<u8> {
     let mut bytes = vec![0x0a, 0x00, granted, 0x00, 0x00, 0x00, 0x00, 0x00];
     bytes.extend_from_slice(&remaining.to_le_bytes());
@@ -31,16 +32,25 @@ fn read(bytes: &[u8]) -> DataTransfer {
 
 #[test]
 fn example_4_1_establishing_a_connection() {
-    let request = [0x00, 0x01, 0x00, 0x01, 0x00, 0x00, 0x0a, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x00, 0x02, 0x00];
+    let request = [
+        0x00, 0x01, 0x00, 0x01, 0x00, 0x00, 0x0a, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x00,
+        0x02, 0x00,
+    ];
     let (_, message) = NegotiateRequest::parse(&request, &mut Off).unwrap();
     assert_eq!((message.min_version, message.max_version, message.credits_requested), (0x0100, 0x0100, 10));
-    assert_eq!((message.preferred_send_size, message.max_receive_size, message.max_fragmented_size), (1024, 1024, 131_072));
+    assert_eq!(
+        (message.preferred_send_size, message.max_receive_size, message.max_fragmented_size),
+        (1024, 1024, 131_072)
+    );
     let response = [
-        0x00, 0x01, 0x00, 0x01, 0x00, 0x01, 0x00, 0x00, 0x0a, 0x00, 0x0a, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x10, 0x00, 0x00, 0x04,
-        0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x00, 0x02, 0x00,
+        0x00, 0x01, 0x00, 0x01, 0x00, 0x01, 0x00, 0x00, 0x0a, 0x00, 0x0a, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x10, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x00, 0x02, 0x00,
     ];
     let (_, message) = NegotiateResponse::parse(&response, &mut Off).unwrap();
-    assert_eq!((message.negotiated_version, message.credits_requested, message.credits_granted, message.status), (0x0100, 10, 10, 0));
+    assert_eq!(
+        (message.negotiated_version, message.credits_requested, message.credits_granted, message.status),
+        (0x0100, 10, 10, 0)
+    );
     assert_eq!((message.max_read_write_size, message.preferred_send_size), (1 << 20, 1024));
     assert_eq!((message.max_receive_size, message.max_fragmented_size), (1024, 131_072));
     let mut out = Vec::new();
@@ -54,7 +64,10 @@ fn example_4_1_establishing_a_connection() {
 #[test]
 fn example_4_2_peer_transmits_500_bytes() {
     let header = read(&data(1, 0, 500));
-    assert_eq!((header.credits_requested, header.credits_granted, header.remaining_data_length, header.data_length), (10, 1, 0, 500));
+    assert_eq!(
+        (header.credits_requested, header.credits_granted, header.remaining_data_length, header.data_length),
+        (10, 1, 0, 500)
+    );
 }
 
 #[test]
@@ -75,7 +88,8 @@ fn example_4_3_peer_transmits_64_kib() {
 #[test]
 fn examples_4_4_and_4_5_describe_a_mebibyte() {
     let to_be_read = [0x12, 0xe0, 0xcd, 0xab, 0x00, 0x00, 0x00, 0x00, 0x56, 0xbc, 0x00, 0x1a, 0x00, 0x00, 0x10, 0x00];
-    let to_be_written = [0x24, 0xa0, 0xcb, 0x0d, 0x00, 0x00, 0x00, 0x00, 0x57, 0xbc, 0x00, 0x1a, 0x00, 0x00, 0x10, 0x00];
+    let to_be_written =
+        [0x24, 0xa0, 0xcb, 0x0d, 0x00, 0x00, 0x00, 0x00, 0x57, 0xbc, 0x00, 0x1a, 0x00, 0x00, 0x10, 0x00];
     for (bytes, offset, token) in [(to_be_read, 0xabcd_e012, 0x1a00_bc56), (to_be_written, 0x0dcb_a024, 0x1a00_bc57)] {
         let (_, descriptor) = BufferDescriptorV1::parse(&bytes, &mut Off).unwrap();
         assert_eq!(descriptor, BufferDescriptorV1 { offset, token, length: 1 << 20 });

@@ -72,7 +72,9 @@ pub fn complete(text: &str, cursor: usize, registry: &Registry) -> Vec<Suggestio
     // the token that the cursor touches is the one being typed
     let typed = match (broken, tokens.last()) {
         (Some(start), _) => start..cursor,
-        (None, Some((token, span))) if span.end == cursor && (*token == Token::Word || is_keyword(&before[span.clone()])) => {
+        (None, Some((token, span)))
+            if span.end == cursor && (*token == Token::Word || is_keyword(&before[span.clone()])) =>
+        {
             let span = span.clone();
             tokens.pop();
             span
@@ -80,7 +82,9 @@ pub fn complete(text: &str, cursor: usize, registry: &Registry) -> Vec<Suggestio
         _ => cursor..cursor,
     };
     // the whole word is replaced, including its part behind the cursor
-    let rest = text[cursor..].find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))).unwrap_or(text.len() - cursor);
+    let rest = text[cursor..]
+        .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')))
+        .unwrap_or(text.len() - cursor);
     let replace = if broken.is_some() { typed.start..text.len() } else { typed.start..cursor + rest };
     let prefix = before[typed].trim_start_matches(['"', '\'']);
     let mut out = Vec::new();
@@ -94,7 +98,9 @@ pub fn complete(text: &str, cursor: usize, registry: &Registry) -> Vec<Suggestio
         }
     };
     match tokens.last().map(|(t, _)| t) {
-        Some(Token::Equal | Token::NotEqual | Token::AllEqual | Token::AnyNotEqual | Token::Contains | Token::Matches) => {
+        Some(
+            Token::Equal | Token::NotEqual | Token::AllEqual | Token::AnyNotEqual | Token::Contains | Token::Matches,
+        ) => {
             values(field_before(2), prefix, &mut say);
         }
         Some(Token::OpenBrace | Token::Comma) if in_set => {
@@ -103,10 +109,12 @@ pub fn complete(text: &str, cursor: usize, registry: &Registry) -> Vec<Suggestio
         }
         Some(Token::Word | Token::Slice) => {
             let def = field_before(1);
-            let is_field = def.is_some() && !matches!(tokens.len().checked_sub(2).and_then(|i| tokens.get(i)), Some((Token::Equal, _)));
+            let is_field = def.is_some()
+                && !matches!(tokens.len().checked_sub(2).and_then(|i| tokens.get(i)), Some((Token::Equal, _)));
             if is_field && prefix.is_empty() {
                 let searched = def.is_some_and(|d| {
-                    matches!(d.kind, Kind::Bytes | Kind::Str | Kind::Utf16 | Kind::Protocol | Kind::None) || !d.values.is_empty()
+                    matches!(d.kind, Kind::Bytes | Kind::Str | Kind::Utf16 | Kind::Protocol | Kind::None)
+                        || !d.values.is_empty()
                 });
                 let relations: &[(&str, &str)] = &[
                     ("==", "any value equals"),
@@ -205,7 +213,8 @@ pub fn closest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Opti
 /// Insertions, deletions, substitutions and swaps of neighbours that lead from one to the other.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let width = b.len() + 1;
-    let (mut before, mut last, mut row) = (alloc::vec![0; width], (0..width).collect::<Vec<_>>(), alloc::vec![0; width]);
+    let (mut before, mut last, mut row) =
+        (alloc::vec![0; width], (0..width).collect::<Vec<_>>(), alloc::vec![0; width]);
     for (i, x) in a.iter().enumerate() {
         row[0] = i + 1;
         for (j, y) in b.iter().enumerate() {

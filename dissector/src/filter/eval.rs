@@ -1,7 +1,7 @@
 //! Tests on the values that an extractor kept.
 //!
-//! The cost is bounded: of the right side of a comparison between two fields, at most [`RIGHT_MAX`] values are looked at for each value of
-//! the left side, and no test looks at more than [`VALUES_MAX`] values in all.
+//! The cost is bounded: of the right side of a comparison between two fields, at most [`RIGHT_MAX`] values are looked
+//! at for each value of the left side, and no test looks at more than [`VALUES_MAX`] values in all.
 
 use super::{Arithmetic, Function, Literal, Op, Operand, Part, Reference, SliceEnd, Test};
 use crate::extract::{Extractor, Slot};
@@ -15,8 +15,8 @@ use core::cmp::Ordering;
 
 /// Values of the right side of a comparison that are looked at.
 const RIGHT_MAX: usize = 1024;
-/// Values that are computed with, for one frame. A frame of a million values of one field, added to itself ten times, has more sums than
-/// can be looked at.
+/// Values that are computed with, for one frame. A frame of a million values of one field, added to itself ten times,
+/// has more sums than can be looked at.
 const VALUES_MAX: u32 = 1 << 22;
 
 pub(super) struct Context<'p> {
@@ -93,8 +93,8 @@ impl Test {
     }
 }
 
-/// True if any value passes; with `all`, if there are values and all pass. `walk` calls the function with each outcome and stops when it
-/// returns true.
+/// True if any value passes; with `all`, if there are values and all pass. `walk` calls the function with each outcome
+/// and stops when it returns true.
 fn quantified(all: bool, walk: impl FnOnce(&mut dyn FnMut(bool) -> bool) -> bool) -> bool {
     if !all {
         return walk(&mut |passed| passed);
@@ -107,7 +107,13 @@ fn quantified(all: bool, walk: impl FnOnce(&mut dyn FnMut(bool) -> bool) -> bool
     seen && !failed
 }
 
-fn pairs(c: &Context<'_>, all: bool, left: &Operand, right: &Operand, test: impl Fn(&Value<'_>, &Value<'_>) -> bool) -> bool {
+fn pairs(
+    c: &Context<'_>,
+    all: bool,
+    left: &Operand,
+    right: &Operand,
+    test: impl Fn(&Value<'_>, &Value<'_>) -> bool,
+) -> bool {
     quantified(all, |hit| {
         left.each(c, &mut |l, _| {
             let mut looked = 0;
@@ -125,7 +131,9 @@ fn among(c: &Context<'_>, all: bool, left: &Operand, set: &[(Operand, Option<Ope
             hit(set.iter().any(|(first, last)| match (first, last) {
                 (Operand::Literal(first), None) => passes(Op::Eq, v, &first.value()),
                 (first, None) => first.each(c, &mut |f, _| passes(Op::Eq, v, f)),
-                (first, Some(last)) => first.each(c, &mut |f, _| passes(Op::Ge, v, f)) && last.each(c, &mut |l, _| passes(Op::Le, v, l)),
+                (first, Some(last)) => {
+                    first.each(c, &mut |f, _| passes(Op::Ge, v, f)) && last.each(c, &mut |l, _| passes(Op::Le, v, l))
+                }
             }))
         })
     })
@@ -221,12 +229,17 @@ impl Operand {
     /// Calls `visit` with each value until it says stop; gives whether it did.
     fn each(&self, c: &Context<'_>, visit: Visit<'_>) -> bool {
         match self {
-            Self::Field(at) => c.extractor.values(c.slots[usize::from(*at)]).any(|(def, v)| visit(&value(def, v), Some(def))),
+            Self::Field(at) => {
+                c.extractor.values(c.slots[usize::from(*at)]).any(|(def, v)| visit(&value(def, v), Some(def)))
+            }
             Self::Layers(at, parts) => {
                 let slot = c.slots[usize::from(*at)];
                 let most = c.extractor.values_with_layers(slot).map(|(layer, ..)| layer).max().unwrap_or(0);
-                let inside = |layer: u16| layer > 0 && parts.iter().any(|part| part.has(i64::from(layer), i64::from(most)));
-                c.extractor.values_with_layers(slot).any(|(layer, def, v)| inside(layer) && visit(&value(def, v), Some(def)))
+                let inside =
+                    |layer: u16| layer > 0 && parts.iter().any(|part| part.has(i64::from(layer), i64::from(most)));
+                c.extractor
+                    .values_with_layers(slot)
+                    .any(|(layer, def, v)| inside(layer) && visit(&value(def, v), Some(def)))
             }
             Self::Reference(at) => c.references[usize::from(*at)].values.iter().any(|l| visit(&l.value(), None)),
             Self::Absent => false,
@@ -311,7 +324,9 @@ fn call(function: Function, arguments: &[Operand], c: &Context<'_>, visit: Visit
                 (Function::Lower, Value::Text(t)) => Value::Text(Cow::Owned(t.to_lowercase())),
                 (Function::Upper, Value::Text(t)) => Value::Text(Cow::Owned(t.to_uppercase())),
                 (Function::Text, v) => match (text(v), def) {
-                    (Some(Stored::U(n)), Some(def)) if def.kind != Kind::Bool => Value::Text(Cow::Owned(alloc::format!("{n}"))),
+                    (Some(Stored::U(n)), Some(def)) if def.kind != Kind::Bool => {
+                        Value::Text(Cow::Owned(alloc::format!("{n}")))
+                    }
                     (Some(stored), Some(def)) => Value::Text(Cow::Owned(show(def, stored, Style::Pdml))),
                     (Some(Stored::U(n)), None) => Value::Text(Cow::Owned(alloc::format!("{n}"))),
                     (Some(Stored::Text(t)), None) => Value::Text(Cow::Owned(t.into())),
@@ -377,7 +392,8 @@ fn time(ns: i128) -> Value<'static> {
     Value::Time(seconds, ns.rem_euclid(NS) as u32)
 }
 
-/// Two values and the operator between them; `None` where there is no result: a division by 0, a number that is too large.
+/// Two values and the operator between them; `None` where there is no result: a division by 0, a number that is too
+/// large.
 fn compute(operator: Arithmetic, l: &Value<'_>, r: &Value<'_>) -> Option<Value<'static>> {
     match (l, r) {
         (Value::Bytes(l), Value::Bytes(r)) => {

@@ -70,7 +70,8 @@ const fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b':' | b'-' | b'@' | b'?') || b >= 0x80
 }
 
-/// True if a word continues with `next`, which is an operator elsewhere: the `/` of an address's prefix, the `+` of a time zone.
+/// True if a word continues with `next`, which is an operator elsewhere: the `/` of an address's prefix, the `+` of a
+/// time zone.
 fn goes_on(word: &[u8], next: u8) -> bool {
     let is_address = || word.contains(&b':') || word[0].is_ascii_digit() && word.contains(&b'.');
     match next {
@@ -158,7 +159,11 @@ impl<'t> Lexer<'t> {
             let hint = if c == '=' { "; equality is ==" } else { "" };
             return Err(Error::new(start..start + c.len_utf8(), format!("{c:?} means nothing here{hint}")));
         }
-        while bytes.get(self.at).copied().is_some_and(|b| is_word(b) || self.at > start && goes_on(&bytes[start..self.at], b)) {
+        while bytes
+            .get(self.at)
+            .copied()
+            .is_some_and(|b| is_word(b) || self.at > start && goes_on(&bytes[start..self.at], b))
+        {
             if in_set && bytes[self.at..].starts_with(b"..") {
                 break;
             }
@@ -201,7 +206,9 @@ impl<'t> Lexer<'t> {
         let name = braced.unwrap_or(rest);
         let from = start + 1 + usize::from(braced.is_some());
         let len = name.find(|c| !is_name(c)).unwrap_or(name.len());
-        let wrong = || Error::new(start..(from + len).min(self.text.len()), "a reference to the selected frame is ${field}".into());
+        let wrong = || {
+            Error::new(start..(from + len).min(self.text.len()), "a reference to the selected frame is ${field}".into())
+        };
         if len == 0 || braced.is_some() && !name[len..].starts_with('}') {
             return Err(wrong());
         }
@@ -234,7 +241,8 @@ impl<'t> Lexer<'t> {
             };
             self.at += c.len_utf8();
             let mut digits = |n: usize, radix: u32| -> Result<u32, Error> {
-                let text = self.text.get(self.at..self.at + n).filter(|t| t.bytes().all(|b| char::from(b).is_digit(radix)));
+                let text =
+                    self.text.get(self.at..self.at + n).filter(|t| t.bytes().all(|b| char::from(b).is_digit(radix)));
                 match text.and_then(|t| u32::from_str_radix(t, radix).ok()) {
                     Some(v) => {
                         self.at += n;

@@ -65,10 +65,16 @@ impl Literal {
     }
 }
 
-/// Reads a literal for `def`, or for a computed value of class `class` without a field. `loose` takes a word that is not
-/// hexadecimal for text, which is what people mean behind `contains`.
-/// `ahead` is the local time zone: [`Registry::set_local_time`](crate::registry::Registry::set_local_time).
-pub(super) fn literal(raw: &Raw<'_>, class: Class, def: Option<&FieldDef>, loose: bool, ahead: fn(i64) -> i32) -> Result<Literal, Error> {
+/// Reads a literal for `def`, or for a computed value of class `class` without a field. `loose` takes a word that is
+/// not hexadecimal for text, which is what people mean behind `contains`. `ahead` is the local time zone:
+/// [`Registry::set_local_time`](crate::registry::Registry::set_local_time).
+pub(super) fn literal(
+    raw: &Raw<'_>,
+    class: Class,
+    def: Option<&FieldDef>,
+    loose: bool,
+    ahead: fn(i64) -> i32,
+) -> Result<Literal, Error> {
     let text = lossy(raw.text);
     let what = def.map_or_else(String::new, |d| format!(" for {}", d.name));
     let refuse = |kind: &str| Err(Error::new(raw.span.clone(), format!("\"{}\" is not {kind}{what}", escaped(&text))));
@@ -89,7 +95,9 @@ pub(super) fn literal(raw: &Raw<'_>, class: Class, def: Option<&FieldDef>, loose
             }
             match number(&text) {
                 Some(v) if !raw.is_quoted() || def.is_none_or(|d| d.values.is_empty()) => in_range(v, def, raw),
-                _ => match def.filter(|d| !d.values.is_empty() && (raw.is_quoted() || !text.starts_with(|c: char| c.is_ascii_digit()))) {
+                _ => match def.filter(|d| {
+                    !d.values.is_empty() && (raw.is_quoted() || !text.starts_with(|c: char| c.is_ascii_digit()))
+                }) {
                     Some(d) => {
                         let message = format!("\"{}\" is not among the names of {}'s values", escaped(&text), d.name);
                         let suggestion = closest(&text, d.values.iter().map(|(_, n)| *n)).map(|n| format!("{n:?}"));
@@ -123,7 +131,9 @@ pub(super) fn literal(raw: &Raw<'_>, class: Class, def: Option<&FieldDef>, loose
                 return Ok(Literal::Bytes(b));
             }
             // a number is one byte, as in eth.src[0] == 82
-            if let (Form::Bare, Some(Ok(byte)), false) = (raw.form, number(&text).map(u8::try_from), loose || form.is_some()) {
+            if let (Form::Bare, Some(Ok(byte)), false) =
+                (raw.form, number(&text).map(u8::try_from), loose || form.is_some())
+            {
                 return Ok(Literal::Bytes(alloc::vec![byte]));
             }
             match (raw.is_quoted(), hex(&text)) {
@@ -180,14 +190,20 @@ fn in_range(v: i128, def: Option<&FieldDef>, raw: &Raw<'_>) -> Result<Literal, E
         Kind::Bool | Kind::FrameNum => 64,
         k => k.bits(),
     };
-    let (least, most) =
-        if def.kind.is_signed() { (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1) } else { (0, (1_i128 << bits) - 1) };
+    let (least, most) = if def.kind.is_signed() {
+        (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1)
+    } else {
+        (0, (1_i128 << bits) - 1)
+    };
     if v < 0 && least == 0 && v >= -(1_i128 << 63) {
         // no value is negative, and any is greater
         return Ok(Literal::I(v as i64));
     }
     if v < least || v > most {
-        return Err(Error::new(raw.span.clone(), format!("{v} does not fit {}, which has {bits} bits ({least} to {most})", def.name)));
+        return Err(Error::new(
+            raw.span.clone(),
+            format!("{v} does not fit {}, which has {bits} bits ({least} to {most})", def.name),
+        ));
     }
     Ok(if def.kind.is_signed() { Literal::I(v as i64) } else { Literal::U(v as u64) })
 }
@@ -200,8 +216,11 @@ fn address<const N: usize>(text: &str, parse: impl Fn(&str) -> Option<[u8; N]>) 
 
 /// `aa:bb`, `aa-bb`, `aa.bb`, `aabb`, `0xaabb`, `a`.
 fn hex(text: &str) -> Option<Vec<u8>> {
-    let byte =
-        |t: &str| (matches!(t.len(), 1 | 2) && t.bytes().all(|b| b.is_ascii_hexdigit())).then(|| u8::from_str_radix(t, 16).ok()).flatten();
+    let byte = |t: &str| {
+        (matches!(t.len(), 1 | 2) && t.bytes().all(|b| b.is_ascii_hexdigit()))
+            .then(|| u8::from_str_radix(t, 16).ok())
+            .flatten()
+    };
     let text = text.strip_suffix(':').unwrap_or(text);
     // 5254.0000.0001
     if let Some(separator) = ['.', ':'].into_iter().find(|s| text.contains(*s))
@@ -263,8 +282,8 @@ fn nanos(fraction: &str) -> Option<u32> {
     Some(fraction.parse::<u32>().ok()? * 10_u32.pow(9 - fraction.len() as u32))
 }
 
-/// `2026-11-21T07:56:08.5Z`, `2026-11-21 07:56`, `Nov 21, 2026 07:56:08`, without a zone in local time; or seconds since
-/// 1970.
+/// `2026-11-21T07:56:08.5Z`, `2026-11-21 07:56`, `Nov 21, 2026 07:56:08`, without a zone in local time; or seconds
+/// since 1970.
 fn absolute(text: &str, ahead: fn(i64) -> i32) -> Option<(i64, u32)> {
     if let Some(t) = seconds(text) {
         return Some(t);
@@ -299,7 +318,8 @@ fn absolute(text: &str, ahead: fn(i64) -> i32) -> Option<(i64, u32)> {
     Some((clock.checked_sub(east)?, nanos(fraction)?))
 }
 
-/// A time without its zone, and how many seconds the zone is ahead of UTC, if it has one: `Z`, `UTC`, `+02:00`, `-0500`.
+/// A time without its zone, and how many seconds the zone is ahead of UTC, if it has one: `Z`, `UTC`, `+02:00`,
+/// `-0500`.
 fn zone(text: &str) -> (&str, Option<i64>) {
     if let Some(rest) = ["Z", "UTC", "GMT"].iter().find_map(|z| text.strip_suffix(z)) {
         return (rest.trim_end(), Some(0));
@@ -367,6 +387,9 @@ mod tests {
         assert_eq!(hex("5254.0000.0001"), hex("52:54:00:00:00:01"));
         assert_eq!(hex("525"), None);
         assert_eq!(hex("xx"), None);
-        assert_eq!(guid("01020304-0506-0708-090a-0b0c0d0e0f10").unwrap(), [4, 3, 2, 1, 6, 5, 8, 7, 9, 10, 11, 12, 13, 14, 15, 16]);
+        assert_eq!(
+            guid("01020304-0506-0708-090a-0b0c0d0e0f10").unwrap(),
+            [4, 3, 2, 1, 6, 5, 8, 7, 9, 10, 11, 12, 13, 14, 15, 16]
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Macros: `${name:argument;argument}`, or `$name(argument, argument)`. Their text stands in the [`Registry`] and takes the arguments
-//! at `$1`, `$2` and so on. All are put in before the filter is parsed.
+//! Macros: `${name:argument;argument}`, or `$name(argument, argument)`. Their text stands in the [`Registry`] and takes
+//! the arguments at `$1`, `$2` and so on. All are put in before the filter is parsed.
 
 use super::{Error, TEXT_MAX};
 use crate::registry::Registry;
@@ -22,7 +22,10 @@ pub(super) fn expand(text: &str, registry: &Registry) -> Result<Option<String>, 
             return Ok((current != text).then_some(current));
         };
         if next.len() > TEXT_MAX {
-            return Err(Error::new(0..text.len(), format!("with its macros the filter is longer than {TEXT_MAX} bytes")));
+            return Err(Error::new(
+                0..text.len(),
+                format!("with its macros the filter is longer than {TEXT_MAX} bytes"),
+            ));
         }
         current = next;
     }
@@ -96,8 +99,15 @@ fn put(out: &mut String, body: &str, arguments: &[&str], name: &str) -> Result<(
             Err(_) => out.push('$'),
             Ok(n) => match n.checked_sub(1).and_then(|i| arguments.get(i)) {
                 Some(argument) if out.len() + argument.len() <= TEXT_MAX => out.push_str(argument),
-                Some(_) => return Err(Error::new(0..0, format!("with its macros the filter is longer than {TEXT_MAX} bytes"))),
-                None => return Err(Error::new(0..0, format!("the macro {} takes {n} arguments or more", escaped(name)))),
+                Some(_) => {
+                    return Err(Error::new(
+                        0..0,
+                        format!("with its macros the filter is longer than {TEXT_MAX} bytes"),
+                    ));
+                }
+                None => {
+                    return Err(Error::new(0..0, format!("the macro {} takes {n} arguments or more", escaped(name))));
+                }
             },
         }
         rest = after;

@@ -4,21 +4,24 @@
 //! smb2.cmd == "Read" && ip.src in {192.0.2.0/24, fe80::1} && !(frame.len > 1000) || eth.src[0:3] == 52:54:00
 //! ```
 //!
-//! * `==` `!=` `>` `<` `>=` `<=` (`eq ne gt lt ge le`), `contains`, `matches` (or `~`, a regular expression that ignores
-//!   case), `in {…}` and `not in {…}`, `&&` `||` `^^` `!` (`and or xor not`), parentheses.
-//! * A field may be there several times in a frame: a test is true if any of its values passes it. `!=` is the exception, as in
-//!   Wireshark since 4.0: *all* values differ (`!==` is "any differs", `===` is "all are equal"). `any` and `all` in front of a test say
-//!   which it is: `any tcp.port != 445`.
-//! * A test of a field that is not there is false, whatever the test; `!(smb2.cmd == 8)` is true there. `count(field)` is 0.
+//! * `==` `!=` `>` `<` `>=` `<=` (`eq ne gt lt ge le`), `contains`, `matches` (or `~`, a regular expression that
+//!   ignores case), `in {…}` and `not in {…}`, `&&` `||` `^^` `!` (`and or xor not`), parentheses.
+//! * A field may be there several times in a frame: a test is true if any of its values passes it. `!=` is the
+//!   exception, as in Wireshark since 4.0: *all* values differ (`!==` is "any differs", `===` is "all are equal").
+//!   `any` and `all` in front of a test say which it is: `any tcp.port != 445`.
+//! * A test of a field that is not there is false, whatever the test; `!(smb2.cmd == 8)` is true there. `count(field)`
+//!   is 0.
 //! * `f not in {…}` is true where the field is there and `f in {…}` is false.
 //! * Numbers and times are computed with by `+ - * / %`, bits by `&`, in groups `{ }`: `{ip.len + 14} == frame.len`.
-//! * Slices `[offset:length]` `[first-last]` `[n]` `[:n]` `[n:]` `[a,b]`; layers `ip.addr#2` `ip.addr#[1-2]` (of the frame's layers of
-//!   that protocol); `@field`, the bytes that the field covers; `.name` is a field and `:name` a value where the two could be confused.
+//! * Slices `[offset:length]` `[first-last]` `[n]` `[:n]` `[n:]` `[a,b]`; layers `ip.addr#2` `ip.addr#[1-2]` (of the
+//!   frame's layers of that protocol); `@field`, the bytes that the field covers; `.name` is a field and `:name` a
+//!   value where the two could be confused.
 //! * Functions: `len count lower upper string vals dec hex float double abs max min`.
-//! * `${field}` is the value in the frame that is selected ([`Filter::refer`]); `${name:argument;…}` and `$name(argument, …)` are macros
-//!   ([`Registry::define`]).
-//! * Literals follow the type of the field: numbers (decimal, `0x`, `0b`, octal with a leading 0, `'c'`), names of values, `aa:bb:cc`,
-//!   addresses with `/prefix`, GUIDs, times (`"2026-11-21 07:56:08.5+01:00"` or seconds), strings in quotes with `\n \" \\ \x41`.
+//! * `${field}` is the value in the frame that is selected ([`Filter::refer`]); `${name:argument;…}` and
+//!   `$name(argument, …)` are macros ([`Registry::define`]).
+//! * Literals follow the type of the field: numbers (decimal, `0x`, `0b`, octal with a leading 0, `'c'`), names of
+//!   values, `aa:bb:cc`, addresses with `/prefix`, GUIDs, times (`"2026-11-21 07:56:08.5+01:00"` or seconds), strings
+//!   in quotes with `\n \" \\ \x41`.
 //! * A protocol or field that only Wireshark has is never there; [`Filter::absent`] names those.
 //!
 //! [`Filter::parse`] checks every name and type against the [`Registry`]; an [`Error`] has the place and draws it.
@@ -107,7 +110,8 @@ impl Error {
         Self { span, message, suggestion: None }
     }
 
-    /// The message, the text it is about, and a caret under the place. Several lines, without a newline at the end; safe on a terminal.
+    /// The message, the text it is about, and a caret under the place. Several lines, without a newline at the end;
+    /// safe on a terminal.
     pub fn render(&self, text: &str) -> String {
         const SHOWN: usize = 100;
         let mut out = String::new();
@@ -120,8 +124,11 @@ impl Error {
             escape(&mut s, text.get(range).unwrap_or(""));
             s
         };
-        let (before, at, after) =
-            (part(from..self.span.start), part(self.span.start..self.span.end.min(upto)), part(self.span.end.min(upto)..upto));
+        let (before, at, after) = (
+            part(from..self.span.start),
+            part(self.span.start..self.span.end.min(upto)),
+            part(self.span.end.min(upto)..upto),
+        );
         let _ = write!(out, "\n  {before}{at}{after}\n  ");
         out.extend(core::iter::repeat_n(' ', before.chars().count()));
         out.extend(core::iter::repeat_n('^', at.chars().count().max(1)));
@@ -157,8 +164,8 @@ impl Filter {
         &self.absent
     }
 
-    /// Takes the values of the fields it refers to (`${field}`) from a frame. Until then they have none, and comparisons with them are
-    /// false.
+    /// Takes the values of the fields it refers to (`${field}`) from a frame. Until then they have none, and
+    /// comparisons with them are false.
     pub fn refer(&mut self, tree: &Tree) {
         for reference in &mut self.references {
             reference.values.clear();
@@ -177,7 +184,8 @@ impl Filter {
         self.wants.iter().map(|w| w.def)
     }
 
-    /// The number of the last frame that can pass, where the filter says so, as `frame.number == 7` does: nothing behind it need be read.
+    /// The number of the last frame that can pass, where the filter says so, as `frame.number == 7` does: nothing
+    /// behind it need be read.
     pub fn last_frame(&self) -> Option<u64> {
         self.last(&self.root)
     }
@@ -197,7 +205,9 @@ impl Filter {
             Test::And(tests) => tests.iter().filter_map(|test| self.first(test)).max(),
             Test::Or(tests) => tests.iter().map(|test| self.first(test)).collect::<Option<Vec<_>>>()?.into_iter().min(),
             Test::Compare { op: Op::Eq | Op::Ge, left, right, .. } if self.is_number(left) => value(right),
-            Test::Compare { op: Op::Gt, left, right, .. } if self.is_number(left) => Some(value(right)?.saturating_add(1)),
+            Test::Compare { op: Op::Gt, left, right, .. } if self.is_number(left) => {
+                Some(value(right)?.saturating_add(1))
+            }
             Test::In { not: false, left, set, .. } if self.is_number(left) => {
                 set.iter().map(|(first, _)| value(first)).collect::<Option<Vec<_>>>()?.into_iter().min()
             }
@@ -212,19 +222,27 @@ impl Filter {
             Test::Or(tests) => tests.iter().map(|test| self.last(test)).collect::<Option<Vec<_>>>()?.into_iter().max(),
             Test::Compare { op: Op::Eq | Op::Le, left, right, .. } if is_number(left) => value(right),
             Test::Compare { op: Op::Lt, left, right, .. } if is_number(left) => Some(value(right)?.saturating_sub(1)),
-            Test::In { not: false, left, set, .. } if is_number(left) => {
-                set.iter().map(|(first, last)| value(last.as_ref().unwrap_or(first))).collect::<Option<Vec<_>>>()?.into_iter().max()
-            }
+            Test::In { not: false, left, set, .. } if is_number(left) => set
+                .iter()
+                .map(|(first, last)| value(last.as_ref().unwrap_or(first)))
+                .collect::<Option<Vec<_>>>()?
+                .into_iter()
+                .max(),
             _ => None,
         }
     }
 
-    /// Asks an extractor for the fields. An extractor may serve several filters; a filter is bound to one extractor, the last.
+    /// Asks an extractor for the fields. An extractor may serve several filters; a filter is bound to one extractor,
+    /// the last.
     pub fn bind(&mut self, extractor: &mut Extractor) {
         if self.wants.iter().any(|w| w.layers) {
             extractor.want_layers();
         }
-        self.slots = self.wants.iter().map(|w| if w.raw { extractor.want_raw(w.def) } else { extractor.want(w.def, w.need) }).collect();
+        self.slots = self
+            .wants
+            .iter()
+            .map(|w| if w.raw { extractor.want_raw(w.def) } else { extractor.want(w.def, w.need) })
+            .collect();
     }
 
     /// True if the frame that the extractor saw passes. The extractor is the one the filter is bound to.

@@ -13,7 +13,10 @@
 
 use super::lexer::{Lexed, Lexer, Token, lossy};
 use super::literal::{Form, Raw, class_of, literal, number};
-use super::{Arithmetic, Class, DEPTH_MAX, Error, Function, Op, Operand, Part, Reference, SliceEnd, TEXT_MAX, Test, Want, closest};
+use super::{
+    Arithmetic, Class, DEPTH_MAX, Error, Function, Op, Operand, Part, Reference, SliceEnd, TEXT_MAX, Test, Want,
+    closest,
+};
 use crate::extract::Need;
 use crate::field::{Def, Kind};
 use crate::registry::Registry;
@@ -70,7 +73,10 @@ fn describe(class: Class) -> &'static str {
 impl<'t> Parser<'t> {
     pub(super) fn new(text: &'t str, registry: &'t Registry) -> Result<Self, Error> {
         if text.len() > TEXT_MAX {
-            return Err(Error::new(0..0, format!("the filter is {} bytes long, {TEXT_MAX} at most are read", text.len())));
+            return Err(Error::new(
+                0..0,
+                format!("the filter is {} bytes long, {TEXT_MAX} at most are read", text.len()),
+            ));
         }
         Ok(Self {
             text,
@@ -94,7 +100,13 @@ impl<'t> Parser<'t> {
         match last.token {
             Token::End => Ok(test),
             Token::Close => Err(Error::new(last.span, "this ) closes nothing".into())),
-            Token::Equal | Token::NotEqual | Token::Greater | Token::Less | Token::Contains | Token::Matches | Token::In => {
+            Token::Equal
+            | Token::NotEqual
+            | Token::Greater
+            | Token::Less
+            | Token::Contains
+            | Token::Matches
+            | Token::In => {
                 Err(Error::new(last.span.clone(), format!("{} needs a field on its left", &self.text[last.span])))
             }
             _ => Err(Error::new(last.span, "expected && or || before this".into())),
@@ -246,10 +258,14 @@ impl<'t> Parser<'t> {
         }
         match side {
             Side::Typed { operand: Operand::Field(at), .. } => Ok(Test::Present(at)),
-            Side::Typed { operand: operand @ (Operand::Layers(..) | Operand::Slice(..)), .. } => Ok(Test::Exists(operand)),
+            Side::Typed { operand: operand @ (Operand::Layers(..) | Operand::Slice(..)), .. } => {
+                Ok(Test::Exists(operand))
+            }
             Side::Typed { operand, .. } => Ok(Test::Truthy(operand)),
             Side::Raw { text, form: Form::Bare, span } => Err(self.unknown(&text, span)),
-            Side::Raw { span, .. } => Err(Error::new(span, "text alone is no test; expected a field and a comparison".into())),
+            Side::Raw { span, .. } => {
+                Err(Error::new(span, "text alone is no test; expected a field and a comparison".into()))
+            }
         }
     }
 
@@ -270,12 +286,19 @@ impl<'t> Parser<'t> {
     }
 
     fn product(&mut self) -> Result<Side, Error> {
-        const OPERATORS: &[(Token, Arithmetic)] =
-            &[(Token::Star, Arithmetic::Multiply), (Token::Slash, Arithmetic::Divide), (Token::Percent, Arithmetic::Remainder)];
+        const OPERATORS: &[(Token, Arithmetic)] = &[
+            (Token::Star, Arithmetic::Multiply),
+            (Token::Slash, Arithmetic::Divide),
+            (Token::Percent, Arithmetic::Remainder),
+        ];
         self.operators(OPERATORS, Self::signed)
     }
 
-    fn operators(&mut self, operators: &[(Token, Arithmetic)], inner: impl Fn(&mut Self) -> Result<Side, Error>) -> Result<Side, Error> {
+    fn operators(
+        &mut self,
+        operators: &[(Token, Arithmetic)],
+        inner: impl Fn(&mut Self) -> Result<Side, Error>,
+    ) -> Result<Side, Error> {
         let mut left = inner(self)?;
         let mut length = 0;
         loop {
@@ -306,9 +329,17 @@ impl<'t> Parser<'t> {
                 }
                 Ok(Side::Raw { text: negative, form: Form::Bare, span: span.start..at.end })
             }
-            Side::Typed { operand, class: class @ (Class::Number | Class::Real | Class::Relative | Class::Any), span: at, .. } => {
-                Ok(Side::Typed { operand: Operand::Negative(Box::new(operand)), class, def: None, span: span.start..at.end })
-            }
+            Side::Typed {
+                operand,
+                class: class @ (Class::Number | Class::Real | Class::Relative | Class::Any),
+                span: at,
+                ..
+            } => Ok(Side::Typed {
+                operand: Operand::Negative(Box::new(operand)),
+                class,
+                def: None,
+                span: span.start..at.end,
+            }),
             other => Err(Error::new(other.span(), "- needs a number behind it".into())),
         }
     }
@@ -335,7 +366,9 @@ impl<'t> Parser<'t> {
                 let left = self.operand_beside(operator, class, &raw)?;
                 (left, (operand, class))
             }
-            (Side::Typed { operand: l, class: lc, .. }, Side::Typed { operand: r, class: rc, .. }) => ((l, lc), (r, rc)),
+            (Side::Typed { operand: l, class: lc, .. }, Side::Typed { operand: r, class: rc, .. }) => {
+                ((l, lc), (r, rc))
+            }
         };
         let class = match (operator, l.1, r.1) {
             (_, Any, other) | (_, other, Any) => Some(other),
@@ -344,18 +377,24 @@ impl<'t> Parser<'t> {
             (Arithmetic::And, ..) => None,
             (_, Number, Number) => Some(Number),
             (_, Number | Real, Number | Real) => Some(Real),
-            (Arithmetic::Add | Arithmetic::Subtract, Absolute, Relative) | (Arithmetic::Add, Relative, Absolute) => Some(Absolute),
-            (Arithmetic::Add | Arithmetic::Subtract, Relative, Relative) | (Arithmetic::Subtract, Absolute, Absolute) => Some(Relative),
-            (Arithmetic::Multiply | Arithmetic::Divide, Relative, Number | Real) | (Arithmetic::Multiply, Number | Real, Relative) => {
-                Some(Relative)
+            (Arithmetic::Add | Arithmetic::Subtract, Absolute, Relative) | (Arithmetic::Add, Relative, Absolute) => {
+                Some(Absolute)
             }
+            (Arithmetic::Add | Arithmetic::Subtract, Relative, Relative)
+            | (Arithmetic::Subtract, Absolute, Absolute) => Some(Relative),
+            (Arithmetic::Multiply | Arithmetic::Divide, Relative, Number | Real)
+            | (Arithmetic::Multiply, Number | Real, Relative) => Some(Relative),
             _ => None,
         };
         let Some(class) = class else {
             let message = format!("{sign} cannot be applied to {} and {}", describe(l.1), describe(r.1));
             return Err(Error::new(span, message));
         };
-        let operand = if l.1 == Any || r.1 == Any { Operand::Absent } else { Operand::Arithmetic(operator, Box::new(l.0), Box::new(r.0)) };
+        let operand = if l.1 == Any || r.1 == Any {
+            Operand::Absent
+        } else {
+            Operand::Arithmetic(operator, Box::new(l.0), Box::new(r.0))
+        };
         Ok(Side::Typed { operand, class, def: None, span })
     }
 
@@ -395,7 +434,12 @@ impl<'t> Parser<'t> {
                 }
             };
             let parts = self.parts(slice.clone())?;
-            side = Side::Typed { operand: Operand::Slice(Box::new(operand), parts), class, def: None, span: span.start..slice.end };
+            side = Side::Typed {
+                operand: Operand::Slice(Box::new(operand), parts),
+                class,
+                def: None,
+                span: span.start..slice.end,
+            };
         }
         Ok(side)
     }
@@ -465,7 +509,10 @@ impl<'t> Parser<'t> {
                 Ok(Side::Raw { text: word.as_bytes().to_vec(), form: Form::Bare, span })
             }
             Token::End => Err(Error::new(span, "the filter ends here; expected a field or a value".into())),
-            _ => Err(Error::new(span.clone(), format!("expected a field or a value instead of {}", escaped(&self.text[span])))),
+            _ => Err(Error::new(
+                span.clone(),
+                format!("expected a field or a value instead of {}", escaped(&self.text[span])),
+            )),
         }
     }
 
@@ -552,13 +599,18 @@ impl<'t> Parser<'t> {
                 if let Some((start, len)) = part.split_once(':') {
                     let start = if start.trim().is_empty() { Some(0) } else { integer(start) };
                     let len = len.trim();
-                    let end =
-                        if len.is_empty() { Some(SliceEnd::Open) } else { len.parse::<u32>().ok().map(|n| SliceEnd::Length(u64::from(n))) };
+                    let end = if len.is_empty() {
+                        Some(SliceEnd::Open)
+                    } else {
+                        len.parse::<u32>().ok().map(|n| SliceEnd::Length(u64::from(n)))
+                    };
                     return Some(Part { start: start?, end: end? });
                 }
                 // the sign of the first number is not the dash of a range
                 match part.get(1..).and_then(|rest| rest.find('-')) {
-                    Some(dash) => Some(Part { start: integer(&part[..=dash])?, end: SliceEnd::Last(integer(&part[dash + 2..])?) }),
+                    Some(dash) => {
+                        Some(Part { start: integer(&part[..=dash])?, end: SliceEnd::Last(integer(&part[dash + 2..])?) })
+                    }
                     None => integer(part).map(|start| Part { start, end: SliceEnd::Length(1) }),
                 }
             })
@@ -604,12 +656,23 @@ impl<'t> Parser<'t> {
                         (a, b) if a == b => a,
                         (Class::Any, b) | (b, Class::Any) => b,
                         (Class::Number | Class::Real, Class::Number | Class::Real) => Class::Real,
-                        (a, b) => return Err(Error::new(span, format!("{name}() takes {} and not {}", describe(a), describe(b)))),
+                        (a, b) => {
+                            return Err(Error::new(
+                                span,
+                                format!("{name}() takes {} and not {}", describe(a), describe(b)),
+                            ));
+                        }
                     };
                     operands.push(operand);
                 }
                 Side::Raw { text, form, span } => {
-                    operands.push(Operand::Literal(literal(&Raw { text: &text, form, span }, class, None, false, self.registry.ahead())?));
+                    operands.push(Operand::Literal(literal(
+                        &Raw { text: &text, form, span },
+                        class,
+                        None,
+                        false,
+                        self.registry.ahead(),
+                    )?));
                 }
             }
         }
@@ -624,7 +687,9 @@ impl<'t> Parser<'t> {
             Function::Real => is_number || matches!(class, Class::Relative | Class::Absolute),
             Function::Absolute => is_number || class == Class::Relative,
             Function::Text => true,
-            Function::Greatest | Function::Least => is_number || matches!(class, Class::Relative | Class::Absolute | Class::Text),
+            Function::Greatest | Function::Least => {
+                is_number || matches!(class, Class::Relative | Class::Absolute | Class::Text)
+            }
         };
         if !fits {
             return Err(match (function, def) {
@@ -639,7 +704,12 @@ impl<'t> Parser<'t> {
         }
         let class = match function {
             Function::Len | Function::Count => Class::Number,
-            Function::Lower | Function::Upper | Function::Text | Function::Names | Function::Decimal | Function::Hexadecimal => Class::Text,
+            Function::Lower
+            | Function::Upper
+            | Function::Text
+            | Function::Names
+            | Function::Decimal
+            | Function::Hexadecimal => Class::Text,
             Function::Real => Class::Real,
             Function::Absolute | Function::Greatest | Function::Least => joined,
         };
@@ -647,7 +717,14 @@ impl<'t> Parser<'t> {
     }
 
     /// The other side of a comparison with a typed one.
-    fn beside(&mut self, side: Side, class: Class, def: Option<Def>, beside: &Range<usize>, loose: bool) -> Result<Operand, Error> {
+    fn beside(
+        &mut self,
+        side: Side,
+        class: Class,
+        def: Option<Def>,
+        beside: &Range<usize>,
+        loose: bool,
+    ) -> Result<Operand, Error> {
         self.need_value(&side);
         match side {
             Side::Typed { operand, class: other, span, .. } => {
@@ -655,16 +732,23 @@ impl<'t> Parser<'t> {
                     || class == Class::Any
                     || other == Class::Any
                     || matches!((class, other), (Class::Number | Class::Real, Class::Number | Class::Real))
-                    || matches!((class, other), (Class::Bytes, Class::Ipv4 | Class::Ipv6) | (Class::Ipv4 | Class::Ipv6, Class::Bytes));
+                    || matches!(
+                        (class, other),
+                        (Class::Bytes, Class::Ipv4 | Class::Ipv6) | (Class::Ipv4 | Class::Ipv6, Class::Bytes)
+                    );
                 if !fits {
                     let left = escaped(&self.text[beside.clone()]);
                     let right = escaped(&self.text[span.clone()]);
-                    return Err(Error::new(span, format!("{left} is {} and {right} is {}", describe(class), describe(other))));
+                    return Err(Error::new(
+                        span,
+                        format!("{left} is {} and {right} is {}", describe(class), describe(other)),
+                    ));
                 }
                 Ok(operand)
             }
             Side::Raw { text, form, span } => {
-                literal(&Raw { text: &text, form, span }, class, def, loose, self.registry.ahead()).map(Operand::Literal)
+                literal(&Raw { text: &text, form, span }, class, def, loose, self.registry.ahead())
+                    .map(Operand::Literal)
             }
         }
     }
@@ -687,7 +771,9 @@ impl<'t> Parser<'t> {
             (Side::Raw { text, span, form }, Side::Raw { .. }) => {
                 return Err(match form {
                     Form::Bare => self.unknown(text, span.clone()),
-                    Form::Quoted | Form::Char => Error::new(span.clone(), "there is no field in this comparison".into()),
+                    Form::Quoted | Form::Char => {
+                        Error::new(span.clone(), "there is no field in this comparison".into())
+                    }
                 });
             }
         };
@@ -700,7 +786,9 @@ impl<'t> Parser<'t> {
     fn searched(&mut self, verb: &str, side: Side) -> Result<(Operand, Class, Range<usize>), Error> {
         self.need_value(&side);
         match side {
-            Side::Typed { operand, class: class @ (Class::Text | Class::Bytes | Class::Any), span, .. } => Ok((operand, class, span)),
+            Side::Typed { operand, class: class @ (Class::Text | Class::Bytes | Class::Any), span, .. } => {
+                Ok((operand, class, span))
+            }
             Side::Typed { operand, def: Some(def), span, .. } if !def.values.is_empty() => {
                 Ok((Operand::Name(Box::new(operand)), Class::Text, span))
             }
@@ -786,7 +874,13 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn element(&mut self, class: Class, def: Option<Def>, beside: &Range<usize>, brace: &Range<usize>) -> Result<Operand, Error> {
+    fn element(
+        &mut self,
+        class: Class,
+        def: Option<Def>,
+        beside: &Range<usize>,
+        brace: &Range<usize>,
+    ) -> Result<Operand, Error> {
         let Lexed { token, span } = self.peek()?.clone();
         match token {
             Token::End => Err(Error::new(brace.clone(), "this { is never closed".into())),

@@ -130,9 +130,14 @@ fn comparisons() {
     ] {
         assert!(passes(text), "{text}");
     }
-    for text in
-        ["t.cmd == 9", "t.cmd == \"Session Setup\"", "t.src == 192.0.3.0/24", "t.name == \"hello.txt\"", "t.delta > 0", "t.cmd == t.len"]
-    {
+    for text in [
+        "t.cmd == 9",
+        "t.cmd == \"Session Setup\"",
+        "t.src == 192.0.3.0/24",
+        "t.name == \"hello.txt\"",
+        "t.delta > 0",
+        "t.cmd == t.len",
+    ] {
         assert!(!passes(text), "{text}");
     }
 }
@@ -367,7 +372,16 @@ fn computes_with_numbers_times_and_bits() {
     ] {
         assert!(passes(text), "{text}");
     }
-    for text in ["t.len / 0", "t.len % 0 == 0", "t.cmd % 2", "t.mac[2] & 1", "t.cmd == -8", "t.cmd - 8", "-t.cmd == 8", "t.mac[9]"] {
+    for text in [
+        "t.len / 0",
+        "t.len % 0 == 0",
+        "t.cmd % 2",
+        "t.mac[2] & 1",
+        "t.cmd == -8",
+        "t.cmd - 8",
+        "-t.cmd == 8",
+        "t.mac[9]",
+    ] {
         assert!(!passes(text), "{text}");
     }
     assert!(passes("t.mac[2]"), "a slice is there, whatever it is");
@@ -528,7 +542,8 @@ fn references_are_the_selected_frames() {
 #[test]
 fn the_frames_line_can_be_asked_for() {
     let registry = registry();
-    let mut filter = Filter::parse("_ws.col.info contains \"Read\" && _ws.col.protocol == \"SMB2\"", &registry).unwrap();
+    let mut filter =
+        Filter::parse("_ws.col.info contains \"Read\" && _ws.col.protocol == \"SMB2\"", &registry).unwrap();
     let mut extractor = Extractor::new();
     filter.bind(&mut extractor);
     assert!(extractor.wants_line());
@@ -635,7 +650,9 @@ fn depth_and_length_are_limited() {
 #[test]
 fn completes_fields_relations_and_values() {
     let registry = registry();
-    let texts = |text: &str| -> Vec<String> { complete(text, text.len(), &registry).into_iter().map(|s| s.text.to_string()).collect() };
+    let texts = |text: &str| -> Vec<String> {
+        complete(text, text.len(), &registry).into_iter().map(|s| s.text.to_string()).collect()
+    };
     assert_eq!(texts("t.cm"), ["t.cmd"]);
     assert!(texts("").len() > 20);
     assert!(texts("t.cmd ").starts_with(&["==".into(), "!=".into()]) && texts("t.cmd ").contains(&"matches".into()));
@@ -778,7 +795,14 @@ fn a_filter_that_begins_with_a_frame_says_so() {
     assert_eq!(first("frame.number >= 7 && t.cmd == 8"), Some(7));
     assert_eq!(first("frame.number > 7 or frame.number in {12, 9..10}"), Some(8));
     assert_eq!(first("t.cmd == 8 && frame.number > 2 && frame.number <= 20"), Some(3));
-    for open in ["frame.number < 7", "frame.number == 7 or t.cmd == 8", "!(frame.number == 7)", "frame.number != 7", "t.port == 445", ""] {
+    for open in [
+        "frame.number < 7",
+        "frame.number == 7 or t.cmd == 8",
+        "!(frame.number == 7)",
+        "frame.number != 7",
+        "t.port == 445",
+        "",
+    ] {
         assert_eq!(first(open), None, "{open}");
     }
 }
@@ -790,7 +814,14 @@ fn a_filter_that_ends_with_a_frame_says_so() {
     assert_eq!(last("frame.number <= 7 && t.cmd == 8"), Some(7));
     assert_eq!(last("frame.number < 7 or frame.number in {3, 9..12}"), Some(12));
     assert_eq!(last("t.cmd == 8 && frame.number > 2 && frame.number <= 20"), Some(20));
-    for open in ["frame.number > 7", "frame.number == 7 or t.cmd == 8", "!(frame.number == 7)", "frame.number != 7", "t.port == 445", ""] {
+    for open in [
+        "frame.number > 7",
+        "frame.number == 7 or t.cmd == 8",
+        "!(frame.number == 7)",
+        "frame.number != 7",
+        "t.port == 445",
+        "",
+    ] {
         assert_eq!(last(open), None, "{open}");
     }
 }

@@ -1,4 +1,5 @@
-//! Address Resolution Protocol (RFC 826). It is named so that filters can leave it out; the analysis follows nothing in it.
+//! Address Resolution Protocol (RFC 826). It is named so that filters can leave it out; the analysis follows nothing in
+//! it.
 
 use crate::fault::PResult;
 use crate::leaf::read;

@@ -29,9 +29,14 @@ const fn time(ns: i64) -> Value<'static> {
     Value::Time { seconds: ns.div_euclid(1_000_000_000), nanos: ns.rem_euclid(1_000_000_000) as u32 }
 }
 
-/// Tells the observer of the frame, before it is decoded. `frame.protocols` is reported empty: [`Trace::end`], called when
-/// decoding is over, fills it in.
-pub fn trace<'c, T: Trace, C: Display + 'c>(info: &FrameInfo<'_>, comments: impl IntoIterator<Item = C>, bytes: &[u8], t: &mut T) {
+/// Tells the observer of the frame, before it is decoded. `frame.protocols` is reported empty: [`Trace::end`], called
+/// when decoding is over, fills it in.
+pub fn trace<'c, T: Trace, C: Display + 'c>(
+    info: &FrameInfo<'_>,
+    comments: impl IntoIterator<Item = C>,
+    bytes: &[u8],
+    t: &mut T,
+) {
     if !t.wants(&f::SET) {
         return;
     }
@@ -91,7 +96,8 @@ mod tests {
             let node = tree.all(name).next().unwrap();
             show(node.def, tree.stored(node), Style::Fields)
         };
-        let names = ["frame.number", "frame.time_relative", "frame.time_delta", "frame.len", "frame.cap_len", "frame.comment"];
+        let names =
+            ["frame.number", "frame.time_relative", "frame.time_delta", "frame.len", "frame.cap_len", "frame.comment"];
         let values: Vec<String> = names.iter().map(|n| text(n)).collect();
         assert_eq!(values, ["7", "0.500000000", "-0.500000000", "60", "3", "a comment"]);
         assert_eq!(text("frame.protocols"), "smb_direct");

@@ -1,6 +1,7 @@
-//! ICMP and ICMPv6 (RFC 792, RFC 4443): kind, code and checksum, and of an echo its numbers. They are named so that filters can leave
-//! them out. Errors quote the datagram that they are about: its IP header and what there is of its TCP or UDP header are reported as
-//! such. Of those that say that a destination cannot be reached it is reported which: [`unreachable()`].
+//! ICMP and ICMPv6 (RFC 792, RFC 4443): kind, code and checksum, and of an echo its numbers. They are named so that
+//! filters can leave them out. Errors quote the datagram that they are about: its IP header and what there is of its
+//! TCP or UDP header are reported as such. Of those that say that a destination cannot be reached it is reported which:
+//! [`unreachable()`].
 
 use crate::address::Addr;
 use crate::fault::PResult;
@@ -40,8 +41,8 @@ fields! {
     }
 }
 
-/// Observes a quoted packet: its fields are reported, and the frame's line stays with the message around it. Quotes are cut short, which is
-/// no fault.
+/// Observes a quoted packet: its fields are reported, and the frame's line stays with the message around it. Quotes are
+/// cut short, which is no fault.
 struct Quoted<'a, T>(&'a mut T);
 
 impl<T: Trace> Trace for Quoted<'_, T> {
@@ -99,7 +100,9 @@ fn quoted<T: Trace>(i: &[u8], t: &mut T) {
             _ => return,
         },
         Some(6) => match ip::parse_v6(i, t, |_, rest| rest) {
-            Ok((rest, (_, extensions))) if extensions.fragment.is_none_or(|(_, offset, _)| offset == 0) => (rest, extensions.protocol),
+            Ok((rest, (_, extensions))) if extensions.fragment.is_none_or(|(_, offset, _)| offset == 0) => {
+                (rest, extensions.protocol)
+            }
             _ => return,
         },
         _ => return,
@@ -253,7 +256,8 @@ mod tests {
 
     #[test]
     fn undeliverable_packets_are_reported() {
-        let mut message = alloc::vec![3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 2, 192, 0, 2, 1];
+        let mut message =
+            alloc::vec![3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 2, 192, 0, 2, 1];
         message.extend_from_slice(&[0xc0, 0, 0x12, 0xb7]);
         let told = Unreachable { reason: "port unreachable", protocol: 17, to: Addr::V4([192, 0, 2, 1]), port: 4791 };
         assert_eq!(unreachable(&message), Some(told));
@@ -296,7 +300,8 @@ mod tests {
 
     #[test]
     fn the_datagram_that_an_error_quotes_is_reported_and_the_line_stays() {
-        let mut message = alloc::vec![3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 2, 192, 0, 2, 1];
+        let mut message =
+            alloc::vec![3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 2, 192, 0, 2, 1];
         message.extend_from_slice(&[0xc0, 0, 0x12, 0xb7, 0, 20, 0, 0, 1, 2, 3]);
         let mut tree = Tree::new();
         tree.begin(&message);

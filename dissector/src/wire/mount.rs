@@ -1,4 +1,5 @@
-//! MOUNT versions 1 to 3, RFC 1813 appendix I (1 and 2: RFC 1094 appendix A): file handles of exported directories by path.
+//! MOUNT versions 1 to 3, RFC 1813 appendix I (1 and 2: RFC 1094 appendix A): file handles of exported directories by
+//! path.
 
 use crate::field::Def;
 use crate::trace::Trace;
@@ -120,7 +121,16 @@ pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read
                 })?;
             }
             (Procedure::PATHCONF, false) => {
-                for def in [f::LINK_MAX, f::MAX_CANON, f::MAX_INPUT, f::NAME_MAX, f::PATH_MAX, f::PIPE_BUF, f::VDISABLE, f::MASK] {
+                for def in [
+                    f::LINK_MAX,
+                    f::MAX_CANON,
+                    f::MAX_INPUT,
+                    f::NAME_MAX,
+                    f::PATH_MAX,
+                    f::PIPE_BUF,
+                    f::VDISABLE,
+                    f::MASK,
+                ] {
                     x.u32(def)?;
                 }
                 x.undecoded();

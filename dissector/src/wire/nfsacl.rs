@@ -1,5 +1,5 @@
-//! NFSACL, the side protocol for POSIX ACLs that runs beside NFS 2 and 3. It has no specification; the layout is what Solaris
-//! published and Linux speaks.
+//! NFSACL, the side protocol for POSIX ACLs that runs beside NFS 2 and 3. It has no specification; the layout is what
+//! Solaris published and Linux speaks.
 
 use crate::field::Def;
 use crate::trace::Trace;
@@ -150,7 +150,10 @@ mod tests {
         assert!(tree.faults.is_empty());
         assert_eq!(tree.all(xdr::f::UNDECODED.name).count(), 0, "{procedure}");
         for n in 0..bytes.len() {
-            assert!(decode(&mut Xdr::new(&Stream::whole(&bytes[..n]), &mut Off), call, &memo).is_err(), "{procedure} {n}");
+            assert!(
+                decode(&mut Xdr::new(&Stream::whole(&bytes[..n]), &mut Off), call, &memo).is_err(),
+                "{procedure} {n}"
+            );
         }
         tree
     }

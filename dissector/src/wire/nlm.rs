@@ -1,4 +1,5 @@
-//! NLM, the network lock manager: version 4 (RFC 1813 appendix II) and 1 to 3 (X/Open XNFS), which have shorter offsets.
+//! NLM, the network lock manager: version 4 (RFC 1813 appendix II) and 1 to 3 (X/Open XNFS), which have shorter
+//! offsets.
 //!
 //! The `_MSG` procedures carry arguments and get no results; their results come as calls of the `_RES` procedures.
 
@@ -95,7 +96,8 @@ pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read
     x.scope(f::PROTOCOL, |x| {
         let (procedure, long) = (P(memo.procedure), memo.version == 4);
         if T::ON {
-            let def = [f::PROCEDURE_V1, f::PROCEDURE_V2, f::PROCEDURE_V3, f::PROCEDURE_V4][memo.version.clamp(1, 4) as usize - 1];
+            let def = [f::PROCEDURE_V1, f::PROCEDURE_V2, f::PROCEDURE_V3, f::PROCEDURE_V4]
+                [memo.version.clamp(1, 4) as usize - 1];
             x.known(rpc::f::PROGRAMVERSION, memo.version);
             x.known(def, memo.procedure);
             x.t.info(format_args!("V{} {procedure} {}", memo.version, if call { "Call" } else { "Reply" }));
@@ -234,7 +236,10 @@ mod tests {
         assert!(tree.faults.is_empty());
         assert_eq!(tree.all(xdr::f::UNDECODED.name).count(), 0, "{procedure}");
         for n in 0..bytes.len() {
-            assert!(decode(&mut Xdr::new(&Stream::whole(&bytes[..n]), &mut Off), call, &memo).is_err(), "{procedure} {n}");
+            assert!(
+                decode(&mut Xdr::new(&Stream::whole(&bytes[..n]), &mut Off), call, &memo).is_err(),
+                "{procedure} {n}"
+            );
         }
         tree
     }
@@ -256,7 +261,10 @@ mod tests {
             }
             for procedure in [P::LOCK, P::LOCK_MSG, P::NM_LOCK] {
                 let t = tree(version, procedure, true, &words(&[cookie, &[1, 1], lock, &[1, 3]].concat()));
-                assert_eq!((t.number("nlm.state"), t.number("nlm.lock.l_offset64")), (Some(3), (version == 4).then_some(4096)));
+                assert_eq!(
+                    (t.number("nlm.state"), t.number("nlm.lock.l_offset64")),
+                    (Some(3), (version == 4).then_some(4096))
+                );
             }
             for procedure in [P::CANCEL, P::CANCEL_MSG] {
                 tree(version, procedure, true, &words(&[cookie, &[1, 1], lock].concat()));

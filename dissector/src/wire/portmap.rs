@@ -107,7 +107,12 @@ fn port_of(address: &[u8]) -> u16 {
 ///
 /// # Errors
 /// The bytes cannot be decoded; the observer has been notified.
-pub fn decode<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, memo: &Memo, visitor: &mut V) -> Read<()> {
+pub fn decode<'a, T: Trace, V: Visit<'a>>(
+    x: &mut Xdr<'a, '_, T>,
+    call: bool,
+    memo: &Memo,
+    visitor: &mut V,
+) -> Read<()> {
     x.t.protocol("Portmap");
     x.scope(f::PROTOCOL, |x| {
         if T::ON {
@@ -130,7 +135,12 @@ pub fn decode<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, me
     })
 }
 
-fn version2<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, procedure: Procedure, visitor: &mut V) -> Read<()> {
+fn version2<'a, T: Trace, V: Visit<'a>>(
+    x: &mut Xdr<'a, '_, T>,
+    call: bool,
+    procedure: Procedure,
+    visitor: &mut V,
+) -> Read<()> {
     match (procedure, call) {
         (Procedure::SET | Procedure::UNSET | Procedure::GETPORT, true) => visitor.mapping(&mapping(x, true)?),
         (Procedure::SET | Procedure::UNSET, false) => drop(x.bool(f::ANSWER)?),
@@ -176,7 +186,12 @@ fn mapping<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, traced: bool) -> Read<Mapping<'
     Ok(Mapping { program, version, netid, port })
 }
 
-fn rpcbind<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, procedure: RpcbindProcedure, visitor: &mut V) -> Read<()> {
+fn rpcbind<'a, T: Trace, V: Visit<'a>>(
+    x: &mut Xdr<'a, '_, T>,
+    call: bool,
+    procedure: RpcbindProcedure,
+    visitor: &mut V,
+) -> Read<()> {
     use RpcbindProcedure as P;
     match (procedure, call) {
         (P::SET | P::UNSET | P::GETADDR | P::GETVERSADDR | P::GETADDRLIST, true) => visitor.mapping(&rpcb(x, true)?),

@@ -428,7 +428,8 @@ impl RpcCall<'_> {
 impl RpcReply<'_> {
     /// Encodes the header at the end of `out`; the results are left to the caller.
     pub fn emit(&self, out: &mut Vec<u8>) {
-        let words = |out: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|w| out.extend_from_slice(&w.to_be_bytes()));
+        let words =
+            |out: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|w| out.extend_from_slice(&w.to_be_bytes()));
         self.header.emit(out);
         if self.header.replystat == ReplyState::ACCEPTED.0 {
             self.verifier.emit(out);
@@ -455,8 +456,8 @@ pub fn procedure_name(program: u32, version: u32, procedure: u32) -> Option<&'st
     crate::field::name_of(crate::wire::nfs::procedures(program, version), procedure.into())
 }
 
-/// Decodes the header of an RPC message in a protocol subtree of its own. For a reply, `memo` is the memo of the call. The rest
-/// is arguments or results.
+/// Decodes the header of an RPC message in a protocol subtree of its own. For a reply, `memo` is the memo of the call.
+/// The rest is arguments or results.
 ///
 /// # Errors
 /// If the bytes end inside the header, or the message is neither call nor reply.
@@ -469,8 +470,8 @@ pub fn parse<'a, T: Trace>(message: &'a [u8], memo: Option<Memo>, t: &mut T) -> 
 }
 
 /// Decodes a whole RPC message: its header, and arguments or results of the programs known here (NFS, its callback
-/// program, MOUNT, NLM, portmap and rpcbind, NFSACL). For a reply, `memo` is the memo of the call: without it results stay bytes.
-/// `visitor` is called with every NFS operation. The rest is the input behind the message.
+/// program, MOUNT, NLM, portmap and rpcbind, NFSACL). For a reply, `memo` is the memo of the call: without it results
+/// stay bytes. `visitor` is called with every NFS operation. The rest is the input behind the message.
 ///
 /// # Errors
 /// If the RPC header cannot be read. Faults after it are reported to the observer, and the rest is empty.
@@ -572,7 +573,9 @@ fn call<'a, T: Trace>(x: &mut Xdr<'a, '_, T>) -> Read<RpcCall<'a>> {
                 x.t.field(f::PROCEDURE_NAME, x.i, 0, Value::Text(format_args!("{name}")));
                 x.t.info(format_args!("V{} {name} Call", header.version));
             }
-            None => x.t.info(format_args!("{} V{} proc-{} Call", Program(header.program), header.version, header.procedure)),
+            None => {
+                x.t.info(format_args!("{} V{} proc-{} Call", Program(header.program), header.version, header.procedure))
+            }
         }
     }
     let credential = x.scope(f::CREDENTIALS, |x| auth(x, true))?;
@@ -582,7 +585,10 @@ fn call<'a, T: Trace>(x: &mut Xdr<'a, '_, T>) -> Read<RpcCall<'a>> {
     if let Some(gss) = credential.gss() {
         (memo.gss_procedure, memo.gss_service) = (gss.procedure, gss.service);
     }
-    if memo.program == Program::NFS.0 && memo.version == 4 && (memo.flavor != Flavor::GSS || memo.gss_service != GssService::PRIVACY) {
+    if memo.program == Program::NFS.0
+        && memo.version == 4
+        && (memo.flavor != Flavor::GSS || memo.gss_service != GssService::PRIVACY)
+    {
         memo.minor = crate::wire::nfs::minor_version(x.i, &memo);
     }
     Ok(RpcCall { header, credential, verifier, memo })
@@ -611,7 +617,9 @@ fn reply<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, memo: Option<Memo>) -> Read<RpcRe
             verifier = x.scope(f::VERIFIER, |x| auth(x, false))?;
             match AcceptState(x.u32(f::STATE_ACCEPT)?) {
                 AcceptState::SUCCESS => Outcome::Success,
-                AcceptState::PROG_MISMATCH => Outcome::ProgramMismatch(x.u32(f::PROGRAMVERSION_MIN)?, x.u32(f::PROGRAMVERSION_MAX)?),
+                AcceptState::PROG_MISMATCH => {
+                    Outcome::ProgramMismatch(x.u32(f::PROGRAMVERSION_MIN)?, x.u32(f::PROGRAMVERSION_MAX)?)
+                }
                 state => Outcome::Failed(state),
             }
         }
@@ -707,7 +715,8 @@ mod tests {
     }
 
     fn a_call(credential: Auth<'_>, verifier: Auth<'_>) -> Vec<u8> {
-        let header = CallHeader { xid: 0x9d34_a6f6, msgtyp: 0, rpc_version: 2, program: 100_003, version: 4, procedure: 1 };
+        let header =
+            CallHeader { xid: 0x9d34_a6f6, msgtyp: 0, rpc_version: 2, program: 100_003, version: 4, procedure: 1 };
         let mut out = vec![];
         RpcCall { header, credential, verifier, memo: Memo::new(Program::NFS, 4, 1) }.emit(&mut out);
         out
@@ -743,7 +752,11 @@ mod tests {
             assert_eq!(tree.faults.len(), 1, "told once");
             assert!(fault.offset_in(&bytes[..n]).is_some_and(|o| o <= n));
             assert!(tree.nodes.iter().all(|node| (node.offset + node.len) as usize <= n), "prefix {n}");
-            assert_eq!((tree.number("rpc.program").is_some(), tree.number("rpc.auth.uid").is_some()), (n >= 16, n >= 56), "prefix {n}");
+            assert_eq!(
+                (tree.number("rpc.program").is_some(), tree.number("rpc.auth.uid").is_some()),
+                (n >= 16, n >= 56),
+                "prefix {n}"
+            );
         }
     }
 
@@ -752,7 +765,8 @@ mod tests {
         for service in [GssService::NONE, GssService::INTEGRITY, GssService::PRIVACY] {
             let credential = words(&[1, 0, 77, service.0, 4, 0xabcd_ef01]);
             let checksum = [9; 28];
-            let mut bytes = a_call(Auth { flavor: Flavor::GSS, body: &credential }, Auth { flavor: Flavor::GSS, body: &checksum });
+            let mut bytes =
+                a_call(Auth { flavor: Flavor::GSS, body: &credential }, Auth { flavor: Flavor::GSS, body: &checksum });
             let arguments = words(&[0, 1, 0]);
             match service {
                 GssService::INTEGRITY => {

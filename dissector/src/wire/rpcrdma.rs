@@ -10,8 +10,8 @@
 //! payload stream: the RPC message, less what was put into chunks; none with RDMA_NOMSG
 //! ```
 //!
-//! The lists are walked once, while parsing; [`RpcRdma`] keeps slices of them that are known to be whole, so that
-//! its iterators cannot fail and nothing is allocated. Segments of the read list with the same position are one read chunk.
+//! The lists are walked once, while parsing; [`RpcRdma`] keeps slices of them that are known to be whole, so that its
+//! iterators cannot fail and nothing is allocated. Segments of the read list with the same position are one read chunk.
 
 use crate::fault::{Fault, PResult};
 use crate::header::Vec;
@@ -94,7 +94,8 @@ header! {
 header! {
     /// A segment of the read list, with the place in the XDR stream that its bytes were taken from (RFC 8166 3.4.5).
     pub struct ReadSegment [NODE = "rdmascope.rpcordma.read_segment", "Read segment", "RFC 8166 3.4.5"] {
-        /// Bytes from the start of the RPC message, as if nothing had been taken out; 0 where the message itself is here.
+        /// Bytes from the start of the RPC message, as if nothing had been taken out; 0 where the message itself is
+        /// here.
         position: be32 = "rpcordma.position", "Position in XDR", dec;
         handle: be32 = "rpcordma.rdma_handle", "RDMA handle", hex;
         /// In bytes.
@@ -140,7 +141,10 @@ impl<'a> Reads<'a> {
 
     /// The segments, in order.
     pub fn iter(&self) -> impl Iterator<Item = ReadSegment> + Clone + use<'a> {
-        self.bytes.chunks_exact(Self::ELEMENT).filter_map(|e| ReadSegment::parse_flat(&e[4..], &mut crate::trace::Off).ok()).map(|(_, s)| s)
+        self.bytes
+            .chunks_exact(Self::ELEMENT)
+            .filter_map(|e| ReadSegment::parse_flat(&e[4..], &mut crate::trace::Off).ok())
+            .map(|(_, s)| s)
     }
 
     /// The segments of the chunk at `position`.
@@ -187,7 +191,10 @@ impl<'a> Chunk<'a> {
 
     /// The segments, in order.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + Clone + use<'a> {
-        self.bytes.chunks_exact(Segment::LEN).filter_map(|e| Segment::parse_flat(e, &mut crate::trace::Off).ok()).map(|(_, s)| s)
+        self.bytes
+            .chunks_exact(Segment::LEN)
+            .filter_map(|e| Segment::parse_flat(e, &mut crate::trace::Off).ok())
+            .map(|(_, s)| s)
     }
 
     /// Bytes in all: room in a call, bytes written in a reply. 0 in a reply marks a chunk that was not used.
@@ -265,7 +272,8 @@ pub struct RpcRdma<'a> {
     pub padding: Option<Padding>,
     /// Error code and values of RDMA_ERROR.
     pub error: Option<Error>,
-    /// The payload stream: the bytes behind the header in the Send. With RDMA_NOMSG, RDMA_DONE and RDMA_ERROR it should be empty.
+    /// The payload stream: the bytes behind the header in the Send. With RDMA_NOMSG, RDMA_DONE and RDMA_ERROR it should
+    /// be empty.
     pub payload: &'a [u8],
 }
 
@@ -281,11 +289,12 @@ impl<'a> RpcRdma<'a> {
     }
 
     /// Decodes the header of a Send in a protocol subtree of its own. The rest is the payload stream, which is left to
-    /// the caller. Of another version, errors apart, and of unknown message types, only the four fixed words are decoded,
-    /// and the bytes behind them are the payload.
+    /// the caller. Of another version, errors apart, and of unknown message types, only the four fixed words are
+    /// decoded, and the bytes behind them are the payload.
     ///
     /// # Errors
-    /// If the bytes end inside the header: the fault names the list that is cut. [`Fixed::parse_flat`] reports the words before it.
+    /// If the bytes end inside the header: the fault names the list that is cut. [`Fixed::parse_flat`] reports the
+    /// words before it.
     pub fn parse<T: Trace>(message: &'a [u8], t: &mut T) -> PResult<'a, Self> {
         t.protocol("RPCoRDMA");
         scope(f::PROTOCOL, message, t, |i, t| {
@@ -293,8 +302,15 @@ impl<'a> RpcRdma<'a> {
             if T::ON {
                 t.info(format_args!("{}", Proc(fixed.proc)));
             }
-            let mut header =
-                Self { fixed, reads: Reads::default(), writes: Writes::default(), reply: None, padding: None, error: None, payload: i };
+            let mut header = Self {
+                fixed,
+                reads: Reads::default(),
+                writes: Writes::default(),
+                reply: None,
+                padding: None,
+                error: None,
+                payload: i,
+            };
             if fixed.version != VERSION {
                 if T::ON {
                     t.info(format_args!("version {}", fixed.version));
@@ -429,7 +445,8 @@ fn error<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Error> {
     }
 }
 
-/// The word before a list element: whether one follows. Any value but 0 counts as yes, as with XDR booleans of the kernels.
+/// The word before a list element: whether one follows. Any value but 0 counts as yes, as with XDR booleans of the
+/// kernels.
 fn more(def: crate::field::Def, i: &[u8]) -> PResult<'_, bool> {
     match leaf::be32(i) {
         Ok((rest, v)) => Ok((rest, v != 0)),
@@ -577,12 +594,13 @@ pub enum MessageKind {
 /// More credits than any implementation asks for or grants: a message with more is of another protocol.
 const CREDITS_PLAUSIBLE: u32 = 0xffff;
 
-/// Recognizes `message`, a whole Send of a connection whose handshake is not known, as probable RPC-over-RDMA: version 1, a
-/// known message type, credits in reason, lists that can be read, and inside them an RPC message with the same XID.
-/// Messages of SMB Direct are not taken for it (their second word cannot be 1 while their reserved fields are 0).
+/// Recognizes `message`, a whole Send of a connection whose handshake is not known, as probable RPC-over-RDMA: version
+/// 1, a known message type, credits in reason, lists that can be read, and inside them an RPC message with the same
+/// XID. Messages of SMB Direct are not taken for it (their second word cannot be 1 while their reserved fields are 0).
 pub fn recognize(message: &[u8]) -> Option<MessageKind> {
     let (_, fixed) = Fixed::parse_flat(message, &mut crate::trace::Off).ok()?;
-    if fixed.version != VERSION || fixed.proc > Proc::ERROR.0 || fixed.credits == 0 || fixed.credits > CREDITS_PLAUSIBLE {
+    if fixed.version != VERSION || fixed.proc > Proc::ERROR.0 || fixed.credits == 0 || fixed.credits > CREDITS_PLAUSIBLE
+    {
         return None;
     }
     let (payload, header) = RpcRdma::parse(message, &mut crate::trace::Off).ok()?;
@@ -600,7 +618,9 @@ pub fn recognize(message: &[u8]) -> Option<MessageKind> {
         Proc::NOMSG if header.reads.has_message() => Some(MessageKind::LongCall),
         Proc::NOMSG if header.reply.is_some_and(|c| !c.is_empty()) => Some(MessageKind::LongReply),
         Proc::DONE if payload.is_empty() => Some(MessageKind::Done),
-        Proc::ERROR if payload.is_empty() && !matches!(header.error, Some(Error::Unknown(_))) => Some(MessageKind::Error),
+        Proc::ERROR if payload.is_empty() && !matches!(header.error, Some(Error::Unknown(_))) => {
+            Some(MessageKind::Error)
+        }
         _ => None,
     }
 }
@@ -625,7 +645,9 @@ mod tests {
     /// A call with two read chunks (three segments), two write chunks and a reply chunk, then the start of an RPC call.
     fn full() -> Vec<u8> {
         let mut out = words(&[0x1234_5678, 1, 32, 0]);
-        out.extend(words(&[1, 148, 0xaa01, 4096, 0x7f, 0x1000, 1, 148, 0xaa02, 100, 0x7f, 0x2000, 1, 200, 0xaa03, 7, 0, 0, 0]));
+        out.extend(words(&[
+            1, 148, 0xaa01, 4096, 0x7f, 0x1000, 1, 148, 0xaa02, 100, 0x7f, 0x2000, 1, 200, 0xaa03, 7, 0, 0, 0,
+        ]));
         out.extend(words(&[1, 2, 0xbb01, 8192, 0, 0x3000, 0xbb02, 1, 0, 0x4000, 1, 0, 0]));
         out.extend(words(&[1, 1, 0xcc01, 65536, 0xffff_ffff, 0xffff_f000]));
         out.extend(words(&[0x1234_5678, 0, 2, 100_003, 3, 6]));
@@ -663,7 +685,8 @@ mod tests {
         header.emit(&mut out);
         assert_eq!(out, bytes);
         // the rest of another version's header is unknown
-        let (payload, header) = RpcRdma::parse(&words(&[7, 2, 32, 0, 9, 9]), &mut Off).map(|(i, h)| (i.len(), h.error)).unwrap();
+        let (payload, header) =
+            RpcRdma::parse(&words(&[7, 2, 32, 0, 9, 9]), &mut Off).map(|(i, h)| (i.len(), h.error)).unwrap();
         assert_eq!((payload, header), (8, None));
     }
 
@@ -744,11 +767,14 @@ mod tests {
         // [MS-SMBD] 4.1 and 4.2: the negotiate messages; 4.4: a data transfer message
         let request = [0, 1, 0, 1, 0, 0, 10, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 0, 2, 0];
         assert!(!looks_like(&request));
-        let response = [0, 1, 0, 1, 0, 1, 0, 0, 10, 0, 1, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 0, 2, 0];
+        let response =
+            [0, 1, 0, 1, 0, 1, 0, 0, 10, 0, 1, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 0, 2, 0];
         assert!(!looks_like(&response));
         for flags in [0, 1] {
             for credits in [0, 1, 10, 255] {
-                let data = [credits, 0, credits, 0, flags, 0, 0, 0, 0, 0, 0, 0, 24, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4];
+                let data = [
+                    credits, 0, credits, 0, flags, 0, 0, 0, 0, 0, 0, 0, 24, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4,
+                ];
                 assert!(!looks_like(&data));
             }
         }

@@ -1,5 +1,5 @@
-//! SMB Direct, \[MS-SMBD\] (SMB2 RDMA Transport Protocol): the two negotiate messages, the data transfer message and the
-//! buffer descriptor. All little-endian.
+//! SMB Direct, \[MS-SMBD\] (SMB2 RDMA Transport Protocol): the two negotiate messages, the data transfer message and
+//! the buffer descriptor. All little-endian.
 //!
 //! ```text
 //! initiator ── NegotiateRequest ──▶ acceptor      exactly once, first
@@ -88,7 +88,8 @@ header! {
 
 header! {
     /// A piece of registered memory that the sender lets the receiver read or write.
-    pub struct BufferDescriptorV1 [NODE = "rdmascope.smb2.rdma_v1_descriptor", "RDMA V1 buffer descriptor", "[MS-SMBD] 2.2.3.1"] {
+    pub struct BufferDescriptorV1 [NODE = "rdmascope.smb2.rdma_v1_descriptor", "RDMA V1 buffer descriptor", "[MS-SMBD] \
+        2.2.3.1"] {
         offset: le64 = "smb2.buffer_descriptor.offset", "Offset", dec;
         /// The remote key (InfiniBand R_Key, iWARP STag).
         token: le32 = "smb2.buffer_descriptor.token", "Token", hex;
@@ -133,8 +134,9 @@ pub fn parse_negotiate_response<'a, T: Trace>(message: &'a [u8], t: &mut T) -> P
     })
 }
 
-/// Decodes a data transfer message in a protocol subtree of its own. `message` is a whole RDMA Send, or the captured part
-/// of one that was `wire_length` bytes long. The data itself is left to the caller, which knows whether it is complete.
+/// Decodes a data transfer message in a protocol subtree of its own. `message` is a whole RDMA Send, or the captured
+/// part of one that was `wire_length` bytes long. The data itself is left to the caller, which knows whether it is
+/// complete.
 pub fn parse_data<'a, T: Trace>(message: &'a [u8], wire_length: u32, t: &mut T) -> PResult<'a, Data<'a>> {
     t.protocol("SMB-Direct");
     scope(f::PROTOCOL, message, t, |i, t| {

@@ -1,4 +1,5 @@
-//! Transmission Control Protocol, header and options. RFC 9293; window scale and timestamps RFC 7323, SACK RFC 2018. Big-endian.
+//! Transmission Control Protocol, header and options. RFC 9293; window scale and timestamps RFC 7323, SACK RFC 2018.
+//! Big-endian.
 //!
 //! Sequence numbers are the ones of the wire: relative ones need the memory of a connection.
 
@@ -102,7 +103,8 @@ pub struct Segment<'a> {
     pub window_scale: Option<u8>,
     /// Maximum segment size option (of a SYN).
     pub mss: Option<u16>,
-    /// The blocks of a SACK option, as many as [`Segment::sack_count`] says: from the first sequence number to behind the last.
+    /// The blocks of a SACK option, as many as [`Segment::sack_count`] says: from the first sequence number to behind
+    /// the last.
     pub sacks: [(u32, u32); 4],
     /// Number of blocks in the SACK option.
     pub sack_count: u8,
@@ -128,7 +130,8 @@ impl Segment<'_> {
     pub fn repeats(&self) -> bool {
         let before = |a: u32, b: u32| (a.wrapping_sub(b) as i32) < 0;
         let [(left, right), (from, to), ..] = self.sacks;
-        self.sack_count > 0 && (before(left, self.ack) || self.sack_count > 1 && !before(left, from) && !before(to, right))
+        self.sack_count > 0
+            && (before(left, self.ack) || self.sack_count > 1 && !before(left, from) && !before(to, right))
     }
 }
 
@@ -138,8 +141,9 @@ const KINDS: crate::field::Values = &[
     (19, "MD5 Signature Option"), (28, "User Timeout Option"), (29, "TCP Authentication Option"), (30, "Multipath TCP"), (34, "TCP Fast Open Cookie"),
 ];
 
-/// Checks the checksum of a whole segment, over the pseudo-header of its IP datagram (RFC 9293 3.1; RFC 8200 8.1). A host that leaves the
-/// checksum to its adapter writes the sum of the pseudo-header alone in its place: such a segment is not checked.
+/// Checks the checksum of a whole segment, over the pseudo-header of its IP datagram (RFC 9293 3.1; RFC 8200 8.1). A
+/// host that leaves the checksum to its adapter writes the sum of the pseudo-header alone in its place: such a segment
+/// is not checked.
 pub fn check(src: &Addr, dst: &Addr, segment: &[u8]) -> Check {
     let addresses = match (src, dst) {
         (Addr::V4(a), Addr::V4(b)) => sum(a) + sum(b),
@@ -226,7 +230,10 @@ fn body<'a, T: Trace>(at: &'a [u8], missing: u32, t: &mut T, out: &mut Option<Se
         let flags = Flags(s.flags);
         let length = s.payload_length;
         if s.flags & 0x10 != 0 {
-            t.info(format_args!("{} → {} {flags} Seq={} Ack={} Win={} Len={length}", s.src_port, s.dst_port, s.seq, s.ack, s.window));
+            t.info(format_args!(
+                "{} → {} {flags} Seq={} Ack={} Win={} Len={length}",
+                s.src_port, s.dst_port, s.seq, s.ack, s.window
+            ));
         } else {
             t.info(format_args!("{} → {} {flags} Seq={} Win={} Len={length}", s.src_port, s.dst_port, s.seq, s.window));
         }
@@ -261,7 +268,16 @@ fn trace<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     t.field(f::FLAGS, i, 2, Value::U(u64::from(word & 0x0fff)));
     t.down();
     t.field(f::FLAGS_RES, i, 1, Value::U(u64::from(word & 0x0e00 != 0)));
-    let bits = [f::FLAGS_FIN, f::FLAGS_SYN, f::FLAGS_RESET, f::FLAGS_PUSH, f::FLAGS_ACK, f::FLAGS_URG, f::FLAGS_ECE, f::FLAGS_CWR];
+    let bits = [
+        f::FLAGS_FIN,
+        f::FLAGS_SYN,
+        f::FLAGS_RESET,
+        f::FLAGS_PUSH,
+        f::FLAGS_ACK,
+        f::FLAGS_URG,
+        f::FLAGS_ECE,
+        f::FLAGS_CWR,
+    ];
     t.field(f::FLAGS_AE, i, 1, Value::U(u64::from(word >> 8 & 1)));
     for (bit, def) in bits.into_iter().enumerate().rev() {
         t.field(def, &i[1..], 1, Value::U(u64::from(word >> bit & 1)));
@@ -292,8 +308,11 @@ fn parse_options<'a, T: Trace>(mut i: &'a [u8], t: &mut T, segment: &mut Segment
                 return Ok((i, ()));
             }
             let (after, length) = read::u8(f::OPTION_LEN, i, t)?;
-            let Some(length) = usize::from(length).checked_sub(2) else { return Fault::length(f::OPTION_LEN, i, 2).fail() };
-            let (rest, data) = leaf::take(after, length).or_else(|_| Fault::length(f::OPTION_LEN, i, length + 2).fail())?;
+            let Some(length) = usize::from(length).checked_sub(2) else {
+                return Fault::length(f::OPTION_LEN, i, 2).fail();
+            };
+            let (rest, data) =
+                leaf::take(after, length).or_else(|_| Fault::length(f::OPTION_LEN, i, length + 2).fail())?;
             match (kind, length) {
                 (2, 2) => segment.mss = Some(read::be16(f::MSS_VAL, data, t)?.1),
                 (3, 1) => {

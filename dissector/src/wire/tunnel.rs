@@ -178,7 +178,8 @@ pub fn parse_geneve<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (u16, u
         if first >> 6 != 0 {
             return Fault::value(f::GENEVE_VERSION, at).fail();
         }
-        let (rest, options) = crate::leaf::take(i, length).or_else(|_| Fault::short(Some(f::GENEVE_OPTIONS), i, length).fail())?;
+        let (rest, options) =
+            crate::leaf::take(i, length).or_else(|_| Fault::short(Some(f::GENEVE_OPTIONS), i, length).fail())?;
         if T::ON && length > 0 {
             // an option with a wrong length is reported; the payload of the tunnel is found all the same
             let _ = scope(f::GENEVE_OPTIONS, options, t, |mut i, t| {
@@ -186,7 +187,8 @@ pub fn parse_geneve<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (u16, u
                     (i, _) = scope(f::GENEVE_OPTION, i, t, |i, t| {
                         let (i, _) = read::be16(f::GENEVE_OPTION_CLASS, i, t)?;
                         let (i, _) = read::u8(f::GENEVE_OPTION_TYPE, i, t)?;
-                        let (rest, words) = crate::leaf::u8(i).or_else(|_| Fault::short(Some(f::GENEVE_OPTION_LENGTH), i, 1).fail())?;
+                        let (rest, words) =
+                            crate::leaf::u8(i).or_else(|_| Fault::short(Some(f::GENEVE_OPTION_LENGTH), i, 1).fail())?;
                         let length = usize::from(words & 0x1f) * 4;
                         t.field(f::GENEVE_OPTION_LENGTH, i, 1, Value::U(length as u64 + 4));
                         read::bytes(f::GENEVE_OPTION_DATA, length, rest, t)

@@ -1,5 +1,5 @@
-//! XDR, RFC 4506, read from a stream out of which data items may have been taken: big-endian words, counted bytes padded to
-//! a multiple of four, counted lists.
+//! XDR, RFC 4506, read from a stream out of which data items may have been taken: big-endian words, counted bytes
+//! padded to a multiple of four, counted lists.
 //!
 //! RPC-over-RDMA moves large items of a message on their own (RFC 8166 3.4: *reduced* data items). What remains inline
 //! still has their length word, and neither their bytes nor their padding:
@@ -9,8 +9,8 @@
 //! reply  … count │ ░░░░ in the n-th write chunk, for the n-th item that may be reduced ░░░░ │ next item …
 //! ```
 //!
-//! [`Xdr`] keeps both books, so that decoders read such a message as if it were whole. In the tree a reduced item stands
-//! at the place it was taken from, with a link to the memory that holds it.
+//! [`Xdr`] keeps both books, so that decoders read such a message as if it were whole. In the tree a reduced item
+//! stands at the place it was taken from, with a link to the memory that holds it.
 
 use crate::fault::Fault;
 use crate::field::Def;
@@ -44,7 +44,8 @@ fields! {
 pub struct Stream<'a> {
     /// The inline bytes of the message, in one piece.
     pub bytes: &'a [u8],
-    /// The read list of the header that came with a call. Segments at position 0, which are the message itself, are skipped.
+    /// The read list of the header that came with a call. Segments at position 0, which are the message itself, are
+    /// skipped.
     pub reads: Reads<'a>,
     /// The write list of the header that came with a reply.
     pub writes: Writes<'a>,
@@ -61,7 +62,8 @@ impl<'a> Stream<'a> {
         Self { bytes: header.payload, reads: header.reads, writes: header.writes }
     }
 
-    /// A message that was not in the Send, but in a Position-Zero Read chunk or the reply chunk, of which these are the bytes.
+    /// A message that was not in the Send, but in a Position-Zero Read chunk or the reply chunk, of which these are the
+    /// bytes.
     pub const fn long(header: &RpcRdma<'a>, bytes: &'a [u8]) -> Self {
         Self { bytes, reads: header.reads, writes: header.writes }
     }
@@ -102,8 +104,8 @@ pub struct Xdr<'a, 'r, T: Trace> {
 }
 
 impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
-    /// Reads a stream from its start. The chunks of a call are its read list; the chunks of a reply its write list, which come
-    /// into play with [`Xdr::reply`].
+    /// Reads a stream from its start. The chunks of a call are its read list; the chunks of a reply its write list,
+    /// which come into play with [`Xdr::reply`].
     pub fn new(stream: &Stream<'a>, t: &'r mut T) -> Self {
         let mut x = Self {
             i: stream.bytes,
@@ -169,8 +171,8 @@ impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
         }
     }
 
-    /// Runs `decode` on the next `length` bytes alone. Bytes that it leaves are reported as undecoded; a fault in them is
-    /// reported too, and reading continues behind them: the bytes of the outer message are complete.
+    /// Runs `decode` on the next `length` bytes alone. Bytes that it leaves are reported as undecoded; a fault in them
+    /// is reported too, and reading continues behind them: the bytes of the outer message are complete.
     ///
     /// # Errors
     /// If fewer than `length` bytes are left, after `decode` has had them.
@@ -358,12 +360,21 @@ impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
         Ok(Opaque { length, bytes, reduced: false })
     }
 
-    /// The item whose count was just read, if its bytes are in a chunk. They are not in the stream then, nor is their padding.
+    /// The item whose count was just read, if its bytes are in a chunk. They are not in the stream then, nor is their
+    /// padding.
     fn reduced(&mut self, def: Def, at: &'a [u8], length: u32, eligible: bool) -> Option<Opaque<'a>> {
         let position = self.position();
         if self.next_position == position || self.next_position == position + self.padding {
             let (position, chunk) = (self.next_position, self.next_read);
-            self.trace_reduced(def, at, length, "read", self.reads_passed, Some(position as u32), chunk.iter().map(|s| s.segment()));
+            self.trace_reduced(
+                def,
+                at,
+                length,
+                "read",
+                self.reads_passed,
+                Some(position as u32),
+                chunk.iter().map(|s| s.segment()),
+            );
             self.removed += chunk.length();
             self.padding += chunk.length().wrapping_neg() & 3;
             self.reads_passed += 1;
@@ -585,7 +596,9 @@ mod tests {
         x.within(toy::NODE, 4, |x| x.opaque(toy::DATA).map(drop)).unwrap();
         assert_eq!((x.u32(toy::WORD).unwrap(), x.position()), (2, 12));
         assert_eq!(tree.faults.len(), 1);
-        let fault = Xdr::new(&Stream::whole(&bytes), &mut Off).within(toy::NODE, 13, |x| x.u32(toy::WORD).map(drop)).unwrap_err();
+        let fault = Xdr::new(&Stream::whole(&bytes), &mut Off)
+            .within(toy::NODE, 13, |x| x.u32(toy::WORD).map(drop))
+            .unwrap_err();
         assert_eq!(fault.needed, 13);
     }
 }

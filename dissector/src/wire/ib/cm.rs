@@ -75,7 +75,8 @@ wire_enum! {
     }
 }
 
-const MTUS: crate::field::Values = &[(1, "256 bytes"), (2, "512 bytes"), (3, "1024 bytes"), (4, "2048 bytes"), (5, "4096 bytes")];
+const MTUS: crate::field::Values =
+    &[(1, "256 bytes"), (2, "512 bytes"), (3, "1024 bytes"), (4, "2048 bytes"), (5, "4096 bytes")];
 const SERVICES: crate::field::Values = &[(0, "RC"), (1, "UC"), (2, "RD"), (3, "XRC")];
 const REJECTED: crate::field::Values = &[(0, "ConnectRequest"), (1, "ConnectReply"), (2, "No message")];
 const ACKNOWLEDGED: crate::field::Values = &[(0, "ConnectRequest"), (1, "ConnectReply"), (2, "LoadAlternatePath")];
@@ -341,7 +342,8 @@ header! {
         reserved0: bytes[4] as Keep = "infiniband.reserved", "Reserved";
         remote_qpn: be24 = "rdmascope.infiniband.cm.lap.remoteqpneecn", "Remote QPN/EECN", hex;
         timeout: u8 = "_", "Timeout", hex, bits {
-            remote_response_timeout: u8 & 0xf8 = "rdmascope.infiniband.cm.lap.remoteresptout", "Remote CM Response Timeout", hex;
+            remote_response_timeout: u8 & 0xf8 = "rdmascope.infiniband.cm.lap.remoteresptout", "Remote CM Response \
+                Timeout", hex;
         };
         reserved1: bytes[4] as Keep = "infiniband.reserved", "Reserved";
         local_lid: be16 = "rdmascope.infiniband.cm.lap.alt_locallid", "Alternate Local Port LID", dec;
@@ -427,7 +429,8 @@ impl RpcRdmaPrivate {
         (self.receive_size_code as u32 + 1) * 1024
     }
 
-    /// Decodes it from the consumer's private data (of InfiniBand's CM or of MPA); `None` where the data is something else.
+    /// Decodes it from the consumer's private data (of InfiniBand's CM or of MPA); `None` where the data is something
+    /// else.
     pub fn find<T: Trace>(private: &[u8], t: &mut T) -> Option<Self> {
         if private.first_chunk::<4>().is_none_or(|magic| u32::from_be_bytes(*magic) != Self::MAGIC) {
             return None;
@@ -698,7 +701,21 @@ fn request<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ConnectRequest<'
     };
     let rpc_rdma = RpcRdmaPrivate::find(private, t);
     let local_comm_id = ids.local_comm_id;
-    Ok((end, ConnectRequest { local_comm_id, service_id, head, local_gid, remote_gid, primary, alternate, addresses, rpc_rdma, private }))
+    Ok((
+        end,
+        ConnectRequest {
+            local_comm_id,
+            service_id,
+            head,
+            local_gid,
+            remote_gid,
+            primary,
+            alternate,
+            addresses,
+            rpc_rdma,
+            private,
+        },
+    ))
 }
 
 fn service_id<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ServiceId> {
@@ -769,7 +786,9 @@ mod tests {
     /// A Connect Request of Linux's NFS client, as captured.
     fn nfs_request() -> Vec<u8> {
         let mut data = Vec::from([0x1c, 0x34, 0x83, 0xda, 0, 0, 0, 0, 0, 0, 0, 0, 1, 6, 0x4e, 0x51]);
-        data.extend_from_slice(&[0x50, 0x54, 0, 0xff, 0xfe, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x80, 0, 0, 0, 0, 0, 0, 0, 0xa0]);
+        data.extend_from_slice(&[
+            0x50, 0x54, 0, 0xff, 0xfe, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x80, 0, 0, 0, 0, 0, 0, 0, 0xa0,
+        ]);
         data.extend_from_slice(&[0x10, 0x24, 0x7a, 0xa6, 0xff, 0xff, 0x50, 0xf0, 0xff, 0xff, 0xff, 0xff]);
         for last in [2, 1] {
             data.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, last]);
@@ -792,16 +811,28 @@ mod tests {
         assert!(rest.is_empty());
         assert_eq!((request.local_comm_id, request.service_id.port()), (0x1c34_83da, Some((0x06, 20049))));
         let head = request.head;
-        assert_eq!((head.local_qpn, head.starting_psn, head.responder_resources, head.initiator_depth), (0x11, 0x10247a, 0x80, 0));
-        assert_eq!((head.retry_count(), head.rnr_retry_count(), head.max_cm_retries(), head.transport()), (6, 0, 15, 0));
+        assert_eq!(
+            (head.local_qpn, head.starting_psn, head.responder_resources, head.initiator_depth),
+            (0x11, 0x10247a, 0x80, 0)
+        );
+        assert_eq!(
+            (head.retry_count(), head.rnr_retry_count(), head.max_cm_retries(), head.transport()),
+            (6, 0, 15, 0)
+        );
         assert_eq!(
             (request.path_mtu(), head.local_lid, request.primary.hop_limit, request.primary.local_ack_timeout()),
             (Some(4096), 0xffff, 0x40, 0x11)
         );
         let addresses = request.addresses.unwrap();
-        assert_eq!((addresses.source_port, addresses.src, addresses.dst), (42123, Addr::V4([192, 0, 2, 2]), Addr::V4([192, 0, 2, 1])));
+        assert_eq!(
+            (addresses.source_port, addresses.src, addresses.dst),
+            (42123, Addr::V4([192, 0, 2, 2]), Addr::V4([192, 0, 2, 1]))
+        );
         let nfs = request.rpc_rdma.unwrap();
-        assert_eq!((nfs.version, nfs.remote_invalidation(), nfs.send_size(), nfs.receive_size()), (1, true, 4096, 8192));
+        assert_eq!(
+            (nfs.version, nfs.remote_invalidation(), nfs.send_size(), nfs.receive_size()),
+            (1, true, 4096, 8192)
+        );
         assert_eq!(request.private.len(), 56);
 
         let mut tree = Tree::new();
@@ -841,7 +872,10 @@ mod tests {
             match message {
                 CmMessage::Reply(m) => {
                     assert_eq!((m.head.local_qpn, m.head.starting_psn), (0x0d0e0f, 0x151617));
-                    assert_eq!((m.head.responder_resources, m.head.initiator_depth, m.head.rnr_retry_count()), (0x19, 0x1a, 0));
+                    assert_eq!(
+                        (m.head.responder_resources, m.head.initiator_depth, m.head.rnr_retry_count()),
+                        (0x19, 0x1a, 0)
+                    );
                     assert_eq!((m.head.local_ca_guid, m.private[0], m.private.len()), (0x1d1e1f2021222324, 0x25, 196));
                 }
                 CmMessage::Reject(m) => {
@@ -850,7 +884,9 @@ mod tests {
                 }
                 CmMessage::MsgRcptAck(m) => assert_eq!((m.acknowledged(), m.service_timeout()), (0, 1)),
                 CmMessage::DisconnectRequest(m) => assert_eq!(m.remote_qpn, 0x090a0b),
-                CmMessage::LoadAlternatePath(m) => assert_eq!((m.remote_qpn, m.local_lid, m.hop_limit), (0x0d0e0f, 0x1516, 0x3d)),
+                CmMessage::LoadAlternatePath(m) => {
+                    assert_eq!((m.remote_qpn, m.local_lid, m.hop_limit), (0x0d0e0f, 0x1516, 0x3d))
+                }
                 CmMessage::AlternatePathResponse(m) => assert_eq!((m.info_length, m.status), (9, 10)),
                 CmMessage::SidrRequest(m, service) => {
                     assert_eq!((m.request_id, m.p_key, service.0), (0x01020304, 0x0506, 0x090a0b0c0d0e0f10))

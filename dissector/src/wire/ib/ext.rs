@@ -87,14 +87,14 @@ pub enum Syndrome {
 
 /// Credits for each code of a positive acknowledgment (IBA volume 1, table 47). Code 31 has none.
 const CREDIT_CODES: [u16; 31] = [
-    0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384,
-    24576, 32768,
+    0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144,
+    8192, 12288, 16384, 24576, 32768,
 ];
 
 /// Time to wait after an RNR NAK, in microseconds, by code (IBA volume 1, table 45).
 const TIMER_CODES: [u32; 32] = [
-    655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920, 2560, 3840, 5120, 7680, 10_240, 15_360, 20_480, 30_720,
-    40_960, 61_440, 81_920, 122_880, 163_840, 245_760, 327_680, 491_520,
+    655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920, 2560, 3840, 5120, 7680, 10_240,
+    15_360, 20_480, 30_720, 40_960, 61_440, 81_920, 122_880, 163_840, 245_760, 327_680, 491_520,
 ];
 
 #[rustfmt::skip]
@@ -336,7 +336,10 @@ mod tests {
         let mut ext = Extensions::default();
         parse(Opcode::XRC_RDMA_WRITE_ONLY_IMMEDIATE.row().unwrap().headers, &bytes, &mut Off, &mut ext).unwrap();
         assert_eq!(ext.xrc_srq, Some(0x020304));
-        assert_eq!(ext.reth, Some(Reth { virtual_address: 0x05060708090a0b0c, r_key: 0x0d0e0f10, dma_length: 0x11121314 }));
+        assert_eq!(
+            ext.reth,
+            Some(Reth { virtual_address: 0x05060708090a0b0c, r_key: 0x0d0e0f10, dma_length: 0x11121314 })
+        );
         assert_eq!(ext.immediate, Some(0x15161718));
 
         let mut ext = Extensions::default();
@@ -347,7 +350,8 @@ mod tests {
     #[test]
     fn what_is_encoded_decodes() {
         let mut ext = Extensions::default();
-        parse(Headers(h::AETH), &aeth_bytes(NAK | NakCode::REMOTE_ACCESS_ERROR.0, 0x0102_0304), &mut Off, &mut ext).unwrap();
+        parse(Headers(h::AETH), &aeth_bytes(NAK | NakCode::REMOTE_ACCESS_ERROR.0, 0x0102_0304), &mut Off, &mut ext)
+            .unwrap();
         assert_eq!((ext.syndrome(), ext.msn()), (Some(Syndrome::Nak(NakCode::REMOTE_ACCESS_ERROR)), Some(0x02_0304)));
         parse(Headers(h::DETH), &deth_bytes(0x8001_0000, 0x0102_0304), &mut Off, &mut ext).unwrap();
         assert_eq!(ext.datagram, Some((0x8001_0000, 0x02_0304)));

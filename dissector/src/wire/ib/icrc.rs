@@ -1,7 +1,7 @@
 //! The invariant CRC of every InfiniBand transport packet, and the variant CRC of native links.
 //!
-//! ICRC (IBA volume 1, 7.8.1; RoCEv2: annex A17.3.3): CRC-32 of Ethernet over everything from the first header to the end of
-//! the padding, with what routers may change read as ones:
+//! ICRC (IBA volume 1, 7.8.1; RoCEv2: annex A17.3.3): CRC-32 of Ethernet over everything from the first header to the
+//! end of the padding, with what routers may change read as ones:
 //!
 //! | carrier | in front | read as ones |
 //! | --- | --- | --- |
@@ -32,8 +32,8 @@ pub enum Cover {
     LrhGrh,
 }
 
-/// The ICRC of a packet that begins with the headers of `cover` and ends with its padding (without the ICRC itself). As it
-/// stands on the wire when read little-endian. `None` where the headers are not all there.
+/// The ICRC of a packet that begins with the headers of `cover` and ends with its padding (without the ICRC itself). As
+/// it stands on the wire when read little-endian. `None` where the headers are not all there.
 #[inline]
 pub fn invariant(cover: Cover, packet: &[u8]) -> Option<u32> {
     match cover {
@@ -55,9 +55,9 @@ pub fn invariant(cover: Cover, packet: &[u8]) -> Option<u32> {
     }
 }
 
-/// The ICRC of one of several RoCEv2 packets that lie end to end in one datagram, as a system has them that cuts them later: it gets
-/// `headers` (IP and UDP) with its own lengths and an IPv4 identification that is `number` higher. `packet` is it from its BTH to its
-/// padding. `None` for other carriers, and where it has no BTH.
+/// The ICRC of one of several RoCEv2 packets that lie end to end in one datagram, as a system has them that cuts them
+/// later: it gets `headers` (IP and UDP) with its own lengths and an IPv4 identification that is `number` higher.
+/// `packet` is it from its BTH to its padding. `None` for other carriers, and where it has no BTH.
 pub fn of_piece(cover: Cover, headers: &[u8], packet: &[u8], number: u16) -> Option<u32> {
     const UDP: usize = 8;
     const BTH: usize = 12;
@@ -128,7 +128,8 @@ fn masked<const N: usize>(before: u32, packet: &[u8], mask: impl FnOnce(&mut [u8
     Some(crc32(short(before, &head), rest))
 }
 
-/// Shorter runs than this are faster by table: crc32fast's folding needs longer ones, and below them it goes byte by byte.
+/// Shorter runs than this are faster by table: crc32fast's folding needs longer ones, and below them it goes byte by
+/// byte.
 const SHORT: usize = 128;
 
 #[inline]
@@ -256,7 +257,12 @@ mod tests {
         /// Cover, length of its headers in bytes, true if ones stand for a local route header, and the masked bits.
         type Case = (Cover, usize, bool, Vec<(usize, u8)>);
         let cases: [Case; 5] = [
-            (Cover::Ipv4, 40, true, Vec::from([(1, 0xff), (8, 0xff), (10, 0xff), (11, 0xff), (26, 0xff), (27, 0xff), (32, 0xff)])),
+            (
+                Cover::Ipv4,
+                40,
+                true,
+                Vec::from([(1, 0xff), (8, 0xff), (10, 0xff), (11, 0xff), (26, 0xff), (27, 0xff), (32, 0xff)]),
+            ),
             (Cover::Ipv6, 60, true, [ipv6(0), Vec::from([(46, 0xff), (47, 0xff), (52, 0xff)])].concat()),
             (Cover::Grh, 52, true, [ipv6(0), Vec::from([(44, 0xff)])].concat()),
             (Cover::Lrh, 20, false, Vec::from([(0, 0xf0), (12, 0xff)])),

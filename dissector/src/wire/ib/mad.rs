@@ -1,6 +1,8 @@
-//! Management datagrams: the common header of 24 bytes, and the names of classes and methods. IBA volume 1, 13.4.2. Big-endian.
+//! Management datagrams: the common header of 24 bytes, and the names of classes and methods. IBA volume 1, 13.4.2.
+//! Big-endian.
 //!
-//! The datagrams of the communication manager are taken apart in [`super::cm`]; of the other classes the data stays bytes.
+//! The datagrams of the communication manager are taken apart in [`super::cm`]; of the other classes the data stays
+//! bytes.
 
 use crate::fault::PResult;
 use crate::leaf::read;
@@ -73,8 +75,13 @@ fields! {
 pub fn parse_data<'a, T: Trace>(mad: &Mad, i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     if T::ON {
         match (Mad::class.value_name(mad.class.into()), Mad::method.value_name(mad.method.into())) {
-            (Some(class), Some(method)) => t.info(format_args!("{class} {method}, attribute {:#06x}", mad.attribute_id)),
-            _ => t.info(format_args!("MAD class {:#04x} method {:#04x}, attribute {:#06x}", mad.class, mad.method, mad.attribute_id)),
+            (Some(class), Some(method)) => {
+                t.info(format_args!("{class} {method}, attribute {:#06x}", mad.attribute_id))
+            }
+            _ => t.info(format_args!(
+                "MAD class {:#04x} method {:#04x}, attribute {:#06x}",
+                mad.class, mad.method, mad.attribute_id
+            )),
         }
     }
     let (i, _) = read::bytes(f::DATA, i.len(), i, t)?;

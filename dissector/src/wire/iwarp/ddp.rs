@@ -149,7 +149,10 @@ mod tests {
     fn both_models_read_back() {
         let (_, send) = parse(SEND, &mut Off).unwrap();
         assert!(send.control.last() && !send.control.tagged());
-        assert_eq!((send.control.version(), send.ulp, send.ulp_word, send.payload), (1, 0x44, 0x1234, &[0xaa, 0xbb][..]));
+        assert_eq!(
+            (send.control.version(), send.ulp, send.ulp_word, send.payload),
+            (1, 0x44, 0x1234, &[0xaa, 0xbb][..])
+        );
         assert_eq!(send.buffer, Buffer::Untagged(Untagged { queue: 0, msn: 5, offset: 8 }));
         let (_, write) = parse(WRITE, &mut Off).unwrap();
         assert_eq!(write.buffer, Buffer::Tagged(Tagged { stag: 0xabcd, offset: 0x1_0000_1000 }));

@@ -1,4 +1,5 @@
-//! iWARP: RDMA over TCP. MPA frames the stream ([`mpa`]), DDP places the bytes ([`ddp`]), RDMAP defines the operations ([`rdmap`]).
+//! iWARP: RDMA over TCP. MPA frames the stream ([`mpa`]), DDP places the bytes ([`ddp`]), RDMAP defines the operations
+//! ([`rdmap`]).
 pub mod ddp;
 pub mod mpa;
 pub mod rdmap;

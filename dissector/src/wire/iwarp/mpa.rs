@@ -9,8 +9,8 @@
 //!
 //! With markers, four bytes stand before every 512th byte of the stream of FPDUs: the caller takes them out.
 //!
-//! Private data of revision 2 begins with the read depths of RFC 6581 where the S flag is set. Behind that, or first, may
-//! stand the older header of \[MS-SMBD\] 6.1, which some stacks send in the byte order of their processor.
+//! Private data of revision 2 begins with the read depths of RFC 6581 where the S flag is set. Behind that, or first,
+//! may stand the older header of \[MS-SMBD\] 6.1, which some stacks send in the byte order of their processor.
 
 use crate::fault::{Check, Fault, PResult};
 use crate::leaf::read;
@@ -96,7 +96,8 @@ header! {
 }
 
 header! {
-    /// Read depths and the first message of a peer-to-peer connection: first in the private data where the S flag is set.
+    /// Read depths and the first message of a peer-to-peer connection: first in the private data where the S flag is
+    /// set.
     pub struct Enhanced [NODE = "iwarp_mpa.enhanced", "Enhanced RDMA connection establishment", "RFC 6581 9.2"] {
         ird_word: be16 = "_", "IRD and control", hex, bits {
             /// Either end may send first.
@@ -216,7 +217,9 @@ pub fn opening(i: &[u8]) -> Opening {
         return Opening::Other;
     }
     match i.get(18..20) {
-        Some(length) => Opening::Startup { reply, length: FRAME_LEN + usize::from(u16::from_be_bytes([length[0], length[1]])) },
+        Some(length) => {
+            Opening::Startup { reply, length: FRAME_LEN + usize::from(u16::from_be_bytes([length[0], length[1]])) }
+        }
         None => Opening::Short,
     }
 }
@@ -233,7 +236,15 @@ pub fn parse_startup<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Startu
             // both headers are the same bytes
             let (i, h) = if reply {
                 let (i, h) = ReplyHeader::parse_flat(i, t)?;
-                (i, RequestHeader { key: h.key, flags: h.flags, revision: h.revision, private_data_length: h.private_data_length })
+                (
+                    i,
+                    RequestHeader {
+                        key: h.key,
+                        flags: h.flags,
+                        revision: h.revision,
+                        private_data_length: h.private_data_length,
+                    },
+                )
             } else {
                 RequestHeader::parse_flat(i, t)?
             };
@@ -302,8 +313,8 @@ fn private<'a, T: Trace>(h: &RequestHeader, data: &'a [u8], t: &mut T) -> (Optio
     (enhanced, Some(legacy), read.map_or(i, |(rest, ())| rest))
 }
 
-/// Nothing marks the header of \[MS-SMBD\] 6.1. Depths are small numbers, which distinguishes it from other private data, and shows
-/// its byte order.
+/// Nothing marks the header of \[MS-SMBD\] 6.1. Depths are small numbers, which distinguishes it from other private
+/// data, and shows its byte order.
 fn legacy(i: &[u8]) -> Option<Legacy> {
     const SMALL: u32 = 0xffff;
     let (ird, rest) = i.split_first_chunk::<4>()?;
@@ -360,8 +371,8 @@ pub fn crc_append(before: u32, bytes: &[u8]) -> u32 {
     digest.finalize() as u32
 }
 
-/// The CRC of an FPDU as it stands in the last four bytes (RFC 5044 4.4, with the byte order of RFC 3720: little-endian).
-/// `fpdu` is whole, with its markers, if there are any.
+/// The CRC of an FPDU as it stands in the last four bytes (RFC 5044 4.4, with the byte order of RFC 3720:
+/// little-endian). `fpdu` is whole, with its markers, if there are any.
 #[inline]
 pub fn check(fpdu: &[u8]) -> Check {
     let Some((body, stated)) = fpdu.split_last_chunk::<CRC_LEN>() else { return Check::Unchecked };
@@ -423,8 +434,8 @@ pub fn parse_fpdu<'a, T: Trace>(fpdu: &'a [u8], crc: Crc, t: &mut T) -> PResult<
     })
 }
 
-/// Encodes an FPDU at the end of `out`, without markers; its CRC is 0 where CRCs are not in use. A ULPDU longer than its
-/// length field can say is cut.
+/// Encodes an FPDU at the end of `out`, without markers; its CRC is 0 where CRCs are not in use. A ULPDU longer than
+/// its length field can say is cut.
 pub fn emit_fpdu(ulpdu: &[u8], crc: bool, out: &mut Vec<u8>) {
     let length = u16::try_from(ulpdu.len()).unwrap_or(u16::MAX);
     let start = out.len();
@@ -435,8 +446,8 @@ pub fn emit_fpdu(ulpdu: &[u8], crc: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Encodes an FPDU at the end of `out`, with markers. `position` is where in the stream of FPDUs it begins, in bytes from
-/// the first marker, markers counted; returns where it ends.
+/// Encodes an FPDU at the end of `out`, with markers. `position` is where in the stream of FPDUs it begins, in bytes
+/// from the first marker, markers counted; returns where it ends.
 pub fn emit_fpdu_with_markers(ulpdu: &[u8], crc: bool, position: u32, out: &mut Vec<u8>) -> u32 {
     let mut plain = Vec::new();
     emit_fpdu(ulpdu, false, &mut plain);
@@ -489,7 +500,10 @@ mod tests {
         bytes.extend_from_slice(&[0, 0x80, 0, 0, 0xf6, 0xab, 0x0e, 0x18, 1, 1, 3, 3]);
         let (_, nfs) = parse_startup(&bytes, &mut Off).unwrap();
         assert_eq!((nfs.legacy, nfs.enhanced.map(|e| e.ird())), (None, Some(128)));
-        assert_eq!(nfs.rpc_rdma.map(|p| (p.remote_invalidation(), p.send_size(), p.receive_size())), Some((true, 4096, 4096)));
+        assert_eq!(
+            nfs.rpc_rdma.map(|p| (p.remote_invalidation(), p.send_size(), p.receive_size())),
+            Some((true, 4096, 4096))
+        );
         assert_eq!(nfs.upper, [0xf6, 0xab, 0x0e, 0x18, 1, 1, 3, 3]);
     }
 
@@ -548,7 +562,10 @@ mod tests {
         let mut out = Vec::new();
         let end = emit_fpdu_with_markers(&[1; 1400], true, 0, &mut out);
         assert_eq!(end as usize, out.len());
-        assert_eq!((&out[..4], &out[512..516], &out[1024..1028]), (&[0; 4][..], &[0, 0, 0x01, 0xfc][..], &[0, 0, 0x03, 0xfc][..]));
+        assert_eq!(
+            (&out[..4], &out[512..516], &out[1024..1028]),
+            (&[0; 4][..], &[0, 0, 0x01, 0xfc][..], &[0, 0, 0x03, 0xfc][..])
+        );
         assert_eq!((out.len(), check(&out)), (fpdu_len(1400) + 12, Check::Good));
         let end = emit_fpdu_with_markers(&[2; 500], true, end, &mut out);
         assert_eq!(out[1536..1540], [0, 0, 0, (1536 - 1420) as u8]);

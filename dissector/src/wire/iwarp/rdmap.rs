@@ -119,9 +119,14 @@ fields! {
 }
 
 const LAYERS: crate::field::Values = &[(0, "RDMA"), (1, "DDP"), (2, "LLP")];
-const TYPES_RDMAP: crate::field::Values = &[(0, "Local Catastrophic Error"), (1, "Remote Protection Error"), (2, "Remote Operation Error")];
-const TYPES_DDP: crate::field::Values =
-    &[(0, "Local Catastrophic Error"), (1, "Tagged Buffer Error"), (2, "Untagged Buffer Error"), (3, "Reserved for the use by the LLP")];
+const TYPES_RDMAP: crate::field::Values =
+    &[(0, "Local Catastrophic Error"), (1, "Remote Protection Error"), (2, "Remote Operation Error")];
+const TYPES_DDP: crate::field::Values = &[
+    (0, "Local Catastrophic Error"),
+    (1, "Tagged Buffer Error"),
+    (2, "Untagged Buffer Error"),
+    (3, "Reserved for the use by the LLP"),
+];
 const TYPES_LLP: crate::field::Values = &[(0, "MPA Error")];
 const CODES_RDMAP: crate::field::Values = &[
     (0x00, "Invalid STag"),
@@ -336,7 +341,11 @@ impl Terminate {
         let bit = |set: bool, mask: u8| if set { mask } else { 0 };
         out.push(self.layer << 4 | self.error_type & 0xf);
         out.push(self.code);
-        out.push(bit(self.segment_length.is_some(), 0x80) | bit(self.ddp.is_some(), 0x40) | bit(self.read_request.is_some(), 0x20));
+        out.push(
+            bit(self.segment_length.is_some(), 0x80)
+                | bit(self.ddp.is_some(), 0x40)
+                | bit(self.read_request.is_some(), 0x20),
+        );
         out.push(0);
         if let Some(length) = self.segment_length {
             out.extend_from_slice(&length.to_be_bytes());
@@ -417,8 +426,8 @@ pub struct Rdmap<'a> {
     pub body: Body,
 }
 
-/// Decodes a DDP segment and the RDMAP message in it, in a protocol subtree of their own. A Terminate or Read Request that
-/// is too short still gives its segment, with [`Body::Cut`]; the observer is notified of the fault.
+/// Decodes a DDP segment and the RDMAP message in it, in a protocol subtree of their own. A Terminate or Read Request
+/// that is too short still gives its segment, with [`Body::Cut`]; the observer is notified of the fault.
 #[inline]
 pub fn parse<'a, T: Trace>(ulpdu: &'a [u8], t: &mut T) -> PResult<'a, Rdmap<'a>> {
     t.protocol("DDP/RDMA");
@@ -466,7 +475,10 @@ fn trace_info<T: Trace>(m: &Rdmap<'_>, t: &mut T) {
         (Opcode::WRITE | Opcode::READ_RESPONSE, Buffer::Tagged(b)) => {
             t.info(format_args!("{} stag={:#010x} to={:#x}", m.opcode, b.stag, b.offset));
         }
-        (Opcode::READ_REQUEST | Opcode::TERMINATE | Opcode::ATOMIC_REQUEST | Opcode::ATOMIC_RESPONSE, Buffer::Untagged(b)) => {
+        (
+            Opcode::READ_REQUEST | Opcode::TERMINATE | Opcode::ATOMIC_REQUEST | Opcode::ATOMIC_RESPONSE,
+            Buffer::Untagged(b),
+        ) => {
             t.info(format_args!("{} MSN={}", m.opcode, b.msn));
             return;
         }
@@ -528,7 +540,8 @@ fn parse_body<'a, T: Trace>(opcode: Opcode, ddp: &Ddp<'_>, i: &'a [u8], t: &mut 
 pub fn parse_terminate<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Terminate> {
     scope(f::TERMINATE, i, t, |i, t| {
         let (i, (layer, error_type, code, bits)) = scope(f::TERM_CONTROL, i, t, |i, t| {
-            let (rest, first) = crate::leaf::u8(i).or_else(|_| crate::fault::Fault::short(Some(f::TERM_LAYER), i, 1).fail())?;
+            let (rest, first) =
+                crate::leaf::u8(i).or_else(|_| crate::fault::Fault::short(Some(f::TERM_LAYER), i, 1).fail())?;
             let (layer, error_type) = (first >> 4, first & 0xf);
             t.field(f::TERM_LAYER, i, 1, Value::U(layer.into()));
             t.field(type_def(layer), i, 1, Value::U(error_type.into()));
@@ -567,7 +580,8 @@ pub fn parse_terminate<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Term
         }
         if bits & 0x2000 != 0 {
             let (rest, bytes) = read::bytes(f::TERM_RDMAP, ReadRequest::LEN, i, t)?;
-            (i, terminate.read_request) = (rest, ReadRequest::parse(bytes, &mut crate::trace::Off).ok().map(|(_, r)| r));
+            (i, terminate.read_request) =
+                (rest, ReadRequest::parse(bytes, &mut crate::trace::Off).ok().map(|(_, r)| r));
         }
         if !i.is_empty() {
             (i, _) = read::bytes(f::TERM_TRAILING, i.len(), i, t)?;
@@ -644,7 +658,10 @@ mod tests {
             let bytes = bytes_of(&untagged(opcode, true, 5, 0, invalidate.unwrap_or(0), b"hello"));
             let (rest, m) = parse(&bytes, &mut Off).unwrap();
             assert!(rest.is_empty() && m.ddp.control.last());
-            assert_eq!((m.opcode, m.invalidate, m.opcode.is_solicited(), m.ddp.payload), (opcode, invalidate, solicited, &b"hello"[..]));
+            assert_eq!(
+                (m.opcode, m.invalidate, m.opcode.is_solicited(), m.ddp.payload),
+                (opcode, invalidate, solicited, &b"hello"[..])
+            );
             let tree = tree_of(&bytes);
             assert_eq!(tree.number("iwarp_rdma.inval_stag"), invalidate.map(u64::from));
             assert_eq!(tree.number("iwarp_ddp.msn"), Some(5));
@@ -656,7 +673,8 @@ mod tests {
 
     #[test]
     fn a_read_request_names_both_memories() {
-        let request = ReadRequest { sink_stag: 1, sink_offset: 0x1000, size: 65536, source_stag: 2, source_offset: 0x2000 };
+        let request =
+            ReadRequest { sink_stag: 1, sink_offset: 0x1000, size: 65536, source_stag: 2, source_offset: 0x2000 };
         let mut payload = Vec::new();
         request.emit(&mut payload);
         let bytes = bytes_of(&untagged(Opcode::READ_REQUEST, true, 1, 0, 0, &payload));
@@ -675,7 +693,14 @@ mod tests {
             opcode: Opcode::WRITE,
             buffer: Buffer::Tagged(ddp::Tagged { stag: 0xdead, offset: 0x10 }),
         };
-        let terminate = Terminate { layer: 1, error_type: 1, code: 1, segment_length: Some(1014), ddp: Some(quoted), read_request: None };
+        let terminate = Terminate {
+            layer: 1,
+            error_type: 1,
+            code: 1,
+            segment_length: Some(1014),
+            ddp: Some(quoted),
+            read_request: None,
+        };
         let mut payload = Vec::new();
         terminate.emit(&mut payload);
         let bytes = bytes_of(&untagged(Opcode::TERMINATE, true, 1, 0, 0, &payload));
@@ -683,7 +708,10 @@ mod tests {
         assert_eq!(m.body, Body::Terminate(terminate));
         let tree = tree_of(&bytes);
         assert!(tree.info.ends_with("DDP: Tagged Buffer Error: Base or bounds violation"), "{}", tree.info);
-        assert_eq!((tree.number("rdmascope.iwarp_rdma.term.stag"), tree.number("iwarp_rdma.term_hdrct_m")), (Some(0xdead), Some(1)));
+        assert_eq!(
+            (tree.number("rdmascope.iwarp_rdma.term.stag"), tree.number("iwarp_rdma.term_hdrct_m")),
+            (Some(0xdead), Some(1))
+        );
         assert_eq!(tree.number("iwarp_rdma.hdrct_r"), Some(0));
 
         let request = ReadRequest { sink_stag: 1, sink_offset: 2, size: 3, source_stag: 4, source_offset: 5 };
@@ -692,8 +720,14 @@ mod tests {
             opcode: Opcode::READ_REQUEST,
             buffer: Buffer::Untagged(ddp::Untagged { queue: 1, msn: 9, offset: 0 }),
         };
-        let protection =
-            Terminate { layer: 0, error_type: 1, code: 2, segment_length: Some(46), ddp: Some(quoted), read_request: Some(request) };
+        let protection = Terminate {
+            layer: 0,
+            error_type: 1,
+            code: 2,
+            segment_length: Some(46),
+            ddp: Some(quoted),
+            read_request: Some(request),
+        };
         let mut payload = Vec::new();
         protection.emit(&mut payload);
         let (rest, read) = parse_terminate(&payload, &mut Off).unwrap();

@@ -1,5 +1,5 @@
-//! Extensible Record Format of Endace capture cards: a header of 16 bytes, extension headers of 8, and the frame. The time
-//! stamp is little-endian, the rest big-endian.
+//! Extensible Record Format of Endace capture cards: a header of 16 bytes, extension headers of 8, and the frame. The
+//! time stamp is little-endian, the rest big-endian.
 
 use crate::fault::{Fault, PResult};
 use crate::leaf::read;

@@ -1,5 +1,5 @@
-//! BSD loopback: the address family of the packet behind it, in the byte order of the host that captured (LINKTYPE_NULL) or big-endian
-//! (LINKTYPE_LOOP).
+//! BSD loopback: the address family of the packet behind it, in the byte order of the host that captured
+//! (LINKTYPE_NULL) or big-endian (LINKTYPE_LOOP).
 
 use crate::fault::PResult;
 use crate::leaf;
@@ -9,7 +9,8 @@ fields! {
     /// The family.
     pub mod f ["LINKTYPE_NULL"] {
         PROTOCOL: Protocol = "null", "Null/Loopback";
-        FAMILY: U32 = "null.family", "Family", dec, values &[(2, "IP"), (10, "IPv6 (Linux)"), (24, "IPv6 (NetBSD, OpenBSD)"), (28, "IPv6 (FreeBSD)"), (30, "IPv6 (Darwin)")];
+        FAMILY: U32 = "null.family", "Family", dec, values &[(2, "IP"), (10, "IPv6 (Linux)"), (24, "IPv6 (NetBSD, \
+            OpenBSD)"), (28, "IPv6 (FreeBSD)"), (30, "IPv6 (Darwin)")];
     }
 }
 

@@ -46,7 +46,8 @@ impl Cbfc {
     }
 }
 
-/// Decodes a MAC control message: its priorities and their times; no priorities for a plain pause, whose time applies to all.
+/// Decodes a MAC control message: its priorities and their times; no priorities for a plain pause, whose time applies
+/// to all.
 pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (Option<u8>, [u16; 8])> {
     t.protocol("MAC CTRL");
     scope(f::PROTOCOL, i, t, |i, t| {
@@ -62,7 +63,9 @@ pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (Option<u8>, [
                 let priorities = (cbfc.enable & 0xff) as u8;
                 let enabled = cbfc.times().into_iter().enumerate().filter(|(n, _)| priorities >> n & 1 != 0);
                 let quanta = enabled.map(|(_, time)| time).max().unwrap_or(0);
-                t.info(format_args!("Class Based Flow Control [CBFC] Pause: priorities {priorities:#04x}, up to {quanta} quanta"));
+                t.info(format_args!(
+                    "Class Based Flow Control [CBFC] Pause: priorities {priorities:#04x}, up to {quanta} quanta"
+                ));
                 Ok((rest, (Some(priorities), cbfc.times())))
             }
             _ => Fault::value(f::OPCODE, i).fail(),

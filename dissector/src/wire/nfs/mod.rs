@@ -1,5 +1,5 @@
-//! NFS and the programs around it: decoders that [`crate::wire::rpc::dissect`] hands arguments and results to, and the [`Op`] that a
-//! [`Visit`] receives of each operation.
+//! NFS and the programs around it: decoders that [`crate::wire::rpc::dissect`] hands arguments and results to, and the
+//! [`Op`] that a [`Visit`] receives of each operation.
 //!
 //! | file | program |
 //! | --- | --- |
@@ -105,7 +105,8 @@ pub struct Op<'a> {
     pub callback: bool,
     /// In a reply: its status.
     pub status: Option<u32>,
-    /// The file handle that it sets (PUTFH) or returns (GETFH); in NFS 3 the handle of its first argument, or of the new file.
+    /// The file handle that it sets (PUTFH) or returns (GETFH); in NFS 3 the handle of its first argument, or of the
+    /// new file.
     pub handle: Option<&'a [u8]>,
     /// A name in a directory: LOOKUP, OPEN, CREATE, REMOVE, LINK, and what RENAME renames. Bytes, usually UTF-8.
     pub name: Option<&'a [u8]>,
@@ -162,7 +163,8 @@ pub fn procedures(program: u32, version: u32) -> Values {
     }
 }
 
-/// The minor version of a compound whose arguments begin at `i` (under RPCSEC_GSS, with its framing); 0 where it cannot be read.
+/// The minor version of a compound whose arguments begin at `i` (under RPCSEC_GSS, with its framing); 0 where it cannot
+/// be read.
 pub(crate) fn minor_version(i: &[u8], memo: &Memo) -> u32 {
     use crate::leaf;
     let read = |i: &[u8]| -> Option<u32> {
@@ -180,7 +182,12 @@ pub(crate) fn minor_version(i: &[u8], memo: &Memo) -> u32 {
 ///
 /// # Errors
 /// The bytes cannot be decoded; the observer has been notified.
-pub(crate) fn program<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, memo: &Memo, visitor: &mut V) -> Read<()> {
+pub(crate) fn program<'a, T: Trace, V: Visit<'a>>(
+    x: &mut Xdr<'a, '_, T>,
+    call: bool,
+    memo: &Memo,
+    visitor: &mut V,
+) -> Read<()> {
     match (Program(memo.program), memo.version) {
         (Program::NFS, 3) => v3::decode(x, call, memo.procedure, visitor),
         (Program::NFS, 4) => v4::decode(x, call, memo, visitor),
@@ -287,15 +294,17 @@ pub(crate) mod testing {
         words.iter().flat_map(|w| w.to_be_bytes()).collect()
     }
 
-    /// Decodes arguments or results: nothing may be left undecoded, `Off` must see the same operations, and every prefix
-    /// gives one fault, no panic, and no field outside of it.
+    /// Decodes arguments or results: nothing may be left undecoded, `Off` must see the same operations, and every
+    /// prefix gives one fault, no panic, and no field outside of it.
     pub(crate) fn decode_all<'a>(bytes: &'a [u8], call: bool, memo: &Memo) -> (Tree, Vec<Op<'a>>) {
         let (mut tree, mut ops, mut silent) = (Tree::new(), Vec::new(), Vec::new());
         tree.begin(bytes);
-        let result = program(&mut Xdr::new(&Stream::whole(bytes), &mut tree), call, memo, &mut |op: &Op<'a>| ops.push(*op));
+        let result =
+            program(&mut Xdr::new(&Stream::whole(bytes), &mut tree), call, memo, &mut |op: &Op<'a>| ops.push(*op));
         assert_eq!(result, Ok(()), "{memo:?}");
         assert_eq!(tree.all(xdr::f::UNDECODED.name).count(), 0, "{memo:?}");
-        program(&mut Xdr::new(&Stream::whole(bytes), &mut Off), call, memo, &mut |op: &Op<'a>| silent.push(*op)).unwrap();
+        program(&mut Xdr::new(&Stream::whole(bytes), &mut Off), call, memo, &mut |op: &Op<'a>| silent.push(*op))
+            .unwrap();
         assert_eq!(ops, silent, "observers change nothing");
         nests(&tree);
         for n in 0..bytes.len() {
@@ -329,7 +338,13 @@ pub(crate) mod testing {
     }
 
     /// Decodes arguments or results that came with read chunks (position, length) or write chunks (length).
-    pub(crate) fn chunks(bytes: &[u8], call: bool, memo: &Memo, reads: &[(u32, u32)], writes: &[u32]) -> (Tree, Vec<Op<'static>>) {
+    pub(crate) fn chunks(
+        bytes: &[u8],
+        call: bool,
+        memo: &Memo,
+        reads: &[(u32, u32)],
+        writes: &[u32],
+    ) -> (Tree, Vec<Op<'static>>) {
         let mut message = words(&[9, 1, 1, 0]);
         let reads: Vec<_> = reads
             .iter()

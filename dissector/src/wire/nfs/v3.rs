@@ -1,7 +1,7 @@
 //! NFS version 3, RFC 1813: arguments and results of its 22 procedures.
 //!
-//! Reads and writes over RDMA: the data of WRITE and the path of SYMLINK may be in a read chunk, the data of READ and the path
-//! of READLINK in a write chunk (RFC 8267 4).
+//! Reads and writes over RDMA: the data of WRITE and the path of SYMLINK may be in a read chunk, the data of READ and
+//! the path of READLINK in a write chunk (RFC 8267 4).
 
 use super::{Io, Op, ShownText, Visit, end, handle, time, trace_handle};
 use crate::field::Def;
@@ -286,7 +286,12 @@ const PROPERTY_BITS: &[Def] = &[f::PROPERTY_SETATTR, f::PROPERTY_PATHCONF, f::PR
 ///
 /// # Errors
 /// If they cannot be read; everything read before has reached the observer and the visitor.
-pub fn decode<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, procedure: u32, visitor: &mut V) -> Read<()> {
+pub fn decode<'a, T: Trace, V: Visit<'a>>(
+    x: &mut Xdr<'a, '_, T>,
+    call: bool,
+    procedure: u32,
+    visitor: &mut V,
+) -> Read<()> {
     x.t.protocol("NFS");
     let mut op = Op { code: procedure, ..Op::default() };
     let result = x.scope(super::f::PROTOCOL, |x| {
@@ -774,13 +779,22 @@ mod tests {
         use Procedure as P;
         for procedure in [P::GETATTR, P::READLINK, P::FSSTAT, P::FSINFO, P::PATHCONF] {
             let (tree, ops) = decoded(procedure, true, &FH);
-            assert_eq!((tree.number("nfs.fh.hash"), ops[0].handle, ops[0].code), (Some(0xda68_6b37), Some(BYTES), procedure.0));
+            assert_eq!(
+                (tree.number("nfs.fh.hash"), ops[0].handle, ops[0].code),
+                (Some(0xda68_6b37), Some(BYTES), procedure.0)
+            );
             assert_eq!((tree.protocol, tree.number("nfs.procedure_v3")), ("NFS", Some(procedure.0.into())));
         }
         decoded(P::NULL, true, &[]);
         let (tree, _) = decoded(P::SETATTR, true, &join(&[&FH, &SATTR, &[1, 31, 32]]));
-        assert_eq!((tree.number("nfs.mode3"), tree.number("nfs.set_size"), tree.number("nfs.ctime.sec")), (Some(0o755), Some(9), Some(31)));
-        assert_eq!((tree.number("nfs.uid3"), tree.number("nfs.gid3"), tree.all("nfs.set_it").count()), (Some(1000), None, 6));
+        assert_eq!(
+            (tree.number("nfs.mode3"), tree.number("nfs.set_size"), tree.number("nfs.ctime.sec")),
+            (Some(0o755), Some(9), Some(31))
+        );
+        assert_eq!(
+            (tree.number("nfs.uid3"), tree.number("nfs.gid3"), tree.all("nfs.set_it").count()),
+            (Some(1000), None, 6)
+        );
         decoded(P::SETATTR, true, &join(&[&FH, &[0, 0, 0, 0, 0, 0, 0]]));
         for procedure in [P::LOOKUP, P::REMOVE, P::RMDIR] {
             let (tree, ops) = decoded(procedure, true, &join(&[&FH, &NAME]));
@@ -819,7 +833,10 @@ mod tests {
         let (wcc, some) = (wcc(), some());
         decoded(P::NULL, false, &[]);
         let (tree, ops) = decoded(P::GETATTR, false, &join(&[&[0], &FATTR]));
-        assert_eq!((ops[0].status, tree.number("nfs.fattr3.size"), tree.number("nfs.mode3.wusr")), (Some(0), Some(6), Some(1)));
+        assert_eq!(
+            (ops[0].status, tree.number("nfs.fattr3.size"), tree.number("nfs.mode3.wusr")),
+            (Some(0), Some(6), Some(1))
+        );
         assert_eq!(
             (tree.number("nfs.fattr3.used"), tree.number("nfs.fattr3.fileid"), tree.number("nfs.atime.nsec")),
             (Some(4096), Some(4), Some(12))
@@ -855,17 +872,28 @@ mod tests {
         let entry = join(&[&[1, 0, 4], &NAME, &[0, 77]]);
         let (tree, _) = decoded(P::READDIR, false, &join(&[&[0], &some, &VERIFIER, &entry, &entry, &[0, 1]]));
         assert_eq!((tree.all("nfs.readdir.entry3.name").count(), tree.number("nfs.readdir.eof")), (2, Some(1)));
-        let (tree, _) =
-            decoded(P::READDIRPLUS, false, &join(&[&[0], &some, &VERIFIER, &entry, &some, &[1], &FH, &entry, &[0, 0], &[0, 0]]));
+        let (tree, _) = decoded(
+            P::READDIRPLUS,
+            false,
+            &join(&[&[0], &some, &VERIFIER, &entry, &some, &[1], &FH, &entry, &[0, 0], &[0, 0]]),
+        );
         assert_eq!((tree.all("nfs.readdirplus.entry.name").count(), tree.number("nfs.readdir.eof")), (2, Some(0)));
         let (tree, _) = decoded(P::FSSTAT, false, &join(&[&[0], &some, &[0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 7]]));
         assert_eq!((tree.number("nfs.fsstat3_resok.afiles"), tree.number("nfs.fsstat.invarsec")), (Some(6), Some(7)));
         let (tree, _) = decoded(P::FSINFO, false, &join(&[&[0], &some, &[1, 2, 3, 4, 5, 6, 7, 0, 8, 1, 0, 0x1b]]));
-        assert_eq!((tree.number("nfs.fsinfo.dtpref"), tree.number("nfs.fsinfo.properties.setattr")), (Some(7), Some(1)));
+        assert_eq!(
+            (tree.number("nfs.fsinfo.dtpref"), tree.number("nfs.fsinfo.properties.setattr")),
+            (Some(7), Some(1))
+        );
         let (tree, _) = decoded(P::PATHCONF, false, &join(&[&[0], &some, &[255, 254, 0, 1, 0, 1]]));
-        assert_eq!((tree.number("nfs.pathconf.name_max"), tree.number("nfs.pathconf.case_preserving")), (Some(254), Some(1)));
+        assert_eq!(
+            (tree.number("nfs.pathconf.name_max"), tree.number("nfs.pathconf.case_preserving")),
+            (Some(254), Some(1))
+        );
         decoded(P::COMMIT, false, &join(&[&[0], &wcc, &VERIFIER]));
-        for procedure in [P::ACCESS, P::READLINK, P::READ, P::READDIR, P::READDIRPLUS, P::FSSTAT, P::FSINFO, P::PATHCONF] {
+        for procedure in
+            [P::ACCESS, P::READLINK, P::READ, P::READDIR, P::READDIRPLUS, P::FSSTAT, P::FSINFO, P::PATHCONF]
+        {
             decoded(procedure, false, &join(&[&[70], &some]));
         }
         decoded(P::GETATTR, false, &[70]);
@@ -887,12 +915,14 @@ mod tests {
         assert!(ops[0].io.is_some_and(|io| !io.reduced));
         // WRITE call
         let call = words(&join(&[&FH, &[0, 0, 98304, 2, 98304]]));
-        let (tree, ops) = chunks(&call, true, &Memo::new(Program::NFS, 3, Procedure::WRITE.0), &[(call.len() as u32, 98304)], &[]);
+        let (tree, ops) =
+            chunks(&call, true, &Memo::new(Program::NFS, 3, Procedure::WRITE.0), &[(call.len() as u32, 98304)], &[]);
         assert_eq!(ops[0].io, Some(Io { count: 98304, stable: 2, reduced: true, ..Io::default() }));
         assert_eq!(tree.number("rdmascope.reduced.position"), Some(call.len() as u64));
         // SYMLINK call with its path in a chunk
         let call = words(&join(&[&FH, &NAME, &SATTR, &[5]]));
-        let (tree, _) = chunks(&call, true, &Memo::new(Program::NFS, 3, Procedure::SYMLINK.0), &[(call.len() as u32, 5)], &[]);
+        let (tree, _) =
+            chunks(&call, true, &Memo::new(Program::NFS, 3, Procedure::SYMLINK.0), &[(call.len() as u32, 5)], &[]);
         assert_eq!(tree.all("rdmascope.reduced").count(), 1);
         // READLINK reply
         let reply = words(&join(&[&[0], &some(), &[5]]));

@@ -1,5 +1,5 @@
-//! A reader of BER and DER, X.690, as far as SPNEGO needs it: definite lengths up to four bytes, one byte of tag. It does not
-//! descend by itself, so nothing nests deeper than its caller asks.
+//! A reader of BER and DER, X.690, as far as SPNEGO needs it: definite lengths up to four bytes, one byte of tag. It
+//! does not descend by itself, so nothing nests deeper than its caller asks.
 
 use alloc::vec::Vec;
 
@@ -48,7 +48,8 @@ pub(super) fn contents(i: &[u8], tag: u8) -> Option<&[u8]> {
     element(i).filter(|e| e.tag == tag).map(|e| e.contents)
 }
 
-/// An element of DER: tag, length, and contents that come in parts. At most 65,535 bytes of these, as a security buffer has.
+/// An element of DER: tag, length, and contents that come in parts. At most 65,535 bytes of these, as a security buffer
+/// has.
 pub(super) fn emit(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
     let length: usize = contents.iter().map(|part| part.len()).sum();
     let mut out = Vec::with_capacity(length + 4);
@@ -99,7 +100,11 @@ mod tests {
         assert_eq!(element(&[4, 2, 7, 8, 9]).map(|e| (e.contents, e.rest)), Some((&[7, 8][..], &[9][..])));
         assert_eq!(element(&[4, 0x82, 0, 1, 7]).map(|e| e.contents), Some(&[7][..]));
         assert_eq!(element(&[4, 9, 7]).map(|e| e.contents), Some(&[7][..]), "cut");
-        assert!(element(&[4, 0x80, 0, 0]).is_none() && element(&[4, 0x85, 0, 0, 0, 0, 1]).is_none() && element(&[4]).is_none());
+        assert!(
+            element(&[4, 0x80, 0, 0]).is_none()
+                && element(&[4, 0x85, 0, 0, 0, 0, 1]).is_none()
+                && element(&[4]).is_none()
+        );
         assert_eq!(format!("{}", Oid(&[0x2b, 6, 1, 5, 5, 2])), "1.3.6.1.5.5.2");
         assert_eq!(format!("{}", Oid(&[0x2b, 6, 1, 4, 1, 0x82, 0x37, 2, 2, 0x0a])), "1.3.6.1.4.1.311.2.2.10");
         assert_eq!(format!("{}", Oid(&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 1, 2, 2])), "1.2.840.113554.1.2.2");

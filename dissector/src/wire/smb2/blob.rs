@@ -1,4 +1,5 @@
-//! Parts of variable length lie anywhere in an SMB2 message, named by an offset from the header and a length: a [`Blob`].
+//! Parts of variable length lie anywhere in an SMB2 message, named by an offset from the header and a length: a
+//! [`Blob`].
 
 use super::f;
 use crate::fault::Fault;
@@ -23,7 +24,8 @@ impl<'a> Blob<'a> {
     pub fn of(base: &'a [u8], fixed: usize, offset: u32, length: u32) -> Self {
         let start = (offset as usize).min(base.len());
         let end = start.saturating_add(length as usize).min(base.len());
-        let inside = length == 0 || (offset as usize >= fixed && u64::from(offset) + u64::from(length) <= base.len() as u64);
+        let inside =
+            length == 0 || (offset as usize >= fixed && u64::from(offset) + u64::from(length) <= base.len() as u64);
         let bytes = if length == 0 { &base[fixed.min(base.len())..][..0] } else { &base[start..end] };
         Self { offset, length, bytes, inside }
     }
@@ -66,8 +68,11 @@ pub(crate) fn blob<'a, T: Trace>(base: &'a [u8], fixed: usize, offset: Place, le
         }
         if !blob.inside {
             let at = base.get(offset.0.min(base.len())..).unwrap_or(&[]);
-            let mut fault =
-                Fault::length(f::BLOB_OFFSET, at, (u64::from(blob.offset) + u64::from(blob.length)).min(u32::MAX.into()) as usize);
+            let mut fault = Fault::length(
+                f::BLOB_OFFSET,
+                at,
+                (u64::from(blob.offset) + u64::from(blob.length)).min(u32::MAX.into()) as usize,
+            );
             fault.available = base.len().min(u32::MAX as usize) as u32;
             t.fault(&fault);
         }
@@ -78,7 +83,12 @@ pub(crate) fn blob<'a, T: Trace>(base: &'a [u8], fixed: usize, offset: Place, le
 /// The rest of `base` behind the end of its fixed part and of these blobs.
 pub(crate) fn behind<'a>(base: &'a [u8], fixed: usize, blobs: &[&Blob<'_>]) -> &'a [u8] {
     let start = base.as_ptr().addr();
-    let end = blobs.iter().filter(|b| !b.bytes.is_empty()).map(|b| b.bytes.as_ptr().addr() - start + b.bytes.len()).max().unwrap_or(0);
+    let end = blobs
+        .iter()
+        .filter(|b| !b.bytes.is_empty())
+        .map(|b| b.bytes.as_ptr().addr() - start + b.bytes.len())
+        .max()
+        .unwrap_or(0);
     &base[end.max(fixed).min(base.len())..]
 }
 

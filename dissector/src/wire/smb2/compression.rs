@@ -1,14 +1,15 @@
-//! Compressed SMB2 messages, \[MS-SMB2\] 2.2.42 and 3.1.5.3: a transform header and then the message, whole or in part, in one of the
-//! algorithms of \[MS-XCA\] (LZNT1, Plain LZ77, LZ77+Huffman), as an LZ4 block, or as one byte repeated (Pattern_V1).
+//! Compressed SMB2 messages, \[MS-SMB2\] 2.2.42 and 3.1.5.3: a transform header and then the message, whole or in part,
+//! in one of the algorithms of \[MS-XCA\] (LZNT1, Plain LZ77, LZ77+Huffman), as an LZ4 block, or as one byte repeated
+//! (Pattern_V1).
 //!
 //! ```text
 //! unchained   FC 'SMB'  original size  algorithm  flags 0  offset  │ offset bytes as they are │ compressed …
 //! chained     FC 'SMB'  original size  │ algorithm  flags 1  length  [original size] │ payload │ algorithm  flags 0  length … │ …
 //! ```
 //!
-//! Nine bytes of Plain LZ77 can stand for 4 GiB. So every decompressor has a limit of bytes that it may add, does work in
-//! proportion to the bytes that it reads and adds, and never trusts a length that it reads. What could be decompressed before an error
-//! is kept.
+//! Nine bytes of Plain LZ77 can stand for 4 GiB. So every decompressor has a limit of bytes that it may add, does work
+//! in proportion to the bytes that it reads and adds, and never trusts a length that it reads. What could be
+//! decompressed before an error is kept.
 
 use crate::fault::{Fault, FaultKind};
 use crate::field::Def;
@@ -115,8 +116,8 @@ impl fmt::Display for Corrupt {
 
 /// Decompresses a message and appends it to `output`.
 ///
-/// `message` is all of it, from the protocol identifier on. No more than `limit` bytes are appended, nor more than [`LIMIT`], nor more
-/// than the header says.
+/// `message` is all of it, from the protocol identifier on. No more than `limit` bytes are appended, nor more than
+/// [`LIMIT`], nor more than the header says.
 ///
 /// # Errors
 /// [`Corrupt`], with an offset in `message`; what could be decompressed before it has been appended.
@@ -173,7 +174,8 @@ fn chain(i: &mut Input<'_>, output: &mut Vec<u8>, claim: usize) -> Result<(), Co
         if size > room {
             return Err(Corrupt { reason: Reason::Long, at: header });
         }
-        exactly(algorithm, &payload[skipped..], output, size).map_err(|e| Corrupt { at: start + skipped + e.at, ..e })?;
+        exactly(algorithm, &payload[skipped..], output, size)
+            .map_err(|e| Corrupt { at: start + skipped + e.at, ..e })?;
     }
     if !i.is_empty() {
         return Err(Corrupt { reason: Reason::Long, at: i.at });
@@ -190,8 +192,8 @@ fn exactly(algorithm: Algorithm, input: &[u8], output: &mut Vec<u8>, size: usize
     Ok(())
 }
 
-/// Decompresses `input` and appends at most `limit` bytes to `output`: the size in the header, which the bytes themselves do
-/// not. Bytes that follow when `limit` is reached are not looked at.
+/// Decompresses `input` and appends at most `limit` bytes to `output`: the size in the header, which the bytes
+/// themselves do not. Bytes that follow when `limit` is reached are not looked at.
 ///
 /// # Errors
 /// [`Corrupt`], with an offset in `input`; what could be decompressed before it has been appended.
@@ -278,7 +280,13 @@ fn lznt1(input: &[u8], output: &mut Vec<u8>, limit: usize) -> Result<(), Corrupt
 }
 
 /// The flag groups of one chunk, which began at `base` of the output.
-fn flag_groups(i: &mut Input<'_>, output: &mut Vec<u8>, base: usize, chunk_end: usize, end: usize) -> Result<(), Corrupt> {
+fn flag_groups(
+    i: &mut Input<'_>,
+    output: &mut Vec<u8>,
+    base: usize,
+    chunk_end: usize,
+    end: usize,
+) -> Result<(), Corrupt> {
     while !i.is_empty() {
         let mut flags = i.u8()?;
         for _ in 0..8 {
@@ -293,7 +301,8 @@ fn flag_groups(i: &mut Input<'_>, output: &mut Vec<u8>, base: usize, chunk_end: 
             } else {
                 let at = i.at;
                 let word = usize::from(i.le16()?);
-                // the farther into the chunk, the more bits does the displacement get: M is the largest of 4..=12 with 2^(M-1) < U
+                // the farther into the chunk, the more bits does the displacement get: M is the largest of 4..=12 with
+                // 2^(M-1) < U
                 let written = output.len() - base;
                 let displacement_bits = (usize::BITS - written.saturating_sub(1).leading_zeros()).clamp(4, 12);
                 let length_bits = 16 - displacement_bits;
@@ -359,8 +368,8 @@ fn lz77(input: &[u8], output: &mut Vec<u8>, limit: usize) -> Result<(), Corrupt>
     Ok(())
 }
 
-/// Continues a length whose short forms, `less` together, are full: one more byte or, if that is full as well, the whole length in 16 or
-/// 32 bits.
+/// Continues a length whose short forms, `less` together, are full: one more byte or, if that is full as well, the
+/// whole length in 16 or 32 bits.
 fn long_length(i: &mut Input<'_>, less: usize) -> Result<usize, Corrupt> {
     let at = i.at;
     let byte = i.u8()?;
@@ -425,8 +434,8 @@ impl Code {
     const SHORT: u32 = 10;
     const LONGEST: u32 = 15;
 
-    /// From the code lengths of 512 symbols, two to a byte, the even symbol in the low half. `None` where they leave codes out or
-    /// give one twice.
+    /// From the code lengths of 512 symbols, two to a byte, the even symbol in the low half. `None` where they leave
+    /// codes out or give one twice.
     fn new(lengths: &[u8; 256]) -> Option<Self> {
         let length = |symbol: usize| lengths[symbol / 2] >> (symbol % 2 * 4) & 0x0f;
         let mut count = [0_u16; 16];
@@ -487,8 +496,8 @@ impl Code {
     }
 }
 
-/// Bits from the top of 16-bit little-endian words, of which one to two are read ahead, so that the bytes of long lengths lie behind
-/// them (\[MS-XCA\] 2.2.4).
+/// Bits from the top of 16-bit little-endian words, of which one to two are read ahead, so that the bytes of long
+/// lengths lie behind them (\[MS-XCA\] 2.2.4).
 struct Bits<'i, 'a> {
     input: &'i mut Input<'a>,
     next: u32,
@@ -538,9 +547,16 @@ impl<'i, 'a> Bits<'i, 'a> {
     }
 }
 
-/// Repeats `length` bytes that lie `distance` back, but never from before `base` nor beyond `end`. The bytes may overlap: whole
-/// periods are copied, twice as many each time.
-fn copy_back(output: &mut Vec<u8>, base: usize, distance: usize, length: usize, end: usize, at: usize) -> Result<(), Corrupt> {
+/// Repeats `length` bytes that lie `distance` back, but never from before `base` nor beyond `end`. The bytes may
+/// overlap: whole periods are copied, twice as many each time.
+fn copy_back(
+    output: &mut Vec<u8>,
+    base: usize,
+    distance: usize,
+    length: usize,
+    end: usize,
+    at: usize,
+) -> Result<(), Corrupt> {
     if distance > output.len() - base {
         return Err(Corrupt { reason: Reason::Distance, at });
     }
@@ -608,8 +624,14 @@ mod tests {
     use alloc::vec;
     use proptest::prelude::*;
 
-    const ALL: [Algorithm; 6] =
-        [Algorithm::NONE, Algorithm::LZNT1, Algorithm::LZ77, Algorithm::LZ77_HUFFMAN, Algorithm::PATTERN_V1, Algorithm::LZ4];
+    const ALL: [Algorithm; 6] = [
+        Algorithm::NONE,
+        Algorithm::LZNT1,
+        Algorithm::LZ77,
+        Algorithm::LZ77_HUFFMAN,
+        Algorithm::PATTERN_V1,
+        Algorithm::LZ4,
+    ];
 
     fn hex(text: &str) -> Vec<u8> {
         let digits: String = text.split_whitespace().collect();
@@ -650,7 +672,8 @@ mod tests {
         bytes
     }
 
-    const MELODY: &[u8] = b"F# F# G A A G F# E D D E F# F# E E F# F# G A A G F# E D D E F# E D D E E F# D E F# G F# D E F# G F# E D E A F# F# G A A G F# E D D E F# E D D\0";
+    const MELODY: &[u8] = b"F# F# G A A G F# E D D E F# F# E E F# F# G A A G F# E D D E F# E D D E E F# D E F# G F# D \
+        E F# G F# E D E A F# F# G A A G F# E D D E F# E D D\0";
 
     fn melody_in_lznt1() -> Vec<u8> {
         hex("38 b0 88 46 23 20 00 20 47 20 41 00 10 a2 47 01 a0 45 20 44 00 08 45 01 50 79 00 c0 45 20 05 24
@@ -970,7 +993,14 @@ mod tests {
                     if short == 15 {
                         extend_length(&mut out, length - 3, 15);
                     }
-                    put(&mut out, &mut words, &mut current, &mut free, distance as u32 - (1 << offset_bits), offset_bits);
+                    put(
+                        &mut out,
+                        &mut words,
+                        &mut current,
+                        &mut free,
+                        distance as u32 - (1 << offset_bits),
+                        offset_bits,
+                    );
                     in_block += length;
                 }
             }

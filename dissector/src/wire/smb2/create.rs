@@ -124,7 +124,8 @@ header! {
             attribute_reparse_point: bool & 0x00000400 = "smb2.file_attribute.reparse", "Reparse Point";
             attribute_compressed: bool & 0x00000800 = "smb2.file_attribute.compressed", "Compressed";
             attribute_offline: bool & 0x00001000 = "smb2.file_attribute.offline", "Offline";
-            attribute_not_content_indexed: bool & 0x00002000 = "smb2.file_attribute.not_content_indexed", "Not Content Indexed";
+            attribute_not_content_indexed: bool & 0x00002000 = "smb2.file_attribute.not_content_indexed", "Not Content \
+                Indexed";
             attribute_encrypted: bool & 0x00004000 = "smb2.file_attribute.encrypted", "Encrypted";
             attribute_integrity_stream: bool & 0x00008000 = "smb2.file_attribute.integrity_stream", "Integrity Stream";
             attribute_no_scrub_data: bool & 0x00020000 = "smb2.file_attribute.no_scrub_data", "No Scrub Data";
@@ -143,8 +144,10 @@ header! {
             synchronous_io_alert: bool & 0x00000010 = "smb.nt.create_options.sync_io_alert", "Sync I/O Alert";
             synchronous_io_nonalert: bool & 0x00000020 = "smb.nt.create_options.sync_io_nonalert", "Sync I/O Nonalert";
             non_directory_file: bool & 0x00000040 = "smb.nt.create_options.non_directory", "Non-Directory";
-            create_tree_connection: bool & 0x00000080 = "smb.nt.create_options.create_tree_connection", "Create Tree Connection";
-            complete_if_oplocked: bool & 0x00000100 = "smb.nt.create_options.complete_if_oplocked", "Complete If Oplocked";
+            create_tree_connection: bool & 0x00000080 = "smb.nt.create_options.create_tree_connection", "Create Tree \
+                Connection";
+            complete_if_oplocked: bool & 0x00000100 = "smb.nt.create_options.complete_if_oplocked", "Complete If \
+                Oplocked";
             no_ea_knowledge: bool & 0x00000200 = "smb.nt.create_options.no_ea_knowledge", "No EA Knowledge";
             eight_dot_three_only: bool & 0x00000400 = "smb.nt.create_options.file_open_for_recovery", "8.3 Only";
             random_access: bool & 0x00000800 = "smb.nt.create_options.random_access", "Random Access";

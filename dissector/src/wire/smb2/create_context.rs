@@ -1,5 +1,5 @@
-//! The create contexts of a CREATE, \[MS-SMB2\] 2.2.13.2 and 2.2.14.2: a list of named values. The name is four characters or
-//! the 16 bytes of a GUID; the same name means one thing in a request and another in its reply.
+//! The create contexts of a CREATE, \[MS-SMB2\] 2.2.13.2 and 2.2.14.2: a list of named values. The name is four
+//! characters or the 16 bytes of a GUID; the same name means one thing in a request and another in its reply.
 //!
 //! ```text
 //! Next  NameOffset  NameLength  Reserved  DataOffset  DataLength │ name … data … │ Next …
@@ -39,13 +39,17 @@ pub const DURABLE_HANDLE_RECONNECT_V2: &[u8] = b"DH2C";
 /// Extensions of Apple's systems.
 pub const AAPL: &[u8] = b"AAPL";
 /// The application that owns the open, for failover.
-pub const APP_INSTANCE_ID: &[u8] = &[0x45, 0xbc, 0xa6, 0x6a, 0xef, 0xa7, 0xf7, 0x4a, 0x90, 0x08, 0xfa, 0x46, 0x2e, 0x14, 0x4d, 0x74];
+pub const APP_INSTANCE_ID: &[u8] =
+    &[0x45, 0xbc, 0xa6, 0x6a, 0xef, 0xa7, 0xf7, 0x4a, 0x90, 0x08, 0xfa, 0x46, 0x2e, 0x14, 0x4d, 0x74];
 /// Version of an application's claim: the newer one wins.
-pub const APP_INSTANCE_VERSION: &[u8] = &[0xb9, 0x82, 0xd0, 0xb7, 0x3b, 0x56, 0x07, 0x4f, 0xa0, 0x7b, 0x52, 0x4a, 0x81, 0x16, 0xa0, 0x10];
+pub const APP_INSTANCE_VERSION: &[u8] =
+    &[0xb9, 0x82, 0xd0, 0xb7, 0x3b, 0x56, 0x07, 0x4f, 0xa0, 0x7b, 0x52, 0x4a, 0x81, 0x16, 0xa0, 0x10];
 /// A shared virtual disk.
-pub const SVHDX_OPEN_DEVICE: &[u8] = &[0x9c, 0xcb, 0xcf, 0x9e, 0x04, 0xc1, 0xe6, 0x43, 0x98, 0x0e, 0x15, 0x8d, 0xa1, 0xf6, 0xec, 0x83];
+pub const SVHDX_OPEN_DEVICE: &[u8] =
+    &[0x9c, 0xcb, 0xcf, 0x9e, 0x04, 0xc1, 0xe6, 0x43, 0x98, 0x0e, 0x15, 0x8d, 0xa1, 0xf6, 0xec, 0x83];
 /// POSIX extensions: the mode of a new file; links, mode and owners of an old one.
-pub const POSIX: &[u8] = &[0x93, 0xad, 0x25, 0x50, 0x9c, 0xb4, 0x11, 0xe7, 0xb4, 0x23, 0x83, 0xde, 0x96, 0x8b, 0xcd, 0x7c];
+pub const POSIX: &[u8] =
+    &[0x93, 0xad, 0x25, 0x50, 0x9c, 0xb4, 0x11, 0xe7, 0xb4, 0x23, 0x83, 0xde, 0x96, 0x8b, 0xcd, 0x7c];
 
 const NAMES: &[(&[u8], &str)] = &[
     (EA_BUFFER, "SMB2_CREATE_EA_BUFFER"),
@@ -229,7 +233,8 @@ fn parts(entry: &[u8]) -> (Blob<'_>, Blob<'_>) {
     (name, data)
 }
 
-/// Decodes a list of create contexts, reported as the field `def`; contexts of a reply if `response`. Called by [`crate::fuzzing`].
+/// Decodes a list of create contexts, reported as the field `def`; contexts of a reply if `response`. Called by
+/// [`crate::fuzzing`].
 #[doc(hidden)]
 pub fn parse_list<T: Trace>(def: Def, list: &[u8], response: bool, t: &mut T) -> usize {
     trace_list(def, list, response, t);
@@ -375,7 +380,8 @@ fn svhdx<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     if version < 2 {
         return Ok((i, ()));
     }
-    let (rest, initialized) = leaf::le32(i).map_err(|_| nom::Err::Error(Fault::short(Some(f::SVHDX_INITIALIZED), i, 4)))?;
+    let (rest, initialized) =
+        leaf::le32(i).map_err(|_| nom::Err::Error(Fault::short(Some(f::SVHDX_INITIALIZED), i, 4)))?;
     t.field(f::SVHDX_INITIALIZED, i, 4, Value::U((initialized != 0).into()));
     let (i, _) = read::le32(f::SVHDX_SERVICE, rest, t)?;
     let (i, _) = read::le32(f::SVHDX_SECTOR, i, t)?;

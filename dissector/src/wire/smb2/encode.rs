@@ -1,6 +1,6 @@
 //! Encoders of whole requests, for our own client. The fixed part of each message is the struct that its parser
-//! returns; the encoder fills in offsets and lengths and puts the variable part behind it. Nothing is checked, so that a
-//! message may be wrong on purpose: change its fields, or its bytes.
+//! returns; the encoder fills in offsets and lengths and puts the variable part behind it. Nothing is checked, so that
+//! a message may be wrong on purpose: change its fields, or its bytes.
 
 use super::create::CreateRequestFixed;
 use super::file::CloseRequest;
@@ -29,13 +29,20 @@ fn pad(out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(8), 0);
 }
 
-/// NEGOTIATE: `fixed` with its dialect count and place of contexts filled in, the dialects, and with SMB 3.1.1 among them
-/// the contexts, each a type and its data.
-pub fn negotiate(header: &Header, fixed: NegotiateRequestFixed, dialects: &[Dialect], contexts: &[(u16, &[u8])]) -> Vec<u8> {
+/// NEGOTIATE: `fixed` with its dialect count and place of contexts filled in, the dialects, and with SMB 3.1.1 among
+/// them the contexts, each a type and its data.
+pub fn negotiate(
+    header: &Header,
+    fixed: NegotiateRequestFixed,
+    dialects: &[Dialect],
+    contexts: &[(u16, &[u8])],
+) -> Vec<u8> {
     let mut out = with_header(header);
     let first = (BODY + NegotiateRequestFixed::LEN + 2 * dialects.len()).next_multiple_of(8);
-    let place = if contexts.is_empty() { fixed.contexts_or_start_time } else { first as u64 | (contexts.len() as u64) << 32 };
-    NegotiateRequestFixed { dialect_count: dialects.len() as u16, contexts_or_start_time: place, ..fixed }.emit(&mut out);
+    let place =
+        if contexts.is_empty() { fixed.contexts_or_start_time } else { first as u64 | (contexts.len() as u64) << 32 };
+    NegotiateRequestFixed { dialect_count: dialects.len() as u16, contexts_or_start_time: place, ..fixed }
+        .emit(&mut out);
     dialects.iter().for_each(|d| out.extend_from_slice(&d.0.to_le_bytes()));
     for (kind, data) in contexts {
         pad(&mut out);
@@ -51,7 +58,8 @@ pub fn negotiate(header: &Header, fixed: NegotiateRequestFixed, dialects: &[Dial
 pub fn session_setup(header: &Header, fixed: SessionSetupRequestFixed, token: &[u8]) -> Vec<u8> {
     let mut out = with_header(header);
     let security_buffer_offset = (BODY + SessionSetupRequestFixed::LEN) as u16;
-    SessionSetupRequestFixed { security_buffer_offset, security_buffer_length: token.len() as u16, ..fixed }.emit(&mut out);
+    SessionSetupRequestFixed { security_buffer_offset, security_buffer_length: token.len() as u16, ..fixed }
+        .emit(&mut out);
     out.extend_from_slice(token);
     out
 }
@@ -88,8 +96,14 @@ pub fn create(header: &Header, fixed: CreateRequestFixed, name: &str, contexts: 
     let contexts_offset = if list.is_empty() { 0 } else { (END + name.len()).next_multiple_of(8) as u32 };
     let contexts_length = list.len() as u32;
     let mut out = with_header(header);
-    CreateRequestFixed { name_offset: END as u16, name_length: name.len() as u16, contexts_offset, contexts_length, ..fixed }
-        .emit(&mut out);
+    CreateRequestFixed {
+        name_offset: END as u16,
+        name_length: name.len() as u16,
+        contexts_offset,
+        contexts_length,
+        ..fixed
+    }
+    .emit(&mut out);
     out.extend_from_slice(&name);
     // the buffer is at least one byte long
     if name.is_empty() && list.is_empty() {
@@ -122,7 +136,8 @@ pub fn write(header: &Header, fixed: WriteRequestFixed, descriptors: &[BufferDes
     let (channel_info_offset, channel_info_length) = place(END, descriptors);
     // without data the offset is whatever the caller gave: over RDMA a client sends 0
     let data_offset = if data.is_empty() { fixed.data_offset } else { (END + usize::from(channel_info_length)) as u16 };
-    WriteRequestFixed { channel_info_offset, channel_info_length, data_offset, length: data.len() as u32, ..fixed }.emit(&mut out);
+    WriteRequestFixed { channel_info_offset, channel_info_length, data_offset, length: data.len() as u32, ..fixed }
+        .emit(&mut out);
     descriptors.iter().for_each(|d| d.emit(&mut out));
     out.extend_from_slice(data);
     out
@@ -179,7 +194,8 @@ mod tests {
     /// Encoding a parsed request gives the captured bytes again.
     #[test]
     fn real_requests_are_written_again() {
-        for name in ["negotiate", "session setup", "tree connect", "create durable", "close", "read rdma", "write rdma"] {
+        for name in ["negotiate", "session setup", "tree connect", "create durable", "close", "read rdma", "write rdma"]
+        {
             let bytes = real(name);
             let (pdus, _) = decode(&bytes, &[]);
             let h = &pdus[0].header;
@@ -212,9 +228,13 @@ mod tests {
     #[test]
     fn a_compound_and_its_credits() {
         let fixed = CloseRequest { structure_size: 24, flags: 0, reserved: [0; 4], file_id: [7; 16] };
-        let bytes = compound(&[close(&Header::request(Command::CLOSE, 1), fixed), empty(&Header::request(Command::ECHO, 2))]);
+        let bytes =
+            compound(&[close(&Header::request(Command::CLOSE, 1), fixed), empty(&Header::request(Command::ECHO, 2))]);
         let (pdus, tree) = decode(&bytes, &[]);
-        assert_eq!((pdus.len(), pdus[0].header.next_command, tree.info.as_str()), (2, 88, "Close Request; KeepAlive Request"));
+        assert_eq!(
+            (pdus.len(), pdus[0].header.next_command, tree.info.as_str()),
+            (2, 88, "Close Request; KeepAlive Request")
+        );
         let charge = |payload| header_for(Command::READ, 1, payload).credit_charge;
         assert_eq!((charge(0), charge(65536), charge(65537), charge(1 << 20)), (1, 1, 2, 16));
     }

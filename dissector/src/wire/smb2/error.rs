@@ -12,7 +12,8 @@ use crate::trace::{Trace, Value, scope};
 const BODY: usize = Header::LEN;
 
 /// Ids of error contexts.
-pub const ERROR_IDS: crate::field::Values = &[(0, "SMB2_ERROR_ID_DEFAULT"), (0x72645253, "SMB2_ERROR_ID_SHARE_REDIRECT")];
+pub const ERROR_IDS: crate::field::Values =
+    &[(0, "SMB2_ERROR_ID_DEFAULT"), (0x72645253, "SMB2_ERROR_ID_SHARE_REDIRECT")];
 
 const REPARSE_TAG_SYMLINK: u32 = 0xa000_000c;
 const SYMLINK_ERROR_TAG: u32 = 0x4c4d_5953;
@@ -85,8 +86,11 @@ pub fn error_response<'a, T: Trace>(pdu: &'a [u8], status: NtStatus, t: &mut T) 
         };
         if T::ON {
             if count > 0 {
-                let result =
-                    if fixed.context_count > 0 { contexts(data, fixed.context_count, status, t) } else { context_data(data, 0, status, t) };
+                let result = if fixed.context_count > 0 {
+                    contexts(data, fixed.context_count, status, t)
+                } else {
+                    context_data(data, 0, status, t)
+                };
                 let _ = result;
             } else if let Some(pad) = i.first_chunk::<1>() {
                 // a server may send one byte of data that the count does not tell
@@ -121,7 +125,8 @@ fn contexts<'a, T: Trace>(data: &'a [u8], count: u8, status: NtStatus, t: &mut T
 
 fn context_data<'a, T: Trace>(i: &'a [u8], id: u32, status: NtStatus, t: &mut T) -> PResult<'a, ()> {
     const SHARE_REDIRECT: u32 = 0x7264_5253;
-    let looks_like_symlink = number(i, 4, 4) as u32 == SYMLINK_ERROR_TAG && number(i, 8, 4) as u32 == REPARSE_TAG_SYMLINK;
+    let looks_like_symlink =
+        number(i, 4, 4) as u32 == SYMLINK_ERROR_TAG && number(i, 8, 4) as u32 == REPARSE_TAG_SYMLINK;
     match (id, status) {
         (SHARE_REDIRECT, _) => share_redirect(i, t),
         (0, NtStatus::STOPPED_ON_SYMLINK) => symlink(i, t),
@@ -188,7 +193,8 @@ pub(super) fn is_own_body(own_size: u16, body: &[u8], pdu_length: usize) -> bool
     if own_size != STRUCTURE_SIZE {
         return size == own_size;
     }
-    // QUERY_INFO, QUERY_DIRECTORY, CHANGE_NOTIFY: offset at 2, length at 4; as an ERROR that would be 72 contexts of 8 bytes at least
+    // QUERY_INFO, QUERY_DIRECTORY, CHANGE_NOTIFY: offset at 2, length at 4; as an ERROR that would be 72 contexts of 8
+    // bytes at least
     let (offset, length) = (number(body, 2, 2), number(body, 4, 4));
     size == STRUCTURE_SIZE && offset == OWN_OFFSET && OWN_OFFSET + length <= pdu_length.max(OWN_OFFSET as usize) as u64
 }

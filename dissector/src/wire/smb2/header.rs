@@ -249,7 +249,8 @@ impl Header {
         let (i, _) = read::be32(f::PROTOCOL_ID, i, t)?;
         let (i, header_length) = read::le16(f::HEADER_LENGTH, i, t)?;
         let (i, credit_charge) = read::le16(f::CREDIT_CHARGE, i, t)?;
-        // only the flags, 8 bytes on, say which of its two meanings the next field has; cut before them, it is a request's
+        // only the flags, 8 bytes on, say which of its two meanings the next field has; cut before them, it is a
+        // request's
         let response = start.get(16).is_some_and(|b| u32::from(*b) & flags::RESPONSE != 0);
         let (i, status_or_channel_sequence) = if response {
             read::le32(f::NT_STATUS, i, t)?
@@ -266,7 +267,15 @@ impl Header {
             at,
             4,
             flags.into(),
-            &[f::FLAG_RESPONSE, f::FLAG_ASYNC, f::FLAG_CHAINED, f::FLAG_SIGNED, f::FLAG_PRIORITY, f::FLAG_DFS, f::FLAG_REPLAY],
+            &[
+                f::FLAG_RESPONSE,
+                f::FLAG_ASYNC,
+                f::FLAG_CHAINED,
+                f::FLAG_SIGNED,
+                f::FLAG_PRIORITY,
+                f::FLAG_DFS,
+                f::FLAG_REPLAY,
+            ],
             t,
         );
         let (i, next_command) = read::le32(f::NEXT_COMMAND, i, t)?;
@@ -361,7 +370,10 @@ mod tests {
 
     #[test]
     fn both_forms_read_back() {
-        for header in [example(), Header { flags: 3, ids: Ids::Async { async_id: 9 }, status_or_channel_sequence: 0x103, ..example() }] {
+        for header in [
+            example(),
+            Header { flags: 3, ids: Ids::Async { async_id: 9 }, status_or_channel_sequence: 0x103, ..example() },
+        ] {
             let mut bytes = Vec::new();
             header.emit(&mut bytes);
             assert_eq!(bytes.len(), Header::LEN);
@@ -386,7 +398,10 @@ mod tests {
         bytes[16] = 0;
         tree.begin(&bytes);
         Header::parse(&bytes, &mut tree).unwrap();
-        assert_eq!((tree.number("smb2.channel_sequence"), tree.number("smb2.credits.requested")), (Some(0x11), Some(24)));
+        assert_eq!(
+            (tree.number("smb2.channel_sequence"), tree.number("smb2.credits.requested")),
+            (Some(0x11), Some(24))
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The payload of QUERY_INFO, SET_INFO and QUERY_DIRECTORY, \[MS-FSCC\] 2.4 and 2.5: the information classes of files and file
-//! systems. The class decides the layout, and only the request names it.
+//! The payload of QUERY_INFO, SET_INFO and QUERY_DIRECTORY, \[MS-FSCC\] 2.4 and 2.5: the information classes of files
+//! and file systems. The class decides the layout, and only the request names it.
 
 use super::access::{access, attributes};
 use super::notify::next_entry;
@@ -334,7 +334,8 @@ fields! {
         EFFECTIVE_ATOMICITY: U32 = "rdmascope.smb2.fs_sector_size_info.effective_atomicity", "FileSystemEffectivePhysicalBytesPerSectorForAtomicity", dec;
         SECTOR_FLAGS: U32 = "rdmascope.smb2.fs_sector_size_info.flags", "Flags", hex;
         ALIGNED_DEVICE: Bool & 0x1 / 32 = "rdmascope.smb2.fs_sector_size_info.flags.aligned_device", "Aligned device";
-        ALIGNED_PARTITION: Bool & 0x2 / 32 = "rdmascope.smb2.fs_sector_size_info.flags.partition_aligned", "Partition aligned on device";
+        ALIGNED_PARTITION: Bool & 0x2 / 32 = "rdmascope.smb2.fs_sector_size_info.flags.partition_aligned", "Partition \
+            aligned on device";
         NO_SEEK_PENALTY: Bool & 0x4 / 32 = "rdmascope.smb2.fs_sector_size_info.flags.no_seek_penalty", "No seek penalty";
         TRIM: Bool & 0x8 / 32 = "rdmascope.smb2.fs_sector_size_info.flags.trim_enabled", "Trim enabled";
         SECTOR_ALIGNMENT: U32 = "rdmascope.smb2.fs_sector_size_info.byte_offset_for_sector_alignment", "ByteOffsetForSectorAlignment", dec;
@@ -462,9 +463,8 @@ fn file_info<'a, T: Trace>(class: FileClass, setting: bool, i: &'a [u8], t: &mut
                 rename(i, 4, t)?
             }
             C::DISPOSITION => flags8_alone(f::DELETE_ON_CLOSE, i, t)?,
-            C::DISPOSITION_EX => {
-                flags32(f::DISPOSITION_FLAGS, &[f::DISPOSITION_DELETE, f::DISPOSITION_POSIX], i, t).map(|(i, _)| (i, ()))?
-            }
+            C::DISPOSITION_EX => flags32(f::DISPOSITION_FLAGS, &[f::DISPOSITION_DELETE, f::DISPOSITION_POSIX], i, t)
+                .map(|(i, _)| (i, ()))?,
             C::POSITION => number64(f::POSITION_INFO, i, t)?,
             C::FULL_EA => full_ea(i, t)?,
             C::MODE => mode(i, t)?,
@@ -782,7 +782,10 @@ fn directory_entry<'a, T: Trace>(class: FileClass, i: &'a [u8], t: &mut T) -> PR
             (i, ()) = number32(f::TAG, i, t)?;
             (i, _) = read::array::<16, T>(f::FILE_ID_128, i, t)?;
         }
-        C::ID_64_EXTD_DIRECTORY | C::ID_64_EXTD_BOTH_DIRECTORY | C::ID_ALL_EXTD_DIRECTORY | C::ID_ALL_EXTD_BOTH_DIRECTORY => {
+        C::ID_64_EXTD_DIRECTORY
+        | C::ID_64_EXTD_BOTH_DIRECTORY
+        | C::ID_ALL_EXTD_DIRECTORY
+        | C::ID_ALL_EXTD_BOTH_DIRECTORY => {
             (i, ()) = number32(f::TAG, i, t)?;
             (i, ()) = number64(f::FILE_ID, i, t)?;
             if matches!(class, C::ID_ALL_EXTD_DIRECTORY | C::ID_ALL_EXTD_BOTH_DIRECTORY) {
@@ -851,8 +854,11 @@ fn fs_info<'a, T: Trace>(class: FsClass, i: &'a [u8], t: &mut T) -> PResult<'a, 
                 read::bytes(fs::NAME, length as usize, i, t).map(|(i, _)| (i, ()))?
             }
             C::CONTROL => {
-                let (i, ()) =
-                    numbers64(&[fs::FILTER_START, fs::FILTER_THRESHOLD, fs::FILTER_STOP, fs::QUOTA_THRESHOLD, fs::QUOTA_LIMIT], i, t)?;
+                let (i, ()) = numbers64(
+                    &[fs::FILTER_START, fs::FILTER_THRESHOLD, fs::FILTER_STOP, fs::QUOTA_THRESHOLD, fs::QUOTA_LIMIT],
+                    i,
+                    t,
+                )?;
                 let flags = [fs::CONTROL_TRACK, fs::CONTROL_ENFORCE, fs::CONTROL_LOG_THRESHOLD, fs::CONTROL_LOG_LIMIT];
                 flags32(fs::CONTROL_FLAGS, &flags, i, t).map(|(i, _)| (i, ()))?
             }
@@ -865,14 +871,29 @@ fn fs_info<'a, T: Trace>(class: FsClass, i: &'a [u8], t: &mut T) -> PResult<'a, 
                 read::bytes(fs::EXTENDED, i.len().min(48), i, t).map(|(i, _)| (i, ()))?
             }
             C::SECTOR_SIZE => {
-                let (i, ()) = numbers32(&[fs::LOGICAL, fs::PHYSICAL_ATOMICITY, fs::PHYSICAL_PERFORMANCE, fs::EFFECTIVE_ATOMICITY], i, t)?;
-                let (i, _) = flags32(fs::SECTOR_FLAGS, &[fs::ALIGNED_DEVICE, fs::ALIGNED_PARTITION, fs::NO_SEEK_PENALTY, fs::TRIM], i, t)?;
+                let (i, ()) = numbers32(
+                    &[fs::LOGICAL, fs::PHYSICAL_ATOMICITY, fs::PHYSICAL_PERFORMANCE, fs::EFFECTIVE_ATOMICITY],
+                    i,
+                    t,
+                )?;
+                let (i, _) = flags32(
+                    fs::SECTOR_FLAGS,
+                    &[fs::ALIGNED_DEVICE, fs::ALIGNED_PARTITION, fs::NO_SEEK_PENALTY, fs::TRIM],
+                    i,
+                    t,
+                )?;
                 numbers32(&[fs::SECTOR_ALIGNMENT, fs::PARTITION_ALIGNMENT], i, t)?
             }
             C::POSIX => {
                 let (i, ()) = numbers32(&[fs::POSIX_TRANSFER, fs::POSIX_BLOCK], i, t)?;
-                let sizes =
-                    [fs::POSIX_TOTAL, fs::POSIX_AVAILABLE, fs::POSIX_USER_AVAILABLE, fs::POSIX_NODES, fs::POSIX_FREE_NODES, fs::POSIX_ID];
+                let sizes = [
+                    fs::POSIX_TOTAL,
+                    fs::POSIX_AVAILABLE,
+                    fs::POSIX_USER_AVAILABLE,
+                    fs::POSIX_NODES,
+                    fs::POSIX_FREE_NODES,
+                    fs::POSIX_ID,
+                ];
                 numbers64(&sizes, i, t)?
             }
             _ => rest(i, t)?,

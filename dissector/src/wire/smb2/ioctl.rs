@@ -1,5 +1,5 @@
-//! IOCTL, \[MS-SMB2\] 2.2.31 and 2.2.32: everything that has no command of its own. The control code decides what the two
-//! buffers are.
+//! IOCTL, \[MS-SMB2\] 2.2.31 and 2.2.32: everything that has no command of its own. The control code decides what the
+//! two buffers are.
 
 use super::blob::{Blob, behind, blob, number};
 use super::negotiate::Dialect;
@@ -214,12 +214,18 @@ static CODES: Values = &[
 ];
 
 const ADDRESS_FAMILIES: Values = &[(2, "IPv4"), (23, "IPv6")];
-const SHARED_DISK_SUPPORT: Values = &[(1, "SharedVirtualDisksSupported"), (7, "SharedVirtualDiskCDPSnapshotsSupported")];
+const SHARED_DISK_SUPPORT: Values =
+    &[(1, "SharedVirtualDisksSupported"), (7, "SharedVirtualDiskCDPSnapshotsSupported")];
 const SHARED_DISK_STATES: Values = &[(0, "HandleStateNone"), (1, "HandleStateFileShared"), (3, "HandleStateShared")];
 const TOKEN_TYPES: Values = &[(0xffff_0001, "STORAGE_OFFLOAD_TOKEN_TYPE_ZERO_DATA")];
-const CHECKSUMS: Values =
-    &[(0, "CHECKSUM_TYPE_NONE"), (1, "CHECKSUM_TYPE_CRC32"), (2, "CHECKSUM_TYPE_CRC64"), (0xffff, "CHECKSUM_TYPE_UNCHANGED")];
-const COMPRESSIONS: Values = &[(0, "COMPRESSION_FORMAT_NONE"), (1, "COMPRESSION_FORMAT_DEFAULT"), (2, "COMPRESSION_FORMAT_LZNT1")];
+const CHECKSUMS: Values = &[
+    (0, "CHECKSUM_TYPE_NONE"),
+    (1, "CHECKSUM_TYPE_CRC32"),
+    (2, "CHECKSUM_TYPE_CRC64"),
+    (0xffff, "CHECKSUM_TYPE_UNCHANGED"),
+];
+const COMPRESSIONS: Values =
+    &[(0, "COMPRESSION_FORMAT_NONE"), (1, "COMPRESSION_FORMAT_DEFAULT"), (2, "COMPRESSION_FORMAT_LZNT1")];
 const SERVER_TYPES: Values = &[(0, "Non-root targets"), (1, "Root targets")];
 
 fields! {
@@ -332,7 +338,8 @@ fields! {
 fields! {
     /// Storage quality of service, \[MS-SQOS\].
     pub mod qos ["[MS-SQOS] 2.2.2"] {
-        VERSION: U16 = "smb2.ioctl.sqos.protocol_version", "ProtocolVersion", hex, values &[(0x0100, "Storage QoS Protocol 1.0"), (0x0101, "Storage QoS Protocol 1.1")];
+        VERSION: U16 = "smb2.ioctl.sqos.protocol_version", "ProtocolVersion", hex, values &[(0x0100, "Storage QoS \
+            Protocol 1.0"), (0x0101, "Storage QoS Protocol 1.1")];
         RESERVED: U16 = "smb2.ioctl.sqos.reserved", "Reserved", dec;
         OPERATIONS: U32 = "smb2.ioctl.sqos.operations", "Operations", hex;
         SET_FLOW: Bool & 0x01 / 32 = "smb2.ioctl.sqos.operations.set_logical_flow_id", "Set Logical Flow ID";
@@ -611,7 +618,9 @@ fn contents<'a, T: Trace>(code: ControlCode, side: Side, i: &'a [u8], t: &mut T)
             }
             Ok((i, ()))
         }
-        (C::SRV_COPYCHUNK | C::SRV_COPYCHUNK_WRITE, Output) => numbers(&[f::CHUNKS_WRITTEN, f::CHUNK_BYTES, f::CHUNK_TOTAL], i, t),
+        (C::SRV_COPYCHUNK | C::SRV_COPYCHUNK_WRITE, Output) => {
+            numbers(&[f::CHUNKS_WRITTEN, f::CHUNK_BYTES, f::CHUNK_TOTAL], i, t)
+        }
         (C::SRV_ENUMERATE_SNAPSHOTS, Output) => {
             let (mut i, ()) = numbers(&[f::SNAPSHOTS, f::SNAPSHOTS_RETURNED, f::SNAPSHOTS_SIZE], i, t)?;
             while i.len() >= 4 {
@@ -625,7 +634,9 @@ fn contents<'a, T: Trace>(code: ControlCode, side: Side, i: &'a [u8], t: &mut T)
             let padding = i.iter().take_while(|b| **b == 0).count();
             Ok((&i[padding..], ()))
         }
-        (C::SRV_READ_HASH, Input) => numbers(&[f::HASH_TYPE, f::HASH_VERSION, f::HASH_RETRIEVAL, f::HASH_LENGTH, f::HASH_OFFSET], i, t),
+        (C::SRV_READ_HASH, Input) => {
+            numbers(&[f::HASH_TYPE, f::HASH_VERSION, f::HASH_RETRIEVAL, f::HASH_LENGTH, f::HASH_OFFSET], i, t)
+        }
         (C::LMR_REQUEST_RESILIENCY, Input) => numbers(&[f::RESILIENCY_TIMEOUT, f::RESILIENCY_RESERVED], i, t),
         (C::PIPE_WAIT, Input) => {
             let (i, _) = read::lei64(f::WAIT_TIMEOUT, i, t)?;
@@ -640,7 +651,9 @@ fn contents<'a, T: Trace>(code: ControlCode, side: Side, i: &'a [u8], t: &mut T)
             if i.is_empty() { Ok((i, ())) } else { read::bytes(f::PIPE_DATA, i.len(), i, t).map(|(i, _)| (i, ())) }
         }
         (C::PIPE_TRANSCEIVE, _) => read::bytes(f::PIPE_DATA, i.len(), i, t).map(|(i, _)| (i, ())),
-        (C::SET_REPARSE_POINT | C::DELETE_REPARSE_POINT, Input) | (C::GET_REPARSE_POINT, Output) => reparse::data_buffer(i, t),
+        (C::SET_REPARSE_POINT | C::DELETE_REPARSE_POINT, Input) | (C::GET_REPARSE_POINT, Output) => {
+            reparse::data_buffer(i, t)
+        }
         (C::SET_ZERO_DATA, Input) => numbers(&[f::RANGE_OFFSET, f::BEYOND_ZERO], i, t),
         (C::QUERY_ALLOCATED_RANGES, _) => ranges(i, t),
         (C::SET_SPARSE, Input) => {
@@ -778,8 +791,15 @@ fn network_interfaces<'a, T: Trace>(mut i: &'a [u8], t: &mut T) -> PResult<'a, (
 
 /// VALIDATE_NEGOTIATE_INFO, \[MS-SMB2\] 2.2.31.4 and 2.2.32.6.
 fn validate_negotiate<'a, T: Trace>(side: Side, i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
-    let capabilities =
-        [f::CAP_DFS, f::CAP_LEASING, f::CAP_LARGE_MTU, f::CAP_MULTI_CHANNEL, f::CAP_PERSISTENT, f::CAP_DIRECTORY, f::CAP_ENCRYPTION];
+    let capabilities = [
+        f::CAP_DFS,
+        f::CAP_LEASING,
+        f::CAP_LARGE_MTU,
+        f::CAP_MULTI_CHANNEL,
+        f::CAP_PERSISTENT,
+        f::CAP_DIRECTORY,
+        f::CAP_ENCRYPTION,
+    ];
     let (i, _) = flags32(f::CAPABILITIES, &capabilities, i, t)?;
     let (i, _) = read::array::<16, T>(if side == Side::Input { f::CLIENT_GUID } else { f::SERVER_GUID }, i, t)?;
     let (i, _) = super::flags8(f::SECURITY_MODE, &[f::SIGN_ENABLED, f::SIGN_REQUIRED], i, t)?;
@@ -804,7 +824,11 @@ fn storage_qos<'a, T: Trace>(side: Side, start: &'a [u8], t: &mut T) -> PResult<
     let (i, _) = read::array::<16, T>(qos::POLICY_ID, i, t)?;
     let (i, _) = read::array::<16, T>(qos::INITIATOR_ID, i, t)?;
     if side == Side::Output {
-        let (i, ()) = numbers(&[qos::TTL, qos::STATUS, qos::MAXIMUM_RATE, qos::MINIMUM_RATE, qos::BASE_SIZE, qos::RESERVED2], i, t)?;
+        let (i, ()) = numbers(
+            &[qos::TTL, qos::STATUS, qos::MAXIMUM_RATE, qos::MINIMUM_RATE, qos::BASE_SIZE, qos::RESERVED2],
+            i,
+            t,
+        )?;
         return if version >= VERSION_1_1 { numbers(&[qos::MAXIMUM_BANDWIDTH], i, t) } else { Ok((i, ())) };
     }
     let (i, ()) = numbers(&[qos::LIMIT, qos::RESERVATION], i, t)?;
@@ -880,7 +904,9 @@ fn referrals<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, ()> {
                     text(dfs::DOMAIN, domain, t);
                     let mut offset = usize::from(offset);
                     for _ in 0..names {
-                        let Some(at) = entry.get(offset..).filter(|at| at.len() >= 2 && budget.get() >= 2) else { break };
+                        let Some(at) = entry.get(offset..).filter(|at| at.len() >= 2 && budget.get() >= 2) else {
+                            break;
+                        };
                         let name = Utf16(&at[..at.len().min(budget.get()) & !1]).until_nul().0;
                         budget.set(budget.get().saturating_sub(name.len() + 2));
                         t.field(dfs::EXPANDED, name, name.len(), Value::Bytes(name));

@@ -58,7 +58,9 @@ impl<'a> LockRequest<'a> {
 
     /// The ranges that are whole.
     pub fn elements(&self) -> impl Iterator<Item = LockElement> + use<'a> {
-        self.element_bytes.chunks_exact(LockElement::LEN).filter_map(|b| LockElement::parse_flat(b, &mut Off).ok().map(|(_, e)| e))
+        self.element_bytes
+            .chunks_exact(LockElement::LEN)
+            .filter_map(|b| LockElement::parse_flat(b, &mut Off).ok().map(|(_, e)| e))
     }
 }
 

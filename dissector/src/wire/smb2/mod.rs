@@ -8,9 +8,10 @@
 //! \xffSMB  SMB1: only the negotiation that ends in SMB2
 //! ```
 //!
-//! [`parse_message`] takes a whole message and gives its PDUs to a [`Visitor`]. The bodies of most replies describe themselves,
-//! those of some (QUERY_INFO, QUERY_DIRECTORY) do not: the analyzer remembers a [`RequestMemo`] of each request and
-//! gives it back when the reply comes. Without it, bodies that do not describe themselves are reported as data.
+//! [`parse_message`] takes a whole message and gives its PDUs to a [`Visitor`]. The bodies of most replies describe
+//! themselves, those of some (QUERY_INFO, QUERY_DIRECTORY) do not: the analyzer remembers a [`RequestMemo`] of each
+//! request and gives it back when the reply comes. Without it, bodies that do not describe themselves are reported as
+//! data.
 //!
 //! Offsets in a message count from the first byte of its header, so decoders of bodies take the PDU from there.
 
@@ -93,7 +94,9 @@ impl FileId {
 
     /// The half that names the open.
     pub const fn volatile(self) -> u64 {
-        u64::from_le_bytes([self.0[8], self.0[9], self.0[10], self.0[11], self.0[12], self.0[13], self.0[14], self.0[15]])
+        u64::from_le_bytes([
+            self.0[8], self.0[9], self.0[10], self.0[11], self.0[12], self.0[13], self.0[14], self.0[15],
+        ])
     }
 }
 
@@ -231,7 +234,8 @@ pub enum Body<'a> {
     SetInfoRequest(query::SetInfoRequest<'a>),
     /// The reply to SET_INFO, which is its StructureSize.
     SetInfoResponse,
-    /// A message about an oplock or a lease: the server's notification, the client's acknowledgment, the server's reply.
+    /// A message about an oplock or a lease: the server's notification, the client's acknowledgment, the server's
+    /// reply.
     Break(oplock::Break),
     ServerNotification(notify::ServerNotification),
     /// Four bytes that say nothing: LOGOFF, TREE_DISCONNECT, ECHO, CANCEL, and the replies to FLUSH and LOCK.
@@ -295,11 +299,17 @@ impl Pdu<'_> {
             Ok(Body::ReadRequest(r)) => {
                 RequestParameters::Read { channel: r.channel.channel, length: r.fixed.length, offset: r.fixed.offset }
             }
-            Ok(Body::WriteRequest(w)) => {
-                RequestParameters::Write { channel: w.channel.channel, length: w.payload_length(), offset: w.fixed.offset }
+            Ok(Body::WriteRequest(w)) => RequestParameters::Write {
+                channel: w.channel.channel,
+                length: w.payload_length(),
+                offset: w.fixed.offset,
+            },
+            Ok(Body::QueryInfoRequest(q)) => {
+                RequestParameters::QueryInfo { info_type: q.fixed.info_type, class: q.fixed.info_class }
             }
-            Ok(Body::QueryInfoRequest(q)) => RequestParameters::QueryInfo { info_type: q.fixed.info_type, class: q.fixed.info_class },
-            Ok(Body::SetInfoRequest(s)) => RequestParameters::SetInfo { info_type: s.fixed.info_type, class: s.fixed.info_class },
+            Ok(Body::SetInfoRequest(s)) => {
+                RequestParameters::SetInfo { info_type: s.fixed.info_type, class: s.fixed.info_class }
+            }
             Ok(Body::QueryDirectoryRequest(q)) => RequestParameters::QueryDirectory { class: q.fixed.info_class },
             Ok(Body::IoctlRequest(i)) => RequestParameters::Ioctl { code: i.fixed.control_code },
             _ => RequestParameters::Nothing,
@@ -346,8 +356,8 @@ impl<'a, F: FnMut(&Pdu<'a>)> Visitor<'a> for Each<F> {
 }
 
 /// Decodes a whole message: a compound, or an encrypted or compressed message as far as its header. Every PDU gets a
-/// protocol subtree of its own, and the visitor is notified of each. A PDU with an unreadable body does not keep the next
-/// ones from being read.
+/// protocol subtree of its own, and the visitor is notified of each. A PDU with an unreadable body does not keep the
+/// next ones from being read.
 ///
 /// # Errors
 /// The first fault of all its PDUs.
@@ -423,7 +433,12 @@ fn trace<T: Trace>(mut fault: Fault, t: &mut T) -> Fault {
 }
 
 /// Header and body of one PDU, in the subtree that is open.
-fn pdu<'a, T: Trace, V: Visitor<'a>>(bytes: &'a [u8], offset: usize, t: &mut T, visitor: &mut V) -> PResult<'a, Option<Fault>> {
+fn pdu<'a, T: Trace, V: Visitor<'a>>(
+    bytes: &'a [u8],
+    offset: usize,
+    t: &mut T,
+    visitor: &mut V,
+) -> PResult<'a, Option<Fault>> {
     let (_, header) = match Header::parse(bytes, t) {
         Ok(read) => read,
         Err(e) => {
@@ -483,7 +498,9 @@ fn decode_body_into<'a, T: Trace>(
         Command::TREE_CONNECT => tree::request(pdu, t).map(|(i, b)| (i, *out = Body::TreeConnectRequest(b)))?,
         Command::LOCK => lock::request(pdu, t).map(|(i, b)| (i, *out = Body::LockRequest(b)))?,
         Command::IOCTL => ioctl::request(pdu, t).map(|(i, b)| (i, *out = Body::IoctlRequest(b)))?,
-        Command::QUERY_DIRECTORY => query::directory_request(pdu, t).map(|(i, b)| (i, *out = Body::QueryDirectoryRequest(b)))?,
+        Command::QUERY_DIRECTORY => {
+            query::directory_request(pdu, t).map(|(i, b)| (i, *out = Body::QueryDirectoryRequest(b)))?
+        }
         Command::CHANGE_NOTIFY => notify::request(pdu, t).map(|(i, b)| (i, *out = Body::NotifyRequest(b)))?,
         Command::QUERY_INFO => query::info_request(pdu, t).map(|(i, b)| (i, *out = Body::QueryInfoRequest(b)))?,
         Command::SET_INFO => query::set_request(pdu, t).map(|(i, b)| (i, *out = Body::SetInfoRequest(b)))?,
@@ -519,9 +536,13 @@ fn response<'a, T: Trace>(
         Command::SESSION_SETUP => session::response(pdu, t).map(|(i, b)| (i, *out = Body::SessionSetupResponse(b)))?,
         Command::TREE_CONNECT => tree::response(pdu, t).map(|(i, b)| (i, *out = Body::TreeConnectResponse(b)))?,
         Command::IOCTL => ioctl::response(pdu, t).map(|(i, b)| (i, *out = Body::IoctlResponse(b)))?,
-        Command::QUERY_DIRECTORY => query::directory_response(pdu, memo, t).map(|(i, b)| (i, *out = Body::QueryDirectoryResponse(b)))?,
+        Command::QUERY_DIRECTORY => {
+            query::directory_response(pdu, memo, t).map(|(i, b)| (i, *out = Body::QueryDirectoryResponse(b)))?
+        }
         Command::CHANGE_NOTIFY => notify::response(pdu, t).map(|(i, b)| (i, *out = Body::NotifyResponse(b)))?,
-        Command::QUERY_INFO => query::info_response(pdu, memo, t).map(|(i, b)| (i, *out = Body::QueryInfoResponse(b)))?,
+        Command::QUERY_INFO => {
+            query::info_response(pdu, memo, t).map(|(i, b)| (i, *out = Body::QueryInfoResponse(b)))?
+        }
         Command::SET_INFO => session::size_only(pdu, t).map(|(i, _)| (i, *out = Body::SetInfoResponse))?,
         Command::OPLOCK_BREAK => oplock::parse(pdu, t).map(|(i, b)| (i, *out = Body::Break(b)))?,
         Command::SERVER_TO_CLIENT_NOTIFICATION => {
@@ -562,7 +583,8 @@ fn form_of(header: &Header, pdu: &[u8], memo: Option<&RequestMemo>) -> (BodyForm
             // the buffer's offset at 4: as the byte count of an ERROR it would be larger than the message
             let (offset, length) = (blob::number(body, 4, 2), blob::number(body, 6, 2));
             size == own_size
-                && (status == NtStatus::MORE_PROCESSING_REQUIRED || (offset == 72 && length > 0 && 72 + length <= pdu.len() as u64))
+                && (status == NtStatus::MORE_PROCESSING_REQUIRED
+                    || (offset == 72 && length > 0 && 72 + length <= pdu.len() as u64))
         }
         Command::OPLOCK_BREAK => matches!(size, 24 | 36 | 44),
         _ => error::is_own_body(own_size, body, pdu.len()),
@@ -579,14 +601,20 @@ fn form_of(header: &Header, pdu: &[u8], memo: Option<&RequestMemo>) -> (BodyForm
 fn may_have_own_body(command: Command, status: NtStatus, body: &[u8], memo: Option<&RequestMemo>) -> bool {
     match (command, status) {
         (Command::SESSION_SETUP, NtStatus::MORE_PROCESSING_REQUIRED) => true,
-        (Command::QUERY_INFO | Command::QUERY_DIRECTORY | Command::IOCTL | Command::READ, NtStatus::BUFFER_OVERFLOW) => true,
+        (
+            Command::QUERY_INFO | Command::QUERY_DIRECTORY | Command::IOCTL | Command::READ,
+            NtStatus::BUFFER_OVERFLOW,
+        ) => true,
         (Command::CHANGE_NOTIFY, NtStatus::NOTIFY_ENUM_DIR) => true,
         (Command::IOCTL, NtStatus::INVALID_PARAMETER) => {
             let code = match memo.map(|m| m.asked) {
                 Some(RequestParameters::Ioctl { code }) => code,
                 _ => blob::number(body, 4, 4) as u32,
             };
-            matches!(ioctl::ControlCode(code), ioctl::ControlCode::SRV_COPYCHUNK | ioctl::ControlCode::SRV_COPYCHUNK_WRITE)
+            matches!(
+                ioctl::ControlCode(code),
+                ioctl::ControlCode::SRV_COPYCHUNK | ioctl::ControlCode::SRV_COPYCHUNK_WRITE
+            )
         }
         (_, NtStatus::PENDING | NtStatus::NOTIFY_CLEANUP) => false,
         (_, status) => matches!(status.severity(), Severity::Success | Severity::Informational),
@@ -605,8 +633,12 @@ fn say<T: Trace>(header: &Header, body: Option<&Body<'_>>, memo: Option<&Request
     };
     match body {
         Some(Body::CreateRequest(r)) => t.info(format_args!("{command} {kind} File: {}", r.name())),
-        Some(Body::ReadRequest(r)) => t.info(format_args!("{command} {kind} Len:{} Off:{}", r.fixed.length, r.fixed.offset)),
-        Some(Body::WriteRequest(w)) => t.info(format_args!("{command} {kind} Len:{} Off:{}", w.payload_length(), w.fixed.offset)),
+        Some(Body::ReadRequest(r)) => {
+            t.info(format_args!("{command} {kind} Len:{} Off:{}", r.fixed.length, r.fixed.offset))
+        }
+        Some(Body::WriteRequest(w)) => {
+            t.info(format_args!("{command} {kind} Len:{} Off:{}", w.payload_length(), w.fixed.offset))
+        }
         Some(Body::TreeConnectRequest(r)) => t.info(format_args!("{command} {kind} Tree: {}", r.path())),
         Some(Body::IoctlRequest(r)) => t.info(format_args!("{command} {kind} {}", r.code())),
         Some(Body::IoctlResponse(r)) => t.info(format_args!("{command} {kind} {}", r.code())),

@@ -359,8 +359,9 @@ pub fn response<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Negotiate
     })
 }
 
-/// Reports the contexts and returns the bytes behind them. A fault in them is reported and does not make the message unread.
-/// This also runs without an observer, since a fault in here is a fault of the message: there is one NEGOTIATE in a connection.
+/// Reports the contexts and returns the bytes behind them. A fault in them is reported and does not make the message
+/// unread. This also runs without an observer, since a fault in here is a fault of the message: there is one NEGOTIATE
+/// in a connection.
 fn trace_contexts<'a, T: Trace>(pdu: &'a [u8], offset: u32, count: u16, rest: &'a [u8], t: &mut T) -> &'a [u8] {
     let end = &pdu[pdu.len()..];
     if !T::ON || count == 0 {
@@ -413,7 +414,8 @@ fn trace_context<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
         ContextType::COMPRESSION => {
             let (i, count) = read::le16(f::COMPRESSION_COUNT, data, t)?;
             let (i, _) = read::array::<2, T>(shared::RESERVED, i, t)?;
-            let (i, _) = super::flags32(f::COMPRESSION_FLAGS, &[f::COMPRESSION_CHAINED, f::COMPRESSION_RESERVED], i, t)?;
+            let (i, _) =
+                super::flags32(f::COMPRESSION_FLAGS, &[f::COMPRESSION_CHAINED, f::COMPRESSION_RESERVED], i, t)?;
             ids(count, f::COMPRESSION, i, t)?.0
         }
         ContextType::NETNAME => {

@@ -147,7 +147,11 @@ pub fn server_notification<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a
     const SESSION_CLOSED: u32 = 0;
     scope(ServerNotification::NODE, &pdu[BODY.min(pdu.len())..], t, |i, t| {
         let (i, notification) = ServerNotification::parse_flat(i, t)?;
-        let i = if notification.notification_type == SESSION_CLOSED { read::array::<4, T>(shared::RESERVED, i, t)?.0 } else { i };
+        let i = if notification.notification_type == SESSION_CLOSED {
+            read::array::<4, T>(shared::RESERVED, i, t)?.0
+        } else {
+            i
+        };
         Ok((i, notification))
     })
 }

@@ -65,14 +65,17 @@ fields! {
         FLAG_NTLM: Bool & 0x00000200 / 32 = "ntlmssp.negotiatentlm", "Negotiate NTLM key";
         FLAG_NT_ONLY: Bool & 0x00000400 / 32 = "ntlmssp.unused00000400", "Negotiate NT Only";
         FLAG_ANONYMOUS: Bool & 0x00000800 / 32 = "ntlmssp.negotiateanonymous", "Negotiate Anonymous";
-        FLAG_DOMAIN_SUPPLIED: Bool & 0x00001000 / 32 = "ntlmssp.negotiateoemdomainsupplied", "Negotiate OEM Domain Supplied";
-        FLAG_WORKSTATION_SUPPLIED: Bool & 0x00002000 / 32 = "ntlmssp.negotiateoemworkstationsupplied", "Negotiate OEM Workstation Supplied";
+        FLAG_DOMAIN_SUPPLIED: Bool & 0x00001000 / 32 = "ntlmssp.negotiateoemdomainsupplied", "Negotiate OEM Domain \
+            Supplied";
+        FLAG_WORKSTATION_SUPPLIED: Bool & 0x00002000 / 32 = "ntlmssp.negotiateoemworkstationsupplied", "Negotiate OEM \
+            Workstation Supplied";
         FLAG_00004000: Bool & 0x00004000 / 32 = "ntlmssp.unused00004000", "Negotiate 0x00004000";
         FLAG_ALWAYS_SIGN: Bool & 0x00008000 / 32 = "ntlmssp.negotiatealwayssign", "Negotiate Always Sign";
         FLAG_TARGET_DOMAIN: Bool & 0x00010000 / 32 = "ntlmssp.targettypedomain", "Target Type Domain";
         FLAG_TARGET_SERVER: Bool & 0x00020000 / 32 = "ntlmssp.targettypeserver", "Target Type Server";
         FLAG_TARGET_SHARE: Bool & 0x00040000 / 32 = "ntlmssp.unused00040000", "Target Type Share";
-        FLAG_EXTENDED_SECURITY: Bool & 0x00080000 / 32 = "ntlmssp.negotiateextendedsessionsecurity", "Negotiate Extended Security";
+        FLAG_EXTENDED_SECURITY: Bool & 0x00080000 / 32 = "ntlmssp.negotiateextendedsessionsecurity", "Negotiate \
+            Extended Security";
         FLAG_IDENTIFY: Bool & 0x00100000 / 32 = "ntlmssp.negotiateidentify", "Negotiate Identify";
         FLAG_00200000: Bool & 0x00200000 / 32 = "ntlmssp.unused00200000", "Negotiate 0x00200000";
         FLAG_NON_NT_SESSION: Bool & 0x00400000 / 32 = "ntlmssp.requestnonntsessionkey", "Request Non-NT Session";
@@ -219,7 +222,8 @@ pub enum Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Takes a message apart; `None` if it is not one, or its fixed part is cut. Parts that point outside are empty or cut.
+    /// Takes a message apart; `None` if it is not one, or its fixed part is cut. Parts that point outside are empty or
+    /// cut.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         if !bytes.starts_with(SIGNATURE) {
             return None;
@@ -313,8 +317,11 @@ fn challenge<'a, T: Trace>(start: &'a [u8], i: &'a [u8], t: &mut T) -> PResult<'
 
 fn authenticate<'a, T: Trace>(start: &'a [u8], i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let unicode = number(start, 60, 4) as u32 & UNICODE != 0;
-    let lowest =
-        (0..6).map(|n| start.len().min(12 + 8 * n)).filter(|at| number(start, *at, 2) > 0).map(|at| number(start, at + 4, 4)).min();
+    let lowest = (0..6)
+        .map(|n| start.len().min(12 + 8 * n))
+        .filter(|at| number(start, *at, 2) > 0)
+        .map(|at| number(start, at + 4, 4))
+        .min();
     let blob = [f::BLOB_LENGTH, f::BLOB_MAXLEN, f::BLOB_OFFSET];
     let (i, lm) = pieces(blob, start, i, t)?;
     if !lm.is_empty() {
@@ -447,7 +454,12 @@ fn pairs<'a, T: Trace>(names: &Names, mut i: &'a [u8], t: &mut T) -> PResult<'a,
 }
 
 /// Length, maximum length and offset of a piece; and the piece, which lies behind the fixed part.
-fn pieces<'a, T: Trace>(defs: [Def; 3], start: &'a [u8], i: &'a [u8], t: &mut T) -> Result<(&'a [u8], &'a [u8]), nom::Err<Fault>> {
+fn pieces<'a, T: Trace>(
+    defs: [Def; 3],
+    start: &'a [u8],
+    i: &'a [u8],
+    t: &mut T,
+) -> Result<(&'a [u8], &'a [u8]), nom::Err<Fault>> {
     let at = i;
     let (i, length) = read::le16(defs[0], i, t)?;
     let (i, _) = read::le16(defs[1], i, t)?;

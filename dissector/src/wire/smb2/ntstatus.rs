@@ -920,6 +920,9 @@ mod tests {
             assert_eq!(status.name(), Some(name));
         }
         assert_eq!(format!("{}", NtStatus(0xc012_3456)), "0xc0123456");
-        assert_eq!((NtStatus::BUFFER_OVERFLOW.severity(), NtStatus::ACCESS_DENIED.severity()), (Severity::Warning, Severity::Error));
+        assert_eq!(
+            (NtStatus::BUFFER_OVERFLOW.severity(), NtStatus::ACCESS_DENIED.severity()),
+            (Severity::Warning, Severity::Error)
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! OPLOCK_BREAK, \[MS-SMB2\] 2.2.23 to 2.2.25: the server takes a right to cache back, the client acknowledges, the server
-//! answers. The StructureSize distinguishes oplocks (24) from leases (44 for the notification, 36 for the messages after it).
+//! OPLOCK_BREAK, \[MS-SMB2\] 2.2.23 to 2.2.25: the server takes a right to cache back, the client acknowledges, the
+//! server answers. The StructureSize distinguishes oplocks (24) from leases (44 for the notification, 36 for the
+//! messages after it).
 
 use super::blob::number;
 use super::create::OplockLevel;
@@ -38,7 +39,8 @@ header! {
         flags: le32 = "smb2.lease.lease_flags", "Lease Flags", hex, bits {
             ack_required: bool & 0x00000001 = "smb2.lease.lease_state.break_ack_required", "Break Ack Required";
             break_in_progress: bool & 0x00000002 = "smb2.lease.lease_state.break_in_progress", "Break In Progress";
-            parent_lease_key_set: bool & 0x00000004 = "smb2.lease.lease_state.parent_lease_key_set", "Parent Lease Key Set";
+            parent_lease_key_set: bool & 0x00000004 = "smb2.lease.lease_state.parent_lease_key_set", "Parent Lease Key \
+                Set";
         };
         lease_key: guid = "smb2.lease.lease_key", "Lease Key";
         current_lease_state: le32 = "smb2.lease.lease_state", "Lease State", hex, bits {
@@ -69,7 +71,8 @@ header! {
         flags: le32 = "smb2.lease.lease_flags", "Lease Flags", hex, bits {
             ack_required: bool & 0x00000001 = "smb2.lease.lease_state.break_ack_required", "Break Ack Required";
             break_in_progress: bool & 0x00000002 = "smb2.lease.lease_state.break_in_progress", "Break In Progress";
-            parent_lease_key_set: bool & 0x00000004 = "smb2.lease.lease_state.parent_lease_key_set", "Parent Lease Key Set";
+            parent_lease_key_set: bool & 0x00000004 = "smb2.lease.lease_state.parent_lease_key_set", "Parent Lease Key \
+                Set";
         };
         lease_key: guid = "smb2.lease.lease_key", "Lease Key";
         lease_state: le32 = "smb2.lease.lease_state", "Lease State", hex, bits {

@@ -1,5 +1,5 @@
-//! QUERY_INFO, SET_INFO and QUERY_DIRECTORY, \[MS-SMB2\] 2.2.33, 2.2.34 and 2.2.37 to 2.2.40: metadata of files and file
-//! systems, their security and quotas. The layouts are in [`super::info`].
+//! QUERY_INFO, SET_INFO and QUERY_DIRECTORY, \[MS-SMB2\] 2.2.33, 2.2.34 and 2.2.37 to 2.2.40: metadata of files and
+//! file systems, their security and quotas. The layouts are in [`super::info`].
 
 use super::blob::{Blob, behind, blob};
 use super::info::{self, FileClass, FsClass, InfoType};
@@ -215,12 +215,14 @@ pub fn info_request<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Query
         additional_field(fixed.info_type, fixed.additional_information, &i[16..], t);
         let input = Blob::of(pdu, END, fixed.input_buffer_offset.into(), fixed.input_buffer_length);
         if T::ON && !input.bytes.is_empty() {
-            let _ = scope(f::INPUT, input.bytes, t, |i, t| match (InfoType(fixed.info_type), FileClass(fixed.info_class)) {
-                (InfoType::QUOTA, _) => info::query_quota(i, t),
-                (InfoType::FILE, FileClass::FULL_EA) => info::get_ea(i, t),
-                _ => {
-                    t.field(shared::UNKNOWN, i, i.len(), Value::Bytes(i));
-                    Ok((&i[i.len()..], ()))
+            let _ = scope(f::INPUT, input.bytes, t, |i, t| {
+                match (InfoType(fixed.info_type), FileClass(fixed.info_class)) {
+                    (InfoType::QUOTA, _) => info::query_quota(i, t),
+                    (InfoType::FILE, FileClass::FULL_EA) => info::get_ea(i, t),
+                    _ => {
+                        t.field(shared::UNKNOWN, i, i.len(), Value::Bytes(i));
+                        Ok((&i[i.len()..], ()))
+                    }
                 }
             });
         }
@@ -229,7 +231,11 @@ pub fn info_request<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Query
 }
 
 /// Decodes the body of a QUERY_INFO reply; `pdu` begins with its header.
-pub fn info_response<'a, T: Trace>(pdu: &'a [u8], memo: Option<&RequestMemo>, t: &mut T) -> PResult<'a, QueryInfoResponse<'a>> {
+pub fn info_response<'a, T: Trace>(
+    pdu: &'a [u8],
+    memo: Option<&RequestMemo>,
+    t: &mut T,
+) -> PResult<'a, QueryInfoResponse<'a>> {
     const END: usize = BODY + QueryInfoResponseFixed::LEN;
     scope(QueryInfoResponseFixed::NODE, &pdu[BODY.min(pdu.len())..], t, |i, t| {
         let asked = trace_asked(memo, i, t);
@@ -254,7 +260,11 @@ pub fn set_request<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, SetInf
         additional_field(fixed.info_type, fixed.additional_information, &i[12..], t);
         let buffer = Blob::of(pdu, END, fixed.buffer_offset.into(), fixed.buffer_length);
         if T::ON && !buffer.inside {
-            t.fault(&crate::fault::Fault::length(SetInfoRequestFixed::buffer_length, &i[4..], fixed.buffer_length as usize));
+            t.fault(&crate::fault::Fault::length(
+                SetInfoRequestFixed::buffer_length,
+                &i[4..],
+                fixed.buffer_length as usize,
+            ));
         }
         if T::ON && !buffer.bytes.is_empty() {
             let _ = info::trace(fixed.info_type, fixed.info_class, true, buffer.bytes, t);
@@ -276,7 +286,11 @@ pub fn directory_request<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, 
 }
 
 /// Decodes the body of a QUERY_DIRECTORY reply; `pdu` begins with its header.
-pub fn directory_response<'a, T: Trace>(pdu: &'a [u8], memo: Option<&RequestMemo>, t: &mut T) -> PResult<'a, QueryDirectoryResponse<'a>> {
+pub fn directory_response<'a, T: Trace>(
+    pdu: &'a [u8],
+    memo: Option<&RequestMemo>,
+    t: &mut T,
+) -> PResult<'a, QueryDirectoryResponse<'a>> {
     const END: usize = BODY + QueryDirectoryResponseFixed::LEN;
     scope(QueryDirectoryResponseFixed::NODE, &pdu[BODY.min(pdu.len())..], t, |i, t| {
         let class = match memo.map(|m| m.asked) {

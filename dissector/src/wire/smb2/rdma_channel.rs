@@ -102,11 +102,13 @@ impl<'a> RdmaTransform<'a> {
     /// Fewer bytes than the fixed part has.
     pub fn parse(bytes: &'a [u8]) -> PResult<'a, Self> {
         let (rest, fixed) = RdmaTransformFixed::parse_flat(bytes, &mut Off)?;
-        let descriptors = Blob::of(bytes, RdmaTransformFixed::LEN, fixed.descriptor_offset.into(), fixed.descriptor_length.into());
+        let descriptors =
+            Blob::of(bytes, RdmaTransformFixed::LEN, fixed.descriptor_offset.into(), fixed.descriptor_length.into());
         Ok((&rest[rest.len()..], Self { fixed, descriptors, bytes }))
     }
 
-    /// The transforms that are whole: fewer than `transform_count` where the bytes end, or the descriptors begin, before.
+    /// The transforms that are whole: fewer than `transform_count` where the bytes end, or the descriptors begin,
+    /// before.
     pub fn transforms(&self) -> impl Iterator<Item = CryptoTransform<'a>> + use<'a> {
         let (mut left, mut rest) = (self.fixed.transform_count, self.behind_fixed());
         core::iter::from_fn(move || {
@@ -205,7 +207,13 @@ impl ExactSizeIterator for Descriptors<'_> {}
 
 /// Reads where the channel information is from its places in the message, and decodes it.
 #[inline]
-pub(super) fn channel_info<'a, T: Trace>(pdu: &'a [u8], fixed: usize, at: usize, channel: u32, t: &mut T) -> ChannelInfo<'a> {
+pub(super) fn channel_info<'a, T: Trace>(
+    pdu: &'a [u8],
+    fixed: usize,
+    at: usize,
+    channel: u32,
+    t: &mut T,
+) -> ChannelInfo<'a> {
     let blob = blob(pdu, fixed, (at, 2), (at + 2, 2), t);
     let info = ChannelInfo { channel: Channel(channel), blob };
     if T::ON && !blob.bytes.is_empty() {
@@ -258,7 +266,8 @@ pub(super) fn trace_transform<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'
         }
         let list = transform.descriptors;
         if !list.inside {
-            let mut fault = Fault::length(RdmaTransformFixed::descriptor_offset, i, (list.offset + list.length) as usize);
+            let mut fault =
+                Fault::length(RdmaTransformFixed::descriptor_offset, i, (list.offset + list.length) as usize);
             fault.available = i.len() as u32;
             t.fault(&fault);
         }
@@ -293,7 +302,8 @@ mod tests {
             reserved2: 0,
         }
         .emit(&mut bytes);
-        CryptoTransformFixed { transform_type: 1, signature_length: 16, nonce_length: 11, reserved: 0 }.emit(&mut bytes);
+        CryptoTransformFixed { transform_type: 1, signature_length: 16, nonce_length: 11, reserved: 0 }
+            .emit(&mut bytes);
         bytes.extend_from_slice(&[0xaa; 16]);
         bytes.extend_from_slice(&[0xbb; 11]);
         bytes.resize(56, 0);
@@ -326,7 +336,10 @@ mod tests {
         assert_eq!((info.descriptors().count(), info.described_length(), info.is_whole()), (2, 8192, true));
         let crypto: Vec<_> = info.transform().unwrap().transforms().collect();
         assert_eq!(crypto.len(), 1);
-        assert_eq!((crypto[0].signature, crypto[0].nonce, crypto[0].fixed.transform_type), (&[0xaa; 16][..], &[0xbb; 11][..], 1));
+        assert_eq!(
+            (crypto[0].signature, crypto[0].nonce, crypto[0].fixed.transform_type),
+            (&[0xaa; 16][..], &[0xbb; 11][..], 1)
+        );
         let mut tree = Tree::new();
         tree.begin(&bytes);
         trace_transform(&bytes, &mut tree).unwrap();
@@ -344,7 +357,8 @@ mod tests {
         tree.begin(&bytes);
         trace_transform(&bytes, &mut tree).unwrap();
         let told: Vec<_> = tree.all("smb2.buffer_descriptor.token").map(|node| node.value).collect();
-        let read: Vec<_> = info(Channel::RDMA_TRANSFORM, &bytes).descriptors().map(|d| NodeValue::U(d.token.into())).collect();
+        let read: Vec<_> =
+            info(Channel::RDMA_TRANSFORM, &bytes).descriptors().map(|d| NodeValue::U(d.token.into())).collect();
         assert_eq!((told, tree.faults.len()), (read, 1));
     }
 

@@ -1,5 +1,5 @@
-//! READ and WRITE, \[MS-SMB2\] 2.2.19 to 2.2.22. Over RDMA their data goes beside the message, into or out of the memory
-//! that the channel information describes.
+//! READ and WRITE, \[MS-SMB2\] 2.2.19 to 2.2.22. Over RDMA their data goes beside the message, into or out of the
+//! memory that the channel information describes.
 //!
 //! ```text
 //! READ request    offset, length, file, channel ── reply: data, or DataRemaining bytes by RDMA Write

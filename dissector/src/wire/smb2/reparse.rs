@@ -1,5 +1,5 @@
-//! Reparse points, \[MS-FSCC\] 2.1.2: what symbolic links, mount points and special files are made of. They come in FSCTLs
-//! and, as the answer to a path with a symbolic link in it, in ERROR replies.
+//! Reparse points, \[MS-FSCC\] 2.1.2: what symbolic links, mount points and special files are made of. They come in
+//! FSCTLs and, as the answer to a path with a symbolic link in it, in ERROR replies.
 
 use super::blob::{Blob, blob};
 use super::f as shared;
@@ -85,7 +85,8 @@ const NFS_LNK: u64 = 0x014b_4e4c;
 const NFS_CHR: u64 = 0x0152_4843;
 const NFS_BLK: u64 = 0x014b_4c42;
 
-/// REPARSE_DATA_BUFFER, \[MS-FSCC\] 2.1.2.2, and with the highest bit of the tag clear REPARSE_GUID_DATA_BUFFER, 2.1.2.3.
+/// REPARSE_DATA_BUFFER, \[MS-FSCC\] 2.1.2.2, and with the highest bit of the tag clear REPARSE_GUID_DATA_BUFFER,
+/// 2.1.2.3.
 pub(super) fn data_buffer<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     const MICROSOFT: u32 = 0x8000_0000;
     scope(f::BUFFER, i, t, |i, t| {
@@ -130,7 +131,8 @@ fn names<'a, T: Trace>(i: &'a [u8], fixed: usize, t: &mut T) -> PResult<'a, ()> 
     let place = |at: usize, t: &mut T| {
         // reported from the fixed part; its offsets count from the end of it
         let names = blob(head, 0, (at, 2), (at + 2, 2), &mut crate::trace::Off);
-        for (def, from, value) in [(shared::BLOB_OFFSET, at, names.offset), (shared::BLOB_LENGTH, at + 2, names.length)] {
+        for (def, from, value) in [(shared::BLOB_OFFSET, at, names.offset), (shared::BLOB_LENGTH, at + 2, names.length)]
+        {
             t.field(def, &head[from..], 2, Value::U(value.into()));
         }
         Blob::of(paths, 0, names.offset, names.length)

@@ -51,7 +51,8 @@ impl AceType {
     }
 }
 
-const CLAIM_TYPES: crate::field::Values = &[(1, "INT64"), (2, "UINT64"), (3, "STRING"), (5, "SID"), (6, "BOOLEAN"), (16, "OCTET_STRING")];
+const CLAIM_TYPES: crate::field::Values =
+    &[(1, "INT64"), (2, "UINT64"), (3, "STRING"), (5, "SID"), (6, "BOOLEAN"), (16, "OCTET_STRING")];
 
 /// Tokens of a conditional expression, \[MS-DTYP\] 2.4.4.17.
 const TOKENS: crate::field::Values = &[
@@ -107,8 +108,10 @@ fields! {
         SACL_DEFAULTED: Bool & 0x0020 / 16 = "nt.sec_desc.type.sacl_defaulted", "SACL Defaulted";
         DACL_TRUSTED: Bool & 0x0040 / 16 = "nt.sec_desc.type.dacl_trusted", "DACL Trusted";
         SERVER_SECURITY: Bool & 0x0080 / 16 = "nt.sec_desc.type.server_security", "Server Security";
-        DACL_INHERIT_REQUIRED: Bool & 0x0100 / 16 = "nt.sec_desc.type.dacl_auto_inherit_req", "DACL Auto Inherit Required";
-        SACL_INHERIT_REQUIRED: Bool & 0x0200 / 16 = "nt.sec_desc.type.sacl_auto_inherit_req", "SACL Auto Inherit Required";
+        DACL_INHERIT_REQUIRED: Bool & 0x0100 / 16 = "nt.sec_desc.type.dacl_auto_inherit_req", "DACL Auto Inherit \
+            Required";
+        SACL_INHERIT_REQUIRED: Bool & 0x0200 / 16 = "nt.sec_desc.type.sacl_auto_inherit_req", "SACL Auto Inherit \
+            Required";
         DACL_INHERITED: Bool & 0x0400 / 16 = "nt.sec_desc.type.dacl_auto_inherited", "DACL Auto Inherited";
         SACL_INHERITED: Bool & 0x0800 / 16 = "nt.sec_desc.type.sacl_auto_inherited", "SACL Auto Inherited";
         DACL_PROTECTED: Bool & 0x1000 / 16 = "nt.sec_desc.type.dacl_protected", "DACL Protected";
@@ -167,7 +170,8 @@ fields! {
         FILE_READ_DATA: Bool & 0x00000001 / 32 = "smb.file.accessmask.read_data", "Read Data";
         OBJECT_FLAGS: U32 = "nt.ace.object.flags", "ACE Object Flags", hex;
         OBJECT_TYPE_PRESENT: Bool & 0x1 / 32 = "nt.ace.object.flags.object_type_present", "Object Type Present";
-        INHERITED_TYPE_PRESENT: Bool & 0x2 / 32 = "nt.ace.object.flags.inherited_object_type_present", "Inherited Object Type Present";
+        INHERITED_TYPE_PRESENT: Bool & 0x2 / 32 = "nt.ace.object.flags.inherited_object_type_present", "Inherited \
+            Object Type Present";
         OBJECT_GUID: Guid = "nt.ace.object.guid", "GUID";
         INHERITED_GUID: Guid = "nt.ace.object.inherited_guid", "Inherited GUID";
         CONDITION: None = "nt.ace.cond", "Conditional Expression";
@@ -474,7 +478,8 @@ fn ace<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     Ok((rest, ()))
 }
 
-/// A conditional expression in postfix notation: `artx`, then tokens. A composite is reported as its length and its members.
+/// A conditional expression in postfix notation: `artx`, then tokens. A composite is reported as its length and its
+/// members.
 fn condition<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (mut i, _) = leaf::take(i, 4)?;
     while !i.is_empty() {
@@ -606,7 +611,13 @@ mod tests {
         let mut attribute = [&[0, 0, 0, 0][..], &EVERYONE].concat();
         attribute.extend_from_slice(&[20, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 24, 0, 0, 0]);
         attribute.extend_from_slice(&[b'n', 0, 0, 0, b'v', 0, 0, 0]);
-        Vec::from([ace_of(0, &allow), ace_of(5, &object), ace_of(9, &condition), ace_of(0x12, &attribute), ace_of(0x77, &[1, 2, 3])])
+        Vec::from([
+            ace_of(0, &allow),
+            ace_of(5, &object),
+            ace_of(9, &condition),
+            ace_of(0x12, &attribute),
+            ace_of(0x77, &[1, 2, 3]),
+        ])
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! SESSION_SETUP, \[MS-SMB2\] 2.2.5 and 2.2.6: authenticates a user, in as many rounds as its mechanism needs. And the four
-//! bytes that LOGOFF, TREE_DISCONNECT, ECHO and CANCEL, and some replies, are made of.
+//! SESSION_SETUP, \[MS-SMB2\] 2.2.5 and 2.2.6: authenticates a user, in as many rounds as its mechanism needs. And the
+//! four bytes that LOGOFF, TREE_DISCONNECT, ECHO and CANCEL, and some replies, are made of.
 
 use super::blob::{Blob, behind, blob};
 use super::{Header, spnego};

@@ -1,5 +1,5 @@
-//! SMB1, \[MS-CIFS\] 2.2.3.1, as far as it leads to SMB2: the multi-protocol negotiation, \[MS-SMB2\] 3.2.4.2.2.1. Anything else
-//! of it is named and left.
+//! SMB1, \[MS-CIFS\] 2.2.3.1, as far as it leads to SMB2: the multi-protocol negotiation, \[MS-SMB2\] 3.2.4.2.2.1.
+//! Anything else of it is named and left.
 
 use super::f as shared;
 use crate::fault::PResult;

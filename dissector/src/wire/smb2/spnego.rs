@@ -1,5 +1,6 @@
-//! SPNEGO, RFC 4178 and \[MS-SPNG\], and the GSS-API token around it, RFC 2743 3.1: how client and server find a mechanism
-//! of authentication, and what carries its tokens. A server or client may as well send NTLMSSP or Kerberos without it.
+//! SPNEGO, RFC 4178 and \[MS-SPNG\], and the GSS-API token around it, RFC 2743 3.1: how client and server find a
+//! mechanism of authentication, and what carries its tokens. A server or client may as well send NTLMSSP or Kerberos
+//! without it.
 //!
 //! ```text
 //! first     60 { OID, a0 { 30 { a0 mechTypes, a1 reqFlags, a2 mechToken, a3 negHints or mechListMIC, a4 mechListMIC } } }
@@ -32,7 +33,8 @@ const MECHANISMS: &[(&[u8], &str)] = &[
     (&[0x2b, 5, 1, 5, 2], "Kerberos 5 (RFC 1510)"),
 ];
 
-const NEG_STATES: crate::field::Values = &[(0, "accept-completed"), (1, "accept-incomplete"), (2, "reject"), (3, "request-mic")];
+const NEG_STATES: crate::field::Values =
+    &[(0, "accept-completed"), (1, "accept-incomplete"), (2, "reject"), (3, "request-mic")];
 const KRB5_TOKENS: crate::field::Values = &[
     (0x0001, "KRB5_AP_REQ"),
     (0x0002, "KRB5_AP_REP"),
@@ -68,7 +70,8 @@ fields! {
     }
 }
 
-/// The token of the mechanism inside of a security blob: out of SPNEGO's wrapping, or the blob itself where it has none.
+/// The token of the mechanism inside of a security blob: out of SPNEGO's wrapping, or the blob itself where it has
+/// none.
 pub fn mechanism_token(blob: &[u8]) -> Option<&[u8]> {
     if blob.starts_with(ntlmssp::SIGNATURE) {
         return Some(blob);
@@ -99,8 +102,8 @@ pub fn mechanism_token(blob: &[u8]) -> Option<&[u8]> {
 /// A Kerberos token in a security blob, RFC 4121 4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KerberosToken<'a> {
-    /// The mechanism, of those that SPNEGO offers, that it is for: the contents of its object identifier. `None` where SPNEGO offers none
-    /// (a reply), or is not there.
+    /// The mechanism, of those that SPNEGO offers, that it is for: the contents of its object identifier. `None` where
+    /// SPNEGO offers none (a reply), or is not there.
     pub mechanism: Option<&'a [u8]>,
     /// Type of the token: 1 KRB_AP_REQ, 2 KRB_AP_REP, 3 KRB_ERROR.
     pub id: u16,
@@ -125,7 +128,8 @@ fn is_kerberos(mechanism: &[u8]) -> bool {
 /// The mechanisms that a NegTokenInit offers: the contents of their object identifiers, in order of preference.
 pub fn mechanisms(blob: &[u8]) -> impl Iterator<Item = &[u8]> {
     let list = || {
-        let oid = ber::element(ber::contents(blob, ber::APPLICATION_0)?).filter(|e| e.tag == ber::OID && e.contents == SPNEGO)?;
+        let oid = ber::element(ber::contents(blob, ber::APPLICATION_0)?)
+            .filter(|e| e.tag == ber::OID && e.contents == SPNEGO)?;
         let first = ber::contents(ber::contents(oid.rest, ber::context(0))?, ber::SEQUENCE)?;
         ber::contents(ber::contents(first, ber::context(0))?, ber::SEQUENCE)
     };
@@ -137,7 +141,8 @@ pub fn mechanisms(blob: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A NegTokenInit that offers these mechanisms (contents of object identifiers), with the first one's token where there is one.
+/// A NegTokenInit that offers these mechanisms (contents of object identifiers), with the first one's token where there
+/// is one.
 pub fn emit_init(mechanisms: &[&[u8]], token: Option<&[u8]>) -> Vec<u8> {
     let oids: Vec<Vec<u8>> = mechanisms.iter().map(|m| ber::emit(ber::OID, &[m])).collect();
     let oids: Vec<&[u8]> = oids.iter().map(Vec::as_slice).collect();
@@ -157,9 +162,11 @@ pub enum NegState {
     AcceptIncomplete = 1,
 }
 
-/// A NegTokenResp. A server sends its state, and in its first one the mechanism that it chose (contents of an object identifier).
+/// A NegTokenResp. A server sends its state, and in its first one the mechanism that it chose (contents of an object
+/// identifier).
 pub fn emit_response(state: Option<NegState>, mechanism: Option<&[u8]>, token: Option<&[u8]>) -> Vec<u8> {
-    let state = state.map_or_else(Vec::new, |s| ber::emit(ber::context(0), &[&ber::emit(ber::ENUMERATED, &[&[s as u8]])]));
+    let state =
+        state.map_or_else(Vec::new, |s| ber::emit(ber::context(0), &[&ber::emit(ber::ENUMERATED, &[&[s as u8]])]));
     let mechanism = mechanism.map_or_else(Vec::new, |m| ber::emit(ber::context(1), &[&ber::emit(ber::OID, &[m])]));
     let token = token.map_or_else(Vec::new, |t| ber::emit(ber::context(2), &[&ber::emit(ber::OCTET_STRING, &[t])]));
     ber::emit(ber::context(1), &[&ber::emit(ber::SEQUENCE, &[&state, &mechanism, &token])])

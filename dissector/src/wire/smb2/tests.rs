@@ -9,7 +9,10 @@ use proptest::prelude::*;
 
 /// A message of a real mount, by the name it has in `testdata/mount.txt`.
 pub(super) fn real(name: &str) -> Vec<u8> {
-    let line = REAL.lines().find_map(|l| l.split_once('\t').filter(|(n, _)| *n == name)).unwrap_or_else(|| panic!("no message {name}"));
+    let line = REAL
+        .lines()
+        .find_map(|l| l.split_once('\t').filter(|(n, _)| *n == name))
+        .unwrap_or_else(|| panic!("no message {name}"));
     unhex(line.1)
 }
 
@@ -73,12 +76,21 @@ fn a_read_over_rdma() {
     let bytes = real("read rdma");
     let (pdus, tree) = decode(&bytes, &[]);
     let Ok(Body::ReadRequest(read)) = &pdus[0].body else { panic!("{:?}", pdus[0].body) };
-    assert_eq!((read.fixed.length, read.fixed.offset, read.channel.channel), (1_048_576, 0, Channel::RDMA_V1_INVALIDATE));
+    assert_eq!(
+        (read.fixed.length, read.fixed.offset, read.channel.channel),
+        (1_048_576, 0, Channel::RDMA_V1_INVALIDATE)
+    );
     assert_eq!((read.channel.blob.offset, read.channel.blob.length, read.channel.blob.inside), (112, 16, true));
     let descriptor = read.channel.descriptors().next().unwrap();
-    assert_eq!((descriptor.offset, descriptor.token, descriptor.length), (18_392_443_422_922_223_616, 0x445, 1_048_576));
+    assert_eq!(
+        (descriptor.offset, descriptor.token, descriptor.length),
+        (18_392_443_422_922_223_616, 0x445, 1_048_576)
+    );
     assert_eq!((read.file().persistent(), read.file().volatile()), (11, 11));
-    assert_eq!(pdus[0].memo().asked, RequestParameters::Read { channel: Channel::RDMA_V1_INVALIDATE, length: 1_048_576, offset: 0 });
+    assert_eq!(
+        pdus[0].memo().asked,
+        RequestParameters::Read { channel: Channel::RDMA_V1_INVALIDATE, length: 1_048_576, offset: 0 }
+    );
     assert_eq!(tree.number("smb2.buffer_descriptor.token"), Some(0x445));
     assert_eq!((tree.protocol, tree.info.as_str()), ("SMB2", "Read Request Len:1048576 Off:0"));
     assert!(tree.faults.is_empty());
@@ -130,8 +142,15 @@ fn a_write_over_rdma_and_one_with_its_data() {
 fn a_read_reply_whose_data_went_through_a_transform() {
     let mut body = Vec::new();
     let flags = 1;
-    read_write::ReadResponseFixed { structure_size: 17, data_offset: 80, reserved: [0], data_length: 43, data_remaining: 4096, flags }
-        .emit(&mut body);
+    read_write::ReadResponseFixed {
+        structure_size: 17,
+        data_offset: 80,
+        reserved: [0],
+        data_length: 43,
+        data_remaining: 4096,
+        flags,
+    }
+    .emit(&mut body);
     rdma_channel::RdmaTransformFixed {
         descriptor_offset: 0,
         descriptor_length: 0,
@@ -141,7 +160,8 @@ fn a_read_reply_whose_data_went_through_a_transform() {
         reserved2: 0,
     }
     .emit(&mut body);
-    rdma_channel::CryptoTransformFixed { transform_type: 2, signature_length: 16, nonce_length: 3, reserved: 0 }.emit(&mut body);
+    rdma_channel::CryptoTransformFixed { transform_type: 2, signature_length: 16, nonce_length: 3, reserved: 0 }
+        .emit(&mut body);
     body.extend_from_slice(&[9; 19]);
     let bytes = message(reply(Command::READ, NtStatus::SUCCESS), &body);
     let (pdus, tree) = decode(&bytes, &[]);
@@ -180,7 +200,10 @@ fn error_bodies_are_distinguished_from_the_command_s_own() {
     };
     assert_eq!(form(Command::QUERY_INFO, status, &error), (BodyForm::Expected, true));
     assert_eq!(form(Command::QUERY_INFO, status, &[9, 0, 72, 0, 0, 0, 0, 0]), (BodyForm::OwnUnderError, false));
-    assert_eq!(form(Command::QUERY_INFO, NtStatus::BUFFER_OVERFLOW, &[9, 0, 72, 0, 2, 0, 0, 0, 1, 2]), (BodyForm::Expected, false));
+    assert_eq!(
+        form(Command::QUERY_INFO, NtStatus::BUFFER_OVERFLOW, &[9, 0, 72, 0, 2, 0, 0, 0, 1, 2]),
+        (BodyForm::Expected, false)
+    );
     assert_eq!(form(Command::READ, NtStatus::SUCCESS, &error), (BodyForm::ErrorUnderSuccess, true));
     assert_eq!(form(Command::READ, NtStatus::END_OF_FILE, &error), (BodyForm::Expected, true));
     assert_eq!(form(Command::READ, NtStatus::PENDING, &error), (BodyForm::Expected, true));
@@ -188,7 +211,10 @@ fn error_bodies_are_distinguished_from_the_command_s_own() {
         form(Command::WRITE, NtStatus::ACCESS_DENIED, &[17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
         (BodyForm::OwnUnderError, false)
     );
-    assert_eq!(form(Command::CHANGE_NOTIFY, NtStatus::NOTIFY_ENUM_DIR, &[9, 0, 72, 0, 0, 0, 0, 0]), (BodyForm::Expected, false));
+    assert_eq!(
+        form(Command::CHANGE_NOTIFY, NtStatus::NOTIFY_ENUM_DIR, &[9, 0, 72, 0, 0, 0, 0, 0]),
+        (BodyForm::Expected, false)
+    );
     assert_eq!(form(Command::CHANGE_NOTIFY, NtStatus::NOTIFY_CLEANUP, &error), (BodyForm::Expected, true));
     let mut copychunk = vec![49, 0, 0, 0];
     copychunk.extend_from_slice(&0x1440f2u32.to_le_bytes());
@@ -206,7 +232,10 @@ fn negotiation_with_its_contexts() {
     assert_eq!(request.dialects().collect::<Vec<_>>(), [negotiate::Dialect::SMB_3_1_1]);
     let contexts: Vec<_> = request.contexts.collect();
     use negotiate::ContextType as C;
-    assert_eq!(contexts.iter().map(|c| c.context_type).collect::<Vec<_>>(), [C::PREAUTH_INTEGRITY, C::ENCRYPTION, C::NETNAME, C::POSIX]);
+    assert_eq!(
+        contexts.iter().map(|c| c.context_type).collect::<Vec<_>>(),
+        [C::PREAUTH_INTEGRITY, C::ENCRYPTION, C::NETNAME, C::POSIX]
+    );
     assert_eq!(contexts[0].ids().collect::<Vec<_>>(), [1]);
     assert_eq!(contexts[1].ids().collect::<Vec<_>>(), [2, 4, 1]);
     assert_eq!((tree.number("smb2.negotiate_context.salt_length"), tree.faults.len()), (Some(32), 0));

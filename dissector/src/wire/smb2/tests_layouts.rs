@@ -52,7 +52,12 @@ fn check(what: &str, bytes: &[u8], memos: &[RequestMemo], numbers: &[(&str, u64)
     assert!(pdus.iter().all(|p| p.body.is_ok()), "{what}: {:?}", pdus[0].body);
     assert!(tree.faults.is_empty(), "{what}: {:?}", tree.faults);
     for blob in ["smb2.unknown", "rdmascope.smb2.body.data"] {
-        assert_eq!(tree.all(blob).count(), 0, "{what} has a blob: {:x?}", tree.all(blob).map(|n| tree.covered(n)).collect::<Vec<_>>());
+        assert_eq!(
+            tree.all(blob).count(),
+            0,
+            "{what} has a blob: {:x?}",
+            tree.all(blob).map(|n| tree.covered(n)).collect::<Vec<_>>()
+        );
     }
     for (name, value) in numbers {
         assert_eq!(tree.number(name), Some(*value), "{what}: {name}");
@@ -91,8 +96,12 @@ fn sessions_and_trees() {
     assert_eq!(tree.info, "Tree Connect Request Tree: \\\\srv\\share$x");
     let extension = w().u16(9).u16(4).u16(88).u16(8).u32(32).u16(1).put(&[0; 10]).text("\\\\s\\").put(&[]);
     // the contexts begin 32 bytes into the body; one remoted identity with a user
-    let identity =
-        [28u16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0].iter().fold(w().u16(1).u16(44), |w, o| w.u16(*o)).u16(12).put(&EVERYONE).put(&[7, 0]);
+    let identity = [28u16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+        .iter()
+        .fold(w().u16(1).u16(44), |w, o| w.u16(*o))
+        .u16(12)
+        .put(&EVERYONE)
+        .put(&[7, 0]);
     let extension = extension.u16(1).u16(identity.0.len() as u16).u32(0).put(&identity.0);
     let tree = check(
         "tree connect with an extension",
@@ -139,7 +148,19 @@ fn negotiate_contexts_of_every_kind() {
         list.0.resize(list.0.len().next_multiple_of(8), 0);
         list = list.u16(*kind).u16(data.0.len() as u16).u32(0).put(&data.0);
     }
-    let body = w().u16(36).u16(2).u16(1).u16(0).u32(0x7f).put(&[9; 16]).u32(104).u16(8).u16(0).u16(0x302).u16(0x311).put(&list.0);
+    let body = w()
+        .u16(36)
+        .u16(2)
+        .u16(1)
+        .u16(0)
+        .u32(0x7f)
+        .put(&[9; 16])
+        .u32(104)
+        .u16(8)
+        .u16(0)
+        .u16(0x302)
+        .u16(0x311)
+        .put(&list.0);
     let bytes = message(request(Command::NEGOTIATE), &body.0);
     let numbers: Vec<_> = contexts.iter().map(|(_, _, name, value)| (*name, *value)).collect();
     let tree = check("negotiate", &bytes, &[], &numbers);
@@ -150,8 +171,12 @@ fn negotiate_contexts_of_every_kind() {
     assert_eq!(ids, [&[1][..], &[4], &[3, 5], &[], &[], &[1, 2], &[2], &[]]);
     // before SMB 3.1.1 there is a time where the contexts are named
     let body = w().u16(36).u16(1).u16(1).u16(0).u32(0).put(&[9; 16]).u64(TIME).u16(0x302);
-    let tree =
-        check("negotiate 3.0.2", &message(super::tests_layouts::request(Command::NEGOTIATE), &body.0), &[], &[("smb2.dialect", 0x302)]);
+    let tree = check(
+        "negotiate 3.0.2",
+        &message(super::tests_layouts::request(Command::NEGOTIATE), &body.0),
+        &[],
+        &[("smb2.dialect", 0x302)],
+    );
     assert_eq!(tree.all("rdmascope.smb2.client_start_time").count(), 1);
 }
 
@@ -162,7 +187,8 @@ fn create(contexts: &[(&[u8], W)], response: bool) -> Vec<u8> {
         let length = (at + data.0.len()).next_multiple_of(8);
         let next = if n + 1 == contexts.len() { 0 } else { length as u32 };
         let data_at = if data.0.is_empty() { 0 } else { at as u16 };
-        let mut entry = w().u32(next).u16(16).u16(name.len() as u16).u16(0).u16(data_at).u32(data.0.len() as u32).put(name);
+        let mut entry =
+            w().u32(next).u16(16).u16(name.len() as u16).u16(0).u16(data_at).u32(data.0.len() as u32).put(name);
         entry.0.resize(at, 0);
         entry = entry.put(&data.0);
         if next > 0 {
@@ -172,12 +198,27 @@ fn create(contexts: &[(&[u8], W)], response: bool) -> Vec<u8> {
     }
     let length = list.0.len() as u32;
     if response {
-        let body =
-            w().u16(89).u8(0xff).u8(0).u32(1).u64(TIME).u64(TIME).u64(TIME).u64(TIME).u64(4096).u64(6).u32(0x20).u32(0).put(&[5; 16]);
+        let body = w()
+            .u16(89)
+            .u8(0xff)
+            .u8(0)
+            .u32(1)
+            .u64(TIME)
+            .u64(TIME)
+            .u64(TIME)
+            .u64(TIME)
+            .u64(4096)
+            .u64(6)
+            .u32(0x20)
+            .u32(0)
+            .put(&[5; 16]);
         message(reply(Command::CREATE, NtStatus::SUCCESS), &body.u32(152).u32(length).put(&list.0).0)
     } else {
         let body = w().u16(57).u8(0).u8(0xff).u32(2).u64(0).u64(0).u32(0x0012_0089).u32(0).u32(7).u32(1).u32(0x40);
-        message(request(Command::CREATE), &body.u16(120).u16(2).u32(128).u32(length).text("x").put(&[0; 6]).put(&list.0).0)
+        message(
+            request(Command::CREATE),
+            &body.u16(120).u16(2).u32(128).u32(length).text("x").put(&[0; 6]).put(&list.0).0,
+        )
     }
 }
 
@@ -284,7 +325,12 @@ fn create_contexts_of_every_kind_granted() {
 fn locks_notifications_and_breaks() {
     let lock = w().u16(48).u16(2).u32(0x15).put(&[1; 16]).u64(5).u64(6).u32(1).u32(0).u64(7).u64(8).u32(0x12).u32(0);
     let bytes = message(request(Command::LOCK), &lock.0);
-    let numbers = [("smb2.lock_count", 2), ("smb2.lock_length", 6), ("smb2.lock_sequence_number", 5), ("smb2.lock_flags.shared", 1)];
+    let numbers = [
+        ("smb2.lock_count", 2),
+        ("smb2.lock_length", 6),
+        ("smb2.lock_sequence_number", 5),
+        ("smb2.lock_flags.shared", 1),
+    ];
     let tree = check("lock", &bytes, &[], &numbers);
     assert_eq!(tree.all("smb2.lock_info").count(), 2);
     let (pdus, _) = decode(&bytes, &[]);
@@ -303,8 +349,12 @@ fn locks_notifications_and_breaks() {
     );
     let entries = w().u32(16).u32(4).u32(2).text("a").put(&[0; 2]).u32(0).u32(5).u32(4).text("bc");
     let body = w().u16(9).u16(72).u32(entries.0.len() as u32).put(&entries.0);
-    let tree =
-        check("notify reply", &message(reply(Command::CHANGE_NOTIFY, NtStatus::SUCCESS), &body.0), &[], &[("smb2.notify.action", 4)]);
+    let tree = check(
+        "notify reply",
+        &message(reply(Command::CHANGE_NOTIFY, NtStatus::SUCCESS), &body.0),
+        &[],
+        &[("smb2.notify.action", 4)],
+    );
     assert_eq!(tree.all("smb2.notify.info").count(), 2);
 
     let unasked = Header { message_id: u64::MAX, ..reply(Command::OPLOCK_BREAK, NtStatus::SUCCESS) };
@@ -316,7 +366,12 @@ fn locks_notifications_and_breaks() {
     let tree = check("lease break", &message(unasked, &lease.0), &[], &[("smb2.lease.lease_oplock", 3)]);
     assert_eq!((tree.all("smb2.lease.lease_state").count(), tree.info.as_str()), (2, "Lease Break Notification"));
     let lease = w().u16(36).u16(0).u32(0).put(&[1; 16]).u32(1).u64(0);
-    check("lease break acknowledgment", &message(request(Command::OPLOCK_BREAK), &lease.0), &[], &[("smb2.lease.lease_state", 1)]);
+    check(
+        "lease break acknowledgment",
+        &message(request(Command::OPLOCK_BREAK), &lease.0),
+        &[],
+        &[("smb2.lease.lease_state", 1)],
+    );
     let body = w().u16(4).u16(0).u32(0).u32(0);
     let closed = Header { command: Command::SERVER_TO_CLIENT_NOTIFICATION, ..unasked };
     let tree = check("server notification", &message(closed, &body.0), &[], &[("smb2.notification.type", 0)]);
@@ -331,7 +386,12 @@ fn error(status: u32, count: u8, data: &[u8]) -> Vec<u8> {
 fn errors_with_their_contexts() {
     let names = w().u16(4).u16(4).u16(0).u16(4).u32(1).text("ab").text("cd");
     let symlink = w().u32(36).u32(0x4c4d_5953).u32(0xa000_000c).u16(20).u16(0).put(&names.0);
-    let tree = check("symlink", &error(0x8000_002d, 0, &symlink.0), &[], &[("smb2.symlink.flags", 1), ("smb2.reparse_tag", 0xa000_000c)]);
+    let tree = check(
+        "symlink",
+        &error(0x8000_002d, 0, &symlink.0),
+        &[],
+        &[("smb2.symlink.flags", 1), ("smb2.reparse_tag", 0xa000_000c)],
+    );
     let name = tree.all("smb2.symlink.print_name").next().unwrap();
     assert_eq!(tree.value_bytes(name), [b'a', 0, b'b', 0]);
     let context = w().u32(symlink.0.len() as u32).u32(0).put(&symlink.0);
@@ -341,9 +401,22 @@ fn errors_with_their_contexts() {
         &[],
         &[("smb2.error.context.id", 0), ("smb2.symlink.error_tag", 0x4c4d_5953)],
     );
-    let redirect = w().u32(60).u32(3).u32(48).u32(6).u16(0).u16(0).u32(1).u32(1).u32(0).put(&[192, 0, 2, 1]).put(&[0; 12]).text("srv");
+    let redirect = w()
+        .u32(60)
+        .u32(3)
+        .u32(48)
+        .u32(6)
+        .u16(0)
+        .u16(0)
+        .u32(1)
+        .u32(1)
+        .u32(0)
+        .put(&[192, 0, 2, 1])
+        .put(&[0; 12])
+        .text("srv");
     let context = w().u32(redirect.0.len() as u32).u32(0x7264_5253).put(&redirect.0);
-    let tree = check("share redirect", &error(0xc000_00cc, 1, &context.0), &[], &[("smb2.error.share_redirect.ip_count", 1)]);
+    let tree =
+        check("share redirect", &error(0xc000_00cc, 1, &context.0), &[], &[("smb2.error.share_redirect.ip_count", 1)]);
     assert_eq!(tree.all("rdmascope.smb2.error.share_redirect.ip.v4").count(), 1);
     check("buffer too small", &error(0xc000_0023, 0, &[8, 0, 0, 0]), &[], &[("smb2.error.min_buf_length", 8)]);
 }
@@ -351,7 +424,12 @@ fn errors_with_their_contexts() {
 fn get_info(info_type: InfoType, class: u8, data: &[u8], numbers: &[(&str, u64)]) -> Tree {
     let memos = [memo(Command::QUERY_INFO, RequestParameters::QueryInfo { info_type: info_type.0, class })];
     let body = w().u16(9).u16(72).u32(data.len() as u32).put(data);
-    check(class_name(info_type, class), &message(reply(Command::QUERY_INFO, NtStatus::SUCCESS), &body.0), &memos, numbers)
+    check(
+        class_name(info_type, class),
+        &message(reply(Command::QUERY_INFO, NtStatus::SUCCESS), &body.0),
+        &memos,
+        numbers,
+    )
 }
 
 fn class_name(info_type: InfoType, class: u8) -> &'static str {
@@ -389,7 +467,12 @@ fn file_information_of_every_class() {
     get_info(file, C::PIPE.0, &w().u32(1).u32(0).0, &[("rdmascope.smb2.pipe.read_mode", 1)]);
     get_info(file, C::PIPE_LOCAL.0, &(0..10).fold(w(), |w, n| w.u32(n)).0, &[("rdmascope.smb2.pipe.state", 8)]);
     get_info(file, C::PIPE_REMOTE.0, &w().u64(1).u32(2).0, &[("rdmascope.smb2.pipe.maximum_collection_count", 2)]);
-    get_info(file, C::COMPRESSION.0, &w().u64(5).u16(2).u8(16).u8(12).u8(12).put(&[0; 3]).0, &[("smb.compressed.format", 2)]);
+    get_info(
+        file,
+        C::COMPRESSION.0,
+        &w().u64(5).u16(2).u8(16).u8(12).u8(12).put(&[0; 3]).0,
+        &[("smb.compressed.format", 2)],
+    );
     get_info(file, C::OBJECT_ID.0, &[3; 64], &[]);
     get_info(file, C::REPARSE_POINT.0, &w().u64(1).u32(0xa000_000c).0, &[("smb2.reparse_tag", 0xa000_000c)]);
     let open = w().u64(TIME).u64(TIME).u64(TIME).u64(TIME).u64(4096).u64(6).u32(0x20).u32(0);
@@ -400,8 +483,26 @@ fn file_information_of_every_class() {
     get_info(file, C::STANDARD_LINK.0, &w().u32(1).u32(2).u8(0).u8(0).0, &[("rdmascope.smb2.total_nlinks", 2)]);
     get_info(file, C::ID.0, &w().u64(1).put(&[2; 16]).0, &[("rdmascope.smb2.volume_serial", 1)]);
     get_info(file, C::CASE_SENSITIVE.0, &w().u32(1).0, &[("rdmascope.smb2.case_sensitive.flags", 1)]);
-    let posix = w().u64(TIME).u64(TIME).u64(TIME).u64(TIME).u64(6).u64(4096).u32(0x20).u64(77).u32(1).u32(0).u32(2).u32(0).u32(0o644);
-    let tree = get_info(file, C::POSIX.0, &posix.put(&EVERYONE).put(&EVERYONE).0, &[("smb2.inode", 77), ("smb2.posix_perms", 0o644)]);
+    let posix = w()
+        .u64(TIME)
+        .u64(TIME)
+        .u64(TIME)
+        .u64(TIME)
+        .u64(6)
+        .u64(4096)
+        .u32(0x20)
+        .u64(77)
+        .u32(1)
+        .u32(0)
+        .u32(2)
+        .u32(0)
+        .u32(0o644);
+    let tree = get_info(
+        file,
+        C::POSIX.0,
+        &posix.put(&EVERYONE).put(&EVERYONE).0,
+        &[("smb2.inode", 77), ("smb2.posix_perms", 0o644)],
+    );
     assert_eq!(tree.all("nt.sid").count(), 2);
 
     set_info(C::END_OF_FILE, &w().u64(9).0, &[("smb.end_of_file", 9)]);
@@ -410,12 +511,25 @@ fn file_information_of_every_class() {
     set_info(C::DISPOSITION_EX, &w().u32(3).0, &[("rdmascope.smb2.disposition.flags.posix_semantics", 1)]);
     set_info(C::VALID_DATA_LENGTH, &w().u64(9).0, &[("rdmascope.smb2.valid_data_length", 9)]);
     for class in [C::RENAME, C::LINK] {
-        set_info(class, &w().u8(1).put(&[0; 7]).u64(0).u32(4).text("ab").0, &[("smb2.rename.replace_if", 1), ("smb2.filename.len", 4)]);
+        set_info(
+            class,
+            &w().u8(1).put(&[0; 7]).u64(0).u32(4).text("ab").0,
+            &[("smb2.rename.replace_if", 1), ("smb2.filename.len", 4)],
+        );
     }
     for class in [C::RENAME_EX, C::LINK_EX] {
-        set_info(class, &w().u32(2).u32(0).u64(0).u32(4).text("ab").0, &[("rdmascope.smb2.rename.flags.posix_semantics", 1)]);
+        set_info(
+            class,
+            &w().u32(2).u32(0).u64(0).u32(4).text("ab").0,
+            &[("rdmascope.smb2.rename.flags.posix_semantics", 1)],
+        );
     }
-    check("set info reply", &message(reply(Command::SET_INFO, NtStatus::SUCCESS), &[2, 0]), &[], &[("smb2.buffer_code", 2)]);
+    check(
+        "set info reply",
+        &message(reply(Command::SET_INFO, NtStatus::SUCCESS), &[2, 0]),
+        &[],
+        &[("smb2.buffer_code", 2)],
+    );
 }
 
 #[test]
@@ -427,7 +541,12 @@ fn file_system_security_and_quota_information() {
     get_info(fs, C::SIZE.0, &w().u64(9).u64(8).u32(1).u32(512).0, &[("smb.free_alloc_units", 8)]);
     get_info(fs, C::DEVICE.0, &w().u32(7).u32(0x20).0, &[("smb.device.mounted", 1)]);
     get_info(fs, C::ATTRIBUTE.0, &w().u32(3).u32(255).u32(8).text("NTFS").0, &[("smb.fs_attr.cpn", 1)]);
-    get_info(fs, C::CONTROL.0, &w().u64(1).u64(2).u64(3).u64(4).u64(5).u32(2).u32(0).0, &[("smb.quota.hard.default", 5)]);
+    get_info(
+        fs,
+        C::CONTROL.0,
+        &w().u64(1).u64(2).u64(3).u64(4).u64(5).u32(2).u32(0).0,
+        &[("smb.quota.hard.default", 5)],
+    );
     get_info(fs, C::FULL_SIZE.0, &w().u64(9).u64(8).u64(7).u32(1).u32(512).0, &[("smb.actual_free_alloc_units", 7)]);
     get_info(fs, C::OBJECT_ID.0, &[1; 64], &[]);
     let sectors = w().u32(512).u32(4096).u32(4096).u32(4096).u32(3).u32(0).u32(0);
@@ -442,7 +561,8 @@ fn file_system_security_and_quota_information() {
 
     let query = |info_type: u8, class: u8, additional: u32, input: &[u8]| {
         let at = if input.is_empty() { 0 } else { 104 };
-        let body = w().u16(41).u8(info_type).u8(class).u32(100).u16(at).u16(0).u32(input.len() as u32).u32(additional).u32(1);
+        let body =
+            w().u16(41).u8(info_type).u8(class).u32(100).u16(at).u16(0).u32(input.len() as u32).u32(additional).u32(1);
         message(request(Command::QUERY_INFO), &body.put(&[1; 16]).put(input).0)
     };
     check(
@@ -462,7 +582,10 @@ fn file_system_security_and_quota_information() {
     // the same bytes without the request are reported as data
     let body = w().u16(9).u16(72).u32(8).u64(9);
     let (_, tree) = decode(&message(reply(Command::QUERY_INFO, NtStatus::SUCCESS), &body.0), &[]);
-    assert_eq!((tree.all("rdmascope.smb2.body.data").count(), tree.info.as_str()), (1, "GetInfo Response, request not captured"));
+    assert_eq!(
+        (tree.all("rdmascope.smb2.body.data").count(), tree.info.as_str()),
+        (1, "GetInfo Response, request not captured")
+    );
 }
 
 #[test]
@@ -478,7 +601,20 @@ fn directories_of_every_class() {
     assert_eq!(tree.info, "Find Request FileIdBothDirectoryInformation Pattern: *");
     let common = |name: u32| w().u64(TIME).u64(TIME).u64(TIME).u64(TIME).u64(6).u64(4096).u32(0x20).u32(name);
     let short = |w: W| w.u8(4).u8(0).text("ab").put(&[0; 20]);
-    let posix = w().u64(TIME).u64(TIME).u64(TIME).u64(TIME).u64(6).u64(4096).u32(0x20).u64(77).u32(1).u32(0).u32(2).u32(0).u32(0o644);
+    let posix = w()
+        .u64(TIME)
+        .u64(TIME)
+        .u64(TIME)
+        .u64(TIME)
+        .u64(6)
+        .u64(4096)
+        .u32(0x20)
+        .u64(77)
+        .u32(1)
+        .u32(0)
+        .u32(2)
+        .u32(0)
+        .u32(0o644);
     let layouts = [
         (C::DIRECTORY, common(4)),
         (C::FULL_DIRECTORY, common(4).u32(1)),
@@ -510,37 +646,78 @@ fn directories_of_every_class() {
 }
 
 fn ioctl(code: ControlCode, input: &[u8], numbers: &[(&str, u64)]) -> Tree {
-    let body =
-        w().u16(57).u16(0).u32(code.0).put(&[0xff; 16]).u32(120).u32(input.len() as u32).u32(0).u32(0).u32(0).u32(1024).u32(1).u32(0);
+    let body = w()
+        .u16(57)
+        .u16(0)
+        .u32(code.0)
+        .put(&[0xff; 16])
+        .u32(120)
+        .u32(input.len() as u32)
+        .u32(0)
+        .u32(0)
+        .u32(0)
+        .u32(1024)
+        .u32(1)
+        .u32(0);
     check(code.name().unwrap(), &message(request(Command::IOCTL), &body.put(input).0), &[], numbers)
 }
 
 fn ioctl_reply(code: ControlCode, output: &[u8], numbers: &[(&str, u64)]) -> Tree {
-    let body = w().u16(49).u16(0).u32(code.0).put(&[0xff; 16]).u32(112).u32(0).u32(112).u32(output.len() as u32).u32(0).u32(0);
+    let body =
+        w().u16(49).u16(0).u32(code.0).put(&[0xff; 16]).u32(112).u32(0).u32(112).u32(output.len() as u32).u32(0).u32(0);
     check(code.name().unwrap(), &message(reply(Command::IOCTL, NtStatus::SUCCESS), &body.put(output).0), &[], numbers)
 }
 
 #[test]
 fn control_codes_with_their_buffers() {
     use ControlCode as C;
-    ioctl(C::VALIDATE_NEGOTIATE_INFO, &w().u32(0x7f).put(&[1; 16]).u16(1).u16(2).u16(0x300).u16(0x302).0, &[("smb2.dialect_count", 2)]);
-    ioctl_reply(C::VALIDATE_NEGOTIATE_INFO, &w().u32(0x7f).put(&[1; 16]).u16(1).u16(0x302).0, &[("smb2.dialect", 0x302)]);
-    let interface = w().u32(152).u32(2).u32(2).u32(4).u64(100_000_000_000).u16(2).u16(0).put(&[192, 0, 2, 1]).put(&[0; 120]);
-    let interface = interface.u32(0).u32(3).u32(3).u32(0).u64(1).u16(23).u16(0).u32(0).put(&[0xfe; 16]).u32(0).put(&[0; 100]);
-    let numbers = [("smb2.ioctl.network_interfaces.capabilities.rdma", 1), ("smb2.ioctl.network_interfaces.link_speed", 100_000_000_000)];
+    ioctl(
+        C::VALIDATE_NEGOTIATE_INFO,
+        &w().u32(0x7f).put(&[1; 16]).u16(1).u16(2).u16(0x300).u16(0x302).0,
+        &[("smb2.dialect_count", 2)],
+    );
+    ioctl_reply(
+        C::VALIDATE_NEGOTIATE_INFO,
+        &w().u32(0x7f).put(&[1; 16]).u16(1).u16(0x302).0,
+        &[("smb2.dialect", 0x302)],
+    );
+    let interface =
+        w().u32(152).u32(2).u32(2).u32(4).u64(100_000_000_000).u16(2).u16(0).put(&[192, 0, 2, 1]).put(&[0; 120]);
+    let interface =
+        interface.u32(0).u32(3).u32(3).u32(0).u64(1).u16(23).u16(0).u32(0).put(&[0xfe; 16]).u32(0).put(&[0; 100]);
+    let numbers = [
+        ("smb2.ioctl.network_interfaces.capabilities.rdma", 1),
+        ("smb2.ioctl.network_interfaces.link_speed", 100_000_000_000),
+    ];
     let tree = ioctl_reply(C::QUERY_NETWORK_INTERFACE_INFO, &interface.0, &numbers);
-    assert_eq!((tree.all("smb2.windows.sockaddr.in.addr").count(), tree.all("smb2.windows.sockaddr.in6.addr").count()), (1, 1));
+    assert_eq!(
+        (tree.all("smb2.windows.sockaddr.in.addr").count(), tree.all("smb2.windows.sockaddr.in6.addr").count()),
+        (1, 1)
+    );
     let key = [7; 24];
-    ioctl_reply(C::SRV_REQUEST_RESUME_KEY, &w().put(&key).u32(0).u32(0).0, &[("rdmascope.smb2.fsctl.cchunk.context_length", 0)]);
+    ioctl_reply(
+        C::SRV_REQUEST_RESUME_KEY,
+        &w().put(&key).u32(0).u32(0).0,
+        &[("rdmascope.smb2.fsctl.cchunk.context_length", 0)],
+    );
     for code in [C::SRV_COPYCHUNK, C::SRV_COPYCHUNK_WRITE] {
         ioctl(code, &w().put(&key).u32(1).u32(0).u64(1).u64(2).u32(3).u32(0).0, &[("smb2.fsctl.cchunk.dst_offset", 2)]);
         ioctl_reply(code, &w().u32(1).u32(0).u32(3).0, &[("smb2.fsctl.cchunk.total_written", 3)]);
     }
     let snapshots = w().u32(2).u32(2).u32(12).text("@a\0@b\0\0");
-    assert_eq!(ioctl_reply(C::SRV_ENUMERATE_SNAPSHOTS, &snapshots.0, &[]).all("smb2.ioctl.enumerate_snapshots.snapshot").count(), 2);
+    assert_eq!(
+        ioctl_reply(C::SRV_ENUMERATE_SNAPSHOTS, &snapshots.0, &[])
+            .all("smb2.ioctl.enumerate_snapshots.snapshot")
+            .count(),
+        2
+    );
     ioctl(C::SRV_READ_HASH, &w().u32(1).u32(1).u32(1).u32(4).u64(5).0, &[("rdmascope.smb2.ioctl.hash.offset", 5)]);
     ioctl(C::LMR_REQUEST_RESILIENCY, &w().u32(9).u32(0).0, &[("smb2.ioctl.resiliency.timeout", 9)]);
-    ioctl(C::PIPE_WAIT, &w().u64(5).u32(2).u8(1).u8(0).text("p").0, &[("rdmascope.smb2.fsctl.wait.timeout_specified", 1)]);
+    ioctl(
+        C::PIPE_WAIT,
+        &w().u64(5).u32(2).u8(1).u8(0).text("p").0,
+        &[("rdmascope.smb2.fsctl.wait.timeout_specified", 1)],
+    );
     ioctl_reply(C::PIPE_PEEK, &w().u32(3).u32(4).u32(1).u32(4).put(b"data").0, &[("rdmascope.smb2.pipe.state", 3)]);
     ioctl(C::PIPE_TRANSCEIVE, b"data", &[]);
     ioctl_reply(C::PIPE_TRANSCEIVE, b"data", &[]);
@@ -555,21 +732,35 @@ fn control_codes_with_their_buffers() {
     ioctl(C::SET_ZERO_DATA, &w().u64(1).u64(2).0, &[("rdmascope.smb2.fsctl.zero_data.beyond_final_zero", 2)]);
     ioctl(C::QUERY_ALLOCATED_RANGES, &w().u64(1).u64(2).0, &[("smb2.fsctl.range_length", 2)]);
     assert_eq!(
-        ioctl_reply(C::QUERY_ALLOCATED_RANGES, &w().u64(1).u64(2).u64(3).u64(4).0, &[]).all("rdmascope.smb2.fsctl.range").count(),
+        ioctl_reply(C::QUERY_ALLOCATED_RANGES, &w().u64(1).u64(2).u64(3).u64(4).0, &[])
+            .all("rdmascope.smb2.fsctl.range")
+            .count(),
         2
     );
     ioctl(C::SET_SPARSE, &[1], &[("smb2.fsctl.set_sparse", 1)]);
     ioctl(C::SET_COMPRESSION, &w().u16(2).0, &[("smb2.compression_format", 2)]);
     ioctl_reply(C::GET_COMPRESSION, &w().u16(2).0, &[("smb2.compression_format", 2)]);
-    ioctl_reply(C::GET_INTEGRITY_INFORMATION, &w().u16(2).u16(0).u32(1).u32(65536).u32(4096).0, &[("smb2.integrity_flags_enforcement", 1)]);
+    ioctl_reply(
+        C::GET_INTEGRITY_INFORMATION,
+        &w().u16(2).u16(0).u32(1).u32(65536).u32(4096).0,
+        &[("smb2.integrity_flags_enforcement", 1)],
+    );
     ioctl(C::SET_INTEGRITY_INFORMATION, &w().u16(2).u16(0).u32(1).0, &[("smb2.checksum_algorithm", 2)]);
     ioctl(C::QUERY_FILE_REGIONS, &w().u64(1).u64(2).u32(1).u32(0).0, &[("smb2.qfr_length", 2)]);
-    ioctl_reply(C::QUERY_FILE_REGIONS, &w().u32(0).u32(1).u32(1).u32(0).u64(1).u64(2).u32(1).u32(0).0, &[("smb2.qfr_usage", 1)]);
+    ioctl_reply(
+        C::QUERY_FILE_REGIONS,
+        &w().u32(0).u32(1).u32(1).u32(0).u64(1).u64(2).u32(1).u32(0).0,
+        &[("smb2.qfr_usage", 1)],
+    );
     ioctl_reply(C::CREATE_OR_GET_OBJECT_ID, &[4; 64], &[]);
     let token = w().put(&[0xff, 0xff, 0, 1, 0, 0, 1, 0xf8]).put(&[9; 504]);
     ioctl(C::OFFLOAD_READ, &w().u32(32).u32(0).u32(5).u32(0).u64(6).u64(7).0, &[("smb2.fsctl.odx.token_ttl", 5)]);
     ioctl_reply(C::OFFLOAD_READ, &w().u32(528).u32(0).u64(7).put(&token.0).0, &[("smb2.fsctl.odx.token.idlen", 504)]);
-    ioctl(C::OFFLOAD_WRITE, &w().u32(544).u32(0).u64(1).u64(2).u64(3).put(&token.0).0, &[("smb2.fsctl.odx.token_offset", 3)]);
+    ioctl(
+        C::OFFLOAD_WRITE,
+        &w().u32(544).u32(0).u64(1).u64(2).u64(3).put(&token.0).0,
+        &[("smb2.fsctl.odx.token_offset", 3)],
+    );
     ioctl_reply(C::OFFLOAD_WRITE, &w().u32(16).u32(0).u64(7).0, &[("smb2.fsctl.odx.xfer_length", 7)]);
     ioctl(C::FILE_LEVEL_TRIM, &w().u32(0).u32(1).u64(1).u64(2).0, &[("rdmascope.smb2.fsctl.trim.count", 1)]);
     ioctl_reply(C::FILE_LEVEL_TRIM, &w().u32(1).0, &[("rdmascope.smb2.fsctl.trim.count", 1)]);
@@ -579,9 +770,28 @@ fn control_codes_with_their_buffers() {
         &w().u64(48).put(&[1; 16]).u64(1).u64(2).u64(3).u32(1).u32(0).0,
         &[("rdmascope.smb2.fsctl.duplicate_extents.flags", 1)],
     );
-    ioctl_reply(C::QUERY_SHARED_VIRTUAL_DISK_SUPPORT, &w().u32(1).u32(3).0, &[("smb2.ioctl.shared_virtual_disk.handle_state", 3)]);
+    ioctl_reply(
+        C::QUERY_SHARED_VIRTUAL_DISK_SUPPORT,
+        &w().u32(1).u32(3).0,
+        &[("smb2.ioctl.shared_virtual_disk.handle_state", 3)],
+    );
     let flow = w().u16(0x101).u16(0).u32(0x18).put(&[1; 16]).put(&[2; 16]).put(&[3; 16]);
-    let names = flow.clone().u64(10).u64(5).u16(128).u16(4).u16(132).u16(2).u64(1).u64(2).u64(3).u64(4).u64(5).u64(6).text("ab").text("c");
+    let names = flow
+        .clone()
+        .u64(10)
+        .u64(5)
+        .u16(128)
+        .u16(4)
+        .u16(132)
+        .u16(2)
+        .u64(1)
+        .u64(2)
+        .u64(3)
+        .u64(4)
+        .u64(5)
+        .u64(6)
+        .text("ab")
+        .text("c");
     ioctl(C::STORAGE_QOS_CONTROL, &names.0, &[("smb2.ioctl.sqos.kilobyte_count_increment", 6)]);
     ioctl_reply(
         C::STORAGE_QOS_CONTROL,
@@ -600,10 +810,14 @@ fn control_codes_with_their_buffers() {
 fn dfs_referrals_of_every_version() {
     let head = |n| w().u16(4).u16(n).u16(3).u16(0);
     let reply = |body: W, numbers: &[(&str, u64)]| ioctl_reply(ControlCode::DFS_GET_REFERRALS, &body.0, numbers);
-    reply(head(1).u16(1).u16(14).u16(1).u16(0).text("\\s\0"), &[("smb.dfs.referral.version", 1), ("smb.dfs.flags.fielding", 1)]);
+    reply(
+        head(1).u16(1).u16(14).u16(1).u16(0).text("\\s\0"),
+        &[("smb.dfs.referral.version", 1), ("smb.dfs.flags.fielding", 1)],
+    );
     let two = head(1).u16(2).u16(22).u16(0).u16(0).u32(1).u32(300).u16(22).u16(22).u16(26).text("p\0").text("n\0");
     reply(two, &[("smb.dfs.referral.ttl", 300), ("smb.dfs.referral.node_offset", 26)]);
-    let four = head(1).u16(4).u16(34).u16(0).u16(4).u32(300).u16(34).u16(34).u16(38).put(&[0; 16]).text("p\0").text("n\0");
+    let four =
+        head(1).u16(4).u16(34).u16(0).u16(4).u32(300).u16(34).u16(34).u16(38).put(&[0; 16]).text("p\0").text("n\0");
     let tree = reply(four, &[("smb.dfs.referral.flags.target_set_boundary", 1)]);
     let node = tree.all("smb.dfs.referral.node").next().unwrap();
     assert_eq!(tree.value_bytes(node), [b'n', 0]);
@@ -628,8 +842,14 @@ fn spnego_and_ntlmssp() {
     );
     let body = w().u16(65).u16(1).u16(0x302).u16(0).put(&[1; 16]).u32(0x2f).u32(1).u32(2).u32(3).u64(TIME).u64(0);
     let body = body.u16(128).u16(init.len() as u16).u32(0).put(&init);
-    let tree = check("negotiate reply", &message(reply(Command::NEGOTIATE, NtStatus::SUCCESS), &body.0), &[], &[("spnego.mechTypes", 3)]);
-    let mechanisms: Vec<_> = tree.all("spnego.MechType").map(|n| core::str::from_utf8(tree.value_bytes(n)).unwrap()).collect();
+    let tree = check(
+        "negotiate reply",
+        &message(reply(Command::NEGOTIATE, NtStatus::SUCCESS), &body.0),
+        &[],
+        &[("spnego.mechTypes", 3)],
+    );
+    let mechanisms: Vec<_> =
+        tree.all("spnego.MechType").map(|n| core::str::from_utf8(tree.value_bytes(n)).unwrap()).collect();
     assert_eq!((mechanisms[0], mechanisms[2]), ("1.2.840.48018.1.2.2", "1.3.6.1.4.1.311.2.2.10"));
     let mut label = alloc::string::String::new();
     let last = tree.nodes.iter().rposition(|n| n.def.name == "spnego.MechType").unwrap();
@@ -656,11 +876,23 @@ fn spnego_and_ntlmssp() {
         .u16(0)
         .u16(0);
     let info = pairs.0.len() as u16;
-    let challenge = w().put(b"NTLMSSP\0").u32(2).u16(4).u16(4).u32(56).u32(0xe28a_8235).put(&[8; 8]).u64(0).u16(info).u16(info).u32(60);
+    let challenge = w()
+        .put(b"NTLMSSP\0")
+        .u32(2)
+        .u16(4)
+        .u16(4)
+        .u32(56)
+        .u32(0xe28a_8235)
+        .put(&[8; 8])
+        .u64(0)
+        .u16(info)
+        .u16(info)
+        .u32(60);
     let challenge = challenge.put(&[10, 0, 0x5d, 0x58, 0, 0, 0, 15]).text("AB").put(&pairs.0);
     let length = challenge.0.len();
     // responseToken within negTokenResp
-    let der = |tag: u8, contents: &[u8]| w().u8(tag).u8(0x82).put(&(contents.len() as u16).to_be_bytes()).put(contents).0;
+    let der =
+        |tag: u8, contents: &[u8]| w().u8(tag).u8(0x82).put(&(contents.len() as u16).to_be_bytes()).put(contents).0;
     let token = [
         der(0xa0, &[10, 1, 1]),
         der(0xa1, &unhex("060a2b06010401823702020a")),
@@ -681,7 +913,10 @@ fn spnego_and_ntlmssp() {
     assert_eq!(tree.info, "Session Setup Response, Error: STATUS_MORE_PROCESSING_REQUIRED, NTLMSSP_CHALLENGE");
     assert_eq!(tree.all("spnego.mechListMIC").count(), 1);
     assert_eq!(spnego::mechanism_token(&token).map(<[u8]>::len), Some(length));
-    let Some(ntlmssp::Message::Challenge { server_challenge, target_name, .. }) = ntlmssp::Message::parse(&challenge.0) else { panic!() };
+    let Some(ntlmssp::Message::Challenge { server_challenge, target_name, .. }) = ntlmssp::Message::parse(&challenge.0)
+    else {
+        panic!()
+    };
     assert_eq!((server_challenge, alloc::format!("{target_name}").as_str()), ([8; 8], "AB"));
 
     let response = w().put(&[1; 16]).u8(1).u8(1).put(&[0; 6]).u64(TIME).put(&[2; 8]).u32(0).put(&pairs.0).u32(0);
@@ -689,7 +924,19 @@ fn spnego_and_ntlmssp() {
     let at = |n: u32| 88 + n;
     let auth = w().put(b"NTLMSSP\0").u32(3).u16(24).u16(24).u32(at(0)).u16(nt).u16(nt).u32(at(24));
     let rest = at(24) + u32::from(nt);
-    let auth = auth.u16(2).u16(2).u32(rest).u16(2).u16(2).u32(rest + 2).u16(2).u16(2).u32(rest + 4).u16(16).u16(16).u32(rest + 6);
+    let auth = auth
+        .u16(2)
+        .u16(2)
+        .u32(rest)
+        .u16(2)
+        .u16(2)
+        .u32(rest + 2)
+        .u16(2)
+        .u16(2)
+        .u32(rest + 4)
+        .u16(16)
+        .u16(16)
+        .u32(rest + 6);
     let auth = auth
         .u32(0xe28a_8235)
         .put(&[10, 0, 0, 0, 0, 0, 0, 15])

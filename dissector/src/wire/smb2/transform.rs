@@ -1,6 +1,6 @@
 //! The wrapping of a message: SMB2_TRANSFORM_HEADER, \[MS-SMB2\] 2.2.41, before an encrypted one, and the compression
-//! transform headers, 2.2.42, before and inside of a compressed one. Only the wrapping is decoded here; the owner of the key
-//! decrypts, and [`super::compression`] decompresses.
+//! transform headers, 2.2.42, before and inside of a compressed one. Only the wrapping is decoded here; the owner of
+//! the key decrypts, and [`super::compression`] decompresses.
 //!
 //! ```text
 //! FD 'SMB'  signature  nonce  original size  reserved  flags  session │ encrypted message

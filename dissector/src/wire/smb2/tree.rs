@@ -68,7 +68,8 @@ header! {
 
 header! {
     /// The reply.
-    pub struct TreeConnectResponse [NODE = "rdmascope.smb2.tree_connect_response", "Tree Connect Response", "[MS-SMB2] 2.2.10"] {
+    pub struct TreeConnectResponse [NODE = "rdmascope.smb2.tree_connect_response", "Tree Connect Response", "[MS-SMB2] \
+        2.2.10"] {
         /// 16.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -81,8 +82,10 @@ header! {
             dfs_root: bool & 0x00000002 = "smb2.share_flags.dfs_root", "DFS root";
             restrict_exclusive_opens: bool & 0x00000100 = "smb2.share_flags.restrict_exclusive_opens", "Restrict exclusive opens";
             force_shared_delete: bool & 0x00000200 = "smb2.share_flags.force_shared_delete", "Force shared delete";
-            allow_namespace_caching: bool & 0x00000400 = "smb2.share_flags.allow_namespace_caching", "Allow namespace caching";
-            access_based_directory_enum: bool & 0x00000800 = "smb2.share_flags.access_based_dir_enum", "Access based directory enum";
+            allow_namespace_caching: bool & 0x00000400 = "smb2.share_flags.allow_namespace_caching", "Allow namespace \
+                caching";
+            access_based_directory_enum: bool & 0x00000800 = "smb2.share_flags.access_based_dir_enum", "Access based \
+                directory enum";
             force_level_ii_oplock: bool & 0x00001000 = "smb2.share_flags.force_levelii_oplock", "Force level II oplock";
             enable_hash_v1: bool & 0x00002000 = "smb2.share_flags.enable_hash_v1", "Enable hash V1";
             enable_hash_v2: bool & 0x00004000 = "smb2.share_flags.enable_hash_v2", "Enable hash V2";
@@ -93,7 +96,8 @@ header! {
         };
         capabilities: le32 = "smb2.share_caps", "Share Capabilities", hex, bits {
             dfs_share: bool & 0x00000008 = "smb2.share_caps.dfs", "DFS";
-            continuous_availability: bool & 0x00000010 = "smb2.share_caps.continuous_availability", "CONTINUOUS AVAILABILITY";
+            continuous_availability: bool & 0x00000010 = "smb2.share_caps.continuous_availability", "CONTINUOUS \
+                AVAILABILITY";
             scaleout: bool & 0x00000020 = "smb2.share_caps.scaleout", "SCALEOUT";
             cluster: bool & 0x00000040 = "smb2.share_caps.cluster", "CLUSTER";
             asymmetric: bool & 0x00000080 = "smb2.share_caps.asymmetric", "ASYMMETRIC";
@@ -207,7 +211,8 @@ fn context<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     Ok((rest, ()))
 }
 
-/// SMB2_REMOTED_IDENTITY_TREE_CONNECT, \[MS-SMB2\] 2.2.9.2.1: offsets of twelve pieces, each up to where the next begins.
+/// SMB2_REMOTED_IDENTITY_TREE_CONNECT, \[MS-SMB2\] 2.2.9.2.1: offsets of twelve pieces, each up to where the next
+/// begins.
 fn remoted_identity<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, _) = read::le16(f::TICKET_TYPE, start, t)?;
     let (i, _) = read::le16(f::TICKET_SIZE, i, t)?;

@@ -1,5 +1,5 @@
-//! Attributes of NFS version 4 (RFC 8881 5, RFC 7862 12, RFC 8275, RFC 8276): a bitmap says which, an opaque run of bytes
-//! holds their values in the order of its bits.
+//! Attributes of NFS version 4 (RFC 8881 5, RFC 7862 12, RFC 8275, RFC 8276): a bitmap says which, an opaque run of
+//! bytes holds their values in the order of its bits.
 
 use super::super::{handle, v3};
 use super::{fsid, nfstime, pathname, status, time};
@@ -609,7 +609,9 @@ fn value<T: Trace>(x: &mut Xdr<'_, '_, T>, attribute: Attribute) -> Read<()> {
             x.u32(f::UMASK).map(drop)
         }
         // access, deny, wants, claims, create modes
-        A::OPEN_ARGUMENTS => (0..5).try_for_each(|_| plain_bitmap(x, f::OPEN_ARGUMENTS, f::OPEN_ARGUMENT, None).map(drop)),
+        A::OPEN_ARGUMENTS => {
+            (0..5).try_for_each(|_| plain_bitmap(x, f::OPEN_ARGUMENTS, f::OPEN_ARGUMENT, None).map(drop))
+        }
         _ => {
             x.rest(f::UNKNOWN);
             Ok(())

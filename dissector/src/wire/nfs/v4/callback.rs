@@ -1,4 +1,5 @@
-//! The operations of callbacks (RFC 8881 20, RFC 7862 16): requests of a server to its client, in the backward direction.
+//! The operations of callbacks (RFC 8881 20, RFC 7862 16): requests of a server to its client, in the backward
+//! direction.
 
 use super::super::{Op, Slot};
 use super::attr::{bitmap, fattr, plain_bitmap};
@@ -39,7 +40,12 @@ fields! {
 }
 
 /// Decodes arguments or results; `false` where there is no such operation.
-pub(super) fn decode<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, call: bool, operation: CallbackOperation, op: &mut Op<'a>) -> Read<bool> {
+pub(super) fn decode<'a, T: Trace>(
+    x: &mut Xdr<'a, '_, T>,
+    call: bool,
+    operation: CallbackOperation,
+    op: &mut Op<'a>,
+) -> Read<bool> {
     if call {
         arguments(x, operation, op)?;
     } else if op.status == Some(0) {

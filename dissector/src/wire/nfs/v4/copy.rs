@@ -1,5 +1,5 @@
-//! The operations that NFS 4.2 added, without pNFS operations (RFC 7862 15): copies, holes, space; and extended attributes
-//! (RFC 8276 8.4).
+//! The operations that NFS 4.2 added, without pNFS operations (RFC 7862 15): copies, holes, space; and extended
+//! attributes (RFC 8276 8.4).
 
 use super::super::{Io, Op, ShownText};
 use super::attr::plain_bitmap;
@@ -64,7 +64,12 @@ fields! {
 }
 
 /// Decodes arguments or results; `false` where there is no such operation.
-pub(super) fn decode<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, call: bool, operation: Operation, op: &mut Op<'a>) -> Read<bool> {
+pub(super) fn decode<'a, T: Trace>(
+    x: &mut Xdr<'a, '_, T>,
+    call: bool,
+    operation: Operation,
+    op: &mut Op<'a>,
+) -> Read<bool> {
     if call {
         arguments(x, operation, op)?;
     } else {

@@ -158,7 +158,12 @@ pub(super) const WANTS: crate::field::Values = &[
 const RFLAG_BITS: &[Def] = &[f::RFLAG_CONFIRM, f::RFLAG_LOCKTYPE, f::RFLAG_PRESERVE, f::RFLAG_NOTIFY];
 
 /// Decodes arguments or results; `false` where there is no such operation.
-pub(super) fn decode<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, call: bool, operation: Operation, op: &mut Op<'a>) -> Read<bool> {
+pub(super) fn decode<'a, T: Trace>(
+    x: &mut Xdr<'a, '_, T>,
+    call: bool,
+    operation: Operation,
+    op: &mut Op<'a>,
+) -> Read<bool> {
     if call {
         arguments(x, operation, op)?;
     } else {
@@ -180,7 +185,9 @@ fn arguments<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: Operation, op: &mu
             x.u32(super::f::SEQID)?;
             state(x, op)?;
         }
-        O::COMMIT => op.io = Some(Io { offset: x.u64(super::f::OFFSET)?, count: x.u32(super::f::COUNT)?, ..Io::default() }),
+        O::COMMIT => {
+            op.io = Some(Io { offset: x.u64(super::f::OFFSET)?, count: x.u32(super::f::COUNT)?, ..Io::default() })
+        }
         O::CREATE => {
             match FileType(x.u32(attr::f::TYPE)?) {
                 FileType::LNK => drop(x.eligible(f::LINKTEXT)?),

@@ -1,5 +1,5 @@
-//! pNFS: layouts and devices (RFC 8881 12, 13, 18.40 to 18.44), with the layout types files (RFC 8881 13.3), flexible files
-//! (RFC 8435), block volumes (RFC 5663) and SCSI (RFC 8154); and LAYOUTERROR and LAYOUTSTATS (RFC 7862 15).
+//! pNFS: layouts and devices (RFC 8881 12, 13, 18.40 to 18.44), with the layout types files (RFC 8881 13.3), flexible
+//! files (RFC 8435), block volumes (RFC 5663) and SCSI (RFC 8154); and LAYOUTERROR and LAYOUTSTATS (RFC 7862 15).
 
 use super::super::{Op, handle};
 use super::attr::LayoutType;
@@ -10,8 +10,10 @@ use crate::trace::{Trace, Value};
 use crate::wire::xdr::{self, Read, Xdr};
 
 const IOMODES: crate::field::Values = &[(1, "LAYOUTIOMODE4_READ"), (2, "LAYOUTIOMODE4_RW"), (3, "LAYOUTIOMODE4_ANY")];
-const RETURN_TYPES: crate::field::Values = &[(1, "LAYOUTRETURN4_FILE"), (2, "LAYOUTRETURN4_FSID"), (3, "LAYOUTRETURN4_ALL")];
-const EXTENT_STATES: crate::field::Values = &[(0, "READ_WRITE_DATA"), (1, "READ_DATA"), (2, "INVALID_DATA"), (3, "NONE_DATA")];
+const RETURN_TYPES: crate::field::Values =
+    &[(1, "LAYOUTRETURN4_FILE"), (2, "LAYOUTRETURN4_FSID"), (3, "LAYOUTRETURN4_ALL")];
+const EXTENT_STATES: crate::field::Values =
+    &[(0, "READ_WRITE_DATA"), (1, "READ_DATA"), (2, "INVALID_DATA"), (3, "NONE_DATA")];
 const VOLUME_TYPES: crate::field::Values = &[
     (0, "PNFS_BLOCK_VOLUME_SIMPLE"),
     (1, "PNFS_BLOCK_VOLUME_SLICE"),
@@ -121,7 +123,12 @@ fields! {
 }
 
 /// Decodes arguments or results; `false` where there is no such operation.
-pub(super) fn decode<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, call: bool, operation: Operation, op: &mut Op<'a>) -> Read<bool> {
+pub(super) fn decode<'a, T: Trace>(
+    x: &mut Xdr<'a, '_, T>,
+    call: bool,
+    operation: Operation,
+    op: &mut Op<'a>,
+) -> Read<bool> {
     if call {
         arguments(x, operation, op)?;
     } else {
@@ -270,7 +277,9 @@ fn layout<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<()> {
             let at = x.i;
             let util = x.u32(f::NFL_UTIL)?;
             x.t.down();
-            for (def, value) in [(f::NFL_DENSE, util & 1), (f::NFL_COMMIT, util >> 1 & 1), (f::NFL_STRIPE, util & !0x3f)] {
+            for (def, value) in
+                [(f::NFL_DENSE, util & 1), (f::NFL_COMMIT, util >> 1 & 1), (f::NFL_STRIPE, util & !0x3f)]
+            {
                 x.t.field(def, at, 4, Value::U(value.into()));
             }
             x.t.up();
@@ -402,7 +411,13 @@ fn flex_update<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<()> {
 /// `ff_io_latency4` (RFC 8435 9.2.1).
 fn latency<T: Trace>(x: &mut Xdr<'_, '_, T>, node: Def) -> Read<()> {
     x.scope(node, |x| {
-        for def in [f::FF_OPS_REQUESTED, f::FF_BYTES_REQUESTED, f::FF_OPS_COMPLETED, f::FF_BYTES_COMPLETED, f::FF_BYTES_NOT_DELIVERED] {
+        for def in [
+            f::FF_OPS_REQUESTED,
+            f::FF_BYTES_REQUESTED,
+            f::FF_OPS_COMPLETED,
+            f::FF_BYTES_COMPLETED,
+            f::FF_BYTES_NOT_DELIVERED,
+        ] {
             x.u64(def)?;
         }
         x.scope(f::FF_BUSY, nfstime)?;

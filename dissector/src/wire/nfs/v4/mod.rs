@@ -16,8 +16,8 @@
 //! | `copy.rs` | those that 4.2 and RFC 8276 added |
 //! | `callback.rs` | those of callbacks |
 //!
-//! Over RDMA the data of WRITE and the target of a CREATE of a symbolic link may be in read chunks, the data of READ and the
-//! text of READLINK in write chunks (RFC 8267 6.1).
+//! Over RDMA the data of WRITE and the target of a CREATE of a symbolic link may be in read chunks, the data of READ
+//! and the text of READLINK in write chunks (RFC 8267 6.1).
 
 use super::{Op, ShownText, StateId, Visit, end, handle, v3};
 use crate::fault::Fault;
@@ -307,7 +307,12 @@ const SHOWN: usize = 16;
 ///
 /// # Errors
 /// The bytes cannot be decoded; the observer has been notified, and the visitor of the operations before.
-pub fn decode<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, memo: &Memo, visitor: &mut V) -> Read<()> {
+pub fn decode<'a, T: Trace, V: Visit<'a>>(
+    x: &mut Xdr<'a, '_, T>,
+    call: bool,
+    memo: &Memo,
+    visitor: &mut V,
+) -> Read<()> {
     let callback = memo.is_callback();
     x.t.protocol(if callback { "NFS CB" } else { "NFS" });
     x.scope(super::f::PROTOCOL, |x| {
@@ -347,7 +352,13 @@ pub fn decode<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, me
     })
 }
 
-fn compound<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, call: bool, callback: bool, status: &mut u32, emit: &mut dyn FnMut(&Op<'a>)) -> Read<()> {
+fn compound<'a, T: Trace>(
+    x: &mut Xdr<'a, '_, T>,
+    call: bool,
+    callback: bool,
+    status: &mut u32,
+    emit: &mut dyn FnMut(&Op<'a>),
+) -> Read<()> {
     if call {
         x.opaque(f::TAG)?;
         x.u32(f::MINORVERSION)?;
@@ -500,7 +511,9 @@ fn stateid<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<StateId> {
 
 /// CRC-16/X-25, by which Wireshark abbreviates state ids.
 fn crc16(bytes: &[u8]) -> u16 {
-    !bytes.iter().fold(0xffff, |crc, b| (0..8).fold(crc ^ u16::from(*b), |c, _| if c & 1 != 0 { c >> 1 ^ 0x8408 } else { c >> 1 }))
+    !bytes.iter().fold(0xffff, |crc, b| {
+        (0..8).fold(crc ^ u16::from(*b), |c, _| if c & 1 != 0 { c >> 1 ^ 0x8408 } else { c >> 1 })
+    })
 }
 
 /// One component of a path.
@@ -624,7 +637,9 @@ mod tests {
 
     #[test]
     fn operations_without_arguments_or_results() {
-        for operation in [O::GETFH, O::LOOKUPP, O::PUTPUBFH, O::PUTROOTFH, O::READLINK, O::RESTOREFH, O::SAVEFH, O::ILLEGAL] {
+        for operation in
+            [O::GETFH, O::LOOKUPP, O::PUTPUBFH, O::PUTROOTFH, O::READLINK, O::RESTOREFH, O::SAVEFH, O::ILLEGAL]
+        {
             call(operation, &[]);
         }
         for operation in [
@@ -712,14 +727,20 @@ mod tests {
         let (tree, op) = call(O::READ, &join(&[STATEID, &[0, 8, 4096]]));
         assert_eq!(op.io, Some(Io { offset: 8, count: 4096, ..Io::default() }));
         assert_eq!(op.stateid.map(|s| (s.seqid, s.other[0])), Some((1, 0xa0)));
-        assert_eq!((tree.number("nfs.stateid.hash"), tree.number("nfs.stateid.other_hash")), (Some(0xfbcf), Some(0x0c40_9d67)));
+        assert_eq!(
+            (tree.number("nfs.stateid.hash"), tree.number("nfs.stateid.other_hash")),
+            (Some(0xfbcf), Some(0x0c40_9d67))
+        );
         let (tree, op) = reply(O::READ, &join(&[&[1], NAME]));
         assert_eq!(op.io, Some(Io { count: 5, eof: true, ..Io::default() }));
         assert_eq!((tree.number("nfs.read.data_length"), tree.number("nfs.eof")), (Some(5), Some(1)));
         call(O::READDIR, &join(&[&[0, 0, 0, 0, 512, 4096], BITMAP]));
         let entry = join(&[&[1, 0, 4], NAME, FATTR]);
         let (tree, _) = reply(O::READDIR, &join(&[&[0, 0], &entry, &entry, &[0, 1]]));
-        assert_eq!((tree.all("nfs.entry_name").count(), tree.number("nfs.dirlist4.eof"), tree.all("nfs.mode").count()), (2, Some(1), 2));
+        assert_eq!(
+            (tree.all("nfs.entry_name").count(), tree.number("nfs.dirlist4.eof"), tree.all("nfs.mode").count()),
+            (2, Some(1), 2)
+        );
         let (_, op) = reply(O::READLINK, NAME);
         assert_eq!(op.name, Some(&b"hello"[..]));
         let (tree, _) = reply(O::SECINFO, &[2, 1, 6, 9, 0x2a86_4886, 0xf712_0102, 0x0200_0000, 0, 1]);
@@ -743,7 +764,10 @@ mod tests {
     fn opens_and_locks() {
         let open = join(&[&[1, 0x0003_0103, 0], OWNER]);
         let (tree, op) = call(O::OPEN, &join(&[&open, &[1, 0], FATTR, &[0], NAME]));
-        assert_eq!((op.name, tree.number("nfs.open4.share_access"), tree.number("nfs.want")), (Some(&b"hello"[..]), Some(3), Some(0x100)));
+        assert_eq!(
+            (op.name, tree.number("nfs.open4.share_access"), tree.number("nfs.want")),
+            (Some(&b"hello"[..]), Some(3), Some(0x100))
+        );
         assert_eq!(tree.number("nfs.want_push_deleg_when_uncontended"), Some(1));
         call(O::OPEN, &join(&[&open, &[1, 2, 0xaa, 0xbb, 4]]));
         call(O::OPEN, &join(&[&open, &[1, 3, 0xaa, 0xbb], FATTR, &[0], NAME]));
@@ -815,7 +839,10 @@ mod tests {
         let who = join(&[&[0x18ea_00ce, 0x6fd6_4147], NAME, &[0x101]]);
         let implementation = join(&[&[1], NAME, NAME, TIME]);
         let (tree, _) = call(O::EXCHANGE_ID, &join(&[&who, &[0], &implementation]));
-        assert_eq!((tree.number("nfs.verifier4"), tree.number("nfs.exchange_id.flags.bind_princ")), (Some(0x18ea_00ce_6fd6_4147), Some(1)));
+        assert_eq!(
+            (tree.number("nfs.verifier4"), tree.number("nfs.exchange_id.flags.bind_princ")),
+            (Some(0x18ea_00ce_6fd6_4147), Some(1))
+        );
         let operations: &[u32] = &[1, 8, 2, 0, 0x10];
         let (tree, _) = call(O::EXCHANGE_ID, &join(&[&who, &[1], operations, &[0]]));
         assert_eq!(tree.all("rdmascope.nfs.state_protect.op").map(format_value).collect::<Vec<_>>(), [3, 36]);
@@ -877,8 +904,9 @@ mod tests {
         let flex = counted(&join(&[&[1], NETADDR, &[1, 3, 0, 65536, 65536, 1]]));
         let (tree, _) = reply(O::GETDEVICEINFO, &join(&[&[4], &flex, &[0]]));
         assert_eq!((tree.number("nfs.ff.version"), tree.number("nfs.ff.tightly_coupled")), (Some(3), Some(1)));
-        let volumes =
-            counted(&join(&[&[5, 0, 1, 0, 512, 4, 0xaa, 1, 0, 0, 0, 8, 0, 2, 1, 0, 3, 0, 4096, 2, 0, 1, 4, 1, 3, 4, 0xbb, 1, 2]]));
+        let volumes = counted(&join(&[&[
+            5, 0, 1, 0, 512, 4, 0xaa, 1, 0, 0, 0, 8, 0, 2, 1, 0, 3, 0, 4096, 2, 0, 1, 4, 1, 3, 4, 0xbb, 1, 2,
+        ]]));
         for kind in [3, 5] {
             let (tree, _) = reply(O::GETDEVICEINFO, &join(&[&[kind], &volumes, &[0]]));
             assert_eq!(tree.all("nfs.devaddr.scsi_volume_type").count(), 5);
@@ -890,7 +918,10 @@ mod tests {
         let range: &[u32] = &[0, 0, 0, 4096];
         call(O::LAYOUTCOMMIT, &join(&[range, &[0], STATEID, &[1, 0, 4095, 1], TIME, &[1, 0]]));
         call(O::LAYOUTCOMMIT, &join(&[range, &[0], STATEID, &[0, 0, 5], &counted(&[1, 0, 1, 0, 2])]));
-        call(O::LAYOUTCOMMIT, &join(&[range, &[0], STATEID, &[0, 0, 3], &counted(&join(&[&[1], DEVICE, &[0, 1, 0, 2, 0, 3, 0]]))]));
+        call(
+            O::LAYOUTCOMMIT,
+            &join(&[range, &[0], STATEID, &[0, 0, 3], &counted(&join(&[&[1], DEVICE, &[0, 1, 0, 2, 0, 3, 0]]))]),
+        );
         reply(O::LAYOUTCOMMIT, &[0]);
         reply(O::LAYOUTCOMMIT, &[1, 0, 4096]);
         call(O::LAYOUTGET, &join(&[&[0, 1, 2], range, &[0, 1], STATEID, &[4096]]));
@@ -902,7 +933,10 @@ mod tests {
         );
         let server = join(&[DEVICE, &[5], STATEID, &[1], FH, &[1, 0x3000_0000, 1, 0x3000_0000]]);
         let (tree, _) = reply(O::LAYOUTGET, &layout(4, &join(&[&[0, 65536, 1, 1], &server, &[3, 60]])));
-        assert_eq!((tree.number("nfs.nff_mirror_eff"), tree.number("nfs.ff.layout_flags.no_io_thru_mds")), (Some(5), Some(1)));
+        assert_eq!(
+            (tree.number("nfs.nff_mirror_eff"), tree.number("nfs.ff.layout_flags.no_io_thru_mds")),
+            (Some(5), Some(1))
+        );
         for kind in [3, 5] {
             let (tree, _) = reply(O::LAYOUTGET, &layout(kind, &join(&[&[1], DEVICE, &[0, 1, 0, 2, 0, 3, 1]])));
             assert_eq!(tree.number("nfs.scsil_ext_state"), Some(1));
@@ -933,7 +967,8 @@ mod tests {
         for operation in [O::ALLOCATE, O::DEALLOCATE] {
             call(operation, &join(&[STATEID, range]));
         }
-        let (tree, _) = call(O::COPY, &join(&[STATEID, STATEID, &[0, 1, 0, 2, 0, 3, 1, 0, 3, 1], NAME, &[2], NAME, &[3], NETADDR]));
+        let (tree, _) =
+            call(O::COPY, &join(&[STATEID, STATEID, &[0, 1, 0, 2, 0, 3, 1, 0, 3, 1], NAME, &[2], NAME, &[3], NETADDR]));
         assert_eq!((tree.all("nfs.netloctype").count(), tree.number("nfs.consecutive")), (3, Some(1)));
         let response = join(&[&[1], STATEID, &[0, 4096, 2, 0xaa, 0xbb]]);
         reply(O::COPY, &join(&[&response, &[1, 0]]));
@@ -1043,7 +1078,11 @@ mod tests {
                 | A::MAXNAME
                 | A::MODE
                 | A::NUMLINKS => alloc::vec![1],
-                A::LAYOUT_BLKSIZE | A::LAYOUT_ALIGNMENT | A::FS_CHARSET_CAP | A::CLONE_BLKSIZE | A::CHANGE_ATTR_TYPE => alloc::vec![1],
+                A::LAYOUT_BLKSIZE
+                | A::LAYOUT_ALIGNMENT
+                | A::FS_CHARSET_CAP
+                | A::CLONE_BLKSIZE
+                | A::CHANGE_ATTR_TYPE => alloc::vec![1],
                 A::LINK_SUPPORT
                 | A::SYMLINK_SUPPORT
                 | A::NAMED_ATTR
@@ -1066,8 +1105,15 @@ mod tests {
                 A::FS_LOCATIONS => locations.clone(),
                 A::MIMETYPE | A::OWNER | A::OWNER_GROUP => text.to_vec(),
                 A::RAWDEV | A::MODE_SET_MASKED | A::MODE_UMASK => alloc::vec![8, 1],
-                A::TIME_ACCESS | A::TIME_BACKUP | A::TIME_CREATE | A::TIME_DELTA | A::TIME_METADATA | A::TIME_MODIFY => TIME.to_vec(),
-                A::DIR_NOTIF_DELAY | A::DIRENT_NOTIF_DELAY | A::TIME_DELEG_ACCESS | A::TIME_DELEG_MODIFY => TIME.to_vec(),
+                A::TIME_ACCESS
+                | A::TIME_BACKUP
+                | A::TIME_CREATE
+                | A::TIME_DELTA
+                | A::TIME_METADATA
+                | A::TIME_MODIFY => TIME.to_vec(),
+                A::DIR_NOTIF_DELAY | A::DIRENT_NOTIF_DELAY | A::TIME_DELEG_ACCESS | A::TIME_DELEG_MODIFY => {
+                    TIME.to_vec()
+                }
                 A::TIME_ACCESS_SET => alloc::vec![0],
                 A::TIME_MODIFY_SET => join(&[&[1], TIME]),
                 A::FS_STATUS => join(&[&[0, 4], NAME, NAME, &[5], TIME]),
@@ -1088,7 +1134,11 @@ mod tests {
         let (tree, _) = reply(O::GETATTR, &all);
         assert_eq!((tree.all("rdmascope.nfs.attribute").count(), tree.all("nfs.bitmap_data").count()), (87, 0));
         assert_eq!(
-            (tree.number("nfs.fattr4.umask"), tree.number("nfs.fattr4.security_label.pi"), tree.number("nfs.fattr4.maxwrite")),
+            (
+                tree.number("nfs.fattr4.umask"),
+                tree.number("nfs.fattr4.security_label.pi"),
+                tree.number("nfs.fattr4.maxwrite")
+            ),
             (Some(1), Some(2), Some(4096))
         );
         // one at a time: none takes too much or too little
@@ -1110,7 +1160,10 @@ mod tests {
         let read = |rest: &[u32]| join(&[&[O::READ.0, 0, 0], rest]);
         let two = words(&join(&[&[0, 0, 2], &read(&[65536]), &read(NAME)]));
         let (tree, ops) = chunks(&two, false, &memo(), &[], &[65536, 0]);
-        assert_eq!(ops.iter().map(|o| o.io.map(|io| (io.count, io.reduced))).collect::<Vec<_>>(), [Some((65536, true)), Some((5, false))]);
+        assert_eq!(
+            ops.iter().map(|o| o.io.map(|io| (io.count, io.reduced))).collect::<Vec<_>>(),
+            [Some((65536, true)), Some((5, false))]
+        );
         assert_eq!((tree.number("rdmascope.reduced.chunk"), tree.all("rdmascope.reduced").count()), (Some(0), 1));
         // two WRITEs with both their data in chunks: the second position counts the bytes taken out of the first
         let write = |count: u32| join(&[&[O::WRITE.0], STATEID, &[0, 0, 2, count]]);
@@ -1130,10 +1183,14 @@ mod tests {
 
     #[test]
     fn a_compound_says_what_it_does() {
-        let compound = join(&[&[4, 0x7461_6700, 1, 5, 53], SESSION, &[9, 2, 3, 1, 22], FH, &[15], NAME, &[10, 9], BITMAP]);
+        let compound =
+            join(&[&[4, 0x7461_6700, 1, 5, 53], SESSION, &[9, 2, 3, 1, 22], FH, &[15], NAME, &[10, 9], BITMAP]);
         let (tree, ops) = decode_all(Vec::leak(words(&compound)), true, &memo());
         assert_eq!(tree.info, "V4 Call SEQUENCE | PUTFH | LOOKUP hello | GETFH | GETATTR");
-        assert_eq!((tree.number("nfs.main_opcode"), tree.number("nfs.minorversion"), ops.len()), (Some(15), Some(1), 5));
+        assert_eq!(
+            (tree.number("nfs.main_opcode"), tree.number("nfs.minorversion"), ops.len()),
+            (Some(15), Some(1), 5)
+        );
         assert_eq!(ops.iter().map(|o| o.index).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
         let many = join(&[&[0, 2, 40], &[10; 40]]);
         let (tree, ops) = decode_all(Vec::leak(words(&many)), true, &memo());
@@ -1146,16 +1203,21 @@ mod tests {
         let mut tree = Tree::new();
         tree.begin(&bytes);
         let mut seen = Vec::new();
-        let result = decode(&mut Xdr::new(&Stream::whole(&bytes), &mut tree), true, &memo(), &mut |op: &Op<'_>| seen.push(op.code));
+        let result = decode(&mut Xdr::new(&Stream::whole(&bytes), &mut tree), true, &memo(), &mut |op: &Op<'_>| {
+            seen.push(op.code)
+        });
         assert_eq!(result.unwrap_err().kind, crate::fault::FaultKind::Value);
         assert_eq!((seen, tree.faults.len(), tree.all("nfs.opcode").count()), (alloc::vec![24, 99], 1, 2));
     }
 
     #[test]
     fn counts_beyond_the_bytes_cost_only_the_bytes() {
-        for bytes in
-            [words(&[0, 2, u32::MAX]), words(&[0, 2, 1, 9, u32::MAX, 1, 2, 3]), words(&[0, 2, 1, 55, u32::MAX]), words(&[u32::MAX, 0, 0])]
-        {
+        for bytes in [
+            words(&[0, 2, u32::MAX]),
+            words(&[0, 2, 1, 9, u32::MAX, 1, 2, 3]),
+            words(&[0, 2, 1, 55, u32::MAX]),
+            words(&[u32::MAX, 0, 0]),
+        ] {
             let mut tree = Tree::new();
             tree.begin(&bytes);
             assert!(decode(&mut Xdr::new(&Stream::whole(&bytes), &mut tree), true, &memo(), &mut ()).is_err());

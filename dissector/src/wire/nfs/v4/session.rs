@@ -1,4 +1,5 @@
-//! The operations that NFS 4.1 added, without pNFS (RFC 8881 18.33 to 18.51): sessions, client ids, directory delegations.
+//! The operations that NFS 4.1 added, without pNFS (RFC 8881 18.33 to 18.51): sessions, client ids, directory
+//! delegations.
 
 use super::super::{Op, Slot};
 use super::attr::{bitmap, plain_bitmap};
@@ -9,8 +10,12 @@ use crate::trace::Trace;
 use crate::wire::rpc;
 use crate::wire::xdr::{self, Read, Xdr};
 
-const DIRECTIONS: Values =
-    &[(1, "CDFC4_FORE / CDFS4_FORE"), (2, "CDFC4_BACK / CDFS4_BACK"), (3, "CDFC4_FORE_OR_BOTH / CDFS4_BOTH"), (7, "CDFC4_BACK_OR_BOTH")];
+const DIRECTIONS: Values = &[
+    (1, "CDFC4_FORE / CDFS4_FORE"),
+    (2, "CDFC4_BACK / CDFS4_BACK"),
+    (3, "CDFC4_FORE_OR_BOTH / CDFS4_BOTH"),
+    (7, "CDFC4_BACK_OR_BOTH"),
+];
 
 /// Notifications that can be asked for (RFC 8881 20.4, 20.12).
 pub(super) const NOTIFICATIONS: Values = &[
@@ -148,7 +153,12 @@ const EXCHANGE_BITS: &[Def] = &[
 const SESSION_BITS: &[Def] = &[f::SESSION_PERSIST, f::SESSION_BACK_CHAN, f::SESSION_RDMA];
 
 /// Decodes arguments or results; `false` where there is no such operation.
-pub(super) fn decode<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, call: bool, operation: Operation, op: &mut Op<'a>) -> Read<bool> {
+pub(super) fn decode<'a, T: Trace>(
+    x: &mut Xdr<'a, '_, T>,
+    call: bool,
+    operation: Operation,
+    op: &mut Op<'a>,
+) -> Read<bool> {
     if call {
         arguments(x, operation, op)?;
     } else if op.status == Some(0) {
