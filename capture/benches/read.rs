@@ -5,7 +5,9 @@ use std::hint::black_box;
 use std::io::Write;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use rdmascope_capture::{CaptureFile, Interface, LinkType, OpenOptions, PcapWriter, PcapngWriter, Record, Section, Source, open};
+use rdmascope_capture::{
+    CaptureFile, Interface, LinkType, OpenOptions, PcapWriter, PcapngWriter, Record, Section, Source, open,
+};
 
 const TOTAL: usize = 256 << 20;
 

@@ -1,4 +1,5 @@
-//! Merges captures by time into one pcapng file: `merge OUT IN…`. Compressed files are read too; `-` is standard input or output.
+//! Merges captures by time into one pcapng file: `merge OUT IN…`. Compressed files are read too; `-` is standard input
+//! or output.
 
 use rdmascope_capture::{Interface, MergedSource, OpenOptions, PcapngWriter, Result, Section, Source, open};
 

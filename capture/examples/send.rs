@@ -1,4 +1,5 @@
-//! Replays the frames of a capture out of an interface, over and over: send INTERFACE FILE[,FILE…] PER_SECOND SECONDS [ROUNDS_PER_ADDRESS]
+//! Replays the frames of a capture out of an interface, over and over: send INTERFACE FILE[,FILE…] PER_SECOND SECONDS
+//! [ROUNDS_PER_ADDRESS]
 //!
 //! For benchmarks of capturing, in a network namespace: it needs CAP_NET_RAW. With ROUNDS_PER_ADDRESS other than 0, the
 //! client's and the server's IPv4 addresses change after this number of rounds through the file, so that connections

@@ -1,5 +1,5 @@
-//! Mirrored frames out of the tunnels that mirrors put them into: ERSPAN types I to III (draft-foschiano-erspan) and Ethernet or IP in
-//! GRE (RFC 2784, 2890), VXLAN (RFC 7348), GENEVE (RFC 8926), in IPv4 or IPv6.
+//! Mirrored frames out of the tunnels that mirrors put them into: ERSPAN types I to III (draft-foschiano-erspan) and
+//! Ethernet or IP in GRE (RFC 2784, 2890), VXLAN (RFC 7348), GENEVE (RFC 8926), in IPv4 or IPv6.
 //!
 //! ```text
 //! Ethernet · VLAN · IP · GRE · ERSPAN │ Ethernet · IP · UDP 4791 · BTH …       what is right of the line is kept
@@ -36,7 +36,8 @@ pub struct Mirror {
 /// The frame inside of a tunnel, with its length on the wire, and the source of the mirror. `None` if there is no
 /// tunnel, if its payload is neither Ethernet nor IP, or if not even its header was captured.
 pub fn decapsulate<'a>(record: &Record<'a>) -> Option<(Record<'a>, Mirror)> {
-    let Inside { tunnel, from, link_type, bytes, wire_len } = frame::inside(record.link_type, record.bytes, record.wire_len)?;
+    let Inside { tunnel, from, link_type, bytes, wire_len } =
+        frame::inside(record.link_type, record.bytes, record.wire_len)?;
     let least = if link_type == LinkType::ETHERNET { 14 } else { 20 };
     if bytes.len() < least {
         return None;
@@ -109,11 +110,15 @@ impl Decapsulator {
             Some(Mirror { kind, id, from }) => {
                 let (key, name, what) = (kind.key(), kind.name(), kind.id_name());
                 let session = if what.is_empty() { String::new() } else { format!(" {what} {id}") };
-                (format!("{base}/{key}:{id}@{from}"), format!("Mirrored by {from}, {name}{session}, received on {base}"))
+                (
+                    format!("{base}/{key}:{id}@{from}"),
+                    format!("Mirrored by {from}, {name}{session}, received on {base}"),
+                )
             }
             None => (format!("{base}/others"), format!("Mirrored by further sessions, received on {base}")),
         };
-        let interface = Interface { link_type, name: Some(name), description: Some(description), statistics: None, ..of };
+        let interface =
+            Interface { link_type, name: Some(name), description: Some(description), statistics: None, ..of };
         let made = self.interfaces.len() as u32;
         self.interfaces.push(interface);
         self.sessions.insert(session, made);
@@ -173,7 +178,13 @@ mod tests {
                 TunnelKind::Erspan3,
                 0x3ff,
                 LinkType::ETHERNET,
-                gre(&[0x10, 0, 0x22, 0xeb, 0, 0, 0, 9, 0x20, 0, 3, 0xff, 0, 0, 0, 1, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8], &inner),
+                gre(
+                    &[
+                        0x10, 0, 0x22, 0xeb, 0, 0, 0, 9, 0x20, 0, 3, 0xff, 0, 0, 0, 1, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7,
+                        8,
+                    ],
+                    &inner,
+                ),
                 inner.clone(),
             ),
             (
@@ -211,7 +222,10 @@ mod tests {
         for (kind, id, link_type, outer, inner) in tunnels() {
             let (record, mirror) = decapsulate(&ethernet_record(&outer)).unwrap_or_else(|| panic!("{kind:?} {id}"));
             assert_eq!(mirror, Mirror { kind, id, from: IpAddr::from(SWITCH) });
-            assert_eq!((record.link_type, record.bytes, record.wire_len, record.time_ns), (link_type, &inner[..], inner.len() as u32, 1));
+            assert_eq!(
+                (record.link_type, record.bytes, record.wire_len, record.time_ns),
+                (link_type, &inner[..], inner.len() as u32, 1)
+            );
         }
     }
 
@@ -264,7 +278,10 @@ mod tests {
         assert_eq!(decapsulate(&ethernet_record(&outer)), None);
         // PPTP's GRE, MPLS in GRE
         for head in [[0x30, 1, 0x88, 0x0b], [0, 0, 0x88, 0x47]] {
-            assert_eq!(decapsulate(&ethernet_record(&ethernet(0x0800, &ipv4(47, &[&head[..], &plain].concat(), SWITCH)))), None);
+            assert_eq!(
+                decapsulate(&ethernet_record(&ethernet(0x0800, &ipv4(47, &[&head[..], &plain].concat(), SWITCH)))),
+                None
+            );
         }
     }
 
@@ -282,8 +299,11 @@ mod tests {
         let mut source = vec![eth0.clone()];
         let mut decapsulator = Decapsulator::new(&source);
         let all = tunnels();
-        let numbers: Vec<u32> =
-            all.iter().chain(&all).map(|(.., outer, _)| decapsulator.frame(ethernet_record(outer), &source).interface).collect();
+        let numbers: Vec<u32> = all
+            .iter()
+            .chain(&all)
+            .map(|(.., outer, _)| decapsulator.frame(ethernet_record(outer), &source).interface)
+            .collect();
         assert_eq!(numbers, (1..=8).chain(1..=8).collect::<Vec<_>>());
         let second = &decapsulator.interfaces()[2];
         assert_eq!(second.name.as_deref(), Some("eth0/erspan2:7@192.0.2.1"));

@@ -40,7 +40,9 @@ impl Error {
     /// bytes.
     pub fn offset(&self) -> Option<u64> {
         match &self.0.problem {
-            Problem::Damaged { offset, .. } | Problem::Read { offset, .. } | Problem::Write { offset, .. } => Some(*offset),
+            Problem::Damaged { offset, .. } | Problem::Read { offset, .. } | Problem::Write { offset, .. } => {
+                Some(*offset)
+            }
             _ => None,
         }
     }
@@ -97,7 +99,9 @@ pub enum Problem {
     #[error("is empty; nothing was captured, or it was not written yet")]
     Empty,
     /// It does not begin like a capture file.
-    #[error("not a capture file: {0}; pcap, pcapng, ERF, snoop and Network Monitor are read, also inside gzip, zstd or lz4")]
+    #[error(
+        "not a capture file: {0}; pcap, pcapng, ERF, snoop and Network Monitor are read, also inside gzip, zstd or lz4"
+    )]
     NotCapture(String),
     /// It is something known that this crate does not read.
     #[error("not supported: {0}")]
@@ -240,7 +244,9 @@ pub enum Damage {
         found: u32,
     },
     /// A pcapng block claims an impossible length.
-    #[error("a block of type {kind:#x} claims a length of {found} bytes, expected a multiple of 4 from {least} to {limit}")]
+    #[error(
+        "a block of type {kind:#x} claims a length of {found} bytes, expected a multiple of 4 from {least} to {limit}"
+    )]
     BlockLength {
         /// The block type.
         kind: u32,
@@ -324,11 +330,16 @@ mod tests {
     fn one_line_each_beginning_with_the_path() {
         let e = Error::new(
             "a\nb.pcap",
-            Problem::Damaged { offset: 40, decompressed: true, damage: Damage::RecordTooLong { found: 0x1000_0001, limit: 0x1000_0000 } },
+            Problem::Damaged {
+                offset: 40,
+                decompressed: true,
+                damage: Damage::RecordTooLong { found: 0x1000_0001, limit: 0x1000_0000 },
+            },
         );
         assert_eq!(
             e.to_string(),
-            "a\\nb.pcap: damaged at byte 40 of the decompressed data: a packet record claims 268435457 captured bytes, the limit is \
+            "a\\nb.pcap: damaged at byte 40 of the decompressed data: a packet record claims 268435457 captured bytes, \
+                the limit is \
             268435456"
         );
         assert_eq!(e.offset(), Some(40));

@@ -1,7 +1,8 @@
 //! Capture files of other tools, read in order and translated to pcapng: the rest of this crate knows only pcap and
 //! pcapng.
 //!
-//! - ERF, the records of Endace's cards: ERF types reference guide. It has no magic, so its first records must make sense.
+//! - ERF, the records of Endace's cards: ERF types reference guide. It has no magic, so its first records must make
+//!   sense.
 //! - snoop, of Solaris: RFC 1761.
 //! - Network Monitor 1, 2 and 3, of Windows: its file header is `CAPTUREFILE_HEADER` of the Network Monitor SDK.
 //! ```text
@@ -12,7 +13,8 @@
 //! NetMon 1 record  milliseconds 4 · wire length 2 · captured 2 · bytes
 //! NetMon 2 record  microseconds 8 · wire length 4 · captured 4 · bytes · [2.1 on: link type 2 · process 4 · UTC 8 · zone 1]
 //! ```
-//! Memory: one record. Offsets in errors count in the file as it is; [`Record::offset`](crate::Record::offset) in what is made of it.
+//! Memory: one record. Offsets in errors count in the file as it is; [`Record::offset`](crate::Record::offset) in what
+//! is made of it.
 
 use std::io::{self, BufReader, Read};
 
@@ -175,7 +177,9 @@ impl Translated {
             let name = format!("port {port}");
             let mut options = Vec::new();
             if matches!(self.records, Records::Erf) {
-                options.extend([&option::IF_NAME.to_le_bytes()[..], &(name.len() as u16).to_le_bytes(), name.as_bytes()].concat());
+                options.extend(
+                    [&option::IF_NAME.to_le_bytes()[..], &(name.len() as u16).to_le_bytes(), name.as_bytes()].concat(),
+                );
                 options.resize(options.len().next_multiple_of(4), 0);
             }
             options.extend([&option::IF_TSRESOL.to_le_bytes()[..], &[1, 0, 9, 0, 0, 0]].concat());
@@ -234,7 +238,12 @@ impl Reader {
         while have < buffer.len() {
             match self.inner.read(&mut buffer[have..]) {
                 Ok(0) if have == 0 => return Ok(false),
-                Ok(0) => return Err(broken(start, Damage::CutShort { what, needed: buffer.len() as u64, left: have as u64 })),
+                Ok(0) => {
+                    return Err(broken(
+                        start,
+                        Damage::CutShort { what, needed: buffer.len() as u64, left: have as u64 },
+                    ));
+                }
                 Ok(n) => {
                     have += n;
                     self.offset += n as u64;
@@ -308,7 +317,10 @@ fn erf(input: &mut Reader, frame: &mut Frame) -> io::Result<bool> {
         }
         let (kind, len, wire_len) = (header[8] & 0x7f, usize::from(half(&header, 10)), half(&header, 14));
         let Some(content) = len.checked_sub(ERF_HEADER_LEN) else {
-            return Err(broken(start, Damage::RecordLength { what: "ERF", found: len as u32, least: ERF_HEADER_LEN as u32 }));
+            return Err(broken(
+                start,
+                Damage::RecordLength { what: "ERF", found: len as u32, least: ERF_HEADER_LEN as u32 },
+            ));
         };
         if kind == ERF_PAD {
             input.skip(content as u64, start)?;
@@ -378,7 +390,10 @@ impl Snoop {
             return Err(broken(start, Damage::RecordTooLong { found: captured, limit: input.max }));
         }
         let Some(padding) = len.checked_sub(Snoop::HEADER_LEN).and_then(|l| l.checked_sub(captured)) else {
-            return Err(broken(start, Damage::RecordLength { what: "snoop", found: len, least: Snoop::HEADER_LEN + captured }));
+            return Err(broken(
+                start,
+                Damage::RecordLength { what: "snoop", found: len, least: Snoop::HEADER_LEN + captured },
+            ));
         };
         frame.bytes.clear();
         input.take(&mut frame.bytes, captured, start)?;
@@ -418,7 +433,8 @@ impl NetMon {
             return Err(broken(start, Damage::Version { format: "Network Monitor", major, minor }));
         }
         self.link_type = half_le(&header, 6);
-        let [year, month, _, day, hour, minute, second, milli] = [8, 10, 12, 14, 16, 18, 20, 22].map(|at| u64::from(half_le(&header, at)));
+        let [year, month, _, day, hour, minute, second, milli] =
+            [8, 10, 12, 14, 16, 18, 20, 22].map(|at| u64::from(half_le(&header, at)));
         self.start_ns = since_1970(year, month, day)
             .saturating_add(hour * 3600 + minute * 60 + second)
             .saturating_mul(1_000_000_000)
@@ -452,7 +468,11 @@ impl NetMon {
             let header = &mut header[..if is_first { 8 } else { 16 }];
             input.rest(header, start)?;
             let (passed_ns, wire_len, captured) = if is_first {
-                (u64::from(word_le(header, 0)).saturating_mul(1_000_000), u32::from(half_le(header, 4)), u32::from(half_le(header, 6)))
+                (
+                    u64::from(word_le(header, 0)).saturating_mul(1_000_000),
+                    u32::from(half_le(header, 4)),
+                    u32::from(half_le(header, 6)),
+                )
             } else {
                 let passed = u64::from(word_le(header, 4)) << 32 | u64::from(word_le(header, 0));
                 (passed.saturating_mul(1000), word_le(header, 8), word_le(header, 12))
@@ -513,7 +533,14 @@ mod tests {
         let len = (ERF_HEADER_LEN + extensions.len() + bytes.len()) as u16;
         let seconds = 1_700_000_000u32.to_le_bytes();
         let half_second = 0x8000_0000u32.to_le_bytes();
-        let head = [&half_second[..], &seconds, &[kind, flags], &len.to_be_bytes(), &losses.to_be_bytes(), &wire_len.to_be_bytes()];
+        let head = [
+            &half_second[..],
+            &seconds,
+            &[kind, flags],
+            &len.to_be_bytes(),
+            &losses.to_be_bytes(),
+            &wire_len.to_be_bytes(),
+        ];
         [&head.concat()[..], extensions, bytes].concat()
     }
 
@@ -534,7 +561,10 @@ mod tests {
         let read = read(&erf_file());
         assert_eq!((read.error, read.metadata.format), (None, Some(Format::Erf)));
         let [a, b, c] = &read.records[..] else { panic!("three frames") };
-        assert_eq!((a.time_ns, a.link_type, a.bytes.len(), a.wire_len), (1_700_000_000_500_000_000, LinkType::ERF, 35, 35));
+        assert_eq!(
+            (a.time_ns, a.link_type, a.bytes.len(), a.wire_len),
+            (1_700_000_000_500_000_000, LinkType::ERF, 35, 35)
+        );
         assert_eq!((b.bytes.len(), b.wire_len, b.interface), (16 + 16 + 24, 16 + 16 + 2 + 1500, 1));
         assert_eq!((c.bytes.len(), c.interface), (24, 0));
         assert_eq!(read.metadata.interfaces[1].name.as_deref(), Some("port 1"));
@@ -553,7 +583,10 @@ mod tests {
             let read = read(&whole[..cut]);
             let error = read.error.unwrap();
             assert!(
-                error.starts_with(&format!("test: damaged at byte {}: the file ends inside a packet record", whole.len() - 24)),
+                error.starts_with(&format!(
+                    "test: damaged at byte {}: the file ends inside a packet record",
+                    whole.len() - 24
+                )),
                 "{error}"
             );
             assert_eq!(read.records.len(), 2);
@@ -591,7 +624,10 @@ mod tests {
 
         let mut token_ring = file.clone();
         token_ring[15] = 2;
-        assert_eq!(read(&token_ring).error.unwrap(), "test: damaged at byte 0: snoop link type 2 is not read; only Ethernet is");
+        assert_eq!(
+            read(&token_ring).error.unwrap(),
+            "test: damaged at byte 0: snoop link type 2 is not read; only Ethernet is"
+        );
         let mut lying = file.clone();
         lying[27] = 20;
         assert_eq!(
@@ -607,18 +643,27 @@ mod tests {
     fn network_monitor_gives_its_frames_in_all_versions() {
         let mut header = vec![0; NETMON_HEADER_LEN];
         // 2023-11-14 22:13:20.500
-        for (at, value) in [(6, 1u16), (8, 2023), (10, 11), (12, 2), (14, 14), (16, 22), (18, 13), (20, 20), (22, 500), (28, 8)] {
+        for (at, value) in
+            [(6, 1u16), (8, 2023), (10, 11), (12, 2), (14, 14), (16, 22), (18, 13), (20, 20), (22, 500), (28, 8)]
+        {
             header[at..at + 2].copy_from_slice(&value.to_le_bytes());
         }
         let start = 1_700_000_000_500_000_000;
         let first = |bytes: &[u8]| [&[3, 0, 0, 0, 60, 0, bytes.len() as u8, 0], bytes].concat();
-        let second = |bytes: &[u8]| [&[9, 0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0, bytes.len() as u8, 0, 0, 0], bytes].concat();
+        let second =
+            |bytes: &[u8]| [&[9, 0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0, bytes.len() as u8, 0, 0, 0], bytes].concat();
         let stamp = (FILETIME_1970 + 7).to_le_bytes();
         let trailer = [&[0x00, 0xe0, 0, 0, 0, 0][..], &stamp, &[0]].concat();
         for (magic, version, records, times, link_type) in [
             (b"RTSS", [1, 1], [first(b"abc"), first(b"d")].concat(), [start + 3_000_000; 2], 1),
             (b"GMBU", [0, 2], [second(b"abc"), second(b"d")].concat(), [start + 9_000; 2], 1),
-            (b"GMBU", [1, 2], [second(b"abc"), vec![9, 0], second(b"d"), vec![0xfd, 0xff]].concat(), [start + 9_000; 2], 101),
+            (
+                b"GMBU",
+                [1, 2],
+                [second(b"abc"), vec![9, 0], second(b"d"), vec![0xfd, 0xff]].concat(),
+                [start + 9_000; 2],
+                101,
+            ),
             (b"GMBU", [3, 2], [second(b"abc"), trailer.clone(), second(b"d"), trailer.clone()].concat(), [700; 2], 0),
         ] {
             let mut file = header.clone();

@@ -43,7 +43,15 @@ pub fn fuzz_capture_file(data: &[u8]) {
 mod tests {
     #[test]
     fn small_inputs_pass() {
-        for data in [&b""[..], b"\x0a\x0d\x0d\x0a", b"\xd4\xc3\xb2\xa1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"text"] {
+        for data in [
+            &b""[..],
+            b"\x0a\x0d\x0d\x0a",
+            b"\xd4\xc3\xb2\xa1",
+            b"\x1f\x8b",
+            b"\x28\xb5\x2f\xfd",
+            b"\x04\x22\x4d\x18",
+            b"text",
+        ] {
             super::fuzz_capture_file(data);
         }
     }

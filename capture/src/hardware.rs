@@ -89,7 +89,11 @@ impl Hardware {
                     hint = place + 1;
                 }
                 None if self.rows.len() < COUNTERS_MAX => {
-                    self.rows.push(Row { counter: counter.clone(), first: counter.value, values: vec![counter.value; self.times.len()] });
+                    self.rows.push(Row {
+                        counter: counter.clone(),
+                        first: counter.value,
+                        values: vec![counter.value; self.times.len()],
+                    });
                     hint = self.rows.len();
                 }
                 None => {}
@@ -175,7 +179,9 @@ fn thin<T: Copy>(of: &mut Vec<T>) {
 
 /// True if these can be a name of the kernel's; nothing else is read from a file, or shown.
 fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.len() <= NAME_MAX && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+    !text.is_empty()
+        && text.len() <= NAME_MAX
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
 }
 
 /// The comments that carry counters in a file, one for each port.
@@ -244,7 +250,11 @@ mod tests {
         for n in 0..100_000u64 {
             hardware.sample(n as i64, &[counter("a", "x", n * 2)]);
         }
-        assert!(hardware.times.len() <= SAMPLES_MAX && hardware.times.len() > SAMPLES_MAX / 4, "{}", hardware.times.len());
+        assert!(
+            hardware.times.len() <= SAMPLES_MAX && hardware.times.len() > SAMPLES_MAX / 4,
+            "{}",
+            hardware.times.len()
+        );
         let row = hardware.grown()[0];
         assert_eq!(row.increase(), 99_999 * 2);
         assert_eq!(hardware.steps(row).map(|(_, step)| step).sum::<u64>(), row.increase());
@@ -252,9 +262,16 @@ mod tests {
 
     #[test]
     fn comments_carry_counters() {
-        let counters = [counter("mlx5_0", "out_of_sequence", 17), counter("mlx5_0", "np_cnp_sent", 3), counter("mlx5_1", "rnr", u64::MAX)];
+        let counters = [
+            counter("mlx5_0", "out_of_sequence", 17),
+            counter("mlx5_0", "np_cnp_sent", 3),
+            counter("mlx5_1", "rnr", u64::MAX),
+        ];
         let comments = comments(&counters);
-        assert_eq!(comments, ["hw_counters mlx5_0/1 out_of_sequence=17 np_cnp_sent=3", "hw_counters mlx5_1/1 rnr=18446744073709551615"]);
+        assert_eq!(
+            comments,
+            ["hw_counters mlx5_0/1 out_of_sequence=17 np_cnp_sent=3", "hw_counters mlx5_1/1 rnr=18446744073709551615"]
+        );
         let back: Vec<Counter> = comments.iter().flat_map(|c| parse(c.as_bytes())).collect();
         assert_eq!(back, counters);
         assert_eq!(parse(b"a remark of somebody"), []);

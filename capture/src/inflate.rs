@@ -1,4 +1,5 @@
-//! Decompression as a stream: gzip (RFC 1952, several members), zstd (RFC 8878) and lz4 (its frame format), frames one after another.
+//! Decompression as a stream: gzip (RFC 1952, several members), zstd (RFC 8878) and lz4 (its frame format), frames one
+//! after another.
 //!
 //! At most one window is held in memory: 32 KiB for gzip, up to 128 MiB for zstd as its frame header requires, up to 8
 //! MiB for lz4.
@@ -18,7 +19,8 @@ const ZSTD_MAGIC: u32 = 0xfd2f_b528;
 
 /// Decompresses gzip, all members of it.
 pub(crate) fn gzip(input: Input) -> Input {
-    let input = Compressed { inner: BufReader::with_capacity(READ_BUFFER, input), pushed_back: Vec::new(), ended: false };
+    let input =
+        Compressed { inner: BufReader::with_capacity(READ_BUFFER, input), pushed_back: Vec::new(), ended: false };
     let inflate = Decompress::new(false);
     Box::new(Gzip { input, inflate, sum: Crc::new(), inside: false, members: 0, failed: None })
 }
@@ -126,7 +128,8 @@ impl Gzip {
 
 /// Decompresses zstd and lz4 frames. Skippable frames may precede both, so the format is known only later.
 pub(crate) fn frames(input: Input) -> Input {
-    let source = Compressed { inner: BufReader::with_capacity(READ_BUFFER, input), pushed_back: Vec::new(), ended: false };
+    let source =
+        Compressed { inner: BufReader::with_capacity(READ_BUFFER, input), pushed_back: Vec::new(), ended: false };
     Box::new(Frames { state: State::Between(source) })
 }
 
@@ -168,7 +171,8 @@ impl Read for Frames {
                         self.state = State::Zstd(decoder, source);
                         return Ok(n);
                     }
-                    if let (Some(found), Some(made)) = (decoder.get_checksum_from_data(), decoder.get_calculated_checksum())
+                    if let (Some(found), Some(made)) =
+                        (decoder.get_checksum_from_data(), decoder.get_calculated_checksum())
                         && found != made
                     {
                         return Err(damaged("zstd", "has a frame whose checksum is wrong"));
@@ -189,7 +193,8 @@ impl Read for Frames {
                         self.state = State::Lz4(decoder, legacy);
                         return Ok(n);
                     }
-                    // The decoder takes an end of input between two blocks for the end of the frame. Only legacy frames end so.
+                    // The decoder takes an end of input between two blocks for the end of the frame. Only legacy frames
+                    // end so.
                     let source = decoder.into_inner();
                     if source.ended && !legacy {
                         return Err(damaged("lz4", ENDS_EARLY));
@@ -209,8 +214,8 @@ fn decode_some(decoder: &mut ZstdDecoder, source: &mut Compressed) -> io::Result
     Ok(())
 }
 
-/// The decoder holds back a window for later blocks to refer to. An empty last block (and a checksum) makes it give that
-/// up, so that everything before the damage is read. Says whether that worked.
+/// The decoder holds back a window for later blocks to refer to. An empty last block (and a checksum) makes it give
+/// that up, so that everything before the damage is read. Says whether that worked.
 fn give_up_window(decoder: &mut ZstdDecoder) -> bool {
     let last_block = [0x01u8, 0, 0, 0, 0, 0, 0];
     decoder.decode_blocks(&last_block[..], BlockDecodingStrategy::UptoBlocks(1)).is_ok() && decoder.is_finished()
@@ -368,7 +373,12 @@ mod tests {
         let whole = zstd(&text);
         let (out, e) = all(whole[..whole.len() - 5].to_vec());
         assert_eq!(e.as_deref(), Some("zstd: ends too early"));
-        assert!(text.len() - out.len() <= 128 << 10, "only the last block may be lost, {} of {} bytes are here", out.len(), text.len());
+        assert!(
+            text.len() - out.len() <= 128 << 10,
+            "only the last block may be lost, {} of {} bytes are here",
+            out.len(),
+            text.len()
+        );
     }
 
     #[test]

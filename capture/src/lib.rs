@@ -34,7 +34,8 @@ pub use hardware::{Hardware, Row as HardwareRow};
 pub use mapped::{CaptureFile, MappedSource, RecordIter};
 pub use merge::MergedSource;
 pub use metadata::{
-    Clock, Format, Interface, InterfaceStatistics, MAX_INTERFACES, MAX_KEPT_BYTES, MAX_SECTIONS, Metadata, Name, Secrets, Section,
+    Clock, Format, Interface, InterfaceStatistics, MAX_INTERFACES, MAX_KEPT_BYTES, MAX_SECTIONS, Metadata, Name,
+    Secrets, Section,
 };
 pub use open::{Capture, OpenOptions, open};
 pub use random_access::RandomAccess;

@@ -107,13 +107,17 @@ impl CaptureFile {
             Magic::Foreign(_) => {
                 return Err(Error::new(
                     path,
-                    Problem::Unsupported("neither pcap nor pcapng, so it cannot be used as a whole; read it in order".to_owned()),
+                    Problem::Unsupported(
+                        "neither pcap nor pcapng, so it cannot be used as a whole; read it in order".to_owned(),
+                    ),
                 ));
             }
             Magic::Other => return Err(Error::new(path, crate::not_capture::not_capture(&storage))),
         }
         match Walker::start(&storage, max_record_len, LookAhead::ToTheEnd) {
-            Ok(Start::Ready(start, first_record)) => Ok(CaptureFile { path, storage, max_record_len, first_record, start: *start }),
+            Ok(Start::Ready(start, first_record)) => {
+                Ok(CaptureFile { path, storage, max_record_len, first_record, start: *start })
+            }
             Ok(Start::More { what, needed }) => {
                 let damage = Damage::CutShort { what, needed: needed as u64, left: storage.len() as u64 };
                 Err(Error::new(path, Problem::Damaged { offset: 0, decompressed: false, damage }))
@@ -132,7 +136,8 @@ impl CaptureFile {
         &self.storage
     }
 
-    /// The records in file order, from the first on. They live as long as the file, so a batch of them may go to another thread.
+    /// The records in file order, from the first on. They live as long as the file, so a batch of them may go to
+    /// another thread.
     pub fn records(&self) -> RecordIter<'_> {
         RecordIter { file: self, cursor: self.cursor() }
     }
@@ -306,14 +311,27 @@ impl MappedSource {
         &self.file
     }
 
-    /// Offsets of the blocks so far that changed the metadata, for [`MappedSource::skip`]; `None` if there are too many.
+    /// The frame that [`Source::advance`] went to, borrowed from the file: it stays when the source goes on. `file` is
+    /// the one that [`MappedSource::file`] returns; of another one there is no frame.
+    #[inline]
+    pub fn record_in<'f>(&self, file: &'f Arc<CaptureFile>) -> Record<'f> {
+        match self.current {
+            Some((at, span)) if Arc::ptr_eq(file, &self.file) => {
+                span.record(file.storage.get(at..).unwrap_or(&[]), at as u64)
+            }
+            _ => Record::EMPTY,
+        }
+    }
+
+    /// Offsets of the blocks so far that changed the metadata, for [`MappedSource::skip`]; `None` if there are too
+    /// many.
     pub fn described_at(&self) -> Option<&[u64]> {
         self.cursor.described_at.as_deref()
     }
 
-    /// Goes to byte `end` of the same file, up to which an earlier walk came, without reading the records before it. The
-    /// metadata is then that of the earlier walk: of the file, only the blocks at these offsets are read. Returns false,
-    /// and changes nothing, if they cannot be those of this file.
+    /// Goes to byte `end` of the same file, up to which an earlier walk came, without reading the records before it.
+    /// The metadata is then that of the earlier walk: of the file, only the blocks at these offsets are read. Returns
+    /// false, and changes nothing, if they cannot be those of this file.
     pub fn skip(&mut self, described_at: &[u64], end: u64) -> bool {
         let mut cursor = self.file.cursor();
         let mut from = cursor.at as u64;

@@ -2,8 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::mapped::CaptureFile;
 use crate::metadata::Metadata;
 use crate::open::Capture;
 use crate::record::Record;
@@ -43,8 +45,15 @@ struct Input<S> {
 impl<S: Source> MergedSource<S> {
     /// Merges `sources`.
     pub fn new(sources: impl IntoIterator<Item = S>) -> MergedSource<S> {
-        let input =
-            |source| Input { source, time_ns: 0, revision: None, interfaces: Vec::new(), sections: Vec::new(), secrets: 0, not_kept: 0 };
+        let input = |source| Input {
+            source,
+            time_ns: 0,
+            revision: None,
+            interfaces: Vec::new(),
+            sections: Vec::new(),
+            secrets: 0,
+            not_kept: 0,
+        };
         MergedSource {
             inputs: sources.into_iter().map(input).collect(),
             ready: BinaryHeap::new(),
@@ -95,6 +104,19 @@ impl<S: Source> MergedSource<S> {
     }
 }
 
+impl MergedSource<Capture> {
+    /// The frame that [`Source::advance`] went to, borrowed from its mapped file: see [`Capture::record_in`]. `files`
+    /// are those of the sources, in their order.
+    #[inline]
+    pub fn record_in<'f>(&self, files: &'f [Arc<CaptureFile>]) -> Record<'f> {
+        let Some((input, file)) = self.current.and_then(|index| self.inputs.get(index).zip(files.get(index))) else {
+            return Record::EMPTY;
+        };
+        let record = input.source.record_in(file);
+        Record { interface: input.interfaces.get(record.interface as usize).copied().unwrap_or(0), ..record }
+    }
+}
+
 /// Takes the news in one source's metadata over into that of all.
 #[cold]
 fn take_over<S: Source>(index: u32, input: &mut Input<S>, all: &mut Metadata, ended: bool) {
@@ -102,7 +124,12 @@ fn take_over<S: Source>(index: u32, input: &mut Input<S>, all: &mut Metadata, en
     let first = all.sections.is_empty();
     for section in from.sections.iter().skip(input.sections.len()) {
         input.sections.push(all.sections.len() as u32);
-        all.sections.push(crate::Section { input: index, first_interface: all.interfaces.len() as u32, interfaces: 0, ..section.clone() });
+        all.sections.push(crate::Section {
+            input: index,
+            first_interface: all.interfaces.len() as u32,
+            interfaces: 0,
+            ..section.clone()
+        });
     }
     for interface in from.interfaces.iter().skip(input.interfaces.len()) {
         let section = input.sections.get(interface.section as usize).copied().unwrap_or(0);
@@ -217,12 +244,18 @@ mod tests {
         let read = drain(&mut MergedSource::new(sources));
         assert_eq!((read.error, read.metadata.lost_frames()), (None, 7));
         assert_eq!(read.metadata.secrets.iter().map(|s| s.data[0]).collect::<Vec<_>>(), [3, 4]);
-        assert_eq!(read.metadata.sections.iter().map(|s| (s.input, s.interfaces)).collect::<Vec<_>>(), [(0, 1), (1, 1)]);
+        assert_eq!(
+            read.metadata.sections.iter().map(|s| (s.input, s.interfaces)).collect::<Vec<_>>(),
+            [(0, 1), (1, 1)]
+        );
     }
 
     #[test]
     fn time_that_steps_back_in_a_file_is_tolerated() {
-        let read = drain(&mut MergedSource::new([source(MAGIC_MICROSECONDS, 1, &[5, 3, 6]), source(MAGIC_MICROSECONDS, 1, &[4, 7])]));
+        let read = drain(&mut MergedSource::new([
+            source(MAGIC_MICROSECONDS, 1, &[5, 3, 6]),
+            source(MAGIC_MICROSECONDS, 1, &[4, 7]),
+        ]));
         let order: Vec<_> = read.records.iter().map(|r| r.bytes[0]).collect();
         assert_eq!(order, [4, 5, 3, 6, 7]);
     }
@@ -234,6 +267,33 @@ mod tests {
         let cut = StreamSource::new(std::io::Cursor::new(cut), "cut");
         let read = drain(&mut MergedSource::new([cut, source(MAGIC_MICROSECONDS, 1, &[2, 4])]));
         assert_eq!(read.records.len(), 3);
-        assert_eq!(read.error.unwrap(), "cut: damaged at byte 41: the file ends inside a packet record: 17 bytes needed, 16 left");
+        assert_eq!(
+            read.error.unwrap(),
+            "cut: damaged at byte 41: the file ends inside a packet record: 17 bytes needed, 16 left"
+        );
+    }
+
+    #[test]
+    fn records_of_mapped_files_stay_when_the_source_goes_on() {
+        use crate::mapped::MappedSource;
+        let file = |times: &[u32]| {
+            let bytes: Vec<_> = times.iter().map(|t| [*t as u8]).collect();
+            let records: Vec<_> = times.iter().zip(&bytes).map(|(t, b)| (*t, 0, &b[..], 1)).collect();
+            Arc::new(CaptureFile::from_bytes(pcap_file(MAGIC_MICROSECONDS, false, 65535, 1, &records), "test").unwrap())
+        };
+        let files = [file(&[1, 4]), file(&[2, 3])];
+        let mut merged = MergedSource::new(files.iter().map(|file| Capture::Mapped(MappedSource::new(file.clone()))));
+        assert_eq!(merged.record_in(&files), Record::EMPTY);
+        let mut records = Vec::new();
+        while merged.advance().unwrap() {
+            assert_eq!(merged.record_in(&files), merged.record());
+            records.push(merged.record_in(&files));
+        }
+        let order: Vec<_> = records.iter().map(|r| (r.bytes[0], r.interface)).collect();
+        assert_eq!(order, [(1, 0), (2, 1), (3, 1), (4, 0)]);
+        // of other files there is none
+        let mut merged = MergedSource::new([Capture::Mapped(MappedSource::new(files[0].clone()))]);
+        assert!(merged.advance().unwrap());
+        assert_eq!(merged.record_in(&files[1..]), Record::EMPTY);
     }
 }

@@ -54,7 +54,8 @@ impl Metadata {
     /// Keeps a text, lossily decoded from UTF-8, within the budget. `None` also for an empty one.
     pub(crate) fn keep_text(&mut self, value: &[u8]) -> Option<String> {
         // Lossy decoding makes at most three bytes from one.
-        (!value.is_empty() && self.may_keep(value.len() * 3)).then(|| String::from_utf8_lossy(value).trim_end_matches('\0').to_owned())
+        (!value.is_empty() && self.may_keep(value.len() * 3))
+            .then(|| String::from_utf8_lossy(value).trim_end_matches('\0').to_owned())
     }
 
     /// The section that holds the block at `offset`.
@@ -65,7 +66,8 @@ impl Metadata {
 
     /// Frames lost by all interfaces, according to statistics: dropped by interfaces and by the operating system.
     pub fn lost_frames(&self) -> u64 {
-        let lost = |s: &InterfaceStatistics| s.dropped_by_interface.unwrap_or(0).saturating_add(s.dropped_by_os.unwrap_or(0));
+        let lost =
+            |s: &InterfaceStatistics| s.dropped_by_interface.unwrap_or(0).saturating_add(s.dropped_by_os.unwrap_or(0));
         self.interfaces.iter().filter_map(|i| i.statistics.as_ref()).fold(0, |sum, s| sum.saturating_add(lost(s)))
     }
 }

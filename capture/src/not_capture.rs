@@ -54,12 +54,20 @@ pub(crate) fn not_capture(bytes: &[u8]) -> Problem {
     Problem::NotCapture(format!("begins with the bytes {}", hex.join(" ")))
 }
 
-/// True if a file begins like one of CommView, which has no magic: lengths, then a date (NCF), or a length and a date (NCFX).
+/// True if a file begins like one of CommView, which has no magic: lengths, then a date (NCF), or a length and a date
+/// (NCFX).
 fn is_commview(bytes: &[u8]) -> bool {
     let half = |at: usize| bytes.get(at..at + 2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
     let is_time = |at: usize| {
-        let Some([month, day, hour, minute, second]) = bytes.get(at + 2..).and_then(|b| b.first_chunk()) else { return false };
-        (1990..2100).contains(&half(at)) && (1..=12).contains(month) && (1..=31).contains(day) && *hour < 24 && *minute < 60 && *second < 61
+        let Some([month, day, hour, minute, second]) = bytes.get(at + 2..).and_then(|b| b.first_chunk()) else {
+            return false;
+        };
+        (1990..2100).contains(&half(at))
+            && (1..=12).contains(month)
+            && (1..=31).contains(day)
+            && *hour < 24
+            && *minute < 60
+            && *second < 61
     };
     let is_ncf = half(0) == half(2) && half(0) >= 14 && bytes.get(4) == Some(&0) && is_time(5);
     is_ncf || (half(0) >= 14 && half(2) == 0 && is_time(4))

@@ -108,7 +108,13 @@ pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Capture> {
             return Err(Error::new(path, Problem::IsDirectory));
         }
         // A file of length 0 may be a virtual file of the kernel, which has content when read.
-        if mmap && follow.is_none() && meta.is_file() && meta.len() > 0 && system::is_local(&file) && is_mappable(&file, path)? {
+        if mmap
+            && follow.is_none()
+            && meta.is_file()
+            && meta.len() > 0
+            && system::is_local(&file)
+            && is_mappable(&file, path)?
+        {
             // If mapping fails (no address space, no support in the file system), the file is read instead.
             if let Ok(map) = mapped::map(&file) {
                 let file = CaptureFile::of_map(map, file, path, max_record_len)?;
@@ -132,7 +138,10 @@ fn is_mappable(file: &File, path: &Path) -> Result<bool> {
     use std::io::{Read, Seek};
     let mut file = file;
     let mut magic = Vec::new();
-    file.take(Magic::LEN as u64).read_to_end(&mut magic).and_then(|_| file.rewind()).map_err(|e| Error::open(path, e))?;
+    file.take(Magic::LEN as u64)
+        .read_to_end(&mut magic)
+        .and_then(|_| file.rewind())
+        .map_err(|e| Error::open(path, e))?;
     Ok(matches!(Magic::of(&magic), Magic::Pcap | Magic::Pcapng))
 }
 
@@ -150,6 +159,15 @@ impl Capture {
         match self {
             Capture::Mapped(mapped) => Some(mapped.file()),
             Capture::Stream(_) => None,
+        }
+    }
+
+    /// The frame that [`Source::advance`] went to, borrowed from its mapped file: see [`MappedSource::record_in`].
+    #[inline]
+    pub fn record_in<'f>(&self, file: &'f Arc<CaptureFile>) -> Record<'f> {
+        match self {
+            Capture::Mapped(mapped) => mapped.record_in(file),
+            Capture::Stream(_) => Record::EMPTY,
         }
     }
 
@@ -263,13 +281,22 @@ mod tests {
         assert!(of(&dir.path().join("none\x1b[2J")).contains("none\\x1b[2J: no such file"));
         assert_eq!(message(b""), "is empty; nothing was captured, or it was not written yet");
         let hint = "; pcap, pcapng, ERF, snoop and Network Monitor are read, also inside gzip, zstd or lz4";
-        assert_eq!(message(b"hello\nworld"), format!("not a capture file: begins with the text \"hello\\nworld\"{hint}"));
-        assert_eq!(message(b"\x00\x01\xff\x7f\x02"), format!("not a capture file: begins with the bytes 00 01 ff 7f 02{hint}"));
+        assert_eq!(
+            message(b"hello\nworld"),
+            format!("not a capture file: begins with the text \"hello\\nworld\"{hint}")
+        );
+        assert_eq!(
+            message(b"\x00\x01\xff\x7f\x02"),
+            format!("not a capture file: begins with the bytes 00 01 ff 7f 02{hint}")
+        );
         assert!(message(b"\xfd7zXZ\0\0").contains("xz-compressed; decompress it with xz -d"));
         assert!(message(&gzip(b"some text")).contains("begins with the text \"some text\""));
         assert!(message(&gzip(&gzip(b"some text"))).contains("not supported: compressed twice"));
         assert!(message(&gzip(b"")).contains("the compressed file is empty"));
-        assert_eq!(message(&sample()[..23]), "damaged at byte 0: the file ends inside a pcap file header: 24 bytes needed, 23 left");
+        assert_eq!(
+            message(&sample()[..23]),
+            "damaged at byte 0: the file ends inside a pcap file header: 24 bytes needed, 23 left"
+        );
     }
 
     #[test]
@@ -306,7 +333,11 @@ mod tests {
                 assert_eq!(capture.file().is_some(), mmap && name == "plain", "{name}");
                 let read = drain(&mut capture);
                 assert_eq!((read.error, &read.records), (None, &expected), "{name}");
-                assert_eq!(capture.progress(), Progress { done: bytes.len() as u64, total: Some(bytes.len() as u64) }, "{name}");
+                assert_eq!(
+                    capture.progress(),
+                    Progress { done: bytes.len() as u64, total: Some(bytes.len() as u64) },
+                    "{name}"
+                );
                 let mut again = capture.random_access().unwrap();
                 for record in expected.iter().rev().step_by(7) {
                     assert_eq!(&Owned::from(again.record_at(record.offset).unwrap()), record, "{name}");
@@ -401,7 +432,10 @@ mod tests {
 
         out.set_len(30).unwrap();
         let message = capture.advance().unwrap_err().to_string();
-        assert!(message.ends_with("damaged at byte 62: the file shrank from 62 to 30 bytes while it was read"), "{message}");
+        assert!(
+            message.ends_with("damaged at byte 62: the file shrank from 62 to 30 bytes while it was read"),
+            "{message}"
+        );
     }
 
     #[test]
@@ -429,7 +463,10 @@ mod tests {
         writer.write_all(&sample[43..60]).unwrap();
         drop(writer);
         let message = stream.advance().unwrap_err().to_string();
-        assert_eq!(message, "standard input: damaged at byte 43: the file ends inside a packet record: 19 bytes needed, 17 left");
+        assert_eq!(
+            message,
+            "standard input: damaged at byte 43: the file ends inside a packet record: 19 bytes needed, 17 left"
+        );
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! file    magic 4 · major 2 · minor 2 · reserved 8 · snaplen 4 · FCS length, flags and link type 4
 //! record  seconds 4 · fraction 4 · captured length 4 · wire length 4 · [what a variant adds] · bytes
 //! ```
-//! Patched versions of libpcap made record headers longer, some of them without a magic of their own; the first records tell:
+//! Patched versions of libpcap made record headers longer, some of them without a magic of their own; the first records
+//! tell:
 //!
 //! | variant                   | magic      | added to a record header                                    |
 //! | ------------------------- | ---------- | ----------------------------------------------------------- |
@@ -211,7 +212,11 @@ impl Pcap {
         if bytes.len() < len as usize {
             return Ok(Step::More { what: "packet record", needed: len as usize });
         }
-        let skipped = if self.link_type == LinkType::ETHERNET { virtio_header(&bytes[self.header_len as usize..len as usize]) } else { 0 };
+        let skipped = if self.link_type == LinkType::ETHERNET {
+            virtio_header(&bytes[self.header_len as usize..len as usize])
+        } else {
+            0
+        };
         Ok(Step::Packet(Span {
             time_ns: i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * i64::from(self.ns_per_fraction),
             interface: 0,
@@ -251,8 +256,8 @@ fn is_usual_type(kind: u16, captured: u32) -> bool {
     match kind {
         0..0x0600 => kind >= 3 && u32::from(kind) + 14 <= captured,
         // IPv4, ARP, VLANs, IPv6, slow protocols, MPLS, PPPoE, 802.1X, LLDP, MACsec, PTP, FCoE, FIP, RoCE, loopback
-        0x0800 | 0x0806 | 0x8100 | 0x88a8 | 0x9100 | 0x86dd | 0x8809 | 0x8847 | 0x8848 | 0x8863 | 0x8864 | 0x888e | 0x88cc | 0x88e5
-        | 0x88f7 | 0x8906 | 0x8914 | 0x8915 | 0x9000 => true,
+        0x0800 | 0x0806 | 0x8100 | 0x88a8 | 0x9100 | 0x86dd | 0x8809 | 0x8847 | 0x8848 | 0x8863 | 0x8864 | 0x888e
+        | 0x88cc | 0x88e5 | 0x88f7 | 0x8906 | 0x8914 | 0x8915 | 0x9000 => true,
         _ => false,
     }
 }
@@ -276,7 +281,8 @@ fn unusual_frame(frame: &[u8], kind: u16) -> u8 {
     }
     let half = |at: usize| frame.get(at..at + 2).map_or(u16::MAX, |b| u16::from_le_bytes([b[0], b[1]]));
     let (flags, offload) = (frame[0], frame[1] & 0x7f);
-    // Flags: checksum needed, checked, segments coalesced. Offloads: none, TCP over IPv4, UDP, TCP over IPv6, UDP in segments.
+    // Flags: checksum needed, checked, segments coalesced. Offloads: none, TCP over IPv4, UDP, TCP over IPv6, UDP in
+    // segments.
     let is_header = flags & !0x07 == 0
         && matches!(offload, 0 | 1 | 3 | 4 | 5)
         && (offload != 0 || half(4) == 0)
@@ -308,7 +314,9 @@ fn is_ip_or_arp(frame: &[u8]) -> bool {
         [0x86, 0xdd] => {
             let Some(header) = payload.first_chunk::<40>() else { return false };
             let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
-            header[0] >> 4 == 6 && matches!(header[6], 0 | 6 | 17 | 43 | 44 | 50 | 51 | 58 | 60) && (len > 0 && len + 40 <= payload.len())
+            header[0] >> 4 == 6
+                && matches!(header[6], 0 | 6 | 17 | 43 | 44 | 50 | 51 | 58 | 60)
+                && (len > 0 && len + 40 <= payload.len())
         }
         [0x08, 0x06] => payload.starts_with(&[0, 1, 8, 0, 6, 4]),
         _ => false,
@@ -360,7 +368,10 @@ mod tests {
         file.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0]);
         let read = read_all(&file);
         assert_eq!(read.records.len(), 1);
-        assert_eq!(read.error.unwrap(), "test: damaged at byte 41: a packet record claims 4294967295 captured bytes, the limit is 262144");
+        assert_eq!(
+            read.error.unwrap(),
+            "test: damaged at byte 41: a packet record claims 4294967295 captured bytes, the limit is 262144"
+        );
     }
 
     #[test]
@@ -455,8 +466,10 @@ mod tests {
     fn virtio_headers_before_frames_are_taken_off() {
         let arp = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 1, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &[0; 26]].concat();
         let ip = {
-            let mut ip =
-                vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+            let mut ip = vec![
+                2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10,
+                0, 0, 2,
+            ];
             let sum: u32 = ip[14..34].chunks(2).map(|b| u32::from(b[0]) << 8 | u32::from(b[1])).sum();
             let sum = !(((sum & 0xffff) + (sum >> 16)) as u16);
             ip[24..26].copy_from_slice(&sum.to_be_bytes());
@@ -469,15 +482,18 @@ mod tests {
             let checksum = [&[1, 1, 54, 0, 100, 0, 34, 0, 16, 0, 1, 0][..], &frame].concat();
             let short = [&[1, 0, 0, 0, 0, 0, 34, 0, 16, 0][..], &frame].concat();
             for with in [plain, buffers, checksum, short] {
-                let read = read_all(&pcap_file(MAGIC_MICROSECONDS, false, 65535, 1, &[(1, 0, &with, with.len() as u32)]));
+                let read =
+                    read_all(&pcap_file(MAGIC_MICROSECONDS, false, 65535, 1, &[(1, 0, &with, with.len() as u32)]));
                 assert_eq!(read.records[0].bytes, frame);
                 assert_eq!(read.records[0].wire_len as usize, frame.len());
-                let tunnel = read_all(&pcap_file(MAGIC_MICROSECONDS, false, 65535, 228, &[(1, 0, &with, with.len() as u32)]));
+                let tunnel =
+                    read_all(&pcap_file(MAGIC_MICROSECONDS, false, 65535, 228, &[(1, 0, &with, with.len() as u32)]));
                 assert_eq!(tunnel.records[0].bytes, with, "only Ethernet has them");
             }
             // A frame that is already valid is unchanged, whatever it carries.
             let carried = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5][..], &frame].concat();
-            let read = read_all(&pcap_file(MAGIC_MICROSECONDS, false, 65535, 1, &[(1, 0, &carried, carried.len() as u32)]));
+            let read =
+                read_all(&pcap_file(MAGIC_MICROSECONDS, false, 65535, 1, &[(1, 0, &carried, carried.len() as u32)]));
             assert_eq!(read.records[0].bytes, carried);
         }
     }

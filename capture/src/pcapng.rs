@@ -9,12 +9,15 @@
 //! old packet 2 · length · interface 2 · drops 2 · then as above
 //! simple     3 · length · wire 4 · bytes, padded to 4
 //! ```
-//! Blocks of other types are passed over, except for names (4), statistics (5) and decryption secrets (0xa), which are kept.
+//! Blocks of other types are passed over, except for names (4), statistics (5) and decryption secrets (0xa), which are
+//! kept.
 
 use crate::LinkType;
 use crate::error::Damage;
 use crate::hardware;
-use crate::metadata::{Clock, Interface, InterfaceStatistics, MAX_INTERFACES, MAX_SECTIONS, Metadata, Name, Secrets, Section};
+use crate::metadata::{
+    Clock, Interface, InterfaceStatistics, MAX_INTERFACES, MAX_SECTIONS, Metadata, Name, Secrets, Section,
+};
 use crate::record::{Flags, OPT_COMMENT, Options};
 use crate::span::{Span, Step};
 
@@ -72,7 +75,13 @@ pub(crate) struct Pcapng {
 impl Pcapng {
     /// Looks at the block that `bytes` begin with, at `offset` in the file; takes note of it if it is no packet.
     #[inline(always)]
-    pub(crate) fn step(&mut self, bytes: &[u8], offset: u64, max: u32, metadata: &mut Metadata) -> Result<Step, Damage> {
+    pub(crate) fn step(
+        &mut self,
+        bytes: &[u8],
+        offset: u64,
+        max: u32,
+        metadata: &mut Metadata,
+    ) -> Result<Step, Damage> {
         if let Some(kind) = bytes.first_chunk::<4>() {
             // The type of a section header reads the same in both orders, and its magic decides.
             if u32::from_le_bytes(*kind) == SECTION_HEADER {
@@ -125,7 +134,8 @@ impl Pcapng {
     /// An Enhanced Packet Block, or an old one: they differ only in the first four bytes of the body.
     #[inline(always)]
     fn packet_of(&self, block: &Block<'_>, id: u32, interfaces: &[Interface]) -> Result<Step, Damage> {
-        let header: &[u8; PACKET_HEADER_LEN] = block.bytes.first_chunk().ok_or_else(|| block.too_short(PACKET_HEADER_LEN as u32 + 4))?;
+        let header: &[u8; PACKET_HEADER_LEN] =
+            block.bytes.first_chunk().ok_or_else(|| block.too_short(PACKET_HEADER_LEN as u32 + 4))?;
         let word = |at: usize| block.word([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let (index, interface) = self.interface(id, interfaces)?;
         let timestamp = u64::from(word(12)) << 32 | u64::from(word(16));
@@ -154,7 +164,8 @@ impl Pcapng {
         self.simple_packet_of(block, &metadata.interfaces)
     }
 
-    /// A Simple Packet Block: no interface (it is the first one), no time, and how much was captured follows from the snaplen.
+    /// A Simple Packet Block: no interface (it is the first one), no time, and how much was captured follows from the
+    /// snaplen.
     fn simple_packet_of(&self, block: &Block<'_>, interfaces: &[Interface]) -> Result<Step, Damage> {
         let wire_len = block.u32_at(8)?;
         let (index, interface) = self.interface(0, interfaces)?;
@@ -180,7 +191,10 @@ impl Pcapng {
         let index = self.first_interface.saturating_add(id);
         match interfaces.get(index as usize) {
             Some(interface) => Ok((index, interface)),
-            None => Err(Damage::UnknownInterface { found: id, known: (interfaces.len() as u32).saturating_sub(self.first_interface) }),
+            None => Err(Damage::UnknownInterface {
+                found: id,
+                known: (interfaces.len() as u32).saturating_sub(self.first_interface),
+            }),
         }
     }
 
@@ -307,7 +321,10 @@ impl Pcapng {
         let (index, &Interface { clock, .. }) = self.interface(block.u32_at(8)?, &metadata.interfaces)?;
         let time = |high, low| clock.nanoseconds(u64::from(high) << 32 | u64::from(low));
         let mut counters = Vec::new();
-        let mut found = InterfaceStatistics { time_ns: time(block.u32_at(12)?, block.u32_at(16)?), ..InterfaceStatistics::default() };
+        let mut found = InterfaceStatistics {
+            time_ns: time(block.u32_at(12)?, block.u32_at(16)?),
+            ..InterfaceStatistics::default()
+        };
         for o in block.options(20)? {
             // Times are two halves, the higher first in either byte order; counters are single numbers.
             let time_of = || Some(time(block.word(*o.value.first_chunk()?), block.word(*o.value.last_chunk()?)));
@@ -351,7 +368,12 @@ impl<'a> Block<'a> {
         let kind = word([header[0], header[1], header[2], header[3]]);
         let len = word([header[4], header[5], header[6], header[7]]);
         if len < SMALLEST_BLOCK || len % 4 != 0 || len - SMALLEST_BLOCK > max.saturating_add(ROOM_BESIDE_FRAME) {
-            return Err(Damage::BlockLength { kind, found: len, least: SMALLEST_BLOCK, limit: max.saturating_add(ROOM_BESIDE_FRAME) });
+            return Err(Damage::BlockLength {
+                kind,
+                found: len,
+                least: SMALLEST_BLOCK,
+                limit: max.saturating_add(ROOM_BESIDE_FRAME),
+            });
         }
         let Some(bytes) = bytes.get(..len as usize) else {
             return Ok(Err(Step::More { what: "block", needed: len as usize }));
@@ -454,7 +476,8 @@ mod tests {
 
         fn packet(self, interface: u32, timestamp: u64, bytes: &[u8], options: &[(u16, &[u8])]) -> File {
             let (high, low, len) = ((timestamp >> 32) as u32, timestamp as u32, bytes.len() as u32);
-            let mut body: Vec<u8> = [interface, high, low, len, len + 10].into_iter().flat_map(|v| self.u32(v)).collect();
+            let mut body: Vec<u8> =
+                [interface, high, low, len, len + 10].into_iter().flat_map(|v| self.u32(v)).collect();
             body.extend(bytes);
             body.resize(body.len().next_multiple_of(4), 0);
             body.extend(options.iter().flat_map(|(code, value)| pcapng_option(self.big_endian, *code, value)));
@@ -487,7 +510,10 @@ mod tests {
             let read = read_all(&file.bytes);
             assert_eq!((read.error, read.metadata.format), (None, Some(Format::Pcapng)));
             let r = &read.records[0];
-            assert_eq!((r.time_ns, r.wire_len, &r.bytes[..], &r.comments[..]), (1_000_000_000, 15, &b"abcde"[..], &["why".to_owned()][..]));
+            assert_eq!(
+                (r.time_ns, r.wire_len, &r.bytes[..], &r.comments[..]),
+                (1_000_000_000, 15, &b"abcde"[..], &["why".to_owned()][..])
+            );
             let whole = crate::CaptureFile::from_bytes(file.bytes, "test").unwrap();
             let record = whole.records().next().unwrap().unwrap();
             assert_eq!((record.packet_flags(), record.lost_before()), (Some(1), None));
@@ -508,7 +534,8 @@ mod tests {
         assert_eq!(read.error, None);
         let seen: Vec<_> = read.records.iter().map(|r| (r.interface, r.link_type.0, r.time_ns)).collect();
         assert_eq!(seen, [(1, 247, 7000), (0, 1, 7), (2, 101, 7000)]);
-        let sections: Vec<_> = read.metadata.sections.iter().map(|s| (s.big_endian, s.first_interface, s.interfaces)).collect();
+        let sections: Vec<_> =
+            read.metadata.sections.iter().map(|s| (s.big_endian, s.first_interface, s.interfaces)).collect();
         assert_eq!(sections, [(true, 0, 2), (false, 2, 1)]);
         assert_eq!(read.metadata.interfaces[2].section, 1);
     }
@@ -530,7 +557,9 @@ mod tests {
         for big_endian in [false, true] {
             let file = File::section(big_endian).interface(1, 3, &[]);
             let simple = [&file.u32(9)[..], b"abc\0"].concat();
-            let old = [&file.u16(0)[..], &file.u16(4), &file.u32(0), &file.u32(1), &file.u32(2), &file.u32(60), b"xy\0\0"].concat();
+            let old =
+                [&file.u16(0)[..], &file.u16(4), &file.u32(0), &file.u32(1), &file.u32(2), &file.u32(60), b"xy\0\0"]
+                    .concat();
             let read = read_all(&file.block(SIMPLE_PACKET, &simple).block(OLD_PACKET, &old).bytes);
             assert_eq!(read.error, None);
             let [s, o] = &read.records[..] else { panic!("two records") };
@@ -585,7 +614,8 @@ mod tests {
     #[test]
     fn statistics_and_secrets_are_kept_and_unknown_blocks_passed_over() {
         for big_endian in [false, true] {
-            let file = File::section(big_endian).interface(1, 0, &[(option::IF_NAME, b"eth0"), (option::IF_FILTER, b"\0tcp")]);
+            let file =
+                File::section(big_endian).interface(1, 0, &[(option::IF_NAME, b"eth0"), (option::IF_FILTER, b"\0tcp")]);
             let mut statistics: Vec<u8> = [0, 0, 5].into_iter().flat_map(|v| file.u32(v)).collect();
             statistics.extend(pcapng_option(big_endian, option::ISB_IFDROP, &file.u64(7)));
             statistics.extend(pcapng_option(big_endian, option::ISB_STARTTIME, &[file.u32(1), file.u32(0)].concat()));

@@ -1,4 +1,5 @@
-//! Records by their offset, from wherever the source keeps them: a mapped file, a file, a temporary copy, the last frames of an interface.
+//! Records by their offset, from wherever the source keeps them: a mapped file, a file, a temporary copy, the last
+//! frames of an interface.
 
 use std::io;
 use std::path::PathBuf;
@@ -33,7 +34,13 @@ impl RandomAccess {
         RandomAccess { path: file.path().to_owned(), metadata, from: From::Mapped(file), scratch: Vec::new() }
     }
 
-    pub(crate) fn stored(path: PathBuf, stored: Stored, format: Format, max_record_len: u32, metadata: Metadata) -> RandomAccess {
+    pub(crate) fn stored(
+        path: PathBuf,
+        stored: Stored,
+        format: Format,
+        max_record_len: u32,
+        metadata: Metadata,
+    ) -> RandomAccess {
         RandomAccess { path, metadata, from: From::Stored { stored, format, max_record_len }, scratch: Vec::new() }
     }
 

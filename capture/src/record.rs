@@ -164,7 +164,10 @@ mod tests {
 
     #[test]
     fn comments_and_flags_are_found_when_asked_for() {
-        let bytes = [1, 0, 5, 0, b'h', b'e', b'l', b'l', b'o', 0, 0, 0, 2, 0, 4, 0, 1, 0, 0, 0, 1, 0, 2, 0, b'y', 0xff, 0, 0, 0, 0, 0, 0];
+        let bytes = [
+            1, 0, 5, 0, b'h', b'e', b'l', b'l', b'o', 0, 0, 0, 2, 0, 4, 0, 1, 0, 0, 0, 1, 0, 2, 0, b'y', 0xff, 0, 0, 0,
+            0, 0, 0,
+        ];
         let record = with_options(&bytes);
         assert_eq!(record.comments().collect::<Vec<_>>(), ["hello", "y\u{fffd}"]);
         assert_eq!(record.packet_flags(), Some(1));

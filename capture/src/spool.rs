@@ -77,7 +77,9 @@ impl Stored {
     /// True if the `needed` bytes from `offset` on were left out of the copy.
     pub(crate) fn misses(&self, offset: u64, needed: usize) -> bool {
         let end = offset.saturating_add(needed as u64);
-        self.kept.as_ref().is_some_and(|kept| kept.full.load(Ordering::Acquire) && kept.bytes.load(Ordering::Acquire) < end)
+        self.kept
+            .as_ref()
+            .is_some_and(|kept| kept.full.load(Ordering::Acquire) && kept.bytes.load(Ordering::Acquire) < end)
     }
 
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

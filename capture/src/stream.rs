@@ -27,7 +27,8 @@ const BUFFER: usize = 1 << 20;
 pub enum Follow {
     /// Sleep this long, then look again; forever.
     Poll(Duration),
-    /// Call this. `true`: look again (it is this function that waits). `false`: give `None` for now; the next call looks again.
+    /// Call this. `true`: look again (it is this function that waits). `false`: give `None` for now; the next call
+    /// looks again.
     Wait(Box<dyn FnMut() -> bool + Send>),
 }
 
@@ -87,7 +88,10 @@ pub struct StreamSource {
 
 impl std::fmt::Debug for StreamSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StreamSource").field("path", &self.path).field("offset", &self.position()).finish_non_exhaustive()
+        f.debug_struct("StreamSource")
+            .field("path", &self.path)
+            .field("offset", &self.position())
+            .finish_non_exhaustive()
     }
 }
 
@@ -161,7 +165,12 @@ impl StreamSource {
         self.file.is_some()
     }
 
-    pub(crate) fn with(mut self, follow: Option<Follow>, max_record_len: u32, spool_limit: Option<u64>) -> StreamSource {
+    pub(crate) fn with(
+        mut self,
+        follow: Option<Follow>,
+        max_record_len: u32,
+        spool_limit: Option<u64>,
+    ) -> StreamSource {
         self.follow = follow;
         self.max_record_len = max_record_len;
         self.spool = spool_limit.map(Spool::new);
@@ -244,7 +253,9 @@ impl StreamSource {
                     return Err(Problem::Unsupported("compressed twice; decompress it once first".to_owned()));
                 }
                 Magic::Gzip | Magic::Frames if self.follow.is_some() => {
-                    return Err(Problem::Unsupported("following a compressed file; read it when it is complete".to_owned()));
+                    return Err(Problem::Unsupported(
+                        "following a compressed file; read it when it is complete".to_owned(),
+                    ));
                 }
                 Magic::Foreign(_) if self.follow.is_some() => {
                     let why = "following a file that is neither pcap nor pcapng; read it when it is complete";
@@ -254,27 +265,30 @@ impl StreamSource {
                     self.derive(magic);
                     (needed, ended) = (Magic::LEN, false);
                 }
-                Magic::Pcap | Magic::Pcapng => match Walker::start(bytes, self.max_record_len, self.look_ahead(ended)) {
-                    Ok(Start::Ready(mut walker, len)) => {
-                        if self.translated.is_some() {
-                            walker.metadata.format = self.translated;
+                Magic::Pcap | Magic::Pcapng => {
+                    match Walker::start(bytes, self.max_record_len, self.look_ahead(ended)) {
+                        Ok(Start::Ready(mut walker, len)) => {
+                            if self.translated.is_some() {
+                                walker.metadata.format = self.translated;
+                            }
+                            self.walker = Some(walker);
+                            self.start += len;
                         }
-                        self.walker = Some(walker);
-                        self.start += len;
+                        Ok(Start::More { what, needed }) if ended => {
+                            let left = bytes.len() as u64;
+                            return Err(self.damage(Damage::CutShort { what, needed: needed as u64, left }));
+                        }
+                        Ok(Start::More { needed: more, .. }) => needed = more,
+                        Err(damage) => return Err(self.damage(damage)),
                     }
-                    Ok(Start::More { what, needed }) if ended => {
-                        let left = bytes.len() as u64;
-                        return Err(self.damage(Damage::CutShort { what, needed: needed as u64, left }));
-                    }
-                    Ok(Start::More { needed: more, .. }) => needed = more,
-                    Err(damage) => return Err(self.damage(damage)),
-                },
+                }
             }
         }
         Ok(Begun::Yes)
     }
 
-    /// A file has its first records at once; a pipe may give them much later, and its beginning is not to wait for them.
+    /// A file has its first records at once; a pipe may give them much later, and its beginning is not to wait for
+    /// them.
     fn look_ahead(&self, ended: bool) -> LookAhead {
         match (self.is_whole && self.follow.is_none(), ended) {
             (_, true) => LookAhead::ToTheEnd,
@@ -433,7 +447,11 @@ impl Source for StreamSource {
     }
 
     fn progress(&self) -> Progress {
-        let done = if self.decompressed || self.translated.is_some() { self.raw_bytes.load(Ordering::Relaxed) } else { self.position() };
+        let done = if self.decompressed || self.translated.is_some() {
+            self.raw_bytes.load(Ordering::Relaxed)
+        } else {
+            self.position()
+        };
         Progress { done, total: self.file.as_ref().and_then(|f| f.metadata().ok()).map(|m| m.len()) }
     }
 }

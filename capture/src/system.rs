@@ -8,7 +8,8 @@ use std::path::Path;
 use memmap2::Mmap;
 
 pub(crate) use this::{
-    follow_no_link, for_who_the_umask_lets, is_local, leave_behind, read_at, read_on, read_whole, same_file, write_all_at,
+    follow_no_link, for_who_the_umask_lets, is_local, leave_behind, read_at, read_on, read_whole, same_file,
+    write_all_at,
 };
 
 #[cfg(unix)]
@@ -54,8 +55,17 @@ mod this {
         #[cfg(target_os = "linux")]
         {
             /// NFS, SMB (three generations), FUSE, AFS, Ceph, 9P, Lustre: linux/magic.h and the clients' own headers.
-            const REMOTE: [u32; 9] =
-                [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x5346_414f, 0x00c3_6400, 0x0102_1997, 0x0bd0_0bd0];
+            const REMOTE: [u32; 9] = [
+                0x6969,
+                0x517b,
+                0xff53_4d42,
+                0xfe53_4d42,
+                0x6573_5546,
+                0x5346_414f,
+                0x00c3_6400,
+                0x0102_1997,
+                0x0bd0_0bd0,
+            ];
             rustix::fs::fstatfs(file).is_ok_and(|s| !REMOTE.contains(&(s.f_type as u32)))
         }
         #[cfg(not(target_os = "linux"))]

@@ -80,7 +80,13 @@ pub(crate) fn read_all(file: &[u8]) -> Everything {
 }
 
 /// A pcap file: records are (seconds, fraction, bytes, wire length).
-pub(crate) fn pcap_file(magic: u32, big_endian: bool, snap_len: u32, network: u32, records: &[(u32, u32, &[u8], u32)]) -> Vec<u8> {
+pub(crate) fn pcap_file(
+    magic: u32,
+    big_endian: bool,
+    snap_len: u32,
+    network: u32,
+    records: &[(u32, u32, &[u8], u32)],
+) -> Vec<u8> {
     let word = |v: u32| if big_endian { v.to_be_bytes() } else { v.to_le_bytes() };
     let version = if big_endian { [0, 2, 0, 4] } else { [2, 0, 4, 0] };
     let mut file = [word(magic), version, [0; 4], [0; 4], word(snap_len), word(network)].concat();

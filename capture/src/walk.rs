@@ -1,6 +1,7 @@
 //! One step through a capture file, in any format: from the bytes of the next record to the layout of its parts.
 //!
-//! The same steps are taken over a mapped file and over a read buffer. Nothing here reads, allocates per record or keeps bytes.
+//! The same steps are taken over a mapped file and over a read buffer. Nothing here reads, allocates per record or
+//! keeps bytes.
 
 use crate::error::Damage;
 use crate::metadata::{self, Metadata};
@@ -107,7 +108,13 @@ impl Walker {
     }
 
     /// Looks again at a packet that was passed before. Changes nothing.
-    pub(crate) fn packet_at(format: &Format, metadata: &Metadata, max: u32, bytes: &[u8], offset: u64) -> Result<Step, Damage> {
+    pub(crate) fn packet_at(
+        format: &Format,
+        metadata: &Metadata,
+        max: u32,
+        bytes: &[u8],
+        offset: u64,
+    ) -> Result<Step, Damage> {
         match format {
             Format::Pcap(pcap) => pcap.step(bytes),
             Format::Pcapng(_) => pcapng::Pcapng::packet_at(bytes, offset, max, metadata),

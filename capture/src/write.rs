@@ -1,7 +1,8 @@
 //! Writing of capture files: [`PcapngWriter`] and [`PcapWriter`]; and outputs that appear whole or not at all:
 //! [`WholeFile`].
 //!
-//! Both write through a buffer. Errors of the last bytes show only in `finish`, so call it; a writer that is dropped swallows them.
+//! Both write through a buffer. Errors of the last bytes show only in `finish`, so call it; a writer that is dropped
+//! swallows them.
 
 mod fresh;
 mod pcap;

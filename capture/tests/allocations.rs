@@ -6,7 +6,9 @@ mod counting;
 use counting::allocations;
 use std::io::Cursor;
 
-use rdmascope_capture::{CaptureFile, Interface, LinkType, MergedSource, PcapWriter, PcapngWriter, Record, Section, Source, StreamSource};
+use rdmascope_capture::{
+    CaptureFile, Interface, LinkType, MergedSource, PcapWriter, PcapngWriter, Record, Section, Source, StreamSource,
+};
 
 const FRAMES: u64 = 10_000;
 
@@ -50,7 +52,11 @@ fn walking_allocates_nothing_per_record() {
         assert_eq!(during(|| stream.next().unwrap().is_some()), 0, "a stream");
 
         let mut options = StreamSource::new(Cursor::new(file.clone()), "stream");
-        assert_eq!(during(|| options.next().unwrap().is_some_and(|r| r.comments().count() < 2)), 0, "a stream, looking at comments");
+        assert_eq!(
+            during(|| options.next().unwrap().is_some_and(|r| r.comments().count() < 2)),
+            0,
+            "a stream, looking at comments"
+        );
 
         let two = [(); 2].map(|()| StreamSource::new(Cursor::new(file.clone()), "merged"));
         let mut merged = MergedSource::new(two);

@@ -33,7 +33,9 @@ fn by_the_other(mut reader: impl PcapReaderIterator) -> Vec<Frame> {
         match reader.next() {
             Ok((len, block)) => {
                 match block {
-                    PcapBlockOwned::Legacy(b) => frames.push((b.ts_sec, b.ts_usec, b.origlen, b.data[..b.caplen as usize].to_vec())),
+                    PcapBlockOwned::Legacy(b) => {
+                        frames.push((b.ts_sec, b.ts_usec, b.origlen, b.data[..b.caplen as usize].to_vec()))
+                    }
                     PcapBlockOwned::NG(Block::EnhancedPacket(b)) => {
                         frames.push((b.ts_high, b.ts_low, b.origlen, b.packet_data().to_vec()));
                     }

@@ -6,7 +6,9 @@ use std::io::{Cursor, Write};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rdmascope_capture::fuzzing::fuzz_capture_file;
-use rdmascope_capture::{CaptureFile, Interface, LinkType, PcapWriter, PcapngWriter, Problem, Record, Section, Source, StreamSource};
+use rdmascope_capture::{
+    CaptureFile, Interface, LinkType, PcapWriter, PcapngWriter, Problem, Record, Section, Source, StreamSource,
+};
 
 /// A frame to write.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +22,13 @@ struct Frame {
 
 fn frames(interfaces: u32) -> impl Strategy<Value = Vec<Frame>> {
     let frame = (0..i64::MAX, 0..interfaces, any::<u32>(), vec(any::<u8>(), 0..80), vec("[^\0]{1,9}", 0..3));
-    let frame = frame.prop_map(|(time_ns, interface, wire_len, bytes, comments)| Frame { time_ns, interface, wire_len, bytes, comments });
+    let frame = frame.prop_map(|(time_ns, interface, wire_len, bytes, comments)| Frame {
+        time_ns,
+        interface,
+        wire_len,
+        bytes,
+        comments,
+    });
     vec(frame, 0..12)
 }
 

@@ -108,7 +108,11 @@ fn every_sample_has_the_frames_that_another_program_counts() {
 fn no_sample_is_left_out() {
     let mut found = 0;
     for folder in std::fs::read_dir(samples()).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir()) {
-        for path in std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "pcap")) {
+        for path in std::fs::read_dir(folder)
+            .unwrap()
+            .map(|e| e.unwrap().path())
+            .filter(|p| p.extension().is_some_and(|e| e == "pcap"))
+        {
             let name = path.strip_prefix(samples()).unwrap().to_str().unwrap();
             assert!(FRAMES.iter().any(|(n, _)| *n == name), "{name}");
             found += 1;

@@ -48,6 +48,8 @@ pub fn list(_rdma_root: &Path) -> Vec<Listed> {
 pub fn drop_privileges(user: Option<&str>) -> io::Result<Dropped> {
     match user {
         None => Ok(Dropped::Nothing),
-        Some(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "becoming another user is not supported on this system")),
+        Some(_) => {
+            Err(io::Error::new(io::ErrorKind::Unsupported, "becoming another user is not supported on this system"))
+        }
     }
 }

@@ -7,7 +7,8 @@
 //!           | ["src"|"dst"] "host" ADDRESS[/BITS]
 //!           | "ethertype" N | "proto" N | "vlan" [N]
 //! ```
-//! The registers of the program, after its first part has looked at the frame (spec: Linux `Documentation/networking/filter.rst`):
+//! The registers of the program, after its first part has looked at the frame (spec: Linux
+//! `Documentation/networking/filter.rst`):
 //!
 //! | M | content |
 //! | --- | --- |
@@ -31,12 +32,17 @@ pub const NAMES: [(&str, &str, &str); 11] = [
     ),
     ("everything", "", "all frames"),
     ("roce", "udp port 4791 or ethertype 0x8915", "RoCE versions 2 and 1"),
-    ("iwarp", "tcp port 5445 or tcp port 20049 or mpa", "SMB Direct and NFS over RDMA on TCP, and MPA handshakes on any port"),
+    (
+        "iwarp",
+        "tcp port 5445 or tcp port 20049 or mpa",
+        "SMB Direct and NFS over RDMA on TCP, and MPA handshakes on any port",
+    ),
     ("smb", "tcp port 445", "SMB over TCP, where SMB Direct connections begin"),
     ("nfs", "tcp port 2049 or tcp port 20049 or port 111", "NFS with and without RDMA, portmap"),
     (
         "tunnels",
-        "proto 47 or proto 4 or proto 41 or udp port 4789 or udp port 8472 or udp port 6081 or ethertype 0x8847 or ethertype 0x8848",
+        "proto 47 or proto 4 or proto 41 or udp port 4789 or udp port 8472 or udp port 6081 or ethertype 0x8847 or \
+            ethertype 0x8848",
         "GRE and ERSPAN, IP in IP, VXLAN, GENEVE, MPLS: whatever they carry",
     ),
     (
@@ -232,7 +238,11 @@ impl<'t> Parser<'t> {
         }
         if self.take("(") {
             let test = self.any(depth + 1)?;
-            return if self.take(")") { Ok(test) } else { Err(self.error("a closing parenthesis is missing".to_owned())) };
+            return if self.take(")") {
+                Ok(test)
+            } else {
+                Err(self.error("a closing parenthesis is missing".to_owned()))
+            };
         }
         let side = match self.peek() {
             Some("src") => Side::Source,
@@ -253,7 +263,9 @@ impl<'t> Parser<'t> {
                     Err(self.error(format!("{word} is not followed by port")))
                 };
             }
-            _ if side != Side::Either => return Err(self.wrong("src and dst must be followed by host or port".to_owned())),
+            _ if side != Side::Either => {
+                return Err(self.wrong("src and dst must be followed by host or port".to_owned()));
+            }
             _ => {}
         }
         match word {
@@ -264,12 +276,22 @@ impl<'t> Parser<'t> {
             "ethertype" => {
                 let word = self.word("a number")?;
                 let value = number(word).and_then(|n| u16::try_from(n).ok());
-                value.map(Test::Ethertype).ok_or_else(|| self.wrong(format!("\"{word}\" is not an Ethertype, such as 0x8915")))
+                value.map(Test::Ethertype).ok_or_else(|| {
+                    self.wrong(format!(
+                        "\"{word}\" is not an Ethertype, such as \
+                    0x8915"
+                    ))
+                })
             }
             "proto" => {
                 let word = self.word("a number")?;
                 let value = number(word).and_then(|n| u8::try_from(n).ok());
-                value.map(Test::Protocol).ok_or_else(|| self.wrong(format!("\"{word}\" is not an IP protocol, from 0 to 255")))
+                value.map(Test::Protocol).ok_or_else(|| {
+                    self.wrong(format!(
+                        "\"{word}\" is not an IP protocol, from 0 \
+                    to 255"
+                    ))
+                })
             }
             "vlan" => {
                 let id = self.peek().and_then(number).and_then(|n| u16::try_from(n).ok()).filter(|n| *n < 4096);
@@ -279,7 +301,8 @@ impl<'t> Parser<'t> {
             _ => named(word).ok_or_else(|| {
                 let names: Vec<&str> = NAMES.iter().map(|n| n.0).collect();
                 self.wrong(format!(
-                    "\"{word}\" is not known; there are {}, port, tcp port, udp port, host, ethertype, proto, vlan, ip, ip6, arp, and, or, \
+                    "\"{word}\" is not known; there are {}, port, tcp port, udp port, host, ethertype, proto, vlan, \
+                        ip, ip6, arp, and, or, \
                     not",
                     names.join(", ")
                 ))
@@ -318,7 +341,8 @@ fn number(word: &str) -> Option<u32> {
     }
 }
 
-// ── The program ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── The program
+// ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /// An instruction of classic BPF, as `struct sock_filter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -441,7 +465,9 @@ impl Filter {
                     }
                 },
                 Test::Vlan(_) => return None,
-                Test::Fragment => "((ip and ip[6:2] & 0x1fff != 0) or (ip6 and ip6[6] = 44 and ip6[42:2] & 0xfff8 != 0))".to_owned(),
+                Test::Fragment => {
+                    "((ip and ip[6:2] & 0x1fff != 0) or (ip6 and ip6[6] = 44 and ip6[42:2] & 0xfff8 != 0))".to_owned()
+                }
                 Test::Mpa => "(ip and tcp and tcp[((tcp[12] & 0xf0) >> 2):4] = 0x4d504120)".to_owned(),
             })
         }
@@ -453,7 +479,10 @@ impl Filter {
     pub fn with_tcp_ports(&self, ports: &[u16]) -> Self {
         let mut test = self.test.clone();
         for port in ports {
-            test = Test::Any(Box::new(Test::Port { side: Side::Either, tcp: true, udp: false, low: *port, high: *port }), Box::new(test));
+            test = Test::Any(
+                Box::new(Test::Port { side: Side::Either, tcp: true, udp: false, low: *port, high: *port }),
+                Box::new(test),
+            );
         }
         Self { text: self.text.clone(), test }
     }
@@ -518,7 +547,16 @@ impl Assembler {
         };
         let fragment6 = {
             self.go(then);
-            self.before(&[(LD_B_IND, 40), (ST, 2), (LD_H_IND, 42), (AND_K, 0xfff8), (ST, 4), (LD_IMM, 48), (ADD_X, 0), (ST, 3)])
+            self.before(&[
+                (LD_B_IND, 40),
+                (ST, 2),
+                (LD_H_IND, 42),
+                (AND_K, 0xfff8),
+                (ST, 4),
+                (LD_IMM, 48),
+                (ADD_X, 0),
+                (ST, 3),
+            ])
         };
         let fragment6 = {
             self.jump(JGE, 48, fragment6, other);
@@ -686,7 +724,15 @@ impl Assembler {
                 self.jump(JEQ, u32::from_be_bytes(*b"MPA "), place, no);
                 let place = self.before(&[(LD_W_IND, 0)]);
                 self.jump(JGE, 8, place, no);
-                let place = self.before(&[(LD_B_IND, 12), (AND_K, 0xf0), (RSH_K, 2), (ADD_X, 0), (TAX, 0), (LD_LEN, 0), (SUB_X, 0)]);
+                let place = self.before(&[
+                    (LD_B_IND, 12),
+                    (AND_K, 0xf0),
+                    (RSH_K, 2),
+                    (ADD_X, 0),
+                    (TAX, 0),
+                    (LD_LEN, 0),
+                    (SUB_X, 0),
+                ]);
                 self.jump(JGE, 20, place, no);
                 let place = self.before(&[(LDX_MEM, 3), (LD_LEN, 0), (SUB_X, 0)]);
                 self.jump(JGT, 0, no, place);
@@ -855,7 +901,12 @@ mod tests {
         assert!(passes("rdma", &v6(44, &[&[17, 0, 0, 1, 0, 0, 0, 9][..], &ports(50_000, 4791)].concat())));
         // ports after other headers are not checked: the default accepts them all
         let behind = v6(60, &[&[17, 0, 1, 4, 0, 0, 0, 0][..], &ports(50_000, 4791)].concat());
-        assert!(passes("rdma", &behind) && passes("extended", &behind) && !passes("roce", &behind) && !passes("extended", &roce));
+        assert!(
+            passes("rdma", &behind)
+                && passes("extended", &behind)
+                && !passes("roce", &behind)
+                && !passes("extended", &roce)
+        );
         assert!(passes("fragments", &v6(44, &[17, 0, 0, 0xb8, 0, 0, 0, 9])) && !passes("fragments", &roce));
     }
 
@@ -884,7 +935,12 @@ mod tests {
             assert_eq!(passes(filter, &roce), taken, "{filter}");
         }
         let tagged = frame(&[0x81, 0, 0x20, 5, 8, 0], &ipv4(17, 0, &ports(50_000, 4791)));
-        assert!(passes("vlan", &tagged) && passes("vlan 5", &tagged) && !passes("vlan 6", &tagged) && passes("vlan 5 and roce", &tagged));
+        assert!(
+            passes("vlan", &tagged)
+                && passes("vlan 5", &tagged)
+                && !passes("vlan 6", &tagged)
+                && passes("vlan 5 and roce", &tagged)
+        );
     }
 
     #[test]

@@ -26,8 +26,12 @@ pub fn headers_only<'a>(record: Record<'a>) -> Record<'a> {
         packet = frame::decode(record.link_type, record.bytes, record.wire_len, &frame::Options::default(), &mut Off);
     }
     let (payload, keep) = match &packet.body {
-        Body::Ib(ib) if has_bulk(ib.bth.opcode) && ib.behind.is_empty() => (ib.payload, if is_first(ib.bth.opcode) { HEAD } else { 0 }),
-        Body::Tcp(segment) if is_tagged_fpdu(segment.payload, segment.payload_length) => (segment.payload, TAGGED + HEAD),
+        Body::Ib(ib) if has_bulk(ib.bth.opcode) && ib.behind.is_empty() => {
+            (ib.payload, if is_first(ib.bth.opcode) { HEAD } else { 0 })
+        }
+        Body::Tcp(segment) if is_tagged_fpdu(segment.payload, segment.payload_length) => {
+            (segment.payload, TAGGED + HEAD)
+        }
         _ => return record,
     };
     // the payload is a part of the frame
@@ -56,14 +60,19 @@ fn is_first(opcode: u8) -> bool {
     matches!(opcode & 0x1f, 0x06 | 0x0a | 0x0b | 0x0d | 0x10)
 }
 
-/// True if a segment is one whole FPDU of an RDMA Write or Read Response (RFC 5044 section 4, RFC 5041 section 4.2, RFC 5040 section 4.1).
+/// True if a segment is one whole FPDU of an RDMA Write or Read Response (RFC 5044 section 4, RFC 5041 section 4.2, RFC
+/// 5040 section 4.1).
 fn is_tagged_fpdu(payload: &[u8], length: u32) -> bool {
     let Some(head) = payload.first_chunk::<4>() else { return false };
     let ulpdu = u32::from(u16::from_be_bytes([head[0], head[1]]));
     // length field, ULPDU, padding to four bytes, CRC
     let whole = (2 + ulpdu).next_multiple_of(4) + 4;
     let (ddp, rdmap) = (head[2], head[3]);
-    ulpdu as usize > TAGGED - 2 && whole == length && ddp & 0x83 == 0x81 && rdmap & 0xc0 == 0x40 && matches!(rdmap & 0x0f, 0 | 2)
+    ulpdu as usize > TAGGED - 2
+        && whole == length
+        && ddp & 0x83 == 0x81
+        && rdmap & 0xc0 == 0x40
+        && matches!(rdmap & 0x0f, 0 | 2)
 }
 
 #[cfg(test)]
@@ -73,7 +82,8 @@ mod tests {
     use std::path::Path;
 
     fn sample(name: &str) -> crate::Capture {
-        open(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../samples/{name}/{name}.pcap")), OpenOptions::new()).unwrap()
+        open(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../samples/{name}/{name}.pcap")), OpenOptions::new())
+            .unwrap()
     }
 
     #[test]

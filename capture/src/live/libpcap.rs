@@ -1,8 +1,9 @@
 //! Capturing through libpcap, on systems without packet rings (macOS, BSD), or for interfaces that only libpcap
 //! supports.
 //!
-//! Its read timeout does not fire on an idle Linux interface, so the handle never blocks and is polled. In nanosecond mode, the field for
-//! microseconds holds nanoseconds. Frames are copied: the crate lends them for as long as the handle is borrowed.
+//! Its read timeout does not fire on an idle Linux interface, so the handle never blocks and is polled. In nanosecond
+//! mode, the field for microseconds holds nanoseconds. Frames are copied: the crate lends them for as long as the
+//! handle is borrowed.
 
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -110,7 +111,13 @@ impl Live for Handle {
     }
 
     fn frame(&self) -> Frame<'_> {
-        Frame { time_ns: self.time_ns, wire_len: self.wire_len, link_type: self.interface.link_type, bytes: &self.frame, options: &[] }
+        Frame {
+            time_ns: self.time_ns,
+            wire_len: self.wire_len,
+            link_type: self.interface.link_type,
+            bytes: &self.frame,
+            options: &[],
+        }
     }
 
     fn descriptor(&self) -> Option<RawFd> {

@@ -5,8 +5,8 @@
 //!   libpcap (feature `libpcap`)                 ─┼─ Live ─▶ LiveSource: by time ─▶ Source::advance
 //!   Card (verbs sniffer)                        ─┘             └─ Window: the last frames, to be read again
 //! ```
-//! A loop over a live source never ends by itself: [`Source::advance`] gives `false` when nothing came for a while, so that the caller can
-//! look at its clock, and [`LiveSource::is_over`] returns `true` after the stop flag was set.
+//! A loop over a live source never ends by itself: [`Source::advance`] gives `false` when nothing came for a while, so
+//! that the caller can look at its clock, and [`LiveSource::is_over`] returns `true` after the stop flag was set.
 
 #[doc(hidden)]
 pub mod filter;
@@ -83,7 +83,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { filter: Filter::default(), snap_len: 0, ring_bytes: RING_BYTES, sockets: 1, promiscuous: true, libpcap: false, verbs: None }
+        Self {
+            filter: Filter::default(),
+            snap_len: 0,
+            ring_bytes: RING_BYTES,
+            sockets: 1,
+            promiscuous: true,
+            libpcap: false,
+            verbs: None,
+        }
     }
 }
 
@@ -300,7 +308,10 @@ fn open_one(name: &str, options: &Options) -> Result<Vec<Box<dyn Live>>> {
         #[cfg(not(all(unix, feature = "libpcap")))]
         {
             use crate::error::{Error, Problem};
-            return Err(Error::new(name, Problem::Unsupported("libpcap: built without the feature libpcap".to_owned())));
+            return Err(Error::new(
+                name,
+                Problem::Unsupported("libpcap: built without the feature libpcap".to_owned()),
+            ));
         }
     }
     system::open_one(name, options)
@@ -310,7 +321,11 @@ impl LiveSource {
     /// A source of places of your own.
     pub fn new(places: Vec<(String, Box<dyn Live>)>, stop: Arc<AtomicBool>) -> LiveSource {
         let mut metadata = Metadata { revision: 1, ..Metadata::default() };
-        metadata.sections.push(Section { application: Some("rdmascope".to_owned()), os: system::release(), ..Section::default() });
+        metadata.sections.push(Section {
+            application: Some("rdmascope".to_owned()),
+            os: system::release(),
+            ..Section::default()
+        });
         let mut all = Vec::new();
         for (name, live) in places {
             let number = match metadata.interfaces.iter().position(|i| i.name.as_deref() == Some(name.as_str())) {
@@ -400,7 +415,8 @@ impl LiveSource {
         all
     }
 
-    /// Looks at the counters of RDMA devices; to be called about once a second. Returns those that changed since the last look.
+    /// Looks at the counters of RDMA devices; to be called about once a second. Returns those that changed since the
+    /// last look.
     pub fn sample_hardware(&mut self, rdma_root: &Path) -> Vec<rdma::Counter> {
         let counters = rdma::counters(rdma_root);
         let hardware = &mut self.metadata.hardware;
@@ -656,7 +672,11 @@ mod tests {
 
     #[test]
     fn several_places_are_one_by_time() {
-        let mut source = source(&[("a", &[Some(1), Some(5), None, Some(6)]), ("b", &[Some(2), Some(3), Some(9)]), ("a", &[Some(4)])]);
+        let mut source = source(&[
+            ("a", &[Some(1), Some(5), None, Some(6)]),
+            ("b", &[Some(2), Some(3), Some(9)]),
+            ("a", &[Some(4)]),
+        ]);
         let mut seen = Vec::new();
         for _ in 0..20 {
             if source.advance().unwrap() {

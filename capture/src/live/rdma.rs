@@ -1,6 +1,7 @@
 //! RDMA devices as the kernel shows them below `/sys/class/infiniband`: the devices and their counters.
 //!
-//! Spec: Linux `Documentation/ABI/stable/sysfs-class-infiniband`. The root is an argument, so that tests can have devices.
+//! Spec: Linux `Documentation/ABI/stable/sysfs-class-infiniband`. The root is an argument, so that tests can have
+//! devices.
 
 use std::fs;
 use std::path::Path;
@@ -34,8 +35,8 @@ pub fn ports(root: &Path) -> Vec<Port> {
     let mut found = Vec::new();
     for device in entries(root) {
         let folder = root.join(&device);
-        let is_software =
-            folder.join("parent").exists() || fs::canonicalize(&folder).is_ok_and(|p| p.components().any(|c| c.as_os_str() == "virtual"));
+        let is_software = folder.join("parent").exists()
+            || fs::canonicalize(&folder).is_ok_and(|p| p.components().any(|c| c.as_os_str() == "virtual"));
         for port in entries(&folder.join("ports")) {
             let path = folder.join("ports").join(&port);
             let Ok(number) = port.parse() else { continue };
@@ -78,7 +79,8 @@ pub fn counters(root: &Path) -> Vec<Counter> {
 
 fn entries(folder: &Path) -> Vec<String> {
     let Ok(all) = fs::read_dir(folder) else { return Vec::new() };
-    let mut names: Vec<String> = all.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).take(MANY).collect();
+    let mut names: Vec<String> =
+        all.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).take(MANY).collect();
     names.sort();
     names
 }
@@ -108,7 +110,10 @@ mod tests {
         write("rxe0/parent", "eth0\n");
         write("rxe0/ports/1/state", "1: DOWN\n");
         let ports = ports(root.path());
-        assert_eq!((ports[0].device.as_str(), ports[0].state.as_str(), ports[0].netdev.as_deref()), ("mlx5_0", "ACTIVE", Some("eth2")));
+        assert_eq!(
+            (ports[0].device.as_str(), ports[0].state.as_str(), ports[0].netdev.as_deref()),
+            ("mlx5_0", "ACTIVE", Some("eth2"))
+        );
         assert!(!ports[0].is_software && ports[1].is_software);
         assert_eq!(ports[1].netdev.as_deref(), Some("eth0"));
         let counter = Counter { device: "mlx5_0".into(), port: 1, name: "out_of_sequence".into(), value: 17 };

@@ -187,7 +187,13 @@ mod tests {
         let bytes = vec![7u8; 60_000];
         let mut offsets = Vec::new();
         for time in 0..2000 {
-            let frame = Frame { time_ns: time, wire_len: 70_000, link_type: LinkType::ETHERNET, bytes: &bytes, options: OUTBOUND };
+            let frame = Frame {
+                time_ns: time,
+                wire_len: 70_000,
+                link_type: LinkType::ETHERNET,
+                bytes: &bytes,
+                options: OUTBOUND,
+            };
             offsets.push(window.keep(&frame, 3));
         }
         assert!(offsets.windows(2).all(|w| w[0] < w[1]));

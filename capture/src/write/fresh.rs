@@ -20,7 +20,9 @@ pub fn fresh(path: &Path, existing: Existing) -> Result<File> {
     };
     // Of a link only itself is looked at.
     match std::fs::symlink_metadata(path) {
-        Ok(meta) if is_device(&meta) || leads_to_device(path, &meta) => return OpenOptions::new().write(true).open(path).map_err(failed),
+        Ok(meta) if is_device(&meta) || leads_to_device(path, &meta) => {
+            return OpenOptions::new().write(true).open(path).map_err(failed);
+        }
         Ok(_) if existing == Existing::Replace => std::fs::remove_file(path).map_err(failed)?,
         _ => {}
     }

@@ -18,7 +18,12 @@ pub struct PcapWriter<W: Write> {
 
 impl PcapWriter<Output> {
     /// Creates the file at `path`; `-` is standard output. See [`PcapWriter::new`].
-    pub fn create(path: impl AsRef<Path>, link_type: LinkType, snap_len: u32, nanoseconds: bool) -> Result<PcapWriter<Output>> {
+    pub fn create(
+        path: impl AsRef<Path>,
+        link_type: LinkType,
+        snap_len: u32,
+        nanoseconds: bool,
+    ) -> Result<PcapWriter<Output>> {
         PcapWriter::new(create(path.as_ref())?, path.as_ref(), link_type, snap_len, nanoseconds)
     }
 }
@@ -26,7 +31,13 @@ impl PcapWriter<Output> {
 impl<W: Write> PcapWriter<W> {
     /// Writes to any output; `name` is the path in errors. `snap_len` is in bytes; times are in nanoseconds, or cut to
     /// microseconds.
-    pub fn new(output: W, name: impl Into<PathBuf>, link_type: LinkType, snap_len: u32, nanoseconds: bool) -> Result<PcapWriter<W>> {
+    pub fn new(
+        output: W,
+        name: impl Into<PathBuf>,
+        link_type: LinkType,
+        snap_len: u32,
+        nanoseconds: bool,
+    ) -> Result<PcapWriter<W>> {
         let mut out = Out::new(output, name.into());
         let magic = if nanoseconds { MAGIC_NANOSECONDS } else { MAGIC_MICROSECONDS };
         let mut header = [0; 24];
@@ -48,7 +59,9 @@ impl<W: Write> PcapWriter<W> {
             return Err(self.out.does_not_fit(why));
         }
         let Ok(seconds) = u32::try_from(record.time_ns.div_euclid(1_000_000_000)) else {
-            return Err(self.out.does_not_fit(format!("a time of {} ns since 1970 is too large for pcap", record.time_ns)));
+            return Err(self
+                .out
+                .does_not_fit(format!("a time of {} ns since 1970 is too large for pcap", record.time_ns)));
         };
         let Ok(captured) = u32::try_from(record.bytes.len()) else {
             return Err(self.out.does_not_fit(format!("a frame of {} bytes is too long for pcap", record.bytes.len())));
@@ -106,7 +119,10 @@ mod tests {
     #[test]
     fn what_pcap_cannot_say_is_refused() {
         let message = |r| write(true, &[r]).unwrap_err().to_string();
-        assert!(message(Record::new(0, 0, LinkType::RAW, 0, b"")).contains("one link type, here 1, and this frame has 101; use pcapng"));
+        assert!(
+            message(Record::new(0, 0, LinkType::RAW, 0, b""))
+                .contains("one link type, here 1, and this frame has 101; use pcapng")
+        );
         assert!(message(Record::new(-1, 0, LinkType::ETHERNET, 0, b"")).contains("too large for pcap"));
         assert!(message(Record::new(i64::MAX, 0, LinkType::ETHERNET, 0, b"")).contains("too large for pcap"));
     }

@@ -7,8 +7,8 @@ use super::{Out, Output, create};
 use crate::error::Result;
 use crate::metadata::{Interface, InterfaceStatistics, Metadata, Name, Section};
 use crate::pcapng::{
-    BYTE_ORDER_MAGIC, DECRYPTION_SECRETS, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, NAME_RESOLUTION, SECTION_HEADER,
-    SIMPLE_PACKET, option,
+    BYTE_ORDER_MAGIC, DECRYPTION_SECRETS, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS,
+    NAME_RESOLUTION, SECTION_HEADER, SIMPLE_PACKET, option,
 };
 use crate::record::{EPB_DROPCOUNT, EPB_FLAGS, OPT_COMMENT, Record};
 
@@ -41,8 +41,13 @@ impl<W: Write> PcapngWriter<W> {
     /// Writes to any output; `name` is the path in errors. Hardware, OS, application and comments of `section` are
     /// written.
     pub fn new(output: W, name: impl Into<PathBuf>, section: &Section) -> Result<PcapngWriter<W>> {
-        let mut writer =
-            PcapngWriter { out: Out::new(output, name.into()), interfaces: Vec::new(), secrets: 0, names: 0, block: Vec::new() };
+        let mut writer = PcapngWriter {
+            out: Out::new(output, name.into()),
+            interfaces: Vec::new(),
+            secrets: 0,
+            names: 0,
+            block: Vec::new(),
+        };
         writer.begin(&[&BYTE_ORDER_MAGIC.to_le_bytes(), &[1, 0, 0, 0], &u64::MAX.to_le_bytes()]);
         writer.texts(&section.comments)?;
         writer.text(option::SHB_HARDWARE, section.hardware.as_deref())?;
@@ -105,7 +110,8 @@ impl<W: Write> PcapngWriter<W> {
     /// Appends a frame with its options, then `comments`, each of at most 65,535 bytes.
     pub fn write_with_comments(&mut self, record: &Record<'_>, comments: &[&str]) -> Result<()> {
         let Some(&snap_len) = self.interfaces.get(record.interface as usize) else {
-            let why = format!("a frame is of interface {}, and {} were described", record.interface, self.interfaces.len());
+            let why =
+                format!("a frame is of interface {}, and {} were described", record.interface, self.interfaces.len());
             return Err(self.out.does_not_fit(why));
         };
         let Ok(time) = u64::try_from(record.time_ns) else {
@@ -157,7 +163,12 @@ impl<W: Write> PcapngWriter<W> {
     }
 
     /// The same, with comments of at most 65,535 bytes each.
-    pub fn write_statistics_with_comments(&mut self, interface: u32, statistics: &InterfaceStatistics, comments: &[String]) -> Result<()> {
+    pub fn write_statistics_with_comments(
+        &mut self,
+        interface: u32,
+        statistics: &InterfaceStatistics,
+        comments: &[String],
+    ) -> Result<()> {
         if interface as usize >= self.interfaces.len() {
             return Err(self.out.does_not_fit(format!("statistics of interface {interface}, which was not described")));
         }
@@ -197,7 +208,8 @@ impl<W: Write> PcapngWriter<W> {
         Ok(())
     }
 
-    /// Appends a name of an address. `DoesNotFit` if the address is neither IPv4 nor IPv6, or the name is longer than a record can be.
+    /// Appends a name of an address. `DoesNotFit` if the address is neither IPv4 nor IPv6, or the name is longer than a
+    /// record can be.
     pub fn write_name(&mut self, name: &Name) -> Result<()> {
         let kind: u16 = match name.address.len() {
             4 => 1,
@@ -207,7 +219,8 @@ impl<W: Write> PcapngWriter<W> {
         let Ok(len) = u16::try_from(name.address.len() + name.name.len() + 1) else {
             return Err(self.out.does_not_fit(format!("a name of {} bytes", name.name.len())));
         };
-        let mut records = [&kind.to_le_bytes()[..], &len.to_le_bytes(), &name.address, name.name.as_bytes(), &[0]].concat();
+        let mut records =
+            [&kind.to_le_bytes()[..], &len.to_le_bytes(), &name.address, name.name.as_bytes(), &[0]].concat();
         records.resize(records.len().next_multiple_of(4) + 4, 0);
         self.begin(&[]);
         self.end_with(NAME_RESOLUTION, 0, &records)?;
@@ -262,7 +275,8 @@ impl<W: Write> PcapngWriter<W> {
         self.end_with(kind, fixed, &[])
     }
 
-    /// Writes the block: the first `fixed` bytes of its body, then `data` padded, then the rest of the body, which is options.
+    /// Writes the block: the first `fixed` bytes of its body, then `data` padded, then the rest of the body, which is
+    /// options.
     fn end_with(&mut self, kind: u32, fixed: usize, data: &[u8]) -> Result<()> {
         let padding = &[0; 3][..data.len().next_multiple_of(4) - data.len()];
         // No closing opt_endofopt: according to the draft, the end of the block ends the options.
@@ -311,7 +325,11 @@ mod tests {
         assert_eq!(w.add_interface(&eth0).unwrap(), 0);
         assert_eq!(w.add_interface(&Interface::new(LinkType::INFINIBAND)).unwrap(), 1);
         w.write_secrets(Secrets::TLS_KEY_LOG, b"CLIENT_RANDOM 1 2").unwrap();
-        w.write_with_comments(&Record::new(1_700_000_000_123_456_789, 0, LinkType::ETHERNET, 90, b"12345"), &["look here", ""]).unwrap();
+        w.write_with_comments(
+            &Record::new(1_700_000_000_123_456_789, 0, LinkType::ETHERNET, 90, b"12345"),
+            &["look here", ""],
+        )
+        .unwrap();
         w.write(&Record::new(5, 1, LinkType::INFINIBAND, 4, b"1234")).unwrap();
         w.write(&Record { wire_len: 2, bytes: b"no", ..Record::EMPTY }).unwrap();
         let statistics = InterfaceStatistics {
@@ -348,7 +366,10 @@ mod tests {
         assert_eq!(format!("{:?}", m.secrets[0]).matches("RANDOM").count(), 0);
 
         let [a, b, c] = &read.records[..] else { panic!("three records") };
-        assert_eq!((a.time_ns, a.interface, a.wire_len, &a.bytes[..]), (1_700_000_000_123_456_789, 0, 90, &b"12345"[..]));
+        assert_eq!(
+            (a.time_ns, a.interface, a.wire_len, &a.bytes[..]),
+            (1_700_000_000_123_456_789, 0, 90, &b"12345"[..])
+        );
         assert_eq!(a.comments, ["look here", ""]);
         assert_eq!((b.time_ns, b.link_type, b.comments.len()), (5, LinkType::INFINIBAND, 0));
         assert_eq!((c.has_time, &c.bytes[..]), (false, &b"no"[..]));
@@ -376,7 +397,10 @@ mod tests {
         let mut w = PcapngWriter::new(Vec::new(), "out", &Section::default()).unwrap();
         let before = w.written();
         assert!(
-            w.write(&Record::new(0, 0, LinkType::ETHERNET, 0, b"")).unwrap_err().to_string().contains("interface 0, and 0 were described")
+            w.write(&Record::new(0, 0, LinkType::ETHERNET, 0, b""))
+                .unwrap_err()
+                .to_string()
+                .contains("interface 0, and 0 were described")
         );
         assert_eq!(w.written(), before);
         w.add_interface(&Interface::new(LinkType::ETHERNET)).unwrap();

@@ -54,13 +54,13 @@ enum To {
 ///
 /// # Errors
 /// [`Problem::IsInput`] if it is one of the `inputs`, by device and inode, under any name (`-` is ignored);
-/// [`Problem::IsDirectory`].
+/// [`Problem::Create`] if it is a directory.
 pub fn stands_at(path: &Path, inputs: &[PathBuf]) -> Result<bool> {
     if inputs.iter().any(|input| input.as_os_str() != "-" && system::same_file(path, input)) {
         return Err(Error::new(path, Problem::IsInput));
     }
     match fs::symlink_metadata(path) {
-        Ok(_) if path.is_dir() => Err(Error::new(path, Problem::IsDirectory)),
+        Ok(_) if path.is_dir() => Err(Error::new(path, Problem::Create(io::ErrorKind::IsADirectory.into()))),
         Ok(_) => Ok(true),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(Error::new(path, Problem::Create(e))),
@@ -109,7 +109,10 @@ impl WholeFile {
             Existing::Replace => file.persist(&path),
         };
         named.map(drop).map_err(|e| {
-            Error::new(&path, if e.error.kind() == io::ErrorKind::AlreadyExists { Problem::Exists } else { Problem::Create(e.error) })
+            Error::new(
+                &path,
+                if e.error.kind() == io::ErrorKind::AlreadyExists { Problem::Exists } else { Problem::Create(e.error) },
+            )
         })
     }
 }
@@ -126,7 +129,11 @@ fn beside(path: &Path, access: Access) -> io::Result<NamedTempFile> {
     if access == Access::Umask {
         system::for_who_the_umask_lets(&mut builder);
     }
-    builder.tempfile_in(folder)
+    // the message of the library ends with the name of the temporary file, which the user did not choose
+    builder.tempfile_in(folder).map_err(|e| match e.to_string().split_once(" at path ") {
+        Some((problem, _)) => io::Error::new(e.kind(), problem.to_owned()),
+        None => e,
+    })
 }
 
 impl Write for WholeFile {
@@ -152,7 +159,8 @@ mod tests {
     use super::*;
 
     fn names(folder: &Path) -> Vec<String> {
-        let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -166,12 +174,18 @@ mod tests {
         file.write_all(b"new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         file.finish().unwrap();
-        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(folder.path())), ("new", vec!["out.txt".to_owned()]));
+        assert_eq!(
+            (fs::read_to_string(&path).unwrap().as_str(), names(folder.path())),
+            ("new", vec!["out.txt".to_owned()])
+        );
         // given up: nothing is left of it
         let mut file = WholeFile::create(&path, &[], Existing::Replace, Access::Umask).unwrap();
         file.write_all(b"half").unwrap();
         drop(file);
-        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(folder.path())), ("new", vec!["out.txt".to_owned()]));
+        assert_eq!(
+            (fs::read_to_string(&path).unwrap().as_str(), names(folder.path())),
+            ("new", vec!["out.txt".to_owned()])
+        );
     }
 
     #[test]
@@ -215,7 +229,10 @@ mod tests {
         let mut file = WholeFile::create(&link, &[], Existing::Replace, Access::Private).unwrap();
         file.write_all(b"ours").unwrap();
         file.finish().unwrap();
-        assert_eq!((fs::read_to_string(&other).unwrap().as_str(), fs::read_to_string(&link).unwrap().as_str()), ("somebody's", "ours"));
+        assert_eq!(
+            (fs::read_to_string(&other).unwrap().as_str(), fs::read_to_string(&link).unwrap().as_str()),
+            ("somebody's", "ours")
+        );
         assert_eq!(fs::symlink_metadata(&link).unwrap().permissions().mode() & 0o777, 0o600);
         WholeFile::create("/dev/null", &[], Existing::Keep, Access::Umask).unwrap().finish().unwrap();
         assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());

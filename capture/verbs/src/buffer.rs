@@ -39,7 +39,12 @@ impl Buffer {
 
     /// Puts bytes at `at`. The caller must own the place: no outstanding work request may refer to it.
     pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) {
-        assert!(at.checked_add(bytes.len()).is_some_and(|end| end <= self.len), "{} bytes at {at} of {}", bytes.len(), self.len);
+        assert!(
+            at.checked_add(bytes.len()).is_some_and(|end| end <= self.len),
+            "{} bytes at {at} of {}",
+            bytes.len(),
+            self.len
+        );
         // SAFETY: inside the buffer, as was just asserted; the source is a reference and so lies elsewhere.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer.add(at), bytes.len()) }
     }
@@ -47,7 +52,8 @@ impl Buffer {
     /// A piece that a completion has given back to us, until something is posted there again.
     pub(crate) fn piece(&self, at: usize, len: usize) -> &[u8] {
         assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "{len} bytes at {at} of {}", self.len);
-        // SAFETY: inside the buffer; the card has finished with the piece, and posting it again needs `&mut` of the owner.
+        // SAFETY: inside the buffer; the card has finished with the piece, and posting it again needs `&mut` of the
+        // owner.
         unsafe { std::slice::from_raw_parts(self.pointer.add(at), len) }
     }
 
@@ -55,7 +61,8 @@ impl Buffer {
     pub(crate) fn copy(&self, at: usize, len: usize) -> Vec<u8> {
         assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "{len} bytes at {at} of {}", self.len);
         let mut bytes = vec![0; len];
-        // SAFETY: inside the buffer, as was just asserted, and into a new vector; no reference to the buffer's bytes is made.
+        // SAFETY: inside the buffer, as was just asserted, and into a new vector; no reference to the buffer's bytes is
+        // made.
         unsafe { std::ptr::copy_nonoverlapping(self.pointer.add(at), bytes.as_mut_ptr(), len) };
         bytes
     }

@@ -97,7 +97,10 @@ pub enum Ended {
     },
     /// The queue pair went into error without a reported reason. The peer broke a rule of RDMA, or accessed memory that
     /// it was not granted.
-    #[error("the card ended the connection without a reason: the peer broke a rule of RDMA, or used a key that it was not given")]
+    #[error(
+        "the card ended the connection without a reason: the peer broke a rule of RDMA, or used a key that it was not \
+            given"
+    )]
     Broken,
     /// The device was removed.
     #[error("the RDMA device was removed")]
@@ -296,7 +299,8 @@ pub struct Connection {
     operations: Option<VecDeque<Operation>>,
 }
 
-// SAFETY: libibverbs and librdmacm let any thread use their objects; we hold ours alone, and memory that the card reaches is owned here.
+// SAFETY: libibverbs and librdmacm let any thread use their objects; we hold ours alone, and memory that the card
+// reaches is owned here.
 unsafe impl Send for Connection {}
 
 impl std::fmt::Debug for Connection {
@@ -470,7 +474,13 @@ impl Connection {
             send_cq: self.cq,
             recv_cq: self.cq,
             srq: null_mut(),
-            cap: sys::ibv_qp_cap { max_send_wr: o.sends, max_recv_wr: o.receives, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 },
+            cap: sys::ibv_qp_cap {
+                max_send_wr: o.sends,
+                max_recv_wr: o.receives,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            },
             qp_type: sys::IBV_QPT_RC,
             sq_sig_all: 0,
         };
@@ -639,7 +649,8 @@ impl Connection {
     /// # Errors
     /// If it cannot be pinned, or no window can be allocated.
     pub fn register(&mut self, data: Vec<u8>, rights: Rights) -> Result<Region> {
-        let length = u32::try_from(data.len()).map_err(|_| Error::TooLong { length: data.len(), limit: u32::MAX as usize })?;
+        let length =
+            u32::try_from(data.len()).map_err(|_| Error::TooLong { length: data.len(), limit: u32::MAX as usize })?;
         let buffer = Buffer::new(if data.is_empty() { vec![0] } else { data });
         let offset = buffer.address();
         let granted = rights != Rights::default();
@@ -955,12 +966,14 @@ impl Connection {
         // SAFETY: the registration is there as long as the connection.
         let lkey = unsafe { (**mr).lkey };
         let mut sge = sys::ibv_sge { addr: buffer.address() + u64::from(slot) * u64::from(size), length: size, lkey };
-        let mut wr = sys::ibv_recv_wr { wr_id: RECEIVE | u64::from(slot), next: null_mut(), sg_list: &mut sge, num_sge: 1 };
+        let mut wr =
+            sys::ibv_recv_wr { wr_id: RECEIVE | u64::from(slot), next: null_mut(), sg_list: &mut sge, num_sge: 1 };
         let mut bad = null_mut();
         // SAFETY: the context is open as long as the identifier, and the queue pair is there.
         let (post, qp) = unsafe { ((*(*self.pd).context).ops.post_recv, (*self.id).qp) };
         let rc = match post {
-            // SAFETY: request and list are copied during the call; the slot is registered, and its last message was taken out of it.
+            // SAFETY: request and list are copied during the call; the slot is registered, and its last message was
+            // taken out of it.
             Some(post) => unsafe { post(qp, &mut wr, &mut bad) },
             None => libc::EOPNOTSUPP,
         };
@@ -969,7 +982,8 @@ impl Connection {
 
     fn notify(&self) -> Result<()> {
         // SAFETY: the context is open as long as the identifier.
-        let notify = unsafe { (*(*self.pd).context).ops.req_notify_cq }.ok_or_else(|| self.lacks("ibv_req_notify_cq"))?;
+        let notify =
+            unsafe { (*(*self.pd).context).ops.req_notify_cq }.ok_or_else(|| self.lacks("ibv_req_notify_cq"))?;
         // SAFETY: a completion queue of ours.
         let rc = unsafe { notify(self.cq, 0) };
         self.zero(rc, "ibv_req_notify_cq")
@@ -1010,9 +1024,10 @@ impl Connection {
             let last = id == wc.wr_id;
             if self.operations.is_some() && !matches!(posted, Posted::Bind) {
                 let read = match posted {
-                    Posted::Read { sink, at, length, .. } => {
-                        self.regions.get(&sink).and_then(|region| Some(region.buffer.copy(region.place(at, length)?, length as usize)))
-                    }
+                    Posted::Read { sink, at, length, .. } => self
+                        .regions
+                        .get(&sink)
+                        .and_then(|region| Some(region.buffer.copy(region.place(at, length)?, length as usize))),
                     _ => None,
                 };
                 self.record(|| What::Done { read });
@@ -1028,7 +1043,8 @@ impl Connection {
 
     /// Our key that a message invalidated.
     fn invalidated(&mut self, wc: &sys::ibv_wc) -> Option<u32> {
-        // Soft-RoCE hands out the kernel's flag, 1 << 2, which means a good IP checksum here: connections do not report that
+        // Soft-RoCE hands out the kernel's flag, 1 << 2, which means a good IP checksum here: connections do not report
+        // that
         const KERNEL_WITH_INVALIDATE: libc::c_uint = 1 << 2;
         if wc.wc_flags & (sys::IBV_WC_WITH_INV | KERNEL_WITH_INVALIDATE) == 0 {
             return None;
@@ -1159,7 +1175,10 @@ impl Connection {
                 }
                 sys::RDMA_CM_EVENT_DEVICE_REMOVAL => self.end(Ended::DeviceRemoved),
                 sys::RDMA_CM_EVENT_REJECTED | sys::RDMA_CM_EVENT_UNREACHABLE | sys::RDMA_CM_EVENT_CONNECT_ERROR => {
-                    self.end(Ended::Failed { operation: "setting up the connection", status: rejection(status, self.iwarp) });
+                    self.end(Ended::Failed {
+                        operation: "setting up the connection",
+                        status: rejection(status, self.iwarp),
+                    });
                 }
                 _ => {}
             }
@@ -1268,7 +1287,11 @@ pub(crate) fn event_channel(cm: &'static RdmaCm) -> Result<*mut sys::rdma_event_
 
 fn nonblocking(fd: libc::c_int) -> io::Result<()> {
     // SAFETY: takes a descriptor and flags only.
-    if unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// The private data of an event.
@@ -1304,7 +1327,8 @@ fn rejection(status: libc::c_int, iwarp: bool) -> String {
 
 /// As C has it.
 pub(crate) fn sockaddr(address: SocketAddr) -> libc::sockaddr_storage {
-    // SAFETY: all zeroes is a value of these plain structs; the longer one has room for the shorter ones, and an alignment that suits them.
+    // SAFETY: all zeroes is a value of these plain structs; the longer one has room for the shorter ones, and an
+    // alignment that suits them.
     unsafe {
         let mut storage: libc::sockaddr_storage = std::mem::zeroed();
         match address {

@@ -150,7 +150,8 @@ impl Context {
         if list.devices().is_empty() {
             return Err(Error::NoDevices);
         }
-        let Some((raw, device)) = list.devices().iter().map(|d| (*d, Device::of(*d))).find(|(_, d)| d.name == name) else {
+        let Some((raw, device)) = list.devices().iter().map(|d| (*d, Device::of(*d))).find(|(_, d)| d.name == name)
+        else {
             let known = list.devices().iter().map(|d| Device::of(*d).name).collect();
             return Err(Error::NoDevice { name: name.to_owned(), known });
         };
@@ -194,7 +195,10 @@ pub(crate) fn port(verbs: Verbs, context: *mut sys::ibv_context, name: &str, por
         let source = io::Error::from_raw_os_error(rc);
         return Err(Error::Call { device: name.to_owned(), call: "ibv_query_port", source });
     }
-    Ok(PortState { active: attr.state == sys::IBV_PORT_ACTIVE, ethernet: attr.link_layer == sys::IBV_LINK_LAYER_ETHERNET })
+    Ok(PortState {
+        active: attr.state == sys::IBV_PORT_ACTIVE,
+        ethernet: attr.link_layer == sys::IBV_LINK_LAYER_ETHERNET,
+    })
 }
 
 /// Queries the driver; the clock only if the library supports that.

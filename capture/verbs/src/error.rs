@@ -11,7 +11,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A library is not installed.
-    #[error("no RDMA here: {library} cannot be loaded ({why}); on Debian and Ubuntu: apt install libibverbs1 librdmacm1 ibverbs-providers")]
+    #[error(
+        "no RDMA here: {library} cannot be loaded ({why}); on Debian and Ubuntu: apt install libibverbs1 librdmacm1 \
+            ibverbs-providers"
+    )]
     Missing {
         /// Its file.
         library: String,
@@ -27,7 +30,10 @@ pub enum Error {
         function: &'static str,
     },
     /// No device at all.
-    #[error("there is no RDMA device here: no driver has made one (rdma link shows them), or ib_uverbs is not loaded (modprobe ib_uverbs)")]
+    #[error(
+        "there is no RDMA device here: no driver has made one (rdma link shows them), or ib_uverbs is not loaded \
+            (modprobe ib_uverbs)"
+    )]
     NoDevices,
     /// The requested device does not exist.
     #[error("there is no RDMA device \"{name}\"; there is {}", known.join(", "))]
@@ -58,7 +64,10 @@ pub enum Error {
         source: io::Error,
     },
     /// A raw queue pair needs a capability.
-    #[error("{device}: needs CAP_NET_RAW to see what the card carries; run as root, or: setcap cap_net_raw+ep on the rdmascope binary")]
+    #[error(
+        "{device}: needs CAP_NET_RAW to see what the card carries; run as root, or: setcap cap_net_raw+ep on the \
+            rdmascope binary"
+    )]
     NeedsNetRaw {
         /// The device.
         device: String,
@@ -102,10 +111,16 @@ pub enum Error {
         status: String,
     },
     /// The communication manager is not there.
-    #[error("the RDMA communication manager does not answer ({0}); modprobe rdma_ucm, and /dev/infiniband/rdma_cm must be writable")]
+    #[error(
+        "the RDMA communication manager does not answer ({0}); modprobe rdma_ucm, and /dev/infiniband/rdma_cm must be \
+            writable"
+    )]
     NoManager(io::Error),
     /// No route over a device.
-    #[error("{address} is not reached over an RDMA device ({source}): the interface on the way to it must belong to one (rdma link)")]
+    #[error(
+        "{address} is not reached over an RDMA device ({source}): the interface on the way to it must belong to one \
+            (rdma link)"
+    )]
     NoRoute {
         /// The peer.
         address: String,
@@ -164,7 +179,9 @@ impl Error {
             | Self::NoSnifferFlow { device, .. }
             | Self::Call { device, .. }
             | Self::Receive { device, .. }
-            | Self::Register { device, .. } => text.strip_prefix(&format!("{device}: ")).map_or(text.clone(), str::to_owned),
+            | Self::Register { device, .. } => {
+                text.strip_prefix(&format!("{device}: ")).map_or(text.clone(), str::to_owned)
+            }
             _ => text,
         }
     }
@@ -172,7 +189,9 @@ impl Error {
 
 fn instead(interface: Option<&str>) -> String {
     match interface {
-        Some(name) => format!("; if its traffic passes through the host, as Soft-RoCE's and Soft-iWARP's does, capture on {name}"),
+        Some(name) => {
+            format!("; if its traffic passes through the host, as Soft-RoCE's and Soft-iWARP's does, capture on {name}")
+        }
         None => String::new(),
     }
 }

@@ -1,4 +1,5 @@
-//! Loads libibverbs and librdmacm, once, and keeps them: drivers have threads and pages of their own, so that they are never unloaded.
+//! Loads libibverbs and librdmacm, once, and keeps them: drivers have threads and pages of their own, so that they are
+//! never unloaded.
 
 #![allow(unsafe_code)]
 
@@ -98,7 +99,8 @@ impl Verbs {
         };
         let library = load(IBVERBS).map_err(|(library, why)| Error::Missing { library, why })?;
         let ibverbs = IbVerbs::of(library, IBVERBS)?;
-        let rdmacm = load(RDMACM).and_then(|library| RdmaCm::of(library, RDMACM).map_err(|e| (RDMACM.to_owned(), e.to_string())));
+        let rdmacm = load(RDMACM)
+            .and_then(|library| RdmaCm::of(library, RDMACM).map_err(|e| (RDMACM.to_owned(), e.to_string())));
         Ok(Self(Box::leak(Box::new(Loaded { ibverbs, rdmacm }))))
     }
 
@@ -119,7 +121,8 @@ macro_rules! extended {
         // SAFETY: the context comes from the library and is open, and stays so until its owner is gone.
         match unsafe { $crate::library::around(context) } {
             Some((extended, size)) => {
-                let needed = size_of::<$crate::sys::verbs_context>() - ::std::mem::offset_of!($crate::sys::verbs_context, $member);
+                let needed = size_of::<$crate::sys::verbs_context>()
+                    - ::std::mem::offset_of!($crate::sys::verbs_context, $member);
                 // SAFETY: the library reports that this many bytes of it exist.
                 if size >= needed { unsafe { (*extended).$member } } else { None }
             }
@@ -140,7 +143,8 @@ pub(crate) unsafe fn around(context: *mut sys::ibv_context) -> Option<(*const sy
         if (*context).abi_compat as usize != sys::VERBS_ABI_IS_EXTENDED {
             return None;
         }
-        let extended: *const sys::verbs_context = context.byte_sub(std::mem::offset_of!(sys::verbs_context, context)).cast();
+        let extended: *const sys::verbs_context =
+            context.byte_sub(std::mem::offset_of!(sys::verbs_context, context)).cast();
         Some((extended, (&raw const (*extended).sz).read()))
     }
 }

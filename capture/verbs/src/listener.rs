@@ -90,7 +90,8 @@ impl Listener {
                 _ => Err(Error::Call { device: self.address.to_string(), call: "rdma_get_cm_event", source }),
             };
         }
-        // SAFETY: an event of ours until it is acknowledged. A request brings a new identifier, which is ours from now on.
+        // SAFETY: an event of ours until it is acknowledged. A request brings a new identifier, which is ours from now
+        // on.
         let request = unsafe {
             let e = &*event;
             (e.event == sys::RDMA_CM_EVENT_CONNECT_REQUEST).then(|| Request {

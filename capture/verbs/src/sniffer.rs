@@ -193,7 +193,9 @@ impl Sniffer {
         self.create_cq(packets, mask, khz)?;
         self.create_qp(packets)?;
         // SAFETY: the buffer lives until after the registration has ended; the card alone writes, where we post.
-        self.mr = unsafe { (ib.reg_mr)(self.pd, self.buffer.pointer().cast(), self.buffer.len(), sys::IBV_ACCESS_LOCAL_WRITE) };
+        self.mr = unsafe {
+            (ib.reg_mr)(self.pd, self.buffer.pointer().cast(), self.buffer.len(), sys::IBV_ACCESS_LOCAL_WRITE)
+        };
         if self.mr.is_null() {
             let (device, source) = (self.context.device.name.clone(), io::Error::last_os_error());
             return Err(Error::Register { device, bytes: self.buffer.len(), source });
@@ -217,7 +219,8 @@ impl Sniffer {
             let device = &self.context.device;
             Error::NoSnifferFlow { device: device.name.clone(), interface: device.interface(self.port), source }
         };
-        let create = extended!(context, ibv_create_flow).ok_or_else(|| refused(io::Error::from_raw_os_error(libc::EOPNOTSUPP)))?;
+        let create = extended!(context, ibv_create_flow)
+            .ok_or_else(|| refused(io::Error::from_raw_os_error(libc::EOPNOTSUPP)))?;
         // SAFETY: the queue pair is ours and ready; the attribute has its own size.
         let flow = unsafe { create(self.qp, &mut attr) };
         if flow.is_null() {
@@ -284,7 +287,13 @@ impl Sniffer {
             send_cq: self.cq,
             recv_cq: self.cq,
             srq: null_mut(),
-            cap: sys::ibv_qp_cap { max_send_wr: 0, max_recv_wr: packets, max_send_sge: 0, max_recv_sge: 1, max_inline_data: 0 },
+            cap: sys::ibv_qp_cap {
+                max_send_wr: 0,
+                max_recv_wr: packets,
+                max_send_sge: 0,
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            },
             qp_type: sys::IBV_QPT_RAW_PACKET,
             sq_sig_all: 0,
         };
@@ -324,7 +333,8 @@ impl Sniffer {
         let mut bad = null_mut();
         // SAFETY: a queue pair of ours in an open context.
         let post = unsafe { (*self.context.raw).ops.post_recv }.ok_or_else(|| self.lacks("ibv_post_recv"))?;
-        // SAFETY: the request and its list are copied during the call; the slot lies inside the registered buffer and is not lent out.
+        // SAFETY: the request and its list are copied during the call; the slot lies inside the registered buffer and
+        // is not lent out.
         let rc = unsafe { post(self.qp, &mut wr, &mut bad) };
         self.zero(rc, "ibv_post_recv")
     }
@@ -461,7 +471,14 @@ impl Sniffer {
         // SAFETY: made by create_cq_ex; the flags that it was made with promise these functions (ibv_create_cq_ex(3)).
         let (start, next, end, len, ticks, wall) = unsafe {
             let q = &*cq;
-            (q.start_poll, q.next_poll, q.end_poll, q.read_byte_len, q.read_completion_ts, q.read_completion_wallclock_ns)
+            (
+                q.start_poll,
+                q.next_poll,
+                q.end_poll,
+                q.read_byte_len,
+                q.read_completion_ts,
+                q.read_completion_wallclock_ns,
+            )
         };
         let (Some(start), Some(next), Some(end), Some(len)) = (start, next, end, len) else {
             return Err(self.lacks("ibv_start_poll"));
@@ -520,11 +537,15 @@ impl Sniffer {
 
     fn calibrate(&self, mask: u64, khz: u64) -> Option<Calibration> {
         let query = extended!(self.context.raw, query_rt_values)?;
-        let mut values =
-            sys::ibv_values_ex { comp_mask: sys::IBV_VALUES_MASK_RAW_CLOCK, raw_clock: libc::timespec { tv_sec: 0, tv_nsec: 0 } };
+        let mut values = sys::ibv_values_ex {
+            comp_mask: sys::IBV_VALUES_MASK_RAW_CLOCK,
+            raw_clock: libc::timespec { tv_sec: 0, tv_nsec: 0 },
+        };
         let before = now_ns();
         // SAFETY: an open context, and a struct that names the requested values.
-        if unsafe { query(self.context.raw, &mut values) } != 0 || values.comp_mask & sys::IBV_VALUES_MASK_RAW_CLOCK == 0 {
+        if unsafe { query(self.context.raw, &mut values) } != 0
+            || values.comp_mask & sys::IBV_VALUES_MASK_RAW_CLOCK == 0
+        {
             return None;
         }
         let after = now_ns();

@@ -38,8 +38,10 @@ pub struct ibv_context_ops {
     pub poll_cq: Option<unsafe extern "C" fn(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int>,
     pub req_notify_cq: Option<unsafe extern "C" fn(cq: *mut ibv_cq, solicited_only: c_int) -> c_int>,
     pub _before_post_send: [Unused; 12],
-    pub post_send: Option<unsafe extern "C" fn(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int>,
-    pub post_recv: Option<unsafe extern "C" fn(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int>,
+    pub post_send:
+        Option<unsafe extern "C" fn(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int>,
+    pub post_recv:
+        Option<unsafe extern "C" fn(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int>,
     pub _after_post_recv: [Unused; 5],
 }
 
@@ -60,13 +62,21 @@ pub const VERBS_ABI_IS_EXTENDED: usize = usize::MAX;
 /// It grows at its beginning; `sz` is its size.
 #[repr(C)]
 pub struct verbs_context {
-    pub query_port: Option<unsafe extern "C" fn(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, attr_len: usize) -> c_int>,
+    pub query_port: Option<
+        unsafe extern "C" fn(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, attr_len: usize) -> c_int,
+    >,
     pub _before_query_rt_values: [Unused; 23],
     pub query_rt_values: Option<unsafe extern "C" fn(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int>,
-    pub create_cq_ex: Option<unsafe extern "C" fn(context: *mut ibv_context, attr: *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex>,
+    pub create_cq_ex:
+        Option<unsafe extern "C" fn(context: *mut ibv_context, attr: *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex>,
     pub priv_: Unused,
     pub query_device_ex: Option<
-        unsafe extern "C" fn(context: *mut ibv_context, input: *const c_void, attr: *mut ibv_device_attr_ex, attr_size: usize) -> c_int,
+        unsafe extern "C" fn(
+            context: *mut ibv_context,
+            input: *const c_void,
+            attr: *mut ibv_device_attr_ex,
+            attr_size: usize,
+        ) -> c_int,
     >,
     pub ibv_destroy_flow: Option<unsafe extern "C" fn(flow: *mut ibv_flow) -> c_int>,
     pub _placeholder2: Unused,
@@ -559,7 +569,8 @@ pub mod ibverbs {
     pub type query_port = unsafe extern "C" fn(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int;
     pub type alloc_pd = unsafe extern "C" fn(context: *mut ibv_context) -> *mut ibv_pd;
     pub type dealloc_pd = unsafe extern "C" fn(pd: *mut ibv_pd) -> c_int;
-    pub type reg_mr = unsafe extern "C" fn(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr;
+    pub type reg_mr =
+        unsafe extern "C" fn(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr;
     pub type dereg_mr = unsafe extern "C" fn(mr: *mut ibv_mr) -> c_int;
     pub type create_comp_channel = unsafe extern "C" fn(context: *mut ibv_context) -> *mut ibv_comp_channel;
     pub type destroy_comp_channel = unsafe extern "C" fn(channel: *mut ibv_comp_channel) -> c_int;
@@ -571,13 +582,20 @@ pub mod ibverbs {
         comp_vector: c_int,
     ) -> *mut ibv_cq;
     pub type destroy_cq = unsafe extern "C" fn(cq: *mut ibv_cq) -> c_int;
-    pub type get_cq_event =
-        unsafe extern "C" fn(channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cq_context: *mut *mut c_void) -> c_int;
+    pub type get_cq_event = unsafe extern "C" fn(
+        channel: *mut ibv_comp_channel,
+        cq: *mut *mut ibv_cq,
+        cq_context: *mut *mut c_void,
+    ) -> c_int;
     pub type ack_cq_events = unsafe extern "C" fn(cq: *mut ibv_cq, nevents: c_uint);
     pub type create_qp = unsafe extern "C" fn(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp;
     pub type modify_qp = unsafe extern "C" fn(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int;
-    pub type query_qp =
-        unsafe extern "C" fn(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init_attr: *mut ibv_qp_init_attr) -> c_int;
+    pub type query_qp = unsafe extern "C" fn(
+        qp: *mut ibv_qp,
+        attr: *mut ibv_qp_attr,
+        mask: c_int,
+        init_attr: *mut ibv_qp_init_attr,
+    ) -> c_int;
     pub type destroy_qp = unsafe extern "C" fn(qp: *mut ibv_qp) -> c_int;
     pub type wc_status_str = unsafe extern "C" fn(status: c_enum) -> *const c_char;
 }
@@ -587,21 +605,29 @@ pub mod rdmacm {
     use super::*;
     pub type create_event_channel = unsafe extern "C" fn() -> *mut rdma_event_channel;
     pub type destroy_event_channel = unsafe extern "C" fn(channel: *mut rdma_event_channel);
-    pub type create_id =
-        unsafe extern "C" fn(channel: *mut rdma_event_channel, id: *mut *mut rdma_cm_id, context: *mut c_void, ps: c_enum) -> c_int;
+    pub type create_id = unsafe extern "C" fn(
+        channel: *mut rdma_event_channel,
+        id: *mut *mut rdma_cm_id,
+        context: *mut c_void,
+        ps: c_enum,
+    ) -> c_int;
     pub type destroy_id = unsafe extern "C" fn(id: *mut rdma_cm_id) -> c_int;
     pub type migrate_id = unsafe extern "C" fn(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int;
     pub type bind_addr = unsafe extern "C" fn(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int;
-    pub type resolve_addr = unsafe extern "C" fn(id: *mut rdma_cm_id, src: *mut sockaddr, dst: *mut sockaddr, timeout_ms: c_int) -> c_int;
+    pub type resolve_addr =
+        unsafe extern "C" fn(id: *mut rdma_cm_id, src: *mut sockaddr, dst: *mut sockaddr, timeout_ms: c_int) -> c_int;
     pub type resolve_route = unsafe extern "C" fn(id: *mut rdma_cm_id, timeout_ms: c_int) -> c_int;
-    pub type create_qp = unsafe extern "C" fn(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> c_int;
+    pub type create_qp =
+        unsafe extern "C" fn(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> c_int;
     pub type destroy_qp = unsafe extern "C" fn(id: *mut rdma_cm_id);
     pub type connect = unsafe extern "C" fn(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int;
     pub type listen = unsafe extern "C" fn(id: *mut rdma_cm_id, backlog: c_int) -> c_int;
     pub type accept = unsafe extern "C" fn(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int;
-    pub type reject = unsafe extern "C" fn(id: *mut rdma_cm_id, private_data: *const c_void, private_data_len: u8) -> c_int;
+    pub type reject =
+        unsafe extern "C" fn(id: *mut rdma_cm_id, private_data: *const c_void, private_data_len: u8) -> c_int;
     pub type disconnect = unsafe extern "C" fn(id: *mut rdma_cm_id) -> c_int;
-    pub type get_cm_event = unsafe extern "C" fn(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int;
+    pub type get_cm_event =
+        unsafe extern "C" fn(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int;
     pub type ack_cm_event = unsafe extern "C" fn(event: *mut rdma_cm_event) -> c_int;
     pub type get_src_port = unsafe extern "C" fn(id: *mut rdma_cm_id) -> u16;
 }

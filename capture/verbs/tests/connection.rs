@@ -104,7 +104,8 @@ fn memory_is_reached_as_far_as_it_was_granted() {
 fn the_last_bits_of_keys_are_not_to_be_guessed() {
     let Some(verbs) = verbs() else { return };
     let (mut client, _server) = pair(verbs, "127.0.0.1", Options::default());
-    let tags: std::collections::HashSet<u32> = (0..64).map(|_| client.register(vec![0; 8], READ).unwrap().key & 0xff).collect();
+    let tags: std::collections::HashSet<u32> =
+        (0..64).map(|_| client.register(vec![0; 8], READ).unwrap().key & 0xff).collect();
     assert!(tags.len() > 32, "{} different of 64", tags.len());
 }
 
@@ -203,7 +204,9 @@ fn a_peer_without_receives_and_a_message_too_long() {
         client.send(b"x", None, false).unwrap();
     }
     match next(&mut client) {
-        Event::Closed(Ended::Failed { status, .. }) => assert!(status.ends_with("the peer has no receive posted"), "{status}"),
+        Event::Closed(Ended::Failed { status, .. }) => {
+            assert!(status.ends_with("the peer has no receive posted"), "{status}")
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -214,7 +217,10 @@ fn operations_are_reported_as_they_were_posted_and_completed() {
     let Some(verbs) = verbs() else { return };
     let (mut client, mut server) = pair(verbs, "127.0.0.1", Options { watch: true, ..Options::default() });
     let (ours, theirs) = (client.numbers().unwrap(), server.numbers().unwrap());
-    assert_eq!((ours.qp, ours.peer_qp, ours.psn, ours.peer_psn), (theirs.peer_qp, theirs.qp, theirs.peer_psn, theirs.psn));
+    assert_eq!(
+        (ours.qp, ours.peer_qp, ours.psn, ours.peer_psn),
+        (theirs.peer_qp, theirs.qp, theirs.peer_psn, theirs.psn)
+    );
     assert_eq!((ours.path_mtu, ours.ethernet), (1024, true));
     assert_eq!((client.peer_depths(), server.peer_depths()), ((8, 8), (16, 8)));
     let sink = client.register(vec![0; 1000], WRITE).unwrap();

@@ -108,7 +108,8 @@ fn structs_and_numbers_are_those_of_the_headers() {
     }
     let facts = facts();
     let mut c = String::from(
-        "#include <infiniband/verbs.h>\n#include <rdma/rdma_cma.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n",
+        "#include <infiniband/verbs.h>\n#include <rdma/rdma_cma.h>\n#include <stddef.h>\n#include <stdio.h>\nint \
+            main(void) {\n",
     );
     for (expression, _) in &facts.0 {
         writeln!(c, "printf(\"%llu\\n\", (unsigned long long)({expression}));").unwrap();

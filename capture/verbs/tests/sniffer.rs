@@ -38,7 +38,10 @@ fn devices_are_listed() {
     assert_eq!(devices.len(), 9);
     assert_eq!((devices[0].name.as_str(), devices[0].node.as_str(), devices[0].iwarp), ("card0", "uverbs0", false));
     let abilities = verbs.abilities("card0").unwrap();
-    assert_eq!((abilities.ports, abilities.windows, abilities.responder_resources, abilities.initiator_depth), (1, true, 16, 8));
+    assert_eq!(
+        (abilities.ports, abilities.windows, abilities.responder_resources, abilities.initiator_depth),
+        (1, true, 16, 8)
+    );
     assert!(!verbs.abilities("plain0").unwrap().windows);
     assert!(verbs.port("card0", 1).unwrap().active && verbs.port("old0", 1).unwrap().ethernet);
 }
@@ -56,7 +59,10 @@ fn each_refusal_says_what_is_missing() {
         assert!(e.starts_with(&format!("{device}: its driver refuses a sniffer flow (Operation not supported")), "{e}");
     }
     let e = refusal("closed0").unwrap();
-    assert!(e.starts_with("closed0 cannot be opened: Permission denied") && e.contains("/dev/infiniband/uverbs7"), "{e}");
+    assert!(
+        e.starts_with("closed0 cannot be opened: Permission denied") && e.contains("/dev/infiniband/uverbs7"),
+        "{e}"
+    );
     let options = SnifferOptions { port: 2, ..SnifferOptions::default() };
     let e = Sniffer::open(verbs().unwrap(), "card0", options).unwrap_err().to_string();
     assert_eq!(e, "card0 has no port 2; it has 1");
@@ -77,8 +83,11 @@ fn packets_come_in_order_with_the_clock_of_the_card() {
             let came = 1_700_000_000_000_000_000 + i64::from(n) * 1_000_000;
             match clock {
                 Clock::Card => assert_eq!(packet.time_ns, came),
-                // by way of the system's clock, which the card's is years ahead of: as exact as a busy machine reads both
-                Clock::CardCounter => assert!((packet.time_ns - came).abs() < 10_000_000_000, "{} for {came}", packet.time_ns),
+                // by way of the system's clock, which the card's is years ahead of: as exact as a busy machine reads
+                // both
+                Clock::CardCounter => {
+                    assert!((packet.time_ns - came).abs() < 10_000_000_000, "{} for {came}", packet.time_ns)
+                }
                 Clock::System => assert!(packet.time_ns > came),
             }
         }

@@ -60,20 +60,23 @@ impl Facts {
         if self.gro == Some(true) || self.lro == Some(true) {
             let which = if self.lro == Some(true) { "lro" } else { "gro" };
             remarks.push(format!(
-                "{}: receive offload is on: TCP segments may be captured joined together, longer than they were on the wire (ethtool -K {} \
+                "{}: receive offload is on: TCP segments may be captured joined together, longer than they were on the \
+                    wire (ethtool -K {} \
                 {which} off)",
                 self.name, self.name
             ));
         }
         if self.tso == Some(true) {
             remarks.push(format!(
-                "{}: transmit offload is on: TCP segments that go out are captured before they are cut, and without checksum (ethtool -K \
+                "{}: transmit offload is on: TCP segments that go out are captured before they are cut, and without \
+                    checksum (ethtool -K \
                 {} tso off)",
                 self.name, self.name
             ));
             if self.is_loopback() {
                 remarks.push(format!(
-                    "{}: RoCE of rdmascope itself (peer, replay, probe) may be captured joined together here, too: the analysis takes it apart",
+                    "{}: RoCE of rdmascope itself (peer, replay, probe) may be captured joined together here, too: the \
+                        analysis takes it apart",
                     self.name
                 ));
             }
@@ -185,8 +188,8 @@ fn ethtool(fd: &OwnedFd, name: &CString, command: u32) -> Option<u32> {
     let mut value = [command, 0];
     let mut request = request(name);
     request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
-    // SAFETY: the commands used here read and write a `struct ethtool_value`, two words, which `value` is and which lives until the call
-    // returns.
+    // SAFETY: the commands used here read and write a `struct ethtool_value`, two words, which `value` is and which
+    // lives until the call returns.
     #[allow(unsafe_code)]
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
     // read as the kernel may have left it
@@ -213,8 +216,12 @@ mod tests {
     #[test]
     fn drops_are_those_of_reception() {
         let text = "Inter-|   Receive                                                |  Transmit\n \
-            face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
+            face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls \
+            carrier compressed\n    \
             lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n  eth0:100 2 3 40 50 6 7 8 9 10 11 12 13 14 15 16\n";
-        assert_eq!((dropped_in(text, "lo"), dropped_in(text, "eth0"), dropped_in(text, "eth1")), (Some(9), Some(90), None));
+        assert_eq!(
+            (dropped_in(text, "lo"), dropped_in(text, "eth0"), dropped_in(text, "eth1")),
+            (Some(9), Some(90), None)
+        );
     }
 }

@@ -41,7 +41,8 @@ pub(super) fn expand(names: &[String]) -> Vec<String> {
 /// Opens an interface, or a port of an RDMA card.
 pub(super) fn open_one(name: &str, options: &Options) -> Result<Vec<Box<dyn Live>>> {
     let device = name.split_once(':').map_or(name, |(device, _)| device);
-    if interface::facts(name).is_none() && (options.verbs.is_some() || rdma::ports(Path::new(rdma::SYS)).iter().any(|p| p.device == device))
+    if interface::facts(name).is_none()
+        && (options.verbs.is_some() || rdma::ports(Path::new(rdma::SYS)).iter().any(|p| p.device == device))
     {
         return Ok(vec![Box::new(sniffer::Card::open(name, options)?)]);
     }
@@ -98,7 +99,9 @@ pub fn list(rdma_root: &Path) -> Vec<Listed> {
     }
     for port in &ports {
         let (sees, cannot) = match (port.is_software, &port.netdev) {
-            (true, Some(netdev)) => ("made in software; its frames pass the interface".to_owned(), Some(format!("capture from {netdev}"))),
+            (true, Some(netdev)) => {
+                ("made in software; its frames pass the interface".to_owned(), Some(format!("capture from {netdev}")))
+            }
             (true, None) => ("made in software".to_owned(), Some("capture from its network interface".to_owned())),
             (false, _) => {
                 let cannot = match needs.clone() {
@@ -148,7 +151,8 @@ mod tests {
         assert_eq!(rxe.cannot.as_deref(), Some("capture from lo"));
         let mlx = all.iter().find(|l| l.name == "mlx5_0").unwrap();
         assert!(mlx.kind.contains("Ethernet") && mlx.cannot.is_some());
-        let missing = crate::live::open(&["no-such-if".to_owned()], &Options::default(), Default::default()).unwrap_err();
+        let missing =
+            crate::live::open(&["no-such-if".to_owned()], &Options::default(), Default::default()).unwrap_err();
         assert!(missing.to_string().starts_with("no-such-if: no such interface"), "{missing}");
     }
 }

@@ -91,7 +91,12 @@ impl PacketSocket {
         };
         let (link_type, begins) = match facts.link_type() {
             Some(known) => known,
-            None => return Err(Error::new(name, Problem::Unsupported(format!("interfaces of hardware type {}", facts.hardware)))),
+            None => {
+                return Err(Error::new(
+                    name,
+                    Problem::Unsupported(format!("interfaces of hardware type {}", facts.hardware)),
+                ));
+            }
         };
         let failed = |what: &'static str| move |e: io::Error| Error::new(name, Problem::Live { what, source: e });
         let kind = if begins == Begins::Ethernet { libc::SOCK_RAW } else { libc::SOCK_DGRAM };
@@ -105,7 +110,10 @@ impl PacketSocket {
         set(&fd, libc::PACKET_RESERVE, &(TAG as libc::c_uint)).map_err(failed("room for VLAN tags"))?;
         let is_loopback = facts.is_loopback();
         let Some(program) = options.filter.program(begins, options.snap(), is_loopback) else {
-            return Err(Error::new(name, Problem::Unsupported("a capture filter of more than 4096 instructions".to_owned())));
+            return Err(Error::new(
+                name,
+                Problem::Unsupported("a capture filter of more than 4096 instructions".to_owned()),
+            ));
         };
         attach(&fd, &program).map_err(failed("the capture filter"))?;
         let ring = Ring::new(&fd, options.ring_bytes).map_err(failed("the packet ring"))?;
@@ -228,7 +236,11 @@ impl PacketSocket {
             if status & libc::TP_STATUS_CSUMNOTREADY != 0 {
                 self.counters.checksum_not_ready += 1;
             }
-            if status & libc::TP_STATUS_VLAN_VALID != 0 && self.begins == Begins::Ethernet && len >= 12 && start >= at + HEADER + TAG {
+            if status & libc::TP_STATUS_VLAN_VALID != 0
+                && self.begins == Begins::Ethernet
+                && len >= 12
+                && start >= at + HEADER + TAG
+            {
                 // the tag is put back to its place on the wire
                 let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { tpid } else { 0x8100 };
                 bytes.copy_within(start..start + 12, start - TAG);
@@ -348,8 +360,11 @@ impl Live for PacketSocket {
         }
         self.ports.push(port);
         let filter: Filter = self.options.filter.with_tcp_ports(&self.ports);
-        let Some(program) = filter.program(self.begins, self.options.snap(), self.is_loopback) else { return Ok(false) };
-        attach(&self.fd, &program).map_err(|e| Error::new(&self.name, Problem::Live { what: "a wider capture filter", source: e }))?;
+        let Some(program) = filter.program(self.begins, self.options.snap(), self.is_loopback) else {
+            return Ok(false);
+        };
+        attach(&self.fd, &program)
+            .map_err(|e| Error::new(&self.name, Problem::Live { what: "a wider capture filter", source: e }))?;
         Ok(true)
     }
 }
@@ -362,7 +377,8 @@ fn u16_at(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |b| u16::from_ne_bytes(*b))
 }
 
-// ── The ring ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── The ring
+// ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /// Memory shared with the kernel.
 struct Ring {
@@ -391,14 +407,24 @@ impl Ring {
             };
             match set(fd, libc::PACKET_RX_RING, &request) {
                 Ok(()) => break blocks * BLOCK,
-                Err(e) if e.raw_os_error() == Some(libc::ENOMEM) && blocks > BLOCKS_MIN => blocks = (blocks / 2).max(BLOCKS_MIN),
+                Err(e) if e.raw_os_error() == Some(libc::ENOMEM) && blocks > BLOCKS_MIN => {
+                    blocks = (blocks / 2).max(BLOCKS_MIN)
+                }
                 Err(e) => return Err(e),
             }
         };
         // SAFETY: a new mapping of `len` bytes of the ring that the call above made; none of our memory is touched.
         #[allow(unsafe_code)]
-        let memory =
-            unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -411,7 +437,8 @@ impl Ring {
 
     fn status_word(&self, block: usize) -> &AtomicU32 {
         assert!(block < self.blocks());
-        // SAFETY: within the mapping by the line above, aligned to a page plus 8, and shared with the kernel, hence atomic.
+        // SAFETY: within the mapping by the line above, aligned to a page plus 8, and shared with the kernel, hence
+        // atomic.
         #[allow(unsafe_code)]
         unsafe {
             AtomicU32::from_ptr(self.memory.add(block * BLOCK + 8).cast())
@@ -460,7 +487,8 @@ impl Drop for Ring {
     }
 }
 
-// ── System calls ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── System calls
+// ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -485,8 +513,15 @@ pub(super) fn set_at<T>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, v
     // SAFETY: the kernel reads as many bytes as `value` has. Anything they point to (a filter program) lives until the
     // call returns.
     #[allow(unsafe_code)]
-    let result =
-        unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t) };
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            option,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
     checked(result).map(drop)
 }
 
@@ -502,7 +537,8 @@ fn get<T: Plain>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int) -> io::R
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes, which `value` has; any bytes are a value of it.
     #[allow(unsafe_code)]
-    let result = unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, std::ptr::from_mut(&mut value).cast(), &raw mut len) };
+    let result =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, std::ptr::from_mut(&mut value).cast(), &raw mut len) };
     checked(result)?;
     Ok(value)
 }
@@ -533,15 +569,20 @@ pub(super) fn bind(fd: &OwnedFd, index: u32) -> io::Result<()> {
 }
 
 fn promiscuous(fd: &OwnedFd, index: u32) -> io::Result<()> {
-    let request =
-        libc::packet_mreq { mr_ifindex: index as libc::c_int, mr_type: libc::PACKET_MR_PROMISC as u16, mr_alen: 0, mr_address: [0; 8] };
+    let request = libc::packet_mreq {
+        mr_ifindex: index as libc::c_int,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
     set(fd, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-/// Waits until one of the descriptors has something, or `milliseconds` are over. A signal ends the wait too. Says which of them have an
-/// error.
+/// Waits until one of the descriptors has something, or `milliseconds` are over. A signal ends the wait too. Says which
+/// of them have an error.
 pub(in crate::live) fn poll(descriptors: &[RawFd], milliseconds: u32) -> Vec<bool> {
-    let mut all: Vec<libc::pollfd> = descriptors.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
+    let mut all: Vec<libc::pollfd> =
+        descriptors.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
     // SAFETY: the kernel reads and writes as many entries as there are.
     #[allow(unsafe_code)]
     let result = unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, milliseconds as libc::c_int) };

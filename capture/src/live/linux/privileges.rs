@@ -44,15 +44,20 @@ fn drop_ids_and_capabilities(user: Option<&str>) -> io::Result<Dropped> {
         None => {
             let id = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u32>().ok());
             match (id("SUDO_UID"), id("SUDO_GID")) {
-                (Some(uid), Some(gid)) if uid != 0 => (uid, gid, std::env::var("SUDO_USER").unwrap_or_else(|_| uid.to_string())),
+                (Some(uid), Some(gid)) if uid != 0 => {
+                    (uid, gid, std::env::var("SUDO_USER").unwrap_or_else(|_| uid.to_string()))
+                }
                 _ => return Ok(Dropped::KeptRoot),
             }
         }
     };
     // SAFETY: no memory is passed but an empty list. The C library does this for all threads.
     #[allow(unsafe_code)]
-    let done =
-        unsafe { libc::setgroups(0, std::ptr::null()) == 0 && libc::setresgid(gid, gid, gid) == 0 && libc::setresuid(uid, uid, uid) == 0 };
+    let done = unsafe {
+        libc::setgroups(0, std::ptr::null()) == 0
+            && libc::setresgid(gid, gid, gid) == 0
+            && libc::setresuid(uid, uid, uid) == 0
+    };
     if !done {
         return Err(io::Error::last_os_error());
     }
@@ -69,7 +74,8 @@ fn drop_ids_and_capabilities(user: Option<&str>) -> io::Result<Dropped> {
 fn look_up(name: &str) -> io::Result<(u32, u32, String)> {
     let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("there is no user \"{name}\""));
     let c_name = CString::new(name).map_err(|_| unknown())?;
-    // SAFETY: a string that ends with a zero; what comes back is read before anybody else can ask, since no other thread does.
+    // SAFETY: a string that ends with a zero; what comes back is read before anybody else can ask, since no other
+    // thread does.
     #[allow(unsafe_code)]
     unsafe {
         let mut entry = libc::getpwnam(c_name.as_ptr());

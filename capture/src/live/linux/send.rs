@@ -17,7 +17,8 @@ pub struct Sender {
 impl Sender {
     /// Opens the interface.
     pub fn open(name: &str) -> io::Result<Sender> {
-        let facts = interface::facts(name).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such interface"))?;
+        let facts =
+            interface::facts(name).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such interface"))?;
         let fd = packet::socket(libc::SOCK_RAW)?;
         packet::bind(&fd, facts.index)?;
         // past the queue of the interface, which would delay and drop
@@ -28,8 +29,11 @@ impl Sender {
 
     /// Sends these frames; returns how many the kernel took.
     pub fn send(&self, frames: &[&[u8]]) -> io::Result<usize> {
-        let mut vectors: Vec<libc::iovec> =
-            frames.iter().take(BATCH).map(|f| libc::iovec { iov_base: f.as_ptr().cast_mut().cast(), iov_len: f.len() }).collect();
+        let mut vectors: Vec<libc::iovec> = frames
+            .iter()
+            .take(BATCH)
+            .map(|f| libc::iovec { iov_base: f.as_ptr().cast_mut().cast(), iov_len: f.len() })
+            .collect();
         let mut messages: Vec<libc::mmsghdr> = vectors
             .iter_mut()
             .map(|vector| {
@@ -41,7 +45,8 @@ impl Sender {
                 message
             })
             .collect();
-        // SAFETY: as many messages as there are, whose vectors and bytes live until the call returns; the bytes are only read.
+        // SAFETY: as many messages as there are, whose vectors and bytes live until the call returns; the bytes are
+        // only read.
         #[allow(unsafe_code)]
         let sent = unsafe { libc::sendmmsg(self.fd.as_raw_fd(), messages.as_mut_ptr(), messages.len() as u32, 0) };
         if sent >= 0 {

@@ -32,14 +32,18 @@ impl Card {
         let failed = |e| Error::new(name, Problem::Verbs(e));
         let (device, port) = name.split_once(':').unwrap_or((name, "1"));
         let Ok(port) = port.parse() else {
-            return Err(Error::new(name, Problem::Unsupported(format!("\"{port}\" is not a port of an RDMA device, such as 1"))));
+            return Err(Error::new(
+                name,
+                Problem::Unsupported(format!("\"{port}\" is not a port of an RDMA device, such as 1")),
+            ));
         };
         let verbs = match &options.verbs {
             Some(folder) => Verbs::load_from(folder),
             None => Verbs::load(),
         };
         let sniffer =
-            Sniffer::open(verbs.map_err(failed)?, device, SnifferOptions { port, ..SnifferOptions::default() }).map_err(failed)?;
+            Sniffer::open(verbs.map_err(failed)?, device, SnifferOptions { port, ..SnifferOptions::default() })
+                .map_err(failed)?;
         let link_type = if sniffer.is_ethernet() { LinkType::ETHERNET } else { LinkType::INFINIBAND };
         let mut interface = Interface::new(link_type);
         interface.name = Some(name.to_owned());
@@ -94,7 +98,13 @@ impl Live for Card {
     }
 
     fn frame(&self) -> Frame<'_> {
-        Frame { time_ns: self.time_ns, wire_len: self.wire_len, link_type: self.interface.link_type, bytes: &self.frame, options: &[] }
+        Frame {
+            time_ns: self.time_ns,
+            wire_len: self.wire_len,
+            link_type: self.interface.link_type,
+            bytes: &self.frame,
+            options: &[],
+        }
     }
 
     fn descriptor(&self) -> Option<RawFd> {

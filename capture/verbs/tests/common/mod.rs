@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 
 /// True if `cc` and rdma-core's headers are installed. If not, it says so; under CI that is a failure.
 pub(crate) fn can_build() -> bool {
-    let header = Path::new("/usr/include/rdma/rdma_cma.h").exists() && Path::new("/usr/include/infiniband/verbs.h").exists();
+    let header =
+        Path::new("/usr/include/rdma/rdma_cma.h").exists() && Path::new("/usr/include/infiniband/verbs.h").exists();
     let cc = Command::new("cc").arg("--version").output().is_ok_and(|o| o.status.success());
     let can = header && cc;
     if !can {
@@ -28,7 +29,8 @@ pub(crate) fn standin() -> Option<&'static Path> {
                 let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap().keep();
                 // this file is also used by the crates above
                 let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-                let source = folders.find_map(|f| Some(f.join("capture/verbs/tests/standin.c")).filter(|f| f.exists())).unwrap();
+                let source =
+                    folders.find_map(|f| Some(f.join("capture/verbs/tests/standin.c")).filter(|f| f.exists())).unwrap();
                 let library = folder.join("libibverbs.so.1");
                 let built = Command::new("cc")
                     .args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"])
