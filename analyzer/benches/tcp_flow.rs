@@ -1,5 +1,5 @@
-//! The way from a TCP segment to an RDMA operation: segments of one FPDU of 1400 bytes, with and without CRC, and FPDUs that
-//! straddle segments.
+//! The way from a TCP segment to an RDMA operation: segments of one FPDU of 1400 bytes, with and without CRC, and FPDUs
+//! that straddle segments.
 
 use std::hint::black_box;
 
@@ -28,7 +28,8 @@ const SEGMENTS: usize = 1000;
 fn bench(c: &mut Criterion) {
     let mut group = c.benchmark_group("segment to operation");
     group.throughput(Throughput::Elements(SEGMENTS as u64));
-    for (name, crc, shift) in [("aligned, no CRC", false, 0), ("aligned, CRC", true, 0), ("straddling, CRC", true, 500)] {
+    for (name, crc, shift) in [("aligned, no CRC", false, 0), ("aligned, CRC", true, 0), ("straddling, CRC", true, 500)]
+    {
         let (mut bytes, mut ulpdu) = (Vec::new(), Vec::new());
         rdmap::tagged(rdmap::Opcode::WRITE, true, 9, 0, &[8; 1380]).emit(&mut ulpdu);
         for _ in 0..=SEGMENTS {

@@ -7,7 +7,8 @@ use rdmascope_capture::{OpenOptions, Source, open};
 use rdmascope_dissector::trace::Off;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../samples/smb-roce-negotiate-refused/smb-roce-negotiate-refused.pcap");
+    let sample =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../samples/smb-roce-negotiate-refused/smb-roce-negotiate-refused.pcap");
     let mut capture = open(std::env::args_os().nth(1).unwrap_or_else(|| sample.into()), OpenOptions::new())?;
     let mut pipeline = Pipeline::new(Options::default());
     let mut number = 0;
@@ -24,7 +25,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let (report, _) = pipeline.finish();
     for finding in report.findings.ranked() {
-        println!("{:5} {} frame {}: {}", finding.severity.name(), finding.rule.id(), finding.frame, report.sentence(finding));
+        println!(
+            "{:5} {} frame {}: {}",
+            finding.severity.name(),
+            finding.rule.id(),
+            finding.frame,
+            report.sentence(finding)
+        );
     }
     println!("{number} frames, {} connections", report.connections.len());
     Ok(())

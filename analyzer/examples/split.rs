@@ -1,9 +1,9 @@
 //! Work of each of several workers that share the connections of a capture, one after the other on this thread:
 //! `cargo run --release -p rdmascope-analyzer --example split -- 8 trace.pcap`
 //!
-//! A machine with that many cores is not needed: workers have nothing in common while frames come, so the time that the busiest takes alone
-//! is what all of them take, but for the walk through the file. Prints frames, bytes and CPU time of each, and the largest share of the
-//! work.
+//! A machine with that many cores is not needed: workers have nothing in common while frames come, so the time that the
+//! busiest takes alone is what all of them take, but for the walk through the file. Prints frames, bytes and CPU time
+//! of each, and the largest share of the work.
 
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline, Route, Router};
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut shares: Vec<Vec<(FrameMeta, &[u8])>> = vec![Vec::new(); workers];
     let mut router = Router::new(workers, Pipeline::new(Options::default()).decode_options());
     for (meta, bytes) in &frames {
-        let Route { shard, datagram } = router.route(meta, bytes);
+        let Route { shard, datagram, .. } = router.route(meta, bytes);
         if datagram.is_some() {
             return Err("the capture has fragments of IP datagrams".into());
         }
@@ -42,7 +42,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let routed = started.elapsed();
     let alone = timed(&frames, 0, 1);
-    println!("one worker: {} frames, {:.1} ms; telling whose frame each is: {:.1} ms", frames.len(), ms(alone), ms(routed));
+    println!(
+        "one worker: {} frames, {:.1} ms; telling whose frame each is: {:.1} ms",
+        frames.len(),
+        ms(alone),
+        ms(routed)
+    );
     let each: Vec<Duration> = shares.iter().enumerate().map(|(shard, frames)| timed(frames, shard, workers)).collect();
     for (shard, (took, frames)) in each.iter().zip(&shares).enumerate() {
         let bytes: usize = frames.iter().map(|(_, bytes)| bytes.len()).sum();

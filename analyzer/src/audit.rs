@@ -79,7 +79,14 @@ struct Around<'r> {
 
 impl<'r> Around<'r> {
     fn new(report: &'r Report) -> Self {
-        let mut around = Self { report, paused: Vec::new(), marks_roce: false, marks_tcp: false, class: None, largest: HashMap::new() };
+        let mut around = Self {
+            report,
+            paused: Vec::new(),
+            marks_roce: false,
+            marks_tcp: false,
+            class: None,
+            largest: HashMap::new(),
+        };
         let mut paused: Vec<u8> = report.capture.paused.rows(i64::MAX).iter().filter_map(|row| row.priority).collect();
         paused.sort_unstable();
         paused.dedup();
@@ -102,7 +109,11 @@ impl<'r> Around<'r> {
     /// Findings about a connection rest on its headers: more certain if it was seen whole, and not through a mirror.
     fn certainty(&self, c: &Connection) -> Certainty {
         let mirrored = c.mirrors.places().next().is_some();
-        if mirrored || c.progress.missed || self.report.capture.cut > 0 { Certainty::Guess } else { Certainty::IfNothingWasMissed }
+        if mirrored || c.progress.missed || self.report.capture.cut > 0 {
+            Certainty::Guess
+        } else {
+            Certainty::IfNothingWasMissed
+        }
     }
 }
 
@@ -154,7 +165,10 @@ fn directions(findings: &mut Findings<'_>, around: &Around<'_>) {
     let differ = |a: Option<u16>, b: Option<u16>| a.zip(b).filter(|(a, b)| a != b);
     let what = differ(client.dscp.usual(), server.dscp.usual())
         .map(|(a, b)| format!("DSCP {a}, the server's {b}"))
-        .or_else(|| differ(client.priority.usual(), server.priority.usual()).map(|(a, b)| format!("priority {a}, the server's {b}")))
+        .or_else(|| {
+            differ(client.priority.usual(), server.priority.usual())
+                .map(|(a, b)| format!("priority {a}, the server's {b}"))
+        })
         .or_else(|| {
             differ(client.service_levels.usual(), server.service_levels.usual())
                 .map(|(a, b)| format!("service level {a}, the server's {b}"))
@@ -167,13 +181,17 @@ fn directions(findings: &mut Findings<'_>, around: &Around<'_>) {
     }
     let mirrored = c.mirrors.places().next().is_some();
     for (end, direction) in c.network.directions.iter().enumerate() {
-        let often: Vec<u16> = direction.ttl.rows().iter().filter(|(_, n)| n * 20 >= direction.packets).map(|(ttl, _)| *ttl).collect();
+        let often: Vec<u16> =
+            direction.ttl.rows().iter().filter(|(_, n)| n * 20 >= direction.packets).map(|(ttl, _)| *ttl).collect();
         // of a capture at several points the same packet has several
         let near = often.iter().max().zip(often.iter().min()).is_some_and(|(a, b)| a - b <= 8);
         if often.len() > 1 && near && !mirrored && c.health.duplicates == 0 {
             let list: Vec<String> = often.iter().map(ToString::to_string).collect();
             let (name, _) = side(end);
-            let text = format!("packets of the {name} came with a TTL of {}: they took paths of different length", list.join(" and "));
+            let text = format!(
+                "packets of the {name} came with a TTL of {}: they took paths of different length",
+                list.join(" and ")
+            );
             findings.add(Rule::RcHops, Blame::Network, c.first, Certainty::Guess, text);
         }
     }
@@ -195,7 +213,8 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
         if around.marks_roce && direction.packets >= ENOUGH && direction.ecn[0] * 10 >= direction.packets * 9 {
             // the sender, or a device before the capture point: the capture does not show which
             let text = format!(
-                "the {name}'s RoCE is not ECN-capable at the capture point, although switches mark packets or receivers send CNPs in this capture"
+                "the {name}'s RoCE is not ECN-capable at the capture point, although switches mark packets or \
+                    receivers send CNPs in this capture"
             );
             findings.add(Rule::RcEct, Blame::Unknown, c.first, certainty, text);
         }
@@ -203,14 +222,21 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
         let cnps = &direction.cnps;
         let Some((first, _)) = cnps.span else { continue };
         if other.ecn[3] == 0 && other.packets >= ENOUGH {
-            let text = format!("the {name} sent {}, but no packet was marked at the capture point", many(cnps.count, "CNP"));
+            let text =
+                format!("the {name} sent {}, but no packet was marked at the capture point", many(cnps.count, "CNP"));
             findings.add(Rule::RcCnpUnmarked, Blame::Network, first, Certainty::Guess, text);
         }
         // a tag says the class by itself
         let priority = cnps.priority.usual().filter(|_| cnps.priority.count() * 10 >= cnps.count * 9);
         let mark = match (direction.class(), priority) {
-            (Some((class, true)), Some(priority)) => (priority == u16::from(class)).then(|| format!("priority {priority}")),
-            _ => cnps.dscp.usual().filter(|dscp| direction.dscp.usual() == Some(*dscp)).map(|dscp| format!("DSCP {dscp}")),
+            (Some((class, true)), Some(priority)) => {
+                (priority == u16::from(class)).then(|| format!("priority {priority}"))
+            }
+            _ => cnps
+                .dscp
+                .usual()
+                .filter(|dscp| direction.dscp.usual() == Some(*dscp))
+                .map(|dscp| format!("DSCP {dscp}")),
         };
         let is_classed = direction.dscp.usual() != Some(0) || !around.paused.is_empty();
         if let Some(mark) = mark.filter(|_| direction.packets >= ENOUGH && is_classed) {
@@ -226,7 +252,10 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
         if let Some(reaction) = other.pace.reaction().filter(crate::marking::Reaction::is_ignored) {
             let (_, sender) = side(1 - end);
             let (before, after) = (Grouped(reaction.before), Grouped(reaction.after));
-            let text = format!("did not slow down: {before} bytes a second before {} CNPs, {after} while they came", reaction.cnps);
+            let text = format!(
+                "did not slow down: {before} bytes a second before {} CNPs, {after} while they came",
+                reaction.cnps
+            );
             findings.add(Rule::RcCnpIgnored, sender, reaction.at, Certainty::Guess, text);
         }
     }
@@ -234,8 +263,10 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
         && mtu <= SMALL.0
         && *bytes >= JUMBO
     {
-        let text =
-            format!("RoCE uses a path MTU of {mtu}, although frames of {} bytes pass between the two hosts", Grouped((*bytes).into()));
+        let text = format!(
+            "RoCE uses a path MTU of {mtu}, although frames of {} bytes pass between the two hosts",
+            Grouped((*bytes).into())
+        );
         findings.add(Rule::RcMtu, Blame::Unknown, c.first, certainty, text);
     }
 }
@@ -250,14 +281,21 @@ fn class(findings: &mut Findings<'_>, around: &Around<'_>, direction: &Direction
         let list = classes(&around.paused);
         let text = format!("RoCE of {whose} is in class {class} {how}; pause frames are seen for {list} only");
         findings.add(Rule::RcClass, Blame::Unknown, c.first, Certainty::Guess, text);
-    } else if let Some((_, used)) = around.class.filter(|(id, _)| *id != c.id && class == 0 && around.paused.is_empty()) {
+    } else if let Some((_, used)) = around.class.filter(|(id, _)| *id != c.id && class == 0 && around.paused.is_empty())
+    {
         let text = format!("RoCE of {whose} is in the default class {how}, while other RoCE here is in class {used}");
         findings.add(Rule::RcBestEffort, Blame::Unknown, c.first, Certainty::Guess, text);
     }
 }
 
 /// Marks of `direction` that its receiver did not answer, or late.
-fn unanswered(findings: &mut Findings<'_>, direction: &Direction, receiver: &Direction, end: usize, certainty: Certainty) {
+fn unanswered(
+    findings: &mut Findings<'_>,
+    direction: &Direction,
+    receiver: &Direction,
+    end: usize,
+    certainty: Certainty,
+) {
     let c = findings.c;
     let (name, _) = side(end);
     let (_, by) = side(1 - end);
@@ -290,7 +328,10 @@ fn iwarp(findings: &mut Findings<'_>, around: &Around<'_>) {
         && mss <= SMALL.1
         && *bytes >= JUMBO
     {
-        let text = format!("iWARP uses an MSS of {mss}, although frames of {} bytes pass between the two hosts", Grouped((*bytes).into()));
+        let text = format!(
+            "iWARP uses an MSS of {mss}, although frames of {} bytes pass between the two hosts",
+            Grouped((*bytes).into())
+        );
         findings.add(Rule::IwarpMss, Blame::Unknown, c.first, certainty, text);
     }
     if around.marks_tcp && c.network.tcp_ecn() == Some(false) {
@@ -324,7 +365,8 @@ fn iwarp(findings: &mut Findings<'_>, around: &Around<'_>) {
             [true, false] => Blame::Server,
             _ => Blame::Unknown,
         };
-        let text = format!("did not agree to scale TCP's window: at most {} bytes are in flight", Grouped(limit.into()));
+        let text =
+            format!("did not agree to scale TCP's window: at most {} bytes are in flight", Grouped(limit.into()));
         let text = if by == Blame::Unknown { format!("the two ends {text}") } else { text };
         findings.add(Rule::IwarpWindow, by, c.first, certainty, text);
     }
@@ -349,14 +391,16 @@ fn of_all(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
     pairs.sort_by_key(|all| all[0].id);
     for all in pairs {
         let port = |c: &Connection| {
-            let ports = c.network.directions.each_ref().map(|d| if d.ports.others() == 0 { d.ports.rows() } else { &[] });
+            let ports =
+                c.network.directions.each_ref().map(|d| if d.ports.others() == 0 { d.ports.rows() } else { &[] });
             let [[(a, _)], [(b, _)]] = ports else { return None };
             Some([*a, *b])
         };
         let Some(first) = port(all[0]) else { continue };
         if all.iter().all(|c| port(c) == Some(first)) {
             let text = format!(
-                "all {} RoCE connections of the two hosts have the same UDP source port ({}): a switch that chooses paths by hash sends \
+                "all {} RoCE connections of the two hosts have the same UDP source port ({}): a switch that chooses \
+                    paths by hash sends \
                 them all over one path",
                 all.len(),
                 if first[0] == first[1] { first[0].to_string() } else { format!("{}, back {}", first[0], first[1]) }
@@ -366,8 +410,10 @@ fn of_all(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
         }
     }
     if let [Some(old), Some(new)] = versions {
-        let text =
-            format!("RoCE v1 is used beside RoCE v2 ({}): it cannot be routed and has no DSCP", format_args!("connection {}", new.id));
+        let text = format!(
+            "RoCE v1 is used beside RoCE v2 ({}): it cannot be routed and has no DSCP",
+            format_args!("connection {}", new.id)
+        );
         let mut findings = Findings { c: old, out };
         findings.add(Rule::RcGid, Blame::Unknown, old.first, around.certainty(old), text);
     }
@@ -405,7 +451,9 @@ fn pauses(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
     }
     let mut idle: Vec<u8> = around.paused.iter().copied().filter(|p| !used(*p)).collect();
     idle.dedup();
-    if let Some(row) = rows.iter().filter(|row| row.priority.is_some_and(|p| idle.contains(&p))).min_by_key(|row| row.first) {
+    if let Some(row) =
+        rows.iter().filter(|row| row.priority.is_some_and(|p| idle.contains(&p))).min_by_key(|row| row.first)
+    {
         let text = format!("pause frames are sent for {}, but the capture has no packet of it", classes(&idle));
         add(Rule::RcPfcIdle, Blame::Network, row.first, Certainty::Guess, text);
     }
@@ -474,7 +522,8 @@ mod tests {
     }
 
     fn rules(connections: Vec<Connection>) -> Vec<Rule> {
-        let mut rules: Vec<Rule> = findings(&Report { connections, ..Report::default() }).iter().map(|f| f.rule).collect();
+        let mut rules: Vec<Rule> =
+            findings(&Report { connections, ..Report::default() }).iter().map(|f| f.rule).collect();
         rules.dedup();
         rules
     }
@@ -546,7 +595,11 @@ mod tests {
     fn a_window_that_is_not_scaled() {
         let moved = |bytes, scales: [Option<u8>; 2]| {
             let mut c = iwarp(1);
-            c.network.directions.iter_mut().zip(scales).for_each(|(d, scale)| (d.tcp.bytes, d.tcp.window_scale) = (bytes, scale));
+            c.network
+                .directions
+                .iter_mut()
+                .zip(scales)
+                .for_each(|(d, scale)| (d.tcp.bytes, d.tcp.window_scale) = (bytes, scale));
             let found = findings(&Report { connections: alloc::vec![c], ..Report::default() });
             found.iter().map(|f| (f.rule, f.by)).collect::<Vec<_>>()
         };
@@ -556,10 +609,17 @@ mod tests {
         assert_eq!(moved(MUCH - 1, [None, None]), []);
         let text = |scales: [Option<u8>; 2]| {
             let mut c = iwarp(1);
-            c.network.directions.iter_mut().zip(scales).for_each(|(d, scale)| (d.tcp.bytes, d.tcp.window_scale) = (MUCH, scale));
+            c.network
+                .directions
+                .iter_mut()
+                .zip(scales)
+                .for_each(|(d, scale)| (d.tcp.bytes, d.tcp.window_scale) = (MUCH, scale));
             of_one(c)[0].3.clone()
         };
-        assert!(text([Some(7), None]).starts_with("did not agree to scale") && text([None, Some(7)]).starts_with("did not agree to scale"));
+        assert!(
+            text([Some(7), None]).starts_with("did not agree to scale")
+                && text([None, Some(7)]).starts_with("did not agree to scale")
+        );
         assert!(text([None, None]).starts_with("the two ends did not agree to scale"));
     }
 
@@ -606,7 +666,9 @@ mod tests {
                 d.dscp.add(value, 1000);
             })
         };
-        let text = |class: &str, may| format!("the client's packets have {class}: the two directions {may} in different classes");
+        let text = |class: &str, may| {
+            format!("the client's packets have {class}: the two directions {may} in different classes")
+        };
         let marking = |text| alloc::vec![(Rule::RcMarking, Blame::Unknown, PLAIN, text)];
         assert_eq!(of_one(dscp(26, ENOUGH)), marking(text("DSCP 26, the server's 0", "run")));
         assert_eq!(of_one(dscp(7, ENOUGH)), marking(text("DSCP 7, the server's 0", "may run")));
@@ -617,7 +679,8 @@ mod tests {
         let priorities = |a, b| server(client(roce(1), |d| d.priority.add(a, 1000)), |d| d.priority.add(b, 1000));
         assert_eq!(of_one(priorities(3, 4)), marking(text("priority 3, the server's 4", "run")));
         assert_eq!(of_one(priorities(3, 3)), []);
-        let levels = |a, b| server(client(roce(1), |d| d.service_levels.add(a, 1000)), |d| d.service_levels.add(b, 1000));
+        let levels =
+            |a, b| server(client(roce(1), |d| d.service_levels.add(a, 1000)), |d| d.service_levels.add(b, 1000));
         assert_eq!(of_one(levels(1, 2)), marking(text("service level 1, the server's 2", "may run")));
         assert_eq!(of_one(levels(2, 2)), []);
         // not of RDMA
@@ -653,7 +716,8 @@ mod tests {
         fn marking() -> Connection {
             with(roce(2), |d| d.ecn = [0, 0, 999, 1])
         }
-        let text = "the server's RoCE is not ECN-capable at the capture point, although switches mark packets or receivers send CNPs in this \
+        let text = "the server's RoCE is not ECN-capable at the capture point, although switches mark packets or \
+            receivers send CNPs in this \
                     capture";
         let ect = alloc::vec![(Rule::RcEct, Blame::Unknown, PLAIN, String::from(text))];
         assert_eq!(beside(ecn([900, 0, 100, 0], 1000)), ect);
@@ -663,14 +727,18 @@ mod tests {
         // nobody marks, or only segments of TCP are marked
         assert_eq!(of_one(ecn([1000, 0, 0, 0], 1000)), []);
         let tcp = with(iwarp(2), |d| (d.ecn, d.tcp.syn) = ([0, 0, 999, 1], false));
-        assert_eq!(told(&Report { connections: alloc::vec![ecn([1000, 0, 0, 0], 1000), tcp], ..Report::default() }), []);
+        assert_eq!(
+            told(&Report { connections: alloc::vec![ecn([1000, 0, 0, 0], 1000), tcp], ..Report::default() }),
+            []
+        );
     }
 
     /// A client that sent CNPs, of which the server's marks are the cause.
     fn notified(change: impl Fn(&mut Direction)) -> Connection {
         let c = server(roce(1), |d| d.ecn = [0, 0, 999, 1]);
         client(c, |d| {
-            (d.cnps.count, d.cnps.span) = (100, Some((At { frame: 7, time: SECOND }, At { frame: 9, time: 2 * SECOND })));
+            (d.cnps.count, d.cnps.span) =
+                (100, Some((At { frame: 7, time: SECOND }, At { frame: 9, time: 2 * SECOND })));
             change(d);
         })
     }
@@ -739,7 +807,9 @@ mod tests {
     #[test]
     fn notifications_without_a_pace() {
         let pace = |count, close| of_one(notified(|d| (d.cnps.count, d.cnps.close) = (count, close)));
-        let rule = |count, close| pace(count, close).into_iter().map(|(rule, by, certainty, _)| (rule, by, certainty)).collect::<Vec<_>>();
+        let rule = |count, close| {
+            pace(count, close).into_iter().map(|(rule, by, certainty, _)| (rule, by, certainty)).collect::<Vec<_>>()
+        };
         assert_eq!(rule(CNPS, CNPS / 2), [(Rule::RcCnpPace, Blame::Client, Certainty::Guess)]);
         assert_eq!(pace(100, 50)[0].3, "sent 50 of its 100 CNPs within 4.0 µs of the previous one");
         assert_eq!(rule(CNPS - 1, CNPS - 1), []);
@@ -775,7 +845,13 @@ mod tests {
         for n in 0..times {
             for (time, quanta) in [(2 * n * each, 0xffff), ((2 * n + 1) * each, 0)] {
                 let times = [quanta; 8];
-                let pause = rdmascope_dissector::frame::Pause { source: [2, 0, 0, 0, 0, 9], priorities, quanta, times, whole_link: false };
+                let pause = rdmascope_dissector::frame::Pause {
+                    source: [2, 0, 0, 0, 0, 9],
+                    priorities,
+                    quanta,
+                    times,
+                    whole_link: false,
+                };
                 report.capture.paused.add(at(time), 0, &pause);
             }
         }
@@ -804,7 +880,8 @@ mod tests {
         let apart = server(in_class(32, 1000), |d| d.priority.add(6, 1000));
         let whose: Vec<String> = found(apart).into_iter().filter(|f| f.0 == Rule::RcClass).map(|f| f.3).collect();
         assert!(
-            whose[0].starts_with("RoCE of the client is in class 4") && whose[1].starts_with("RoCE of the server is in class 6"),
+            whose[0].starts_with("RoCE of the client is in class 4")
+                && whose[1].starts_with("RoCE of the server is in class 6"),
             "{whose:?}"
         );
         // the default class, where other RoCE has one of its own and nothing is paused
@@ -813,7 +890,8 @@ mod tests {
         assert_eq!(rules(alloc::vec![in_class(8, 1000), other.clone()]), []);
         let few = with(other.clone(), |d| d.packets = ENOUGH - 1);
         assert_eq!(rules(alloc::vec![in_class(0, 1000), few]), []);
-        let found: Vec<Rule> = told(&paused(1, 1, 1, SECOND, alloc::vec![in_class(0, 1000), other])).iter().map(|f| f.0).collect();
+        let found: Vec<Rule> =
+            told(&paused(1, 1, 1, SECOND, alloc::vec![in_class(0, 1000), other])).iter().map(|f| f.0).collect();
         assert_eq!(found, [Rule::RcClass], "of the other: what is paused is known, and the first is in it");
     }
 
@@ -828,7 +906,8 @@ mod tests {
             Connection { last: at(last), ..c }
         };
         let text = "sent no CNP, although 5 packets of the client reached it with a congestion mark";
-        let missing = |text: &str, certainty| alloc::vec![(Rule::RcCnpMissing, Blame::Server, certainty, String::from(text))];
+        let missing =
+            |text: &str, certainty| alloc::vec![(Rule::RcCnpMissing, Blame::Server, certainty, String::from(text))];
         assert_eq!(of_one(marked(MARKS, SECOND + CNP_TIME)), missing(text, PLAIN));
         assert_eq!(of_one(marked(MARKS - 1, SECOND + CNP_TIME)), []);
         assert_eq!(of_one(marked(MARKS, SECOND + CNP_TIME - 1)), []);
@@ -842,7 +921,9 @@ mod tests {
             });
             of_one(server(c, |d| d.cnps.count = 1))
         };
-        let text = |n: &str| missing(&format!("answered marked packets of the client late or not at all, {n}"), Certainty::Guess);
+        let text = |n: &str| {
+            missing(&format!("answered marked packets of the client late or not at all, {n}"), Certainty::Guess)
+        };
         assert_eq!(answered(4, 2, None, SECOND), []);
         assert_eq!(answered(4, 3, None, SECOND), text("3 times"));
         // the last that is open counts when its time is over
@@ -873,7 +954,9 @@ mod tests {
         assert_eq!(of_one(server(c(MARKS, CNP_TIME), |d| d.tcp.ece = 1)), []);
         assert_eq!(of_one(server(c(MARKS, CNP_TIME), |d| d.packets = 0)), []);
         assert_eq!(of_one(server(c(MARKS, CNP_TIME), |d| d.packets = 1)), ece);
-        let rows = |setup| of_one(marked(MARKS, 9 * SECOND, setup)).into_iter().map(|(rule, by, ..)| (rule, by)).collect::<Vec<_>>();
+        let rows = |setup| {
+            of_one(marked(MARKS, 9 * SECOND, setup)).into_iter().map(|(rule, by, ..)| (rule, by)).collect::<Vec<_>>()
+        };
         assert_eq!(rows([0xc0, 0]), [(Rule::IwarpEcn, Blame::Server)]);
         assert_eq!(rows([0, 0]), [(Rule::IwarpEcn, Blame::Client)]);
         assert_eq!(rows([0x80, 0x40]), []);
@@ -920,11 +1003,15 @@ mod tests {
     fn storms_of_pauses() {
         let storms = |times, each, ns| {
             let found = told(&paused(1 << 3, times, each, ns, Vec::new()));
-            found.into_iter().map(|(rule, by, certainty, text)| ((rule, by, certainty), text)).unzip::<_, _, Vec<_>, Vec<_>>()
+            found
+                .into_iter()
+                .map(|(rule, by, certainty, text)| ((rule, by, certainty), text))
+                .unzip::<_, _, Vec<_>, Vec<_>>()
         };
         const MS: i64 = 1_000_000;
         let storm = (Rule::RcPauseStorm, Blame::Network, PLAIN);
-        let text = String::from("02:00:00:00:00:09 paused class 3 for 10 ms, 10 % of the capture, 1.0 ms at the longest");
+        let text =
+            String::from("02:00:00:00:00:09 paused class 3 for 10 ms, 10 % of the capture, 1.0 ms at the longest");
         assert_eq!(storms(10, MS, LONG.1), (alloc::vec![storm], alloc::vec![text]));
         assert_eq!(storms(10, MS - 1, LONG.1).0, []);
         assert_eq!(storms(10, MS, LONG.1 - 1).0, [], "too short to know its share");

@@ -61,6 +61,9 @@ pub struct FrameContext<'e, S> {
     pub sender: Option<End>,
     /// The connection of the frame.
     pub about: About,
+    /// True if no checksum shows that the packets in question were undamaged: there is none, or the capture lacks some
+    /// of the bytes that it covers.
+    pub is_unchecked: bool,
     /// Roles of the ends: client and server.
     pub roles: &'e mut Roles,
     /// Parts of the connection that the capture missed.
@@ -74,6 +77,13 @@ pub struct FrameContext<'e, S> {
 }
 
 impl<S: Sink> FrameContext<'_, S> {
+    /// The context of a message, which rests on earlier packets too.
+    pub fn of_message(&mut self, is_unchecked: bool) -> FrameContext<'_, S> {
+        let Self { at, sender, about, is_unchecked: is_frame_unchecked, roles, missed, settling, episodes, env } = self;
+        let is_unchecked = *is_frame_unchecked || is_unchecked;
+        FrameContext { at: *at, sender: *sender, about: *about, is_unchecked, roles, missed, settling, episodes, env }
+    }
+
     /// Blame for an end: client or server, or unknown while that is not sure.
     pub fn blame(&self, end: End) -> Blame {
         blame(self.roles, end)
@@ -87,7 +97,7 @@ impl<S: Sink> FrameContext<'_, S> {
     /// `by` broke a rule in an earlier frame, as is known now.
     pub fn report_at(&mut self, at: At, rule: Rule, by: End, rests: Rests, text: fmt::Arguments<'_>) {
         let decision = self.missed.verdict(rests, self.sender);
-        if self.env.frame.is_unchecked && decision == Decision::Wait {
+        if self.is_unchecked && decision == Decision::Wait {
             self.missed.unchecked(rule, by);
         }
         match decision {
@@ -114,7 +124,7 @@ impl<S: Sink> FrameContext<'_, S> {
 
     /// `by` broke a rule, as sure as the caller says.
     pub fn report_as(&mut self, at: At, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>) {
-        if self.env.frame.is_unchecked {
+        if self.is_unchecked {
             self.missed.unchecked(rule, by);
         }
         let (by, site) = (self.blame(by), self.site(at));
@@ -166,12 +176,12 @@ impl Evidence {
 }
 
 /// See [`FrameContext::at_the_end`].
-pub fn at_the_end<S>(env: &Env<S>) -> Certainty {
+pub(crate) fn at_the_end<S>(env: &Env<S>) -> Certainty {
     if env.lost_by_capture > 0 { Certainty::Guess } else { Certainty::IfNothingWasMissed }
 }
 
 /// Blame for an end: client or server, or unknown while that is not sure.
-pub fn blame(roles: &Roles, end: End) -> Blame {
+pub(crate) fn blame(roles: &Roles, end: End) -> Blame {
     match roles.sure_client() {
         Some(client) if client == end => Blame::Client,
         Some(_) => Blame::Server,
@@ -244,7 +254,17 @@ pub(crate) mod alone {
         pub(crate) fn frame(&mut self, by: End) -> FrameContext<'_, Listener> {
             self.at = At { frame: self.at.frame + 1, time: self.at.time + 1_000_000 };
             let Self { about, roles, missed, settling, episodes, env, at } = self;
-            FrameContext { at: *at, sender: Some(by), about: *about, roles, missed, settling, episodes, env }
+            FrameContext {
+                at: *at,
+                sender: Some(by),
+                about: *about,
+                is_unchecked: false,
+                roles,
+                missed,
+                settling,
+                episodes,
+                env,
+            }
         }
 
         /// Requests that were answered by `replier` since the last call.

@@ -13,8 +13,8 @@ use rdmascope_dissector::wire::smb2::Command;
 /// Bytes that one credit pays for.
 pub const BYTES_PER_CREDIT: u32 = 65_536;
 
-/// Ids between the first that was not used and the last that was granted, at most: 16 bits of credits are granted at a time, and no server
-/// gives away more than that.
+/// Ids between the first that was not used and the last that was granted, at most: 16 bits of credits are granted at a
+/// time, and no server gives away more than that.
 const WINDOW_MAX: u64 = 131_072;
 
 /// Credits that a message with `bytes` bytes of payload takes, requested or answered, \[MS-SMB2\] 3.1.5.2.
@@ -275,11 +275,16 @@ mod tests {
         let mut pdu = [0; 112];
         pdu[68..72].copy_from_slice(&70_000u32.to_le_bytes());
         pdu[100..104].copy_from_slice(&9u32.to_le_bytes());
-        for (command, bytes) in [(Command::READ, 70_000), (Command::WRITE, 70_000), (Command::QUERY_INFO, 70_000), (Command::ECHO, 0)] {
+        for (command, bytes) in
+            [(Command::READ, 70_000), (Command::WRITE, 70_000), (Command::QUERY_INFO, 70_000), (Command::ECHO, 0)]
+        {
             assert_eq!(payload_of(command, &pdu), bytes, "{command}");
         }
         pdu[96] = 1;
-        assert_eq!((payload_of(Command::WRITE, &pdu), payload_of(Command::IOCTL, &pdu), payload_of(Command::READ, &pdu[..70])), (9, 1, 0));
+        assert_eq!(
+            (payload_of(Command::WRITE, &pdu), payload_of(Command::IOCTL, &pdu), payload_of(Command::READ, &pdu[..70])),
+            (9, 1, 0)
+        );
     }
 
     #[test]

@@ -119,9 +119,12 @@ impl Device {
 
     /// Adds the measures of the same adapter from elsewhere.
     pub fn join(&mut self, other: &Self) {
-        for (mine, theirs) in
-            [(&mut self.nak, other.nak), (&mut self.resend, other.resend), (&mut self.timeout, other.timeout), (&mut self.rnr, other.rnr)]
-        {
+        for (mine, theirs) in [
+            (&mut self.nak, other.nak),
+            (&mut self.resend, other.resend),
+            (&mut self.timeout, other.timeout),
+            (&mut self.rnr, other.rnr),
+        ] {
             if theirs.count > 0 {
                 mine.least = if mine.count == 0 { theirs.least } else { mine.least.min(theirs.least) };
                 mine.most = mine.most.max(theirs.most);

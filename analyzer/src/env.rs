@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
 use rdmascope_dissector::frame::Addr;
+use rdmascope_dissector::text::Elapsed;
 
 /// Options of an analysis.
 #[derive(Clone, Debug)]
@@ -31,7 +32,8 @@ pub struct Options {
     pub fold: bool,
     /// Unanswered requests remembered per connection at most.
     pub requests_max: usize,
-    /// Bytes that all connections together may hold: packets held back, unfinished messages, open requests, remote keys.
+    /// Bytes that all connections together may hold: packets held back, unfinished messages, open requests, remote
+    /// keys.
     pub memory_max: usize,
     /// Exchanges in the list of the slowest.
     pub slowest_max: usize,
@@ -103,7 +105,8 @@ pub(crate) const RELEASED_WITHIN: i64 = 50_000_000;
 /// Requests after which others may go on that are remembered.
 const RELEASES_MAX: usize = 64;
 
-/// A request after which others may go on that wait: an unlock, a CLOSE, the acknowledgment of an oplock or lease break.
+/// A request after which others may go on that wait: an unlock, a CLOSE, the acknowledgment of an oplock or lease
+/// break.
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
     /// The number of the exchange.
@@ -165,11 +168,22 @@ impl<S: Sink> Env<S> {
         self.releases.push_back(release);
     }
 
-    /// The request of another connection after which one went on that `server` had put off since `asked`, and answered at `reply`.
-    pub(crate) fn released(&mut self, connection: u32, server: Addr, file: Option<&str>, asked: At, reply: At) -> Option<u64> {
+    /// The request of another connection after which one went on that `server` had put off since `asked`, and answered
+    /// at `reply`.
+    pub(crate) fn released(
+        &mut self,
+        connection: u32,
+        server: Addr,
+        file: Option<&str>,
+        asked: At,
+        reply: At,
+    ) -> Option<u64> {
         self.waits = true;
-        let is_its =
-            |r: &&Release| r.connection != connection && r.server == server && (r.of_any || file.is_some() && r.file.as_deref() == file);
+        let is_its = |r: &&Release| {
+            r.connection != connection
+                && r.server == server
+                && (r.of_any || file.is_some() && r.file.as_deref() == file)
+        };
         let is_prompt = |r: &&Release| r.at > asked && (0..=RELEASED_WITHIN).contains(&reply.since(r.at));
         self.releases.iter().rev().filter(is_its).find(is_prompt).map(|r| r.exchange)
     }
@@ -186,15 +200,39 @@ impl<S: Sink> Env<S> {
     }
 
     /// The same, with a severity of its own.
-    pub fn report_as(&mut self, severity: Severity, rule: Rule, by: Blame, site: Site, certainty: Certainty, text: fmt::Arguments<'_>) {
+    pub fn report_as(
+        &mut self,
+        severity: Severity,
+        rule: Rule,
+        by: Blame,
+        site: Site,
+        certainty: Certainty,
+        text: fmt::Arguments<'_>,
+    ) {
         if self.frame.is_observed(site.frame) {
             self.frame.broken(Broken { rule, severity, by, certainty, text: text.to_string() });
         }
         self.report_later(severity, rule, by, site, certainty, text);
     }
 
+    /// The times of the capture go back at a frame of a connection, by so many ns.
+    #[cold]
+    pub fn set_back(&mut self, connection: u32, at: At, back: i64) {
+        let site = Site { connection: Some(connection), frame: at.frame, time_ns: at.time };
+        let text = format_args!("the times go back by {}; times across this frame are wrong", Elapsed(back));
+        self.report(Rule::CaptureClock, Blame::Capture, site, Certainty::Certain, text);
+    }
+
     /// The same for a rule that was broken in an earlier frame and reported there.
-    pub fn report_later(&mut self, severity: Severity, rule: Rule, by: Blame, site: Site, certainty: Certainty, text: fmt::Arguments<'_>) {
+    pub fn report_later(
+        &mut self,
+        severity: Severity,
+        rule: Rule,
+        by: Blame,
+        site: Site,
+        certainty: Certainty,
+        text: fmt::Arguments<'_>,
+    ) {
         if let Some(first) = self.findings.report_as(severity, rule, by, site, certainty, text) {
             self.sink.finding(first);
         }
@@ -246,13 +284,15 @@ impl<S: Sink> Env<S> {
             return;
         }
         let max = self.options.slowest_max;
-        let is_among = self.slowest.len() < max || self.slowest.last().is_some_and(|last| slowness(exchange) < slowness(last));
+        let is_among =
+            self.slowest.len() < max || self.slowest.last().is_some_and(|last| slowness(exchange) < slowness(last));
         if max == 0 || !is_among {
             return;
         }
         // a compound waits once, whatever it asks for
         let is_first = |e: &&mut Exchange| {
-            (e.connection, e.request.frame, e.reply_end) == (exchange.connection, exchange.request.frame, exchange.reply_end)
+            (e.connection, e.request.frame, e.reply_end)
+                == (exchange.connection, exchange.request.frame, exchange.reply_end)
         };
         if exchange.is_related
             && let Some(first) = self.slowest.iter_mut().find(is_first)
@@ -300,7 +340,8 @@ impl<S: Sink> Env<S> {
         self.slowest.truncate(self.options.slowest_max);
         // the part that followed the second channel of a session did not have the keys of the first
         let has_keys = !self.options.keyring.is_empty();
-        let is_split = has_keys && sessions.iter().any(|session| self.sessions.iter().any(|known| known.id == session.id));
+        let is_split =
+            has_keys && sessions.iter().any(|session| self.sessions.iter().any(|known| known.id == session.id));
         for session in sessions {
             match self.sessions.iter_mut().find(|s| s.id == session.id) {
                 Some(known) => {

@@ -81,7 +81,8 @@ const REFUSED: u32 = 0x8000_0000;
 const UNAUTHENTICATED: u32 = REFUSED | 0x100;
 
 /// Names of RFC 5531 9 for calls that were not executed, by what is added to [`REFUSED`], from 1 on.
-const REFUSALS: [&str; 7] = ["PROG_UNAVAIL", "PROG_MISMATCH", "PROC_UNAVAIL", "GARBAGE_ARGS", "SYSTEM_ERR", "RPC_MISMATCH", "denied"];
+const REFUSALS: [&str; 7] =
+    ["PROG_UNAVAIL", "PROG_MISMATCH", "PROC_UNAVAIL", "GARBAGE_ARGS", "SYSTEM_ERR", "RPC_MISMATCH", "denied"];
 /// The same for `auth_stat`.
 const AUTH_ERRORS: [&str; 15] = [
     "AUTH_ERROR",
@@ -100,6 +101,44 @@ const AUTH_ERRORS: [&str; 15] = [
     "RPCSEC_GSS_CREDPROBLEM",
     "RPCSEC_GSS_CTXPROBLEM",
 ];
+
+/// `GARBAGE_ARGS`: the server could not decode the call.
+const GARBAGE_ARGS: u32 = REFUSED | 4;
+/// `SYSTEM_ERR`: the server has no memory, or no other means.
+const SYSTEM_ERR: u32 = REFUSED | 5;
+/// `RPC_MISMATCH`: the call was not of version 2 of RPC.
+const RPC_MISMATCH: u32 = REFUSED | 6;
+
+/// Values of NTSTATUS that mean damage.
+const DAMAGE: [&str; 14] = [
+    "STATUS_IN_PAGE_ERROR",
+    "STATUS_NONEXISTENT_SECTOR",
+    "STATUS_DISK_CORRUPT_ERROR",
+    "STATUS_DATA_ERROR",
+    "STATUS_CRC_ERROR",
+    "STATUS_DISK_FULL",
+    "STATUS_DEVICE_DATA_ERROR",
+    "STATUS_IO_TIMEOUT",
+    "STATUS_ADAPTER_HARDWARE_ERROR",
+    "STATUS_UNEXPECTED_IO_ERROR",
+    "STATUS_FILE_CORRUPT_ERROR",
+    "STATUS_DISK_OPERATION_FAILED",
+    "STATUS_IO_DEVICE_ERROR",
+    "STATUS_LOST_WRITEBEHIND_DATA",
+];
+
+/// The name of a command with its article: "a READ", "an OPEN".
+#[derive(Clone, Copy, Debug)]
+pub struct One<'c>(pub &'c str);
+
+impl fmt::Display for One<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // names of procedures such as FSINFO are spelt out
+        let is_open = self.0.starts_with(['A', 'E', 'I', 'O'])
+            || ["FS", "RPC", "UNKNOWN"].iter().any(|start| self.0.starts_with(start));
+        write!(f, "{} {}", if is_open { "an" } else { "a" }, self.0)
+    }
+}
 
 /// Status of a reply, written by its name: `STATUS_ACCESS_DENIED`, `ERR_GRACE`, `PROG_MISMATCH`, `OK`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,13 +166,30 @@ impl Status {
         }
     }
 
+    /// True if it means damage: storage that failed or is full, or a message that the peer could not make sense of.
+    pub fn is_damage(self) -> bool {
+        match self {
+            Self(Family::Smb2, code) => NtStatus(code).name().is_some_and(|name| DAMAGE.contains(&name)),
+            // ERR_IO, ERR_NOSPC, ERR_SERVERFAULT, ERR_BADXDR
+            Self(Family::Rpc, 5 | 28 | 10_006 | 10_036) => true,
+            Self(Family::Rpc, code) => [GARBAGE_ARGS, SYSTEM_ERR, RPC_MISMATCH].contains(&code),
+        }
+    }
+
+    /// True if it says that the server could not read the call.
+    pub const fn is_of_the_call(self) -> bool {
+        matches!(self, Self(Family::Rpc, 10_036 | GARBAGE_ARGS | RPC_MISMATCH))
+    }
+
     fn name(self) -> Option<&'static str> {
         let Self(family, code) = self;
         let nth = |names: &[&'static str], base: u32| names.get(code.wrapping_sub(base) as usize).copied();
         match family {
             Family::Smb2 => NtStatus(code).name(),
             Family::Rpc if code == 0 => Some("OK"),
-            Family::Rpc if code & REFUSED != 0 => nth(&AUTH_ERRORS, UNAUTHENTICATED).or_else(|| nth(&REFUSALS, REFUSED + 1)),
+            Family::Rpc if code & REFUSED != 0 => {
+                nth(&AUTH_ERRORS, UNAUTHENTICATED).or_else(|| nth(&REFUSALS, REFUSED + 1))
+            }
             // the numbers that versions 3 and 4 and MOUNT share mean the same; only the prefix of the name differs
             Family::Rpc => {
                 let name = nfs::v4::Status(code).name().or(nfs::v3::Status(code).name())?;
@@ -166,6 +222,8 @@ pub struct Exchange {
     pub command: &'static str,
     /// MessageId, or XID.
     pub message_id: u64,
+    /// Session that it ran in: sessionid4 of NFS, or SessionId of SMB2 as the last eight bytes; `None` outside of one.
+    pub session: Option<[u8; 16]>,
     /// First frame of the request.
     pub request: At,
     /// Last frame of the request (of its last fragment).
@@ -196,13 +254,15 @@ pub struct Exchange {
     pub writes: Transfer,
     /// Payload bytes moved, by RDMA or inline.
     pub bytes_moved: u64,
-    /// Packets of its connection that were retransmitted while it was open, which need not have been its own. Until it is
-    /// complete: the number that had gone out again when it began.
+    /// Packets of its connection that were retransmitted while it was open, which need not have been its own. Until it
+    /// is complete: the number that had gone out again when it began.
     pub retransmissions: u32,
     /// Time that the request waited for a credit.
     pub wait_for_credit: i64,
     /// True if an interim reply (STATUS_PENDING) came.
     pub pending: bool,
+    /// True if it reads from a named pipe, as far as the capture shows.
+    pub is_of_a_pipe: bool,
     /// SHA-256 of the payload, if it was asked for and is whole.
     pub sha256: Option<[u8; 32]>,
     /// Bytes that the payload hash does not cover; `None` if it is complete.
@@ -246,6 +306,7 @@ impl Exchange {
             family,
             command,
             message_id: 0,
+            session: None,
             request: first,
             request_end: last,
             reply: None,
@@ -264,6 +325,7 @@ impl Exchange {
             retransmissions: 0,
             wait_for_credit: 0,
             pending: false,
+            is_of_a_pipe: false,
             sha256: None,
             payload_holes: None,
             is_related: false,
@@ -316,6 +378,7 @@ impl Exchange {
             "CHANGE_NOTIFY" | "OPLOCK_BREAK" | "CANCEL" => true,
             // a lock that another holds; an answer of a pipe
             "LOCK" | "IOCTL" => self.pending,
+            "READ" => self.pending && self.is_of_a_pipe,
             _ => false,
         }
     }
@@ -325,7 +388,8 @@ impl Exchange {
         !self.is_poll() && !self.is_related
     }
 
-    /// As it is cut by owner; `None` without a reply. `client` asked, `way` is the shortest way to the server and back in ns.
+    /// As it is cut by owner; `None` without a reply. `client` asked, `way` is the shortest way to the server and back
+    /// in ns.
     pub fn request(&self, client: End, sequence: Option<u32>, way: i64) -> Option<Request> {
         let (reply, end) = (self.reply?, self.reply_end?);
         let moved = [&self.reads, &self.writes].into_iter().filter(|m| m.frames > 0);
@@ -362,6 +426,7 @@ stored!(Exchange {
     family,
     command,
     message_id,
+    session,
     request,
     request_end,
     reply,
@@ -380,6 +445,7 @@ stored!(Exchange {
     retransmissions,
     wait_for_credit,
     pending,
+    is_of_a_pipe,
     sha256,
     payload_holes,
     is_related,
@@ -407,6 +473,32 @@ mod tests {
         assert_eq!(
             [0, 2, 10_002, 10_013, 77_777, u32::MAX].map(|code| named(Family::Rpc, code)),
             ["OK", "ERR_NOENT", "ERR_NOT_SYNC", "ERR_GRACE", "status 77777", "status 4294967295"]
+        );
+    }
+
+    #[test]
+    fn statuses_that_mean_damage() {
+        let smb2 = |code| Status(Family::Smb2, code).is_damage();
+        assert_eq!([0xc000_0185, 0xc000_003e, 0xc000_007f, 0xc000_003f].map(smb2), [true; 4]);
+        // success, no such file, no EAs, access denied, the end of a file, not enough resources
+        assert_eq!([0, 0xc000_0034, 0xc000_0052, 0xc000_0022, 0xc000_0011, 0xc000_009a].map(smb2), [false; 6]);
+        let rpc = |code| Status(Family::Rpc, code).is_damage();
+        let refused = |outcome| Status::of_refusal(outcome).map(rpc);
+        assert_eq!([5, 28, 10_006, 0, 2, 10_008, 70].map(rpc), [true, true, true, false, false, false, false]);
+        assert_eq!(refused(Outcome::Failed(AcceptState::GARBAGE_ARGS)), Some(true));
+        assert_eq!(refused(Outcome::RpcMismatch(2, 2)), Some(true));
+        assert_eq!(refused(Outcome::ProgramMismatch(3, 4)), Some(false));
+        assert_eq!(refused(Outcome::AuthError(AuthState::TOOWEAK)), Some(false));
+        let damage = (0xc000_0000..0xc000_0400).filter(|code| smb2(*code)).count();
+        assert_eq!(damage, DAMAGE.len(), "each of them is a name of NTSTATUS");
+    }
+
+    #[test]
+    fn commands_have_an_article() {
+        let one = |command: &str| One(command).to_string();
+        assert_eq!(
+            ["READ", "OPEN", "UNKNOWN", "FSINFO", "FLUSH"].map(one),
+            ["a READ", "an OPEN", "an UNKNOWN", "an FSINFO", "a FLUSH"]
         );
     }
 

@@ -1,8 +1,8 @@
 //! Findings: bytes that were decoded well and break a rule, or show trouble. Each has an event, a side to blame and a
 //! certainty.
 //!
-//! The rules themselves are rows in [`crate::rules`]. [`Findings`] collects occurrences: those of one rule on one connection by
-//! one side are counted together, so that a capture with a million retransmissions makes one finding.
+//! The rules themselves are rows in [`crate::rules`]. [`Findings`] collects occurrences: those of one rule on one
+//! connection by one side are counted together, so that a capture with a million retransmissions makes one finding.
 
 use crate::op::{At, End};
 pub use crate::rules::{Group, Row, Rule, Severity};
@@ -121,6 +121,14 @@ impl Frames {
         (self.numbers, self.times) = all.iter().map(|at| (at.frame, at.time)).unzip();
     }
 
+    /// Takes a frame out.
+    pub(crate) fn remove(&mut self, frame: u64) {
+        if let Some(place) = self.numbers.iter().position(|&known| known == frame) {
+            self.numbers.remove(place);
+            self.times.remove(place);
+        }
+    }
+
     pub(crate) fn push(&mut self, At { frame, time }: At) {
         // Nearly always the last or a later one.
         let is_new = self.numbers.last().is_none_or(|&last| last < frame) || !self.numbers.contains(&frame);
@@ -203,7 +211,11 @@ impl Finding {
             Blame::Unknown => "One of the two sides",
             Blame::Network | Blame::Capture => return sentence(&self.text),
         };
-        if is_predicate(&self.text) { sentence(&format!("{} {}", subject.unwrap_or(side), self.text)) } else { sentence(&self.text) }
+        if is_predicate(&self.text) {
+            sentence(&format!("{} {}", subject.unwrap_or(side), self.text))
+        } else {
+            sentence(&self.text)
+        }
     }
 
     /// Possible causes: of this occurrence, or the usual ones of the rule.
@@ -274,7 +286,11 @@ pub fn sentence(text: &str) -> String {
     const SMALL: [&str; 6] = ["ksmbd", "cifs.ko", "nfsd", "siw", "rxe", "smbd"];
     let mut chars = text.chars();
     let Some(first) = chars.next() else { return String::new() };
-    let mut out: String = if SMALL.iter().any(|name| text.starts_with(name)) { first.to_string() } else { first.to_uppercase().collect() };
+    let mut out: String = if SMALL.iter().any(|name| text.starts_with(name)) {
+        first.to_string()
+    } else {
+        first.to_uppercase().collect()
+    };
     out.push_str(chars.as_str());
     if !out.ends_with(['.', '!', '?', '…']) {
         out.push('.');
@@ -285,11 +301,13 @@ pub fn sentence(text: &str) -> String {
 /// True if a text begins with a verb, as "offered …" and "did not answer …" do, and not with its subject.
 fn is_predicate(text: &str) -> bool {
     const OTHERS: [&str; 18] = [
-        "a", "an", "the", "its", "one", "two", "no", "some", "both", "bytes", "packets", "packet", "frames", "segments", "queue", "part",
-        "other", "another",
+        "a", "an", "the", "its", "one", "two", "no", "some", "both", "bytes", "packets", "packet", "frames",
+        "segments", "queue", "part", "other", "another",
     ];
     let first = text.split(' ').next().unwrap_or_default();
-    !OTHERS.contains(&first) && first.starts_with(|c: char| c.is_ascii_lowercase()) && first.chars().all(|c| c.is_ascii_lowercase())
+    !OTHERS.contains(&first)
+        && first.starts_with(|c: char| c.is_ascii_lowercase())
+        && first.chars().all(|c| c.is_ascii_lowercase())
 }
 
 type Key = (Rule, Option<u32>, Blame);
@@ -330,7 +348,14 @@ impl Findings {
     /// Keeps at most `limit` distinct findings. When it is full, a new finding takes the place of the last of a lower
     /// severity; if there is none, it is dropped and counted.
     pub fn new(limit: usize) -> Self {
-        Findings { kept: Vec::new(), index: BTreeMap::new(), by_severity: [0; 3], limit, dropped: 0, occurrences: Vec::new() }
+        Findings {
+            kept: Vec::new(),
+            index: BTreeMap::new(),
+            by_severity: [0; 3],
+            limit,
+            dropped: 0,
+            occurrences: Vec::new(),
+        }
     }
 
     /// An occurrence of `rule` with the rule's own severity. `text` is only formatted if the finding is new.
@@ -385,7 +410,14 @@ impl Findings {
     }
 
     /// Lowers the severity of a finding that is less than it seemed, and adds `more` to its text.
-    pub fn lower(&mut self, rule: Rule, connection: Option<u32>, by: Blame, severity: Severity, more: fmt::Arguments<'_>) {
+    pub fn lower(
+        &mut self,
+        rule: Rule,
+        connection: Option<u32>,
+        by: Blame,
+        severity: Severity,
+        more: fmt::Arguments<'_>,
+    ) {
         let Some(&at) = self.index.get(&(rule, connection, by)) else { return };
         let finding = &mut self.kept[at];
         if finding.severity <= severity {
@@ -670,7 +702,13 @@ mod tests {
     }
 
     fn report(findings: &mut Findings, rule: Rule, connection: u32, frame: u64) {
-        findings.report(rule, Blame::Client, site(connection, frame), Certainty::Certain, format_args!("frame {frame}"));
+        findings.report(
+            rule,
+            Blame::Client,
+            site(connection, frame),
+            Certainty::Certain,
+            format_args!("frame {frame}"),
+        );
     }
 
     #[test]
@@ -744,7 +782,10 @@ mod tests {
         for connection in 4..=20 {
             report(&mut findings, Rule::SmbdFlags, connection, 50);
         }
-        assert_eq!((findings.len(), findings.occurrences(Rule::SmbdFlags), findings.occurrences(Rule::RcNak)), (4, 20, 0));
+        assert_eq!(
+            (findings.len(), findings.occurrences(Rule::SmbdFlags), findings.occurrences(Rule::RcNak)),
+            (4, 20, 0)
+        );
     }
 
     #[test]
@@ -868,7 +909,10 @@ mod tests {
         report(&mut there, Rule::RcRnr, 1, 5);
         here.extend(there.iter().cloned());
         let finding = here.iter().next().unwrap();
-        assert_eq!((here.len(), finding.count, &finding.frames[..], finding.last_time_ns), (1, 3, &[1, 4, 5][..], 5000));
+        assert_eq!(
+            (here.len(), finding.count, &finding.frames[..], finding.last_time_ns),
+            (1, 3, &[1, 4, 5][..], 5000)
+        );
         assert!(finding.frames.at().map(|at| at.time).eq([1000, 4000, 5000]));
     }
 
@@ -880,7 +924,10 @@ mod tests {
             assert!(text.starts_with(row.id));
             assert!(text.lines().all(|line| line.len() <= 79 && line.trim_end() == line), "{text}");
             let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            for part in [row.title, row.says, row.cure, row.spec, &row.hits.to_string(), row.severity.name()].iter().chain(row.causes) {
+            for part in [row.title, row.says, row.cure, row.spec, &row.hits.to_string(), row.severity.name()]
+                .iter()
+                .chain(row.causes)
+            {
                 assert!(flat.contains(part), "{}: {part}", row.id);
             }
         }

@@ -1,7 +1,9 @@
 //! Entry points of the fuzz targets: arbitrary bytes in, no panic, bounded cost.
 
 use crate::keys::cipher::{HEADER_LEN, session_id};
-use crate::keys::{CipherId, ConnectionCrypto, Dialect, Direction, Key, Keyring, Keys, SessionCrypto, SignatureCheck, SigningAlgorithm};
+use crate::keys::{
+    CipherId, ConnectionCrypto, Dialect, Direction, Key, Keyring, Keys, SessionCrypto, SignatureCheck, SigningAlgorithm,
+};
 use crate::pipeline::{FrameMeta, Pipeline};
 use crate::report::Quiet;
 use alloc::string::String;
@@ -25,7 +27,10 @@ pub fn fuzz_smb_session(data: &[u8]) {
     let Some((&[choice, algorithms], mut rest)) = data.split_first_chunk() else { return };
     let mut keyring = Keyring::new();
     keyring.add_password(None, "labpass");
-    keyring.add_session(1, Keys { session_key: Some(Key::of([1; 16])), client_to_server: Some(Key::of([2; 32])), ..Keys::default() });
+    keyring.add_session(
+        1,
+        Keys { session_key: Some(Key::of([1; 16])), client_to_server: Some(Key::of([2; 32])), ..Keys::default() },
+    );
     let mut connection = ConnectionCrypto::new();
     if choice & 0x80 == 0 {
         let (cipher, signing) = (CipherId(u16::from(algorithms & 0x0f)), SigningAlgorithm(u16::from(algorithms >> 4)));
@@ -41,7 +46,9 @@ pub fn fuzz_smb_session(data: &[u8]) {
         match (session.is_established(), direction & 1) {
             (false, _) if message.is_empty() => session.establish(1, &keyring),
             (false, 0) => session.request(message, message, &keyring),
-            (false, _) => session.response(message, if direction & 2 == 0 { 0xc000_0016 } else { 0 }, 1, message, &keyring),
+            (false, _) => {
+                session.response(message, if direction & 2 == 0 { 0xc000_0016 } else { 0 }, 1, message, &keyring)
+            }
             (true, _) => {
                 let way = if direction & 1 == 0 { Direction::ToServer } else { Direction::ToClient };
                 if session.decrypt(way, message, &mut output).is_ok() {
@@ -63,7 +70,13 @@ pub fn fuzz_pipeline(data: &[u8]) {
     let Some((&choice, mut rest)) = data.split_first() else { return };
     let mut tree = Tree::new();
     let (mut without, mut with) = (Pipeline::<Quiet>::default(), Pipeline::<Quiet>::default());
-    let mut meta = FrameMeta { number: 0, time_ns: 0, link_type: LINKS[usize::from(choice) % LINKS.len()], wire_len: 0, interface: 0 };
+    let mut meta = FrameMeta {
+        number: 0,
+        time_ns: 0,
+        link_type: LINKS[usize::from(choice) % LINKS.len()],
+        wire_len: 0,
+        interface: 0,
+    };
     while let Some((&[low, high, step, cut], behind)) = rest.split_first_chunk() {
         let (bytes, behind) = behind.split_at(usize::from(u16::from_le_bytes([low, high])).min(behind.len()));
         rest = behind;
@@ -155,7 +168,8 @@ pub fn fuzz_tcp_flow(data: &[u8]) {
             payload_length: made.len() as u32 + cut,
             ..Segment::default()
         };
-        next[by.index()] = at_seq.wrapping_add(segment.payload_length).wrapping_add(u32::from(flags & 2 != 0 && flags < 0x20));
+        next[by.index()] =
+            at_seq.wrapping_add(segment.payload_length).wrapping_add(u32::from(flags & 2 != 0 && flags < 0x20));
         let at = At { frame, time: frame as i64 * 1_000_000 };
         tree.begin(&made);
         seen.0.segment(at, by, &segment, &options, &mut tree, &mut seen.1);

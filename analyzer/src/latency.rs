@@ -47,7 +47,11 @@ impl Latency {
 
     /// Takes over the durations of another collection.
     pub fn join(&mut self, other: &Self) {
-        if other.count > 0 && other.buckets.is_empty() && self.buckets.is_empty() && self.samples.len() + other.samples.len() < EXACT_MAX {
+        if other.count > 0
+            && other.buckets.is_empty()
+            && self.buckets.is_empty()
+            && self.samples.len() + other.samples.len() < EXACT_MAX
+        {
             self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
             self.max = self.max.max(other.max);
             self.count += other.count;
@@ -94,7 +98,8 @@ impl Latency {
         (self.count > 0).then_some(self.max)
     }
 
-    /// The duration, in ns, that 99 of 100 do not exceed; `None` of fewer than a hundred, of which it would be the longest.
+    /// The duration, in ns, that 99 of 100 do not exceed; `None` of fewer than a hundred, of which it would be the
+    /// longest.
     pub fn p99(&self) -> Option<i64> {
         if self.count < 100 { None } else { self.quantile(990) }
     }

@@ -1,5 +1,5 @@
 //! Marks that the packets of a connection carry below its transport, and answers to congestion: facts by direction,
-//! which [`crate::audit`] compares.
+//! which `audit` compares.
 //!
 //! ```text
 //!   packet ─▶ Direction: DSCP, PCP, ECN, TTL, UDP source port, P_Key, service level, virtual lane, path MTU, largest frame
@@ -8,7 +8,8 @@
 //!   SYN    ─▶ TcpFacts: MSS, window scale, ECN
 //! ```
 //!
-//! RFC 2474 (DSCP), RFC 3168 (ECN), IEEE 802.1Q (PCP), InfiniBand volume 1, 7.7 and annex A17 (RoCEv2), RFC 7323 (window scale).
+//! RFC 2474 (DSCP), RFC 3168 (ECN), IEEE 802.1Q (PCP), InfiniBand volume 1, 7.7 and annex A17 (RoCEv2), RFC 7323
+//! (window scale).
 
 use crate::op::{At, End};
 use crate::stored::{Reader, Stored, Writer, stored, stored_enum};
@@ -111,13 +112,19 @@ impl Marking {
     #[inline]
     fn of(packet: &Packet<'_>, ib: Option<&IbPacket<'_>>) -> Self {
         let priority = packet.priority.map_or(0, |priority| u64::from(priority & 7) + 1);
-        let marking = u64::from(packet.dscp & 0x3f) | u64::from(packet.ecn & 3) << 6 | u64::from(packet.ttl) << 8 | priority << 16;
+        let marking = u64::from(packet.dscp & 0x3f)
+            | u64::from(packet.ecn & 3) << 6
+            | u64::from(packet.ttl) << 8
+            | priority << 16;
         let Some(ib) = ib else { return Self(marking) };
         let marking = marking | Self::HAS_P_KEY | u64::from(ib.bth.p_key) << 32;
         Self(match ib.carrier {
             Carrier::RoceV2 { src_port } => marking | Self::HAS_PORT | u64::from(src_port) << 48,
             Carrier::Infiniband => {
-                marking | Self::HAS_LANE | u64::from(packet.service_level & 0xf) << 20 | u64::from(packet.virtual_lane & 0xf) << 24
+                marking
+                    | Self::HAS_LANE
+                    | u64::from(packet.service_level & 0xf) << 20
+                    | u64::from(packet.virtual_lane & 0xf) << 24
             }
             Carrier::RoceV1 => marking,
         })
@@ -553,7 +560,10 @@ impl Network {
         direction.packet(at, length, Marking::of(packet, Some(ib)));
         let is_full = |row: &rdmascope_dissector::wire::ib::bth::Row| matches!(row.part, Part::First | Part::Middle);
         let length = ib.payload_length as u16;
-        if direction.path_mtu < Some(length) && ib.payload_length <= 4096 && Opcode(ib.bth.opcode).row().is_some_and(is_full) {
+        if direction.path_mtu < Some(length)
+            && ib.payload_length <= 4096
+            && Opcode(ib.bth.opcode).row().is_some_and(is_full)
+        {
             direction.path_mtu = Some(length);
         }
         if self.gid.is_none() {
@@ -578,7 +588,13 @@ impl Network {
         }
         if segment.flags & SYN != 0 {
             let ecn_setup = segment.flags & (ECE | CWR);
-            *tcp = TcpFacts { syn: true, mss: segment.mss, window_scale: segment.window_scale, ecn_setup, ..TcpFacts::default() };
+            *tcp = TcpFacts {
+                syn: true,
+                mss: segment.mss,
+                window_scale: segment.window_scale,
+                ecn_setup,
+                ..TcpFacts::default()
+            };
         } else {
             tcp.ece += u64::from(segment.flags & ECE != 0);
             tcp.cwr += u64::from(segment.flags & CWR != 0);
@@ -632,7 +648,8 @@ impl Network {
         }
     }
 
-    /// Most bytes that TCP's windows allow to be under way to each end, if both SYNs were seen: 65,535 if one did not scale.
+    /// Most bytes that TCP's windows allow to be under way to each end, if both SYNs were seen: 65,535 if one did not
+    /// scale.
     pub fn window_limit(&self) -> Option<u32> {
         let tcp = self.directions.map(|d| d.tcp);
         let scaled = tcp.iter().all(|t| t.window_scale.is_some());

@@ -27,7 +27,7 @@ const LATE: i64 = 1_000_000_000;
 const PREDICTABLE_RUN: u32 = 16;
 
 /// Keys remembered per connection at most, live and ended together.
-pub const REGIONS_MAX: usize = 4096;
+pub(crate) const REGIONS_MAX: usize = 4096;
 
 /// Rights of the peer to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Fit {
 
 /// The memory that both ends advertised.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryMap {
+pub(crate) struct MemoryMap {
     /// By owner and key.
     regions: HashMap<(End, u32), Region>,
     /// Regions advertised.
@@ -140,7 +140,7 @@ struct Guess {
 
 impl MemoryMap {
     /// A region is advertised by `owner`. Returns the region of the same key that was still live, if there was one.
-    pub fn advertise(&mut self, owner: End, key: u32, region: Region) -> Option<Region> {
+    pub(crate) fn advertise(&mut self, owner: End, key: u32, region: Region) -> Option<Region> {
         self.advertised += 1;
         let guess = &mut self.recent[owner.index()];
         let step = key.wrapping_sub(guess.last);
@@ -161,13 +161,20 @@ impl MemoryMap {
     }
 
     /// Number of keys in a row that are each the last one plus the same number, and that number.
-    pub fn predictable(&self, owner: End) -> (u32, u32) {
+    pub(crate) fn predictable(&self, owner: End) -> (u32, u32) {
         let guess = &self.recent[owner.index()];
         (guess.run, guess.step)
     }
 
     /// `length` bytes at `address` of `owner`'s memory are read or written (`wanted`).
-    pub fn touch(&mut self, owner: End, key: u32, address: u64, length: u32, wanted: Right) -> (Fit, Option<&mut Region>) {
+    pub(crate) fn touch(
+        &mut self,
+        owner: End,
+        key: u32,
+        address: u64,
+        length: u32,
+        wanted: Right,
+    ) -> (Fit, Option<&mut Region>) {
         let Some(region) = self.regions.get_mut(&(owner, key)) else { return (Fit::Unknown, None) };
         region.used += u64::from(length);
         let verdict = if region.state != State::Live {
@@ -183,12 +190,12 @@ impl MemoryMap {
     }
 
     /// The region of a key.
-    pub fn find(&self, owner: End, key: u32) -> Option<&Region> {
+    pub(crate) fn find(&self, owner: End, key: u32) -> Option<&Region> {
         self.regions.get(&(owner, key))
     }
 
     /// The peer's Send invalidated a key of `owner`. Returns the region, as it was before.
-    pub fn invalidate(&mut self, at: At, owner: End, key: u32) -> Option<Region> {
+    pub(crate) fn invalidate(&mut self, at: At, owner: End, key: u32) -> Option<Region> {
         let region = self.regions.get_mut(&(owner, key))?;
         let before = *region;
         if region.state == State::Live {
@@ -199,7 +206,7 @@ impl MemoryMap {
     }
 
     /// An exchange ended: its key is not to be used any more. Returns the region as it was before.
-    pub fn end(&mut self, at: At, owner: End, key: u32, exchange: u64) -> Option<Region> {
+    pub(crate) fn end(&mut self, at: At, owner: End, key: u32, exchange: u64) -> Option<Region> {
         let region = self.regions.get_mut(&(owner, key)).filter(|r| r.exchange == exchange)?;
         let before = *region;
         if region.state == State::Live {
@@ -209,12 +216,12 @@ impl MemoryMap {
     }
 
     /// Every region, in no order.
-    pub fn all(&self) -> impl Iterator<Item = (End, u32, &Region)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (End, u32, &Region)> {
         self.regions.iter().map(|((owner, key), region)| (*owner, *key, region))
     }
 
     /// Takes over the regions of the other half of a connection.
-    pub fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
+    pub(crate) fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
         for ((owner, key), region) in from.regions.drain() {
             if owner == from_end {
                 self.regions.insert((by, key), region);
@@ -294,7 +301,11 @@ impl Memory {
         }
         let (run, step) = self.map.predictable(owner);
         if run == PREDICTABLE_RUN {
-            cx.guess(Rule::RdmaKeyPredictable, owner, format_args!("advertised {run} keys in a row each {step:#x} after the last"));
+            cx.guess(
+                Rule::RdmaKeyPredictable,
+                owner,
+                format_args!("advertised {run} keys in a row each {step:#x} after the last"),
+            );
         }
     }
 
@@ -331,7 +342,12 @@ impl Memory {
     }
 
     /// RDMA Write bytes.
-    pub fn write<T: Trace, S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, op: &RdmaOp<'_>, t: &mut T) -> Option<Delivery> {
+    pub fn write<T: Trace, S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        op: &RdmaOp<'_>,
+        t: &mut T,
+    ) -> Option<Delivery> {
         self.rdma.write_bytes += u64::from(op.length);
         if op.part.begins() {
             self.rdma.writes += 1;
@@ -353,7 +369,12 @@ impl Memory {
     }
 
     /// An RDMA Read is asked for: where its bytes will come from.
-    pub fn read_request<T: Trace, S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, op: &RdmaOp<'_>, t: &mut T) -> Option<Delivery> {
+    pub fn read_request<T: Trace, S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        op: &RdmaOp<'_>,
+        t: &mut T,
+    ) -> Option<Delivery> {
         self.rdma.reads += 1;
         let Placement::Memory { key, address } = op.placement else { return None };
         let length = op.message_length.unwrap_or(0);
@@ -376,7 +397,14 @@ impl Memory {
         delivery(verdict, region.copied(), address)
     }
 
-    fn check<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, op: &RdmaOp<'_>, verdict: Fit, region: Option<Region>, length: u32) {
+    fn check<S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        op: &RdmaOp<'_>,
+        verdict: Fit,
+        region: Option<Region>,
+        length: u32,
+    ) {
         let Placement::Memory { key, address } = op.placement else { return };
         let (by, owner) = (op.by, op.by.peer());
         let (what, purpose) = if op.verb == Verb::Write { ("wrote", "reading") } else { ("read", "writing") };
@@ -400,18 +428,23 @@ impl Memory {
             Fit::Unknown => {}
             Fit::Outside => {
                 let (from, size) = (region.address, region.length);
-                let text =
-                    format_args!("{what} {length} bytes at {address:#x} with key {key:#010x}, which covers {size} bytes at {from:#x}");
+                let text = format_args!(
+                    "{what} {length} bytes at {address:#x} with key {key:#010x}, which covers {size} bytes at {from:#x}"
+                );
                 cx.report(Rule::RdmaKeyBounds, by, rests, text);
             }
             Fit::Stale => match region.state {
-                State::Ended(end) | State::Invalidated(end) if op.verb == Verb::Write && op.at.since(end) < LATE && is_missing(&region) => {
-                    let text = format_args!("wrote {length} bytes with key {key:#010x} after the reply that announces them");
+                State::Ended(end) | State::Invalidated(end)
+                    if op.verb == Verb::Write && op.at.since(end) < LATE && is_missing(&region) =>
+                {
+                    let text =
+                        format_args!("wrote {length} bytes with key {key:#010x} after the reply that announces them");
                     cx.report(Rule::RdmaOrder, by, rests, text);
                 }
                 _ => {
-                    let text =
-                        format_args!("{what} {length} bytes with key {key:#010x} after it was invalidated or its exchange had ended");
+                    let text = format_args!(
+                        "{what} {length} bytes with key {key:#010x} after it was invalidated or its exchange had ended"
+                    );
                     cx.report(Rule::RdmaKeyStale, by, rests, text);
                 }
             },
@@ -426,13 +459,21 @@ impl Memory {
     /// The connection ends at `end`: memory that is still advertised.
     pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At) {
         for owner in End::BOTH {
-            let live = || self.map.all().filter(|(o, _, region)| *o == owner && region.state == State::Live).map(|(.., r)| r.advertised);
+            let live = || {
+                self.map
+                    .all()
+                    .filter(|(o, _, region)| *o == owner && region.state == State::Live)
+                    .map(|(.., r)| r.advertised)
+            };
             let (left, Some(first)) = (live().count(), live().min()) else { continue };
             if end.since(first) <= LATE || cx.missed.is_absent(owner.peer()) {
                 continue;
             }
             // the keys do not show if the owner forgot them or its peer never answered
-            let text = format_args!("left {left} keys advertised whose exchange never ended");
+            let text = format_args!(
+                "left {left} {} advertised whose exchange never ended",
+                if left == 1 { "key" } else { "keys" }
+            );
             cx.report_as(first, Rule::RdmaKeyLeak, owner, Certainty::Guess, text);
         }
     }

@@ -1,5 +1,5 @@
-//! Mirror sessions and tunnels that frames came through: ERSPAN, GRE, VXLAN, GENEVE. A mirror is part of the capture: it may cut frames,
-//! and it may show a packet twice.
+//! Mirror sessions and tunnels that frames came through: ERSPAN, GRE, VXLAN, GENEVE. A mirror is part of the capture:
+//! it may cut frames, and it may show a packet twice.
 //!
 //! Spec: draft-foschiano-erspan, RFC 2890, RFC 7348, RFC 8926.
 //!
@@ -72,9 +72,11 @@ impl Mirrors {
         set.places().filter_map(|n| self.list.get(n))
     }
 
-    /// The lists of parts of one capture, as one list, and the place in it of each session of each part. `None` if there are too many.
+    /// The lists of parts of one capture, as one list, and the place in it of each session of each part. `None` if
+    /// there are too many.
     pub(crate) fn join(parts: &[&Mirrors]) -> Option<(Mirrors, Vec<Vec<u8>>)> {
-        let mut all: Vec<(u64, Mirror)> = parts.iter().flat_map(|p| p.firsts.iter().copied().zip(p.list.iter().copied())).collect();
+        let mut all: Vec<(u64, Mirror)> =
+            parts.iter().flat_map(|p| p.firsts.iter().copied().zip(p.list.iter().copied())).collect();
         all.sort_by_key(|(first, _)| *first);
         let mut joined = Mirrors::default();
         for (first, mirror) in all {
@@ -92,7 +94,8 @@ impl Mirrors {
         if joined.list.len() > MIRRORS_MAX || parts.iter().any(|p| p.others > 0) {
             return None;
         }
-        let place = |m: &Mirror| joined.list.iter().position(|k| (k.kind, k.session) == (m.kind, m.session)).unwrap_or(0) as u8;
+        let place =
+            |m: &Mirror| joined.list.iter().position(|k| (k.kind, k.session) == (m.kind, m.session)).unwrap_or(0) as u8;
         let places = parts.iter().map(|p| p.list.iter().map(place).collect()).collect();
         Some((joined, places))
     }

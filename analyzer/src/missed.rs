@@ -1,11 +1,11 @@
 //! Parts of a connection that the observer did not see, and the effect on findings that depend on them.
 //!
-//! Each direction keeps its holes: before the capture began, packets that the capture lost, bytes that the snap length cut off, or the
-//! whole direction. A rule declares the facts that it rests on besides the bytes of its frame ([`Rests`]). If there is
-//! a hole in them, it stays silent.
+//! Each direction keeps its holes: before the capture began, packets that the capture lost, bytes that the snap length
+//! cut off, or the whole direction. A rule declares the facts that it rests on besides the bytes of its frame
+//! ([`Rests`]). If there is a hole in them, it stays silent.
 //!
-//! A hole shows only when the direction goes on, so a finding that rests on the other direction waits until that one is known to be
-//! without a hole:
+//! A hole shows only when the direction goes on, so a finding that rests on the other direction waits until that one is
+//! known to be without a hole:
 //!
 //! ```text
 //!   server  ── RDMA Write with an unknown key ──▶                   rests on what the client sent: waits
@@ -26,7 +26,7 @@ const HOLES_MAX: usize = 64;
 const WAITING_MAX: usize = 256;
 
 /// ns by which a packet comes behind its acknowledgment at most, if the capture has both.
-pub const BEHIND_MAX: i64 = 1_000_000;
+pub(crate) const BEHIND_MAX: i64 = 1_000_000;
 /// Gaps of one connection whose packets may still come, at most.
 const LOST_MAX: usize = 256;
 /// Rules of one connection that were broken in frames that may have been damaged, at most.
@@ -347,6 +347,11 @@ impl Missed {
         self.directions[by.index()].captured = true;
     }
 
+    /// True if a packet of either end was captured.
+    pub fn has_captured(&self) -> bool {
+        self.directions.iter().any(|direction| direction.captured)
+    }
+
     /// Emits the findings that still wait, if their direction was captured at all: no more of it was acknowledged than
     /// was seen.
     pub fn finish(&mut self, mut emit: impl FnMut(Evidence)) {
@@ -369,6 +374,12 @@ impl Missed {
         self.directions.iter().all(|d| !d.captured && !d.late && d.holes.is_empty())
     }
 
+    /// True if an end was captured, its peer was not, and nothing is known to be missing.
+    pub fn is_one_sided(&self, end: End) -> bool {
+        let is_whole = |d: &Direction| !d.late && d.holes.is_empty();
+        !self.is_absent(end) && self.is_absent(end.peer()) && self.directions.iter().all(is_whole)
+    }
+
     /// True if no packet of an end was captured.
     pub fn is_absent(&self, end: End) -> bool {
         !self.directions[end.index()].captured
@@ -377,7 +388,9 @@ impl Missed {
     /// Takes over the other half of a connection whose directions were first taken for two.
     pub fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
         self.directions[by.index()] = core::mem::take(&mut from.directions[from_end.index()]);
-        self.lost.extend(from.lost.drain(..).map(|lost| Lost { by: if lost.by == from_end { by } else { by.peer() }, ..lost }));
+        self.lost.extend(
+            from.lost.drain(..).map(|lost| Lost { by: if lost.by == from_end { by } else { by.peer() }, ..lost }),
+        );
         for mut waiting in from.waiting.drain(..) {
             waiting.evidence.by = if waiting.evidence.by == from_end { by } else { by.peer() };
             if from_end != by {
@@ -408,7 +421,10 @@ mod tests {
         missed.lost(3_000, &gap(3, End::A, 4), "packet");
         assert_eq!([missed.found(End::A, 5), missed.found(End::B, 0)], [5, 0]);
         let mut settled = |now: i64| missed.settled(now).map(|lost| (lost.at.frame, lost.count));
-        assert_eq!([settled(1_000 + BEHIND_MAX), settled(1_001 + BEHIND_MAX), settled(1_001 + BEHIND_MAX)], [None, Some((1, 2)), None]);
+        assert_eq!(
+            [settled(1_000 + BEHIND_MAX), settled(1_001 + BEHIND_MAX), settled(1_001 + BEHIND_MAX)],
+            [None, Some((1, 2)), None]
+        );
         assert_eq!([settled(i64::MAX), settled(i64::MAX), settled(i64::MAX)], [Some((2, 5)), Some((3, 0)), None]);
         assert!(!missed.has_lost());
         assert_eq!(missed.found(End::A, 1), 0);
@@ -420,8 +436,13 @@ mod tests {
     fn evidence(missed: &mut Missed, rests: Rests, frame: u64) -> Decision {
         let verdict = missed.verdict(rests, Some(End::A));
         if verdict == Decision::Wait {
-            let evidence =
-                Evidence { rule: Rule::RdmaKeyUnknown, severity: Severity::Error, by: End::A, at: at(frame), text: String::new() };
+            let evidence = Evidence {
+                rule: Rule::RdmaKeyUnknown,
+                severity: Severity::Error,
+                by: End::A,
+                at: at(frame),
+                text: String::new(),
+            };
             missed.wait(rests, Some(End::A), evidence);
         }
         verdict
@@ -465,7 +486,10 @@ mod tests {
         assert_eq!(evidence(&mut missed, Rests::START.of(End::B), 10), Decision::Silent, "the hole stays");
         assert_eq!(evidence(&mut missed, Rests::since(at(9)).of(End::B), 11), Decision::Silent);
         assert_eq!(evidence(&mut missed, Rests::since(at(10)).of(End::B), 11), Decision::Wait, "it is behind");
-        assert_eq!(missed.verdict(Rests::since(at(2)).of(End::A), Some(End::A)), Decision::Report(Certainty::IfNothingWasMissed));
+        assert_eq!(
+            missed.verdict(Rests::since(at(2)).of(End::A), Some(End::A)),
+            Decision::Report(Certainty::IfNothingWasMissed)
+        );
     }
 
     #[test]
@@ -510,7 +534,9 @@ mod tests {
             missed.gap(End::A, at(3 * frame + 2));
             evidence(&mut missed, Rests::LEDGER, 3 * frame + 2);
         }
-        assert!(missed.directions[0].holes.len() <= HOLES_MAX && missed.waiting.len() <= WAITING_MAX && missed.dropped > 0);
+        assert!(
+            missed.directions[0].holes.len() <= HOLES_MAX && missed.waiting.len() <= WAITING_MAX && missed.dropped > 0
+        );
         assert!(!missed.is_whole(Rests::since(at(1))) && missed.is_whole(Rests::since(at(30_000))));
     }
 }

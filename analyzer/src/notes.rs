@@ -39,7 +39,7 @@ fields! {
         RETRANSMISSION: None = "rdmascope.retransmission", "Sent before";
         COPY_OF: FrameNum = "rdmascope.retransmission.of", "Sent before in frame";
         HELD: None = "rdmascope.early", "Packets before this one are missing";
-        DAMAGED: None = "rdmascope.damaged", "Damaged: the receiver dropped it";
+        DAMAGED: None = "rdmascope.damaged", "Damaged: its content is not analysed";
         KEY_STATE: Str = "rdmascope.key.state", "Remote key";
         DATA: Bytes as Data = "rdmascope.data", "Data";
         MIRROR: Str = "rdmascope.mirror", "Came through";
@@ -226,9 +226,6 @@ pub struct FrameNotes {
     pub copy_of: Option<u64>,
     /// True if it was damaged on the way, so that its receiver dropped it.
     pub is_damaged: bool,
-    /// True if no checksum shows that it was undamaged: there is none, or the capture lacks some of the bytes that it
-    /// covers.
-    pub is_unchecked: bool,
 }
 
 impl FrameNotes {
@@ -255,7 +252,6 @@ impl FrameNotes {
         self.retransmission = false;
         self.copy_of = None;
         self.is_damaged = false;
-        self.is_unchecked = false;
     }
 
     /// It was understood up to `layer`.

@@ -1,5 +1,5 @@
-//! The waist. InfiniBand, RoCEv2 and iWARP look different below it and the same above it: everything from SMB Direct and
-//! RPC-over-RDMA upwards is written once, against [`RdmaOp`].
+//! The waist. InfiniBand, RoCEv2 and iWARP look different below it and the same above it: everything from SMB Direct
+//! and RPC-over-RDMA upwards is written once, against [`RdmaOp`].
 //!
 //! An operation is reported packet by packet (segment by segment on iWARP), in the order in which the receiver takes
 //! it: a packet that came twice is reported once, an early one is held back, a missing one is reported as [`Gap`].
@@ -22,8 +22,8 @@ impl At {
     }
 }
 
-/// One of the two ends of a connection, by the order in which they were first seen. Which of them is the client is known
-/// later, or never: `Connection::client` says.
+/// One of the two ends of a connection, by the order in which they were first seen. Which of them is the client is
+/// known later, or never: `Connection::client` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
     /// The end that sent the first packet seen.
@@ -112,8 +112,8 @@ pub enum Placement {
         /// In bytes.
         offset: u32,
     },
-    /// Registered memory of one of the ends. For a Write it is the receiver's; for a Read Request and its Response it is
-    /// that of the end that answers the Read.
+    /// Registered memory of one of the ends. For a Write it is the receiver's; for a Read Request and its Response it
+    /// is that of the end that answers the Read.
     Memory {
         /// InfiniBand R_Key, iWARP STag.
         key: u32,

@@ -8,6 +8,8 @@
 //!
 //! A quantum is 512 bit times. The speed of the link may be known only in the end, so stretches are kept, up to a
 //! number of them.
+//!
+//! [`Recent`] has the last intervals of each sender, as frames come: what connections are held up by.
 
 use crate::op::At;
 use crate::series::{Join, Series};
@@ -33,6 +35,18 @@ const USUAL: u64 = 100_000_000_000;
 const SPEEDS: core::ops::RangeInclusive<u64> = 1_000_000..=FASTEST;
 /// Bits a second than which no link is faster.
 const FASTEST: u64 = 1_600_000_000_000;
+/// Bits a second of the slowest link of unknown speed on which a pause is followed until it is renewed.
+const SLOWEST: u64 = 10_000_000_000;
+/// Last intervals of a sender and priority that are kept for the packets to come.
+const RECENT: usize = 8;
+/// ns behind the end of a pause within which packets that it held back come out.
+const RELEASE: i64 = 500_000;
+/// The same as a part of the duration of the pause.
+const RELEASE_SHARE: i64 = 32;
+/// ns between two pauses in which a sender may not have come to send.
+const BREAK: i64 = 20_000;
+/// ns in which a device still sends what it was sending when the pause came.
+const REACTION: i64 = 2_000;
 /// Pieces in which an interval goes into the story over time.
 const PIECES: i64 = 64;
 /// ns of such a piece, at least.
@@ -159,8 +173,12 @@ impl Paused {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self.0 {
                     Paused { ran_out: 0, .. } => Ok(()),
-                    Paused { ran_out, time, speed, .. } if ran_out == time => write!(f, ", until the quanta ran out at {speed}"),
-                    Paused { ran_out, speed, .. } => write!(f, ", {} of it until the quanta ran out at {speed}", Elapsed(ran_out)),
+                    Paused { ran_out, time, speed, .. } if ran_out == time => {
+                        write!(f, ", until the quanta ran out at {speed}")
+                    }
+                    Paused { ran_out, speed, .. } => {
+                        write!(f, ", {} of it until the quanta ran out at {speed}", Elapsed(ran_out))
+                    }
                 }
             }
         }
@@ -184,6 +202,250 @@ struct Stretch {
     end: Option<i64>,
 }
 
+/// Speeds of the interfaces of a capture, in bits a second.
+#[derive(Clone, Debug, Default)]
+struct Links(Vec<(u32, u64)>);
+
+impl Links {
+    fn set(&mut self, interface: u32, bits: u64) {
+        if !SPEEDS.contains(&bits) {
+            return;
+        }
+        match self.0.iter().position(|(known, _)| *known == interface) {
+            Some(place) => self.0[place].1 = bits,
+            None if self.0.len() < LINKS_MAX => self.0.push((interface, bits)),
+            None => {}
+        }
+    }
+
+    fn of(&self, interface: u32) -> Option<u64> {
+        self.0.iter().find(|(known, _)| *known == interface).map(|(_, bits)| *bits)
+    }
+}
+
+/// Pause times of a frame by priority; `None` for the whole link.
+fn each(pause: &Pause) -> impl Iterator<Item = (Option<u8>, u16)> {
+    let whole = pause.whole_link.then_some((None, pause.times[0]));
+    let priorities = if pause.whole_link { 0 } else { pause.priorities };
+    let times = pause.times;
+    let classes = (0..8u8).filter(move |p| priorities >> p & 1 != 0).map(move |p| (Some(p), times[usize::from(p)]));
+    whole.into_iter().chain(classes)
+}
+
+/// An interval of [`Recent`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    begin: At,
+    /// When it was taken back, or its quanta ran out: then without a frame.
+    end: At,
+    /// Until when it may last at the longest, as far as the speed of the link is known.
+    latest: i64,
+    /// True if it was not taken back.
+    open: bool,
+}
+
+/// The last intervals of one sender and priority.
+#[derive(Clone, Copy, Debug)]
+struct Sender {
+    source: [u8; 6],
+    priority: Option<u8>,
+    /// A ring; `count` were put in.
+    last: [Last; RECENT],
+    count: usize,
+}
+
+impl Sender {
+    fn newest(&mut self) -> Option<&mut Last> {
+        (self.count > 0).then(|| &mut self.last[(self.count - 1) % RECENT])
+    }
+
+    fn one(&mut self, at: At, known: Option<u64>, quanta: u16) {
+        let lasting = |bits| at.time.saturating_add(Speed { bits, from: Source::Assumed }.lasting(quanta));
+        let (end, latest) = (lasting(known.unwrap_or(USUAL)), lasting(known.unwrap_or(SLOWEST)));
+        let open = self.newest().filter(|last| last.open && last.begin.time <= at.time && at.time <= last.latest);
+        match open {
+            Some(open) if quanta == 0 => (open.end, open.open) = (at, false),
+            // a device that renews a pause does so before it is over
+            Some(open) => (open.end, open.latest) = (At { frame: 0, time: end }, latest),
+            None if quanta == 0 => {}
+            None => {
+                self.last[self.count % RECENT] =
+                    Last { begin: at, end: At { frame: 0, time: end }, latest, open: true };
+                // as far as the place in the ring tells all that is asked of it
+                self.count = if self.count + 1 >= 2 * RECENT { RECENT } else { self.count + 1 };
+            }
+        }
+    }
+
+    /// The interval without a break that packets waited for which come out at `to`, the first since `from`.
+    fn held(&self, from: i64, to: i64) -> Option<(At, At)> {
+        let mut found: Option<(At, At)> = None;
+        for n in 0..self.count.min(RECENT) {
+            let last = &self.last[(self.count - 1 - n) % RECENT];
+            if last.end.time <= from || last.begin.time >= to {
+                continue;
+            }
+            found = match found {
+                None => {
+                    let lasted = last.end.time.saturating_sub(last.begin.time).max(0);
+                    let latest = last.end.time.saturating_add(RELEASE + lasted / RELEASE_SHARE);
+                    (latest >= to).then_some((last.begin, last.end))
+                }
+                Some((begin, end)) if begin.time.saturating_sub(last.end.time) <= BREAK => Some((last.begin, end)),
+                Some(_) => return found,
+            };
+            found?;
+        }
+        found
+    }
+}
+
+/// Who is paused, as far as a capture point can know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certainly {
+    /// The receiver's port paused the whole link, or the priority that the packets carry.
+    Paused,
+    /// The receiver's port paused a priority; the packets do not say which is theirs.
+    PerhapsPaused,
+    /// A port that is neither end's paused what is sent to it.
+    Elsewhere,
+}
+
+/// Source addresses of an end's packets that are kept: its own, and that of a router behind which it is captured too.
+const PORTS: usize = 2;
+
+/// What pauses are compared with of the packets that an end sends.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Port {
+    macs: [[u8; 6]; PORTS],
+    known: usize,
+    priority: Option<u8>,
+    last: At,
+}
+
+impl Port {
+    /// Source addresses of its packets.
+    pub fn macs(&self) -> &[[u8; 6]] {
+        &self.macs[..self.known]
+    }
+
+    /// Priority in the VLAN tag of the last packet.
+    pub const fn priority(&self) -> Option<u8> {
+        self.priority
+    }
+
+    /// A packet of it was seen. Returns the frame and time of the one before; the default of the first.
+    #[inline]
+    pub fn sent(&mut self, at: At, mac: [u8; 6], priority: Option<u8>) -> At {
+        self.priority = priority;
+        if !self.macs().contains(&mac) && mac != [0; 6] && self.known < PORTS {
+            self.macs[self.known] = mac;
+            self.known += 1;
+        }
+        core::mem::replace(&mut self.last, at)
+    }
+
+    /// Takes over the other half of a connection.
+    pub fn adopt(&mut self, from: &Self) {
+        if from.last.time > self.last.time {
+            (self.last, self.priority) = (from.last, from.priority);
+        }
+        for mac in from.macs() {
+            if !self.macs().contains(mac) && self.known < PORTS {
+                self.macs[self.known] = *mac;
+                self.known += 1;
+            }
+        }
+    }
+}
+
+/// One direction of a connection, as far as pauses can tell what is its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Way<'m> {
+    /// Source addresses of the sender's packets.
+    pub mine: &'m [[u8; 6]],
+    /// Source addresses of the receiver's packets.
+    pub peers: &'m [[u8; 6]],
+    /// Priority in the VLAN tag of the packets.
+    pub priority: Option<u8>,
+}
+
+/// The last intervals of all senders, for packets as they come. Bounded: of each sender a few.
+#[derive(Clone, Debug, Default)]
+pub struct Recent {
+    senders: Vec<Sender>,
+    links: Links,
+}
+
+impl Recent {
+    /// True if there was no pause.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.senders.is_empty()
+    }
+
+    /// Sets the speed of an interface of the capture, in bits a second.
+    pub fn link(&mut self, interface: u32, bits: u64) {
+        self.links.set(interface, bits);
+    }
+
+    /// A pause frame that came from an interface of the capture.
+    pub fn add(&mut self, at: At, interface: u32, pause: &Pause) {
+        let known = self.links.of(interface);
+        for (priority, quanta) in each(pause) {
+            let place = self.senders.iter().position(|s| (s.source, s.priority) == (pause.source, priority));
+            let place = match place {
+                Some(place) => place,
+                None if quanta > 0 && self.senders.len() < ROWS_MAX => {
+                    self.senders.push(Sender {
+                        source: pause.source,
+                        priority,
+                        last: [Last::default(); RECENT],
+                        count: 0,
+                    });
+                    self.senders.len() - 1
+                }
+                None => continue,
+            };
+            self.senders[place].one(at, known, quanta);
+        }
+    }
+
+    /// The pause that held a packet up which was seen at `to`, the first of its direction since `from`: begin and end,
+    /// and how sure that is. The surest counts, then the longest.
+    pub fn held(&self, way: &Way<'_>, from: At, to: At) -> Option<(At, At, Certainly)> {
+        let mut best: Option<(At, At, Certainly)> = None;
+        for sender in &self.senders {
+            let (mine, peers) = (way.mine.contains(&sender.source), way.peers.contains(&sender.source));
+            let how = match (mine, peers, sender.priority, way.priority) {
+                // an end does not stop itself
+                (true, false, ..) => continue,
+                (false, true, Some(paused), Some(priority)) if paused != priority => continue,
+                (false, true, Some(_), None) => Certainly::PerhapsPaused,
+                (false, true, ..) => Certainly::Paused,
+                (_, _, Some(paused), Some(priority)) if paused != priority => continue,
+                _ => Certainly::Elsewhere,
+            };
+            let Some((begin, end)) = sender.held(from.time, to.time) else { continue };
+            let begin = if begin.time < from.time { from } else { begin };
+            let end = if end.frame == 0 || end.time > to.time {
+                At { frame: to.frame, time: end.time.min(to.time) }
+            } else {
+                end
+            };
+            let lasted = end.time.saturating_sub(begin.time);
+            let is_surer = best.is_none_or(|known| {
+                let longer = lasted > known.1.time.saturating_sub(known.0.time);
+                (how as u8) < known.2 as u8 || how == known.2 && longer
+            });
+            if lasted >= REACTION && is_surer {
+                best = Some((begin, end, how));
+            }
+        }
+        best
+    }
+}
+
 /// All pauses of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Pauses {
@@ -195,7 +457,7 @@ pub struct Pauses {
     omitted: u64,
     series: Series<Lasted>,
     /// Bits a second by interface of the capture.
-    links: Vec<(u32, u64)>,
+    links: Links,
     /// Bits a second that servers list.
     listed: Option<u64>,
 }
@@ -203,25 +465,14 @@ pub struct Pauses {
 impl Pauses {
     /// A pause frame that came from an interface of the capture.
     pub fn add(&mut self, at: At, interface: u32, pause: &Pause) {
-        if pause.whole_link {
-            self.one(at, interface, pause.source, None, pause.times[0]);
-            return;
-        }
-        for priority in (0..8u8).filter(|p| pause.priorities >> p & 1 != 0) {
-            self.one(at, interface, pause.source, Some(priority), pause.times[usize::from(priority)]);
+        for (priority, quanta) in each(pause) {
+            self.one(at, interface, pause.source, priority, quanta);
         }
     }
 
     /// Sets the speed of an interface of the capture, in bits a second.
     pub fn link(&mut self, interface: u32, bits: u64) {
-        if !SPEEDS.contains(&bits) {
-            return;
-        }
-        match self.links.iter().position(|(known, _)| *known == interface) {
-            Some(place) => self.links[place].1 = bits,
-            None if self.links.len() < LINKS_MAX => self.links.push((interface, bits)),
-            None => {}
-        }
+        self.links.set(interface, bits);
     }
 
     /// Sets the speeds of the interfaces that servers list, in bits a second: of use if all are alike.
@@ -232,7 +483,7 @@ impl Pauses {
     }
 
     fn speed(&self, interface: u32) -> Speed {
-        let known = self.links.iter().find(|(known, _)| *known == interface).map(|(_, bits)| *bits);
+        let known = self.links.of(interface);
         match (known, self.listed) {
             (Some(bits), _) => Speed { bits, from: Source::Capture },
             (None, Some(bits)) => Speed { bits, from: Source::Listed },
@@ -246,7 +497,17 @@ impl Pauses {
             Some(place) => place,
             None if quanta > 0 && self.rows.len() < ROWS_MAX => {
                 let speed = self.speed(interface);
-                self.rows.push(Paused { source, priority, frames: 0, quanta: 0, first: at, time: 0, ran_out: 0, longest: 0, speed });
+                self.rows.push(Paused {
+                    source,
+                    priority,
+                    frames: 0,
+                    quanta: 0,
+                    first: at,
+                    time: 0,
+                    ran_out: 0,
+                    longest: 0,
+                    speed,
+                });
                 self.recent.push(None);
                 self.rows.len() - 1
             }
@@ -259,7 +520,9 @@ impl Pauses {
         let fastest = Speed { bits: FASTEST, from: Source::Assumed };
         match open {
             Some(open) if quanta == 0 => open.end = Some(at.time),
-            Some(open) if open.interface == interface && at.time <= open.last.saturating_add(fastest.lasting(open.quanta)) => {
+            Some(open)
+                if open.interface == interface && at.time <= open.last.saturating_add(fastest.lasting(open.quanta)) =>
+            {
                 (open.last, open.quanta) = (at.time, quanta);
             }
             _ if quanta == 0 => {}
@@ -268,7 +531,14 @@ impl Pauses {
                     self.settle();
                 }
                 self.recent[place] = Some(self.stretches.len());
-                self.stretches.push(Stretch { row: place as u16, quanta, interface, begin: at, last: at.time, end: None });
+                self.stretches.push(Stretch {
+                    row: place as u16,
+                    quanta,
+                    interface,
+                    begin: at,
+                    last: at.time,
+                    end: None,
+                });
             }
         }
     }
@@ -387,11 +657,119 @@ stored_enum!(Source { Capture, Listed, Assumed });
 stored!(Speed { bits, from });
 stored!(Paused { source, priority, frames, quanta, first, time, ran_out, longest, speed });
 stored!(Stretch { row, quanta, interface, begin, last, end });
+stored!(Links { 0 });
 stored!(Pauses { rows, stretches, recent, spans, omitted, series, links, listed });
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const US: i64 = 1000;
+    const CLIENT: [u8; 6] = [2, 0, 0, 0, 0, 1];
+    const SERVER: [u8; 6] = [2, 0, 0, 0, 0, 2];
+    const SWITCH: [u8; 6] = [2, 0, 0, 0, 0, 3];
+
+    fn seen(time: i64) -> At {
+        At { frame: time as u64 / 1000, time }
+    }
+
+    fn pfc(source: [u8; 6], priority: u8, quanta: u16) -> Pause {
+        let mut times = [0; 8];
+        times[usize::from(priority)] = quanta;
+        Pause { source, priorities: 1 << priority, quanta, times, whole_link: false }
+    }
+
+    /// Begin and end in µs, and how sure, of the pause that a packet of the server waited for, which comes at `to` µs,
+    /// the first since `from` µs.
+    fn held(recent: &Recent, priority: Option<u8>, from: i64, to: i64) -> Option<(i64, i64, Certainly)> {
+        let way = Way { mine: &[SERVER], peers: &[CLIENT], priority };
+        recent.held(&way, seen(from * US), seen(to * US)).map(|(begin, end, how)| (begin.time / US, end.time / US, how))
+    }
+
+    #[test]
+    fn a_pause_stops_what_is_sent_to_its_source() {
+        let quanta = 0xffff;
+        for (source, priority, of_packets, expected) in [
+            (CLIENT, 3, Some(3), Some(Certainly::Paused)),
+            (CLIENT, 3, Some(4), None),
+            (CLIENT, 3, None, Some(Certainly::PerhapsPaused)),
+            (SERVER, 3, Some(3), None),
+            (SWITCH, 3, Some(3), Some(Certainly::Elsewhere)),
+            (SWITCH, 3, Some(4), None),
+            (SWITCH, 3, None, Some(Certainly::Elsewhere)),
+        ] {
+            let mut recent = Recent::default();
+            recent.add(seen(1000 * US), 0, &pfc(source, priority, quanta));
+            recent.add(seen(1100 * US), 0, &pfc(source, priority, 0));
+            let found = held(&recent, of_packets, 500, 1101);
+            assert_eq!(found, expected.map(|how| (1000, 1100, how)), "{source:?} {priority} {of_packets:?}");
+        }
+        // the whole link, and of several the surest
+        let mut recent = Recent::default();
+        recent.add(seen(900 * US), 0, &pfc(SWITCH, 3, quanta));
+        let all = Pause { whole_link: true, priorities: 0xff, times: [100; 8], quanta: 100, source: CLIENT };
+        recent.add(seen(1000 * US), 0, &all);
+        // 100 quanta at 100 Gbit/s: half a microsecond, which is less than the reaction to it
+        assert_eq!(held(&recent, None, 500, 1001), Some((900, 1001, Certainly::Elsewhere)));
+        let all = Pause { times: [1000; 8], quanta: 1000, ..all };
+        recent.add(seen(1100 * US), 0, &all);
+        assert_eq!(held(&recent, None, 500, 1110), Some((1100, 1105, Certainly::Paused)));
+        // a port that sends packets of both ends says nothing of either
+        let both = Way { mine: &[SERVER, SWITCH], peers: &[CLIENT, SWITCH], priority: Some(3) };
+        assert_eq!(recent.held(&both, seen(500 * US), seen(950 * US)).map(|(.., how)| how), Some(Certainly::Elsewhere));
+    }
+
+    #[test]
+    fn a_pause_ends_by_its_quanta_at_the_speed_of_the_link_and_goes_on_when_it_is_renewed() {
+        let mut recent = Recent::default();
+        recent.link(1, 10_000_000_000);
+        // 1000 quanta at 10 Gbit/s: 51.2 µs
+        recent.add(seen(1000 * US), 1, &pfc(CLIENT, 3, 1000));
+        assert_eq!(
+            held(&recent, Some(3), 900, 1020),
+            Some((1000, 1020, Certainly::Paused)),
+            "a packet shows that it is over"
+        );
+        assert_eq!(held(&recent, Some(3), 1010, 1100), Some((1010, 1051, Certainly::Paused)), "it began to wait later");
+        assert_eq!(held(&recent, Some(3), 900, 1552), Some((1000, 1051, Certainly::Paused)));
+        assert_eq!(held(&recent, Some(3), 900, 1553), None, "this one would have come at once");
+        assert_eq!(held(&recent, Some(3), 1052, 1100), None);
+        recent.add(seen(1040 * US), 1, &pfc(CLIENT, 3, 1000));
+        recent.add(seen(1080 * US), 1, &pfc(CLIENT, 3, 1000));
+        assert_eq!(held(&recent, Some(3), 900, 1140), Some((1000, 1131, Certainly::Paused)));
+        // taken back; the next one follows at once
+        recent.add(seen(1090 * US), 1, &pfc(CLIENT, 3, 0));
+        recent.add(seen(1100 * US), 1, &pfc(CLIENT, 3, 1000));
+        assert_eq!(held(&recent, Some(3), 900, 1140), Some((1000, 1140, Certainly::Paused)));
+        // and one that leaves time to send
+        recent.add(seen(1200 * US), 1, &pfc(CLIENT, 3, 1000));
+        assert_eq!(held(&recent, Some(3), 900, 1240), Some((1200, 1240, Certainly::Paused)));
+        // a ring of the last ones
+        for n in 0..40 {
+            recent.add(seen((5000 + n * 1000) * US), 1, &pfc(CLIENT, 3, 1000));
+            let at = 5000 + n * 1000;
+            assert_eq!(held(&recent, Some(3), at - 500, at + 60), Some((at, at + 51, Certainly::Paused)));
+        }
+        // on a link of unknown speed a device that renews it shows that it lasts
+        for n in 0..4 {
+            recent.add(seen((60_000 + n * 1500) * US), 2, &pfc(CLIENT, 3, 0xffff));
+        }
+        assert_eq!(held(&recent, Some(3), 59_000, 64_600), Some((60_000, 64_600, Certainly::Paused)));
+    }
+
+    #[test]
+    fn an_end_is_known_by_the_source_addresses_of_its_packets() {
+        let mut port = Port::default();
+        assert_eq!(port.sent(seen(5 * US), SERVER, Some(3)), At::default());
+        assert_eq!(port.sent(seen(6 * US), [0; 6], None), seen(5 * US));
+        assert_eq!((port.macs(), port.priority()), (&[SERVER][..], None));
+        [SWITCH, CLIENT].into_iter().for_each(|mac| _ = port.sent(seen(7 * US), mac, None));
+        assert_eq!(port.macs(), [SERVER, SWITCH]);
+        let mut other = Port::default();
+        other.adopt(&port);
+        assert_eq!(other.macs(), [SERVER, SWITCH]);
+        assert_eq!(other.sent(seen(9 * US), SERVER, None), seen(7 * US));
+    }
 
     const MS: i64 = 1_000_000;
     const A: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -490,7 +868,10 @@ mod tests {
         assert_eq!((pauses.spans(i64::MAX).len(), pauses.rows(i64::MAX)[0].time), (10, 10 * RAN_OUT));
         pauses.link(0, 10_000_000_000);
         let rows = pauses.rows(i64::MAX);
-        assert_eq!((pauses.spans(i64::MAX).len(), rows[0].time, rows[0].ran_out), (1, 9 * MS + 10 * RAN_OUT + 2, 10 * RAN_OUT + 2));
+        assert_eq!(
+            (pauses.spans(i64::MAX).len(), rows[0].time, rows[0].ran_out),
+            (1, 9 * MS + 10 * RAN_OUT + 2, 10 * RAN_OUT + 2)
+        );
     }
 
     #[test]

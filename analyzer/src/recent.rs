@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 
 /// Entries by key, each with when it was used last.
 #[derive(Clone, Debug)]
-pub struct Recent<K, V> {
+pub(crate) struct Recent<K, V> {
     entries: HashMap<K, (u64, V)>,
     /// Counts uses.
     clock: u64,
@@ -21,7 +21,7 @@ impl<K, V> Default for Recent<K, V> {
 
 impl<K: Hash + Eq, V> Recent<K, V> {
     /// Adds an entry, or replaces it. If there are `max` of them, the half that was not used for the longest time goes.
-    pub fn insert(&mut self, key: K, value: V, max: usize) {
+    pub(crate) fn insert(&mut self, key: K, value: V, max: usize) {
         if self.entries.len() >= max && !self.entries.contains_key(&key) {
             self.halve();
         }
@@ -29,8 +29,13 @@ impl<K: Hash + Eq, V> Recent<K, V> {
         self.entries.insert(key, (self.clock, value));
     }
 
+    /// True if there is no entry.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// The value of a key, which is used with it.
-    pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&V>
+    pub(crate) fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
     {
@@ -41,12 +46,12 @@ impl<K: Hash + Eq, V> Recent<K, V> {
     }
 
     /// The values, in no order.
-    pub fn values(&self) -> impl Iterator<Item = &V> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
         self.entries.values().map(|(_, value)| value)
     }
 
     /// Takes an entry out.
-    pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q)
+    pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q)
     where
         K: Borrow<Q>,
     {
@@ -54,7 +59,7 @@ impl<K: Hash + Eq, V> Recent<K, V> {
     }
 
     /// Takes all entries of another one in, as if they were used now.
-    pub fn extend(&mut self, from: Self, max: usize) {
+    pub(crate) fn extend(&mut self, from: Self, max: usize) {
         for (key, (_, value)) in from.entries {
             self.insert(key, value, max);
         }

@@ -14,7 +14,8 @@ pub enum Source {
     Message,
     /// The end that opened the connection: TCP SYN, MPA Request, CM REQ.
     Handshake,
-    /// The end that sent the Negotiate Request of SMB Direct, which is the one that opens the connection (\[MS-SMBD\] 3.1.4.1).
+    /// The end that sent the Negotiate Request of SMB Direct, which is the one that opens the connection (\[MS-SMBD\]
+    /// 3.1.4.1).
     Negotiation,
 }
 

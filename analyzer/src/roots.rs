@@ -7,6 +7,7 @@
 //! are counted. All views call this, so that all count alike.
 
 use crate::answer;
+use crate::episodes::Waiter;
 use crate::episodes::cost::is_of_the_wire;
 use crate::exchange::{Family, Status};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, sentence};
@@ -24,6 +25,8 @@ use hashbrown::HashMap;
 
 /// Frames of a root that are kept.
 pub const FRAMES_MAX: usize = 24;
+/// Requests that waited which a root names.
+const WAITED_SHOWN: usize = 3;
 /// Failed requests named in one sentence.
 const FAILURES_SHOWN: usize = 4;
 
@@ -34,7 +37,18 @@ enum Place {
     Same,
     /// On the same connection, not before it.
     After,
+    /// In the same message, or soon after it; or later, but no more often than the cause.
+    Next,
+    /// On the same connection, where the effect is a request and the cause is in the answer.
+    Answer,
+    /// On the same connection, not before it, where the peer of the side to blame broke the first rule.
+    OfPeer,
 }
+
+/// ns within which the packets of a message follow each other.
+const MESSAGE: i64 = 10_000_000;
+/// ns within which accesses to memory follow from the message that described it.
+const ACCESS: i64 = 1_000_000_000;
 
 /// Findings that follow from others, on one connection: the effect, its place, its causes.
 const FOLLOWS: &[(Rule, Place, &[Rule])] = &[
@@ -55,14 +69,61 @@ const FOLLOWS: &[(Rule, Place, &[Rule])] = &[
     (Rule::SmbdNegRspFailureFields, Place::Same, &[Rule::SmbdNegRspStatus]),
     (Rule::SmbdNegFirst, Place::After, &[Rule::BugKsmbdEarlyData]),
     (Rule::SmbdFragCost, Place::After, &[Rule::SmbPathInline]),
+    // the content of a message that its receiver refuses means nothing
+    (
+        Rule::Smb2Malformed,
+        Place::Next,
+        &[Rule::SmbdDataAlign, Rule::SmbdDataTooBig, Rule::SmbdDataLength, Rule::SmbdFragRemaining],
+    ),
+    // an answer that cannot be matched leaves its request without one
+    (
+        Rule::Smb2Unanswered,
+        Place::Answer,
+        &[
+            Rule::Smb2Reply,
+            Rule::Smb2MessageId,
+            Rule::SmbdFragRemaining,
+            Rule::SmbdDataLength,
+            Rule::SmbdDataAlign,
+            Rule::SmbdDataTooBig,
+            Rule::RcOpcode,
+            Rule::DdpMsn,
+        ],
+    ),
+    (Rule::RpcUnanswered, Place::Answer, &[Rule::RpcrdmaXid, Rule::RcOpcode, Rule::DdpMsn]),
+    // what the server makes of a request that cannot be read
+    (Rule::Smb2Reply, Place::OfPeer, &[Rule::Smb2Malformed]),
+    // a client that was granted nothing has nothing to spend
+    (Rule::Smb2Credit, Place::OfPeer, &[Rule::Smb2Credit]),
+    // a limit below what is allowed cannot be kept
+    (Rule::SmbdDataTooBig, Place::OfPeer, &[Rule::SmbdNegReqRecvsize, Rule::SmbdNegRspRecvsize]),
+    (Rule::SmbdNegRspPreferred, Place::OfPeer, &[Rule::SmbdNegReqRecvsize]),
+    // memory that was described wrongly is accessed wrongly
+    (Rule::RdmaKeyUnknown, Place::Next, MISDESCRIBED),
+    (Rule::RdmaKeyBounds, Place::Next, MISDESCRIBED),
+    (Rule::RdmaInvalidate, Place::Next, MISDESCRIBED),
+    (Rule::DdpOverlap, Place::Same, &[Rule::RdmaKeyUnknown, Rule::RdmaKeyBounds]),
+    // a reply that moved no bytes invalidates nothing, and a device refuses what is not allowed
+    (Rule::RdmaInvalidate, Place::Same, &[Rule::RdmaLength]),
+    (Rule::RcNak, Place::Next, REFUSED),
     // an announcement that does not come true
     (Rule::SmbdFragRemaining, Place::After, &[Rule::BugKsmbdSealedLength, Rule::SmbdFragTooBig]),
     // bytes that went elsewhere are missing where they belong
-    (Rule::RdmaLength, Place::After, &[Rule::RdmaKeyUnknown, Rule::RdmaKeyBounds, Rule::RdmaKeyDirection, Rule::RdmaKeyStale]),
+    (
+        Rule::RdmaLength,
+        Place::After,
+        &[Rule::RdmaKeyUnknown, Rule::RdmaKeyBounds, Rule::RdmaKeyDirection, Rule::RdmaKeyStale],
+    ),
     (Rule::RdmaOrder, Place::After, &[Rule::RdmaLength]),
-    (Rule::RdmaKeyLeak, Place::After, &[Rule::RdmaInvalidate, Rule::BugKsmbd2fd5dcb1c8ef, Rule::Smb2Unanswered, Rule::RpcUnanswered]),
+    (Rule::RdmaLength, Place::After, &[Rule::BugCve202664268, Rule::RcLength]),
+    (
+        Rule::RdmaKeyLeak,
+        Place::After,
+        &[Rule::RdmaInvalidate, Rule::BugKsmbd2fd5dcb1c8ef, Rule::Smb2Unanswered, Rule::RpcUnanswered],
+    ),
     (Rule::RpcrdmaBackward, Place::After, &[Rule::RpcrdmaXid]),
     (Rule::RpcError, Place::Same, &[Rule::RpcrdmaError]),
+    (Rule::RpcIoError, Place::Same, &[Rule::RpcrdmaError]),
     (Rule::RpcrdmaError, Place::After, UNUSABLE),
     (Rule::SmbdCreditStall, Place::After, &[Rule::SmbdCreditExhausted]),
     (Rule::SmbdCreditLast, Place::After, &[Rule::SmbdCreditExhausted]),
@@ -84,6 +145,21 @@ const UNUSABLE: &[Rule] = &[
     Rule::RpcrdmaChunkLength,
     Rule::RpcrdmaDdp,
 ];
+
+/// Rules about requests that a queue pair refuses.
+const REFUSED: &[Rule] = &[
+    Rule::RdmaKeyUnknown,
+    Rule::RdmaKeyBounds,
+    Rule::RdmaKeyDirection,
+    Rule::RdmaKeyStale,
+    Rule::RdmaInvalidate,
+    Rule::RcOpcode,
+    Rule::RcLength,
+    Rule::SmbdDataTooBig,
+];
+
+/// Rules about descriptions of memory that cannot be read.
+const MISDESCRIBED: &[Rule] = &[Rule::Smb2Channel, Rule::RpcrdmaMalformed, Rule::BugCve202689533];
 
 /// Rules about the fields of a negotiation.
 const NEGOTIATION: &[Rule] = &[
@@ -174,6 +250,10 @@ pub struct Root<'r> {
     pub effects: Vec<Root<'r>>,
     /// Requests' time that it cost, in ns, if known.
     pub cost: i64,
+    /// Requests that waited longest because of it, the longest first, as far as they are known.
+    pub waited: Vec<Waiter>,
+    /// True if others waited, too.
+    pub others: bool,
     /// Failed requests by command and status, the most frequent first: of rules that count those.
     failures: Vec<(&'static str, String, u64)>,
 }
@@ -185,8 +265,11 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
     for (place, finding) in ranked.iter().enumerate() {
         on.entry(finding.connection).or_default().push(place);
     }
-    let failed: HashMap<u32, (Rule, Blame)> =
-        report.connections.iter().filter_map(|c| Some((c.id, c.outcome.as_ref().filter(|o| o.failed())?.cause?))).collect();
+    let failed: HashMap<u32, (Rule, Blame)> = report
+        .connections
+        .iter()
+        .filter_map(|c| Some((c.id, c.outcome.as_ref().filter(|o| o.failed())?.cause?)))
+        .collect();
     // findings about the path to RDMA, with the connections that were tried in vain
     let paths: Vec<(usize, &[u32])> = report
         .paths
@@ -226,8 +309,22 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
             here.iter().copied().find(|other| {
                 let cause = ranked[*other];
                 let is_there = match lies {
-                    Place::Same => effect.frames.iter().any(|frame| cause.frames.contains(frame)) && effect.count <= cause.count,
-                    Place::After => cause.frame <= effect.frame || cause.time_ns <= effect.last_time_ns && effect.count <= cause.count,
+                    Place::Same => {
+                        effect.frames.iter().any(|frame| cause.frames.contains(frame)) && effect.count <= cause.count
+                    }
+                    Place::After => {
+                        cause.frame <= effect.frame
+                            || cause.time_ns <= effect.last_time_ns && effect.count <= cause.count
+                    }
+                    Place::Next => {
+                        let is_soon = effect.last_time_ns.saturating_sub(cause.last_time_ns) <= ACCESS;
+                        let is_before = cause.time_ns.saturating_sub(effect.time_ns) <= MESSAGE;
+                        is_before
+                            && (cause.frame <= effect.frame || cause.by == effect.by)
+                            && (is_soon || effect.count <= cause.count)
+                    }
+                    Place::Answer => cause.frame >= effect.frame && effect.count <= cause.count,
+                    Place::OfPeer => cause.by != effect.by && cause.frame <= effect.frame,
                 };
                 rules.contains(&cause.rule) && is_there
             })
@@ -285,14 +382,14 @@ pub fn of<'r>(report: &'r Report, ranked: &[&'r Finding]) -> Vec<Root<'r>> {
     }
     let waited = report.connections.iter().map(|c| c.time.sum()).fold(0, i64::saturating_add);
     roots.sort_by_key(|r| {
-        // a root that cost a hundredth of all requests' time comes first, by cost; then the rules that were broken;
-        // then notes
-        let costly = if r.severity > Severity::Note && r.cost.saturating_mul(100) >= waited { r.cost } else { 0 };
+        // a root that cost a hundredth of all requests' time comes first, by cost, whatever its severity; then the
+        // rules that were broken; then notes
+        let costly = if r.cost.saturating_mul(100) >= waited { r.cost } else { 0 };
         let last = r.severity == Severity::Note && (is_quirk(r.rule) || r.is_free());
         // the reason why there is no RDMA comes before everything else
         let is_path = r.rule.row().group == Group::Path;
-        let first = (Reverse(r.fatal.is_some()), Reverse(is_path && r.severity > Severity::Note), Reverse(costly));
-        let weight = (first, Reverse(r.severity), last, Reverse(is_path), Reverse(r.certainty));
+        let first = (Reverse(r.fatal.is_some()), Reverse(is_path), Reverse(costly));
+        let weight = (first, Reverse(r.severity), last, Reverse(r.certainty));
         (weight, Reverse(r.cost), Reverse(r.count), r.first, r.rule)
     });
     roots
@@ -313,6 +410,8 @@ impl<'r> Root<'r> {
             fatal: None,
             effects: Vec::new(),
             cost: 0,
+            waited: Vec::new(),
+            others: false,
             failures: Vec::new(),
         }
     }
@@ -340,18 +439,42 @@ impl<'r> Root<'r> {
         self.connections.dedup();
         self.findings.sort_by_key(|f| (Reverse(f.severity), f.frame));
         let here = || self.connections.iter().filter_map(|id| connections.get(id)).copied();
-        let mine = |c: &&Connection| c.outcome.as_ref().is_some_and(|o| o.failed() && o.cause == Some((self.rule, self.by)));
+        // an outcome names the finding that explains it best, which may itself be an effect
+        let is_effect = |c: &Connection, cause| {
+            self.effects.iter().any(|e| (e.rule, e.by) == cause && e.connections.contains(&c.id))
+        };
+        let explains = |c: &Connection, cause| cause == (self.rule, self.by) || is_effect(c, cause);
+        let mine = |c: &&Connection| {
+            c.outcome.as_ref().is_some_and(|o| o.failed() && o.cause.is_some_and(|cause| explains(c, cause)))
+        };
         if let Some(first) = here().find(mine).and_then(|c| c.outcome.clone()) {
             let ended = here().filter(mine).count() as u64;
-            let same_side = here().filter(mine).all(|c| c.outcome.as_ref().is_some_and(|o| o.closed_by == first.closed_by));
-            let of = report.connections.iter().filter(|c| c.outcome.as_ref().is_some_and(|o| o.purpose == first.purpose)).count() as u64;
+            let same_side =
+                here().filter(mine).all(|c| c.outcome.as_ref().is_some_and(|o| o.closed_by == first.closed_by));
+            let of = report
+                .connections
+                .iter()
+                .filter(|c| c.outcome.as_ref().is_some_and(|o| o.purpose == first.purpose))
+                .count() as u64;
             self.fatal = Some(Fatal { outcome: first, ended, of, same_side });
         }
-        self.cost = here().map(|c| answer::cost(c, self.rule, self.by)).fold(0, i64::saturating_add);
-        if matches!(self.rule, Rule::Smb2Error | Rule::RpcError) {
-            let family = if self.rule == Rule::Smb2Error { Family::Smb2 } else { Family::Rpc };
+        let concerned: Vec<&Connection> = if self.connections.is_empty() {
+            answer::concerned(report, self.rule, None).collect()
+        } else {
+            here().collect()
+        };
+        self.cost = concerned.iter().map(|c| answer::cost(c, self.rule, self.by)).fold(0, i64::saturating_add);
+        let waited = concerned.iter().flat_map(|c| answer::waited(c, self.rule, self.by));
+        self.waited = waited.copied().collect();
+        self.waited.sort_by_key(|w| (Reverse(w.time), w.first));
+        self.others = self.waited.len() > WAITED_SHOWN;
+        self.waited.truncate(WAITED_SHOWN);
+        if let Some((family, is_damage)) = failures_of(self.rule) {
             let mut sums: Vec<(&'static str, String, u64)> = Vec::new();
-            for (command, _, code, n) in here().flat_map(|c| &c.failures).filter(|(_, of, ..)| *of == family) {
+            for (command, _, code, n) in here()
+                .flat_map(|c| &c.failures)
+                .filter(|(_, of, code, _)| *of == family && Status(*of, *code).is_damage() == is_damage)
+            {
                 let status = Status(family, *code).to_string();
                 match sums.iter_mut().find(|(c, s, _)| c == command && *s == status) {
                     Some((.., sum)) => *sum += n,
@@ -416,11 +539,20 @@ pub fn text(report: &Report, finding: &Finding) -> String {
     failures(report, finding).map_or_else(|| report.sentence(finding), |text| sentence(&text))
 }
 
+/// The failed requests that a rule counts: of which protocol, and if their status means damage.
+const fn failures_of(rule: Rule) -> Option<(Family, bool)> {
+    match rule {
+        Rule::Smb2Error => Some((Family::Smb2, false)),
+        Rule::Smb2IoError => Some((Family::Smb2, true)),
+        Rule::RpcError => Some((Family::Rpc, false)),
+        Rule::RpcIoError => Some((Family::Rpc, true)),
+        _ => None,
+    }
+}
+
 /// Commands and statuses of failed requests; `None` for a finding that is not about them.
 fn failures(report: &Report, finding: &Finding) -> Option<String> {
-    if !matches!(finding.rule, Rule::Smb2Error | Rule::RpcError) {
-        return None;
-    }
+    failures_of(finding.rule)?;
     let connection = report.connections.iter().find(|c| Some(c.id) == finding.connection)?;
     let mut root = Root::new(finding);
     root.add(finding);

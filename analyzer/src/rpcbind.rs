@@ -22,7 +22,7 @@ use rdmascope_dissector::wire::rpc::{self, Memo, Message, Program};
 use rdmascope_dissector::wire::xdr::Stream;
 
 /// The port of rpcbind.
-pub const PORT: u16 = 111;
+pub(crate) const PORT: u16 = 111;
 /// Calls over UDP that wait for their reply, and pairs of hosts that asked, at most.
 const KEPT_MAX: usize = 256;
 /// Registrations that are kept of one server.
@@ -103,7 +103,14 @@ impl Rpcbind {
     }
 
     /// A call or a reply of rpcbind. `memo` and `asked` are those of the call.
-    pub(crate) fn message(&mut self, at: At, is_call: bool, memo: &Memo, asked: Option<Registration>, listed: &[Registration]) {
+    pub(crate) fn message(
+        &mut self,
+        at: At,
+        is_call: bool,
+        memo: &Memo,
+        asked: Option<Registration>,
+        listed: &[Registration],
+    ) {
         if memo.program != Program::PORTMAP.0 || !is_of_nfs(memo, asked) {
             return;
         }
@@ -227,7 +234,13 @@ impl Datagrams {
                 if self.waiting.len() >= KEPT_MAX {
                     self.waiting.pop_front();
                 }
-                self.waiting.push_back(Waiting { client: src, server: dst, xid: call.header.xid, memo: call.memo, asked });
+                self.waiting.push_back(Waiting {
+                    client: src,
+                    server: dst,
+                    xid: call.header.xid,
+                    memo: call.memo,
+                    asked,
+                });
             }
             (Message::Reply(reply), Some(place)) if reply.outcome == rpc::Outcome::Success => {
                 if let Some(call) = self.waiting.remove(place) {
@@ -325,7 +338,11 @@ mod tests {
     #[test]
     fn a_list_tells_of_rdma() {
         let mut list = Vec::new();
-        for row in [rpcb(100_003, "tcp", "0.0.0.0.8.1"), rpcb(100_003, "rdma", "0.0.0.0.78.81"), rpcb(100_005, "tcp", "0.0.0.0.1.2")] {
+        for row in [
+            rpcb(100_003, "tcp", "0.0.0.0.8.1"),
+            rpcb(100_003, "rdma", "0.0.0.0.78.81"),
+            rpcb(100_005, "tcp", "0.0.0.0.1.2"),
+        ] {
             list.extend(words(&[1]));
             list.extend(row);
         }
@@ -341,7 +358,9 @@ mod tests {
 
     #[test]
     fn a_question_tells_of_its_own_transport_only() {
-        let getport = |program, port: u32| asked(&[(true, call(1, 2, 3, &words(&[program, 3, 6, 0]))), (false, reply(1, &words(&[port])))]);
+        let getport = |program, port: u32| {
+            asked(&[(true, call(1, 2, 3, &words(&[program, 3, 6, 0]))), (false, reply(1, &words(&[port])))])
+        };
         assert_eq!(getport(100_003, 2049).nfs, vec![(Netid::Tcp, 2049)]);
         assert_eq!(getport(100_003, 0).nfs, vec![]);
         assert!(getport(100_005, 635).is_empty(), "that is of another program");

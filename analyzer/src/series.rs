@@ -119,7 +119,8 @@ impl<P: Join> Series<P> {
     #[cold]
     fn halve(&mut self) {
         self.shift += 1;
-        let joined: Vec<P> = self.points.chunks(2).map(|pair| pair.iter().copied().fold(P::default(), P::join)).collect();
+        let joined: Vec<P> =
+            self.points.chunks(2).map(|pair| pair.iter().copied().fold(P::default(), P::join)).collect();
         self.points = joined;
     }
 }

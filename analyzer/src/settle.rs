@@ -34,8 +34,8 @@ impl Settling {
         self.waiting[replier.index()].push_back(Waiting { exchange, sequence, copy: None });
     }
 
-    /// The next of those whose reply has arrived, as all has that `replier` sent up to this sequence number. It stays until
-    /// [`Settling::done`].
+    /// The next of those whose reply has arrived, as all has that `replier` sent up to this sequence number. It stays
+    /// until [`Settling::done`].
     #[inline]
     pub fn arrived(&mut self, replier: End, sequence: u32) -> Option<&mut Waiting> {
         let front = self.waiting[replier.index()].front_mut()?;
@@ -53,7 +53,8 @@ impl Settling {
     /// acknowledgment. In both cases the first copy counts.
     pub fn again(&mut self, by: End, at: At, from: u32, is_behind: bool, spoke: At, soon: i64) {
         for waiting in &mut self.waiting[by.index()] {
-            let is_meant = waiting.sequence.is_some_and(|mine| if is_behind { not_before(mine, from) } else { mine == from });
+            let is_meant =
+                waiting.sequence.is_some_and(|mine| if is_behind { not_before(mine, from) } else { mine == from });
             let seen = waiting.exchange.reply_end.unwrap_or(at);
             if is_meant && at.since(seen) > soon && spoke.time <= seen.time {
                 waiting.copy = Some(at);
@@ -72,7 +73,8 @@ impl Settling {
         self.waiting[replier.index()].front_mut()
     }
 
-    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` if their ends have other names.
+    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` if their ends
+    /// have other names.
     pub fn adopt(&mut self, from: &mut Self, swapped: bool) {
         for end in End::BOTH {
             let mine = if swapped { end.peer() } else { end };
@@ -91,7 +93,12 @@ mod tests {
     }
 
     fn answered(id: u64, time: i64) -> Exchange {
-        Exchange { id, reply: Some(at(time)), reply_end: Some(at(time)), ..Exchange::begun(Family::Smb2, "READ", at(0), at(0)) }
+        Exchange {
+            id,
+            reply: Some(at(time)),
+            reply_end: Some(at(time)),
+            ..Exchange::begun(Family::Smb2, "READ", at(0), at(0))
+        }
     }
 
     #[test]

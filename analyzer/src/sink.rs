@@ -9,9 +9,11 @@ use crate::pieces::Assembly;
 pub trait Sink {
     /// An exchange is complete, or will not be.
     fn exchange(&mut self, _exchange: &Exchange) {}
-    /// An SMB2 reply, from its header to the next one's of a compound, as far as it was captured; the exchange is reported later.
+    /// An SMB2 reply, from its header to the next one's of a compound, as far as it was captured; the exchange is
+    /// reported later.
     fn reply(&mut self, _exchange: u64, _message: &[u8]) {}
-    /// An SMB2 request, from its header to the next one's of a compound, as far as it was captured; the exchange is reported later.
+    /// An SMB2 request, from its header to the next one's of a compound, as far as it was captured; the exchange is
+    /// reported later.
     fn request(&mut self, _exchange: u64, _message: &[u8]) {}
     /// A message was put together in `frame` from pieces in `frames`.
     fn assembled(&mut self, _what: Assembly, _frame: u64, _frames: &[u64]) {}
@@ -25,7 +27,8 @@ pub trait Sink {
     fn payload(&mut self, _exchange: &Exchange, _offset: u64, _bytes: &[u8]) {}
     /// A connection, by the number it is followed under, was added up with others and is not kept any more.
     fn forgotten(&mut self, _connection: u32) {}
-    /// A rule was found broken in a way that was not seen before: its first occurrence. Later ones are counted in the report.
+    /// A rule was found broken in a way that was not seen before: its first occurrence. Later ones are counted in the
+    /// report.
     fn finding(&mut self, _finding: &Finding) {}
 }
 

@@ -73,7 +73,10 @@ impl SmbSetup {
         self.capabilities[1] = Some(response.fixed.capabilities);
         self.guids[1] = Some(response.fixed.server_guid);
         self.transforms = response.dialect() == Dialect::SMB_3_1_1
-            && response.contexts.into_iter().any(|c| c.context_type == ContextType::RDMA_TRANSFORM && c.ids().any(|id| id != 0));
+            && response
+                .contexts
+                .into_iter()
+                .any(|c| c.context_type == ContextType::RDMA_TRANSFORM && c.ids().any(|id| id != 0));
     }
 
     pub(crate) fn set_up(&mut self, at: At, status: u32) {
@@ -150,4 +153,17 @@ impl Moved {
 }
 
 stored!(Moved { by_rdma, rdma_bytes, rdma_least, inline, inline_bytes, inline_most, span });
-stored!(SmbSetup { offered, capabilities, guids, agreed, transforms, set_up, refused, binding, asked, answered, interfaces, moved });
+stored!(SmbSetup {
+    offered,
+    capabilities,
+    guids,
+    agreed,
+    transforms,
+    set_up,
+    refused,
+    binding,
+    asked,
+    answered,
+    interfaces,
+    moved
+});

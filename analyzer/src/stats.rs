@@ -2,6 +2,7 @@
 
 use crate::episodes::time::{Owner, Time};
 use crate::exchange::{Exchange, Family};
+use crate::latency::Latency;
 use crate::op::{At, End};
 use crate::stored::stored;
 use crate::summary::Command;
@@ -10,6 +11,37 @@ use alloc::vec::Vec;
 /// True if a request may be without reply for as long as the connection lives.
 pub fn may_wait(command: &str) -> bool {
     matches!(command, "CHANGE_NOTIFY" | "CANCEL" | "LOCK" | "OPLOCK_BREAK")
+}
+
+/// True if a request may take very long although nothing is wrong: how long depends on the data, or on others, such as
+/// those who authenticate the user.
+fn may_be_long(command: &str) -> bool {
+    let is_of_data = matches!(
+        command,
+        "FLUSH" | "IOCTL" | "SET_INFO" | "COMMIT" | "COPY" | "CLONE" | "ALLOCATE" | "DEALLOCATE" | "SETATTR"
+    );
+    let is_of_others = matches!(command, "SESSION_SETUP" | "EXCHANGE_ID" | "CREATE_SESSION" | "SETCLIENTID" | "MNT");
+    may_wait(command) || is_of_data || is_of_others
+}
+
+/// ns of the server's own time that are long for any command.
+const LONG_FOR_ANY: i64 = 1_000_000_000;
+
+/// Median latency that a request is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usual {
+    /// In ns.
+    pub median: i64,
+    /// True if it is of all commands of the connection, not of the request's own.
+    pub of_all: bool,
+}
+
+impl Long {
+    /// True if it took far longer than this many ns, most of it in the server.
+    fn is_far_above(&self, median: i64) -> bool {
+        const TIMES: i64 = 20;
+        self.latency > median.saturating_mul(TIMES) && self.server.saturating_mul(2) >= self.latency
+    }
 }
 
 /// Commands of one connection, or of several, in the order in which they first came.
@@ -22,6 +54,8 @@ pub struct Commands {
     failures: Vec<(&'static str, Family, u32, u64)>,
     /// The first request of those that were not answered, and that must be.
     oldest_open: Option<At>,
+    /// Those that count, the first of them.
+    open: Vec<At>,
     time: Time,
 }
 
@@ -40,8 +74,47 @@ pub struct Long {
     pub server: i64,
     /// True if nothing was acknowledged meanwhile.
     pub is_unheard: bool,
+    /// True if its time counts: that of a compound is the time of one of its requests.
+    pub counts: bool,
 }
 
+/// Exchanges that took far longer than others, each with what is usual.
+#[derive(Clone, Debug, Default)]
+pub struct FarLonger<'c> {
+    /// Those that the server itself was slow to answer: nothing else explains them.
+    pub slow: Vec<(&'c Long, Usual)>,
+    /// Those whose reply seems to have been lost before the capture point and sent again: all of them took as long as
+    /// the same retransmission timer. A server that is slow takes now this long and now that.
+    pub resent: Vec<(&'c Long, Usual)>,
+}
+
+impl FarLonger<'_> {
+    /// Time by which the slow ones took longer than usual, in ns. A compound counts once.
+    pub fn slow_time(&self) -> i64 {
+        let slow = self.slow.iter().filter(|(long, _)| long.counts);
+        slow.fold(0, |sum: i64, (long, usual)| sum.saturating_add(long.server.saturating_sub(usual.median)))
+    }
+
+    /// Time that those waited whose reply was sent again, in ns. A compound counts once.
+    pub fn resent_time(&self) -> i64 {
+        let resent = self.resent.iter().filter(|(long, _)| long.counts);
+        resent.fold(0, |sum: i64, (long, _)| sum.saturating_add(long.server))
+    }
+}
+
+/// The wait in ns that a time of so many ns shows, if that is as long as a retransmission timer, or two or three times
+/// as long: 4.096 µs × 2^n on RC (IBTA 9.7.6.1.3), 200 ms and its doubles on TCP. A reply that was lost before the
+/// capture point comes then.
+pub fn wait_of_timer(took: i64, is_tcp: bool) -> Option<i64> {
+    /// Parts of a timer by which a reply may come later.
+    const PART: i64 = 32;
+    let (least, range) = if is_tcp { (200_000_000i64, 0..6) } else { (4096, 9..21) };
+    let waits = range.map(|n| least << n).flat_map(|timer| (1..=3).map(move |times| timer * times));
+    waits.filter(|wait| took >= *wait && took - wait <= wait / PART).max()
+}
+
+/// Requests without a reply that are remembered.
+const OPEN_MAX: usize = 1024;
 /// Pairs of command and status that are counted apart at most.
 const FAILURES_MAX: usize = 256;
 
@@ -58,10 +131,10 @@ impl Commands {
         row.bytes += exchange.bytes_moved;
         row.waited = row.waited.saturating_add(exchange.wait_for_credit);
         match exchange.latency() {
+            // however long something takes to happen says nothing about the server
+            Some(_) if exchange.is_poll() => {}
             Some(latency) => {
-                row.latency.add(latency);
-                row.time += &exchange.time;
-                row.calm.add(latency.saturating_sub(exchange.time.held_up()));
+                row.answered(latency, &exchange.time);
                 if exchange.counts() {
                     self.time += &exchange.time;
                 }
@@ -70,6 +143,9 @@ impl Commands {
                 row.unanswered += 1;
                 if !may_wait(exchange.command) {
                     self.oldest_open = Some(self.oldest_open.map_or(exchange.request, |at| at.min(exchange.request)));
+                    if exchange.counts() && self.open.len() < OPEN_MAX {
+                        self.open.push(exchange.request);
+                    }
                 }
             }
         }
@@ -82,9 +158,7 @@ impl Commands {
         row.errors += command.errors;
         row.unanswered += command.unanswered;
         row.bytes += command.bytes;
-        row.latency.join(&command.latency);
-        row.calm.join(&command.calm);
-        row.time += &command.time;
+        row.join_times(command);
         row.waited = row.waited.saturating_add(command.waited);
     }
 
@@ -96,6 +170,8 @@ impl Commands {
         }
         self.time += &other.time;
         self.oldest_open = [self.oldest_open, other.oldest_open].into_iter().flatten().min();
+        let room = OPEN_MAX.saturating_sub(self.open.len());
+        self.open.extend(other.open.iter().take(room));
     }
 
     fn fail(&mut self, command: &'static str, family: Family, status: u32, count: u64) {
@@ -121,11 +197,16 @@ impl Commands {
         })
     }
 
-    /// Remembers an exchange if it took long: [`Commands::slow`] decides at the end if that was far longer than others.
+    /// Remembers an exchange if it took long: [`Commands::far_longer`] decides at the end if that was far longer than
+    /// others.
     pub fn watch(&mut self, exchange: &Exchange, replier: End) {
         const LEAST: i64 = 20_000_000;
         const LONG_MAX: usize = 1024;
         let Some(latency) = exchange.latency().filter(|l| *l > LEAST && !exchange.pending) else { return };
+        // a pipe has an answer when its writer has
+        if exchange.is_of_a_pipe {
+            return;
+        }
         // it may have waited for retransmitted packets meanwhile
         if exchange.retransmissions > 0 {
             return;
@@ -133,24 +214,67 @@ impl Commands {
         let Some(reply) = exchange.reply_end else { return };
         let server = exchange.time.of(Owner::Server);
         let Exchange { command, is_unheard, .. } = *exchange;
-        let long = Long { command, latency, replier, reply, server, is_unheard };
+        let long = Long { command, latency, replier, reply, server, is_unheard, counts: exchange.counts() };
         if self.long.len() < LONG_MAX {
             self.long.push(long);
-        } else if let Some(least) = self.long.iter_mut().min_by_key(|long| long.latency).filter(|least| least.latency < latency) {
+        } else if let Some(least) =
+            self.long.iter_mut().min_by_key(|long| long.latency).filter(|least| least.latency < latency)
+        {
             *least = long;
         }
     }
 
-    /// Exchanges that took far longer than others of the same command and most of whose time was the server's own, with
-    /// the median of the command in ns.
-    pub fn slow(&self) -> impl Iterator<Item = (&Long, i64)> {
-        const TIMES: i64 = 20;
+    /// Exchanges that took far longer than others, by what explains it.
+    pub fn far_longer(&self, is_tcp: bool) -> FarLonger<'_> {
+        /// Replies that make chance unlikely.
+        const ALIKE: usize = 3;
+        let all: Vec<_> = self.far_above().collect();
+        // replies in one frame are one
+        let wait = |long: &Long| wait_of_timer(long.server, is_tcp);
+        let mut waits: Vec<_> = all.iter().filter_map(|(long, _)| Some((wait(long)?, long.reply.frame))).collect();
+        waits.sort_unstable();
+        waits.dedup();
+        let is_timer = |wait| waits.iter().filter(|(other, _)| *other == wait).count() >= ALIKE;
+        let (resent, slow) = all.into_iter().partition(|(long, _)| wait(long).is_some_and(is_timer));
+        FarLonger { slow, resent }
+    }
+
+    /// Exchanges that took far longer than others and most of whose time was the server's own, with what they are
+    /// compared with: others of the same command, or, if there are few, all of the connection.
+    fn far_above(&self) -> impl Iterator<Item = (&Long, Usual)> {
+        /// Requests of a command whose median is its own.
         const ENOUGH: u64 = 16;
-        let enough = |row: &&Command| row.latency.count() > ENOUGH && self.long.iter().any(|long| long.command == row.name);
-        let medians: Vec<_> = self.rows.iter().filter(enough).filter_map(|row| Some((row.name, row.latency.quantile(500)?))).collect();
+        /// Requests of a command that show at least if one of them stands out.
+        const SEVERAL: u64 = 4;
+        // a median is no less than the shortest: for most commands nothing has to be sorted
+        let may_stand_out = |row: &Command, long: &Long| {
+            long.command == row.name
+                && (long.server >= LONG_FOR_ANY || row.latency.min().is_none_or(|shortest| long.is_far_above(shortest)))
+        };
+        let named = |row: &&Command| self.long.iter().any(|long| may_stand_out(row, long));
+        let of_command = |row: &Command| Some((row.name, row.latency.count(), row.latency.quantile(500)?));
+        let medians: Vec<_> = self.rows.iter().filter(named).filter_map(of_command).collect();
+        let of_all = medians.iter().any(|(_, count, _)| *count <= ENOUGH).then(|| {
+            let mut all = Latency::default();
+            self.rows.iter().for_each(|row| all.join(&row.latency));
+            all
+        });
+        let of_all = of_all.filter(|all| all.count() > ENOUGH).and_then(|all| all.quantile(500));
         self.long.iter().filter_map(move |long| {
-            let median = medians.iter().find(|(command, _)| *command == long.command)?.1;
-            (long.latency > median.saturating_mul(TIMES) && long.server.saturating_mul(2) >= long.latency).then_some((long, median))
+            let &(command, count, median) = medians.iter().find(|(command, ..)| *command == long.command)?;
+            let own = Usual { median, of_all: false };
+            let is_long = |usual: &Usual| long.is_far_above(usual.median);
+            if count > ENOUGH {
+                return is_long(&own).then_some((long, own));
+            }
+            if long.server < LONG_FOR_ANY {
+                return None;
+            }
+            let own = Some(own).filter(|usual| count > SEVERAL && is_long(usual));
+            let all = of_all
+                .map(|median| Usual { median, of_all: true })
+                .filter(|usual| !may_be_long(command) && is_long(usual));
+            own.or(all).map(|usual| (long, usual))
         })
     }
 
@@ -170,6 +294,11 @@ impl Commands {
         self.oldest_open
     }
 
+    /// Requests that were not answered, and that must be. A compound counts once.
+    pub fn open(&self) -> &[At] {
+        &self.open
+    }
+
     /// Failed requests: command, protocol, status, number.
     pub fn failures(&self) -> &[(&'static str, Family, u32, u64)] {
         &self.failures
@@ -181,5 +310,121 @@ impl Commands {
     }
 }
 
-stored!(Commands { rows, long, failures, oldest_open, time });
-stored!(Long { command, latency, replier, reply, server, is_unheard });
+stored!(Commands { rows, long, failures, oldest_open, open, time });
+stored!(Long { command, latency, replier, reply, server, is_unheard, counts });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(command: &'static str, latency: i64, pending: bool) -> Exchange {
+        let at = |time| At { frame: 1, time };
+        let mut e = Exchange::begun(Family::Smb2, command, at(0), at(0));
+        (e.reply, e.reply_end, e.pending) = (Some(at(latency)), Some(at(latency)), pending);
+        e.time.0[Owner::Server as usize] = latency;
+        e
+    }
+
+    #[test]
+    fn requests_that_wait_for_something_to_happen_are_counted_without_their_time() {
+        let mut commands = Commands::default();
+        let mut waits = answered("READ", 900, true);
+        waits.is_of_a_pipe = true;
+        let all = [
+            answered("CHANGE_NOTIFY", 700, true),
+            answered("LOCK", 800, true),
+            answered("LOCK", 3, false),
+            // a disk may be slow; a pipe has nothing to say yet
+            answered("READ", 5, true),
+            waits,
+        ];
+        all.iter().for_each(|e| commands.add(e));
+        let rows: Vec<_> = commands
+            .rows()
+            .iter()
+            .map(|r| (r.name, r.count, r.unanswered, r.latency.max(), r.calm.max(), r.time.sum()))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                ("CHANGE_NOTIFY", 1, 0, None, None, 0),
+                ("LOCK", 2, 0, Some(3), Some(3), 3),
+                ("READ", 2, 0, Some(5), Some(5), 5)
+            ]
+        );
+        assert_eq!(commands.time().sum(), 8);
+    }
+
+    const MS: i64 = 1_000_000;
+
+    /// Commands with many short requests and these long ones: how long the server took in ms, and the frame of the
+    /// reply.
+    fn with(long: &[(i64, u64)]) -> Commands {
+        let mut commands = Commands::default();
+        let row = commands.row("READ");
+        (0..100).for_each(|_| row.latency.add(50_000));
+        commands.long = long
+            .iter()
+            .map(|(ms, frame)| Long {
+                command: "READ",
+                latency: ms * MS,
+                replier: End::B,
+                reply: At { frame: *frame, time: 0 },
+                server: ms * MS,
+                is_unheard: false,
+                counts: true,
+            })
+            .collect();
+        commands
+    }
+
+    /// Requests that took long, in ms: of many short ones of another command, and of a few of their own.
+    fn slow_among(command: &'static str, own: &[i64], long: &[i64]) -> Vec<Usual> {
+        let mut commands = Commands::default();
+        let many = commands.row("CREATE");
+        (0..100).for_each(|_| many.latency.add(42 * MS));
+        let row = commands.row(command);
+        own.iter().chain(long).for_each(|ms| row.latency.add(ms * MS));
+        commands.long = with(&long.iter().map(|ms| (*ms, 1)).collect::<Vec<_>>()).long;
+        commands.long.iter_mut().for_each(|long| long.command = command);
+        commands.far_longer(false).slow.into_iter().map(|(_, usual)| usual).collect()
+    }
+
+    #[test]
+    fn one_of_few_is_compared_with_all_commands() {
+        let all = [Usual { median: 42 * MS, of_all: true }];
+        assert_eq!(slow_among("READ", &[42], &[3_000]), all);
+        assert_eq!(slow_among("TREE_CONNECT", &[], &[3_000]), all);
+        assert_eq!(slow_among("READ", &[42], &[900]), [], "less than a second");
+        // with several of its own, these count
+        assert_eq!(slow_among("READ", &[40; 5], &[3_000]), [Usual { median: 40 * MS, of_all: false }]);
+        assert_eq!(slow_among("READ", &[300; 5], &[3_000]), all);
+        // these may take long
+        assert_eq!(slow_among("FLUSH", &[42], &[3_000]), []);
+        assert_eq!(slow_among("FLUSH", &[40; 5], &[3_000]), [Usual { median: 40 * MS, of_all: false }]);
+        assert_eq!(slow_among("CHANGE_NOTIFY", &[], &[3_000]), []);
+        assert_eq!(slow_among("SESSION_SETUP", &[], &[3_000]), []);
+        // few requests of any kind
+        let mut few = with(&[(3_000, 1)]);
+        few.rows.clear();
+        few.row("READ").latency.add(3_000 * MS);
+        assert_eq!(few.far_longer(false).slow.len(), 0);
+    }
+
+    #[test]
+    fn replies_that_all_took_as_long_as_one_timer_were_sent_again() {
+        let parts = |long: &[(i64, u64)], is_tcp: bool| {
+            let commands = with(long);
+            let far_longer = commands.far_longer(is_tcp);
+            (far_longer.resent.len(), far_longer.slow.len())
+        };
+        // 4.096 µs × 2^17 is 537 ms
+        assert_eq!(parts(&[(538, 1), (540, 2), (545, 3)], false), (3, 0));
+        assert_eq!(parts(&[(538, 1), (540, 2), (545, 3), (700, 4)], false), (3, 1), "the other one was slow");
+        assert_eq!(parts(&[(538, 1), (540, 2)], false), (0, 2), "two may be chance");
+        assert_eq!(parts(&[(538, 1), (540, 1), (545, 1)], false), (0, 3), "one compound");
+        assert_eq!(parts(&[(538, 1), (1080, 2), (270, 3)], false), (0, 3), "each another timer");
+        assert_eq!(parts(&[(538, 1), (540, 2), (545, 3)], true), (0, 3), "no timer of TCP");
+        assert_eq!(parts(&[(201, 1), (202, 2), (203, 3)], true), (3, 0));
+    }
+}

@@ -124,8 +124,10 @@ pub struct Peer {
 pub struct Progress {
     /// True if the connection was established: the RDMA connection, or the TCP connection if there is none.
     pub connected: bool,
-    /// True if packets were missed, or the beginning was.
+    /// True if packets were missed, or the beginning was, or a whole direction.
     pub missed: bool,
+    /// True if the contents of a direction were changed in the capture: what it said is not known.
+    pub changed: bool,
     /// True if nothing of it was captured but its opening and its end.
     pub silent: bool,
     /// True if the MPA Request was answered with something other than an MPA Reply.
@@ -136,8 +138,15 @@ pub struct Progress {
     pub last_sent: [Option<At>; 2],
     /// Time since which each side has no credit of SMB Direct that it may spend.
     pub dry: [Option<At>; 2],
+    /// True if the Negotiate Response is one that the client must refuse, and did not accept.
+    pub refused: bool,
     /// The first request of those that were never answered, and that must be.
     pub oldest_open: Option<At>,
+    /// The side that broke it off by an error of the transport (a Terminate, or a NAK that is no request for packets),
+    /// and when.
+    pub broken_off: Option<(usize, At)>,
+    /// True if packets of the client were captured, none of the server, and the client acknowledged none.
+    pub unheard: bool,
 }
 
 /// Values negotiated by SMB Direct, in bytes.
@@ -314,11 +323,44 @@ pub struct Command {
     pub time: Time,
     /// Request to reply without delays: credits, recovery, and the like.
     pub calm: Latency,
+    /// Request to reply without the delays of one owner, for those owners that delayed any.
+    pub without: Vec<(Owner, Latency)>,
     /// Total time that requests waited for credits before they were sent, in ns.
     pub waited: i64,
 }
 
 impl Command {
+    /// Adds the time of an answered request; `time` adds up to `latency`.
+    pub fn answered(&mut self, latency: i64, time: &Time) {
+        for (owner, _) in time.parts().filter(|(owner, _)| owner.is_delay()) {
+            if !self.without.iter().any(|(known, _)| *known == owner) {
+                // it delayed none of those before
+                self.without.push((owner, self.latency.clone()));
+            }
+        }
+        self.without.iter_mut().for_each(|(owner, without)| without.add(latency.saturating_sub(time.of(*owner))));
+        self.latency.add(latency);
+        self.calm.add(latency.saturating_sub(time.held_up()));
+        self.time += time;
+    }
+
+    /// Takes over the times of other requests of the command.
+    pub fn join_times(&mut self, other: &Self) {
+        for (owner, _) in &other.without {
+            if !self.without.iter().any(|(known, _)| known == owner) {
+                self.without.push((*owner, self.latency.clone()));
+            }
+        }
+        for (owner, without) in &mut self.without {
+            let theirs =
+                other.without.iter().find(|(known, _)| known == owner).map_or(&other.latency, |(_, theirs)| theirs);
+            without.join(theirs);
+        }
+        self.latency.join(&other.latency);
+        self.calm.join(&other.calm);
+        self.time += &other.time;
+    }
+
     /// Parts of the time, in ns: credit (before the request as well), server, RDMA, wire.
     pub fn waits(&self) -> [i64; 4] {
         let of = |owner| self.time.of(owner);
@@ -340,7 +382,7 @@ stored_enum!(Transport { RoceV2, Infiniband, Iwarp, Tcp });
 stored_enum!(Protocol { SmbDirect, RpcRdma, Smb2, Rpc, Unknown });
 stored_enum!(Handshake { Seen, Inferred, Pinned });
 stored!(Peer { address, port, qp });
-stored!(Progress { connected, missed, silent, spoke_otherwise, negotiation, last_sent, dry, oldest_open });
+stored!(Progress { connected, missed, changed, silent, spoke_otherwise, negotiation, last_sent, dry, refused, oldest_open, broken_off, unheard } if |p| p.broken_off.is_none_or(|(side, ..)| side < 2));
 stored!(Negotiated { max_send_size, max_receive_size, max_fragmented_size, max_read_write_size, status });
 stored!(Smb { dialect, sessions, signed, signatures, encrypted, decrypted, verified, sealed, setup, opened, open });
 stored!(SideReport {
@@ -359,6 +401,14 @@ stored!(SideReport {
     stall_longest,
     overruns
 });
-stored!(Rdma { reads, read_bytes, writes, write_bytes, keys_advertised, keys_invalidated_remotely, outside_advertised });
+stored!(Rdma {
+    reads,
+    read_bytes,
+    writes,
+    write_bytes,
+    keys_advertised,
+    keys_invalidated_remotely,
+    outside_advertised
+});
 stored!(Health { retransmissions, naks, rnr_naks, sequence_gaps, duplicates, icrc_bad, crc_bad, ecn_marked, cnps });
-stored!(Command { name, count, errors, unanswered, bytes, latency, time, calm, waited });
+stored!(Command { name, count, errors, unanswered, bytes, latency, time, calm, without, waited });

@@ -91,7 +91,8 @@ impl Timeline {
 
     /// Bytes a second of clients and servers together in a stretch.
     pub fn rate(&self, point: &Point) -> u64 {
-        (u128::from(point.bytes[0] + point.bytes[1]) * 1_000_000_000 / u128::from(self.step.unsigned_abs().max(1))) as u64
+        (u128::from(point.bytes[0] + point.bytes[1]) * 1_000_000_000 / u128::from(self.step.unsigned_abs().max(1)))
+            as u64
     }
 
     /// Beginning of a stretch, in ns since the Unix epoch.
@@ -128,7 +129,10 @@ mod tests {
         assert_eq!((sum(|p| p.bytes[0]), sum(|p| p.bytes[1])), (38, 44));
         let told: Vec<_> = timeline.rows().map(|(name, value)| (name, value(&timeline.points[5]))).collect();
         assert_eq!(told, [("marks", 14), ("CNPs", 4), ("paused", 5120), ("retransmissions", 2)]);
-        assert_eq!((timeline.points.len(), timeline.time(5) <= 155 * MS, timeline.time(6) > 155 * MS), (10, true, true));
+        assert_eq!(
+            (timeline.points.len(), timeline.time(5) <= 155 * MS, timeline.time(6) > 155 * MS),
+            (10, true, true)
+        );
         assert_eq!(timeline.rate(&Point { bytes: [10_000_001, 0], ..Point::default() }), 1_000_000_000);
     }
 
@@ -137,7 +141,11 @@ mod tests {
         let none: [&Connection; 0] = [];
         assert_eq!(Timeline::new(none.into_iter(), &Capture::default(), 10), None);
         let moment = At { frame: 1, time: i64::MIN };
-        let capture = Capture { first: Some(moment), last: Some(At { frame: 2, time: i64::MAX }), ..Capture::default() };
-        assert!(Timeline::new(none.into_iter(), &capture, 0).is_some_and(|t| t.points.len() == 1 && t.rows().next().is_none()));
+        let capture =
+            Capture { first: Some(moment), last: Some(At { frame: 2, time: i64::MAX }), ..Capture::default() };
+        assert!(
+            Timeline::new(none.into_iter(), &capture, 0)
+                .is_some_and(|t| t.points.len() == 1 && t.rows().next().is_none())
+        );
     }
 }

@@ -17,9 +17,16 @@ fn check_ranges(name: &str, number: u64, tree: &Tree) {
     for (index, node) in tree.nodes.iter().enumerate() {
         let source = &tree.sources()[usize::from(node.source)];
         let end = node.offset as usize + node.len as usize;
-        assert!(end <= source.bytes.len(), "{name} {number}: {} ends at {end} of {}", node.def.name, source.bytes.len());
+        assert!(
+            end <= source.bytes.len(),
+            "{name} {number}: {} ends at {end} of {}",
+            node.def.name,
+            source.bytes.len()
+        );
         parents.truncate(usize::from(node.depth));
-        if let Some(parent) = parents.last().map(|p| &tree.nodes[*p]).filter(|p| p.source == node.source && p.len > 0 && node.len > 0) {
+        if let Some(parent) =
+            parents.last().map(|p| &tree.nodes[*p]).filter(|p| p.source == node.source && p.len > 0 && node.len > 0)
+        {
             let inside = node.offset >= parent.offset && end <= (parent.offset + parent.len) as usize;
             assert!(
                 inside,
@@ -101,8 +108,17 @@ fn every_prefix_of_a_frame_gives_the_fields_that_are_there() {
                 tree.begin(cut);
                 let packet = frame::decode(sample.meta.link_type, cut, sample.meta.wire_len, &options, &mut tree);
                 let quiet = frame::decode(sample.meta.link_type, cut, sample.meta.wire_len, &options, &mut Off);
-                assert_eq!(packet.fault.is_some(), quiet.fault.is_some(), "{name} {} cut at {length}", sample.meta.number);
-                assert!(length < 14 || tree.number("eth.type").is_some(), "{name} {} cut at {length}", sample.meta.number);
+                assert_eq!(
+                    packet.fault.is_some(),
+                    quiet.fault.is_some(),
+                    "{name} {} cut at {length}",
+                    sample.meta.number
+                );
+                assert!(
+                    length < 14 || tree.number("eth.type").is_some(),
+                    "{name} {} cut at {length}",
+                    sample.meta.number
+                );
                 check_ranges(name, sample.meta.number, &tree);
             }
         }

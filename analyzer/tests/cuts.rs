@@ -16,14 +16,16 @@ fn found(report: &Report) -> BTreeSet<&'static str> {
 }
 
 /// Rules that a damaged capture may report for certain besides: they say that it is damaged.
-const OF_THE_DAMAGE: &[&str] = &["RC-RETRANSMIT", "RC-GAP", "TCP-LOSS", "CAPTURE-LOSS"];
+const OF_THE_DAMAGE: &[&str] = &["RC-RETRANSMIT", "RC-GAP", "TCP-LOSS", "CAPTURE-LOSS", "CAPTURE-CLOCK"];
 
 fn check(name: &str, what: &str, at: usize, frames: &[Frame], whole: &BTreeSet<&'static str>) {
     let (report, _) = analyze_frames(frames);
     let new: Vec<_> = report
         .findings
         .iter()
-        .filter(|f| f.certainty == Certainty::Certain && !whole.contains(f.rule.id()) && !OF_THE_DAMAGE.contains(&f.rule.id()))
+        .filter(|f| {
+            f.certainty == Certainty::Certain && !whole.contains(f.rule.id()) && !OF_THE_DAMAGE.contains(&f.rule.id())
+        })
         .map(|f| (f.rule.id(), f.frame, f.text.clone()))
         .collect();
     assert!(new.is_empty(), "{name}, {what} at frame {at}: {new:?}");
@@ -71,8 +73,11 @@ fn captures_survive_cuts() {
 fn lost_first_packets_are_missed() {
     let whole = frames("smb-roce");
     let lost = |without: Option<u64>| {
-        let kept: Vec<Frame> =
-            whole.iter().filter(|f| Some(f.meta.number) != without).map(|f| Frame { meta: f.meta, bytes: f.bytes.clone() }).collect();
+        let kept: Vec<Frame> = whole
+            .iter()
+            .filter(|f| Some(f.meta.number) != without)
+            .map(|f| Frame { meta: f.meta, bytes: f.bytes.clone() })
+            .collect();
         analyze_frames(&kept)
             .0
             .findings

@@ -67,7 +67,11 @@ fn a_server_without_credits_of_smb_direct_waits_for_the_client() {
         c.reply(&header, 0, &[4, 0, 0, 0]);
         let (report, kept) = common::analyze_frames(&c.frames);
         let last = kept.exchanges.last().expect("an ECHO").time;
-        (last.of(Owner::Credit) / MS, last.of(Owner::Server) / MS, common::ids(&report).iter().any(|(id, _)| *id == "SMB2-SLOW"))
+        (
+            last.of(Owner::Credit) / MS,
+            last.of(Owner::Server) / MS,
+            common::ids(&report).iter().any(|(id, _)| *id == "SMB2-SLOW"),
+        )
     };
     let (credit, server, slow) = talk(0);
     assert!(credit >= 999 && server == 0 && !slow, "{credit} {server} {slow}");
@@ -129,7 +133,12 @@ fn a_lock_waits_behind_the_unlock_that_let_it_through() {
             c.smb();
             let waits = lock(c, 7, 2);
             // STATUS_PENDING
-            let interim = Header { status_or_channel_sequence: 0x103, flags: flags::RESPONSE | flags::ASYNC, credits: 1, ..waits };
+            let interim = Header {
+                status_or_channel_sequence: 0x103,
+                flags: flags::RESPONSE | flags::ASYNC,
+                credits: 1,
+                ..waits
+            };
             let mut bytes = Vec::new();
             interim.emit(&mut bytes);
             bytes.extend(Conversation::error_body());
@@ -164,7 +173,12 @@ fn what_the_client_of_another_connection_gives_up_is_what_a_reply_waited_for() {
             c.smb2_credits = 20;
             c.smb();
             let waits = lock(c, 7, 2);
-            let interim = Header { status_or_channel_sequence: 0x103, flags: flags::RESPONSE | flags::ASYNC, credits: 1, ..waits };
+            let interim = Header {
+                status_or_channel_sequence: 0x103,
+                flags: flags::RESPONSE | flags::ASYNC,
+                credits: 1,
+                ..waits
+            };
             let mut bytes = Vec::new();
             interim.emit(&mut bytes);
             bytes.extend(Conversation::error_body());

@@ -16,6 +16,9 @@ fn rows_replace_those_with_their_id_and_so_many_are_new() {
     assert_eq!(Rule::all().count(), Rule::ALL.len());
     let rules = give(&rows(GIVEN_MAX)).expect("so many may be new");
     assert_eq!((rules[0], rules[1], rules.len()), (Rule::BugKsmbdEarlyData, Rule::Given(0), GIVEN_MAX + 1));
-    assert_eq!((rules[0].row().title, rules[1].row().title, Rule::all().count()), (mine.title, new.title, Rule::ALL.len() + GIVEN_MAX));
+    assert_eq!(
+        (rules[0].row().title, rules[1].row().title, Rule::all().count()),
+        (mine.title, new.title, Rule::ALL.len() + GIVEN_MAX)
+    );
     assert_eq!(give(&[new]), None, "once");
 }

@@ -46,7 +46,14 @@ fn addresses_and_lengths_of_any_size_are_borne() {
     for offset in ENDS {
         for length in LENGTHS {
             let described = BufferDescriptorV1 { offset, token: 5, length };
-            let places = [offset, offset.wrapping_sub(1), offset.wrapping_add(u64::from(length)), offset ^ (1 << 63), 0, u64::MAX];
+            let places = [
+                offset,
+                offset.wrapping_sub(1),
+                offset.wrapping_add(u64::from(length)),
+                offset ^ (1 << 63),
+                0,
+                u64::MAX,
+            ];
             let mut c = Conversation::default();
             c.smb();
             let read = c.smb2_read(1, length, &[described]);

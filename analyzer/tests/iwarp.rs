@@ -1,4 +1,5 @@
-//! The samples on iWARP: every FPDU framed, no connection undecided, every CRC right. The tests of the modules make their own traffic.
+//! The samples on iWARP: every FPDU framed, no connection undecided, every CRC right. The tests of the modules make
+//! their own traffic.
 
 use rdmascope_analyzer::flow::iwarp::{FlowFact, FlowSink, Options, StreamBytes, TcpFlow};
 use rdmascope_analyzer::flow::mpa::{Found, Recognition};
@@ -45,14 +46,19 @@ impl FlowSink for Seen {
         *self.ops.entry(format!("{:?}", op.verb)).or_default() += 1;
         assert!(op.bytes.len() <= op.length as usize);
         if op.verb == Verb::ReadResponse && !self.lossy {
-            assert!(matches!(op.placement, Placement::Memory { .. }) && op.read > 0, "a Read Response without its request");
+            assert!(
+                matches!(op.placement, Placement::Memory { .. }) && op.read > 0,
+                "a Read Response without its request"
+            );
         }
         // parts of a message follow one another
         let before = self.parts.insert((op.by.index(), op.verb), op.part);
         assert!(self.lossy || op.part.begins() || before.is_some_and(|p| !p.ends()), "{op:?}");
         let RdmaOp { by, verb, part, placement, message_length, invalidate, length, read, .. } = op;
         let sum: u64 = op.bytes.iter().map(|b| u64::from(*b)).sum();
-        self.list.push(format!("{by:?} {verb:?} {part:?} {placement:?} {message_length:?} {invalidate:?} {length} {read} {sum}"));
+        self.list.push(format!(
+            "{by:?} {verb:?} {part:?} {placement:?} {message_length:?} {invalidate:?} {length} {read} {sum}"
+        ));
     }
 
     fn fact(&mut self, _: At, _: End, fact: FlowFact<'_>) {
@@ -82,7 +88,8 @@ impl Run {
     }
 }
 
-/// Runs the frames, their payloads cut to `snap` bytes of the frame; `each` sees the tree of every frame with TCP payload.
+/// Runs the frames, their payloads cut to `snap` bytes of the frame; `each` sees the tree of every frame with TCP
+/// payload.
 fn run(frames: &Frames, snap: usize, each: impl FnMut(usize, &Tree)) -> Run {
     run_with(frames, snap, false, each)
 }
@@ -132,13 +139,26 @@ fn every_connection_of_the_samples_is_framed_from_end_to_end() {
         let used: Vec<_> = run.flows.values().filter(|f| End::BOTH.iter().any(|e| f.counts(*e).bytes > 0)).collect();
         for flow in &used {
             assert_eq!(flow.verdict(), Recognition::Mpa, "{name}");
-            assert_eq!((flow.found(End::A), flow.found(End::B)), (Some(Found::Handshake), Some(Found::Handshake)), "{name}");
+            assert_eq!(
+                (flow.found(End::A), flow.found(End::B)),
+                (Some(Found::Handshake), Some(Found::Handshake)),
+                "{name}"
+            );
             assert!(flow.memory() < 64 * 1024, "{name}: {}", flow.memory());
         }
         assert_eq!((undecoded, faults, run.told.other_bytes), (vec![], 0, 0), "{name}");
-        for bad in
-            ["CrcBad", "Resync", "Gap", "MsnGap", "MsnRepeat", "SegmentHole", "SegmentOverlap", "ReadUnknown", "Undefined", "Conflict"]
-        {
+        for bad in [
+            "CrcBad",
+            "Resync",
+            "Gap",
+            "MsnGap",
+            "MsnRepeat",
+            "SegmentHole",
+            "SegmentOverlap",
+            "ReadUnknown",
+            "Undefined",
+            "Conflict",
+        ] {
             assert_eq!(run.count(bad), 0, "{name}: {bad}");
         }
         assert_eq!((run.count("MpaRequest"), run.count("MpaReply")), (used.len() as u32, used.len() as u32), "{name}");
@@ -152,8 +172,8 @@ fn with_crc_on_every_crc_is_right_and_a_changed_byte_is_seen() {
     let (mut good, mut unverified) = (0, 0);
     run(&frames, usize::MAX, |_, tree| {
         good += tree.all("rdmascope.iwarp_mpa.crc.status").filter(|n| tree_number(n) == 1).count();
-        unverified +=
-            tree.all("iwarp_mpa.crc").count() + tree.all("rdmascope.iwarp_mpa.crc.status").filter(|n| tree_number(n) != 1).count();
+        unverified += tree.all("iwarp_mpa.crc").count()
+            + tree.all("rdmascope.iwarp_mpa.crc.status").filter(|n| tree_number(n) != 1).count();
     });
     assert!(good > 300, "{good}");
     assert_eq!(unverified, 0);
@@ -215,14 +235,19 @@ fn cut_frames_keep_their_operations() {
         let whole = run(&frames, usize::MAX, |_, _| {});
         let cut = run_with(&frames, 160, true, |_, _| {});
         eprintln!("{name}: {:?} {:?}", cut.told.ops, cut.told.facts);
-        assert_eq!(cut.ops("Send") + cut.ops("SendInvalidate"), whole.ops("Send") + whole.ops("SendInvalidate"), "{name}");
+        assert_eq!(
+            cut.ops("Send") + cut.ops("SendInvalidate"),
+            whole.ops("Send") + whole.ops("SendInvalidate"),
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn the_probes_come_out_right() {
-    let probe =
-        |name: &str| run(&frames(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/probes").join(name)), usize::MAX, |_, _| {});
+    let probe = |name: &str| {
+        run(&frames(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/probes").join(name)), usize::MAX, |_, _| {})
+    };
     for (name, sends) in [
         ("i1_445.pcap", 4),
         ("i1_5445.pcap", 4),
@@ -238,7 +263,11 @@ fn the_probes_come_out_right() {
         assert_eq!(run.ops("Send"), sends, "{name}: {:?}", run.told.facts);
         let flow = run.flows.values().next().unwrap();
         let found = if name == "i2_nompa.pcap" { Found::Crc } else { Found::Handshake };
-        assert_eq!((flow.verdict(), flow.found(End::A), flow.found(End::B)), (Recognition::Mpa, Some(found), Some(found)), "{name}");
+        assert_eq!(
+            (flow.verdict(), flow.found(End::A), flow.found(End::B)),
+            (Recognition::Mpa, Some(found), Some(found)),
+            "{name}"
+        );
         assert_eq!((run.count("CrcBad"), run.told.other_bytes), (0, 0), "{name}");
     }
     let split = probe("i6_ddpseg.pcap");

@@ -1,5 +1,5 @@
-//! Following iWARP allocates nothing per segment once it is warm. A test binary of its own, since it counts every allocation of
-//! the process.
+//! Following iWARP allocates nothing per segment once it is warm. A test binary of its own, since it counts every
+//! allocation of the process.
 
 #[path = "../../dissector/tests/counting/mod.rs"]
 mod counting;
@@ -22,7 +22,8 @@ impl FlowSink for Count {
         self.ops += 1;
     }
     fn fact(&mut self, _: At, _: End, fact: FlowFact<'_>) {
-        self.facts += u64::from(!matches!(fact, FlowFact::ReadsOutstanding(_) | FlowFact::Assembled(_)));
+        self.facts +=
+            u64::from(!matches!(fact, FlowFact::ReadsOutstanding(_) | FlowFact::Assembled(_) | FlowFact::BeganLate));
     }
     fn bytes<T: Trace>(&mut self, _: &StreamBytes<'_>, _: &mut T) {
         panic!("it is MPA");
@@ -49,7 +50,8 @@ fn run(size: Option<usize>, markers: bool) {
     let mut position = 0;
     for n in 0..400_u32 {
         let mut request = Vec::new();
-        rdmap::ReadRequest { sink_stag: n, sink_offset: 0, size: 1, source_stag: 1, source_offset: 2 }.emit(&mut request);
+        rdmap::ReadRequest { sink_stag: n, sink_offset: 0, size: 1, source_stag: 1, source_offset: 2 }
+            .emit(&mut request);
         for ddp in [
             rdmap::untagged(rdmap::Opcode::SEND, true, 1 + n, 0, 0, &[7; 200]),
             rdmap::tagged(rdmap::Opcode::WRITE, true, 9, 4096 * u64::from(n), &[8; 1400]),
@@ -85,8 +87,16 @@ fn run(size: Option<usize>, markers: bool) {
     let (mut seq, mut frame) = ([1000, 2000_u32], 0);
     let mut next = |flow: &mut TcpFlow, count: &mut Count, by: End, bytes: &[u8]| {
         frame += 1;
-        // the time in which copies of a mirror are looked for, at the beginning of a connection, ends in the first quarter
-        flow.segment(At { frame, time: frame as i64 * 100_000 }, by, &segment(by, seq[by.index()], bytes), &options, &mut Off, count);
+        // the time in which copies of a mirror are looked for, at the beginning of a connection, ends in the first
+        // quarter
+        flow.segment(
+            At { frame, time: frame as i64 * 100_000 },
+            by,
+            &segment(by, seq[by.index()], bytes),
+            &options,
+            &mut Off,
+            count,
+        );
         seq[by.index()] = seq[by.index()].wrapping_add(bytes.len() as u32);
     };
     next(&mut flow, &mut count, End::A, &startup(false));

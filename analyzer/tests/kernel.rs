@@ -37,14 +37,42 @@ fn the_ledger_holds_the_credits_that_the_kernel_says_it_holds() {
         let client = connection.client_end.unwrap();
         // the counters of the kernel are from after the last file operation (of a file that does not exist) and before
         // the unmount
-        let last_work = kept.exchanges.iter().filter(|e| e.file.as_deref() == Some("nosuchfile")).map(|e| e.request_end).max().unwrap();
-        let closing = kept.exchanges.iter().map(|e| e.request).filter(|at| *at > last_work).min().expect("the unmount is in the capture");
+        let last_work = kept
+            .exchanges
+            .iter()
+            .filter(|e| e.file.as_deref() == Some("nosuchfile"))
+            .map(|e| e.request_end)
+            .max()
+            .unwrap();
+        let closing = kept
+            .exchanges
+            .iter()
+            .map(|e| e.request)
+            .filter(|at| *at > last_work)
+            .min()
+            .expect("the unmount is in the capture");
         let held = kept.credits.iter().rfind(|(_, at, _)| *at < closing).unwrap().2[client.index()];
         assert_eq!(held, Some(kernel(&text, "send_credits:")), "{name}: credits the client holds");
-        assert_eq!(kernel(&text, "max_send_size:"), i64::from(connection.negotiated.max_send_size[0].unwrap()), "{name}");
-        assert_eq!(kernel(&text, "max_receive_size:"), i64::from(connection.negotiated.max_receive_size[0].unwrap()), "{name}");
-        assert_eq!(kernel(&text, "max_fragmented_recv_size:"), i64::from(connection.negotiated.max_fragmented_size[0].unwrap()), "{name}");
-        assert_eq!(kernel(&text, "max_fragmented_send_size:"), i64::from(connection.negotiated.max_fragmented_size[1].unwrap()), "{name}");
+        assert_eq!(
+            kernel(&text, "max_send_size:"),
+            i64::from(connection.negotiated.max_send_size[0].unwrap()),
+            "{name}"
+        );
+        assert_eq!(
+            kernel(&text, "max_receive_size:"),
+            i64::from(connection.negotiated.max_receive_size[0].unwrap()),
+            "{name}"
+        );
+        assert_eq!(
+            kernel(&text, "max_fragmented_recv_size:"),
+            i64::from(connection.negotiated.max_fragmented_size[0].unwrap()),
+            "{name}"
+        );
+        assert_eq!(
+            kernel(&text, "max_fragmented_send_size:"),
+            i64::from(connection.negotiated.max_fragmented_size[1].unwrap()),
+            "{name}"
+        );
     }
 }
 
@@ -75,7 +103,12 @@ fn payloads_are_the_files_contents() {
                 "hello.txt" => &b"hello\n"[offset..offset + length],
                 other => panic!("{name}: READ of {other:?}"),
             };
-            assert_eq!(read.sha256, Some(sha(expected)), "{name}: {file} at {offset}, {length} bytes, {:?}", read.channel);
+            assert_eq!(
+                read.sha256,
+                Some(sha(expected)),
+                "{name}: {file} at {offset}, {length} bytes, {:?}",
+                read.channel
+            );
             *checked.entry(file.to_string()).or_insert(0) += length;
         }
         assert_eq!(checked.get("big.bin"), Some(&131_072), "{name}: 128 KiB of big.bin");
@@ -98,7 +131,11 @@ fn nfs_payloads_are_the_files_contents() {
     for name in ["nfs-roce-v3", "nfs-roce-v42", "nfs-iwarp-v42"] {
         let (_, kept) = analyze(name);
         let mut seen = 0;
-        for read in kept.exchanges.iter().filter(|e| e.command == "READ" && e.length.is_some_and(|l| l >= 4096) && e.bytes_moved >= 4096) {
+        for read in kept
+            .exchanges
+            .iter()
+            .filter(|e| e.command == "READ" && e.length.is_some_and(|l| l >= 4096) && e.bytes_moved >= 4096)
+        {
             let (offset, length) = (read.offset.unwrap() as usize, read.bytes_moved as usize);
             if read.sha256 == Some(sha(&big[offset..offset + length])) {
                 seen += length;
@@ -126,7 +163,10 @@ fn a_refused_negotiation_is_the_first_finding() {
     assert_eq!(first.rule.row().spec, "[MS-SMBD] 3.1.5.7");
     assert_eq!((first.severity, first.certainty, first.by.name()), (Severity::Error, Certainty::Certain, "server"));
     assert!(first.text.contains("130,560") && first.text.contains("131,072"), "{}", first.text);
-    assert_eq!(report.findings.iter().filter(|f| f.rule.id() == "SMBD-NEG-RSP-FRAGSIZE").map(|f| f.count).sum::<u64>(), 6);
+    assert_eq!(
+        report.findings.iter().filter(|f| f.rule.id() == "SMBD-NEG-RSP-FRAGSIZE").map(|f| f.count).sum::<u64>(),
+        6
+    );
     assert_eq!(report.connections.len(), 6);
     assert!(report.connections.iter().all(|c| c.closed.is_some_and(|(by, how, _)| by == Some(0) && how == "DREQ")));
 }
@@ -135,15 +175,26 @@ fn a_refused_negotiation_is_the_first_finding() {
 fn an_encrypted_mount_fails_because_of_an_unfinished_message() {
     let (report, kept) = analyze("smb-iwarp-encryption-fails");
     let roots = rdmascope_analyzer::roots::roots(&report);
-    assert_eq!((roots[0].rule, roots[0].fatal.as_ref().map(|f| (f.ended, f.of))), (Rule::BugKsmbdSealedLength, Some((8, 8))));
-    assert_eq!(roots.iter().filter(|r| r.severity == Severity::Error).count(), 1, "what follows from it stands under it");
+    assert_eq!(
+        (roots[0].rule, roots[0].fatal.as_ref().map(|f| (f.ended, f.of))),
+        (Rule::BugKsmbdSealedLength, Some((8, 8)))
+    );
+    assert_eq!(
+        roots.iter().filter(|r| r.severity == Severity::Error).count(),
+        1,
+        "what follows from it stands under it"
+    );
     let sealed: Vec<_> = report.findings.iter().filter(|f| f.rule.id() == "BUG-KSMBD-SEALED-LENGTH").collect();
     assert_eq!(sealed.iter().map(|f| f.count).sum::<u64>(), 8, "eight mounts");
     assert!(sealed.iter().all(|f| f.by.name() == "server"));
     // the last exchange that could be read before each of them is the session setup
     for finding in sealed {
-        let last =
-            kept.exchanges.iter().filter(|e| e.reply_end.is_some_and(|r| r.frame < finding.frame)).max_by_key(|e| e.reply_end).unwrap();
+        let last = kept
+            .exchanges
+            .iter()
+            .filter(|e| e.reply_end.is_some_and(|r| r.frame < finding.frame))
+            .max_by_key(|e| e.reply_end)
+            .unwrap();
         assert_eq!(last.command, "SESSION_SETUP");
     }
     // the clients hung up at once: the unfinished message is no violation
@@ -161,12 +212,14 @@ fn retransmissions_are_the_frames_that_went_out_again() {
 
 #[test]
 fn healthy_captures_have_no_error() {
-    for name in SAMPLES
-        .iter()
-        .filter(|n| !["refused", "encryption", "negotiate-only", "iwarp-sign", "multichannel"].iter().any(|failed| n.contains(failed)))
-    {
+    for name in SAMPLES.iter().filter(|n| {
+        !["refused", "encryption", "negotiate-only", "iwarp-sign", "multichannel"]
+            .iter()
+            .any(|failed| n.contains(failed))
+    }) {
         let (report, _) = analyze(name);
-        let errors: Vec<_> = report.findings.iter().filter(|f| f.severity == Severity::Error).map(|f| (f.rule.id(), &f.text)).collect();
+        let errors: Vec<_> =
+            report.findings.iter().filter(|f| f.severity == Severity::Error).map(|f| (f.rule.id(), &f.text)).collect();
         assert!(errors.is_empty(), "{name}: {errors:?}");
         assert_eq!((report.capture.undecoded, report.capture.lost_by_capture), (0, 0), "{name}");
         assert!(report.connections.iter().all(|c| c.health.icrc_bad == 0 && c.health.crc_bad == 0), "{name}");
@@ -187,7 +240,9 @@ fn requests_count_what_went_out_again_meanwhile() {
 
 #[test]
 fn handshakes_belong_to_their_connections() {
-    for (name, messages) in [("smb-roce", 5), ("smb-roce-loss", 5), ("nfs-roce-v3", 5), ("smb-roce-negotiate-refused", 30)] {
+    for (name, messages) in
+        [("smb-roce", 5), ("smb-roce-loss", 5), ("nfs-roce-v3", 5), ("smb-roce-negotiate-refused", 30)]
+    {
         let mut pipeline = Pipeline::new(Options::default());
         let mut handshake = Vec::new();
         let mut places = BTreeMap::new();

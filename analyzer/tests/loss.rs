@@ -6,7 +6,7 @@ mod build;
 mod common;
 
 use build::*;
-use common::{Frame, analyze_frames, ids};
+use common::{Frame, analyze_frames, frames, ids};
 use rdmascope_analyzer::finding::{Blame, Certainty, Finding, Severity};
 use rdmascope_analyzer::pipeline::Pipeline;
 use rdmascope_analyzer::report::Report;
@@ -31,8 +31,12 @@ fn blames_nobody(report: &Report) {
     assert_eq!(blamed, []);
 }
 
-/// Requests of the client that are not answered yet: their packets, taken off the conversation, and the PSN of the first.
-fn requests(c: &mut Conversation, count: usize) -> (Vec<Vec<u8>>, u32, Vec<rdmascope_dissector::wire::smb2::header::Header>) {
+/// Requests of the client that are not answered yet: their packets, taken off the conversation, and the PSN of the
+/// first.
+fn requests(
+    c: &mut Conversation,
+    count: usize,
+) -> (Vec<Vec<u8>>, u32, Vec<rdmascope_dissector::wire::smb2::header::Header>) {
     let psn = c.psn[C];
     let mut packets = Vec::new();
     let headers = (0..count)
@@ -68,7 +72,9 @@ fn a_lost_packet_its_nak_and_what_goes_out_again_are_one_finding() {
     let lost = finding(&report, "RC-RETRANSMIT");
     assert_eq!((lost.count, lost.by, lost.severity), (1, Blame::Network, Severity::Warn), "{}", lost.text);
     assert!(
-        lost.text.starts_with("1 packet from the client to the server was lost before the capture point, 4 packets sent again"),
+        lost.text.starts_with(
+            "1 packet from the client to the server was lost before the capture point, 4 packets sent again"
+        ),
         "{}",
         lost.text
     );
@@ -119,7 +125,11 @@ fn a_packet_that_comes_late_by_itself_was_overtaken_whatever_the_receiver_made_o
             let report = report(&c);
             let late = finding(&report, "RC-REORDER");
             assert_eq!(late.count, 1, "{}", late.text);
-            assert!(!ids(&report).iter().any(|(id, _)| *id == "RC-RETRANSMIT" && !asked), "{delay} {asked}: {:?}", ids(&report));
+            assert!(
+                !ids(&report).iter().any(|(id, _)| *id == "RC-RETRANSMIT" && !asked),
+                "{delay} {asked}: {:?}",
+                ids(&report)
+            );
             blames_nobody(&report);
         }
     }
@@ -141,8 +151,120 @@ fn what_was_damaged_is_not_followed_and_its_good_copy_is() {
     c.acknowledge(C, psn + 1, 0x1f);
     answers(&mut c, &headers);
     let report = report(&c);
-    assert!(finding(&report, "RC-ICRC").text.contains("from the client to the server was damaged before the capture point"));
+    assert!(
+        finding(&report, "RC-ICRC").text.contains("from the client to the server was damaged before the capture point")
+    );
     assert!(!ids(&report).iter().any(|(id, _)| id.starts_with("SMBD-")), "{:?}", ids(&report));
+    blames_nobody(&report);
+}
+
+/// Changes a bit of the last byte before the end of every so many packets of a sample that carry data, as a capture
+/// point with a fault does: the peers have them as they were sent.
+fn damaged_at_the_tap(name: &str, every: usize, first: usize) -> (Vec<Frame>, usize) {
+    /// Bytes from the end: in front of an invariant CRC, inside of the payload.
+    const FROM_END: usize = 9;
+    let mut all = frames(name);
+    let carry = all.iter_mut().filter(|f| f.bytes.len() > 120 && f.bytes.len() == f.meta.wire_len as usize);
+    // those at the beginning show that checksums mean something
+    let damaged = carry.skip(24 + first).step_by(every).map(|frame| {
+        let at = frame.bytes.len() - FROM_END;
+        frame.bytes[at] ^= 0x10;
+    });
+    let count = damaged.count();
+    (all, count)
+}
+
+#[test]
+fn what_the_capture_point_damages_is_no_loss_and_nobodys_fault() {
+    for (name, id) in [
+        ("smb-roce", "RC-ICRC"),
+        ("nfs-roce-v42", "RC-ICRC"),
+        ("nfs-roce-v3", "RC-ICRC"),
+        ("smb-iwarp", "TCP-CHECKSUM"),
+        ("smb-iwarp-crc", "TCP-CHECKSUM"),
+    ] {
+        let before = analyze_frames(&frames(name)).0;
+        for (every, first) in [(40, 0), (40, 7), (9, 1), (100, 30)] {
+            let (all, count) = damaged_at_the_tap(name, every, first);
+            let report = analyze_frames(&all).0;
+            let told = || {
+                let all: Vec<_> =
+                    report.findings.iter().map(|f| (f.rule.id(), f.by, f.certainty, f.text.clone())).collect();
+                format!("{name} {every} {first}: {count} damaged: {all:#?}")
+            };
+            assert!(count > 0, "{name}");
+            assert!(!ids(&report).iter().any(|(said, _)| *said == "CAPTURE-LOSS"), "{}", told());
+            // some may be acknowledgments, or the last of the capture
+            // an answer shows the fate of a datagram of connection management
+            let is_data = |f: &&Finding| f.rule.id() == id && !f.text.contains("connection management");
+            assert!(report.findings.iter().filter(is_data).all(|f| f.certainty != Certainty::Certain), "{}", told());
+            assert!(
+                report.findings.iter().any(|f| f.rule.id() == id && f.text.contains("on the way to the capture only")),
+                "{}",
+                told()
+            );
+            // nothing worse is found than in the undamaged capture
+            let is_new = |f: &&Finding| !before.findings.iter().any(|known| known.rule == f.rule);
+            let worse = report
+                .findings
+                .iter()
+                .filter(is_new)
+                .filter(|f| f.severity > Severity::Note && f.certainty != Certainty::Guess);
+            assert_eq!(worse.map(|f| f.rule.id()).collect::<Vec<_>>(), Vec::<&str>::new(), "{}", told());
+        }
+    }
+}
+
+#[test]
+fn damage_before_the_capture_point_and_at_it_are_told_apart() {
+    let mut c = Conversation::default();
+    c.smb();
+    (0..10).for_each(|_| c.echo());
+    let mut damaged = 0;
+    let mut bad = |packet: &Vec<u8>| {
+        damaged += 1;
+        let mut bad = packet.clone();
+        let at = bad.len() - 5 - damaged % 3;
+        bad[at] ^= 0x40;
+        bad
+    };
+    // at the capture point: acknowledged, and not sent again
+    for _ in 0..2 {
+        let (packets, psn, headers) = requests(&mut c, 2);
+        c.frame(bad(&packets[0]));
+        c.frame(packets[1].clone());
+        c.acknowledge(C, psn + 1, 0x1f);
+        answers(&mut c, &headers);
+    }
+    // before it: asked for, and sent again
+    let (packets, psn, headers) = requests(&mut c, 2);
+    c.frame(bad(&packets[0]));
+    c.frame(packets[1].clone());
+    c.acknowledge(C, psn, 0x60);
+    c.wait(MILLISECOND);
+    packets.iter().for_each(|p| c.frame(p.clone()));
+    c.acknowledge(C, psn + 1, 0x1f);
+    answers(&mut c, &headers);
+    // nothing shows: the capture is over
+    let (packets, ..) = requests(&mut c, 1);
+    c.frame(bad(&packets[0]));
+    let report = report(&c);
+    let found: Vec<_> = report.findings.iter().filter(|f| f.rule.id() == "RC-ICRC").collect();
+    let by: Vec<_> = [Blame::Network, Blame::Capture, Blame::Unknown]
+        .map(|by| found.iter().find(|f| f.by == by))
+        .into_iter()
+        .collect();
+    let [Some(before), Some(at), Some(open)] = by[..] else { panic!("{found:#?}") };
+    assert_eq!((before.count, at.count, open.count), (1, 2, 1), "{found:#?}");
+    assert!(
+        before.text.contains("1 of ") && before.text.contains("before the capture point; the receiver dropped it"),
+        "{}",
+        before.text
+    );
+    assert!(at.text.contains("on the way to the capture only; the receiver took them undamaged"), "{}", at.text);
+    assert!(open.text.contains("does not show if the receiver dropped it"), "{}", open.text);
+    assert_eq!([before, at, open].map(|f| f.certainty == Certainty::Certain), [false; 3]);
+    assert!(!ids(&report).iter().any(|(said, _)| *said == "CAPTURE-LOSS"), "{:?}", ids(&report));
     blames_nobody(&report);
 }
 
@@ -192,10 +314,16 @@ fn a_message_that_a_late_packet_completes_is_shown_in_the_frame_that_completes_i
     let psn = c.psn[C];
     c.smb2_write_inline(3000, 1000);
     // the second packet of the client comes last
-    let place =
-        c.frames.iter().rposition(|f| f.bytes[14 + 20 + 8] <= 4 && f.bytes[14 + 20 + 8 + 11] == (psn + 1) as u8).expect("a fragment");
+    let place = c
+        .frames
+        .iter()
+        .rposition(|f| f.bytes[14 + 20 + 8] <= 4 && f.bytes[14 + 20 + 8 + 11] == (psn + 1) as u8)
+        .expect("a fragment");
     let late = c.frames.remove(place);
-    let end = c.frames.iter().position(|f| f.bytes[14 + 15] == 2 && f.meta.number > late.meta.number && f.bytes[14 + 20 + 8] <= 4);
+    let end = c
+        .frames
+        .iter()
+        .position(|f| f.bytes[14 + 15] == 2 && f.meta.number > late.meta.number && f.bytes[14 + 20 + 8] <= 4);
     let end = end.unwrap_or(c.frames.len());
     c.frames.retain(|f| f.bytes[14 + 20 + 8] != ACK || f.meta.number < late.meta.number);
     let at = end.min(c.frames.len());
@@ -255,7 +383,8 @@ fn a_capture_of_one_direction_has_no_silent_peer() {
     });
     let silent = |frames: &[Frame]| ids(&analyze_frames(frames).0).iter().any(|(id, _)| *id == "PEER-SILENT");
     assert!(silent(&c.frames));
-    let one: Vec<Frame> = c.frames.iter().filter(|f| f.bytes[14 + 15] == 1 && f.bytes[14 + 20 + 8] != 0x64).cloned().collect();
+    let one: Vec<Frame> =
+        c.frames.iter().filter(|f| f.bytes[14 + 15] == 1 && f.bytes[14 + 20 + 8] != 0x64).cloned().collect();
     assert!(one.len() > 6 && !silent(&one), "{}", one.len());
 }
 
@@ -271,7 +400,11 @@ fn without_a_nak_a_packet_that_goes_out_again_or_its_acknowledgment_was_lost() {
     answers(&mut c, &headers);
     let report = report(&c);
     let lost = finding(&report, "RC-RETRANSMIT");
-    assert!(lost.text.contains("lost behind the capture point, or the acknowledgment was lost before it"), "{}", lost.text);
+    assert!(
+        lost.text.contains("lost behind the capture point, or the acknowledgment was lost before it"),
+        "{}",
+        lost.text
+    );
 }
 
 /// Neighbours that a capture swapped: the receiver had them in order, and the network did nothing.
@@ -304,7 +437,8 @@ fn behind_its_acknowledgment_a_packet_is_misplaced_by_the_capture() {
     answers(&mut c, &headers);
     c.echo();
     let report = report(&c);
-    let likely: Vec<_> = report.findings.iter().filter(|f| f.by != Blame::Capture).filter(|f| f.certainty > Certainty::Guess).collect();
+    let likely: Vec<_> =
+        report.findings.iter().filter(|f| f.by != Blame::Capture).filter(|f| f.certainty > Certainty::Guess).collect();
     assert!(likely.is_empty(), "{likely:?}");
 }
 

@@ -16,10 +16,13 @@ fn has(report: &rdmascope_analyzer::report::Report, id: &str) -> bool {
 
 #[test]
 fn without_a_handshake_requests_and_replies_are_matched_and_timed() {
-    for (name, command) in [("t1_nocm", "READ"), ("n1_nocm", "READ"), ("i2_nompa", "ECHO"), ("n2_cm", "READ"), ("t2_cm", "READ")] {
+    for (name, command) in
+        [("t1_nocm", "READ"), ("n1_nocm", "READ"), ("i2_nompa", "ECHO"), ("n2_cm", "READ"), ("t2_cm", "READ")]
+    {
         let (report, kept) = probe(name);
         assert_eq!(report.connections.len(), 1, "{name}");
-        let row = kept.exchanges.iter().find(|e| e.command == command).unwrap_or_else(|| panic!("{name}: no {command}"));
+        let row =
+            kept.exchanges.iter().find(|e| e.command == command).unwrap_or_else(|| panic!("{name}: no {command}"));
         assert!(row.latency().is_some_and(|l| l > 0), "{name}: {row:?}");
         if command == "READ" {
             assert_eq!((row.bytes_moved, row.writes.bytes, row.writes.frames), (4096, 4096, 4), "{name}");
@@ -60,7 +63,11 @@ fn broken_rules_do_not_hide_the_protocol() {
     assert!(has(&report, "SMBD-FLAGS"), "{:?}", ids(&report));
     // data that comes first is no violation if one direction only was captured
     assert!(!has(&report, "SMBD-NEG-FIRST"), "{:?}", ids(&report));
-    assert_eq!(report.capture.dissected.iter().find(|(p, _)| *p == "InfiniBand" || *p == "RDMA"), None, "every frame is SMB Direct");
+    assert_eq!(
+        report.capture.dissected.iter().find(|(p, _)| *p == "InfiniBand" || *p == "RDMA"),
+        None,
+        "every frame is SMB Direct"
+    );
 }
 
 #[test]

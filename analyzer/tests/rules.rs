@@ -14,7 +14,8 @@ use rdmascope_analyzer::outcome::Success;
 use rdmascope_analyzer::pipeline::Pipeline;
 use rdmascope_analyzer::report::Report;
 use rdmascope_analyzer::rules::{Group, Rule, Severity};
-use rdmascope_dissector::trace::Off;
+use rdmascope_dissector::trace::{Line, Off};
+use rdmascope_dissector::wire::ib::bth::Opcode;
 use rdmascope_dissector::wire::ib::icrc::{Cover, invariant};
 use rdmascope_dissector::wire::iwarp::mpa::{self, Startup, emit_fpdu, emit_fpdu_with_markers};
 use rdmascope_dissector::wire::iwarp::rdmap::{self, Terminate};
@@ -50,7 +51,8 @@ const WITHOUT_SAMPLE: &[(Rule, &str)] = &[
 ];
 
 /// Reason why rules of the path to RDMA have no conversation here.
-const LADDER: &str = "needs several connections: the tests of path.rs break and keep each, and samples/ has captures of most";
+const LADDER: &str =
+    "needs several connections: the tests of path.rs break and keep each, and samples/ has captures of most";
 
 fn negotiate(c: &mut Conversation, request: NegotiateRequest) {
     c.negotiate(request, response());
@@ -69,6 +71,64 @@ fn sealed(c: &mut Conversation, announced: usize) {
     }
 }
 
+/// An ECHO in this session, where session 7 was set up.
+fn echo_in_session(c: &mut Conversation, session_id: u64) {
+    c.smb();
+    let header = c.header(Command::SESSION_SETUP);
+    c.message(C, &encode::session_setup(&header, SESSION_SETUP, &[0; 4]));
+    c.reply(&Header { session_id: 7, ..header }, 0, &[9, 0, 0, 0, 72, 0, 0, 0]);
+    let header = Header { session_id, ..c.header(Command::ECHO) };
+    c.message(C, &encode::empty(&header));
+    c.reply(&header, 0, &[4, 0, 0, 0]);
+}
+
+/// A WRITE whose data the client lets the server wait for.
+fn fetched_after(c: &mut Conversation, wait: i64) {
+    c.smb();
+    let header = c.smb2_write(1024, &[descriptor(5, 1024)]);
+    let psn = c.read_request(S, 5, 1024);
+    c.wait(wait);
+    c.read_response(C, psn, 1024);
+    c.reply(&header, 0, &Conversation::write_body(1024));
+}
+
+/// An ECHO that is sent twice, at first with a number so far ahead.
+fn misnumbered(c: &mut Conversation, ahead: u32) {
+    c.smb();
+    c.echo();
+    let header = c.header(Command::ECHO);
+    let request = encode::empty(&header);
+    let mut message = Vec::new();
+    carrying(1, request.len(), 0).emit(&mut message);
+    message.resize(24, 0);
+    message.extend(request);
+    let psn = c.psn[C];
+    if ahead > 0 {
+        c.roce(C, Opcode::RC_SEND_ONLY.0, psn + ahead, &[], &message);
+    }
+    c.requested(C, Opcode::RC_SEND_ONLY, &[], &message);
+    c.reply(&header, 0, &[4, 0, 0, 0]);
+    c.echo();
+}
+
+/// A READ whose RDMA Write of 1024 bytes has another length in its RETH.
+fn write_of(c: &mut Conversation, said: u32) {
+    c.smb();
+    let header = c.smb2_read(1, 1024, &[descriptor(5, 1024)]);
+    c.requested(S, Opcode::RC_RDMA_WRITE_ONLY, &Conversation::reth(5, address(5), said), &[0; 1024]);
+    c.reply(&header, 0, &Conversation::read_body(1024));
+}
+
+/// A server that acknowledges packets so far beyond what the client sent.
+fn acknowledges(c: &mut Conversation, beyond: u32) {
+    c.smb();
+    for _ in 0..5 {
+        let header = c.echo_request();
+        c.acknowledge(C, c.psn[C].wrapping_sub(1).wrapping_add(beyond), 0x1f);
+        c.reply(&header, 0, &[4, 0, 0, 0]);
+    }
+}
+
 /// A client that grants and is granted nothing for a while, and then goes away.
 fn exhausted(c: &mut Conversation, granted: u16) {
     c.negotiate(request(), NegotiateResponse { credits_granted: 2, ..response() });
@@ -78,21 +138,23 @@ fn exhausted(c: &mut Conversation, granted: u16) {
     c.cm_disconnect(C);
 }
 
+/// The fixed part of a SESSION_SETUP with a token of 4 bytes.
+const SESSION_SETUP: SessionSetupRequestFixed = SessionSetupRequestFixed {
+    structure_size: 25,
+    flags: 0,
+    security_mode: 1,
+    capabilities: 0,
+    channel: 0,
+    security_buffer_offset: 88,
+    security_buffer_length: 4,
+    previous_session_id: 0,
+};
+
 /// A logon that the server answers with a status.
 fn logon(c: &mut Conversation, status: u32) {
     c.smb();
     let header = c.header(Command::SESSION_SETUP);
-    let fixed = SessionSetupRequestFixed {
-        structure_size: 25,
-        flags: 0,
-        security_mode: 1,
-        capabilities: 0,
-        channel: 0,
-        security_buffer_offset: 88,
-        security_buffer_length: 4,
-        previous_session_id: 0,
-    };
-    c.message(C, &encode::session_setup(&header, fixed, &[0; 4]));
+    c.message(C, &encode::session_setup(&header, SESSION_SETUP, &[0; 4]));
     let body = if status == 0 { vec![9, 0, 0, 0, 72, 0, 0, 0] } else { Conversation::error_body() };
     c.reply(&header, status, &body);
     c.cm_disconnect(C);
@@ -119,7 +181,10 @@ fn refused(c: &mut Conversation) {
 
 /// A client with 16 credits of 8136 bytes, whose server reassembles `max_fragmented_size` bytes.
 fn reach(c: &mut Conversation, max_fragmented_size: u32) {
-    c.negotiate(NegotiateRequest { credits_requested: 16, ..request() }, NegotiateResponse { max_fragmented_size, ..response() });
+    c.negotiate(
+        NegotiateRequest { credits_requested: 16, ..request() },
+        NegotiateResponse { max_fragmented_size, ..response() },
+    );
 }
 
 fn answer(c: &mut Conversation, response: NegotiateResponse) {
@@ -287,7 +352,8 @@ fn two_fetches_iwarp(c: &mut Conversation, ird: u8) {
     let header = c.smb2_write(16, &[descriptor(0x52, 8), descriptor(0x53, 8)]);
     for (n, source_stag) in [0x52, 0x53].into_iter().enumerate() {
         let (mut request, sink_offset) = (Vec::new(), n as u64 * 8);
-        rdmap::ReadRequest { sink_stag: 0x51, sink_offset, size: 8, source_stag, source_offset: address(source_stag) }.emit(&mut request);
+        rdmap::ReadRequest { sink_stag: 0x51, sink_offset, size: 8, source_stag, source_offset: address(source_stag) }
+            .emit(&mut request);
         c.fpdu(S, &Conversation::untagged(rdmap::Opcode::READ_REQUEST, true, 1, 1 + n as u32, 0, &request));
     }
     (0..2).for_each(|n| c.fpdu(C, &Conversation::tagged(rdmap::Opcode::READ_RESPONSE, 0x51, n * 8, b"response")));
@@ -305,8 +371,14 @@ fn read_into(c: &mut Conversation, room: u32) {
 /// An RDMA transform that encrypts, and one descriptor.
 fn transform(fixed: impl Fn(&mut RdmaTransformFixed), crypto: impl Fn(&mut CryptoTransformFixed)) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut head =
-        RdmaTransformFixed { descriptor_offset: 56, descriptor_length: 16, channel: 1, transform_count: 1, reserved1: 0, reserved2: 0 };
+    let mut head = RdmaTransformFixed {
+        descriptor_offset: 56,
+        descriptor_length: 16,
+        channel: 1,
+        transform_count: 1,
+        reserved1: 0,
+        reserved2: 0,
+    };
     fixed(&mut head);
     head.emit(&mut out);
     let mut one = CryptoTransformFixed { transform_type: 1, signature_length: 16, nonce_length: 11, reserved: 0 };
@@ -399,8 +471,8 @@ fn signed_echo(c: &mut Conversation, more: u32, status: u32) {
     c.message(S, &reply);
 }
 
-/// A logon to a server that requires signing (2) or does not, as a guest (1) or not, and a TREE_CONNECT with these flags, answered
-/// likewise.
+/// A logon to a server that requires signing (2) or does not, as a guest (1) or not, and a TREE_CONNECT with these
+/// flags, answered likewise.
 fn tree_connect(c: &mut Conversation, security_mode: u8, session_flags: u8, more: u32) {
     c.security_mode = security_mode;
     c.smb();
@@ -462,7 +534,8 @@ fn call_with(c: &mut Conversation, change: impl Fn(&mut Rpc<'_>)) {
     write_with(c, 64, change);
 }
 
-/// NFS, then a READ with a write chunk of two segments, and a reply with 512 bytes in the first one, which is the caller's.
+/// NFS, then a READ with a write chunk of two segments, and a reply with 512 bytes in the first one, which is the
+/// caller's.
 fn write_chunk(c: &mut Conversation, change: impl Fn(&mut Rpc<'_>)) {
     read_chunk(c, 512, 512, change);
 }
@@ -632,7 +705,8 @@ fn with_bth(mut packet: Vec<u8>, change: impl Fn(&mut [u8])) -> Vec<u8> {
     packet
 }
 
-/// A packet of a session that says that it has three bytes of padding, without room for them. Its invariant CRC is not that of its bytes.
+/// A packet of a session that says that it has three bytes of padding, without room for them. Its invariant CRC is not
+/// that of its bytes.
 fn without_room(c: &mut Conversation) -> Vec<u8> {
     c.smb();
     let mut packet = c.packet(C, 0x04, 0x12, 0, &[], &[1]);
@@ -829,7 +903,8 @@ fn iwarp_read(c: &mut Conversation, asked: bool) {
     if asked {
         let mut request = Vec::new();
         let (sink_stag, source_stag) = (0x51, 0x52);
-        rdmap::ReadRequest { sink_stag, sink_offset: 0, size: 8, source_stag, source_offset: address(source_stag) }.emit(&mut request);
+        rdmap::ReadRequest { sink_stag, sink_offset: 0, size: 8, source_stag, source_offset: address(source_stag) }
+            .emit(&mut request);
         c.fpdu(S, &Conversation::untagged(rdmap::Opcode::READ_REQUEST, true, 1, 1, 0, &request));
     }
     c.fpdu(C, &Conversation::tagged(rdmap::Opcode::READ_RESPONSE, 0x51, 0, b"response"));
@@ -875,8 +950,8 @@ fn busy(c: &mut Conversation) {
     (0..40).for_each(|_| c.echo());
 }
 
-/// Changes a byte of the IPv4 header of all packets that `by` has sent so far: 1 the type of service, 8 the TTL. No invariant CRC covers
-/// these two.
+/// Changes a byte of the IPv4 header of all packets that `by` has sent so far: 1 the type of service, 8 the TTL. No
+/// invariant CRC covers these two.
 fn change_ip(c: &mut Conversation, by: usize, byte: usize, change: impl Fn(usize, u8) -> u8) {
     let of_sender = c.frames.iter_mut().filter(|f| f.bytes[12..14] == [8, 0] && f.bytes[11] == 1 + by as u8);
     for (n, frame) in of_sender.enumerate() {
@@ -930,7 +1005,8 @@ fn many_cnps(c: &mut Conversation, apart: i64) {
     }
 }
 
-/// A request each millisecond, all of them marked, then a CNP to the client each millisecond, while it sends `many` in `of` of them.
+/// A request each millisecond, all of them marked, then a CNP to the client each millisecond, while it sends `many` in
+/// `of` of them.
 fn congestion_notified(c: &mut Conversation, many: usize, of: usize) {
     c.smb();
     (0..30).for_each(|_| {
@@ -1081,6 +1157,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::RdmaKeyReuse, |c| two_reads(c, [5, 5]), |c| two_reads(c, [5, 6])),
     (Rule::RdmaKeyPredictable, |c| reads(c, (1..21).map(|n| n * 0x100)), |c| reads(c, (1..21u32).map(|n| n.wrapping_mul(n).wrapping_mul(0x0123_4567) >> 4))),
     (Rule::RdmaInvalidate, |c| invalidating(c, 0, None), |c| invalidating(c, 0, Some(5))),
+    (Rule::RdmaReadSlow, |c| fetched_after(c, SECOND), |c| fetched_after(c, MILLISECOND)),
     (Rule::RdmaReadDepth, |c| two_fetches(c, true), |c| two_fetches(c, false)),
     // ── SMB2 ────────────────────────────────────────────────────────────────────────────────────────────────────────
     (Rule::Smb2Channel, |c| read_into(c, 4095), |c| read_into(c, 4096)),
@@ -1097,6 +1174,9 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::Smb2Unanswered, |c| { c.smb(); c.echo_request(); c.wait(2 * SECOND); c.data(S, empty(1), &[]); }, |c| { c.smb(); c.echo(); c.wait(2 * SECOND); c.data(S, empty(1), &[]); }),
     (Rule::Smb2Session, |c| logon(c, 0xc000_006d), |c| logon(c, 0)),
     (Rule::Smb2Slow, |c| slow_echo(c, SECOND), |c| slow_echo(c, 0)),
+    (Rule::Smb2Dialect, |c| { c.dialect = 0x0299; c.smb(); }, |c| c.smb()),
+    (Rule::Smb2SessionId, |c| echo_in_session(c, 8), |c| echo_in_session(c, 7)),
+    (Rule::Smb2IoError, |c| read_answered(c, 0xc000_0185, &Conversation::error_body()), |c| read_answered(c, 0xc000_0011, &Conversation::error_body())),
     (Rule::Smb2Error, |c| read_answered(c, 0xc000_0011, &Conversation::error_body()), |c| read_answered(c, 0, &Conversation::read_body(1024))),
     (Rule::Smb2ErrorBody, |c| read_answered(c, 0xc000_0011, &Conversation::read_body(1024)), |c| read_answered(c, 0xc000_0011, &Conversation::error_body())),
     (Rule::Smb2Malformed, |c| { c.smb(); let h = c.header(Command::ECHO); c.message(C, &encode::empty(&h)[..40]); }, |c| { c.smb(); c.echo(); }),
@@ -1118,6 +1198,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::RpcrdmaDdp, |c| gss(c, 2), |c| gss(c, 1)),
     (Rule::RpcUnanswered, |c| { c.nfs(); c.send(C, &Rpc::msg(2, &null_call(2)).bytes()); c.wait(2 * SECOND); c.null(3); }, |c| { c.nfs(); c.null(2); c.wait(2 * SECOND); c.null(3); }),
     (Rule::RpcSlow, |c| slow_null(c, SECOND), |c| slow_null(c, 0)),
+    (Rule::RpcIoError, |c| getattr(c, 5), |c| getattr(c, 70)),
     (Rule::RpcError, |c| getattr(c, 70), |c| getattr(c, 0)),
     // ── Connections ─────────────────────────────────────────────────────────────────────────────────────────────────
     (Rule::CmReject, |c| { c.cm_request(445); c.cm_reject(); }, |c| c.connect(445)),
@@ -1146,6 +1227,9 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::RcPKey, |c| with_packet(c, |c, p| { let p = with_bth(p, |bth| bth[2] = 0x7e); c.frame(p); }), |c| with_packet(c, |c, p| { let p = with_bth(p, |bth| bth[2] = 0x7f); c.frame(p); })),
     (Rule::RcVersion, |c| with_packet(c, |c, p| { let p = with_bth(p, |bth| bth[1] |= 1); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
     (Rule::RcOpcode, |c| with_packet(c, |c, p| { let p = with_bth(p, |bth| bth[0] = 1); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
+    (Rule::RcPsn, |c| misnumbered(c, 1000), |c| misnumbered(c, 0)),
+    (Rule::RcLength, |c| write_of(c, 1000), |c| write_of(c, 1024)),
+    (Rule::RcAckUnsent, |c| acknowledges(c, 1000), |c| acknowledges(c, 0)),
     (Rule::RcRnr, |c| with_packet(c, |c, p| { c.frame(p.clone()); not_ready(c, C); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
     (Rule::RcIcrc, |c| with_packet(c, damaged_then_good), |c| with_packet(c, |c, p| c.frame(p))),
     (Rule::RcCnp, |c| { c.smb(); c.roce(S, 0x81, 0, &[0; 16], &[]); }, |c| c.smb()),
@@ -1184,6 +1268,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::TcpZeroWindow, |c| { c.smb_iwarp(); c.tcp_ack(S, 0); c.wait(MILLISECOND); c.tcp_ack(S, 100); }, |c| { c.smb_iwarp(); c.tcp_ack(S, 1); c.wait(MILLISECOND); c.tcp_ack(S, 100); }),
     // ── The capture itself ──────────────────────────────────────────────────────────────────────────────────────────
     (Rule::CaptureLoss, |c| { c.smb(); c.psn[C] += 1; c.echo(); }, |c| { c.smb(); c.echo(); }),
+    (Rule::CaptureClock, |c| { c.smb(); c.wait(-SECOND); c.echo(); }, |c| { c.smb(); c.wait(-MILLISECOND); c.echo(); }),
     (Rule::CaptureCut, |c| { c.smb(); c.echo(); let f = c.frames.last_mut().unwrap(); f.bytes.truncate(58); }, |c| { c.smb(); c.echo(); }),
     // ── Known bugs ──────────────────────────────────────────────────────────────────────────────────────────────────
     (Rule::BugCve202539943, |c| first_data(c, DataTransfer { data_length: 900, ..carrying(1, 64, 0) }, &[0; 64]), |c| first_data(c, carrying(1, 64, 0), &[0; 64])),
@@ -1292,6 +1377,50 @@ fn each_rule_finds_its_violation_and_nothing_where_there_is_none() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
+/// Frames that a page shows of a conversation.
+const FRAMES_SHOWN: usize = 4;
+
+/// The finding of each broken conversation, for the pages of the findings that no capture shows: a line with the rule,
+/// the certainty, the frames and the sentence, and under it a line for each of the first frames, with tabs between.
+#[test]
+fn the_findings_of_broken_conversations_are_written_down() {
+    use std::fmt::Write;
+    let mut page = String::new();
+    for (rule, bad, _) in CASES {
+        let mut conversation = Conversation::default();
+        bad(&mut conversation);
+        let mut pipeline = Pipeline::new(Options::default());
+        let mut line = Line::default();
+        let mut lines = Vec::new();
+        for frame in &conversation.frames {
+            line.begin();
+            pipeline.frame(&frame.meta, &frame.bytes, &mut line);
+            lines.push(format!("\t{}\t{}\t{}\n", frame.meta.number, line.protocol, line.info));
+        }
+        let report = pipeline.finish().0;
+        let finding = report.findings.iter().find(|f| f.rule == *rule).unwrap_or_else(|| panic!("{rule} is not found"));
+        let frames: Vec<u64> = finding.frames.to_vec();
+        let numbers: Vec<String> = frames.iter().take(FRAMES_SHOWN).map(u64::to_string).collect();
+        let more = if frames.len() > FRAMES_SHOWN || finding.frames.omitted() > 0 { " …" } else { "" };
+        let certainty = finding.certainty.name();
+        let _ = writeln!(
+            page,
+            "{rule}\t{certainty}\t{}{more}\t{}",
+            numbers.join(", "),
+            rdmascope_analyzer::roots::text(&report, finding)
+        );
+        for frame in frames.iter().take(FRAMES_SHOWN) {
+            page.extend(usize::try_from(*frame).ok().and_then(|n| lines.get(n.checked_sub(1)?)).map(String::as_str));
+        }
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/broken.txt");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, &page).unwrap();
+    }
+    let there = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(there == page, "UPDATE=1 cargo test -p rdmascope-analyzer --test rules writes tests/broken.txt anew");
+}
+
 /// The rules of the audit.
 const AUDIT: std::ops::RangeInclusive<Rule> = Rule::RcMarking..=Rule::IwarpWindow;
 
@@ -1332,7 +1461,8 @@ fn the_audit_finds_in_captures_what_was_made_on_purpose_and_is_silent_on_all_oth
     for folder in std::fs::read_dir(common::samples()).expect("samples").flatten() {
         let name = folder.file_name().into_string().expect("a name");
         let files = std::fs::read_dir(folder.path()).into_iter().flatten().flatten();
-        let captures = files.filter_map(|file| file.file_name().into_string().ok()?.strip_suffix(".pcap").map(str::to_owned));
+        let captures =
+            files.filter_map(|file| file.file_name().into_string().ok()?.strip_suffix(".pcap").map(str::to_owned));
         names.extend(captures.map(|capture| if capture == name { capture } else { format!("{name}/{capture}") }));
     }
     assert!(names.len() > 60, "{}", names.len());
@@ -1347,11 +1477,52 @@ fn the_audit_finds_in_captures_what_was_made_on_purpose_and_is_silent_on_all_oth
     }
 }
 
+/// A message that is no SMB2, with data at this offset.
+fn refused_content(c: &mut Conversation, data_offset: u32) {
+    c.smb();
+    c.data(S, DataTransfer { data_offset, ..carrying(1, 60, 0) }, &[7; 64]);
+}
+
+/// A request whose reply has another MessageId.
+fn misnumbered_reply(c: &mut Conversation) {
+    c.smb();
+    let mut header = c.echo_request();
+    header.message_id += 5000;
+    c.reply(&header, 0, &[4, 0, 0, 0]);
+    c.wait(5 * SECOND);
+    (0..3).for_each(|_| c.echo());
+}
+
+/// A client that receives fewer bytes than the least, and a server that sends more.
+fn below_the_least(c: &mut Conversation) {
+    c.negotiate(NegotiateRequest { max_receive_size: 100, ..request() }, response());
+    c.data(C, empty(10), &[]);
+    c.data(S, carrying(1, 200, 0), &smb2().repeat(4)[..200]);
+}
+
+/// A READ whose descriptors are cut short, and what is written all the same.
+fn misdescribed(c: &mut Conversation) {
+    read_into(c, 4095);
+    c.write(S, 77, 512);
+}
+
+/// A READ that is answered as if bytes had been written, without any, and without the invalidation that it asked for.
+fn says_it_wrote(c: &mut Conversation) {
+    c.smb();
+    let header = c.smb2_read(2, 1024, &[descriptor(5, 1024)]);
+    c.reply(&header, 0, &Conversation::read_body(1024));
+    c.echo();
+}
+
 /// Pairs of rules that one violation breaks: the first is the root, and the other stands under it.
 #[test]
 fn what_follows_from_a_violation_stands_under_it() {
-    let cases: [(Make, Rule, Rule); 5] = [
-        (|c| first_data(c, DataTransfer { data_offset: 28, ..carrying(1, 60, 0) }, &[0; 64]), Rule::SmbdDataAlign, Rule::BugCve202539943),
+    let cases: [(Make, Rule, Rule); 10] = [
+        (
+            |c| first_data(c, DataTransfer { data_offset: 28, ..carrying(1, 60, 0) }, &[0; 64]),
+            Rule::SmbdDataAlign,
+            Rule::BugCve202539943,
+        ),
         (|c| read_into(c, 4095), Rule::Smb2Channel, Rule::BugKsmbdChannelInfo),
         (|c| last_credit(c, 0), Rule::SmbdCreditLast, Rule::BugSmbdirectLastCredit),
         (
@@ -1363,6 +1534,14 @@ fn what_follows_from_a_violation_stands_under_it() {
             Rule::RcRnr,
         ),
         (|c| call_with(c, |r| r.reads = vec![read_segment(72, 5, 64)]), Rule::RpcrdmaPosition, Rule::BugCve202689526),
+        // a message that its receiver refuses has no content
+        (|c| refused_content(c, 28), Rule::SmbdDataAlign, Rule::Smb2Malformed),
+        (|c| misnumbered_reply(c), Rule::Smb2Reply, Rule::Smb2Unanswered),
+        // the limit that is too low is the client's, the message that exceeds it the server's
+        (|c| below_the_least(c), Rule::SmbdNegReqRecvsize, Rule::SmbdDataTooBig),
+        // a description of memory that is cut short, and what is written there
+        (|c| misdescribed(c), Rule::Smb2Channel, Rule::RdmaKeyUnknown),
+        (|c| says_it_wrote(c), Rule::RdmaLength, Rule::RdmaInvalidate),
     ];
     for (make, root, effect) in cases {
         let report = run(make);
@@ -1381,7 +1560,8 @@ fn a_version_that_is_refused_is_reported_with_its_range() {
     let report = common::analyze_frames(&c.frames).0;
     let texts = |rule| report.findings.iter().filter(|f| f.rule == rule).map(|f| f.text.clone()).collect::<Vec<_>>();
     assert_eq!(texts(Rule::RpcrdmaVersion), ["sent RPC-over-RDMA version 2"]);
-    assert_eq!(texts(Rule::RpcrdmaError), ["XID 0x00000002 was refused: ERR_VERS, the responder speaks versions 1 to 1"]);
+    let told = "XID 0x00000002 was refused by the server: ERR_VERS, the responder speaks versions 1 to 1";
+    assert_eq!(texts(Rule::RpcrdmaError), [told]);
 }
 
 #[test]
@@ -1438,14 +1618,17 @@ fn an_iwarp_connection_that_was_refused_and_then_taken_is_a_note_and_no_failure(
 /// sends behind that is no other answer.
 #[test]
 fn an_mpa_reply_that_is_misplaced_or_lost_by_the_capture_is_an_answer() {
-    for (answered, swapped, captured) in [(true, false, true), (true, true, true), (true, false, false), (false, false, true)] {
+    for (answered, swapped, captured) in
+        [(true, false, true), (true, true, true), (true, false, false), (false, false, true)]
+    {
         let mut c = Conversation::default();
         c.tcp_open();
         c.mpa(Conversation::startup(false));
         if answered {
             c.mpa(Conversation::startup(true));
         }
-        let place = |key: &[u8]| c.frames.iter().position(|f| f.bytes.windows(10).any(|w| w == key)).expect("a startup frame");
+        let place =
+            |key: &[u8]| c.frames.iter().position(|f| f.bytes.windows(10).any(|w| w == key)).expect("a startup frame");
         if !captured {
             c.frames.remove(place(b"MPA ID Rep"));
         } else if swapped {
@@ -1457,7 +1640,11 @@ fn an_mpa_reply_that_is_misplaced_or_lost_by_the_capture_is_an_answer() {
         c.tcp_reset(C);
         let report = common::analyze_frames(&c.frames).0;
         let blamed = report.findings.iter().any(|f| f.text.contains("other than an MPA Reply"));
-        assert_eq!(blamed, !answered, "answered {answered}, swapped {swapped}, captured {captured}: {:?}", report.findings);
+        assert_eq!(
+            blamed, !answered,
+            "answered {answered}, swapped {swapped}, captured {captured}: {:?}",
+            report.findings
+        );
     }
 }
 
@@ -1481,21 +1668,28 @@ fn a_server_that_went_away_says_how_the_client_came_back() {
     (0..3).for_each(|_| c.echo());
     let report = common::analyze_frames(&c.frames).0;
     let (rule, by) = report.connections[0].outcome.as_ref().and_then(|o| o.cause).expect("why it failed");
-    let found = report.findings.iter().find(|f| (f.rule, f.by, f.connection) == (rule, by, Some(report.connections[0].id)));
+    let found =
+        report.findings.iter().find(|f| (f.rule, f.by, f.connection) == (rule, by, Some(report.connections[0].id)));
     let text = &found.expect("the finding").text;
     assert_eq!(by, Blame::Server);
     assert!(text.ends_with("2 attempts to connect again failed, then one succeeded 3.00 s later"), "{text}");
-    let refusals: Vec<_> = report.findings.iter().filter(|f| f.rule == Rule::TcpRefused).map(|f| (f.severity, &f.text)).collect();
-    assert!(refusals.len() == 2 && refusals.iter().all(|(s, t)| *s == Severity::Note && t.contains("one was accepted")), "{refusals:?}");
+    let refusals: Vec<_> =
+        report.findings.iter().filter(|f| f.rule == Rule::TcpRefused).map(|f| (f.severity, &f.text)).collect();
+    assert!(
+        refusals.len() == 2 && refusals.iter().all(|(s, t)| *s == Severity::Note && t.contains("one was accepted")),
+        "{refusals:?}"
+    );
     let failed = report.connections.iter().filter(|c| c.outcome.as_ref().is_some_and(|o| o.failed())).count();
     assert_eq!(failed, 1, "the one that broke");
 }
 
-/// An invalid request is the requester's doing, a remote operational error is the responder's. A remote access error is the requester's
-/// only where an access outside advertised memory was seen.
+/// A remote operational error is the responder's doing. Other refusals are the requester's only where its fault was
+/// seen.
 #[test]
 fn a_nak_is_held_against_whose_doing_it_is() {
-    for (syndrome, by) in [(0x61, Blame::Client), (0x62, Blame::Unknown), (0x63, Blame::Server)] {
+    for (syndrome, by) in
+        [(0x61, Blame::Unknown), (0x62, Blame::Unknown), (0x63, Blame::Server), (0x64, Blame::Unknown)]
+    {
         let mut c = Conversation::default();
         c.smb();
         let psn = c.psn[C];
@@ -1515,7 +1709,10 @@ fn what_a_rejection_comes_from_goes_by_its_reason() {
         c.cm_reject_for(reason);
         let report = common::analyze_frames(&c.frames).0;
         let found = report.findings.iter().find(|f| f.rule == Rule::CmReject).expect("it is told");
-        assert!(found.text.contains("port 445") && found.causes().len() == 1 && found.causes()[0].contains(word), "{found:?}");
+        assert!(
+            found.text.contains("port 445") && found.causes().len() == 1 && found.causes()[0].contains(word),
+            "{found:?}"
+        );
     }
 }
 
@@ -1555,11 +1752,82 @@ fn a_peer_that_is_gone_left_packets_and_dreqs_unanswered() {
     }
     let report = common::analyze_frames(&c.frames).0;
     let found: Vec<_> = report.findings.iter().map(|f| (f.rule, f.by, &f.text)).collect();
-    let gone = report.findings.iter().find(|f| f.rule == Rule::PeerSilent).unwrap_or_else(|| panic!("the server is gone: {found:?}"));
+    let gone = report
+        .findings
+        .iter()
+        .find(|f| f.rule == Rule::PeerSilent)
+        .unwrap_or_else(|| panic!("the server is gone: {found:?}"));
     assert_eq!((gone.by, gone.severity), (Blame::Server, Severity::Error));
     assert!(gone.text.contains("8 times") && gone.text.contains("the 4 DREQs"), "{}", gone.text);
     let outcome = report.connections[0].outcome.as_ref().expect("it failed");
     assert_eq!((outcome.failed(), outcome.cause), (true, Some((Rule::PeerSilent, Blame::Server))));
+}
+
+#[test]
+fn a_server_that_disconnects_before_its_first_packet_ended_the_negotiation() {
+    for answered in [false, true] {
+        let mut c = Conversation::default();
+        c.connect(445);
+        c.smbd_request(request());
+        // the acknowledgment
+        c.frames.pop();
+        if answered {
+            // the capture has nothing of the server, but the client acknowledges its response
+            c.smbd_response(response());
+            let acknowledgment = c.frames.pop().expect("it is acknowledged");
+            c.frames.pop();
+            c.frames.push(acknowledgment);
+        }
+        c.cm_disconnect(S);
+        let report = common::analyze_frames(&c.frames).0;
+        let outcome = report.connections[0].outcome.as_ref().expect("it is for storage");
+        assert_eq!(outcome.failed(), !answered, "{outcome:?}");
+        let told: Vec<_> = report.findings.iter().map(|f| (f.rule, f.by, f.text.as_str())).collect();
+        match (answered, &told[..]) {
+            (true, told) => assert_eq!(told.iter().filter(|(rule, ..)| *rule == Rule::CmDisconnect).count(), 0),
+            (false, [(Rule::CmDisconnect, Blame::Server, text)]) => {
+                assert!(
+                    text.starts_with("hung up (DREQ) ")
+                        && text.ends_with(" after the Negotiate Request, without an answer"),
+                    "{text}"
+                );
+            }
+            (false, _) => panic!("{told:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_nak_that_ends_a_connection_ends_it_whoever_disconnects_then() {
+    for by in [C, S] {
+        let mut c = Conversation::default();
+        c.smb();
+        c.echo();
+        c.echo_request();
+        c.frames.pop();
+        let psn = c.psn[C] - 1;
+        c.acknowledge(C, psn, 0x61);
+        c.cm_disconnect(by);
+        let report = common::analyze_frames(&c.frames).0;
+        let outcome = report.connections[0].outcome.as_ref().expect("it is for storage");
+        assert_eq!((outcome.failed(), outcome.closed_by), (true, Some(1)), "{outcome:?}");
+        assert_eq!(outcome.sentence(0), "The server hung up with 1 request open");
+    }
+}
+
+#[test]
+fn a_capture_that_ends_while_a_request_is_open_says_so() {
+    for (wait, success) in [(MILLISECOND, Success::Yes), (3 * SECOND, Success::Unknown)] {
+        let mut c = Conversation::default();
+        c.smb();
+        c.echo();
+        c.echo_request();
+        c.wait(wait);
+        let psn = c.psn[C] - 1;
+        c.acknowledge(C, psn, 0x1f);
+        let report = common::analyze_frames(&c.frames).0;
+        assert_eq!(report.connections[0].outcome.as_ref().map(|o| o.success), Some(success), "{wait}");
+    }
 }
 
 #[test]
@@ -1568,9 +1836,15 @@ fn reads_beyond_what_mpa_agreed_are_reported_on_iwarp() {
         let mut c = Conversation::default();
         two_fetches_iwarp(&mut c, ird);
         let report = common::analyze_frames(&c.frames).0;
-        let found: Vec<_> = report.findings.iter().filter(|f| f.rule == Rule::RdmaReadDepth).map(|f| (f.by, f.certainty)).collect();
+        let found: Vec<_> =
+            report.findings.iter().filter(|f| f.rule == Rule::RdmaReadDepth).map(|f| (f.by, f.certainty)).collect();
         let expected: &[_] = if is_told { &[(Blame::Server, Certainty::IfNothingWasMissed)] } else { &[] };
-        assert_eq!(found, expected, "{ird}: {:?}", report.findings.iter().map(|f| (f.rule, &f.text)).collect::<Vec<_>>());
+        assert_eq!(
+            found,
+            expected,
+            "{ird}: {:?}",
+            report.findings.iter().map(|f| (f.rule, &f.text)).collect::<Vec<_>>()
+        );
     }
 }
 
@@ -1592,7 +1866,14 @@ fn connections_share_one_budget_of_memory_and_its_cost_is_reported() {
         c.frames.iter().for_each(|frame| pipeline.frame(&frame.meta, &frame.bytes, &mut Off));
         let report = pipeline.finish().0;
         assert_eq!(report.connections.len(), 12);
-        assert_eq!(report.findings.iter().filter(|f| f.severity == Severity::Error && f.certainty == Certainty::Certain).count(), 0);
+        assert_eq!(
+            report
+                .findings
+                .iter()
+                .filter(|f| f.severity == Severity::Error && f.certainty == Certainty::Certain)
+                .count(),
+            0
+        );
         report.capture.dropped.iter().map(|(what, n)| (*what, *n > 0)).collect::<Vec<_>>()
     };
     assert_eq!(dropped(512 << 20), []);
@@ -1616,7 +1897,14 @@ fn payloads_share_the_budget_of_memory() {
         let mut pipeline = Pipeline::with_sink(options, common::Collected::default());
         c.frames.iter().for_each(|frame| pipeline.frame(&frame.meta, &frame.bytes, &mut Off));
         let (report, kept) = pipeline.finish();
-        assert_eq!(report.findings.iter().filter(|f| f.severity == Severity::Error && f.certainty == Certainty::Certain).count(), 0);
+        assert_eq!(
+            report
+                .findings
+                .iter()
+                .filter(|f| f.severity == Severity::Error && f.certainty == Certainty::Certain)
+                .count(),
+            0
+        );
         let whole = kept.exchanges.iter().filter(|e| e.sha256.is_some()).count();
         (report.capture.dropped.iter().any(|(_, n)| *n > 0), whole)
     };

@@ -22,7 +22,8 @@ fn analyze_with_keys<T: Trace>(
     mut each: impl FnMut(u64, &mut T),
     mut begin: impl FnMut(&[u8], &mut T),
 ) -> (Report, Collected) {
-    let mut pipeline = Pipeline::with_sink(Options { keyring: self::keys(keys), ..Options::default() }, Collected::default());
+    let mut pipeline =
+        Pipeline::with_sink(Options { keyring: self::keys(keys), ..Options::default() }, Collected::default());
     for frame in frames(name) {
         begin(&frame.bytes, t);
         pipeline.frame(&frame.meta, &frame.bytes, t);
@@ -37,8 +38,12 @@ const PASSWORD: &str = "user=labuser password=labpass\n";
 fn signatures_verify_with_the_password() {
     for name in ["smb-roce", "smb-roce-smb302", "smb-iwarp"] {
         let (report, _) = analyze_with_keys(name, PASSWORD, &mut Off, |_, _| {}, |_, _| {});
-        let wrong: Vec<_> =
-            report.findings.iter().filter(|f| f.rule.id() == "SMB2-SIGNATURE").map(|f| (f.frame, &f.text, f.count)).collect();
+        let wrong: Vec<_> = report
+            .findings
+            .iter()
+            .filter(|f| f.rule.id() == "SMB2-SIGNATURE")
+            .map(|f| (f.frame, &f.text, f.count))
+            .collect();
         assert!(wrong.is_empty(), "{name}: {wrong:?}");
         let verified: u64 = report.connections.iter().map(|c| c.smb.verified).sum();
         assert!(verified >= 4, "{name}: {verified} signatures verified");
@@ -56,8 +61,10 @@ fn a_changed_byte_is_a_wrong_signature() {
     let (frame, at) = frames.iter().enumerate().rev().find_map(|(n, f)| Some((n, signed(&f.bytes)?))).unwrap();
     frames[frame].bytes[at + 66] ^= 0x55;
     // the packet's own CRC is of the byte as it was: with it, the packet would be one that was damaged on the way
-    let mut pipeline =
-        Pipeline::with_sink(Options { keyring: keys(PASSWORD), check_crc: false, ..Options::default() }, Collected::default());
+    let mut pipeline = Pipeline::with_sink(
+        Options { keyring: keys(PASSWORD), check_crc: false, ..Options::default() },
+        Collected::default(),
+    );
     for frame in &frames {
         pipeline.frame(&frame.meta, &frame.bytes, &mut Off);
     }
@@ -115,7 +122,8 @@ fn a_sealed_session_is_read_with_the_keys_that_the_client_prints() {
     assert!(sealed > 300, "{sealed}");
     assert_eq!(opened, sealed, "each opens");
     assert!(report.connections.iter().all(|c| c.smb.encrypted));
-    let read: Vec<_> = kept.exchanges.iter().filter(|e| e.command == "READ" && e.file.as_deref() == Some("big.bin")).collect();
+    let read: Vec<_> =
+        kept.exchanges.iter().filter(|e| e.command == "READ" && e.file.as_deref() == Some("big.bin")).collect();
     assert_eq!(read.iter().map(|e| e.bytes_moved).sum::<u64>(), 3 * 65_536);
     assert!(!report.findings.iter().any(|f| f.rule.id() == "SMB2-SIGNATURE"));
     let (closed, without) = analyze("smb-tcp-seal");
@@ -123,7 +131,8 @@ fn a_sealed_session_is_read_with_the_keys_that_the_client_prints() {
     assert!(closed.connections.iter().all(|c| c.smb.encrypted), "and is said to be encrypted");
 }
 
-/// Every signature of a session mounted with `sign` is right, but those of READ replies without data: ksmbd signs a length with them.
+/// Every signature of a session mounted with `sign` is right, but those of READ replies without data: ksmbd signs a
+/// length with them.
 #[test]
 fn a_signed_session_verifies_but_for_what_ksmbd_signs_otherwise() {
     let (report, kept) = analyze_with_keys("smb-iwarp-sign", PASSWORD, &mut Off, |_, _| {}, |_, _| {});

@@ -8,13 +8,14 @@ use rdmascope_analyzer::episodes::time::{Behind, Owner};
 use rdmascope_analyzer::report::Report;
 
 fn check(name: &str, report: &Report, kept: &Collected) {
-    let mut answered = 0;
+    let (mut answered, mut polls) = (0, 0);
     for e in &kept.exchanges {
         let Some(latency) = e.latency() else {
             assert_eq!(e.time.sum(), 0, "{name}: exchange {} has no reply", e.id);
             continue;
         };
         answered += 1;
+        polls += u64::from(e.is_poll());
         assert_eq!(e.time.sum(), latency.max(0), "{name}: exchange {} {}", e.id, e.command);
         assert!(e.time.parts().all(|(_, part)| part > 0), "{name}: exchange {}: {:?}", e.id, e.time);
         if let Some(Behind::Episode(id)) = e.behind {
@@ -24,7 +25,11 @@ fn check(name: &str, report: &Report, kept: &Collected) {
         }
     }
     let counted: u64 = report.connections.iter().flat_map(|c| &c.commands).map(|row| row.latency.count()).sum();
-    assert_eq!(counted, answered, "{name}: every answered request is counted once");
+    assert_eq!(
+        counted + polls,
+        answered,
+        "{name}: every answered request has a latency, but those that waited for something to happen"
+    );
     for c in &report.connections {
         let cost: i64 = c.episodes.sums.iter().map(|sum| sum.cost).sum();
         let all: i64 = c.commands.iter().map(|row| row.time.sum()).sum();
@@ -35,15 +40,25 @@ fn check(name: &str, report: &Report, kept: &Collected) {
     }
 }
 
+/// Every sample, every capture of the folder `CAPTURES`, and those of a corpus beside the repository, where there is
+/// one.
+fn all() -> Vec<std::path::PathBuf> {
+    let folders =
+        [Some(samples()), Some(samples().join("../../shared/corpus")), std::env::var_os("CAPTURES").map(Into::into)];
+    folders.iter().flatten().flat_map(|folder| captures(folder)).collect()
+}
+
 #[test]
 fn the_parts_of_every_request_add_up_to_its_latency() {
-    let probes = PROBES.iter().map(|name| format!("probes/{name}"));
-    for name in SAMPLES.iter().map(|name| name.to_string()).chain(probes) {
-        let frames = frames(&name);
+    let all = all();
+    assert!(SAMPLES.len() + PROBES.len() < all.len());
+    for path in all {
+        let (name, frames) = (path.display().to_string(), frames_of(&path));
         let (report, kept) = analyze_frames(&frames);
         check(&name, &report, &kept);
         // every 7th frame lost, a late start, an early end, one direction's worth of clock trouble
-        let part: Vec<Frame> = frames.iter().enumerate().filter(|(n, _)| n % 7 != 3).map(|(_, frame)| frame.clone()).collect();
+        let part: Vec<Frame> =
+            frames.iter().enumerate().filter(|(n, _)| n % 7 != 3).map(|(_, frame)| frame.clone()).collect();
         let (report, kept) = analyze_frames(&part);
         check(&format!("{name} without every 7th frame"), &report, &kept);
         let (report, kept) = analyze_frames(&frames[frames.len() / 3..]);
@@ -69,7 +84,13 @@ fn what_a_recovery_held_up_is_not_the_servers() {
     for e in slow {
         // a fragment that was lost before the capture point is seen only when it comes again: that time has no owner
         let owner = e.time.largest().map(|(owner, _)| owner);
-        assert!(matches!(owner, Some(Owner::Recovery | Owner::Unknown)), "exchange {} {}: {:?}", e.id, e.command, e.time);
+        assert!(
+            matches!(owner, Some(Owner::Recovery | Owner::Unknown)),
+            "exchange {} {}: {:?}",
+            e.id,
+            e.command,
+            e.time
+        );
         assert!(matches!(e.behind, Some(Behind::Episode(_))));
     }
     assert!(report.connections.iter().any(|c| c.time.of(Owner::Recovery) > 0));
@@ -78,7 +99,8 @@ fn what_a_recovery_held_up_is_not_the_servers() {
 /// pcapng can give a frame any time. The reports of such captures say little, but there is one.
 #[test]
 fn times_of_any_size_and_order_are_borne() {
-    const TIMES: [i64; 9] = [0, i64::MAX, i64::MIN, -1, 1, i64::MIN / 2 - 1, i64::MAX / 2 + 1, i64::MAX - 1, i64::MIN + 1];
+    const TIMES: [i64; 9] =
+        [0, i64::MAX, i64::MIN, -1, 1, i64::MIN / 2 - 1, i64::MAX / 2 + 1, i64::MAX - 1, i64::MIN + 1];
     let probes = PROBES.iter().map(|name| format!("probes/{name}"));
     for name in SAMPLES.iter().map(|name| name.to_string()).chain(probes) {
         let frames = frames(&name);

@@ -34,7 +34,7 @@ Options:
 ";
 
 /// What the audit of rules, the rulebook of SMB Direct, flow and attribution of time are in.
-const FILES: &[&str] = &["rules.rs", "audit.rs", "messages/smbd/link.rs", "flow/*", "episodes/*"];
+const FILES: &[&str] = &["rules.rs", "audit.rs", "messages/smbd/link.rs", "flow/*", "connection/facts/*", "episodes/*"];
 
 /// What was asked for.
 pub struct Asked {

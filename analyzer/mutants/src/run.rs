@@ -207,7 +207,8 @@ fn table(scratch: &Scratch, known: &HashMap<String, (Outcome, String)>) -> Strin
         let share = (caught + late) as f64 * 100.0 / run.max(1) as f64;
         let _ = writeln!(
             out,
-            "{:30} {caught:>6} {late:>7} {seen:>5} {survived:>8} {unreached:>9} {equivalent:>10} {open:>7} {share:>5.1} %",
+            "{:30} {caught:>6} {late:>7} {seen:>5} {survived:>8} {unreached:>9} {equivalent:>10} {open:>7} \
+                {share:>5.1} %",
             name.trim_start_matches(|c: char| c.is_ascii_digit()).trim()
         );
     }

@@ -1,5 +1,5 @@
-//! What the mutated code calls. `rdmascope-mutants` copies this file into the copy of the analyzer. `MUTANT` is the number of
-//! the mutant that is active; `MUTANT_REACH` names a file that gets the number of each place that is reached.
+//! What the mutated code calls. `rdmascope-mutants` copies this file into the copy of the analyzer. `MUTANT` is the
+//! number of the mutant that is active; `MUTANT_REACH` names a file that gets the number of each place that is reached.
 
 #![allow(dead_code, missing_docs, clippy::all)]
 extern crate std;

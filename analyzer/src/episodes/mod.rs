@@ -25,7 +25,8 @@ pub const REPORTED_MAX: usize = 256;
 /// Kind of a delay of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// Packets were retransmitted: from the packet that was lost, or the gap seen, until the sender was back at its newest packet.
+    /// Packets were retransmitted: from the packet that was lost, or the gap seen, until the sender was back at its
+    /// newest packet.
     #[default]
     Recovery,
     /// The receiver had no receive posted (RNR NAK), until the Send was retransmitted.
@@ -163,9 +164,37 @@ pub enum Cause {
     ReadDepth,
     /// The answer to an RDMA Read.
     ReadResponse,
+    /// The receiver's port asked to pause what is sent to it: the whole link, or the priority of the packets.
+    ReceiverPaused,
+    /// The receiver's port asked to pause a priority; the packets do not carry theirs.
+    PriorityUnknown,
+    /// A port that is neither end's asked to pause what is sent to it. Which direction that is, the capture does not
+    /// show.
+    OtherPort,
 }
 
 impl Cause {
+    /// All causes.
+    pub const ALL: [Self; 17] = [
+        Self::Unknown,
+        Self::LostBefore,
+        Self::LostBehind,
+        Self::Unacknowledged,
+        Self::AckLost,
+        Self::ResponseLost,
+        Self::Damaged,
+        Self::Reordered,
+        Self::Needless,
+        Self::SmbDirectCredits,
+        Self::RpcRdmaCredits,
+        Self::Smb2Credits,
+        Self::ReadDepth,
+        Self::ReadResponse,
+        Self::ReceiverPaused,
+        Self::PriorityUnknown,
+        Self::OtherPort,
+    ];
+
     /// The word of the reports for programs.
     pub const fn key(self) -> &'static str {
         match self {
@@ -183,6 +212,9 @@ impl Cause {
             Self::Smb2Credits => "smb2_credits",
             Self::ReadDepth => "read_depth",
             Self::ReadResponse => "read_response",
+            Self::ReceiverPaused => "receiver_paused",
+            Self::PriorityUnknown => "priority_unknown",
+            Self::OtherPort => "other_port",
         }
     }
 
@@ -197,6 +229,68 @@ impl Cause {
     }
 }
 
+/// Reason for which a sender began to repeat packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Trigger {
+    /// None, or not known.
+    #[default]
+    Unknown,
+    /// A NAK asked for them (IBA volume 1, 9.7.5.2.8).
+    Nak,
+    /// The receiver was not ready, and its time was over (IBA volume 1, 9.7.5.2.8).
+    RnrNak,
+    /// No acknowledgment came in time (IBA volume 1, 9.7.6.1.3), as far as the capture shows.
+    Timeout,
+    /// The receiver reported them missing (RFC 5681 3.2, RFC 6675).
+    FastRetransmit,
+    /// A timer of TCP: RFC 6298, or a probe for a lost tail (RFC 8985).
+    Rto,
+}
+
+impl Trigger {
+    /// The word of the reports for programs.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Nak => "nak",
+            Self::RnrNak => "rnr_nak",
+            Self::Timeout => "timeout",
+            Self::FastRetransmit => "fast_retransmit",
+            Self::Rto => "rto",
+        }
+    }
+
+    /// The words for people; `None` if it is not known.
+    pub const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Unknown => None,
+            Self::Nak => Some("NAK"),
+            Self::RnrNak => Some("RNR NAK"),
+            Self::Timeout => Some("timeout"),
+            Self::FastRetransmit => Some("fast retransmit"),
+            Self::Rto => Some("RTO"),
+        }
+    }
+}
+
+/// Requests of an episode that are kept: those that waited longest.
+pub const WAITERS_MAX: usize = 3;
+
+/// A request that waited in an episode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiter {
+    /// Its number.
+    pub exchange: u64,
+    /// Its command.
+    pub command: &'static str,
+    /// Its first frame.
+    pub first: u64,
+    /// The last frame of its reply.
+    pub last: u64,
+    /// ns that it waited.
+    pub time: i64,
+}
+
 /// An interval in which a direction was held up. Times in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Episode {
@@ -206,6 +300,8 @@ pub struct Episode {
     pub kind: Kind,
     /// Cause, as far as known.
     pub cause: Cause,
+    /// Of a recovery: why its sender began to repeat packets.
+    pub trigger: Trigger,
     /// Side whose packets were held up; `None` if both directions were.
     pub by: Option<End>,
     /// Frame and time of the beginning.
@@ -224,6 +320,8 @@ pub struct Episode {
     pub cost: i64,
     /// Requests that waited.
     pub requests: u32,
+    /// Those that waited longest, the longest first; without time where there were fewer.
+    pub longest: [Waiter; WAITERS_MAX],
 }
 
 impl Episode {
@@ -236,8 +334,30 @@ impl Episode {
     pub fn owner(&self, client: End) -> Owner {
         match self.kind {
             Kind::Idle if self.by != Some(client) => Owner::Server,
-            _ if self.is_a_guess() => Owner::Unknown,
+            _ if self.is_a_guess() || self.cause == Cause::OtherPort => Owner::Unknown,
             kind => kind.owner(),
+        }
+    }
+
+    /// The requests that waited longest in it, the longest first.
+    pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
+        self.longest.iter().take_while(|waiter| waiter.time > 0)
+    }
+
+    fn waited(&mut self, waiter: Waiter) {
+        self.cost = self.cost.saturating_add(waiter.time);
+        self.requests = self.requests.saturating_add(1);
+        if let Some(place) = self.longest.iter().position(|known| known.time < waiter.time) {
+            self.longest[place..].rotate_right(1);
+            self.longest[place] = waiter;
+        }
+    }
+
+    /// Of several at the same time the lowest counts: what is not known to have held a direction up comes last.
+    const fn rank(&self) -> u8 {
+        match self.cause {
+            Cause::OtherPort => u8::MAX,
+            _ => self.kind.rank(),
         }
     }
 
@@ -379,7 +499,9 @@ impl Episodes {
     /// Takes back the episode that is under way: the sender repaired nothing, and the missing packets were missed by
     /// the capture.
     pub fn retract(&mut self, kind: Kind, by: End, end: At) {
-        let Some(place) = self.kept.iter().rposition(|e| e.end.is_none() && e.kind == kind && e.by == Some(by)) else { return };
+        let Some(place) = self.kept.iter().rposition(|e| e.end.is_none() && e.kind == kind && e.by == Some(by)) else {
+            return;
+        };
         if self.kept[place].requests > 0 {
             self.end(kind, by, end, |e| e.kind = Kind::Gap);
         } else {
@@ -458,16 +580,17 @@ impl Episodes {
         sums
     }
 
-    /// Divides the time of a request by owner; the cost of episodes is added to them, if it counts.
-    pub fn cut(&mut self, request: &Request, counts: bool) -> Cut {
+    /// Divides the time of a request by owner. If it counts, `waiter` names it, and the cost of episodes is added to
+    /// them.
+    pub fn cut(&mut self, request: &Request, waiter: Option<Waiter>) -> Cut {
         if self.open == 0 && self.latest_end <= request.begin {
             return time::cut(request, &[]);
         }
         let cut = time::cut(request, &self.kept);
-        for share in cut.shares().iter().filter(|_| counts) {
+        let Some(waiter) = waiter else { return cut };
+        for share in cut.shares() {
             if let Some(episode) = self.kept.iter_mut().rev().find(|e| e.id == share.episode) {
-                episode.cost = episode.cost.saturating_add(share.time);
-                episode.requests = episode.requests.saturating_add(1);
+                episode.waited(Waiter { time: share.time, ..waiter });
             }
         }
         cut
@@ -494,7 +617,8 @@ impl Episodes {
         self.open = 0;
     }
 
-    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` if their ends have other names.
+    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` if their ends
+    /// have other names.
     pub fn adopt(&mut self, from: &mut Self, swapped: bool) {
         for mut episode in core::mem::take(&mut from.kept) {
             episode.by = episode.by.map(|by| if swapped { by.peer() } else { by });
@@ -512,7 +636,18 @@ impl Episodes {
 fn sum_into(sums: &mut Vec<Sum>, e: &Episode, now: i64) {
     let place = sums.iter().position(|s| (s.kind, s.cause, s.by) == (e.kind, e.cause, e.by)).unwrap_or_else(|| {
         let Episode { kind, cause, by, begin, .. } = *e;
-        sums.push(Sum { kind, cause, by, count: 0, lasted: 0, cost: 0, packets: 0, repeated: 0, first: begin, last: begin });
+        sums.push(Sum {
+            kind,
+            cause,
+            by,
+            count: 0,
+            lasted: 0,
+            cost: 0,
+            packets: 0,
+            repeated: 0,
+            first: begin,
+            last: begin,
+        });
         sums.len() - 1
     });
     let sum = &mut sums[place];
@@ -554,9 +689,29 @@ stored_enum!(Cause {
     RpcRdmaCredits,
     Smb2Credits,
     ReadDepth,
-    ReadResponse
+    ReadResponse,
+    ReceiverPaused,
+    PriorityUnknown,
+    OtherPort
 });
-stored!(Episode { id, kind, cause, by, begin, end, sequence, packets, repeated, bytes, cost, requests });
+stored_enum!(Trigger { Unknown, Nak, RnrNak, Timeout, FastRetransmit, Rto });
+stored!(Episode {
+    id,
+    kind,
+    cause,
+    trigger,
+    by,
+    begin,
+    end,
+    sequence,
+    packets,
+    repeated,
+    bytes,
+    cost,
+    requests,
+    longest
+});
+stored!(Waiter { exchange, command, first, last, time });
 stored!(Sum { kind, cause, by, count, lasted, cost, packets, repeated, first, last });
 stored!(Summary { list, omitted, sums });
 
@@ -609,7 +764,14 @@ mod tests {
         let mut episodes = Episodes::default();
         for n in 0..4000 {
             let (begin, end) = (at(n * 10), Some(at(n * 10 + 5)));
-            episodes.add(Episode { kind: Kind::Credit, by: Some(End::A), begin, end, cost: i64::from(n == 3), ..Episode::default() });
+            episodes.add(Episode {
+                kind: Kind::Credit,
+                by: Some(End::A),
+                begin,
+                end,
+                cost: i64::from(n == 3),
+                ..Episode::default()
+            });
         }
         assert!(episodes.iter().count() <= EPISODES_MAX);
         assert!(episodes.iter().any(|e| e.cost == 1), "what cost something is kept");
@@ -645,7 +807,14 @@ mod tests {
     #[test]
     fn losses_and_whose_they_are() {
         let of = |is: fn(Cause) -> bool| {
-            let all = [Cause::LostBefore, Cause::LostBehind, Cause::Unacknowledged, Cause::AckLost, Cause::ResponseLost, Cause::Reordered];
+            let all = [
+                Cause::LostBefore,
+                Cause::LostBehind,
+                Cause::Unacknowledged,
+                Cause::AckLost,
+                Cause::ResponseLost,
+                Cause::Reordered,
+            ];
             all.map(is)
         };
         assert_eq!(of(Cause::is_loss), [true, true, true, true, true, false]);
@@ -667,7 +836,10 @@ mod tests {
         episodes.begin(Kind::Rnr, End::B, at(50), None);
         episodes.end(Kind::Rnr, End::B, At { frame: 51, time: 50 }, |_| {});
         assert_eq!(episodes.iter().last().and_then(|e| e.end), Some(At { frame: 51, time: 50 }));
-        assert_eq!((recovery(10, None).lasted(15), recovery(10, None).lasted(5), recovery(10, None).until()), (5, 0, i64::MAX));
+        assert_eq!(
+            (recovery(10, None).lasted(15), recovery(10, None).lasted(5), recovery(10, None).until()),
+            (5, 0, i64::MAX)
+        );
         // one that is over is not under way, nor is one of another kind or direction
         assert!(episodes.under_way(Kind::Rnr, End::B).is_none());
         episodes.begin(Kind::Rnr, End::B, at(60), None);
@@ -678,7 +850,32 @@ mod tests {
     }
 
     fn waiting(begin: i64, end: i64) -> Request {
-        Request { client: End::A, begin, sent: end, rdma: None, reply: end, seen: end, end, sequence: [None; 2], way: 0, is_read: false }
+        Request {
+            client: End::A,
+            begin,
+            sent: end,
+            rdma: None,
+            reply: end,
+            seen: end,
+            end,
+            sequence: [None; 2],
+            way: 0,
+            is_read: false,
+        }
+    }
+
+    const WAITS: Option<Waiter> = Some(Waiter { exchange: 1, command: "READ", first: 2, last: 3, time: 0 });
+
+    #[test]
+    fn an_episode_names_the_requests_that_waited_longest() {
+        let mut episodes = Episodes::default();
+        episodes.add(recovery(10, Some(60)));
+        for (exchange, begin) in [(1, 50), (2, 20), (3, 40), (4, 20), (5, 30)] {
+            let waiter = Waiter { exchange, command: "READ", first: exchange * 10, last: exchange * 10 + 1, time: 0 };
+            episodes.cut(&waiting(begin, 70), Some(waiter));
+        }
+        let found: Vec<_> = episodes.iter().flat_map(|e| e.waiters().map(|w| (w.exchange, w.first, w.time))).collect();
+        assert_eq!(found, [(2, 20, 40), (4, 40, 40), (5, 50, 30)]);
     }
 
     #[test]
@@ -686,12 +883,12 @@ mod tests {
         let mut episodes = Episodes::default();
         episodes.add(recovery(10, Some(20)));
         episodes.add(recovery(30, Some(40)));
-        assert_eq!(episodes.cut(&waiting(0, 50), false).time.of(Owner::Recovery), 20);
+        assert_eq!(episodes.cut(&waiting(0, 50), None).time.of(Owner::Recovery), 20);
         assert!(episodes.iter().all(|e| (e.cost, e.requests) == (0, 0)));
-        episodes.cut(&waiting(0, 50), true);
-        episodes.cut(&waiting(35, 50), true);
-        assert_eq!(episodes.cut(&waiting(39, 50), true).time.of(Owner::Recovery), 1);
-        assert_eq!(episodes.cut(&waiting(40, 50), true).time.of(Owner::Recovery), 0);
+        episodes.cut(&waiting(0, 50), WAITS);
+        episodes.cut(&waiting(35, 50), WAITS);
+        assert_eq!(episodes.cut(&waiting(39, 50), WAITS).time.of(Owner::Recovery), 1);
+        assert_eq!(episodes.cut(&waiting(40, 50), WAITS).time.of(Owner::Recovery), 0);
         let costs: Vec<_> = episodes.iter().map(|e| (e.cost, e.requests)).collect();
         assert_eq!(costs, [(10, 1), (16, 3)]);
     }
@@ -701,16 +898,16 @@ mod tests {
         let mut episodes = Episodes::default();
         episodes.add(recovery(10, Some(20)));
         episodes.begin(Kind::Rnr, End::A, at(60), None);
-        assert_eq!(episodes.cut(&waiting(50, 70), true).time.of(Owner::Rnr), 10);
+        assert_eq!(episodes.cut(&waiting(50, 70), WAITS).time.of(Owner::Rnr), 10);
         episodes.end(Kind::Rnr, End::A, at(80), |_| {});
-        assert_eq!(episodes.cut(&waiting(50, 90), true).time.of(Owner::Rnr), 20);
+        assert_eq!(episodes.cut(&waiting(50, 90), WAITS).time.of(Owner::Rnr), 20);
     }
 
     #[test]
     fn what_held_up_a_request_is_not_taken_back() {
         let mut episodes = Episodes::default();
         episodes.begin(Kind::Recovery, End::A, at(10), None);
-        episodes.cut(&waiting(5, 20), true);
+        episodes.cut(&waiting(5, 20), WAITS);
         episodes.retract(Kind::Recovery, End::A, at(30));
         let found: Vec<_> = episodes.iter().map(|e| (e.kind, e.end)).collect();
         assert_eq!(found, [(Kind::Gap, Some(at(30)))]);
@@ -758,7 +955,10 @@ mod tests {
         }
         episodes.add(Episode { by: Some(End::B), ..recovery(5, Some(6)) });
         let sums = episodes.sums(99);
-        assert_eq!((sums[0].first, sums[0].last, sums[0].packets, sums[0].repeated, sums[0].lasted), (at(10), at(30), 8, 12, 4));
+        assert_eq!(
+            (sums[0].first, sums[0].last, sums[0].packets, sums[0].repeated, sums[0].lasted),
+            (at(10), at(30), 8, 12, 4)
+        );
         assert_eq!((sums.len(), sums[1].by, sums[1].count), (2, Some(End::B), 1));
         // of several at the same time, the one that was noticed first
         let mut episodes = Episodes::default();

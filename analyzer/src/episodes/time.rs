@@ -59,6 +59,11 @@ impl Owner {
         Self::Unknown,
     ];
 
+    /// True if it is a delay: not the client's, the server's, the wire's or RDMA's own time.
+    pub const fn is_delay(self) -> bool {
+        matches!(self, Self::Credit | Self::SendQueue | Self::Recovery | Self::Rnr | Self::Pause)
+    }
+
     /// The word of the reports for programs.
     pub const fn key(self) -> &'static str {
         match self {
@@ -108,9 +113,17 @@ impl Time {
 
     /// Delays, in ns: time of all owners but client, server, wire and RDMA.
     pub fn held_up(&self) -> i64 {
-        [Owner::Credit, Owner::SendQueue, Owner::Recovery, Owner::Rnr, Owner::Pause]
-            .iter()
-            .fold(0i64, |sum, owner| sum.saturating_add(self.of(*owner)))
+        let delays = Owner::ALL.iter().filter(|owner| owner.is_delay());
+        delays.fold(0i64, |sum, owner| sum.saturating_add(self.of(*owner)))
+    }
+
+    /// The same, where so much of one owner's time is another's, in ns.
+    #[must_use]
+    pub fn moved(mut self, from: Owner, to: Owner, time: i64) -> Self {
+        let time = time.clamp(0, self.of(from).max(0));
+        self.0[from as usize] -= time;
+        self.add(to, time);
+        self
     }
 
     /// The owner of most of it, with its part in ns.
@@ -215,7 +228,10 @@ pub fn cut(request: &Request, episodes: &[Episode]) -> Cut {
     let sent = request.sent.clamp(begin, end);
     let reply = request.reply.clamp(sent, end);
     let seen = request.seen.clamp(reply, end);
-    let rdma = request.rdma.map(|(first, last)| (first.clamp(sent, reply), last.clamp(sent, reply))).filter(|(first, last)| first <= last);
+    let rdma = request
+        .rdma
+        .map(|(first, last)| (first.clamp(sent, reply), last.clamp(sent, reply)))
+        .filter(|(first, last)| first <= last);
     let (first, last) = rdma.unwrap_or((reply, reply));
     let phases = [
         (begin, sent, Owner::Wire),
@@ -239,7 +255,7 @@ pub fn cut(request: &Request, episodes: &[Episode]) -> Cut {
         for episode in near.iter().rev() {
             let (begins, ends) = (episode.begin.time.max(from), episode.until().min(to));
             if begins < ends && overlaps.len() < OVERLAPS_MAX && concerns(request, episode, number, from, to) {
-                let (rank, owner) = (episode.kind.rank(), episode.owner(request.client));
+                let (rank, owner) = (episode.rank(), episode.owner(request.client));
                 overlaps.push(Overlap { from: begins, to: ends, rank, owner, episode: episode.id });
             }
         }
@@ -337,13 +353,17 @@ fn concerns(request: &Request, episode: &Episode, phase: usize, from: i64, to: i
                 _ => episode.begin.time <= from,
             };
             // it comes out with the packets that were held up
-            let comes_out = to <= episode.until().saturating_add(RELEASE + (to.saturating_sub(episode.begin.time) / RELEASE_SHARE).max(0));
+            let comes_out = to
+                <= episode
+                    .until()
+                    .saturating_add(RELEASE + (to.saturating_sub(episode.begin.time) / RELEASE_SHARE).max(0));
             (of_client && phase < RDMA && is_behind) || (of_server && comes_out)
         }
     }
 }
 
 stored!(Time { 0 });
+stored_enum!(Owner { Client, Credit, SendQueue, Wire, Recovery, Rnr, Pause, Rdma, Server, Unknown });
 stored_enum!(Behind { Episode(a), Exchange(a) });
 
 #[cfg(test)]
@@ -365,7 +385,18 @@ mod tests {
     /// Sent at 0, answered at 100 ms.
     fn request() -> Request {
         let (sent, reply, end) = (MS, 100 * MS, 101 * MS);
-        Request { client: End::A, begin: 0, sent, rdma: None, reply, seen: end, end, sequence: [None; 2], way: 0, is_read: false }
+        Request {
+            client: End::A,
+            begin: 0,
+            sent,
+            rdma: None,
+            reply,
+            seen: end,
+            end,
+            sequence: [None; 2],
+            way: 0,
+            is_read: false,
+        }
     }
 
     fn parts(cut: &Cut) -> Vec<(Owner, i64)> {
@@ -494,14 +525,16 @@ mod tests {
         let server = |begin, end, to| concerns(&request(), &episode(1, Kind::Recovery, End::B, begin, end), 1, MS, to);
         // half a millisecond, and a part of the time since it began
         let end = 40 * MS;
-        let latest = |begin: i64| (end..).step_by(1000).take_while(|to| server(begin, end, *to)).last().map(|to| to - end);
+        let latest =
+            |begin: i64| (end..).step_by(1000).take_while(|to| server(begin, end, *to)).last().map(|to| to - end);
         assert_eq!(latest(end), Some((RELEASE * 32 / 31) / 1000 * 1000));
         assert!(server(8 * MS, end, end + RELEASE + MS) && !server(8 * MS, end, end + RELEASE + 2 * MS));
         let exactly = |to: i64| end + RELEASE + (to - 8 * MS) / RELEASE_SHARE == to;
         let to = (end..).find(|to| exactly(*to)).unwrap_or(0);
         assert!(server(8 * MS, end, to) && !server(8 * MS, end, to + 2));
         // of the client's direction: what began before the server could work on it
-        let client = |begin, from| concerns(&request(), &episode(1, Kind::Recovery, End::A, begin, end), 1, from, 90 * MS);
+        let client =
+            |begin, from| concerns(&request(), &episode(1, Kind::Recovery, End::A, begin, end), 1, from, 90 * MS);
         assert!(client(MS, MS) && !client(MS + 1, MS));
         let lost = Episode { sequence: Some(500), ..episode(1, Kind::Recovery, End::A, 5 * MS, end) };
         let mine = |mine| concerns(&Request { sequence: [Some(mine), None], ..request() }, &lost, 1, MS, 90 * MS);
@@ -510,11 +543,13 @@ mod tests {
 
     #[test]
     fn an_episode_at_the_edge_of_a_request_is_none_of_its() {
-        let recovery = |begin, end| cut(&request(), &[episode(1, Kind::Recovery, End::A, begin, end)]).time.of(Owner::Recovery);
+        let recovery =
+            |begin, end| cut(&request(), &[episode(1, Kind::Recovery, End::A, begin, end)]).time.of(Owner::Recovery);
         assert_eq!(recovery(-5, 0), 0);
         assert_eq!(recovery(-5, 1), 1);
         assert_eq!(recovery(MS - 1, 2 * MS), 1 + MS);
-        let late = |begin, end| cut(&request(), &[episode(1, Kind::Recovery, End::B, begin, end)]).time.of(Owner::Recovery);
+        let late =
+            |begin, end| cut(&request(), &[episode(1, Kind::Recovery, End::B, begin, end)]).time.of(Owner::Recovery);
         assert_eq!(late(101 * MS - 1, 200 * MS), 1);
         assert_eq!(late(101 * MS, 200 * MS), 0);
         // those before and behind the ones that count
@@ -550,15 +585,17 @@ mod tests {
     fn more_episodes_than_are_looked_at() {
         let each = MS / 200;
         let many = |count: i64| {
-            let list: Vec<Episode> =
-                (0..count).map(|n| episode(n as u32 + 1, Kind::Recovery, End::A, n * 2 * each, (n * 2 + 1) * each)).collect();
+            let list: Vec<Episode> = (0..count)
+                .map(|n| episode(n as u32 + 1, Kind::Recovery, End::A, n * 2 * each, (n * 2 + 1) * each))
+                .collect();
             cut(&request(), &list).time.of(Owner::Recovery) / each
         };
         assert_eq!(many(OVERLAPS_MAX as i64), OVERLAPS_MAX as i64);
         assert_eq!(many(OVERLAPS_MAX as i64 + 1), OVERLAPS_MAX as i64);
         // one that begins where a part of the request ends takes no place in it
-        let mut list: Vec<Episode> =
-            (0..OVERLAPS_MAX as i64).map(|n| episode(n as u32 + 1, Kind::Recovery, End::A, n * 2 * each, (n * 2 + 1) * each)).collect();
+        let mut list: Vec<Episode> = (0..OVERLAPS_MAX as i64)
+            .map(|n| episode(n as u32 + 1, Kind::Recovery, End::A, n * 2 * each, (n * 2 + 1) * each))
+            .collect();
         list.push(episode(99, Kind::Recovery, End::A, MS, 2 * MS));
         assert_eq!(cut(&request(), &list).time.of(Owner::Recovery) / each, OVERLAPS_MAX as i64);
     }
@@ -572,14 +609,29 @@ mod tests {
 
     fn any_episode() -> impl Strategy<Value = Episode> {
         let (kinds, causes) = (0..Kind::ALL.len(), [Cause::Unknown, Cause::LostBefore, Cause::Needless]);
-        (kinds, 0..3usize, 0..3u8, any::<i64>(), -50..2000i64, proptest::option::of(0..2000i64), proptest::option::of(0..900u32)).prop_map(
-            move |(kind, cause, by, wild, begin, lasts, sequence)| {
+        (
+            kinds,
+            0..3usize,
+            0..3u8,
+            any::<i64>(),
+            -50..2000i64,
+            proptest::option::of(0..2000i64),
+            proptest::option::of(0..900u32),
+        )
+            .prop_map(move |(kind, cause, by, wild, begin, lasts, sequence)| {
                 let begin = if wild % 97 == 0 { wild } else { begin };
                 let by = [Some(End::A), Some(End::B), None][usize::from(by)];
                 let end = lasts.map(|lasts| at(begin.saturating_add(lasts)));
-                Episode { kind: Kind::ALL[kind], cause: causes[cause], by, begin: at(begin), end, sequence, ..Episode::default() }
-            },
-        )
+                Episode {
+                    kind: Kind::ALL[kind],
+                    cause: causes[cause],
+                    by,
+                    begin: at(begin),
+                    end,
+                    sequence,
+                    ..Episode::default()
+                }
+            })
     }
 
     proptest! {

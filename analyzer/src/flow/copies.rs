@@ -23,6 +23,7 @@ pub struct Copies {
     last: [Seen; REMEMBERED],
     /// Number of packets so far.
     count: u32,
+    ids: Ids,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +38,12 @@ struct Seen {
 
 impl Default for Copies {
     fn default() -> Self {
-        Self { last: [Seen { number: 0, mark: 0, time: 0, frame: 0 }; REMEMBERED], count: 0 }
+        Self { last: [Seen { number: 0, mark: 0, time: 0, frame: 0 }; REMEMBERED], count: 0, ids: Ids::default() }
     }
 }
 
-/// Values that a datagram and its copy have in common: the IP identification, and other values that distinguish contents.
+/// Values that a datagram and its copy have in common: the IP identification, and other values that distinguish
+/// contents.
 pub fn mark(ip_id: u16, contents: u16) -> u32 {
     u32::from(ip_id) << 16 | u32::from(contents)
 }
@@ -51,6 +53,9 @@ impl Copies {
     #[inline]
     pub fn add(&mut self, at: At, number: u32, mark: u32) {
         self.last[self.count as usize % REMEMBERED] = Seen { number, mark, time: micros(at), frame: at.frame as u32 };
+        if mark >> 16 != 0 {
+            _ = self.ids.behind((mark >> 16) as u16);
+        }
         // beyond all places the numbers go round above them
         self.count = self.count.checked_add(1).unwrap_or(REMEMBERED as u32);
     }
@@ -73,11 +78,15 @@ impl Copies {
         let within = match (mark >> 16, calm) {
             (0, false) => SAME_CONTENTS,
             (0, true) => SAME_CONTENTS_CALM,
+            // what is sent again gets the next identification: however late, this is the same datagram
+            _ if self.ids.count_up() => u32::MAX,
             _ => SAME_DATAGRAM,
         };
-        let is_answer =
-            |seen: &Seen| asked.is_some_and(|asked| mark >> 16 == 0 && (seen.frame.wrapping_sub(asked.frame as u32) as i32) < 0);
-        let is_same = |seen: &Seen| (seen.number, seen.mark) == (number, mark) && micros(at).wrapping_sub(seen.time) <= within;
+        let is_answer = |seen: &Seen| {
+            asked.is_some_and(|asked| mark >> 16 == 0 && (seen.frame.wrapping_sub(asked.frame as u32) as i32) < 0)
+        };
+        let is_same =
+            |seen: &Seen| (seen.number, seen.mark) == (number, mark) && micros(at).wrapping_sub(seen.time) <= within;
         self.known().iter().any(|seen| is_same(seen) && !is_answer(seen))
     }
 
@@ -109,12 +118,17 @@ pub struct Ids {
 }
 
 impl Ids {
+    /// True if they have counted up so far.
+    fn count_up(&self) -> bool {
+        self.run >= COUNTS
+    }
+
     /// Takes the next one. Returns the number of packets by which it was sent before the newest so far: 0 for a newer
     /// one, `None` if that cannot be known.
     #[inline]
     pub fn behind(&mut self, id: u16) -> Option<u16> {
         let step = id.wrapping_sub(self.newest);
-        let is_known = self.run >= COUNTS;
+        let is_known = self.count_up();
         match step {
             1..=STEP_MAX => {
                 self.run = self.run.saturating_add(1);
@@ -318,7 +332,9 @@ const ENOUGH: u64 = 8;
 /// before.
 pub fn is_mirrored(of: [u64; 2], again: [u64; 2], thrice: [u64; 2]) -> bool {
     let is_twice = thrice.iter().sum::<u64>() * 4 <= again.iter().sum::<u64>();
-    is_twice && of.iter().sum::<u64>() >= 2 * ENOUGH && of.iter().zip(again).all(|(of, again)| *of >= ENOUGH / 2 && again * 20 >= of * 9)
+    is_twice
+        && of.iter().sum::<u64>() >= 2 * ENOUGH
+        && of.iter().zip(again).all(|(of, again)| *of >= ENOUGH / 2 && again * 20 >= of * 9)
 }
 
 /// True if so many packets of both directions appear again that a mirror may be the reason, though it is not certain.
@@ -336,6 +352,18 @@ mod tests {
 
     fn at(time: i64) -> At {
         At { frame: 1, time }
+    }
+
+    /// A mirror may show a datagram late; where identifications count up, no other one has its.
+    #[test]
+    fn a_datagram_is_the_same_however_late_if_identifications_count_up() {
+        let is_copy = |ids: fn(u16) -> u16| {
+            let mut copies = Copies::default();
+            let at = |n: u16| At { frame: n.into(), time: i64::from(n) * 1_000_000 };
+            (1..12).for_each(|n| copies.add(at(n), n.into(), mark(ids(n), n)));
+            copies.has(at(60), 11, mark(ids(11), 11), false, None)
+        };
+        assert_eq!([is_copy(|n| 500 + n), is_copy(|_| 500), is_copy(|n| n.wrapping_mul(20_011))], [true, false, false]);
     }
 
     #[test]
@@ -371,7 +399,10 @@ mod tests {
         copies.add(frame(5, 9_000), 7, mark(0, 9));
         copies.add(frame(6, 9_000), 8, mark(0, 9));
         assert_eq!((copies.times(7), copies.times(8), copies.times(9)), (2, 1, 0));
-        assert_eq!((copies.first_age(frame(9, 21_000), 7), copies.first_age(frame(9, 21_000), 9)), (Some(20_000), None));
+        assert_eq!(
+            (copies.first_age(frame(9, 21_000), 7), copies.first_age(frame(9, 21_000), 9)),
+            (Some(20_000), None)
+        );
         assert_eq!((copies.frame_of(frame(9, 0), 7), copies.frame_of(frame(9, 0), 9)), (Some(5), None));
         assert_eq!(copies.frame_of(frame(5, 0), 7), None, "the same frame");
         // what is older than what was asked for is no original, if it has no identification
@@ -387,8 +418,14 @@ mod tests {
         assert!(is_mirrored([100, 60], [45, 27], [18, 0]));
         assert!(!is_mirrored([100, 60], [45, 27], [18, 1]), "more than a quarter came a third time");
         assert!(!is_mirrored([100, 60], [44, 28], [0, 0]) && !is_mirrored([100, 60], [46, 26], [0, 0]));
-        assert!(is_mirrored([12, 4], [6, 2], [0, 0]) && !is_mirrored([11, 4], [6, 2], [0, 0]) && !is_mirrored([13, 3], [6, 2], [0, 0]));
-        assert!(may_be_mirrored([4, 8], [1, 2]) && !may_be_mirrored([5, 8], [1, 2]) && !may_be_mirrored([0, 8], [0, 2]));
+        assert!(
+            is_mirrored([12, 4], [6, 2], [0, 0])
+                && !is_mirrored([11, 4], [6, 2], [0, 0])
+                && !is_mirrored([13, 3], [6, 2], [0, 0])
+        );
+        assert!(
+            may_be_mirrored([4, 8], [1, 2]) && !may_be_mirrored([5, 8], [1, 2]) && !may_be_mirrored([0, 8], [0, 2])
+        );
     }
 
     #[test]
@@ -402,7 +439,10 @@ mod tests {
         assert_eq!(counting(509).1, Some(0));
         let after = |id| counting(509).0.behind(id);
         assert_eq!([after(509 + STEP_MAX), after(509 + STEP_MAX + 1)], [Some(0), None]);
-        assert_eq!([after(509_u16.wrapping_sub(BACK_MAX)), after(509_u16.wrapping_sub(BACK_MAX + 1))], [Some(BACK_MAX), None]);
+        assert_eq!(
+            [after(509_u16.wrapping_sub(BACK_MAX)), after(509_u16.wrapping_sub(BACK_MAX + 1))],
+            [Some(BACK_MAX), None]
+        );
         // beyond that they begin anew
         let mut ids = counting(509).0;
         assert_eq!((ids.behind(40_000), ids.behind(40_001), ids.behind(39_999)), (None, None, None));
@@ -460,7 +500,11 @@ mod tests {
             [Shown::First, Shown::Again],
             "sent again, and shown twice as everything is"
         );
-        assert_eq!([add(10_000, End::A, 9), add(12_000, End::A, 9)], [Shown::First, Shown::First], "the copy of one was not captured");
+        assert_eq!(
+            [add(10_000, End::A, 9), add(12_000, End::A, 9)],
+            [Shown::First, Shown::First],
+            "the copy of one was not captured"
+        );
         assert!(doubles.are_known());
     }
 
@@ -503,8 +547,14 @@ mod tests {
     #[test]
     fn a_mirror_is_sure_with_copies_of_both_directions_and_few_without() {
         let is_sure = |pairs: [usize; 2], alone: usize| Mirror { pairs, alone, ..Mirror::new(1000) }.is_sure();
-        assert_eq!([is_sure([7, 1], 1), is_sure([1, 7], 1), is_sure([8, 0], 1), is_sure([0, 8], 1)], [true, true, false, false]);
-        assert_eq!([is_sure([4, 4], 1), is_sure([4, 4], 2), is_sure([3, 4], 1), is_sure([8, 8], 2)], [true, false, false, true]);
+        assert_eq!(
+            [is_sure([7, 1], 1), is_sure([1, 7], 1), is_sure([8, 0], 1), is_sure([0, 8], 1)],
+            [true, true, false, false]
+        );
+        assert_eq!(
+            [is_sure([4, 4], 1), is_sure([4, 4], 2), is_sure([3, 4], 1), is_sure([8, 8], 2)],
+            [true, false, false, true]
+        );
         assert_eq!([is_sure([DOUBLES_LEAST - 1, 1], 0), is_sure([DOUBLES_LEAST - 2, 1], 0)], [true, false]);
     }
 
@@ -523,7 +573,10 @@ mod tests {
             doubles.is_over
         };
         let late = DOUBLES_TIME + 1;
-        assert_eq!([is_over(DOUBLES - 1, late, None), is_over(DOUBLES, late, None), is_over(DOUBLES + 1, late, None)], [false, true, true]);
+        assert_eq!(
+            [is_over(DOUBLES - 1, late, None), is_over(DOUBLES, late, None), is_over(DOUBLES + 1, late, None)],
+            [false, true, true]
+        );
         assert!(!is_over(DOUBLES, DOUBLES_TIME, None));
         // with a suspect copy, that of the others may come
         assert!(!is_over(DOUBLES, late, Some(2 * DOUBLES_TIME)));
@@ -534,7 +587,8 @@ mod tests {
     #[test]
     fn so_many_packets_without_a_copy_clear_the_suspect() {
         let suspect = |count: usize| {
-            let mut doubles = DoubleDetector { first: packets(count), suspect: Some(1000), ..DoubleDetector::default() };
+            let mut doubles =
+                DoubleDetector { first: packets(count), suspect: Some(1000), ..DoubleDetector::default() };
             doubles.add(at(1_000_000), End::A, [9; 3]);
             doubles.suspect
         };
@@ -542,7 +596,8 @@ mod tests {
         // one more for two that had theirs
         let with_pairs = |count: usize| {
             let mut first = packets(count);
-            let copies = first[..2].iter().map(|(time, by, contents)| (time + 1000, *by, *contents)).collect::<Vec<_>>();
+            let copies =
+                first[..2].iter().map(|(time, by, contents)| (time + 1000, *by, *contents)).collect::<Vec<_>>();
             first.extend(copies);
             let mut doubles = DoubleDetector { first, suspect: Some(1000), ..DoubleDetector::default() };
             doubles.add(at(1_000_000), End::A, [9; 3]);
@@ -555,8 +610,10 @@ mod tests {
     fn so_many_packets_wait_for_their_copies() {
         let is_known = |count: usize| {
             let waiting = packets(count).into();
-            let mut doubles =
-                DoubleDetector { mirror: Some(Box::new(Mirror { waiting, ..Mirror::new(1000) })), ..DoubleDetector::default() };
+            let mut doubles = DoubleDetector {
+                mirror: Some(Box::new(Mirror { waiting, ..Mirror::new(1000) })),
+                ..DoubleDetector::default()
+            };
             assert_eq!(doubles.add(at(0), End::A, [9; 3]), Shown::First);
             doubles.are_known()
         };

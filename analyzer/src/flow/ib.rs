@@ -6,17 +6,16 @@
 //!   requester ◀── Acknowledge n, NAK, Read Response n … ───── responder      PSNs of the requester's numbering
 //! ```
 //!
-//! Each end is requester of its own numbering and responder in the other's. A request whose PSN is the one expected goes
-//! through at once, without a copy. One that came before is a retransmission and is reported once only. One that comes early
-//! is held until the missing packets
+//! Each end is requester of its own numbering and responder in the other's. A request whose PSN is the one expected
+//! goes through at once, without a copy. One that came before is a retransmission and is reported once only. One that
+//! comes early is held until the missing packets
 //!
 //! - are sent again: they were lost on the wire;
 //! - are acknowledged all the same: the receiver had them, the capture lost them;
 //! - are given up (time, or the limit of held packets): the cause is unknown.
 
 use super::copies::{Copies, DoubleDetector, Ids, Shown, is_mirrored, mark, may_be_mirrored};
-use super::losses::LossView;
-use super::losses::{BySender, Losses, Tally, Unanswered, tallied};
+use super::losses::{ALL_CHANGED, BySender, LossView, Losses, Tally, Unanswered, are_changed, tallied};
 use super::psn;
 use super::recovery::{Ended, HELD_BACK, Late, Recovery, Sent};
 use crate::devices::Measure;
@@ -46,7 +45,8 @@ const JUMP_MAX: i32 = 1 << 16;
 /// A copy that follows this closely on the original, in ns, was made by a mirror, not sent again.
 const COPY_TIME_MAX: i64 = 20_000;
 
-/// Packets by which one is behind another at least, as identifications of IP count them, to be more than out of order in the capture.
+/// Packets by which one is behind another at least, as identifications of IP count them, to be more than out of order
+/// in the capture.
 const OLD: u16 = 8;
 /// Responses that are remembered with their time: the first of a Read, and one of [`PASSED_EACH`].
 const PASSED: usize = 16;
@@ -54,13 +54,18 @@ const PASSED: usize = 16;
 const PASSED_EACH: u32 = 16;
 /// Responses of one Read that are remembered as missing at most.
 const MISSING_MAX: usize = 1024;
-/// Packets remembered per direction that were retransmitted because they had not come: one of them may still come, late.
+/// Packets remembered per direction that were retransmitted because they had not come: one of them may still come,
+/// late.
 const FILLED_MAX: usize = 16;
 /// ns after which such a packet does not come any more.
 const LATE_MAX: i64 = 2_000_000_000;
 /// Stretches of packets remembered per direction that were acknowledged, but not captured so far.
 const SKIPPED_MAX: usize = 16;
-/// Packets with a right invariant CRC after which a wrong one says that a packet is damaged, whatever an acknowledgment seems to say.
+/// Damaged packets remembered per direction that the receiver had, and damaged Responses of which that is not known
+/// yet.
+const GARBLED_MAX: usize = 64;
+/// Packets with a right invariant CRC after which a wrong one says that a packet is damaged, whatever an acknowledgment
+/// seems to say.
 const ICRC_TRUSTED: u32 = 8;
 /// ns within which a requester asks again for Responses that it did not get, beside the way there and back.
 const ASKS_AGAIN: i64 = 1_000_000;
@@ -123,8 +128,8 @@ pub enum IbFact {
         /// Partition key of this one.
         got: u16,
     },
-    /// A packet that does not go on as the one before it asks for: the middle or end of a message that did not begin, or the beginning of
-    /// one inside another.
+    /// A packet that does not go on as the one before it asks for: the middle or end of a message that did not begin,
+    /// or the beginning of one inside another.
     OutOfOrder {
         /// Operation of the packet.
         verb: Verb,
@@ -143,9 +148,14 @@ pub enum IbFact {
     ResponsesMissed(u32),
     /// A stretch of packets will not come any more.
     Gap(Gap),
+    /// The receiver had these packets undamaged. The capture has them damaged, so that their content is not known.
+    Garbled(Gap),
+    /// The same for so many Responses to Reads.
+    ResponsesGarbled(u32),
     /// Negative acknowledgment: the code (IBA table 61) and the PSN that the responder expects.
     Nak {
-        /// 0 PSN sequence error, 1 invalid request, 2 remote access error, 3 remote operational error, 4 invalid RD request.
+        /// 0 PSN sequence error, 1 invalid request, 2 remote access error, 3 remote operational error, 4 invalid RD
+        /// request.
         code: u8,
         /// PSN.
         psn: u32,
@@ -156,6 +166,31 @@ pub enum IbFact {
         timer: u8,
         /// PSN of the Send.
         psn: u32,
+    },
+    /// A Write has another length than its first packet says: more bytes came, or it ended before.
+    OtherLength {
+        /// Length that the first packet says.
+        said: u32,
+        /// Bytes that came.
+        sent: u32,
+        /// Part of the message that the packet is which shows it.
+        part: Part,
+    },
+    /// Packets were acknowledged that this end's peer never sent.
+    AckedUnsent {
+        /// The newest PSN that was acknowledged.
+        psn: u32,
+        /// Packets between the last one that was sent and that.
+        beyond: u32,
+        /// Acknowledgments of that kind.
+        count: u32,
+    },
+    /// A packet had a wrong number: the same came with the right one.
+    WrongNumber {
+        /// Its PSN.
+        psn: u32,
+        /// The right one.
+        right: u32,
     },
     /// So many Read Requests are outstanding, unless Responses were missed.
     ReadsOutstanding(u32),
@@ -189,7 +224,8 @@ pub trait IbSink {
     /// The operation that is reported next ends with this packet, by its sequence number.
     #[inline]
     fn sequence(&mut self, _by: End, _sequence: u32) {}
-    /// Everything that `by` requested up to here has arrived. `is_ack`: an acknowledgment says so, and not a Read Response.
+    /// Everything that `by` requested up to here has arrived. `is_ack`: an acknowledgment says so, and not a Read
+    /// Response.
     #[inline]
     fn acknowledged(&mut self, _at: At, _by: End, _sequence: u32, _is_ack: bool) {}
     /// A packet that was already reported as an operation is sent again.
@@ -242,6 +278,8 @@ pub struct IbFlow {
 struct Sender {
     /// PSN of the next request.
     next: Option<u32>,
+    /// Its peer acknowledged data before any of it was seen.
+    began_late: bool,
     /// Number of PSNs by which the next request may be ahead of `next`, because the number of responses to a Read is
     /// not known.
     slack: u32,
@@ -255,8 +293,12 @@ struct Sender {
     memory: Option<(u32, u64)>,
     /// Length of the whole open message, if it was said.
     whole: Option<u32>,
+    /// Some packets of the open message were not captured.
+    has_hole: bool,
     /// An acknowledgment for more than was captured.
     acked_ahead: Option<u32>,
+    /// Number of those, and the first.
+    acks_ahead: (u32, At),
     /// The newest PSN that was acknowledged.
     acked: Option<u32>,
     /// PSN behind the last packet, in the order of the capture.
@@ -269,6 +311,11 @@ struct Sender {
     late: Option<Late>,
     /// Stretches of packets that were acknowledged, but not captured so far: the first packet, and their number.
     skipped: VecDeque<(u32, u32)>,
+    /// Damaged packets that were acknowledged without being sent again: the PSN, frame and time, and the time of the
+    /// acknowledgment.
+    garbled: VecDeque<(u32, At, i64)>,
+    /// Damaged Responses to its Reads: the PSN, frame and time.
+    bad_responses: VecDeque<(u32, At)>,
     /// Packets that were missing and came with a round: the PSN, and when it was missed.
     filled: VecDeque<(u32, At)>,
     held: VecDeque<Held>,
@@ -286,6 +333,8 @@ struct Sender {
     passed: [(u32, i64); PASSED],
     /// The last Response that had been missing and came when it was asked for again: its PSN.
     refilled: Option<u32>,
+    /// Damaged packets from before any that was not: their PSNs, and the places of their capture.
+    unplaced: Vec<(u32, At)>,
     /// The first packet that was seen of it, if those before it were not.
     first: Option<u32>,
     /// The newest packet that asked for an acknowledgment; `None` if none ever does.
@@ -310,6 +359,10 @@ struct Held {
     payload_length: u32,
     /// Its invariant CRC is wrong: it counts only if it is acknowledged and does not come again.
     is_damaged: bool,
+    /// All packets before it had come when it came: it goes out again only if its receiver has dropped it.
+    is_next: bool,
+    /// Its receiver asked for it.
+    is_asked: bool,
     /// Its invariant CRC is wrong, and it was unknown then if that means anything.
     is_doubtful: bool,
     /// All that it completes was shown when it came: its content was known by then.
@@ -386,13 +439,23 @@ impl IbFlow {
         self.mtu = Some(bytes);
     }
 
-    /// The range of PSNs that an acknowledgment of `by`'s requests may have now: used to find which flows belong together.
+    /// The range of PSNs that an acknowledgment of `by`'s requests may have now: used to find which flows belong
+    /// together.
     pub fn may_acknowledge(&self, by: End, acknowledged: u32) -> bool {
         let sender = &self.senders[by.index()];
         sender.next.is_some_and(|next| {
             let behind = psn::ahead(next, acknowledged);
             (1..=256).contains(&behind) || (behind <= 0 && behind > -(sender.slack as i32) - 1)
         })
+    }
+
+    /// True if the PSN of a packet of `by` is far from those of this connection: its queue pairs are in use again, by a
+    /// connection whose handshake was not captured. An answer has the PSN of its request.
+    pub fn is_far(&self, by: End, is_request: bool, psn: u32) -> bool {
+        let requester = if is_request { by } else { by.peer() };
+        self.senders[requester.index()]
+            .next
+            .is_some_and(|next| psn::ahead(next, psn).unsigned_abs() > JUMP_MAX.unsigned_abs())
     }
 
     /// True if the peer of an end acknowledged more of its requests than were seen.
@@ -453,7 +516,8 @@ impl IbFlow {
         self.copies[by.index()].add(at, packet.bth.psn, mark);
     }
 
-    /// A version that does not exist, or another partition than before (IBA 9.6.1.1, 10.9.3). Damaged packets say nothing.
+    /// A version that does not exist, or another partition than before (IBA 9.6.1.1, 10.9.3). Damaged packets say
+    /// nothing.
     #[cold]
     fn unusual_header<S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, sink: &mut S) {
         /// The bit that tells full members of a partition from limited ones.
@@ -478,19 +542,48 @@ impl IbFlow {
         is_known && self.taken_bad[by.index()] < TAKEN_BAD_MAX
     }
 
-    /// A packet that its receiver drops: shown and counted, not followed. If the receiver acknowledges it all the same, it is.
+    /// A packet that its receiver drops: shown and counted, not followed. If the receiver acknowledges it all the same,
+    /// it is.
     #[cold]
-    fn damaged<T: Trace, S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, row: &'static Row, t: &mut T, sink: &mut S) {
+    fn damaged<T: Trace, S: IbSink>(
+        &mut self,
+        at: At,
+        by: End,
+        packet: &IbPacket<'_>,
+        row: &'static Row,
+        t: &mut T,
+        sink: &mut S,
+    ) {
         sink.fact(at, by, IbFact::Damaged);
         self.losses(by).damaged.add(at, 1);
+        let bad = self.losses(by).damaged.count;
+        if bad == ALL_CHANGED && are_changed(bad, self.icrc_good[by.index()], false) {
+            // so many in a row are not damaged on the wire: nothing is known of what was sent
+            sink.fact(at, by, IbFact::BeganLate);
+        }
         if T::ON {
             sink.show(verb_of(row), part_of(row), packet.payload, t);
         }
-        let is_request = !matches!(row.verb, bth::Verb::Acknowledge | bth::Verb::AtomicAck | bth::Verb::ReadResponse);
+        if row.verb == bth::Verb::ReadResponse {
+            let requester = &mut self.senders[by.peer().index()];
+            if requester.bad_responses.len() < GARBLED_MAX {
+                requester.bad_responses.push_back((packet.bth.psn, at));
+            }
+            return;
+        }
+        if matches!(row.verb, bth::Verb::Acknowledge | bth::Verb::AtomicAck) {
+            return;
+        }
         let sender = &mut self.senders[by.index()];
-        let ahead = sender.next.map_or(0, |next| psn::ahead(packet.bth.psn, next));
+        let Some(next) = sender.next else {
+            if sender.unplaced.len() < GARBLED_MAX {
+                sender.unplaced.push((packet.bth.psn, at));
+            }
+            return;
+        };
         // the packet number itself may be damaged
-        if !is_request || sender.next.is_none() || !(0..256).contains(&ahead) {
+        let ahead = psn::ahead(packet.bth.psn, next);
+        if !(0..256).contains(&ahead) {
             return;
         }
         let request = Request {
@@ -508,6 +601,20 @@ impl IbFlow {
         if !sender.held.iter().any(|h| h.psn == request.psn) {
             let is_shown = sink.is_shown(by, verb_of(row), part_of(row), packet.payload);
             sender.insert(&request, true, is_shown);
+            if let Some(held) = sender.held.iter_mut().find(|h| h.psn == request.psn) {
+                held.is_next = ahead == 0;
+            }
+        }
+    }
+
+    /// A damaged packet came again, undamaged.
+    #[cold]
+    fn mended(&mut self, by: End, held: &Held) {
+        let losses = self.losses(by);
+        if held.is_next || held.is_asked {
+            losses.damaged_dropped.add(held.at, 1);
+        } else {
+            losses.damaged_again.add(held.at, 1);
         }
     }
 
@@ -518,7 +625,11 @@ impl IbFlow {
             losses: [self.losses[0].as_deref(), self.losses[1].as_deref()],
             good: self.icrc_good,
             is_tcp: false,
-            is_mirrored: is_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again), tallied(thrice)),
+            is_mirrored: is_mirrored(
+                self.requests.map(|(of, _)| of),
+                self.requests.map(|(_, again)| again),
+                tallied(thrice),
+            ),
             are_copies_known: self.doubles.are_known(),
             thrice,
             may_be_mirrored: self.doubles.are_some()
@@ -576,13 +687,33 @@ impl IbFlow {
                 late.misplaced(self.losses(by));
                 sink.fact(at, by, IbFact::Misplaced);
             }
+            self.never_sent(by, sink);
+        }
+    }
+
+    /// Reports acknowledgments of many packets that were never sent: nothing is missing of what was, up to the end.
+    fn never_sent<S: IbSink>(&mut self, by: End, sink: &mut S) {
+        /// Packets that may be on their way past the end of a capture.
+        const FAR: i32 = 32;
+        /// Acknowledgments that are no accident.
+        const SEVERAL: u32 = 3;
+        let sender = &self.senders[by.index()];
+        let (Some(next), Some(psn), (count, first)) = (sender.next, sender.acked_ahead, sender.acks_ahead) else {
+            return;
+        };
+        let beyond = psn::ahead(psn, next).saturating_add(1);
+        if sender.is_whole && beyond >= FAR && count >= SEVERAL {
+            // that the packets stand behind their acknowledgments is no fault of the capture
+            self.losses(by).misplaced = Tally::default();
+            sink.fact(first, by.peer(), IbFact::AckedUnsent { psn, beyond: beyond.unsigned_abs(), count });
         }
     }
 
     /// Held packets that waited too long are reported.
     pub fn expire<T: Trace, S: IbSink>(&mut self, at: At, t: &mut T, sink: &mut S) {
         while let Some(by) = self.longest_held() {
-            if self.senders[by.index()].held.front().is_none_or(|h| at.time.saturating_sub(h.at.time) <= HELD_TIME_MAX) {
+            if self.senders[by.index()].held.front().is_none_or(|h| at.time.saturating_sub(h.at.time) <= HELD_TIME_MAX)
+            {
                 return;
             }
             self.skip_to_held(at, by, false, sink);
@@ -596,7 +727,8 @@ impl IbFlow {
         let Some(recovery) = self.senders[by.index()].recovery.take() else { return };
         let is_expected = recovery.is_under_way() || recovery.is_not_ready();
         // if nothing of the peer was captured at all, its silence says nothing
-        let peer_is_seen = self.senders[by.index()].acked.is_some() || self.senders[by.peer().index()].last != At::default();
+        let peer_is_seen =
+            self.senders[by.index()].acked.is_some() || self.senders[by.peer().index()].last != At::default();
         let (ended, late) = recovery.end(at, over, self.losses(by));
         if let Some(late) = late
             && let Some(known) = self.senders[by.index()].late.replace(late)
@@ -627,10 +759,22 @@ impl IbFlow {
 
     /// The end whose first held packet came first: so that held packets come out in the order of the capture.
     fn longest_held(&self) -> Option<End> {
-        End::BOTH.into_iter().filter_map(|end| Some((self.senders[end.index()].held.front()?.at.frame, end))).min().map(|(_, end)| end)
+        End::BOTH
+            .into_iter()
+            .filter_map(|end| Some((self.senders[end.index()].held.front()?.at.frame, end)))
+            .min()
+            .map(|(_, end)| end)
     }
 
-    fn request<T: Trace, S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, row: &'static Row, t: &mut T, sink: &mut S) {
+    fn request<T: Trace, S: IbSink>(
+        &mut self,
+        at: At,
+        by: End,
+        packet: &IbPacket<'_>,
+        row: &'static Row,
+        t: &mut T,
+        sink: &mut S,
+    ) {
         let number = packet.bth.psn;
         self.requests[by.index()].0 += 1;
         if matches!(row.part, bth::Part::First | bth::Part::Middle) && self.mtu.is_none() && packet.payload_length > 0 {
@@ -643,6 +787,10 @@ impl IbFlow {
         let sender = &mut self.senders[by.index()];
         if sender.next.is_none() {
             sender.first = Some(number);
+            if sender.began_late {
+                // more of it may have come since it was acknowledged
+                sink.fact(at, by, IbFact::BeganLate);
+            }
         }
         let next = *sender.next.get_or_insert(number);
         let ahead = psn::ahead(number, next);
@@ -666,8 +814,11 @@ impl IbFlow {
             if sender.acked_ahead.is_some_and(|acked| psn::ahead(acked, number) >= 0) {
                 self.misplaced(at, by, sink);
             }
-            let sender = &mut self.senders[by.index()];
-            if sender.recovery.is_some() {
+            self.was_damaged(by, number, sink);
+            if !self.senders[by.index()].held.is_empty() {
+                self.was_misnumbered(&request, sink);
+            }
+            if self.senders[by.index()].recovery.is_some() {
                 return self.recovers(&request, follows, mark_of(packet), t, sink);
             }
             self.take(&request, t, sink);
@@ -722,6 +873,50 @@ impl IbFlow {
         }
     }
 
+    /// A packet that had come damaged comes again, and nothing of its sender came in between: it had to wait for its
+    /// timer.
+    fn was_damaged<S: IbSink>(&mut self, by: End, number: u32, sink: &mut S) {
+        let sender = &mut self.senders[by.index()];
+        let Some(damaged) =
+            sender.held.front().filter(|h| h.is_damaged && h.psn == number && sender.recovery.is_none())
+        else {
+            return;
+        };
+        let newest = sender.held.iter().rev().find(|h| h.is_damaged).map_or(number, |h| h.psn);
+        sender.recovery = Some(Box::new(Recovery::new(damaged.at, psn::add(newest, 1))));
+        sink.fact(
+            damaged.at,
+            by,
+            IbFact::Recovering { since: damaged.at, psn: number, kind: Kind::Recovery, is_gap: false },
+        );
+    }
+
+    /// The packet before this one was far ahead, and is the same message: its number was wrong, and nothing is missing.
+    #[cold]
+    fn was_misnumbered<S: IbSink>(&mut self, request: &Request<'_>, sink: &mut S) {
+        /// Bytes from which two messages are hardly the same by chance: those of SMB2 and RPC carry numbers.
+        const OWN: usize = 64;
+        /// Packets that hardly are lost together and come again alone.
+        const FAR: i32 = 4;
+        let sender = &mut self.senders[request.by.index()];
+        let [held] = sender.held.make_contiguous() else { return };
+        let is_same =
+            core::ptr::eq(held.row, request.row) && held.payload == request.payload && request.payload.len() >= OWN;
+        let is_message =
+            matches!(verb_of(request.row), Verb::Send | Verb::SendInvalidate) && part_of(request.row).begins();
+        let is_alone = sender.cursor == psn::add(held.psn, 1) && psn::ahead(held.psn, request.psn) >= FAR;
+        if held.is_damaged || !is_same || !is_message || !is_alone {
+            return;
+        }
+        let (at, psn) = (held.at, held.psn);
+        (sender.held_bytes, sender.cursor) = (0, request.psn);
+        sender.held.clear();
+        if sender.recovery.take().is_some() {
+            sink.fact(request.at, request.by, IbFact::NotRecovering);
+        }
+        sink.fact(at, request.by, IbFact::WrongNumber { psn, right: request.psn });
+    }
+
     /// A packet stands behind its acknowledgment.
     #[cold]
     fn misplaced<S: IbSink>(&mut self, at: At, by: End, sink: &mut S) {
@@ -747,7 +942,14 @@ impl IbFlow {
 
     /// The request that is next, while a recovery is under way.
     #[cold]
-    fn recovers<T: Trace, S: IbSink>(&mut self, request: &Request<'_>, follows: bool, mark: u32, t: &mut T, sink: &mut S) {
+    fn recovers<T: Trace, S: IbSink>(
+        &mut self,
+        request: &Request<'_>,
+        follows: bool,
+        mark: u32,
+        t: &mut T,
+        sink: &mut S,
+    ) {
         let (at, by, number) = (request.at, request.by, request.psn);
         // the receiver threw the first copy away, behind the missing packets: it takes this one
         let is_again = self.senders[by.index()].held.front().is_some_and(|h| h.psn == number && !h.is_damaged);
@@ -777,9 +979,12 @@ impl IbFlow {
             // the copy that was thrown away
             if let Some(gone) = sender.held.pop_front() {
                 sender.held_bytes -= gone.payload.len();
+                if gone.is_damaged {
+                    self.mended(by, &gone);
+                }
             }
         }
-        if !sender.held.is_empty() && !goes_back {
+        if !self.senders[by.index()].held.is_empty() && !goes_back {
             self.drain(by, Some(at), t, sink);
         }
         self.is_back(at, by, number, sink);
@@ -797,6 +1002,21 @@ impl IbFlow {
             }
             return;
         }
+        if let Some(place) = sender.garbled.iter().position(|(psn, ..)| *psn == number)
+            && let Some((_, damaged, acked)) = sender.garbled.remove(place)
+        {
+            // it is sent again: if that was before its acknowledgment, its receiver had dropped it; else nothing shows
+            let losses = self.losses(by);
+            losses.damaged_taken.retract_at(damaged);
+            if at.time.saturating_sub(acked) <= BEHIND_MAX {
+                losses.damaged_dropped.add(damaged, 1);
+                if T::ON {
+                    sink.show_late(verb_of(row), part_of(row), request.payload, t);
+                }
+                return self.misplaced(at, by, sink);
+            }
+        }
+        let sender = &mut self.senders[by.index()];
         if sender.unskip(number) {
             // given up as not captured: here it is, behind its acknowledgment
             if T::ON {
@@ -834,7 +1054,10 @@ impl IbFlow {
         }
         let late = sender.recovery.as_ref().is_none_or(|r| !r.is_under_way()) && is_acked && !follows;
         if late
-            && let Some(place) = sender.filled.iter().position(|(psn, gap)| *psn == number && at.time.saturating_sub(gap.time) < LATE_MAX)
+            && let Some(place) = sender
+                .filled
+                .iter()
+                .position(|(psn, gap)| *psn == number && at.time.saturating_sub(gap.time) < LATE_MAX)
         {
             let gap = sender.filled.remove(place).map_or(at, |(_, gap)| gap);
             let losses = self.losses(by);
@@ -853,7 +1076,10 @@ impl IbFlow {
         self.sent_in_recovery(request, follows, false, sink);
         let sender = &mut self.senders[by.index()];
         // a Read takes as many numbers as its answer has packets
-        let behind = sender.read_again.filter(|_| row.verb == bth::Verb::ReadRequest && self.mtu.is_some()).map(|(_, behind, _)| behind);
+        let behind = sender
+            .read_again
+            .filter(|_| row.verb == bth::Verb::ReadRequest && self.mtu.is_some())
+            .map(|(_, behind, _)| behind);
         sender.cursor = behind.unwrap_or(psn::add(number, 1));
     }
 
@@ -881,12 +1107,16 @@ impl IbFlow {
             let read = sender.reads.iter_mut().find(within);
             reread = done || read.as_ref().is_some_and(|r| r.received > 0);
             let had_all = read.as_ref().is_none_or(|r| r.missing.is_empty() && r.is_done);
-            let passed = done || read.as_ref().is_some_and(|r| psn::ahead(r.next, number) > 0 && !r.missing.contains(&number));
+            let passed =
+                done || read.as_ref().is_some_and(|r| psn::ahead(r.next, number) > 0 && !r.missing.contains(&number));
             let mut late = (0, at, 0);
             let asked_lately = |(from, to, asked): (u32, u32, At)| {
-                psn::ahead(number, from) >= 0 && psn::ahead(number, to) < 0 && at.since(asked) <= way.saturating_add(ASKS_AGAIN)
+                psn::ahead(number, from) >= 0
+                    && psn::ahead(number, to) < 0
+                    && at.since(asked) <= way.saturating_add(ASKS_AGAIN)
             };
-            let is_asked = sender.nak.is_some_and(asked_lately) || sender.recovery.as_ref().is_some_and(|r| r.is_asked());
+            let is_asked =
+                sender.nak.is_some_and(asked_lately) || sender.recovery.as_ref().is_some_and(|r| r.is_asked());
             // it was on its way already when they went by
             let is_crossing = at.time.saturating_sub(sender.answered.1) < way;
             if let Some(read) = read {
@@ -905,7 +1135,8 @@ impl IbFlow {
             let mtu = self.mtu.unwrap_or(MTU_LEAST);
             let behind = psn::add(number, request.ext.reth.map_or(1, |reth| reth.dma_length.div_ceil(mtu).max(1)));
             // the first Response that is asked for went by long enough ago to be known there
-            let is_past = passed && way > 0 && self.senders[by.index()].passed_ago(at, number) > way - way / 8 - HELD_BACK;
+            let is_past =
+                passed && way > 0 && self.senders[by.index()].passed_ago(at, number) > way - way / 8 - HELD_BACK;
             let sender = &mut self.senders[by.index()];
             sender.read_again = Some((number, behind, at));
             if !(reread && had_all && !is_asked) || is_crossing {
@@ -926,7 +1157,8 @@ impl IbFlow {
         let heard = self.senders[by.peer().index()].last;
         let sender = &self.senders[by.index()];
         // it spoke late enough to have received the packets that it did not acknowledge
-        let spoke = self.round_trip[by.peer().index()].is_some_and(|took| heard.time.saturating_sub(took) > sender.last.time);
+        let spoke =
+            self.round_trip[by.peer().index()].is_some_and(|took| heard.time.saturating_sub(took) > sender.last.time);
         // and it was asked to
         let spoke = spoke && sender.asks.is_none_or(|asks| psn::ahead(asks, number) >= 0);
         let sender = &mut self.senders[by.index()];
@@ -937,7 +1169,18 @@ impl IbFlow {
         }
         let way = self.round_trip[by.index()].unwrap_or(0);
         let is_old = self.is_old;
-        let measure = recovery.sent(&Sent { at, psn: number, follows, is_first, acknowledged, reread, spoke, bytes, is_old, way });
+        let measure = recovery.sent(&Sent {
+            at,
+            psn: number,
+            follows,
+            is_first,
+            acknowledged,
+            reread,
+            spoke,
+            bytes,
+            is_old,
+            way,
+        });
         if is_first && !is_old {
             let begin = recovery.begin();
             if sender.filled.len() >= FILLED_MAX {
@@ -977,7 +1220,9 @@ impl IbFlow {
             if is_first {
                 // the copy that is whole counts
                 sender.held_bytes -= sender.held[place].payload.len();
-                sender.held.remove(place);
+                if let Some(gone) = sender.held.remove(place) {
+                    self.mended(by, &gone);
+                }
             } else {
                 // the receiver threw the first one away: this is the one that it takes
                 sender.held[place].at = at;
@@ -1042,7 +1287,8 @@ impl IbFlow {
         }
         let (Some(next), Some(first)) = (sender.next, sender.held.front()) else { return };
         let missing = psn::ahead(first.psn, next);
-        let acknowledged = sender.acked_ahead.filter(|_| receiver_had_them).map(|acked| psn::ahead(acked, next).saturating_add(1));
+        let acknowledged =
+            sender.acked_ahead.filter(|_| receiver_had_them).map(|acked| psn::ahead(acked, next).saturating_add(1));
         let count = acknowledged.map_or(missing, |acknowledged| acknowledged.min(missing));
         if count <= 0 {
             return;
@@ -1067,6 +1313,7 @@ impl IbFlow {
             Some((key, address)) if goes_on && is_open && hole > 0 => {
                 sender.memory = Some((key, address.wrapping_add(hole)));
                 sender.offset = sender.offset.wrapping_add(hole as u32);
+                sender.has_hole = true;
             }
             _ => {
                 sender.open = None;
@@ -1075,15 +1322,57 @@ impl IbFlow {
         }
     }
 
-    /// The packet that is next was not captured as its receiver had it.
+    /// The packet that is next was not captured as its receiver had it, but damaged. If its receiver had asked for it,
+    /// it came again, and that copy was not captured.
     #[cold]
-    fn skip_one<S: IbSink>(&mut self, at: At, by: End, sink: &mut S) {
+    fn skip_damaged<S: IbSink>(&mut self, at: At, by: End, held: &Held, sink: &mut S) {
         let sender = &mut self.senders[by.index()];
-        let Some(next) = sender.next else { return };
         (sender.open, sender.memory, sender.is_whole) = (None, None, false);
-        sender.next = Some(psn::add(next, 1));
-        sender.skip(next, 1);
-        sink.fact(at, by, IbFact::Gap(Gap { at, by, count: 1, receiver_had_them: true }));
+        let behind = psn::add(held.psn, 1);
+        sender.next = Some(behind);
+        if verb_of(held.row) == Verb::ReadRequest {
+            // its length may be wrong: the number of PSNs of its responses is not known
+            sender.slack = READ_UNKNOWN;
+        }
+        if let Some(recovery) = sender.recovery.as_mut() {
+            recovery.arrived(1, behind);
+        }
+        let gap = Gap { at, by, count: 1, receiver_had_them: true };
+        if held.is_asked {
+            sender.skip(held.psn, 1);
+            self.losses(by).damaged_dropped.add(held.at, 1);
+            return sink.fact(at, by, IbFact::Gap(gap));
+        }
+        self.garbled(at, by, (held.psn, held.at), sink);
+    }
+
+    /// The receiver had a damaged packet, its PSN and the place of its capture, undamaged.
+    #[cold]
+    fn garbled<S: IbSink>(&mut self, at: At, by: End, (number, damaged): (u32, At), sink: &mut S) {
+        let garbled = &mut self.senders[by.index()].garbled;
+        if garbled.len() >= GARBLED_MAX {
+            garbled.pop_front();
+        }
+        garbled.push_back((number, damaged, at.time));
+        self.losses(by).damaged_taken.add(damaged, 1);
+        sink.fact(at, by, IbFact::Garbled(Gap { at, by, count: 1, receiver_had_them: true }));
+    }
+
+    /// The receiver acknowledges a packet of a sender of which nothing undamaged was seen. Returns true if it is one
+    /// that came damaged: this is where the sender is.
+    #[cold]
+    fn finds_damaged<S: IbSink>(&mut self, at: At, by: End, number: u32, sink: &mut S) -> bool {
+        let sender = &mut self.senders[by.index()];
+        if !sender.unplaced.iter().any(|(psn, _)| *psn == number) {
+            return false;
+        }
+        let unplaced = core::mem::take(&mut sender.unplaced);
+        sender.next = Some(psn::add(number, 1));
+        sender.first = unplaced.first().map(|(psn, _)| *psn);
+        for found in unplaced.into_iter().filter(|(psn, _)| (0..JUMP_MAX).contains(&psn::ahead(number, *psn))) {
+            self.garbled(at, by, found, sink);
+        }
+        true
     }
 
     /// Emits held packets that are next now, to the observer of the frame that makes them the next. `released`: time at
@@ -1104,6 +1393,9 @@ impl IbFlow {
             let Some(held) = sender.held.pop_front() else { return };
             sender.held_bytes -= held.payload.len();
             if ahead < 0 {
+                if held.is_damaged {
+                    self.mended(by, &held);
+                }
                 continue;
             }
             let request = Request {
@@ -1122,9 +1414,8 @@ impl IbFlow {
                 sink.fact(request.at, by, IbFact::Doubtful);
             }
             if held.is_damaged && (self.sound[by.index()] || self.icrc_good[by.index()] >= ICRC_TRUSTED) {
-                // the receiver dropped it, and had another: the capture has not, or not here
-                self.senders[by.index()].next = Some(held.psn);
-                self.skip_one(request.at, by, sink);
+                // the receiver had it undamaged: this one, or another
+                self.skip_damaged(request.at, by, &held, sink);
                 continue;
             }
             if held.is_damaged {
@@ -1158,6 +1449,7 @@ impl IbFlow {
             sender.offset = 0;
             sender.open = Some(verb);
             sender.memory = None;
+            sender.has_hole = false;
             sender.whole = request.ext.reth.map(|r| r.dma_length);
         }
         let known = sender.open.is_some();
@@ -1236,7 +1528,14 @@ impl IbFlow {
                 None => Placement::Unknown,
             },
         };
+        let before = sender.offset;
         sender.offset = sender.offset.wrapping_add(request.payload_length);
+        if let Some(said) = sender.whole.filter(|_| verb == Verb::Write && known && !sender.has_hole) {
+            let sent = sender.offset;
+            if before <= said && sent > said || part.ends() && sent < said {
+                sink.fact(request.at, request.by, IbFact::OtherLength { said, sent, part });
+            }
+        }
         if part.ends() {
             sender.open = None;
         }
@@ -1270,6 +1569,9 @@ impl IbFlow {
                 if code.0 == 0 && !self.senders[requester.index()].is_before(number) {
                     let sender = &mut self.senders[requester.index()];
                     sender.nak = sender.next.map(|next| (number, next, at));
+                    if let Some(held) = self.senders[requester.index()].held.iter_mut().find(|h| h.psn == number) {
+                        held.is_asked = true;
+                    }
                     self.settle_late(at, requester, number, true, sink);
                     if let Some(took) = self.recovery(at, requester, number, Kind::Recovery, sink).asked(at, number) {
                         sink.fact(at, by, IbFact::Measured(Measure::Nak(took)));
@@ -1293,7 +1595,8 @@ impl IbFlow {
                 self.acknowledged(at, requester, psn::add(number, psn::MASK), t, sink);
             }
             Some(Syndrome::Ack { .. }) | None => {
-                if self.senders[requester.index()].next.is_none() {
+                if self.senders[requester.index()].next.is_none() && !self.finds_damaged(at, requester, number, sink) {
+                    self.senders[requester.index()].began_late = true;
                     return sink.fact(at, requester, IbFact::BeganLate);
                 }
                 if self.senders[requester.index()].late.is_some() {
@@ -1339,12 +1642,22 @@ impl IbFlow {
             return;
         }
         sender.acked_ahead = Some(number);
+        let first = if sender.acks_ahead.0 == 0 { at } else { sender.acks_ahead.1 };
+        sender.acks_ahead = (sender.acks_ahead.0.saturating_add(1), first);
         if !sender.held.is_empty() {
             self.skip_acknowledged(at, requester, t, sink);
         }
     }
 
-    fn read_response<T: Trace, S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, row: &'static Row, t: &mut T, sink: &mut S) {
+    fn read_response<T: Trace, S: IbSink>(
+        &mut self,
+        at: At,
+        by: End,
+        packet: &IbPacket<'_>,
+        row: &'static Row,
+        t: &mut T,
+        sink: &mut S,
+    ) {
         let number = packet.bth.psn;
         let part = part_of(row);
         if matches!(part, Part::First | Part::Middle) && packet.payload_length > 0 {
@@ -1356,6 +1669,15 @@ impl IbFlow {
         let answers_after = self.round_trip[by.index()].map_or(0, |way| way - way / 8 - HELD_BACK);
         let (sender, copies) = (&mut self.senders[requester.index()], &self.copies[by.index()]);
         let losses = &mut self.losses[by.index()];
+        if let Some(place) = sender.bad_responses.iter().position(|(psn, _)| *psn == number)
+            && let Some((_, damaged)) = sender.bad_responses.remove(place)
+        {
+            // asked for from here on, or from an earlier one on
+            let losses = losses.get_or_insert_default();
+            let is_asked = sender.read_again.is_some_and(|(from, ..)| from == number);
+            let tally = if is_asked { &mut losses.damaged_dropped } else { &mut losses.damaged_again };
+            tally.add(damaged, 1);
+        }
         let follows = core::mem::replace(&mut sender.answered, (psn::add(number, 1), at.time)).0 == number;
         if part.begins() || number.is_multiple_of(PASSED_EACH) {
             sender.passed[(number / PASSED_EACH) as usize % PASSED] = (number, at.time);
@@ -1461,7 +1783,9 @@ impl IbFlow {
         }
         if ahead == 0 && read.gap != At::default() && read.missing.is_empty() {
             // the rest of it, that was asked for again: its first copies never came
-            if part.begins() && read.again.is_some_and(|again| again >= read.gap && !is_old && at.since(again) >= answers_after) {
+            if part.begins()
+                && read.again.is_some_and(|again| again >= read.gap && !is_old && at.since(again) >= answers_after)
+            {
                 let losses = losses.get_or_insert_default();
                 losses.lost_before.add(read.gap, 1);
                 losses.repeated.add(at, 1);
@@ -1499,7 +1823,8 @@ impl IbFlow {
             // asked for them again before it asked for this one
             let patience = round_trip.map_or(ASKS_AGAIN, |way| way.saturating_mul(2).max(ASKS_AGAIN));
             // or did ask again, without a result so far
-            let is_waited_for = |read: &Read| asked.since(read.gap) < patience || read.again.is_some_and(|again| again >= read.gap);
+            let is_waited_for =
+                |read: &Read| asked.since(read.gap) < patience || read.again.is_some_and(|again| again >= read.gap);
             let is_open = |read: &Read| !(read.is_done && read.missing.is_empty()) && is_waited_for(read);
             let over = sender.reads.range(..index).position(is_open).unwrap_or(index + 1);
             let over = over + sender.reads.range(over..).take_while(|read| read.is_done).count();
@@ -1519,6 +1844,25 @@ impl IbFlow {
                 }
             }
             sender.reads_done = Some(sender.reads.front().map_or(end, |read| read.first));
+            let damaged = sender.bad_responses.len();
+            if damaged > 0 && missed > 0 {
+                // those that came damaged, the requester had undamaged
+                let (bad, of) = (&mut sender.bad_responses, losses.get_or_insert_default());
+                lost.retain(|psn| {
+                    let Some((_, damaged)) =
+                        bad.iter().position(|(known, _)| known == psn).and_then(|place| bad.remove(place))
+                    else {
+                        return true;
+                    };
+                    of.damaged_taken.add(damaged, 1);
+                    false
+                });
+                let garbled = damaged - bad.len();
+                missed -= garbled;
+                if garbled > 0 {
+                    sink.fact(at, by, IbFact::ResponsesGarbled(garbled as u32));
+                }
+            }
             if misplaced > 0 {
                 sink.fact(at, by, IbFact::Misplaced);
             }
@@ -1559,7 +1903,14 @@ impl Sender {
 
     /// ns since a Response went by, at least.
     fn passed_ago(&self, at: At, number: u32) -> i64 {
-        let since = self.passed.iter().filter(|(psn, time)| *time != 0 && psn::ahead(*psn, number) >= 0).map(|(_, time)| *time).min();
+        let since = self
+            .passed
+            .iter()
+            .copied()
+            .chain([(psn::add(self.answered.0, psn::MASK), self.answered.1)])
+            .filter(|(psn, time)| *time != 0 && psn::ahead(*psn, number) >= 0)
+            .map(|(_, time)| time)
+            .min();
         since.map_or(0, |since| at.time.saturating_sub(since))
     }
 
@@ -1583,7 +1934,8 @@ impl Sender {
     /// True if a packet was skipped, and comes after all: others of its stretch may still come.
     fn unskip(&mut self, number: u32) -> bool {
         let is_inside = |(first, count): &(u32, u32)| (0..*count as i32).contains(&psn::ahead(number, *first));
-        let Some((first, count)) = self.skipped.iter().position(is_inside).and_then(|place| self.skipped.remove(place)) else {
+        let Some((first, count)) = self.skipped.iter().position(is_inside).and_then(|place| self.skipped.remove(place))
+        else {
             return false;
         };
         let before = psn::ahead(number, first) as u32;
@@ -1607,6 +1959,8 @@ impl Sender {
             payload: request.payload.to_vec(),
             payload_length: request.payload_length,
             is_damaged,
+            is_next: false,
+            is_asked: false,
             is_doubtful: request.is_doubtful,
             is_shown,
         };
@@ -1787,13 +2141,18 @@ mod tests {
 
         /// Packets that were given up, and if their receiver had them.
         fn gaps(&self) -> Vec<(u32, bool)> {
-            let gap = |fact: &IbFact| if let IbFact::Gap(gap) = fact { Some((gap.count, gap.receiver_had_them)) } else { None };
+            let gap = |fact: &IbFact| match fact {
+                IbFact::Gap(gap) | IbFact::Garbled(gap) => Some((gap.count, gap.receiver_had_them)),
+                _ => None,
+            };
             self.heard.facts.iter().filter_map(gap).collect()
         }
 
         /// Results of recoveries.
         fn ended(&self) -> Vec<(Cause, u32)> {
-            let ended = |fact: &IbFact| if let IbFact::Recovered { ended, .. } = fact { Some((ended.cause, ended.packets)) } else { None };
+            let ended = |fact: &IbFact| {
+                if let IbFact::Recovered { ended, .. } = fact { Some((ended.cause, ended.packets)) } else { None }
+            };
             self.heard.facts.iter().filter_map(ended).collect()
         }
 
@@ -1822,7 +2181,11 @@ mod tests {
     fn packets_in_order_go_through_with_their_part_of_the_message() {
         let mut wire = Wire::default();
         wire.packet(End::A, FIRST, 0xff_ffff, None, b"one").packet(End::A, LAST, 0, None, b"two");
-        assert_eq!(wire.heard.ops, [(End::A, Part::First, b"one".to_vec()), (End::A, Part::Last, b"two".to_vec())], "the PSN wraps");
+        assert_eq!(
+            wire.heard.ops,
+            [(End::A, Part::First, b"one".to_vec()), (End::A, Part::Last, b"two".to_vec())],
+            "the PSN wraps"
+        );
         assert_eq!(wire.flow.held(), 0);
     }
 
@@ -1846,7 +2209,9 @@ mod tests {
             .heard
             .facts
             .iter()
-            .filter_map(|fact| if let IbFact::Gap(gap) = fact { Some((gap.count, gap.receiver_had_them)) } else { None })
+            .filter_map(
+                |fact| if let IbFact::Gap(gap) = fact { Some((gap.count, gap.receiver_had_them)) } else { None },
+            )
             .collect();
         assert_eq!(gaps, [(1, true)]);
     }
@@ -1917,7 +2282,9 @@ mod tests {
         let mut flow = IbFlow::default();
         assert!(!flow.may_acknowledge(End::A, 99), "nothing was sent");
         flow.starts_at(End::A, 300);
-        let may = |flow: &IbFlow, from: u32, to: u32| (from..to).map(|psn| flow.may_acknowledge(End::A, psn)).collect::<Vec<_>>();
+        let may = |flow: &IbFlow, from: u32, to: u32| {
+            (from..to).map(|psn| flow.may_acknowledge(End::A, psn)).collect::<Vec<_>>()
+        };
         assert_eq!(may(&flow, 43, 46), [false, true, true], "256 packets back");
         assert_eq!(may(&flow, 299, 302), [true, true, false]);
         flow.senders[0].slack = 3;
@@ -1951,6 +2318,34 @@ mod tests {
     }
 
     #[test]
+    fn where_all_packets_are_wrong_nothing_is_known_of_their_sender() {
+        let began_late = |good: u32, damaged: u32| {
+            let mut wire = Wire { icrc: Check::Bad, ..Wire::default() };
+            wire.flow.sound([true; 2]);
+            wire.flow.icrc_good[0] = good;
+            (0..damaged).for_each(|n| _ = wire.only(n));
+            wire.count(|fact| *fact == IbFact::BeganLate)
+        };
+        assert_eq!([began_late(0, 7), began_late(0, 8), began_late(0, 30), began_late(1, 30)], [0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn a_damaged_packet_before_any_other_has_a_place_once_it_is_acknowledged() {
+        let told = |acknowledged: u32| {
+            let mut wire = Wire { icrc: Check::Bad, ..Wire::default() };
+            wire.flow.sound([true; 2]);
+            wire.only(10).only(11);
+            wire.icrc = Check::Good;
+            wire.ack(acknowledged);
+            let garbled = wire.count(|fact| matches!(fact, IbFact::Garbled(_)));
+            (garbled, wire.losses().damaged_taken.count, wire.sender().next)
+        };
+        assert_eq!(told(11), (2, 2, Some(12)));
+        assert_eq!(told(10), (1, 1, Some(11)));
+        assert_eq!(told(12), (0, 0, None), "its number may be damaged");
+    }
+
+    #[test]
     fn a_damaged_packet_is_held_once() {
         let mut wire = Wire { icrc: Check::Good, ..Wire::default() };
         wire.only(10);
@@ -1977,6 +2372,26 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_packet_that_comes_again_by_itself_had_to_wait_for_that() {
+        let mut wire = Wire { icrc: Check::Good, ..Wire::default() };
+        wire.only(10).ack(10);
+        wire.icrc = Check::Bad;
+        wire.only(11);
+        let damaged = wire.at;
+        wire.icrc = Check::Good;
+        wire.at.time += 500_000_000;
+        wire.only(11).ack(11).only(12).ack(12);
+        let begun = wire
+            .heard
+            .facts
+            .iter()
+            .find_map(|fact| if let IbFact::Recovering { since, .. } = fact { Some(*since) } else { None });
+        assert_eq!((wire.order(), begun, wire.ended()), (vec![10, 11, 12], Some(damaged), vec![(Cause::Damaged, 1)]));
+        assert_eq!((wire.losses().lost(), wire.losses().unacknowledged.count, wire.flow.held()), (0, 0, 0));
+        assert!(wire.losses().recovery >= 500_000_000);
+    }
+
+    #[test]
     fn a_damaged_packet_that_is_acknowledged_was_taken() {
         let taken = |good: u32| {
             let mut wire = Wire { icrc: Check::Good, ..Wire::default() };
@@ -1994,11 +2409,58 @@ mod tests {
     }
 
     #[test]
+    fn the_fate_of_a_damaged_packet_shows_in_what_follows() {
+        // damaged, and of those: dropped by the receiver, sent again with others, taken by the receiver
+        let fate = |talk: fn(&mut Wire)| {
+            let mut wire = Wire { icrc: Check::Good, ..Wire::default() };
+            (0..ICRC_TRUSTED).for_each(|n| _ = wire.only(n));
+            wire.ack(ICRC_TRUSTED - 1);
+            wire.icrc = Check::Bad;
+            wire.only(8);
+            wire.icrc = Check::Good;
+            talk(&mut wire);
+            let garbled = wire.count(|fact| matches!(fact, IbFact::Garbled(_)));
+            let l = wire.losses();
+            assert!(garbled as u64 >= l.damaged_taken.count);
+            let lost = wire.count(|fact| matches!(fact, IbFact::Gap(_)));
+            ([&l.damaged, &l.damaged_dropped, &l.damaged_again, &l.damaged_taken].map(|tally| tally.count), lost)
+        };
+        assert_eq!(fate(|_| ()), ([1, 0, 0, 0], 0), "nothing follows");
+        assert_eq!(fate(|w| _ = w.only(9).ack(9).only(10)), ([1, 0, 0, 1], 0), "acknowledged");
+        assert_eq!(fate(|w| _ = w.only(9).nak(8).only(8).only(9).ack(9)), ([1, 1, 0, 0], 0), "asked for");
+        assert_eq!(fate(|w| _ = w.only(8).ack(8).only(9)), ([1, 1, 0, 0], 0), "sent again, before anything else");
+        assert_eq!(
+            fate(|w| _ = w.only(9).nak(8).ack(9).only(10)),
+            ([1, 1, 0, 0], 1),
+            "asked for, and not captured when it came again"
+        );
+        // one behind it, which the receiver would have dropped anyway
+        let with_another = |w: &mut Wire| {
+            w.icrc = Check::Bad;
+            w.only(9);
+            w.icrc = Check::Good;
+            w.only(10).nak(8).only(8).only(9).only(10).ack(10);
+        };
+        assert_eq!(fate(with_another), ([2, 1, 1, 0], 0));
+        // sent again long after it was acknowledged: the acknowledgment may have been lost, or stands too early
+        let long_after = |w: &mut Wire| {
+            w.only(9).ack(9);
+            w.at.time += 10 * BEHIND_MAX;
+            w.only(8);
+        };
+        assert_eq!(fate(long_after), ([1, 0, 0, 0], 0));
+    }
+
+    #[test]
     fn a_held_packet_is_doubtful_if_its_crc_is_wrong() {
         for (icrc, doubtful) in [(Check::Unchecked, 0), (Check::Good, 0), (Check::Bad, 1)] {
             let mut wire = Wire { icrc, ..Wire::default() };
             wire.only(10).only(12).only(11);
-            assert_eq!((wire.order(), wire.count(|fact| *fact == IbFact::Doubtful)), (vec![10, 11, 12], doubtful), "{icrc:?}");
+            assert_eq!(
+                (wire.order(), wire.count(|fact| *fact == IbFact::Doubtful)),
+                (vec![10, 11, 12], doubtful),
+                "{icrc:?}"
+            );
         }
     }
 
@@ -2125,7 +2587,8 @@ mod tests {
         assert_eq!((wire.order(), wire.flow.held()), (vec![10, 11, 12, 13, 14], 0), "they get none");
     }
 
-    /// A packet that was lost, as it seems, asked for and sent again: its first copy comes so many ns after it was missed.
+    /// A packet that was lost, as it seems, asked for and sent again: its first copy comes so many ns after it was
+    /// missed.
     fn held_up(after: i64, acknowledged: u32, number: u32) -> Wire {
         let mut wire = Wire::default();
         wire.only(10).only(12);
@@ -2223,7 +2686,10 @@ mod tests {
         wire.only(12).only(13);
         assert_eq!((wire.order(), wire.misplaced(), wire.repeated()), (vec![10, 12, 13], 0, 1));
         wire.only(14).ack(14);
-        assert_eq!((wire.gaps(), wire.ended(), wire.losses().lost_before.count), (vec![(1, true)], vec![(Cause::LostBefore, 1)], 1));
+        assert_eq!(
+            (wire.gaps(), wire.ended(), wire.losses().lost_before.count),
+            (vec![(1, true)], vec![(Cause::LostBefore, 1)], 1)
+        );
         // an acknowledgment says the same, before the packets behind it or after
         let acknowledged = |early: bool, acknowledged: u32| {
             let mut wire = Wire::default();
@@ -2273,7 +2739,9 @@ mod tests {
         // 11 was not captured; long after that, 13 is lost
         let mut wire = Wire::default();
         wire.only(10).only(12).ack(12).after(5000 * MS).only(14).after(MS).nak(13).only(13).only(14).ack(14);
-        let begins = |fact: &IbFact| if let IbFact::Recovering { since, psn, .. } = fact { Some((since.frame, *psn)) } else { None };
+        let begins = |fact: &IbFact| {
+            if let IbFact::Recovering { since, psn, .. } = fact { Some((since.frame, *psn)) } else { None }
+        };
         let begun: Vec<_> = wire.heard.facts.iter().filter_map(begins).collect();
         assert_eq!(begun, [(2, 11), (4, 13)]);
         assert_eq!(wire.count(|fact| *fact == IbFact::NotRecovering), 1);
@@ -2357,7 +2825,10 @@ mod tests {
             wire.packet(End::A, opcode, 10, None, &vec![1; length]);
             wire.flow.mtu
         };
-        assert_eq!([learnt(FIRST, 0), learnt(FIRST, 1), learnt(FIRST, 1024), learnt(ONLY, 1024)], [None, Some(1), Some(1024), None]);
+        assert_eq!(
+            [learnt(FIRST, 0), learnt(FIRST, 1), learnt(FIRST, 1024), learnt(ONLY, 1024)],
+            [None, Some(1), Some(1024), None]
+        );
         assert_eq!([learnt(WRITE_MIDDLE, 256), learnt(LAST, 256)], [Some(256), None]);
         let mut wire = Wire::default();
         wire.only(10).memory(READ, 11, 4096, &[]).packet(End::B, RESPONSE_FIRST, 11, None, &[]);
@@ -2482,7 +2953,10 @@ mod tests {
         assert_eq!([done(100), done(101)], [[1, 0, 0], [1, 1, 0]]);
         // one that does not reach so far
         let span = |span: u32, first: u32| reread(|_, s| (s.reads[0].span, s.reads[0].first) = (span, first)).0;
-        assert_eq!([span(1, 100), span(1, 99), span(2, 99), span(4, 101)], [[1, 1, 0], [1, 0, 0], [1, 1, 0], [1, 0, 0]]);
+        assert_eq!(
+            [span(1, 100), span(1, 99), span(2, 99), span(4, 101)],
+            [[1, 1, 0], [1, 0, 0], [1, 1, 0], [1, 0, 0]]
+        );
     }
 
     #[test]
@@ -2515,9 +2989,11 @@ mod tests {
             .0
         };
         assert_eq!(
-            [crossing(Some(100_000), 99_999), crossing(Some(100_000), 100_000), crossing(None, 0)],
-            [[0, 0, 0], [1, 1, 0], [1, 1, 0]]
+            [37_500, 37_501, 99_999, 100_000].map(|ago| crossing(Some(100_000), ago)),
+            [[0, 0, 0], [0, 0, 1], [0, 0, 1], [1, 1, 0]],
+            "the first of them may have been lost, unless all of them were on their way"
         );
+        assert_eq!(crossing(None, 0), [1, 1, 0]);
     }
 
     #[test]
@@ -2554,7 +3030,10 @@ mod tests {
         let mut sender = Sender::default();
         assert_eq!(sender.passed_ago(NOW, 100), 0, "none did");
         sender.passed[..4].copy_from_slice(&[(98, 1), (100, NOW.time - 5), (102, NOW.time - 7), (104, NOW.time - 6)]);
-        assert_eq!([98, 99, 100, 101, 103, 104, 105].map(|psn| sender.passed_ago(NOW, psn)), [NOW.time - 1, 7, 7, 7, 6, 6, 0]);
+        assert_eq!(
+            [98, 99, 100, 101, 103, 104, 105].map(|psn| sender.passed_ago(NOW, psn)),
+            [NOW.time - 1, 7, 7, 7, 6, 6, 0]
+        );
     }
 
     #[test]
@@ -2588,8 +3067,14 @@ mod tests {
             (losses.unacknowledged.count, losses.unheard.count)
         };
         let (had, unsure) = ((1, 0), (0, 1));
-        assert_eq!([spoke(10, None, Some(10)), spoke(11, None, Some(10)), spoke(11, None, None)], [unsure, had, unsure]);
-        assert_eq!([spoke(11, Some(99), Some(10)), spoke(11, Some(100), Some(10)), spoke(11, Some(101), Some(10))], [unsure, had, had]);
+        assert_eq!(
+            [spoke(10, None, Some(10)), spoke(11, None, Some(10)), spoke(11, None, None)],
+            [unsure, had, unsure]
+        );
+        assert_eq!(
+            [spoke(11, Some(99), Some(10)), spoke(11, Some(100), Some(10)), spoke(11, Some(101), Some(10))],
+            [unsure, had, had]
+        );
     }
 
     #[test]
@@ -2619,7 +3104,10 @@ mod tests {
         let at = |frame| At { frame, time: frame as i64 };
         let mut sender = Sender { nak: Some((10, 13, at(5))), read_again: Some((10, 13, at(6))), ..Sender::default() };
         assert_eq!([9, 10, 12, 13].map(|psn| sender.asked_for(psn).map(|at| at.frame)), [None, Some(5), Some(5), None]);
-        assert_eq!([9, 10, 12, 13].map(|psn| sender.reread_for(psn).map(|at| at.frame)), [None, Some(6), Some(6), None]);
+        assert_eq!(
+            [9, 10, 12, 13].map(|psn| sender.reread_for(psn).map(|at| at.frame)),
+            [None, Some(6), Some(6), None]
+        );
         sender.first = Some(20);
         assert_eq!([19, 20, 21].map(|psn| sender.is_before(psn)), [true, false, false]);
     }
@@ -2627,7 +3115,12 @@ mod tests {
     #[test]
     fn a_read_is_answered_in_order() {
         let mut wire = Wire::default();
-        wire.only(10).read(11, 3).response(RESPONSE_FIRST, 11).response(RESPONSE_MIDDLE, 12).response(RESPONSE_LAST, 13).only(14);
+        wire.only(10)
+            .read(11, 3)
+            .response(RESPONSE_FIRST, 11)
+            .response(RESPONSE_MIDDLE, 12)
+            .response(RESPONSE_LAST, 13)
+            .only(14);
         assert_eq!(wire.heard.facts, [IbFact::ReadsOutstanding(1)]);
         let address = |n: u64| Placement::Memory { key: 7, address: 0x1000 + 256 * n };
         assert_eq!(wire.heard.places[1..5], [address(0), address(0), address(1), address(2)]);
@@ -2696,7 +3189,10 @@ mod tests {
         wire.response(RESPONSE_MIDDLE, 12);
         assert_eq!(wire.sender().reads[0].late, (1, wire.at, MS));
         wire.response(RESPONSE_LAST, 14);
-        assert_eq!((wire.misplaced(), wire.losses_of_responses().misplaced.count, wire.sender().reads.len()), (1, 1, 0));
+        assert_eq!(
+            (wire.misplaced(), wire.losses_of_responses().misplaced.count, wire.sender().reads.len()),
+            (1, 1, 0)
+        );
         // the Read goes out again for it, and its answer begins with it
         let mut wire = missing();
         let gap = wire.at;
@@ -2704,7 +3200,10 @@ mod tests {
         assert_eq!(wire.sender().reads[0].again, Some(wire.at));
         wire.response(RESPONSE_FIRST, 12);
         let losses = wire.losses_of_responses();
-        assert_eq!((losses.lost_before.count, losses.lost_before.first, losses.repeated.count, losses.overtaken.count), (1, gap, 1, 0));
+        assert_eq!(
+            (losses.lost_before.count, losses.lost_before.first, losses.repeated.count, losses.overtaken.count),
+            (1, gap, 1, 0)
+        );
         assert_eq!((wire.sender().refilled, wire.sender().reads.len()), (Some(12), 0));
         // the rest of the answer had come
         wire.response(RESPONSE_MIDDLE, 13).response(RESPONSE_LAST, 14);
@@ -2776,7 +3275,12 @@ mod tests {
     fn a_response_that_was_given_up_comes_behind_later_ones() {
         let comes = |ns: i64| {
             let mut wire = missing();
-            wire.after(1000).response(RESPONSE_LAST, 14).after(ASKS_AGAIN - 1000).read(15, 1).after(MS).response(RESPONSE_ONLY, 15);
+            wire.after(1000)
+                .response(RESPONSE_LAST, 14)
+                .after(ASKS_AGAIN - 1000)
+                .read(15, 1)
+                .after(MS)
+                .response(RESPONSE_ONLY, 15);
             wire.after(ns).response(RESPONSE_MIDDLE, 12);
             let again = wire.count(|fact| matches!(fact, IbFact::Retransmission { .. }));
             let once = (wire.count(|fact| *fact == IbFact::Found(1)), wire.misplaced(), again);
@@ -2807,7 +3311,11 @@ mod tests {
             assert_eq!(wire.at.time, gap + asked);
             wire.flow.round_trip[0] = way;
             wire.after(MS).response(RESPONSE_ONLY, 15);
-            (wire.count(|fact| *fact == IbFact::ResponsesMissed(1)), wire.sender().reads.len(), wire.sender().reads_done)
+            (
+                wire.count(|fact| *fact == IbFact::ResponsesMissed(1)),
+                wire.sender().reads.len(),
+                wire.sender().reads_done,
+            )
         };
         let (waits, missed) = ((0, 2, Some(11)), (1, 0, Some(16)));
         assert_eq!([told(ASKS_AGAIN - 1, None), told(ASKS_AGAIN, None)], [waits, missed]);
@@ -2844,7 +3352,10 @@ mod tests {
         // a Write of four packets, of which the capture misses some
         let behind = |length: u32, psn: u32, opcode: u8| {
             let mut wire = Wire::default();
-            wire.only(9).memory(WRITE_FIRST, 10, length, &[1; 256]).packet(End::A, opcode, psn, None, &[2; 16]).ack(psn);
+            wire.only(9)
+                .memory(WRITE_FIRST, 10, length, &[1; 256])
+                .packet(End::A, opcode, psn, None, &[2; 16])
+                .ack(psn);
             assert_eq!(wire.gaps(), [(psn - 11, true)]);
             wire.heard.places.last().copied()
         };
@@ -2867,7 +3378,9 @@ mod tests {
             let mut wire = Wire::default();
             wire.flow.starts_at(End::A, 10);
             (10..).zip(opcodes).for_each(|(psn, opcode)| _ = wire.packet(End::A, *opcode, psn, None, &[1; 4]));
-            let told = |fact: &IbFact| if let IbFact::OutOfOrder { part, open, .. } = fact { Some((*part, *open)) } else { None };
+            let told = |fact: &IbFact| {
+                if let IbFact::OutOfOrder { part, open, .. } = fact { Some((*part, *open)) } else { None }
+            };
             wire.heard.facts.iter().filter_map(told).collect::<Vec<_>>()
         };
         assert_eq!(out_of_order(&[FIRST, LAST, ONLY, FIRST, 0x01, LAST]), []);
@@ -2891,7 +3404,7 @@ mod tests {
             wire.heard.facts.iter().filter_map(way).collect::<Vec<_>>()
         };
         wire.only(10).only(11).after(500).ack(10);
-        assert_eq!(ways(&wire), [], "not the last");
+        assert!(ways(&wire).is_empty(), "not the last");
         wire.ack(11);
         assert_eq!(ways(&wire), [1000]);
         for (took, known) in [(1000, 1), (1001, 1), (999, 2), (0, 3), (-1, 3)] {
@@ -2926,6 +3439,10 @@ mod tests {
         };
         let (next, max) = (0x80_0001, JUMP_MAX as u32);
         assert_eq!([jump(next + max), jump(next + max + 1)], [(1, 1, 0), (2, 0, 0)]);
-        assert_eq!([jump(next - max), jump(next - max - 1)], [(1, 0, 0), (2, 0, 0)], "before the first one that was seen");
+        assert_eq!(
+            [jump(next - max), jump(next - max - 1)],
+            [(1, 0, 0), (2, 0, 0)],
+            "before the first one that was seen"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Losses and their cost in one direction: counted when they happen, reported when the connection ends.
 //!
-//! One event has one place here. A packet that was lost, the NAK that asked for it and everything that was retransmitted because of it
-//! are one loss; a packet that came late is reordering, whatever its receiver made of it.
+//! One event has one place here. A packet that was lost, the NAK that asked for it and everything that was
+//! retransmitted because of it are one loss; a packet that came late is reordering, whatever its receiver made of it.
 
 use crate::finding::Frames;
 use crate::op::At;
@@ -39,10 +39,60 @@ impl Tally {
         self.count = self.count.saturating_sub(1);
     }
 
+    /// Takes the occurrence at `at` back, its frame too.
+    pub fn retract_at(&mut self, at: At) {
+        self.retract();
+        self.frames.remove(at.frame);
+        if !self.any() {
+            *self = Self::default();
+        } else if let Some(first) = self.frames.at().min_by_key(|at| at.time) {
+            self.first = first;
+        }
+    }
+
+    /// Adds the occurrences of another one.
+    pub fn join(&mut self, other: &Self) {
+        if !other.any() {
+            return;
+        }
+        self.first = if self.any() && self.first.time <= other.first.time { self.first } else { other.first };
+        self.last = self.last.max(other.last);
+        self.count = self.count.saturating_add(other.count);
+        other.frames.at().for_each(|at| self.frames.push(at));
+    }
+
+    /// The occurrences that are in none of these, which are parts of it.
+    #[must_use]
+    pub fn without(&self, parts: &[&Self]) -> Self {
+        let count = parts.iter().fold(self.count, |left, part| left.saturating_sub(part.count));
+        let mut rest = Self::default();
+        let is_left = |at: &At| !parts.iter().any(|part| part.frames.contains(&at.frame));
+        self.frames.at().filter(is_left).for_each(|at| rest.add(at, 1));
+        if count == 0 {
+            return Self::default();
+        }
+        if !rest.any() {
+            (rest.first, rest.last) = (self.first, self.last);
+        }
+        rest.count = count;
+        rest
+    }
+
     /// True if it happened at least once.
     pub fn any(&self) -> bool {
         self.count > 0
     }
+}
+
+/// Packets or segments with a wrong checksum that were not damaged on the wire, if all with contents have one.
+pub const ALL_CHANGED: u64 = 8;
+/// Segments of a sender that may be right where contents were changed: SYN, FIN and RST, which have none.
+const WITHOUT_CONTENTS: u32 = 3;
+
+/// True if the checksums of a sender are wrong because the contents were changed in the capture: `bad` of them are
+/// wrong, and no more are right than have no contents.
+pub fn are_changed(bad: u64, good: u32, is_tcp: bool) -> bool {
+    bad >= ALL_CHANGED && good <= if is_tcp { WITHOUT_CONTENTS } else { 0 }
 }
 
 /// One direction: losses of its sender's packets, and their repair. Packets on RC, segments on TCP. Times in ns.
@@ -52,12 +102,19 @@ pub struct Losses {
     pub lost_before: Tally,
     /// Lost behind the capture point: seen, and sent again because the receiver did not have them.
     pub lost_behind: Tally,
-    /// Not acknowledged in time, and sent again: lost behind the capture point, or the acknowledgment was lost before it.
+    /// Not acknowledged in time, and sent again: lost behind the capture point, or the acknowledgment was lost before
+    /// it.
     pub unacknowledged: Tally,
     /// The same, and nothing was heard of the receiver meanwhile: it may just have been slow.
     pub unheard: Tally,
-    /// Damaged before the capture point: their checksum is wrong, the receiver dropped them.
+    /// Damaged: their checksum is wrong. The fate of some shows, see the next three.
     pub damaged: Tally,
+    /// Those that the receiver dropped: it asked for them, or they were sent again before anything else was.
+    pub damaged_dropped: Tally,
+    /// Those that were sent again with packets before them, which the receiver would have dropped anyway.
+    pub damaged_again: Tally,
+    /// Those that were acknowledged and not sent again: the receiver had them undamaged.
+    pub damaged_taken: Tally,
     /// Came behind packets that were sent after them.
     pub overtaken: Tally,
     /// Came behind packets that were sent after them, or were lost before the capture point and sent again: the capture
@@ -194,6 +251,29 @@ mod tests {
     }
 
     #[test]
+    fn occurrences_can_be_taken_back_and_told_apart() {
+        let mut tally = Tally::default();
+        [3, 5, 9].into_iter().for_each(|time| tally.add(at(time), 1));
+        let part = |times: &[i64]| {
+            let mut part = Tally::default();
+            times.iter().for_each(|time| part.add(at(*time), 1));
+            part
+        };
+        assert_eq!(tally.without(&[&part(&[3]), &part(&[9])]), part(&[5]));
+        assert_eq!(tally.without(&[&part(&[3, 5, 9])]), Tally::default());
+        assert_eq!(tally.without(&[]), tally);
+        let mut joined = part(&[5]);
+        joined.join(&Tally::default());
+        joined.join(&part(&[3]));
+        assert_eq!((joined.count, joined.first, joined.last), (2, at(3), at(5)));
+        tally.retract_at(at(3));
+        assert_eq!((tally.count, tally.first, &tally.frames[..]), (2, at(5), &[5, 9][..]));
+        tally.retract_at(at(5));
+        tally.retract_at(at(9));
+        assert_eq!(tally, Tally::default());
+    }
+
+    #[test]
     fn what_was_never_answered_counts_more_than_the_longest_that_was() {
         let silence = |from: i64, to: i64, answered| Unanswered { from: at(from), to: at(to), times: 3, answered };
         let worst = |all: &[Unanswered]| {
@@ -203,7 +283,11 @@ mod tests {
         };
         assert_eq!(worst(&[]), None);
         assert_eq!(worst(&[silence(0, 10, true), silence(20, 29, true)]), Some((0, 10, true)));
-        assert_eq!(worst(&[silence(0, 10, true), silence(20, 30, true)]), Some((0, 10, true)), "the first of those that are as long");
+        assert_eq!(
+            worst(&[silence(0, 10, true), silence(20, 30, true)]),
+            Some((0, 10, true)),
+            "the first of those that are as long"
+        );
         assert_eq!(worst(&[silence(0, 10, true), silence(20, 31, true)]), Some((20, 11, true)));
         assert_eq!(worst(&[silence(0, 10, true), silence(20, 21, false)]), Some((20, 1, false)));
         assert_eq!(worst(&[silence(0, 1, false), silence(20, 90, true), silence(20, 90, false)]), Some((0, 1, false)));

@@ -1,4 +1,5 @@
-//! Packets to [`crate::op::RdmaOp`]: PSN order of queue pairs, TCP order, MPA framing, DDP segments; and the rules of these layers.
+//! Packets to [`crate::op::RdmaOp`]: PSN order of queue pairs, TCP order, MPA framing, DDP segments; and
+//! facts about them, which [`crate::connection::facts`] holds against the rules of these layers.
 pub mod copies;
 pub mod ib;
 pub mod iwarp;
@@ -7,6 +8,5 @@ pub mod mpa;
 pub mod psn;
 pub mod recovery;
 pub mod repair;
-pub mod report;
 pub mod tcp;
 pub mod violation;

@@ -144,8 +144,8 @@ pub struct Framer {
     /// CRCs that were wrong while the use of CRCs was unknown.
     wrong_while_unknown: u8,
     skipped: u32,
-    /// Bytes of the current segment that a decoding thread found to be a run of FPDUs with correct CRCs: the addresses of the next of
-    /// them and of their end. Bytes that were kept have other addresses and are checked here.
+    /// Bytes of the current segment that a decoding thread found to be a run of FPDUs with correct CRCs: the addresses
+    /// of the next of them and of their end. Bytes that were kept have other addresses and are checked here.
     verified: (usize, usize),
     search: Option<Box<Search>>,
 }
@@ -191,7 +191,8 @@ impl Framer {
 
     /// Bytes of memory besides its own size.
     pub fn memory(&self) -> usize {
-        self.buf.capacity() + self.search.as_ref().map_or(0, |s| size_of::<Search>() + s.candidates.capacity() * size_of::<Candidate>())
+        self.buf.capacity()
+            + self.search.as_ref().map_or(0, |s| size_of::<Search>() + s.candidates.capacity() * size_of::<Candidate>())
     }
 
     /// Gives back memory that is not needed while nothing is held.
@@ -534,8 +535,8 @@ impl Framer {
             return None;
         }
         let hay_len = hay.len();
-        let hopeless =
-            !self.known && (search.failed || hay_len > SEARCH_MAX || is_something_else(&piece.bytes[..piece.bytes.len().min(20)]));
+        let hopeless = !self.known
+            && (search.failed || hay_len > SEARCH_MAX || is_something_else(&piece.bytes[..piece.bytes.len().min(20)]));
         if hopeless {
             if in_place {
                 self.phase = Phase::Other;
@@ -794,7 +795,8 @@ impl Search {
             }
             // senders try to begin segments with an FPDU
             let score = u32::from(start == old);
-            let mut c = Candidate { start, next: start, score, fpdus: 0, crc_good: false, counted: false, tagged: None };
+            let mut c =
+                Candidate { start, next: start, score, fpdus: 0, crc_good: false, counted: false, tagged: None };
             match c.follow(hay, terms) {
                 Fate::Claimed => claim = Some(c),
                 Fate::Open => self.candidates.push(c),
@@ -1008,7 +1010,11 @@ mod tests {
                     seen.push(&mut framer, &stream[to..], 0);
                     let mut expected = of(&stream, &ends);
                     expected[1] = (stream[ends[1]..from].to_vec(), UNCHECKED);
-                    assert_eq!((seen.fpdus, seen.resyncs, seen.other), (expected, vec![], 0), "{from} to {to}, {split:?}");
+                    assert_eq!(
+                        (seen.fpdus, seen.resyncs, seen.other),
+                        (expected, vec![], 0),
+                        "{from} to {to}, {split:?}"
+                    );
                 }
             }
         }
@@ -1024,8 +1030,15 @@ mod tests {
                 seen.push(&mut framer, &stream[split..from], (ends[2] - from) as u32);
                 assert!(framer.is_lost());
                 seen.push(&mut framer, &stream[ends[2]..], 0);
-                let expected = of(&stream, &[ends[0], ends[1]]).into_iter().chain(of(&stream, &[ends[2], ends[3]])).collect::<Vec<_>>();
-                assert_eq!((seen.fpdus, seen.resyncs), (expected, vec![((ends[2] - ends[1]) as u32, Found::Crc)]), "{from}, {split}");
+                let expected = of(&stream, &[ends[0], ends[1]])
+                    .into_iter()
+                    .chain(of(&stream, &[ends[2], ends[3]]))
+                    .collect::<Vec<_>>();
+                assert_eq!(
+                    (seen.fpdus, seen.resyncs),
+                    (expected, vec![((ends[2] - ends[1]) as u32, Found::Crc)]),
+                    "{from}, {split}"
+                );
                 assert!(!framer.is_lost());
             }
         }
@@ -1086,7 +1099,11 @@ mod tests {
                 seen.push(&mut framer, &stream[..from], (to - from) as u32);
                 seen.push(&mut framer, &stream[to..], 0);
                 assert_eq!((seen.fpdus.len(), seen.resyncs.len(), seen.other), (3, 0, 0), "{from} to {to}");
-                assert_eq!((&seen.fpdus[0], seen.fpdus[1].1, &seen.fpdus[2].0), (&fpdus[0], UNCHECKED, &fpdus[2].0), "{from} to {to}");
+                assert_eq!(
+                    (&seen.fpdus[0], seen.fpdus[1].1, &seen.fpdus[2].0),
+                    (&fpdus[0], UNCHECKED, &fpdus[2].0),
+                    "{from} to {to}"
+                );
                 assert!(fpdus[1].0.starts_with(&seen.fpdus[1].0));
             }
         }
@@ -1121,7 +1138,14 @@ mod tests {
 
     /// Looks for framing in a stream with markers, of a connection that is known to be MPA.
     fn searching() -> Framer {
-        Framer { phase: Phase::Search, known: true, crc: CrcUse::On, markers: true, search: Some(Box::default()), ..Framer::default() }
+        Framer {
+            phase: Phase::Search,
+            known: true,
+            crc: CrcUse::On,
+            markers: true,
+            search: Some(Box::default()),
+            ..Framer::default()
+        }
     }
 
     /// FPDUs with markers that carry so much data, and the ends of the first of them.
@@ -1180,7 +1204,11 @@ mod tests {
                 seen.push(&mut framer, &stream[to..split], 0);
                 seen.push(&mut framer, &stream[split..], 0);
                 let lengths: Vec<_> = seen.fpdus.iter().map(|(fpdu, _)| fpdu.len()).collect();
-                assert_eq!((lengths, seen.markers.len()), (vec![fpdu_len(HEADERS as u16 + 300); 2], 0), "{to}, {split}");
+                assert_eq!(
+                    (lengths, seen.markers.len()),
+                    (vec![fpdu_len(HEADERS as u16 + 300); 2], 0),
+                    "{to}, {split}"
+                );
             }
         }
     }
@@ -1194,7 +1222,8 @@ mod tests {
             let mut told = 0;
             let bytes = [&request, bytes].concat();
             let piece = Piece { bytes: &bytes, missing, in_frame: true };
-            let rest = framer.push(piece, true, &mut |framed| told += usize::from(matches!(framed, Framed::Startup { .. })));
+            let rest =
+                framer.push(piece, true, &mut |framed| told += usize::from(matches!(framed, Framed::Startup { .. })));
             assert_eq!((told, framer.found()), (1, Some(Found::Handshake)));
             rest.map(|rest| (rest.bytes.len(), rest.missing))
         };
@@ -1210,7 +1239,10 @@ mod tests {
             let found = search.look(&header.repeat(count), 0, &mut Terms { known: true, crc: CrcUse::Off, budget: 0 });
             (found, search.candidates.len())
         };
-        assert_eq!([1, CANDIDATES_MAX, CANDIDATES_MAX + 1].map(followed), [1, CANDIDATES_MAX, CANDIDATES_MAX].map(|n| (None, n)));
+        assert_eq!(
+            [1, CANDIDATES_MAX, CANDIDATES_MAX + 1].map(followed),
+            [1, CANDIDATES_MAX, CANDIDATES_MAX].map(|n| (None, n))
+        );
     }
 
     #[test]
@@ -1237,7 +1269,8 @@ mod tests {
         assert_eq!(learn(&[wrong, wrong]), (Some(Crc::Unused), CrcUse::Unknown));
         assert_eq!(learn(&[wrong, wrong, wrong]), (Some(Crc::Unused), CrcUse::Off));
         assert_eq!(learn(&[wrong, wrong, (true, [1; 4])]), (Some(GOOD), CrcUse::On));
-        let unchecked = [CrcUse::Unknown, CrcUse::On, CrcUse::Off].map(|crc| Framer { crc, ..Framer::default() }.unchecked());
+        let unchecked =
+            [CrcUse::Unknown, CrcUse::On, CrcUse::Off].map(|crc| Framer { crc, ..Framer::default() }.unchecked());
         assert_eq!(unchecked, [Crc::Unused, UNCHECKED, Crc::Unused]);
     }
 
@@ -1266,7 +1299,13 @@ mod tests {
         assert_eq!([0x00, 0x02, 0x03, 0x05, 0x42].map(|ddp| of(ddp, 0x40)), [false; 5]);
         assert_eq!([0x00, 0x40, 0x4b, 0x0b].map(|rdmap| of(0x41, rdmap)), [true; 4]);
         assert_eq!([0x80, 0x10, 0x4c, 0x4f].map(|rdmap| of(0x41, rdmap)), [false; 4]);
-        assert!(plausible(&[]) && plausible(&[0]) && plausible(&[0, 20]) && plausible(&[0, 20, 0x41]) && !plausible(&[0, 20, 0x42]));
+        assert!(
+            plausible(&[])
+                && plausible(&[0])
+                && plausible(&[0, 20])
+                && plausible(&[0, 20, 0x41])
+                && !plausible(&[0, 20, 0x42])
+        );
         // the first of a direction may be empty
         let framer = Framer::default();
         assert!(framer.fits(&[0, 0, 0, 0]) && !Framer { begun: true, ..Framer::default() }.fits(&[0, 0, 0, 0]));
@@ -1276,7 +1315,9 @@ mod tests {
     fn first_bytes_of_something_else() {
         let smb = |mark: u8| is_something_else(&[0, 0, 0, 80, mark, b'S', b'M', b'B', 64]);
         assert_eq!([0xfb, 0xfc, 0xfd, 0xfe, 0xff].map(smb), [false, true, true, true, true]);
-        let rpc = |mark: u8, kind: u8, last: u8| is_something_else(&[mark, 0, 0, 80, 1, 2, 3, 4, 0, 0, 0, kind, 0, 0, 0, last, 9]);
+        let rpc = |mark: u8, kind: u8, last: u8| {
+            is_something_else(&[mark, 0, 0, 80, 1, 2, 3, 4, 0, 0, 0, kind, 0, 0, 0, last, 9])
+        };
         assert_eq!([rpc(0x80, 0, 2), rpc(0x80, 0, 1), rpc(0, 0, 2), rpc(0xff, 0, 2)], [true, false, false, true]);
         assert_eq!([rpc(0x80, 1, 0), rpc(0x80, 1, 1), rpc(0x80, 1, 2), rpc(0, 1, 0)], [true, true, false, false]);
     }
@@ -1328,7 +1369,10 @@ mod tests {
             let c = Candidate { start: 0, next: 0, score, fpdus, crc_good: false, counted: false, tagged: None };
             c.fate(5)
         };
-        assert_eq!([fate(1, 5), fate(1, 4), fate(0, 5), fate(2, 6)], [Fate::Claimed, Fate::Open, Fate::Open, Fate::Claimed]);
+        assert_eq!(
+            [fate(1, 5), fate(1, 4), fate(0, 5), fate(2, 6)],
+            [Fate::Claimed, Fate::Open, Fate::Open, Fate::Claimed]
+        );
         // what is found in so many bytes, of a connection that is known to be iWARP or not
         let found = |bytes: &[u8], known: bool, crc: CrcUse, budget: usize| {
             let mut search = Search::default();
@@ -1409,7 +1453,8 @@ mod tests {
             assert_eq!((seen.other, seen.others), told);
         }
         // bytes that are missing end a chain
-        let mut framer = Framer { phase: Phase::Search, known: true, search: Some(Box::default()), ..Framer::default() };
+        let mut framer =
+            Framer { phase: Phase::Search, known: true, search: Some(Box::default()), ..Framer::default() };
         seen.push(&mut framer, &[0xff; 9], 5);
         assert_eq!((framer.skipped, framer.buf.len()), (14, 0));
     }

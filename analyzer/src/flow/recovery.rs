@@ -1,5 +1,5 @@
-//! One recovery of a direction of a reliable connection: from the first sign that packets did not arrive to the point where the sender
-//! is back at its newest packet. IBA volume 1, 9.7.5 (go-back-N).
+//! One recovery of a direction of a reliable connection: from the first sign that packets did not arrive to the point
+//! where the sender is back at its newest packet. IBA volume 1, 9.7.5 (go-back-N).
 //!
 //! ```text
 //!   sent  1 2 ✗ 4 5 ......... 3 4 5 6          a round: what was seen comes again behind what was missing
@@ -10,7 +10,7 @@
 use super::losses::{Losses, Unanswered};
 use super::psn;
 use crate::devices::Measure;
-use crate::episodes::Cause;
+use crate::episodes::{Cause, Trigger};
 use crate::op::At;
 use alloc::vec::Vec;
 
@@ -18,7 +18,8 @@ use alloc::vec::Vec;
 const SILENT_ROUNDS: u32 = 3;
 /// The same, if no answer came any more, however soon they followed each other.
 const SILENT_AT_LAST: u32 = 5;
-/// ns for which an adapter holds an acknowledgment back, at most: so much longer than the way there and back the shortest may have taken.
+/// ns for which an adapter holds an acknowledgment back, at most: so much longer than the way there and back the
+/// shortest may have taken.
 pub const HELD_BACK: i64 = 50_000;
 /// Packets that came alone of which the number is remembered.
 const ALONE_MAX: usize = 8;
@@ -49,6 +50,8 @@ struct Run {
 pub struct Ended {
     /// Cause of the recovery.
     pub cause: Cause,
+    /// Reason for the first packet that was sent again.
+    pub trigger: Trigger,
     /// Packets that were lost, late or not taken.
     pub packets: u32,
     /// Retransmitted packets.
@@ -69,7 +72,8 @@ pub struct Recovery {
     /// Missing packets that came with a round.
     filled: u32,
     overtaken: u32,
-    /// Those of them that came again without having been asked for again: the first may have been the one that was sent first.
+    /// Those of them that came again without having been asked for again: the first may have been the one that was sent
+    /// first.
     unclear: u32,
     /// The last of them that came alone, in turn: PSN and number.
     filled_alone: Vec<(u32, u32)>,
@@ -90,6 +94,8 @@ pub struct Recovery {
     /// A retransmitted packet had come damaged.
     mended: bool,
     rounds: u32,
+    /// Reason for the first of them.
+    trigger: Trigger,
     rounds_acknowledged: u32,
     rounds_reread: u32,
     repeated: u32,
@@ -151,7 +157,8 @@ pub struct Sent {
 }
 
 impl Recovery {
-    /// The first sign came: `begin` is when the sender was last known to be well, `newest` the PSN behind its newest packet.
+    /// The first sign came: `begin` is when the sender was last known to be well, `newest` the PSN behind its newest
+    /// packet.
     pub fn new(begin: At, newest: u32) -> Self {
         Self {
             begin,
@@ -173,6 +180,7 @@ impl Recovery {
             not_ready: false,
             mended: false,
             rounds: 0,
+            trigger: Trigger::Unknown,
             rounds_acknowledged: 0,
             rounds_reread: 0,
             repeated: 0,
@@ -349,8 +357,11 @@ impl Recovery {
             self.end_run();
             if !sent.is_first && self.filled_alone.iter().any(|(psn, _)| *psn == sent.psn) {
                 // it goes out again with all that follows it: what came of that alone may have been sent before
-                let unclear: u32 =
-                    self.filled_alone.extract_if(.., |(psn, _)| psn::ahead(*psn, sent.psn) >= 0).map(|(_, count)| count).sum();
+                let unclear: u32 = self
+                    .filled_alone
+                    .extract_if(.., |(psn, _)| psn::ahead(*psn, sent.psn) >= 0)
+                    .map(|(_, count)| count)
+                    .sum();
                 self.filled -= unclear;
                 self.unclear += unclear;
             }
@@ -389,6 +400,14 @@ impl Recovery {
             let gap = self.gap.unwrap_or(run.begin);
             self.delay = self.delay.max(run.begin.time.saturating_sub(gap.time));
             return;
+        }
+        if self.rounds == 0 {
+            self.trigger = match run {
+                Run { asked: true, .. } if self.naks > 0 => Trigger::Nak,
+                _ if self.not_ready => Trigger::RnrNak,
+                Run { repeats: 1.., reread: false, .. } if self.naks == 0 => Trigger::Timeout,
+                _ => Trigger::Unknown,
+            };
         }
         self.rounds += 1;
         self.filled = self.filled.saturating_add(run.firsts);
@@ -484,7 +503,7 @@ impl Recovery {
             // responses to Reads were lost
             (Cause::ResponseLost, self.rounds_reread)
         };
-        (Ended { cause, packets, repeated: self.repeated, bytes: self.bytes }, None)
+        (Ended { cause, trigger: self.trigger, packets, repeated: self.repeated, bytes: self.bytes }, None)
     }
 }
 
@@ -500,7 +519,18 @@ mod tests {
 
     /// A packet that follows the one before, or not.
     fn sent(frame: u64, follows: bool, is_first: bool) -> Sent {
-        Sent { at: at(frame), psn: 5, follows, is_first, acknowledged: false, reread: false, spoke: false, bytes: 1, is_old: false, way: 0 }
+        Sent {
+            at: at(frame),
+            psn: 5,
+            follows,
+            is_first,
+            acknowledged: false,
+            reread: false,
+            spoke: false,
+            bytes: 1,
+            is_old: false,
+            way: 0,
+        }
     }
 
     fn end(recovery: Recovery, frame: u64) -> Losses {
@@ -522,13 +552,32 @@ mod tests {
     }
 
     #[test]
+    fn a_recovery_tells_what_it_began_with() {
+        let trigger = |nak: bool, is_first: bool| {
+            let mut r = Recovery::new(at(1), 10);
+            if nak {
+                r.asked(at(2), 7);
+            }
+            (3..6).for_each(|f| _ = r.sent(&sent(f, f > 3, is_first && f == 3)));
+            r.end(at(9), false, &mut Losses::default()).0.trigger
+        };
+        assert_eq!(
+            [trigger(true, false), trigger(true, true), trigger(false, false)],
+            [Trigger::Nak, Trigger::Nak, Trigger::Timeout]
+        );
+    }
+
+    #[test]
     fn what_was_seen_and_asked_for_was_lost_behind_the_capture() {
         let mut r = Recovery::new(at(1), 10);
         r.asked(at(2), 7);
         r.asked(at(2), 7);
         (3..6).for_each(|f| _ = r.sent(&sent(f, f > 3, false)));
         let losses = end(r, 7);
-        assert_eq!((losses.lost_before.count, losses.lost_behind.count, losses.repeated.count, losses.naks), (0, 1, 3, 2));
+        assert_eq!(
+            (losses.lost_before.count, losses.lost_behind.count, losses.repeated.count, losses.naks),
+            (0, 1, 3, 2)
+        );
     }
 
     #[test]
@@ -540,7 +589,11 @@ mod tests {
         let late = r.end(at(701), false, &mut losses).1.expect("it came late");
         assert_eq!((late.count, late.delay), (1, 698 * MS));
         late.misplaced(&mut losses);
-        assert_eq!((losses.lost(), losses.misplaced.count, losses.overtaken.count, losses.repeated.count), (0, 1, 0, 0), "nobody noticed");
+        assert_eq!(
+            (losses.lost(), losses.misplaced.count, losses.overtaken.count, losses.repeated.count),
+            (0, 1, 0, 0),
+            "nobody noticed"
+        );
         assert_eq!(losses.recoveries, 0, "nobody had to recover");
     }
 
@@ -641,7 +694,11 @@ mod tests {
         (1..).zip(rounds).for_each(|(n, numbers)| round(&mut r, n, numbers));
         let mut losses = Losses::default();
         let _ = r.clone().end(at(9000), true, &mut losses);
-        assert_eq!(losses.unanswered.map(|u| u.times), Some(6), "five of which the first packet is known, and the first time");
+        assert_eq!(
+            losses.unanswered.map(|u| u.times),
+            Some(6),
+            "five of which the first packet is known, and the first time"
+        );
         // one round of which packets are missing is one
         let mut r = Recovery::new(at(0), 40);
         round(&mut r, 1, &[5, 7, 9, 12, 15, 18, 21, 30]);
@@ -743,7 +800,10 @@ mod tests {
         assert_eq!(cause(busy, false), (Cause::Unknown, 1, 1));
         let mut again = new();
         again.sent(&Sent { spoke: true, ..sent(9, false, false) });
-        assert_eq!((cause(again.clone(), false), cause(again, true)), ((Cause::AckLost, 1, 1), (Cause::Unacknowledged, 1, 1)));
+        assert_eq!(
+            (cause(again.clone(), false), cause(again, true)),
+            ((Cause::AckLost, 1, 1), (Cause::Unacknowledged, 1, 1))
+        );
         let mut reread = new();
         reread.sent(&Sent { reread: true, ..sent(9, false, false) });
         assert_eq!(cause(reread.clone(), false), (Cause::ResponseLost, 1, 1));
@@ -893,7 +953,10 @@ mod tests {
             let ended = r.clone().end(at(9), true, &mut Losses::default()).0;
             (r.is_needless(), ended.packets)
         };
-        assert_eq!([missing(&[]), missing(&[(1, 11)]), missing(&[(1, 11), (1, 12)])], [(false, 3), (false, 2), (false, 1)]);
+        assert_eq!(
+            [missing(&[]), missing(&[(1, 11)]), missing(&[(1, 11), (1, 12)])],
+            [(false, 3), (false, 2), (false, 1)]
+        );
         assert!(missing(&[(3, 13)]).0 && missing(&[(1, 11), (2, 13)]).0);
         let is_needless = |change: fn(&mut Recovery)| {
             let mut r = Recovery::new(at(1), 10);

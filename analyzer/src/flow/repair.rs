@@ -1,5 +1,5 @@
-//! Retransmissions of TCP in one direction: which segments were retransmitted, and whether the receiver had them. RFC 2018
-//! (SACK), RFC 2883 (D-SACK), RFC 3522 (timestamps tell the copies apart), RFC 8985 (tail loss probes).
+//! Retransmissions of TCP in one direction: which segments were retransmitted, and whether the receiver had them. RFC
+//! 2018 (SACK), RFC 2883 (D-SACK), RFC 3522 (timestamps tell the copies apart), RFC 8985 (tail loss probes).
 //!
 //! ```text
 //!   the receiver acknowledges ──▶ before the copy went out, by D-SACK, or with the timestamp of the first copy ─▶ needless
@@ -96,7 +96,8 @@ struct Retransmission {
     is_filled: bool,
     /// The receiver had said that just this is missing.
     is_reported: bool,
-    /// It followed the first copy sooner than its sender could have heard of that, or the first one was acknowledged before it came.
+    /// It followed the first copy sooner than its sender could have heard of that, or the first one was acknowledged
+    /// before it came.
     is_prompt: bool,
     timestamp: Option<u32>,
     acked_at: Option<At>,
@@ -257,8 +258,9 @@ impl Repair {
     pub fn sent(&mut self, sent: &Sent, way: i64, losses: &mut Option<Box<Losses>>) -> Option<Over> {
         let Sent { at, end, timestamp, echo, was, .. } = *sent;
         let mut over = None;
-        let delay =
-            timestamp.and_then(|timestamp| self.clock.get_or_insert_with(|| Clock::new(at.time, timestamp)).delay(at.time, timestamp));
+        let delay = timestamp.and_then(|timestamp| {
+            self.clock.get_or_insert_with(|| Clock::new(at.time, timestamp)).delay(at.time, timestamp)
+        });
         if let Some(delay) = delay.filter(|delay| *delay >= HELD_UP)
             && matches!(was, SegmentKind::New | SegmentKind::Early)
         {
@@ -299,7 +301,8 @@ impl Repair {
                 let is_reported = self.hole == Some(sent.seq);
                 // asked for often enough: a sender that sees that sends again, however soon (RFC 5681 3.2)
                 let waited = at.time.saturating_sub(self.asked_at);
-                let is_prompt = waited >= way - way / 8 - HELD_BACK && waited <= way.saturating_mul(2).saturating_add(PROMPTLY);
+                let is_prompt =
+                    waited >= way - way / 8 - HELD_BACK && waited <= way.saturating_mul(2).saturating_add(PROMPTLY);
                 let is_asked = is_reported && self.reports >= DUPLICATES && is_prompt;
                 // neither its datagram's number nor a clock shows the order of sending
                 let is_untold = sent.is_older.is_none() && clocks.is_none();
@@ -323,7 +326,10 @@ impl Repair {
                     losses.lost_before.add(at, 1);
                     losses.repeated.add(at, 1);
                     losses.asked_again += u64::from(is_reported);
-                    self.open(Retransmission { since: gap.0, is_filled: true, is_prompt: false, ..self.again_of(sent, way) }, losses);
+                    self.open(
+                        Retransmission { since: gap.0, is_filled: true, is_prompt: false, ..self.again_of(sent, way) },
+                        losses,
+                    );
                 }
             }
             SegmentKind::Repeated => {
@@ -376,13 +382,17 @@ impl Repair {
     fn again_of(&self, sent: &Sent, way: i64) -> Retransmission {
         let newest = self.newest.map_or(sent.at, |(at, _)| at);
         let since = match sent.age.map(|age| sent.at.time.saturating_sub(age)) {
-            Some(first) if first < newest.time && sent.was == SegmentKind::Repeated => At { frame: newest.frame, time: first },
+            Some(first) if first < newest.time && sent.was == SegmentKind::Repeated => {
+                At { frame: newest.frame, time: first }
+            }
             _ => newest,
         };
         let is_reported = self.hole == Some(sent.seq);
-        // to the receiver, back, and to the sender and back; that the receiver misses it was heard only if it said so after the first copy
+        // to the receiver, back, and to the sender and back; that the receiver misses it was heard only if it said so
+        // after the first copy
         let heard = self.round_trip.unwrap_or(0).saturating_add(way);
-        let is_asked = |age: i64| is_reported && self.hole_at.time.saturating_add(AGE_STEP) > sent.at.time.saturating_sub(age);
+        let is_asked =
+            |age: i64| is_reported && self.hole_at.time.saturating_add(AGE_STEP) > sent.at.time.saturating_sub(age);
         let is_prompt = sent.age.is_some_and(|age| age.saturating_add(AGE_STEP) <= heard && !is_asked(age));
         let Sent { at, seq, end, timestamp, .. } = *sent;
         Retransmission { seq, end, at, since, is_filled: false, is_reported, is_prompt, timestamp, acked_at: None }
@@ -402,7 +412,12 @@ impl Repair {
     }
 
     /// The receiver acknowledges. Emits the periods that are over.
-    pub fn acknowledged(&mut self, acknowledgment: &Acknowledged<'_>, losses: &mut Option<Box<Losses>>, emit: &mut impl FnMut(Over)) {
+    pub fn acknowledged(
+        &mut self,
+        acknowledgment: &Acknowledged<'_>,
+        losses: &mut Option<Box<Losses>>,
+        emit: &mut impl FnMut(Over),
+    ) {
         let Acknowledged { at, ack, sacks, timestamp, echo, has_data } = *acknowledgment;
         if self.copies >= SILENT_COPIES
             && let Some(from) = self.silent_since
@@ -420,7 +435,9 @@ impl Repair {
             self.hole = None;
             self.reports = 0;
         }
-        if let Some((newest, _)) = self.newest.filter(|(_, end)| *end == ack && self.since_data && !has_data && self.again.is_empty()) {
+        if let Some((newest, _)) =
+            self.newest.filter(|(_, end)| *end == ack && self.since_data && !has_data && self.again.is_empty())
+        {
             let took = at.time.saturating_sub(newest.time);
             if took >= 0 && self.round_trip.is_none_or(|known| took < known) {
                 self.round_trip = Some(took);
@@ -520,10 +537,15 @@ impl Repair {
         if !is_twice {
             return;
         }
-        // it says what it answers, and all that was retransmitted behind that had yet to come: the first copy is acknowledged
+        // it says what it answers, and all that was retransmitted behind that had yet to come: the first copy is
+        // acknowledged
         if let Some((.., answered)) = self.copied.iter().rev().find(|(seq, end, _)| (*seq, *end) == (left, right)) {
             let is_yet_to_come = |again: &&mut Retransmission| {
-                again.acked_at.is_none() && !again.is_filled && !again.is_reported && again.at.frame > *answered && !before(ack, again.end)
+                again.acked_at.is_none()
+                    && !again.is_filled
+                    && !again.is_reported
+                    && again.at.frame > *answered
+                    && !before(ack, again.end)
             };
             self.again.iter_mut().filter(is_yet_to_come).for_each(|again| again.is_prompt = true);
         }
@@ -603,14 +625,23 @@ mod tests {
         }
 
         fn send(&mut self, ms: i64, seq: u32, was: SegmentKind) -> &mut Self {
-            let sent =
-                Sent { at: self.at(ms), seq, end: seq + 100, timestamp: Some(ms as u32), echo: None, is_older: None, age: None, was };
+            let sent = Sent {
+                at: self.at(ms),
+                seq,
+                end: seq + 100,
+                timestamp: Some(ms as u32),
+                echo: None,
+                is_older: None,
+                age: None,
+                was,
+            };
             self.over.extend(self.repair.sent(&sent, 0, &mut self.losses));
             self
         }
 
         fn ack(&mut self, ms: i64, ack: u32, sacks: &[(u32, u32)], echo: u32) -> &mut Self {
-            let acknowledgment = Acknowledged { at: self.at(ms), ack, sacks, timestamp: None, echo: Some(echo), has_data: false };
+            let acknowledgment =
+                Acknowledged { at: self.at(ms), ack, sacks, timestamp: None, echo: Some(echo), has_data: false };
             let over = &mut self.over;
             self.repair.acknowledged(&acknowledgment, &mut self.losses, &mut |o| {
                 if !matches!(o, Over::RoundTrip(_)) {
@@ -631,13 +662,15 @@ mod tests {
 
     #[test]
     fn a_copy_that_follows_sooner_than_the_sender_could_have_heard_is_not_the_one_that_was_taken() {
-        let sent = |at, age, was| Sent { at, seq: 200, end: 300, timestamp: None, echo: None, is_older: None, age, was };
+        let sent =
+            |at, age, was| Sent { at, seq: 200, end: 300, timestamp: None, echo: None, is_older: None, age, was };
         let recovered = |age: i64| {
             let mut tap = Tap::default();
             // 10 ms from the capture point to the receiver and back, 4 ms to the sender
             tap.send(0, 100, SegmentKind::New).ack(10, 200, &[], 0);
             tap.send(20, 300, SegmentKind::Early).ack(30, 200, &[(300, 400)], 20);
-            let overtaken = Sent { is_older: Some(true), ..sent(tap.at(40), None, SegmentKind::Filled { is_late: false }) };
+            let overtaken =
+                Sent { is_older: Some(true), ..sent(tap.at(40), None, SegmentKind::Filled { is_late: false }) };
             tap.repair.sent(&overtaken, 4 * MS, &mut tap.losses);
             let again = sent(tap.at(54), Some(age), SegmentKind::Repeated);
             tap.repair.sent(&again, 4 * MS, &mut tap.losses);
@@ -659,7 +692,12 @@ mod tests {
     #[test]
     fn what_a_d_sack_answers_was_not_lost() {
         let mut tap = Tap::default();
-        tap.send(0, 100, SegmentKind::New).send(10, 100, SegmentKind::Repeated).ack(11, 200, &[], 0).ack(12, 200, &[(100, 200)], 0);
+        tap.send(0, 100, SegmentKind::New).send(10, 100, SegmentKind::Repeated).ack(11, 200, &[], 0).ack(
+            12,
+            200,
+            &[(100, 200)],
+            0,
+        );
         assert_eq!(tap.counts(20), [0, 0, 1, 0]);
         assert_eq!(tap.over, [], "nothing was held up");
     }
@@ -668,7 +706,12 @@ mod tests {
     fn a_copy_that_went_out_behind_what_a_d_sack_answers_is_not_the_one_that_was_taken() {
         let recovered = |twice: (u32, u32)| {
             let mut tap = Tap::default();
-            tap.send(0, 100, SegmentKind::New).send(1, 200, SegmentKind::New).send(2, 300, SegmentKind::New).ack(10, 300, &[], 0);
+            tap.send(0, 100, SegmentKind::New).send(1, 200, SegmentKind::New).send(2, 300, SegmentKind::New).ack(
+                10,
+                300,
+                &[],
+                0,
+            );
             // both had arrived; the last of them waits for its acknowledgment
             tap.send(20, 200, SegmentKind::Repeated).send(21, 300, SegmentKind::Repeated).ack(22, 400, &[twice], 21);
             let was_taken = tap.over.iter().any(|over| matches!(over, Over::Recovery { .. }));
@@ -744,7 +787,10 @@ mod tests {
         let mut tap = Tap::default();
         tap.send(0, 100, SegmentKind::New).send(200, 100, SegmentKind::Repeated).ack(201, 200, &[], 200);
         assert_eq!(tap.counts(300), [0, 0, 0, 0]);
-        assert_eq!((tap.losses.as_ref().unwrap().unheard.count, tap.losses.as_ref().unwrap().unacknowledged.count), (1, 0));
+        assert_eq!(
+            (tap.losses.as_ref().unwrap().unheard.count, tap.losses.as_ref().unwrap().unacknowledged.count),
+            (1, 0)
+        );
         let [Over::Recovery { since, until, is_reported: false, .. }] = tap.over[..] else { panic!("{:?}", tap.over) };
         assert_eq!((since.time, until.time), (0, 201 * MS));
     }
@@ -766,7 +812,12 @@ mod tests {
         let mut tap = Tap::default();
         for n in 0..3 {
             tap.send(n * 100, 100 + 200 * n as u32, SegmentKind::New).ack(n * 100 + 42, 200 + 200 * n as u32, &[], 0);
-            tap.send(n * 100 + 42, 200 + 200 * n as u32, SegmentKind::New).ack(n * 100 + 43, 300 + 200 * n as u32, &[], 0);
+            tap.send(n * 100 + 42, 200 + 200 * n as u32, SegmentKind::New).ack(
+                n * 100 + 43,
+                300 + 200 * n as u32,
+                &[],
+                0,
+            );
         }
         let losses = tap.losses.clone().unwrap();
         assert_eq!((losses.nagle.count, losses.nagle_time), (3, 3 * 42 * MS));
@@ -991,7 +1042,14 @@ mod tests {
         let held_up = |delay: i64| {
             let mut tap = Tap::default();
             tap.send(0, 100, SegmentKind::New).send(400, 200, SegmentKind::New);
-            let segment = Again { ns: 500 * MS + delay, seq: 300, was: SegmentKind::New, timestamp: Some(500), is_older: None, way: 0 };
+            let segment = Again {
+                ns: 500 * MS + delay,
+                seq: 300,
+                was: SegmentKind::New,
+                timestamp: Some(500),
+                is_older: None,
+                way: 0,
+            };
             let over = tap.again(segment);
             let losses = tap.losses.unwrap_or_default();
             assert_eq!(over.is_some(), losses.held_up.any());
@@ -1008,7 +1066,14 @@ mod tests {
         // segment comes so long after it
         let told = |reports: u32, after: i64| {
             let mut tap = Tap::default();
-            let segment = |ns: i64, seq: u32, was: SegmentKind| Again { ns, seq, was, timestamp: Some(7), is_older: None, way: WAY };
+            let segment = |ns: i64, seq: u32, was: SegmentKind| Again {
+                ns,
+                seq,
+                was,
+                timestamp: Some(7),
+                is_older: None,
+                way: WAY,
+            };
             tap.again(segment(0, 100, SegmentKind::New));
             tap.again(segment(MS, 300, SegmentKind::Early));
             for n in 1..=reports {
@@ -1020,9 +1085,13 @@ mod tests {
             (losses.lost_before.count, losses.unclear.count)
         };
         let (lost, unclear) = ((1, 0), (0, 1));
-        // the soonest is the way to the sender and back, but for a held acknowledgment; it sends within half a millisecond
+        // the soonest is the way to the sender and back, but for a held acknowledgment; it sends within half a
+        // millisecond
         let (least, most) = (WAY - WAY / 8 - HELD_BACK, 2 * WAY + PROMPTLY);
-        assert_eq!([told(3, least - 1), told(3, least), told(3, most), told(3, most + 1)], [unclear, lost, lost, unclear]);
+        assert_eq!(
+            [told(3, least - 1), told(3, least), told(3, most), told(3, most + 1)],
+            [unclear, lost, lost, unclear]
+        );
         assert_eq!([told(2, least), told(2, most)], [unclear; 2], "too seldom");
         // more reports change nothing
         assert_eq!([told(4, least), told(4, most), told(4, most + 1)], [lost, lost, unclear]);
@@ -1077,7 +1146,9 @@ mod tests {
             (1..=copies).for_each(|n| _ = tap.send_at(n.into(), 100 * n, SegmentKind::New, 0));
             tap.ack_at(MS, 100 * copies, &[]);
             (1..=copies).for_each(|n| _ = tap.send_at(2 * MS + i64::from(n), 100 * n, SegmentKind::Repeated, 0));
-            tap.ack_at(3 * MS, 100 * copies + 100, &[(100, 200)]).iter().any(|over| matches!(over, Over::Recovery { .. }))
+            tap.ack_at(3 * MS, 100 * copies + 100, &[(100, 200)])
+                .iter()
+                .any(|over| matches!(over, Over::Recovery { .. }))
         };
         assert_eq!([2, COPIES_MAX as u32, COPIES_MAX as u32 + 1].map(recovered), [false, false, true]);
     }
@@ -1124,7 +1195,8 @@ mod tests {
 
     #[test]
     fn a_copy_may_have_gone_out_before_its_sender_heard_of_the_hole() {
-        // the receiver reports the hole at 30 ms; the first copy stands so many ns behind that, the second 5 ms behind it
+        // the receiver reports the hole at 30 ms; the first copy stands so many ns behind that, the second 5 ms behind
+        // it
         let recovered = |behind: i64| {
             let mut tap = Tap::default();
             tap.send(0, 100, SegmentKind::New).ack(10, 200, &[], 0);
@@ -1135,7 +1207,8 @@ mod tests {
             tap.frame += 1;
             let at = At { frame: tap.frame, time: first + 5 * MS };
             let was = SegmentKind::Repeated;
-            let again = Sent { at, seq: 200, end: 300, timestamp: None, echo: None, is_older: None, age: Some(5 * MS), was };
+            let again =
+                Sent { at, seq: 200, end: 300, timestamp: None, echo: None, is_older: None, age: Some(5 * MS), was };
             tap.repair.sent(&again, 4 * MS, &mut tap.losses);
             tap.ack(70, 400, &[], 40);
             tap.over.iter().any(|over| matches!(over, Over::Recovery { .. }))

@@ -166,6 +166,11 @@ impl Stream {
         self.started && self.acked > self.next + u64::from(self.fin.is_some())
     }
 
+    /// Sequence number of the first byte.
+    pub(super) fn first(&self) -> u32 {
+        self.first
+    }
+
     /// The sequence number expected next.
     pub fn next_seq(&self) -> u32 {
         self.next as u32
@@ -187,6 +192,12 @@ impl Stream {
     /// True if the SYN comes behind the first data of its connection, an order that only a capture can have.
     pub fn is_late_syn(&self, seq: u32) -> bool {
         self.started && !self.from_syn && self.first.wrapping_sub(seq.wrapping_add(1)) < LATE_SYN
+    }
+
+    /// Bytes between a sequence number and the next one expected, before or behind it; `None` of a stream that did not
+    /// begin.
+    pub fn distance(&self, seq: u32) -> Option<u32> {
+        self.started.then(|| (seq.wrapping_sub(self.next as u32) as i32).unsigned_abs())
     }
 
     fn start(&mut self, seq: u32) {
@@ -211,7 +222,8 @@ impl Stream {
         }
         let pos = self.position(seq);
         let end = pos + u64::from(length);
-        pos == self.next && self.acked >= end || self.skipped.back().is_some_and(|(from, to, _)| *from <= pos && end <= *to)
+        pos == self.next && self.acked >= end
+            || self.skipped.back().is_some_and(|(from, to, _)| *from <= pos && end <= *to)
     }
 
     /// A segment that may come behind its acknowledgment: true if its bytes were skipped a short time ago. They are not
@@ -222,8 +234,9 @@ impl Stream {
         }
         let pos = self.position(seq);
         let end = pos + u64::from(length);
-        let is_inside =
-            |(from, to, last): &(u64, u64, i64)| *from <= pos && end <= *to && at.time.saturating_sub(*last) <= REORDERED_WITHIN_NS;
+        let is_inside = |(from, to, last): &(u64, u64, i64)| {
+            *from <= pos && end <= *to && at.time.saturating_sub(*last) <= REORDERED_WITHIN_NS
+        };
         let Some(place) = self.skipped.iter().position(is_inside) else { return false };
         let (from, to, last) = self.skipped[place];
         self.skipped[place].1 = pos;
@@ -267,7 +280,15 @@ impl Stream {
 
     /// A segment of `length` bytes on the wire, of which the capture kept `bytes`. At most `limit` bytes are held back.
     #[inline]
-    pub fn data(&mut self, at: At, seq: u32, bytes: &[u8], length: u32, limit: usize, emit: &mut impl FnMut(Event<'_>)) {
+    pub fn data(
+        &mut self,
+        at: At,
+        seq: u32,
+        bytes: &[u8],
+        length: u32,
+        limit: usize,
+        emit: &mut impl FnMut(Event<'_>),
+    ) {
         if length == 0 {
             return;
         }
@@ -293,7 +314,15 @@ impl Stream {
         }
     }
 
-    fn data_slow(&mut self, at: At, seq: u32, bytes: &[u8], length: u32, limit: usize, emit: &mut impl FnMut(Event<'_>)) {
+    fn data_slow(
+        &mut self,
+        at: At,
+        seq: u32,
+        bytes: &[u8],
+        length: u32,
+        limit: usize,
+        emit: &mut impl FnMut(Event<'_>),
+    ) {
         let pos = self.position(seq);
         let end = pos + u64::from(length);
         if length == 1 && end == self.next {
@@ -311,7 +340,8 @@ impl Stream {
         }
         let behind = pos < self.highest;
         self.highest = self.highest.max(end);
-        let new = if pos <= self.next { self.deliver(pos, bytes, length, emit) } else { self.hold(pos, bytes, length, emit) };
+        let new =
+            if pos <= self.next { self.deliver(pos, bytes, length, emit) } else { self.hold(pos, bytes, length, emit) };
         if behind && new && had_gap && at.time.saturating_sub(self.gap_since) < REORDERED_WITHIN_NS {
             self.counts.out_of_order += 1;
             emit(Event::OutOfOrder { bytes: length });
@@ -459,7 +489,8 @@ fn differ(p: u64, a: &[u8], q: u64, b: &[u8]) -> Option<u32> {
     if start >= end {
         return None;
     }
-    let part = |from: u64, run: &[u8]| -> (usize, usize) { ((start - from) as usize, ((end - from) as usize).min(run.len())) };
+    let part =
+        |from: u64, run: &[u8]| -> (usize, usize) { ((start - from) as usize, ((end - from) as usize).min(run.len())) };
     let ((a0, a1), (b0, b1)) = (part(p, a), part(q, b));
     (a[a0..a1] != b[b0..b1]).then_some((end - start) as u32)
 }
@@ -482,7 +513,13 @@ mod tests {
 
     impl Tap {
         fn new(isn: u32) -> Self {
-            let mut tap = Self { stream: Stream::default(), received: String::new(), events: VecDeque::new(), now: 0, limit: 4096 };
+            let mut tap = Self {
+                stream: Stream::default(),
+                received: String::new(),
+                events: VecDeque::new(),
+                now: 0,
+                limit: 4096,
+            };
             tap.stream.syn(isn);
             tap
         }
@@ -529,7 +566,13 @@ mod tests {
 
     #[test]
     fn a_lost_segment_is_awaited_and_its_retransmission_reported() {
-        Tap::new(99).send(100, "ab").send(104, "ef").ack(102).expect("ab", &[]).send(102, "cd").expect("abcdef", &["Retransmission"]);
+        Tap::new(99)
+            .send(100, "ab")
+            .send(104, "ef")
+            .ack(102)
+            .expect("ab", &[])
+            .send(102, "cd")
+            .expect("abcdef", &["Retransmission"]);
     }
 
     #[test]
@@ -630,7 +673,10 @@ mod tests {
         assert!(!tap.stream.is_late_syn(999) && !tap.stream.is_other_syn(999), "nothing was seen");
         tap.send(100_000, "ab");
         let syn = |back: u32| (tap.stream.is_late_syn(99_999 - back), tap.stream.is_other_syn(99_999 - back));
-        assert_eq!([syn(0), syn(1), syn(LATE_SYN - 1), syn(LATE_SYN)], [(true, false), (true, false), (true, false), (false, true)]);
+        assert_eq!(
+            [syn(0), syn(1), syn(LATE_SYN - 1), syn(LATE_SYN)],
+            [(true, false), (true, false), (true, false), (false, true)]
+        );
         assert!(tap.stream.is_other_syn(100_000));
         let seen = Tap::new(99).stream;
         assert_eq!(
@@ -661,7 +707,10 @@ mod tests {
         let mut found = |ns: i64, seq: u32, length: u32| tap.stream.found(At { frame: 2, time: ns }, seq, length);
         // each stretch is known, and what came of it is not expected again
         let first = [(104, 2), (104, 2), (103, 2), (100, 4), (106, 4), (108, 2), (110, 2)];
-        assert_eq!(first.map(|(seq, length)| found(10_000_001, seq, length)), [true, false, false, true, true, false, false]);
+        assert_eq!(
+            first.map(|(seq, length)| found(10_000_001, seq, length)),
+            [true, false, false, true, true, false, false]
+        );
         let late = [REORDERED_WITHIN_NS + 1, REORDERED_WITHIN_NS, 0];
         assert_eq!(late.map(|ns| found(30_000_000 + ns, 112, 8)), [false, true, false]);
         assert!(tap.stream.skipped.is_empty());
@@ -700,14 +749,20 @@ mod tests {
             (tap.stream.counts().keepalives, tap.stream.counts().retransmitted)
         };
         // a byte before the next is a probe
-        assert_eq!([counts(101, "b"), counts(100, "a"), counts(100, "ab"), counts(102, "c")], [(1, 0), (0, 1), (0, 1), (0, 0)]);
+        assert_eq!(
+            [counts(101, "b"), counts(100, "a"), counts(100, "ab"), counts(102, "c")],
+            [(1, 0), (0, 1), (0, 1), (0, 0)]
+        );
         // from before the capture's first
         let before = |seq: u32, text: &str| {
             let mut tap = Tap::late();
             tap.send(500, "ab").send(seq, text);
             (tap.stream.counts().segments, tap.stream.counts().retransmitted)
         };
-        assert_eq!([before(497, "xx"), before(498, "xx"), before(499, "xa"), before(500, "ab")], [(2, 0), (2, 0), (2, 1), (2, 1)]);
+        assert_eq!(
+            [before(497, "xx"), before(498, "xx"), before(499, "xa"), before(500, "ab")],
+            [(2, 0), (2, 0), (2, 1), (2, 1)]
+        );
         let mut seen = Tap::new(499);
         seen.send(500, "ab").send(498, "xx");
         assert_eq!(seen.stream.counts().retransmitted, 1, "the first is known");
@@ -741,7 +796,9 @@ mod tests {
             let (mut stream, mut held) = (Stream::default(), 0);
             stream.syn(99);
             stream.acknowledged(ack, &mut |_| {});
-            stream.data(At::default(), 104, b"ef", 2, 4096, &mut |event| held += usize::from(matches!(event, Event::Held { .. })));
+            stream.data(At::default(), 104, b"ef", 2, 4096, &mut |event| {
+                held += usize::from(matches!(event, Event::Held { .. }))
+            });
             held
         };
         assert_eq!([103, 104, 105].map(waits), [1, 0, 0]);

@@ -1,5 +1,5 @@
-//! Encrypted messages: SMB2_TRANSFORM_HEADER, \[MS-SMB2\] 2.2.41, with AES-CCM (RFC 5084, nonces of 11 bytes) or AES-GCM (12 bytes),
-//! and keys of 128 or 256 bits.
+//! Encrypted messages: SMB2_TRANSFORM_HEADER, \[MS-SMB2\] 2.2.41, with AES-CCM (RFC 5084, nonces of 11 bytes) or
+//! AES-GCM (12 bytes), and keys of 128 or 256 bits.
 //!
 //! ```text
 //! FD 'SMB' │ signature 16 │ nonce 16 │ original size 4 │ reserved 2 │ flags 2 │ session id 8 │ ciphertext …
@@ -116,9 +116,16 @@ impl Cipher {
     /// Decrypts `data` in place. False if the signature is not that of `data` and `aad` under this key: the content of
     /// `data` is undefined then.
     pub fn open(&self, nonce: &[u8], aad: &[u8], data: &mut [u8], signature: &[u8; 16]) -> bool {
-        fn open<A: AeadInOut<TagSize = U16>>(a: &A, nonce: &[u8], aad: &[u8], data: &mut [u8], signature: &[u8; 16]) -> bool {
+        fn open<A: AeadInOut<TagSize = U16>>(
+            a: &A,
+            nonce: &[u8],
+            aad: &[u8],
+            data: &mut [u8],
+            signature: &[u8; 16],
+        ) -> bool {
             let tag: &Tag<A> = signature.into();
-            <&Nonce<A>>::try_from(nonce).is_ok_and(|nonce| a.decrypt_inout_detached(nonce, aad, data.into(), tag).is_ok())
+            <&Nonce<A>>::try_from(nonce)
+                .is_ok_and(|nonce| a.decrypt_inout_detached(nonce, aad, data.into(), tag).is_ok())
         }
         let Some(nonce) = nonce.get(..self.nonce_len()) else { return false };
         match &self.inner {
@@ -129,18 +136,21 @@ impl Cipher {
         }
     }
 
-    /// Decrypts a message, which begins with its SMB2_TRANSFORM_HEADER, into `output`, whose content is replaced (a buffer kept from
-    /// message to message does not allocate). `output` is empty after an error.
+    /// Decrypts a message, which begins with its SMB2_TRANSFORM_HEADER, into `output`, whose content is replaced (a
+    /// buffer kept from message to message does not allocate). `output` is empty after an error.
     ///
     /// # Errors
-    /// [`Sealed::Short`] if the message has fewer bytes than its header says, [`Sealed::Refused`] if it is not authentic.
+    /// [`Sealed::Short`] if the message has fewer bytes than its header says, [`Sealed::Refused`] if it is not
+    /// authentic.
     pub fn decrypt(&self, message: &[u8], output: &mut Vec<u8>) -> Result<(), Sealed> {
         output.clear();
         let (header, body) = message.split_first_chunk::<HEADER_LEN>().ok_or(Sealed::Short)?;
         let size = u32::from_le_bytes([header[36], header[37], header[38], header[39]]) as usize;
         let body = body.get(..size).ok_or(Sealed::Short)?;
         let (signature, aad) = (header[4..NONCE].first_chunk::<16>(), &header[NONCE..]);
-        let Some(signature) = signature.filter(|_| header.starts_with(&PROTOCOL_ID)) else { return Err(Sealed::Refused) };
+        let Some(signature) = signature.filter(|_| header.starts_with(&PROTOCOL_ID)) else {
+            return Err(Sealed::Refused);
+        };
         output.extend_from_slice(body);
         if self.open(&header[NONCE..NONCE + 16], aad, output, signature) {
             return Ok(());
@@ -149,8 +159,9 @@ impl Cipher {
         Err(Sealed::Refused)
     }
 
-    /// Encrypts `message` under a nonce of [`Cipher::nonce_len`] bytes that this key must never see again, and appends header and
-    /// ciphertext to `output`. `None`, with nothing appended, if the nonce is too short or the message too long.
+    /// Encrypts `message` under a nonce of [`Cipher::nonce_len`] bytes that this key must never see again, and appends
+    /// header and ciphertext to `output`. `None`, with nothing appended, if the nonce is too short or the message too
+    /// long.
     pub fn encrypt(&self, nonce: &[u8], session_id: u64, message: &[u8], output: &mut Vec<u8>) -> Option<()> {
         let size = u32::try_from(message.len()).ok()?;
         let nonce = nonce.get(..self.nonce_len())?;
@@ -275,12 +286,19 @@ mod tests {
     #[test]
     fn the_vectors_of_gcm() {
         let mut block = [0; 16];
-        let tag = cipher(CipherId::AES_128_GCM, "00000000000000000000000000000000").seal(&[0; 12], &[], &mut block).unwrap();
-        assert_eq!((&block[..], &tag[..]), (&hex("0388dace60b6a392f328c2b971b2fe78")[..], &hex("ab6e47d42cec13bdf53a67b21257bddf")[..]));
+        let tag =
+            cipher(CipherId::AES_128_GCM, "00000000000000000000000000000000").seal(&[0; 12], &[], &mut block).unwrap();
+        assert_eq!(
+            (&block[..], &tag[..]),
+            (&hex("0388dace60b6a392f328c2b971b2fe78")[..], &hex("ab6e47d42cec13bdf53a67b21257bddf")[..])
+        );
         let mut block = [0; 16];
         let c = cipher(CipherId::AES_256_GCM, "0000000000000000000000000000000000000000000000000000000000000000");
         let tag = c.seal(&[0; 12], &[], &mut block).unwrap();
-        assert_eq!((&block[..], &tag[..]), (&hex("cea7403d4d606b6e074ec5d3baf39d18")[..], &hex("d0d1c8a799996bf0265b98b5d48ab919")[..]));
+        assert_eq!(
+            (&block[..], &tag[..]),
+            (&hex("cea7403d4d606b6e074ec5d3baf39d18")[..], &hex("d0d1c8a799996bf0265b98b5d48ab919")[..])
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! From one session key to the keys that sign and encrypt: \[MS-SMB2\] 3.1.4.2 (NIST SP800-108 in counter mode with HMAC-SHA256), and the
-//! preauthentication integrity hash that dialect 3.1.1 mixes in (3.1.4.4.1: a SHA-512 chain over NEGOTIATE and SESSION_SETUP).
+//! From one session key to the keys that sign and encrypt: \[MS-SMB2\] 3.1.4.2 (NIST SP800-108 in counter mode with
+//! HMAC-SHA256), and the preauthentication integrity hash that dialect 3.1.1 mixes in (3.1.4.4.1: a SHA-512 chain over
+//! NEGOTIATE and SESSION_SETUP).
 //!
 //! ```text
 //! dialect   key                 label               context
@@ -34,8 +35,9 @@ pub struct Derived {
 
 /// All keys that `dialect` derives from `session_key`, the key that authentication ended with.
 ///
-/// A key of another length than 16 bytes is cut or filled up with zeros (Session.SessionKey), except for ciphers of 256 bits, which take
-/// all of it (Session.FullSessionKey). `hash` is the preauthentication hash of the session, needed for 3.1.1 alone.
+/// A key of another length than 16 bytes is cut or filled up with zeros (Session.SessionKey), except for ciphers of 256
+/// bits, which take all of it (Session.FullSessionKey). `hash` is the preauthentication hash of the session, needed for
+/// 3.1.1 alone.
 pub fn derive_keys(dialect: Dialect, cipher: CipherId, session_key: &[u8], hash: &PreauthHash) -> Derived {
     let mut short = [0; 16];
     let n = session_key.len().min(16);
@@ -45,7 +47,11 @@ pub fn derive_keys(dialect: Dialect, cipher: CipherId, session_key: &[u8], hash:
     }
     let (cipher_input, cipher_len) = if cipher.key_len() == 32 { (session_key, 32) } else { (&short[..], 16) };
     let key = |input: &[u8], label: &[u8], context: &[u8], len| {
-        if dialect >= Dialect::SMB_3_1_1 { derive(input, label, &hash.0, len) } else { derive(input, label, context, len) }
+        if dialect >= Dialect::SMB_3_1_1 {
+            derive(input, label, &hash.0, len)
+        } else {
+            derive(input, label, context, len)
+        }
     };
     let (sign, to_server, to_client, app): (&[u8], &[u8], &[u8], &[u8]) = if dialect >= Dialect::SMB_3_1_1 {
         (b"SMBSigningKey\0", b"SMBC2SCipherKey\0", b"SMBS2CCipherKey\0", b"SMBAppKey\0")
@@ -60,8 +66,8 @@ pub fn derive_keys(dialect: Dialect, cipher: CipherId, session_key: &[u8], hash:
     }
 }
 
-/// NIST SP800-108 5.1 with HMAC-SHA256, a counter of 32 bits before the fixed data and a length of 32 bits: the first `len` bytes of
-/// its one block, 32 at most. Label and context are taken as given, with their NUL bytes.
+/// NIST SP800-108 5.1 with HMAC-SHA256, a counter of 32 bits before the fixed data and a length of 32 bits: the first
+/// `len` bytes of its one block, 32 at most. Label and context are taken as given, with their NUL bytes.
 pub fn derive(key: &[u8], label: &[u8], context: &[u8], len: usize) -> Key {
     let len = len.min(32);
     let mut mac = hmac_sha256(key);
@@ -134,7 +140,12 @@ mod tests {
         let session_key = hex("419FDDF34C1E001909D362AE7FB6AF79");
         let hash = hex("B23F3CBFD69487D9832B79B1594A367CDD950909B774C3A4C412B4FCEA9EDDDBA7DB256BA2EA30E9
                         77F11F9B113247578E0E915C6D2A513B8F2FCA5707DC8770");
-        let keys = derive_keys(Dialect::SMB_3_1_1, CipherId::AES_128_GCM, &session_key, &PreauthHash(hash.try_into().unwrap()));
+        let keys = derive_keys(
+            Dialect::SMB_3_1_1,
+            CipherId::AES_128_GCM,
+            &session_key,
+            &PreauthHash(hash.try_into().unwrap()),
+        );
         assert_eq!(keys.signing.bytes(), hex("8765949DFEAEE105CE9118B45BE988F0"));
         assert_eq!(keys.client_to_server.unwrap().bytes(), hex("A2F5E80E5D59103034F32E52F698E5EC"));
         assert_eq!(keys.server_to_client.unwrap().bytes(), hex("748C50868C90F302962A5C35F5F9A8BF"));
@@ -232,7 +243,8 @@ mod tests {
             hash.add(&hex(message));
             assert_eq!(hash.0[..], hex(expected));
         }
-        let keys = derive_keys(Dialect::SMB_3_1_1, CipherId::AES_128_GCM, &hex("270E1BA896585EEB7AF3472D3B4C75A7"), &hash);
+        let keys =
+            derive_keys(Dialect::SMB_3_1_1, CipherId::AES_128_GCM, &hex("270E1BA896585EEB7AF3472D3B4C75A7"), &hash);
         assert_eq!(keys.signing.bytes(), hex("73FE7A9A77BEF0BDE49C650D8CCB5F76"));
     }
 }

@@ -1,5 +1,5 @@
-//! The key file: text, an entry a line or a few, in any mixture of the forms in which other programs print or keep keys. `#` begins
-//! a comment line. Hex digits may be upper or lower case, and apart by spaces or colons.
+//! The key file: text, an entry a line or a few, in any mixture of the forms in which other programs print or keep
+//! keys. `#` begins a comment line. Hex digits may be upper or lower case, and apart by spaces or colons.
 //!
 //! ```text
 //! # as `smbinfo keys FILE` prints them on the client: a session id opens an entry, the lines that follow belong to it
@@ -21,10 +21,10 @@
 //! nthash=a4f49c406510bdcab6824ee7c30fd852
 //! ```
 //!
-//! A session id in hex is the eight bytes in the order in which they are sent. One that begins with `0x`, or that is decimal as ksmbd
-//! prints it, is the number itself. Labels: `Session Id`, `Session Key`, `Signing Key`, `ServerIn Key`, `ServerOut Key`; the older
-//! `Server Encryption Key` and `Server Decryption Key` are the latter two, also without `Server`. A key of zeros is none. Other lines of
-//! a kernel log are passed over; any other line is an error.
+//! A session id in hex is the eight bytes in the order in which they are sent. One that begins with `0x`, or that is
+//! decimal as ksmbd prints it, is the number itself. Labels: `Session Id`, `Session Key`, `Signing Key`, `ServerIn
+//! Key`, `ServerOut Key`; the older `Server Encryption Key` and `Server Decryption Key` are the latter two, also
+//! without `Server`. A key of zeros is none. Other lines of a kernel log are passed over; any other line is an error.
 
 use crate::keys::{Key, Keys, Secret, ntlm};
 use alloc::string::String;
@@ -324,7 +324,8 @@ mod tests {
         let second = Keys { client_to_server: k(&long), server_to_client: k(&long), ..Keys::default() };
         assert_eq!(parse(&text).unwrap(), [Entry::Session(ID, first), Entry::Session(ID, second)]);
         // which of the two is which
-        let both = parse("0100000000000000,,0000000000000000000000000000000a,0000000000000000000000000000000b").unwrap();
+        let both =
+            parse("0100000000000000,,0000000000000000000000000000000a,0000000000000000000000000000000b").unwrap();
         let Entry::Session(1, keys) = &both[0] else { panic!("{both:?}") };
         assert_eq!((keys.server_to_client.unwrap().bytes()[15], keys.client_to_server.unwrap().bytes()[15]), (10, 11));
     }
@@ -339,7 +340,10 @@ mod tests {
         assert_eq!(of("password=Password"), Secret { user: None, nt_hash: hash });
         assert_eq!(of("nthash=a4f49c406510bdcab6824ee7c30fd852"), Secret { user: None, nt_hash: hash });
         assert_eq!(of("user=DOMAIN\\alice password=Password").user.as_deref(), Some("alice"));
-        assert_eq!(of("user=Al Ice nthash=A4F49C406510BDCAB6824EE7C30FD852"), Secret { user: Some("Al Ice".into()), nt_hash: hash });
+        assert_eq!(
+            of("user=Al Ice nthash=A4F49C406510BDCAB6824EE7C30FD852"),
+            Secret { user: Some("Al Ice".into()), nt_hash: hash }
+        );
         assert_eq!(of("password=#a, b = c ").nt_hash, ntlm::nt_hash("#a, b = c "));
     }
 
@@ -387,7 +391,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_text_is_survived(text in "(Session Id: |Session Key|user=|password=|nthash=|[0-9a-f:, \"]{0,20}|\\PC{0,10}|\n){0,12}") {
+        fn arbitrary_text_is_survived(text in "(Session Id: |Session Key|user=|password=|nthash=|[0-9a-f:, \
+            \"]{0,20}|\\PC{0,10}|\n){0,12}") {
             if let Err(error) = parse(&text) {
                 prop_assert!(error.line >= 1 && error.line <= text.lines().count());
             }

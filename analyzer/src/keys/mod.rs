@@ -223,7 +223,11 @@ impl Keyring {
     }
 
     /// The session key of a captured NTLM exchange, if one of the passwords is the one it was made with.
-    pub fn ntlm(&self, challenge: &ntlm::Challenge, authenticate: &ntlm::Authenticate<'_>) -> Result<Key, ntlm::Refusal> {
+    pub fn ntlm(
+        &self,
+        challenge: &ntlm::Challenge,
+        authenticate: &ntlm::Authenticate<'_>,
+    ) -> Result<Key, ntlm::Refusal> {
         if authenticate.is_anonymous() {
             return authenticate.session_key(challenge, &[0; 16]);
         }

@@ -72,8 +72,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The first NTLMSSP message in a security buffer, bare or inside SPNEGO: its type, and the bytes from its start to the end of the
-/// buffer (its offsets give its length).
+/// The first NTLMSSP message in a security buffer, bare or inside SPNEGO: its type, and the bytes from its start to the
+/// end of the buffer (its offsets give its length).
 pub fn find(token: &[u8]) -> Option<(u32, &[u8])> {
     let at = token.windows(SIGNATURE.len()).position(|w| w == SIGNATURE)?;
     let message = &token[at..];
@@ -146,7 +146,8 @@ impl<'a> Authenticate<'a> {
         upper(self.utf16(self.user)).eq(upper(name.encode_utf16()))
     }
 
-    /// The exported session key, which is SMB's. `nt_hash` is that of the user's password; an anonymous session has one of zeros.
+    /// The exported session key, which is SMB's. `nt_hash` is that of the user's password; an anonymous session has one
+    /// of zeros.
     ///
     /// # Errors
     /// [`Refusal::Password`] if the password is another one.
@@ -251,9 +252,8 @@ pub fn emit_challenge(server_challenge: [u8; 8], name: &str, filetime: u64) -> V
     out
 }
 
-/// Writes the AUTHENTICATE_MESSAGE (2.2.1.3) that answers `challenge_message`, and derives the session key; an anonymous one without an
-/// account.
-/// `None` if `challenge_message` is no CHALLENGE_MESSAGE.
+/// Writes the AUTHENTICATE_MESSAGE (2.2.1.3) that answers `challenge_message`, and derives the session key; an
+/// anonymous one without an account. `None` if `challenge_message` is no CHALLENGE_MESSAGE.
 pub fn emit_authenticate(challenge_message: &[u8], account: Option<&Account>, fresh: &Fresh) -> Option<(Vec<u8>, Key)> {
     let challenge = Challenge::parse(challenge_message)?;
     let mut flags = NEGOTIATE_OURS & challenge.flags | NEGOTIATE_KEY_EXCH;
@@ -356,7 +356,9 @@ fn upper(units: impl Iterator<Item = u16>) -> impl Iterator<Item = u16> {
 }
 
 fn hmac_md5(key: &[u8; 16], parts: &[&[u8]]) -> [u8; 16] {
-    let Ok(mut mac) = <Hmac<Md5> as hmac::KeyInit>::new_from_slice(key) else { unreachable!("HMAC takes keys of any length") };
+    let Ok(mut mac) = <Hmac<Md5> as hmac::KeyInit>::new_from_slice(key) else {
+        unreachable!("HMAC takes keys of any length")
+    };
     parts.iter().for_each(|part| mac.update(part));
     mac.finalize().into_bytes().into()
 }
@@ -390,7 +392,8 @@ pub(crate) mod tests {
 
     /// The AUTHENTICATE_MESSAGE of [MS-NLMP] 4.2.4.
     pub(crate) fn authenticate() -> Vec<u8> {
-        let mut nt = hex("68cd0ab851e51c96aabc927bebef6a1c 0101000000000000 0000000000000000 aaaaaaaaaaaaaaaa 00000000");
+        let mut nt =
+            hex("68cd0ab851e51c96aabc927bebef6a1c 0101000000000000 0000000000000000 aaaaaaaaaaaaaaaa 00000000");
         for (id, name) in [(2, "Domain"), (1, "Server")] {
             nt.extend([id, 0, 12, 0]);
             nt.extend(utf16(name));
@@ -487,7 +490,11 @@ pub(crate) mod tests {
                 let (proof, rest) = authenticate.nt_response.split_at(16);
                 assert_eq!(hmac_md5(&same, &[b"01234567", rest]), proof, "{user}");
             }
-            assert_eq!((authenticate.session_key(&parsed, &account.nt_hash), key), (Ok(key), Key::of([9; 16])), "{user}");
+            assert_eq!(
+                (authenticate.session_key(&parsed, &account.nt_hash), key),
+                (Ok(key), Key::of([9; 16])),
+                "{user}"
+            );
             assert_eq!(authenticate.session_key(&parsed, &[0; 16]), Err(Refusal::Password), "{user}");
         }
         let (message, key) = emit_authenticate(&server, None, &fresh).unwrap();

@@ -1,4 +1,5 @@
-//! The cryptographic state of a connection and of a session on it, as a witness can follow it: \[MS-SMB2\] 3.2.5.2 and 3.2.5.3.
+//! The cryptographic state of a connection and of a session on it, as a witness can follow it: \[MS-SMB2\] 3.2.5.2 and
+//! 3.2.5.3.
 //!
 //! ```text
 //! ConnectionCrypto ── negotiate_request, negotiate_response ──▶ dialect, cipher, signing algorithm, hash
@@ -62,7 +63,8 @@ impl ConnectionCrypto {
         Self::default()
     }
 
-    /// An SMB2 NEGOTIATE request, from its SMB2 header on. (One of SMB1 does not count: the SMB2 one that follows it does.)
+    /// An SMB2 NEGOTIATE request, from its SMB2 header on. (One of SMB1 does not count: the SMB2 one that follows it
+    /// does.)
     pub fn negotiate_request(&mut self, message: &[u8]) {
         let mut hash = PreauthHash::START;
         hash.add(message);
@@ -71,7 +73,13 @@ impl ConnectionCrypto {
 
     /// Its reply, from its SMB2 header on, with the dialect that it chose and the values of its contexts: `cipher` and
     /// `signing` are `None` if there is no such context.
-    pub fn negotiate_response(&mut self, message: &[u8], dialect: Dialect, cipher: Option<CipherId>, signing: Option<SigningAlgorithm>) {
+    pub fn negotiate_response(
+        &mut self,
+        message: &[u8],
+        dialect: Dialect,
+        cipher: Option<CipherId>,
+        signing: Option<SigningAlgorithm>,
+    ) {
         if let Some(hash) = &mut self.hash {
             hash.add(message);
         }
@@ -175,8 +183,8 @@ impl SessionCrypto {
         }
     }
 
-    /// A SESSION_SETUP request, from its SMB2 header on, and the security buffer in it. Does nothing once the session is
-    /// established: authenticating again does not change its keys.
+    /// A SESSION_SETUP request, from its SMB2 header on, and the security buffer in it. Does nothing once the session
+    /// is established: authenticating again does not change its keys.
     pub fn request(&mut self, message: &[u8], token: &[u8], keyring: &Keyring) {
         if self.established {
             return;
@@ -217,11 +225,16 @@ impl SessionCrypto {
         }
     }
 
-    /// Gives the session every key that is given for it or can be derived. [`SessionCrypto::response`] calls it; it is called directly
-    /// where the capture began later.
+    /// Gives the session every key that is given for it or can be derived. [`SessionCrypto::response`] calls it; it is
+    /// called directly where the capture began later.
     pub fn establish(&mut self, session_id: u64, keyring: &Keyring) {
         self.established = true;
-        let mut keys = Candidates { connection: &self.connection, signers: Vec::new(), to_server: Vec::new(), to_client: Vec::new() };
+        let mut keys = Candidates {
+            connection: &self.connection,
+            signers: Vec::new(),
+            to_server: Vec::new(),
+            to_client: Vec::new(),
+        };
         if let Some(Ok(key)) = self.authenticated {
             keys.of_session_key(&key);
             // the password's proof holds for the signing key as well, if that could be derived
@@ -232,13 +245,15 @@ impl SessionCrypto {
         }
         let Candidates { signers, to_server, to_client, .. } = keys;
         self.signers = signers.iter().filter_map(|(id, key)| Signer::new(*id, key)).take(Self::CANDIDATES).collect();
-        let ready = |list: &[(CipherId, Key)]| list.iter().filter_map(|(id, key)| Cipher::new(*id, key)).take(Self::CANDIDATES).collect();
+        let ready = |list: &[(CipherId, Key)]| {
+            list.iter().filter_map(|(id, key)| Cipher::new(*id, key)).take(Self::CANDIDATES).collect()
+        };
         self.to_server = ready(&to_server);
         self.to_client = ready(&to_client);
     }
 
-    /// Makes this session a channel of `first` (SMB2_SESSION_FLAG_BINDING), after it was established: it encrypts with the keys of
-    /// that one and signs with its own.
+    /// Makes this session a channel of `first` (SMB2_SESSION_FLAG_BINDING), after it was established: it encrypts with
+    /// the keys of that one and signs with its own.
     pub fn bind(&mut self, first: &Self) {
         self.bind_with(&first.to_server, &first.to_client);
     }
@@ -315,8 +330,9 @@ impl SessionCrypto {
         refused
     }
 
-    /// Decrypts data that RDMA moved, as an SMB2_RDMA_CRYPTO_TRANSFORM (\[MS-SMB2\] 2.2.43.1) with this nonce and signature says, into
-    /// `output`, whose content is replaced. The specification names no other authenticated data: there is none.
+    /// Decrypts data that RDMA moved, as an SMB2_RDMA_CRYPTO_TRANSFORM (\[MS-SMB2\] 2.2.43.1) with this nonce and
+    /// signature says, into `output`, whose content is replaced. The specification names no other authenticated data:
+    /// there is none.
     ///
     /// # Errors
     /// See [`Sealed`]; `output` is empty then.
@@ -388,7 +404,9 @@ impl Candidates<'_> {
                 None => SigningAlgorithm::ALL.iter().for_each(|a| add(&mut self.signers, *a, key)),
             }
         }
-        for (key, list) in [(&keys.client_to_server, &mut self.to_server), (&keys.server_to_client, &mut self.to_client)] {
+        for (key, list) in
+            [(&keys.client_to_server, &mut self.to_server), (&keys.server_to_client, &mut self.to_client)]
+        {
             let Some(key) = key else { continue };
             // if no cipher was seen negotiated, every one that takes such a key; 32 bytes may be 16 with zeros behind
             // them
@@ -415,7 +433,11 @@ impl Candidates<'_> {
     fn derive(&mut self, dialect: Dialect, key: &Key, hash: &PreauthHash) {
         let cipher = self.connection.cipher.unwrap_or(CipherId::AES_128_CCM);
         let derived = derive_keys(dialect, cipher, key.bytes(), hash);
-        add(&mut self.signers, self.connection.signing.unwrap_or_else(|| SigningAlgorithm::of_dialect(dialect)), &derived.signing);
+        add(
+            &mut self.signers,
+            self.connection.signing.unwrap_or_else(|| SigningAlgorithm::of_dialect(dialect)),
+            &derived.signing,
+        );
         if self.connection.dialect.is_some() && self.connection.cipher.is_none() {
             return;
         }
@@ -485,7 +507,9 @@ mod tests {
         let keys = derive_keys(Dialect::SMB_3_1_1, CipherId::AES_256_GCM, &[0x55; 16], &hash);
 
         let (mut sealed, mut output) = (Vec::new(), Vec::new());
-        for (direction, key) in [(Direction::ToServer, keys.client_to_server), (Direction::ToClient, keys.server_to_client)] {
+        for (direction, key) in
+            [(Direction::ToServer, keys.client_to_server), (Direction::ToClient, keys.server_to_client)]
+        {
             sealed.clear();
             let cipher = Cipher::new(CipherId::AES_256_GCM, &key.unwrap()).unwrap();
             cipher.encrypt(&[1; 12], ID, &message(5, "create"), &mut sealed).unwrap();
@@ -512,7 +536,10 @@ mod tests {
         session.decrypt_rdma(Direction::ToServer, &[5; 12], &tag, &data, &mut output).unwrap();
         assert_eq!(output, [0x77; 4096]);
         assert_eq!(session.decrypt_rdma(Direction::ToClient, &[5; 12], &tag, &data, &mut output), Err(Sealed::Refused));
-        assert_eq!(session.decrypt_rdma(Direction::ToServer, &[5; 12], &tag[..15], &data, &mut output), Err(Sealed::Refused));
+        assert_eq!(
+            session.decrypt_rdma(Direction::ToServer, &[5; 12], &tag[..15], &data, &mut output),
+            Err(Sealed::Refused)
+        );
         assert!(output.is_empty());
 
         // authenticating again changes nothing
@@ -566,7 +593,9 @@ mod tests {
 
     #[test]
     fn a_given_session_key_needs_no_negotiate_below_3_1_1() {
-        for (dialect, algorithm) in [(Dialect::SMB_2_1, SigningAlgorithm::HMAC_SHA256), (Dialect::SMB_3_0_2, SigningAlgorithm::AES_CMAC)] {
+        for (dialect, algorithm) in
+            [(Dialect::SMB_2_1, SigningAlgorithm::HMAC_SHA256), (Dialect::SMB_3_0_2, SigningAlgorithm::AES_CMAC)]
+        {
             let keys = derive_keys(dialect, CipherId::AES_128_CCM, &[7; 16], &PreauthHash::START);
             let mut keyring = Keyring::new();
             keyring.add_session(ID, Keys { session_key: Some(Key::of([7; 16])), ..Keys::default() });
@@ -612,7 +641,8 @@ mod tests {
     #[test]
     fn a_channel_encrypts_with_the_first_one_s_keys_and_signs_with_its_own() {
         let keyring = with_password();
-        let first = set_up(&negotiated(Dialect::SMB_3_1_1, CipherId::AES_128_GCM, SigningAlgorithm::AES_CMAC), &keyring);
+        let first =
+            set_up(&negotiated(Dialect::SMB_3_1_1, CipherId::AES_128_GCM, SigningAlgorithm::AES_CMAC), &keyring);
         let mut other = ConnectionCrypto::new();
         other.negotiate_request(&message(0, "second connection"));
         other.negotiate_response(&message(0, "agreed"), Dialect::SMB_3_1_1, Some(CipherId::AES_128_GCM), None);
@@ -646,7 +676,13 @@ mod tests {
         for (from_server, message) in &messages[2..6] {
             if *from_server {
                 let status = u32::from_le_bytes(message[8..12].try_into().unwrap());
-                session.response(message, status, u64::from_le_bytes(message[40..48].try_into().unwrap()), &message[64..], keyring);
+                session.response(
+                    message,
+                    status,
+                    u64::from_le_bytes(message[40..48].try_into().unwrap()),
+                    &message[64..],
+                    keyring,
+                );
             } else {
                 session.request(message, &message[64..], keyring);
             }
@@ -676,7 +712,10 @@ mod tests {
             let mut wrong = Keyring::new();
             wrong.add_password(None, "labpas");
             let mut session = witness(&messages, dialect, CipherId::AES_128_GCM, &wrong);
-            assert_eq!((session.refusal(), session.verify(&messages[5].1)), (Some(ntlm::Refusal::Password), SignatureCheck::NoKey));
+            assert_eq!(
+                (session.refusal(), session.verify(&messages[5].1)),
+                (Some(ntlm::Refusal::Password), SignatureCheck::NoKey)
+            );
         }
     }
 

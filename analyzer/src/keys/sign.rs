@@ -1,5 +1,5 @@
-//! Signatures of SMB2 messages, \[MS-SMB2\] 3.1.4.1: HMAC-SHA256 (dialects 2.x), AES-CMAC (RFC 4493; 3.x) or AES-GMAC (3.1.1), 16 bytes,
-//! over one message of a compound, its padding included, with the signature itself as zeros.
+//! Signatures of SMB2 messages, \[MS-SMB2\] 3.1.4.1: HMAC-SHA256 (dialects 2.x), AES-CMAC (RFC 4493; 3.x) or AES-GMAC
+//! (3.1.1), 16 bytes, over one message of a compound, its padding included, with the signature itself as zeros.
 
 use crate::keys::derive::hmac_sha256;
 use crate::keys::{Key, SigningAlgorithm};
@@ -84,7 +84,9 @@ impl Signer {
                 let mac = parts.iter().fold(mac.clone(), |mac, part| mac.chain_update(part));
                 *mac.finalize().into_bytes().first_chunk().unwrap_or(&[0; 16])
             }
-            Inner::Cmac(mac) => parts.iter().fold(mac.clone(), |mac, part| mac.chain_update(part)).finalize().into_bytes().into(),
+            Inner::Cmac(mac) => {
+                parts.iter().fold(mac.clone(), |mac, part| mac.chain_update(part)).finalize().into_bytes().into()
+            }
             Inner::Gmac(aes, hash) => {
                 let mut hash = hash.clone();
                 parts.iter().for_each(|part| hash.update_padded(part));
@@ -158,7 +160,8 @@ mod tests {
         let message = hex("FE534D4240000100000000000100800009000000000000000200000000000000FFFE000000000000
                            25000000001000006B85A4519A0F3EEA35BA946DD3AFE6B80900000048001D00A11B3019A0030A01
                            00A3120410010000003932A87523AB660100000000");
-        let signer = Signer::new(SigningAlgorithm::AES_CMAC, &Key::of_slice(&hex("8765949DFEAEE105CE9118B45BE988F0"))).unwrap();
+        let signer =
+            Signer::new(SigningAlgorithm::AES_CMAC, &Key::of_slice(&hex("8765949DFEAEE105CE9118B45BE988F0"))).unwrap();
         assert!(signer.verify(&message));
         let mut ours = message.clone();
         ours[48..64].fill(0xee);
@@ -171,7 +174,9 @@ mod tests {
         let key = [0x24; 16];
         let signer = Signer::new(SigningAlgorithm::AES_GMAC, &Key::of(key)).unwrap();
         let gcm = Aes128Gcm::new(&key.into());
-        for (len, command, flags, role) in [(64, 8, 0, 0), (65, 8, 1, 1), (80, 12, 8, 2), (200, 12, 9, 3), (1000, 0, 0, 0)] {
+        for (len, command, flags, role) in
+            [(64, 8, 0, 0), (65, 8, 1, 1), (80, 12, 8, 2), (200, 12, 9, 3), (1000, 0, 0, 0)]
+        {
             let mut message: Vec<u8> = (0..=255).cycle().take(len).collect();
             message[12..14].copy_from_slice(&[command, 0]);
             message[16] = flags;
@@ -192,7 +197,10 @@ mod tests {
                         30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710");
         let key = Key::of_slice(&hex("2b7e151628aed2a6abf7158809cf4f3c"));
         let mac = Cmac::<Aes128>::new_from_slice(key.bytes()).unwrap();
-        assert_eq!(mac.clone().chain_update(&text).finalize().into_bytes()[..], hex("51f0bebf7e3b9d92fc49741779363cfe"));
+        assert_eq!(
+            mac.clone().chain_update(&text).finalize().into_bytes()[..],
+            hex("51f0bebf7e3b9d92fc49741779363cfe")
+        );
         let signer = Signer::new(SigningAlgorithm::AES_CMAC, &key).unwrap();
         assert_eq!(signer.signature_of_data(&text, &[]).unwrap()[..], hex("51f0bebf7e3b9d92fc49741779363cfe"));
         let mut zeroed = text.clone();
@@ -243,7 +251,10 @@ mod tests {
             assert!(signer.verify_with_length(&reply) && !signer.verify(&reply), "{algorithm}");
             reply[70] ^= 1;
             assert!(!signer.verify_with_length(&reply), "{algorithm}");
-            assert!(signer.sign(&mut reply) && signer.verify(&reply) && !signer.verify_with_length(&reply), "{algorithm}");
+            assert!(
+                signer.sign(&mut reply) && signer.verify(&reply) && !signer.verify_with_length(&reply),
+                "{algorithm}"
+            );
         }
     }
 }

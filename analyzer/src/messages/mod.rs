@@ -59,6 +59,8 @@ pub struct Summary {
     pub last_sent: [Option<At>; 2],
     /// Time since which each end has no credit of SMB Direct that it may spend.
     pub dry: [Option<At>; 2],
+    /// True if the Negotiate Response is one that must be refused, and was not accepted.
+    pub refused: bool,
     /// Credits that ends A and B held over time.
     pub credits: Vec<(i64, [Option<i64>; 2])>,
     /// True if it counted the messages: those of SMB2 over TCP are counted above.
@@ -115,8 +117,7 @@ impl Messages {
         emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
     ) -> bool {
         let Self { protocol, receive, tries, inline_threshold, invalidation, smbd, rpcrdma, credits, .. } = self;
-        let is_unchecked = cx.env.frame.is_unchecked;
-        let send = match receive[op.by.index()].packet(op, is_unchecked) {
+        let send = match receive[op.by.index()].packet(op, cx.is_unchecked) {
             Received::More => {
                 if T::ON && op.part != Part::Only {
                     t.info(format_args!("part of a message"));
@@ -130,10 +131,11 @@ impl Messages {
             Received::Whole(send) => send,
         };
         // what is said of the Send rests on all of its packets
-        cx.env.frame.is_unchecked |= send.is_unchecked;
+        let cx = &mut cx.of_message(send.is_unchecked);
         let apart = T::ON && !send.in_frame;
         if let Some(pieces) = send.pieces {
-            let what = if cx.about.transport == Some(Transport::Iwarp) { Assembly::IwarpSend } else { Assembly::IbSend };
+            let what =
+                if cx.about.transport == Some(Transport::Iwarp) { Assembly::IwarpSend } else { Assembly::IbSend };
             cx.env.sink.assembled(what, op.at.frame, pieces.frames());
             if T::ON {
                 what.show(pieces, send.wire_length, t);
@@ -171,7 +173,6 @@ impl Messages {
         if apart {
             t.end_source();
         }
-        cx.env.frame.is_unchecked = is_unchecked;
         false
     }
 
@@ -263,7 +264,8 @@ impl Messages {
 
     /// Bytes of memory that unfinished messages hold.
     pub fn held(&self) -> usize {
-        let buffers: usize = self.receive.iter().map(Receive::held).chain(self.streams.iter().map(stream::Direction::held)).sum();
+        let buffers: usize =
+            self.receive.iter().map(Receive::held).chain(self.streams.iter().map(stream::Direction::held)).sum();
         buffers + self.smbd.as_ref().map_or(0, |s| s.held()) + self.rpcrdma.as_ref().map_or(0, |r| r.held())
     }
 
@@ -316,14 +318,19 @@ impl Messages {
 
     /// Plain data for the report.
     pub fn summary(&self) -> Summary {
-        let mut summary = Summary { credits: self.credits.points().map(|(time, least)| (time, least.0)).collect(), ..Summary::default() };
+        let mut summary = Summary {
+            credits: self.credits.points().map(|(time, least)| (time, least.0)).collect(),
+            ..Summary::default()
+        };
         summary.counted = self.smbd.is_some() || self.rpcrdma.is_some();
         if let Some(smbd) = self.smbd.as_deref() {
             (summary.negotiated, summary.sides) = smbd.summary();
             let link = &smbd.link;
             summary.negotiation = link.negotiation();
+            summary.refused = link.is_refused();
             summary.last_sent = End::BOTH.map(|end| link.side(end).last_sent);
-            summary.dry = End::BOTH.map(|end| link.blocked_since(end).filter(|_| link.credits(end).known().is_some_and(|held| held <= 1)));
+            summary.dry = End::BOTH
+                .map(|end| link.blocked_since(end).filter(|_| link.credits(end).known().is_some_and(|held| held <= 1)));
         }
         if let Some(rpcrdma) = self.rpcrdma.as_deref() {
             summary.sides = rpcrdma.summary();
@@ -369,7 +376,9 @@ fn recognize<S: Sink>(cx: &FrameContext<'_, S>, send: &WholeSend<'_>, first: boo
         // a message of credits alone has little in it that could not be something else
         (Some(_), false) => Some(Protocol::SmbDirect).filter(|_| cx.about.port_hint() != Protocol::RpcRdma),
         // too short or too broken to tell, and the handshake named the port
-        (None, false) => Some(cx.about.port_hint()).filter(|hint| cx.about.opening_seen && first && *hint != Protocol::Unknown),
+        (None, false) => {
+            Some(cx.about.port_hint()).filter(|hint| cx.about.opening_seen && first && *hint != Protocol::Unknown)
+        }
     }
 }
 
@@ -390,7 +399,11 @@ fn begin_smbd<S: Sink>(cx: &mut FrameContext<'_, S>, send: &WholeSend<'_>, first
     smbd
 }
 
-fn begin_rpcrdma<S: Sink>(cx: &mut FrameContext<'_, S>, inline_threshold: [Option<u32>; 2], invalidation: Option<bool>) -> RpcRdma {
+fn begin_rpcrdma<S: Sink>(
+    cx: &mut FrameContext<'_, S>,
+    inline_threshold: [Option<u32>; 2],
+    invalidation: Option<bool>,
+) -> RpcRdma {
     if !cx.about.opening_seen {
         cx.missed.late();
     }
@@ -410,7 +423,8 @@ fn smb_direct<T: Trace, S: Sink>(
 ) {
     cx.layer(Layer::SmbDirect);
     // this very message may tell which end is the client
-    if smbd.link.initiator().is_none() && send.wire_length < 32 && smbd::begins_connection(send.bytes, send.wire_length) {
+    if smbd.link.initiator().is_none() && send.wire_length < 32 && smbd::begins_connection(send.bytes, send.wire_length)
+    {
         cx.roles.learn(by, Source::Negotiation);
     }
     let stalled = smbd.link.side(by).stalled_time;
@@ -418,10 +432,7 @@ fn smb_direct<T: Trace, S: Sink>(
     let carried = message.is_some();
     if let Some(message) = message {
         cx.layer(Layer::Smb2);
-        let is_unchecked = cx.env.frame.is_unchecked;
-        cx.env.frame.is_unchecked |= message.is_unchecked;
-        emit(cx, memory, &Message::Smb2(message), t);
-        cx.env.frame.is_unchecked = is_unchecked;
+        emit(&mut cx.of_message(message.is_unchecked), memory, &Message::Smb2(message), t);
     }
     if let Some(initiator) = smbd.link.initiator() {
         cx.roles.learn(initiator, Source::Negotiation);
@@ -495,10 +506,11 @@ mod tests {
                 in_frame: true,
                 read: 0,
             };
-            let mut emit = |_: &mut FrameContext<'_, _>, _: &mut Memory, message: &Message<'_>, _: &mut Off| match message {
-                Message::Smb2(m) => up.push((m.by, m.bytes.to_vec(), m.fragments)),
-                Message::Rpc(m) => up.push((m.by, m.xid.to_be_bytes().to_vec(), 1)),
-            };
+            let mut emit =
+                |_: &mut FrameContext<'_, _>, _: &mut Memory, message: &Message<'_>, _: &mut Off| match message {
+                    Message::Smb2(m) => up.push((m.by, m.bytes.to_vec(), m.fragments)),
+                    Message::Rpc(m) => up.push((m.by, m.xid.to_be_bytes().to_vec(), 1)),
+                };
             let missing = messages.send(&mut cx, memory, &op, &mut Off, &mut emit);
             alone.about.protocol = messages.protocol();
             missing
@@ -508,10 +520,11 @@ mod tests {
             let Self { alone, memory, messages, up } = self;
             let mut cx = alone.frame(by);
             let piece = StreamBytes { at: cx.at, by, bytes, missing: 0, in_frame: true };
-            let mut emit = |_: &mut FrameContext<'_, _>, _: &mut Memory, message: &Message<'_>, _: &mut Off| match message {
-                Message::Smb2(m) => up.push((m.by, m.bytes.to_vec(), m.fragments)),
-                Message::Rpc(m) => up.push((m.by, m.xid.to_be_bytes().to_vec(), 1)),
-            };
+            let mut emit =
+                |_: &mut FrameContext<'_, _>, _: &mut Memory, message: &Message<'_>, _: &mut Off| match message {
+                    Message::Smb2(m) => up.push((m.by, m.bytes.to_vec(), m.fragments)),
+                    Message::Rpc(m) => up.push((m.by, m.xid.to_be_bytes().to_vec(), 1)),
+                };
             messages.stream(&mut cx, memory, &piece, &mut Off, &mut emit);
         }
     }
@@ -551,7 +564,10 @@ mod tests {
 
     /// 16 words: xid, version, credits, RDMA_MSG, no chunks, then an NFS NULL call.
     fn rpcrdma_call(xid: u32) -> Vec<u8> {
-        [xid, 1, 32, 0, 0, 0, 0, xid, 0, 2, 100_003, 3, 0, 0, 0, 0, 0].iter().flat_map(|w: &u32| w.to_be_bytes()).collect()
+        [xid, 1, 32, 0, 0, 0, 0, xid, 0, 2, 100_003, 3, 0, 0, 0, 0, 0]
+            .iter()
+            .flat_map(|w: &u32| w.to_be_bytes())
+            .collect()
     }
 
     #[test]

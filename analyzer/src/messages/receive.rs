@@ -199,7 +199,10 @@ mod tests {
             }
             receive.packet(&op(4, Part::First, 1, b"a"), false);
             let next = op(5, Part::Last, 1, b"a");
-            assert!(matches!(receive.packet(&next, false), Received::Whole(send) if !send.is_unchecked), "nor the next one");
+            assert!(
+                matches!(receive.packet(&next, false), Received::Whole(send) if !send.is_unchecked),
+                "nor the next one"
+            );
         }
     }
 

@@ -1,5 +1,5 @@
-//! RPC-over-RDMA connections, RFC 8166 (and RFC 8167 for the backward direction): headers, credits, chunks joined to the RDMA that filled
-//! them, and the rules of all that. What the RPC messages say is the layer's above.
+//! RPC-over-RDMA connections, RFC 8166 (and RFC 8167 for the backward direction): headers, credits, chunks joined to
+//! the RDMA that filled them, and the rules of all that. What the RPC messages say is the layer's above.
 //!
 //! ```text
 //!  caller ── Send: RDMA_MSG, read list, write list, reply chunk, RPC call ──▶ responder
@@ -25,6 +25,8 @@ use crate::sink::Sink;
 use crate::summary::SideReport;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use hashbrown::HashMap;
@@ -46,6 +48,15 @@ const EARLY_MAX: usize = 64;
 const DOUBTFUL_MAX: usize = 64;
 /// Bytes that a server reads for one call at most, with slack, before it is worth a note.
 const READ_BUDGET: u64 = (1 << 20) + (1 << 16);
+
+/// Reports that the header of RPC-over-RDMA and the RPC message behind it have different transaction ids, RFC 8166
+/// 4.2.1.
+pub(crate) fn other_xid<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, xid: u32, inner: u32) {
+    let text = format_args!("has XID {xid:#010x} in the header and {inner:#010x} in the RPC message");
+    cx.report(Rule::RpcrdmaXid, by, Rests::FRAME, text);
+    let (blame, cause) = (cx.blame(by), Some("A sender that fills in the two headers separately"));
+    cx.env.findings.because(Rule::RpcrdmaXid, Some(cx.about.id), blame, cause);
+}
 
 /// The region holds (part of) the call itself.
 const LONG_CALL: u32 = 1 << 31;
@@ -102,7 +113,8 @@ pub enum Kind<'a> {
 impl<'a> RpcMessage<'a> {
     /// A record of a TCP stream; `None` if it is too short for an RPC header.
     pub fn of_record<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, record: &stream::Record<'a>) -> Option<Self> {
-        let word = |at: usize| record.bytes.get(at..at + 4).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_be_bytes(*b));
+        let word =
+            |at: usize| record.bytes.get(at..at + 4).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_be_bytes(*b));
         let (xid, kind) = (word(0)?, word(4)?);
         let message = Stream::whole(record.bytes);
         let kind = match kind {
@@ -159,9 +171,15 @@ impl Beyond {
         };
         match granted {
             Some(granted) => {
-                report(Rule::RpcrdmaCreditOverrun, format_args!("has {outstanding} calls outstanding; {granted} were granted"));
+                report(
+                    Rule::RpcrdmaCreditOverrun,
+                    format_args!("has {outstanding} calls outstanding; {granted} were granted"),
+                );
             }
-            None => report(Rule::RpcrdmaCreditFirst, format_args!("sent a second call before the first reply had granted credits")),
+            None => report(
+                Rule::RpcrdmaCreditFirst,
+                format_args!("sent a second call before the first reply had granted credits"),
+            ),
         }
     }
 }
@@ -313,12 +331,35 @@ impl RpcRdma {
         if let Some(limit) = self.inline_threshold[by.peer().index()].filter(|limit| send.wire_length > *limit) {
             let rests = Rests::since(cx.at).of(by).though_cut();
             let length = send.wire_length;
-            cx.report(Rule::RpcrdmaInline, by, rests, format_args!("sent {length} bytes inline; its peer accepts {limit}"));
+            cx.report(
+                Rule::RpcrdmaInline,
+                by,
+                rests,
+                format_args!("sent {length} bytes inline; its peer accepts {limit}"),
+            );
         }
         let is_whole = send.bytes.len() as u64 >= u64::from(send.wire_length);
         let Ok((_, header)) = Header::parse(send.bytes, t) else {
-            if is_whole {
-                cx.report(Rule::RpcrdmaMalformed, by, Rests::FRAME, format_args!("sent chunk lists that are cut short"));
+            // the words behind an old type of message may be missing
+            let old = send
+                .bytes
+                .get(12..16)
+                .and_then(|word| word.first_chunk::<4>())
+                .map(|word| Proc(u32::from_be_bytes(*word)));
+            if let Some(proc) = old.filter(|proc| is_whole && matches!(*proc, Proc::MSGP | Proc::DONE)) {
+                cx.report(
+                    Rule::RpcrdmaProc,
+                    by,
+                    Rests::FRAME,
+                    format_args!("sent {proc}, which senders must no longer use"),
+                );
+            } else if is_whole {
+                cx.report(
+                    Rule::RpcrdmaMalformed,
+                    by,
+                    Rests::FRAME,
+                    format_args!("sent chunk lists that are cut short"),
+                );
             } else {
                 self.missed();
                 cx.missed.hidden(by, cx.at);
@@ -335,13 +376,23 @@ impl RpcRdma {
             Proc::MSG | Proc::NOMSG => {}
             Proc::ERROR => return self.error(cx, memory, by, send, &header, t, emit),
             proc @ (Proc::MSGP | Proc::DONE) => {
-                cx.report(Rule::RpcrdmaProc, by, Rests::FRAME, format_args!("sent {proc}, which senders must no longer use"));
+                cx.report(
+                    Rule::RpcrdmaProc,
+                    by,
+                    Rests::FRAME,
+                    format_args!("sent {proc}, which senders must no longer use"),
+                );
                 if proc == Proc::DONE {
                     return;
                 }
             }
             proc => {
-                cx.report(Rule::RpcrdmaProc, by, Rests::FRAME, format_args!("sent the unknown message type {}", proc.0));
+                cx.report(
+                    Rule::RpcrdmaProc,
+                    by,
+                    Rests::FRAME,
+                    format_args!("sent the unknown message type {}", proc.0),
+                );
                 return self.unusable(by, send.bytes);
             }
         }
@@ -456,7 +507,12 @@ impl RpcRdma {
         self.spend(cx, by, header);
         if let Some(old) = self.calls.remove(&(by, xid)) {
             let rests = Rests::since(old.at).of(by.peer());
-            cx.report(Rule::RpcrdmaXid, by, rests, format_args!("used XID {xid:#010x} again while its call was outstanding"));
+            cx.report(
+                Rule::RpcrdmaXid,
+                by,
+                rests,
+                format_args!("used XID {xid:#010x} again while its call was outstanding"),
+            );
             self.by_exchange.remove(&old.exchange);
             self.credits[by.index()].end_call();
             self.doubt(by, xid);
@@ -475,6 +531,22 @@ impl RpcRdma {
         let kind = Kind::Call { exchange, message };
         let (first, last, is_whole) = (send.first, send.last, send.bytes.len() as u64 >= u64::from(send.wire_length));
         emit(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole, kind }), t);
+    }
+
+    /// The transaction id of the call that a reply answers. The header and the RPC message have the same; if they
+    /// differ and only that of the message belongs to a call, it is that.
+    fn answered_xid<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>) -> u32 {
+        let (xid, caller) = (header.fixed.xid, by.peer());
+        let has_message = header.proc() == Proc::MSG && !self.calls.contains_key(&(caller, xid));
+        let inner = header.payload.first_chunk::<4>().filter(|_| has_message).map(|word| u32::from_be_bytes(*word));
+        let Some(inner) = inner.filter(|inner| *inner != xid) else { return xid };
+        other_xid(cx, by, xid, inner);
+        if self.calls.contains_key(&(caller, inner)) {
+            return inner;
+        }
+        // that there is no call of this id is the same fault
+        self.doubt(caller, xid);
+        xid
     }
 
     /// Credits of a call: RFC 8166 3.3.1.
@@ -528,7 +600,8 @@ impl RpcRdma {
         t: &mut T,
         emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
     ) {
-        let (xid, caller) = (header.fixed.xid, by.peer());
+        let caller = by.peer();
+        let xid = self.answered_xid(cx, by, header);
         cx.roles.learn(caller, Source::Shape);
         let credits = &mut self.credits[caller.index()];
         let beyond = credits.replied(cx.at);
@@ -584,14 +657,24 @@ impl RpcRdma {
         emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
     ) {
         let (xid, caller) = (header.fixed.xid, by.peer());
-        // only the responder knows why: a header that it cannot use, a Reply chunk without room, or a mistake of its own
+        // only the responder knows why: a header that it cannot use, a Reply chunk without room, or a mistake of its
+        // own
+        let call = self.calls.get(&(caller, xid)).map(|call| call.at.frame);
         let mut refused = |reason: fmt::Arguments<'_>| {
             let site = cx.site(cx.at);
-            let text = format_args!("XID {xid:#010x} was refused: {reason}");
+            let by = match cx.blame(by) {
+                Blame::Client => " by the client",
+                Blame::Server => " by the server",
+                _ => "",
+            };
+            let called = call.map_or(String::new(), |frame| format!(", called in frame {frame},"));
+            let text = format_args!("XID {xid:#010x}{called} was refused{by}: {reason}");
             cx.env.report(Rule::RpcrdmaError, Blame::Unknown, site, Certainty::Certain, text);
         };
         match header.error {
-            Some(Error::Vers(v)) => refused(format_args!("ERR_VERS, the responder speaks versions {} to {}", v.low, v.high)),
+            Some(Error::Vers(v)) => {
+                refused(format_args!("ERR_VERS, the responder speaks versions {} to {}", v.low, v.high))
+            }
             Some(Error::Chunk) => refused(format_args!("ERR_CHUNK")),
             _ => refused(format_args!("an unknown error")),
         }
@@ -602,7 +685,12 @@ impl RpcRdma {
             return self.unasked(cx, by, xid);
         };
         let (first, last, kind) = (send.first, send.last, Kind::Error);
-        emit(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole: true, kind }), t);
+        emit(
+            cx,
+            memory,
+            &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole: true, kind }),
+            t,
+        );
         for key in &call.keys {
             memory.end(cx.at, caller, *key, call.exchange);
         }
@@ -612,8 +700,10 @@ impl RpcRdma {
     fn invalidated<S: Sink>(&self, cx: &mut FrameContext<'_, S>, memory: &mut Memory, by: End, key: u32, call: &Call) {
         let rests = Rests::since(cx.at).of(by).though_cut();
         if self.invalidation == Some(false) {
-            let text =
-                format_args!("invalidated key {key:#010x}; the client did not announce support for remote invalidation in the handshake");
+            let text = format_args!(
+                "invalidated key {key:#010x}; the client did not announce support for remote invalidation in the \
+                    handshake"
+            );
             cx.report(Rule::RdmaInvalidate, by, rests, text);
         } else if call.exchange > 0 && !call.keys.contains(&key) {
             let text = format_args!("invalidated key {key:#010x}, which does not belong to the call that it answers");
@@ -657,8 +747,11 @@ impl RpcRdma {
         self.inline_threshold.swap(0, 1);
         self.messages.swap(0, 1);
         self.calls = self.calls.drain().map(|((caller, xid), call)| ((caller.peer(), xid), call)).collect();
-        self.by_exchange = self.by_exchange.drain().map(|(exchange, (caller, xid))| (exchange, (caller.peer(), xid))).collect();
-        for caller in self.early.iter_mut().map(|(_, caller, _)| caller).chain(self.doubtful.iter_mut().map(|(caller, _)| caller)) {
+        self.by_exchange =
+            self.by_exchange.drain().map(|(exchange, (caller, xid))| (exchange, (caller.peer(), xid))).collect();
+        for caller in
+            self.early.iter_mut().map(|(_, caller, _)| caller).chain(self.doubtful.iter_mut().map(|(caller, _)| caller))
+        {
             *caller = caller.peer();
         }
     }
@@ -690,19 +783,42 @@ fn chunk_rules<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'
     for segment in header.reads.iter() {
         let position = u64::from(segment.position);
         if position % 4 != 0 {
-            cx.report(Rule::RpcrdmaPosition, by, sure, format_args!("has a read chunk at position {position}, not a multiple of 4"));
+            cx.report(
+                Rule::RpcrdmaPosition,
+                by,
+                sure,
+                format_args!("has a read chunk at position {position}, not a multiple of 4"),
+            );
         } else if position < last {
-            cx.report(Rule::RpcrdmaPosition, by, sure, format_args!("has a read chunk at position {position} behind one at {last}"));
+            cx.report(
+                Rule::RpcrdmaPosition,
+                by,
+                sure,
+                format_args!("has a read chunk at position {position} behind one at {last}"),
+            );
         } else if position > inline.saturating_add(removed) {
             let text = format_args!("has a read chunk at position {position}, past the end of the message");
             cx.report(Rule::RpcrdmaPosition, by, sure, text);
-            cx.report(Rule::BugCve202689526, by, sure, format_args!("has a read chunk at position {position}, past the inline body"));
+            cx.report(
+                Rule::BugCve202689526,
+                by,
+                sure,
+                format_args!("has a read chunk at position {position}, past the inline body"),
+            );
         } else if position > last && position < last_end {
-            let text = format_args!("has a read chunk at position {position}, inside the one at {last}, which ends at {last_end}");
+            let text = format_args!(
+                "has a read chunk at position {position}, inside the one at {last}, which ends at {last_end}"
+            );
             cx.report(Rule::RpcrdmaPosition, by, sure, text);
-            cx.report(Rule::BugCve202689526, by, sure, format_args!("has read chunks that overlap, at positions {last} and {position}"));
+            cx.report(
+                Rule::BugCve202689526,
+                by,
+                sure,
+                format_args!("has read chunks that overlap, at positions {last} and {position}"),
+            );
         }
-        last_end = if position == last { last_end.max(position) } else { position }.saturating_add(segment.length.into());
+        last_end =
+            if position == last { last_end.max(position) } else { position }.saturating_add(segment.length.into());
         last = last.max(position);
         if position > 0 {
             removed += u64::from(segment.length);
@@ -711,7 +827,12 @@ fn chunk_rules<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'
     let written = header.writes.iter().chain(header.reply).flat_map(|chunk| chunk.segments());
     for Segment { offset, length, .. } in header.reads.iter().map(|s| s.segment()).chain(written) {
         if offset.checked_add(length.into()).is_none() {
-            cx.report(Rule::BugCve202689533, by, sure, format_args!("has a segment of {length} bytes at {offset:#x}, which wraps"));
+            cx.report(
+                Rule::BugCve202689533,
+                by,
+                sure,
+                format_args!("has a segment of {length} bytes at {offset:#x}, which wraps"),
+            );
         }
     }
     let whole = header.reads.length();
@@ -727,7 +848,13 @@ fn chunk_rules<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'
 }
 
 /// The memory that the chunk lists of a call advertise.
-fn advertise<S: Sink>(cx: &mut FrameContext<'_, S>, memory: &mut Memory, by: End, header: &Header<'_>, exchange: u64) -> Call {
+fn advertise<S: Sink>(
+    cx: &mut FrameContext<'_, S>,
+    memory: &mut Memory,
+    by: End,
+    header: &Header<'_>,
+    exchange: u64,
+) -> Call {
     let mut call = Call { exchange, at: cx.at, ..Call::default() };
     let (at, mut index) = (cx.at, 0);
     let mut add = |call: &mut Call, segment: Segment, right: Right, flag: u32, payload_offset: u64| {
@@ -776,7 +903,7 @@ fn shape<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, ca
     let rests = Rests::since(call.at).of(by).though_cut();
     let (offered, returned) = (call.chunk_sizes.len(), header.writes.len());
     if returned != offered {
-        let text = format_args!("returned a write list of {returned} chunks; {offered} were offered");
+        let text = format_args!("returned a write list with {returned} of {offered} chunks");
         cx.report(Rule::RpcrdmaWriteShape, by, rests, text);
     }
     let mut rest = call.segments.as_slice();
@@ -784,7 +911,12 @@ fn shape<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, ca
         let (offers, after) = rest.split_at_checked(*size as usize).unwrap_or((rest, &[]));
         rest = after;
         if offers.len() != chunk.len() {
-            cx.report(Rule::RpcrdmaWriteShape, by, rests, format_args!("changed the number of segments of write chunk {index}"));
+            cx.report(
+                Rule::RpcrdmaWriteShape,
+                by,
+                rests,
+                format_args!("changed the number of segments of write chunk {index}"),
+            );
             return;
         }
         filled(cx, by, rests, chunk.segments().zip(offers.iter().copied()));
@@ -792,7 +924,12 @@ fn shape<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, ca
     let Some(chunk) = header.reply.filter(|c| !c.is_empty()) else { return };
     if chunk.len() != call.reply_segments.len() {
         let (got, offered) = (chunk.len(), call.reply_segments.len());
-        cx.report(Rule::RpcrdmaWriteShape, by, rests, format_args!("returned a reply chunk of {got} segments; {offered} were offered"));
+        cx.report(
+            Rule::RpcrdmaWriteShape,
+            by,
+            rests,
+            format_args!("returned a reply chunk with {got} of {offered} segments"),
+        );
     } else {
         filled(cx, by, rests, chunk.segments().zip(call.reply_segments.iter().copied()));
     }
@@ -800,19 +937,42 @@ fn shape<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, ca
 
 /// Checks segments of a chunk as they are returned, each with the one that was offered: the same memory, filled from
 /// the front.
-fn filled<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, rests: Rests, segments: impl Iterator<Item = (Segment, Segment)>) {
+fn filled<S: Sink>(
+    cx: &mut FrameContext<'_, S>,
+    by: End,
+    rests: Rests,
+    segments: impl Iterator<Item = (Segment, Segment)>,
+) {
     let mut room_left = false;
     for (segment, offer) in segments {
         let (got, room) = (segment.length, offer.length);
         if (segment.handle, segment.offset) != (offer.handle, offer.offset) {
             let (handle, offered) = (segment.handle, offer.handle);
-            let text =
-                format_args!("returned a segment of key {handle:#010x} in place of one of key {offered:#010x}, or at another offset");
-            cx.report(Rule::RpcrdmaWriteShape, by, rests, text);
+            if handle == offered {
+                let (at, asked) = (segment.offset, offer.offset);
+                let text = format_args!(
+                    "returned a segment of key {handle:#010x} at offset {at:#x}; it was offered at {asked:#x}"
+                );
+                cx.report(Rule::RpcrdmaWriteShape, by, rests, text);
+            } else {
+                let text =
+                    format_args!("returned a segment of key {handle:#010x} in place of one of key {offered:#010x}");
+                cx.report(Rule::RpcrdmaWriteShape, by, rests, text);
+            }
         } else if got > room {
-            cx.report(Rule::RpcrdmaWriteShape, by, rests, format_args!("says it wrote {got} bytes into a segment of {room}"));
+            cx.report(
+                Rule::RpcrdmaWriteShape,
+                by,
+                rests,
+                format_args!("says it wrote {got} bytes into a segment of {room}"),
+            );
         } else if got > 0 && room_left {
-            cx.report(Rule::RpcrdmaWriteShape, by, rests, format_args!("says it wrote {got} bytes behind a segment that is not full"));
+            cx.report(
+                Rule::RpcrdmaWriteShape,
+                by,
+                rests,
+                format_args!("says it wrote {got} bytes behind a segment that is not full"),
+            );
         }
         room_left |= got < room;
     }
@@ -849,7 +1009,12 @@ mod tests {
 
     impl Layer {
         fn new() -> Self {
-            Self { alone: Alone::new(), memory: Memory::default(), rpc: RpcRdma::new([None; 2], None, false), up: Vec::new() }
+            Self {
+                alone: Alone::new(),
+                memory: Memory::default(),
+                rpc: RpcRdma::new([None; 2], None, false),
+                up: Vec::new(),
+            }
         }
 
         fn send(&mut self, by: End, words: &[u32], invalidate: Option<u32>) {
@@ -892,7 +1057,9 @@ mod tests {
             let mut broken = self.alone.broken();
             self.alone.missed.captured(C);
             self.alone.missed.captured(S);
-            self.alone.missed.finish(|evidence| broken.push((evidence.rule, if evidence.by == C { Blame::Client } else { Blame::Server })));
+            self.alone.missed.finish(|evidence| {
+                broken.push((evidence.rule, if evidence.by == C { Blame::Client } else { Blame::Server }))
+            });
             broken
         }
 
@@ -1032,7 +1199,9 @@ mod tests {
 
     #[test]
     fn a_write_list_comes_back_as_it_was_offered() {
-        for (returned, wrong) in [(write_chunk(7, 4096), false), (write_chunk(8, 4096), true), (write_chunk(7, 4097), true)] {
+        for (returned, wrong) in
+            [(write_chunk(7, 4096), false), (write_chunk(8, 4096), true), (write_chunk(7, 4097), true)]
+        {
             let mut layer = Layer::new();
             layer.call(1, &write_chunk(7, 4096));
             layer.reply(1, 32, &returned);
@@ -1048,7 +1217,8 @@ mod tests {
             layer.call(1, &write_chunk(7, 4096));
             let words = [&[1, 1, 32, 0][..], &write_chunk(7, 100), &[1, 1, 0, 0, 0, 0]].concat();
             layer.send(S, &words, Some(key));
-            let invalidate: Vec<_> = layer.broken().into_iter().filter(|(rule, _)| *rule == Rule::RdmaInvalidate).collect();
+            let invalidate: Vec<_> =
+                layer.broken().into_iter().filter(|(rule, _)| *rule == Rule::RdmaInvalidate).collect();
             assert_eq!(invalidate, broken, "{key}");
         }
     }

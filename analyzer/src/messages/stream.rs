@@ -68,7 +68,8 @@ pub fn recognize(bytes: &[u8]) -> Kind {
     let (Some(mark), Some(kind)) = (word(0), word(8)) else { return Kind::Undecided };
     let length = mark & 0x7fff_ffff;
     let plausible = mark >> 31 == 1 && (24..MESSAGE_MAX as u32).contains(&length);
-    let call = kind == 0 && word(12) == Some(2) && word(16).is_some_and(|program| (100_000..0x6000_0000).contains(&program));
+    let call =
+        kind == 0 && word(12) == Some(2) && word(16).is_some_and(|program| (100_000..0x6000_0000).contains(&program));
     let reply = kind == 1 && word(12).is_some_and(|state| state <= 1) && word(16).is_some_and(|flavor| flavor <= 7);
     if plausible && (call || reply) {
         return Kind::Rpc;
@@ -145,7 +146,15 @@ impl Direction {
         self.lost = true;
     }
 
-    fn messages(&mut self, kind: Kind, bytes: &[u8], first: At, last: At, in_frame: bool, emit: &mut impl FnMut(&Record<'_>)) -> usize {
+    fn messages(
+        &mut self,
+        kind: Kind,
+        bytes: &[u8],
+        first: At,
+        last: At,
+        in_frame: bool,
+        emit: &mut impl FnMut(&Record<'_>),
+    ) -> usize {
         let mut at = 0;
         while let Some(head) = bytes[at..].first_chunk::<4>() {
             let word = u32::from_be_bytes(*head);
@@ -204,14 +213,18 @@ mod tests {
         let mut direction = Direction::default();
         let mut said = Vec::new();
         for (i, chunk) in stream.chunks(300).enumerate() {
-            direction.take(Kind::Smb2, &piece(i as u64 + 1, chunk), &mut |m| said.push(m.pieces.map(|pieces| pieces.frames().to_vec())));
+            direction.take(Kind::Smb2, &piece(i as u64 + 1, chunk), &mut |m| {
+                said.push(m.pieces.map(|pieces| pieces.frames().to_vec()))
+            });
         }
         assert_eq!(said, [None, None, Some(vec![1, 2, 3, 4])]);
         // a record of RPC, of two fragments in three segments
         let (mut direction, mut said) = (Direction::default(), Vec::new());
         let record = [&40u32.to_be_bytes()[..], &[1; 40], &(0x8000_0000u32 | 20).to_be_bytes(), &[2; 20]].concat();
         for (frame, part) in [(5, &record[..44]), (6, &record[44..50]), (7, &record[50..])] {
-            direction.take(Kind::Rpc, &piece(frame, part), &mut |m| said.push((m.wire_length, m.pieces.map(|p| p.frames().to_vec()))));
+            direction.take(Kind::Rpc, &piece(frame, part), &mut |m| {
+                said.push((m.wire_length, m.pieces.map(|p| p.frames().to_vec())))
+            });
         }
         assert_eq!(said, [(60, Some(vec![5, 6, 7]))]);
     }
@@ -232,8 +245,9 @@ mod tests {
             let mut direction = Direction::default();
             let mut lengths = Vec::new();
             for (i, chunk) in stream.chunks(step).enumerate() {
-                direction
-                    .take(Kind::Smb2, &piece(i as u64 + 1, chunk), &mut |m| lengths.push((m.wire_length, m.bytes.starts_with(b"\xfeSMB"))));
+                direction.take(Kind::Smb2, &piece(i as u64 + 1, chunk), &mut |m| {
+                    lengths.push((m.wire_length, m.bytes.starts_with(b"\xfeSMB")))
+                });
             }
             assert_eq!(lengths, [(70, true), (64, true), (1000, true)], "cut every {step} bytes");
         }

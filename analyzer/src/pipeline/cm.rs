@@ -8,6 +8,7 @@
 //!
 //! Nothing here knows connections: a REQ keeps the slot and the number that its connection was given.
 
+use super::networks::Tag;
 use crate::op::{At, End};
 use crate::path::{Answer, Attempt};
 use crate::summary::Transport;
@@ -57,6 +58,8 @@ pub(super) struct Request {
     /// Number of times it was sent again.
     repeats: u32,
     transport: Transport,
+    /// VLAN and overlay of it.
+    pub(super) tag: Tag,
     /// Time of the REP.
     accepted: Option<At>,
     /// Time and reason of its refusal; true if the server refused it, false if the client took it back.
@@ -67,8 +70,8 @@ pub(super) struct Request {
     pub(super) is_sound: bool,
     /// The same of its server.
     is_server_sound: bool,
-    /// Datagrams of client and server whose invariant CRC is wrong, before that was known: the last of each.
-    suspect: [Option<At>; 2],
+    /// True if its own invariant CRC is wrong: should that of others be right, its values are not known.
+    pub(super) is_damaged: bool,
 }
 
 impl Request {
@@ -102,48 +105,30 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Adds a REQ. Returns the oldest one if it takes its place.
+    /// Adds a REQ; `is_damaged` if its invariant CRC is wrong. Returns the oldest one if it takes its place.
     pub(super) fn request(
         &mut self,
         at: At,
         (src, dst): (Addr, Addr),
-        transport: Transport,
+        carrier: (Transport, Tag),
         message: &ConnectRequest<'_>,
+        is_damaged: bool,
     ) -> Option<Request> {
-        let is_same = |r: &&mut Request| r.client == src && r.comm_id == message.local_comm_id && r.qp == message.head.local_qpn;
+        let is_same =
+            |r: &&mut Request| r.client == src && r.comm_id == message.local_comm_id && r.qp == message.head.local_qpn;
         if let Some(same) = self.list.iter_mut().find(is_same) {
             same.repeats += 1;
+            if same.is_damaged && !is_damaged && !same.answered {
+                // the values of this one count
+                let early = core::mem::take(&mut same.early);
+                let Request { at, repeats, heard, is_sound, is_server_sound, .. } = *same;
+                let fresh = new_request(at, (src, dst), carrier, message, is_damaged);
+                *same = Request { early, repeats, heard, is_sound, is_server_sound, ..fresh };
+            }
             return None;
         }
         let oldest = if self.list.len() >= REQUESTS_MAX { self.list.pop_front() } else { None };
-        self.list.push_back(Request {
-            at,
-            client: src,
-            server: dst,
-            comm_id: message.local_comm_id,
-            qp: message.head.local_qpn,
-            psn: message.head.starting_psn,
-            port: message.service_id.port().map_or(0, |(_, port)| port),
-            source_port: message.addresses.map_or(0, |a| a.source_port),
-            responder_resources: message.head.responder_resources,
-            path_mtu: message.path_mtu(),
-            rpc_rdma: message.rpc_rdma,
-            slot: None,
-            connection: None,
-            early: Vec::new(),
-            server_comm_id: None,
-            answered: false,
-            rejected: false,
-            made_good: false,
-            repeats: 0,
-            transport,
-            accepted: None,
-            refused: None,
-            heard: false,
-            is_sound: false,
-            is_server_sound: false,
-            suspect: [None; 2],
-        });
+        self.list.push_back(new_request(at, (src, dst), carrier, message, is_damaged));
         oldest
     }
 
@@ -184,12 +169,17 @@ impl Requests {
     }
 
     /// A REJ: it answers a REQ, or takes a REP back.
-    pub(super) fn reject(&mut self, at: At, (src, dst): (Addr, Addr), head: &RejectHead, reason: String) -> Option<Rejected> {
-        let request = self
-            .list
-            .iter_mut()
-            .rev()
-            .find(|r| (r.client == dst && r.comm_id == head.remote_comm_id) || (r.client == src && r.comm_id == head.local_comm_id))?;
+    pub(super) fn reject(
+        &mut self,
+        at: At,
+        (src, dst): (Addr, Addr),
+        head: &RejectHead,
+        reason: String,
+    ) -> Option<Rejected> {
+        let request = self.list.iter_mut().rev().find(|r| {
+            (r.client == dst && r.comm_id == head.remote_comm_id)
+                || (r.client == src && r.comm_id == head.local_comm_id)
+        })?;
         request.answered = true;
         if core::mem::replace(&mut request.rejected, true) {
             // a copy of it, or sent again
@@ -211,7 +201,13 @@ impl Requests {
 
     /// The connection that a message with these ids belongs to, and the sender of the frame. If there is none yet, the
     /// frame is remembered: [`Requests::reply`] returns it.
-    pub(super) fn place(&mut self, frame: u64, src: Addr, dst: Addr, ids: (Option<u32>, Option<u32>)) -> Option<(u32, End)> {
+    pub(super) fn place(
+        &mut self,
+        frame: u64,
+        src: Addr,
+        dst: Addr,
+        ids: (Option<u32>, Option<u32>),
+    ) -> Option<(u32, End)> {
         let (Some(local), remote) = ids else { return None };
         let end = |r: &Request| {
             let is_servers = |id: u32| r.server_comm_id.is_none_or(|known| known == id);
@@ -237,43 +233,62 @@ impl Requests {
         }
     }
 
-    /// A host sent another one a packet whose invariant CRC is right. Returns the time of an earlier one whose CRC was
-    /// wrong: that one was damaged.
-    pub(super) fn sound(&mut self, src: Addr, dst: Addr) -> Option<At> {
-        let mut damaged = None;
+    /// A host sent another one a datagram whose invariant CRC is right.
+    pub(super) fn sound(&mut self, src: Addr, dst: Addr) {
         for request in self.list.iter_mut() {
             if (request.client, request.server) == (src, dst) {
                 request.is_sound = true;
-                damaged = damaged.or(request.suspect[0].take());
             } else if (request.server, request.client) == (src, dst) {
                 request.is_server_sound = true;
-                damaged = damaged.or(request.suspect[1].take());
             }
         }
-        damaged
     }
 
-    /// True if a wrong invariant CRC in a datagram from one host to another means that it is damaged. If that is not
-    /// known yet, the datagram is remembered.
-    pub(super) fn is_damaged(&mut self, at: At, src: Addr, dst: Addr) -> bool {
-        let known =
-            |r: &Request| (r.client, r.server) == (src, dst) && r.is_sound || (r.server, r.client) == (src, dst) && r.is_server_sound;
-        if self.list.iter().any(known) {
-            return true;
+    /// Connections of a client whose REQ turned out to be damaged.
+    pub(super) fn doubtful(&self, src: Addr, dst: Addr) -> Vec<u32> {
+        let is_it = |r: &&Request| (r.client, r.server) == (src, dst) && r.is_damaged && r.is_sound;
+        self.list.iter().filter(is_it).filter_map(|r| r.slot).collect()
+    }
+
+    /// True if a wrong invariant CRC in a datagram from one host to another means that it is damaged.
+    pub(super) fn is_damaged(&self, src: Addr, dst: Addr) -> bool {
+        let known = |r: &Request| {
+            (r.client, r.server) == (src, dst) && r.is_sound || (r.server, r.client) == (src, dst) && r.is_server_sound
+        };
+        self.list.iter().any(known)
+    }
+
+    /// A datagram of a server to its client was damaged: it may have been the answer to any of its REQs.
+    pub(super) fn may_be_answered(&mut self, src: Addr, dst: Addr) {
+        for request in self.list.iter_mut().filter(|r| (r.server, r.client) == (src, dst)) {
+            request.answered = true;
         }
-        for request in self.list.iter_mut() {
-            if (request.client, request.server) == (src, dst) {
-                request.suspect[0] = Some(at);
-            } else if (request.server, request.client) == (src, dst) {
-                request.suspect[1] = Some(at);
-            }
-        }
-        false
+    }
+
+    /// A message with both ids that is only sent on a connection: the REQ was accepted, even if its REP was not seen.
+    /// Returns it then.
+    pub(super) fn established(&mut self, at: At, (src, dst): (Addr, Addr), local: u32, remote: u32) -> Option<Request> {
+        let is_it = |r: &&mut Request| {
+            (r.client, r.server, r.comm_id) == (src, dst, local)
+                || (r.server, r.client, r.comm_id) == (src, dst, remote)
+        };
+        let request = self.list.iter_mut().rev().find(is_it).filter(|r| r.accepted.is_none() && r.refused.is_none())?;
+        request.answered = true;
+        request.accepted = Some(at);
+        Some(request.clone())
+    }
+
+    /// False for a REQ that is in the capture by damage alone: nothing answered it, its CRC is wrong, and that of
+    /// others of its client is right. Whom it asked for what is not known.
+    fn is_real(&self, request: &Request) -> bool {
+        let is_sound = || self.list.iter().any(|r| r.client == request.client && r.is_sound);
+        !(request.is_damaged && request.accepted.is_none() && request.refused.is_none() && is_sound())
     }
 
     /// The largest path MTU, in bytes, of connections that two hosts opened, if known: paths may differ.
     pub(super) fn path_mtu(&self, one: Addr, other: Addr) -> Option<u16> {
-        let is_theirs = |r: &&Request| [(r.client, r.server), (r.server, r.client)].contains(&(one, other)) && r.accepted.is_some();
+        let is_theirs =
+            |r: &&Request| [(r.client, r.server), (r.server, r.client)].contains(&(one, other)) && r.accepted.is_some();
         self.list.iter().filter(is_theirs).filter_map(|r| r.path_mtu).max()
     }
 
@@ -281,6 +296,13 @@ impl Requests {
     pub(super) fn forget(&mut self, slot: u32) {
         for request in self.list.iter_mut().filter(|r| r.slot == Some(slot)) {
             request.slot = None;
+        }
+    }
+
+    /// The same of one that turned out to rest on damaged values: its frames belong to none.
+    pub(super) fn disown(&mut self, slot: u32) {
+        for request in self.list.iter_mut().filter(|r| r.slot == Some(slot)) {
+            (request.slot, request.connection) = (None, None);
         }
     }
 
@@ -292,9 +314,10 @@ impl Requests {
         self.list.len() < REQUESTS_MAX
     }
 
-    /// Outcome of each.
+    /// Outcome of each, if the capture tells.
     pub(super) fn attempts(&self) -> impl Iterator<Item = Attempt> + '_ {
-        self.list.iter().map(|r| Attempt {
+        let is_unclear = |r: &Request| r.answered && r.accepted.is_none() && r.refused.is_none();
+        self.list.iter().filter(move |r| !is_unclear(r) && self.is_real(r)).map(|r| Attempt {
             at: r.at,
             client: r.client,
             server: r.server,
@@ -312,8 +335,47 @@ impl Requests {
     }
 
     /// All of them, oldest first: the capture is over.
-    pub(super) fn take_all(&mut self) -> VecDeque<Request> {
-        core::mem::take(&mut self.list)
+    pub(super) fn take_all(&mut self) -> Vec<Request> {
+        let all = core::mem::take(self);
+        all.list.iter().filter(|r| all.is_real(r)).cloned().collect()
+    }
+}
+
+fn new_request(
+    at: At,
+    (src, dst): (Addr, Addr),
+    (transport, tag): (Transport, Tag),
+    message: &ConnectRequest<'_>,
+    is_damaged: bool,
+) -> Request {
+    Request {
+        at,
+        client: src,
+        server: dst,
+        comm_id: message.local_comm_id,
+        qp: message.head.local_qpn,
+        psn: message.head.starting_psn,
+        port: message.service_id.port().map_or(0, |(_, port)| port),
+        source_port: message.addresses.map_or(0, |a| a.source_port),
+        responder_resources: message.head.responder_resources,
+        path_mtu: message.path_mtu(),
+        rpc_rdma: message.rpc_rdma,
+        slot: None,
+        connection: None,
+        early: Vec::new(),
+        server_comm_id: None,
+        answered: false,
+        rejected: false,
+        made_good: false,
+        repeats: 0,
+        transport,
+        tag,
+        accepted: None,
+        refused: None,
+        heard: false,
+        is_sound: false,
+        is_server_sound: false,
+        is_damaged,
     }
 }
 
@@ -351,21 +413,32 @@ mod tests {
 
     fn reply(comm_id: u32, of: u32) -> ConnectReply<'static> {
         let head = ReplyHead::parse(ZEROS, &mut Off).unwrap().1;
-        ConnectReply { head: ReplyHead { local_comm_id: comm_id, remote_comm_id: of, ..head }, rpc_rdma: None, private: &[] }
+        ConnectReply {
+            head: ReplyHead { local_comm_id: comm_id, remote_comm_id: of, ..head },
+            rpc_rdma: None,
+            private: &[],
+        }
     }
 
     #[test]
     fn a_reply_is_matched_once_and_brings_the_frames_before_it() {
         let mut requests = Requests::default();
-        assert!(requests.request(at(1, 0), (CLIENT, SERVER), Transport::RoceV2, &request(70, 3)).is_none());
+        assert!(
+            requests
+                .request(at(1, 0), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(70, 3), false)
+                .is_none()
+        );
         assert_eq!(requests.place(1, CLIENT, SERVER, (Some(70), None)), None);
         // the same REQ again
-        requests.request(at(2, 1), (CLIENT, SERVER), Transport::RoceV2, &request(70, 3));
+        requests.request(at(2, 1), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(70, 3), false);
         assert_eq!(requests.place(2, CLIENT, SERVER, (Some(70), None)), None);
         assert!(requests.reply(at(3, 0), CLIENT, &reply(80, 71)).is_none(), "another id");
         assert!(requests.reply(at(3, 0), SERVER, &reply(80, 70)).is_none(), "another receiver");
         let (matched, early) = requests.reply(at(3, 0), CLIENT, &reply(80, 70)).expect("its REP");
-        assert_eq!((matched.at.frame, matched.qp, matched.psn, early), (1, 3, 500, alloc::vec![(1, End::A), (2, End::A)]));
+        assert_eq!(
+            (matched.at.frame, matched.qp, matched.psn, early),
+            (1, 3, 500, alloc::vec![(1, End::A), (2, End::A)])
+        );
         requests.connected(&matched, 5, 1);
         assert!(requests.reply(at(3, 0), CLIENT, &reply(80, 70)).is_none(), "the same REP again");
         assert_eq!(requests.place(3, SERVER, CLIENT, (Some(80), Some(70))), Some((1, End::B)));
@@ -375,7 +448,7 @@ mod tests {
     #[test]
     fn a_disconnect_ends_the_connection_of_both_ids() {
         let mut requests = Requests::default();
-        requests.request(at(1, 0), (CLIENT, SERVER), Transport::RoceV2, &request(70, 3));
+        requests.request(at(1, 0), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(70, 3), false);
         let (matched, _) = requests.reply(at(3, 0), CLIENT, &reply(80, 70)).expect("its REP");
         requests.connected(&matched, 5, 1);
         assert_eq!(requests.disconnect(SERVER, CLIENT, 80, 70), Some((5, End::B)));
@@ -389,7 +462,13 @@ mod tests {
     fn a_request_times_out_unless_somebody_answers() {
         let mut requests = Requests::default();
         for id in [1, 2, 3] {
-            requests.request(at(u64::from(id), 0), (CLIENT, SERVER), Transport::RoceV2, &request(id, id));
+            requests.request(
+                at(u64::from(id), 0),
+                (CLIENT, SERVER),
+                (Transport::RoceV2, Tag::default()),
+                &request(id, id),
+                false,
+            );
         }
         requests.reply(at(3, 0), CLIENT, &reply(80, 1));
         let head = RejectHead { local_comm_id: 0, remote_comm_id: 2, ..RejectHead::parse(ZEROS, &mut Off).unwrap().1 };
@@ -399,7 +478,7 @@ mod tests {
         assert_eq!(answers, [Answer::Accepted(at(3, 0)), Answer::Rejected(at(4, 0), String::from("No")), Answer::None]);
         assert!(requests.list.iter().all(|r| !r.is_surely_unanswered()), "none was sent again");
         requests.heard(SERVER, CLIENT);
-        requests.request(at(4, 1), (CLIENT, SERVER), Transport::RoceV2, &request(3, 3));
+        requests.request(at(4, 1), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(3, 3), false);
         assert_eq!(requests.list.iter().filter(|r| r.is_surely_unanswered()).count(), 1);
         let silent = |now| requests.list.iter().filter(|r| r.timed_out(now)).map(|r| r.comm_id).collect::<Vec<_>>();
         assert_eq!((silent(at(9, 19)), silent(at(9, 20))), (alloc::vec![], alloc::vec![3]));
@@ -409,10 +488,17 @@ mod tests {
     fn what_a_server_refused_is_made_good_when_it_accepts_the_client() {
         let mut requests = Requests::default();
         for id in [1, 2, 3] {
-            requests.request(at(u64::from(id), 0), (CLIENT, SERVER), Transport::RoceV2, &request(id, id));
+            requests.request(
+                at(u64::from(id), 0),
+                (CLIENT, SERVER),
+                (Transport::RoceV2, Tag::default()),
+                &request(id, id),
+                false,
+            );
         }
         for id in [1, 2] {
-            let head = RejectHead { local_comm_id: 0, remote_comm_id: id, ..RejectHead::parse(ZEROS, &mut Off).unwrap().1 };
+            let head =
+                RejectHead { local_comm_id: 0, remote_comm_id: id, ..RejectHead::parse(ZEROS, &mut Off).unwrap().1 };
             requests.reject(at(4, 0), (SERVER, CLIENT), &head, String::from("No")).expect("it was asked for");
         }
         let (accepted, _) = requests.reply(at(5, 0), CLIENT, &reply(80, 3)).expect("its REP");
@@ -422,10 +508,52 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_request_gives_way_to_one_that_is_not() {
+        let mut requests = Requests::default();
+        let wrong = ConnectRequest { head: RequestHead { starting_psn: 7, ..request(70, 3).head }, ..request(70, 3) };
+        requests.request(at(1, 0), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &wrong, true);
+        requests.request(at(2, 1), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(70, 3), false);
+        let values = requests.list.iter().map(|r| (r.at.frame, r.psn, r.repeats)).collect::<Vec<_>>();
+        assert_eq!(values, [(1, 500, 1)]);
+        // one whose id is damaged is known once others of its client are right
+        requests.request(at(3, 1), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(71, 3), true);
+        assert_eq!(requests.attempts().count(), 2);
+        requests.sound(CLIENT, SERVER);
+        assert!(requests.is_damaged(CLIENT, SERVER) && !requests.is_damaged(SERVER, CLIENT));
+        assert_eq!((requests.attempts().count(), requests.take_all().len()), (1, 1));
+    }
+
+    /// An RTU shows that there was a REP, and a damaged datagram may have been the answer.
+    #[test]
+    fn a_request_whose_answer_was_not_captured_whole_is_not_unanswered() {
+        let ask = || {
+            let mut requests = Requests::default();
+            requests.request(at(1, 0), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(70, 3), false);
+            requests
+        };
+        let mut requests = ask();
+        assert!(requests.established(at(2, 1), (CLIENT, SERVER), 70, 80).is_some());
+        assert!(requests.established(at(3, 1), (SERVER, CLIENT), 80, 70).is_none(), "once");
+        assert_eq!(requests.attempts().map(|a| a.answer).collect::<Vec<_>>(), [Answer::Accepted(at(2, 1))]);
+        assert!(
+            requests.reply(at(3, 1), CLIENT, &reply(80, 70)).is_some(),
+            "a REP that comes late in the capture still counts"
+        );
+        let mut requests = ask();
+        requests.may_be_answered(SERVER, CLIENT);
+        assert!(!requests.list[0].timed_out(at(9, 60)));
+        assert_eq!(requests.attempts().count(), 0);
+    }
+
+    #[test]
     fn the_oldest_gives_way_when_there_are_too_many() {
         let mut requests = Requests::default();
         let gone: Vec<u32> = (0..REQUESTS_MAX as u32 + 2)
-            .filter_map(|id| requests.request(at(1, 0), (CLIENT, SERVER), Transport::RoceV2, &request(id, id)).map(|r| r.comm_id))
+            .filter_map(|id| {
+                requests
+                    .request(at(1, 0), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(id, id), false)
+                    .map(|r| r.comm_id)
+            })
             .collect();
         assert_eq!((gone, requests.list.len()), (alloc::vec![0, 1], REQUESTS_MAX));
     }

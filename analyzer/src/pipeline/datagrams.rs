@@ -72,7 +72,8 @@ impl Datagrams {
         if !fragment.more {
             datagram.length = Some(end);
         }
-        if !datagram.parts.iter().any(|(offset, _)| *offset == fragment.offset) && datagram.parts.len() < FRAGMENTS_MAX {
+        if !datagram.parts.iter().any(|(offset, _)| *offset == fragment.offset) && datagram.parts.len() < FRAGMENTS_MAX
+        {
             datagram.have += fragment.payload.len() as u32;
             datagram.parts.push((fragment.offset, fragment.payload.to_vec()));
             datagram.frames.push((fragment.offset, frame));
@@ -156,7 +157,10 @@ mod tests {
         let mut datagrams = Datagrams::default();
         // as many bytes as there should be, but 8 of them twice and 8 not at all
         let pieces = [(0, [1; 16], true), (8, [2; 16], true), (32, [3; 16], false)];
-        assert_eq!(pieces.map(|(offset, bytes, more)| take(&mut datagrams, 1, offset, &bytes, more)), [None, None, None]);
+        assert_eq!(
+            pieces.map(|(offset, bytes, more)| take(&mut datagrams, 1, offset, &bytes, more)),
+            [None, None, None]
+        );
         assert_eq!(take(&mut datagrams, 3, 65_528, &[0; 100], false), None);
     }
 

@@ -1,4 +1,5 @@
-//! The numbers of a report: small and in the order of the first frames, whatever was joined, evicted or dropped on the way.
+//! The numbers of a report: small and in the order of the first frames, whatever was joined, evicted or dropped on the
+//! way.
 
 use crate::env::Session;
 use crate::finding::{Finding, Findings};
@@ -26,7 +27,8 @@ impl Joined {
     /// Forgets the halves that became part of these connections, and emits their numbers, which are added to `ids`.
     pub(super) fn forget(&mut self, ids: &mut HashSet<u32>, mut emit: impl FnMut(u32)) {
         loop {
-            let halves: Vec<u32> = self.into.iter().filter(|(_, into)| ids.contains(*into)).map(|(half, _)| *half).collect();
+            let halves: Vec<u32> =
+                self.into.iter().filter(|(_, into)| ids.contains(*into)).map(|(half, _)| *half).collect();
             if halves.is_empty() {
                 return;
             }
@@ -80,7 +82,10 @@ impl Numbers<'_> {
 
     /// Findings by the numbers of the report, in the order of their first frames.
     pub(super) fn findings<'f>(&self, of: impl Iterator<Item = &'f Finding>) -> Findings {
-        let numbered = |finding: &Finding| Finding { connection: finding.connection.and_then(|id| self.of(id)), ..finding.clone() };
+        let numbered = |finding: &Finding| Finding {
+            connection: finding.connection.and_then(|id| self.of(id)),
+            ..finding.clone()
+        };
         let mut all: Vec<Finding> = of.map(numbered).collect();
         all.sort_by_key(|f| (f.frame, f.connection, f.rule, f.by));
         let mut findings = Findings::default();
@@ -118,7 +123,10 @@ mod tests {
         let mut connections = vec![connection(9, 30), connection(4, 10), connection(7, 20)];
         let numbers = joined.number(&mut connections);
         assert_eq!([4, 7, 9, 2, 5, 8].map(|id| numbers.of(id)), [Some(1), Some(2), Some(3), Some(3), Some(3), None]);
-        assert_eq!(numbers.sessions(vec![Session { id: 77, first: 1, connections: vec![5, 4, 9, 8] }]), [(77, vec![1, 3])]);
+        assert_eq!(
+            numbers.sessions(vec![Session { id: 77, first: 1, connections: vec![5, 4, 9, 8] }]),
+            [(77, vec![1, 3])]
+        );
         let mut followed = connections[2].followed_as.clone();
         followed.sort_unstable();
         assert_eq!((connections[2].id, followed), (3, vec![2, 5, 9]));

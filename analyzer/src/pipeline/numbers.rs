@@ -57,7 +57,8 @@ impl Growing {
 
     /// The number of the one at this place, from 0.
     pub fn at(&self, place: u64) -> Option<u64> {
-        let &(mut number, start) = self.marks.get(usize::try_from(place / Self::MARK).ok()?).filter(|_| place < self.len)?;
+        let &(mut number, start) =
+            self.marks.get(usize::try_from(place / Self::MARK).ok()?).filter(|_| place < self.len)?;
         let mut steps = self.steps.get(start..)?.iter();
         for _ in 0..place % Self::MARK {
             let mut shift = 0;
@@ -121,7 +122,10 @@ impl<S> Pipeline<S> {
     /// Number of connections and exchanges that it has numbered so far.
     pub fn counts(&self) -> Counts {
         let of = self.shard.as_ref().map_or(1, |shard| shard.step());
-        Counts { connections: u64::from(self.next_id.wrapping_sub(1) / of), exchanges: (self.env.next_exchange - 1) % EXCHANGES }
+        Counts {
+            connections: u64::from(self.next_id.wrapping_sub(1) / of),
+            exchanges: (self.env.next_exchange - 1) % EXCHANGES,
+        }
     }
 }
 

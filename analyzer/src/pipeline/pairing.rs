@@ -1,8 +1,8 @@
 //! Pairing of two directions of queue pairs to one connection, if their handshake was not captured.
 //!
-//! A packet names only the receiver's queue pair. Two flows of opposite direction between the same hosts are one connection if one
-//! acknowledges the PSNs of the other, or uses memory that the other advertised, or if there is no other choice, or if the user says
-//! so (a pin).
+//! A packet names only the receiver's queue pair. Two flows of opposite direction between the same hosts are one
+//! connection if one acknowledges the PSNs of the other, or uses memory that the other advertised, or if there is no
+//! other choice, or if the user says so (a pin).
 
 use super::table::{Flow, QpKey, Slot, Table};
 use crate::op::End;
@@ -54,10 +54,14 @@ impl Halves {
         alone_will_do: bool,
     ) -> Option<u32> {
         let halves = self.by_hosts.get(&(key.dst, key.src))?;
-        let candidates = halves.iter().filter_map(|slot| Some((*slot, table.get(*slot).filter(|s| s.half)?)));
+        let is_there = |s: &&Slot| s.half && s.qp_keys[0].is_some_and(|k| k.network == key.network);
+        let candidates = halves.iter().filter_map(|slot| Some((*slot, table.get(*slot).filter(is_there)?)));
         let qp_of = |s: &Slot| s.qp_keys[0].map(|k| k.qp);
         if is_pinned(pins, key.qp) {
-            return candidates.into_iter().find(|(_, s)| qp_of(s).is_some_and(|qp| pinned(pins, key.qp, qp))).map(|(slot, _)| slot);
+            return candidates
+                .into_iter()
+                .find(|(_, s)| qp_of(s).is_some_and(|qp| pinned(pins, key.qp, qp)))
+                .map(|(slot, _)| slot);
         }
         let mut free = candidates.filter(|(_, s)| qp_of(s).is_some_and(|qp| !is_pinned(pins, qp)));
         if !row.is_request() {
@@ -104,7 +108,7 @@ mod tests {
     const HOSTS: [Addr; 2] = [Addr::V4([10, 0, 0, 1]), Addr::V4([10, 0, 0, 2])];
 
     fn key(from: usize, qp: u32) -> QpKey {
-        QpKey { src: HOSTS[from], dst: HOSTS[1 - from], qp }
+        QpKey { src: HOSTS[from], dst: HOSTS[1 - from], qp, network: 0 }
     }
 
     fn packet(opcode: Opcode, psn: u32) -> IbPacket<'static> {
@@ -136,7 +140,15 @@ mod tests {
         (table, halves, slots)
     }
 
-    fn partner(t: &Table, h: &Halves, pins: &[(u32, u32)], from: usize, qp: u32, p: &IbPacket<'_>, alone: bool) -> Option<u32> {
+    fn partner(
+        t: &Table,
+        h: &Halves,
+        pins: &[(u32, u32)],
+        from: usize,
+        qp: u32,
+        p: &IbPacket<'_>,
+        alone: bool,
+    ) -> Option<u32> {
         h.partner(t, pins, &key(from, qp), p, Opcode(p.bth.opcode).row().unwrap(), alone)
     }
 

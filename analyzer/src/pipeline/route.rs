@@ -15,7 +15,7 @@ use super::datagrams::Datagrams;
 use crate::rpcbind;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
-use rdmascope_dissector::frame::{self, Addr, Body, IbPacket, LinkType, Packet};
+use rdmascope_dissector::frame::{self, Addr, Body, IbPacket, LinkType, Packet, Pause};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::ib::bth::{Opcode, Service};
 use rdmascope_dissector::wire::ib::cm::{self, CmMessage};
@@ -28,6 +28,8 @@ pub struct Route {
     pub shard: usize,
     /// If the frame is the last fragment of an IP datagram: the datagram, with the header of its first fragment.
     pub datagram: Option<Vec<u8>>,
+    /// If it is a pause frame: the other shards must be told of it too, by [`super::Pipeline::paused`].
+    pub pause: Option<Pause>,
 }
 
 /// Frames with the same key go to the same shard, [`Key::Alone`] aside.
@@ -119,33 +121,37 @@ impl Router {
             if known == short {
                 let shard = usize::from(shard);
                 self.load[shard].0 += 1;
-                return Route { shard, datagram: None };
+                return Route { shard, datagram: None, pause: None };
             }
-            let route = self.peel(meta, bytes);
-            self.recent[place as usize % RECENT] = (short, route.shard as u16);
+            let (route, key) = self.peel(meta, bytes);
+            // a damaged frame does not tell where others of its addresses go
+            if key != Key::Alone {
+                self.recent[place as usize % RECENT] = (short, route.shard as u16);
+            }
             return route;
         }
-        self.peel(meta, bytes)
+        self.peel(meta, bytes).0
     }
 
     #[inline(never)]
-    fn peel(&mut self, meta: &FrameMeta, bytes: &[u8]) -> Route {
+    fn peel(&mut self, meta: &FrameMeta, bytes: &[u8]) -> (Route, Key) {
         let packet = frame::decode(meta.link_type, bytes, meta.wire_len, &self.decode, &mut Off);
-        if let Body::Fragment(fragment) = &packet.body {
-            let Some(whole) = self.datagrams.take(meta.number, packet.src, packet.dst, fragment) else {
-                return Route { shard: self.shard(Key::Alone), datagram: None };
-            };
-            let inner = frame::decode_ip(&whole.bytes, &self.decode, &mut Off);
-            let key = self.key(&inner);
-            return Route { shard: self.shard(key), datagram: Some(whole.bytes) };
-        }
-        if let Body::Pause(_) = &packet.body {
-            // one that follows another ends it
-            self.load[0].0 += 1;
-            return Route::default();
-        }
-        let key = self.key(&packet);
-        Route { shard: self.shard(key), datagram: None }
+        let (key, datagram) = match &packet.body {
+            Body::Fragment(fragment) => match self.datagrams.take(meta.number, packet.src, packet.dst, fragment) {
+                Some(whole) => {
+                    let inner = frame::decode_ip(&whole.bytes, &self.decode, &mut Off);
+                    (self.key(&inner), Some(whole.bytes))
+                }
+                None => (Key::Alone, None),
+            },
+            Body::Pause(pause) => {
+                // one that follows another ends it
+                self.load[0].0 += 1;
+                return (Route { pause: Some(*pause), ..Route::default() }, Key::Alone);
+            }
+            _ => (self.key(&packet), None),
+        };
+        (Route { shard: self.shard(key), datagram, pause: None }, key)
     }
 
     fn key(&mut self, packet: &Packet<'_>) -> Key {
@@ -159,7 +165,9 @@ impl Router {
             }
             Body::Tcp(segment) => Key::ports((packet.src, segment.src_port), (packet.dst, segment.dst_port)),
             // a question to rpcbind and its answer
-            Body::Udp(from, to, _) if *from == rpcbind::PORT || *to == rpcbind::PORT => Key::ports((packet.src, *from), (packet.dst, *to)),
+            Body::Udp(from, to, _) if *from == rpcbind::PORT || *to == rpcbind::PORT => {
+                Key::ports((packet.src, *from), (packet.dst, *to))
+            }
             Body::Udp(..) | Body::Pause(_) | Body::Fragment(_) | Body::Unreachable(_) | Body::Other(_) => Key::Alone,
         }
     }
@@ -187,7 +195,8 @@ impl Router {
     fn shard(&mut self, key: Key) -> usize {
         let known = if key == Key::Alone { None } else { self.keys.get(&key).copied().map(usize::from) };
         let shard = known.unwrap_or_else(|| {
-            let least = self.load.iter().enumerate().min_by_key(|(_, (frames, keys))| (frames + 64 * u64::from(*keys), *keys));
+            let least =
+                self.load.iter().enumerate().min_by_key(|(_, (frames, keys))| (frames + 64 * u64::from(*keys), *keys));
             let shard = least.map_or(0, |(shard, _)| shard);
             if key != Key::Alone {
                 self.keys.insert(key, shard as u16);
@@ -233,7 +242,11 @@ fn look(link_type: LinkType, bytes: &[u8]) -> Option<Short> {
             (queue_pair > 1).then_some((wide(source.min(target), source.max(target)), 0))
         }
         6 if from != 0 && to != 0 => {
-            let (low, high) = if (source, from) <= (target, to) { ((source, from), (target, to)) } else { ((target, to), (source, from)) };
+            let (low, high) = if (source, from) <= (target, to) {
+                ((source, from), (target, to))
+            } else {
+                ((target, to), (source, from))
+            };
             Some((wide(low.0, high.0), u32::from(low.1) << 16 | u32::from(high.1)))
         }
         _ => None,
@@ -250,7 +263,8 @@ mod tests {
     use rdmascope_dissector::wire::ib::mad::{QP1, QP1_KEY};
     use rdmascope_dissector::wire::ip::{TCP, UDP};
 
-    /// An Ethernet frame with IPv4 from one host of 10.0.0.0/24 to another; `fragment` is the field of flags and offset.
+    /// An Ethernet frame with IPv4 from one host of 10.0.0.0/24 to another; `fragment` is the field of flags and
+    /// offset.
     fn ipv4((from, to): (u8, u8), protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
         let mut out = [&[2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 8, 0][..], &[0x45, 0]].concat();
         out.extend((20 + payload.len() as u16).to_be_bytes());
@@ -298,7 +312,13 @@ mod tests {
     }
 
     fn route(router: &mut Router, bytes: &[u8]) -> Route {
-        let meta = FrameMeta { number: 1, time_ns: 0, link_type: LinkType::ETHERNET, wire_len: bytes.len() as u32, interface: 0 };
+        let meta = FrameMeta {
+            number: 1,
+            time_ns: 0,
+            link_type: LinkType::ETHERNET,
+            wire_len: bytes.len() as u32,
+            interface: 0,
+        };
         router.route(&meta, bytes)
     }
 
@@ -310,7 +330,8 @@ mod tests {
     #[test]
     fn queue_pairs_of_two_hosts_stay_together_in_both_directions() {
         let mut router = router(4);
-        let frames = [roce((1, 2), 0x11), roce((3, 4), 0x11), roce((2, 1), 0x12), roce((1, 2), 0x13), roce((4, 3), 0x14)];
+        let frames =
+            [roce((1, 2), 0x11), roce((3, 4), 0x11), roce((2, 1), 0x12), roce((1, 2), 0x13), roce((4, 3), 0x14)];
         let placed = shards(&mut router, &frames);
         assert_eq!((placed[0], placed[0], placed[1]), (placed[2], placed[3], placed[4]));
         assert_ne!(placed[0], placed[1], "each pair of hosts has a shard of its own while there are free ones");
@@ -331,7 +352,14 @@ mod tests {
     #[test]
     fn the_cheap_look_finds_the_shard_that_decoding_finds() {
         let frames: Vec<Vec<u8>> = (1..=40)
-            .flat_map(|n| [roce((n, n + 1), 0x11), tcp((n, n + 1), (40_000, 445)), roce((n + 1, n), 0x12), tcp((n + 1, n), (445, 40_000))])
+            .flat_map(|n| {
+                [
+                    roce((n, n + 1), 0x11),
+                    tcp((n, n + 1), (40_000, 445)),
+                    roce((n + 1, n), 0x12),
+                    tcp((n + 1, n), (445, 40_000)),
+                ]
+            })
             .collect();
         let (mut quick, mut slow) = (router(3), router(3));
         let meta = |bytes: &[u8]| {
@@ -339,11 +367,11 @@ mod tests {
             FrameMeta { number: 1, time_ns: 0, link_type: LinkType::ETHERNET, wire_len, interface: 0 }
         };
         for bytes in frames.iter().chain(&frames) {
-            let decoded = slow.peel(&meta(bytes), bytes);
+            let decoded = slow.peel(&meta(bytes), bytes).0;
             assert_eq!(quick.route(&meta(bytes), bytes), decoded);
             // the same frame with a VLAN tag
             let tagged = [&bytes[..12], &[0x81, 0, 0, 5], &bytes[12..]].concat();
-            assert_eq!(slow.peel(&meta(&tagged), &tagged), decoded);
+            assert_eq!(slow.peel(&meta(&tagged), &tagged).0, decoded);
             assert_eq!(quick.route(&meta(&tagged), &tagged), decoded);
         }
     }
@@ -380,7 +408,14 @@ mod tests {
     fn an_id_of_two_pairs_of_hosts_makes_them_inseparable() {
         let (request, reject) = (Attribute::CONNECT_REQUEST, Attribute::CONNECT_REJECT);
         let mut router = router(2);
-        shards(&mut router, &[management((1, 2), request, 70, 0), management((3, 2), request, 70, 0), management((1, 2), request, 71, 0)]);
+        shards(
+            &mut router,
+            &[
+                management((1, 2), request, 70, 0),
+                management((3, 2), request, 70, 0),
+                management((1, 2), request, 71, 0),
+            ],
+        );
         assert!(router.is_separable(), "ids belong to the client that gave them");
         shards(&mut router, &[management((1, 4), request, 70, 0)]);
         assert!(!router.is_separable(), "the same client and id, of another server");
@@ -402,5 +437,29 @@ mod tests {
             }
         }
         assert_eq!(self::router(0).load.len(), 1, "there is always one");
+    }
+
+    #[test]
+    fn a_damaged_frame_does_not_send_others_elsewhere() {
+        let mut router = Router::new(2, frame::Options::default());
+        let mut number = 0;
+        let mut shard = |bytes: &[u8]| {
+            number += 1;
+            let (link_type, wire_len) = (LinkType::ETHERNET, bytes.len() as u32);
+            router.route(&FrameMeta { number, time_ns: 0, link_type, wire_len, interface: 0 }, bytes).shard
+        };
+        let first = shard(&roce((1, 2), 7));
+        let mut damaged = roce((3, 4), 7);
+        // a length beyond the frame, and a checksum that is wrong
+        (damaged[16], damaged[24]) = (9, 1);
+        shard(&damaged);
+        for _ in 0..200 {
+            shard(&roce((5, 6), 7));
+        }
+        assert_eq!(shard(&roce((3, 4), 7)), first, "that with less to do");
+        // behind two VLAN tags the addresses are not found at a glance
+        let mut tagged = roce((3, 4), 8);
+        tagged.splice(12..12, [0x81, 0, 0, 5, 0x81, 0, 0, 6]);
+        assert_eq!(shard(&tagged), first);
     }
 }

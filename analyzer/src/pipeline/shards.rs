@@ -7,14 +7,16 @@
 //!                     └▶ Pipeline n ─┘
 //! ```
 //!
-//! While frames come, a shard needs nothing of another, but for three things, which are looked at in the end:
+//! Each shard is told of pause frames ([`super::Route::pause`]): they stop traffic of all. Else, while frames come, a
+//! shard needs nothing of another, but for three things, which are looked at in the end:
 //!
 //! - **Numbers.** Connections get numbers that no other shard gives; the report renumbers them anyway. Exchanges are
-//!   numbered within their shard; each shard notes the frames, and exchanges in the report get the numbers of the whole.
+//!   numbered within their shard; each shard notes the frames, and exchanges in the report get the numbers of the
+//!   whole.
 //! - **Limits** of tables that all connections share. If all shards together come near one, they give up.
 //! - **Loss**: findings about missing packets at the end of a connection are less certain if the capture lost packets
-//!   of any. At the end of the capture that is known; if a connection ended earlier and another shard had lost something
-//!   before, they give up.
+//!   of any. At the end of the capture that is known; if a connection ended earlier and another shard had lost
+//!   something before, they give up.
 //!
 //! Giving up means that one analysis has to do it all again.
 
@@ -122,8 +124,8 @@ impl Numbered {
     }
 }
 
-/// The numbers of the whole for some exchanges, which are known by those of their shards. What was numbered after the last frame comes
-/// after all others.
+/// The numbers of the whole for some exchanges, which are known by those of their shards. What was numbered after the
+/// last frame comes after all others.
 fn numbers(shards: &[Numbered], mut wanted: Vec<u64>) -> HashMap<u64, u64> {
     wanted.sort_unstable();
     wanted.dedup();
@@ -196,6 +198,7 @@ impl<S: Parts> Pipeline<S> {
             table,
             next_id: _,
             halves: _,
+            networks,
             requests,
             unreachable,
             datagrams: _,
@@ -205,11 +208,15 @@ impl<S: Parts> Pipeline<S> {
             done_dropped,
             folded: _,
             capture,
+            pauses: _,
             layers,
             connections_evicted,
             messages_forgotten,
             shard: _,
+            damaged,
         } = part;
+        let is_known = self.networks.join(&networks);
+        let is_known = self.damaged.join(damaged) && is_known;
         self.table.join(table);
         self.joined.join(joined);
         self.done.extend(done);
@@ -221,7 +228,12 @@ impl<S: Parts> Pipeline<S> {
         self.unreachable.extend(unreachable);
         self.unreachable.sort_by_key(|(at, ..)| at.frame);
         self.unreachable.truncate(super::UNREACHABLE_MAX);
-        self.requests.join(requests) && self.env.join(env) && done_dropped == 0 && connections_evicted == 0 && messages_forgotten == 0
+        self.requests.join(requests)
+            && self.env.join(env)
+            && is_known
+            && done_dropped == 0
+            && connections_evicted == 0
+            && messages_forgotten == 0
     }
 
     /// Gives the mirror sessions of all connections their places in another list.
@@ -242,7 +254,12 @@ pub fn finish_all<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Op
     let held: usize = shards.iter().map(|shard| shard.table.held_most()).fold(0, usize::saturating_add);
     let most: usize = shards.iter().map(Pipeline::most_connections).sum();
     let ended: usize = shards.iter().map(|shard| shard.done.len()).sum();
-    if !router.is_separable() || most > connections_max.max(2) || held > memory_max || ended > report_max || lost_unknown(&shards) {
+    if !router.is_separable()
+        || most > connections_max.max(2)
+        || held > memory_max
+        || ended > report_max
+        || lost_unknown(&shards)
+    {
         return None;
     }
     let lists: Vec<&Mirrors> = shards.iter().map(|shard| &shard.capture.mirrors).collect();
@@ -250,11 +267,17 @@ pub fn finish_all<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Op
     for (shard, places) in shards.iter_mut().zip(&places) {
         shard.move_mirrors(places);
     }
-    let numbered: Vec<Numbered> =
-        shards.iter_mut().map(|pipeline| pipeline.shard.as_mut().map(|s| core::mem::take(&mut s.numbered)).unwrap_or_default()).collect();
+    let numbered: Vec<Numbered> = shards
+        .iter_mut()
+        .map(|pipeline| pipeline.shard.as_mut().map(|s| core::mem::take(&mut s.numbered)).unwrap_or_default())
+        .collect();
     let mut shards = shards.into_iter();
     let mut whole = shards.next()?;
-    if whole.done_dropped > 0 || whole.connections_evicted > 0 || whole.messages_forgotten > 0 || whole.env.findings.dropped() > 0 {
+    if whole.done_dropped > 0
+        || whole.connections_evicted > 0
+        || whole.messages_forgotten > 0
+        || whole.env.findings.dropped() > 0
+    {
         return None;
     }
     for part in shards {
@@ -271,12 +294,23 @@ pub fn finish_all<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Op
         return None;
     }
     let mut wanted: Vec<u64> = report.slowest.iter_mut().flat_map(Exchange::numbers).map(|id| *id).collect();
+    wanted.extend(waiters(&mut report).map(|id| *id));
     sink.exchange_numbers(&mut |id| wanted.push(*id));
     let numbers = numbers(&numbered, wanted);
     let renumber = |id: &mut u64| *id = numbers.get(id).copied().unwrap_or(*id);
     report.slowest.iter_mut().flat_map(Exchange::numbers).for_each(renumber);
+    waiters(&mut report).for_each(renumber);
     sink.exchange_numbers(&mut |id| renumber(id));
     Some((report, sink))
+}
+
+/// The numbers of the requests that episodes name.
+fn waiters(report: &mut Report) -> impl Iterator<Item = &mut u64> {
+    let episodes = report.connections.iter_mut().flat_map(|connection| &mut connection.episodes.list);
+    episodes
+        .flat_map(|episode| &mut episode.longest)
+        .filter(|waiter| waiter.time > 0)
+        .map(|waiter| &mut waiter.exchange)
 }
 
 /// True if a connection ended after another shard had lost packets that this one did not know of.
@@ -311,7 +345,7 @@ fn join_capture(whole: &mut report::Capture, part: report::Capture) {
     whole.cut += cut;
     whole.tunnelled += tunnelled;
     whole.pauses += pauses;
-    // the router gives all pause frames to one
+    // one has all pause frames; the others were only told of them
     if whole.paused.is_empty() {
         whole.paused = paused;
     }
@@ -332,7 +366,8 @@ mod tests {
         shards[0].add(1000, 3);
         shards[1].add(1001, 1);
         assert_eq!(shards[0].iter().collect::<Vec<_>>(), [(1, 1), (1000, 3)]);
-        let wanted = vec![1, 2, 3, 4, EXCHANGES + 1, EXCHANGES + 2, EXCHANGES + 3, 2 * EXCHANGES + 1, 2 * EXCHANGES + 2];
+        let wanted =
+            vec![1, 2, 3, 4, EXCHANGES + 1, EXCHANGES + 2, EXCHANGES + 3, 2 * EXCHANGES + 1, 2 * EXCHANGES + 2];
         let numbers = numbers(&shards, wanted.clone());
         assert_eq!(wanted.iter().map(|id| numbers[id]).collect::<Vec<_>>(), [1, 4, 5, 6, 2, 3, 7, 8, 9]);
     }

@@ -1,6 +1,7 @@
 //! Table of the connections that are followed: finds each by the headers of a packet, and knows the one that has been
 //! idle longest.
 
+use super::networks::Tag;
 use crate::connection::ConnectionState;
 use crate::flow::ib::IbFlow;
 use crate::flow::iwarp::TcpFlow;
@@ -9,7 +10,7 @@ use crate::op::End;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
-use rdmascope_dissector::frame::Addr;
+use rdmascope_dissector::frame::{Addr, Check};
 
 /// One direction between two queue pairs: a packet names only the receiver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,13 +19,16 @@ pub(super) struct QpKey {
     pub(super) dst: Addr,
     /// Queue pair of the receiver.
     pub(super) qp: u32,
+    /// Of several with the same addresses.
+    pub(super) network: u16,
 }
 
 /// Queue pairs that are found without a search: a power of two.
 const CACHED: usize = 128;
 
 impl QpKey {
-    /// Its place among those. Numbers of queue pairs are given in turn, or at random; those of both ends may well be the same.
+    /// Its place among those. Numbers of queue pairs are given in turn, or at random; those of both ends may well be
+    /// the same.
     #[inline]
     fn cached_at(&self) -> usize {
         let last = match (&self.src, &self.dst) {
@@ -43,11 +47,14 @@ pub(super) type TcpEnd = (Addr, u16);
 struct TcpKey {
     low: TcpEnd,
     high: TcpEnd,
+    /// Of several with the same addresses.
+    network: u16,
 }
 
 impl TcpKey {
-    fn of(a: TcpEnd, b: TcpEnd) -> Self {
-        if a <= b { Self { low: a, high: b } } else { Self { low: b, high: a } }
+    fn of(a: TcpEnd, b: TcpEnd, network: u16) -> Self {
+        let (low, high) = if a <= b { (a, b) } else { (b, a) };
+        Self { low, high, network }
     }
 }
 
@@ -83,17 +90,56 @@ pub(super) struct Slot {
     /// Keys under which it is found, by the end that sends.
     pub(super) qp_keys: [Option<QpKey>; 2],
     tcp_key: Option<TcpKey>,
+    /// By sender: VLAN and overlay of its part of the handshake, or of its first packet.
+    pub(super) tags: [Option<Tag>; 2],
     /// True if only one direction is known.
     pub(super) half: bool,
     /// Packets that were examined to find its other direction.
     pub(super) tries: u32,
+    /// By sender: true if its side of the handshake may be damaged.
+    pub(super) is_doubtful: [bool; 2],
+    /// IP headers of it whose checksum is right, and wrong.
+    pub(super) headers: [u32; 2],
     /// The frame at which it came into the table.
     pub(super) born: u64,
     /// Bytes of memory that it held after its last packet.
     held: usize,
 }
 
+/// Frames with a wrong IP header checksum after which an address is thought to be right all the same: something on the
+/// way rewrites headers.
+const REWRITTEN: u32 = 3;
+
 impl Slot {
+    /// Counts the IP header of a packet, whose own checksum or CRC is `packet`. Returns true if it is damaged: its
+    /// length says nothing. Where that is so of many headers of a connection, or of all, the checksums say nothing.
+    #[inline]
+    pub(super) fn is_header_damaged(&mut self, header: Check, packet: Check) -> bool {
+        match header {
+            Check::Unchecked => false,
+            Check::Good => {
+                self.headers[0] = self.headers[0].saturating_add(1);
+                false
+            }
+            Check::Bad => {
+                self.headers[1] = self.headers[1].saturating_add(1);
+                let [good, bad] = self.headers;
+                match packet {
+                    // it covers addresses and length
+                    Check::Good => false,
+                    Check::Bad => good >= bad,
+                    Check::Unchecked => good / 8 >= bad,
+                }
+            }
+        }
+    }
+
+    /// True if there is no sign of it but a frame or two with damaged headers: their addresses are wrong.
+    pub(super) fn is_phantom(&self) -> bool {
+        let [good, bad] = self.headers;
+        good == 0 && (1..REWRITTEN).contains(&bad) && self.is_doubtful == [true; 2]
+    }
+
     #[inline]
     fn holds(&mut self) -> usize {
         let flow = match &self.flow {
@@ -178,8 +224,8 @@ pub(super) struct Table {
     tcps: HashMap<TcpKey, u32>,
     /// Queue pairs of the last packets, each at the place that its number gives.
     cached: Vec<Option<(QpKey, Place)>>,
-    /// The TCP connection of the packet before: one of its ends, the other, its place.
-    cached_tcp: Option<(TcpEnd, TcpEnd, u32)>,
+    /// The TCP connection of the packet before: one of its ends, the other, its network, its place.
+    cached_tcp: Option<(TcpEnd, TcpEnd, u16, u32)>,
 }
 
 impl Table {
@@ -284,7 +330,21 @@ impl Table {
 
     /// Takes a connection in. It is found once it has keys.
     pub(super) fn insert(&mut self, born: u64, connection: ConnectionState, flow: Flow) -> u32 {
-        self.place(Box::new(Slot { connection, flow, qp_keys: [None; 2], tcp_key: None, half: false, tries: 0, born, held: 0 }))
+        let (is_doubtful, headers) = ([false; 2], [0; 2]);
+        let (qp_keys, tcp_key, tags, half, tries, held) = ([None; 2], None, [None; 2], false, 0, 0);
+        self.place(Box::new(Slot {
+            connection,
+            flow,
+            qp_keys,
+            tcp_key,
+            tags,
+            half,
+            tries,
+            is_doubtful,
+            headers,
+            born,
+            held,
+        }))
     }
 
     fn place(&mut self, slot: Box<Slot>) -> u32 {
@@ -364,25 +424,25 @@ impl Table {
 
     /// The connection of two TCP ports.
     #[inline]
-    pub(super) fn by_tcp(&mut self, from: TcpEnd, to: TcpEnd) -> Option<u32> {
+    pub(super) fn by_tcp(&mut self, from: TcpEnd, to: TcpEnd, network: u16) -> Option<u32> {
         match self.cached_tcp {
-            Some((a, b, slot)) if (a == from && b == to) || (a == to && b == from) => Some(slot),
+            Some((a, b, n, slot)) if n == network && ((a == from && b == to) || (a == to && b == from)) => Some(slot),
             _ => {
-                let slot = self.tcps.get(&TcpKey::of(from, to)).copied()?;
-                self.cached_tcp = Some((from, to, slot));
+                let slot = self.tcps.get(&TcpKey::of(from, to, network)).copied()?;
+                self.cached_tcp = Some((from, to, network, slot));
                 Some(slot)
             }
         }
     }
 
     /// From now on segments between two TCP ports belong here.
-    pub(super) fn add_tcp(&mut self, from: TcpEnd, to: TcpEnd, slot: u32) {
-        let key = TcpKey::of(from, to);
+    pub(super) fn add_tcp(&mut self, from: TcpEnd, to: TcpEnd, network: u16, slot: u32) {
+        let key = TcpKey::of(from, to, network);
         if let Some(s) = self.get_mut(slot) {
             s.tcp_key = Some(key);
         }
         self.tcps.insert(key, slot);
-        self.cached_tcp = Some((from, to, slot));
+        self.cached_tcp = Some((from, to, network, slot));
     }
 }
 
@@ -391,7 +451,7 @@ mod tests {
     use super::*;
 
     fn key(qp: u32) -> QpKey {
-        QpKey { src: Addr::V4([10, 0, 0, 1]), dst: Addr::V4([10, 0, 0, 2]), qp }
+        QpKey { src: Addr::V4([10, 0, 0, 1]), dst: Addr::V4([10, 0, 0, 2]), qp, network: 0 }
     }
 
     fn insert(table: &mut Table, qp: u32) -> u32 {
@@ -414,7 +474,8 @@ mod tests {
         assert_eq!(table.idlest(), Some(slots[2]));
         let again = insert(&mut table, 9);
         table.used(slots[2]);
-        let order: Vec<u32> = core::iter::from_fn(|| table.idlest().inspect(|slot| drop(table.remove(*slot)))).collect();
+        let order: Vec<u32> =
+            core::iter::from_fn(|| table.idlest().inspect(|slot| drop(table.remove(*slot)))).collect();
         assert_eq!((order, table.len()), (alloc::vec![slots[0], slots[1], again, slots[2]], 0));
     }
 
@@ -425,11 +486,18 @@ mod tests {
         assert_eq!(table.by_qp(&key(7)), Some(Place { slot, end: End::A }));
         let ports = ((Addr::V4([10, 0, 0, 1]), 999), (Addr::V4([10, 0, 0, 2]), 5445));
         let tcp = table.insert(1, ConnectionState::default(), Flow::Tcp(Box::default()));
-        table.add_tcp(ports.0, ports.1, tcp);
-        assert_eq!((table.by_tcp(ports.1, ports.0), table.by_tcp(ports.0, ports.1)), (Some(tcp), Some(tcp)));
+        table.add_tcp(ports.0, ports.1, 0, tcp);
+        assert_eq!(
+            [(1, 0, 0), (0, 1, 0), (0, 1, 7)].map(|(a, b, network)| table.by_tcp(
+                [ports.0, ports.1][a],
+                [ports.0, ports.1][b],
+                network
+            )),
+            [Some(tcp), Some(tcp), None]
+        );
         table.remove(slot);
         table.remove(tcp);
-        assert_eq!((table.by_qp(&key(7)), table.by_tcp(ports.0, ports.1), table.len()), (None, None, 0));
+        assert_eq!((table.by_qp(&key(7)), table.by_tcp(ports.0, ports.1, 0), table.len()), (None, None, 0));
         // a key that went to another connection stays there
         let (old, new) = (insert(&mut table, 7), table.insert(1, ConnectionState::default(), Flow::Ib(Box::default())));
         table.add_qp(key(7), Place { slot: new, end: End::B });

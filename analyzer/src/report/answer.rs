@@ -3,12 +3,12 @@
 //!
 //! ```text
 //!   episodes of all connections ── kind, cause, direction ──▶ hindrances, by what they cost
-//!   commands of all connections ── with them, without ──────▶ relief
+//!   commands of all connections ── with the largest, without ▶ relief
 //! ```
 
-use crate::episodes::cost::cost_in;
-use crate::episodes::time::Time;
-use crate::episodes::{Cause, Kind, Sum};
+use crate::episodes::cost::{cost_in, is_of};
+use crate::episodes::time::{Owner, Time};
+use crate::episodes::{Cause, Episode, Kind, Sum, Waiter};
 use crate::finding::{Blame, Rule};
 use crate::op::{At, End};
 use crate::report::{Connection, Report};
@@ -48,7 +48,7 @@ pub struct DelayCause {
     pub connections: u64,
 }
 
-/// Time that a command would take without its delays, in ns.
+/// Time that a command would take without the delays of one owner, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WithoutDelays {
     /// The command.
@@ -64,25 +64,29 @@ pub struct WithoutDelays {
 /// The answer. Times in ns.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Total time that requests waited.
+    /// Total time that requests waited, those without a reply too.
     pub waited: i64,
+    /// The part of those without a reply, to the end of their connection or of the capture.
+    pub open: i64,
     /// The waiting time by owner.
     pub time: Time,
     /// Their delays, the most expensive first; those without cost are included.
     pub hindrances: Vec<DelayCause>,
-    /// The command that suffered most.
+    /// The command that suffered most from the owner of the largest delay, without it.
     pub relief: Option<WithoutDelays>,
     /// The longest way to a server and back, of those that were measured.
     pub round_trip: Option<i64>,
 }
 
 impl Answer {
-    /// The delay that cost requests most: one that packets show, before one that is known only from a sender's clock.
+    /// The delay that cost requests most.
     pub fn main(&self) -> Option<&DelayCause> {
         // requests do not wait for an end that is late by a little now and then
         let is_told = |h: &DelayCause| h.kind != Kind::Idle || h.cost.saturating_mul(20) >= self.waited;
-        let costly = || self.hindrances.iter().filter(|h| h.cost > 0 && is_told(h) && !matches!(h.kind, Kind::Gap | Kind::Interrupted));
-        costly().find(|h| !matches!(h.kind, Kind::HeldUp | Kind::Idle)).or_else(|| costly().next())
+        // that packets were sent again without need may be known only after requests were found to wait for it
+        let is_no_cause = |cause: Cause| matches!(cause, Cause::OtherPort | Cause::Needless);
+        let is_known = |h: &DelayCause| !matches!(h.kind, Kind::Gap | Kind::Interrupted) && !is_no_cause(h.cause);
+        self.hindrances.iter().find(|h| h.cost > 0 && is_told(h) && is_known(h))
     }
 
     /// Packets of clients that came late to the capture point, as far as their clocks show: their number, and the mean
@@ -90,7 +94,8 @@ impl Answer {
     pub fn late_clients(&self) -> Option<(u64, i64)> {
         const ENOUGH: u64 = 10;
         const MUCH: i64 = 5_000_000;
-        let held = self.hindrances.iter().find(|h| h.kind == Kind::HeldUp && h.from == Some(End::A) && h.count >= ENOUGH)?;
+        let held =
+            self.hindrances.iter().find(|h| h.kind == Kind::HeldUp && h.from == Some(End::A) && h.count >= ENOUGH)?;
         let mean = held.lasted / i64::try_from(held.count).ok()?;
         (mean >= MUCH).then_some((held.count, mean))
     }
@@ -113,37 +118,49 @@ pub fn answer(report: &Report) -> Option<Answer> {
             }
         }
     }
-    let waited = time.sum();
-    if waited <= 0 {
+    if time.sum() <= 0 {
         return None;
     }
+    let open = report.connections.iter().map(|c| open_time(c, report.capture.last)).fold(0, i64::saturating_add);
+    let waited = time.sum().saturating_add(open);
     hindrances.sort_by_key(|h| (Reverse(h.cost), h.first));
     let round_trip = report.connections.iter().filter_map(|c| c.round_trip[1]).max();
-    Some(Answer { waited, time, relief: relief(&commands), hindrances, round_trip })
+    let mut answer = Answer { waited, open, time, relief: None, hindrances, round_trip };
+    answer.relief = answer.main().and_then(|main| relief(&commands, main.kind.owner()));
+    Some(answer)
+}
+
+/// Time that requests without a reply waited, in ns. Where the capture missed something, it may have been the reply.
+fn open_time(connection: &Connection, end: Option<At>) -> i64 {
+    let Some(end) = connection.closed.map(|(.., at)| at).or(end).filter(|_| !connection.progress.missed) else {
+        return 0;
+    };
+    connection.open.iter().map(|at| end.since(*at).max(0)).fold(0, i64::saturating_add)
 }
 
 /// Adds the delays of one kind on a connection. Returns their index.
 fn add(hindrances: &mut Vec<DelayCause>, sum: &Sum, client_known: bool) -> usize {
     let cause = if sum.cause.is_loss() { Cause::LostBefore } else { sum.cause };
     let from = sum.by.filter(|_| client_known).map(|by| if sum.cause.is_of_the_peer() { by.peer() } else { by });
-    let place = hindrances.iter().position(|h| (h.kind, h.cause, h.from) == (sum.kind, cause, from)).unwrap_or_else(|| {
-        let Sum { kind, first, last, .. } = *sum;
-        hindrances.push(DelayCause {
-            kind,
-            cause,
-            from,
-            count: 0,
-            lasted: 0,
-            cost: 0,
-            packets: 0,
-            unsure: 0,
-            acks: 0,
-            first,
-            last,
-            connections: 0,
+    let place =
+        hindrances.iter().position(|h| (h.kind, h.cause, h.from) == (sum.kind, cause, from)).unwrap_or_else(|| {
+            let Sum { kind, first, last, .. } = *sum;
+            hindrances.push(DelayCause {
+                kind,
+                cause,
+                from,
+                count: 0,
+                lasted: 0,
+                cost: 0,
+                packets: 0,
+                unsure: 0,
+                acks: 0,
+                first,
+                last,
+                connections: 0,
+            });
+            hindrances.len() - 1
         });
-        hindrances.len() - 1
-    });
     let found = &mut hindrances[place];
     found.count = found.count.saturating_add(sum.count);
     found.lasted = found.lasted.saturating_add(sum.lasted);
@@ -156,26 +173,50 @@ fn add(hindrances: &mut Vec<DelayCause>, sum: &Sum, client_known: bool) -> usize
     place
 }
 
-/// Latency without delays of the command that was held up longest.
-fn relief(commands: &Commands) -> Option<WithoutDelays> {
-    let most = commands.rows().iter().max_by_key(|row| row.time.held_up())?;
+/// Latency without the delays of an owner, of the command that they held up longest.
+fn relief(commands: &Commands, owner: Owner) -> Option<WithoutDelays> {
+    let most = commands.rows().iter().max_by_key(|row| row.time.of(owner))?;
+    let (_, calm) = most.without.iter().find(|(of, _)| *of == owner)?;
     let is_p99 = most.latency.count() >= ENOUGH;
     let of = |latency: &crate::latency::Latency| if is_p99 { latency.quantile(990) } else { latency.max() };
-    let (with, without) = (of(&most.latency)?, of(&most.calm)?);
+    let (with, without) = (of(&most.latency)?, of(calm)?);
     // less than a fifth is not worth a word
-    (without.saturating_mul(6) < with.saturating_mul(5)).then_some(WithoutDelays { command: most.name, is_p99, with, without })
+    (without.saturating_mul(6) < with.saturating_mul(5)).then_some(WithoutDelays {
+        command: most.name,
+        is_p99,
+        with,
+        without,
+    })
+}
+
+/// The connections whose requests a finding may have cost time: its own, or of pauses, which belong to none, all.
+pub fn concerned(report: &Report, rule: Rule, connection: Option<u32>) -> impl Iterator<Item = &Connection> {
+    let all = connection.is_none() && rule == Rule::RcPfc;
+    report.connections.iter().filter(move |c| all || connection == Some(c.id))
+}
+
+/// The end to which a finding belongs, by role.
+const fn end_of(by: Blame) -> Option<End> {
+    match by {
+        Blame::Client => Some(End::A),
+        Blame::Server => Some(End::B),
+        _ => None,
+    }
+}
+
+/// Requests of a connection that waited longest because of a finding, as far as they are known.
+pub fn waited(connection: &Connection, rule: Rule, by: Blame) -> impl Iterator<Item = &Waiter> {
+    let of = move |e: &&Episode| is_of(rule, end_of(by), e.kind, e.cause, e.by);
+    connection.episodes.list.iter().filter(of).flat_map(Episode::waiters)
 }
 
 /// Time that the problem of a finding cost requests on a connection, in ns.
 pub fn cost(connection: &Connection, rule: Rule, by: Blame) -> i64 {
-    let end = match by {
-        Blame::Client => Some(End::A),
-        Blame::Server => Some(End::B),
-        _ => None,
-    };
+    let end = end_of(by);
     let cost = cost_in(&connection.episodes.sums, rule, end);
     match rule {
         Rule::Smb2Slow | Rule::RpcSlow => connection.slow_time,
+        Rule::RcRetransmit | Rule::TcpLoss => cost.saturating_add(connection.resent_time),
         // a side that waits before it asks does not see that in its latency
         Rule::SmbdCreditStall => cost.max(connection.sides[if by == Blame::Server { 0 } else { 1 }].stalled_time),
         _ => cost,
@@ -207,6 +248,66 @@ mod tests {
         connection.time.0[4] = cost + 1;
         connection.time.0[8] = 100;
         connection
+    }
+
+    #[test]
+    fn the_largest_delay_is_the_main_one_and_relief_is_without_it_alone() {
+        let at = At { frame: 1, time: 5 };
+        let sum = |kind, cost| Sum {
+            kind,
+            cause: Cause::Unknown,
+            by: Some(End::A),
+            count: 1,
+            lasted: 9,
+            cost,
+            packets: 0,
+            repeated: 0,
+            first: at,
+            last: at,
+        };
+        let mut connection = Connection { client_known: true, ..Connection::default() };
+        connection.episodes.sums.extend([sum(Kind::Recovery, 20), sum(Kind::HeldUp, 900), sum(Kind::Gap, 5000)]);
+        let mut read = crate::summary::Command { name: "READ", ..Default::default() };
+        // 5 ns without a delay; 500 held up, and another 20 of recovery; held up
+        for (latency, held, recovery) in [(5, 0, 0), (525, 500, 20), (405, 400, 0)] {
+            let mut time = Time::default();
+            time.0[Owner::SendQueue as usize] = held;
+            time.0[Owner::Recovery as usize] = recovery;
+            time.0[Owner::Server as usize] = latency - held - recovery;
+            read.answered(latency, &time);
+        }
+        connection.time = read.time;
+        let commands = |rows: &[crate::summary::Command]| {
+            let mut commands = Commands::default();
+            rows.iter().for_each(|row| commands.join(row));
+            commands
+        };
+        // of another connection: no delay
+        let mut other = crate::summary::Command { name: "READ", ..Default::default() };
+        other.answered(30, &Time::default());
+        let without = WithoutDelays { command: "READ", is_p99: false, with: 525, without: 30 };
+        for rows in [[read.clone(), other.clone()], [other, read.clone()]] {
+            assert_eq!(relief(&commands(&rows), Owner::SendQueue), Some(without));
+        }
+        connection.commands.push(read);
+        let report = Report { connections: alloc::vec![connection], ..Report::default() };
+        let answer = answer(&report).unwrap();
+        assert_eq!(answer.main().map(|main| (main.kind, main.cost)), Some((Kind::HeldUp, 900)));
+        assert_eq!(answer.relief, Some(WithoutDelays { without: 25, ..without }));
+    }
+
+    #[test]
+    fn requests_without_a_reply_waited_too() {
+        let mut late = connection(50);
+        late.open = alloc::vec![At { frame: 3, time: 100 }, At { frame: 4, time: 110 }];
+        let mut report = Report { connections: alloc::vec![late], ..Report::default() };
+        report.capture.last = Some(At { frame: 9, time: 200 });
+        let waited = |report: &Report| answer(report).map(|answer| (answer.waited, answer.open)).unwrap();
+        assert_eq!(waited(&report), (151 + 190, 190));
+        report.connections[0].closed = Some((Some(0), "FIN", At { frame: 8, time: 120 }));
+        assert_eq!(waited(&report), (151 + 30, 30));
+        report.connections[0].progress.missed = true;
+        assert_eq!(waited(&report), (151, 0), "the capture may lack their replies");
     }
 
     #[test]

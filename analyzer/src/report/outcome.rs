@@ -89,6 +89,11 @@ impl Stage {
 pub enum Ending {
     /// Nothing: it was open at the end of the capture.
     Open,
+    /// It was open at the end of the capture, and a side waited: for an answer or for credits.
+    Waiting {
+        /// The side that had no credit left; otherwise a request had no answer.
+        dry: Option<usize>,
+    },
     /// A side closed it, and nothing was left to do.
     Closed,
     /// It was asked for and refused.
@@ -122,6 +127,7 @@ impl Ending {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
+            Self::Waiting { .. } => "waiting",
             Self::Closed => "closed",
             Self::Refused => "refused",
             Self::NoTransport => "no_transport",
@@ -210,6 +216,10 @@ pub struct Facts {
     pub rejected: bool,
     /// True if a side ended it with an error of the transport.
     pub terminated: bool,
+    /// The side that broke it off by an error of the transport, before it was closed.
+    pub broken_off: Option<usize>,
+    /// True if packets of the client were captured, none of the server, and the client acknowledged none.
+    pub unheard: bool,
     /// Times of the Negotiate Request and the Negotiate Response of SMB Direct.
     pub negotiation: [Option<At>; 2],
     /// True if the response accepted.
@@ -232,6 +242,8 @@ pub struct Facts {
     pub last_sent: [Option<At>; 2],
     /// Time since which each side has no credit that it may spend.
     pub dry: [Option<At>; 2],
+    /// True if the Negotiate Response is one that the client must refuse, and did not accept.
+    pub refused: bool,
     /// The first request of those that had no reply at the end.
     pub oldest_open: Option<At>,
     /// True if packets were retransmitted, or were missing.
@@ -242,10 +254,16 @@ impl Facts {
     /// Facts about a connection of a report; `end` is the last frame of the capture.
     pub fn of(c: &Connection, terminated: bool, end: At) -> Self {
         let row = |name: &str| c.commands.iter().find(|command| command.name == name);
-        let succeeded = |command: &crate::report::Command| command.count.saturating_sub(command.errors + command.unanswered);
+        let succeeded =
+            |command: &crate::report::Command| command.count.saturating_sub(command.errors + command.unanswered);
         let setup = row("SESSION_SETUP");
         let is_smb = matches!(c.protocol, Protocol::SmbDirect | Protocol::Smb2);
-        let worked = c.commands.iter().filter(|r| !is_smb || !matches!(r.name, "NEGOTIATE" | "SESSION_SETUP")).map(succeeded).sum();
+        let worked = c
+            .commands
+            .iter()
+            .filter(|r| !is_smb || !matches!(r.name, "NEGOTIATE" | "SESSION_SETUP"))
+            .map(succeeded)
+            .sum();
         let sealed = c.smb.sealed.map(|(n, _)| n);
         let both_sealed = sealed.iter().all(|n| *n > 0);
         Self {
@@ -260,6 +278,8 @@ impl Facts {
             closed: c.closed.map(|(by, how, _)| (by, how == "RST")),
             rejected: c.rejected.is_some(),
             terminated,
+            broken_off: c.progress.broken_off.map(|(by, _)| by),
+            unheard: c.handshake == Handshake::Seen && c.client_known && c.progress.unheard,
             negotiation: c.progress.negotiation,
             accepted: c.negotiated.status == Some(0),
             messages: c.sides.map(|side| side.messages),
@@ -271,6 +291,7 @@ impl Facts {
             sealed,
             last_sent: c.progress.last_sent,
             dry: c.progress.dry,
+            refused: c.progress.refused,
             oldest_open: c.progress.oldest_open,
             troubled: c.health.is_troubled(),
         }
@@ -280,7 +301,8 @@ impl Facts {
 /// Outcome of a connection; `None` if it is not about storage.
 pub fn of(f: &Facts) -> Option<Outcome> {
     let purpose = purpose(f)?;
-    let closed_by = f.closed.and_then(|(by, _)| by);
+    // who closes what was broken off only cleans up
+    let closed_by = f.closed.and_then(|(by, _)| f.broken_off.or(by));
     let reached = reached(f);
     let certainty = if f.complete { Certainty::IfNothingWasMissed } else { Certainty::Guess };
     let mut outcome = Outcome {
@@ -316,9 +338,25 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         fail(Ending::HungUp { requests: f.unanswered }, closed_by, open);
         return Some(outcome);
     }
-    if f.silent && closed_by.is_some() && purpose == Purpose::SmbDirect && reached == Stage::Connected && waited >= PATIENCE {
+    if f.silent
+        && closed_by.is_some()
+        && purpose == Purpose::SmbDirect
+        && reached == Stage::Connected
+        && waited >= PATIENCE
+    {
         // only a guess: a capture that has the handshake of a connection may lack what it carries
         no_negotiation(f, closed_by, waited, &mut fail);
+        return Some(outcome);
+    }
+    if f.unheard
+        && closed_by.is_some()
+        && purpose == Purpose::SmbDirect
+        && matches!(f.negotiation, [Some(_), None])
+        && f.messages[0] == 0
+    {
+        // the client would have acknowledged a response; but of what the server received, nothing shows
+        no_negotiation(f, closed_by, waited, &mut fail);
+        outcome.certainty = if closed_by == Some(1) { Certainty::IfNothingWasMissed } else { Certainty::Guess };
         return Some(outcome);
     }
     if !f.complete {
@@ -357,12 +395,27 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         fail(Ending::HungUp { requests: f.sealed[0] }, by, waited);
     } else if f.closed.is_some() && !f.session && f.session_failures > 0 {
         fail(Ending::NoSession, Some(1), 0);
-    } else if f.closed.is_some() && purpose == Purpose::SmbDirect && reached == Stage::Negotiated && f.answered == 0 && f.sealed == [0, 0] {
+    } else if f.closed.is_some()
+        && purpose == Purpose::SmbDirect
+        && reached == Stage::Negotiated
+        && f.answered == 0
+        && f.sealed == [0, 0]
+        // a client that goes on has accepted; but credits may have been on their way already
+        && (f.messages[0] == 0 || f.refused)
+    {
         fail(Ending::NoNegotiation, closed_by, since(f.negotiation[1].unwrap_or(f.first)));
     } else if f.closed.is_some() && f.answered == 0 && f.sealed == [0, 0] && purpose != Purpose::Rdma {
         fail(Ending::NoAnswer, closed_by, waited);
     } else if reached < Stage::Session && f.closed.is_none() {
         outcome.success = Success::Unknown;
+    } else if f.closed.is_none() {
+        let dry = f.dry[0].map(since).filter(|waited| purpose == Purpose::SmbDirect && *waited >= PATIENCE);
+        let open = Some(open).filter(|waited| f.unanswered > 0 && *waited >= PATIENCE);
+        if let Some(waited) = dry.or(open) {
+            // what the side waits for may have come after the capture
+            outcome.ending = Ending::Waiting { dry: dry.map(|_| 0) };
+            (outcome.success, outcome.waited) = (Success::Unknown, waited);
+        }
     }
     if f.troubled && matches!(outcome.ending, Ending::NoNegotiation | Ending::NoAnswer) {
         // with packets lost, the side that closes may not have received everything, or may have tried in vain
@@ -459,7 +512,8 @@ impl Outcome {
         alloc::format!("{}", Sentence { outcome: self, start })
     }
 
-    /// The same without numbers, for several connections of one fate: "The client hung up during SMB Direct negotiation".
+    /// The same without numbers, for several connections of one fate: "The client hung up during SMB Direct
+    /// negotiation".
     pub fn headline(&self) -> String {
         let who = self.closed_by.map(side);
         let hung_up = |when: &str| match who {
@@ -468,13 +522,19 @@ impl Outcome {
         };
         match self.ending {
             Ending::Open => String::from("The connection was open when the capture ended"),
+            Ending::Waiting { dry: Some(end) } => {
+                alloc::format!("The {} had no credits left when the capture ended", side(end))
+            }
+            Ending::Waiting { dry: None } => String::from("A request had no answer when the capture ended"),
             Ending::Closed => String::from("The connection was closed"),
             Ending::Refused => String::from("The connection was refused"),
             Ending::NoTransport => String::from("The connection never got past its handshake"),
             Ending::NoNegotiation => hung_up("during SMB Direct negotiation"),
             Ending::NoSession => String::from("No session was set up"),
             Ending::NoAnswer => hung_up("before a request was answered"),
-            Ending::OutOfCredits { side: end, .. } => alloc::format!("The {} ran out of credits and was granted none", side(end)),
+            Ending::OutOfCredits { side: end, .. } => {
+                alloc::format!("The {} ran out of credits and was granted none", side(end))
+            }
             Ending::Aborted => match who {
                 Some(who) => alloc::format!("The {who} broke off the connection"),
                 None => String::from("The connection was broken off"),
@@ -495,13 +555,21 @@ impl fmt::Display for Sentence<'_> {
         let headline = o.headline();
         match o.ending {
             Ending::HungUp { requests: 1 } => f.write_str(&headline.replace("with requests", "with 1 request"))?,
-            Ending::HungUp { requests } => f.write_str(&headline.replace("with", &alloc::format!("with {requests}")))?,
+            Ending::HungUp { requests } => {
+                f.write_str(&headline.replace("with", &alloc::format!("with {requests}")))?
+            }
             _ => f.write_str(&headline)?,
         }
         let waited = Milliseconds(o.waited);
         match o.ending {
-            Ending::NoTransport if o.closed_by.is_some() && o.waited >= PATIENCE => write!(f, ": given up after {waited}"),
-            Ending::NoNegotiation | Ending::NoAnswer if o.waited > 0 && o.closed_by.is_some() => write!(f, " after {waited}"),
+            Ending::Waiting { dry: Some(_) } => write!(f, ", and had been granted none for {waited}"),
+            Ending::Waiting { dry: None } => write!(f, ", and had waited {waited} for it"),
+            Ending::NoTransport if o.closed_by.is_some() && o.waited >= PATIENCE => {
+                write!(f, ": given up after {waited}")
+            }
+            Ending::NoNegotiation | Ending::NoAnswer if o.waited > 0 && o.closed_by.is_some() => {
+                write!(f, " after {waited}")
+            }
             Ending::OutOfCredits { side: end, since } => {
                 let at = Milliseconds(since.time.saturating_sub(self.start));
                 write!(f, " from {at} on")?;
@@ -511,7 +579,9 @@ impl fmt::Display for Sentence<'_> {
                     None => write!(f, "; {waited} later the capture ended"),
                 }
             }
-            Ending::HungUp { .. } if o.waited >= PATIENCE && o.by != o.closed_by => write!(f, ": no answer for {waited}"),
+            Ending::HungUp { .. } if o.waited >= PATIENCE && o.by != o.closed_by => {
+                write!(f, ": no answer for {waited}")
+            }
             _ => Ok(()),
         }
     }
@@ -539,6 +609,12 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
             findings.report_as(severity, rule, by, site, outcome.certainty, format_args!("{text}"));
             outcome.cause = Some((rule, by));
         }
+        // a failure is as sure as what explains it; that a side broke the connection off is seen
+        let is_seen = terminated || connection.progress.broken_off.is_some();
+        let explains = |f: &&Finding| f.connection == Some(connection.id) && Some((f.rule, f.by)) == outcome.cause;
+        if let Some(found) = findings.iter().find(explains).filter(|_| !is_seen) {
+            outcome.certainty = outcome.certainty.min(found.certainty);
+        }
     }
     connection.outcome = Some(outcome);
 }
@@ -546,7 +622,8 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
 /// ns by which a capture may have frames in another order than the ends: those of a way there and back.
 const DISORDER: i64 = 10_000_000;
 
-/// The silent side may have had no credit for an answer, or a peer that broke the protocol: then it is not to blame for the silence.
+/// The silent side may have had no credit for an answer, or a peer that broke the protocol: then it is not to blame for
+/// the silence.
 fn weaken_silence(connection: &Connection, findings: &mut Findings) {
     /// ns within which a message may have been on its way already.
     const ON_ITS_WAY: i64 = 5_000_000;
@@ -556,7 +633,8 @@ fn weaken_silence(connection: &Connection, findings: &mut Findings) {
         let is_smbd = connection.protocol == Protocol::SmbDirect;
         let is_dry = is_smbd && connection.progress.dry[side].is_some();
         let unknown = is_smbd && connection.sides[side].held_last.is_none();
-        let of_a_message = |f: &Finding| matches!(f.rule.row().group, Group::Negotiate | Group::Credits | Group::Data | Group::Memory);
+        let of_a_message =
+            |f: &Finding| matches!(f.rule.row().group, Group::Negotiate | Group::Credits | Group::Data | Group::Memory);
         let is_broken = |f: &Finding| {
             let names_peer = f.by == if side == 0 { Blame::Server } else { Blame::Client };
             let is_grave = f.severity == Severity::Error && !is_silence(f.rule) && !ends_connection(f.rule)
@@ -571,19 +649,23 @@ fn weaken_silence(connection: &Connection, findings: &mut Findings) {
         };
         let is_excused = is_dry || findings.iter().any(is_broken) || findings.iter().any(is_unheard);
         let speaks = |f: &Finding| last.is_some_and(|last| last.time > f.last_time_ns);
-        findings.weaken(|f| f.connection == id && f.by == blame && is_silence(f.rule) && (is_excused || unknown && !speaks(f)));
+        findings.weaken(|f| {
+            f.connection == id && f.by == blame && is_silence(f.rule) && (is_excused || unknown && !speaks(f))
+        });
         // nor does a side answer any more whose peer had broken the protocol: its queue pair takes nothing then
         let is_deaf = findings.iter().any(is_broken);
         findings.weaken(|f| f.connection == id && f.by == blame && f.rule == Rule::PeerSilent && is_deaf);
         // a message is left unsent also if its receiver had broken the protocol
-        let is_left =
-            |f: &Finding| f.rule == Rule::SmbdFragRemaining && f.time_ns >= connection.closed.map_or(i64::MAX, |(.., at)| at.time);
+        let is_left = |f: &Finding| {
+            f.rule == Rule::SmbdFragRemaining && f.time_ns >= connection.closed.map_or(i64::MAX, |(.., at)| at.time)
+        };
         let is_excused = findings.iter().any(is_broken);
         findings.weaken(|f| f.connection == id && f.by == blame && is_excused && is_left(f));
         // with packets lost, requests that a peer still sending has not answered may not have reached it
         let is_busy = connection.closed.is_none() && connection.health.is_troubled();
-        let is_open =
-            |f: &Finding| last.is_some_and(|last| connection.last.time.saturating_sub(last.time) < PATIENCE && last.time > f.time_ns);
+        let is_open = |f: &Finding| {
+            last.is_some_and(|last| connection.last.time.saturating_sub(last.time) < PATIENCE && last.time > f.time_ns)
+        };
         findings.weaken(|f| f.connection == id && f.by == blame && is_silence(f.rule) && is_busy && is_open(f));
     }
 }
@@ -605,7 +687,12 @@ fn own_rule(outcome: &Outcome, connection: &Connection) -> (Rule, Severity) {
         Ending::NoSession => (Rule::Smb2Session, Severity::Error),
         Ending::OutOfCredits { .. } => (Rule::SmbdCreditExhausted, Severity::Error),
         Ending::Aborted => (Rule::TcpReset, Severity::Error),
-        Ending::NoNegotiation | Ending::NoAnswer | Ending::HungUp { .. } | Ending::Open | Ending::Closed => (Rule::CmDisconnect, went_away),
+        Ending::NoNegotiation
+        | Ending::NoAnswer
+        | Ending::HungUp { .. }
+        | Ending::Open
+        | Ending::Waiting { .. }
+        | Ending::Closed => (Rule::CmDisconnect, went_away),
     }
 }
 
@@ -619,7 +706,9 @@ impl fmt::Display for Predicate<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let o = self.outcome;
         let waited = Milliseconds(o.waited);
-        let how = self.connection.closed.map_or("", |(_, how, _)| how);
+        let broke_off = if self.connection.transport == Some(Transport::Iwarp) { "Terminate" } else { "NAK" };
+        let closed = self.connection.closed.map_or("", |(_, how, _)| how);
+        let how = if self.connection.progress.broken_off.is_some() { broke_off } else { closed };
         match o.ending {
             Ending::Refused => write!(f, "refused the connection to port {}", self.connection.peers[1].port),
             Ending::NoTransport if self.connection.transport == Some(Transport::Tcp) => {
@@ -638,6 +727,9 @@ impl fmt::Display for Predicate<'_> {
             Ending::NoNegotiation if self.connection.progress.negotiation[1].is_some() => {
                 write!(f, "ended the connection ({how}) {waited} after the negotiation, before any request")
             }
+            Ending::NoNegotiation if o.by == o.closed_by => {
+                write!(f, "hung up ({how}) {waited} after the Negotiate Request, without an answer")
+            }
             Ending::NoNegotiation => write!(f, "did not answer the Negotiate Request for {waited}"),
             Ending::NoSession => f.write_str("refused every attempt to set up a session"),
             Ending::NoAnswer => write!(f, "ended the connection ({how}) before a request was answered"),
@@ -651,7 +743,7 @@ impl fmt::Display for Predicate<'_> {
                 write!(f, "left {requests} request{plural} unanswered for {waited}")
             }
             Ending::Aborted => write!(f, "broke off the connection ({how})"),
-            Ending::Open | Ending::Closed => f.write_str("ended the connection"),
+            Ending::Open | Ending::Waiting { .. } | Ending::Closed => f.write_str("ended the connection"),
         }
     }
 }
@@ -669,11 +761,15 @@ fn ends_connection(rule: Rule) -> bool {
             | Rule::SmbdFragCost
             | Rule::SmbdNegReach
             | Rule::BugCifsMaxFragmentedSize
+            | Rule::RdmaReadSlow
             | Rule::Smb2Error
+            | Rule::Smb2IoError
             | Rule::RpcError
+            | Rule::RpcIoError
             | Rule::Smb2ErrorBody
             | Rule::TcpLoss
             | Rule::CaptureLoss
+            | Rule::CaptureClock
             | Rule::CaptureCut
             | Rule::MpaIrdord
             | Rule::RdmaKeyPredictable
@@ -685,16 +781,20 @@ fn ends_connection(rule: Rule) -> bool {
 fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Option<(Rule, Blame)> {
     // of findings that break nothing, only those that a peer may answer by hanging up
     let is_grave = |f: &Finding| {
-        let of_a_message = matches!(f.rule.row().group, Group::Negotiate | Group::Credits | Group::Data | Group::Memory);
+        let of_a_message =
+            matches!(f.rule.row().group, Group::Negotiate | Group::Credits | Group::Data | Group::Memory);
         f.severity == Severity::Error || f.severity == Severity::Warn && of_a_message
     };
     // a capture may have the end before its cause
-    let is_close = |f: &Finding| f.time_ns <= outcome.at.time.saturating_add(DISORDER) && f.rule.row().group == Group::Negotiate;
+    let is_close =
+        |f: &Finding| f.time_ns <= outcome.at.time.saturating_add(DISORDER) && f.rule.row().group == Group::Negotiate;
     let before = |f: &Finding| f.frame <= outcome.at.frame || is_close(f);
     let here = |f: &&Finding| f.connection == Some(connection.id) && is_grave(f) && before(f);
     let answers = |f: &Finding| match (outcome.ending, f.rule) {
         // silence explains silence, whenever it began
-        (Ending::HungUp { .. }, Rule::Smb2Unanswered | Rule::RpcUnanswered | Rule::SmbdKeepalive) => outcome.waited >= PATIENCE,
+        (Ending::HungUp { .. }, Rule::Smb2Unanswered | Rule::RpcUnanswered | Rule::SmbdKeepalive) => {
+            outcome.waited >= PATIENCE
+        }
         // a side that is gone grants nothing
         (Ending::OutOfCredits { .. }, Rule::SmbdCreditDeadlock | Rule::PeerSilent) => true,
         (Ending::OutOfCredits { .. }, _) => false,
@@ -707,9 +807,11 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
         _ => outcome.at.time.saturating_sub(f.last_time_ns) <= outcome.waited.saturating_add(FOLLOWS),
     };
     let found = findings.iter().filter(here).filter(|f| answers(f));
-    let first =
-        found.min_by_key(|f| (core::cmp::Reverse(f.severity), is_silence(f.rule), is_of_data(f.rule), f.frame, layer(f.rule), f.rule));
-    let first = first.or_else(|| findings.iter().filter(here).find(|f| matches!(f.rule, Rule::RdmapTerminate | Rule::TcpReset)));
+    let first = found.min_by_key(|f| {
+        (core::cmp::Reverse(f.severity), is_silence(f.rule), is_of_data(f.rule), f.frame, layer(f.rule), f.rule)
+    });
+    let first = first
+        .or_else(|| findings.iter().filter(here).find(|f| matches!(f.rule, Rule::RdmapTerminate | Rule::TcpReset)));
     first.map(|f| (f.rule, f.by))
 }
 
@@ -735,9 +837,9 @@ pub(crate) fn layer(rule: Rule) -> u8 {
 
 stored_enum!(Purpose { SmbDirect, NfsRdma, SmbTcp, RpcTcp, Rdma });
 stored_enum!(Stage { Asked, Connected, Negotiated, Session, Work });
-stored_enum!(Ending { Open, Closed, Refused, NoTransport, NoNegotiation, NoSession, NoAnswer, OutOfCredits { side, since }, Aborted, HungUp { requests } });
+stored_enum!(Ending { Open, Waiting { dry }, Closed, Refused, NoTransport, NoNegotiation, NoSession, NoAnswer, OutOfCredits { side, since }, Aborted, HungUp { requests } });
 stored_enum!(Success { Yes, No, Unknown, Replaced });
-stored!(Outcome { purpose, reached, ending, success, by, closed_by, at, waited, certainty, cause } if |o| [o.by, o.closed_by].into_iter().flatten().all(|side| side < 2) && !matches!(o.ending, Ending::OutOfCredits { side, .. } if side > 1));
+stored!(Outcome { purpose, reached, ending, success, by, closed_by, at, waited, certainty, cause } if |o| [o.by, o.closed_by].into_iter().flatten().all(|side| side < 2) && !matches!(o.ending, Ending::OutOfCredits { side, .. } | Ending::Waiting { dry: Some(side) } if side > 1));
 
 #[cfg(test)]
 mod tests {
@@ -814,15 +916,28 @@ mod tests {
 
     #[test]
     fn an_unfinished_negotiation_is_whose_turn_it_was() {
-        let begun =
-            Facts { negotiation: [Some(at(1)), None], accepted: false, messages: [0; 2], answered: 0, session: false, worked: 0, ..well() };
+        let begun = Facts {
+            negotiation: [Some(at(1)), None],
+            accepted: false,
+            messages: [0; 2],
+            answered: 0,
+            session: false,
+            worked: 0,
+            ..well()
+        };
         let begun = Facts { last_sent: [Some(at(1)), None], ..begun };
         assert_eq!(shown(&begun), (Stage::Connected, Ending::NoNegotiation, Success::No, Some(1)));
         // the client went away at once
         let at_once = Facts { end: at(1), ..begun.clone() };
         assert_eq!(shown(&at_once).3, Some(0));
         // the client never said a word
-        let silent = Facts { negotiation: [None; 2], last_sent: [None; 2], closed: Some((Some(1), false)), end: at(5), ..begun.clone() };
+        let silent = Facts {
+            negotiation: [None; 2],
+            last_sent: [None; 2],
+            closed: Some((Some(1), false)),
+            end: at(5),
+            ..begun.clone()
+        };
         assert_eq!(shown(&silent), (Stage::Connected, Ending::NoNegotiation, Success::No, Some(0)));
         // nothing was seen but how it was opened and closed: that may be all that the capture can see
         let unseen = Facts { complete: false, silent: true, closed: Some((Some(0), false)), ..silent };
@@ -839,7 +954,10 @@ mod tests {
         let dry = Facts { last_sent: [Some(at(1)), Some(at(1))], dry: [Some(at(1)), None], end: at(31), ..well() };
         assert_eq!(shown(&dry), (Stage::Work, Ending::OutOfCredits { side: 0, since: at(1) }, Success::No, Some(1)));
         let outcome = of(&dry).unwrap();
-        assert_eq!(outcome.sentence(0), "The client ran out of credits and was granted none from 1.00 s on; it gave up 30.0 s later");
+        assert_eq!(
+            outcome.sentence(0),
+            "The client ran out of credits and was granted none from 1.00 s on; it gave up 30.0 s later"
+        );
         // one that closes in the middle of its work did not wait
         let busy = Facts { last_sent: [Some(at(31)), Some(at(31))], dry: [Some(at(31)), None], ..dry };
         assert_eq!(shown(&busy).1, Ending::Closed);
@@ -847,13 +965,17 @@ mod tests {
 
     #[test]
     fn requests_left_open_are_whose_who_kept_them_waiting() {
-        let open = |by, since| Facts { unanswered: 3, oldest_open: Some(since), closed: Some((Some(by), false)), ..well() };
+        let open =
+            |by, since| Facts { unanswered: 3, oldest_open: Some(since), closed: Some((Some(by), false)), ..well() };
         assert_eq!(shown(&open(1, at(10))), (Stage::Work, Ending::HungUp { requests: 3 }, Success::No, Some(1)));
         assert_eq!(shown(&open(0, at(2))).3, Some(1));
         assert_eq!(shown(&open(0, at(10))).3, Some(0));
         let outcome = of(&open(1, at(10))).unwrap();
         assert_eq!(outcome.sentence(0), "The server hung up with 3 requests open");
-        assert_eq!(of(&open(0, at(2))).unwrap().sentence(0), "The client hung up with 3 requests open: no answer for 8.00 s");
+        assert_eq!(
+            of(&open(0, at(2))).unwrap().sentence(0),
+            "The client hung up with 3 requests open: no answer for 8.00 s"
+        );
         // encrypted requests that nothing whole came back for
         let sealed = Facts { sealed: [1, 0], worked: 0, answered: 2, last_sent: [Some(at(5)), Some(at(5))], ..well() };
         assert_eq!(shown(&sealed), (Stage::Session, Ending::HungUp { requests: 1 }, Success::No, Some(1)));
@@ -876,10 +998,85 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_hangs_up_before_its_first_packet_has_answered_nothing() {
+        let facts = Facts {
+            complete: false,
+            unheard: true,
+            negotiation: [Some(at(1)), None],
+            accepted: false,
+            messages: [0; 2],
+            answered: 0,
+            session: false,
+            worked: 0,
+            last_sent: [Some(at(1)), None],
+            closed: Some((Some(1), false)),
+            end: At { frame: 5, time: SECOND + 2000 },
+            ..well()
+        };
+        assert_eq!(shown(&facts), (Stage::Connected, Ending::NoNegotiation, Success::No, Some(1)));
+        let outcome = of(&facts).unwrap();
+        assert_eq!(outcome.certainty, Certainty::IfNothingWasMissed);
+        assert!(
+            outcome.sentence(0).starts_with("The server hung up during SMB Direct negotiation after 2"),
+            "{}",
+            outcome.sentence(0)
+        );
+        // a client may have been answered, and never say so
+        let by_client = Facts { closed: Some((Some(0), false)), end: at(3), ..facts.clone() };
+        assert_eq!(of(&by_client).unwrap().certainty, Certainty::Guess);
+        assert_eq!(shown(&Facts { unheard: false, ..facts.clone() }).2, Success::Unknown);
+        assert_eq!(shown(&Facts { messages: [1, 0], ..facts }).2, Success::Unknown, "it went on");
+    }
+
+    #[test]
+    fn who_breaks_a_connection_off_ends_it_whoever_closes_it() {
+        let hung_up =
+            |by: usize| Facts { unanswered: 1, oldest_open: Some(at(10)), closed: Some((Some(by), false)), ..well() };
+        for by in 0..2 {
+            let outcome = of(&Facts { broken_off: Some(0), ..hung_up(by) }).unwrap();
+            assert_eq!(
+                (outcome.closed_by, outcome.sentence(0)),
+                (Some(0), "The client hung up with 1 request open".into())
+            );
+            assert_eq!(of(&hung_up(by)).unwrap().closed_by, Some(by));
+        }
+    }
+
+    #[test]
+    fn a_capture_that_ends_while_a_side_waits_does_not_show_how_it_went_on() {
+        let open = Facts { closed: None, ..well() };
+        let waits = |since: i64| Facts { unanswered: 1, oldest_open: Some(at(since)), ..open.clone() };
+        assert_eq!(shown(&waits(8)), (Stage::Work, Ending::Waiting { dry: None }, Success::Unknown, None));
+        assert_eq!(
+            of(&waits(8)).unwrap().sentence(0),
+            "A request had no answer when the capture ended, and had waited 2.00 s for it"
+        );
+        assert_eq!(shown(&waits(10)).2, Success::Yes, "it was on its way");
+        let dry = |since: i64| Facts { dry: [Some(at(since)), None], last_sent: [Some(at(8)); 2], ..open.clone() };
+        assert_eq!(shown(&dry(8)), (Stage::Work, Ending::Waiting { dry: Some(0) }, Success::Unknown, None));
+        let sentence = "The client had no credits left when the capture ended, and had been granted none for 2.00 s";
+        assert_eq!(of(&dry(8)).unwrap().sentence(0), sentence);
+        assert_eq!(shown(&dry(10)).2, Success::Yes);
+        assert_eq!(
+            shown(&Facts { dry: [None, Some(at(8))], last_sent: [Some(at(8)); 2], ..open }).2,
+            Success::Yes,
+            "nobody asks it for anything"
+        );
+    }
+
+    #[test]
+    fn a_client_that_goes_on_has_accepted_the_negotiation() {
+        let agreed = |messages| Facts { messages, answered: 0, session: false, worked: 0, ..well() };
+        assert_eq!(shown(&agreed([0, 2])).1, Ending::NoNegotiation);
+        assert_eq!(shown(&agreed([1, 2])).1, Ending::NoAnswer);
+    }
+
+    #[test]
     fn times_of_any_size_are_borne() {
         for (first, end) in [(i64::MIN, i64::MAX), (i64::MAX, i64::MIN)] {
             let (first, end) = (At { frame: 1, time: first }, At { frame: 2, time: end });
-            let facts = Facts { first, end, last_sent: [Some(first), None], dry: [Some(first), None], unanswered: 1, ..well() };
+            let facts =
+                Facts { first, end, last_sent: [Some(first), None], dry: [Some(first), None], unanswered: 1, ..well() };
             let outcome = of(&facts).unwrap();
             assert!(!outcome.sentence(end.time).is_empty());
         }

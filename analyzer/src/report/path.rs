@@ -348,18 +348,28 @@ const REJECTED: &[(RejectReason, &str)] = &[
     (RejectReason::NO_QP, NO_ROOM),
     (RejectReason::NO_RESOURCES, NO_ROOM),
     (RejectReason::TIMEOUT, "The side that rejects waited in vain for the next message of the handshake"),
-    (RejectReason::INVALID_COMM_ID, "The side that rejects no longer knows this attempt: it was restarted, or had given up"),
+    (
+        RejectReason::INVALID_COMM_ID,
+        "The side that rejects no longer knows this attempt: it was restarted, or had given up",
+    ),
     (RejectReason::INVALID_SERVICE_ID, "Nothing listens on that RDMA port at that address"),
-    (RejectReason::STALE_CONNECTION, "The server still has an earlier connection of the same queue pair, which was not ended in order"),
+    (
+        RejectReason::STALE_CONNECTION,
+        "The server still has an earlier connection of the same queue pair, which was not ended in order",
+    ),
     (
         RejectReason::PRIMARY_GID,
         "The server's RDMA device does not have the address (GID) that was asked for, or not for that RoCE version",
     ),
     (RejectReason::PATH_MTU, "The server's port does not support the path MTU that the client asks for"),
-    (RejectReason::INSUFFICIENT_RESPONDER_RESOURCES, "A side supports fewer outstanding RDMA Reads than the other one asks for"),
+    (
+        RejectReason::INSUFFICIENT_RESPONDER_RESOURCES,
+        "A side supports fewer outstanding RDMA Reads than the other one asks for",
+    ),
     (
         RejectReason::CONSUMER,
-        "The service listens on that port, and refused this client: it has no resources left, or does not accept the address or private \
+        "The service listens on that port, and refused this client: it has no resources left, or does not accept the \
+            address or private \
         data",
     ),
     (RejectReason::RNR_RETRY_COUNT, "The RNR retry count that was asked for is not accepted"),
@@ -380,7 +390,9 @@ fn why_named(fate: &AttemptOutcome) -> Option<&'static str> {
         }
         _ => return None,
     };
-    let is_it = |(reason, _): &&(RejectReason, &str)| *reason != RejectReason::INVALID_SERVICE_ID && reason.to_string() == *named;
+    let is_it = |(reason, _): &&(RejectReason, &str)| {
+        *reason != RejectReason::INVALID_SERVICE_ID && reason.to_string() == *named
+    };
     REJECTED.iter().find(is_it).map(|(_, why)| *why)
 }
 
@@ -416,8 +428,11 @@ pub fn paths(report: &Report, attempts: &[Attempt], unreachable: &[Undelivered])
         .filter(|c| c.transport.is_some_and(|t| t != Transport::Tcp) && c.progress.connected)
         .filter_map(|c| Some((kind_of(c)?, c.peers[1].address)))
         .collect();
-    let mut paths: Vec<Path> =
-        groups.iter().filter_map(|group| PathSteps::of(group, unreachable, &rdma_servers, report).climb()).take(PATHS_MAX).collect();
+    let mut paths: Vec<Path> = groups
+        .iter()
+        .filter_map(|group| PathSteps::of(group, unreachable, &rdma_servers, report).climb())
+        .take(PATHS_MAX)
+        .collect();
     paths.sort_by_key(|p| (p.connections.first().copied().unwrap_or(u32::MAX), p.kind));
     paths
 }
@@ -440,9 +455,10 @@ pub(crate) fn conclude(report: &mut Report, attempts: &[Attempt], unreachable: &
     }
     for came in afterwards(report, attempts) {
         let (rule, by) = came.cause;
-        if let Some(id) = came.replaced {
-            report.findings.lower(rule, Some(id), by, Severity::Note, format_args!("{}", came.text));
-            let outcome = report.connections.iter_mut().find(|c| c.id == id).and_then(|c| c.outcome.as_mut());
+        if came.replaced {
+            report.findings.lower(rule, came.connection, by, Severity::Note, format_args!("{}", came.text));
+            let outcome =
+                report.connections.iter_mut().find(|c| Some(c.id) == came.connection).and_then(|c| c.outcome.as_mut());
             outcome.into_iter().for_each(|outcome| outcome.success = Success::Replaced);
         } else {
             report.findings.add_to(rule, came.connection, by, &came.text);
@@ -455,8 +471,8 @@ struct LaterEvents {
     /// The finding that reports the failure.
     cause: (Rule, Blame),
     connection: Option<u32>,
-    /// The connection that was refused, if a later one took its place.
-    replaced: Option<u32>,
+    /// True if a later one took the place of the one that was refused.
+    replaced: bool,
     text: String,
 }
 
@@ -466,17 +482,25 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
     let mut all = Vec::new();
     // REQs that were rejected, and those of them without which sessions went on
     let (mut rejected, mut went_on) = (0, 0);
+    // times from REQs that were rejected to later connections of the same hosts whose REQ was not captured
+    let mut unseen = Vec::new();
     for group in groups(report, attempts) {
         let is_rdma = |c: &Connection| c.transport.is_some_and(|t| t != Transport::Tcp);
         let outcome = |c: &'_ Connection| c.outcome.clone().filter(Outcome::failed);
-        let refused = |c: &Connection| outcome(c).is_some_and(|o| matches!(o.ending, Ending::Refused | Ending::NoTransport));
+        let refused =
+            |c: &Connection| outcome(c).is_some_and(|o| matches!(o.ending, Ending::Refused | Ending::NoTransport));
         let works: Vec<&Connection> = group.connections.iter().copied().filter(|c| has_session(c)).collect();
         let open_at = |at: At, rdma: bool| {
-            let is_open = |c: &&&Connection| c.first < at && c.closed.is_none_or(|(.., end)| end.time > at.time) && (!rdma || is_rdma(c));
+            let is_open = |c: &&&Connection| {
+                c.first < at && c.closed.is_none_or(|(.., end)| end.time > at.time) && (!rdma || is_rdma(c))
+            };
             works.iter().find(is_open).is_some()
         };
-        let next = |at: At, rdma: bool| works.iter().copied().filter(|c| c.first > at && (!rdma || is_rdma(c))).min_by_key(|c| c.first);
-        let is_bound = group.connections.iter().any(|c| c.smb.setup.binding.is_some_and(|(_, status)| status == Some(0)));
+        let next = |at: At, rdma: bool| {
+            works.iter().copied().filter(|c| c.first > at && (!rdma || is_rdma(c))).min_by_key(|c| c.first)
+        };
+        let is_bound =
+            group.connections.iter().any(|c| c.smb.setup.binding.is_some_and(|(_, status)| status == Some(0)));
         let without = group.kind == Kind::Smb && !is_bound;
         for c in group.connections.iter().filter(|c| refused(c)) {
             let Some(cause) = c.outcome.as_ref().and_then(|o| o.cause) else { continue };
@@ -494,14 +518,24 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
                 };
                 let took = Elapsed(later.first.time.saturating_sub(c.first.time));
                 let text = format!("; one{place} was accepted {took} after it");
-                all.push(LaterEvents { cause, connection: Some(c.id), replaced: Some(c.id), text });
+                all.push(LaterEvents { cause, connection: Some(c.id), replaced: true, text });
             } else if without && open_at(c.first, rdma) {
-                all.push(LaterEvents { cause, connection: Some(c.id), replaced: None, text: NO_SECOND.into() });
+                all.push(LaterEvents { cause, connection: Some(c.id), replaced: false, text: NO_SECOND.into() });
             }
         }
         for a in group.attempts.iter().filter(|a| matches!(a.answer, Answer::Rejected(..))) {
             rejected += 1;
-            went_on += u64::from(without && open_at(a.at, true) && next(a.at, true).is_none());
+            // one whose handshake the capture does not have
+            let accepted = group.connections.iter().filter(|c| {
+                c.first > a.at && is_rdma(c) && matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma)
+            });
+            unseen.extend(
+                accepted
+                    .min_by_key(|c| c.first)
+                    .filter(|c| c.handshake != Handshake::Seen)
+                    .map(|c| c.first.since(a.at)),
+            );
+            went_on += usize::from(without && open_at(a.at, true) && next(a.at, true).is_none());
         }
         for c in works.iter().filter(|c| c.closed.is_some()) {
             let Some(o) = outcome(c) else { continue };
@@ -510,19 +544,25 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
             let until = again.map_or(i64::MAX, |c| c.first.time);
             let within = |at: At| at > o.at && at.time < until;
             let in_vain = |a: &&&Attempt| within(a.at) && !matches!(a.answer, Answer::Accepted(_));
-            let requests =
-                group.connections.iter().filter(|c| within(c.first) && refused(c)).count() + group.attempts.iter().filter(in_vain).count();
+            let requests = group.connections.iter().filter(|c| within(c.first) && refused(c)).count()
+                + group.attempts.iter().filter(in_vain).count();
             let tried = || plural(requests, "attempt", "attempts");
             let since = |c: &Connection| Elapsed(c.first.time.saturating_sub(o.at.time));
             let mut text = match (requests, again) {
                 (0, None) => String::new(),
                 (0, Some(again)) => format!("; the client was connected again {} later", since(again)),
-                (_, Some(again)) => format!("; {} to connect again failed, then one succeeded {} later", tried(), since(again)),
+                (_, Some(again)) => {
+                    format!("; {} to connect again failed, then one succeeded {} later", tried(), since(again))
+                }
                 (_, None) => format!("; {} to connect again failed", tried()),
             };
-            let shares = |other: &&&Connection| other.id != c.id && other.smb.sessions.iter().any(|id| c.smb.sessions.contains(id));
-            let goes_on =
-                works.iter().filter(shares).any(|other| other.first < o.at && other.closed.is_none_or(|(.., end)| end.time > o.at.time));
+            let shares = |other: &&&Connection| {
+                other.id != c.id && other.smb.sessions.iter().any(|id| c.smb.sessions.contains(id))
+            };
+            let goes_on = works
+                .iter()
+                .filter(shares)
+                .any(|other| other.first < o.at && other.closed.is_none_or(|(.., end)| end.time > o.at.time));
             // a session that has another channel keeps its handles
             if !goes_on {
                 let later: Vec<&Connection> = works.iter().copied().filter(|c| c.first > o.at).collect();
@@ -531,12 +571,17 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
             if text.is_empty() {
                 continue;
             }
-            all.push(LaterEvents { cause, connection: Some(c.id), replaced: None, text });
+            all.push(LaterEvents { cause, connection: Some(c.id), replaced: false, text });
         }
+    }
+    if rejected > 0 && unseen.len() == rejected {
+        let took = Elapsed(unseen.iter().copied().min().unwrap_or(0));
+        let text = format!("; the hosts had an RDMA connection {took} after it");
+        all.push(LaterEvents { cause: (Rule::CmReject, Blame::Server), connection: None, replaced: true, text });
     }
     if rejected > 0 && went_on == rejected {
         let cause = (Rule::CmReject, Blame::Server);
-        all.push(LaterEvents { cause, connection: None, replaced: None, text: NO_SECOND.into() });
+        all.push(LaterEvents { cause, connection: None, replaced: false, text: NO_SECOND.into() });
     }
     all
 }
@@ -596,7 +641,13 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
     let mut by_guids: HashMap<([u8; 16], [u8; 16]), usize> = HashMap::new();
     let mut place = |kind: Kind, client: Addr, server: Addr, groups: &mut Vec<Group<'r>>| {
         *by_hosts.entry((kind, client, server)).or_insert_with(|| {
-            groups.push(Group { kind, client, servers: alloc::vec![server], connections: Vec::new(), attempts: Vec::new() });
+            groups.push(Group {
+                kind,
+                client,
+                servers: alloc::vec![server],
+                connections: Vec::new(),
+                attempts: Vec::new(),
+            });
             groups.len() - 1
         })
     };
@@ -610,7 +661,9 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
         let kind = match attempt.port {
             445 | 5445 => Kind::Smb,
             20049 => Kind::Nfs,
-            port if report.rpcbind.iter().any(|h| h.server == attempt.server && h.rpcbind.rdma() == Some(port)) => Kind::Nfs,
+            port if report.rpcbind.iter().any(|h| h.server == attempt.server && h.rpcbind.rdma() == Some(port)) => {
+                Kind::Nfs
+            }
             _ => continue,
         };
         let at = place(kind, attempt.client, attempt.server, &mut groups);
@@ -618,7 +671,11 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
     }
     // one mount on several addresses
     for at in 0..groups.len().min(4 * PATHS_MAX) {
-        let guids: Vec<_> = groups[at].connections.iter().filter_map(|c| Some((c.smb.setup.guids[0]?, c.smb.setup.guids[1]?))).collect();
+        let guids: Vec<_> = groups[at]
+            .connections
+            .iter()
+            .filter_map(|c| Some((c.smb.setup.guids[0]?, c.smb.setup.guids[1]?)))
+            .collect();
         let mut into = at;
         for guid in guids.into_iter().filter(|(client, server)| *client != [0; 16] && *server != [0; 16]) {
             into = into.min(*by_guids.entry(guid).or_insert(into));
@@ -637,8 +694,12 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
     for (at, address) in listed {
         let client = groups[at].client;
         // from a link-local address no other client can be distinguished
-        let is_near = |g: &Group<'_>| is_link_local(&address) && is_link_local(&g.client) && !g.connections.iter().any(|c| has_session(c));
-        let other = groups.iter().position(|g| g.kind == Kind::Smb && (g.client == client || is_near(g)) && g.servers.contains(&address));
+        let is_near = |g: &Group<'_>| {
+            is_link_local(&address) && is_link_local(&g.client) && !g.connections.iter().any(|c| has_session(c))
+        };
+        let other = groups
+            .iter()
+            .position(|g| g.kind == Kind::Smb && (g.client == client || is_near(g)) && g.servers.contains(&address));
         if let Some(other) = other.filter(|other| *other != at && !groups[at].servers.contains(&address)) {
             merge(&mut groups, at, other);
         }
@@ -651,7 +712,11 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
 fn merge(groups: &mut [Group<'_>], into: usize, from: usize) {
     let (connections, attempts, servers) = {
         let gone = &mut groups[from];
-        (core::mem::take(&mut gone.connections), core::mem::take(&mut gone.attempts), core::mem::take(&mut gone.servers))
+        (
+            core::mem::take(&mut gone.connections),
+            core::mem::take(&mut gone.attempts),
+            core::mem::take(&mut gone.servers),
+        )
     };
     let group = &mut groups[into];
     group.connections.extend(connections);
@@ -717,6 +782,8 @@ struct PathSteps<'g, 'r> {
     serves_rdma: bool,
     /// Answers of the server's rpcbind, to this client or another one.
     rpcbind: Rpcbind,
+    /// True if queue pairs of the two talk to each other whose handshake and messages the capture does not tell.
+    has_unknown_pair: bool,
     drafts: Vec<Draft>,
 }
 
@@ -754,7 +821,16 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 (Answer::TakenBack(_) | Answer::None, None) => AttemptOutcome::Open,
             };
             let (at, to, port, transport) = (a.at, a.server, a.port, a.transport);
-            requests.push(ConnectionRequest { at, to, port, transport, fate, heard: a.heard, connection: None, frames });
+            requests.push(ConnectionRequest {
+                at,
+                to,
+                port,
+                transport,
+                fate,
+                heard: a.heard,
+                connection: None,
+                frames,
+            });
         }
         for c in rdma.iter().filter(|c| is_try(c) || c.transport == Some(Transport::Iwarp)) {
             let [client, server] = c.peers.map(|p| p.address);
@@ -779,14 +855,28 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 AttemptOutcome::Otherwise
             } else if c.transport == Some(Transport::Iwarp) && c.progress.connected {
                 AttemptOutcome::Accepted
-            } else if is_whole && (waited >= PATIENCE || c.closed.is_some()) {
+            } else if is_whole
+                && !c.progress.changed
+                && c.handshake == Handshake::Seen
+                && (waited >= PATIENCE || c.closed.is_some())
+            {
+                // what was asked on a connection that is older than the capture, and what was answered, is not known
                 AttemptOutcome::Silent
             } else {
                 AttemptOutcome::Open
             };
             let heard = c.closed.is_some() || c.progress.connected;
             let transport = Transport::Iwarp;
-            requests.push(ConnectionRequest { at: c.first, to: server, port, transport, fate, heard, connection: Some(c.id), frames });
+            requests.push(ConnectionRequest {
+                at: c.first,
+                to: server,
+                port,
+                transport,
+                fate,
+                heard,
+                connection: Some(c.id),
+                frames,
+            });
         }
         requests.sort_by_key(|t| t.at);
         let serves_rdma = group.servers.iter().any(|s| rdma_servers.contains(&(group.kind, *s)));
@@ -794,7 +884,15 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         if group.kind == Kind::Nfs {
             report.rpcbind.iter().filter(|h| group.servers.contains(&h.server)).for_each(|h| rpcbind.join(&h.rpcbind));
         }
-        Self { group, tcp, rdma, requests, end, is_whole, serves_rdma, rpcbind, drafts: Vec::new() }
+        let is_pair = |c: &&Connection| {
+            let is_theirs = |client: usize| {
+                c.peers[client].address == group.client && group.servers.contains(&c.peers[1 - client].address)
+            };
+            let is_rdma = matches!(c.transport, Some(Transport::RoceV2 | Transport::Infiniband));
+            is_rdma && c.protocol == Protocol::Unknown && c.rejected.is_none() && (is_theirs(0) || is_theirs(1))
+        };
+        let has_unknown_pair = report.connections.iter().find(is_pair).is_some();
+        Self { group, tcp, rdma, requests, end, is_whole, serves_rdma, rpcbind, has_unknown_pair, drafts: Vec::new() }
     }
 
     fn add(&mut self, step: Step, state: State, text: impl Into<String>, at: Option<At>) {
@@ -827,7 +925,12 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         let verdict = self.verdict(worked);
         let mut connections: Vec<u32> = group.connections.iter().map(|c| c.id).collect();
         connections.sort_unstable();
-        let server = self.tcp.first().or(self.rdma.first()).map(|c| c.peers[1].address).or_else(|| group.servers.first().copied());
+        let server = self
+            .tcp
+            .first()
+            .or(self.rdma.first())
+            .map(|c| c.peers[1].address)
+            .or_else(|| group.servers.first().copied());
         let heard = group.connections.iter().map(|c| &c.smb.setup).find(|h| !h.interfaces.is_empty());
         Some(Path {
             kind: group.kind,
@@ -844,7 +947,11 @@ impl<'g, 'r> PathSteps<'g, 'r> {
     /// True if there is any sign of RDMA in the capture.
     fn is_hinted(&self) -> bool {
         let listed = self.group.connections.iter().any(|c| c.smb.setup.interfaces.iter().any(|i| i.rdma));
-        !self.requests.is_empty() || listed || !self.rdma.is_empty() || self.serves_rdma || self.rpcbind.rdma().is_some()
+        !self.requests.is_empty()
+            || listed
+            || !self.rdma.is_empty()
+            || self.serves_rdma
+            || self.rpcbind.rdma().is_some()
     }
 
     /// The first no, if it is one that stopped them.
@@ -854,17 +961,24 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             d.rung.state == State::No && (is_late || !worked)
         })?;
         let step = draft.rung.step;
-        let failed: Vec<&ConnectionRequest> =
-            self.requests.iter().filter(|t| !matches!(t.fate, AttemptOutcome::Accepted | AttemptOutcome::Open)).collect();
+        let failed: Vec<&ConnectionRequest> = self
+            .requests
+            .iter()
+            .filter(|t| !matches!(t.fate, AttemptOutcome::Accepted | AttemptOutcome::Open))
+            .collect();
         let first = match step {
             Step::Accepted => failed.first().map(|t| t.at),
             _ => None,
         };
         let running = self.tcp.iter().find(|c| has_session(c)).or(self.tcp.first()).copied();
-        let at = first.or(draft.rung.at).or_else(|| running.map(|c| c.first)).or_else(|| self.rdma.first().map(|c| c.first))?;
+        let at = first
+            .or(draft.rung.at)
+            .or_else(|| running.map(|c| c.first))
+            .or_else(|| self.rdma.first().map(|c| c.first))?;
         let Some((rule, by, certainty, text)) = draft.no.clone() else {
             // a connection failed for a reason that another finding reports
-            let broken = self.rdma.iter().find(|c| c.outcome.as_ref().is_some_and(|o| o.failed() && o.cause.is_some()))?;
+            let broken =
+                self.rdma.iter().find(|c| c.outcome.as_ref().is_some_and(|o| o.failed() && o.cause.is_some()))?;
             let outcome = broken.outcome.as_ref()?;
             let (rule, by) = outcome.cause?;
             return Some(Obstacle {
@@ -888,7 +1002,12 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             _ if step < Step::Tried && !self.is_hinted() => Severity::Note,
             Step::Used | Step::Kept => own,
             // the mount failed
-            _ if self.is_whole && self.tcp.is_empty() && !worked && step >= Step::Accepted && certainty > Certainty::Guess => {
+            _ if self.is_whole
+                && self.tcp.is_empty()
+                && !worked
+                && step >= Step::Accepted
+                && certainty > Certainty::Guess =>
+            {
                 Severity::Error
             }
             _ if self.group.kind == Kind::Nfs => own,
@@ -898,10 +1017,25 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             Step::Used | Step::Kept => self.rdma.iter().find(|c| has_session(c)).map(|c| c.id),
             _ => running.map(|c| c.id).or_else(|| failed.iter().find_map(|t| t.connection)),
         };
-        let frames = if step < Step::Used { failed.iter().flat_map(|t| t.frames.iter().copied()).collect() } else { Vec::new() };
-        let requests = if step < Step::Used { failed.iter().filter_map(|t| t.connection).collect() } else { Vec::new() };
+        let frames =
+            if step < Step::Used { failed.iter().flat_map(|t| t.frames.iter().copied()).collect() } else { Vec::new() };
+        let requests =
+            if step < Step::Used { failed.iter().filter_map(|t| t.connection).collect() } else { Vec::new() };
         let why = self.requests.iter().find_map(|t| why_named(&t.fate)).filter(|_| step == Step::Accepted);
-        Some(Obstacle { step, rule, by, severity, certainty, text, at, connection, frames, requests, reported: false, why })
+        Some(Obstacle {
+            step,
+            rule,
+            by,
+            severity,
+            certainty,
+            text,
+            at,
+            connection,
+            frames,
+            requests,
+            reported: false,
+            why,
+        })
     }
 
     // ── SMB ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -925,7 +1059,9 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         let settled = |c: &Connection| c.closed.is_some() || end.saturating_sub(c.first.time) >= SETTLED;
         let heard = |f: fn(&SmbSetup) -> bool| all.iter().copied().find(|c| f(&c.smb.setup));
         let mut stopped = false;
-        let dialect = all.iter().find_map(|c| Some((c.smb.dialect?, c.smb.setup.agreed)));
+        // nothing follows from a dialect that does not exist
+        let known = |code: &u16| Dialect(*code).name().is_some();
+        let dialect = all.iter().find_map(|c| Some((c.smb.dialect.filter(known)?, c.smb.setup.agreed)));
         match dialect {
             Some((code, at)) if code >= DIALECT_30 => self.add(Step::Dialect, Yes, dialect_name(code), at),
             Some((code, at)) => {
@@ -934,7 +1070,10 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 let why = match offered {
                     Some((_, highest)) if highest >= DIALECT_30 && highest != Dialect::WILDCARD.0 => (
                         Blame::Server,
-                        format!("chose {name}, though the client offers {}; SMB Direct needs SMB 3.0", dialect_name(highest)),
+                        format!(
+                            "chose {name}, though the client offers {}; SMB Direct needs SMB 3.0",
+                            dialect_name(highest)
+                        ),
                     ),
                     Some(_) => (Blame::Client, format!("offers nothing above {name}; SMB Direct needs SMB 3.0")),
                     // the offer of the client was not seen
@@ -960,33 +1099,53 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                     self.add(step, NotNeeded, "not announced", *at);
                 }
                 Some((false, at)) if end == 0 => {
-                    let text = "does not announce multichannel (SMB2_GLOBAL_CAP_MULTI_CHANNEL), so it adds no channel over RDMA";
+                    let text = "does not announce multichannel (SMB2_GLOBAL_CAP_MULTI_CHANNEL), so it adds no channel \
+                        over RDMA";
                     stopped = true;
-                    self.no(step, "not announced", *at, (Rule::SmbPathClient, Blame::Client, Certainty::Certain, text.into()));
+                    self.no(
+                        step,
+                        "not announced",
+                        *at,
+                        (Rule::SmbPathClient, Blame::Client, Certainty::Certain, text.into()),
+                    );
                 }
                 Some((false, at)) => {
-                    let text = "does not offer multichannel (SMB2_GLOBAL_CAP_MULTI_CHANNEL), so no client adds a channel over RDMA";
+                    let text = "does not offer multichannel (SMB2_GLOBAL_CAP_MULTI_CHANNEL), so no client adds a \
+                        channel over RDMA";
                     stopped = true;
-                    self.no(step, "not offered", *at, (Rule::SmbPathServer, Blame::Server, Certainty::Certain, text.into()));
+                    self.no(
+                        step,
+                        "not offered",
+                        *at,
+                        (Rule::SmbPathServer, Blame::Server, Certainty::Certain, text.into()),
+                    );
                 }
                 None => self.add(step, if direct { NotNeeded } else { NotSeen }, "", None),
             }
         }
         let asked = all.iter().find_map(|c| c.smb.setup.asked);
         let sealed = all.iter().any(|c| c.smb.encrypted && c.smb.decrypted == 0);
-        let whole =
-            self.tcp.iter().any(|c| c.handshake == Handshake::Seen && !c.progress.missed && c.smb.setup.set_up.is_some() && settled(c));
+        let whole = self.tcp.iter().any(|c| {
+            c.handshake == Handshake::Seen && !c.progress.missed && c.smb.setup.set_up.is_some() && settled(c)
+        });
         match asked {
             Some(at) => self.add(Step::Asked, Yes, "", Some(at)),
             None if sealed => self.add(Step::Asked, NotSeen, "encrypted", None),
             None if direct => self.add(Step::Asked, NotNeeded, "", None),
             None if whole && !stopped => {
-                let text = "never asked for the server's interfaces (FSCTL_QUERY_NETWORK_INTERFACE_INFO), though both offer multichannel";
-                self.no(Step::Asked, "never", None, (Rule::SmbPathAsk, Blame::Client, Certainty::IfNothingWasMissed, text.into()));
+                let text = "never asked for the server's interfaces (FSCTL_QUERY_NETWORK_INTERFACE_INFO), though both \
+                    offer multichannel";
+                self.no(
+                    Step::Asked,
+                    "never",
+                    None,
+                    (Rule::SmbPathAsk, Blame::Client, Certainty::IfNothingWasMissed, text.into()),
+                );
             }
             None => self.add(Step::Asked, NotSeen, "", None),
         }
-        let answered = heard(|h| h.answered.is_some_and(|(_, status)| status == 0)).or_else(|| heard(|h| h.answered.is_some()));
+        let answered =
+            heard(|h| h.answered.is_some_and(|(_, status)| status == 0)).or_else(|| heard(|h| h.answered.is_some()));
         let unseen = if direct && asked.is_none() { NotNeeded } else { NotSeen };
         let Some((connection, (at, status))) = answered.and_then(|c| Some((c, c.smb.setup.answered?))) else {
             for step in [Step::Answered, Step::RdmaListed, Step::Address] {
@@ -1015,7 +1174,12 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                 [one] => format!("lists one interface, {}, without RDMA", shown(one)),
                 many => format!("lists {} interface addresses, none of them with RDMA", many.len()),
             };
-            self.no(Step::RdmaListed, "none", Some(at), (Rule::SmbPathInterface, Blame::Server, Certainty::Certain, text));
+            self.no(
+                Step::RdmaListed,
+                "none",
+                Some(at),
+                (Rule::SmbPathInterface, Blame::Server, Certainty::Certain, text),
+            );
             self.add(Step::Address, State::NotSeen, "", None);
             return;
         }
@@ -1025,7 +1189,9 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         let is_known = |a: &Addr| self.group.servers.contains(a) || may_be_near(a, &client);
         let usable: Vec<&&NetworkInterface> = able
             .iter()
-            .filter(|i| i.link_speed > 0 && addr(i).is_some_and(|a| !is_link_local(&a) || self.group.servers.contains(&a)))
+            .filter(|i| {
+                i.link_speed > 0 && addr(i).is_some_and(|a| !is_link_local(&a) || self.group.servers.contains(&a))
+            })
             .collect();
         let near = usable.iter().filter_map(|i| addr(i)).find(is_known);
         if let Some(near) = near {
@@ -1033,14 +1199,26 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         } else if !self.requests.is_empty() {
             self.add(Step::Address, State::NotNeeded, "", None);
         } else if usable.is_empty() {
-            let why = if able.iter().all(|i| i.link_speed == 0) { "with link speed 0" } else { "at link-local addresses" };
+            let why =
+                if able.iter().all(|i| i.link_speed == 0) { "with link speed 0" } else { "at link-local addresses" };
             let text = format!("lists RDMA only {why}: {}", addresses.join(", "));
-            self.no(Step::Address, why, Some(at), (Rule::SmbPathAddress, Blame::Server, Certainty::IfNothingWasMissed, text));
+            self.no(
+                Step::Address,
+                why,
+                Some(at),
+                (Rule::SmbPathAddress, Blame::Server, Certainty::IfNothingWasMissed, text),
+            );
         } else {
             let far: Vec<String> = usable.iter().map(|i| shown(i)).collect();
             let far = far.join(", ");
-            let text = format!("lists RDMA only at {far}, which seems to be another subnet than the client's ({client})");
-            self.no(Step::Address, "another subnet", Some(at), (Rule::SmbPathAddress, Blame::Server, Certainty::Guess, text));
+            let text =
+                format!("lists RDMA only at {far}, which seems to be another subnet than the client's ({client})");
+            self.no(
+                Step::Address,
+                "another subnet",
+                Some(at),
+                (Rule::SmbPathAddress, Blame::Server, Certainty::Guess, text),
+            );
         }
     }
 
@@ -1066,10 +1244,16 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         let Some(c) = listed else { return self.add(Step::Tried, State::NotSeen, "", None) };
         let since = c.smb.setup.answered.map_or(c.last, |(at, _)| at);
         // a capture on the host does not see data that an RDMA card moves; but then no data goes by TCP
-        let moved = c.smb.setup.moved.iter().filter_map(|m| m.span).map(|(_, last)| last).max().filter(|last| *last > since);
+        let moved =
+            c.smb.setup.moved.iter().filter_map(|m| m.span).map(|(_, last)| last).max().filter(|last| *last > since);
         if moved.is_some() && !c.progress.missed {
             let text = "never tried RDMA, although the server lists it, and reads and writes over TCP";
-            self.no(Step::Tried, "no", Some(since), (Rule::SmbPathTry, Blame::Client, Certainty::IfNothingWasMissed, text.into()));
+            self.no(
+                Step::Tried,
+                "no",
+                Some(since),
+                (Rule::SmbPathTry, Blame::Client, Certainty::IfNothingWasMissed, text.into()),
+            );
         } else {
             self.add(Step::Tried, State::NotSeen, "", None);
         }
@@ -1083,7 +1267,8 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             let at = self.rdma.first().map(|c| c.first);
             return self.add(Step::Accepted, State::Yes, kind, at);
         }
-        let reported: Vec<&ConnectionRequest> = self.requests.iter().filter(|t| t.fate != AttemptOutcome::Open).collect();
+        let reported: Vec<&ConnectionRequest> =
+            self.requests.iter().filter(|t| t.fate != AttemptOutcome::Open).collect();
         let Some(first) = reported.first() else { return self.add(Step::Accepted, State::NotSeen, "", None) };
         // the clearest answer there was
         let clearest = reported.iter().min_by_key(|t| match &t.fate {
@@ -1095,6 +1280,16 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         });
         let clearest = clearest.unwrap_or(first);
         let at = Some(clearest.at);
+        if self.has_unknown_pair {
+            // it may be the RDMA connection of another request
+            return self.add(Step::Accepted, State::NotSeen, "", at);
+        }
+        // the refusal was seen; that no later request was accepted rests on all that the capture missed, and on the
+        // time that a client needs for the next one
+        let answered_at = clearest.frames.last().copied().unwrap_or(clearest.at);
+        let gave_up = self.tcp.iter().any(|c| has_session(c) && c.last > answered_at);
+        let is_late = gave_up || self.end.since(answered_at) >= PATIENCE;
+        let certainty = if is_late { Certainty::IfNothingWasMissed } else { Certainty::Guess };
         let of = |is_it: &dyn Fn(&ConnectionRequest) -> bool| {
             let mut ports: Vec<u16> = reported.iter().filter(|t| is_it(t)).map(|t| t.port).collect();
             ports.sort_unstable();
@@ -1111,32 +1306,39 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         unanswered.retain(|port| !answered.contains(port));
         let ports = named(&answered);
         let to = clearest.to;
-        let rest =
-            if self.tcp.iter().any(|c| has_session(c)) { format!("; {} runs over TCP", self.group.kind.name()) } else { String::new() };
+        let rest = if self.tcp.iter().any(|c| has_session(c)) {
+            format!("; {} runs over TCP", self.group.kind.name())
+        } else {
+            String::new()
+        };
         let elsewhere = self.rpcbind.rdma().filter(|listed| reported.iter().all(|t| t.port != *listed));
-        let rest = elsewhere.map_or(rest.clone(), |listed| format!("; rpcbind lists NFS for RDMA at port {listed}{rest}"));
-        let silence = if unanswered.is_empty() { String::new() } else { format!("; {} did not answer", named(&unanswered)) };
+        let rest =
+            elsewhere.map_or(rest.clone(), |listed| format!("; rpcbind lists NFS for RDMA at port {listed}{rest}"));
+        let silence =
+            if unanswered.is_empty() { String::new() } else { format!("; {} did not answer", named(&unanswered)) };
         let rest = format!("{silence}{rest}");
         match &clearest.fate {
             AttemptOutcome::Rejected(reason) => {
                 let text = format!("rejected RDMA on {ports}: {reason}{rest}");
                 let short = format!("rejected: {reason}");
-                self.no(Step::Accepted, short, at, (refused, Blame::Server, Certainty::Certain, text));
+                self.no(Step::Accepted, short, at, (refused, Blame::Server, certainty, text));
             }
             AttemptOutcome::Unreachable(by, reason) => {
-                let what = if clearest.transport == Transport::Iwarp { ports } else { format!("UDP port {ROCE} (RoCEv2)") };
+                let what =
+                    if clearest.transport == Transport::Iwarp { ports } else { format!("UDP port {ROCE} (RoCEv2)") };
                 // a router or a firewall on the way reports that, too
-                let (whose, blame) = if *by == to { (String::new(), Blame::Server) } else { (format!(" of {to}"), Blame::Network) };
+                let (whose, blame) =
+                    if *by == to { (String::new(), Blame::Server) } else { (format!(" of {to}"), Blame::Network) };
                 let text = format!("{by} reported that {what}{whose} cannot be reached ({reason}){rest}");
-                self.no(Step::Accepted, *reason, at, (refused, blame, Certainty::Certain, text));
+                self.no(Step::Accepted, *reason, at, (refused, blame, certainty, text));
             }
             AttemptOutcome::Reset => {
                 let text = format!("reset the connection to {ports}{rest}");
-                self.no(Step::Accepted, "reset", at, (refused, Blame::Server, Certainty::Certain, text));
+                self.no(Step::Accepted, "reset", at, (refused, Blame::Server, certainty, text));
             }
             AttemptOutcome::Otherwise => {
                 let text = format!("answered the MPA Request on {ports} with something other than an MPA Reply{rest}");
-                self.no(Step::Accepted, "no MPA Reply", at, (refused, Blame::Server, Certainty::Certain, text));
+                self.no(Step::Accepted, "no MPA Reply", at, (refused, Blame::Server, certainty, text));
             }
             _ => {
                 let heard = reported.iter().any(|t| t.heard) || !self.tcp.is_empty();
@@ -1154,14 +1356,20 @@ impl<'g, 'r> PathSteps<'g, 'r> {
 
     /// SMB Direct and the session on it.
     fn session(&mut self) {
-        let direct: Vec<&'r Connection> = self.rdma.iter().copied().filter(|c| c.protocol == Protocol::SmbDirect).collect();
+        let direct: Vec<&'r Connection> =
+            self.rdma.iter().copied().filter(|c| c.protocol == Protocol::SmbDirect).collect();
         let agreed = direct.iter().find(|c| c.negotiated.status == Some(0) && !refused_by_client(c) || has_session(c));
         if let Some(c) = agreed {
-            let sizes = c.negotiated.max_receive_size.map(|s| s.map_or_else(|| String::from("?"), |s| Grouped(s.into()).to_string()));
+            let sizes = c
+                .negotiated
+                .max_receive_size
+                .map(|s| s.map_or_else(|| String::from("?"), |s| Grouped(s.into()).to_string()));
             let at = c.progress.negotiation[1];
-            let text = if at.is_some() { format!("receive sizes {} and {}", sizes[0], sizes[1]) } else { String::new() };
+            let text =
+                if at.is_some() { format!("receive sizes {} and {}", sizes[0], sizes[1]) } else { String::new() };
             self.add(Step::Negotiated, State::Yes, text, at);
-        } else if let Some(c) = direct.iter().find(|c| c.outcome.as_ref().is_some_and(crate::outcome::Outcome::failed)) {
+        } else if let Some(c) = direct.iter().find(|c| c.outcome.as_ref().is_some_and(crate::outcome::Outcome::failed))
+        {
             let at = c.outcome.as_ref().map(|o| o.at);
             self.add(Step::Negotiated, State::No, "failed", at);
         } else {
@@ -1185,7 +1393,8 @@ impl<'g, 'r> PathSteps<'g, 'r> {
 
     /// Adds the rung for READ and WRITE that let RDMA move their data.
     fn used(&mut self) {
-        let direct: Vec<&'r Connection> = self.rdma.iter().copied().filter(|c| c.protocol == Protocol::SmbDirect).collect();
+        let direct: Vec<&'r Connection> =
+            self.rdma.iter().copied().filter(|c| c.protocol == Protocol::SmbDirect).collect();
         let mut moved = [Moved::default(); 2];
         for c in &direct {
             moved.iter_mut().zip(&c.smb.setup.moved).for_each(|(sum, m)| sum.join(m));
@@ -1210,7 +1419,8 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             return self.add(Step::Used, State::Yes, "requests not seen or encrypted", None);
         }
         if inline == 0 || most < SMALL {
-            let text = if inline == 0 { String::new() } else { format!("nothing larger than {} B", Grouped(most.into())) };
+            let text =
+                if inline == 0 { String::new() } else { format!("nothing larger than {} B", Grouped(most.into())) };
             return self.add(Step::Used, State::NotSeen, text, at);
         }
         let encrypted = direct.iter().any(|c| c.smb.encrypted);
@@ -1222,8 +1432,11 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             (false, true) => ": the session is signed",
             (false, false) => "",
         };
-        let text =
-            format!("moves the data of {}, up to {} B each, in messages and not by RDMA{why}", plural_io(inline), Grouped(most.into()));
+        let text = format!(
+            "moves the data of {}, up to {} B each, in messages and not by RDMA{why}",
+            plural_io(inline),
+            Grouped(most.into())
+        );
         let short = format!("{}{why}", detail.join(", "));
         // unseen data may have moved otherwise, and so may data after a capture of a few requests
         let is_early = why.is_empty() && inline < INLINE_ENOUGH && direct.iter().any(|c| c.closed.is_none());
@@ -1245,15 +1458,26 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         match later.map(|c| (c.id, c.first.time.saturating_sub(last.time))) {
             Some((id, _)) if all_over => {
                 let text = format!("{name} went on over TCP (connection {id}) after its RDMA connection had ended");
-                self.no(Step::Kept, "went on over TCP", Some(last), (rule, Blame::Unknown, Certainty::IfNothingWasMissed, text));
+                self.no(
+                    Step::Kept,
+                    "went on over TCP",
+                    Some(last),
+                    (rule, Blame::Unknown, Certainty::IfNothingWasMissed, text),
+                );
             }
             // a link that went down takes the end of its connections with it
             Some((id, silent)) if silent >= SILENT => {
                 let text = format!(
-                    "{name} went on over TCP (connection {id}); its RDMA connection had been silent for {} by then, and stayed silent",
+                    "{name} went on over TCP (connection {id}); its RDMA connection had been silent for {} by then, \
+                        and stayed silent",
                     Elapsed(silent)
                 );
-                self.no(Step::Kept, "silent; went on over TCP", Some(last), (rule, Blame::Unknown, Certainty::Guess, text));
+                self.no(
+                    Step::Kept,
+                    "silent; went on over TCP",
+                    Some(last),
+                    (rule, Blame::Unknown, Certainty::Guess, text),
+                );
             }
             _ => self.add(Step::Kept, State::Yes, "", None),
         }
@@ -1270,7 +1494,9 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         if self.requests.is_empty() && self.rdma.is_empty() {
             let c = self.tcp.iter().copied().find(|c| does_work(c) && c.handshake == Handshake::Seen)?;
             let text = match self.rpcbind.rdma() {
-                Some(port) => format!("mounts over TCP, though rpcbind of the server lists NFS for RDMA (netid rdma, port {port})"),
+                Some(port) => format!(
+                    "mounts over TCP, though rpcbind of the server lists NFS for RDMA (netid rdma, port {port})"
+                ),
                 None => String::from("mounts over TCP from a server that serves others by RDMA"),
             };
             let why = (Rule::NfsPathTcp, Blame::Client, Certainty::IfNothingWasMissed, text);
@@ -1316,7 +1542,11 @@ impl<'g, 'r> PathSteps<'g, 'r> {
         let (state, text) = match private {
             [Some(client), Some(server)] => {
                 let sizes = [client, server].map(|p| Grouped(p.receive_size().into()));
-                let and = if client.remote_invalidation() && server.remote_invalidation() { ", remote invalidation" } else { "" };
+                let and = if client.remote_invalidation() && server.remote_invalidation() {
+                    ", remote invalidation"
+                } else {
+                    ""
+                };
                 (State::Yes, format!("inline {} and {} bytes{and}", sizes[0], sizes[1]))
             }
             [Some(_), None] => (State::NotNeeded, String::from("of the client only: inline 1,024 bytes")),
@@ -1345,7 +1575,10 @@ fn has_session(c: &Connection) -> bool {
 /// True if files were worked with on it.
 fn does_work(c: &Connection) -> bool {
     let sealed = c.smb.sealed.iter().all(|(n, _)| *n > 4);
-    sealed || c.commands.iter().any(|r| matches!(r.name, "READ" | "WRITE" | "CREATE" | "OPEN" | "GETATTR") && r.count > r.unanswered)
+    sealed
+        || c.commands
+            .iter()
+            .any(|r| matches!(r.name, "READ" | "WRITE" | "CREATE" | "OPEN" | "GETATTR") && r.count > r.unanswered)
 }
 
 /// True if the client left after the negotiation that the server accepted.
@@ -1413,6 +1646,7 @@ mod tests {
             latency: Latency::default(),
             time: Default::default(),
             calm: Latency::default(),
+            without: Vec::new(),
             waited: 0,
         }
     }
@@ -1451,7 +1685,13 @@ mod tests {
             asked: Some(at(21)),
             answered: Some((at(21), 0)),
             interfaces: vec![interface([192, 0, 2, 1], true)],
-            moved: [Moved { inline: 4, inline_bytes: 65_536, inline_most: 16_384, span: Some((at(22), at(24))), ..Moved::default() }; 2],
+            moved: [Moved {
+                inline: 4,
+                inline_bytes: 65_536,
+                inline_most: 16_384,
+                span: Some((at(22), at(24))),
+                ..Moved::default()
+            }; 2],
             ..SmbSetup::default()
         };
         c
@@ -1469,7 +1709,16 @@ mod tests {
     }
 
     fn attempt(port: u16, seconds: i64, answer: Answer) -> Attempt {
-        Attempt { at: at(seconds), client: CLIENT, server: SERVER, port, transport: Transport::RoceV2, sent: 1, heard: true, answer }
+        Attempt {
+            at: at(seconds),
+            client: CLIENT,
+            server: SERVER,
+            port,
+            transport: Transport::RoceV2,
+            sent: 1,
+            heard: true,
+            answer,
+        }
     }
 
     fn report(connections: Vec<Connection>) -> Report {
@@ -1515,18 +1764,30 @@ mod tests {
             )
         };
         assert_eq!(plain(|_| ()), Some((Rule::SmbPathInterface, Blame::Server, Severity::Note)));
-        assert_eq!(plain(|c| c.smb.setup.interfaces.clear()), Some((Rule::SmbPathAnswer, Blame::Server, Severity::Note)));
+        assert_eq!(
+            plain(|c| c.smb.setup.interfaces.clear()),
+            Some((Rule::SmbPathAnswer, Blame::Server, Severity::Note))
+        );
         assert_eq!(
             plain(|c| c.smb.setup.answered = Some((at(21), 0xc000_00bb))),
             Some((Rule::SmbPathAnswer, Blame::Server, Severity::Note))
         );
         let unasked = |c: &mut Connection| (c.smb.setup.asked, c.smb.setup.answered) = (None, None);
         assert_eq!(plain(unasked), Some((Rule::SmbPathAsk, Blame::Client, Severity::Note)));
-        assert_eq!(plain(|c| c.smb.setup.capabilities[1] = Some(0)), Some((Rule::SmbPathServer, Blame::Server, Severity::Note)));
-        assert_eq!(plain(|c| c.smb.setup.capabilities[0] = Some(0)), Some((Rule::SmbPathClient, Blame::Client, Severity::Note)));
+        assert_eq!(
+            plain(|c| c.smb.setup.capabilities[1] = Some(0)),
+            Some((Rule::SmbPathServer, Blame::Server, Severity::Note))
+        );
+        assert_eq!(
+            plain(|c| c.smb.setup.capabilities[0] = Some(0)),
+            Some((Rule::SmbPathClient, Blame::Client, Severity::Note))
+        );
         let old = |c: &mut Connection| (c.smb.dialect, c.smb.setup.offered) = (Some(0x0210), Some((at(20), 0x0210)));
         assert_eq!(plain(old), Some((Rule::SmbPathDialect, Blame::Client, Severity::Note)));
-        assert_eq!(plain(|c| c.smb.dialect = Some(0x0210)), Some((Rule::SmbPathDialect, Blame::Server, Severity::Note)));
+        assert_eq!(
+            plain(|c| c.smb.dialect = Some(0x0210)),
+            Some((Rule::SmbPathDialect, Blame::Server, Severity::Note))
+        );
         let unseen = |c: &mut Connection| (c.smb.dialect, c.smb.setup.offered) = (Some(0x0210), None);
         assert_eq!(plain(unseen), Some((Rule::SmbPathDialect, Blame::Unknown, Severity::Note)));
     }
@@ -1575,7 +1836,10 @@ mod tests {
 
     #[test]
     fn attempts_that_came_to_nothing() {
-        let rejected = [attempt(5445, 1, Answer::Rejected(at(2), "Invalid service ID".into())), attempt(445, 3, Answer::TakenBack(at(8)))];
+        let rejected = [
+            attempt(5445, 1, Answer::Rejected(at(2), "Invalid service ID".into())),
+            attempt(445, 3, Answer::TakenBack(at(8))),
+        ];
         assert_eq!(verdict(vec![over_tcp()], &rejected), Some((Rule::SmbPathRefused, Blame::Server, Severity::Warn)));
         assert_eq!(verdict(Vec::new(), &rejected), Some((Rule::SmbPathRefused, Blame::Server, Severity::Error)));
         let silent = [attempt(445, 3, Answer::TakenBack(at(8)))];
@@ -1584,12 +1848,68 @@ mod tests {
         let none = changed(|c| c.smb.setup.interfaces[0].rdma = false);
         assert_eq!(verdict(none, &silent), Some((Rule::SmbPathInterface, Blame::Server, Severity::Warn)));
         // a client that goes to RDMA at once needs no list
-        let unasked = changed(|c| (c.smb.setup.asked, c.smb.setup.answered, c.smb.setup.capabilities[0]) = (None, None, Some(0)));
+        let unasked =
+            changed(|c| (c.smb.setup.asked, c.smb.setup.answered, c.smb.setup.capabilities[0]) = (None, None, Some(0)));
         assert_eq!(verdict(unasked, &rejected).map(|v| v.0), Some(Rule::SmbPathRefused));
         // too young to tell, and one that got through
         assert_eq!(verdict(Vec::new(), &[attempt(445, 59, Answer::None)]), None);
-        let through = [attempt(5445, 1, Answer::Rejected(at(2), "No".into())), attempt(445, 3, Answer::Accepted(at(4)))];
+        let through =
+            [attempt(5445, 1, Answer::Rejected(at(2), "No".into())), attempt(445, 3, Answer::Accepted(at(4)))];
         assert_eq!(verdict(vec![over_rdma()], &through), None);
+    }
+
+    /// A refusal is sure; that no later request was accepted is not.
+    #[test]
+    fn a_refusal_at_the_end_of_a_capture_is_a_guess() {
+        let refused = |end: i64, connections: Vec<Connection>| {
+            let mut report = report(connections);
+            report.capture.last = Some(at(end));
+            let rejected = [attempt(5445, 1, Answer::Rejected(at(2), "Invalid service ID".into()))];
+            paths(&report, &rejected, &[]).remove(0).verdict.map(|v| (v.rule, v.certainty, v.severity))
+        };
+        assert_eq!(refused(3, Vec::new()), Some((Rule::SmbPathRefused, Certainty::Guess, Severity::Warn)));
+        assert_eq!(
+            refused(60, Vec::new()),
+            Some((Rule::SmbPathRefused, Certainty::IfNothingWasMissed, Severity::Error))
+        );
+        assert_eq!(refused(60, vec![over_tcp()]).map(|v| v.1), Some(Certainty::IfNothingWasMissed));
+        // queue pairs of the two whose handshake was not captured
+        let unknown = connection(3, Transport::RoceV2, Protocol::Unknown, 0, 10);
+        assert_eq!(refused(60, vec![unknown]), None);
+    }
+
+    /// Only a connection that the capture saw begin can have been asked for in vain.
+    #[test]
+    fn the_end_of_a_connection_is_no_silence() {
+        let tried = |handshake: Handshake, changed: bool| {
+            let mut c = connection(1, Transport::Iwarp, Protocol::Unknown, 5445, 1);
+            (c.handshake, c.progress.connected, c.progress.changed) = (handshake, false, changed);
+            verdict(vec![c], &[]).map(|v| v.0)
+        };
+        assert_eq!(tried(Handshake::Seen, false), Some(Rule::SmbPathSilent));
+        assert_eq!(tried(Handshake::Inferred, false), None);
+        assert_eq!(tried(Handshake::Seen, true), None, "nobody can read the answer");
+    }
+
+    /// The REQ that was accepted after one that was refused is not in the capture, but its connection is.
+    #[test]
+    fn a_refusal_is_made_good_by_a_connection_whose_request_was_not_captured() {
+        let severity = |handshake: Handshake| {
+            let mut later = over_rdma();
+            later.handshake = handshake;
+            let mut report = report(vec![later]);
+            let site = Site { connection: None, frame: 2, time_ns: SECOND };
+            report.findings.add(Finding::new(
+                Rule::CmReject,
+                Blame::Server,
+                site,
+                Certainty::Certain,
+                "RDMA-CM REQ to port 5445 was rejected",
+            ));
+            conclude(&mut report, &[attempt(5445, 1, Answer::Rejected(at(2), "No".into()))], &[]);
+            report.findings.iter().find(|f| f.rule == Rule::CmReject).map(|f| f.severity)
+        };
+        assert_eq!(severity(Handshake::Inferred), Some(Severity::Note));
     }
 
     #[test]
@@ -1604,12 +1924,18 @@ mod tests {
         assert_eq!(rule(of(SERVER, Unreachable { port: 53, ..reported })), Some(Rule::SmbPathSilent));
         let (refused, by, text) = of(SERVER, reported).unwrap();
         assert_eq!((refused, by), (Rule::SmbPathRefused, Blame::Server));
-        assert!(text.starts_with(&format!("{SERVER} reported that UDP port 4791 (RoCEv2) cannot be reached")), "{text}");
+        assert!(
+            text.starts_with(&format!("{SERVER} reported that UDP port 4791 (RoCEv2) cannot be reached")),
+            "{text}"
+        );
         // the host that reported it may be on the way
         let router = Addr::V4([203, 0, 113, 1]);
         let (refused, by, text) = of(router, reported).unwrap();
         assert_eq!((refused, by), (Rule::SmbPathRefused, Blame::Network));
-        assert!(text.starts_with(&format!("{router} reported that UDP port 4791 (RoCEv2) of {SERVER} cannot be reached")), "{text}");
+        assert!(
+            text.starts_with(&format!("{router} reported that UDP port 4791 (RoCEv2) of {SERVER} cannot be reached")),
+            "{text}"
+        );
     }
 
     #[test]
@@ -1625,13 +1951,18 @@ mod tests {
         let mut later = over_rdma();
         later.smb.opened = vec![name("a"), name("b")];
         let open = |names: &[&str]| names.iter().map(|n| name(n)).collect::<Vec<_>>();
-        let check = |names: &[&str], later: &[&Connection], expected: &str| assert_eq!(handles(&open(names), later), expected);
+        let check =
+            |names: &[&str], later: &[&Connection], expected: &str| assert_eq!(handles(&open(names), later), expected);
         check(&[], &[&later], "");
         check(&["a"], &[], "; 1 handle was open on it (a)");
         check(&["a"], &[&later], "; 1 handle was open on it (a), which was opened again");
         check(&["c"], &[&later], "; 1 handle was open on it (c), which was not opened again");
         check(&["a", "b"], &[&later], "; 2 handles were open on it (a, b), all of which were opened again");
-        check(&["a", "a", "c", "d", "e"], &[&later], "; 5 handles were open on it (a, c, d and 1 more), 2 of which were opened again");
+        check(
+            &["a", "a", "c", "d", "e"],
+            &[&later],
+            "; 5 handles were open on it (a, c, d and 1 more), 2 of which were opened again",
+        );
         check(&["x", "y"], &[&later], "; 2 handles were open on it (x, y), none of which was opened again");
     }
 
@@ -1664,7 +1995,10 @@ mod tests {
 
     #[test]
     fn what_went_on_over_tcp() {
-        assert_eq!(verdict(vec![over_tcp(), over_rdma()], &[]), Some((Rule::SmbPathFallback, Blame::Unknown, Severity::Warn)));
+        assert_eq!(
+            verdict(vec![over_tcp(), over_rdma()], &[]),
+            Some((Rule::SmbPathFallback, Blame::Unknown, Severity::Warn))
+        );
         // the link went down: no end was captured
         let silent = |until| {
             let rdma = Connection { closed: None, ..over_rdma() };
@@ -1695,9 +2029,18 @@ mod tests {
             let rungs = climb(vec![c], &[]).rungs;
             rungs.into_iter().find(|r| r.step == Step::PrivateData).map(|r| (r.state, r.text))
         };
-        let sizes = RpcRdmaPrivate { magic: RpcRdmaPrivate::MAGIC, version: 1, flags: 1, send_size_code: 3, receive_size_code: 3 };
+        let sizes = RpcRdmaPrivate {
+            magic: RpcRdmaPrivate::MAGIC,
+            version: 1,
+            flags: 1,
+            send_size_code: 3,
+            receive_size_code: 3,
+        };
         assert_eq!(private(None), Some((State::NotSeen, String::new())));
-        assert_eq!(private(Some([Some(sizes), None])), Some((State::NotNeeded, "of the client only: inline 1,024 bytes".into())));
+        assert_eq!(
+            private(Some([Some(sizes), None])),
+            Some((State::NotNeeded, "of the client only: inline 1,024 bytes".into()))
+        );
         let both = "inline 4,096 and 4,096 bytes, remote invalidation";
         assert_eq!(private(Some([Some(sizes); 2])), Some((State::Yes, both.into())));
         assert_eq!(verdict(vec![rdma.clone(), tcp.clone()], &[]).map(|v| v.0), Some(Rule::NfsPathFallback));
@@ -1714,14 +2057,21 @@ mod tests {
         };
         let path = listed(&[], Netid::Rdma, 20_049).expect("RDMA is in sight");
         let states: Vec<_> = path.rungs.iter().map(|r| (r.step, r.state, r.text.as_str())).collect();
-        let rungs = [(Step::Rpcbind, State::Yes, "rdma 20049"), (Step::Netid, State::Yes, "port 20049"), (Step::Tried, State::No, "no")];
+        let rungs = [
+            (Step::Rpcbind, State::Yes, "rdma 20049"),
+            (Step::Netid, State::Yes, "port 20049"),
+            (Step::Tried, State::No, "no"),
+        ];
         assert_eq!((states.as_slice(), path.verdict.map(|v| v.rule)), (&rungs[..], Some(Rule::NfsPathTcp)));
         assert_eq!(listed(&[], Netid::Tcp, 2049), None, "nothing says that it has RDMA");
         // it is asked for at another port than it is at
         let path = listed(&refused, Netid::Rdma, 2050).expect("RDMA was tried");
         assert!(path.verdict.is_some_and(|v| v.text.contains("rpcbind lists NFS for RDMA at port 2050")));
         let elsewhere = [attempt(2050, 1, Answer::Rejected(at(2), "Invalid service ID".into()))];
-        assert_eq!(listed(&elsewhere, Netid::Rdma, 2050).and_then(|p| p.verdict).map(|v| v.rule), Some(Rule::NfsPathRefused));
+        assert_eq!(
+            listed(&elsewhere, Netid::Rdma, 2050).and_then(|p| p.verdict).map(|v| v.rule),
+            Some(Rule::NfsPathRefused)
+        );
         // port 20049 needs no list
         let rungs = climb(vec![rdma.clone()], &[]).rungs;
         assert_eq!(rungs.iter().find(|r| r.step == Step::Netid).map(|r| r.state), Some(State::NotNeeded));

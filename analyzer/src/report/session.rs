@@ -205,8 +205,11 @@ impl Session {
     /// Share of the bytes (if there are none, of the requests) that a channel carried, in percent.
     pub fn share(&self, channel: &Channel) -> u64 {
         let (read, written) = self.bytes();
-        let (part, whole) =
-            if read + written > 0 { (channel.read + channel.written, read + written) } else { (channel.requests, self.requests()) };
+        let (part, whole) = if read + written > 0 {
+            (channel.read + channel.written, read + written)
+        } else {
+            (channel.requests, self.requests())
+        };
         (u128::from(part) * 100 + u128::from(whole) / 2).checked_div(u128::from(whole)).unwrap_or(0) as u64
     }
 }
@@ -233,8 +236,11 @@ pub fn sessions(report: &Report) -> Vec<Session> {
     let mut nfs: HashMap<(Id, Addr, Addr), usize> = HashMap::new();
     for c in report.connections.iter().filter(|c| is_nfs(c)) {
         let [client, server] = c.peers.map(|p| p.address);
-        let ids: Vec<Id> =
-            if c.nfs.sessions.is_empty() { alloc::vec![Id::Mount] } else { c.nfs.sessions.iter().map(|s| Id::Nfs(*s)).collect() };
+        let ids: Vec<Id> = if c.nfs.sessions.is_empty() {
+            alloc::vec![Id::Mount]
+        } else {
+            c.nfs.sessions.iter().map(|s| Id::Nfs(*s)).collect()
+        };
         for id in ids {
             // a session has one name wherever its connections come from
             let hosts = if id == Id::Mount { (client, server) } else { (Addr::None, Addr::None) };
@@ -267,7 +273,8 @@ fn is_nfs(c: &Connection) -> bool {
 fn belongs(c: &Connection, part: &[&Connection]) -> bool {
     let setup = &c.smb.setup;
     let differ = |a: Option<[u8; 16]>, b: Option<[u8; 16]>| a.zip(b).is_some_and(|(a, b)| a != b);
-    let is_other = |p: &&Connection| differ(setup.guids[0], p.smb.setup.guids[0]) || differ(setup.guids[1], p.smb.setup.guids[1]);
+    let is_other =
+        |p: &&Connection| differ(setup.guids[0], p.smb.setup.guids[0]) || differ(setup.guids[1], p.smb.setup.guids[1]);
     if part.iter().any(is_other) {
         return false;
     }
@@ -284,11 +291,14 @@ fn session(id: Id, connections: &[&Connection], start: i64) -> Session {
     let channels: Vec<Channel> = connections.iter().map(|c| channel(&id, c)).collect();
     let first = connections.first();
     let addresses = first.map_or([Addr::None; 2], |c| c.peers.map(|p| p.address));
-    let version =
-        connections.iter().map(|c| if matches!(id, Id::Smb(_)) { c.smb.dialect.unwrap_or(0).into() } else { c.nfs.version }).max();
+    let version = connections
+        .iter()
+        .map(|c| if matches!(id, Id::Smb(_)) { c.smb.dialect.unwrap_or(0).into() } else { c.nfs.version })
+        .max();
     let protected = (connections.iter().any(|c| c.smb.signed), connections.iter().any(|c| c.smb.encrypted));
     let [client, server] = addresses;
-    let mut session = Session { id, client, server, version: version.unwrap_or(0), protected, channels, remarks: Vec::new() };
+    let mut session =
+        Session { id, client, server, version: version.unwrap_or(0), protected, channels, remarks: Vec::new() };
     session.remarks = remarks(&session, start);
     session
 }
@@ -305,7 +315,8 @@ fn channel(id: &Id, c: &Connection) -> Channel {
         Id::Smb(_) => (Role::Member, c.smb.sessions.len()),
         Id::Nfs(_) | Id::Mount => (Role::Member, c.nfs.sessions.len()),
     };
-    let broke = c.closed.is_some_and(|(by, how, _)| how == "RST" || by == Some(1)) || c.outcome.as_ref().is_some_and(|o| o.failed());
+    let broke = c.closed.is_some_and(|(by, how, _)| how == "RST" || by == Some(1))
+        || c.outcome.as_ref().is_some_and(|o| o.failed());
     Channel {
         connection: c.id,
         transport: c.transport,
@@ -355,12 +366,14 @@ fn remarks(session: &Session, start: i64) -> Vec<String> {
         }
         for idle in session.channels.iter().filter(|c| lived(c) && c.read + c.written + c.opens + c.callbacks == 0) {
             let id = idle.connection;
-            remarks.push(format!("Connection {id} carries no file: {} requests in all.", idle.requests));
+            let requests = if idle.requests == 1 { "request" } else { "requests" };
+            remarks.push(format!("Connection {id} carries no file: {} {requests} in all.", idle.requests));
         }
     }
     for gone in session.channels.iter().filter(|c| c.broke) {
         let Some((by, how, at)) = gone.closed else { continue };
-        let others: Vec<&Channel> = session.channels.iter().filter(|c| c.connection != gone.connection && c.last > at).collect();
+        let others: Vec<&Channel> =
+            session.channels.iter().filter(|c| c.connection != gone.connection && c.last > at).collect();
         let Some(next) = others.iter().max_by_key(|c| c.requests) else { continue };
         let who = match by {
             Some(0) => "the client",
@@ -374,8 +387,10 @@ fn remarks(session: &Session, start: i64) -> Vec<String> {
             n => format!(" with {n} requests open"),
         };
         let id = gone.connection;
-        remarks
-            .push(format!("Connection {id} was ended by {who} ({how}) at {seconds:.2} s{open}; connection {} went on.", next.connection));
+        remarks.push(format!(
+            "Connection {id} was ended by {who} ({how}) at {seconds:.2} s{open}; connection {} went on.",
+            next.connection
+        ));
     }
     remarks
 }
@@ -403,12 +418,14 @@ mod tests {
             latency: Latency::default(),
             time: Default::default(),
             calm: Latency::default(),
+            without: Vec::new(),
             waited: 0,
         }
     }
 
     fn smb(id: u32, from: i64, to: i64, bound: bool, bytes: u64) -> Connection {
-        let setup = SmbSetup { set_up: Some(at(from)), binding: bound.then_some((at(from), Some(0))), ..SmbSetup::default() };
+        let setup =
+            SmbSetup { set_up: Some(at(from)), binding: bound.then_some((at(from), Some(0))), ..SmbSetup::default() };
         Connection {
             id,
             transport: Some(Transport::Iwarp),
@@ -431,7 +448,10 @@ mod tests {
     fn a_bound_connection_is_a_channel_of_its_session() {
         let all = sessions(&report(vec![smb(1, 0, 20, false, 1 << 20), smb(2, 1, 20, true, 1 << 20)]));
         assert_eq!((all.len(), all[0].channels.len(), all[0].bytes()), (1, 2, (2 << 20, 0)));
-        assert_eq!(all[0].channels.iter().map(|c| (c.role, all[0].share(c))).collect::<Vec<_>>(), [(Role::First, 50), (Role::Bound, 50)]);
+        assert_eq!(
+            all[0].channels.iter().map(|c| (c.role, all[0].share(c))).collect::<Vec<_>>(),
+            [(Role::First, 50), (Role::Bound, 50)]
+        );
         assert_eq!(all[0].remarks, [""; 0]);
     }
 
@@ -453,13 +473,19 @@ mod tests {
         let all = sessions(&report(vec![most.clone(), idle]));
         assert_eq!(
             all[0].remarks,
-            ["One of 2 channels (connection 1) carries 100 % of the bytes.", "Connection 2 carries no file: 3 requests in all."]
+            [
+                "One of 2 channels (connection 1) carries 100 % of the bytes.",
+                "Connection 2 carries no file: 3 requests in all."
+            ]
         );
         let mut gone = smb(2, 1, 8, true, 60 << 20);
         gone.closed = Some((Some(1), "RST", at(8)));
         gone.commands[1].unanswered = 4;
         let all = sessions(&report(vec![most, gone]));
-        assert_eq!(all[0].remarks, ["Connection 2 was ended by the server (RST) at 8.00 s with 4 requests open; connection 1 went on."]);
+        assert_eq!(
+            all[0].remarks,
+            ["Connection 2 was ended by the server (RST) at 8.00 s with 4 requests open; connection 1 went on."]
+        );
     }
 
     #[test]
@@ -470,7 +496,8 @@ mod tests {
             c.nfs = Nfs { version, sessions: sessions.to_vec(), ..Nfs::default() };
             c
         };
-        let connections = vec![nfs(1, &[[7; 16]], 4), nfs(2, &[[7; 16]], 4), nfs(3, &[], 3), nfs(4, &[], 3), nfs(5, &[], 0)];
+        let connections =
+            vec![nfs(1, &[[7; 16]], 4), nfs(2, &[[7; 16]], 4), nfs(3, &[], 3), nfs(4, &[], 3), nfs(5, &[], 0)];
         let all = sessions(&Report { connections, ..Report::default() });
         let shape: Vec<_> = all.iter().map(|s| (s.id, s.channels.len())).collect();
         assert_eq!(shape, [(Id::Nfs([7; 16]), 2), (Id::Mount, 2)], "mountd's connection is none");

@@ -132,7 +132,8 @@ mod tests {
         latency.add(1000);
         let time = Time([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
         let command = Command { name: "READ", count: 1, bytes: 7, latency, time, ..Command::default() };
-        let side = |held| SideReport { messages: 3, stalls: 1, stalled_time: 50, held_last: held, ..SideReport::default() };
+        let side =
+            |held| SideReport { messages: 3, stalls: 1, stalled_time: 50, held_last: held, ..SideReport::default() };
         let connection = |held| Connection {
             transport: Some(Transport::RoceV2),
             protocol: Protocol::SmbDirect,

@@ -13,7 +13,7 @@ const SIGNATURE: u16 = 16;
 
 /// Content of the server's NEGOTIATE reply, if it was seen whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Agreed {
+pub(crate) struct Agreed {
     /// The dialect.
     pub dialect: Option<u16>,
     /// True if a request may be charged more than one credit (SMB2_GLOBAL_CAP_LARGE_MTU).
@@ -26,8 +26,9 @@ pub struct Agreed {
 
 impl Agreed {
     /// Content of a successful reply; `is_whole` if nothing of it was cut off.
-    pub fn of(reply: &NegotiateResponse<'_>, is_whole: bool) -> Self {
-        let ids = |context: ContextType| reply.contexts.filter(move |c| c.context_type == context).flat_map(|c| c.ids());
+    pub(crate) fn of(reply: &NegotiateResponse<'_>, is_whole: bool) -> Self {
+        let ids =
+            |context: ContextType| reply.contexts.filter(move |c| c.context_type == context).flat_map(|c| c.ids());
         let has = |id: RdmaTransformId| ids(ContextType::RDMA_TRANSFORM).any(|i| i == id.0);
         let cipher = ids(ContextType::ENCRYPTION).next().map(Cipher).filter(|c| Cipher::ALL.contains(c));
         Self {
@@ -41,7 +42,7 @@ impl Agreed {
 
 /// Checks the channel information of a READ or WRITE of `length` bytes. `is_cut` if the capture cut the message. `emit`
 /// is given each violation. Returns true if ksmbd once trusted what is wrong.
-pub fn check(
+pub(crate) fn check(
     info: &ChannelInfo<'_>,
     length: u32,
     command: &str,
@@ -58,7 +59,12 @@ pub fn check(
         return false;
     }
     if let Some(dialect) = agreed.dialect.filter(|d| *d < Dialect::SMB_3_0.0) {
-        emit(rule, format_args!("asked for the RDMA channel in a {command} in dialect {dialect:#06x}; it exists from 0x0300 on"));
+        emit(
+            rule,
+            format_args!(
+                "asked for the RDMA channel in a {command} in dialect {dialect:#06x}; it exists from 0x0300 on"
+            ),
+        );
     }
     if info.channel.0 > Channel::RDMA_TRANSFORM.0 {
         let channel = info.channel.0;
@@ -87,7 +93,11 @@ pub fn check(
 }
 
 /// Checks an SMB2_RDMA_TRANSFORM of which nothing was cut off; `None` if it is too short to be one.
-pub fn check_transform(transform: Option<&RdmaTransform<'_>>, agreed: &Agreed, emit: &mut impl FnMut(Rule, fmt::Arguments<'_>)) {
+pub(crate) fn check_transform(
+    transform: Option<&RdmaTransform<'_>>,
+    agreed: &Agreed,
+    emit: &mut impl FnMut(Rule, fmt::Arguments<'_>),
+) {
     if let Some(dialect) = agreed.dialect.filter(|d| *d != Dialect::SMB_3_1_1.0) {
         emit(Rule::Smb2TransformDialect, format_args!("sent an RDMA transform in dialect {dialect:#06x}"));
     } else if agreed.transforms == Some([false; 2]) {
@@ -107,7 +117,10 @@ pub fn check_transform(transform: Option<&RdmaTransform<'_>>, agreed: &Agreed, e
         signs |= kind == TransformType::SIGNING;
         if !matches!(kind, TransformType::ENCRYPTION | TransformType::SIGNING) {
             let kind = kind.0;
-            emit(Rule::Smb2TransformType, format_args!("sent an RDMA transform of the unknown TransformType {kind:#06x}"));
+            emit(
+                Rule::Smb2TransformType,
+                format_args!("sent an RDMA transform of the unknown TransformType {kind:#06x}"),
+            );
             continue;
         }
         let fits = match agreed.nonce {
@@ -123,10 +136,13 @@ pub fn check_transform(transform: Option<&RdmaTransform<'_>>, agreed: &Agreed, e
             emit(Rule::Smb2TransformReserved, format_args!("set Reserved of a crypto transform to {reserved:#06x}"));
         }
     }
-    if let Some([encryption, signing]) = agreed.transforms.filter(|t| *t != [false; 2] && agreed.dialect == Some(Dialect::SMB_3_1_1.0)) {
+    if let Some([encryption, signing]) =
+        agreed.transforms.filter(|t| *t != [false; 2] && agreed.dialect == Some(Dialect::SMB_3_1_1.0))
+    {
         for (is_used, is_agreed, what) in [(encrypts, encryption, "encrypts"), (signs, signing, "signs")] {
             if is_used && !is_agreed {
-                let text = format_args!("sent an RDMA transform that {what}; the NEGOTIATE reply does not agree on that");
+                let text =
+                    format_args!("sent an RDMA transform that {what}; the NEGOTIATE reply does not agree on that");
                 emit(Rule::Smb2TransformDialect, text);
             }
         }
@@ -143,7 +159,9 @@ pub fn check_transform(transform: Option<&RdmaTransform<'_>>, agreed: &Agreed, e
     let (offset, length) = (list.offset, list.length);
     match Channel(transform.fixed.channel) {
         Channel::NONE if offset != 0 || length != 0 => {
-            let text = format_args!("sent an RDMA transform with Channel NONE that points to {length} bytes at {offset}; both must be 0");
+            let text = format_args!(
+                "sent an RDMA transform with Channel NONE that points to {length} bytes at {offset}; both must be 0"
+            );
             emit(Rule::Smb2TransformBounds, text);
         }
         Channel::RDMA_V1 | Channel::RDMA_V1_INVALIDATE if !list.inside || length == 0 => {
@@ -153,7 +171,10 @@ pub fn check_transform(transform: Option<&RdmaTransform<'_>>, agreed: &Agreed, e
         Channel::NONE | Channel::RDMA_V1 | Channel::RDMA_V1_INVALIDATE => {}
         channel => {
             let channel = channel.0;
-            emit(Rule::Smb2TransformType, format_args!("sent an RDMA transform with Channel {channel:#010x}, which cannot stand in it"));
+            emit(
+                Rule::Smb2TransformType,
+                format_args!("sent an RDMA transform with Channel {channel:#010x}, which cannot stand in it"),
+            );
         }
     }
 }

@@ -18,7 +18,7 @@ const ANSWERED_MAX: usize = 64;
 
 /// A violation of the rules of message ids and credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub(crate) enum Wrong {
     /// The client used an id twice.
     Reused {
         /// The first of the request's ids that was.
@@ -64,7 +64,7 @@ pub enum Wrong {
 
 /// A reply that came before its request, or has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Early {
+pub(crate) struct Early {
     /// Its id.
     pub id: u64,
     /// Its command.
@@ -77,7 +77,7 @@ pub struct Early {
 
 /// Ids and credits of one connection.
 #[derive(Clone, Debug, Default)]
-pub struct Ids {
+pub(crate) struct Ids {
     /// `None` if the beginning, or anything since, was not seen.
     ledger: Option<Ledger>,
     /// A request beyond the grants, until it is known that no grant for it was captured a little later.
@@ -93,22 +93,22 @@ pub struct Ids {
 
 impl Ids {
     /// Credits that the client holds, if known.
-    pub fn held(&self) -> Option<i64> {
+    pub(crate) fn held(&self) -> Option<i64> {
         self.ledger.as_ref().map(|ledger| ledger.held().into())
     }
 
     /// The connection begins with the next request.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         *self = Self { ledger: Some(Ledger::new()), ..Self::default() };
     }
 
     /// True if the connection has begun, and all of it was seen.
-    pub fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.ledger.is_some()
     }
 
     /// Messages were missed: nothing is known any more.
-    pub fn lost(&mut self) {
+    pub(crate) fn lost(&mut self) {
         self.ledger = None;
         self.overdrawn = None;
         self.early.clear();
@@ -116,7 +116,13 @@ impl Ids {
 
     /// A request other than CANCEL. `emit` is given violations of it or of earlier messages. Returns the reply that was
     /// captured before it, if there is one.
-    pub fn request(&mut self, header: &Header, at: At, open_max: usize, mut emit: impl FnMut(At, Wrong)) -> Option<Early> {
+    pub(crate) fn request(
+        &mut self,
+        header: &Header,
+        at: At,
+        open_max: usize,
+        mut emit: impl FnMut(At, Wrong),
+    ) -> Option<Early> {
         let (id, charge, command) = (header.message_id, header.credit_charge, header.command);
         // no reply is sent before its request: the capture has them in the wrong order
         let early = self.early.iter().position(|e| e.id == id).map(|index| self.early.remove(index));
@@ -134,7 +140,11 @@ impl Ids {
             match fault {
                 Fault::NotGranted { id, end } => {
                     let is_short = u32::from(charge.max(1)) > held;
-                    let wrong = if is_short { Wrong::Overdrawn { command, charge, held } } else { Wrong::Outside { command, id, end } };
+                    let wrong = if is_short {
+                        Wrong::Overdrawn { command, charge, held }
+                    } else {
+                        Wrong::Outside { command, id, end }
+                    };
                     match self.overdrawn {
                         None => self.overdrawn = Some((at, wrong)),
                         Some(_) => emit(at, wrong),
@@ -154,12 +164,12 @@ impl Ids {
     }
 
     /// True if a reply with this id went by lately.
-    pub fn is_answered(&self, id: u64) -> bool {
+    pub(crate) fn is_answered(&self, id: u64) -> bool {
         id < self.answered_end && self.answered.iter().any(|(answered, _)| *answered == id)
     }
 
     /// A reply; notifications of the server are none.
-    pub fn reply(&mut self, header: &Header, at: At, mut emit: impl FnMut(At, Wrong)) {
+    pub(crate) fn reply(&mut self, header: &Header, at: At, mut emit: impl FnMut(At, Wrong)) {
         let (id, command) = (header.message_id, header.command);
         let known = if id < self.answered_end { self.answered.as_slice() } else { &[] };
         let before = known.iter().find(|(answered, _)| *answered == id).map(|(_, first)| *first);
@@ -198,7 +208,7 @@ impl Ids {
     }
 
     /// The connection ends: nothing comes any more that would explain the violations that wait.
-    pub fn finish(&mut self, mut emit: impl FnMut(At, Wrong)) {
+    pub(crate) fn finish(&mut self, mut emit: impl FnMut(At, Wrong)) {
         if let Some((at, wrong)) = self.overdrawn.take() {
             emit(at, wrong);
         }
@@ -284,6 +294,10 @@ mod tests {
         request(&mut ids, 0, 0);
         assert_eq!(reply(&mut ids, 10, 0, 0), [Wrong::Dry]);
         ids.lost();
-        assert_eq!((reply(&mut ids, 20, 0, 0), request(&mut ids, 30, 77).0, ids.held()), (vec![], vec![], None), "nothing is known");
+        assert_eq!(
+            (reply(&mut ids, 20, 0, 0), request(&mut ids, 30, 77).0, ids.held()),
+            (vec![], vec![], None),
+            "nothing is known"
+        );
     }
 }

@@ -1,14 +1,15 @@
 //! Meaning of messages: SMB2, and ONC RPC with NFS. Requests and replies become exchanges, with the payload that RDMA
 //! moved for them.
 
-pub mod channel;
-pub mod ids;
-pub mod payload;
-pub mod rpc;
-pub mod shape;
-pub mod signing;
-pub mod smb2;
-pub mod unseal;
+pub(crate) mod channel;
+pub(crate) mod context;
+pub(crate) mod ids;
+pub(crate) mod payload;
+pub(crate) mod rpc;
+pub(crate) mod shape;
+pub(crate) mod signing;
+pub(crate) mod smb2;
+pub(crate) mod unseal;
 
 use crate::context::FrameContext;
 use crate::exchange::{Exchange, Family};
@@ -35,7 +36,7 @@ const UNANSWERED_AFTER: i64 = 1_000_000_000;
 
 /// Exchanges of a connection, for a report.
 #[derive(Clone, Debug, Default)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// The SMB layer; arrays by end are for end A and B.
     pub smb: Smb,
     /// The NFS layer.
@@ -48,7 +49,7 @@ pub struct Summary {
 
 /// The newest answers of a connection, so that a copy of one can be shown with its request.
 #[derive(Clone, Debug)]
-pub struct Answers<K, M>(VecDeque<(K, M, u64)>);
+pub(crate) struct Answers<K, M>(VecDeque<(K, M, u64)>);
 
 impl<K, M> Default for Answers<K, M> {
     fn default() -> Self {
@@ -74,11 +75,11 @@ impl<K: PartialEq, M: Copy> Answers<K, M> {
 }
 
 /// Exchanges that a message belongs to which is shown once more, the first few.
-pub type ShownAgain = [Option<u64>; 8];
+pub(crate) type ShownAgain = [Option<u64>; 8];
 
 /// Lookup of requests while messages are shown once more.
 #[derive(Debug)]
-pub struct ShownExchanges<'u> {
+pub(crate) struct ShownExchanges<'u> {
     upper: &'u Upper,
     /// The exchanges that were met.
     pub exchanges: ShownAgain,
@@ -108,7 +109,7 @@ impl Known for ShownExchanges<'_> {
 
 /// The upper layer of one connection.
 #[derive(Clone, Debug, Default)]
-pub struct Upper {
+pub(crate) struct Upper {
     smb2: Option<Box<Smb2>>,
     rpc: Option<Box<Rpc>>,
     /// Bytes of memory that payloads of open requests held when they were counted last, and that came since.
@@ -120,23 +121,26 @@ const UNCOUNTED_MAX: usize = 64 << 10;
 
 impl Upper {
     /// Bytes of memory that open requests hold, with their payloads.
-    pub fn held(&self) -> usize {
-        self.smb2.as_ref().map_or(0, |smb2| smb2.held()) + self.rpc.as_ref().map_or(0, |rpc| rpc.held()) + self.payloads()
+    pub(crate) fn held(&self) -> usize {
+        self.smb2.as_ref().map_or(0, |smb2| smb2.held())
+            + self.rpc.as_ref().map_or(0, |rpc| rpc.held())
+            + self.payloads()
     }
 
     /// The part of it that payloads hold: at most this, since requests may have ended since they were counted.
-    pub const fn payloads(&self) -> usize {
+    pub(crate) const fn payloads(&self) -> usize {
         self.payloads.0.saturating_add(self.payloads.1)
     }
 
     /// Counts the payloads of open requests.
-    pub fn count_payloads(&mut self) {
-        let held = self.smb2.as_ref().map_or(0, |smb2| smb2.payloads()) + self.rpc.as_ref().map_or(0, |rpc| rpc.payloads());
+    pub(crate) fn count_payloads(&mut self) {
+        let held =
+            self.smb2.as_ref().map_or(0, |smb2| smb2.payloads()) + self.rpc.as_ref().map_or(0, |rpc| rpc.payloads());
         self.payloads = (held, 0);
     }
 
     /// Gives back the memory of the payloads of open requests: they stay holes.
-    pub fn give_up_payloads(&mut self) {
+    pub(crate) fn give_up_payloads(&mut self) {
         if let Some(smb2) = self.smb2.as_mut() {
             smb2.give_up_payloads();
         }
@@ -147,7 +151,13 @@ impl Upper {
     }
 
     /// A whole message.
-    pub fn message<T: Trace, S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, memory: &mut Memory, message: &Message<'_>, t: &mut T) {
+    pub(crate) fn message<T: Trace, S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        memory: &mut Memory,
+        message: &Message<'_>,
+        t: &mut T,
+    ) {
         match message {
             Message::Smb2(message) => {
                 let smb2 = self.smb2.get_or_insert_default();
@@ -159,7 +169,7 @@ impl Upper {
     }
 
     /// Bytes that an RDMA operation brought for an exchange.
-    pub fn delivered<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, delivery: &Delivery, op: &RdmaOp<'_>) {
+    pub(crate) fn delivered<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, delivery: &Delivery, op: &RdmaOp<'_>) {
         let id = delivery.region.exchange;
         let payloads = cx.env.options.payloads;
         let Some(row) = self.open_exchange(id) else { return cx.env.frame.belongs(id, 0) };
@@ -191,7 +201,7 @@ impl Upper {
     }
 
     /// An RDMA Read was asked for: its bytes will come.
-    pub fn asked<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, delivery: &Delivery, op: &RdmaOp<'_>) {
+    pub(crate) fn asked<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, delivery: &Delivery, op: &RdmaOp<'_>) {
         let id = delivery.region.exchange;
         let mut moved = 0;
         if let Some(row) = self.open_exchange(id) {
@@ -219,14 +229,15 @@ impl Upper {
     }
 
     /// Messages are missing.
-    pub fn missed(&mut self) {
+    pub(crate) fn missed(&mut self) {
         if let Some(smb2) = self.smb2.as_mut() {
             smb2.missed();
         }
     }
 
-    /// The connection or the capture ends: requests without a reply stay so. `is_closed` if a side ended the connection.
-    pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At, is_closed: bool) {
+    /// The connection or the capture ends: requests without a reply stay so. `is_closed` if a side ended the
+    /// connection.
+    pub(crate) fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At, is_closed: bool) {
         if let Some(smb2) = self.smb2.as_mut() {
             smb2.finish(cx, end, is_closed);
         }
@@ -236,12 +247,12 @@ impl Upper {
     }
 
     /// Lookup of requests while messages are shown once more.
-    pub fn shown(&self) -> ShownExchanges<'_> {
+    pub(crate) fn shown(&self) -> ShownExchanges<'_> {
         ShownExchanges { upper: self, exchanges: ShownAgain::default() }
     }
 
     /// An exchange is done: it was answered by `replier`, and the answer arrived.
-    pub fn settled(&mut self, exchange: &Exchange, replier: End) {
+    pub(crate) fn settled(&mut self, exchange: &Exchange, replier: End) {
         let commands = match exchange.family {
             Family::Smb2 => self.smb2.as_deref_mut().map(Smb2::commands_mut),
             Family::Rpc => self.rpc.as_deref_mut().map(Rpc::commands_mut),
@@ -252,12 +263,12 @@ impl Upper {
     }
 
     /// SMB2's exchanges by command, and RPC's.
-    pub fn commands(&self) -> (Option<&Commands>, Option<&Commands>) {
+    pub(crate) fn commands(&self) -> (Option<&Commands>, Option<&Commands>) {
         (self.smb2.as_deref().map(Smb2::commands), self.rpc.as_deref().map(Rpc::commands))
     }
 
     /// Plain data for the report.
-    pub fn summary(&self) -> Summary {
+    pub(crate) fn summary(&self) -> Summary {
         let mut summary = Summary::default();
         if let Some(smb2) = self.smb2.as_deref() {
             summary = smb2.summary();
@@ -269,7 +280,7 @@ impl Upper {
     }
 
     /// Takes over the other half of a connection whose directions were first taken for two.
-    pub fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
+    pub(crate) fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
         let swapped = by != from_end;
         match (self.smb2.as_mut(), from.smb2.take()) {
             (Some(mine), Some(theirs)) => mine.adopt(*theirs, swapped),

@@ -7,13 +7,13 @@ use alloc::vec::Vec;
 use sha2::{Digest, Sha256};
 
 /// Bytes of one payload put together at most.
-pub const PAYLOAD_MAX: u64 = 16 << 20;
+pub(crate) const PAYLOAD_MAX: u64 = 16 << 20;
 /// Bytes that a piece takes besides its own, about.
-pub const PIECE: usize = 64;
+pub(crate) const PIECE: usize = 64;
 
 /// One payload. It takes as much memory as was captured of it, however long it is said to be.
 #[derive(Clone, Debug, Default)]
-pub struct Payload {
+pub(crate) struct Payload {
     /// Pieces by their offset in bytes. They do not overlap; they may touch.
     pieces: BTreeMap<u64, Vec<u8>>,
     given_up: bool,
@@ -21,19 +21,22 @@ pub struct Payload {
 
 impl Payload {
     /// Bytes of memory that it holds, about.
-    pub fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.pieces.values().map(|piece| piece.capacity() + PIECE).sum()
     }
 
     /// Gives back its memory: what was captured of it, and what is still to come, stays a hole.
-    pub fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         (self.pieces, self.given_up) = (BTreeMap::new(), true);
     }
 
     /// Adds the captured bytes of a piece at `offset` in the payload. Bytes that were not captured stay a hole; of
     /// bytes that come twice the later ones stay.
-    pub fn put(&mut self, offset: u64, bytes: &[u8]) {
-        let Some(end) = offset.checked_add(bytes.len() as u64).filter(|end| *end <= PAYLOAD_MAX && !self.given_up) else { return };
+    pub(crate) fn put(&mut self, offset: u64, bytes: &[u8]) {
+        let Some(end) = offset.checked_add(bytes.len() as u64).filter(|end| *end <= PAYLOAD_MAX && !self.given_up)
+        else {
+            return;
+        };
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
             let before = self.pieces.range_mut(..=at).next_back().map(|(from, piece)| ((at - from) as usize, piece));
@@ -57,14 +60,14 @@ impl Payload {
     }
 
     /// Bytes that are not there of the first `length`.
-    pub fn holes(&self, length: u64) -> u64 {
+    pub(crate) fn holes(&self, length: u64) -> u64 {
         let have: u64 = self.pieces.range(..length).map(|(from, piece)| (piece.len() as u64).min(length - from)).sum();
         length - have
     }
 
     /// Gives all of its first `length` bytes to `change`, which may change their values but not their number. `None` if
     /// they are not all there.
-    pub fn change<R>(&mut self, length: u64, change: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
+    pub(crate) fn change<R>(&mut self, length: u64, change: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
         if length == 0 || self.holes(length) > 0 {
             return None;
         }
@@ -78,9 +81,13 @@ impl Payload {
 
     /// The exchange is complete, or never will be; its payload has `length` bytes. They go to the sink; their hash, if
     /// the payload is whole, goes into the row.
-    pub fn finish<S: Sink>(&self, exchange: &mut Exchange, length: u64, sink: &mut S) {
+    pub(crate) fn finish<S: Sink>(&self, exchange: &mut Exchange, length: u64, sink: &mut S) {
         let holes = self.holes(length);
-        let pieces = || self.pieces.range(..length).map(|(from, piece)| (*from, &piece[..piece.len().min((length - from) as usize)]));
+        let pieces = || {
+            self.pieces
+                .range(..length)
+                .map(|(from, piece)| (*from, &piece[..piece.len().min((length - from) as usize)]))
+        };
         if holes > 0 {
             exchange.payload_holes = Some(holes);
         } else if length > 0 {

@@ -1,11 +1,12 @@
-//! ONC RPC and NFS on one connection: calls and replies matched to exchanges, file handles to names, and the rules that need both.
+//! ONC RPC and NFS on one connection: calls and replies matched to exchanges, file handles to names, and the rules that
+//! need both.
 
 use super::payload::Payload;
 use super::{Answers, is_unanswered};
 use crate::context::FrameContext;
-use crate::exchange::{DataPath, Descriptor, Exchange, Family, Status};
+use crate::exchange::{DataPath, Descriptor, Exchange, Family, One, Status};
 use crate::finding::Rule;
-use crate::messages::rpcrdma::{Kind, RpcMessage};
+use crate::messages::rpcrdma::{Kind, RpcMessage, other_xid};
 use crate::missed::Rests;
 use crate::notes::Layer;
 use crate::op::{At, End};
@@ -61,6 +62,8 @@ struct Names {
     status: Option<u32>,
     /// Operations that read or write data; `reduced` if the data of one is in a chunk.
     transfers: u32,
+    /// The same of the call, while its reply is read.
+    asked_for: u32,
     reduced: bool,
     /// Argument, result: true if an operation of the compound may have it in a chunk.
     eligible: [bool; 2],
@@ -91,11 +94,21 @@ impl Names {
     fn begin_reply(&mut self) {
         let (operation, eligible) = (self.operation, self.eligible);
         let asked = self.asked.or(self.mappings.first().copied());
-        *self = Self { handle: self.handle.take(), name: self.name.take(), operation, eligible, asked, ..Self::default() };
+        let asked_for = self.transfers;
+        *self = Self {
+            asked_for,
+            handle: self.handle.take(),
+            name: self.name.take(),
+            operation,
+            eligible,
+            asked,
+            ..Self::default()
+        };
     }
 
     fn take(&mut self, op: &Op<'_>) {
-        let name = if op.callback { nfs::v4::CallbackOperation(op.code).name() } else { nfs::v4::Operation(op.code).name() };
+        let name =
+            if op.callback { nfs::v4::CallbackOperation(op.code).name() } else { nfs::v4::Operation(op.code).name() };
         if let Some(name) = name {
             let rank = rank_of(name);
             if self.operation.is_none_or(|(_, r)| rank >= r) {
@@ -156,7 +169,7 @@ fn rank_of(name: &str) -> u8 {
 
 /// The RPC side of one connection.
 #[derive(Clone, Debug, Default)]
-pub struct Rpc {
+pub(crate) struct Rpc {
     /// Messages by sender.
     messages: [u64; 2],
     commands: Commands,
@@ -175,34 +188,39 @@ pub struct Rpc {
 
 impl Rpc {
     /// Bytes of memory that open calls hold.
-    pub fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.pending.len() * size_of::<Pending>()
     }
 
     /// The row of an exchange that is not complete.
-    pub fn open_exchange(&mut self, id: u64) -> Option<&mut Exchange> {
+    pub(crate) fn open_exchange(&mut self, id: u64) -> Option<&mut Exchange> {
         let key = self.by_exchange.get(&id)?;
         self.pending.get_mut(key).map(|p| &mut p.exchange)
     }
 
     /// Bytes of memory that payloads of open requests hold. It looks at all of them.
-    pub fn payloads(&self) -> usize {
+    pub(crate) fn payloads(&self) -> usize {
         self.pending.values().filter_map(|p| p.payload.as_ref()).map(|payload| payload.held()).sum()
     }
 
     /// Gives back the memory of the payloads of open requests.
-    pub fn give_up_payloads(&mut self) {
+    pub(crate) fn give_up_payloads(&mut self) {
         self.pending.values_mut().filter_map(|p| p.payload.as_mut()).for_each(|payload| payload.give_up());
     }
 
     /// Payload bytes of an exchange.
-    pub fn payload(&mut self, exchange: u64, offset: u64, bytes: &[u8]) {
+    pub(crate) fn payload(&mut self, exchange: u64, offset: u64, bytes: &[u8]) {
         let Some(pending) = self.by_exchange.get(&exchange).and_then(|key| self.pending.get_mut(key)) else { return };
         pending.payload.get_or_insert_default().put(offset, bytes);
     }
 
     /// A whole message.
-    pub fn message<T: Trace, S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, t: &mut T) {
+    pub(crate) fn message<T: Trace, S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        message: &RpcMessage<'_>,
+        t: &mut T,
+    ) {
         self.messages[message.by.index()] += 1;
         match message.kind {
             Kind::Call { exchange, message: stream } => self.call(cx, message, exchange, stream, t),
@@ -235,12 +253,14 @@ impl Rpc {
             sequence: cx.about.sequence,
             ..Exchange::begun(Family::Rpc, "RPC", message.first, message.last)
         };
-        let mut pending = Box::new(Pending { exchange, memo: None, names: Names::default(), is_whole: false, payload: None });
+        let mut pending =
+            Box::new(Pending { exchange, memo: None, names: Names::default(), is_whole: false, payload: None });
         if let Some(header) = message.header {
             describe(&mut pending.exchange, header);
         }
         if let Some(stream) = stream {
             pending.is_whole = decode(cx, &stream, &mut pending, t) && message.is_whole;
+            pending.exchange.session = pending.names.session;
             self.learn(cx, message, &pending);
             if pending.memo.is_some() {
                 same_xid(cx, message, &stream);
@@ -330,13 +350,28 @@ impl Rpc {
         exchange.status = exchange.status.or(Some(pending.names.status.unwrap_or(0)));
         exchange.failed |= pending.names.status.is_some();
         exchange.bytes_moved = match exchange.command {
-            "READ" | "WRITE" => pending.names.count.or(exchange.length).unwrap_or(0).into(),
+            "READ" | "WRITE" => {
+                let (count, asked) = (pending.names.count.or(exchange.length).unwrap_or(0), exchange.length);
+                let is_one = pending.names.transfers == 1 && pending.names.asked_for == 1 && is_whole;
+                if let Some(asked) = asked.filter(|asked| is_one && count > *asked) {
+                    let command = exchange.command;
+                    let text = format_args!("says it moved {count} bytes of a {command} of {asked}");
+                    cx.report(Rule::RdmaLength, message.by, Rests::since(exchange.request).of(message.by), text);
+                }
+                // no more than was asked for
+                asked.map_or(count, |asked| asked.min(count)).into()
+            }
             _ => exchange.reads.bytes + exchange.writes.bytes,
         };
         cx.env.frame.answers(exchange, cx.at);
         if exchange.failed {
             let (command, status) = (exchange.command, Status(exchange.family, exchange.status.unwrap_or(0)));
-            cx.report(Rule::RpcError, message.by, Rests::FRAME, format_args!("answered {command} with {status}"));
+            let rule = if status.is_damage() { Rule::RpcIoError } else { Rule::RpcError };
+            cx.report(rule, message.by, Rests::FRAME, format_args!("answered {command} with {status}"));
+            if status.is_of_the_call() {
+                let by = cx.blame(message.by);
+                cx.env.findings.because(rule, Some(cx.about.id), by, Some(UNREADABLE));
+            }
         }
         self.answers.add(message.xid, pending.memo, pending.exchange.id);
         Self::complete(cx, caller, *pending);
@@ -390,7 +425,7 @@ impl Rpc {
     }
 
     /// The connection ends: calls without a reply will never have one.
-    pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At) {
+    pub(crate) fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At) {
         let mut left: Vec<_> = self.pending.drain().collect();
         left.sort_by_key(|(_, p)| p.exchange.id);
         self.by_exchange.clear();
@@ -401,9 +436,15 @@ impl Rpc {
             // a retransmitted call, of which the capture has nothing else, may have been answered before
             let is_answered = u32::try_from(exchange.message_id).is_ok_and(|xid| self.unasked.contains(&(caller, xid)));
             if is_call && !is_answered && is_unanswered(cx, exchange, caller, end) {
-                let command = exchange.command;
-                let text = format_args!("never answered a {command}");
-                cx.report_as(exchange.request_end, Rule::RpcUnanswered, caller.peer(), cx.unanswered(exchange, caller, end), text);
+                let command = One(exchange.command);
+                let text = format_args!("never answered {command}");
+                cx.report_as(
+                    exchange.request_end,
+                    Rule::RpcUnanswered,
+                    caller.peer(),
+                    cx.unanswered(exchange, caller, end),
+                    text,
+                );
             }
             exchange.close(cx.about.retransmissions);
             self.commands.add(exchange);
@@ -412,37 +453,39 @@ impl Rpc {
     }
 
     /// Known facts about a call that was answered lately, or not yet; and the number of its exchange.
-    pub fn known(&self, xid: u32) -> Option<(Option<Memo>, u64)> {
+    pub(crate) fn known(&self, xid: u32) -> Option<(Option<Memo>, u64)> {
         let open = End::BOTH.iter().find_map(|by| self.pending.get(&(*by, xid)));
         open.map(|pending| (pending.memo, pending.exchange.id)).or_else(|| self.answers.find(&xid))
     }
 
     /// Exchanges by command.
-    pub fn commands(&self) -> &Commands {
+    pub(crate) fn commands(&self) -> &Commands {
         &self.commands
     }
 
     /// The same, to add to.
-    pub fn commands_mut(&mut self) -> &mut Commands {
+    pub(crate) fn commands_mut(&mut self) -> &mut Commands {
         &mut self.commands
     }
 
     /// Plain data for the report.
-    pub fn summary(&self, summary: &mut super::Summary) {
+    pub(crate) fn summary(&self, summary: &mut super::Summary) {
         summary.messages = self.messages;
         summary.nfs = self.nfs.clone();
         summary.commands.absorb(&self.commands);
     }
 
     /// Swaps ends A and B.
-    pub fn swap_ends(&mut self) {
+    pub(crate) fn swap_ends(&mut self) {
         self.messages.swap(0, 1);
         self.pending = self.pending.drain().map(|((caller, xid), pending)| ((caller.peer(), xid), pending)).collect();
-        self.by_exchange = self.by_exchange.drain().map(|(exchange, (caller, xid))| (exchange, (caller.peer(), xid))).collect();
+        self.by_exchange =
+            self.by_exchange.drain().map(|(exchange, (caller, xid))| (exchange, (caller.peer(), xid))).collect();
     }
 
-    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` if their ends have other names.
-    pub fn adopt(&mut self, mut from: Self, swapped: bool) {
+    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` if their ends
+    /// have other names.
+    pub(crate) fn adopt(&mut self, mut from: Self, swapped: bool) {
         if swapped {
             from.swap_ends();
         }
@@ -503,12 +546,12 @@ fn eligible(pending: &Pending) -> Option<[bool; 2]> {
 fn same_xid<S: Sink>(cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, stream: &Stream<'_>) {
     let (xid, inner) = (message.xid, stream.bytes.first_chunk::<4>().map(|b| u32::from_be_bytes(*b)));
     if let (Some(inner), true) = (inner.filter(|inner| *inner != xid), message.header.is_some()) {
-        let text = format_args!("has XID {xid:#010x} in the header and {inner:#010x} in the RPC message");
-        cx.report(Rule::RpcrdmaXid, message.by, Rests::FRAME, text);
-        let by = cx.blame(message.by);
-        cx.env.findings.because(Rule::RpcrdmaXid, Some(cx.about.id), by, Some("A sender that fills in the two headers separately"));
+        other_xid(cx, message.by, xid, inner);
     }
 }
+
+/// Cause of a status that says that the server could not read a call.
+const UNREADABLE: &str = "A call that was damaged on its way or encoded wrongly";
 
 /// Text of the finding about data in a chunk that GSS-API protects.
 const UNDER_GSS: &str = "reduced a data item under RPCSEC_GSS integrity or privacy";
@@ -546,7 +589,13 @@ fn reduced_argument<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Hea
 
 /// Compares the bytes that the chunks of a reply announce with those that were seen and those that the message
 /// announces. `is_whole` if all of it and of its call could be read.
-fn announced_and_written<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, pending: &Pending, is_whole: bool) {
+fn announced_and_written<S: Sink>(
+    cx: &mut FrameContext<'_, S>,
+    by: End,
+    header: &Header<'_>,
+    pending: &Pending,
+    is_whole: bool,
+) {
     let listed: u64 = header.writes.iter().map(|c| c.length()).sum();
     let announced = listed + header.reply.map_or(0, |c| c.length());
     let wrote = pending.exchange.writes.bytes;
@@ -561,14 +610,17 @@ fn announced_and_written<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header:
     let names = &pending.names;
     if listed == 0 {
         // if a chunk was offered for it, a result is moved there (RFC 8166 6.1)
-        if let (Some(count), false, 1, true) = (names.count.filter(|count| *count > 0), names.reduced, names.transfers, is_whole)
+        if let (Some(count), false, 1, true) =
+            (names.count.filter(|count| *count > 0), names.reduced, names.transfers, is_whole)
             && !header.is_long()
             && header.writes.iter().next().is_some()
             && !is_protected(pending)
             && matches!(eligible(pending), Some([_, true]))
         {
             let command = pending.exchange.command;
-            let text = format_args!("answered a {command} with {count} bytes in the message, although a write chunk was offered for them");
+            let text = format_args!(
+                "answered a {command} with {count} bytes in the message, although a write chunk was offered for them"
+            );
             cx.report(Rule::RpcrdmaDdp, by, rests, text);
         }
         return;
@@ -589,7 +641,12 @@ fn announced_and_written<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header:
 }
 
 /// Decodes an RPC message that belongs to a pending call. Returns true if all of it could be read.
-fn decode<T: Trace, S: Sink>(cx: &mut FrameContext<'_, S>, stream: &Stream<'_>, pending: &mut Pending, t: &mut T) -> bool {
+fn decode<T: Trace, S: Sink>(
+    cx: &mut FrameContext<'_, S>,
+    stream: &Stream<'_>,
+    pending: &mut Pending,
+    t: &mut T,
+) -> bool {
     let names = &mut pending.names;
     let result = rpc::dissect(stream, pending.memo, t, names);
     match result {
@@ -627,7 +684,14 @@ mod tests {
         fn message(&mut self, by: End, words: &[u32]) -> &mut Self {
             let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_be_bytes()).collect();
             let mut cx = self.alone.frame(by);
-            let record = Record { first: cx.at, last: cx.at, bytes: &bytes, wire_length: bytes.len() as u32, in_frame: true, pieces: None };
+            let record = Record {
+                first: cx.at,
+                last: cx.at,
+                bytes: &bytes,
+                wire_length: bytes.len() as u32,
+                in_frame: true,
+                pieces: None,
+            };
             let message = RpcMessage::of_record(&mut cx, by, &record).expect("an RPC header");
             self.rpc.message(&mut cx, &message, &mut Off);
             self
@@ -646,15 +710,24 @@ mod tests {
     #[test]
     fn a_reply_is_tied_to_its_call_by_the_transaction_id() {
         let mut layer = Layer::new();
-        layer.message(End::A, &call(1)).message(End::A, &call(2)).message(End::B, &reply(2, 0)).message(End::B, &reply(1, 0));
-        let shown: Vec<_> = layer.alone.answered(End::B).iter().map(|e| (e.command, e.message_id, e.request.frame, e.failed)).collect();
+        layer
+            .message(End::A, &call(1))
+            .message(End::A, &call(2))
+            .message(End::B, &reply(2, 0))
+            .message(End::B, &reply(1, 0));
+        let shown: Vec<_> =
+            layer.alone.answered(End::B).iter().map(|e| (e.command, e.message_id, e.request.frame, e.failed)).collect();
         assert_eq!(shown, [("NULL", 2, 2, false), ("NULL", 1, 1, false)]);
     }
 
     #[test]
     fn both_ends_may_call_with_the_same_transaction_id() {
         let mut layer = Layer::new();
-        layer.message(End::A, &call(7)).message(End::B, &call(7)).message(End::A, &reply(7, 0)).message(End::B, &reply(7, 0));
+        layer
+            .message(End::A, &call(7))
+            .message(End::B, &call(7))
+            .message(End::A, &reply(7, 0))
+            .message(End::B, &reply(7, 0));
         assert_eq!((layer.alone.answered(End::A).len(), layer.alone.answered(End::B).len()), (1, 1));
     }
 
@@ -663,7 +736,12 @@ mod tests {
         let mut layer = Layer::new();
         // SYSTEM_ERR (RFC 5531, 9)
         layer.message(End::A, &call(1)).message(End::B, &reply(1, 5));
-        let shown: Vec<_> = layer.alone.answered(End::B).iter().map(|e| (e.failed, e.status.map(|code| Status(e.family, code)))).collect();
+        let shown: Vec<_> = layer
+            .alone
+            .answered(End::B)
+            .iter()
+            .map(|e| (e.failed, e.status.map(|code| Status(e.family, code))))
+            .collect();
         assert_eq!(shown.len(), 1);
         assert!(matches!(shown[0], (true, Some(status)) if alloc::format!("{status}") == "SYSTEM_ERR"), "{shown:?}");
     }
@@ -682,7 +760,11 @@ mod tests {
             let mut cx = alone.frame(End::B);
             let end = At { time: cx.at.time + 60_000_000_000, ..cx.at };
             rpc.finish(&mut cx, end);
-            assert_eq!(alone.broken().iter().filter(|(rule, _)| *rule == Rule::RpcUnanswered).count(), expected, "{replied}");
+            assert_eq!(
+                alone.broken().iter().filter(|(rule, _)| *rule == Rule::RpcUnanswered).count(),
+                expected,
+                "{replied}"
+            );
         }
     }
 

@@ -3,17 +3,19 @@
 
 use core::fmt;
 use rdmascope_dissector::wire::smb2::blob::Blob;
-use rdmascope_dissector::wire::smb2::{Body, Header, Pdu};
+use rdmascope_dissector::wire::smb2::{Body, Command, Header, Pdu};
 
 /// A violation in the shape of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub(crate) enum Wrong {
     /// StructureSize of the header.
     Header(u16),
     /// StructureSize of a request's body, and its right value.
     Size(u16, u16),
     /// NextCommand is not a multiple of 8.
     Next(u32),
+    /// A command that does not exist.
+    Command(u16),
     /// The first request of a message refers to the one before it.
     Related,
     /// Name, offset and length of a part that is not inside the message.
@@ -26,20 +28,26 @@ impl fmt::Display for Wrong {
             Self::Header(size) => write!(f, "whose header has StructureSize {size} instead of 64"),
             Self::Size(size, own) => write!(f, "with StructureSize {size} instead of {own}"),
             Self::Next(next) => write!(f, "whose NextCommand {next} is not a multiple of 8"),
+            Self::Command(command) => write!(f, "with command {command}, which does not exist"),
             Self::Related => f.write_str("that is the first of its message, but marked as related to an earlier one"),
-            Self::Outside(what, offset, length) => write!(f, "whose {what}, {length} bytes at {offset}, lies outside it"),
+            Self::Outside(what, offset, length) => {
+                write!(f, "whose {what}, {length} bytes at {offset}, lies outside it")
+            }
         }
     }
 }
 
 /// Checks the shape of a message of which nothing was cut off. `emit` is given each violation.
-pub fn check(pdu: &Pdu<'_>, mut emit: impl FnMut(Wrong)) {
+pub(crate) fn check(pdu: &Pdu<'_>, mut emit: impl FnMut(Wrong)) {
     let header = &pdu.header;
     if usize::from(header.header_length) != Header::LEN {
         emit(Wrong::Header(header.header_length));
     }
     if !header.next_command.is_multiple_of(8) {
         emit(Wrong::Next(header.next_command));
+    }
+    if header.command > Command::SERVER_TO_CLIENT_NOTIFICATION {
+        emit(Wrong::Command(header.command.0));
     }
     if !header.is_response() {
         if pdu.offset == 0 && header.is_related() {

@@ -18,16 +18,18 @@ const WITHOUT_KEY: u16 = IS_GUEST | IS_NULL;
 
 /// Values for signing in a SESSION_SETUP request, kept until its reply comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Setup {
+pub(crate) struct Setup {
     required: bool,
     binding: bool,
 }
 
 impl Setup {
     /// Of a request; nothing of other commands.
-    pub fn of(body: &Body<'_>) -> Self {
+    pub(crate) fn of(body: &Body<'_>) -> Self {
         match body {
-            Body::SessionSetupRequest(r) => Self { required: r.fixed.security_mode & SIGNING_REQUIRED != 0, binding: r.fixed.binding() },
+            Body::SessionSetupRequest(r) => {
+                Self { required: r.fixed.security_mode & SIGNING_REQUIRED != 0, binding: r.fixed.binding() }
+            }
             _ => Self::default(),
         }
     }
@@ -43,7 +45,7 @@ struct Session {
 
 /// The sessions of one connection that have a key.
 #[derive(Clone, Debug, Default)]
-pub struct Signing {
+pub(crate) struct Signing {
     /// True if the server requires it of every session.
     server: bool,
     dialect: u16,
@@ -52,7 +54,7 @@ pub struct Signing {
 
 impl Signing {
     /// Takes the reply to a request, with the values of that request.
-    pub fn learn(&mut self, pdu: &Pdu<'_>, setup: Setup) {
+    pub(crate) fn learn(&mut self, pdu: &Pdu<'_>, setup: Setup) {
         let header = &pdu.header;
         match &pdu.body {
             Ok(Body::NegotiateResponse(r)) => {
@@ -62,7 +64,10 @@ impl Signing {
             Ok(Body::SessionSetupResponse(r)) if header.status() == NtStatus::SUCCESS => {
                 self.sessions.retain(|s| s.id != header.session_id);
                 // another channel of a session takes over the agreement of the first
-                if r.fixed.session_flags & (WITHOUT_KEY | ENCRYPT_DATA) == 0 && !setup.binding && self.sessions.len() < SESSIONS_MAX {
+                if r.fixed.session_flags & (WITHOUT_KEY | ENCRYPT_DATA) == 0
+                    && !setup.binding
+                    && self.sessions.len() < SESSIONS_MAX
+                {
                     self.sessions.push(Session { id: header.session_id, required: self.server || setup.required });
                 }
             }
@@ -72,23 +77,27 @@ impl Signing {
     }
 
     /// Reason why a request that travels in the clear must be signed; `None` if it need not be, or is.
-    pub fn request(&self, header: &Header) -> Option<&'static str> {
-        if header.is_signed() || matches!(header.command, Command::NEGOTIATE | Command::SESSION_SETUP | Command::CANCEL) {
+    pub(crate) fn request(&self, header: &Header) -> Option<&'static str> {
+        if header.is_signed() || matches!(header.command, Command::NEGOTIATE | Command::SESSION_SETUP | Command::CANCEL)
+        {
             return None;
         }
         let session = self.sessions.iter().find(|s| s.id == header.session_id)?;
         match session.required {
             true => Some("of a session that must be signed"),
             // 3.3.5.7: the signature proves that the negotiation was not changed
-            false if header.command == Command::TREE_CONNECT && self.dialect == Dialect::SMB_3_1_1.0 => Some("in dialect 0x0311"),
+            false if header.command == Command::TREE_CONNECT && self.dialect == Dialect::SMB_3_1_1.0 => {
+                Some("in dialect 0x0311")
+            }
             false => None,
         }
     }
 
     /// True if a reply in the clear to a signed request must be signed and is not.
-    pub fn reply(header: &Header) -> bool {
+    pub(crate) fn reply(header: &Header) -> bool {
         const SESSION_EXPIRED: NtStatus = NtStatus(0xc000_035c);
-        let without_session = [NtStatus::USER_SESSION_DELETED, SESSION_EXPIRED, NtStatus::ACCESS_DENIED].contains(&header.status());
+        let without_session =
+            [NtStatus::USER_SESSION_DELETED, SESSION_EXPIRED, NtStatus::ACCESS_DENIED].contains(&header.status());
         let apart = matches!(header.command, Command::NEGOTIATE | Command::SESSION_SETUP | Command::CANCEL);
         !header.is_signed() && !header.is_interim() && !without_session && !apart
     }

@@ -1,7 +1,8 @@
-//! SMB2 on one connection: requests and replies matched to exchanges, descriptors to the memory map, files to names, and
-//! the rules of \[MS-SMB2\] that the RDMA channel adds.
+//! SMB2 on one connection: requests and replies matched to exchanges, descriptors to the memory map, files to names,
+//! and the rules of \[MS-SMB2\] that the RDMA channel adds.
 
 use super::channel::{self, Agreed};
+use super::context::{self, Context, Named};
 use super::ids::{Early, Ids, Wrong};
 use super::payload::Payload;
 use super::shape;
@@ -13,7 +14,7 @@ use crate::credits::{charge_of, payload_of};
 use crate::env::{RELEASED_WITHIN, Release};
 use crate::episodes::time::Behind;
 use crate::episodes::{Cause, Ceiling};
-use crate::exchange::{DataPath, Descriptor, Exchange, Family};
+use crate::exchange::{self, DataPath, Descriptor, Exchange, Family, One};
 use crate::finding::Rule;
 use crate::keys::session::{Direction, SignatureCheck};
 use crate::memory::{Memory, Region, Right, State};
@@ -31,6 +32,7 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use hashbrown::HashMap;
 use rdmascope_dissector::fault::fault_of;
 use rdmascope_dissector::frame::Addr;
@@ -38,13 +40,16 @@ use rdmascope_dissector::text::Elapsed as Milliseconds;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::smb2::compression;
 use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
-use rdmascope_dissector::wire::smb2::negotiate::Dialect;
+use rdmascope_dissector::wire::smb2::negotiate::{Dialect, NegotiateRequest};
 use rdmascope_dissector::wire::smb2::rdma_channel::{RdmaTransform, TransformType};
 use rdmascope_dissector::wire::smb2::smb1::Smb1Header;
+use rdmascope_dissector::wire::smb2::tree::ShareType;
 use rdmascope_dissector::wire::smb2::{
     self, Body, BodyForm, ChannelInfo, Command, FileId, Framing, Header, NtStatus, Pdu, RequestMemo, Severity, Visitor,
 };
 
+/// Connections to named pipes that are remembered per connection at most.
+const PIPES_MAX: usize = 256;
 /// Files whose names are remembered per connection at most.
 const FILES_MAX: usize = 4096;
 /// Keys of one request that are remembered to be ended with it.
@@ -77,6 +82,8 @@ struct Pending {
     asked: Option<u64>,
     /// The message id of the CREATE in its compound whose file it works on.
     created_by: Option<u64>,
+    /// The session and the tree connect that it names.
+    named: Named,
 }
 
 /// Encryption or signature of data that RDMA moves, \[MS-SMB2\] 2.2.43.1.
@@ -106,6 +113,45 @@ struct Released {
     at: At,
 }
 
+/// Dialects offered in a NEGOTIATE.
+#[derive(Clone, Copy, Debug, Default)]
+struct Offered {
+    dialects: [u16; Self::MAX],
+    count: usize,
+}
+
+impl Offered {
+    /// Dialects kept: there are fewer.
+    const MAX: usize = 8;
+
+    /// Those of a request that was not cut.
+    fn of(request: &NegotiateRequest<'_>) -> Self {
+        let mut offered = Self::default();
+        for dialect in request.dialects() {
+            if let Some(slot) = offered.dialects.get_mut(offered.count) {
+                *slot = dialect.0;
+            }
+            offered.count += 1;
+        }
+        offered
+    }
+
+    /// True if this one is among them; `None` if they are not known.
+    fn has(&self, dialect: Dialect) -> Option<bool> {
+        let all = self.dialects.get(..self.count).filter(|all| !all.is_empty())?;
+        Some(all.contains(&dialect.0))
+    }
+}
+
+impl fmt::Display for Offered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, dialect) in self.dialects.iter().take(self.count).enumerate() {
+            write!(f, "{}{dialect:#06x}", if place > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
 /// Keys, the common few without allocation.
 #[derive(Clone, Debug, Default)]
 struct KeyList {
@@ -131,7 +177,7 @@ impl KeyList {
 
 /// The SMB2 side of a connection.
 #[derive(Clone, Debug, Default)]
-pub struct Smb2 {
+pub(crate) struct Smb2 {
     /// Its part of a report; arrays by end are for end A and B.
     smb: Smb,
     /// Messages by sender.
@@ -145,12 +191,18 @@ pub struct Smb2 {
     /// The last exchange that was asked for by its number, and its message id: packets of one come in runs.
     last: (u64, u64),
     files: Recent<FileId, Arc<str>>,
+    /// Session and tree id of connections to named pipes.
+    pipes: Recent<(u64, u32), ()>,
     /// By the message id of a CREATE: the file that it opened, for those behind it in its compound.
     created: Recent<u64, FileId>,
     /// Message ids and credits.
     ids: Ids,
     /// Content of the NEGOTIATE reply.
     agreed: Agreed,
+    /// Sessions and tree connects that were set up.
+    context: Context,
+    /// Dialects that the client offered in its last NEGOTIATE.
+    offered: Offered,
     /// Rules about messages that must be signed.
     signing: Signing,
     negotiated: bool,
@@ -192,18 +244,18 @@ struct Walk<'w, 'u, 'c, S> {
 
 impl Smb2 {
     /// Bytes of memory that open requests and the text of sealed messages hold.
-    pub fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.pending.capacity() * (size_of::<(u64, Pending)>() + size_of::<Exchange>())
             + self.clear.iter().map(Vec::capacity).sum::<usize>()
     }
 
     /// SMB2 credits that the client can still spend, if known.
-    pub fn credits_left(&self) -> Option<i64> {
+    pub(crate) fn credits_left(&self) -> Option<i64> {
         self.ids.held()
     }
 
     /// The row of an exchange that is not complete.
-    pub fn open_exchange(&mut self, id: u64) -> Option<&mut Exchange> {
+    pub(crate) fn open_exchange(&mut self, id: u64) -> Option<&mut Exchange> {
         if self.last.0 != id {
             self.last = (id, *self.by_exchange.get(&id)?);
         }
@@ -212,37 +264,43 @@ impl Smb2 {
     }
 
     /// Messages are missing.
-    pub fn missed(&mut self) {
+    pub(crate) fn missed(&mut self) {
         self.missed = true;
         self.ids.lost();
         self.unseal.missed();
     }
 
     /// Bytes of memory that payloads of open requests hold. It looks at all of them.
-    pub fn payloads(&self) -> usize {
+    pub(crate) fn payloads(&self) -> usize {
         self.pending.values().filter_map(|p| p.payload.as_ref()).map(|payload| payload.held()).sum()
     }
 
     /// Gives back the memory of the payloads of open requests.
-    pub fn give_up_payloads(&mut self) {
+    pub(crate) fn give_up_payloads(&mut self) {
         self.pending.values_mut().filter_map(|p| p.payload.as_mut()).for_each(|payload| payload.give_up());
     }
 
     /// Payload bytes of an exchange.
-    pub fn payload(&mut self, exchange: u64, offset: u64, bytes: &[u8]) {
+    pub(crate) fn payload(&mut self, exchange: u64, offset: u64, bytes: &[u8]) {
         let Some(pending) = self.by_exchange.get(&exchange).and_then(|id| self.pending.get_mut(id)) else { return };
         pending.payload.get_or_insert_default().put(offset, bytes);
     }
 
     /// An RDMA Read asks for bytes of an exchange.
-    pub fn asked(&mut self, exchange: u64, length: Option<u32>) {
+    pub(crate) fn asked(&mut self, exchange: u64, length: Option<u32>) {
         if let Some(pending) = self.by_exchange.get(&exchange).and_then(|id| self.pending.get_mut(id)) {
             pending.asked = pending.asked.and_then(|asked| asked.checked_add(length?.into()));
         }
     }
 
     /// A whole message. Which end is the client is learnt from it.
-    pub fn message<T: Trace, S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, memory: &mut Memory, message: &Smb2Message<'_>, t: &mut T) {
+    pub(crate) fn message<T: Trace, S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        memory: &mut Memory,
+        message: &Smb2Message<'_>,
+        t: &mut T,
+    ) {
         self.messages[message.by.index()] += 1;
         if let Some(pieces) = message.pieces {
             cx.env.sink.assembled(Assembly::SmbDirect, cx.at.frame, pieces.frames());
@@ -285,9 +343,11 @@ impl Smb2 {
         let mut clear = core::mem::take(&mut self.clear[depth]);
         clear.clear();
         let (name, opened) = if framing == Some(Framing::Encrypted) {
-            let direction = if cx.roles.client() == Some(message.by.peer()) { Direction::ToClient } else { Direction::ToServer };
+            let direction =
+                if cx.roles.client() == Some(message.by.peer()) { Direction::ToClient } else { Direction::ToServer };
             let keyring = &cx.env.options.keyring;
-            let opened = !keyring.is_empty() && self.unseal.decrypt(message.bytes, direction, keyring, &mut clear).is_some();
+            let opened =
+                !keyring.is_empty() && self.unseal.decrypt(message.bytes, direction, keyring, &mut clear).is_some();
             self.smb.decrypted += u64::from(opened);
             ("Decrypted SMB2", opened)
         } else {
@@ -377,7 +437,12 @@ impl Smb2 {
             && message.bytes.len() as u64 >= u64::from(message.wire_length)
         {
             let fault = fault_of(error);
-            cx.report(Rule::Smb2Malformed, by, Rests::FRAME, format_args!("sent an SMB2 message that cannot be read: {fault}"));
+            cx.report(
+                Rule::Smb2Malformed,
+                by,
+                Rests::FRAME,
+                format_args!("sent an SMB2 message that cannot be read: {fault}"),
+            );
         }
         if let Some(key) = invalidate {
             if replied {
@@ -390,7 +455,7 @@ impl Smb2 {
     }
 
     /// The connection ends: requests without a reply will never have one.
-    pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At, is_closed: bool) {
+    pub(crate) fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At, is_closed: bool) {
         let mut left: Vec<Pending> = self.pending.drain().map(|(_, p)| p).collect();
         left.sort_by_key(|p| p.exchange.id);
         self.by_exchange.clear();
@@ -412,8 +477,8 @@ impl Smb2 {
             let is_answered = self.ids.is_answered(exchange.message_id);
             if !may_wait && !is_answered && is_unanswered(cx, exchange, pending.by, end) {
                 let certainty = cx.unanswered(exchange, pending.by, end);
-                let (command, waited) = (exchange.command, Milliseconds(end.since(exchange.request)));
-                let text = format_args!("did not answer a {command} in {waited}");
+                let (command, waited) = (One(exchange.command), Milliseconds(end.since(exchange.request)));
+                let text = format_args!("did not answer {command} in {waited}");
                 cx.report_as(exchange.request_end, Rule::Smb2Unanswered, pending.by.peer(), certainty, text);
             }
             exchange.close(cx.about.retransmissions);
@@ -423,23 +488,23 @@ impl Smb2 {
     }
 
     /// A request that was answered lately, or not yet, and the number of its exchange.
-    pub fn known(&self, message_id: u64) -> Option<(RequestMemo, u64)> {
+    pub(crate) fn known(&self, message_id: u64) -> Option<(RequestMemo, u64)> {
         let open = self.pending.get(&message_id).map(|pending| (pending.memo, pending.exchange.id));
         open.or_else(|| self.answers.find(&message_id))
     }
 
     /// Exchanges by command.
-    pub fn commands(&self) -> &Commands {
+    pub(crate) fn commands(&self) -> &Commands {
         &self.commands
     }
 
     /// The same, to add to.
-    pub fn commands_mut(&mut self) -> &mut Commands {
+    pub(crate) fn commands_mut(&mut self) -> &mut Commands {
         &mut self.commands
     }
 
     /// Plain data for the report.
-    pub fn summary(&self) -> super::Summary {
+    pub(crate) fn summary(&self) -> super::Summary {
         let mut smb = self.smb.clone();
         // if something was missed, it may have been a CLOSE
         smb.open = self.files.values().filter(|_| !self.missed).filter(|name| !name.is_empty()).cloned().collect();
@@ -448,14 +513,15 @@ impl Smb2 {
     }
 
     /// Swaps ends A and B.
-    pub fn swap_ends(&mut self) {
+    pub(crate) fn swap_ends(&mut self) {
         self.smb.sealed.swap(0, 1);
         self.messages.swap(0, 1);
         self.pending.values_mut().for_each(|pending| pending.by = pending.by.peer());
     }
 
-    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` if their ends have other names.
-    pub fn adopt(&mut self, mut from: Self, swapped: bool) {
+    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` if their ends
+    /// have other names.
+    pub(crate) fn adopt(&mut self, mut from: Self, swapped: bool) {
         if swapped {
             from.swap_ends();
         }
@@ -485,10 +551,12 @@ impl Smb2 {
         self.pending.extend(from.pending);
         self.by_exchange.extend(from.by_exchange);
         self.files.extend(from.files, FILES_MAX);
+        self.pipes.extend(from.pipes, PIPES_MAX);
         self.negotiated |= from.negotiated;
         if self.agreed == Agreed::default() {
             self.agreed = from.agreed;
         }
+        self.context.lost();
         self.unseal.adopt(from.unseal);
         self.missed();
     }
@@ -513,17 +581,19 @@ fn broken<S: Sink>(cx: &mut FrameContext<'_, S>, client: End, at: At, wrong: Wro
             cx.report_at(at, Rule::Smb2Credit, client, Rests::START.of(server), text);
         }
         Wrong::Unasked { command, id } => {
-            let command = command_name(command);
-            let text = format_args!("sent a {command} reply with MessageId {id}, but there is no such request");
+            let command = One(command_name(command));
+            let text = format_args!("sent {command} reply with MessageId {id}, but there is no such request");
             cx.report_at(at, Rule::Smb2Reply, server, Rests::START.of(client), text);
         }
         Wrong::Again { command, id, first } => {
             let (command, frame) = (command_name(command), first.frame);
-            let text = format_args!("answered the {command} with MessageId {id} a second time (first in frame {frame})");
+            let text =
+                format_args!("answered the {command} with MessageId {id} a second time (first in frame {frame})");
             cx.report_at(at, Rule::Smb2Reply, server, Rests::since(first).of(server), text);
         }
         Wrong::Dry => {
-            let text = format_args!("left the client without an SMB2 credit and without a request that could bring one");
+            let text =
+                format_args!("left the client without an SMB2 credit and without a request that could bring one");
             cx.report_at(at, Rule::Smb2Credit, server, Rests::START, text);
         }
     }
@@ -545,7 +615,10 @@ impl<'a, S: Sink> Visitor<'a> for Walk<'_, '_, '_, S> {
         let smb = &mut self.smb2.smb;
         smb.signed |= header.is_signed();
         smb.signatures[usize::from(header.is_signed())] += 1;
-        if header.session_id != 0 && !smb.sessions.contains(&header.session_id) && smb.sessions.len() < SESSIONS_MAX {
+        if session_of(header).is_some()
+            && !smb.sessions.contains(&header.session_id)
+            && smb.sessions.len() < SESSIONS_MAX
+        {
             smb.sessions.push(header.session_id);
             self.cx.env.session(header.session_id, self.cx.about.id);
         }
@@ -553,12 +626,12 @@ impl<'a, S: Sink> Visitor<'a> for Walk<'_, '_, '_, S> {
             self.verify(pdu);
         }
         if !self.is_cut() {
-            let (by, command) = (self.by, command_name(header.command));
+            let (by, command) = (self.by, One(command_name(header.command)));
             let kind = if header.is_response() { "reply" } else { "request" };
             shape::check(pdu, |wrong| {
                 // the fragment before it may be missing
                 let rests = if wrong == shape::Wrong::Related { Rests::START.of(by) } else { Rests::FRAME };
-                self.cx.report(Rule::Smb2Malformed, by, rests, format_args!("sent a {command} {kind} {wrong}"));
+                self.cx.report(Rule::Smb2Malformed, by, rests, format_args!("sent {command} {kind} {wrong}"));
             });
         }
         if header.is_response() { self.reply(pdu) } else { self.request(pdu) }
@@ -574,8 +647,15 @@ impl<'a, S: Sink> Visitor<'a> for Walk<'_, '_, '_, S> {
     }
 }
 
+/// The session of a message, as [`Exchange::session`] has it: none before it is set up, and the one of the message
+/// before in a compound, \[MS-SMB2\] 3.2.4.1.4.
+fn session_of(header: &Header) -> Option<[u8; 16]> {
+    let id = header.session_id;
+    (id != 0 && id != u64::MAX).then(|| u128::from(id).to_be_bytes())
+}
+
 /// The specification's name of a command.
-pub const fn command_name(command: Command) -> &'static str {
+pub(crate) const fn command_name(command: Command) -> &'static str {
     match command {
         Command::NEGOTIATE => "NEGOTIATE",
         Command::SESSION_SETUP => "SESSION_SETUP",
@@ -624,15 +704,16 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         match self.smb2.unseal.verify(pdu, &self.cx.env.options.keyring) {
             SignatureCheck::Verified => self.smb2.smb.verified += 1,
             verdict @ (SignatureCheck::Failed | SignatureCheck::WithLength) => {
-                let command = command_name(header.command);
+                let command = One(command_name(header.command));
                 let kind = if header.is_response() { "reply" } else { "request" };
                 let how = match verdict {
                     SignatureCheck::WithLength => {
-                        "whose signature includes its length, which is not part of the message (ksmbd of Linux 6.12 does this)"
+                        "whose signature includes its length, which is not part of the message (ksmbd of Linux 6.12 \
+                            does this)"
                     }
                     _ => "whose signature is wrong",
                 };
-                self.report(Rule::Smb2Signature, self.by, Rests::FRAME, format_args!("sent a {command} {kind} {how}"));
+                self.report(Rule::Smb2Signature, self.by, Rests::FRAME, format_args!("sent {command} {kind} {how}"));
             }
             SignatureCheck::Unproven | SignatureCheck::NoKey => {}
         }
@@ -651,8 +732,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         }
         let early = self.spend(pdu);
         if let Some(why) = self.smb2.signing.request(header).filter(|_| !self.sealed) {
-            let command = command_name(header.command);
-            let text = format_args!("sent a {command} {why} without a signature");
+            let command = One(command_name(header.command));
+            let text = format_args!("sent {command} {why} without a signature");
             self.report(Rule::Smb2Unsigned, self.by, Rests::START.of(self.by.peer()), text);
         }
         let id = self.cx.env.number_exchange();
@@ -674,9 +755,13 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             setup: pdu.body.as_ref().map(Setup::of).unwrap_or_default(),
             asked: Some(0),
             created_by: None,
+            named: Named::of(header),
         };
         match &pdu.body {
             Ok(Body::ReadRequest(read)) => {
+                let tree = header.tree_id().filter(|_| !self.smb2.pipes.is_empty());
+                pending.exchange.is_of_a_pipe =
+                    tree.is_some_and(|tree| self.smb2.pipes.get(&(header.session_id, tree)).is_some());
                 pending.exchange.offset = Some(read.fixed.offset);
                 pending.exchange.length = Some(read.fixed.length);
                 pending.file_id = Some(read.file());
@@ -693,7 +778,9 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
                 let inline = write.channel.channel == smb2::Channel::NONE;
                 if inline && self.message.fragments > 1 && self.cx.about.transport != Some(Transport::Tcp) {
                     let (bytes, fragments) = (write.data.length, self.message.fragments);
-                    let text = format_args!("sent {bytes} bytes of a WRITE in {fragments} fragments; RDMA could have carried them");
+                    let text = format_args!(
+                        "sent {bytes} bytes of a WRITE in {fragments} fragments; RDMA could have carried them"
+                    );
                     self.report(Rule::SmbdFragCost, self.by, Rests::FRAME, text);
                 }
                 if self.cx.env.options.payloads {
@@ -701,11 +788,17 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
                 }
                 self.channel(pdu, &write.channel, write.payload_length(), Right::Read, &mut pending);
             }
-            Ok(Body::NegotiateRequest(negotiate)) => self.smb2.smb.setup.offer(negotiate, self.message.first),
+            Ok(Body::NegotiateRequest(negotiate)) => {
+                self.smb2.smb.setup.offer(negotiate, self.message.first);
+                self.smb2.offered = if self.is_cut() { Offered::default() } else { Offered::of(negotiate) };
+            }
             Ok(Body::SessionSetupRequest(setup)) if setup.fixed.binding() => {
+                self.smb2.context.shared();
                 self.smb2.smb.setup.binding = Some((self.message.first, None));
             }
             Ok(Body::IoctlRequest(ioctl)) if ioctl.code() == ControlCode::QUERY_NETWORK_INTERFACE_INFO => {
+                // further channels of the session may follow, with tree connects of their own
+                self.smb2.context.shared();
                 self.smb2.smb.setup.asked.get_or_insert(self.message.first);
             }
             Ok(Body::CreateRequest(create)) => {
@@ -723,7 +816,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             self.create = None;
             pending.exchange.file = self.smb2.files.get(&file).cloned();
         } else if header.is_related() && pending.exchange.file.is_none() {
-            pending.exchange.file = self.name.clone().or_else(|| self.file.and_then(|f| self.smb2.files.get(&f).cloned()));
+            pending.exchange.file =
+                self.name.clone().or_else(|| self.file.and_then(|f| self.smb2.files.get(&f).cloned()));
         }
         if pending.file_id == Some(FileId::PREVIOUS) {
             pending.created_by = self.create;
@@ -731,7 +825,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         }
         if let Some(early) = early {
             let exchange = &mut pending.exchange;
-            (exchange.reply, exchange.reply_end, exchange.status) = (Some(early.at), Some(early.at), Some(early.status));
+            (exchange.reply, exchange.reply_end, exchange.status) =
+                (Some(early.at), Some(early.at), Some(early.status));
             exchange.close(self.cx.about.retransmissions);
             return self.cx.settling.push(pending.exchange, self.by.peer(), None);
         }
@@ -763,6 +858,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             id,
             connection: self.cx.about.id,
             message_id: header.message_id,
+            session: session_of(header),
             retransmissions: self.cx.about.retransmissions as u32,
             wait_for_credit: self.message.waited,
             is_related: self.behind_first,
@@ -788,7 +884,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         let (size, charge) = (payload_of(header.command, pdu.bytes), header.credit_charge);
         let needed = charge_of(size);
         // without multiple credits the field is reserved
-        let counts = if charge > 0 { smb2.agreed.multi_credit != Some(false) } else { smb2.agreed.multi_credit == Some(true) };
+        let counts =
+            if charge > 0 { smb2.agreed.multi_credit != Some(false) } else { smb2.agreed.multi_credit == Some(true) };
         if charge < needed && needed > 1 && counts {
             let command = command_name(header.command);
             let text = format_args!("sent {command} for {size} bytes with CreditCharge {charge}; it needs {needed}");
@@ -807,9 +904,15 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         let cx = &mut *self.cx;
         let mut emit = |rule: Rule, text: core::fmt::Arguments<'_>| cx.report(rule, by, sure, text);
         if is_tcp && info.channel != smb2::Channel::NONE {
-            emit(Rule::BugKsmbdChannelInfo, format_args!("asked for the RDMA channel in a {command} on a TCP connection"));
+            emit(
+                Rule::BugKsmbdChannelInfo,
+                format_args!("asked for the RDMA channel in a {command} on a TCP connection"),
+            );
         } else if channel::check(info, length, command, &agreed, is_cut, &mut emit) {
-            emit(Rule::BugKsmbdChannelInfo, format_args!("sent a {command} with channel information that does not fit"));
+            emit(
+                Rule::BugKsmbdChannelInfo,
+                format_args!("sent a {command} with channel information that does not fit"),
+            );
         }
         if info.channel == smb2::Channel::NONE {
             return;
@@ -822,8 +925,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             smb2::Channel::RDMA_V1_INVALIDATE => DataPath::RdmaInvalidate,
             _ => DataPath::RdmaTransform,
         };
-        if info.asks_for_invalidation() && self.smb2.smb.dialect.is_some_and(|d| d < Dialect::SMB_3_0_2.0) {
-            let dialect = self.smb2.smb.dialect.unwrap_or(0);
+        if let Some(dialect) = agreed.dialect.filter(|d| info.asks_for_invalidation() && *d < Dialect::SMB_3_0_2.0) {
             self.report(
                 Rule::RdmaInvalidate,
                 by,
@@ -832,7 +934,12 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             );
         }
         if let Some(limit) = self.message.max_read_write_size.filter(|limit| length > *limit) {
-            self.report(Rule::RdmaLength, by, sure, format_args!("asked for {length} bytes in a {command}; MaxReadWriteSize is {limit}"));
+            self.report(
+                Rule::RdmaLength,
+                by,
+                sure,
+                format_args!("asked for {length} bytes in a {command}; MaxReadWriteSize is {limit}"),
+            );
         }
         let mut payload_offset = 0;
         for (index, descriptor) in info.descriptors().enumerate() {
@@ -880,7 +987,12 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
                 BodyForm::ErrorUnderSuccess => "an ERROR body, where the command's own belongs",
                 _ => "a body that is neither its own nor an ERROR",
             };
-            self.report(Rule::Smb2ErrorBody, self.by, Rests::FRAME, format_args!("answered {command} with {status} and {what}"));
+            self.report(
+                Rule::Smb2ErrorBody,
+                self.by,
+                Rests::FRAME,
+                format_args!("answered {command} with {status} and {what}"),
+            );
         }
         if let Ok(Body::NegotiateResponse(negotiate)) = &pdu.body {
             self.smb2.smb.dialect = Some(negotiate.dialect().0);
@@ -889,6 +1001,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             if negotiate.dialect() != Dialect::WILDCARD {
                 self.smb2.agreed = Agreed::of(negotiate, !self.is_cut());
             }
+            self.chosen(header, negotiate.dialect());
         }
         if header.is_interim() {
             if let Some(pending) = self.smb2.pending.get_mut(&header.message_id) {
@@ -897,11 +1010,20 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             }
             return;
         }
-        let Some(mut pending) = self.smb2.pending.remove(&header.message_id) else { return };
+        let Some(mut pending) = self.smb2.pending.remove(&header.message_id) else {
+            // its request is not known, or comes behind it in the capture
+            if matches!(header.command, Command::SESSION_SETUP | Command::TREE_CONNECT) {
+                self.smb2.context.lost();
+            }
+            return;
+        };
         self.smb2.by_exchange.remove(&pending.exchange.id);
         self.smb2.first_reply.get_or_insert(self.message.first);
-        self.smb2.signing.learn(pdu, pending.setup);
+        if !matches!(&pdu.body, Ok(Body::NegotiateResponse(_))) || self.smb2.agreed.dialect.is_some() {
+            self.smb2.signing.learn(pdu, pending.setup);
+        }
         self.answers(pdu, &pending);
+        self.names(header, &pending);
         if pending.exchange.pending {
             self.waited_behind(header.command, &mut pending);
         }
@@ -911,6 +1033,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         exchange.reply = Some(self.message.first);
         exchange.reply_end = Some(self.message.last);
         exchange.status = Some(status.0);
+        exchange.session = exchange.session.or(session_of(header));
         let more = status == NtStatus::MORE_PROCESSING_REQUIRED;
         exchange.failed = status.severity() == Severity::Error && !more;
         let failed = exchange.failed;
@@ -920,7 +1043,11 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         match (header.command, &mut self.smb2.smb.setup) {
             (Command::SESSION_SETUP, heard) if !more => heard.set_up(answer, status.0),
             (Command::IOCTL, heard) if pending.memo.asks_for_interfaces() => {
-                heard.answer(answer, status.0, if let Ok(Body::IoctlResponse(ioctl)) = &pdu.body { Some(ioctl) } else { None });
+                heard.answer(
+                    answer,
+                    status.0,
+                    if let Ok(Body::IoctlResponse(ioctl)) = &pdu.body { Some(ioctl) } else { None },
+                );
             }
             _ => {}
         }
@@ -949,19 +1076,30 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
                 }
                 if inline && self.message.fragments > 1 && self.cx.about.transport != Some(Transport::Tcp) {
                     let (bytes, fragments) = (read.data.length, self.message.fragments);
-                    let text = format_args!("asked for {bytes} bytes in a READ without RDMA: they came in {fragments} fragments");
+                    let text = format_args!(
+                        "asked for {bytes} bytes in a READ without RDMA: they came in {fragments} fragments"
+                    );
                     self.report(Rule::SmbdFragCost, self.by.peer(), Rests::FRAME, text);
                 }
                 let (moved, seen) = (pending.exchange.bytes_moved, pending.exchange.writes.bytes);
-                if let Some(rests) = self.moved(&pending, pending.exchange.writes.frames, self.memory.summary().write_bytes)
+                if let Some(rests) =
+                    self.moved(&pending, pending.exchange.writes.frames, self.memory.summary().write_bytes)
                     && !failed
                     && moved != seen
                 {
-                    self.report(Rule::RdmaLength, self.by, rests, format_args!("says it wrote {moved} bytes for a READ; {seen} were seen"));
+                    self.report(
+                        Rule::RdmaLength,
+                        self.by,
+                        rests,
+                        format_args!("says it wrote {moved} bytes for a READ; {seen} were seen"),
+                    );
                 }
             }
             Ok(Body::WriteResponse(write)) => {
-                exchange.bytes_moved = u64::from(write.count);
+                // no more than was to be written
+                exchange.bytes_moved = u64::from(exchange.length.map_or(write.count, |length| length.min(write.count)));
+                self.counts(write.count, &pending);
+                let exchange = &pending.exchange;
                 // the length asked for: some of the responses may not have been captured
                 let (moved, seen) = (exchange.bytes_moved, pending.asked.unwrap_or(exchange.bytes_moved));
                 if let Some(rests) = self.moved(&pending, pending.exchange.reads.frames, self.memory.summary().reads)
@@ -970,6 +1108,11 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
                 {
                     let text = format_args!("says it wrote {moved} bytes of a WRITE; {seen} were fetched by RDMA Read");
                     self.report(Rule::RdmaLength, self.by, rests, text);
+                }
+            }
+            Ok(Body::TreeConnectResponse(tree)) if tree.share_type == ShareType::PIPE.0 => {
+                if let Some(id) = header.tree_id() {
+                    self.smb2.pipes.insert((header.session_id, id), (), PIPES_MAX);
                 }
             }
             Ok(Body::CloseResponse(_)) => {
@@ -985,8 +1128,9 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             self.memory.end(self.message.last, pending.by, key, pending.exchange.id);
         }
         if failed {
-            let status = Status(status.0);
-            self.report(Rule::Smb2Error, self.by, Rests::FRAME, format_args!("{command} failed: {status}"));
+            let is_damage = exchange::Status(Family::Smb2, status.0).is_damage();
+            let (rule, status) = (if is_damage { Rule::Smb2IoError } else { Rule::Smb2Error }, Status(status.0));
+            self.report(rule, self.by, Rests::FRAME, format_args!("{command} failed: {status}"));
         }
         if let Some(mut payload) = pending.payload.take() {
             let length = pending.exchange.bytes_moved;
@@ -1008,7 +1152,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         self.cx.answered(pending.exchange, pending.by.peer());
     }
 
-    /// A request after which others may go on that wait: an unlock, a CLOSE, the acknowledgment of an oplock or lease break.
+    /// A request after which others may go on that wait: an unlock, a CLOSE, the acknowledgment of an oplock or lease
+    /// break.
     #[inline]
     fn releases(&mut self, pdu: &Pdu<'_>, pending: &Pending) {
         let exchange = &pending.exchange;
@@ -1064,15 +1209,66 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             // nothing at all: sequence numbers show that none was missed, or some Write of the connection was captured;
             // and the purpose of all Writes must be known
             0 => {
-                let is_counted = matches!(self.cx.about.transport, Some(Transport::RoceV2 | Transport::Infiniband | Transport::Iwarp));
+                let is_counted = matches!(
+                    self.cx.about.transport,
+                    Some(Transport::RoceV2 | Transport::Infiniband | Transport::Iwarp)
+                );
                 // if the capture began late, it may have been answered before, and the request be one that went out
                 // again
                 let is_first = self.smb2.first_reply.is_none_or(|first| pending.exchange.request < first);
-                let is_seen =
-                    (is_counted || of_connection > 0) && (self.cx.about.opening_seen || !is_first && self.cx.about.retransmissions == 0);
+                let is_seen = (is_counted || of_connection > 0)
+                    && (self.cx.about.opening_seen || !is_first && self.cx.about.retransmissions == 0);
                 (is_seen && self.memory.unattributed() == 0 && pending.exchange.descriptor_count > 0).then_some(since)
             }
             _ => Some(since.of(self.by).though_cut()),
+        }
+    }
+
+    /// Checks that the server chose a dialect that the client had offered. From any other, nothing follows for the
+    /// client.
+    fn chosen(&mut self, header: &Header, dialect: Dialect) {
+        let request = self.smb2.pending.get(&header.message_id).filter(|p| p.memo.command == Command::NEGOTIATE);
+        let is_offered = self.smb2.offered.has(dialect);
+        if let Some(request) = request.map(|p| p.exchange.request).filter(|_| is_offered == Some(false)) {
+            let rests = Rests::since(request).of(self.by);
+            let (dialect, offered) = (dialect.0, self.smb2.offered);
+            let text = format_args!("chose dialect {dialect:#06x}; the client had offered {offered}");
+            self.report(Rule::Smb2Dialect, self.by, rests, text);
+        }
+        if is_offered == Some(false) || dialect.name().is_none() {
+            self.smb2.agreed = Agreed::default();
+        }
+    }
+
+    /// Checks how many bytes the reply to a WRITE says were written.
+    fn counts(&mut self, count: u32, pending: &Pending) {
+        // the server may write less; the client has to send the rest once more
+        let Some(length) = pending.exchange.length.filter(|length| count > *length && !pending.exchange.failed) else {
+            return;
+        };
+        let rests = Rests::since(pending.exchange.request).of(self.by);
+        let text = format_args!("says it wrote {count} bytes of a WRITE of {length}");
+        self.report(Rule::RdmaLength, self.by, rests, text);
+    }
+
+    /// Checks that a request named a session and a tree connect that were set up, and that its reply names the same.
+    fn names(&mut self, header: &Header, pending: &Pending) {
+        let (context, client) = (&mut self.smb2.context, pending.by);
+        let command = One(command_name(pending.memo.command));
+        let wrong = context.wrong(&pending.named, &Named::of(header), pending.memo.command);
+        context.learn(header, &pending.named, pending.memo.command);
+        match wrong {
+            None => {}
+            // a capture that begins behind the negotiation lacks what was set up
+            Some(context::Wrong::Session(_) | context::Wrong::Tree(_)) if !self.smb2.negotiated => {}
+            Some(wrong @ (context::Wrong::Session(_) | context::Wrong::Tree(_))) => {
+                let text = format_args!("sent {command} with {wrong}, which was not set up on this connection");
+                self.cx.report_at(pending.exchange.request_end, Rule::Smb2SessionId, client, Rests::START, text);
+            }
+            Some(wrong) => {
+                let rests = Rests::since(pending.exchange.request).of(self.by);
+                self.report(Rule::Smb2SessionId, self.by, rests, format_args!("answered {command} with {wrong}"));
+            }
         }
     }
 
@@ -1081,8 +1277,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         let header = &pdu.header;
         let (rests, command) = (Rests::since(pending.exchange.request).of(self.by), command_name(header.command));
         if pending.memo.command != header.command {
-            let (asked, id) = (command_name(pending.memo.command), header.message_id);
-            let text = format_args!("answered the {asked} with MessageId {id} as if it were a {command}");
+            let (asked, id, command) = (command_name(pending.memo.command), header.message_id, One(command));
+            let text = format_args!("answered the {asked} with MessageId {id} as if it were {command}");
             self.report(Rule::Smb2Reply, self.by, rests, text);
         }
         if pending.signed && !self.sealed && Signing::reply(header) {
@@ -1095,18 +1291,29 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         {
             let (by, agreed) = (self.by, self.smb2.agreed);
             let cx = &mut *self.cx;
-            channel::check_transform(read.transform().as_ref(), &agreed, &mut |rule, text| cx.report(rule, by, Rests::FRAME, text));
+            channel::check_transform(read.transform().as_ref(), &agreed, &mut |rule, text| {
+                cx.report(rule, by, Rests::FRAME, text)
+            });
         }
     }
 
     /// Removes the protection of data that RDMA moved. False if it stays encrypted.
-    fn undo(&mut self, header: &Header, protection: &Protection, client: End, length: u64, payload: &mut Payload) -> bool {
+    fn undo(
+        &mut self,
+        header: &Header,
+        protection: &Protection,
+        client: End,
+        length: u64,
+        payload: &mut Payload,
+    ) -> bool {
         let Protection { encrypts, signature, nonce } = protection;
         let unseal = &self.smb2.unseal;
         let reads = header.command == Command::READ;
         if *encrypts {
             let direction = if reads { Direction::ToClient } else { Direction::ToServer };
-            return payload.change(length, |data| unseal.decrypt_rdma(header.session_id, direction, nonce, signature, data)) == Some(true);
+            return payload
+                .change(length, |data| unseal.decrypt_rdma(header.session_id, direction, nonce, signature, data))
+                == Some(true);
         }
         let verdict = payload.change(length, |data| unseal.verify_rdma(header.session_id, nonce, signature, data));
         match verdict {
@@ -1114,7 +1321,12 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             Some(SignatureCheck::Failed) => {
                 let (by, command) = if reads { (client.peer(), "READ") } else { (client, "WRITE") };
                 let rests = Rests::since(self.cx.at).of(self.by).though_cut();
-                self.report(Rule::Smb2Signature, by, rests, format_args!("moved data of a {command} over RDMA whose signature is wrong"));
+                self.report(
+                    Rule::Smb2Signature,
+                    by,
+                    rests,
+                    format_args!("moved data of a {command} over RDMA whose signature is wrong"),
+                );
             }
             _ => {}
         }
@@ -1217,7 +1429,8 @@ mod tests {
         layer.message(End::A, &echo(0, 0, 1, 2)).message(End::A, &echo(0, 0, 2, 1));
         layer.message(End::B, &echo(RESPONSE, 0, 2, 1)).message(End::B, &echo(RESPONSE, 0, 1, 2));
         let answered = layer.alone.answered(End::B);
-        let shown: Vec<_> = answered.iter().map(|e| (e.command, e.message_id, e.request.frame, e.reply.map(|at| at.frame))).collect();
+        let shown: Vec<_> =
+            answered.iter().map(|e| (e.command, e.message_id, e.request.frame, e.reply.map(|at| at.frame))).collect();
         assert_eq!(shown, [("ECHO", 2, 2, Some(3)), ("ECHO", 1, 1, Some(4))]);
     }
 
@@ -1228,7 +1441,10 @@ mod tests {
         assert!(layer.alone.answered(End::B).is_empty());
         layer.message(End::B, &echo(RESPONSE | ASYNC, 0, 1, 0));
         let answered = layer.alone.answered(End::B);
-        assert_eq!(answered.iter().map(|e| (e.pending, e.reply.map(|at| at.frame))).collect::<Vec<_>>(), [(true, Some(3))]);
+        assert_eq!(
+            answered.iter().map(|e| (e.pending, e.reply.map(|at| at.frame))).collect::<Vec<_>>(),
+            [(true, Some(3))]
+        );
     }
 
     #[test]
@@ -1253,7 +1469,10 @@ mod tests {
             if replied {
                 layer.message(End::B, &echo(RESPONSE, 0, 7, 1));
             }
-            layer.message(End::A, &echo(0, 0, 7, 1)).message(End::A, &echo(0, 0, 8, 1)).message(End::B, &echo(RESPONSE, 0, 8, 1));
+            layer
+                .message(End::A, &echo(0, 0, 7, 1))
+                .message(End::A, &echo(0, 0, 8, 1))
+                .message(End::B, &echo(RESPONSE, 0, 8, 1));
             let at = layer.alone.at;
             End::BOTH.into_iter().for_each(|end| layer.alone.missed.captured(end));
             let mut cx = layer.alone.frame(End::B);

@@ -13,7 +13,7 @@ const SESSIONS_MAX: usize = 256;
 
 /// The cryptographic side of one SMB2 connection.
 #[derive(Clone, Debug, Default)]
-pub struct Unseal {
+pub(crate) struct Unseal {
     connection: ConnectionCrypto,
     sessions: HashMap<u64, SessionCrypto>,
     /// Sessions whose id the server has not said yet, by the message id of their first request.
@@ -24,7 +24,7 @@ pub struct Unseal {
 
 impl Unseal {
     /// Messages are missing: hashes over them cannot be known.
-    pub fn missed(&mut self) {
+    pub(crate) fn missed(&mut self) {
         self.connection.missed();
         for session in self.sessions.values_mut().chain(self.setups.values_mut()) {
             session.missed();
@@ -32,14 +32,14 @@ impl Unseal {
     }
 
     /// Takes over the sessions that the other half of a connection knew.
-    pub fn adopt(&mut self, from: Self) {
+    pub(crate) fn adopt(&mut self, from: Self) {
         for (id, session) in from.sessions {
             self.sessions.entry(id).or_insert(session);
         }
     }
 
     /// Learns from the messages that keys are made of; `channels` are the keys that connections share.
-    pub fn learn(&mut self, pdu: &Pdu<'_>, keyring: &Keyring, channels: &mut ChannelKeys) {
+    pub(crate) fn learn(&mut self, pdu: &Pdu<'_>, keyring: &Keyring, channels: &mut ChannelKeys) {
         let header = &pdu.header;
         match &pdu.body {
             Ok(Body::NegotiateRequest(_)) => self.connection.negotiate_request(pdu.bytes),
@@ -67,7 +67,9 @@ impl Unseal {
                     self.sessions.insert(header.session_id, session);
                 }
                 let id = header.session_id;
-                let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.is_established()) else { return };
+                let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.is_established()) else {
+                    return;
+                };
                 session.response(pdu.bytes, header.status().0, id, response.security.bytes, keyring);
                 if session.is_established() {
                     match self.bindings.contains(&id) {
@@ -81,7 +83,13 @@ impl Unseal {
     }
 
     /// Decrypts a message that begins with its transform header. `None` without a key that fits.
-    pub fn decrypt(&mut self, message: &[u8], direction: Direction, keyring: &Keyring, output: &mut alloc::vec::Vec<u8>) -> Option<()> {
+    pub(crate) fn decrypt(
+        &mut self,
+        message: &[u8],
+        direction: Direction,
+        keyring: &Keyring,
+        output: &mut alloc::vec::Vec<u8>,
+    ) -> Option<()> {
         let id = cipher::session_id(message)?;
         if self.sessions.len() >= SESSIONS_MAX && !self.sessions.contains_key(&id) {
             return None;
@@ -95,7 +103,14 @@ impl Unseal {
     }
 
     /// Decrypts data that RDMA moved: `data` is the plain text then. False without a key that fits.
-    pub fn decrypt_rdma(&self, session: u64, direction: Direction, nonce: &[u8], signature: &[u8], data: &mut alloc::vec::Vec<u8>) -> bool {
+    pub(crate) fn decrypt_rdma(
+        &self,
+        session: u64,
+        direction: Direction,
+        nonce: &[u8],
+        signature: &[u8],
+        data: &mut alloc::vec::Vec<u8>,
+    ) -> bool {
         let Some(session) = self.sessions.get(&session) else { return false };
         let mut output = alloc::vec::Vec::new();
         let opened = session.decrypt_rdma(direction, nonce, signature, data, &mut output).is_ok();
@@ -106,12 +121,12 @@ impl Unseal {
     }
 
     /// Outcome of verifying the signature of data that RDMA moved.
-    pub fn verify_rdma(&self, session: u64, nonce: &[u8], signature: &[u8], data: &[u8]) -> SignatureCheck {
+    pub(crate) fn verify_rdma(&self, session: u64, nonce: &[u8], signature: &[u8], data: &[u8]) -> SignatureCheck {
         self.sessions.get(&session).map_or(SignatureCheck::NoKey, |session| session.verify_rdma(nonce, signature, data))
     }
 
     /// Outcome of verifying a signed message's signature.
-    pub fn verify(&mut self, pdu: &Pdu<'_>, keyring: &Keyring) -> SignatureCheck {
+    pub(crate) fn verify(&mut self, pdu: &Pdu<'_>, keyring: &Keyring) -> SignatureCheck {
         let id = pdu.header.session_id;
         if !self.sessions.contains_key(&id) && keyring.session(id).is_some() && self.sessions.len() < SESSIONS_MAX {
             let mut session = SessionCrypto::new(&self.connection);
@@ -127,7 +142,8 @@ impl Unseal {
 
 /// Cipher and signing algorithm that the server chose.
 fn chosen(response: &NegotiateResponse<'_>) -> (Option<CipherId>, Option<SigningAlgorithm>) {
-    let first = |kind: ContextType| response.contexts.into_iter().find(|c| c.context_type == kind).and_then(|c| c.ids().next());
+    let first =
+        |kind: ContextType| response.contexts.into_iter().find(|c| c.context_type == kind).and_then(|c| c.ids().next());
     (first(ContextType::ENCRYPTION).map(CipherId), first(ContextType::SIGNING).map(SigningAlgorithm))
 }
 
@@ -170,7 +186,12 @@ mod tests {
     fn connection(salt: u8) -> Unseal {
         let mut connection = ConnectionCrypto::new();
         connection.negotiate_request(&[salt; 64]);
-        connection.negotiate_response(&[0; 64], Dialect::SMB_3_1_1, Some(CipherId::AES_128_GCM), Some(SigningAlgorithm::AES_CMAC));
+        connection.negotiate_response(
+            &[0; 64],
+            Dialect::SMB_3_1_1,
+            Some(CipherId::AES_128_GCM),
+            Some(SigningAlgorithm::AES_CMAC),
+        );
         Unseal { connection, ..Unseal::default() }
     }
 
@@ -185,7 +206,8 @@ mod tests {
             request(2, ID, binds, &authenticate()),
             reply(2, NtStatus::SUCCESS, b""),
         ] {
-            smb2::parse_message(&message, &mut Off, &mut Each(|pdu: &Pdu<'_>| unseal.learn(pdu, &keyring, channels))).expect("a message");
+            smb2::parse_message(&message, &mut Off, &mut Each(|pdu: &Pdu<'_>| unseal.learn(pdu, &keyring, channels)))
+                .expect("a message");
         }
     }
 
@@ -202,7 +224,11 @@ mod tests {
         let keyring = Keyring::new();
         assert_eq!(second.decrypt(&sealed, Direction::ToServer, &keyring, &mut clear), Some(()));
         assert_eq!(clear, [0x42; 80]);
-        assert_eq!(alone.decrypt(&sealed, Direction::ToServer, &keyring, &mut clear), None, "its first channel was not seen");
+        assert_eq!(
+            alone.decrypt(&sealed, Direction::ToServer, &keyring, &mut clear),
+            None,
+            "its first channel was not seen"
+        );
         // what RDMA moves on the second
         let mut data = vec![0x77; 256];
         let tag = cipher.seal(&[9; 12], &[], &mut data).expect("encrypted");
@@ -228,7 +254,8 @@ mod tests {
 
     fn verify(unseal: &mut Unseal, message: &[u8], keyring: &Keyring) -> Option<SignatureCheck> {
         let mut result = None;
-        smb2::parse_message(message, &mut Off, &mut Each(|pdu: &Pdu<'_>| result = Some(unseal.verify(pdu, keyring)))).ok()?;
+        smb2::parse_message(message, &mut Off, &mut Each(|pdu: &Pdu<'_>| result = Some(unseal.verify(pdu, keyring))))
+            .ok()?;
         result
     }
 
@@ -253,7 +280,10 @@ mod tests {
         let mut unseal = connection(1);
         unseal.missed();
         log_on(&mut unseal, 0, &mut channels);
-        assert!(unseal.sessions[&ID].cipher(Direction::ToServer).is_none(), "3.1.1 derives keys from all messages before");
+        assert!(
+            unseal.sessions[&ID].cipher(Direction::ToServer).is_none(),
+            "3.1.1 derives keys from all messages before"
+        );
         let mut whole = connection(1);
         log_on(&mut whole, 0, &mut channels);
         assert!(whole.sessions[&ID].cipher(Direction::ToServer).is_some());

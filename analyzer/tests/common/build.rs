@@ -1,14 +1,16 @@
 //! Conversations made by our own encoders: messages of a client and a server, as frames with checksums that are right.
 //!
-//! Everything a [`Conversation`] sends is well-formed unless the caller makes it wrong on purpose. Packets follow each other
-//! in steps of 10 microseconds, and every request packet is acknowledged.
+//! Everything a [`Conversation`] sends is well-formed unless the caller makes it wrong on purpose. Packets follow each
+//! other in steps of 10 microseconds, and every request packet is acknowledged.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use crate::common::Frame;
 use rdmascope_analyzer::pipeline::FrameMeta;
 use rdmascope_dissector::frame::LinkType;
 use rdmascope_dissector::wire::ib::bth::{Bth, Opcode};
-use rdmascope_dissector::wire::ib::cm::{self, Attribute, DisconnectHead, RejectHead, ReplyHead, RequestHead, RequestIds, ServiceId};
+use rdmascope_dissector::wire::ib::cm::{
+    self, Attribute, DisconnectHead, RejectHead, ReplyHead, RequestHead, RequestIds, ServiceId,
+};
 use rdmascope_dissector::wire::ib::ext::{self, Reth, aeth_bytes, deth_bytes};
 use rdmascope_dissector::wire::ib::icrc::{Cover, invariant};
 use rdmascope_dissector::wire::ib::mad::{QP1, QP1_KEY};
@@ -21,7 +23,9 @@ use rdmascope_dissector::wire::smb2::encode;
 use rdmascope_dissector::wire::smb2::error::ErrorFixed;
 use rdmascope_dissector::wire::smb2::header::{Command, Header, flags};
 use rdmascope_dissector::wire::smb2::negotiate::{Dialect, NegotiateRequestFixed};
-use rdmascope_dissector::wire::smb2::read_write::{ReadRequestFixed, ReadResponseFixed, WriteRequestFixed, WriteResponseFixed};
+use rdmascope_dissector::wire::smb2::read_write::{
+    ReadRequestFixed, ReadResponseFixed, WriteRequestFixed, WriteResponseFixed,
+};
 use rdmascope_dissector::wire::smbd::{BufferDescriptorV1, DataTransfer, NegotiateRequest, NegotiateResponse};
 use rdmascope_dissector::wire::udp::ROCE_V2;
 
@@ -166,7 +170,12 @@ pub fn empty(granted: u16) -> DataTransfer {
 
 /// The header of one that carries `length` bytes.
 pub fn carrying(granted: u16, length: usize, remaining: usize) -> DataTransfer {
-    DataTransfer { data_offset: 24, data_length: length as u32, remaining_data_length: remaining as u32, ..empty(granted) }
+    DataTransfer {
+        data_offset: 24,
+        data_length: length as u32,
+        remaining_data_length: remaining as u32,
+        ..empty(granted)
+    }
 }
 
 pub fn descriptor(key: u32, length: u32) -> BufferDescriptorV1 {
@@ -326,7 +335,8 @@ impl Conversation {
         udp.resize(udp.len() + padding, 0);
         // the ICRC counts for the length that IP says
         udp.extend([0; 4]);
-        let (mut ip, cover) = if self.version1 { (Self::grh(by, &udp), Cover::Grh) } else { (self.ipv4(by, UDP, &udp), Cover::Ipv4) };
+        let (mut ip, cover) =
+            if self.version1 { (Self::grh(by, &udp), Cover::Grh) } else { (self.ipv4(by, UDP, &udp), Cover::Ipv4) };
         let end = ip.len() - 4;
         let icrc = invariant(cover, &ip[..end]).expect("the headers are all there");
         ip[end..].copy_from_slice(&icrc.to_le_bytes());
@@ -410,7 +420,13 @@ impl Conversation {
 
     /// The Response to it.
     pub fn read_response(&mut self, by: usize, psn: u32, length: u32) {
-        self.roce(by, Opcode::RC_RDMA_READ_RESPONSE_ONLY.0, psn, &aeth_bytes(ext::ACK, 1), &vec![b'r'; length as usize]);
+        self.roce(
+            by,
+            Opcode::RC_RDMA_READ_RESPONSE_ONLY.0,
+            psn,
+            &aeth_bytes(ext::ACK, 1),
+            &vec![b'r'; length as usize],
+        );
     }
 
     pub fn read(&mut self, by: usize, key: u32, length: u32) {
@@ -490,8 +506,13 @@ impl Conversation {
     pub fn cm_disconnect(&mut self, by: usize) {
         let mut out = Vec::new();
         let ids = self.comms();
-        DisconnectHead { local_comm_id: ids[by], remote_comm_id: ids[1 - by], remote_qpn: self.qp(1 - by), reserved: [0; 1] }
-            .emit(&mut out);
+        DisconnectHead {
+            local_comm_id: ids[by],
+            remote_comm_id: ids[1 - by],
+            remote_qpn: self.qp(1 - by),
+            reserved: [0; 1],
+        }
+        .emit(&mut out);
         self.mad(by, Attribute::DISCONNECT_REQUEST, &out);
     }
 
@@ -597,16 +618,30 @@ impl Conversation {
     /// Body of the answer to a READ over RDMA.
     pub fn read_body(length: u32) -> Vec<u8> {
         let mut out = Vec::new();
-        ReadResponseFixed { structure_size: 17, data_offset: 80, reserved: [0; 1], data_length: 0, data_remaining: length, flags: 0 }
-            .emit(&mut out);
+        ReadResponseFixed {
+            structure_size: 17,
+            data_offset: 80,
+            reserved: [0; 1],
+            data_length: 0,
+            data_remaining: length,
+            flags: 0,
+        }
+        .emit(&mut out);
         out.push(0);
         out
     }
 
     pub fn write_body(count: u32) -> Vec<u8> {
         let mut out = Vec::new();
-        WriteResponseFixed { structure_size: 17, reserved: [0; 2], count, remaining: 0, channel_info_offset: 0, channel_info_length: 0 }
-            .emit(&mut out);
+        WriteResponseFixed {
+            structure_size: 17,
+            reserved: [0; 2],
+            count,
+            remaining: 0,
+            channel_info_offset: 0,
+            channel_info_length: 0,
+        }
+        .emit(&mut out);
         out
     }
 
@@ -623,7 +658,10 @@ impl Conversation {
             client_guid: [1; 16],
             contexts_or_start_time: 0,
         };
-        let request = encode::negotiate(&header, fixed, &[Dialect(0x0302)], &[]);
+        // the client offers what it is to be given, if there is such a dialect
+        let asked = Some(Dialect(self.dialect)).filter(|dialect| dialect.0 != 0x0302 && dialect.name().is_some());
+        let offered: Vec<Dialect> = core::iter::once(Dialect(0x0302)).chain(asked).collect();
+        let request = encode::negotiate(&header, fixed, &offered, &[]);
         self.message(C, &request);
         let contexts = self.dialect == 0x0311 && !self.transforms.is_empty();
         let mut body = vec![65, 0, self.security_mode, 0];
@@ -717,8 +755,12 @@ impl Conversation {
         let header = self.header(Command::WRITE);
         let mut out = Vec::new();
         header.emit(&mut out);
-        WriteRequestFixed { channel_info_offset: 112, channel_info_length: transform.len() as u16, ..Self::write_fixed(3, 1024) }
-            .emit(&mut out);
+        WriteRequestFixed {
+            channel_info_offset: 112,
+            channel_info_length: transform.len() as u16,
+            ..Self::write_fixed(3, 1024)
+        }
+        .emit(&mut out);
         out.extend_from_slice(transform);
         self.message(C, &out);
         header

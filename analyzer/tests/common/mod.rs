@@ -31,10 +31,30 @@ pub fn path(name: &str) -> PathBuf {
     }
 }
 
+/// Every capture in a folder and its folders, in order.
+pub fn captures(folder: &std::path::Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(captures(&path));
+        } else if path.extension().is_some_and(|extension| extension == "pcap" || extension == "pcapng") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
 pub fn frames(name: &str) -> Vec<Frame> {
-    let mut capture = rdmascope_capture::open(path(name).to_str().unwrap(), OpenOptions::default()).unwrap();
+    frames_of(&path(name))
+}
+
+/// The frames of a file, up to where it is damaged.
+pub fn frames_of(path: &std::path::Path) -> Vec<Frame> {
+    let mut capture = rdmascope_capture::open(path.to_str().unwrap(), OpenOptions::default()).unwrap();
     let mut frames = Vec::new();
-    while let Some(record) = capture.next().unwrap() {
+    while let Ok(Some(record)) = capture.next() {
         let meta = FrameMeta {
             number: frames.len() as u64 + 1,
             time_ns: record.time_ns,

@@ -112,7 +112,8 @@ pub fn looks_like(bytes: &[u8], wire_length: u32) -> Option<Certainty> {
     if data.inside && begins_like_smb2(data.data) {
         return Some(Certainty::Certain);
     }
-    (is_credits_alone(&data.header, wire_length) && (data.header.credits_granted > 0 || data.header.flags == 1)).then_some(Certainty::Guess)
+    (is_credits_alone(&data.header, wire_length) && (data.header.credits_granted > 0 || data.header.flags == 1))
+        .then_some(Certainty::Guess)
 }
 
 /// A data transfer message without data, in which nothing is out of order.
@@ -134,12 +135,15 @@ fn versions(bytes: &[u8]) -> Option<(u16, u16)> {
 
 fn is_negotiate_request(bytes: &[u8], wire_length: u32) -> bool {
     // the first bytes leave nearly all data transfer messages out
-    if !versions(bytes).is_some_and(|(min, max)| min == 0x0100 && (0x0100..0x1000).contains(&max)) || wire_length >= 1024 {
+    if !versions(bytes).is_some_and(|(min, max)| min == 0x0100 && (0x0100..0x1000).contains(&max))
+        || wire_length >= 1024
+    {
         return false;
     }
     let Ok((_, request)) = NegotiateRequest::parse(bytes, &mut Off) else { return false };
     // read as data, the same bytes would point far outside of the message
-    request.reserved == 0 && u64::from(request.max_receive_size) + u64::from(request.max_fragmented_size) > u64::from(wire_length)
+    request.reserved == 0
+        && u64::from(request.max_receive_size) + u64::from(request.max_fragmented_size) > u64::from(wire_length)
 }
 
 fn is_negotiate_response(bytes: &[u8], wire_length: u32) -> bool {
@@ -232,7 +236,13 @@ impl Smbd {
     }
 
     /// A whole Send. Returns the SMB2 message, if it completes one.
-    pub fn send<'a, T: Trace>(&'a mut self, by: End, send: &WholeSend<'a>, t: &mut T, sink: &mut impl RuleSink) -> Option<Smb2Message<'a>> {
+    pub fn send<'a, T: Trace>(
+        &'a mut self,
+        by: End,
+        send: &WholeSend<'a>,
+        t: &mut T,
+        sink: &mut impl RuleSink,
+    ) -> Option<Smb2Message<'a>> {
         let (bytes, wire) = (send.bytes, send.wire_length);
         let phase = self.link.phase();
         let answers = phase == Phase::Negotiating && self.link.initiator() != Some(by);
@@ -240,14 +250,17 @@ impl Smbd {
         let response = is_negotiate_response(bytes, wire);
         // a message that could be nothing else, and one that is due and is not data
         let is_response = match phase {
-            // without its request: the capture began between the two, has one direction only, or has them in another order
+            // without its request: the capture began between the two, has one direction only, or has them in another
+            // order
             Phase::Idle => {
                 response && (!request || wire == NegotiateResponse::LEN as u32)
                     || self.link.is_passive(by) && !request && !reads_as_data(bytes, wire)
             }
             Phase::Negotiating => answers && (response || !reads_as_data(bytes, wire)),
             Phase::Refused => false,
-            Phase::Established => (response || self.is_first_response(by, bytes, wire)) && !looks_like_data(bytes, wire),
+            Phase::Established => {
+                (response || self.is_first_response(by, bytes, wire)) && !looks_like_data(bytes, wire)
+            }
         };
         if is_response {
             self.response(by, send, t, sink);
@@ -290,8 +303,9 @@ impl Smbd {
         if is_new && self.carries_smb2 && !begins && data.inside && data.data.len() >= 4 {
             let (sent, more) = (data.header.data_length, data.header.remaining_data_length);
             if self.is_sealed && more == TRANSFORM_HEADER {
-                let text =
-                    format_args!("sent {sent} bytes of an encrypted message without the transform header of {more} that it announced");
+                let text = format_args!(
+                    "sent {sent} bytes of an encrypted message without the transform header of {more} that it announced"
+                );
                 sink.broken(Rule::BugKsmbdSealedLength, by, Certainty::IfNothingWasMissed, text);
             } else {
                 let text = format_args!("sent {sent} bytes that do not begin with an SMB2 header");
@@ -306,7 +320,9 @@ impl Smbd {
     /// (\[MS-SMB2\] 2.2.41).
     fn sealed_length(&self, by: End, data: &Data<'_>, sink: &mut impl RuleSink) {
         let begins = !self.fragments[by.index()].open && data.data.starts_with(b"\xfdSMB");
-        let Some(original) = data.data.get(36..40).and_then(|b| b.first_chunk::<4>()).filter(|_| begins) else { return };
+        let Some(original) = data.data.get(36..40).and_then(|b| b.first_chunk::<4>()).filter(|_| begins) else {
+            return;
+        };
         let is = u64::from(TRANSFORM_HEADER) + u64::from(u32::from_le_bytes(*original));
         let announced = u64::from(data.header.data_length) + u64::from(data.header.remaining_data_length);
         if let Some(more) = announced.checked_sub(is).filter(|more| *more > 0) {
@@ -325,7 +341,8 @@ impl Smbd {
     fn is_first_response(&self, by: End, bytes: &[u8], wire_length: u32) -> bool {
         const LEAST: u32 = DataTransfer::LEN as u32;
         const MOST: u32 = NegotiateResponse::LEN as u32;
-        let is_inside_header = |(_, data): (_, Data<'_>)| data.header.data_length > 0 && data.header.data_offset < LEAST;
+        let is_inside_header =
+            |(_, data): (_, Data<'_>)| data.header.data_length > 0 && data.header.data_offset < LEAST;
         (LEAST + 1..=MOST).contains(&wire_length)
             && self.link.side(by).messages == 0
             && versions(bytes) == Some((0x0100, 0x0100))
@@ -378,8 +395,10 @@ fn reads_as_data(bytes: &[u8], wire_length: u32) -> bool {
     // as credits, the versions 1.0 to 1.0 of a Negotiate Request would be two unlikely numbers, requested and granted
     // at once
     let versions = header.credits_requested == 0x0100 && header.credits_granted == 0x0100;
-    let is_empty =
-        wire_length == DataTransfer::LEN as u32 && header.data_length == 0 && header.data_offset == 0 && header.remaining_data_length == 0;
+    let is_empty = wire_length == DataTransfer::LEN as u32
+        && header.data_length == 0
+        && header.data_offset == 0
+        && header.remaining_data_length == 0;
     if is_empty && versions {
         return false;
     }
@@ -399,7 +418,8 @@ impl Fragments {
         if header.data_length == 0 {
             return None;
         }
-        let continues = self.open && u64::from(header.data_length) + u64::from(header.remaining_data_length) == u64::from(self.remaining);
+        let continues = self.open
+            && u64::from(header.data_length) + u64::from(header.remaining_data_length) == u64::from(self.remaining);
         if !continues && header.remaining_data_length == 0 {
             // whole, or not of the message that is open: that one is lost, this one is not
             self.open = false;
@@ -471,7 +491,8 @@ impl Fragments {
 
 /// True if a Send opens a connection.
 pub fn begins_connection(bytes: &[u8], wire_length: u32) -> bool {
-    is_negotiate_request(bytes, wire_length) || (wire_length < DataTransfer::LEN as u32 && !looks_like_data(bytes, wire_length))
+    is_negotiate_request(bytes, wire_length)
+        || (wire_length < DataTransfer::LEN as u32 && !looks_like_data(bytes, wire_length))
 }
 
 /// Shows a Send without counting it.
@@ -669,15 +690,29 @@ mod tests {
 
     #[test]
     fn a_request_of_another_version_that_stands_behind_its_refusal_is_no_data() {
-        let zero =
-            NegotiateResponse { negotiated_version: 0, credits_requested: 0, credits_granted: 0, max_read_write_size: 0, ..response() };
-        let refusal =
-            NegotiateResponse { status: 0xc000_00bb, preferred_send_size: 0, max_receive_size: 0, max_fragmented_size: 0, ..zero };
+        let zero = NegotiateResponse {
+            negotiated_version: 0,
+            credits_requested: 0,
+            credits_granted: 0,
+            max_read_write_size: 0,
+            ..response()
+        };
+        let refusal = NegotiateResponse {
+            status: 0xc000_00bb,
+            preferred_send_size: 0,
+            max_receive_size: 0,
+            max_fragmented_size: 0,
+            ..zero
+        };
         for smbd in [Smbd::joined_late(), Smbd::default()] {
             let mut talk = Talk { smbd, ..Talk::default() };
             talk.response(refusal);
             talk.request(NegotiateRequest { min_version: 0x0200, max_version: 0x0200, ..request() });
-            assert!(talk.judged.0.iter().all(|(_, by, sure, _)| *by == SERVER && *sure == Certainty::Guess), "{:?}", talk.judged.0);
+            assert!(
+                talk.judged.0.iter().all(|(_, by, sure, _)| *by == SERVER && *sure == Certainty::Guess),
+                "{:?}",
+                talk.judged.0
+            );
             assert_eq!(talk.smbd.link.side(CLIENT).messages, 0);
         }
     }
@@ -685,8 +720,13 @@ mod tests {
     #[test]
     fn a_request_for_no_credits_and_no_sizes_is_still_a_request() {
         let mut talk = Talk::default();
-        let none =
-            NegotiateRequest { credits_requested: 0, preferred_send_size: 0, max_receive_size: 0, max_fragmented_size: 0, ..request() };
+        let none = NegotiateRequest {
+            credits_requested: 0,
+            preferred_send_size: 0,
+            max_receive_size: 0,
+            max_fragmented_size: 0,
+            ..request()
+        };
         talk.request(none);
         let rules = [Rule::SmbdNegReqCredits, Rule::SmbdNegReqRecvsize, Rule::SmbdNegReqFragsize];
         assert_eq!(talk.rules(), rules.map(|rule| (rule, CLIENT)));
@@ -711,9 +751,19 @@ mod tests {
             talk.response(response);
             talk.rules()
         };
-        assert_eq!(talk(NegotiateRequest { min_version: 0x00ff, ..request() }, response()), [(Rule::SmbdNegRange, CLIENT)]);
-        assert_eq!(talk(request(), NegotiateResponse { max_version: 0x0200, ..response() }), [(Rule::SmbdNegRange, SERVER)]);
-        let refused = NegotiateResponse { min_version: 0, status: 0xc000_009a, ..NegotiateResponse { credits_granted: 0, ..response() } };
+        assert_eq!(
+            talk(NegotiateRequest { min_version: 0x00ff, ..request() }, response()),
+            [(Rule::SmbdNegRange, CLIENT)]
+        );
+        assert_eq!(
+            talk(request(), NegotiateResponse { max_version: 0x0200, ..response() }),
+            [(Rule::SmbdNegRange, SERVER)]
+        );
+        let refused = NegotiateResponse {
+            min_version: 0,
+            status: 0xc000_009a,
+            ..NegotiateResponse { credits_granted: 0, ..response() }
+        };
         assert!(talk(request(), refused).contains(&(Rule::SmbdNegRange, SERVER)));
     }
 
@@ -724,7 +774,11 @@ mod tests {
             talk.request(request);
             talk.response(response);
             talk.data(CLIENT, carrying(64, 0), &[0; 64]);
-            talk.rules().into_iter().filter(|(rule, _)| *rule == Rule::SmbdNegAccepted).map(|(_, by)| by).collect::<Vec<_>>()
+            talk.rules()
+                .into_iter()
+                .filter(|(rule, _)| *rule == Rule::SmbdNegAccepted)
+                .map(|(_, by)| by)
+                .collect::<Vec<_>>()
         };
         assert_eq!(accepted(request(), response()), []);
         assert_eq!(accepted(NegotiateRequest { max_fragmented_size: 131_071, ..request() }, response()), [SERVER]);
@@ -767,7 +821,11 @@ mod tests {
             talk.request(request_);
             talk.wait(waited);
             talk.close(by);
-            talk.rules().into_iter().filter(|(rule, _)| *rule == Rule::SmbdNegTimeout).map(|(_, by)| by).collect::<Vec<_>>()
+            talk.rules()
+                .into_iter()
+                .filter(|(rule, _)| *rule == Rule::SmbdNegTimeout)
+                .map(|(_, by)| by)
+                .collect::<Vec<_>>()
         };
         assert_eq!(told(3 * SECOND, Some(CLIENT), request()), [SERVER]);
         assert_eq!(told(SECOND / 1000, Some(SERVER), request()), [SERVER]);

@@ -35,7 +35,7 @@ const RESPONSE: &str = "Response";
 impl<S: Sink> Listener<'_, S> {
     pub(super) fn wire(&mut self, at: At, rule: Rule, by: Blame, certainty: Certainty, text: fmt::Arguments<'_>) {
         let site = Site { connection: Some(self.connection.id), frame: at.frame, time_ns: at.time };
-        if self.env.frame.is_unchecked
+        if self.connection.is_unchecked
             && let Some(end) = End::BOTH.into_iter().find(|end| self.blame(*end) == by)
         {
             self.connection.missed.unchecked(rule, end);
@@ -51,18 +51,31 @@ impl<S: Sink> Listener<'_, S> {
     /// `by` sent the same again and again, and nothing came back.
     fn silence(&mut self, by: End, found: &Unanswered) {
         let (begin, end, repeated) = (found.from, Some(found.to), found.times);
-        self.connection.episodes.add(Episode { kind: Kind::Silence, by: Some(by), begin, end, repeated, ..Episode::default() });
+        self.connection.episodes.add(Episode {
+            kind: Kind::Silence,
+            by: Some(by),
+            begin,
+            end,
+            repeated,
+            ..Episode::default()
+        });
     }
 
-    /// A stretch that will not come any more: packets, or bytes of the stream.
-    fn lost(&mut self, at: At, gap: &Gap, unit: &'static str) {
+    /// The content of a stretch is not known: packets, or bytes of the stream.
+    fn hole(&mut self, gap: &Gap, unit: &'static str) {
         let heard = self.connection.ends[gap.by.index()].last_op;
         if heard != At::default() {
             // the receiver had them: the capture did not
-            let (kind, by, end, packets) = (Kind::Gap, Some(gap.by), Some(gap.at), if unit == "packet" { gap.count } else { 0 });
+            let (kind, by, end, packets) =
+                (Kind::Gap, Some(gap.by), Some(gap.at), if unit == "packet" { gap.count } else { 0 });
             self.connection.episodes.add(Episode { kind, by, begin: heard, end, packets, ..Episode::default() });
         }
         self.connection.gap(self.env, gap.at, gap.by);
+    }
+
+    /// A stretch that will not come any more.
+    fn lost(&mut self, at: At, gap: &Gap, unit: &'static str) {
+        self.hole(gap, unit);
         if gap.receiver_had_them {
             self.env.lost_by_capture += u64::from(gap.count);
             self.connection.missed.lost(at.time, gap, unit);
@@ -80,7 +93,8 @@ impl<S: Sink> Listener<'_, S> {
         self.env.lost_by_capture = self.env.lost_by_capture.saturating_sub(came.into());
     }
 
-    /// Reports what the capture lost, if it did not come in the time by which the frames of a capture may be out of order.
+    /// Reports what the capture lost, if it did not come in the time by which the frames of a capture may be out of
+    /// order.
     #[cold]
     pub fn settle(&mut self, now: i64) {
         while let Some(Lost { at, count, unit, .. }) = self.connection.missed.settled(now) {
@@ -98,6 +112,12 @@ impl<S: Sink> Listener<'_, S> {
             }
         }
     }
+}
+
+/// The direction of what an end sends, if it is sure which end is the client.
+fn way(connection: &ConnectionState, by: End) -> Option<&'static str> {
+    let client = connection.roles.sure_client()?;
+    Some(if client == by { "from the client to the server" } else { "from the server to the client" })
 }
 
 /// A number with its noun: "1 packet", "3 packets".
@@ -143,13 +163,19 @@ mod tests {
         let (episodes, texts) = gap("packet", 3, at(2));
         assert_eq!(
             (episodes, texts),
-            ([(Kind::Gap, at(2), Some(at(5)), 3)].into(), ["3 packets acknowledged by the receiver were not captured".into()].into())
+            (
+                [(Kind::Gap, at(2), Some(at(5)), 3)].into(),
+                ["3 packets acknowledged by the receiver were not captured".into()].into()
+            )
         );
         // of bytes, the packets are not known
         let (episodes, texts) = gap("byte", 1, at(2));
         assert_eq!(
             (episodes, texts),
-            ([(Kind::Gap, at(2), Some(at(5)), 0)].into(), ["1 byte acknowledged by the receiver was not captured".into()].into())
+            (
+                [(Kind::Gap, at(2), Some(at(5)), 0)].into(),
+                ["1 byte acknowledged by the receiver was not captured".into()].into()
+            )
         );
         // it had not been heard before
         assert_eq!(gap("packet", 3, At::default()).0, []);

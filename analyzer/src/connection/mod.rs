@@ -7,28 +7,33 @@
 //! ```
 //!
 //! Layers do not see the shell, nor each other's fields. All of them get the facts about the current frame as one
-//! [`FrameContext`], and each gives its part of the report as plain data.
+//! `FrameContext`, and each gives its part of the report as plain data.
+
+pub mod facts;
 
 use crate::context::{self, About, FrameContext};
 use crate::devices::Device;
 use crate::env::Env;
-use crate::episodes::{Cause, Ceiling, Episode, Episodes, Kind, not_before};
+use crate::episodes::time::Owner;
+use crate::episodes::{Cause, Ceiling, Episode, Episodes, Kind, Waiter, not_before};
 use crate::finding::{Certainty, Rule};
 use crate::memory::{Fit, Memory};
 use crate::messages::Messages;
 use crate::messages::smbd::Smbd;
 use crate::missed::{Missed, Rests};
 use crate::op::{At, End, Placement, RdmaOp, StreamBytes, Verb};
+use crate::pauses::{self, Certainly, Way};
 use crate::report;
 use crate::roles::Roles;
 use crate::series::{Series, Trouble, Volume};
 use crate::settle::{Settling, Waiting};
 use crate::sink::Sink;
-use crate::stats::Commands;
+use crate::stats::{Commands, FarLonger};
 use crate::summary::{Handshake, Health, Negotiated, Peer, Progress, Protocol, Smb, Transport};
 use crate::upper::{ShownAgain, Upper};
 use alloc::string::String;
 use core::fmt;
+use rdmascope_dissector::frame::Packet;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
 
@@ -38,10 +43,14 @@ pub use crate::notes::{FIELDS, f};
 const INTERRUPTED: i64 = 2_000_000;
 /// ns beyond the way there and back after which an end that has all that it needs is said to be late.
 const IDLE: i64 = 100_000;
+/// ns of a tick of the capture's clock that is fine enough for all that is judged by it.
+const FINE: i64 = 1000;
 /// RDMA Reads whose requests are remembered.
 const READS: u32 = 16;
 /// ns for which an adapter holds an acknowledgment back, at most.
 const HELD_BACK: i64 = 50_000;
+/// ns within which packets may have been on their way when the connection was broken off.
+const UNDER_WAY: i64 = 10_000_000;
 /// ns without an acknowledgment that are remembered.
 const UNHEARD: i64 = 1_000_000;
 
@@ -67,6 +76,8 @@ pub(crate) struct Opening {
     pub(crate) rejected: Option<String>,
     /// True if the MPA Request was answered with something other than an MPA Reply.
     pub(crate) spoke_otherwise: bool,
+    /// True if the contents of a direction were changed in the capture.
+    pub(crate) changed: bool,
     /// Most Reads that each end may have outstanding, if the handshake said so.
     pub(crate) read_depth: [Option<u32>; 2],
     /// Incoming and outgoing read depth in the MPA Request or Reply of each end.
@@ -90,7 +101,8 @@ pub(crate) struct EndState {
     last_sequence: Option<u32>,
     /// Time at which anything of it was acknowledged last, and up to which sequence number.
     acked: (At, u32),
-    /// The last stretch in which nothing of it was acknowledged: acknowledgment before it and its time, time of its end.
+    /// The last stretch in which nothing of it was acknowledged: acknowledgment before it and its time, time of its
+    /// end.
     unheard: ((At, u32), At),
     /// Detects that it waits until it may send another Read.
     pub(crate) reads: Ceiling,
@@ -100,8 +112,13 @@ pub(crate) struct EndState {
     strays: bool,
     /// Its DREQs without an answer.
     pub(crate) disconnects: u32,
+    /// Time at which it broke the connection off: it sent a Terminate, or a NAK after which the queue pairs are of no
+    /// use.
+    broke_off: Option<At>,
     /// Behaviour of its adapter when something went wrong.
     pub(crate) device: Device,
+    /// Its packets, as pauses concern them.
+    port: pauses::Port,
 }
 
 /// One connection above its flow.
@@ -124,6 +141,10 @@ pub struct ConnectionState {
     pub(crate) last: At,
     /// End of the connection: side that closed it, method, time.
     pub(crate) closed: Option<(Option<End>, &'static str, At)>,
+    /// The greatest time of which the times of all its packets are multiples, in ns: the capture's clock has this tick.
+    tick: i64,
+    /// True if the capture has packets of it in another order than the ends.
+    pub(crate) is_out_of_order: bool,
     /// Parts of it that the capture missed.
     pub(crate) missed: Missed,
     /// The mirror sessions that its frames came through.
@@ -141,6 +162,8 @@ pub struct ConnectionState {
     /// Its delays.
     pub(crate) episodes: Episodes,
     settling: Settling,
+    /// True if no checksum shows that its current packet was undamaged.
+    pub(crate) is_unchecked: bool,
     /// Bytes that its messages, memory and requests hold; true if the number may be out of date.
     weight: (usize, bool),
     memory: Memory,
@@ -208,14 +231,28 @@ impl ConnectionState {
             sequence: sender.and_then(|by| self.ends[by.index()].sequence),
             acked: [None; 2],
         };
-        let Self { roles, missed, settling, episodes, memory, messages, upper, weight, .. } = self;
+        let Self { is_unchecked, roles, missed, settling, episodes, memory, messages, upper, weight, .. } = self;
+        let is_unchecked = *is_unchecked;
         // the caller gets the layers, and may change the memory that they hold
         weight.1 = true;
-        (FrameContext { at, sender, about, roles, missed, settling, episodes, env }, memory, messages, upper)
+        (
+            FrameContext { at, sender, about, is_unchecked, roles, missed, settling, episodes, env },
+            memory,
+            messages,
+            upper,
+        )
     }
 
     /// `by` broke a rule of its flow at `at`.
-    pub fn report<S: Sink>(&mut self, env: &mut Env<S>, at: At, rule: Rule, by: End, rests: Rests, text: fmt::Arguments<'_>) {
+    pub fn report<S: Sink>(
+        &mut self,
+        env: &mut Env<S>,
+        at: At,
+        rule: Rule,
+        by: End,
+        rests: Rests,
+        text: fmt::Arguments<'_>,
+    ) {
         self.parts(env, at, Some(by)).0.report(rule, by, rests, text);
     }
 
@@ -223,6 +260,43 @@ impl ConnectionState {
     #[inline]
     pub fn captured(&mut self, by: End) {
         self.missed.captured(by);
+    }
+
+    /// A packet of an end came from a port, in a class of traffic: adds the pause that held it up.
+    #[inline]
+    pub(crate) fn carried(&mut self, by: End, at: At, packet: &Packet<'_>, pauses: &pauses::Recent) {
+        if self.tick > FINE || self.tick == 0 {
+            self.tick = common(at.time.saturating_abs(), self.tick);
+        }
+        let before = self.ends[by.index()].port.sent(at, packet.mac, packet.priority);
+        if !pauses.is_empty() && before != At::default() {
+            self.paused(by, before, at, pauses);
+        }
+    }
+
+    #[cold]
+    fn paused(&mut self, by: End, before: At, at: At, pauses: &pauses::Recent) {
+        let (port, peer) = (&self.ends[by.index()].port, &self.ends[by.peer().index()].port);
+        let way = Way { mine: port.macs(), peers: peer.macs(), priority: port.priority() };
+        let Some((begin, end, how)) = pauses.held(&way, before, at) else { return };
+        let cause = match how {
+            Certainly::Paused => Cause::ReceiverPaused,
+            Certainly::PerhapsPaused => Cause::PriorityUnknown,
+            Certainly::Elsewhere => Cause::OtherPort,
+        };
+        self.episodes.add(Episode {
+            kind: Kind::Pause,
+            cause,
+            by: Some(by),
+            begin,
+            end: Some(end),
+            ..Episode::default()
+        });
+    }
+
+    /// True if any packet was captured.
+    pub fn has_captured(&self) -> bool {
+        self.missed.has_captured()
     }
 
     /// Everything that `by` sent up to here is known: findings that waited for it are reported.
@@ -273,7 +347,8 @@ impl ConnectionState {
         let (mut cx, memory, messages, upper) = self.parts(env, op.at, Some(op.by));
         match op.verb {
             Verb::Send | Verb::SendInvalidate => {
-                let tail = messages.send(&mut cx, memory, op, t, &mut |cx, memory, message, t| upper.message(cx, memory, message, t));
+                let tail = messages
+                    .send(&mut cx, memory, op, t, &mut |cx, memory, message, t| upper.message(cx, memory, message, t));
                 if tail {
                     upper.missed();
                 }
@@ -406,14 +481,27 @@ impl ConnectionState {
     /// An end went on that could have from `since` on, as far as the capture shows. Returns true if it was late.
     fn idle(&mut self, op: &RdmaOp<'_>, cause: Cause, since: At) -> bool {
         let is_otherwise = |e: &Episode| {
-            !matches!(e.kind, Kind::Credit | Kind::Idle | Kind::Interrupted) && e.until() > since.time && e.begin.time < op.at.time
+            !matches!(e.kind, Kind::Credit | Kind::Idle | Kind::Interrupted)
+                && e.until() > since.time
+                && e.begin.time < op.at.time
         };
         // with packets lost, a late packet may have been lost before the capture point
-        let is_doubtful = self.health.is_troubled() || self.missed.anything() || self.episodes.iter().any(is_otherwise);
-        if op.at.since(since) <= IDLE || is_doubtful {
+        let is_doubtful = self.health.is_troubled()
+            || self.missed.anything()
+            || self.is_out_of_order
+            || self.episodes.iter().any(is_otherwise);
+        // of a coarse clock, one tick may be no time at all
+        if op.at.since(since) <= IDLE.max(self.tick.saturating_mul(2)) || is_doubtful {
             return false;
         }
-        self.episodes.add(Episode { kind: Kind::Idle, cause, by: Some(op.by), begin: since, end: Some(op.at), ..Episode::default() });
+        self.episodes.add(Episode {
+            kind: Kind::Idle,
+            cause,
+            by: Some(op.by),
+            begin: since,
+            end: Some(op.at),
+            ..Episode::default()
+        });
         true
     }
 
@@ -448,6 +536,20 @@ impl ConnectionState {
             settled(env, episodes, upper, by, waiting, ends);
             env.forget_exchange(settling.done(by));
         }
+    }
+
+    /// An end ends the connection with an error of the transport.
+    #[cold]
+    pub fn broke_off(&mut self, by: End, at: At) {
+        self.ends[by.index()].broke_off.get_or_insert(at);
+    }
+
+    /// The end that broke the connection off, and when: nothing was sent after that.
+    fn broken_off(&self) -> Option<(End, At)> {
+        let (at, end) = End::BOTH.into_iter().filter_map(|end| Some((self.ends[end.index()].broke_off?, end))).min()?;
+        // packets of its peer may have been on their way
+        let goes_on = |by: End| self.ends[by.index()].last_op.since(at) > if by == end { 0 } else { UNDER_WAY };
+        (!End::BOTH.into_iter().any(goes_on)).then_some((end, at))
     }
 
     /// A packet of `by` goes out again, and its receiver takes this copy; with `is_late`, only if it comes so late that
@@ -567,11 +669,25 @@ impl ConnectionState {
         smb2.into_iter().chain(rpc).any(|commands| commands.time().sum() > 0)
     }
 
-    /// Time of the requests that the server itself was slow to answer.
-    fn slow_time(&self) -> i64 {
-        let (smb2, rpc) = self.commands();
-        let slow = smb2.into_iter().chain(rpc).flat_map(Commands::slow);
-        slow.fold(0, |sum: i64, (long, median)| sum.saturating_add(long.server.saturating_sub(median)))
+    /// ns by which the times of the capture go back at a frame of it, if they do: neighbours may be in another order.
+    #[inline]
+    pub fn goes_back(&self, at: At) -> Option<i64> {
+        /// ns by which frames of one clock may be out of order.
+        const OUT_OF_ORDER: i64 = 100_000_000;
+        let back = self.last.since(at);
+        (back > OUT_OF_ORDER).then_some(back)
+    }
+
+    /// Requests of SMB2 and of RPC that took far longer than others.
+    pub(crate) fn far_longer(&self) -> [FarLonger<'_>; 2] {
+        let is_tcp = self.is_over_tcp();
+        <[_; 2]>::from(self.commands())
+            .map(|commands| commands.map_or_else(FarLonger::default, |all| all.far_longer(is_tcp)))
+    }
+
+    /// True if TCP carries it.
+    fn is_over_tcp(&self) -> bool {
+        matches!(self.transport, Some(Transport::Tcp | Transport::Iwarp))
     }
 
     /// Plain data for the report.
@@ -594,16 +710,29 @@ impl ConnectionState {
             last = [held[0].or(last[0]), held[1].or(last[1])];
             Some((time, last[0]?, last[1]?))
         });
+        let far_longer = self.far_longer();
+        let slow_time = far_longer.iter().fold(0, |sum: i64, f| sum.saturating_add(f.slow_time()));
+        let resent_time = far_longer.iter().fold(0, |sum: i64, f| sum.saturating_add(f.resent_time()));
+        let mut rows = upper.commands.rows().to_vec();
+        for (long, _) in far_longer.iter().flat_map(|f| &f.resent) {
+            if let Some(row) = rows.iter_mut().find(|row| row.name == long.command) {
+                row.time = row.time.moved(Owner::Server, Owner::Recovery, long.server);
+            }
+        }
         let heard_server = self.missed.is_whole(Rests::START.of(client.peer()));
         let progress = Progress {
             connected: self.established().is_some() || self.protocol() != Protocol::Unknown,
             missed: self.missed.anything(),
+            changed: self.opening.changed,
             silent: self.missed.is_silent(),
             spoke_otherwise: self.opening.spoke_otherwise && self.opening.handshake == Handshake::Seen && heard_server,
             negotiation: messages.negotiation,
             last_sent: paired(client, messages.last_sent),
             dry: paired(client, messages.dry),
+            refused: messages.refused,
             oldest_open: upper.commands.oldest_open(),
+            broken_off: self.broken_off().map(|(by, at)| (by_role(by), at)),
+            unheard: self.missed.is_one_sided(client) && self.ends[client.peer().index()].acked.0 == At::default(),
         };
         report::Connection {
             id: self.id,
@@ -633,13 +762,15 @@ impl ConnectionState {
             health: self.health,
             mirrors: self.mirrors,
             network: self.network.summary(client),
-            commands: upper.commands.rows().to_vec(),
+            commands: rows,
             failures: upper.commands.failures().to_vec(),
             progress,
             outcome: None,
             episodes: self.episodes.summary(client, self.last.time),
-            time: *upper.commands.time(),
-            slow_time: self.slow_time(),
+            time: upper.commands.time().moved(Owner::Server, Owner::Recovery, resent_time),
+            slow_time,
+            resent_time,
+            open: upper.commands.open().to_vec(),
             devices: paired(client, [0, 1].map(|end| self.ends[end].device)),
             round_trip: paired(client, End::BOTH.map(|end| self.episodes.shortest_round_trip(end))),
             throughput: self
@@ -661,7 +792,10 @@ impl ConnectionState {
         self.last = self.last.max(from.last);
         self.health.join(&from.health);
         self.network.adopt(&from.network, swapped);
-        let volumes = from.throughput.points().map(|(time, Volume([a, b]))| (time, Volume(if swapped { [b, a] } else { [a, b] })));
+        let volumes = from
+            .throughput
+            .points()
+            .map(|(time, Volume([a, b]))| (time, Volume(if swapped { [b, a] } else { [a, b] })));
         self.throughput.merge(volumes);
         self.trouble.merge(from.trouble.points());
         self.icrc_first_bad = match (self.icrc_first_bad, from.icrc_first_bad) {
@@ -674,6 +808,7 @@ impl ConnectionState {
         for end in End::BOTH {
             let mine = if swapped { end.peer() } else { end };
             self.ends[mine.index()].device.join(&from.ends[end.index()].device);
+            self.ends[mine.index()].port.adopt(&from.ends[end.index()].port);
         }
         self.weight.1 = true;
         self.settling.adopt(&mut from.settling, swapped);
@@ -699,17 +834,28 @@ fn settled<S: Sink>(
     }
     let way = episodes.shortest_round_trip(replier).unwrap_or(0);
     if let Some(request) = exchange.request(replier.peer(), *sequence, way) {
-        let cut = episodes.cut(&request, exchange.counts());
+        let (first, last) = (exchange.request.frame, exchange.reply_end.map_or(0, |at| at.frame));
+        let waiter = Waiter { exchange: exchange.id, command: exchange.command, first, last, time: 0 };
+        let cut = episodes.cut(&request, exchange.counts().then_some(waiter));
         exchange.behind = exchange.behind.or(cut.behind());
         let ((from, acked), to) = ends[replier.peer().index()].unheard;
         let (sent, reply) = (request.sent, request.reply);
         let part = reply.saturating_sub(sent) / 8;
         let had_it = from.time > sent && exchange.sequence.is_none_or(|mine| not_before(acked, mine));
-        exchange.is_unheard = !had_it && from.time <= sent.saturating_add(part) && to.time.saturating_add(part) >= reply;
+        exchange.is_unheard =
+            !had_it && from.time <= sent.saturating_add(part) && to.time.saturating_add(part) >= reply;
         exchange.time = cut.time;
     }
     upper.settled(exchange, replier);
     env.complete(exchange);
+}
+
+/// The greatest common divisor; the other one of 0.
+fn common(mut a: i64, mut b: i64) -> i64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 /// Turns a pair by end A and B into one by client and server.
@@ -754,16 +900,39 @@ mod tests {
             connection.missed.any()
         };
         let known = Placement::Memory { key: 1, address: 0 };
-        let cases =
-            [(Part::Middle, Placement::Unknown), (Part::Last, Placement::Unknown), (Part::Middle, known), (Part::Only, Placement::Unknown)];
+        let cases = [
+            (Part::Middle, Placement::Unknown),
+            (Part::Last, Placement::Unknown),
+            (Part::Middle, known),
+            (Part::Only, Placement::Unknown),
+        ];
         assert_eq!(cases.map(|(part, placement)| missed(part, placement)), [true, true, false, false]);
     }
 
     #[test]
+    fn a_coarse_clock_is_known_by_its_times() {
+        let tick = |times: &[i64]| {
+            let mut connection = ConnectionState::default();
+            let mut frame = 0;
+            for time in times {
+                frame += 1;
+                connection.carried(End::A, at(frame, *time), &Packet::default(), &pauses::Recent::default());
+            }
+            connection.tick
+        };
+        const MS: i64 = 1_000_000;
+        assert_eq!(tick(&[17 * MS, 18 * MS, 20 * MS]), MS);
+        assert!(tick(&[17 * MS, 18 * MS + 3000, 20 * MS]) <= FINE);
+        assert_eq!(tick(&[0, -5 * MS]), 5 * MS);
+    }
+
+    #[test]
     fn a_late_pairing_keeps_what_the_other_half_counted() {
-        let mut whole = ConnectionState { id: 1, first: at(5, 50_000_000), last: at(9, 90_000_000), ..ConnectionState::default() };
+        let mut whole =
+            ConnectionState { id: 1, first: at(5, 50_000_000), last: at(9, 90_000_000), ..ConnectionState::default() };
         whole.throughput.add(50_000_000, Volume([100, 0]));
-        let mut half = ConnectionState { id: 2, first: at(2, 20_000_000), last: at(8, 80_000_000), ..ConnectionState::default() };
+        let mut half =
+            ConnectionState { id: 2, first: at(2, 20_000_000), last: at(8, 80_000_000), ..ConnectionState::default() };
         half.throughput.add(20_000_000, Volume([7, 0]));
         half.trouble.add(30_000_000, Trouble::NAK);
         (half.icrc_first_bad, half.health.icrc_bad) = (Some(at(4, 0)), 1);

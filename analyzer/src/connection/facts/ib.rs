@@ -3,18 +3,32 @@
 use super::{Listener, RESPONSE};
 use crate::connection::f;
 use crate::episodes::{Episode, Kind, sequence_of_psn};
-use crate::finding::{Blame, Certainty, Rule};
+use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
 use crate::flow::ib::{IbFact, IbSink, Why};
 use crate::missed::Rests;
 use crate::op::{At, End, Gap, Part, RdmaOp, Verb};
+use crate::rules::Group;
 use crate::series::Trouble;
 use crate::sink::Sink;
 use rdmascope_dissector::trace::{Trace, Value};
 
-/// NAK code of a remote access error (IBA table 61).
+/// NAK codes of a packet out of sequence, a remote access error, and an error of the responder itself (IBA table 61).
+const SEQUENCE: u8 = 0;
 const REMOTE_ACCESS: u8 = 2;
+const OPERATION: u8 = 3;
 
 impl<S: Sink> Listener<'_, S> {
+    /// True if an end was seen to break a rule that its peer's device, or what stands above it, may answer with a NAK.
+    fn is_at_fault(&self, end: End) -> bool {
+        let (id, by) = (Some(self.connection.id), self.blame(end));
+        let is_refused = |f: &Finding| {
+            let is_of_requests =
+                matches!(f.rule.row().group, Group::Transport | Group::Memory | Group::Data | Group::KnownBug);
+            f.connection == id && f.by == by && f.severity == Severity::Error && is_of_requests && f.rule != Rule::RcNak
+        };
+        self.connection.is_stray(end) || self.env.findings.iter().any(is_refused)
+    }
+
     /// An SMB Direct peer was not ready for a Send that was covered by a credit it had granted.
     fn granted_without_receive(&mut self, at: At, by: End, blame: Blame) {
         let Some(sender) = self.connection.smbd().map(|s| *s.link.side(by.peer())) else { return };
@@ -50,24 +64,43 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             }
             IbFact::Duplicate => {
                 health.duplicates += 1;
-                self.wire(at, Rule::RcDuplicate, Blame::Capture, Certainty::Guess, format_args!("the same packet is in the capture twice"));
+                self.wire(
+                    at,
+                    Rule::RcDuplicate,
+                    Blame::Capture,
+                    Certainty::Guess,
+                    format_args!("the same packet is in the capture twice"),
+                );
             }
-            IbFact::Misplaced => self.env.weaken(self.connection.id),
+            IbFact::Misplaced => {
+                self.connection.is_out_of_order = true;
+                self.env.weaken(self.connection.id);
+            }
             IbFact::BeganLate => {
                 self.connection.missed.late();
+                self.connection.missed.gap(by, at);
                 self.connection.unseen(by);
             }
             IbFact::Found(packets) => self.found(by, packets),
             IbFact::Damaged => self.env.frame.is_damaged = true,
-            IbFact::Doubtful => self.env.frame.is_unchecked = true,
+            IbFact::Doubtful => self.connection.is_unchecked = true,
             IbFact::Recovering { since, psn, kind, is_gap } => {
                 let (sequence, packets) = (Some(sequence_of_psn(psn)), u32::from(!is_gap));
-                self.connection.episodes.add(Episode { kind, by: Some(by), begin: since, sequence, packets, ..Episode::default() });
+                self.connection.episodes.add(Episode {
+                    kind,
+                    by: Some(by),
+                    begin: since,
+                    sequence,
+                    packets,
+                    ..Episode::default()
+                });
             }
             IbFact::Recovered { ended, over } => {
                 for kind in [Kind::Recovery, Kind::Rnr] {
                     let change = |e: &mut Episode| {
-                        (e.cause, e.packets, e.repeated, e.bytes) = (ended.cause, ended.packets, ended.repeated, ended.bytes);
+                        (e.cause, e.packets, e.repeated, e.bytes) =
+                            (ended.cause, ended.packets, ended.repeated, ended.bytes);
+                        e.trigger = ended.trigger;
                     };
                     match self.connection.episodes.under_way(kind, by) {
                         Some(episode) if over => change(episode),
@@ -81,7 +114,13 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             IbFact::Measured(measure) => self.connection.ends[by.index()].device.measured(measure),
             IbFact::Version(version) => {
                 let blame = self.blame(by);
-                self.wire(at, Rule::RcVersion, blame, sure, format_args!("sent transport header version {version}; there is only 0"));
+                self.wire(
+                    at,
+                    Rule::RcVersion,
+                    blame,
+                    sure,
+                    format_args!("sent transport header version {version}; there is only 0"),
+                );
             }
             IbFact::Partition { expected, got } => {
                 let blame = self.blame(by);
@@ -91,7 +130,13 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             IbFact::OutOfOrder { verb, part, open } => {
                 let blame = self.blame(by);
                 let state = if open { "inside another message" } else { "of a message that had not begun" };
-                self.wire(at, Rule::RcOpcode, blame, Certainty::IfNothingWasMissed, format_args!("sent a {verb:?} {part:?} {state}"));
+                self.wire(
+                    at,
+                    Rule::RcOpcode,
+                    blame,
+                    Certainty::IfNothingWasMissed,
+                    format_args!("sent a {verb:?} {part:?} {state}"),
+                );
             }
             IbFact::RoundTrip(took) => self.connection.episodes.round_trip(by, took),
             IbFact::Silent(found) => self.silence(by, &found),
@@ -101,8 +146,12 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                 let gap = Gap { at, by, count, receiver_had_them: true };
                 self.connection.missed.lost(at.time, &gap, RESPONSE);
             }
-            IbFact::Gap(gap) => {
-                self.lost(at, &gap, "packet");
+            IbFact::ResponsesGarbled(_) => self.connection.missed.gap(by, at),
+            IbFact::Gap(gap) | IbFact::Garbled(gap) => {
+                match fact {
+                    IbFact::Garbled(_) => self.hole(&gap, "packet"),
+                    _ => self.lost(at, &gap, "packet"),
+                }
                 if at.frame > gap.at.frame && at.frame != u64::MAX {
                     // packets behind it are known from here on only, and so are their requests
                     End::BOTH.into_iter().for_each(|end| self.connection.missed.gap(end, at));
@@ -116,24 +165,43 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                 }
                 // a sequence error asks for lost packets: it is part of those losses
                 let doer = match code {
-                    0 => return,
+                    SEQUENCE => return,
                     // the responder could not fulfil a valid request
-                    3 => by,
+                    OPERATION => by,
                     _ => by.peer(),
                 };
+                self.connection.broke_off(by, at);
                 let name = rdmascope_dissector::wire::ib::ext::NakCode(code);
-                if code == REMOTE_ACCESS && !self.connection.is_stray(by.peer()) {
-                    // only its receiver knows the reason
-                    let text =
-                        format_args!("the request at PSN {psn} was refused, though no access outside advertised memory was seen: {name}");
+                // only its receiver knows the reason of a NAK for a request in which nothing wrong is seen
+                let unseen = match code {
+                    OPERATION => None,
+                    REMOTE_ACCESS => {
+                        (!self.connection.is_stray(by.peer())).then_some("no access outside advertised memory")
+                    }
+                    _ => (!self.is_at_fault(by.peer())).then_some("nothing wrong with it"),
+                };
+                if let Some(unseen) = unseen {
+                    let text = format_args!("the request at PSN {psn} was refused, though {unseen} was seen: {name}");
                     return self.wire(at, Rule::RcNak, Blame::Unknown, Certainty::Guess, text);
                 }
                 let blame = self.blame(doer);
                 let certainty = Certainty::IfNothingWasMissed;
                 if doer == by {
-                    self.wire(at, Rule::RcNak, blame, certainty, format_args!("answered the request at PSN {psn} with a NAK: {name}"));
+                    self.wire(
+                        at,
+                        Rule::RcNak,
+                        blame,
+                        certainty,
+                        format_args!("answered the request at PSN {psn} with a NAK: {name}"),
+                    );
                 } else {
-                    self.wire(at, Rule::RcNak, blame, certainty, format_args!("sent a request at PSN {psn} that was refused: {name}"));
+                    self.wire(
+                        at,
+                        Rule::RcNak,
+                        blame,
+                        certainty,
+                        format_args!("sent a request at PSN {psn} that was refused: {name}"),
+                    );
                 }
             }
             IbFact::RnrNak { timer, psn } => {
@@ -146,9 +214,32 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                     Rule::RcRnr,
                     blame,
                     sure,
-                    format_args!("had no receive posted for the Send at PSN {psn}; asked its peer to wait {wait:.2} ms"),
+                    format_args!(
+                        "had no receive posted for the Send at PSN {psn}; asked its peer to wait {wait:.2} ms"
+                    ),
                 );
                 self.granted_without_receive(at, by, blame);
+            }
+            IbFact::OtherLength { said, sent, part } => {
+                let (blame, is_alone) = (self.blame(by), part == Part::Only);
+                let certainty = if is_alone { sure } else { Certainty::IfNothingWasMissed };
+                let more = if sent > said && !part.ends() { " and more" } else { "" };
+                let text = format_args!("sent a Write of {said} bytes, by its RETH, with {sent} bytes{more}");
+                self.wire(at, Rule::RcLength, blame, certainty, text);
+            }
+            IbFact::AckedUnsent { psn, beyond, count } => {
+                let blame = self.blame(by);
+                let text = format_args!(
+                    "acknowledged packets that its peer had not sent, {count} times; at the end PSN {psn}, {beyond} \
+                        beyond the last one"
+                );
+                self.wire(at, Rule::RcAckUnsent, blame, Certainty::IfNothingWasMissed, text);
+            }
+            IbFact::WrongNumber { psn, right } => {
+                let blame = self.blame(by);
+                let text =
+                    format_args!("sent a packet with PSN {psn}, and the same again with {right}, which came next");
+                self.wire(at, Rule::RcPsn, blame, Certainty::IfNothingWasMissed, text);
             }
             IbFact::ReadsOutstanding(count) => {
                 if let Some(limit) = self.connection.opening.read_depth[by.index()].filter(|limit| count <= *limit) {
@@ -157,7 +248,10 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             }
             IbFact::ReadsAnswered { asked, outstanding } => {
                 // not before they are answered: a Read whose Responses the capture lost would be outstanding for ever
-                let Some(limit) = self.connection.opening.read_depth[by.index()].filter(|limit| outstanding > *limit) else { return };
+                let Some(limit) = self.connection.opening.read_depth[by.index()].filter(|limit| outstanding > *limit)
+                else {
+                    return;
+                };
                 let text = format_args!("has {outstanding} RDMA Reads outstanding; {limit} were agreed");
                 self.connection.report(self.env, asked, Rule::RdmaReadDepth, by, Rests::LEDGER.of(by), text);
             }
@@ -212,7 +306,6 @@ mod tests {
     use crate::connection::ConnectionState;
     use crate::context::alone;
     use crate::env::{Env, Options};
-    use crate::finding::Finding;
     use crate::flow::recovery::HELD_BACK;
     use crate::op::Placement;
     use crate::roles::Source;
@@ -281,7 +374,10 @@ mod tests {
             flow.sequence(End::B, SEQUENCE);
             flow.op(&send(at(3), End::B, &null(true)), &mut Off);
             if spoke {
-                flow.op(&RdmaOp { verb: Verb::Write, placement: Placement::Unknown, ..send(at(4), End::A, &[]) }, &mut Off);
+                flow.op(
+                    &RdmaOp { verb: Verb::Write, placement: Placement::Unknown, ..send(at(4), End::A, &[]) },
+                    &mut Off,
+                );
             }
             let again = At { frame: 5, time: at(3).time + after };
             flow.again(again, End::B, SEQUENCE, why);
@@ -293,10 +389,20 @@ mod tests {
         let long = 3_000_000;
         assert_eq!([Why::Timer, Why::Asked, Why::AskedBefore].map(|why| counts_again(why, long, false)), [true; 3]);
         // who goes on speaking had it, unless it asked for it
-        assert_eq!([Why::Timer, Why::Asked, Why::AskedBefore].map(|why| counts_again(why, long, true)), [false, true, true]);
-        // so soon, nobody has waited for an acknowledgment: the copy was on its way, unless it was asked for and had not come
-        assert_eq!([Why::Timer, Why::Asked, Why::AskedBefore].map(|why| counts_again(why, HELD_BACK, false)), [false, true, false]);
-        assert_eq!([Why::Timer, Why::Asked, Why::AskedBefore].map(|why| counts_again(why, HELD_BACK + 1, false)), [true; 3]);
+        assert_eq!(
+            [Why::Timer, Why::Asked, Why::AskedBefore].map(|why| counts_again(why, long, true)),
+            [false, true, true]
+        );
+        // so soon, nobody has waited for an acknowledgment: the copy was on its way, unless it was asked for and had
+        // not come
+        assert_eq!(
+            [Why::Timer, Why::Asked, Why::AskedBefore].map(|why| counts_again(why, HELD_BACK, false)),
+            [false, true, false]
+        );
+        assert_eq!(
+            [Why::Timer, Why::Asked, Why::AskedBefore].map(|why| counts_again(why, HELD_BACK + 1, false)),
+            [true; 3]
+        );
     }
 
     #[test]
@@ -314,7 +420,10 @@ mod tests {
             assert_eq!(flow.is_shown(End::A, verb, part, &bytes), is_there);
             is_there
         };
-        assert_eq!([Verb::Send, Verb::SendInvalidate, Verb::Write].map(|verb| is_shown(verb, Part::Only)), [true, true, false]);
+        assert_eq!(
+            [Verb::Send, Verb::SendInvalidate, Verb::Write].map(|verb| is_shown(verb, Part::Only)),
+            [true, true, false]
+        );
         assert_eq!([Part::First, Part::Middle, Part::Last].map(|part| is_shown(Verb::Send, part)), [false; 3]);
     }
 
@@ -336,10 +445,32 @@ mod tests {
         let nak = |code: u8| told(End::B, &[(9, IbFact::Nak { code, psn: 7 })]).1;
         let blamed = |by: Blame| alloc::vec![(Rule::RcNak, by)];
         assert_eq!(nak(0), []);
-        assert_eq!([nak(1), nak(2), nak(3)], [blamed(Blame::Client), blamed(Blame::Unknown), blamed(Blame::Server)]);
-        let text = |code: u8| findings(End::B, &[(9, IbFact::Nak { code, psn: 7 })]).1.pop().map(|f| f.text).unwrap_or_default();
-        assert!(text(1).starts_with("sent a request at PSN 7 that was refused: "), "{}", text(1));
+        assert_eq!(
+            [nak(1), nak(2), nak(3), nak(4)],
+            [Blame::Unknown, Blame::Unknown, Blame::Server, Blame::Unknown].map(blamed)
+        );
+        let text = |code: u8| {
+            findings(End::B, &[(9, IbFact::Nak { code, psn: 7 })]).1.pop().map(|f| f.text).unwrap_or_default()
+        };
+        assert!(
+            text(1).starts_with("the request at PSN 7 was refused, though nothing wrong with it was seen: "),
+            "{}",
+            text(1)
+        );
         assert!(text(3).starts_with("answered the request at PSN 7 with a NAK: "), "{}", text(3));
+    }
+
+    #[test]
+    fn a_request_whose_fault_was_seen_is_refused_for_it() {
+        let mut connection = ConnectionState::new(Transport::RoceV2, at(1));
+        connection.roles.learn(End::A, Source::Port);
+        let mut env = Env::new(Options::default(), alone::Listener::default());
+        let mut flow = Listener { connection: &mut connection, env: &mut env };
+        flow.fact(at(8), End::A, IbFact::OutOfOrder { verb: Verb::Send, part: Part::Middle, open: false });
+        flow.fact(at(9), End::B, IbFact::Nak { code: 1, psn: 7 });
+        let found = env.findings.iter().find(|f| f.rule == Rule::RcNak).expect("it was refused");
+        assert_eq!((found.by, found.certainty), (Blame::Client, Certainty::IfNothingWasMissed));
+        assert!(found.text.starts_with("sent a request at PSN 7 that was refused: "), "{}", found.text);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Rules of TCP, MPA, DDP and RDMAP. RFC 9293, RFC 5040, RFC 5041, RFC 5044, RFC 6581.
 
-use super::Listener;
+use super::{Listener, way};
 use crate::env::Layer;
-use crate::episodes::{Cause, Episode, Kind};
+use crate::episodes::{Cause, Episode, Kind, Trigger};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::flow::iwarp::{FlowFact, FlowSink};
 use crate::flow::repair::Over;
@@ -17,7 +17,7 @@ use alloc::string::String;
 use rdmascope_dissector::text::Elapsed as Milliseconds;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::iwarp::mpa::{Enhanced, Startup};
-use rdmascope_dissector::wire::iwarp::rdmap::Terminate;
+use rdmascope_dissector::wire::iwarp::rdmap::{Opcode, Terminate};
 
 /// ns after which a receive window that is still closed when the connection ends is reported.
 const NEVER_OPENED: i64 = 1_000_000_000;
@@ -39,11 +39,18 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
             FlowFact::MpaReply(startup) => self.startup(at, by, &startup),
             FlowFact::CrcBad => {
                 health.crc_bad += 1;
+                let way = way(self.connection, by).unwrap_or("of one direction");
                 // TCP found the segment undamaged: it was made wrong, or changed where TCP does not look
-                self.wire(at, Rule::MpaCrc, Blame::Unknown, sure, format_args!("the CRC of an FPDU is wrong"));
+                self.wire(at, Rule::MpaCrc, Blame::Unknown, sure, format_args!("the CRC of an FPDU {way} is wrong"));
             }
             FlowFact::MarkerBad { pointer, expected } => {
-                self.wire(at, Rule::MpaMarker, blame, sure, format_args!("sent a marker with pointer {pointer} instead of {expected}"));
+                self.wire(
+                    at,
+                    Rule::MpaMarker,
+                    blame,
+                    sure,
+                    format_args!("sent a marker with pointer {pointer} instead of {expected}"),
+                );
             }
             FlowFact::Resync { skipped, .. } => {
                 if self.connection.transport != Some(Transport::Iwarp) {
@@ -72,13 +79,47 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 );
             }
             FlowFact::Undefined { ddp, rdmap, queue } => {
-                self.wire(
-                    at,
-                    Rule::DdpMsn,
-                    blame,
-                    sure,
-                    format_args!("sent control bytes {ddp:#04x} {rdmap:#04x} for queue {queue}, which are not defined"),
-                );
+                let (is_tagged, ddp_version, rdmap_version) = (ddp & 0x80 != 0, ddp & 3, rdmap >> 6);
+                let opcode = Opcode(rdmap & 0xf);
+                if ddp_version != 1 {
+                    self.wire(
+                        at,
+                        Rule::DdpMsn,
+                        blame,
+                        sure,
+                        format_args!("sent DDP version {ddp_version}; there is only 1"),
+                    );
+                } else if rdmap_version > 1 {
+                    self.wire(
+                        at,
+                        Rule::DdpMsn,
+                        blame,
+                        sure,
+                        format_args!("sent RDMAP version {rdmap_version}; there are only 0 and 1"),
+                    );
+                } else if opcode.is_tagged().is_none() {
+                    self.wire(
+                        at,
+                        Rule::DdpMsn,
+                        blame,
+                        sure,
+                        format_args!("sent RDMAP opcode {}, which is not defined", opcode.0),
+                    );
+                } else if is_tagged {
+                    self.wire(
+                        at,
+                        Rule::DdpMsn,
+                        blame,
+                        sure,
+                        format_args!("sent RDMAP opcode {} ({opcode}) in a tagged segment", opcode.0),
+                    );
+                } else {
+                    let text = format_args!(
+                        "sent RDMAP opcode {} ({opcode}) on queue {queue}, where it does not belong",
+                        opcode.0
+                    );
+                    self.wire(at, Rule::DdpMsn, blame, sure, text);
+                }
             }
             FlowFact::MsnGap { queue, expected, got } => {
                 self.wire(
@@ -90,7 +131,17 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 );
             }
             FlowFact::MsnRepeat { queue, expected, got } => {
-                self.wire(at, Rule::DdpMsn, blame, sure, format_args!("sent message {got} on queue {queue} again; {expected} comes next"));
+                self.wire(
+                    at,
+                    Rule::DdpMsn,
+                    blame,
+                    sure,
+                    format_args!("sent message {got} on queue {queue} again; {expected} comes next"),
+                );
+            }
+            FlowFact::SegmentOverlap { expected, got } | FlowFact::SegmentHole { expected, got } if expected == got => {
+                let text = format_args!("sent a segment for another STag before its message was whole");
+                self.wire(at, Rule::DdpOverlap, blame, Certainty::IfNothingWasMissed, text);
             }
             FlowFact::SegmentOverlap { expected, got } | FlowFact::SegmentHole { expected, got } => {
                 self.wire(
@@ -101,8 +152,13 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                     format_args!("sent a segment at offset {got:#x}; {expected:#x} comes next"),
                 );
             }
+            FlowFact::ReadLonger { asked, sent } => {
+                let text = format_args!("answered a Read Request of {asked} bytes with {sent} bytes");
+                self.connection.report(self.env, at, Rule::BugCve202664268, by, Rests::LEDGER.of(by.peer()), text);
+            }
             FlowFact::ReadUnknown { stag, offset } => {
-                let text = format_args!("sent a Read Response to {stag:#010x} at {offset:#x} that no request asked for");
+                let text =
+                    format_args!("sent a Read Response to {stag:#010x} at {offset:#x} that no request asked for");
                 self.connection.report(self.env, at, Rule::BugCve202664268, by, Rests::START.of(by.peer()), text);
             }
             FlowFact::Retransmission { of, .. } => {
@@ -111,11 +167,19 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 self.env.frame.retransmission = true;
                 self.env.frame.copy_of = of;
             }
-            FlowFact::Misplaced | FlowFact::Over(Over::Misplaced) => self.env.weaken(self.connection.id),
+            FlowFact::Misplaced | FlowFact::Over(Over::Misplaced) => {
+                self.connection.is_out_of_order = true;
+                self.env.weaken(self.connection.id);
+            }
             FlowFact::Found(bytes) => self.found(by, bytes),
             FlowFact::Damaged => self.env.frame.is_damaged = true,
-            FlowFact::Doubtful => self.env.frame.is_unchecked = true,
+            FlowFact::Doubtful => self.connection.is_unchecked = true,
             FlowFact::Assembled(pieces) => self.env.sink.assembled(Assembly::Tcp, at.frame, pieces.frames()),
+            FlowFact::BeganLate | FlowFact::Changed => {
+                self.connection.opening.changed |= matches!(fact, FlowFact::Changed);
+                self.connection.missed.gap(by, at);
+                self.connection.unseen(by);
+            }
             FlowFact::Dropped | FlowFact::Cut => self.connection.gap(self.env, at, by),
             FlowFact::Over(over) => self.over(by, over),
             FlowFact::RoundTrip(took) => self.connection.episodes.round_trip(by, took),
@@ -123,7 +187,8 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 health.sequence_gaps += 1;
             }
             FlowFact::Conflict { bytes } => {
-                let text = format_args!("two copies of the same {bytes} bytes differ: one of them was damaged, or forged");
+                let text =
+                    format_args!("two copies of the same {bytes} bytes differ: one of them was damaged, or forged");
                 self.wire(at, Rule::TcpChecksum, Blame::Unknown, Certainty::Guess, text);
             }
             FlowFact::ZeroWindow { since, is_open } => {
@@ -131,10 +196,24 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 let closed = Milliseconds(took);
                 if is_open {
                     let (kind, by) = (Kind::ZeroWindow, Some(by.peer()));
-                    self.connection.episodes.add(Episode { kind, by, begin: since, end: Some(at), ..Episode::default() });
-                    self.wire(at, Rule::TcpZeroWindow, blame, sure, format_args!("kept its receive window closed for {closed}"));
+                    self.connection.episodes.add(Episode {
+                        kind,
+                        by,
+                        begin: since,
+                        end: Some(at),
+                        ..Episode::default()
+                    });
+                    self.wire(
+                        at,
+                        Rule::TcpZeroWindow,
+                        blame,
+                        sure,
+                        format_args!("kept its receive window closed for {closed}"),
+                    );
                 } else if took >= NEVER_OPENED {
-                    let text = format_args!("closed its receive window and did not open it again: {closed} to the last segment");
+                    let text = format_args!(
+                        "closed its receive window and did not open it again: {closed} to the last segment"
+                    );
                     self.wire(since, Rule::TcpZeroWindow, blame, Certainty::IfNothingWasMissed, text);
                 }
             }
@@ -146,8 +225,15 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                     self.wire(at, Rule::TcpReset, blame, sure, format_args!("reset the connection"));
                 }
             }
+            FlowFact::Resumed => {
+                self.connection.closed = self.connection.closed.filter(|(_, how, _)| *how != "RST");
+                let more = format_args!("; both ends went on: it was not taken");
+                self.env.findings.lower(Rule::TcpReset, Some(self.connection.id), blame, Severity::Note, more);
+            }
             FlowFact::Gap(gap) => {
-                if self.connection.transport == Some(Transport::Iwarp) || self.connection.protocol() != Protocol::Unknown {
+                if self.connection.transport == Some(Transport::Iwarp)
+                    || self.connection.protocol() != Protocol::Unknown
+                {
                     self.lost(at, &gap, "byte");
                 } else {
                     self.connection.missed.gap(by, at);
@@ -193,7 +279,13 @@ impl<S: Sink> Listener<'_, S> {
     #[cold]
     fn over(&mut self, by: End, over: Over) {
         let episodes = &mut self.connection.episodes;
-        let held = |kind: Kind, since: At, until: At| Episode { kind, by: Some(by), begin: since, end: Some(until), ..Episode::default() };
+        let held = |kind: Kind, since: At, until: At| Episode {
+            kind,
+            by: Some(by),
+            begin: since,
+            end: Some(until),
+            ..Episode::default()
+        };
         match over {
             Over::Recovery { since, until, sequence, bytes, copy, is_filled, is_reported } => {
                 let cause = match (is_filled, is_reported) {
@@ -201,8 +293,22 @@ impl<S: Sink> Listener<'_, S> {
                     (false, true) => Cause::LostBehind,
                     (false, false) => Cause::Unacknowledged,
                 };
+                let trigger = match (is_reported, is_filled) {
+                    (true, _) => Trigger::FastRetransmit,
+                    (false, false) => Trigger::Rto,
+                    // the report may not have been captured, as the segment was not
+                    (false, true) => Trigger::Unknown,
+                };
                 let (sequence, bytes, packets) = (Some(sequence), bytes.into(), 1);
-                let found = Episode { cause, sequence, bytes, packets, repeated: 1, ..held(Kind::Recovery, since, until) };
+                let found = Episode {
+                    cause,
+                    trigger,
+                    sequence,
+                    bytes,
+                    packets,
+                    repeated: 1,
+                    ..held(Kind::Recovery, since, until)
+                };
                 episodes.add(found);
                 // bytes behind a hole are taken when that is filled
                 let sequence = found.sequence.unwrap_or(0);
@@ -220,7 +326,8 @@ impl<S: Sink> Listener<'_, S> {
         }
     }
 
-    /// `by` ends the connection for something that its peer did, unless it says that the fault is its own, or the wire's.
+    /// `by` ends the connection for something that its peer did, unless it says that the fault is its own, or the
+    /// wire's.
     fn terminated(&mut self, at: At, by: End, terminate: &Terminate) {
         const LLP: u8 = 2;
         const LOCAL_CATASTROPHIC: u8 = 0;
@@ -228,6 +335,7 @@ impl<S: Sink> Listener<'_, S> {
         /// Of RDMAP, a remote protection error; of DDP, one of a tagged buffer.
         const PROTECTION: u8 = 1;
         let (own, peers) = (self.blame(by), self.blame(by.peer()));
+        self.connection.broke_off(by, at);
         match (terminate.layer, terminate.error_type, terminate.code) {
             (LLP, _, MPA_CRC) => {
                 let text = format_args!("an FPDU arrived damaged, and its receiver ended the connection: {terminate}");
@@ -239,15 +347,25 @@ impl<S: Sink> Listener<'_, S> {
             }
             (0 | 1, PROTECTION, _) if !self.connection.is_stray(by.peer()) => {
                 // only its receiver knows the reason
-                let text = format_args!("an access was refused, though all seem to lie in memory that was advertised: {terminate}");
+                let text = format_args!(
+                    "an access was refused, though all seem to lie in memory that was advertised: {terminate}"
+                );
                 self.wire(at, Rule::RdmapTerminate, Blame::Unknown, Certainty::Guess, text);
             }
             _ => {
                 // certain if the broken rule was seen
                 let id = Some(self.connection.id);
-                let is_seen =
-                    |f: &Finding| f.connection == id && f.by == peers && f.severity == Severity::Error && f.certainty == Certainty::Certain;
-                let certainty = if self.env.findings.iter().any(is_seen) { Certainty::Certain } else { Certainty::IfNothingWasMissed };
+                let is_seen = |f: &Finding| {
+                    f.connection == id
+                        && f.by == peers
+                        && f.severity == Severity::Error
+                        && f.certainty == Certainty::Certain
+                };
+                let certainty = if self.env.findings.iter().any(is_seen) {
+                    Certainty::Certain
+                } else {
+                    Certainty::IfNothingWasMissed
+                };
                 let text = format_args!("sent the message that made its peer end the connection: {terminate}");
                 self.wire(at, Rule::RdmapTerminate, peers, certainty, text);
             }
@@ -284,20 +402,36 @@ impl<S: Sink> Listener<'_, S> {
         if startup.legacy.is_some_and(|l| l.little_endian) {
             // peers that read either form lose nothing by it; if Reads fail because of it, that is reported by itself
             let site = Site { connection: Some(self.connection.id), frame: at.frame, time_ns: at.time };
-            self.env.report_as(Severity::Note, Rule::MpaIrdord, blame, site, sure, format_args!("sent its read depths in little-endian"));
+            self.env.report_as(
+                Severity::Note,
+                Rule::MpaIrdord,
+                blame,
+                site,
+                sure,
+                format_args!("sent its read depths in little-endian"),
+            );
         }
-        // a client that only answers Reads may offer an ORD of 0 in the form of RFC 6581; that of SMB Direct's providers wants both (6.1)
+        // a client that only answers Reads may offer an ORD of 0 in the form of RFC 6581; that of SMB Direct's
+        // providers wants both (6.1)
         if let Some((ird, ord)) = startup.depths()
             && ((ird == 0 && ord == 0) || (startup.legacy.is_some() && (ird == 0 || ord == 0)))
         {
-            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("offered read depths of 0 (IRD {ird}, ORD {ord})"));
+            self.wire(
+                at,
+                Rule::MpaIrdord,
+                blame,
+                sure,
+                format_args!("offered read depths of 0 (IRD {ird}, ORD {ord})"),
+            );
         }
         let revision = startup.revision;
         let is_enhanced = startup.is_enhanced();
         if is_enhanced && startup.enhanced.is_none() {
             let length = startup.private_data_length;
-            let text =
-                format_args!("says that read depths follow (S flag), with {length} bytes of private data; they take {}", Enhanced::LEN);
+            let text = format_args!(
+                "says that read depths follow (S flag), with {length} bytes of private data; they take {}",
+                Enhanced::LEN
+            );
             self.wire(at, Rule::MpaIrdord, blame, sure, text);
         } else if revision == 2
             && (startup.reply && !startup.reject)
@@ -310,8 +444,16 @@ impl<S: Sink> Listener<'_, S> {
             self.env.report_as(Severity::Note, Rule::MpaIrdord, blame, site, sure, text);
         }
         if !(1..=2).contains(&revision) {
-            self.wire(at, Rule::MpaRevision, blame, sure, format_args!("uses MPA revision {revision}; only 1 and 2 exist"));
-        } else if let Some(asked) = self.connection.opening.mpa_revision.filter(|asked| startup.reply && revision > *asked) {
+            self.wire(
+                at,
+                Rule::MpaRevision,
+                blame,
+                sure,
+                format_args!("uses MPA revision {revision}; only 1 and 2 exist"),
+            );
+        } else if let Some(asked) =
+            self.connection.opening.mpa_revision.filter(|asked| startup.reply && revision > *asked)
+        {
             self.wire(
                 at,
                 Rule::MpaRevision,
@@ -327,7 +469,13 @@ impl<S: Sink> Listener<'_, S> {
         if let (true, Some((_, ord)), Some((ird, _))) = (startup.reply, startup.depths(), asked)
             && ord > ird
         {
-            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("announced up to {ord} Reads outstanding; its peer accepts {ird}"));
+            self.wire(
+                at,
+                Rule::MpaIrdord,
+                blame,
+                sure,
+                format_args!("announced up to {ord} Reads outstanding; its peer accepts {ird}"),
+            );
         }
         self.connection.opening.read_depths[by.index()] = startup.depths();
     }
@@ -380,7 +528,10 @@ mod tests {
     fn what_is_told_of_iwarp_alone() {
         let gap = FlowFact::Gap(Gap { at: at(5), by: End::B, count: 1, receiver_had_them: true });
         let rules = |transport: Transport, fact: FlowFact<'_>| told(transport, &[(at(5), End::B, fact)]).1;
-        assert_eq!([rules(Transport::Iwarp, FlowFact::Reset), rules(Transport::Tcp, FlowFact::Reset)], [vec![Rule::TcpReset], vec![]]);
+        assert_eq!(
+            [rules(Transport::Iwarp, FlowFact::Reset), rules(Transport::Tcp, FlowFact::Reset)],
+            [vec![Rule::TcpReset], vec![]]
+        );
         assert_eq!([rules(Transport::Iwarp, gap), rules(Transport::Tcp, gap)], [vec![Rule::CaptureLoss], vec![]]);
         // the handshake of MPA was not seen
         let found = FlowFact::Resync { skipped: 3, found: crate::flow::mpa::Found::Crc };
@@ -395,7 +546,8 @@ mod tests {
     /// The bytes of a Request or Reply with the read depths of RFC 6581.
     fn startup(reply: bool, revision: u8, depths: Option<(u16, u16)>) -> Vec<u8> {
         let mut bytes = if reply { mpa::REPLY_KEY } else { mpa::REQUEST_KEY }.to_vec();
-        let private: Vec<u8> = depths.map_or_else(Vec::new, |(ird, ord)| [ird.to_be_bytes(), ord.to_be_bytes()].concat());
+        let private: Vec<u8> =
+            depths.map_or_else(Vec::new, |(ird, ord)| [ird.to_be_bytes(), ord.to_be_bytes()].concat());
         bytes.extend([if depths.is_some() { 0x10 } else { 0 }, revision, 0, private.len() as u8]);
         bytes.extend(private);
         bytes
@@ -405,7 +557,10 @@ mod tests {
     fn opened(request: (u8, Option<(u16, u16)>), reply: (u8, Option<(u16, u16)>)) -> Vec<Rule> {
         let (request, reply) = (startup(false, request.0, request.1), startup(true, reply.0, reply.1));
         let parse = |bytes| mpa::parse_startup(bytes, &mut Off).expect("it is whole").1;
-        let facts = [(at(2), End::A, FlowFact::MpaRequest(parse(&request))), (at(3), End::B, FlowFact::MpaReply(parse(&reply)))];
+        let facts = [
+            (at(2), End::A, FlowFact::MpaRequest(parse(&request))),
+            (at(3), End::B, FlowFact::MpaReply(parse(&reply))),
+        ];
         told(Transport::Iwarp, &facts).1
     }
 
@@ -432,7 +587,10 @@ mod tests {
             told(Transport::Iwarp, &[(at(2), End::A, FlowFact::MpaRequest(request))]).1
         };
         assert_eq!([broken(1, 1), broken(8, 8)], [vec![], vec![]]);
-        assert_eq!([broken(0, 8), broken(8, 0), broken(0, 0)], [vec![Rule::MpaIrdord], vec![Rule::MpaIrdord], vec![Rule::MpaIrdord]]);
+        assert_eq!(
+            [broken(0, 8), broken(8, 0), broken(0, 0)],
+            [vec![Rule::MpaIrdord], vec![Rule::MpaIrdord], vec![Rule::MpaIrdord]]
+        );
     }
 
     #[test]
@@ -446,11 +604,13 @@ mod tests {
             let mut env = Env::new(Options::default(), alone::Listener::default());
             let site = Site { connection: Some(of), frame: 2, time_ns: at(2).time };
             env.report_as(severity, Rule::DdpMsn, by, site, certainty, format_args!("broke a rule"));
-            let terminate = Terminate { layer: 1, error_type: 2, code: 1, segment_length: None, ddp: None, read_request: None };
+            let terminate =
+                Terminate { layer: 1, error_type: 2, code: 1, segment_length: None, ddp: None, read_request: None };
             Listener { connection: &mut connection, env: &mut env }.fact(at(3), End::B, FlowFact::Terminate(terminate));
             env.findings.iter().find(|f| f.rule == Rule::RdmapTerminate).map(|f| (f.by, f.certainty))
         };
-        let (sure, unsure) = (Some((Blame::Client, Certainty::Certain)), Some((Blame::Client, Certainty::IfNothingWasMissed)));
+        let (sure, unsure) =
+            (Some((Blame::Client, Certainty::Certain)), Some((Blame::Client, Certainty::IfNothingWasMissed)));
         assert_eq!(certainty(Blame::Client, Severity::Error, Certainty::Certain, ID), sure);
         assert_eq!(certainty(Blame::Server, Severity::Error, Certainty::Certain, ID), unsure, "its own");
         assert_eq!(certainty(Blame::Client, Severity::Warn, Certainty::Certain, ID), unsure, "no error");
@@ -463,7 +623,10 @@ mod tests {
         let revisions = |request: u8, reply: u8| opened((request, None), (reply, None));
         assert_eq!([revisions(1, 1), revisions(2, 1), revisions(2, 2)], [vec![], vec![], vec![]]);
         let broken = || vec![Rule::MpaRevision];
-        assert_eq!([revisions(1, 2), revisions(1, 3), revisions(1, 0), revisions(3, 1)], [broken(), broken(), broken(), broken()]);
+        assert_eq!(
+            [revisions(1, 2), revisions(1, 3), revisions(1, 0), revisions(3, 1)],
+            [broken(), broken(), broken(), broken()]
+        );
     }
 
     #[test]
@@ -484,6 +647,9 @@ mod tests {
         assert_eq!([outstanding(4, 3), outstanding(4, 4)], [(vec![], false), (vec![], true)]);
         assert_eq!(outstanding(4, 5), (vec![Rule::RdmaReadDepth], false));
         // none is agreed on
-        assert_eq!([outstanding(0x3fff, 0x4000), outstanding(0x3ffe, 0x3fff)], [(vec![], false), (vec![Rule::RdmaReadDepth], false)]);
+        assert_eq!(
+            [outstanding(0x3fff, 0x4000), outstanding(0x3ffe, 0x3fff)],
+            [(vec![], false), (vec![Rule::RdmaReadDepth], false)]
+        );
     }
 }

@@ -1,0 +1,94 @@
+//! The end of connections: what they held back is analysed, and their results go to the report.
+
+use super::Pipeline;
+use super::table::Flow;
+use crate::connection::facts::{self, Listener};
+use crate::op::{At, End};
+use crate::report;
+use crate::sink::Sink;
+use alloc::vec::Vec;
+use hashbrown::HashSet;
+use rdmascope_dissector::trace::Off;
+
+/// Connections that are added up together.
+const FOLD: usize = 64;
+
+impl<S: Sink> Pipeline<S> {
+    /// For an analysis without an end: drops connections that were ended `closed_after` ns before `now`, and of those
+    /// without a frame for `idle_after` ns. (One that speaks again is found again, as one whose handshake was not
+    /// seen.)
+    pub fn expire(&mut self, now: i64, closed_after: i64, idle_after: i64) {
+        let at = self.capture.last.unwrap_or_default();
+        for slot in 0..self.table.end() {
+            let Some(s) = self.table.get(slot) else { continue };
+            let age = now.saturating_sub(s.connection.last.time);
+            let is_over = s.connection.closed.is_some() || s.connection.opening.rejected.is_some();
+            if age > idle_after {
+                self.connections_evicted += u64::from(!is_over);
+                self.close(slot, at);
+            } else if is_over && age > closed_after {
+                self.close(slot, at);
+            }
+        }
+    }
+
+    /// A connection ends, or is not followed any more: its results go to the report.
+    pub(super) fn close(&mut self, slot: u32, at: At) {
+        let Some(mut gone) = self.table.remove(slot) else { return };
+        if let Some(key) = gone.qp_keys[0] {
+            self.halves.remove(&key, slot);
+        }
+        self.requests.forget(slot);
+        if gone.is_phantom() {
+            return;
+        }
+        // the packets that it held back are not its last one
+        gone.connection.is_unchecked = false;
+        let mut listener = Listener { connection: &mut gone.connection, env: &mut self.env };
+        match &mut gone.flow {
+            Flow::Ib(flow) => flow.finish(at, &mut listener),
+            Flow::Tcp(flow) => flow.finish(at, &self.tcp, &mut Off, &mut listener),
+        }
+        listener.settle(i64::MAX);
+        let unseen = End::BOTH.map(|end| match &gone.flow {
+            Flow::Ib(flow) => flow.is_unseen(end),
+            Flow::Tcp(flow) => flow.is_unseen(end),
+        });
+        if let Some(shard) = &mut self.shard {
+            shard.closes(self.env.now, self.env.lost_by_capture);
+        }
+        gone.connection.finish(&mut self.env, at, unseen);
+        // the cost of losses is known now
+        facts::add_losses(&gone.connection, &gone.flow.loss_view(), &mut |finding| self.env.findings.add(finding));
+        let mut connection = gone.connection.summary();
+        // frames lost at the very end show nowhere: a capture that lost others may have lost these
+        connection.progress.missed |= self.env.lost_by_capture > 0;
+        crate::outcome::conclude(&mut connection, &mut self.env.findings, at);
+        if self.done.len() >= self.env.options.report_max && !self.env.options.fold {
+            self.done_dropped += 1;
+            return;
+        }
+        self.done.push(connection);
+        if self.done.len() >= self.env.options.report_max + FOLD {
+            self.fold();
+        }
+    }
+
+    /// Adds the oldest of those that ended up, and forgets them.
+    #[cold]
+    fn fold(&mut self) {
+        let old: Vec<report::Connection> = self.done.drain(..FOLD).collect();
+        let mut ids: HashSet<u32> = old.iter().map(|c| c.id).collect();
+        for connection in &old {
+            self.folded.add(connection, false);
+            self.env.sink.forgotten(connection.id);
+        }
+        // and the halves that became theirs
+        self.joined.forget(&mut ids, |half| self.env.sink.forgotten(half));
+        self.env.findings.forget_connections(|id| ids.contains(&id));
+        for session in &mut self.env.sessions {
+            session.connections.retain(|id| !ids.contains(id));
+        }
+        self.env.sessions.retain(|session| !session.connections.is_empty());
+    }
+}

@@ -1,0 +1,281 @@
+//! Datagrams of connection management: connections that they open, refuse and end. `cm` matches them.
+
+use super::Pipeline;
+use super::cm::{Rejected, Request};
+use super::damaged::Fate;
+use super::ib::{MTU_MAX, carrier};
+use super::networks::Tag;
+use super::table::{Flow, Place, QpKey};
+use crate::connection::ConnectionState;
+use crate::env::Layer;
+use crate::finding::{Blame, Certainty, Rule, Severity, Site};
+use crate::flow::ib::IbFlow;
+use crate::op::{At, End};
+use crate::roles::Source;
+use crate::sink::Sink;
+use crate::summary::{Handshake, Peer};
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use rdmascope_dissector::frame::{Addr, Check, IbPacket, Packet};
+use rdmascope_dissector::trace::Trace;
+use rdmascope_dissector::wire::ib::cm::{self as wire, CmMessage};
+
+/// The smallest path MTU, in bytes. Datagrams of connection management are as long as it.
+const MTU_LEAST: u32 = 256;
+/// ns by which a capture may have packets in another order than the ends.
+const DISORDER: i64 = 1_000_000;
+
+impl<S: Sink> Pipeline<S> {
+    pub(super) fn datagram<T: Trace>(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>, t: &mut T) {
+        let length = ib.payload_length;
+        let site = Site { connection: None, frame: at.frame, time_ns: at.time };
+        if length > MTU_MAX && ib.icrc != Check::Bad {
+            let text = format_args!("sent a datagram of {length} bytes; no path MTU is larger than {MTU_MAX}");
+            self.env.report(Rule::BugCve202440992, Blame::Unknown, site, Certainty::Certain, text);
+        } else if length > MTU_LEAST
+            && ib.icrc != Check::Bad
+            && let Some(mtu) = self.requests.path_mtu(packet.src, packet.dst).filter(|mtu| u32::from(*mtu) < length)
+        {
+            // connections may use less than the path allows
+            let text =
+                format_args!("sent a datagram of {length} bytes; the path MTU of the hosts' connections is {mtu}");
+            self.env.report(Rule::BugCve202440992, Blame::Unknown, site, Certainty::Guess, text);
+        }
+        if ib.bth.dest_qp > 1 {
+            return;
+        }
+        let parsed = wire::parse_mad(ib.payload, t);
+        let hosts = (packet.src, packet.dst);
+        if ib.icrc == Check::Bad {
+            let is_known = self.requests.is_damaged(packet.src, packet.dst);
+            self.damaged.add(at, hosts, ib.payload, is_known);
+            if is_known {
+                return self.requests.may_be_answered(packet.src, packet.dst);
+            }
+        }
+        let Ok((_, Some(message))) = parsed else { return };
+        self.env.layer(Layer::Cm);
+        if packet.ecn == 3 {
+            let site = Site { connection: None, frame: at.frame, time_ns: at.time };
+            let text = format_args!("a datagram of connection management was marked congestion experienced");
+            self.env.report(Rule::RcEcn, Blame::Network, site, Certainty::Certain, text);
+        }
+        match message {
+            CmMessage::Request(request) => {
+                if let Some(oldest) =
+                    self.requests.request(at, hosts, (carrier(ib), Tag::of(packet)), &request, ib.icrc == Check::Bad)
+                {
+                    self.unanswered_request(at, &oldest);
+                }
+            }
+            CmMessage::Reply(reply) => self.cm_reply(at, packet, ib, &reply),
+            CmMessage::Reject(reject) => self.cm_reject(at, packet, &reject),
+            CmMessage::ReadyToUse(head) => self.cm_established(at, hosts, head.local_comm_id, head.remote_comm_id),
+            CmMessage::DisconnectRequest(head) => {
+                self.cm_established(at, hosts, head.local_comm_id, head.remote_comm_id);
+                self.cm_disconnect(at, packet, head.local_comm_id, head.remote_comm_id);
+            }
+            CmMessage::DisconnectReply(head) => self.cm_disconnected(packet, head.local_comm_id, head.remote_comm_id),
+            _ => {}
+        }
+        self.requests.heard(packet.src, packet.dst);
+        if ib.icrc == Check::Good {
+            self.requests.sound(packet.src, packet.dst);
+            self.damaged.sound(packet.src, packet.dst);
+            for slot in self.requests.doubtful(packet.src, packet.dst) {
+                self.distrust(slot);
+            }
+        }
+        if ib.icrc != Check::Bad && !self.damaged.is_empty() {
+            let damaged = self.damaged.follow(hosts, ib.payload);
+            self.damaged_datagrams(&damaged);
+        }
+        let place = self.requests.place(at.frame, packet.src, packet.dst, message.comm_ids());
+        self.env.frame.place = self.env.frame.place.or(place);
+    }
+
+    /// Reports datagrams of connection management whose invariant CRC is wrong, where others are right.
+    #[cold]
+    pub(super) fn damaged_datagrams(&mut self, damaged: &[(At, Fate)]) {
+        for (at, fate) in damaged {
+            let site = Site { connection: None, frame: at.frame, time_ns: at.time };
+            let what = "a datagram of connection management was damaged";
+            let warn = Rule::RcIcrc.row().severity;
+            let (severity, by, certainty, how) = match fate {
+                Fate::Dropped => (
+                    warn,
+                    Blame::Network,
+                    Certainty::Certain,
+                    " before the capture point; its receiver dropped it, and it was sent again",
+                ),
+                Fate::Taken => (
+                    Severity::Note,
+                    Blame::Capture,
+                    Certainty::Certain,
+                    " at the capture point; its receiver had it undamaged and answered it",
+                ),
+                Fate::Unknown => {
+                    (warn, Blame::Network, Certainty::Guess, "; whether its receiver had it undamaged was not captured")
+                }
+            };
+            self.env.report_as(severity, Rule::RcIcrc, by, site, certainty, format_args!("{what}{how}"));
+        }
+    }
+
+    /// A connection whose handshake turned out to be damaged is followed as one that began before the capture: its
+    /// values are not known.
+    #[cold]
+    pub(super) fn distrust(&mut self, slot: u32) {
+        let is_new = self.table.get(slot).is_some_and(|s| !s.connection.has_captured());
+        if is_new {
+            self.requests.disown(slot);
+            self.table.remove(slot);
+        } else if let Some(s) = self.table.get_mut(slot) {
+            s.is_doubtful = [false; 2];
+            self.env.weaken(s.connection.id);
+        }
+    }
+
+    /// An RTU or a DREQ: the REQ was accepted.
+    fn cm_established(&mut self, at: At, hosts: (Addr, Addr), local: u32, remote: u32) {
+        if let Some(request) = self.requests.established(at, hosts, local, remote) {
+            self.made_good(&request);
+        }
+    }
+
+    /// A server accepted a REQ.
+    fn made_good(&mut self, request: &Request) {
+        if self.requests.make_good(request) {
+            let more = format_args!("; one to port {} was accepted after it", request.port);
+            self.env.findings.lower(Rule::CmReject, None, Blame::Server, Severity::Note, more);
+        }
+    }
+
+    fn cm_reply(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>, reply: &wire::ConnectReply<'_>) {
+        let rep = &reply.head;
+        let Some((request, early)) = self.requests.reply(at, packet.dst, reply) else { return };
+        self.env.frame.earlier = early;
+        let network = self.networks.of(packet);
+        let mut to_server = QpKey { src: packet.dst, dst: packet.src, qp: rep.local_qpn, network };
+        let mut to_client = QpKey { src: packet.src, dst: packet.dst, qp: request.qp, network };
+        let tags = [request.tag, Tag::of(packet)];
+        let open = [to_server, to_client].iter().find_map(|key| {
+            let place = self.table.find_qp(key)?;
+            self.table.get(place.slot).filter(|s| s.connection.closed.is_none()).map(|s| s.tags)
+        });
+        if let Some(open) = open
+            && let Some(other) = self.networks.begin((packet.dst, packet.src), tags, open)
+        {
+            (to_server.network, to_client.network) = (other, other);
+        }
+        // the same numbers may have been another connection's; but one that began just now is this one, whose packets
+        // the capture has in another order than the ends
+        let mut is_misplaced = false;
+        for key in [to_server, to_client] {
+            if let Some(place) = self.table.find_qp(&key) {
+                if let Some(s) = self.table.get(place.slot)
+                    && at.since(s.connection.first) <= DISORDER
+                {
+                    is_misplaced = true;
+                    self.env.weaken(s.connection.id);
+                }
+                self.close(place.slot, at);
+            }
+        }
+        let mut connection = ConnectionState::new(carrier(ib), request.at);
+        connection.last = at;
+        connection.opening.handshake = Handshake::Seen;
+        connection.roles.learn(End::A, Source::Handshake);
+        connection.opening.rdma_opened = Some(at);
+        connection.peers = [
+            Peer { address: packet.dst, port: request.source_port, qp: Some(request.qp) },
+            Peer { address: packet.src, port: request.port, qp: Some(rep.local_qpn) },
+        ];
+        // the requester may have as many outstanding as the other side can answer
+        connection.opening.read_depth =
+            [Some(u32::from(rep.responder_resources)), Some(u32::from(request.responder_resources))]
+                .map(|d| d.filter(|d| *d > 0));
+        let mut flow = IbFlow::default();
+        connection.rpc_rdma_private([request.rpc_rdma, reply.rpc_rdma]);
+        // each side says where the other one is to begin (12.6.5, 12.6.8)
+        flow.starts_at(End::A, rep.starting_psn);
+        flow.starts_at(End::B, request.psn);
+        flow.sound([request.is_sound, ib.icrc == Check::Good]);
+        connection.network.path_mtu_asked = request.path_mtu;
+        if let Some(mtu) = request.path_mtu {
+            flow.path_mtu(mtu.into());
+        }
+        let slot = self.insert(request.at, connection, Flow::Ib(Box::new(flow)));
+        self.table.add_qp(to_server, Place { slot, end: End::A });
+        self.table.add_qp(to_client, Place { slot, end: End::B });
+        if let Some(s) = self.table.get_mut(slot) {
+            s.is_doubtful = [request.is_damaged, ib.icrc == Check::Bad];
+            s.tags = tags.map(Some);
+            self.requests.connected(&request, slot, s.connection.id);
+            if is_misplaced {
+                self.env.weaken(s.connection.id);
+            }
+        }
+        self.made_good(&request);
+    }
+
+    fn cm_reject(&mut self, at: At, packet: &Packet<'_>, reject: &wire::ConnectReject<'_>) {
+        let reason = reject.reason();
+        let rejected = self.requests.reject(at, (packet.src, packet.dst), &reject.head, reason.to_string());
+        let Some(Rejected { port, by_server, slot }) = rejected else { return };
+        let blame = if by_server { Blame::Server } else { Blame::Client };
+        let connection = slot.and_then(|s| self.table.get_mut(s)).map(|s| {
+            s.connection.opening.rejected = Some(reason.to_string());
+            s.connection.id
+        });
+        let site = Site { connection, frame: at.frame, time_ns: at.time };
+        self.env.report(
+            Rule::CmReject,
+            blame,
+            site,
+            Certainty::Certain,
+            format_args!("RDMA-CM REQ to port {port} was rejected: {reason}"),
+        );
+        self.env.findings.because(Rule::CmReject, connection, blame, crate::path::why_rejected(reason));
+    }
+
+    fn cm_disconnect(&mut self, at: At, packet: &Packet<'_>, local: u32, remote: u32) {
+        let Some((slot, by)) = self.requests.disconnect(packet.src, packet.dst, local, remote) else { return };
+        let Some(s) = self.table.get_mut(slot) else { return };
+        let farewells = &mut s.connection.ends[by.index()].disconnects;
+        *farewells = farewells.saturating_add(1);
+        if s.connection.closed.is_none() {
+            s.connection.closed = Some((Some(by), "DREQ", at));
+            s.connection.last = at;
+        }
+    }
+
+    /// A DREP: the DREQs of its receiver are answered.
+    fn cm_disconnected(&mut self, packet: &Packet<'_>, local: u32, remote: u32) {
+        let Some((slot, by)) = self.requests.disconnect(packet.src, packet.dst, local, remote) else { return };
+        if let Some(s) = self.table.get_mut(slot) {
+            s.connection.ends[by.peer().index()].disconnects = 0;
+        }
+    }
+
+    pub(super) fn unanswered_request(&mut self, at: At, request: &Request) {
+        if !request.timed_out(at) {
+            return;
+        }
+        let site = Site { connection: None, frame: request.at.frame, time_ns: request.at.time };
+        let (server, port) = (request.server, request.port);
+        // a server of which nothing was captured may have answered all the same: perhaps one direction only was
+        // captured
+        let certainty = if request.is_surely_unanswered() { Certainty::IfNothingWasMissed } else { Certainty::Guess };
+        let text = format_args!("RDMA-CM REQ to {} port {port} was never answered", ShownAddress(server));
+        self.env.report(Rule::CmTimeout, Blame::Server, site, certainty, text);
+    }
+}
+
+struct ShownAddress(Addr);
+
+impl core::fmt::Display for ShownAddress {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        crate::summary::show_address(&self.0, f)
+    }
+}
