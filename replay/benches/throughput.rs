@@ -12,6 +12,7 @@ use rdmascope_replay::smb2::client::{Client, Options, Pending, access, dispositi
 use rdmascope_replay::smb2::server::{Share, Users, serve};
 use rdmascope_replay::smb2::storage::Storage;
 use rdmascope_replay::stack::{Config, SmbDirect};
+use rdmascope_replay::transport::packet_fault::Tally;
 use rdmascope_replay::transport::{self, Clock, Fabric, Handle, Listener, Opened, Rights, Setup};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
@@ -31,13 +32,17 @@ fn main() {
     }
     for mtu in [4096, 1024] {
         for size in [64 << 10, 1 << 20] {
-            measure(&format!("RDMA Read {:>4} KiB, no socket, RoCE, MTU {mtu}", size >> 10), 1 << 30, || roce_in_memory(size, mtu));
+            measure(&format!("RDMA Read {:>4} KiB, no socket, RoCE, MTU {mtu}", size >> 10), 1 << 30, || {
+                roce_in_memory(size, mtu)
+            });
         }
     }
     for mtu in [4096, 1024] {
         match Sockets::open(mtu) {
             Ok(mut sockets) => {
-                measure(&format!("RDMA Read 1024 KiB, UDP, RoCE, MTU {mtu}"), 2 << 30, || sockets.reads(1 << 20, 2 << 10, 4));
+                measure(&format!("RDMA Read 1024 KiB, UDP, RoCE, MTU {mtu}"), 2 << 30, || {
+                    sockets.reads(1 << 20, 2 << 10, 4)
+                });
                 if mtu == 4096 {
                     operations("RDMA Read of 8 bytes, one at a time", 50_000, || sockets.reads(8, 50_000, 1));
                     operations("RDMA Read of 8 bytes, 16 at once", 200_000, || sockets.reads(8, 200_000, 16));
@@ -67,6 +72,7 @@ impl Sockets {
             timeout: Duration::from_secs(5),
             wire: None,
             clock: Clock::start(),
+            acted: Tally::default(),
         };
         let mut listener = fabric.listen(SERVER.parse().unwrap())?;
         let address = listener.address();
@@ -92,7 +98,10 @@ impl Sockets {
         let (mut begun, mut done) = (0, 0);
         while done < count {
             while begun < count && begun - done < at_once {
-                self.end.transport.read(self.ours.key, self.ours.offset, self.theirs.key, self.theirs.offset, size).unwrap();
+                self.end
+                    .transport
+                    .read(self.ours.key, self.ours.offset, self.theirs.key, self.theirs.offset, size)
+                    .unwrap();
                 begun += 1;
             }
             turn(&mut self.end, &self.setup, |event| {
@@ -125,7 +134,8 @@ fn turn(end: &mut Opened, setup: &Setup, mut each: impl FnMut(transport::Event) 
         said |= each(event);
     }
     if !moved && !any {
-        let timer = transport.poll_timeout().map(|at| Duration::from_nanos(at.saturating_sub(setup.clock.now()).max(0) as u64));
+        let timer =
+            transport.poll_timeout().map(|at| Duration::from_nanos(at.saturating_sub(setup.clock.now()).max(0) as u64));
         driver.wait(transport, timer.unwrap_or(Duration::from_secs(1))).unwrap();
     }
     said
@@ -135,8 +145,12 @@ fn over_iwarp() {
     for crc in [false, true] {
         let name = if crc { "CRC on " } else { "CRC off" };
         for size in [64 << 10, 1 << 20] {
-            measure(&format!("RDMA Read {:>4} KiB, no socket, {name}", size >> 10), 4 << 30, || in_memory(size, crc, true));
-            measure(&format!("RDMA Write {:>3} KiB, no socket, {name}", size >> 10), 4 << 30, || in_memory(size, crc, false));
+            measure(&format!("RDMA Read {:>4} KiB, no socket, {name}", size >> 10), 4 << 30, || {
+                in_memory(size, crc, true)
+            });
+            measure(&format!("RDMA Write {:>3} KiB, no socket, {name}", size >> 10), 4 << 30, || {
+                in_memory(size, crc, false)
+            });
         }
     }
     for crc in [false, true] {
@@ -144,7 +158,9 @@ fn over_iwarp() {
         let mut client = client(crc);
         let file = client.create("big", access::READ | access::WRITE, disposition::OPEN, 0).unwrap().id;
         for size in [64 << 10, 1 << 20] {
-            measure(&format!("SMB2 READ {:>4} KiB, TCP, {name}", size >> 10), 2 << 30, || reads(&mut client, file, size, 2 << 30));
+            measure(&format!("SMB2 READ {:>4} KiB, TCP, {name}", size >> 10), 2 << 30, || {
+                reads(&mut client, file, size, 2 << 30)
+            });
         }
         measure(&format!("SMB2 WRITE 1024 KiB, TCP, {name}"), 1 << 30, || writes(&mut client, file));
         client.close(file).unwrap();
@@ -164,7 +180,9 @@ fn over_roce() {
         let mut client = client_of(address, &Config::over(roce));
         let file = client.create("big", access::READ | access::WRITE, disposition::OPEN, 0).unwrap().id;
         for size in [64 << 10, 1 << 20] {
-            measure(&format!("SMB2 READ {:>4} KiB, RoCE, MTU {path_mtu}", size >> 10), 2 << 30, || reads(&mut client, file, size, 2 << 30));
+            measure(&format!("SMB2 READ {:>4} KiB, RoCE, MTU {path_mtu}", size >> 10), 2 << 30, || {
+                reads(&mut client, file, size, 2 << 30)
+            });
         }
         measure(&format!("SMB2 WRITE 1024 KiB, RoCE, MTU {path_mtu}"), 1 << 30, || writes(&mut client, file));
         client.close(file).unwrap();
@@ -220,7 +238,8 @@ fn small(client: &mut Client) {
             if on_the_way.len() == 32 {
                 drop(client.finish_read(on_the_way.pop_front().unwrap()).unwrap());
             }
-            on_the_way.push_back(client.start_read(file, n % 4096 * 4096, 4096, RdmaChannel::RDMA_V1_INVALIDATE).unwrap());
+            on_the_way
+                .push_back(client.start_read(file, n % 4096 * 4096, 4096, RdmaChannel::RDMA_V1_INVALIDATE).unwrap());
         }
         on_the_way.into_iter().for_each(|p| drop(client.finish_read(p).unwrap()));
     });
@@ -359,7 +378,8 @@ fn client_of(address: SocketAddr, config: &Config) -> Client {
 }
 
 fn serve_one(mut listener: Box<dyn Listener>, config: Config) -> SocketAddr {
-    let share = Arc::new(Share::new("share", Storage::memory([("big".to_owned(), vec![5; 16 << 20])]), true, Users::Guests));
+    let share =
+        Arc::new(Share::new("share", Storage::memory([("big".to_owned(), vec![5; 16 << 20])]), true, Users::Guests));
     let address = listener.address();
     std::thread::spawn(move || {
         let request = listener.next(Duration::from_secs(60)).unwrap().unwrap();

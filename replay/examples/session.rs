@@ -109,7 +109,12 @@ fn large(client: &mut Client, mib: u64) -> Anything<()> {
     let file = client.create("rdmascope.tmp", rights, disposition::OVERWRITE_IF, DELETE_ON_CLOSE)?;
     let begun = Instant::now();
     for n in 0..pieces {
-        let (count, _) = client.write_rdma(file.id, n * u64::from(room), noise(n, room as usize), RdmaChannel::RDMA_V1_INVALIDATE)?;
+        let (count, _) = client.write_rdma(
+            file.id,
+            n * u64::from(room),
+            noise(n, room as usize),
+            RdmaChannel::RDMA_V1_INVALIDATE,
+        )?;
         if count != room {
             return Err(format!("{count} bytes of {room} written").into());
         }

@@ -67,7 +67,9 @@ pub enum Error {
         held: u32,
     },
     /// No memory can be registered.
-    #[error("no more memory can be registered: too many regions, or, on a card, too little that may be locked (ulimit -l)")]
+    #[error(
+        "no more memory can be registered: too many regions, or, on a card, too little that may be locked (ulimit -l)"
+    )]
     Memory,
     /// The system provides no random numbers.
     #[error(transparent)]

@@ -3,11 +3,11 @@
 //! client is in the middle of its work.
 
 use crate::error::Result;
-use crate::smb2::server::{ServerConnection, Share};
+use crate::smb2::server::{STOP_WITHIN, ServerConnection, Share};
 use crate::smb2::{ERROR_BODY, Writer, message, reply_header};
 use crate::smbd::{DATA_OFFSET, data_header, data_message};
 use crate::stack::{ACCEPT_WITHIN, Config, Event, SmbDirect};
-use crate::transport::{Fault as Below, Kind, Request, Rights, StartupFault};
+use crate::transport::{Fabric, Fault as Below, Kind, Request, Rights, StartupFault};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::smb2::header::{Header, flags};
 use rdmascope_dissector::wire::smb2::{Command, NtStatus, read_write};
@@ -24,7 +24,8 @@ pub struct Fault {
     pub name: &'static str,
     /// Description for `--list-faults`.
     pub text: &'static str,
-    /// True if it is below SMB Direct: not every transport can be made to do it ([`crate::transport::Kind::faults_below`]).
+    /// True if it is below SMB Direct: not every transport can be made to do it
+    /// ([`crate::transport::Kind::faults_below`]).
     pub below: bool,
     act: Act,
 }
@@ -55,12 +56,12 @@ impl ReadOrWrite {
     fn of(bytes: &[u8]) -> Option<Self> {
         let (_, header) = Header::parse(bytes, &mut Off).ok()?;
         let (length, memory) = match header.command {
-            Command::READ => {
-                read_write::read_request(bytes, &mut Off).ok().map(|(_, r)| (r.fixed.length, r.channel.descriptors().next()))?
-            }
-            Command::WRITE => {
-                read_write::write_request(bytes, &mut Off).ok().map(|(_, w)| (w.fixed.remaining_bytes, w.channel.descriptors().next()))?
-            }
+            Command::READ => read_write::read_request(bytes, &mut Off)
+                .ok()
+                .map(|(_, r)| (r.fixed.length, r.channel.descriptors().next()))?,
+            Command::WRITE => read_write::write_request(bytes, &mut Off)
+                .ok()
+                .map(|(_, w)| (w.fixed.remaining_bytes, w.channel.descriptors().next()))?,
             _ => return None,
         };
         Some(Self { header, length, memory: memory.unwrap_or(BufferDescriptorV1 { offset: 0, token: 0, length: 0 }) })
@@ -78,16 +79,36 @@ impl ReadOrWrite {
 
 /// All, in the order of a connection's life.
 pub const FAULTS: &[Fault] = &[
-    Fault { name: "silent", text: "accepts the TCP connection and sends nothing", below: true, act: Act::Startup(StartupFault::Silent) },
+    Fault {
+        name: "silent",
+        text: "accepts the TCP connection and sends nothing",
+        below: true,
+        act: Act::Startup(StartupFault::Silent),
+    },
     Fault { name: "reject", text: "refuses in its MPA Reply", below: true, act: Act::Startup(StartupFault::Reject) },
-    Fault { name: "not-mpa", text: "speaks HTTP in place of MPA", below: true, act: Act::Startup(StartupFault::OtherProtocol) },
-    Fault { name: "no-negotiate", text: "never answers the SMB Direct Negotiate Request", below: false, act: Act::Negotiate(|_| None) },
+    Fault {
+        name: "not-mpa",
+        text: "speaks HTTP in place of MPA",
+        below: true,
+        act: Act::Startup(StartupFault::OtherProtocol),
+    },
+    Fault {
+        name: "no-negotiate",
+        text: "never answers the SMB Direct Negotiate Request",
+        below: false,
+        act: Act::Negotiate(|_| None),
+    },
     Fault {
         name: "refuse-negotiate",
         text: "answers the Negotiate Request with STATUS_NOT_SUPPORTED",
         below: false,
         act: Act::Negotiate(|r| {
-            emitted(&NegotiateResponse { negotiated_version: 0, credits_granted: 0, status: NtStatus::NOT_SUPPORTED.0, ..r })
+            emitted(&NegotiateResponse {
+                negotiated_version: 0,
+                credits_granted: 0,
+                status: NtStatus::NOT_SUPPORTED.0,
+                ..r
+            })
         }),
     },
     Fault {
@@ -185,7 +206,9 @@ pub const FAULTS: &[Fault] = &[
         name: "bad-offset",
         text: "sends a DataOffset that is not a multiple of 8",
         below: false,
-        act: Act::Transfer(|channel, _| send(channel, DataTransfer { data_offset: 25, ..data_header(99, 0) }, &[0; 100])),
+        act: Act::Transfer(|channel, _| {
+            send(channel, DataTransfer { data_offset: 25, ..data_header(99, 0) }, &[0; 100])
+        }),
     },
     Fault {
         name: "bad-remaining",
@@ -230,7 +253,9 @@ pub const FAULTS: &[Fault] = &[
         name: "wrong-key",
         text: "writes to a key that was never advertised",
         below: false,
-        act: Act::Transfer(|channel, asked| write(channel, BufferDescriptorV1 { token: !asked.memory.token, ..asked.memory })),
+        act: Act::Transfer(|channel, asked| {
+            write(channel, BufferDescriptorV1 { token: !asked.memory.token, ..asked.memory })
+        }),
     },
     Fault {
         name: "out-of-bounds",
@@ -246,17 +271,21 @@ pub const FAULTS: &[Fault] = &[
         name: "wrong-rights",
         text: "reads memory advertised for writing, and writes into memory advertised for reading",
         below: false,
-        act: Act::Transfer(
-            |channel, asked| {
-                if asked.header.command == Command::READ { read(channel, asked.memory) } else { write(channel, asked.memory) }
-            },
-        ),
+        act: Act::Transfer(|channel, asked| {
+            if asked.header.command == Command::READ {
+                read(channel, asked.memory)
+            } else {
+                write(channel, asked.memory)
+            }
+        }),
     },
     Fault {
         name: "not-given",
         text: "reads memory that was never advertised",
         below: false,
-        act: Act::Transfer(|channel, asked| read(channel, BufferDescriptorV1 { token: !asked.memory.token, ..asked.memory })),
+        act: Act::Transfer(|channel, asked| {
+            read(channel, BufferDescriptorV1 { token: !asked.memory.token, ..asked.memory })
+        }),
     },
     Fault {
         name: "stale-key",
@@ -304,7 +333,10 @@ impl Fault {
     /// Errors of the network.
     pub fn serve(&self, request: Box<dyn Request>, share: Arc<Share>, config: &Config) -> Result<()> {
         let mut channel = match self.act {
-            Act::Startup(fault) => return Ok(request.fault(fault, &config.setup(ACCEPT_WITHIN))?),
+            Act::Startup(fault) => {
+                config.acted.add();
+                return Ok(request.fault(fault, &config.setup(ACCEPT_WITHIN))?);
+            }
             Act::Negotiate(_) => SmbDirect::accept_raw(request, config)?,
             _ => SmbDirect::accept(request, &self.config(config))?,
         };
@@ -317,11 +349,16 @@ impl Fault {
         if matches!(self.act, Act::Session(_)) {
             config.smbd.receive_credits = config.smbd.receive_credits.min(4);
         }
-        // a receiver recognizes damaged bytes only by their checksum
-        if self.below && matches!(self.act, Act::Transfer(_)) {
-            config.transport = config.transport.with_checksums().unwrap_or(config.transport);
-        }
         config
+    }
+
+    /// The transport to listen on: one with checksums for faults that damage bytes, since a receiver recognizes these
+    /// only by their checksum.
+    pub fn over(&self, transport: Arc<dyn Fabric>) -> Arc<dyn Fabric> {
+        match self.act {
+            Act::Transfer(_) if self.below => transport.with_checksums().unwrap_or(transport),
+            _ => transport,
+        }
     }
 
     fn act(&self, channel: &mut SmbDirect, share: Arc<Share>, config: &Config) -> Result<()> {
@@ -329,13 +366,13 @@ impl Fault {
             Act::Startup(_) => Ok(()),
             Act::Negotiate(answer) => {
                 let mut answer = Some(answer);
-                loop {
-                    match channel.poll(FOR_EVER)? {
+                while !share.is_stopping() {
+                    match channel.poll(STOP_WITHIN)? {
                         Some(Event::Raw(bytes)) => {
                             let request = parse_negotiate_request(&bytes, &mut Off).ok().map(|(_, request)| request);
-                            if let Some((answer, request)) = answer.take().zip(request)
-                                && let Some(bytes) = answer(response(&request, config))
-                            {
+                            let Some((answer, request)) = answer.take().zip(request) else { continue };
+                            config.acted.add();
+                            if let Some(bytes) = answer(response(&request, config)) {
                                 // the pause that software iWARP needs from an acceptor
                                 channel.poll(Duration::from_nanos(config.smbd.settle.unsigned_abs()))?;
                                 let now = channel.now();
@@ -346,9 +383,11 @@ impl Fault {
                         _ => {}
                     }
                 }
+                channel.close();
+                Ok(())
             }
-            Act::Session(begin) => self.work(channel, share, Some(begin), None),
-            Act::Transfer(fail) => self.work(channel, share, None, Some(fail)),
+            Act::Session(begin) => self.work(channel, share, config, Some(begin), None),
+            Act::Transfer(fail) => self.work(channel, share, config, None, Some(fail)),
         }
     }
 
@@ -356,17 +395,19 @@ impl Fault {
         &self,
         channel: &mut SmbDirect,
         share: Arc<Share>,
+        config: &Config,
         begin: Option<fn(&mut SmbDirect)>,
         fail: Option<fn(&mut SmbDirect, &ReadOrWrite)>,
     ) -> Result<()> {
-        let mut connection = ServerConnection::new(share)?;
+        let mut connection = ServerConnection::new(share.clone())?;
         let mut failed = false;
-        loop {
-            let event = channel.poll(FOR_EVER)?;
+        while !share.is_stopping() {
+            let event = channel.poll(STOP_WITHIN)?;
             let now = channel.now();
             match event {
                 Some(Event::Established) => {
                     if let Some(begin) = begin {
+                        config.acted.add();
                         begin(channel);
                     }
                 }
@@ -374,6 +415,7 @@ impl Fault {
                 Some(Event::Message { bytes, .. }) => match (fail, ReadOrWrite::of(&bytes)) {
                     (Some(fail), Some(asked)) => {
                         failed = true;
+                        config.acted.add();
                         fail(channel, &asked);
                     }
                     _ => connection.handle_message(now, &bytes, channel.stack()),
@@ -386,10 +428,10 @@ impl Fault {
                 return Ok(());
             }
         }
+        channel.close();
+        Ok(())
     }
 }
-
-const FOR_EVER: Duration = Duration::from_secs(3600);
 
 fn emitted(response: &NegotiateResponse) -> Option<Vec<u8>> {
     let mut out = Vec::new();

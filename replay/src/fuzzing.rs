@@ -50,7 +50,10 @@ pub fn fuzz_iwarp_receiver(data: &[u8]) {
     while end.poll_transmit().is_some() {}
     while end.poll_event().is_some() {}
     if let Some(readable) = readable {
-        assert!(end.memory().bytes(readable.key).is_some_and(|bytes| bytes.iter().all(|b| *b == 0x22)), "written without a right");
+        assert!(
+            end.memory().bytes(readable.key).is_some_and(|bytes| bytes.iter().all(|b| *b == 0x22)),
+            "written without a right"
+        );
     }
 }
 
@@ -142,7 +145,10 @@ pub fn fuzz_roce_receiver(data: &[u8]) {
         while end.poll_transmit(now, &mut out).is_some() {}
     }
     if let Some(readable) = readable {
-        assert!(end.memory().bytes(readable.key).is_some_and(|bytes| bytes.iter().all(|b| *b == 0x22)), "written without a right");
+        assert!(
+            end.memory().bytes(readable.key).is_some_and(|bytes| bytes.iter().all(|b| *b == 0x22)),
+            "written without a right"
+        );
     }
 }
 
@@ -216,7 +222,8 @@ pub fn fuzz_peer(data: &[u8]) {
     let share = Arc::new(server::Share::new("share", Storage::memory(files), true, server::Users::Guests));
     let Ok(mut server) = server::ServerConnection::new(share) else { return };
     let config = iwarp::Config { crc: false, ..iwarp::Config::default() };
-    let mut stack = Stack::new(crate::smbd::Config::default(), Box::new(Carrier::new(Endpoint::responder(0, config))), false);
+    let mut stack =
+        Stack::new(crate::smbd::Config::default(), Box::new(Carrier::new(Endpoint::responder(0, config))), false);
     stack.handle_bytes(0, b"MPA ID Req Frame\0\x01\0\0");
     let request = NegotiateRequest {
         min_version: VERSION_1_0,
@@ -301,7 +308,11 @@ fn deliver(stack: &mut Stack, msn: &mut u32, message: &[u8]) {
 pub fn fuzz_endpoint(data: &[u8]) {
     let Some((first, mut rest)) = data.split_first() else { return };
     let config = crate::smbd::Config::default();
-    let mut end = if first & 1 == 0 { crate::smbd::Endpoint::initiator(0, config) } else { crate::smbd::Endpoint::acceptor(0, config) };
+    let mut end = if first & 1 == 0 {
+        crate::smbd::Endpoint::initiator(0, config)
+    } else {
+        crate::smbd::Endpoint::acceptor(0, config)
+    };
     let mut now = 0;
     while let Some((length, more)) = rest.split_first_chunk::<2>() {
         let (message, more) = more.split_at(usize::from(u16::from_le_bytes(*length)).min(more.len()));

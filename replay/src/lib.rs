@@ -1,5 +1,5 @@
-//! The side of rdmascope that talks, from the wire up. Every protocol here is a state machine without a socket and without a clock; the
-//! crate's README has the loop that drives them.
+//! The side of rdmascope that talks, from the wire up. Every protocol here is a state machine without a socket and
+//! without a clock; the crate's README has the loop that drives them.
 //!
 //! | layer | module |
 //! | --- | --- |

@@ -59,7 +59,12 @@ const CREATED: u32 = 2;
 /// Offset of the FileId in a request, counted from the beginning of its header.
 fn file_id_at(command: Command) -> Option<usize> {
     match command {
-        Command::CLOSE | Command::FLUSH | Command::LOCK | Command::IOCTL | Command::QUERY_DIRECTORY | Command::CHANGE_NOTIFY => Some(72),
+        Command::CLOSE
+        | Command::FLUSH
+        | Command::LOCK
+        | Command::IOCTL
+        | Command::QUERY_DIRECTORY
+        | Command::CHANGE_NOTIFY => Some(72),
         Command::READ | Command::WRITE | Command::SET_INFO => Some(80),
         Command::QUERY_INFO => Some(88),
         _ => None,
@@ -104,9 +109,14 @@ impl Sink for Recording {
         }
         let Ok((_, header)) = Header::parse(message, &mut Off) else { return };
         let file = file_id_at(header.command).and_then(|at| Some(FileId(*message.get(at..)?.first_chunk()?)));
-        self.files.insert(exchange, FileOf { file, related: header.is_related(), more: header.next_command != 0, created: None });
-        let asks =
-            matches!(header.command, Command::CREATE | Command::QUERY_DIRECTORY | Command::SET_INFO | Command::QUERY_INFO | Command::IOCTL);
+        self.files.insert(
+            exchange,
+            FileOf { file, related: header.is_related(), more: header.next_command != 0, created: None },
+        );
+        let asks = matches!(
+            header.command,
+            Command::CREATE | Command::QUERY_DIRECTORY | Command::SET_INFO | Command::QUERY_INFO | Command::IOCTL
+        );
         if asks && self.kept + message.len() <= PAYLOADS_MAX {
             self.kept += message.len();
             self.requests.insert(exchange, message.to_vec());
@@ -114,7 +124,9 @@ impl Sink for Recording {
     }
 
     fn reply(&mut self, exchange: u64, message: &[u8]) {
-        let (Some(of), Ok((_, header))) = (self.files.get_mut(&exchange), Header::parse(message, &mut Off)) else { return };
+        let (Some(of), Ok((_, header))) = (self.files.get_mut(&exchange), Header::parse(message, &mut Off)) else {
+            return;
+        };
         if header.command == Command::CREATE
             && header.status() == NtStatus::SUCCESS
             && let Ok((_, response)) = create::response(message, &mut Off)
@@ -155,8 +167,13 @@ impl Recording {
             if record.has_time() {
                 last = record.time_ns;
             }
-            let meta =
-                FrameMeta { number, time_ns: last, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface };
+            let meta = FrameMeta {
+                number,
+                time_ns: last,
+                link_type: record.link_type,
+                wire_len: record.wire_len,
+                interface: record.interface,
+            };
             pipeline.frame(&meta, record.bytes, &mut Off);
         }
         let (_, mut recording) = pipeline.finish();
@@ -188,7 +205,10 @@ impl Recording {
 
     /// The connection that did most.
     pub fn busiest(&self) -> Option<u32> {
-        self.connections.iter().max_by_key(|(id, exchanges)| (exchanges.len(), std::cmp::Reverse(**id))).map(|(id, _)| *id)
+        self.connections
+            .iter()
+            .max_by_key(|(id, exchanges)| (exchanges.len(), std::cmp::Reverse(**id)))
+            .map(|(id, _)| *id)
     }
 }
 
@@ -290,7 +310,9 @@ impl Action {
     fn writes(&self) -> bool {
         match self {
             Self::Write { .. } | Self::Flush | Self::SetInfo { .. } => true,
-            Self::Open { disposition, options, .. } => *disposition != disposition::OPEN || options & DELETE_ON_CLOSE != 0,
+            Self::Open { disposition, options, .. } => {
+                *disposition != disposition::OPEN || options & DELETE_ON_CLOSE != 0
+            }
             Self::Control { code, .. } => changes(*code),
             _ => false,
         }
@@ -390,7 +412,9 @@ impl Plan {
         });
         let mut steps: Vec<Step> = steps.collect();
         // operations on a handle that is not made again cannot be replayed
-        let made = steps.iter().filter(|s| s.recorded.command == "CREATE" && !s.recorded.failed && matches!(s.planned, Planned::Skip(_)));
+        let made = steps
+            .iter()
+            .filter(|s| s.recorded.command == "CREATE" && !s.recorded.failed && matches!(s.planned, Planned::Skip(_)));
         let missing: HashSet<u32> = made.filter_map(|step| step.handle).collect();
         for step in &mut steps {
             let gone = step.handle.is_some_and(|handle| missing.contains(&handle));
@@ -412,12 +436,14 @@ impl Plan {
         };
         match e.command {
             "NEGOTIATE" | "SESSION_SETUP" | "TREE_CONNECT" | "TREE_DISCONNECT" | "LOGOFF" => {
-                return Planned::Skip("the replay's session has its own");
+                return Planned::Skip("the replay sets up a session of its own");
             }
             "ECHO" => return Planned::Do(Action::Echo),
             "IOCTL" => return Self::control(e, recording, wanted, changes),
             "READ" | "WRITE" | "CREATE" | "CLOSE" | "FLUSH" | "QUERY_DIRECTORY" | "QUERY_INFO" | "SET_INFO" => {}
-            "CANCEL" | "CHANGE_NOTIFY" | "LOCK" | "OPLOCK_BREAK" => return Planned::Skip("it makes no sense without the other clients"),
+            "CANCEL" | "CHANGE_NOTIFY" | "LOCK" | "OPLOCK_BREAK" => {
+                return Planned::Skip("it makes no sense without the other clients");
+            }
             _ => return Planned::Skip("it is not repeated"),
         }
         if e.file.is_none() {
@@ -464,11 +490,15 @@ impl Plan {
                 }
             }
             "SET_INFO" => {
-                let Some((info_type, class, additional, info)) = recording.set_info(e.id) else { return Planned::Skip(NOT_CAPTURED) };
+                let Some((info_type, class, additional, info)) = recording.set_info(e.id) else {
+                    return Planned::Skip(NOT_CAPTURED);
+                };
                 Action::SetInfo { info_type, class, additional, info: info.to_vec() }
             }
             "READ" => match (e.offset, e.length) {
-                (Some(offset), Some(length)) if length <= 64 << 20 => Action::Read { offset, length, channel: channel.0 },
+                (Some(offset), Some(length)) if length <= 64 << 20 => {
+                    Action::Read { offset, length, channel: channel.0 }
+                }
                 _ => return Planned::Skip("its length is not known"),
             },
             _ => match (e.offset, e.length) {
@@ -498,16 +528,20 @@ impl Plan {
         }
         let made = recording.created(e.id).is_some_and(|c| c.action != OPENED);
         match disposition {
-            disposition::OPEN | disposition::OPEN_IF if !made => {
-                Ok(Action::Open { access: access::READ, disposition: disposition::OPEN, options: options & !DELETE_ON_CLOSE })
-            }
+            disposition::OPEN | disposition::OPEN_IF if !made => Ok(Action::Open {
+                access: access::READ,
+                disposition: disposition::OPEN,
+                options: options & !DELETE_ON_CLOSE,
+            }),
             _ => Err("it makes or empties a file: allow that with --allow-writes"),
         }
     }
 
     /// A control code. Keys of resumption, tokens and leases that it would need are those of the recorded session.
     fn control(e: &Exchange, recording: &Recording, wanted: Wanted, changed: bool) -> Planned {
-        let Some(message) = recording.requests.get(&e.id).filter(|m| m.len() >= 120) else { return Planned::Skip(NOT_CAPTURED) };
+        let Some(message) = recording.requests.get(&e.id).filter(|m| m.len() >= 120) else {
+            return Planned::Skip(NOT_CAPTURED);
+        };
         let code = ControlCode(number(message, 68, 4) as u32);
         let (at, length) = (number(message, 88, 4) as usize, number(message, 92, 4) as usize);
         let input = if length == 0 { Some(&[][..]) } else { message.get(at..at.saturating_add(length)) };
@@ -521,13 +555,19 @@ impl Plan {
                 return Planned::Skip("it depends on the recorded session, or belongs to a pipe");
             }
             _ if e.file.is_none() => return Planned::Skip("its file is not known"),
-            code if changes(code) && !wanted.writes => return Planned::Skip("it changes data: allow it with --allow-writes"),
+            code if changes(code) && !wanted.writes => {
+                return Planned::Skip("it changes data: allow it with --allow-writes");
+            }
             _ if changed && !wanted.writes => {
                 return Planned::Skip("the recording made or changed its file: allow that with --allow-writes");
             }
             _ => {}
         }
-        Planned::Do(Action::Control { code, input: input.to_vec(), room: (number(message, 108, 4) as u32).min(ROOM_MAX) })
+        Planned::Do(Action::Control {
+            code,
+            input: input.to_vec(),
+            room: (number(message, 108, 4) as u32).min(ROOM_MAX),
+        })
     }
 
     /// Number of steps that are replayed.
@@ -600,7 +640,8 @@ struct Known<'a> {
 
 impl<'a> Known<'a> {
     fn of(exchanges: &'a [Exchange], recording: &Recording) -> Self {
-        let (mut written, mut made, mut folders, mut missing) = (HashSet::new(), HashSet::new(), HashSet::new(), HashSet::new());
+        let (mut written, mut made, mut folders, mut missing) =
+            (HashSet::new(), HashSet::new(), HashSet::new(), HashSet::new());
         let mut named: HashSet<String> = HashSet::new();
         let mut first = HashMap::new();
         for e in exchanges {
@@ -626,7 +667,8 @@ impl<'a> Known<'a> {
             if created.is_some_and(|c| c.folder) {
                 folders.insert(file);
             }
-            if e.status == Some(0) && recording.asked(e.id).is_some_and(|(.., options)| options & DELETE_ON_CLOSE != 0) {
+            if e.status == Some(0) && recording.asked(e.id).is_some_and(|(.., options)| options & DELETE_ON_CLOSE != 0)
+            {
                 written.insert(file);
             }
             match created.map(|c| c.action) {
@@ -681,7 +723,8 @@ impl<'a> Known<'a> {
 /// The name in a FileRenameInformation or FileLinkInformation, \[MS-FSCC\] 2.4.43, as file names are reported.
 fn new_name(info: &[u8]) -> Option<String> {
     let length = number(info, 16, 4) as usize;
-    let units: Vec<u16> = info.get(20..20usize.checked_add(length)?)?.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect();
+    let units: Vec<u16> =
+        info.get(20..20usize.checked_add(length)?)?.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect();
     Some(String::from_utf16_lossy(&units).trim_matches('\\').to_owned())
 }
 
@@ -743,10 +786,10 @@ pub fn run(plan: &Plan, client: &mut Client, pace: Pace, mut told: impl FnMut(&S
     let due = |step: &Step| match pace {
         Pace::Asap => Duration::ZERO,
         // an hour is longer than anybody waits for one step
-        Pace::Times(factor) => {
-            Duration::from_nanos((step.recorded.request.time.saturating_sub(first).max(0) as f64 / factor.max(0.001)) as u64)
-                .min(Duration::from_secs(3600))
-        }
+        Pace::Times(factor) => Duration::from_nanos(
+            (step.recorded.request.time.saturating_sub(first).max(0) as f64 / factor.max(0.001)) as u64,
+        )
+        .min(Duration::from_secs(3600)),
     };
     let mut heard = Instant::now();
     loop {
@@ -777,7 +820,10 @@ pub fn run(plan: &Plan, client: &mut Client, pace: Pace, mut told: impl FnMut(&S
                 break;
             }
             if let Some(end) = runner.compound(next) {
-                if plan.steps[next..end].iter().any(|step| jobs.iter().any(|job| runner.waits(step, &plan.steps[job.step]))) {
+                if plan.steps[next..end]
+                    .iter()
+                    .any(|step| jobs.iter().any(|job| runner.waits(step, &plan.steps[job.step])))
+                {
                     break;
                 }
                 jobs.extend(runner.begin_compound(next, end)?);
@@ -818,7 +864,8 @@ pub fn run(plan: &Plan, client: &mut Client, pace: Pace, mut told: impl FnMut(&S
         .filter(|(_, o)| o.as_ref().is_some_and(|o| o.status.is_some()))
         .map(|(s, _)| &s.recorded)
         .collect();
-    let (begin, end) = (done.iter().map(|e| e.request.time).min(), done.iter().filter_map(|e| Some(e.reply_end?.time)).max());
+    let (begin, end) =
+        (done.iter().map(|e| e.request.time).min(), done.iter().filter_map(|e| Some(e.reply_end?.time)).max());
     whole.recorded = end.zip(begin).map_or(0, |(end, begin)| end.saturating_sub(begin));
     whole.most_recorded = at_once(&done);
     for opened in runner.open.into_values() {
@@ -957,9 +1004,21 @@ impl Runner<'_> {
         let mut jobs = Vec::new();
         for (n, step) in steps.iter().enumerate() {
             let Planned::Do(action) = &step.planned else { continue };
-            let id = step.handle.filter(|handle| made != Some(*handle)).and_then(|handle| self.open.get(&handle)).map(|opened| opened.id);
+            let id = step
+                .handle
+                .filter(|handle| made != Some(*handle))
+                .and_then(|handle| self.open.get(&handle))
+                .map(|opened| opened.id);
             let pending = self.request(action, step.file().unwrap_or_default(), id.unwrap_or(FileId::PREVIOUS), 0)?;
-            jobs.push(Job { step: first + n, begun, pending, opening: false, data: Vec::new(), count: 0, compound: true });
+            jobs.push(Job {
+                step: first + n,
+                begun,
+                pending,
+                opening: false,
+                data: Vec::new(),
+                count: 0,
+                compound: true,
+            });
         }
         self.client.end_compound()?;
         Ok(jobs)
@@ -977,7 +1036,9 @@ impl Runner<'_> {
         };
         match action {
             Action::Echo => self.client.start_echo(),
-            Action::Open { access, disposition, options } => self.client.start_create(name, *access, *disposition, *options),
+            Action::Open { access, disposition, options } => {
+                self.client.start_create(name, *access, *disposition, *options)
+            }
             Action::Control { code: ControlCode::VALIDATE_NEGOTIATE_INFO, room, .. } => {
                 let input = self.client.negotiated();
                 self.client.start_ioctl(FileId::PREVIOUS, ControlCode::VALIDATE_NEGOTIATE_INFO.0, &input, *room)
@@ -1003,7 +1064,9 @@ impl Runner<'_> {
             Action::Info { info_type, class, room, more, input } => {
                 self.client.start_query_info_with(id, *info_type, *class, *room, *more, input)
             }
-            Action::SetInfo { info_type, class, additional, info } => self.client.start_set_info(id, *info_type, *class, *additional, info),
+            Action::SetInfo { info_type, class, additional, info } => {
+                self.client.start_set_info(id, *info_type, *class, *additional, info)
+            }
             Action::Control { code, input, room } => self.client.start_ioctl(id, code.0, input, *room),
             Action::Close => self.client.start_close(id),
         }
@@ -1015,7 +1078,8 @@ impl Runner<'_> {
         let begun = job.begun;
         let step = &self.plan.steps[index];
         // after a CREATE that failed, the status of requests related to it differs between servers
-        let behind = job.compound && step.recorded.failed && step.handle.is_some_and(|handle| self.failed.contains(&handle));
+        let behind =
+            job.compound && step.recorded.failed && step.handle.is_some_and(|handle| self.failed.contains(&handle));
         let mut outcome = Outcome::default();
         let result = match self.advanced(job, &mut outcome) {
             Ok(Some(job)) => return Ok((index, Advanced::More(job))),
@@ -1118,7 +1182,9 @@ pub struct Prepared {
 pub fn prepare(plan: &Plan, recording: &Recording, client: &mut Client) -> Result<Vec<Prepared>> {
     let owned: Vec<Exchange> = plan.steps.iter().map(|s| s.recorded.clone()).collect();
     let known = Known::of(&owned, recording);
-    let opens = |step: &&Step| matches!(step.planned, Planned::Do(Action::Open { .. } | Action::Read { .. } | Action::List { .. }));
+    let opens = |step: &&Step| {
+        matches!(step.planned, Planned::Do(Action::Open { .. } | Action::Read { .. } | Action::List { .. }))
+    };
     // folders come before their contents, as their names are shorter; and contents read after a write are not the
     // original ones
     let mut wanted: BTreeMap<(usize, &str), (u64, Vec<&Step>)> = BTreeMap::new();
@@ -1142,7 +1208,8 @@ pub fn prepare(plan: &Plan, recording: &Recording, client: &mut Client) -> Resul
     let mut all = Vec::new();
     for ((_, file), (length, reads)) in wanted {
         let folder = known.folders.contains(file);
-        let mut prepared = Prepared { file: file.to_owned(), length: (!folder).then_some(length), known: 0, why_not: None };
+        let mut prepared =
+            Prepared { file: file.to_owned(), length: (!folder).then_some(length), known: 0, why_not: None };
         match prepare_one(file, folder, length, &reads, recording, client) {
             Ok(known) => prepared.known = known,
             Err(Error::Status { status, .. }) => prepared.why_not = Some(crate::error::status_name(status)),
@@ -1161,7 +1228,8 @@ pub fn prepare(plan: &Plan, recording: &Recording, client: &mut Client) -> Resul
         match client.create(file, access::ATTRIBUTES, disposition::OPEN, 0) {
             Ok(opened) => {
                 client.close(opened.id)?;
-                let why_not = Some("it exists already, but did not during the recording: the replay will differ".to_owned());
+                let why_not =
+                    Some("it exists already, but did not during the recording: the replay will differ".to_owned());
                 all.push(Prepared { file: file.to_owned(), length: None, known: 0, why_not });
             }
             Err(Error::Status { .. }) => {}
@@ -1171,7 +1239,14 @@ pub fn prepare(plan: &Plan, recording: &Recording, client: &mut Client) -> Resul
     Ok(all)
 }
 
-fn prepare_one(file: &str, folder: bool, length: u64, reads: &[&Step], recording: &Recording, client: &mut Client) -> Result<u64> {
+fn prepare_one(
+    file: &str,
+    folder: bool,
+    length: u64,
+    reads: &[&Step],
+    recording: &Recording,
+    client: &mut Client,
+) -> Result<u64> {
     const END_OF_FILE: u8 = 20;
     let access = if folder { access::READ } else { access::READ | access::WRITE };
     let opened = client.create(file, access, disposition::CREATE, if folder { 1 } else { 0 })?;
@@ -1179,12 +1254,19 @@ fn prepare_one(file: &str, folder: bool, length: u64, reads: &[&Step], recording
     if !folder {
         client.set_info(opened.id, 1, END_OF_FILE, &length.to_le_bytes())?;
         for step in reads {
-            let (Some(offset), Some(data)) = (step.recorded.offset, recording.payloads.get(&step.recorded.id)) else { continue };
+            let (Some(offset), Some(data)) = (step.recorded.offset, recording.payloads.get(&step.recorded.id)) else {
+                continue;
+            };
             let room = client.max_write_size.min(1 << 20) as usize;
             for (n, piece) in data.chunks(room).enumerate() {
                 known += u64::from(
                     client
-                        .write_rdma(opened.id, offset.saturating_add((n * room) as u64), piece.to_vec(), RdmaChannel::RDMA_V1_INVALIDATE)?
+                        .write_rdma(
+                            opened.id,
+                            offset.saturating_add((n * room) as u64),
+                            piece.to_vec(),
+                            RdmaChannel::RDMA_V1_INVALIDATE,
+                        )?
                         .0,
                 );
             }

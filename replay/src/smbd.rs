@@ -11,7 +11,9 @@
 use crate::transport::Time;
 use rdmascope_analyzer::finding::{Certainty, Rule};
 use rdmascope_analyzer::op::{At, End};
-use rdmascope_analyzer::smbd::link::{Link, NEGOTIATE_REQUEST_TIMEOUT, NEGOTIATE_RESPONSE_TIMEOUT, Phase, RuleSink, Seen};
+use rdmascope_analyzer::smbd::link::{
+    Link, NEGOTIATE_REQUEST_TIMEOUT, NEGOTIATE_RESPONSE_TIMEOUT, Phase, RuleSink, Seen,
+};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::smb2::NtStatus;
 use rdmascope_dissector::wire::smbd::{self, DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0};
@@ -89,7 +91,13 @@ pub struct Breach {
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = self.rule.row().severity.name();
-        write!(f, "{severity} {}: {} {}", self.rule.id(), if self.by_peer { "by the peer: it" } else { "by us: we" }, self.text)
+        write!(
+            f,
+            "{severity} {}: {} {}",
+            self.rule.id(),
+            if self.by_peer { "by the peer: it" } else { "by us: we" },
+            self.text
+        )
     }
 }
 
@@ -407,7 +415,8 @@ impl Endpoint {
         if self.failed {
             return self.held_until.filter(|_| self.has_output());
         }
-        let idle = (self.link.phase() == Phase::Established && self.keepalive_deadline.is_none()).then_some(self.idle_at);
+        let idle =
+            (self.link.phase() == Phase::Established && self.keepalive_deadline.is_none()).then_some(self.idle_at);
         [self.negotiate_deadline, self.keepalive_deadline, idle, self.held_until].into_iter().flatten().min()
     }
 
@@ -446,7 +455,9 @@ impl Endpoint {
             Phase::Established => {
                 if let Ok((_, data)) = smbd::parse_data(&message, message.len() as u32, &mut Off) {
                     let length = message.len() as u32;
-                    self.observed(now, |link, at, notes| link.data(at, notes.me, &data.header, length, data.inside, notes));
+                    self.observed(now, |link, at, notes| {
+                        link.data(at, notes.me, &data.header, length, data.inside, notes)
+                    });
                 }
             }
             Phase::Idle if self.me == End::A => {
@@ -519,14 +530,16 @@ impl Endpoint {
         let Ok((_, data)) = smbd::parse_data(message, length, &mut Off) else {
             return self.fail(Failure::Short(message.len()));
         };
-        if let Some(breach) = self.observed(now, |link, at, notes| link.data(at, notes.me.peer(), &data.header, length, data.inside, notes))
+        if let Some(breach) = self
+            .observed(now, |link, at, notes| link.data(at, notes.me.peer(), &data.header, length, data.inside, notes))
         {
             return self.fail(Failure::Breach(breach));
         }
         // the peer may have agreed to send less, which is not checked here; more than we posted is a violation
         // (3.1.5.8)
         if length > self.config.max_receive_size {
-            let text = format!("sent {length} bytes in one message; we receive at most {}", self.config.max_receive_size);
+            let text =
+                format!("sent {length} bytes in one message; we receive at most {}", self.config.max_receive_size);
             return self.fail(Failure::Breach(Breach { rule: Rule::SmbdDataTooBig, by_peer: true, text }));
         }
         self.respond |= data.header.response_requested();
@@ -687,11 +700,19 @@ mod tests {
             let at = At { frame: self.frames, time: self.now };
             let mut notes = Notes { me: End::B, breaches: &mut self.breaches, fatal: None };
             match self.tap.phase() {
-                Phase::Idle => {
-                    self.tap.negotiate_request(at, from, &smbd::parse_negotiate_request(message, &mut Off).unwrap().1, &mut notes)
-                }
+                Phase::Idle => self.tap.negotiate_request(
+                    at,
+                    from,
+                    &smbd::parse_negotiate_request(message, &mut Off).unwrap().1,
+                    &mut notes,
+                ),
                 Phase::Negotiating => {
-                    self.tap.negotiate_response(at, from, &smbd::parse_negotiate_response(message, &mut Off).unwrap().1, &mut notes);
+                    self.tap.negotiate_response(
+                        at,
+                        from,
+                        &smbd::parse_negotiate_response(message, &mut Off).unwrap().1,
+                        &mut notes,
+                    );
                 }
                 _ => {
                     let data = smbd::parse_data(message, message.len() as u32, &mut Off).unwrap().1;
@@ -787,7 +808,11 @@ mod tests {
         assert_eq!(smbd::parse_data(&grant.message, 20, &mut Off).unwrap().1.header.credits_granted, 1);
         a.send(2, vec![1; 10], None).unwrap();
         assert_eq!((a.poll_transmit(2), a.credits(), a.is_waiting()), (None, 1, true));
-        assert_eq!(a.breaches().iter().map(|b| b.rule).collect::<Vec<_>>(), [Rule::SmbdNegReach], "what the peer asks for is little");
+        assert_eq!(
+            a.breaches().iter().map(|b| b.rule).collect::<Vec<_>>(),
+            [Rule::SmbdNegReach],
+            "what the peer asks for is little"
+        );
     }
 
     #[test]

@@ -2,7 +2,10 @@
 //! stack with its driver.
 
 use crate::smbd::{self, Endpoint, Failure};
-use crate::transport::{self, Clock, Driver, Ended, Fabric, Handle, OpError, Opened, Request, Rights, Setup, Time, Transport};
+use crate::transport::packet_fault::Tally;
+use crate::transport::{
+    self, Clock, Driver, Ended, Fabric, Handle, OpError, Opened, Request, Rights, Setup, Time, Transport,
+};
 use crate::wire::Wire;
 use std::collections::VecDeque;
 use std::io;
@@ -20,25 +23,32 @@ pub struct Config {
     pub transport: Arc<dyn Fabric>,
     /// Capture file in which the connection is recorded.
     pub wire: Option<Wire>,
+    /// Counts what a fault did.
+    pub acted: Tally,
 }
 
 impl Default for Config {
     /// Over the transport that needs no hardware.
     fn default() -> Self {
-        Self { smbd: smbd::Config::default(), transport: transport::without_hardware(), wire: None }
+        Self {
+            smbd: smbd::Config::default(),
+            transport: transport::without_hardware(),
+            wire: None,
+            acted: Tally::default(),
+        }
     }
 }
 
 impl Config {
     /// Over this transport, all else as usual.
     pub fn over(transport: impl Fabric) -> Self {
-        Self { smbd: smbd::Config::default(), transport: Arc::new(transport), wire: None }
+        Self { smbd: smbd::Config::default(), transport: Arc::new(transport), wire: None, acted: Tally::default() }
     }
 
     /// With the pause that a software transport at the other end needs ([`smbd::SETTLE`]).
     pub fn patient(transport: Arc<dyn Fabric>) -> Self {
         let smbd = smbd::Config { settle: smbd::SETTLE, ..smbd::Config::default() };
-        Self { smbd, transport, wire: None }
+        Self { smbd, transport, wire: None, acted: Tally::default() }
     }
 
     pub(crate) fn setup(&self, timeout: Duration) -> Setup {
@@ -48,6 +58,7 @@ impl Config {
             send_size: self.smbd.max_send_size,
             timeout,
             wire: self.wire.clone(),
+            acted: self.acted.clone(),
             clock: Clock::start(),
         }
     }
@@ -326,7 +337,8 @@ impl Stack {
     }
 }
 
-/// Messages that may wait to be read while a channel drains, and their bytes: credits of SMB2 keep honest peers far below.
+/// Messages that may wait to be read while a channel drains, and their bytes: credits of SMB2 keep honest peers far
+/// below.
 const UNREAD_EVENTS_MAX: usize = 4096;
 const UNREAD_MAX: usize = 64 << 20;
 /// Rounds of reading and writing after the time is up, to take data that has already arrived.
@@ -353,7 +365,9 @@ impl SmbDirect {
     /// Errors of the transport.
     pub fn connect(address: SocketAddr, config: &Config, timeout: Duration) -> io::Result<Self> {
         let setup = config.setup(timeout);
-        Ok(Self::new(config.transport.connect(address, &setup)?, setup.clock, |transport| Stack::new(config.smbd, transport, true)))
+        Ok(Self::new(config.transport.connect(address, &setup)?, setup.clock, |transport| {
+            Stack::new(config.smbd, transport, true)
+        }))
     }
 
     /// The same with [`Stack::raw`].
@@ -362,7 +376,9 @@ impl SmbDirect {
     /// Errors of the transport.
     pub fn connect_raw(address: SocketAddr, config: &Config, timeout: Duration) -> io::Result<Self> {
         let setup = config.setup(timeout);
-        Ok(Self::new(config.transport.connect(address, &setup)?, setup.clock, |transport| Stack::raw(config.smbd, transport, true)))
+        Ok(Self::new(config.transport.connect(address, &setup)?, setup.clock, |transport| {
+            Stack::raw(config.smbd, transport, true)
+        }))
     }
 
     /// Accepts a requested connection.
@@ -480,7 +496,10 @@ impl SmbDirect {
         let mut least = self.unsent();
         let mut until = Instant::now() + patience;
         while self.unsent() >= bytes {
-            if self.stack.end().is_some() || self.stack.unread > UNREAD_MAX || self.stack.events.len() > UNREAD_EVENTS_MAX {
+            if self.stack.end().is_some()
+                || self.stack.unread > UNREAD_MAX
+                || self.stack.events.len() > UNREAD_EVENTS_MAX
+            {
                 return Ok(false);
             }
             let moved = self.round()?;
@@ -514,7 +533,8 @@ impl SmbDirect {
 
     fn wait(&mut self, at_most: Duration) -> io::Result<()> {
         self.stack.transport.record_flush();
-        let timer = self.stack.poll_timeout().map(|at| Duration::from_nanos(at.saturating_sub(self.now()).max(0) as u64));
+        let timer =
+            self.stack.poll_timeout().map(|at| Duration::from_nanos(at.saturating_sub(self.now()).max(0) as u64));
         self.driver.wait(&mut *self.stack.transport, timer.map_or(at_most, |t| t.min(at_most)))
     }
 
@@ -529,13 +549,18 @@ impl SmbDirect {
         self.stack.transport.record_reply(now, reply);
     }
 
+    /// Closes the connection, and waits for a moment until the peer knows.
+    pub(crate) fn close(&mut self) {
+        self.stack.close();
+        self.flush();
+    }
+
     /// Closes the connection, and writes down the end of it.
     ///
     /// # Errors
     /// If the recording cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
-        self.stack.close();
-        self.flush();
+        self.close();
         self.end_record().map_or(Ok(()), |wire| wire.flush())
     }
 

@@ -65,7 +65,11 @@ impl Wire {
         let known = file.interfaces.iter().position(|known| known == name);
         let index = known.unwrap_or_else(|| {
             let (name, description) = (Some(name.to_owned()), Some(description.to_owned()));
-            let done = file.writer.add_interface(&Interface { name: name.clone(), description, ..Interface::new(LinkType::ETHERNET) });
+            let done = file.writer.add_interface(&Interface {
+                name: name.clone(),
+                description,
+                ..Interface::new(LinkType::ETHERNET)
+            });
             file.note(done);
             file.interfaces.extend(name);
             file.interfaces.len() - 1
@@ -129,9 +133,8 @@ impl Default for Ip {
     }
 }
 
-/// An Ethernet frame with an IP packet of `protocol`; `from` is 0 for us and 1 for the peer, whose addresses have one family. The
-/// addresses of
-/// Ethernet are made up.
+/// An Ethernet frame with an IP packet of `protocol`; `from` is 0 for us and 1 for the peer, whose addresses have one
+/// family. The addresses of Ethernet are made up.
 pub(crate) fn frame(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, id: u16, payload: &[u8]) -> Vec<u8> {
     frame_with(ends, from, protocol, Ip { id, ..Ip::default() }, payload)
 }
@@ -148,7 +151,28 @@ pub(crate) fn frame_with(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, i
             let [length_high, length_low] = ((20 + payload.len()) as u16).to_be_bytes();
             let [id_high, id_low] = id.to_be_bytes();
             let flags = if fragmentable { 0 } else { 0x40 };
-            let mut ip = [0x45, tos, length_high, length_low, id_high, id_low, flags, 0, ttl, protocol, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            let mut ip = [
+                0x45,
+                tos,
+                length_high,
+                length_low,
+                id_high,
+                id_low,
+                flags,
+                0,
+                ttl,
+                protocol,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+            ];
             ip[12..16].copy_from_slice(&src.octets());
             ip[16..20].copy_from_slice(&dst.octets());
             let sum = checksum(&[&ip]);

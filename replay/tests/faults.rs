@@ -21,7 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const FILE: &[u8] = &[0x77; 100_000];
 
 fn peer(fault: &'static Fault, config: Config, address: &str) -> SocketAddr {
-    let share = Arc::new(Share::new("share", Storage::memory([("file".to_owned(), FILE.to_vec())]), true, Users::Guests));
+    let share =
+        Arc::new(Share::new("share", Storage::memory([("file".to_owned(), FILE.to_vec())]), true, Users::Guests));
     let mut listener = config.transport.listen(address.parse().unwrap()).unwrap();
     let address = listener.address();
     thread::spawn(move || {
@@ -68,13 +69,17 @@ fn session(address: SocketAddr, mut config: Config, fault: &str, reads: bool) ->
                 }
             })
         } else {
-            client.write_rdma(file.id, 0, vec![2; 50_000], RdmaChannel::RDMA_V1_INVALIDATE).map(|(count, _)| count as usize)
+            client
+                .write_rdma(file.id, 0, vec![2; 50_000], RdmaChannel::RDMA_V1_INVALIDATE)
+                .map(|(count, _)| count as usize)
         };
         canary = client.channel().stack().deregister(region.key);
         let wrong = client.signatures.wrong;
         // the next request shows an error that follows a correct answer
         let result = result.and_then(|n| if fault == "stale-key" { client.echo().map(|()| n) } else { Ok(n) });
-        result.and_then(|n| if wrong > 0 { Err(Error::Answer { what: "READ", why: "has a wrong signature" }) } else { Ok(n) })
+        result.and_then(|n| {
+            if wrong > 0 { Err(Error::Answer { what: "READ", why: "has a wrong signature" }) } else { Ok(n) }
+        })
     };
     let result = done();
     (result, canary.is_none_or(|bytes| bytes.iter().all(|b| *b == 1)))
@@ -107,9 +112,10 @@ fn verdict(name: &str) -> (&'static str, &'static str) {
         "not-smb2" => ("is not an SMB2 message", ""),
         "wrong-signature" => ("STATUS_ACCESS_DENIED", ""),
         "wrong-key" => ("DDP: Tagged Buffer Error: Invalid STag", ""),
-        "out-of-bounds" => {
-            ("DDP: Tagged Buffer Error: Base or bounds violation", "RDMA: Remote Protection Error: Base or bounds violation")
-        }
+        "out-of-bounds" => (
+            "DDP: Tagged Buffer Error: Base or bounds violation",
+            "RDMA: Remote Protection Error: Base or bounds violation",
+        ),
         "wrong-rights" => ("RDMA: Remote Protection Error: Access rights violation", ""),
         "not-given" => ("RDMA: Remote Protection Error: Invalid STag", ""),
         "stale-key" => ("DDP: Tagged Buffer Error: Invalid STag", ""),
@@ -136,7 +142,9 @@ fn every_fault_above_packets_has_the_same_verdict_over_roce() {
     let faults = FAULTS.iter().filter(|fault| fault.works_over(config.transport.kind()));
     assert!(faults.clone().count() > 15);
     all(faults, &config, host, |name| match name {
-        "wrong-key" | "out-of-bounds" | "wrong-rights" | "not-given" | "stale-key" | "wrong-invalidate" => ("Remote Access Error", ""),
+        "wrong-key" | "out-of-bounds" | "wrong-rights" | "not-given" | "stale-key" | "wrong-invalidate" => {
+            ("Remote Access Error", "")
+        }
         name => verdict(name),
     });
 }
@@ -169,7 +177,10 @@ fn all(
             Err(e) => e.to_string(),
         };
         if !said.contains(expected) || !untouched || took > PATIENCE {
-            bad.push(format!("{name} {}: {said}, untouched {untouched}, {took:?}", if reads { "READ" } else { "WRITE" }));
+            bad.push(format!(
+                "{name} {}: {said}, untouched {untouched}, {took:?}",
+                if reads { "READ" } else { "WRITE" }
+            ));
         }
     }
     assert!(bad.is_empty(), "{bad:#?}");

@@ -1,6 +1,6 @@
-//! Sessions by Kerberos, with strangers: the KDC, kinit and kvno of MIT Kerberos, and its GSS-API library at either end. A realm of its
-//! own is made in
-//! a temporary folder, on a port of loopback; no root is needed. Takes a few seconds.
+//! Sessions by Kerberos, with strangers: the KDC, kinit and kvno of MIT Kerberos, and its GSS-API library at either
+//! end. A realm of its own is made in a temporary folder, on a port of loopback; no root is needed. Takes a few
+//! seconds.
 
 mod tap;
 
@@ -26,7 +26,8 @@ use tap::{analyze, kept};
 /// Time limit for anything that must happen, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const TOOLS: [&str; 5] = ["/usr/sbin/kdb5_util", "/usr/sbin/kadmin.local", "/usr/sbin/krb5kdc", "/usr/bin/kinit", "/usr/bin/kvno"];
+const TOOLS: [&str; 5] =
+    ["/usr/sbin/kdb5_util", "/usr/sbin/kadmin.local", "/usr/sbin/krb5kdc", "/usr/bin/kinit", "/usr/bin/kvno"];
 /// Of each encryption type one: of 256 and 128 bits with SHA-1, of 128 and 256 with SHA-2.
 const HOSTS: [&str; 4] = ["server.lab.example", "small.lab.example", "sha256.lab.example", "sha384.lab.example"];
 /// Debian's, which has Debian's GSS-API.
@@ -56,11 +57,16 @@ impl Drop for Realm {
 impl Realm {
     /// Prints a message and returns `None` if the tools are not installed.
     fn begin() -> Option<Self> {
-        let gssapi = || Command::new(PYTHON).args(["-c", "import gssapi"]).stderr(Stdio::null()).status().is_ok_and(|s| s.success());
-        if let Some(missing) =
-            TOOLS.into_iter().find(|tool| !Path::new(tool).exists()).or_else(|| (!gssapi()).then_some("gssapi of python3"))
+        let gssapi = || {
+            Command::new(PYTHON).args(["-c", "import gssapi"]).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+        };
+        if let Some(missing) = TOOLS
+            .into_iter()
+            .find(|tool| !Path::new(tool).exists())
+            .or_else(|| (!gssapi()).then_some("gssapi of python3"))
         {
-            let what = format!("{missing} is not there (Debian: krb5-kdc, krb5-admin-server, krb5-user, python3-gssapi)");
+            let what =
+                format!("{missing} is not there (Debian: krb5-kdc, krb5-admin-server, krb5-user, python3-gssapi)");
             assert!(std::env::var_os("CI").is_none(), "{what}");
             eprintln!("NOT TRIED: {what}");
             return None;
@@ -69,12 +75,14 @@ impl Realm {
         let at = folder.path().display();
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let configuration = format!(
-            "[libdefaults]\n default_realm = LAB.EXAMPLE\n dns_lookup_kdc = false\n rdns = false\n dns_canonicalize_hostname = false\n\
+            "[libdefaults]\n default_realm = LAB.EXAMPLE\n dns_lookup_kdc = false\n rdns = false\n \
+                dns_canonicalize_hostname = false\n\
              [realms]\n LAB.EXAMPLE = {{\n  kdc = 127.0.0.1:{port}\n }}\n[domain_realm]\n .lab.example = LAB.EXAMPLE\n"
         );
         fs::write(folder.path().join("krb5.conf"), configuration).unwrap();
         let configuration = format!(
-            "[kdcdefaults]\n kdc_listen = 127.0.0.1:{port}\n kdc_tcp_listen = 127.0.0.1:{port}\n[realms]\n LAB.EXAMPLE = {{\n\
+            "[kdcdefaults]\n kdc_listen = 127.0.0.1:{port}\n kdc_tcp_listen = 127.0.0.1:{port}\n[realms]\n LAB.EXAMPLE \
+                = {{\n\
              database_name = {at}/principal\n key_stash_file = {at}/stash\n acl_file = {at}/acl\n max_life = 10h\n }}\n\
              [logging]\n kdc = FILE:{at}/log\n admin_server = FILE:{at}/log\n"
         );
@@ -98,7 +106,8 @@ impl Realm {
             "addprinc -pw secret -e aes256-cts-hmac-sha384-192:normal +requires_preauth dave".to_owned(),
             "addprinc -randkey cifs/other.lab.example".to_owned(),
             format!(
-                "ktadd -norandkey -k {} cifs/server.lab.example cifs/small.lab.example cifs/sha256.lab.example cifs/sha384.lab.example",
+                "ktadd -norandkey -k {} cifs/server.lab.example cifs/small.lab.example cifs/sha256.lab.example \
+                    cifs/sha384.lab.example",
                 path("keytab").display()
             ),
             format!("ktadd -k {} cifs/other.lab.example", path("other.keytab").display()),
@@ -107,11 +116,21 @@ impl Realm {
             admin.args(["-q", &query]);
             done(admin);
         }
-        let kdc = tool(TOOLS[2]).args(["-n", "-P"]).arg(path("pid")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let kdc = tool(TOOLS[2])
+            .args(["-n", "-P"])
+            .arg(path("pid"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let realm = Self { folder, kdc };
         let deadline = SystemTime::now() + PATIENCE;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            assert!(SystemTime::now() < deadline, "krb5kdc does not answer: {}", fs::read_to_string(realm.path("log")).unwrap_or_default());
+            assert!(
+                SystemTime::now() < deadline,
+                "krb5kdc does not answer: {}",
+                fs::read_to_string(realm.path("log")).unwrap_or_default()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         Some(realm)
@@ -142,7 +161,8 @@ impl Realm {
     }
 
     fn kinit(&self) {
-        let mut kinit = self.command(TOOLS[3]).arg("alice").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut kinit =
+            self.command(TOOLS[3]).arg("alice").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         kinit.stdin.take().unwrap().write_all(b"secret\n").unwrap();
         assert!(kinit.wait().unwrap().success());
     }
@@ -159,7 +179,9 @@ impl Realm {
 
 fn in_realm(mut command: Command, folder: &Path) -> Command {
     command.env("KRB5_CONFIG", folder.join("krb5.conf")).env("KRB5_KDC_PROFILE", folder.join("kdc.conf"));
-    command.env("KRB5CCNAME", format!("FILE:{}", folder.join("cache").display())).env("KRB5_KTNAME", folder.join("keytab"));
+    command
+        .env("KRB5CCNAME", format!("FILE:{}", folder.join("cache").display()))
+        .env("KRB5_KTNAME", folder.join("keytab"));
     command.env("KRB5RCACHENAME", "none:");
     command
 }
@@ -217,7 +239,8 @@ fn tickets_come_from_the_cache_from_the_kdc_and_by_a_password() {
     assert!(realm.command(TOOLS[4]).arg("cifs/server.lab.example").stdout(Stdio::null()).status().unwrap().success());
     let wanted = Wanted { kdc: Some("127.0.0.1:1".into()), ..realm.wanted(host) };
     Credential::find(&wanted, now()).unwrap();
-    let error = Credential::find(&Wanted { host: "small.lab.example".into(), ..wanted }, now()).unwrap_err().to_string();
+    let error =
+        Credential::find(&Wanted { host: "small.lab.example".into(), ..wanted }, now()).unwrap_err().to_string();
     assert!(error.starts_with("the KDC 127.0.0.1:1: "), "{error}");
     // a name of its own
     let named = Wanted { service: Some("cifs/other.lab.example".into()), ..realm.wanted("192.0.2.1") };
@@ -228,7 +251,9 @@ fn tickets_come_from_the_cache_from_the_kdc_and_by_a_password() {
     let error = Credential::find(&realm.wanted(host), now() + Duration::from_secs(86_400)).unwrap_err().to_string();
     assert!(error.ends_with("run kinit"), "{error}");
 
-    let with = |user: &str, password: &str| Wanted { cache: "/nowhere".into(), ..realm.wanted(host) }.with_password(user, password);
+    let with = |user: &str, password: &str| {
+        Wanted { cache: "/nowhere".into(), ..realm.wanted(host) }.with_password(user, password)
+    };
     // carol's and dave's keys are of SHA-2
     for user in ["alice", "alice@LAB.EXAMPLE", "carol", "dave"] {
         let found = Credential::find(&with(user, "secret").unwrap(), now()).unwrap();
@@ -251,12 +276,22 @@ fn a_session_is_signed_and_encrypted_with_the_key_of_the_ticket() {
     keyring.set_tickets(Arc::new(realm.keytab()));
     let dialects = [Dialect::SMB_3_0, Dialect::SMB_3_0_2, Dialect::SMB_3_1_1];
     let ciphers = [CipherId::AES_128_CCM, CipherId::AES_128_GCM, CipherId::AES_256_CCM, CipherId::AES_256_GCM];
-    let mut cases: Vec<(&str, Options)> =
-        dialects.iter().map(|dialect| ("server.lab.example", Options { dialects: vec![*dialect], ..Options::default() })).collect();
-    cases.extend(dialects.iter().map(|d| ("server.lab.example", Options { dialects: vec![*d], encrypt: true, ..Options::default() })));
+    let mut cases: Vec<(&str, Options)> = dialects
+        .iter()
+        .map(|dialect| ("server.lab.example", Options { dialects: vec![*dialect], ..Options::default() }))
+        .collect();
+    cases.extend(
+        dialects
+            .iter()
+            .map(|d| ("server.lab.example", Options { dialects: vec![*d], encrypt: true, ..Options::default() })),
+    );
     // keys of 256 bits use all of the ticket's key; keys of 128 bits use a part of it
     for host in HOSTS {
-        cases.extend(ciphers.iter().map(|cipher| (host, Options { encrypt: true, ciphers: vec![*cipher], ..Options::default() })));
+        cases.extend(
+            ciphers
+                .iter()
+                .map(|cipher| (host, Options { encrypt: true, ciphers: vec![*cipher], ..Options::default() })),
+        );
     }
     for (host, options) in cases {
         let ticket = Credential::find(&realm.wanted(host), now()).unwrap();
@@ -267,7 +302,12 @@ fn a_session_is_signed_and_encrypted_with_the_key_of_the_ticket() {
         client.tree_connect(host, "share").unwrap();
         let file = client.create("big.bin", access::READ, disposition::OPEN, 0).unwrap();
         let read = client.read_rdma(file.id, 1, 200_000, rdmascope_dissector::wire::smb2::Channel::RDMA_V1).unwrap();
-        assert_eq!((read.data.len(), &read.data[..4]), (200_000, &[1, 2, 3, 4][..]), "{host} {dialect:?} {encrypt} {:?}", read.transform);
+        assert_eq!(
+            (read.data.len(), &read.data[..4]),
+            (200_000, &[1, 2, 3, 4][..]),
+            "{host} {dialect:?} {encrypt} {:?}",
+            read.transform
+        );
         assert!(read.data.iter().enumerate().all(|(n, byte)| *byte == (n + 1) as u8));
         assert_eq!((client.signatures.wrong, client.signatures.right > 0), (0, !encrypt));
         client.leave().unwrap();
@@ -333,7 +373,10 @@ fn we_take_mit_kerberos_token_and_it_takes_our_answer() {
         let accepted = realm.keytab().accept(&shown, now()).unwrap().unwrap();
         // an observer with the server's key knows it too
         assert_eq!(realm.keytab().session_key(&shown, &accepted.token), Some(accepted.key));
-        assert_eq!((accepted.client.to_string(), !accepted.token.is_empty()), ("alice@LAB.EXAMPLE".to_owned(), answered));
+        assert_eq!(
+            (accepted.client.to_string(), !accepted.token.is_empty()),
+            ("alice@LAB.EXAMPLE".to_owned(), answered)
+        );
         initiator.tell(&accepted.token);
         assert_eq!(initiator.heard(), accepted.key.bytes());
         assert!(initiator.child.wait().unwrap().success());

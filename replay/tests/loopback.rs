@@ -42,8 +42,11 @@ fn peer(password: Option<&str>, config: Config) -> SocketAddr {
 fn session(address: SocketAddr, config: &Config, dialect: Dialect, who: &Credentials, keep: Option<&Path>) -> Client {
     let config = Config { wire: keep.map(kept), ..config.clone() };
     let channel = SmbDirect::connect(address, &config, PATIENCE).unwrap();
-    let mut client =
-        Client::negotiate(channel, Options { dialects: vec![dialect], timeout: Duration::from_secs(60), ..Options::default() }).unwrap();
+    let mut client = Client::negotiate(
+        channel,
+        Options { dialects: vec![dialect], timeout: Duration::from_secs(60), ..Options::default() },
+    )
+    .unwrap();
     assert_eq!(client.dialect(), dialect);
     client.session_setup(who).unwrap();
     client.tree_connect("127.0.0.1", "share").unwrap();
@@ -102,7 +105,8 @@ fn a_client_that_takes_no_replies_is_disconnected() {
 fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
     let folder = tempfile::tempdir().unwrap();
     let user = Credentials::new("user", "secret");
-    let crc_off = Config::over(Iwarp(rdmascope_replay::iwarp::Config { crc: false, revision: 1, ..Default::default() }));
+    let crc_off =
+        Config::over(Iwarp(rdmascope_replay::iwarp::Config { crc: false, revision: 1, ..Default::default() }));
     let cases = [
         (Dialect::SMB_3_1_1, Some("secret"), &user, Config::default()),
         (Dialect::SMB_3_0_2, Some("secret"), &user, crc_off),
@@ -161,7 +165,12 @@ fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
 fn what_rdma_moves_is_encrypted_or_signed_as_agreed() {
     let all = [RdmaTransformId::ENCRYPTION, RdmaTransformId::SIGNING];
     let address = peer(Some("secret"), Config::default());
-    let ciphers = CipherId::ALL.map(|id| Options { encrypt: true, ciphers: vec![id], transforms: all.into(), ..Options::default() });
+    let ciphers = CipherId::ALL.map(|id| Options {
+        encrypt: true,
+        ciphers: vec![id],
+        transforms: all.into(),
+        ..Options::default()
+    });
     let signing = [SigningAlgorithm::AES_GMAC, SigningAlgorithm::AES_CMAC].map(|id| Options {
         signing: vec![id],
         transforms: all.into(),
@@ -174,7 +183,8 @@ fn what_rdma_moves_is_encrypted_or_signed_as_agreed() {
     let folder = tempfile::tempdir().unwrap();
     for (n, options) in ciphers.into_iter().chain(signing).chain(without).chain([old]).enumerate() {
         let transforms = options.transforms.clone();
-        let (encrypts, offers) = (options.encrypt, !transforms.is_empty() && options.dialects.contains(&Dialect::SMB_3_1_1));
+        let (encrypts, offers) =
+            (options.encrypt, !transforms.is_empty() && options.dialects.contains(&Dialect::SMB_3_1_1));
         let expected = match (encrypts, offers) {
             (_, false) => None,
             (true, true) => Some(TransformType::ENCRYPTION),
@@ -193,10 +203,14 @@ fn what_rdma_moves_is_encrypted_or_signed_as_agreed() {
             assert!(read.data == big()[3..150_003] && read.transform == expected, "{n}: {:?}", read.transform);
         }
         client.close(file.id).unwrap();
-        let file = client.create(&format!("new-{n}"), access::READ | access::WRITE, disposition::OVERWRITE_IF, 0).unwrap();
+        let file =
+            client.create(&format!("new-{n}"), access::READ | access::WRITE, disposition::OVERWRITE_IF, 0).unwrap();
         let data: Vec<u8> = (0..200_000u32).map(|n| (n / 3) as u8).collect();
         assert_eq!(client.write_rdma(file.id, 0, data.clone(), RdmaChannel::RDMA_V1_INVALIDATE).unwrap().0, 200_000);
-        assert!(client.read_inline(file.id, 0, 200_000).unwrap().data == data, "{n}: what lies there is what was written");
+        assert!(
+            client.read_inline(file.id, 0, 200_000).unwrap().data == data,
+            "{n}: what lies there is what was written"
+        );
         client.close(file.id).unwrap();
         assert_eq!(client.signatures.wrong, 0);
         client.leave().unwrap();

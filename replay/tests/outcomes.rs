@@ -126,7 +126,7 @@ fn expected(fault: &str) -> (&'static str, Rule, Blame) {
         "small-fragments" => ("no_negotiation", Rule::SmbdNegRspFragsize, Server),
         "refuse-credits" => ("out_of_credits", Rule::SmbdCreditExhausted, Server),
         // its two grants of all credits are sent without a credit of its own
-        "grant-too-much" => ("no_negotiation", Rule::SmbdCreditOverrun, Server),
+        "grant-too-much" => ("no_answer", Rule::SmbdCreditOverrun, Server),
         "stall" | "deaf" => ("hung_up", Rule::Smb2Unanswered, Server),
         "half-close" | "die" => ("hung_up", Rule::CmDisconnect, Server),
         // damage in transit and a wrong checksum look alike: nobody is blamed
@@ -162,7 +162,9 @@ fn compare(fault: &str, report: &Report) -> Result<(), String> {
     }
     let first = roots.first().ok_or("nothing was found")?;
     let start = report.capture.first.map_or(0, |at| at.time);
-    if report.findings.worst() < Some(first.severity.max(if outcome.failed() { Severity::Error } else { Severity::Warn })) {
+    if report.findings.worst()
+        < Some(first.severity.max(if outcome.failed() { Severity::Error } else { Severity::Warn }))
+    {
         return Err(format!("the worst finding is {:?}", report.findings.worst()));
     }
     let said = format!("{}, {} {}: {}", outcome.ending.name(), first.by.name(), first.rule, first.title(start));

@@ -48,7 +48,9 @@ fn peer(test: u8, password: Option<&str>, config: &Config) -> SocketAddr {
 fn session(address: SocketAddr, config: &Config, dialect: Dialect, who: &Credentials, keep: Option<&Path>) -> Client {
     let config = Config { wire: keep.map(kept), ..config.clone() };
     let channel = SmbDirect::connect(address, &config, PATIENCE).unwrap();
-    let mut client = Client::negotiate(channel, Options { dialects: vec![dialect], timeout: PATIENCE, ..Options::default() }).unwrap();
+    let mut client =
+        Client::negotiate(channel, Options { dialects: vec![dialect], timeout: PATIENCE, ..Options::default() })
+            .unwrap();
     client.session_setup(who).unwrap();
     client.tree_connect(&address.ip().to_string(), "share").unwrap();
     client
@@ -82,7 +84,9 @@ fn work(client: &mut Client) {
 fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
     let folder = tempfile::tempdir().unwrap();
     let user = Credentials::new("user", "secret");
-    for (n, mtu, dialect, who) in [(0, None, Dialect::SMB_3_1_1, &user), (1, Some(1024), Dialect::SMB_3_0, &Credentials::Anonymous)] {
+    for (n, mtu, dialect, who) in
+        [(0, None, Dialect::SMB_3_1_1, &user), (1, Some(1024), Dialect::SMB_3_0, &Credentials::Anonymous)]
+    {
         let config = Config::over(Roce { path_mtu: mtu, ..Roce::default() });
         let peers = Config::over(Roce::default());
         let password = matches!(who, Credentials::Password(_)).then_some("secret");
@@ -94,7 +98,16 @@ fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
         let tap = analyze(&path, PipelineOptions::default());
         let [connection] = &tap.report.connections[..] else { panic!("{} connections", tap.report.connections.len()) };
         assert_eq!((connection.handshake, connection.health.icrc_bad), (Handshake::Seen, 0));
-        let harmless = ["SMBD-FRAG-COST", "RC-DUPLICATE", "RC-RETRANSMIT", "RC-GAP", "RC-SPURIOUS", "RC-REORDER", "RC-NAK", "SMB2-SLOW"];
+        let harmless = [
+            "SMBD-FRAG-COST",
+            "RC-DUPLICATE",
+            "RC-RETRANSMIT",
+            "RC-GAP",
+            "RC-SPURIOUS",
+            "RC-REORDER",
+            "RC-NAK",
+            "SMB2-SLOW",
+        ];
         assert_eq!(tap.said_but(&harmless), [""; 0]);
     }
 }
@@ -127,7 +140,8 @@ fn what_rdma_moves_is_encrypted_or_signed_as_agreed() {
     let folder = tempfile::tempdir().unwrap();
     for (encrypt, expected) in [(true, TransformType::ENCRYPTION), (false, TransformType::SIGNING)] {
         let path = folder.path().join(format!("{encrypt}.pcapng"));
-        let channel = SmbDirect::connect(address, &Config { wire: Some(kept(&path)), ..config.clone() }, PATIENCE).unwrap();
+        let channel =
+            SmbDirect::connect(address, &Config { wire: Some(kept(&path)), ..config.clone() }, PATIENCE).unwrap();
         let transforms = vec![RdmaTransformId::ENCRYPTION, RdmaTransformId::SIGNING];
         let options = Options { encrypt, transforms, timeout: PATIENCE, ..Options::default() };
         let mut client = Client::negotiate(channel, options).unwrap();
@@ -189,7 +203,8 @@ fn clients_at_the_same_time_share_the_port() {
 #[test]
 fn our_peer_gets_over_every_packet_fault_of_the_probe() {
     let config = Config::over(Roce::default());
-    let share = Share::new("share", Storage::memory([("big.bin".to_owned(), vec![0x5a; 300_000])]), true, Users::Guests);
+    let share =
+        Share::new("share", Storage::memory([("big.bin".to_owned(), vec![0x5a; 300_000])]), true, Users::Guests);
     let address = serving_over(share, &config, &host(4));
     let target = Target { config, writes: true, ..Target::new(address) };
     let cases = matching("Roce_");

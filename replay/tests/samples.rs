@@ -58,9 +58,10 @@ fn captured_sessions_are_done_again_on_another_transport() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(sample);
         let recording = Recording::of(&mut open(&path, OpenOptions::new()).unwrap()).unwrap();
         let plan = Plan::of(&recording, recording.busiest().unwrap(), Wanted::default()).unwrap();
-        assert!(
-            plan.steps.iter().all(|s| !matches!(s.planned, Planned::Do(Action::Write { .. } | Action::Open { disposition: 0 | 2.., .. })))
-        );
+        assert!(plan.steps.iter().all(|s| !matches!(
+            s.planned,
+            Planned::Do(Action::Write { .. } | Action::Open { disposition: 0 | 2.., .. })
+        )));
         let channel = SmbDirect::connect(address, &Config::default(), PATIENCE).unwrap();
         let mut client = Client::negotiate(channel, Options::default()).unwrap();
         client.session_setup(&Credentials::Anonymous).unwrap();
@@ -69,7 +70,9 @@ fn captured_sessions_are_done_again_on_another_transport() {
         run(&plan, &mut client, Pace::Asap, |step, outcome| {
             let Some(_) = outcome.status else { return };
             match &outcome.differs {
-                Some(how) => differ.push(format!("{} {} {:?}: {how}", step.recorded.id, step.recorded.command, step.file())),
+                Some(how) => {
+                    differ.push(format!("{} {} {:?}: {how}", step.recorded.id, step.recorded.command, step.file()))
+                }
                 None => same += 1,
             }
             hashed += usize::from(step.recorded.sha256.is_some() && step.recorded.sha256 == outcome.sha256);
@@ -122,9 +125,11 @@ fn reads(recording: &Recording, times: &[(i64, i64)]) -> Plan {
 fn concurrency_and_pace_are_those_of_the_recording() {
     let recording = sample("smb-iwarp/smb-iwarp.pcap");
     let address = peer(false);
-    for (times, most) in
-        [(&[(2, 9), (3, 9), (4, 9), (5, 10)][..], 4), (&[(2, 3), (3, 4), (4, 5), (5, 6)], 1), (&[(2, 5), (3, 4), (4, 9)], 2)]
-    {
+    for (times, most) in [
+        (&[(2, 9), (3, 9), (4, 9), (5, 10)][..], 4),
+        (&[(2, 3), (3, 4), (4, 5), (5, 6)], 1),
+        (&[(2, 5), (3, 4), (4, 9)], 2),
+    ] {
         let plan = reads(&recording, times);
         let mut client = client(address, &Config::default(), None);
         let whole = run(&plan, &mut client, Pace::Asap, |_, outcome| assert_eq!(outcome.differs, None)).unwrap();
@@ -153,11 +158,19 @@ fn what_if_runs_are_clean_on_the_wire() {
         let wire = folder.path().join(format!("{n}.pcapng"));
         let plan = Plan::of(&recording, recording.busiest().unwrap(), Wanted { no_rdma, ..Wanted::default() }).unwrap();
         let mut client = client(address, config, Some(&wire));
-        run(&plan, &mut client, Pace::Asap, |step, outcome| assert_eq!(outcome.differs, None, "{:?}", step.recorded)).unwrap();
+        run(&plan, &mut client, Pace::Asap, |step, outcome| assert_eq!(outcome.differs, None, "{:?}", step.recorded))
+            .unwrap();
         client.leave().unwrap();
         // requests that failed are in the recording, and few credits are the subject of this test
-        let known =
-            ["SMB2-ERROR", "SMB-PATH-INLINE", "SMBD-FRAG-COST", "SMBD-CREDIT-STALL", "SMBD-CREDIT-STARVED", "SMBD-NEG-REACH", "SMB2-SLOW"];
+        let known = [
+            "SMB2-ERROR",
+            "SMB-PATH-INLINE",
+            "SMBD-FRAG-COST",
+            "SMBD-CREDIT-STALL",
+            "SMBD-CREDIT-STARVED",
+            "SMBD-NEG-REACH",
+            "SMB2-SLOW",
+        ];
         let tap = analyze(&wire, Default::default());
         assert_eq!(tap.report.connections.len(), 1);
         assert_eq!(tap.said_but(&known), [""; 0], "{n}");
@@ -190,9 +203,11 @@ fn what_the_recording_read_can_be_made_first() {
 #[test]
 fn what_a_sample_set_and_asked_for_is_set_and_asked_for_again() {
     let recording = sample("smb-iwarp/smb-iwarp.pcap");
-    let plan = |writes| Plan::of(&recording, recording.busiest().unwrap(), Wanted { writes, ..Wanted::default() }).unwrap();
-    let count =
-        |plan: &Plan, wanted: fn(&Action) -> bool| plan.steps.iter().filter(|s| matches!(&s.planned, Planned::Do(a) if wanted(a))).count();
+    let plan =
+        |writes| Plan::of(&recording, recording.busiest().unwrap(), Wanted { writes, ..Wanted::default() }).unwrap();
+    let count = |plan: &Plan, wanted: fn(&Action) -> bool| {
+        plan.steps.iter().filter(|s| matches!(&s.planned, Planned::Do(a) if wanted(a))).count()
+    };
     let sets = |a: &Action| matches!(a, Action::SetInfo { .. });
     let all_information = |a: &Action| matches!(a, Action::Info { info_type: 1, class: 18, .. });
     let interfaces = |a: &Action| matches!(a, Action::Control { code: ControlCode::QUERY_NETWORK_INTERFACE_INFO, .. });
@@ -204,7 +219,8 @@ fn what_a_sample_set_and_asked_for_is_set_and_asked_for_again() {
     let (mut done, mut differ) = (0, Vec::new());
     run(&writing, &mut client, Pace::Asap, |step, outcome| {
         done += usize::from(step.recorded.command == "SET_INFO" && outcome.status == Some(NtStatus::SUCCESS));
-        differ.extend(outcome.differs.as_ref().map(|how| format!("{} {:?}: {how}", step.recorded.command, step.file())));
+        differ
+            .extend(outcome.differs.as_ref().map(|how| format!("{} {:?}: {how}", step.recorded.command, step.file())));
     })
     .unwrap();
     client.leave().unwrap();
@@ -234,7 +250,9 @@ fn names_ends_and_deletions_come_out_as_recorded() {
     let file = client.create("a.txt", all, disposition::OPEN_IF, 0).unwrap().id;
     client.write_inline(file, 0, b"hello world").unwrap();
     client.set_info(file, 1, 20, &5u64.to_le_bytes()).unwrap();
-    let ranges = client.ioctl(file, ControlCode::QUERY_ALLOCATED_RANGES.0, &[[0; 8], [0xff, 0, 0, 0, 0, 0, 0, 0]].concat(), 1024).unwrap();
+    let ranges = client
+        .ioctl(file, ControlCode::QUERY_ALLOCATED_RANGES.0, &[[0; 8], [0xff, 0, 0, 0, 0, 0, 0, 0]].concat(), 1024)
+        .unwrap();
     assert_eq!(ranges, [[0u8; 8], 5u64.to_le_bytes()].concat());
     let name: Vec<u8> = "b.txt".encode_utf16().flat_map(u16::to_le_bytes).collect();
     client.set_info(file, 1, 10, &[&[0; 16][..], &10u32.to_le_bytes(), &name].concat()).unwrap();
@@ -249,7 +267,8 @@ fn names_ends_and_deletions_come_out_as_recorded() {
 
     let recording = Recording::of(&mut open(&wire, OpenOptions::new()).unwrap()).unwrap();
     let plan = Plan::of(&recording, 1, Wanted::default()).unwrap();
-    let done: Vec<&str> = plan.steps.iter().filter(|s| matches!(s.planned, Planned::Do(_))).map(|s| s.recorded.command).collect();
+    let done: Vec<&str> =
+        plan.steps.iter().filter(|s| matches!(s.planned, Planned::Do(_))).map(|s| s.recorded.command).collect();
     assert_eq!(done, ["IOCTL"], "all else is about files that were changed");
     let plan = Plan::of(&recording, 1, Wanted { writes: true, ..Wanted::default() }).unwrap();
     let (_kept, address) = self::folder();
@@ -259,7 +278,8 @@ fn names_ends_and_deletions_come_out_as_recorded() {
         if outcome.status.is_some() {
             commands.push(step.recorded.command);
         }
-        differ.extend(outcome.differs.as_ref().map(|how| format!("{} {:?}: {how}", step.recorded.command, step.file())));
+        differ
+            .extend(outcome.differs.as_ref().map(|how| format!("{} {:?}: {how}", step.recorded.command, step.file())));
     })
     .unwrap();
     assert!(differ.is_empty(), "{differ:#?}");
@@ -286,7 +306,7 @@ fn the_built_in_peer_passes_the_quick_cases_of_the_probe() {
     let target = Target { writes: true, who: Credentials::new("user", "secret"), ..Target::new(address) };
     let mut bad = Vec::new();
     // those of RoCEv2 are in the tests of that
-    let quick = |c: &&Case| !c.name.contains("NegotiationTimer") && !c.name.starts_with("Roce_") && !c.slow;
+    let quick = |c: &Case| !c.name.contains("NegotiationTimer") && !c.name.starts_with("Roce_") && !c.slow;
     for case in matching("").into_iter().filter(quick) {
         let (verdict, wire) = case.run(&target).unwrap();
         assert!(wire.len() > 100, "{}", case.name);
@@ -297,7 +317,10 @@ fn the_built_in_peer_passes_the_quick_cases_of_the_probe() {
     assert!(bad.is_empty(), "{bad:#?}");
     let nobody = Target { who: Credentials::Anonymous, ..Target::new(peer(true)) };
     let case = matching("Signing_ReadLargeFile_AES_GMAC")[0];
-    assert_eq!(case.run(&nobody).unwrap().0, Verdict::NotApplicable("an anonymous session has no keys: name a user with --user".into()));
+    assert_eq!(
+        case.run(&nobody).unwrap().0,
+        Verdict::NotApplicable("an anonymous session has no keys: name a user with --user".into())
+    );
     let reader = Target { writes: false, share: "other".into(), ..target };
     for name in ["BVT_Smb2OverRdmaChannel_WriteLargeFile", "BVT_Smb2OverRdmaChannel_ReadLargeFile"] {
         assert!(matches!(matching(name)[0].run(&reader).unwrap().0, Verdict::NotApplicable(_)), "{name}");
@@ -308,14 +331,16 @@ fn the_built_in_peer_passes_the_quick_cases_of_the_probe() {
 fn tree(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<(String, Vec<u8>)> = std::fs::read_dir(folder)
         .unwrap()
-        .map(|entry| (entry.as_ref().unwrap().file_name().into_string().unwrap(), std::fs::read(entry.unwrap().path()).unwrap()))
+        .map(|entry| {
+            (entry.as_ref().unwrap().file_name().into_string().unwrap(), std::fs::read(entry.unwrap().path()).unwrap())
+        })
         .collect();
     files.sort();
     files
 }
 
-/// Handles by the recording's FileId, CreateOptions and CreateDisposition as recorded, compounds as compounds: the share ends up as in the
-/// recording.
+/// Handles by the recording's FileId, CreateOptions and CreateDisposition as recorded, compounds as compounds: the
+/// share ends up as in the recording.
 #[test]
 fn a_replay_leaves_the_files_that_the_recording_left() {
     let wires = tempfile::tempdir().unwrap();
@@ -352,21 +377,27 @@ fn a_replay_leaves_the_files_that_the_recording_left() {
 
     let recording = Recording::of(&mut open(&wire, OpenOptions::new()).unwrap()).unwrap();
     let plan = Plan::of(&recording, 1, Wanted { writes: true, ..Wanted::default() }).unwrap();
-    let compounds =
-        |plan: &Plan| plan.steps.iter().filter(|s| s.compound.is_some()).map(|s| s.recorded.command).collect::<Vec<_>>().join(" ");
+    let compounds = |plan: &Plan| {
+        plan.steps.iter().filter(|s| s.compound.is_some()).map(|s| s.recorded.command).collect::<Vec<_>>().join(" ")
+    };
     assert_eq!(compounds(&plan), "CREATE QUERY_INFO CLOSE");
     let (live, address) = folder();
     let mut client = self::client(address, &Config::default(), Some(&again));
     let mut differ = Vec::new();
     run(&plan, &mut client, Pace::Asap, |step, outcome| {
-        differ.extend(outcome.differs.as_ref().map(|how| format!("{} {:?}: {how}", step.recorded.command, step.file())));
+        differ
+            .extend(outcome.differs.as_ref().map(|how| format!("{} {:?}: {how}", step.recorded.command, step.file())));
     })
     .unwrap();
     client.leave().unwrap();
     assert!(differ.is_empty(), "{differ:#?}");
     assert_eq!(tree(live.path()), tree(recorded.path()));
     let second = Recording::of(&mut open(&again, OpenOptions::new()).unwrap()).unwrap();
-    assert_eq!(compounds(&Plan::of(&second, 1, Wanted::default()).unwrap()), "CREATE QUERY_INFO CLOSE", "in one message again");
+    assert_eq!(
+        compounds(&Plan::of(&second, 1, Wanted::default()).unwrap()),
+        "CREATE QUERY_INFO CLOSE",
+        "in one message again"
+    );
 
     // without the right to change anything, nothing is made, emptied or deleted
     let reading = Plan::of(&recording, 1, Wanted::default()).unwrap();
@@ -386,6 +417,9 @@ fn a_replay_leaves_the_files_that_the_recording_left() {
     let prepared = prepare(&plan, &recording, &mut client).unwrap();
     let names: Vec<(&str, Option<u64>)> = prepared.iter().map(|p| (p.file.as_str(), p.length)).collect();
     assert_eq!(names, [("hello.txt", Some(6)), ("lines.txt", Some(0)), ("t.tmp", None)]);
-    assert!(prepared[2].why_not.as_deref().is_some_and(|why| why.contains("did not during the recording")), "{prepared:?}");
+    assert!(
+        prepared[2].why_not.as_deref().is_some_and(|why| why.contains("did not during the recording")),
+        "{prepared:?}"
+    );
     client.leave().unwrap();
 }

@@ -74,7 +74,11 @@ fn a_session_reads_and_writes_by_rdma() {
         assert!(back == data, "{host}");
         client.close(file.id).unwrap();
         client.echo().unwrap();
-        assert_eq!(client.ioctl(FileId::PREVIOUS, ControlCode::QUERY_NETWORK_INTERFACE_INFO.0, &[], 4096).unwrap(), [0; 0], "{host}");
+        assert_eq!(
+            client.ioctl(FileId::PREVIOUS, ControlCode::QUERY_NETWORK_INTERFACE_INFO.0, &[], 4096).unwrap(),
+            [0; 0],
+            "{host}"
+        );
         assert_eq!(client.channel().stack().smbd().unwrap().breaches(), [], "{host}");
         client.leave().unwrap();
     }
@@ -87,8 +91,11 @@ fn a_session_reads_and_writes_by_rdma() {
 fn what_is_kept_of_a_card_is_clean_and_the_same_at_both_ends() {
     let Some(config) = config() else { return };
     let folder = tempfile::tempdir().unwrap();
-    for (host, device, encrypt) in [("127.0.0.1", "card0", false), ("127.0.0.2", "plain0", false), ("127.0.0.1", "card0", true)] {
-        let [ours, theirs] = ["client", "server"].map(|end| folder.path().join(format!("{end}-{device}-{encrypt}.pcapng")));
+    for (host, device, encrypt) in
+        [("127.0.0.1", "card0", false), ("127.0.0.2", "plain0", false), ("127.0.0.1", "card0", true)]
+    {
+        let [ours, theirs] =
+            ["client", "server"].map(|end| folder.path().join(format!("{end}-{device}-{encrypt}.pcapng")));
         let mut listener = config.transport.listen(format!("{host}:0").parse().unwrap()).unwrap();
         let address = listener.address();
         let served = Config { wire: Some(kept(&theirs)), ..config.clone() };
@@ -108,11 +115,14 @@ fn what_is_kept_of_a_card_is_clean_and_the_same_at_both_ends() {
         client.tree_connect(host, "share").unwrap();
         let all = access::READ | access::WRITE;
         let file = client.create("big.bin", all, disposition::OPEN, 0).unwrap();
-        assert!(client.read_rdma(file.id, 0, 900_001, RdmaChannel::RDMA_V1_INVALIDATE).unwrap().data == big()[..900_001]);
+        assert!(
+            client.read_rdma(file.id, 0, 900_001, RdmaChannel::RDMA_V1_INVALIDATE).unwrap().data == big()[..900_001]
+        );
         assert!(client.read_inline(file.id, 7, 20_000).unwrap().data == big()[7..20_007]);
         // several at once, whose replies come together; the last one ends with the file
         let at = |n: u64| n * 130_000;
-        let pending: Vec<_> = (0..17).map(|n| client.start_read(file.id, at(n), 130_000, RdmaChannel::RDMA_V1).unwrap()).collect();
+        let pending: Vec<_> =
+            (0..17).map(|n| client.start_read(file.id, at(n), 130_000, RdmaChannel::RDMA_V1).unwrap()).collect();
         for (n, pending) in pending.into_iter().enumerate().rev() {
             let (from, to) = (at(n as u64) as usize, big().len().min(at(n as u64 + 1) as usize));
             match client.finish_read(pending) {
@@ -135,30 +145,52 @@ fn what_is_kept_of_a_card_is_clean_and_the_same_at_both_ends() {
         for tap in &taps {
             // intended errors of the test, and delays of a busy machine
             assert_eq!(tap.said_but(&["SMB2-ERROR", "SMBD-FRAG-COST", "SMB2-SLOW"]), [""; 0], "{device} {encrypt}");
-            let [connection] = &tap.report.connections[..] else { panic!("{} connections", tap.report.connections.len()) };
+            let [connection] = &tap.report.connections[..] else {
+                panic!("{} connections", tap.report.connections.len())
+            };
             assert_eq!((connection.handshake, tap.report.capture.undecoded), (Handshake::Seen, 0));
             assert_eq!(connection.health, Health::default());
-            assert_eq!(connection.closed.map(|(by, how, _)| (by, how)), Some((Some(0), "DREQ")), "{device}: the client left");
+            assert_eq!(
+                connection.closed.map(|(by, how, _)| (by, how)),
+                Some((Some(0), "DREQ")),
+                "{device}: the client left"
+            );
             assert!(connection.peers.iter().all(|peer| peer.qp.is_some_and(|qp| qp > 0x10)));
             assert!(tap.descriptions[0].contains(&format!("RDMA card {device} reported")), "{:?}", tap.descriptions);
             assert!(tap.comments[0][0].starts_with("Made by rdmascope from what its RDMA card reported"));
-            let hashes = tap.exchanges.iter().filter(|e| matches!(e.command, "READ" | "WRITE") && !e.failed).map(|e| e.sha256);
+            let hashes =
+                tap.exchanges.iter().filter(|e| matches!(e.command, "READ" | "WRITE") && !e.failed).map(|e| e.sha256);
             assert!(hashes.clone().count() > 15 && hashes.clone().all(|hash| hash.is_some()), "{device} {encrypt}");
         }
-        let worked_out = taps.each_ref().map(|tap| tap.comments.iter().flatten().filter(|c| c.starts_with("Worked out")).count());
+        let worked_out =
+            taps.each_ref().map(|tap| tap.comments.iter().flatten().filter(|c| c.starts_with("Worked out")).count());
         let by_rdma = taps[0].exchanges.iter().filter(|e| e.reads.operations + e.writes.operations > 0).count();
         assert_eq!(worked_out, [by_rdma, 0]);
         let rows = taps.each_ref().map(|tap| {
             let row = |e: &Exchange| {
-                let memory = (e.channel, e.descriptors, (e.reads.operations, e.reads.frames), (e.writes.operations, e.writes.frames));
-                (e.command, e.message_id, e.status, e.file.clone(), (e.offset, e.length, e.bytes_moved), memory, e.sha256)
+                let memory = (
+                    e.channel,
+                    e.descriptors,
+                    (e.reads.operations, e.reads.frames),
+                    (e.writes.operations, e.writes.frames),
+                );
+                (
+                    e.command,
+                    e.message_id,
+                    e.status,
+                    e.file.clone(),
+                    (e.offset, e.length, e.bytes_moved),
+                    memory,
+                    e.sha256,
+                )
             };
             tap.exchanges.iter().map(row).collect::<Vec<_>>()
         });
         assert_eq!(rows[0], rows[1]);
         let ledger = taps.each_ref().map(|tap| {
             let c = &tap.report.connections[0];
-            let side = |s: &SideReport| (s.messages, s.fragments, s.granted_total, s.spent_total, s.held_last, s.overruns);
+            let side =
+                |s: &SideReport| (s.messages, s.fragments, s.granted_total, s.spent_total, s.held_last, s.overruns);
             (c.sides.each_ref().map(side), c.rdma, c.negotiated)
         });
         assert_eq!(ledger[0], ledger[1]);
@@ -222,7 +254,8 @@ fn faults_above_the_transport_work_over_a_card() {
             let channel = SmbDirect::connect(address, &config, WITHIN)?;
             // only the step that gets no answer has a short time limit: all others may take longer
             let waits = |fault| if name == fault { Duration::from_secs(1) } else { WITHIN };
-            let mut client = Client::negotiate(channel, Options { timeout: waits("no-negotiate"), ..Options::default() })?;
+            let mut client =
+                Client::negotiate(channel, Options { timeout: waits("no-negotiate"), ..Options::default() })?;
             client.session_setup(&Credentials::Anonymous)?;
             client.tree_connect("127.0.0.1", "share")?;
             let file = client.create("big.bin", access::READ, disposition::OPEN, 0)?;
@@ -233,7 +266,11 @@ fn faults_above_the_transport_work_over_a_card() {
         assert!(said.contains(expected), "{name}: {said}");
         server.join().unwrap();
     }
-    assert!(["silent", "die", "bad-crc"].iter().all(|name| !rdmascope_replay::fault::Fault::named(name).unwrap().works_over(&KIND)));
+    assert!(
+        ["silent", "die", "bad-crc"]
+            .iter()
+            .all(|name| !rdmascope_replay::fault::Fault::named(name).unwrap().works_over(&KIND))
+    );
 }
 
 #[test]
@@ -261,7 +298,11 @@ fn the_probe_runs_over_a_card() {
         }
         std::fs::write(&path, wire).unwrap();
         let tap = analyze(&path, PipelineOptions::default());
-        assert!(tap.report.connections.iter().all(|c| c.health == Health::default() && c.handshake == Handshake::Seen), "{}", case.name);
+        assert!(
+            tap.report.connections.iter().all(|c| c.health == Health::default() && c.handshake == Handshake::Seen),
+            "{}",
+            case.name
+        );
         assert!(!tap.report.connections.is_empty() || matches!(verdict, Verdict::NotApplicable(_)), "{}", case.name);
         tried += 1;
     }

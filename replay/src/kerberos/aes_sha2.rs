@@ -76,7 +76,11 @@ impl AesSha2 {
 
     fn derive_for(self, key: &[u8], usage: i32, purpose: u8) -> Vec<u8> {
         let [a, b, c, d] = usage.to_be_bytes();
-        self.derive(key, &[a, b, c, d, purpose], if purpose == FOR_ENCRYPTION { self.key_len() } else { self.mac_len() })
+        self.derive(
+            key,
+            &[a, b, c, d, purpose],
+            if purpose == FOR_ENCRYPTION { self.key_len() } else { self.mac_len() },
+        )
     }
 
     pub(super) fn of_password(self, password: &str, salt: &str) -> Vec<u8> {
@@ -97,7 +101,10 @@ impl AesSha2 {
             Self::Aes128 => CbcCs3::<Aes128>::new_from_slices(&encryption, &iv).map(|cipher| cipher.encrypt(&mut out)),
             Self::Aes256 => CbcCs3::<Aes256>::new_from_slices(&encryption, &iv).map(|cipher| cipher.encrypt(&mut out)),
         };
-        assert!(matches!(done, Ok(Ok(()))), "derived keys have the length of the cipher's, and the confounder is a block");
+        assert!(
+            matches!(done, Ok(Ok(()))),
+            "derived keys have the length of the cipher's, and the confounder is a block"
+        );
         let mac = self.hmac(&self.derive_for(key, usage, FOR_INTEGRITY), &[&iv, &out]);
         out.extend_from_slice(&mac[..self.mac_len()]);
         Ok(out)
@@ -105,7 +112,8 @@ impl AesSha2 {
 
     /// `None` if it was made with another key.
     pub(super) fn decrypt(self, key: &[u8], usage: i32, bytes: &[u8]) -> Option<Vec<u8>> {
-        let (text, sent) = bytes.split_at_checked(bytes.len().checked_sub(self.mac_len()).filter(|n| *n >= CONFOUNDER)?)?;
+        let (text, sent) =
+            bytes.split_at_checked(bytes.len().checked_sub(self.mac_len()).filter(|n| *n >= CONFOUNDER)?)?;
         let iv = [0; 16];
         let mac = self.hmac(&self.derive_for(key, usage, FOR_INTEGRITY), &[&iv, text]);
         if mac[..self.mac_len()] != *sent {

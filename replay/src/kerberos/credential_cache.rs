@@ -153,7 +153,10 @@ mod tests {
         let names: Vec<String> = cache.credentials.iter().map(|c| c.server.to_string()).collect();
         assert_eq!(names, ["krbtgt/LAB.EXAMPLE@LAB.EXAMPLE", "cifs/server.lab.example@LAB.EXAMPLE"]);
         // klist: 11/22/26 05:15:17
-        assert!(cache.credentials.iter().all(|c| c.end == UNIX_EPOCH + Duration::from_secs(1_795_324_517)), "{cache:?}");
+        assert!(
+            cache.credentials.iter().all(|c| c.end == UNIX_EPOCH + Duration::from_secs(1_795_324_517)),
+            "{cache:?}"
+        );
         assert!(cache.credentials.iter().all(|c| c.client == cache.client));
     }
 
@@ -167,7 +170,10 @@ mod tests {
     #[test]
     fn other_kinds_are_named() {
         let error = CredentialCache::named("KEYRING:persistent:0").unwrap_err().to_string();
-        assert!(error.starts_with("KEYRING:persistent:0 is not a file: run kinit and rdmascope with KRB5CCNAME=FILE:"), "{error}");
+        assert!(
+            error.starts_with("KEYRING:persistent:0 is not a file: run kinit and rdmascope with KRB5CCNAME=FILE:"),
+            "{error}"
+        );
         let error = CredentialCache::named("FILE:/nowhere/at/all").unwrap_err().to_string();
         assert!(error.starts_with("/nowhere/at/all cannot be read"), "{error}");
     }

@@ -2,17 +2,20 @@
 //! ticket. They go over TCP, RFC 4120 7.2.2.
 
 use super::{
-    Credential, ENCRYPTION_TYPES, EncryptionKey, Error, Principal, Result, VERSION, ap_request, decode, encode, flags, integer,
-    kerberos_time, number, sequence_number, stamp, text, time_of,
+    Credential, ENCRYPTION_TYPES, EncryptionKey, Error, Principal, Result, VERSION, ap_request, decode, encode, flags,
+    integer, kerberos_time, number, sequence_number, stamp, text, time_of,
 };
 use picky_asn1::wrapper::{
-    Asn1SequenceOf, ExplicitContextTag0, ExplicitContextTag1, ExplicitContextTag2, ExplicitContextTag3, ExplicitContextTag4,
-    ExplicitContextTag5, ExplicitContextTag7, ExplicitContextTag8, IntegerAsn1, OctetStringAsn1, Optional,
+    Asn1SequenceOf, ExplicitContextTag0, ExplicitContextTag1, ExplicitContextTag2, ExplicitContextTag3,
+    ExplicitContextTag4, ExplicitContextTag5, ExplicitContextTag7, ExplicitContextTag8, IntegerAsn1, OctetStringAsn1,
+    Optional,
 };
 use picky_krb::constants::key_usages;
 use picky_krb::constants::types::{AS_REQ_MSG_TYPE, TGS_REQ_MSG_TYPE};
 use picky_krb::data_types::{EtypeInfo2, PaData, PaEncTsEnc};
-use picky_krb::messages::{AsRep, AsReq, EncAsRepPart, EncKdcRepPart, EncTgsRepPart, KdcRep, KdcReq, KdcReqBody, KrbError, TgsRep, TgsReq};
+use picky_krb::messages::{
+    AsRep, AsReq, EncAsRepPart, EncKdcRepPart, EncTgsRepPart, KdcRep, KdcReq, KdcReqBody, KrbError, TgsRep, TgsReq,
+};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -51,9 +54,11 @@ impl Kdc {
     pub fn of_realm(realm: &str, given: Option<&str>, configuration: &str) -> Result<Self> {
         let found = given.map(str::to_owned).or_else(|| find_kdc(&read_configuration(configuration), realm));
         let found = found.ok_or_else(|| Error::NoKdc { realm: realm.to_owned(), path: configuration.to_owned() })?;
-        let has_port =
-            found.rsplit_once(':').is_some_and(|(host, port)| (!host.contains(':') || host.ends_with(']')) && port.parse::<u16>().is_ok());
-        let host = if found.contains(':') && !has_port && !found.starts_with('[') { format!("[{found}]") } else { found };
+        let has_port = found
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| (!host.contains(':') || host.ends_with(']')) && port.parse::<u16>().is_ok());
+        let host =
+            if found.contains(':') && !has_port && !found.starts_with('[') { format!("[{found}]") } else { found };
         Ok(Self { address: if has_port { host } else { format!("{host}:{PORT}") } })
     }
 
@@ -65,7 +70,10 @@ impl Kdc {
         let granter = Principal::ticket_granter(&user.realm);
         let (body, nonce) = request_body(&granter, Some(user), now)?;
         let request = |padata: Vec<PaData>| {
-            let request = KdcReq { msg_type: ExplicitContextTag2::from(integer(AS_REQ_MSG_TYPE)), ..kdc_request(padata, body.clone()) };
+            let request = KdcReq {
+                msg_type: ExplicitContextTag2::from(integer(AS_REQ_MSG_TYPE)),
+                ..kdc_request(padata, body.clone())
+            };
             encode(&AsReq::from(request))
         };
         let answer = self.ask(&request(Vec::new())?)?;
@@ -108,16 +116,20 @@ impl Kdc {
         // RFC 4120 5.2.7.1, 7.2: the ticket is sent with a checksum of the request
         let usage = key_usages::TGS_REQ_PA_DATA_AP_REQ_AUTHENTICATOR_CKSUM;
         let checksum = granter.key.checksum(usage, &encode(&body)?)?;
-        let shown = ap_request(granter, &stamp(now), Some(checksum), None, key_usages::TGS_REQ_PA_DATA_AP_REQ_AUTHENTICATOR)?;
+        let shown =
+            ap_request(granter, &stamp(now), Some(checksum), None, key_usages::TGS_REQ_PA_DATA_AP_REQ_AUTHENTICATOR)?;
         let padata = vec![pa_data(padata::TGS_REQ, encode(&shown)?)];
-        let request = KdcReq { msg_type: ExplicitContextTag2::from(integer(TGS_REQ_MSG_TYPE)), ..kdc_request(padata, body) };
+        let request =
+            KdcReq { msg_type: ExplicitContextTag2::from(integer(TGS_REQ_MSG_TYPE)), ..kdc_request(padata, body) };
         let answer = self.ask(&encode(&TgsReq::from(request))?)?;
         let reply: TgsRep = answer_of(&answer)?;
         let part = granter.key.decrypt(key_usages::TGS_REP_ENC_SESSION_KEY, &reply.0.enc_part.0, "the KDC's answer")?;
         let part: EncTgsRepPart = decode(&part, "the KDC's answer cannot be read")?;
         let found = credential(reply.0, part.0, &nonce)?;
         if !found.server.is(server) {
-            return Err(Error::Message("the KDC refers to another realm: get the ticket with kvno, which follows such referrals"));
+            return Err(Error::Message(
+                "the KDC refers to another realm: get the ticket with kvno, which follows such referrals",
+            ));
         }
         Ok(found)
     }
@@ -193,7 +205,10 @@ fn kdc_request(padata: Vec<PaData>, body: KdcReqBody) -> KdcReq {
 }
 
 fn pa_data(kind: u8, data: Vec<u8>) -> PaData {
-    PaData { padata_type: ExplicitContextTag1::from(integer(kind)), padata_data: ExplicitContextTag2::from(OctetStringAsn1::from(data)) }
+    PaData {
+        padata_type: ExplicitContextTag1::from(integer(kind)),
+        padata_data: ExplicitContextTag2::from(OctetStringAsn1::from(data)),
+    }
 }
 
 /// The key of a password, by the first encryption type of the KDC that we support. RFC 4120 4: the salt is realm and
@@ -204,7 +219,8 @@ fn key_of(user: &Principal, password: &str, padata: &[PaData]) -> Result<Encrypt
     let Some(info) = info else { return EncryptionKey::of_password(ENCRYPTION_TYPES[0].into(), password, &salt()) };
     let info: EtypeInfo2 = decode(&info.padata_data.0.0, "the KDC does not say how to derive a key from a password")?;
     let spoken = |kind: i64| ENCRYPTION_TYPES.iter().any(|ours| i64::from(*ours) == kind);
-    let kinds = info.0.iter().filter_map(|entry| number(&entry.etype.0).filter(|kind| spoken(*kind)).map(|kind| (kind, entry)));
+    let kinds =
+        info.0.iter().filter_map(|entry| number(&entry.etype.0).filter(|kind| spoken(*kind)).map(|kind| (kind, entry)));
     let Some((kind, entry)) = kinds.into_iter().next() else {
         let first = info.0.first().and_then(|entry| number(&entry.etype.0));
         return Err(Error::EncryptionType(first.unwrap_or(0)));
@@ -228,7 +244,12 @@ fn credential(reply: KdcRep, part: EncKdcRepPart, nonce: &IntegerAsn1) -> Result
 
 /// Parses bytes as a KDC's answer, and as its decrypted content.
 pub(super) fn fuzz(bytes: &[u8]) {
-    let _ = (answer_of::<AsRep>(bytes), answer_of::<TgsRep>(bytes), decode::<EncAsRepPart>(bytes, ""), decode::<EncTgsRepPart>(bytes, ""));
+    let _ = (
+        answer_of::<AsRep>(bytes),
+        answer_of::<TgsRep>(bytes),
+        decode::<EncAsRepPart>(bytes, ""),
+        decode::<EncTgsRepPart>(bytes, ""),
+    );
     let _ = (decode::<Asn1SequenceOf<PaData>>(bytes, ""), decode::<EtypeInfo2>(bytes, ""));
     if let Ok(text) = std::str::from_utf8(bytes) {
         let _ = (find_kdc(text, "R"), default_realm(text));

@@ -1,5 +1,5 @@
-//! The keys of a service, as `ktutil` and `kadmin ktadd` leave them: a file of MIT Kerberos' format, version 2 (big-endian,
-//! "Keytab file format" of its documentation).
+//! The keys of a service, as `ktutil` and `kadmin ktadd` leave them: a file of MIT Kerberos' format, version 2
+//! (big-endian, "Keytab file format" of its documentation).
 
 use super::{EncryptionKey, Error, Principal, Result};
 use std::fs::File;
@@ -106,10 +106,14 @@ mod tests {
     #[test]
     fn the_keytab_of_ktadd_is_read() {
         let keytab = Keytab::parse(KEYTAB).unwrap();
-        let entries: Vec<_> = keytab.entries.iter().map(|e| (e.principal.to_string(), e.key.encryption_type())).collect();
+        let entries: Vec<_> =
+            keytab.entries.iter().map(|e| (e.principal.to_string(), e.key.encryption_type())).collect();
         assert_eq!(
             entries,
-            [("cifs/server.lab.example@LAB.EXAMPLE".to_owned(), 18), ("cifs/server.lab.example@LAB.EXAMPLE".to_owned(), 17)]
+            [
+                ("cifs/server.lab.example@LAB.EXAMPLE".to_owned(), 18),
+                ("cifs/server.lab.example@LAB.EXAMPLE".to_owned(), 17)
+            ]
         );
         // a hole between the two
         let (first, rest) = KEYTAB[2..].split_at(4 + u32::from_be_bytes(*KEYTAB[2..].first_chunk().unwrap()) as usize);

@@ -19,9 +19,9 @@ use aes_sha2::AesSha2;
 use picky_asn1::bit_string::BitString;
 use picky_asn1::restricted_string::Ia5String;
 use picky_asn1::wrapper::{
-    Asn1SequenceOf, ExplicitContextTag0, ExplicitContextTag1, ExplicitContextTag2, ExplicitContextTag3, ExplicitContextTag4,
-    ExplicitContextTag5, ExplicitContextTag6, ExplicitContextTag7, GeneralStringAsn1, GeneralizedTimeAsn1, IntegerAsn1, OctetStringAsn1,
-    Optional,
+    Asn1SequenceOf, ExplicitContextTag0, ExplicitContextTag1, ExplicitContextTag2, ExplicitContextTag3,
+    ExplicitContextTag4, ExplicitContextTag5, ExplicitContextTag6, ExplicitContextTag7, GeneralStringAsn1,
+    GeneralizedTimeAsn1, IntegerAsn1, OctetStringAsn1, Optional,
 };
 use picky_krb::constants::key_usages;
 use picky_krb::crypto::{ChecksumSuite, CipherSuite};
@@ -283,9 +283,10 @@ impl EncryptionKey {
     fn of_password(encryption_type: i64, password: &str, salt: &str) -> Result<Self> {
         let kind = Kind::of(encryption_type)?;
         let value = match &kind {
-            Kind::Sha1(suite) => {
-                suite.cipher().generate_key_from_password(password.as_bytes(), salt.as_bytes()).map_err(|_| Error::Key("a password"))?
-            }
+            Kind::Sha1(suite) => suite
+                .cipher()
+                .generate_key_from_password(password.as_bytes(), salt.as_bytes())
+                .map_err(|_| Error::Key("a password"))?,
             Kind::Sha2(kind) => kind.of_password(password, salt),
         };
         Ok(Self { kind, value })
@@ -469,7 +470,11 @@ impl Wanted {
 impl fmt::Debug for Wanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let user = self.password.as_ref().map(|(user, _)| user);
-        f.debug_struct("Wanted").field("host", &self.host).field("service", &self.service).field("user", &user).finish_non_exhaustive()
+        f.debug_struct("Wanted")
+            .field("host", &self.host)
+            .field("service", &self.service)
+            .field("user", &user)
+            .finish_non_exhaustive()
     }
 }
 
@@ -553,21 +558,36 @@ impl keytab::Keytab {
         let ticket = &request.0.ticket.0.0;
         let server = Principal::of_wire(&ticket.sname.0, &ticket.realm.0);
         let kind = number(&ticket.enc_part.0.etype.0).unwrap_or(0);
-        let keys = || self.entries.iter().filter(|entry| entry.key.encryption_type() == u8::try_from(kind).unwrap_or(0));
+        let keys =
+            || self.entries.iter().filter(|entry| entry.key.encryption_type() == u8::try_from(kind).unwrap_or(0));
         if keys().next().is_none() {
             return Err(Error::EncryptionType(kind));
         }
         // a keytab has several versions of a key; the right one decrypts
         let part = keys().filter(|entry| entry.principal.is(&server));
-        let mut parts = part.map(|entry| entry.key.decrypt(key_usages::TICKET_REP, &ticket.enc_part.0, "the client's ticket"));
+        let mut parts =
+            part.map(|entry| entry.key.decrypt(key_usages::TICKET_REP, &ticket.enc_part.0, "the client's ticket"));
         let part = parts.find(Result::is_ok).unwrap_or(Err(Error::Key("the client's ticket")))?;
         let part: EncTicketPart = decode(&part, "a ticket cannot be read")?;
         let key = EncryptionKey::of_wire(&part.0.key.0)?;
-        let authenticator = key.decrypt(key_usages::AP_REQ_AUTHENTICATOR, &request.0.authenticator.0, "the client's authenticator")?;
+        let authenticator =
+            key.decrypt(key_usages::AP_REQ_AUTHENTICATOR, &request.0.authenticator.0, "the client's authenticator")?;
         let authenticator: Authenticator = decode(&authenticator, "an authenticator cannot be read")?;
-        let subkey =
-            authenticator.0.subkey.0.as_ref().map(|key| EncryptionKey::of_wire(&key.0)).transpose()?.unwrap_or_else(|| key.clone());
-        Ok(Opened { ticket: part.0, authenticator: authenticator.0, asks_for_proof: request.0.ap_options.0.0.is_set(2), key, subkey })
+        let subkey = authenticator
+            .0
+            .subkey
+            .0
+            .as_ref()
+            .map(|key| EncryptionKey::of_wire(&key.0))
+            .transpose()?
+            .unwrap_or_else(|| key.clone());
+        Ok(Opened {
+            ticket: part.0,
+            authenticator: authenticator.0,
+            asks_for_proof: request.0.ap_options.0.0.is_set(2),
+            key,
+            subkey,
+        })
     }
 
     fn accept_request(&self, message: &[u8], mechanism: Option<&[u8]>, now: SystemTime) -> Result<Accepted> {
@@ -610,7 +630,9 @@ impl keytab::Keytab {
             (subkey, None)
         };
         let token = match (mechanism, message) {
-            (Some(mechanism), message) => spnego::emit_response(Some(NegState::AcceptCompleted), Some(mechanism), message.as_deref()),
+            (Some(mechanism), message) => {
+                spnego::emit_response(Some(NegState::AcceptCompleted), Some(mechanism), message.as_deref())
+            }
             (None, message) => message.unwrap_or_default(),
         };
         Ok(Accepted { client, key: key.session_key(), token })
@@ -867,7 +889,10 @@ mod tests {
         let mut thief = credential();
         thief.key.value[0] ^= 1;
         let (_, token) = Initiator::begin(&thief, now()).unwrap();
-        assert_eq!(refusal(&keytab(), &token, now()), "the client's authenticator was not made with the key that we have");
+        assert_eq!(
+            refusal(&keytab(), &token, now()),
+            "the client's authenticator was not made with the key that we have"
+        );
         assert!(keytab().accept(&spnego::emit_init(&[spnego::NTLMSSP], Some(b"NTLMSSP\0")), now()).is_none());
     }
 
@@ -886,11 +911,20 @@ mod tests {
             let reply = ApRep::from(ApRepInner {
                 pvno: ExplicitContextTag0::from(integer(VERSION)),
                 msg_type: ExplicitContextTag1::from(integer(MESSAGE_AP_REP)),
-                enc_part: ExplicitContextTag2::from(key.encrypt(key_usages::AP_REP_ENC, &encode(&part).unwrap()).unwrap()),
+                enc_part: ExplicitContextTag2::from(
+                    key.encrypt(key_usages::AP_REP_ENC, &encode(&part).unwrap()).unwrap(),
+                ),
             });
-            spnego::emit_response(Some(NegState::AcceptCompleted), Some(spnego::KERBEROS), Some(&gss_token(2, &encode(&reply).unwrap())))
+            spnego::emit_response(
+                Some(NegState::AcceptCompleted),
+                Some(spnego::KERBEROS),
+                Some(&gss_token(2, &encode(&reply).unwrap())),
+            )
         };
-        assert_eq!(client.finish(&answer(&wrong)).unwrap_err().to_string(), "the server's AP-REP was not made with the key that we have");
+        assert_eq!(
+            client.finish(&answer(&wrong)).unwrap_err().to_string(),
+            "the server's AP-REP was not made with the key that we have"
+        );
         // without a key of its own, the server takes the client's
         assert_eq!(client.finish(&answer(&credential().key)).unwrap(), client.subkey.session_key());
         assert_eq!(client.finish(&[]).unwrap_err().to_string(), "the server's answer has no Kerberos token in it");
@@ -928,7 +962,10 @@ mod tests {
         for text in ["alice", "alice@", "@LAB", "cifs/@LAB", ""] {
             assert!(text.parse::<Principal>().is_err(), "{text}");
         }
-        assert_eq!(Principal::cifs("Server.Lab.Example", "LAB.EXAMPLE"), "cifs/server.lab.example@LAB.EXAMPLE".parse().unwrap());
+        assert_eq!(
+            Principal::cifs("Server.Lab.Example", "LAB.EXAMPLE"),
+            "cifs/server.lab.example@LAB.EXAMPLE".parse().unwrap()
+        );
         // a name from a ticket cannot paint a terminal
         let bad = Principal { name_type: 1, parts: vec!["a\x1b[31m".to_owned()], realm: "R".to_owned() };
         assert_eq!(bad.to_string(), "a\\x1b[31m@R");

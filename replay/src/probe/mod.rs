@@ -2,9 +2,7 @@
 //! that results can be compared, and some of our own. Each opens connections of its own. Only those declared as writing
 //! write, into a file that they make and remove.
 
-mod iwarp;
-#[cfg(target_os = "linux")]
-mod roce;
+mod own;
 
 use crate::error::{Error, Result};
 use crate::smb2::Credentials;
@@ -13,6 +11,7 @@ use crate::smb2::transform::{self, Crypto};
 use crate::smb2::{Writer, header, message};
 use crate::smbd::{data_header, data_message};
 use crate::stack::{Config, Event, SmbDirect};
+use crate::transport::case::{OwnCase, Steps};
 use crate::transport::{Fabric, KINDS, Kind, Rights};
 use crate::wire::Wire;
 use rdmascope_analyzer::keys::{CipherId, Dialect, SigningAlgorithm};
@@ -22,7 +21,9 @@ use rdmascope_dissector::wire::smb2::create::options::DELETE_ON_CLOSE;
 use rdmascope_dissector::wire::smb2::negotiate::RdmaTransformId;
 use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, RdmaTransformFixed, TransformType};
 use rdmascope_dissector::wire::smb2::{Command, NtStatus};
-use rdmascope_dissector::wire::smbd::{self, BufferDescriptorV1, DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0};
+use rdmascope_dissector::wire::smbd::{
+    self, BufferDescriptorV1, DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0,
+};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -71,21 +72,48 @@ impl Verdict {
     }
 }
 
-/// A case of the probe: a row of `CASES`.
+/// A case of the probe.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// Its name in the suite.
     pub name: &'static str,
     /// The section of \[MS-SMBD\], or of the specification that it names.
-    pub(crate) section: &'static str,
+    section: &'static str,
     /// Description of the case and of the required behaviour of the server.
     pub text: &'static str,
     /// It takes minutes: it waits for a timer of the server's.
     pub slow: bool,
-    /// It leaves the server a connection that ends in the middle of negotiation. ksmbd (Linux 7.2) loses a place of its listen backlog
-    /// with each.
+    /// It leaves the server a connection that ends in the middle of negotiation. ksmbd (Linux 7.2) loses a place of its
+    /// listen backlog with each.
     pub dies_negotiating: bool,
-    pub(crate) run: fn(&mut Run<'_>) -> Result<Verdict>,
+    way: Way,
+}
+
+/// How a case is run.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// Over any transport.
+    OverAny(fn(&mut Run<'_>) -> Result<Verdict>),
+    /// Over this one alone.
+    Over(&'static Kind, Steps),
+}
+
+/// A case that needs no particular transport: a row of `CASES`.
+#[derive(Clone, Copy)]
+struct Row {
+    name: &'static str,
+    section: &'static str,
+    text: &'static str,
+    slow: bool,
+    dies_negotiating: bool,
+    run: fn(&mut Run<'_>) -> Result<Verdict>,
+}
+
+impl From<Row> for Case {
+    fn from(row: Row) -> Self {
+        let Row { name, section, text, slow, dies_negotiating, run } = row;
+        Self { name, section, text, slow, dies_negotiating, way: Way::OverAny(run) }
+    }
 }
 
 impl Case {
@@ -135,29 +163,19 @@ impl Target {
 const SCRATCH: &str = "rdmascope-probe.tmp";
 
 /// All cases, in order, followed by those of each transport.
-pub fn all() -> impl Iterator<Item = &'static Case> {
-    CASES.iter().chain(KINDS.iter().flat_map(|kind| of_transport(kind.name)))
-}
-
-/// The transport that a case needs; `None` if any will do.
-fn transport_of(case: &Case) -> Option<&'static Kind> {
-    KINDS.iter().find(|kind| of_transport(kind.name).iter().any(|own| own.name == case.name))
-}
-
-/// Cases that only one transport can run, by its name: they need certain packets.
-const OF_TRANSPORT: &[(&str, &[Case])] = &[
-    ("iwarp", iwarp::CASES),
-    #[cfg(target_os = "linux")]
-    ("roce", roce::CASES),
-];
-
-fn of_transport(name: &str) -> &'static [Case] {
-    OF_TRANSPORT.iter().find(|(own, _)| *own == name).map_or(&[], |(_, cases)| cases)
+pub fn all() -> impl Iterator<Item = Case> {
+    let own = |kind: &'static Kind| {
+        kind.cases.iter().map(move |case| {
+            let OwnCase { name, section, text, dies_negotiating, steps } = *case;
+            Case { name, section, text, slow: false, dies_negotiating, way: Way::Over(kind, steps) }
+        })
+    };
+    CASES.iter().map(|row| Case::from(*row)).chain(KINDS.iter().flat_map(own))
 }
 
 /// The cases that need no particular transport.
-const CASES: &[Case] = &[
-    Case {
+const CASES: &[Row] = &[
+    Row {
         name: "BVT_SmbdNegotiate_Basic",
         section: "3.1.5.6",
         text: "a Negotiate Request is accepted",
@@ -165,7 +183,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.accepted(request(), 0),
     },
-    Case {
+    Row {
         name: "S1_SmbdNegotiate_PreferredSendSize_Zero",
         section: "3.1.5.6",
         text: "PreferredSendSize 0 is accepted",
@@ -173,7 +191,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.accepted(NegotiateRequest { preferred_send_size: 0, ..request() }, 0),
     },
-    Case {
+    Row {
         name: "S1_SmbdNegotiate_PreferredSendSize_LessThan128",
         section: "3.1.5.6",
         text: "PreferredSendSize 127 is accepted",
@@ -181,7 +199,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.accepted(NegotiateRequest { preferred_send_size: 127, ..request() }, 0),
     },
-    Case {
+    Row {
         name: "S1_SmbdNegotiate_PreferredSendSize_UInt32Max",
         section: "3.1.5.6",
         text: "PreferredSendSize 0xffffffff is accepted",
@@ -189,7 +207,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.accepted(NegotiateRequest { preferred_send_size: u32::MAX, ..request() }, 0),
     },
-    Case {
+    Row {
         name: "S1_SmbdNegotiate_Redundancy",
         section: "3.1.5.6",
         text: "492 bytes behind the Negotiate Request are ignored",
@@ -197,7 +215,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.accepted(request(), 492),
     },
-    Case {
+    Row {
         name: "SmbdNegotiate_DisconnectAfterNegotiate",
         section: "3.1.7.1",
         text: "the server goes on after a client disappeared",
@@ -209,7 +227,7 @@ const CASES: &[Case] = &[
             r.accepted(request(), 0)
         },
     },
-    Case {
+    Row {
         name: "SmbdNegotiate_UncompletedMessage",
         section: "3.1.5.6",
         text: "a Negotiate Request of 19 bytes ends the connection",
@@ -223,7 +241,7 @@ const CASES: &[Case] = &[
             closed(&mut channel)
         },
     },
-    Case {
+    Row {
         name: "SmbdNegotiate_NegativeParameter_MinVersion",
         section: "3.1.5.6",
         text: "MinVersion 0x0101 is answered with STATUS_NOT_SUPPORTED",
@@ -231,7 +249,7 @@ const CASES: &[Case] = &[
         dies_negotiating: true,
         run: |r| r.unsupported(NegotiateRequest { min_version: 0x0101, max_version: 0x0101, ..request() }),
     },
-    Case {
+    Row {
         name: "SmbdNegotiate_NegativeParameter_MaxVersion",
         section: "3.1.5.6",
         text: "MaxVersion 0x00ff is answered with STATUS_NOT_SUPPORTED",
@@ -239,7 +257,7 @@ const CASES: &[Case] = &[
         dies_negotiating: true,
         run: |r| r.unsupported(NegotiateRequest { min_version: 0x00ff, max_version: 0x00ff, ..request() }),
     },
-    Case {
+    Row {
         name: "SmbdNegotiate_NegativeParameter_CreditsRequested",
         section: "3.1.5.6",
         text: "CreditsRequested 0 ends the connection",
@@ -247,7 +265,7 @@ const CASES: &[Case] = &[
         dies_negotiating: true,
         run: |r| r.refused(NegotiateRequest { credits_requested: 0, ..request() }),
     },
-    Case {
+    Row {
         name: "SmbdNegotiate_NegativeParameter_MaxReceiveSize",
         section: "3.1.5.6",
         text: "MaxReceiveSize 127 ends the connection",
@@ -255,7 +273,7 @@ const CASES: &[Case] = &[
         dies_negotiating: true,
         run: |r| r.refused(NegotiateRequest { max_receive_size: 127, ..request() }),
     },
-    Case {
+    Row {
         name: "SmbdNegotiate_NegativeParameter_MaxFragmentedSize",
         section: "3.1.5.6",
         text: "MaxFragmentedSize 131071 ends the connection",
@@ -263,7 +281,7 @@ const CASES: &[Case] = &[
         dies_negotiating: true,
         run: |r| r.refused(NegotiateRequest { max_fragmented_size: 131_071, ..request() }),
     },
-    Case {
+    Row {
         name: "SmbdNegotiate_LeastMaxReceiveSize",
         section: "3.1.5.6",
         text: "MaxReceiveSize 128, the minimum, is accepted",
@@ -271,7 +289,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.accepted(NegotiateRequest { max_receive_size: 128, ..request() }, 0),
     },
-    Case {
+    Row {
         name: "SmbdNegotiate_LeastMaxFragmentedSize",
         section: "3.1.5.6",
         text: "MaxFragmentedSize 131072, the minimum, is accepted",
@@ -279,7 +297,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.accepted(NegotiateRequest { max_fragmented_size: 131_072, ..request() }, 0),
     },
-    Case {
+    Row {
         name: "SmbdNegotiate_NegotiationTimer",
         section: "3.1.2.1",
         text: "the connection survives 3 s without a Negotiate Request",
@@ -293,7 +311,7 @@ const CASES: &[Case] = &[
             }
         },
     },
-    Case {
+    Row {
         name: "SmbdNegotiate_NegotiationTimer_Timeout",
         section: "3.1.6.1",
         text: "without a Negotiate Request the connection ends after 5 s",
@@ -304,7 +322,7 @@ const CASES: &[Case] = &[
             closed(&mut channel)
         },
     },
-    Case {
+    Row {
         name: "BVT_SmbdDataTransfer_Basic_SendSmallBytesOfData",
         section: "3.1.5.8",
         text: "an SMB2 message in one piece is answered",
@@ -312,7 +330,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.segments(|message| vec![message.len()], 0),
     },
-    Case {
+    Row {
         name: "BVT_SmbdDataTransfer_Basic_SendModerateBytesData",
         section: "3.1.5.8",
         text: "an SMB2 message in segments of 32 bytes is answered",
@@ -320,7 +338,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.segments(|message| vec![32; message.len().div_ceil(32)], 0),
     },
-    Case {
+    Row {
         name: "SmbdDataTransfer_VariableLengthSegment",
         section: "3.1.5.8",
         text: "an SMB2 message in segments of growing length is answered",
@@ -328,7 +346,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.segments(|_| (1..20).collect(), 0),
     },
-    Case {
+    Row {
         name: "SmbdDataTransfer_SmallLengthSegment",
         section: "3.1.5.8",
         text: "an SMB2 message byte by byte is answered",
@@ -336,7 +354,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.segments(|message| vec![1; message.len()], 0),
     },
-    Case {
+    Row {
         name: "SmbdDataTransfer_Redundancy",
         section: "3.1.5.8",
         text: "bytes behind the data are ignored",
@@ -344,7 +362,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.segments(|message| vec![message.len()], 100),
     },
-    Case {
+    Row {
         name: "SmbdDataTransfer_ReceiveMaxReceiveSize",
         section: "3.1.5.8",
         text: "a message as long as MaxReceiveSize is answered",
@@ -352,7 +370,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.segments(|message| vec![message.len()], usize::MAX),
     },
-    Case {
+    Row {
         name: "SmbdDataTransfer_UncompletedMessage",
         section: "3.1.5.8",
         text: "a data transfer message of 19 bytes ends the connection",
@@ -360,7 +378,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.broken(|header, _| *header, 19),
     },
-    Case {
+    Row {
         name: "SmbdDataTransfer_NegativeParameter_DataOffset_Against8ByteAligned",
         section: "3.1.5.8",
         text: "a DataOffset that is not a multiple of 8 ends the connection",
@@ -368,7 +386,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.broken(|h, _| DataTransfer { data_offset: 25, data_length: h.data_length - 1, ..*h }, usize::MAX),
     },
-    Case {
+    Row {
         name: "SmbdDataTransfer_NegativeParameter_DataOffset_AgainstMessageLength",
         section: "3.1.5.8",
         text: "a DataOffset past the message ends the connection",
@@ -376,7 +394,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.broken(|h, _| DataTransfer { data_offset: 4096, ..*h }, usize::MAX),
     },
-    Case {
+    Row {
         name: "SmbdDataTransfer_NegativeParameter_DataLength_AgainstMessageLength",
         section: "3.1.5.8",
         text: "a DataLength past the message ends the connection",
@@ -384,15 +402,17 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.broken(|h, _| DataTransfer { data_length: h.data_length + 1, ..*h }, usize::MAX),
     },
-    Case {
+    Row {
         name: "SmbdDataTransfer_NegativeParameter_DataLength_AgainstMaxFragmentedSize",
         section: "3.1.5.8",
         text: "more than MaxFragmentedSize ends the connection",
         slow: false,
         dies_negotiating: false,
-        run: |r| r.broken(|h, agreed| DataTransfer { remaining_data_length: agreed.max_fragmented_size, ..*h }, usize::MAX),
+        run: |r| {
+            r.broken(|h, agreed| DataTransfer { remaining_data_length: agreed.max_fragmented_size, ..*h }, usize::MAX)
+        },
     },
-    Case {
+    Row {
         name: "SmbdDataTransfer_IdleConnection_Client",
         section: "3.1.5.8",
         text: "SMB_DIRECT_RESPONSE_REQUESTED is answered within 5 s",
@@ -410,7 +430,7 @@ const CASES: &[Case] = &[
             }
         },
     },
-    Case {
+    Row {
         name: "SmbdNegotiate_SecondRequest",
         section: "3.1.5.8",
         text: "a second Negotiate Request, which is an invalid data transfer message, does not stop the server",
@@ -424,7 +444,7 @@ const CASES: &[Case] = &[
             r.accepted(request(), 0)
         },
     },
-    Case {
+    Row {
         name: "SmbdDataTransfer_NegativeParameter_RemainingDataLength_Greater",
         section: "3.1.5.8",
         text: "a second fragment with a greater RemainingDataLength than the first left ends the connection",
@@ -432,7 +452,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.fragments(60, 10),
     },
-    Case {
+    Row {
         name: "SmbdDataTransfer_NegativeParameter_RemainingDataLength_Less",
         section: "3.1.5.8",
         text: "a second fragment with a smaller RemainingDataLength than the first left ends the connection",
@@ -440,7 +460,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.fragments(60, -10),
     },
-    Case {
+    Row {
         name: "SmbdDataTransfer_InterleavedMessage",
         section: "3.1.5.8",
         text: "a whole message between the fragments of another ends the connection",
@@ -456,7 +476,7 @@ const CASES: &[Case] = &[
             closed(&mut channel)
         },
     },
-    Case {
+    Row {
         name: "SmbdDataTransfer_IdleConnection_Server",
         section: "3.1.6.2",
         text: "a silent client is asked for a response",
@@ -472,7 +492,7 @@ const CASES: &[Case] = &[
             })
         },
     },
-    Case {
+    Row {
         name: "SmbdDataTransfer_IdleConnection_Server_Timeout",
         section: "3.1.6.2",
         text: "a client that does not answer when asked is let go within seconds",
@@ -484,37 +504,47 @@ const CASES: &[Case] = &[
             match asked(&mut channel, IDLE_WITHIN)? {
                 KeepaliveSeen::Yes => closed(&mut channel),
                 KeepaliveSeen::Closed => Ok(Verdict::Fail("closed the connection without asking".into())),
-                KeepaliveSeen::No => Ok(Verdict::NotApplicable(format!("did not ask within {} s", IDLE_WITHIN.as_secs()))),
+                KeepaliveSeen::No => {
+                    Ok(Verdict::NotApplicable(format!("did not ask within {} s", IDLE_WITHIN.as_secs())))
+                }
             }
         },
     },
-    Case {
+    Row {
         name: "BVT_SmbdCreditMgmt_OperationWithMinimumCredits",
         section: "3.1.5.9",
         text: "CreditsRequested 1: an SMB2 message in one piece is answered",
         slow: false,
         dies_negotiating: false,
-        run: |r| r.segments_with(NegotiateRequest { credits_requested: 1, ..request() }, |message| vec![message.len()], 0),
+        run: |r| {
+            r.segments_with(NegotiateRequest { credits_requested: 1, ..request() }, |message| vec![message.len()], 0)
+        },
     },
-    Case {
+    Row {
         name: "SmbdCreditMgmt_OperationWithLimitedCredits",
         section: "3.1.5.9",
         text: "CreditsRequested 10: an SMB2 message in segments of 16 bytes is answered",
         slow: false,
         dies_negotiating: false,
         run: |r| {
-            r.segments_with(NegotiateRequest { credits_requested: 10, ..request() }, |message| vec![16; message.len().div_ceil(16)], 0)
+            r.segments_with(
+                NegotiateRequest { credits_requested: 10, ..request() },
+                |message| vec![16; message.len().div_ceil(16)],
+                0,
+            )
         },
     },
-    Case {
+    Row {
         name: "SmbdCreditMgmt_ConsumeAllSendCredits",
         section: "3.1.5.9",
         text: "CreditsRequested 8, and many more segments: the server grants credits as they are used up",
         slow: false,
         dies_negotiating: false,
-        run: |r| r.segments_with(NegotiateRequest { credits_requested: 8, ..request() }, |message| vec![1; message.len()], 0),
+        run: |r| {
+            r.segments_with(NegotiateRequest { credits_requested: 8, ..request() }, |message| vec![1; message.len()], 0)
+        },
     },
-    Case {
+    Row {
         name: "SmbdCreditMgmt_ConsumeAllReceiveCredits",
         section: "3.1.5.1",
         text: "with 4 credits the server sends at most 4 messages, and goes on when it gets more",
@@ -544,7 +574,7 @@ const CASES: &[Case] = &[
             })
         },
     },
-    Case {
+    Row {
         name: "SmbdCreditMgmt_ConsumeAllCreditServer_Timeout",
         section: "3.1.6.2",
         text: "a server with an answer but no credits to send it ends the connection within 150 s (Windows: 5 s)",
@@ -555,7 +585,10 @@ const CASES: &[Case] = &[
             let request = NegotiateRequest { max_receive_size: 136, ..request() };
             let (mut channel, _) = r.negotiated(request)?;
             let whole = smb2_negotiate();
-            send(&mut channel, data_message(&DataTransfer { credits_granted: 2, ..data_header(whole.len() as u32, 0) }, &whole));
+            send(
+                &mut channel,
+                data_message(&DataTransfer { credits_granted: 2, ..data_header(whole.len() as u32, 0) }, &whole),
+            );
             let (until, mut came) = (Instant::now() + IDLE_WITHIN, 0);
             loop {
                 match next_until(&mut channel, until)? {
@@ -569,7 +602,7 @@ const CASES: &[Case] = &[
             }
         },
     },
-    Case {
+    Row {
         name: "SmbdCreditMgmt_NegativeParameter_CreditRequested",
         section: "3.1.5.8",
         text: "a data transfer message with CreditsRequested 0 ends the connection",
@@ -577,7 +610,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.broken(|h, _| DataTransfer { credits_requested: 0, ..*h }, usize::MAX),
     },
-    Case {
+    Row {
         name: "SmbdCreditMgmt_GrantsOverflow",
         section: "3.1.5.8",
         text: "65,535 credits granted three times do not stop the server",
@@ -593,7 +626,7 @@ const CASES: &[Case] = &[
             r.serves_on()
         },
     },
-    Case {
+    Row {
         name: "SmbdCreditMgmt_SendWithoutCredit",
         section: "3.1.5.1",
         text: "600 messages sent without credits do not stop the server",
@@ -609,7 +642,7 @@ const CASES: &[Case] = &[
             r.serves_on()
         },
     },
-    Case {
+    Row {
         name: "BVT_Smb2OverRdmaChannel_ReadLargeFile",
         section: "3.1.4.5",
         text: "a READ over RDMA returns the same data as a READ inside messages",
@@ -617,7 +650,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.reads_large(),
     },
-    Case {
+    Row {
         name: "BVT_Smb2OverRdmaChannel_WriteLargeFile",
         section: "3.1.4.6",
         text: "data of a WRITE over RDMA is read back (writes)",
@@ -625,7 +658,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.with_file(Dialect::SMB_3_1_1, true, |_, client, file| written_back(client, file, 1 << 20, 1)),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannel_ReadMultipleOperation",
         section: "3.1.4.5",
         text: "eight READs over RDMA at once are answered",
@@ -635,7 +668,9 @@ const CASES: &[Case] = &[
             r.with_file(Dialect::SMB_3_1_1, false, |_, client, file| {
                 let length = r_length(client, file).min(65_536);
                 let expected = client.read_rdma(file.id, 0, length, RdmaChannel::RDMA_V1)?.data;
-                let pending: Vec<_> = (0..8).map(|_| client.start_read(file.id, 0, length, RdmaChannel::RDMA_V1)).collect::<Result<_>>()?;
+                let pending: Vec<_> = (0..8)
+                    .map(|_| client.start_read(file.id, 0, length, RdmaChannel::RDMA_V1))
+                    .collect::<Result<_>>()?;
                 for pending in pending {
                     if client.finish_read(pending)?.data != expected {
                         return Ok(Verdict::Fail("other contents came".into()));
@@ -645,7 +680,7 @@ const CASES: &[Case] = &[
             })
         },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannel_StalledReceiver",
         section: "3.1.4.5",
         text: "sixteen READs over RDMA, whose data the client does not receive for 2 s, are answered",
@@ -654,8 +689,9 @@ const CASES: &[Case] = &[
         run: |r| {
             r.with_file(Dialect::SMB_3_1_1, false, |_, client, file| {
                 let length = r_length(client, file);
-                let pending: Vec<_> =
-                    (0..16).map(|_| client.start_read(file.id, 0, length, RdmaChannel::RDMA_V1)).collect::<Result<_>>()?;
+                let pending: Vec<_> = (0..16)
+                    .map(|_| client.start_read(file.id, 0, length, RdmaChannel::RDMA_V1))
+                    .collect::<Result<_>>()?;
                 std::thread::sleep(Duration::from_secs(2));
                 for pending in pending {
                     let read = client.finish_read(pending)?.data.len();
@@ -667,7 +703,7 @@ const CASES: &[Case] = &[
             })
         },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannel_WriteMultipleOperation",
         section: "3.1.4.6",
         text: "data of eight WRITEs over RDMA at once is read back (writes)",
@@ -675,7 +711,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.with_file(Dialect::SMB_3_1_1, true, |_, client, file| written_back(client, file, 65_536, 8)),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannel_ReadWriteMultipleBufferDescriptorList",
         section: "2.2.3.1",
         text: "a READ fills two pieces of memory in the order described",
@@ -688,18 +724,23 @@ const CASES: &[Case] = &[
                 let half = length as usize / 2;
                 let mut memory = Vec::new();
                 for _ in 0..2 {
-                    memory.push(client.channel().stack().register(vec![0; half], Rights::REMOTE_WRITE).ok_or(Error::Memory)?);
+                    memory.push(
+                        client.channel().stack().register(vec![0; half], Rights::REMOTE_WRITE).ok_or(Error::Memory)?,
+                    );
                 }
                 let info = [descriptor(memory[0]), descriptor(memory[1])].concat();
                 let pending = client.start_read_with(file.id, 0, length, RdmaChannel::RDMA_V1, &info)?;
                 let pending = client.granted(pending, &memory);
                 client.finish_success(pending)?;
-                let read: Vec<u8> = memory.iter().flat_map(|m| client.channel().stack().deregister(m.key).unwrap_or_default()).collect();
+                let read: Vec<u8> = memory
+                    .iter()
+                    .flat_map(|m| client.channel().stack().deregister(m.key).unwrap_or_default())
+                    .collect();
                 Ok(if read == expected { Verdict::Pass } else { Verdict::Fail("other contents came".into()) })
             })
         },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_Offset",
         section: "3.1.4.5",
         text: "memory described 1 MiB off: the READ fails, and the server goes on",
@@ -707,7 +748,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.wrong_descriptor(|d| BufferDescriptorV1 { offset: d.offset.wrapping_add(1 << 20), ..d }),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_Length",
         section: "3.1.4.5",
         text: "less memory described than is read: the READ fails, and the server goes on",
@@ -715,7 +756,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.wrong_descriptor(|d| BufferDescriptorV1 { length: d.length / 2, ..d }),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_Token",
         section: "3.1.4.5",
         text: "an unknown token: the READ fails, and the server goes on",
@@ -723,7 +764,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.wrong_descriptor(|d| BufferDescriptorV1 { token: !d.token, ..d }),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_DeregisteredBuffer",
         section: "3.1.4.5",
         text: "memory that is no longer registered: the READ fails, and the server goes on",
@@ -731,13 +772,17 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| {
             r.failing_read(|client, file, length| {
-                let memory = client.channel().stack().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
+                let memory = client
+                    .channel()
+                    .stack()
+                    .register(vec![0; length as usize], Rights::REMOTE_WRITE)
+                    .ok_or(Error::Memory)?;
                 client.channel().stack().deregister(memory.key);
                 client.start_read_with(file.id, 0, length, RdmaChannel::RDMA_V1, &descriptor(memory))
             })
         },
     },
-    Case {
+    Row {
         name: "BVT_SMB2OverRdma_SMB302_Read_RemoteInvalidation",
         section: "3.1.4.2",
         text: "dialect 3.0.2: a READ with SMB2_CHANNEL_RDMA_V1_INVALIDATE is answered with Send with Invalidate",
@@ -745,15 +790,16 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.invalidation(Dialect::SMB_3_0_2, false, RdmaChannel::RDMA_V1_INVALIDATE, true),
     },
-    Case {
+    Row {
         name: "BVT_SMB2OverRdma_SMB302_Write_RemoteInvalidation",
         section: "3.1.4.2",
-        text: "dialect 3.0.2: a WRITE with SMB2_CHANNEL_RDMA_V1_INVALIDATE is answered with Send with Invalidate (writes)",
+        text: "dialect 3.0.2: a WRITE with SMB2_CHANNEL_RDMA_V1_INVALIDATE is answered with Send with Invalidate \
+            (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| r.invalidation(Dialect::SMB_3_0_2, true, RdmaChannel::RDMA_V1_INVALIDATE, true),
     },
-    Case {
+    Row {
         name: "SMB2OverRdma_SMB302_Read_NoRemoteInvalidation",
         section: "3.1.4.2",
         text: "dialect 3.0.2: a READ with SMB2_CHANNEL_RDMA_V1 is answered with a plain Send",
@@ -761,7 +807,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.invalidation(Dialect::SMB_3_0_2, false, RdmaChannel::RDMA_V1, false),
     },
-    Case {
+    Row {
         name: "SMB2OverRdma_SMB302_Write_NoRemoteInvalidation",
         section: "3.1.4.2",
         text: "dialect 3.0.2: a WRITE with SMB2_CHANNEL_RDMA_V1 is answered with a plain Send (writes)",
@@ -769,7 +815,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.invalidation(Dialect::SMB_3_0_2, true, RdmaChannel::RDMA_V1, false),
     },
-    Case {
+    Row {
         name: "SMB2OverRdma_SMB300_Read_RemoteInvalidation",
         section: "3.1.4.2",
         text: "dialect 3.0 has no invalidation: a READ that asks for it is answered with a plain Send",
@@ -777,7 +823,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.invalidation(Dialect::SMB_3_0, false, RdmaChannel::RDMA_V1_INVALIDATE, false),
     },
-    Case {
+    Row {
         name: "SMB2OverRdma_SMB300_Write_RemoteInvalidation",
         section: "3.1.4.2",
         text: "dialect 3.0 has no invalidation: a WRITE that asks for it is answered with a plain Send (writes)",
@@ -785,7 +831,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.invalidation(Dialect::SMB_3_0, true, RdmaChannel::RDMA_V1_INVALIDATE, false),
     },
-    Case {
+    Row {
         name: "BVT_Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES128CCM",
         section: "[MS-SMB2] 3.3.5.12",
         text: "data of a READ over RDMA is encrypted with AES-128-CCM",
@@ -793,7 +839,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.transformed_read(encrypted(CipherId::AES_128_CCM), 1),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES128GCM",
         section: "[MS-SMB2] 3.3.5.12",
         text: "data of a READ over RDMA is encrypted with AES-128-GCM",
@@ -801,7 +847,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.transformed_read(encrypted(CipherId::AES_128_GCM), 1),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES256CCM",
         section: "[MS-SMB2] 3.3.5.12",
         text: "data of a READ over RDMA is encrypted with AES-256-CCM",
@@ -809,7 +855,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.transformed_read(encrypted(CipherId::AES_256_CCM), 1),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES256GCM",
         section: "[MS-SMB2] 3.3.5.12",
         text: "data of a READ over RDMA is encrypted with AES-256-GCM",
@@ -817,7 +863,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.transformed_read(encrypted(CipherId::AES_256_GCM), 1),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_ReadMultipleOperation",
         section: "[MS-SMB2] 3.3.5.12",
         text: "eight READs at once, encrypted",
@@ -825,7 +871,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.transformed_read(encrypted(CipherId::AES_128_CCM), 8),
     },
-    Case {
+    Row {
         name: "BVT_Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES128CCM",
         section: "[MS-SMB2] 3.3.5.13",
         text: "data of a WRITE over RDMA, encrypted with AES-128-CCM, is read back (writes)",
@@ -833,7 +879,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.transformed_write(encrypted(CipherId::AES_128_CCM), 1),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES128GCM",
         section: "[MS-SMB2] 3.3.5.13",
         text: "data of a WRITE over RDMA, encrypted with AES-128-GCM, is read back (writes)",
@@ -841,7 +887,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.transformed_write(encrypted(CipherId::AES_128_GCM), 1),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES256CCM",
         section: "[MS-SMB2] 3.3.5.13",
         text: "data of a WRITE over RDMA, encrypted with AES-256-CCM, is read back (writes)",
@@ -849,7 +895,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.transformed_write(encrypted(CipherId::AES_256_CCM), 1),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES256GCM",
         section: "[MS-SMB2] 3.3.5.13",
         text: "data of a WRITE over RDMA, encrypted with AES-256-GCM, is read back (writes)",
@@ -857,7 +903,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.transformed_write(encrypted(CipherId::AES_256_GCM), 1),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteMultipleOperation",
         section: "[MS-SMB2] 3.3.5.13",
         text: "eight WRITEs at once, encrypted, are read back (writes)",
@@ -865,7 +911,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.transformed_write(encrypted(CipherId::AES_128_CCM), 8),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Signing_ReadLargeFile_AES_GMAC",
         section: "[MS-SMB2] 3.3.5.12",
         text: "data of a READ over RDMA is signed with AES-GMAC",
@@ -873,7 +919,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.transformed_read(signed(SigningAlgorithm::AES_GMAC), 1),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Signing_ReadLargeFile_AES_CMAC",
         section: "[MS-SMB2] 3.3.5.12",
         text: "data of a READ over RDMA is signed with AES-CMAC",
@@ -881,7 +927,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.transformed_read(signed(SigningAlgorithm::AES_CMAC), 1),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_AES_GMAC",
         section: "[MS-SMB2] 3.3.5.13",
         text: "data of a WRITE over RDMA, signed with AES-GMAC, is read back (writes)",
@@ -889,7 +935,7 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.transformed_write(signed(SigningAlgorithm::AES_GMAC), 1),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_AES_CMAC",
         section: "[MS-SMB2] 3.3.5.13",
         text: "data of a WRITE over RDMA, signed with AES-CMAC, is read back (writes)",
@@ -897,10 +943,11 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| r.transformed_write(signed(SigningAlgorithm::AES_CMAC), 1),
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_NoTransformIds_Fails",
         section: "[MS-SMB2] 3.3.5.13",
-        text: "an encrypted WRITE with an RDMA transform that was not agreed on is refused with STATUS_INVALID_PARAMETER (writes)",
+        text: "an encrypted WRITE with an RDMA transform that was not agreed on is refused with \
+            STATUS_INVALID_PARAMETER (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| {
@@ -912,27 +959,37 @@ const CASES: &[Case] = &[
             )
         },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_ZeroTransformCount_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "TransformCount 0 is refused with STATUS_INVALID_PARAMETER (writes)",
         slow: false,
         dies_negotiating: false,
-        run: |r| r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, no_count),
+        run: |r| {
+            r.refused_transform(
+                encrypted(CipherId::AES_128_CCM),
+                TransformType::ENCRYPTION,
+                NtStatus::INVALID_PARAMETER,
+                no_count,
+            )
+        },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_MultipleEncryptionStructure_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "two encryption transforms are refused with STATUS_INVALID_PARAMETER (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| {
-            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |c, d| {
-                transform::emit(RdmaChannel::RDMA_V1, &[c.clone(), c], d)
-            })
+            r.refused_transform(
+                encrypted(CipherId::AES_128_CCM),
+                TransformType::ENCRYPTION,
+                NtStatus::INVALID_PARAMETER,
+                |c, d| transform::emit(RdmaChannel::RDMA_V1, &[c.clone(), c], d),
+            )
         },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_EncryptionAndSigningStructure_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "an encryption and a signing transform together are refused with STATUS_INVALID_PARAMETER (writes)",
@@ -940,7 +997,10 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| {
             r.refused_transform(
-                Options { transforms: vec![RdmaTransformId::SIGNING, RdmaTransformId::ENCRYPTION], ..encrypted(CipherId::AES_128_CCM) },
+                Options {
+                    transforms: vec![RdmaTransformId::SIGNING, RdmaTransformId::ENCRYPTION],
+                    ..encrypted(CipherId::AES_128_CCM)
+                },
                 TransformType::ENCRYPTION,
                 NtStatus::INVALID_PARAMETER,
                 |c, d| {
@@ -950,83 +1010,116 @@ const CASES: &[Case] = &[
             )
         },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_BufferNotAligned_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "descriptors that do not begin at a multiple of 8 are refused with STATUS_INVALID_PARAMETER (writes)",
         slow: false,
         dies_negotiating: false,
-        run: |r| r.refused_transform(encrypted(CipherId::AES_128_GCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, not_aligned),
+        run: |r| {
+            r.refused_transform(
+                encrypted(CipherId::AES_128_GCM),
+                TransformType::ENCRYPTION,
+                NtStatus::INVALID_PARAMETER,
+                not_aligned,
+            )
+        },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_SignatureLength_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a signature of 17 bytes is refused with STATUS_INVALID_PARAMETER (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| {
-            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |mut c, d| {
-                c.signature.push(0);
-                transform::emit(RdmaChannel::RDMA_V1, &[c], d)
-            })
+            r.refused_transform(
+                encrypted(CipherId::AES_128_CCM),
+                TransformType::ENCRYPTION,
+                NtStatus::INVALID_PARAMETER,
+                |mut c, d| {
+                    c.signature.push(0);
+                    transform::emit(RdmaChannel::RDMA_V1, &[c], d)
+                },
+            )
         },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_NonceLength_CCM_10_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a nonce of 10 bytes for AES-CCM is refused with STATUS_INVALID_PARAMETER (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| {
-            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |mut c, d| {
-                c.nonce.truncate(10);
-                transform::emit(RdmaChannel::RDMA_V1, &[c], d)
-            })
+            r.refused_transform(
+                encrypted(CipherId::AES_128_CCM),
+                TransformType::ENCRYPTION,
+                NtStatus::INVALID_PARAMETER,
+                |mut c, d| {
+                    c.nonce.truncate(10);
+                    transform::emit(RdmaChannel::RDMA_V1, &[c], d)
+                },
+            )
         },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_NonceLength_CCM_12_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a nonce of 12 bytes for AES-CCM is refused with STATUS_INVALID_PARAMETER (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| {
-            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |mut c, d| {
-                c.nonce.push(0);
-                transform::emit(RdmaChannel::RDMA_V1, &[c], d)
-            })
+            r.refused_transform(
+                encrypted(CipherId::AES_128_CCM),
+                TransformType::ENCRYPTION,
+                NtStatus::INVALID_PARAMETER,
+                |mut c, d| {
+                    c.nonce.push(0);
+                    transform::emit(RdmaChannel::RDMA_V1, &[c], d)
+                },
+            )
         },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_NonceLength_GCM_11_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a nonce of 11 bytes for AES-GCM is refused with STATUS_INVALID_PARAMETER (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| {
-            r.refused_transform(encrypted(CipherId::AES_128_GCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |mut c, d| {
-                c.nonce.truncate(11);
-                transform::emit(RdmaChannel::RDMA_V1, &[c], d)
-            })
+            r.refused_transform(
+                encrypted(CipherId::AES_128_GCM),
+                TransformType::ENCRYPTION,
+                NtStatus::INVALID_PARAMETER,
+                |mut c, d| {
+                    c.nonce.truncate(11);
+                    transform::emit(RdmaChannel::RDMA_V1, &[c], d)
+                },
+            )
         },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_NonceLength_GCM_13_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a nonce of 13 bytes for AES-GCM is refused with STATUS_INVALID_PARAMETER (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| {
-            r.refused_transform(encrypted(CipherId::AES_128_GCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |mut c, d| {
-                c.nonce.push(0);
-                transform::emit(RdmaChannel::RDMA_V1, &[c], d)
-            })
+            r.refused_transform(
+                encrypted(CipherId::AES_128_GCM),
+                TransformType::ENCRYPTION,
+                NtStatus::INVALID_PARAMETER,
+                |mut c, d| {
+                    c.nonce.push(0);
+                    transform::emit(RdmaChannel::RDMA_V1, &[c], d)
+                },
+            )
         },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_FlagsSignedNotSet_Fails",
         section: "[MS-SMB2] 3.3.5.13",
-        text: "a signing transform in a WRITE that is encrypted and not signed is refused with STATUS_INVALID_PARAMETER (writes)",
+        text: "a signing transform in a WRITE that is encrypted and not signed is refused with \
+            STATUS_INVALID_PARAMETER (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| {
@@ -1038,7 +1131,7 @@ const CASES: &[Case] = &[
             )
         },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_SigningStructure_EncryptionId_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a signing transform is refused if only encryption was agreed on: with STATUS_INVALID_PARAMETER (writes)",
@@ -1053,23 +1146,29 @@ const CASES: &[Case] = &[
             )
         },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_InvalidSignature_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a WRITE of data with a wrong signature is refused with STATUS_INVALID_SIGNATURE (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| {
-            r.refused_transform(signed(SigningAlgorithm::AES_CMAC), TransformType::SIGNING, NtStatus::INVALID_SIGNATURE, |mut c, d| {
-                c.signature[3] ^= 0x55;
-                transform::emit(RdmaChannel::RDMA_V1, &[c], d)
-            })
+            r.refused_transform(
+                signed(SigningAlgorithm::AES_CMAC),
+                TransformType::SIGNING,
+                NtStatus::INVALID_SIGNATURE,
+                |mut c, d| {
+                    c.signature[3] ^= 0x55;
+                    transform::emit(RdmaChannel::RDMA_V1, &[c], d)
+                },
+            )
         },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_NoTransformIds_Fails",
         section: "[MS-SMB2] 3.3.5.13",
-        text: "a signed WRITE with an RDMA transform that was not agreed on is refused with STATUS_INVALID_PARAMETER (writes)",
+        text: "a signed WRITE with an RDMA transform that was not agreed on is refused with STATUS_INVALID_PARAMETER \
+            (writes)",
         slow: false,
         dies_negotiating: false,
         run: |r| {
@@ -1081,18 +1180,25 @@ const CASES: &[Case] = &[
             )
         },
     },
-    Case {
+    Row {
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_ZeroTransformCount_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "TransformCount 0 in a signed WRITE is refused with STATUS_INVALID_PARAMETER (writes)",
         slow: false,
         dies_negotiating: false,
-        run: |r| r.refused_transform(signed(SigningAlgorithm::AES_CMAC), TransformType::SIGNING, NtStatus::INVALID_PARAMETER, no_count),
+        run: |r| {
+            r.refused_transform(
+                signed(SigningAlgorithm::AES_CMAC),
+                TransformType::SIGNING,
+                NtStatus::INVALID_PARAMETER,
+                no_count,
+            )
+        },
     },
 ];
 
 /// The cases whose names contain `pattern`, in any case; `*` matches anything.
-pub fn matching(pattern: &str) -> Vec<&'static Case> {
+pub fn matching(pattern: &str) -> Vec<Case> {
     let pattern = pattern.to_lowercase();
     let parts: Vec<&str> = pattern.split('*').collect();
     all()
@@ -1125,13 +1231,19 @@ impl Case {
     /// # Errors
     /// If the server cannot be reached at all.
     pub fn run(&self, target: &Target) -> Result<(Verdict, Vec<u8>)> {
-        if let Some(kind) = transport_of(self).filter(|kind| kind.name != target.config.transport.kind().name) {
+        if let Way::Over(kind, _) = self.way
+            && kind.name != target.config.transport.kind().name
+        {
             return Ok((Verdict::NotApplicable(format!("it needs --transport {}", kind.name)), Vec::new()));
         }
         let kept = SharedBuffer::default();
         let wire = Wire::new(Box::new(kept.clone()), "wire").map_err(io::Error::other)?;
         let mut run = Run { target, wire: wire.clone() };
-        let verdict = match (self.run)(&mut run) {
+        let verdict = match self.way {
+            Way::OverAny(case) => case(&mut run),
+            Way::Over(_, steps) => own::run(&mut run, steps),
+        };
+        let verdict = match verdict {
             Ok(verdict) => verdict,
             Err(e @ Error::Connect { .. }) => return Err(e),
             Err(e) => Verdict::Fail(e.to_string()),
@@ -1266,7 +1378,10 @@ impl Run<'_> {
         let dialect = options.dialects.first().copied().unwrap_or(Dialect::SMB_3_1_1);
         let mut client = match Client::negotiate(channel, options) {
             Err(Error::Status { status, .. }) => {
-                return Ok(Err(Verdict::NotApplicable(format!("{dialect:?} is not supported: {}", crate::error::status_name(status)))));
+                return Ok(Err(Verdict::NotApplicable(format!(
+                    "{dialect:?} is not supported: {}",
+                    crate::error::status_name(status)
+                ))));
             }
             other => other?,
         };
@@ -1274,11 +1389,14 @@ impl Run<'_> {
             let _ = client.leave();
             return Ok(Err(Verdict::NotApplicable(lacking.into())));
         }
-        let opened =
-            client.session_setup(&self.target.who).and_then(|()| client.tree_connect(&address.ip().to_string(), &self.target.share));
+        let opened = client
+            .session_setup(&self.target.who)
+            .and_then(|()| client.tree_connect(&address.ip().to_string(), &self.target.share));
         match opened {
             Ok(()) => Ok(Ok(client)),
-            Err(e @ Error::Status { .. }) => Ok(Err(Verdict::NotApplicable(format!("no session on share {}: {e}", self.target.share)))),
+            Err(e @ Error::Status { .. }) => {
+                Ok(Err(Verdict::NotApplicable(format!("no session on share {}: {e}", self.target.share))))
+            }
             Err(e) => Err(e),
         }
     }
@@ -1318,19 +1436,36 @@ impl Run<'_> {
             let root = client.create("", access::READ, disposition::OPEN, 1)?;
             let files = client.list(root.id, "*")?;
             client.close(root.id)?;
-            match files.into_iter().filter(|f| f.attributes & file_attribute::DIRECTORY == 0).max_by_key(|f| f.end_of_file) {
+            match files
+                .into_iter()
+                .filter(|f| f.attributes & file_attribute::DIRECTORY == 0)
+                .max_by_key(|f| f.end_of_file)
+            {
                 Some(file) if file.end_of_file >= 8192 => file.name,
-                _ => return Ok(Verdict::NotApplicable(format!("no file of 8 KiB or more in share {}", self.target.share))),
+                _ => {
+                    return Ok(Verdict::NotApplicable(format!(
+                        "no file of 8 KiB or more in share {}",
+                        self.target.share
+                    )));
+                }
             }
         };
         let opened = if writes {
-            client.create(&name, access::READ | access::WRITE | access::DELETE, disposition::OVERWRITE_IF, DELETE_ON_CLOSE)
+            client.create(
+                &name,
+                access::READ | access::WRITE | access::DELETE,
+                disposition::OVERWRITE_IF,
+                DELETE_ON_CLOSE,
+            )
         } else {
             client.create(&name, access::READ, disposition::OPEN, 0)
         };
         let file = match opened {
             Err(Error::Status { status, .. }) => {
-                return Ok(Verdict::NotApplicable(format!("{name} cannot be opened: {}", crate::error::status_name(status))));
+                return Ok(Verdict::NotApplicable(format!(
+                    "{name} cannot be opened: {}",
+                    crate::error::status_name(status)
+                )));
             }
             other => other?,
         };
@@ -1368,7 +1503,11 @@ impl Run<'_> {
     }
 
     /// A case over another transport, or the same with other options.
-    pub(crate) fn over(&self, transport: Arc<dyn Fabric>, case: impl FnOnce(&mut Run<'_>) -> Result<Verdict>) -> Result<Verdict> {
+    pub(crate) fn over(
+        &self,
+        transport: Arc<dyn Fabric>,
+        case: impl FnOnce(&mut Run<'_>) -> Result<Verdict>,
+    ) -> Result<Verdict> {
         let mut target = self.target.clone();
         target.config.transport = transport;
         case(&mut Run { target: &target, wire: self.wire.clone() })
@@ -1389,7 +1528,11 @@ impl Run<'_> {
 
     fn wrong_descriptor(&mut self, spoil: impl FnOnce(BufferDescriptorV1) -> BufferDescriptorV1) -> Result<Verdict> {
         self.failing_read(|client, file, length| {
-            let memory = client.channel().stack().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
+            let memory = client
+                .channel()
+                .stack()
+                .register(vec![0; length as usize], Rights::REMOTE_WRITE)
+                .ok_or(Error::Memory)?;
             let right = BufferDescriptorV1 { offset: memory.offset, token: memory.key, length };
             let mut info = Vec::new();
             spoil(right).emit(&mut info);
@@ -1397,7 +1540,13 @@ impl Run<'_> {
         })
     }
 
-    fn invalidation(&mut self, dialect: Dialect, writes: bool, channel: RdmaChannel, expected: bool) -> Result<Verdict> {
+    fn invalidation(
+        &mut self,
+        dialect: Dialect,
+        writes: bool,
+        channel: RdmaChannel,
+        expected: bool,
+    ) -> Result<Verdict> {
         self.with_file(dialect, writes, |_, client, file| {
             let length = if writes { 65_536 } else { r_length(client, file).min(65_536) };
             let rights = if writes { Rights::REMOTE_READ } else { Rights::REMOTE_WRITE };
@@ -1428,7 +1577,9 @@ impl Run<'_> {
         self.with_file_as(options, false, |_, client, file| {
             let length = r_length(client, file).min(1 << 18);
             let inline = client.read_inline(file.id, 0, length.min(65_536))?.data;
-            let pending: Vec<_> = (0..count).map(|_| client.start_read(file.id, 0, length, RdmaChannel::RDMA_V1)).collect::<Result<_>>()?;
+            let pending: Vec<_> = (0..count)
+                .map(|_| client.start_read(file.id, 0, length, RdmaChannel::RDMA_V1))
+                .collect::<Result<_>>()?;
             for pending in pending {
                 let read = client.finish_read(pending)?;
                 if read.transform != Some(kind) {
@@ -1450,7 +1601,11 @@ impl Run<'_> {
             // the data that we encrypted is stored in the clear
             let head = client.read_inline(file.id, 0, 1024)?.data;
             let right = head.iter().zip(0u64..).all(|(byte, at)| *byte == (at / 7) as u8);
-            Ok(if right { verdict } else { Verdict::Fail("the file has the transformed data, not the data that was written".into()) })
+            Ok(if right {
+                verdict
+            } else {
+                Verdict::Fail("the file has the transformed data, not the data that was written".into())
+            })
         })
     }
 
@@ -1485,7 +1640,12 @@ impl Run<'_> {
         self.segments_with(request(), lengths, more)
     }
 
-    fn segments_with(&mut self, request: NegotiateRequest, lengths: impl FnOnce(&[u8]) -> Vec<usize>, more: usize) -> Result<Verdict> {
+    fn segments_with(
+        &mut self,
+        request: NegotiateRequest,
+        lengths: impl FnOnce(&[u8]) -> Vec<usize>,
+        more: usize,
+    ) -> Result<Verdict> {
         let least = if request.credits_requested == 1 { 1 } else { 2 };
         let (mut channel, agreed) = self.negotiated(request)?;
         let whole = smb2_negotiate();
@@ -1499,7 +1659,9 @@ impl Run<'_> {
                 match next_until(&mut channel, patient_until)? {
                     Next::Message(bytes) => credits += granted(&bytes),
                     Next::Closed => return Ok(Verdict::Fail("closed the connection".into())),
-                    Next::Nothing => return Ok(Verdict::NotApplicable(format!("granted {} credits only", agreed.credits_granted))),
+                    Next::Nothing => {
+                        return Ok(Verdict::NotApplicable(format!("granted {} credits only", agreed.credits_granted)));
+                    }
                 }
             }
             credits -= 1;
@@ -1536,7 +1698,11 @@ impl Run<'_> {
     }
 
     /// A data transfer message with a wrong header, cut to `length`, which must end the connection.
-    fn broken(&mut self, spoil: impl FnOnce(&DataTransfer, &NegotiateResponse) -> DataTransfer, length: usize) -> Result<Verdict> {
+    fn broken(
+        &mut self,
+        spoil: impl FnOnce(&DataTransfer, &NegotiateResponse) -> DataTransfer,
+        length: usize,
+    ) -> Result<Verdict> {
         let (mut channel, agreed) = self.negotiated(request())?;
         let whole = smb2_negotiate();
         let header = DataTransfer { credits_granted: CREDITS, ..data_header(whole.len() as u32, 0) };
@@ -1567,8 +1733,12 @@ fn not_agreed(client: &Client, wanted: &Options) -> Option<&'static str> {
     let lacks = |id| wanted.transforms.contains(&id) && !client.has_transform(id);
     let signing = wanted.transforms.contains(&RdmaTransformId::SIGNING);
     match () {
-        () if wanted.encrypt && client.cipher() != wanted.ciphers.first().copied() => Some("the server does not support this cipher"),
-        () if signing && !wanted.signing.contains(&client.signing()) => Some("the server does not support this signing algorithm"),
+        () if wanted.encrypt && client.cipher() != wanted.ciphers.first().copied() => {
+            Some("the server does not support this cipher")
+        }
+        () if signing && !wanted.signing.contains(&client.signing()) => {
+            Some("the server does not support this signing algorithm")
+        }
         () if lacks(RdmaTransformId::ENCRYPTION) || lacks(RdmaTransformId::SIGNING) => {
             Some("the server does not support this RDMA transform")
         }
@@ -1638,7 +1808,9 @@ fn asked(channel: &mut SmbDirect, within: Duration) -> Result<KeepaliveSeen> {
     loop {
         match next_until(channel, until)? {
             Next::Message(bytes) => {
-                if smbd::parse_data(&bytes, bytes.len() as u32, &mut Off).is_ok_and(|(_, d)| d.header.response_requested()) {
+                if smbd::parse_data(&bytes, bytes.len() as u32, &mut Off)
+                    .is_ok_and(|(_, d)| d.header.response_requested())
+                {
                     return Ok(KeepaliveSeen::Yes);
                 }
             }
@@ -1658,8 +1830,9 @@ fn r_length(client: &mut Client, file: Opened) -> u32 {
 /// `count` WRITEs of `length` bytes at once, and whether they are read back.
 fn written_back(client: &mut Client, file: Opened, length: u32, count: u64) -> Result<Verdict> {
     let data = |n: u64| (0..length).map(|at| (u64::from(at) / 7 + n * 31) as u8).collect::<Vec<u8>>();
-    let pending: Vec<_> =
-        (0..count).map(|n| client.start_write(file.id, n * u64::from(length), data(n), RdmaChannel::RDMA_V1)).collect::<Result<_>>()?;
+    let pending: Vec<_> = (0..count)
+        .map(|n| client.start_write(file.id, n * u64::from(length), data(n), RdmaChannel::RDMA_V1))
+        .collect::<Result<_>>()?;
     for pending in pending {
         let (took, _) = client.finish_write(pending)?;
         if took != length {
@@ -1692,7 +1865,10 @@ pub(crate) fn next(channel: &mut SmbDirect, wait: Duration) -> Result<Next> {
 }
 
 /// Negotiates on a connection; an error if the server refuses.
-pub(crate) fn negotiated_on(mut channel: SmbDirect, request: NegotiateRequest) -> Result<(SmbDirect, NegotiateResponse)> {
+pub(crate) fn negotiated_on(
+    mut channel: SmbDirect,
+    request: NegotiateRequest,
+) -> Result<(SmbDirect, NegotiateResponse)> {
     send(&mut channel, encoded(&request));
     let Next::Message(bytes) = next(&mut channel, ANSWER_WITHIN)? else {
         return Err(Error::Answer { what: "the Negotiate Request", why: "did not come" });
@@ -1705,7 +1881,8 @@ pub(crate) fn negotiated_on(mut channel: SmbDirect, request: NegotiateRequest) -
 
 /// Sends a Negotiate Request that the server must accept, and checks its response.
 pub(crate) fn accepted_on(mut channel: SmbDirect, request: &[u8]) -> Result<Verdict> {
-    let asked_receive = smbd::parse_negotiate_request(request, &mut Off).map_or(MAX_RECEIVE, |(_, r)| r.max_receive_size);
+    let asked_receive =
+        smbd::parse_negotiate_request(request, &mut Off).map_or(MAX_RECEIVE, |(_, r)| r.max_receive_size);
     send(&mut channel, request.to_vec());
     let bytes = match next(&mut channel, ANSWER_WITHIN)? {
         Next::Message(bytes) => bytes,
@@ -1726,10 +1903,15 @@ pub(crate) fn accepted_on(mut channel: SmbDirect, request: &[u8]) -> Result<Verd
     ];
     let names: Vec<&str> = wrong.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
     channel.finish()?;
-    Ok(if names.is_empty() { Verdict::Pass } else { Verdict::Fail(format!("answered with a wrong {}: {r:?}", names.join(", "))) })
+    Ok(if names.is_empty() {
+        Verdict::Pass
+    } else {
+        Verdict::Fail(format!("answered with a wrong {}: {r:?}", names.join(", ")))
+    })
 }
 
-/// As [`next`], but until a point in time. After that, only the end of the connection is returned: messages may come for ever.
+/// As [`next`], but until a point in time. After that, only the end of the connection is returned: messages may come
+/// for ever.
 fn next_until(channel: &mut SmbDirect, until: Instant) -> Result<Next> {
     let left = until.saturating_duration_since(Instant::now());
     Ok(match next(channel, left)? {
@@ -1785,10 +1967,14 @@ mod tests {
             0 => Ok(Verdict::Fail("too late".into())),
             _ => Ok(Verdict::Pass),
         };
-        let case = Case { name: "Flaky", section: "3", text: "", slow: false, dies_negotiating: false, run: flaky };
+        let row = Row { name: "Flaky", section: "3", text: "", slow: false, dies_negotiating: false, run: flaky };
+        let case = Case::from(row);
         let target = Target::new(SocketAddr::from(([127, 0, 0, 1], 9)));
-        assert_eq!(case.run_repeatedly(&target, 3).unwrap().0, Verdict::Unstable("failed 1 of 2 times: too late".into()));
-        let always = Case { run: |_| Ok(Verdict::Fail("never".into())), ..case };
+        assert_eq!(
+            case.run_repeatedly(&target, 3).unwrap().0,
+            Verdict::Unstable("failed 1 of 2 times: too late".into())
+        );
+        let always = Case::from(Row { run: |_| Ok(Verdict::Fail("never".into())), ..row });
         assert_eq!(always.run_repeatedly(&target, 3).unwrap().0, Verdict::Fail("never".into()));
     }
 }

@@ -158,7 +158,11 @@ impl std::fmt::Display for Signatures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "signatures: {} right", self.right)?;
         if self.with_length > 0 {
-            write!(f, ", {} made over a length that was not sent as well (as ksmbd does for a READ without data)", self.with_length)?;
+            write!(
+                f,
+                ", {} made over a length that was not sent as well (as ksmbd does for a READ without data)",
+                self.with_length
+            )?;
         }
         if self.wrong > 0 { write!(f, ", {} wrong", self.wrong) } else { Ok(()) }
     }
@@ -251,7 +255,12 @@ impl Client {
                 Some(Event::Established) => break,
                 Some(Event::Closed(why)) => return Err(why.into()),
                 Some(_) => {}
-                None => return Err(Error::Timeout { what: "the SMB Direct negotiation", seconds: options.timeout.as_secs() }),
+                None => {
+                    return Err(Error::Timeout {
+                        what: "the SMB Direct negotiation",
+                        seconds: options.timeout.as_secs(),
+                    });
+                }
             }
         }
         let mut client = Self {
@@ -291,7 +300,13 @@ impl Client {
             dialect_bytes.extend_from_slice(&dialect.0.to_le_bytes());
         }
         let contexts_at = (Header::LEN + 36 + dialect_bytes.len()).next_multiple_of(8);
-        let body = Writer::default().u16(36).u16(dialects.len() as u16).u16(SECURITY_MODE).u16(0).u32(CAPABILITIES).bytes(&self.guid);
+        let body = Writer::default()
+            .u16(36)
+            .u16(dialects.len() as u16)
+            .u16(SECURITY_MODE)
+            .u16(0)
+            .u32(CAPABILITIES)
+            .bytes(&self.guid);
         let (mut contexts, mut count) = (Vec::new(), 0);
         if newest {
             let salt = random::<32>()?;
@@ -310,7 +325,8 @@ impl Client {
                 count += 1;
             }
         }
-        let mut body = if newest { body.u32(contexts_at as u32).u16(count).u16(0) } else { body.u64(0) }.bytes(&dialect_bytes).0;
+        let mut body =
+            if newest { body.u32(contexts_at as u32).u16(count).u16(0) } else { body.u64(0) }.bytes(&dialect_bytes).0;
         if newest {
             body.resize(contexts_at - Header::LEN, 0);
             body.extend_from_slice(&contexts);
@@ -490,7 +506,11 @@ impl Client {
         let Ok((_, response)) = create::response(&reply.bytes, &mut Off) else {
             return Err(Error::Answer { what: "CREATE", why: "cannot be read" });
         };
-        Ok(Opened { id: response.file(), end_of_file: response.fixed.end_of_file, attributes: response.fixed.file_attributes })
+        Ok(Opened {
+            id: response.file(),
+            end_of_file: response.fixed.end_of_file,
+            attributes: response.fixed.file_attributes,
+        })
     }
 
     /// Lets the server write `length` bytes of a file into our memory. The reply may invalidate the key if `channel`
@@ -520,7 +540,8 @@ impl Client {
         if channel == RdmaChannel::NONE {
             return self.start_read_with(file, offset, length, channel, &[]);
         }
-        let memory = self.channel.stack().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
+        let memory =
+            self.channel.stack().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
         match self.start_read_with(file, offset, length, channel, &descriptor(memory)) {
             Ok(pending) => Ok(Pending { memory: Some(memory), ..self.granted(pending, &[memory]) }),
             Err(e) => {
@@ -546,7 +567,9 @@ impl Client {
         let Some(memory) = memory else {
             let reply = result?;
             return match read_write::read_response(&reply.bytes, &mut Off) {
-                Ok((_, response)) => Ok(ReadData { data: response.data.bytes.to_vec(), invalidated: false, transform: None }),
+                Ok((_, response)) => {
+                    Ok(ReadData { data: response.data.bytes.to_vec(), invalidated: false, transform: None })
+                }
                 Err(_) => Err(Error::Answer { what: "READ", why: "cannot be read" }),
             };
         };
@@ -578,7 +601,9 @@ impl Client {
                 false => Ok(None),
             };
         };
-        let Some(crypto) = transform::only(&transform, self.protection.nonce_len()).filter(|c| self.has_transform(c.needs())) else {
+        let Some(crypto) =
+            transform::only(&transform, self.protection.nonce_len()).filter(|c| self.has_transform(c.needs()))
+        else {
             return wrong("has an RDMA transform that was not agreed on, or that is invalid");
         };
         if (crypto.kind == TransformType::ENCRYPTION) != reply.sealed {
@@ -656,7 +681,14 @@ impl Client {
     ///
     /// # Errors
     /// If the connection fails.
-    pub fn start_read_with(&mut self, file: FileId, offset: u64, length: u32, channel: RdmaChannel, info: &[u8]) -> Result<Pending> {
+    pub fn start_read_with(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        length: u32,
+        channel: RdmaChannel,
+        info: &[u8],
+    ) -> Result<Pending> {
         let mut body = Vec::new();
         read_write::ReadRequestFixed {
             structure_size: 49,
@@ -682,7 +714,13 @@ impl Client {
     ///
     /// # Errors
     /// If the server refuses.
-    pub fn write_rdma(&mut self, file: FileId, offset: u64, data: Vec<u8>, channel: RdmaChannel) -> Result<(u32, bool)> {
+    pub fn write_rdma(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        data: Vec<u8>,
+        channel: RdmaChannel,
+    ) -> Result<(u32, bool)> {
         let pending = self.start_write(file, offset, data, channel)?;
         self.finish_write(pending)
     }
@@ -700,7 +738,13 @@ impl Client {
     ///
     /// # Errors
     /// If the connection fails.
-    pub fn start_write(&mut self, file: FileId, offset: u64, mut data: Vec<u8>, channel: RdmaChannel) -> Result<Pending> {
+    pub fn start_write(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        mut data: Vec<u8>,
+        channel: RdmaChannel,
+    ) -> Result<Pending> {
         let channel = self.understood(channel);
         if channel == RdmaChannel::NONE {
             return self.start_write_with(file, offset, &data, 0, channel, &[]);
@@ -884,7 +928,9 @@ impl Client {
             let name_length = number(rest, 60, 4) as usize;
             let name = rest.get(104..).map_or(&[][..], |b| &b[..name_length.min(b.len())]);
             entries.push(Entry {
-                name: String::from_utf16_lossy(&name.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect::<Vec<_>>()),
+                name: String::from_utf16_lossy(
+                    &name.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect::<Vec<_>>(),
+                ),
                 end_of_file: number(rest, 40, 8),
                 attributes: number(rest, 56, 4) as u32,
             });
@@ -928,7 +974,15 @@ impl Client {
         input: &[u8],
     ) -> Result<Pending> {
         let at = if input.is_empty() { 0 } else { 104 };
-        let body = Writer::default().u16(41).u8(info_type).u8(class).u32(room).u16(at).u16(0).u32(input.len() as u32).u32(additional);
+        let body = Writer::default()
+            .u16(41)
+            .u8(info_type)
+            .u8(class)
+            .u32(room)
+            .u16(at)
+            .u16(0)
+            .u32(input.len() as u32)
+            .u32(additional);
         let body = body.u32(flags).bytes(&file.0).bytes(if input.is_empty() { &[0] } else { input }).0;
         self.start(Command::QUERY_INFO, &body, charge(room.max(input.len() as u32)), "QUERY_INFO")
     }
@@ -942,12 +996,28 @@ impl Client {
         self.finish_success(pending).map(drop)
     }
 
-    /// The first half of [`Client::set_info`]; [`Client::finish_success`] is the second. `additional` is AdditionalInformation.
+    /// The first half of [`Client::set_info`]; [`Client::finish_success`] is the second. `additional` is
+    /// AdditionalInformation.
     ///
     /// # Errors
     /// If the connection fails.
-    pub fn start_set_info(&mut self, file: FileId, info_type: u8, class: u8, additional: u32, info: &[u8]) -> Result<Pending> {
-        let head = Writer::default().u16(33).u8(info_type).u8(class).u32(info.len() as u32).u16(96).u16(0).u32(additional).bytes(&file.0);
+    pub fn start_set_info(
+        &mut self,
+        file: FileId,
+        info_type: u8,
+        class: u8,
+        additional: u32,
+        info: &[u8],
+    ) -> Result<Pending> {
+        let head = Writer::default()
+            .u16(33)
+            .u8(info_type)
+            .u8(class)
+            .u32(info.len() as u32)
+            .u16(96)
+            .u16(0)
+            .u32(additional)
+            .bytes(&file.0);
         self.start(Command::SET_INFO, &head.bytes(info).0, charge(info.len() as u32), "SET_INFO")
     }
 
@@ -978,7 +1048,8 @@ impl Client {
     /// If the server refuses.
     pub fn finish_ioctl(&mut self, pending: Pending) -> Result<Vec<u8>> {
         let reply = self.finish_success(pending)?;
-        let (at, length) = (number(&reply.bytes, Header::LEN + 32, 4) as usize, number(&reply.bytes, Header::LEN + 36, 4) as usize);
+        let (at, length) =
+            (number(&reply.bytes, Header::LEN + 32, 4) as usize, number(&reply.bytes, Header::LEN + 36, 4) as usize);
         Ok(reply.bytes.get(at..).map_or(&[][..], |b| &b[..length.min(b.len())]).to_vec())
     }
 
@@ -1067,14 +1138,24 @@ impl Client {
     /// [`Error::Status`] if it is not a success.
     pub fn call(&mut self, command: Command, body: &[u8], what: &'static str) -> Result<Reply> {
         let (_, reply) = self.exchange(command, body, 1, what)?;
-        if reply.status() == NtStatus::SUCCESS { Ok(reply) } else { Err(Error::Status { what, status: reply.status() }) }
+        if reply.status() == NtStatus::SUCCESS {
+            Ok(reply)
+        } else {
+            Err(Error::Status { what, status: reply.status() })
+        }
     }
 
     /// Sends a request and waits for its reply. The request's bytes, and the reply.
     ///
     /// # Errors
     /// If the connection fails, or there is no reply in time.
-    pub fn exchange(&mut self, command: Command, body: &[u8], charge: u16, what: &'static str) -> Result<(Vec<u8>, Reply)> {
+    pub fn exchange(
+        &mut self,
+        command: Command,
+        body: &[u8],
+        charge: u16,
+        what: &'static str,
+    ) -> Result<(Vec<u8>, Reply)> {
         let begun = Instant::now();
         let (id, request) = self.post(command, body, charge)?;
         let reply = self.wait(id, what)?;
@@ -1109,7 +1190,11 @@ impl Client {
     pub fn finish_success(&mut self, pending: Pending) -> Result<Reply> {
         let what = pending.what;
         let reply = self.finish(pending)?;
-        if reply.status() == NtStatus::SUCCESS { Ok(reply) } else { Err(Error::Status { what, status: reply.status() }) }
+        if reply.status() == NtStatus::SUCCESS {
+            Ok(reply)
+        } else {
+            Err(Error::Status { what, status: reply.status() })
+        }
     }
 
     /// True if the reply is here, so that finishing it takes no time.
@@ -1139,7 +1224,10 @@ impl Client {
     /// Sends a request: its message id, and its bytes before encryption.
     fn post(&mut self, command: Command, body: &[u8], charge: u16) -> Result<(u64, Vec<u8>)> {
         let until = Instant::now() + self.options.timeout;
-        while self.ledger.next(charge).is_none() && self.ledger.open() > 0 && self.pump(until.saturating_duration_since(Instant::now()))? {}
+        while self.ledger.next(charge).is_none()
+            && self.ledger.open() > 0
+            && self.pump(until.saturating_duration_since(Instant::now()))?
+        {}
         // an ECHO costs one credit and brings many
         for _ in 0..8 {
             if self.compound.is_some() || self.ledger.next(charge).is_some() || self.ledger.held() == 0 {
@@ -1156,9 +1244,9 @@ impl Client {
         self.ledger.held()
     }
 
-    /// Requests that are begun from now on go in one message, when [`Client::end_compound`] is called. `related` ones work on the file of
-    /// the CREATE among
-    /// them, which is [`FileId::PREVIOUS`] to them. There must be credits for all of them.
+    /// Requests that are begun from now on go in one message, when [`Client::end_compound`] is called. `related` ones
+    /// work on the file of the CREATE among them, which is [`FileId::PREVIOUS`] to them. There must be credits for all
+    /// of them.
     pub fn begin_compound(&mut self, related: bool) {
         self.compound = Some(Compound { related, requests: Vec::new() });
     }
@@ -1250,10 +1338,12 @@ impl Client {
         let arrived = Instant::now();
         let mut plain = Vec::new();
         let (mut bytes, sealed) = match Framing::of(&bytes) {
-            Some(Framing::Encrypted) if self.protection.has_ciphers() => match self.protection.decrypt(&bytes, &mut plain) {
-                true => (plain, true),
-                false => return Err(Error::Answer { what, why: "cannot be decrypted" }),
-            },
+            Some(Framing::Encrypted) if self.protection.has_ciphers() => {
+                match self.protection.decrypt(&bytes, &mut plain) {
+                    true => (plain, true),
+                    false => return Err(Error::Answer { what, why: "cannot be decrypted" }),
+                }
+            }
             Some(Framing::Plain) => (bytes, false),
             _ => return Err(Error::Answer { what, why: "is not an SMB2 message" }),
         };
@@ -1265,7 +1355,8 @@ impl Client {
             let next = header.next_command as usize;
             let rest = if next >= Header::LEN && next < bytes.len() { bytes.split_off(next) } else { Vec::new() };
             if header.is_response()
-                && let Err(fault) = self.ledger.reply(header.message_id, header.credits, header.command.0, header.is_interim())
+                && let Err(fault) =
+                    self.ledger.reply(header.message_id, header.credits, header.command.0, header.is_interim())
             {
                 // counted and not died of: a diagnosis has to go on
                 if self.faults.len() < FAULTS_MAX {

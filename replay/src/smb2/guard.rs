@@ -34,9 +34,9 @@ impl Default for Limits {
     }
 }
 
-/// Until when a connection may be without a session. A client that logs off is not hung up on: it may log on again, and disconnects by
-/// itself
-/// (cifs.ko takes a server that is faster for one that broke off, and reconnects while it unmounts).
+/// Until when a connection may be without a session. A client that logs off is not hung up on: it may log on again, and
+/// disconnects by itself (cifs.ko takes a server that is faster for one that broke off, and reconnects while it
+/// unmounts).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogonDeadline {
     within: Duration,
@@ -124,7 +124,9 @@ impl Locks {
     pub(super) fn unlock(&self, file: u64, offset: u64, length: u64, owner: u64) -> bool {
         let mut files = locked(&self.0);
         let Some(ranges) = files.get_mut(&file) else { return false };
-        let Some(at) = ranges.iter().position(|r| (r.offset, r.length, r.owner) == (offset, length, owner)) else { return false };
+        let Some(at) = ranges.iter().position(|r| (r.offset, r.length, r.owner) == (offset, length, owner)) else {
+            return false;
+        };
         ranges.swap_remove(at);
         if ranges.is_empty() {
             files.remove(&file);
@@ -146,7 +148,9 @@ impl Locks {
     /// True if an open may read, or write, these bytes.
     pub(super) fn allow(&self, file: u64, offset: u64, length: u64, owner: u64, write: bool) -> bool {
         let files = locked(&self.0);
-        let hinders = |r: &Range| r.meets(offset, length) && if r.owner == owner { write && !r.exclusive } else { write || r.exclusive };
+        let hinders = |r: &Range| {
+            r.meets(offset, length) && if r.owner == owner { write && !r.exclusive } else { write || r.exclusive }
+        };
         files.get(&file).is_none_or(|ranges| !ranges.iter().any(hinders))
     }
 }
@@ -206,7 +210,11 @@ mod tests {
         let locks = Locks::default();
         let range = |offset, length, exclusive, owner| Range { offset, length, exclusive, owner };
         assert!(locks.lock(1, range(10, 10, false, 1)) && locks.lock(1, range(15, 10, false, 2)));
-        assert!(!locks.lock(1, range(19, 1, true, 3)) && locks.lock(1, range(25, 5, true, 3)) && locks.lock(2, range(0, 100, true, 3)));
+        assert!(
+            !locks.lock(1, range(19, 1, true, 3))
+                && locks.lock(1, range(25, 5, true, 3))
+                && locks.lock(2, range(0, 100, true, 3))
+        );
         // shared: all can read, nobody can write; exclusive: only its owner can do both
         assert!(locks.allow(1, 10, 5, 9, false) && !locks.allow(1, 10, 5, 9, true) && !locks.allow(1, 10, 5, 1, true));
         assert!(locks.allow(1, 25, 5, 3, true) && !locks.allow(1, 29, 1, 1, false) && locks.allow(1, 30, 1, 1, true));
@@ -224,12 +232,18 @@ mod tests {
         let at = |seconds| begun + Duration::from_secs(seconds);
         let mut deadline = LogonDeadline::new(begun, within);
         deadline.note(at(10), false);
-        assert_eq!((deadline.left(at(10)), deadline.left(at(31))), (Some(within - Duration::from_secs(10)), Some(Duration::ZERO)));
+        assert_eq!(
+            (deadline.left(at(10)), deadline.left(at(31))),
+            (Some(within - Duration::from_secs(10)), Some(Duration::ZERO))
+        );
         deadline.note(at(29), true);
         assert_eq!(deadline.left(at(1000)), None);
         deadline.note(at(1000), false);
         deadline.note(at(1001), false);
-        assert_eq!((deadline.left(at(1000)), deadline.left(at(1029)).map(|left| left.as_secs())), (Some(within), Some(1)));
+        assert_eq!(
+            (deadline.left(at(1000)), deadline.left(at(1029)).map(|left| left.as_secs())),
+            (Some(within), Some(1))
+        );
         assert_eq!(deadline.left(at(1030)), Some(Duration::ZERO));
     }
 

@@ -41,8 +41,8 @@ impl Protection {
         Self { signer: Signer::new(algorithm, &derived.signing), ciphers, nonce: 0, is_server }
     }
 
-    /// The keys of another channel of a session: it signs with its own and encrypts with those of the `first` one. `number` keeps the nonces of the
-    /// channels apart.
+    /// The keys of another channel of a session: it signs with its own and encrypts with those of the `first` one.
+    /// `number` keeps the nonces of the channels apart.
     pub(super) fn of_channel(self, first: Option<&Self>, number: u16) -> Self {
         Self { ciphers: first.and_then(|first| first.ciphers.clone()), nonce: u64::from(number) << 48, ..self }
     }
@@ -102,7 +102,8 @@ mod tests {
 
     fn ends(cipher: Option<CipherId>) -> [Protection; 2] {
         let key = Key::of([7; 16]);
-        [false, true].map(|is_server| Protection::new(is_server, Dialect::SMB_3_1_1, cipher, None, &key, &PreauthHash::START))
+        [false, true]
+            .map(|is_server| Protection::new(is_server, Dialect::SMB_3_1_1, cipher, None, &key, &PreauthHash::START))
     }
 
     #[test]

@@ -30,7 +30,9 @@ use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, Tran
 use rdmascope_dissector::wire::smb2::read_write::ReadResponseFixed;
 use rdmascope_dissector::wire::smb2::session::flags::BINDING;
 use rdmascope_dissector::wire::smb2::spnego::NegState;
-use rdmascope_dissector::wire::smb2::{ChannelInfo, Command, FileId, Framing, NtStatus, create, file, read_write, spnego};
+use rdmascope_dissector::wire::smb2::{
+    ChannelInfo, Command, FileId, Framing, NtStatus, create, file, read_write, spnego,
+};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -52,8 +54,12 @@ const CHANNELS_MAX: u16 = 32_768;
 const TREE_IPC: u32 = 1;
 const TREE_SHARE: u32 = 2;
 /// Rights that change the share.
-const ACCESS_WRITES: u32 =
-    rights::GENERIC_ALL | rights::GENERIC_WRITE | rights::WRITE_DATA | rights::APPEND_DATA | rights::WRITE_EA | rights::DELETE;
+const ACCESS_WRITES: u32 = rights::GENERIC_ALL
+    | rights::GENERIC_WRITE
+    | rights::WRITE_DATA
+    | rights::APPEND_DATA
+    | rights::WRITE_EA
+    | rights::DELETE;
 /// SMB2_READFLAG_RESPONSE_RDMA_TRANSFORM
 const READ_FLAG_TRANSFORM: u32 = <ReadResponseFixed as Fields>::Bits::rdma_transform.mask as u32;
 
@@ -76,6 +82,8 @@ pub struct Share {
     pub log: fn(&str),
     /// Other addresses that clients may connect to: listed to them for further channels.
     pub addresses: Vec<IpAddr>,
+    /// Connections are closed in order once this is true.
+    pub stop: Arc<AtomicBool>,
     shared: Shared,
     sessions: Sessions,
     /// The server's name for itself, the same on every connection.
@@ -94,10 +102,15 @@ impl Share {
             limits: Limits::default(),
             log: |_| (),
             addresses: Vec::new(),
+            stop: Arc::default(),
             shared: Shared::default(),
             sessions: Sessions::default(),
             guid: OnceLock::new(),
         }
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 }
 
@@ -110,13 +123,16 @@ pub fn addresses_of_host() -> Vec<IpAddr> {
         let mut found: Vec<IpAddr> = Vec::new();
         for interface in nix::ifaddrs::getifaddrs().into_iter().flatten() {
             let ip = interface.address.and_then(|a| {
-                a.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip())).or_else(|| a.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+                a.as_sockaddr_in()
+                    .map(|v4| IpAddr::V4(v4.ip()))
+                    .or_else(|| a.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
             });
             let serves = |ip: &IpAddr| match ip {
                 IpAddr::V4(ip) => !ip.is_link_local(),
                 IpAddr::V6(ip) => !ip.is_unicast_link_local(),
             };
-            let up = interface.flags.contains(InterfaceFlags::IFF_UP) && !interface.flags.contains(InterfaceFlags::IFF_LOOPBACK);
+            let up = interface.flags.contains(InterfaceFlags::IFF_UP)
+                && !interface.flags.contains(InterfaceFlags::IFF_LOOPBACK);
             found.extend(ip.filter(|ip| up && serves(ip) && !found.contains(ip)));
         }
         found
@@ -287,7 +303,8 @@ pub struct ServerConnection {
     next_session: u64,
     fetches: Vec<Fetch>,
     ledger: Ledger,
-    /// MessageId, credits and command of replies that are made and not sent: the client has these credits when it has the replies.
+    /// MessageId, credits and command of replies that are made and not sent: the client has these credits when it has
+    /// the replies.
     grants: Vec<(u64, u16, u16)>,
     /// Bytes of replies of a compound that are made.
     replying: usize,
@@ -435,7 +452,8 @@ impl ServerConnection {
                 break;
             };
             let next = header.next_command as usize;
-            if header.is_response() || next != 0 && (next < Header::LEN || next > rest.len() || !next.is_multiple_of(8)) {
+            if header.is_response() || next != 0 && (next < Header::LEN || next > rest.len() || !next.is_multiple_of(8))
+            {
                 self.broken = true;
                 break;
             }
@@ -469,7 +487,8 @@ impl ServerConnection {
                 && self.session.as_ref().is_some_and(|s| s.signer().is_some() && (s.is_valid() || s.binding || ends))
                 && (header.is_signed() || header.command == Command::SESSION_SETUP);
             self.replying += reply.len();
-            let hashed = header.command == Command::SESSION_SETUP && answer.status == NtStatus::MORE_PROCESSING_REQUIRED;
+            let hashed =
+                header.command == Command::SESSION_SETUP && answer.status == NtStatus::MORE_PROCESSING_REQUIRED;
             replies.push((reply, sign, hashed));
         }
         self.replying = 0;
@@ -503,12 +522,14 @@ impl ServerConnection {
         let Some(at) = self.fetches.iter_mut().position(|f| f.reads.remove(&id) && f.reads.is_empty()) else { return };
         let fetch = self.fetches.swap_remove(at);
         let mut data = stack.deregister(fetch.sink.key).unwrap_or_default();
-        let (status, body) =
-            match self.undo(fetch.crypto.as_ref(), &mut data).map(|()| self.share.storage.write(&fetch.file, fetch.offset, &data)) {
-                Ok(Ok(())) => (NtStatus::SUCCESS, write_body(data.len() as u32)),
-                Ok(Err(e)) => (status_of(&e), ERROR_BODY.to_vec()),
-                Err(status) => (status, ERROR_BODY.to_vec()),
-            };
+        let (status, body) = match self
+            .undo(fetch.crypto.as_ref(), &mut data)
+            .map(|()| self.share.storage.write(&fetch.file, fetch.offset, &data))
+        {
+            Ok(Ok(())) => (NtStatus::SUCCESS, write_body(data.len() as u32)),
+            Ok(Err(e)) => (status_of(&e), ERROR_BODY.to_vec()),
+            Err(status) => (status, ERROR_BODY.to_vec()),
+        };
         let mut reply = self.reply(&fetch.header, status, &body);
         self.sign(&mut reply, fetch.header.is_signed() && !fetch.sealed);
         self.transmit(now, reply, fetch.sealed, fetch.key, stack);
@@ -529,17 +550,18 @@ impl ServerConnection {
     fn protect(&mut self, request: Request<'_>, data: &mut [u8]) -> Result<Option<Crypto>, ()> {
         let Some(session) = &mut self.session else { return Ok(None) };
         let protection = &mut session.protection;
-        let crypto = if request.sealed && protection.has_ciphers() && self.transforms.contains(&RdmaTransformId::ENCRYPTION) {
-            protection.seal_data(data)
-        } else if !request.sealed
-            && request.header.is_signed()
-            && protection.signer().is_some()
-            && self.transforms.contains(&RdmaTransformId::SIGNING)
-        {
-            protection.sign_data(data)
-        } else {
-            return Ok(None);
-        };
+        let crypto =
+            if request.sealed && protection.has_ciphers() && self.transforms.contains(&RdmaTransformId::ENCRYPTION) {
+                protection.seal_data(data)
+            } else if !request.sealed
+                && request.header.is_signed()
+                && protection.signer().is_some()
+                && self.transforms.contains(&RdmaTransformId::SIGNING)
+            {
+                protection.sign_data(data)
+            } else {
+                return Ok(None);
+            };
         crypto.ok_or(()).map(Some)
     }
 
@@ -582,7 +604,8 @@ impl ServerConnection {
         }
         if let (Command::TREE_CONNECT, NtStatus::SUCCESS) = (request.command, status) {
             // passed on in the first byte of the reserved word of its body; see tree_connect
-            header.ids = Ids::Sync { process_id: 0xfeff, tree_id: if body.get(2) == Some(&2) { TREE_IPC } else { TREE_SHARE } };
+            header.ids =
+                Ids::Sync { process_id: 0xfeff, tree_id: if body.get(2) == Some(&2) { TREE_IPC } else { TREE_SHARE } };
         }
         message(&header, body)
     }
@@ -599,7 +622,8 @@ impl ServerConnection {
             Command::ECHO => return Answer::ok(vec![4, 0, 0, 0]),
             _ => {}
         }
-        let Some(session) = self.session.as_ref().filter(|s| s.is_valid() && (s.common.id == header.session_id || header.is_related()))
+        let Some(session) =
+            self.session.as_ref().filter(|s| s.is_valid() && (s.common.id == header.session_id || header.is_related()))
         else {
             return Answer::status(NtStatus::USER_SESSION_DELETED);
         };
@@ -647,9 +671,19 @@ impl ServerConnection {
             }),
             Command::LOCK => self.lock(pdu),
             Command::READ | Command::WRITE => {
-                let answer = if header.command == Command::READ { self.read(request, stack) } else { self.write(request, stack) };
+                let answer = if header.command == Command::READ {
+                    self.read(request, stack)
+                } else {
+                    self.write(request, stack)
+                };
                 // an error reply invalidates as a success does (3.3.5.12, 3.3.5.13)
-                answer.map(|a| if a.status == NtStatus::SUCCESS { a } else { Answer { invalidate: self.asked_key(header, pdu), ..a } })
+                answer.map(|a| {
+                    if a.status == NtStatus::SUCCESS {
+                        a
+                    } else {
+                        Answer { invalidate: self.asked_key(header, pdu), ..a }
+                    }
+                })
             }
             Command::QUERY_DIRECTORY => self.query_directory(pdu),
             Command::QUERY_INFO => self.query_info(pdu),
@@ -809,8 +843,10 @@ impl ServerConnection {
                 answer(NtStatus::MORE_PROCESSING_REQUIRED, 0, &token)
             }
             Some((3, message)) => {
-                let Some(session) =
-                    self.session.as_mut().filter(|s| s.common.id == header.session_id && s.binding == binds && !s.established)
+                let Some(session) = self
+                    .session
+                    .as_mut()
+                    .filter(|s| s.common.id == header.session_id && s.binding == binds && !s.established)
                 else {
                     return Answer::status(NtStatus::USER_SESSION_DELETED);
                 };
@@ -822,10 +858,12 @@ impl ServerConnection {
                 session.hash.add(pdu);
                 let user = text(authenticate.user);
                 let key: Option<Key> = match self.share.users {
-                    Users::Password(hash) if !authenticate.is_anonymous() => match authenticate.session_key(&challenge, &hash) {
-                        Ok(key) => Some(key),
-                        Err(why) => return self.refuse_logon(&user, &why.to_string()),
-                    },
+                    Users::Password(hash) if !authenticate.is_anonymous() => {
+                        match authenticate.session_key(&challenge, &hash) {
+                            Ok(key) => Some(key),
+                            Err(why) => return self.refuse_logon(&user, &why.to_string()),
+                        }
+                    }
                     Users::Guests => None,
                     // an anonymous logon is not a password guess
                     _ => {
@@ -847,7 +885,8 @@ impl ServerConnection {
                 });
                 // anonymous, or a guest
                 let flags = if key.is_some() { 0 } else { if authenticate.is_anonymous() { 2 } else { 1 } };
-                let token = if bare { Vec::new() } else { spnego::emit_response(Some(NegState::AcceptCompleted), None, None) };
+                let token =
+                    if bare { Vec::new() } else { spnego::emit_response(Some(NegState::AcceptCompleted), None, None) };
                 answer(NtStatus::SUCCESS, flags, &token)
             }
             _ => Answer::status(NtStatus::INVALID_PARAMETER),
@@ -903,7 +942,8 @@ impl ServerConnection {
                 state: Mutex::default(),
             })
         });
-        self.session = Some(Session { common, hash, challenge, protection: Protection::default(), established: false, binding });
+        self.session =
+            Some(Session { common, hash, challenge, protection: Protection::default(), established: false, binding });
     }
 
     /// Called when authentication succeeded, with this key; a guest has none. False if the user of a channel is not
@@ -948,14 +988,26 @@ impl ServerConnection {
             return Answer::status(NtStatus::BAD_NETWORK_NAME);
         };
         common.state().trees.insert(tree);
-        let may = if self.share.writable { rights::FILE_ALL_ACCESS } else { rights::FILE_GENERIC_READ | rights::FILE_GENERIC_EXECUTE };
+        let may = if self.share.writable {
+            rights::FILE_ALL_ACCESS
+        } else {
+            rights::FILE_GENERIC_READ | rights::FILE_GENERIC_EXECUTE
+        };
         Answer::ok(Writer::default().u16(16).u8(kind).u8(0).u32(0).u32(0).u32(may).0)
     }
 
     fn ioctl(&mut self, pdu: &[u8]) -> Option<Answer> {
         let code = ControlCode(number(pdu, 68, 4) as u32);
         let answer = |file: &[u8], output: &[u8]| {
-            let body = Writer::default().u16(49).u16(0).u32(code.0).bytes(file).u32(112).u32(0).u32(112).u32(output.len() as u32);
+            let body = Writer::default()
+                .u16(49)
+                .u16(0)
+                .u32(code.0)
+                .bytes(file)
+                .u32(112)
+                .u32(0)
+                .u32(112)
+                .u32(output.len() as u32);
             Answer::ok(body.u32(0).u32(0).bytes(output).0)
         };
         match code {
@@ -989,7 +1041,8 @@ impl ServerConnection {
         const LINK_SPEED: u64 = 10_000_000_000;
         const LEN: usize = 152;
         // several connections to one address serve a client as well as those to several
-        let capability = RDMA_CAPABLE | if self.capabilities & capabilities::MULTI_CHANNEL != 0 { RSS_CAPABLE } else { 0 };
+        let capability =
+            RDMA_CAPABLE | if self.capabilities & capabilities::MULTI_CHANNEL != 0 { RSS_CAPABLE } else { 0 };
         // over a card our address is not known
         let Some(found) = self.address.map(|address| address.ip()) else { return Vec::new() };
         let others = self.share.addresses.iter().filter(|other| **other != found && other.is_ipv4() == found.is_ipv4());
@@ -1010,7 +1063,9 @@ impl ServerConnection {
     }
 
     fn create(&mut self, pdu: &[u8]) -> Option<Answer> {
-        let Ok((_, request)) = create::request(pdu, &mut Off) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
+        let Ok((_, request)) = create::request(pdu, &mut Off) else {
+            return Answer::status(NtStatus::INVALID_PARAMETER);
+        };
         let fixed = request.fixed;
         let path = request.name().chars().collect::<String>().replace('\\', "/");
         let path = path.trim_matches('/').to_owned();
@@ -1036,7 +1091,10 @@ impl ServerConnection {
                     return Answer::status(NtStatus::FILE_IS_A_DIRECTORY);
                 }
                 let empties = !matches!(fixed.create_disposition, disposition::OPEN | disposition::OPEN_IF);
-                if (changes || delete || empties) && !share.writable || empties && stat.folder || delete && path.is_empty() {
+                if (changes || delete || empties) && !share.writable
+                    || empties && stat.folder
+                    || delete && path.is_empty()
+                {
                     return Answer::status(NtStatus::ACCESS_DENIED);
                 }
                 let write = (changes || tries || empties) && !stat.folder;
@@ -1047,7 +1105,9 @@ impl ServerConnection {
                     }
                     opened => (opened, write),
                 };
-                let file = match file.and_then(|file| if empties { storage.set_length(&file, 0).map(|()| file) } else { Ok(file) }) {
+                let file = match file
+                    .and_then(|file| if empties { storage.set_length(&file, 0).map(|()| file) } else { Ok(file) })
+                {
                     Ok(file) => file,
                     Err(e) => return Answer::status(status_of(&e)),
                 };
@@ -1061,7 +1121,9 @@ impl ServerConnection {
                 };
                 (file, if empties { Stat { length: 0, ..stat } } else { stat }, action, write)
             }
-            (Err(e), 0 | disposition::CREATE | disposition::OPEN_IF | disposition::OVERWRITE_IF) if e.kind() == io::ErrorKind::NotFound => {
+            (Err(e), 0 | disposition::CREATE | disposition::OPEN_IF | disposition::OVERWRITE_IF)
+                if e.kind() == io::ErrorKind::NotFound =>
+            {
                 if !share.writable {
                     return Answer::status(NtStatus::ACCESS_DENIED);
                 }
@@ -1126,8 +1188,15 @@ impl ServerConnection {
         (id.persistent() == id.volatile() && state.opens.contains_key(&id.volatile())).then_some(id.volatile())
     }
 
-    fn with_open(&mut self, pdu: &[u8], at: usize, then: impl FnOnce(&Share, &mut Open) -> Option<Answer>) -> Option<Answer> {
-        let Some(common) = self.session.as_ref().map(|s| s.common.clone()) else { return Answer::status(NtStatus::FILE_CLOSED) };
+    fn with_open(
+        &mut self,
+        pdu: &[u8],
+        at: usize,
+        then: impl FnOnce(&Share, &mut Open) -> Option<Answer>,
+    ) -> Option<Answer> {
+        let Some(common) = self.session.as_ref().map(|s| s.common.clone()) else {
+            return Answer::status(NtStatus::FILE_CLOSED);
+        };
         let mut state = common.state();
         match self.open_id(&state, pdu, at).and_then(|id| state.opens.get_mut(&id)) {
             Some(open) => then(&self.share, open),
@@ -1136,7 +1205,9 @@ impl ServerConnection {
     }
 
     fn close(&mut self, pdu: &[u8]) -> Option<Answer> {
-        let Some(common) = self.session.as_ref().map(|s| s.common.clone()) else { return Answer::status(NtStatus::FILE_CLOSED) };
+        let Some(common) = self.session.as_ref().map(|s| s.common.clone()) else {
+            return Answer::status(NtStatus::FILE_CLOSED);
+        };
         let open = {
             let mut state = common.state();
             self.open_id(&state, pdu, 8).and_then(|id| state.opens.remove(&id))
@@ -1184,7 +1255,9 @@ impl ServerConnection {
         const FAIL_IMMEDIATELY: u64 = 0x10;
         const ELEMENT: usize = 24;
         let count = number(pdu, 66, 2) as usize;
-        let Some(elements) = pdu.get(88..).and_then(|rest| rest.get(..count.checked_mul(ELEMENT)?)).filter(|_| count > 0) else {
+        let Some(elements) =
+            pdu.get(88..).and_then(|rest| rest.get(..count.checked_mul(ELEMENT)?)).filter(|_| count > 0)
+        else {
             return Answer::status(NtStatus::INVALID_PARAMETER);
         };
         self.with_open(pdu, 8, |share, open| {
@@ -1218,7 +1291,9 @@ impl ServerConnection {
 
     fn read(&mut self, asked: Request<'_>, stack: &mut Stack) -> Option<Answer> {
         let pdu = asked.pdu;
-        let Ok((_, request)) = read_write::read_request(pdu, &mut Off) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
+        let Ok((_, request)) = read_write::read_request(pdu, &mut Off) else {
+            return Answer::status(NtStatus::INVALID_PARAMETER);
+        };
         if request.fixed.length > TRANSFER_MAX {
             return Answer::status(NtStatus::INVALID_PARAMETER);
         }
@@ -1244,7 +1319,9 @@ impl ServerConnection {
         // other channels of the session need not wait for the disk
         let Some(file) = file else { return Some(found) };
         let mut data = match file.read(offset, length) {
-            Ok(data) if data.is_empty() && length > 0 || (data.len() as u32) < least => return Answer::status(NtStatus::END_OF_FILE),
+            Ok(data) if data.is_empty() && length > 0 || (data.len() as u32) < least => {
+                return Answer::status(NtStatus::END_OF_FILE);
+            }
             Ok(data) => data,
             Err(e) => return Answer::status(status_of(&e)),
         };
@@ -1266,7 +1343,10 @@ impl ServerConnection {
             body.extend_from_slice(&data);
             return Answer::ok(body);
         }
-        if !request.channel.is_whole() || !request.channel.blob.inside || request.channel.described_length() < data.len() as u64 {
+        if !request.channel.is_whole()
+            || !request.channel.blob.inside
+            || request.channel.described_length() < data.len() as u64
+        {
             return Answer::status(NtStatus::INVALID_PARAMETER);
         }
         let Ok(crypto) = self.protect(asked, &mut data) else { return Answer::status(NtStatus::IO_DEVICE_ERROR) };
@@ -1311,7 +1391,9 @@ impl ServerConnection {
 
     fn write(&mut self, asked: Request<'_>, stack: &mut Stack) -> Option<Answer> {
         let Request { header, pdu, sealed } = asked;
-        let Ok((_, request)) = read_write::write_request(pdu, &mut Off) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
+        let Ok((_, request)) = read_write::write_request(pdu, &mut Off) else {
+            return Answer::status(NtStatus::INVALID_PARAMETER);
+        };
         let channel = request.channel;
         let Ok(crypto) = self.agreed(asked, &channel) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
         let offset = request.fixed.offset;
@@ -1340,7 +1422,11 @@ impl ServerConnection {
                 Err(e) => Answer::status(status_of(&e)),
             };
         }
-        if length > TRANSFER_MAX || length == 0 || !channel.is_whole() || !channel.blob.inside || channel.described_length() < length.into()
+        if length > TRANSFER_MAX
+            || length == 0
+            || !channel.is_whole()
+            || !channel.blob.inside
+            || channel.described_length() < length.into()
         {
             return Answer::status(NtStatus::INVALID_PARAMETER);
         }
@@ -1420,7 +1506,9 @@ impl ServerConnection {
                 };
                 // an entry that cannot be accessed (a link that leads out) is not listed
                 if let Ok(stat) = share.storage.stat(&path) {
-                    let Some(entry) = entry(class, name, &stat) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
+                    let Some(entry) = entry(class, name, &stat) else {
+                        return Answer::status(NtStatus::INVALID_PARAMETER);
+                    };
                     let start = out.len().next_multiple_of(8);
                     if start + entry.len() > room {
                         break;
@@ -1456,7 +1544,9 @@ impl ServerConnection {
                 Ok(stat) => stat,
                 Err(e) => return Answer::status(status_of(&e)),
             };
-            let Some(info) = info(info_type, class, &stat, open, &share.name) else { return Answer::status(NtStatus::NOT_SUPPORTED) };
+            let Some(info) = info(info_type, class, &stat, open, &share.name) else {
+                return Answer::status(NtStatus::NOT_SUPPORTED);
+            };
             // fixed-length information that does not fit is an error, and all of these are short
             if info.len() > room {
                 return Answer::status(NtStatus::INFO_LENGTH_MISMATCH);
@@ -1472,9 +1562,13 @@ impl ServerConnection {
         let length = number(pdu, at + 16, 4) as usize;
         let to = text(pdu.get(at + 20..).and_then(|b| b.get(..length)).unwrap_or_default()).replace('\\', "/");
         let to = to.trim_matches('/');
-        let Some(common) = self.session.as_ref().map(|s| s.common.clone()) else { return Answer::status(NtStatus::FILE_CLOSED) };
+        let Some(common) = self.session.as_ref().map(|s| s.common.clone()) else {
+            return Answer::status(NtStatus::FILE_CLOSED);
+        };
         let mut state = common.state();
-        let Some(from) = self.open_id(&state, pdu, 16).and_then(|id| state.opens.get(&id)).map(|open| open.path.clone()) else {
+        let Some(from) =
+            self.open_id(&state, pdu, 16).and_then(|id| state.opens.get(&id)).map(|open| open.path.clone())
+        else {
             return Answer::status(NtStatus::FILE_CLOSED);
         };
         if !self.share.writable || from.is_empty() {
@@ -1695,7 +1789,8 @@ fn info(info_type: u8, class: u8, stat: &Stat, open: &Open, label: &str) -> Opti
     let allocated = stat.length.next_multiple_of(4096);
     let w = Writer::default;
     let basic = |w: Writer| w.u64(time).u64(time).u64(time).u64(time).u32(attributes(stat)).u32(0);
-    let standard = |w: Writer| w.u64(allocated).u64(stat.length).u32(1).u8(open.delete.into()).u8(stat.folder.into()).u16(0);
+    let standard =
+        |w: Writer| w.u64(allocated).u64(stat.length).u32(1).u8(open.delete.into()).u8(stat.folder.into()).u16(0);
     let name = utf16(&format!("\\{}", open.path.replace('/', "\\")));
     const BLOCKS: u64 = 1 << 28;
     Some(match (info_type, class) {
@@ -1720,9 +1815,15 @@ fn info(info_type: u8, class: u8, stat: &Stat, open: &Open, label: &str) -> Opti
         }
         (1, 22) => {
             let stream = utf16("::$DATA");
-            if stat.folder { Vec::new() } else { w().u32(0).u32(stream.len() as u32).u64(stat.length).u64(allocated).bytes(&stream).0 }
+            if stat.folder {
+                Vec::new()
+            } else {
+                w().u32(0).u32(stream.len() as u32).u64(stat.length).u64(allocated).bytes(&stream).0
+            }
         }
-        (1, 34) => w().u64(time).u64(time).u64(time).u64(time).u64(allocated).u64(stat.length).u32(attributes(stat)).u32(0).0,
+        (1, 34) => {
+            w().u64(time).u64(time).u64(time).u64(time).u64(allocated).u64(stat.length).u32(attributes(stat)).u32(0).0
+        }
         (1, 35) => w().u32(attributes(stat)).u32(0).0,
         (2, 1) => {
             let label = utf16(label);
@@ -1756,13 +1857,16 @@ pub fn serve(request: Box<dyn Incoming>, share: Arc<Share>, config: &Config) -> 
     Ok(())
 }
 
+/// Time between two looks at whether the server is to stop.
+pub(crate) const STOP_WITHIN: Duration = Duration::from_millis(250);
+
 /// The same on a channel of the caller, which stays open for inspection. `peer` is the client's address.
 ///
 /// # Errors
 /// Errors of the network; if no logon succeeded, the reason.
 pub fn serve_channel(channel: &mut SmbDirect, share: Arc<Share>, peer: Option<SocketAddr>) -> Result<(), Error> {
     let limits = share.limits;
-    let mut connection = ServerConnection::new(share)?;
+    let mut connection = ServerConnection::new(share.clone())?;
     if let Some(address) = channel.local_address() {
         connection.set_address(address);
     }
@@ -1770,7 +1874,7 @@ pub fn serve_channel(channel: &mut SmbDirect, share: Arc<Share>, peer: Option<So
     let (half, quarter) = (limits.connection_bytes / 2, limits.connection_bytes / 4);
     channel.set_unsent_max(half);
     let mut deadline = LogonDeadline::new(Instant::now(), limits.logon_within);
-    while !connection.is_broken() {
+    while !connection.is_broken() && !share.is_stopping() {
         let left = deadline.left(Instant::now());
         if left == Some(Duration::ZERO) {
             connection.end(&format!("connection closed: no session within {} s", limits.logon_within.as_secs()));
@@ -1781,7 +1885,10 @@ pub fn serve_channel(channel: &mut SmbDirect, share: Arc<Share>, peer: Option<So
             let drained = channel.drain(quarter.max(1), limits.stuck_within)?;
             connection.account(channel.unsent());
             if !drained {
-                connection.end(&format!("connection closed: it receives nothing of {} bytes that it asked for", channel.unsent()));
+                connection.end(&format!(
+                    "connection closed: it receives nothing of {} bytes that it asked for",
+                    channel.unsent()
+                ));
                 break;
             }
         }
@@ -1791,7 +1898,7 @@ pub fn serve_channel(channel: &mut SmbDirect, share: Arc<Share>, peer: Option<So
             break;
         }
         std::thread::sleep(penalty);
-        let event = channel.poll(left.unwrap_or(Duration::from_secs(60)))?;
+        let event = channel.poll(left.unwrap_or(STOP_WITHIN).min(STOP_WITHIN))?;
         let now = channel.now();
         match event {
             Some(Event::Message { bytes, .. }) => connection.handle_message(now, &bytes, channel.stack()),
@@ -1961,7 +2068,17 @@ mod tests {
             use rdmascope_analyzer::keys::ntlm::{Account, Fresh, emit_authenticate, emit_negotiate};
             let binds = u8::from(self.binds);
             let setup = |token: &[u8]| {
-                Writer::default().u16(25).u8(binds).u8(1).u32(0).u32(0).u16(88).u16(token.len() as u16).u64(0).bytes(token).0
+                Writer::default()
+                    .u16(25)
+                    .u8(binds)
+                    .u8(1)
+                    .u32(0)
+                    .u32(0)
+                    .u16(88)
+                    .u16(token.len() as u16)
+                    .u64(0)
+                    .bytes(token)
+                    .0
             };
             if !self.binds {
                 self.session = 0;
@@ -2003,14 +2120,34 @@ mod tests {
 
         fn create(&mut self, name: &str, access: u32, disposition: u32, options: u32) -> (NtStatus, FileId) {
             let name = utf16(name);
-            let body = Writer::default().u16(57).u16(0).u32(2).u64(0).u64(0).u32(access).u32(0).u32(7).u32(disposition).u32(options);
+            let body = Writer::default()
+                .u16(57)
+                .u16(0)
+                .u32(2)
+                .u64(0)
+                .u64(0)
+                .u32(access)
+                .u32(0)
+                .u32(7)
+                .u32(disposition)
+                .u32(options);
             let body = body.u16(120).u16(name.len() as u16).u64(0).bytes(if name.is_empty() { &[0] } else { &name }).0;
             let (status, reply) = self.call(Command::CREATE, &body);
             (status, FileId(reply.get(128..144).map_or([0; 16], |b| b.try_into().unwrap())))
         }
 
         fn set_info(&mut self, file: FileId, class: u8, info: &[u8]) -> NtStatus {
-            let body = Writer::default().u16(33).u8(1).u8(class).u32(info.len() as u32).u16(96).u16(0).u32(0).bytes(&file.0).bytes(info).0;
+            let body = Writer::default()
+                .u16(33)
+                .u8(1)
+                .u8(class)
+                .u32(info.len() as u32)
+                .u16(96)
+                .u16(0)
+                .u32(0)
+                .bytes(&file.0)
+                .bytes(info)
+                .0;
             self.call(Command::SET_INFO, &body).0
         }
 
@@ -2020,7 +2157,8 @@ mod tests {
         }
 
         fn lock(&mut self, file: FileId, offset: u64, length: u64, flags: u32) -> NtStatus {
-            let body = Writer::default().u16(48).u16(1).u32(0).bytes(&file.0).u64(offset).u64(length).u32(flags).u32(0).0;
+            let body =
+                Writer::default().u16(48).u16(1).u32(0).bytes(&file.0).u64(offset).u64(length).u32(flags).u32(0).0;
             self.call(Command::LOCK, &body).0
         }
 
@@ -2032,8 +2170,12 @@ mod tests {
     /// A READ, over RDMA into the memory that `info` describes.
     fn read_body(file: FileId, offset: u64, length: u32, info: &[u8]) -> Vec<u8> {
         let channel = u32::from(!info.is_empty());
-        let body = Writer::default().u16(49).u8(0x50).u8(0).u32(length).u64(offset).bytes(&file.0).u32(0).u32(channel).u32(0);
-        body.u16(if info.is_empty() { 0 } else { 112 }).u16(info.len() as u16).bytes(if info.is_empty() { &[0] } else { info }).0
+        let body =
+            Writer::default().u16(49).u8(0x50).u8(0).u32(length).u64(offset).bytes(&file.0).u32(0).u32(channel).u32(0);
+        body.u16(if info.is_empty() { 0 } else { 112 })
+            .u16(info.len() as u16)
+            .bytes(if info.is_empty() { &[0] } else { info })
+            .0
     }
 
     fn big(users: Users) -> Share {
@@ -2061,10 +2203,16 @@ mod tests {
             let info = BufferDescriptorV1 { offset: 0, token: 0x1234, length: 8 << 20 };
             let mut described = Vec::new();
             info.emit(&mut described);
-            let reads = (0..2000).map(|_| pair.request(Command::READ, charge, &read_body(file, 0, 8 << 20, &described))).collect();
+            let reads = (0..2000)
+                .map(|_| pair.request(Command::READ, charge, &read_body(file, 0, 8 << 20, &described)))
+                .collect();
             let bytes = compound(reads);
             pair.server.handle_message(0, &bytes, &mut pair.stack);
-            assert!(pair.stack.unsent() <= Limits::default().connection_bytes, "{charge}: {} bytes wait", pair.stack.unsent());
+            assert!(
+                pair.stack.unsent() <= Limits::default().connection_bytes,
+                "{charge}: {} bytes wait",
+                pair.stack.unsent()
+            );
             // 3.3.5.2.3: they are more than the credits granted
             assert!(pair.server.is_broken(), "{charge}");
         }
@@ -2077,7 +2225,8 @@ mod tests {
         let (mut pair, file) = Pair::open(share, "big");
         let mut described = Vec::new();
         BufferDescriptorV1 { offset: 0, token: 0x1234, length: 8 << 20 }.emit(&mut described);
-        let reads = (0..4).map(|_| pair.request(Command::READ, 128, &read_body(file, 0, 8 << 20, &described))).collect();
+        let reads =
+            (0..4).map(|_| pair.request(Command::READ, 128, &read_body(file, 0, 8 << 20, &described))).collect();
         pair.client.send(0, compound(reads), None).unwrap();
         pair.pump(false);
         assert!((16 << 20..20 << 20).contains(&pair.stack.unsent()), "two of four: {}", pair.stack.unsent());
@@ -2102,7 +2251,8 @@ mod tests {
         let mut asked: Vec<Pair> = Vec::new();
         for _ in 0..4 {
             let (mut pair, file) = Pair::open_on(&share, "big");
-            let reads = (0..2).map(|_| pair.request(Command::READ, 128, &read_body(file, 0, 8 << 20, &described))).collect();
+            let reads =
+                (0..2).map(|_| pair.request(Command::READ, 128, &read_body(file, 0, 8 << 20, &described))).collect();
             pair.client.send(0, compound(reads), None).unwrap();
             pair.pump(false);
             pair.server.account(pair.stack.unsent());
@@ -2145,7 +2295,8 @@ mod tests {
 
     #[test]
     fn wrong_passwords_cost_time_and_then_the_connection() {
-        let mut pair = Pair::new(big(Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret"))), Dialect::SMB_3_0);
+        let mut pair =
+            Pair::new(big(Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret"))), Dialect::SMB_3_0);
         pair.server.set_peer(Some("192.0.2.1:1".parse().unwrap()));
         pair.negotiate();
         for _ in 0..2 {
@@ -2154,7 +2305,11 @@ mod tests {
         assert!(pair.server.penalty() > Duration::ZERO && !pair.server.is_logged_on());
         assert_eq!(pair.log_on(Some("secret")), NtStatus::SUCCESS);
         assert_eq!(pair.server.penalty(), Duration::ZERO);
-        assert_eq!((pair.log_on(None), pair.server.penalty()), (NtStatus::LOGON_FAILURE, Duration::ZERO), "nobody guesses");
+        assert_eq!(
+            (pair.log_on(None), pair.server.penalty()),
+            (NtStatus::LOGON_FAILURE, Duration::ZERO),
+            "nobody guesses"
+        );
         assert_eq!((pair.log_on(Some("guess")), pair.server.is_broken()), (NtStatus::LOGON_FAILURE, true));
     }
 
@@ -2237,20 +2392,23 @@ mod tests {
         assert_eq!(status, NtStatus::SUCCESS);
         // the interfaces that the client may come to
         let body = Writer::default().u16(57).u16(0).u32(ControlCode::QUERY_NETWORK_INTERFACE_INFO.0).bytes(&[0xff; 16]);
-        let (status, reply) = first.call(Command::IOCTL, &body.u32(120).u32(0).u32(0).u32(120).u32(0).u32(4096).u32(1).u32(0).0);
+        let (status, reply) =
+            first.call(Command::IOCTL, &body.u32(120).u32(0).u32(0).u32(120).u32(0).u32(4096).u32(1).u32(0).0);
         let list = reply.get(112..).unwrap_or_default();
         assert_eq!((status, list.len(), number(list, 0, 4), number(list, 152, 4)), (NtStatus::SUCCESS, 304, 152, 0));
         assert_eq!((number(list, 8, 4), &list[28..32], &list[180..184]), (3, &[192, 0, 2, 1][..], &[192, 0, 2, 9][..]));
         // 3.3.5.15.12: the values of the NEGOTIATE reply, signing that is required among them
         let body = Writer::default().u16(57).u16(0).u32(ControlCode::VALIDATE_NEGOTIATE_INFO.0).bytes(&[0xff; 16]);
-        let (status, reply) = first.call(Command::IOCTL, &body.u32(120).u32(0).u32(0).u32(120).u32(0).u32(24).u32(1).u32(0).0);
+        let (status, reply) =
+            first.call(Command::IOCTL, &body.u32(120).u32(0).u32(0).u32(120).u32(0).u32(24).u32(1).u32(0).0);
         let mode = u64::from(SIGNING_ENABLED | SIGNING_REQUIRED);
         assert_eq!((status, number(&reply, 132, 2), number(&reply, 134, 2)), (NtStatus::SUCCESS, mode, 0x0302));
 
         let second = || {
             let mut pair = Pair::on(&share, Dialect::SMB_3_0_2);
             pair.negotiate();
-            (pair.binds, pair.session, pair.tree, pair.signer) = (true, first.session, first.tree, first.signer.clone());
+            (pair.binds, pair.session, pair.tree, pair.signer) =
+                (true, first.session, first.tree, first.signer.clone());
             pair
         };
         // 3.3.5.5.2: requests that are refused
@@ -2302,7 +2460,8 @@ mod tests {
             let mut pair = Pair::on(&share, Dialect::SMB_3_1_1);
             pair.negotiate();
             if let Some(first) = first {
-                (pair.binds, pair.session, pair.tree, pair.signer) = (true, first.session, first.tree, first.signer.clone());
+                (pair.binds, pair.session, pair.tree, pair.signer) =
+                    (true, first.session, first.tree, first.signer.clone());
             }
             assert_eq!(pair.log_on(Some("secret")), NtStatus::SUCCESS);
             pair.signer = signer_of(&pair);
@@ -2311,7 +2470,8 @@ mod tests {
         let mut first = logged_on(None);
         assert_eq!(first.tree_connect(), NtStatus::SUCCESS);
         let mut second = logged_on(Some(&first));
-        let (status, file) = first.create("f", access::READ | access::WRITE | access::DELETE, disposition::OPEN, DELETE_ON_CLOSE);
+        let (status, file) =
+            first.create("f", access::READ | access::WRITE | access::DELETE, disposition::OPEN, DELETE_ON_CLOSE);
         assert_eq!((status, second.read(file, 0, 5)), (NtStatus::SUCCESS, (NtStatus::SUCCESS, b"hello".to_vec())));
         drop(first);
         assert!(folder.path().join("f").exists(), "one channel is left");
@@ -2330,7 +2490,10 @@ mod tests {
         let share = Arc::new(big(Users::Guests));
         let mut first = Pair::on(&share, Dialect::SMB_3_0);
         first.negotiate();
-        assert_eq!((first.log_on(None), first.server.capabilities & capabilities::MULTI_CHANNEL), (NtStatus::SUCCESS, 0));
+        assert_eq!(
+            (first.log_on(None), first.server.capabilities & capabilities::MULTI_CHANNEL),
+            (NtStatus::SUCCESS, 0)
+        );
         let other = Protection::new(false, Dialect::SMB_3_0, None, None, &Key::of([7; 16]), &PreauthHash::START);
         let mut second = Pair::on(&share, Dialect::SMB_3_0);
         second.negotiate();

@@ -3,6 +3,14 @@
 
 #[cfg(unix)]
 mod folder;
+#[cfg(not(unix))]
+#[path = "storage/no_folder.rs"]
+mod folder;
+// compiled everywhere, so that it stays like the other one
+#[cfg(all(test, unix))]
+#[allow(dead_code)]
+#[allow(unreachable_pub, reason = "only the other systems use it")]
+mod no_folder;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -42,7 +50,6 @@ pub struct Times {
 #[derive(Debug)]
 pub enum Storage {
     /// Of a file system.
-    #[cfg(unix)]
     Folder(folder::Folder),
     /// Of one folder, in memory.
     Memory(Memory),
@@ -52,7 +59,6 @@ pub enum Storage {
 #[derive(Debug)]
 pub enum File {
     /// Of a file system.
-    #[cfg(unix)]
     Disk(folder::Disk),
     /// A file in memory.
     Memory(Arc<Mutex<Content>>),
@@ -83,13 +89,7 @@ impl Storage {
     /// # Errors
     /// If it does not exist, is not a folder, or the system cannot confine clients to it.
     pub fn folder(path: &Path) -> io::Result<Self> {
-        #[cfg(unix)]
-        return folder::Folder::open(path).map(Self::Folder);
-        #[cfg(not(unix))]
-        {
-            let _ = path;
-            Err(io::Error::new(io::ErrorKind::Unsupported, "folders are shared on Unix only"))
-        }
+        folder::Folder::open(path).map(Self::Folder)
     }
 
     /// Files in memory.
@@ -109,7 +109,6 @@ impl Storage {
     /// Errors of the file system; `PermissionDenied` if it is outside, or neither a regular file nor a folder.
     pub fn open(&self, path: &str, write: bool) -> io::Result<File> {
         match self {
-            #[cfg(unix)]
             Self::Folder(folder) => folder.file(path, write).map(File::Disk),
             Self::Memory(_) if path.is_empty() => Ok(File::Root),
             Self::Memory(memory) => memory.file(path).map(File::Memory),
@@ -122,9 +121,10 @@ impl Storage {
     /// Errors of the file system.
     pub fn create(&self, path: &str, folder: bool) -> io::Result<File> {
         match self {
-            #[cfg(unix)]
             Self::Folder(at) => at.create(path, folder).map(File::Disk),
-            Self::Memory(_) if folder || path.is_empty() || path.contains('/') => Err(io::ErrorKind::Unsupported.into()),
+            Self::Memory(_) if folder || path.is_empty() || path.contains('/') => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
             Self::Memory(memory) => {
                 let mut files = locked(&memory.files);
                 if files.contains_key(path) {
@@ -146,7 +146,6 @@ impl Storage {
     /// If it does not exist, or clients cannot open it.
     pub fn stat(&self, path: &str) -> io::Result<Stat> {
         match self {
-            #[cfg(unix)]
             Self::Folder(folder) => folder.stat(path),
             Self::Memory(_) => self.open(path, false)?.stat(),
         }
@@ -161,7 +160,6 @@ impl Storage {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         match (self, file) {
-            #[cfg(unix)]
             (Self::Folder(folder), File::Disk(disk)) => folder.remove(path, disk),
             (Self::Memory(memory), File::Memory(content)) => {
                 let mut files = locked(&memory.files);
@@ -186,7 +184,6 @@ impl Storage {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         match self {
-            #[cfg(unix)]
             Self::Folder(folder) => folder.rename(from, to, replace),
             Self::Memory(_) if to.contains('/') => Err(io::ErrorKind::Unsupported.into()),
             Self::Memory(memory) => {
@@ -212,7 +209,6 @@ impl Storage {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         match self {
-            #[cfg(unix)]
             Self::Folder(folder) => folder.link(from, to, replace),
             Self::Memory(_) => Err(io::ErrorKind::Unsupported.into()),
         }
@@ -224,7 +220,6 @@ impl Storage {
     /// Errors of the file system.
     pub fn list(&self, folder: &File) -> io::Result<Vec<String>> {
         match (self, folder) {
-            #[cfg(unix)]
             (Self::Folder(_), File::Disk(disk)) => disk.list(),
             (Self::Memory(memory), File::Root) => Ok(locked(&memory.files).keys().cloned().collect()),
             _ => Err(io::ErrorKind::NotADirectory.into()),
@@ -237,7 +232,6 @@ impl Storage {
     /// Errors of the file system.
     pub fn write(&self, file: &File, offset: u64, data: &[u8]) -> io::Result<()> {
         match (self, file) {
-            #[cfg(unix)]
             (_, File::Disk(disk)) => disk.write(offset, data),
             (Self::Memory(memory), File::Memory(content)) => {
                 let mut content = locked(content);
@@ -259,7 +253,6 @@ impl Storage {
     /// Errors of the file system.
     pub fn set_length(&self, file: &File, length: u64) -> io::Result<()> {
         match (self, file) {
-            #[cfg(unix)]
             (_, File::Disk(disk)) => disk.set_length(length),
             (Self::Memory(memory), File::Memory(content)) => {
                 memory.resize(&mut locked(content), usize::try_from(length).unwrap_or(usize::MAX))
@@ -294,12 +287,17 @@ impl File {
     /// Errors of the file system.
     pub fn stat(&self) -> io::Result<Stat> {
         match self {
-            #[cfg(unix)]
             Self::Disk(disk) => disk.stat(),
             Self::Root => Ok(Stat { folder: true, id: 1, ..Stat::default() }),
             Self::Memory(content) => {
                 let c = locked(content);
-                Ok(Stat { length: c.data.len() as u64, folder: false, accessed: c.accessed, modified: c.modified, id: c.id })
+                Ok(Stat {
+                    length: c.data.len() as u64,
+                    folder: false,
+                    accessed: c.accessed,
+                    modified: c.modified,
+                    id: c.id,
+                })
             }
         }
     }
@@ -310,7 +308,6 @@ impl File {
     /// Errors of the file system.
     pub fn read(&self, offset: u64, length: u32) -> io::Result<Vec<u8>> {
         match self {
-            #[cfg(unix)]
             Self::Disk(disk) => disk.read(offset, length),
             Self::Root => Err(io::ErrorKind::IsADirectory.into()),
             Self::Memory(content) => {
@@ -327,7 +324,6 @@ impl File {
     /// Errors of the file system.
     pub fn set_times(&self, times: Times) -> io::Result<()> {
         match self {
-            #[cfg(unix)]
             Self::Disk(disk) => disk.set_times(times),
             Self::Root => Ok(()),
             Self::Memory(content) => {
@@ -345,7 +341,6 @@ impl File {
     /// Errors of the file system.
     pub fn sync(&self) -> io::Result<()> {
         match self {
-            #[cfg(unix)]
             Self::Disk(disk) => disk.sync(),
             Self::Root | Self::Memory(_) => Ok(()),
         }
@@ -356,7 +351,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The file id of a path that no file system numbers: the same for as long as the process runs, and never that of the root.
+/// The file id of a path that no file system numbers: the same for as long as the process runs, and never that of the
+/// root.
 fn number_of(path: &str) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();

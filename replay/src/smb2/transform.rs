@@ -2,15 +2,17 @@
 //! structure that describes this. A WRITE has the structure in its channel information, before the buffer descriptors;
 //! a READ reply has it in place of data.
 //!
-//! Nothing is authenticated besides the data. A nonce is never used twice under one key: those of encryption are counted together with
-//! those of encrypted
-//! messages, and those of AES-GMAC have a bit set that those of messages ([`Signer`] makes them of the message id) never have.
+//! Nothing is authenticated besides the data. A nonce is never used twice under one key: those of encryption are
+//! counted together with those of encrypted messages, and those of AES-GMAC have a bit set that those of messages
+//! ([`Signer`] makes them of the message id) never have.
 
 use rdmascope_analyzer::keys::SigningAlgorithm;
 use rdmascope_analyzer::keys::cipher::Cipher;
 use rdmascope_analyzer::keys::sign::Signer;
 use rdmascope_dissector::wire::smb2::negotiate::RdmaTransformId;
-use rdmascope_dissector::wire::smb2::rdma_channel::{Channel, CryptoTransformFixed, RdmaTransform, RdmaTransformFixed, TransformType};
+use rdmascope_dissector::wire::smb2::rdma_channel::{
+    Channel, CryptoTransformFixed, RdmaTransform, RdmaTransformFixed, TransformType,
+};
 
 /// Bytes of a signature and of an authentication tag.
 const SIGNATURE: usize = 16;
@@ -56,9 +58,9 @@ impl Crypto {
                 let Some(signature) = self.signature.first_chunk::<SIGNATURE>() else { return false };
                 cipher.is_some_and(|c| self.nonce.len() == c.nonce_len() && c.open(&self.nonce, &[], data, signature))
             }
-            TransformType::SIGNING => {
-                signer.and_then(|s| s.signature_of_data(data, &self.nonce)).is_some_and(|own| own[..] == self.signature[..])
-            }
+            TransformType::SIGNING => signer
+                .and_then(|s| s.signature_of_data(data, &self.nonce))
+                .is_some_and(|own| own[..] == self.signature[..]),
             _ => false,
         }
     }

@@ -51,7 +51,9 @@ impl Regions {
                 break key;
             }
         };
-        let word = u64::from_le_bytes([random[4], random[5], random[6], random[7], random[8], random[9], random[10], random[11]]);
+        let word = u64::from_le_bytes([
+            random[4], random[5], random[6], random[7], random[8], random[9], random[10], random[11],
+        ]);
         let base = word & 0x0000_7fff_ffff_f000;
         self.regions.insert(key, Region { data, base, rights, written: 0 });
         Some(Handle { key, offset: base, length })

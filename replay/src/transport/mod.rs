@@ -8,14 +8,18 @@
 //! | [`Transport`] | one connection, sans-IO: bytes and completions in, bytes and events out, RDMA operations; can record itself |
 //! | [`Driver`] | moves the bytes of a [`Transport`]: a TCP socket, UDP port 4791, or the completion channel of an adapter |
 
+pub mod case;
 pub mod driver;
 pub mod iwarp;
 pub mod memory;
+pub mod packet_fault;
 pub mod roce;
 #[cfg(target_os = "linux")]
 pub mod verbs;
 
 use crate::wire::Wire;
+use case::OwnCase;
+use packet_fault::{FaultRow, PacketFault, Tally};
 use std::any::Any;
 use std::fmt::Debug;
 use std::io;
@@ -53,6 +57,10 @@ pub struct Kind {
     pub private_data: usize,
     /// Makes it ready with its default options.
     pub open: fn() -> io::Result<Arc<dyn Fabric>>,
+    /// Cases of the probe that it alone can run.
+    pub cases: &'static [OwnCase],
+    /// Faults that it can make in its packets.
+    pub faults: &'static [FaultRow],
 }
 
 impl Kind {
@@ -79,8 +87,8 @@ pub trait Fabric: Any + Debug + Send + Sync {
     /// Errors of the system.
     fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>>;
 
-    /// The same, with a fault in its packets, if it makes packets itself; the seed is for random decisions.
-    fn with_packet_fault(&self, fault: roce::fault::PacketFault, seed: u64) -> Option<Arc<dyn Fabric>> {
+    /// The same, with a fault in its packets, if that is one of [`Kind::faults`]; the seed is for random decisions.
+    fn with_packet_fault(&self, fault: PacketFault, seed: u64) -> Option<Arc<dyn Fabric>> {
         let _ = (fault, seed);
         None
     }
@@ -111,6 +119,8 @@ pub struct Setup {
     pub timeout: Duration,
     /// Capture file in which the connection is recorded.
     pub wire: Option<Wire>,
+    /// Counts what a fault of packets did.
+    pub acted: Tally,
     /// Clock of the connection.
     pub clock: Clock,
 }
@@ -323,8 +333,8 @@ pub enum Event {
 /// user operations     ─▶ send write read poll_event    ─▶ events
 /// ```
 ///
-/// A transport of datagrams leaves the first line out and has [`Transport::datagrams`]; one whose adapter moves the bytes has
-/// [`Transport::completions`].
+/// A transport of datagrams leaves the first line out and has [`Transport::datagrams`]; one whose adapter moves the
+/// bytes has [`Transport::completions`].
 pub trait Transport: Any + Debug + Send {
     /// Capabilities of the connection.
     fn capabilities(&self) -> Capabilities;
@@ -405,7 +415,14 @@ pub trait Transport: Any + Debug + Send {
     ///
     /// # Errors
     /// See [`OpError`].
-    fn read(&mut self, sink: u32, sink_offset: u64, source: u32, source_offset: u64, length: u32) -> Result<u64, OpError>;
+    fn read(
+        &mut self,
+        sink: u32,
+        sink_offset: u64,
+        source: u32,
+        source_offset: u64,
+        length: u32,
+    ) -> Result<u64, OpError>;
 
     /// Ends the connection in order.
     fn close(&mut self);

@@ -68,7 +68,8 @@ pub(crate) fn analyze(path: &Path, options: Options) -> Tap {
     let mut comments = Vec::new();
     while let Some(record) = capture.next().unwrap() {
         comments.push(record.comments().map(|c| c.to_string()).collect());
-        let (time_ns, link_type, wire_len, interface) = (record.time_ns, record.link_type, record.wire_len, record.interface);
+        let (time_ns, link_type, wire_len, interface) =
+            (record.time_ns, record.link_type, record.wire_len, record.interface);
         let meta = FrameMeta { number: comments.len() as u64, time_ns, link_type, wire_len, interface };
         pipeline.frame(&meta, record.bytes, &mut Off);
     }

@@ -114,8 +114,11 @@ impl Folder {
         let ((from, old), (to, new)) = (self.parent(from)?, self.parent(to)?);
         match rustix::fs::linkat(&from, old, &to, new, AtFlags::empty()) {
             Err(Errno::EXIST) if replace => {
-                let same = |there: &rustix::fs::Stat, ours: &rustix::fs::Stat| (there.st_ino, there.st_dev) == (ours.st_ino, ours.st_dev);
-                let [ours, there] = [(&from, old), (&to, new)].map(|(at, name)| rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW));
+                let same = |there: &rustix::fs::Stat, ours: &rustix::fs::Stat| {
+                    (there.st_ino, there.st_dev) == (ours.st_ino, ours.st_dev)
+                };
+                let [ours, there] = [(&from, old), (&to, new)]
+                    .map(|(at, name)| rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW));
                 let there = there?;
                 if same(&there, &ours?) {
                     return Ok(());
@@ -208,7 +211,8 @@ fn kind_of(handle: impl AsFd) -> io::Result<FileType> {
 #[allow(clippy::unnecessary_cast, clippy::cast_lossless, reason = "the types differ from system to system")]
 fn stat_of(handle: impl AsFd) -> io::Result<Stat> {
     let stat = rustix::fs::fstat(handle)?;
-    let ns = |seconds: i64, ns: u64| u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(ns);
+    let ns =
+        |seconds: i64, ns: u64| u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(ns);
     let folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     Ok(Stat {
         length: if folder { 0 } else { stat.st_size as u64 },
@@ -312,7 +316,11 @@ mod tests {
         #[cfg(target_os = "linux")]
         {
             symlink("a", root.join("inside")).unwrap();
-            assert_eq!(storage.open("inside", false).unwrap().read(0, 5).unwrap(), b"hello", "a link that stays inside is followed");
+            assert_eq!(
+                storage.open("inside", false).unwrap().read(0, 5).unwrap(),
+                b"hello",
+                "a link that stays inside is followed"
+            );
         }
     }
 
@@ -375,14 +383,19 @@ mod tests {
         symlink(outside.path(), root.join("out")).unwrap();
         let storage = Storage::folder(&root).unwrap();
         storage.link("a", "b", false).unwrap();
-        assert_eq!((fs::read(root.join("b")).unwrap(), storage.stat("a").unwrap().id), (b"hello".to_vec(), storage.stat("b").unwrap().id));
+        assert_eq!(
+            (fs::read(root.join("b")).unwrap(), storage.stat("a").unwrap().id),
+            (b"hello".to_vec(), storage.stat("b").unwrap().id)
+        );
         assert_eq!(storage.link("a", "other", false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         for name in ["a", "b", "other"] {
             storage.link("a", name, true).unwrap();
             assert_eq!(fs::read(root.join(name)).unwrap(), b"hello", "{name}");
         }
         assert!(
-            storage.link("a", "out/c", true).is_err() && storage.link("a", "../c", true).is_err() && storage.link("", "c", true).is_err()
+            storage.link("a", "out/c", true).is_err()
+                && storage.link("a", "../c", true).is_err()
+                && storage.link("", "c", true).is_err()
         );
         assert!(!outside.path().join("c").exists());
     }

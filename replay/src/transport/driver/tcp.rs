@@ -93,7 +93,9 @@ impl TcpDriver {
                     self.written += n;
                     moved = true;
                 }
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return Ok(moved),
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                    return Ok(moved);
+                }
                 // data that the peer sent before it closed is still to be read
                 Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
                     self.half_closed = true;
@@ -118,7 +120,8 @@ impl Driver for TcpDriver {
         if self.written < self.out.len() {
             flags |= PollFlags::OUT;
         }
-        let timeout = Timespec { tv_sec: at_most.as_secs().min(3600) as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
+        let timeout =
+            Timespec { tv_sec: at_most.as_secs().min(3600) as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
         match poll(&mut [PollFd::new(&self.stream, flags)], Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(e) => Err(e.into()),

@@ -5,7 +5,8 @@ use super::record::Stream;
 use super::{Closed, Config, Endpoint, Event};
 use crate::transport::driver::{Accepted, Passed, TcpAcceptor, TcpDriver};
 use crate::transport::{
-    self, Capabilities, Ended, Fabric, Fault, Kind, Listener, OpError, Opened, Request, Setup, StartupFault, Time, Transport, Why,
+    self, Capabilities, Ended, Fabric, Fault, Kind, Listener, OpError, Opened, Request, Setup, StartupFault, Time,
+    Transport, Why,
 };
 use crate::wire::Wire;
 use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Untagged};
@@ -30,7 +31,8 @@ impl Iwarp {
     fn open(&self, stream: TcpStream, initiator: bool, setup: &Setup) -> io::Result<Opened> {
         let now = setup.clock.now();
         let config = Config { receive_max: setup.receive_size.max(self.0.receive_max), ..self.0.clone() };
-        let mut carrier = Carrier::new(if initiator { Endpoint::initiator(now, config) } else { Endpoint::responder(now, config) });
+        let mut carrier =
+            Carrier::new(if initiator { Endpoint::initiator(now, config) } else { Endpoint::responder(now, config) });
         if let Some(wire) = setup.wire.clone() {
             carrier.record = Some(Stream::new(wire, stream.local_addr()?, stream.peer_addr()?, initiator, now));
         }
@@ -69,7 +71,8 @@ impl Listener for IwarpListener {
 
     fn next(&mut self, wait: Duration) -> io::Result<Option<Box<dyn Request>>> {
         let accepted = self.acceptor.next(wait)?;
-        Ok(accepted.map(|accepted| Box::new(IwarpRequest { options: self.options.clone(), accepted }) as Box<dyn Request>))
+        Ok(accepted
+            .map(|accepted| Box::new(IwarpRequest { options: self.options.clone(), accepted }) as Box<dyn Request>))
     }
 }
 
@@ -216,7 +219,14 @@ impl Transport for Carrier {
         self.connection.write(key, offset, data)
     }
 
-    fn read(&mut self, sink: u32, sink_offset: u64, source: u32, source_offset: u64, length: u32) -> Result<u64, OpError> {
+    fn read(
+        &mut self,
+        sink: u32,
+        sink_offset: u64,
+        source: u32,
+        source_offset: u64,
+        length: u32,
+    ) -> Result<u64, OpError> {
         self.connection.read(sink, sink_offset, source, source_offset, length)
     }
 

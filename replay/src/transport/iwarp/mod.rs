@@ -1,5 +1,5 @@
-//! Userspace iWARP: MPA (RFC 5044, RFC 6581), DDP (RFC 5041) and RDMAP (RFC 5040) over any ordered stream of bytes. It has no socket and
-//! no clock.
+//! Userspace iWARP: MPA (RFC 5044, RFC 6581), DDP (RFC 5041) and RDMAP (RFC 5040) over any ordered stream of bytes. It
+//! has no socket and no clock.
 //!
 //! ```text
 //! bytes of the stream ─▶ handle_bytes    poll_transmit ─▶ bytes for the stream
@@ -7,9 +7,11 @@
 //! user operations     ─▶ send write read poll_event    ─▶ events
 //! ```
 //!
-//! A violation by the peer ends the connection with a Terminate that names it; nothing outside registered memory is ever written.
+//! A violation by the peer ends the connection with a Terminate that names it; nothing outside registered memory is
+//! ever written.
 
 mod carrier;
+mod cases;
 mod framing;
 pub use super::memory;
 mod record;
@@ -42,6 +44,8 @@ pub const KIND: crate::transport::Kind = crate::transport::Kind {
     faults_below: true,
     private_data: mpa::PRIVATE_DATA_MAX,
     open: || Ok(std::sync::Arc::new(Iwarp::for_soft_iwarp())),
+    cases: cases::CASES,
+    faults: &[],
 };
 
 /// Configuration of a connection.
@@ -182,7 +186,9 @@ impl Output {
     fn frame(&mut self, ulpdu: &[u8]) {
         match self.markers {
             None => mpa::emit_fpdu(ulpdu, self.crc, &mut self.out),
-            Some(position) => self.markers = Some(mpa::emit_fpdu_with_markers(ulpdu, self.crc, position, &mut self.out)),
+            Some(position) => {
+                self.markers = Some(mpa::emit_fpdu_with_markers(ulpdu, self.crc, position, &mut self.out))
+            }
         }
     }
 
@@ -468,7 +474,14 @@ impl Endpoint {
     ///
     /// # Errors
     /// See [`OpError`].
-    pub fn read(&mut self, sink: u32, sink_offset: u64, source: u32, source_offset: u64, length: u32) -> Result<u64, OpError> {
+    pub fn read(
+        &mut self,
+        sink: u32,
+        sink_offset: u64,
+        source: u32,
+        source_offset: u64,
+        length: u32,
+    ) -> Result<u64, OpError> {
         self.established()?;
         if self.ord == 0 {
             return Err(OpError::NoReads);
@@ -719,7 +732,9 @@ impl Endpoint {
         if to.queue > QUEUE_TERMINATE {
             return self.violation(Violation::DdpQueue, Some((length, quoted)), None);
         }
-        if opcode.queue() != Some(to.queue) || !(opcode.is_send() || matches!(opcode, Opcode::READ_REQUEST | Opcode::TERMINATE)) {
+        if opcode.queue() != Some(to.queue)
+            || !(opcode.is_send() || matches!(opcode, Opcode::READ_REQUEST | Opcode::TERMINATE))
+        {
             return self.violation(Violation::RdmapOpcode, Some((length, quoted)), None);
         }
         let expected = self.receive_msn[to.queue as usize];
@@ -766,10 +781,18 @@ impl Endpoint {
                 self.answering.push_back((request, 0));
             }
             _ => {
-                let reason = rdmascope_dissector::wire::iwarp::rdmap::parse_terminate(segment.payload, &mut Off).map_or(
-                    Terminate { layer: 0, error_type: 0, code: 0xff, segment_length: None, ddp: None, read_request: None },
-                    |(_, t)| t,
-                );
+                let reason = rdmascope_dissector::wire::iwarp::rdmap::parse_terminate(segment.payload, &mut Off)
+                    .map_or(
+                        Terminate {
+                            layer: 0,
+                            error_type: 0,
+                            code: 0xff,
+                            segment_length: None,
+                            ddp: None,
+                            read_request: None,
+                        },
+                        |(_, t)| t,
+                    );
                 self.end(Closed::Terminated(reason));
             }
         }
@@ -794,8 +817,14 @@ impl Endpoint {
     /// Ends the connection with a Terminate that names the rule.
     fn violation(&mut self, violation: Violation, quoted: Option<(u16, Quoted)>, read_request: Option<ReadRequest>) {
         let (layer, error_type, code) = violation.terminate();
-        let terminate =
-            Terminate { layer, error_type, code, segment_length: quoted.map(|(l, _)| l), ddp: quoted.map(|(_, q)| q), read_request };
+        let terminate = Terminate {
+            layer,
+            error_type,
+            code,
+            segment_length: quoted.map(|(l, _)| l),
+            ddp: quoted.map(|(_, q)| q),
+            read_request,
+        };
         let mut message = Vec::new();
         // a Read Request is quoted after the segment that carried it (RFC 5040 4.8): without that segment, it is left
         // out

@@ -29,8 +29,12 @@ impl Stream {
     /// `we_connected` is true if we opened it.
     pub(crate) fn new(wire: Wire, us: SocketAddr, peer: SocketAddr, we_connected: bool, now: i64) -> Self {
         let (interface, _) = wire.open("rdmascope iwarp", DESCRIPTION);
-        let mut stream = Self { wire, interface, ends: addresses(us, peer), sequence: [1000, 2000], closed: [false; 2] };
         let client = usize::from(!we_connected);
+        let mut stream = Self { wire, interface, ends: addresses(us, peer), sequence: [0; 2], closed: [false; 2] };
+        // both ends know the client's port: their recordings have the same numbers, and other connections have others
+        let from = u32::from(stream.ends[client].1) << 16;
+        stream.sequence[client] = from | 1000;
+        stream.sequence[1 - client] = from | 2000;
         stream.frame(now, client, SYN, &[]);
         stream.sequence[client] += 1;
         stream.frame(now, 1 - client, SYN | ACK, &[]);

@@ -78,14 +78,25 @@ fn everything_arrives_under_every_agreement() {
             pair.ends[from].write(sink.key, sink.offset + 3, &message).unwrap();
             let ids = [0u32, 20_000, 49_999].map(|at| {
                 let end = &mut pair.ends[from];
-                end.read(own.key, own.offset + u64::from(at), source.key, source.offset + u64::from(at), (50_000 - at).min(20_000)).unwrap()
+                end.read(
+                    own.key,
+                    own.offset + u64::from(at),
+                    source.key,
+                    source.offset + u64::from(at),
+                    (50_000 - at).min(20_000),
+                )
+                .unwrap()
             });
             pair.ends[from].send(&message, Some(sink.key), true).unwrap();
             pair.ends[from].send(b"", None, false).unwrap();
             pair.step = 777;
             pair.drive();
             let events = pair.events(to);
-            assert_eq!(events[0], Event::Received { message: message.clone(), invalidated: Some(sink.key) }, "{agreement}");
+            assert_eq!(
+                events[0],
+                Event::Received { message: message.clone(), invalidated: Some(sink.key) },
+                "{agreement}"
+            );
             assert_eq!(events[1], Event::Received { message: Vec::new(), invalidated: None });
             assert_eq!(pair.events(from), ids.map(|id| Event::ReadDone { id }));
             assert_eq!(pair.ends[to].deregister(sink.key).unwrap()[3..5003], message);
@@ -113,7 +124,9 @@ fn complaint(segment: &Ddp<'_>, rights: Rights) -> String {
     let mut bytes = Vec::new();
     let buffer = match segment.buffer {
         // key 1 means the region, an offset is relative to it
-        Buffer::Tagged(t) if t.stag == 1 => Buffer::Tagged(Tagged { stag: region.key, offset: region.offset.wrapping_add(t.offset) }),
+        Buffer::Tagged(t) if t.stag == 1 => {
+            Buffer::Tagged(Tagged { stag: region.key, offset: region.offset.wrapping_add(t.offset) })
+        }
         other => other,
     };
     Ddp { buffer, ..*segment }.emit(&mut bytes);
@@ -179,7 +192,9 @@ fn a_bad_crc_and_a_message_too_long_end_it() {
     let mut pair = Pair::established(Config::default(), Config { receive_max: 100, ..Config::default() });
     pair.ends[0].send(&[0; 101], None, false).unwrap();
     pair.drive();
-    assert!(matches!(&pair.events(1)[..], [Event::Closed(Closed::Violation(t))] if (t.layer, t.error_type, t.code) == (1, 2, 5)));
+    assert!(
+        matches!(&pair.events(1)[..], [Event::Closed(Closed::Violation(t))] if (t.layer, t.error_type, t.code) == (1, 2, 5))
+    );
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! RoCEv2 in user space as a transport: the row's fabric, and a connection that keeps its own wire.
 
-use super::fault::PacketFault;
 use super::packet::{Check, Hidden, Outside, Path};
 use super::record::Packets;
 use super::udp::{Arrived, Mailbox, UdpDriver, UdpPort, answer, path_mtu};
-use super::{Closed, Config, Endpoint, Event, Leaving, Numbers, addressed};
+use super::{Closed, Config, Endpoint, Event, Leaving, Numbers, addressed, fault};
 use crate::transport::memory::{Handle, Rights};
+use crate::transport::packet_fault::PacketFault;
 use crate::transport::{
-    self, Capabilities, Datagrams, Ended, Fabric, Fault, Kind, Listener, OpError, Opened, Request, Setup, StartupFault, Time, Transport,
-    Why,
+    self, Capabilities, Datagrams, Ended, Fabric, Fault, Kind, Listener, OpError, Opened, Request, Setup, StartupFault,
+    Time, Transport, Why,
 };
 use crate::wire::Wire;
 use rdmascope_dissector::wire::ib::cm::RejectReason;
@@ -32,6 +32,7 @@ impl Roce {
             path_mtu: self.path_mtu.unwrap_or_else(|| path_mtu(local, remote)),
             receives: u32::from(setup.receives) + 16,
             receive_max: setup.receive_size.max(self.config.receive_max),
+            acted: setup.acted.clone(),
             ..self.config.clone()
         }
     }
@@ -59,7 +60,8 @@ impl Fabric for Roce {
         let path = Path { local, remote, source_port: driver.source_port() };
         let now = setup.clock.now();
         let local_port = 0x8000 | random;
-        let endpoint = Endpoint::connect(now, self.config(setup, local, remote), path, numbers, local_port, address.port(), &[]);
+        let endpoint =
+            Endpoint::connect(now, self.config(setup, local, remote), path, numbers, local_port, address.port(), &[]);
         let mut carrier = Carrier::new(endpoint, now);
         carrier.keep(setup.wire.clone());
         driver.set_addresses(SocketAddr::new(local, local_port), address);
@@ -68,14 +70,20 @@ impl Fabric for Roce {
         while carrier.endpoint.is_connecting() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer from a communication manager at {address}")));
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("no answer from a communication manager at {address}"),
+                ));
             }
             driver.round(&setup.clock, &mut carrier, left)?;
         }
         if let Some(Event::Closed(Closed::Rejected(reason))) = carrier.endpoint.events.front() {
             let unknown = matches!(*reason, RejectReason::INVALID_SERVICE_ID);
             if unknown {
-                return Err(io::Error::new(io::ErrorKind::ConnectionRefused, format!("nothing listens on port {}", address.port())));
+                return Err(io::Error::new(
+                    io::ErrorKind::ConnectionRefused,
+                    format!("nothing listens on port {}", address.port()),
+                ));
             }
         }
         Ok(Opened { transport: Box::new(carrier), driver: Box::new(driver) })
@@ -97,7 +105,7 @@ impl Fabric for Roce {
 
     fn with_packet_fault(&self, fault: PacketFault, seed: u64) -> Option<Arc<dyn Fabric>> {
         let config = Config { fault: Some((fault, seed)), ..self.config.clone() };
-        Some(Arc::new(Self { config, ..self.clone() }))
+        fault::is_ours(fault).then(|| -> Arc<dyn Fabric> { Arc::new(Self { config, ..self.clone() }) })
     }
 
     fn with_class(&self, dscp: Option<u8>, ecn: bool) -> Option<Arc<dyn Fabric>> {
@@ -129,9 +137,17 @@ impl Listener for RoceListener {
         let until = Instant::now() + wait;
         loop {
             while let Some(arrived) = self.mailbox.take() {
-                let checked = Check::default().received(arrived.remote, arrived.local, arrived.outside.source_port, &arrived.bytes);
+                let checked = Check::default().received(
+                    arrived.remote,
+                    arrived.local,
+                    arrived.outside.source_port,
+                    &arrived.bytes,
+                );
                 let Some(hidden) = checked else { continue };
-                let Some((super::Addressed::Service { comm_id, source_port, .. }, mad)) = addressed(&arrived.bytes) else { continue };
+                let Some((super::Addressed::Service { comm_id, source_port, .. }, mad)) = addressed(&arrived.bytes)
+                else {
+                    continue;
+                };
                 if !self.port.begin(arrived.remote, comm_id) {
                     continue;
                 }
@@ -179,9 +195,21 @@ struct RoceRequest {
 }
 
 impl RoceRequest {
-    fn reject(&mut self, reason: RejectReason) -> io::Result<()> {
+    /// Refuses it, and records the request and our answer.
+    fn reject(&mut self, reason: RejectReason, setup: Option<&Setup>) -> io::Result<()> {
         self.done = true;
-        let reject = |path: &Path| Some(Endpoint::rejection(path, &self.mad, reason));
+        let reject = |path: &Path| {
+            let rejection = Endpoint::rejection(path, &self.mad, reason);
+            if let Some(setup) = setup
+                && let Some(wire) = setup.wire.clone()
+            {
+                let (record, now) = (Packets::new(wire, path.local, path.remote, 0), setup.clock.now());
+                record.received(now, &self.arrived.outside, self.hidden, &self.arrived.bytes);
+                record.sent(now, path.source_port, 0, &rejection);
+                record.wire.push();
+            }
+            Some(rejection)
+        };
         let done = answer(self.local, self.peer.ip(), reject);
         self.port.end(self.peer.ip(), self.comm_id);
         done
@@ -192,7 +220,7 @@ impl Drop for RoceRequest {
     fn drop(&mut self) {
         if !self.done {
             // nobody accepted it
-            let _ = self.reject(RejectReason::NO_RESOURCES);
+            let _ = self.reject(RejectReason::NO_RESOURCES, None);
         }
     }
 }
@@ -208,10 +236,11 @@ impl Request for RoceRequest {
         let mut driver = UdpDriver::new(self.port.clone(), local, remote, numbers)?;
         let path = Path { local, remote, source_port: driver.source_port() };
         let now = setup.clock.now();
-        let endpoint = match Endpoint::accept(now, self.options.config(setup, local, remote), path, numbers, &self.mad) {
+        let endpoint = match Endpoint::accept(now, self.options.config(setup, local, remote), path, numbers, &self.mad)
+        {
             Ok(endpoint) => endpoint,
             Err(reason) => {
-                self.reject(reason)?;
+                self.reject(reason, Some(setup))?;
                 let why = reason.name().unwrap_or("reserved");
                 return Err(io::Error::other(format!("a connection request was refused: {why}")));
             }
@@ -227,9 +256,9 @@ impl Request for RoceRequest {
         Ok(Opened { transport: Box::new(carrier), driver: Box::new(driver) })
     }
 
-    fn fault(mut self: Box<Self>, fault: StartupFault, _setup: &Setup) -> io::Result<()> {
+    fn fault(mut self: Box<Self>, fault: StartupFault, setup: &Setup) -> io::Result<()> {
         match fault {
-            StartupFault::Reject => self.reject(RejectReason::CONSUMER),
+            StartupFault::Reject => self.reject(RejectReason::CONSUMER, Some(setup)),
             StartupFault::Silent | StartupFault::OtherProtocol => {
                 self.done = true;
                 self.port.forsake(self.peer.ip(), self.comm_id)?;
@@ -372,7 +401,14 @@ impl Transport for Carrier {
         self.endpoint.write(key, offset, data, None)
     }
 
-    fn read(&mut self, sink: u32, sink_offset: u64, source: u32, source_offset: u64, length: u32) -> Result<u64, OpError> {
+    fn read(
+        &mut self,
+        sink: u32,
+        sink_offset: u64,
+        source: u32,
+        source_offset: u64,
+        length: u32,
+    ) -> Result<u64, OpError> {
         self.endpoint.read(sink, sink_offset, source, source_offset, length)
     }
 

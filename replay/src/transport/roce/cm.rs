@@ -9,8 +9,8 @@
 use super::packet::{MASK_24, later};
 use crate::transport::Time;
 use rdmascope_dissector::wire::ib::cm::{
-    AlternatePath, Attribute, DisconnectHead, DisconnectReplyHead, IpCm, PrimaryPath, ReadyHead, ReceiptHead, RejectHead, RejectReason,
-    ReplyHead, RequestHead, RequestIds, ServiceId, datagram, timeout_nanos,
+    AlternatePath, Attribute, DisconnectHead, DisconnectReplyHead, IpCm, PrimaryPath, ReadyHead, ReceiptHead,
+    RejectHead, RejectReason, ReplyHead, RequestHead, RequestIds, ServiceId, datagram, timeout_nanos,
 };
 use rdmascope_dissector::wire::ib::mad::{self, Mad};
 use std::net::IpAddr;
@@ -95,7 +95,8 @@ pub(crate) fn request(request: &Request<'_>) -> Vec<u8> {
     .emit(&mut out);
     out.extend_from_slice(&gids[0]);
     out.extend_from_slice(&gids[1]);
-    PrimaryPath { flow: 0, traffic_class: 0, hop_limit: 64, level: 0, timeout: request.ack_timeout << 3 }.emit(&mut out);
+    PrimaryPath { flow: 0, traffic_class: 0, hop_limit: 64, level: 0, timeout: request.ack_timeout << 3 }
+        .emit(&mut out);
     AlternatePath {
         local_lid: 0,
         remote_lid: 0,
@@ -173,9 +174,16 @@ pub(crate) fn disconnect_reply(local_comm_id: u32, remote_comm_id: u32, transact
 }
 
 /// A REJ of a REQ (`of_reply` false) or a REP.
-pub(crate) fn reject(local_comm_id: u32, remote_comm_id: u32, of_reply: bool, reason: RejectReason, transaction_id: u64) -> Vec<u8> {
+pub(crate) fn reject(
+    local_comm_id: u32,
+    remote_comm_id: u32,
+    of_reply: bool,
+    reason: RejectReason,
+    transaction_id: u64,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(mad::LEN);
-    RejectHead { local_comm_id, remote_comm_id, what: u8::from(of_reply) << 6, length: 0, reason: reason.0 }.emit(&mut out);
+    RejectHead { local_comm_id, remote_comm_id, what: u8::from(of_reply) << 6, length: 0, reason: reason.0 }
+        .emit(&mut out);
     datagram(Attribute::CONNECT_REJECT, transaction_id, &out)
 }
 

@@ -1,6 +1,5 @@
-//! Congestion: a sender's rate, by the reaction point of DCQCN (Zhu et al., SIGCOMM 2015), and a receiver's notifications (annex A17.9):
-//! at most one
-//! in 50 µs for a queue pair.
+//! Congestion: a sender's rate, by the reaction point of DCQCN (Zhu et al., SIGCOMM 2015), and a receiver's
+//! notifications (annex A17.9): at most one in 50 µs for a queue pair.
 //!
 //! Without a notification the rate is not limited. The first one starts at the line rate of the configuration. Each
 //! notification reduces the rate by up to half, depending on α, and timers raise it again: five steps half-way to the

@@ -3,23 +3,17 @@
 
 use super::packet::{self, ICRC, MASK_24, Packet, Path};
 use crate::transport::Time;
+use crate::transport::packet_fault::{FaultRow, PacketFault, Tally, When};
 use rdmascope_dissector::wire::ib::bth::{Bth, Opcode, Verb};
 use rdmascope_dissector::wire::ib::cm::RejectReason;
 use rdmascope_dissector::wire::ib::ext::{NAK, NakCode, RNR_NAK};
 use rdmascope_dissector::wire::ib::mad::QP1;
 use std::collections::VecDeque;
-use std::fmt;
-use std::str::FromStr;
 
-/// A kind of fault.
+/// A kind of fault: what is known of it, and what is done.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
-    /// Its name, for a command line.
-    pub name: &'static str,
-    /// Description of the fault, as a predicate of the peer.
-    pub text: &'static str,
-    /// Reaction that the specification requires from the other end.
-    pub expected: &'static str,
+struct Row {
+    fault: FaultRow,
     kind: Kind,
     act: Act,
 }
@@ -67,7 +61,19 @@ enum Act {
 }
 
 const fn row(name: &'static str, text: &'static str, expected: &'static str, kind: Kind, act: Act) -> Row {
-    Row { name, text, expected, kind, act }
+    Row { fault: FaultRow { name, text, expected, when: usual(kind, act) }, kind, act }
+}
+
+/// For most, a packet in the middle; faults that make sense only once or always begin at the first.
+const fn usual(kind: Kind, act: Act) -> When {
+    match (kind, act) {
+        (_, Act::Refuse(code)) if code & 0xe0 == RNR_NAK => When::From(5),
+        (Kind::Acknowledge, _) => When::From(1),
+        (_, Act::Mark | Act::Notify) => When::From(5),
+        (Kind::Management | Kind::Reply | Kind::Established, _) => When::From(1),
+        (Kind::Response, _) => When::Nth(2),
+        _ => When::Nth(5),
+    }
 }
 
 /// A row that refuses a connection: the part of its name after `cm-reject-`, the refused item, the reason, and an
@@ -84,9 +90,8 @@ macro_rules! refuses {
     };
 }
 
-/// All faults of packets.
 #[rustfmt::skip]
-pub static ROWS: &[Row] = &[
+const ROWS: &[Row] = &[
     row("lose", "loses a packet", "a NAK or a timeout; the packet is sent again", Kind::Data, Act::Lose),
     row("repeat", "sends a packet twice", "acknowledges the copy again, and ignores it", Kind::Data, Act::Repeat),
     row("reorder", "sends a packet after the next one", "a NAK; all packets from there on are repeated", Kind::Data, Act::Reorder),
@@ -109,7 +114,8 @@ pub static ROWS: &[Row] = &[
     row("lose-response", "loses a packet of an RDMA Read response", "requests the missing part again", Kind::Response, Act::Lose),
     row("congested", "sends packets with a congestion mark", "CNPs, at most one per 50 µs", Kind::Data, Act::Mark),
     row("cnp-flood", "sends a CNP before every packet", "sends more slowly, and goes on", Kind::Data, Act::Notify),
-    row("cm-silent", "does not answer a message of the communication manager", "the message is sent again as often as agreed", Kind::Management, Act::Lose),
+    row("cm-silent", "does not answer a message of the communication manager", "the message is sent again as often as \
+        agreed", Kind::Management, Act::Lose),
     row("cm-wrong-id", "answers for another connection", "ignores the answer", Kind::Reply, Act::CommId),
     row("cm-disconnect", "disconnects as soon as it is connected", "a DREP", Kind::Established, Act::Disconnect),
     refuses!("no-qp", "no queue pair", NO_QP),
@@ -148,113 +154,75 @@ pub static ROWS: &[Row] = &[
     refuses!("vendor", "an option of a vendor", VENDOR_OPTION),
 ];
 
-impl Row {
-    /// The fault with this name.
-    pub fn named(name: &str) -> Option<&'static Self> {
-        ROWS.iter().find(|row| row.name == name)
+/// All faults of packets, as others see them.
+pub static FAULTS: [FaultRow; ROWS.len()] = {
+    let mut rows = [ROWS[0].fault; ROWS.len()];
+    let mut n = 0;
+    while n < ROWS.len() {
+        rows[n] = ROWS[n].fault;
+        n += 1;
     }
+    rows
+};
+
+fn row_of(fault: PacketFault) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.fault.name == fault.row.name)
 }
 
-/// The matching packets to which the fault applies: only packets after the setup count, from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// The n-th matching packet, from 1.
-    Nth(u64),
-    /// To this one and all later ones.
-    From(u64),
-    /// To one of this number of packets, at random.
-    OneIn(u64),
-}
-
-/// A fault and when: `lose@3`, `lose@3-`, `lose@1/100`. Without `@`, the row's own.
-#[derive(Clone, Copy, Debug)]
-pub struct PacketFault {
-    /// Kind of fault.
-    pub row: &'static Row,
-    /// Packets that it happens to.
-    pub when: When,
-}
-
-/// An error in the text of a [`PacketFault`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ParseError {
-    /// No such row.
-    #[error("no packet fault \"{0}\"")]
-    Name(String),
-    /// Neither `N`, `N-` nor `1/N`.
-    #[error("@ must be followed by N, N- or 1/N, not by \"{0}\"")]
-    When(String),
-}
-
-impl FromStr for PacketFault {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        let (name, when) = text.split_once('@').map_or((text, None), |(name, when)| (name, Some(when)));
-        let row = Row::named(name).ok_or_else(|| ParseError::Name(name.to_owned()))?;
-        let number = |text: &str| text.parse().ok().filter(|n: &u64| *n > 0);
-        let when = match when {
-            // for most, a packet in the middle; faults that make sense only once or always begin at the first
-            None => match (row.kind, row.act) {
-                (_, Act::Refuse(code)) if code & 0xe0 == RNR_NAK => Some(When::From(5)),
-                (Kind::Acknowledge, _) => Some(When::From(1)),
-                (_, Act::Mark | Act::Notify) => Some(When::From(5)),
-                (Kind::Management | Kind::Reply | Kind::Established, _) => Some(When::From(1)),
-                (Kind::Response, _) => Some(When::Nth(2)),
-                _ => Some(When::Nth(5)),
-            },
-            Some(when) => match (when.strip_prefix("1/"), when.strip_suffix('-')) {
-                (Some(n), _) => number(n).map(When::OneIn),
-                (None, Some(n)) => number(n).map(When::From),
-                (None, None) => number(when).map(When::Nth),
-            },
-        };
-        let when = when.ok_or_else(|| ParseError::When(text.split_once('@').map_or("", |(_, when)| when).to_owned()))?;
-        Ok(Self { row, when })
-    }
-}
-
-impl fmt::Display for PacketFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.row.name)?;
-        match self.when {
-            When::Nth(n) => write!(f, "@{n}"),
-            When::From(n) => write!(f, "@{n}-"),
-            When::OneIn(n) => write!(f, "@1/{n}"),
-        }
-    }
+/// True if a fault is one of these.
+#[cfg(target_os = "linux")]
+pub(super) fn is_ours(fault: PacketFault) -> bool {
+    row_of(fault).is_some()
 }
 
 /// A fault at work on one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Faults {
-    fault: PacketFault,
+    row: &'static Row,
+    when: When,
     random: u64,
     seen: u64,
     /// Packets that are sent later: time, type of service, bytes.
     held: VecDeque<(Time, u8, Vec<u8>)>,
     /// Number of times that the fault was applied.
     pub(super) done: u64,
+    /// The same, over all connections.
+    acted: Tally,
 }
 
 /// Treatment of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It leaves, with this type of service.
-    Leaves(u8),
+    /// It is sent, with this type of service.
+    Sent(u8),
     /// It is dropped or held back.
-    Kept,
+    Withheld,
 }
 
 impl Faults {
-    pub(super) fn new(fault: PacketFault, seed: u64) -> Self {
-        Self { fault, random: seed | 1, seen: 0, held: VecDeque::new(), done: 0 }
+    /// `None` if the fault is not one of [`FAULTS`].
+    pub(super) fn new(fault: PacketFault, seed: u64) -> Option<Self> {
+        let row = row_of(fault)?;
+        Some(Self {
+            row,
+            when: fault.when,
+            random: seed | 1,
+            seen: 0,
+            held: VecDeque::new(),
+            done: 0,
+            acted: Tally::default(),
+        })
+    }
+
+    /// Counts what it does here too.
+    pub(super) fn counted_by(self, acted: &Tally) -> Self {
+        Self { acted: acted.clone(), ..self }
     }
 
     /// Counts a packet. Returns true if the fault applies to it.
     fn hits(&mut self) -> bool {
         self.seen += 1;
-        let hit = match self.fault.when {
+        let hit = match self.when {
             When::Nth(n) => self.seen == n,
             When::From(n) => self.seen >= n,
             When::OneIn(n) => {
@@ -265,26 +233,29 @@ impl Faults {
                 self.random.is_multiple_of(n)
             }
         };
-        self.done += u64::from(hit);
+        if hit {
+            self.done += 1;
+            self.acted.add();
+        }
         hit
     }
 
     /// Called when the connection is established. Returns true if it is to be ended at once.
     pub(super) fn established(&mut self) -> bool {
-        self.fault.row.kind == Kind::Established && self.hits()
+        self.row.kind == Kind::Established && self.hits()
     }
 
     /// Called for a request of the other end. Returns the syndrome with which it is refused, if any.
     pub(super) fn requested(&mut self) -> Option<u8> {
-        match self.fault.row.act {
-            Act::Refuse(syndrome) if self.fault.row.kind == Kind::Request => self.hits().then_some(syndrome),
+        match self.row.act {
+            Act::Refuse(syndrome) if self.row.kind == Kind::Request => self.hits().then_some(syndrome),
             _ => None,
         }
     }
 
     /// Called for a REQ or REP. Returns the reason for which it is refused, if any.
     pub(super) fn rejects(&mut self) -> Option<RejectReason> {
-        match self.fault.row.act {
+        match self.row.act {
             Act::Reject(reason) => self.hits().then_some(reason),
             _ => None,
         }
@@ -305,45 +276,47 @@ impl Faults {
 
     /// Handles the packet at the end of `out`, from `start` on, which is about to leave.
     pub(super) fn leaving(&mut self, now: Time, path: &Path, start: usize, tos: u8, out: &mut Vec<u8>) -> Fate {
-        let Some(packet) = Packet::parse(&out[start..]) else { return Fate::Leaves(tos) };
+        let Some(packet) = Packet::parse(&out[start..]) else { return Fate::Sent(tos) };
         let bth = packet.bth;
-        let counts = match self.fault.row.kind {
+        let counts = match self.row.kind {
             Kind::Data => bth.dest_qp != QP1,
             Kind::Acknowledge => packet.row.verb == Verb::Acknowledge,
             Kind::Response => packet.row.verb == Verb::ReadResponse,
             Kind::Management => bth.dest_qp == QP1,
-            Kind::Reply => bth.dest_qp == QP1 && self.fault.row.act == Act::CommId,
+            Kind::Reply => bth.dest_qp == QP1 && self.row.act == Act::CommId,
             Kind::Request | Kind::Established => false,
         };
         if !counts || !self.hits() {
             // a held packet is sent after its successor
             if let Some((at, ..)) = self.held.front_mut()
-                && self.fault.row.act == Act::Reorder
+                && self.row.act == Act::Reorder
             {
                 *at = now;
             }
-            return Fate::Leaves(tos);
+            return Fate::Sent(tos);
         }
         let (extensions, payload) = (usize::from(packet.row.length), packet.payload.len());
         let headers = start + Bth::LEN + extensions;
-        match self.fault.row.act {
+        match self.row.act {
             Act::Lose => {
                 out.truncate(start);
-                return Fate::Kept;
+                return Fate::Withheld;
             }
             Act::Repeat => self.held.push_back((now, tos, out[start..].to_vec())),
             Act::Reorder => {
                 // a packet without a successor is sent a while later
                 self.held.push_back((now.saturating_add(2_000_000), tos, out.split_off(start)));
-                return Fate::Kept;
+                return Fate::Withheld;
             }
             Act::Delay(nanos) => {
                 self.held.push_back((now.saturating_add(nanos), tos, out.split_off(start)));
-                return Fate::Kept;
+                return Fate::Withheld;
             }
             Act::Psn(ahead) => rewrite(path, start, out, |head| Bth { psn: (head.psn + ahead) & MASK_24, ..head }, bth),
             Act::PKey => rewrite(path, start, out, |head| Bth { p_key: head.p_key ^ 0x0123, ..head }, bth),
-            Act::QueuePair => rewrite(path, start, out, |head| Bth { dest_qp: (head.dest_qp ^ 0x5a_5a5a) | 2, ..head }, bth),
+            Act::QueuePair => {
+                rewrite(path, start, out, |head| Bth { dest_qp: (head.dest_qp ^ 0x5a_5a5a) | 2, ..head }, bth)
+            }
             Act::Crc => {
                 if let Some(last) = out.last_mut() {
                     *last ^= 0xa5;
@@ -356,7 +329,7 @@ impl Faults {
                 out.truncate(start);
                 packet::emit(path, bth, &head, &body, out);
             }
-            Act::Mark => return Fate::Leaves(tos | 3),
+            Act::Mark => return Fate::Sent(tos | 3),
             Act::Notify => {
                 let mut cnp = Vec::new();
                 let head = Bth { opcode: Opcode::CNP.0, bits: 0, resv8: 0x40, ack: 0, psn: 0, ..bth };
@@ -374,7 +347,7 @@ impl Faults {
             }
             Act::Refuse(_) | Act::Reject(_) | Act::Disconnect => {}
         }
-        Fate::Leaves(tos)
+        Fate::Sent(tos)
     }
 }
 
@@ -392,30 +365,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_their_own_and_read_back() {
-        let mut names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), ROWS.len());
-        for row in ROWS {
-            for when in ["", "@1", "@7-", "@1/100"] {
-                let fault: PacketFault = format!("{}{when}", row.name).parse().unwrap();
-                assert_eq!(fault.to_string().parse::<PacketFault>().unwrap().when, fault.when);
-            }
-        }
-        for wrong in ["lose@", "lose@0", "lose@x", "lose@1/0", "lose@-1"] {
-            assert!(matches!(wrong.parse::<PacketFault>(), Err(ParseError::When(_))), "{wrong}");
-        }
-        assert!(matches!("nothing@1".parse::<PacketFault>(), Err(ParseError::Name(_))));
-    }
-
-    #[test]
     fn docs_say_of_each_what_the_other_end_is_asked_for_and_what_it_did() {
         let docs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/roce.md")).unwrap();
         let table: Vec<Vec<&str>> = docs.lines().map(|line| line.split('|').map(str::trim).collect()).collect();
-        for row in ROWS {
+        for row in &FAULTS {
             let name = format!("`{}`", row.name);
-            let cells = table.iter().find(|cells| cells.get(1) == Some(&&*name)).unwrap_or_else(|| panic!("{name} has no line"));
+            let cells = table
+                .iter()
+                .find(|cells| cells.get(1) == Some(&&*name))
+                .unwrap_or_else(|| panic!("{name} has no line"));
             assert_eq!(cells[2..4], [row.text, row.expected], "{name}");
             assert!(cells.len() == 7 && cells[4..6].iter().all(|cell| !cell.is_empty()), "{name} has an empty cell");
         }

@@ -1,6 +1,5 @@
-//! RoCEv2 in user space (IBA volume 1, annex A17): the communication manager and a reliable connection over UDP datagrams. But for the
-//! driver it has no
-//! socket and no clock.
+//! RoCEv2 in user space (IBA volume 1, annex A17): the communication manager and a reliable connection over UDP
+//! datagrams. But for the driver it has no socket and no clock.
 //!
 //! ```text
 //! datagrams           ─▶ handle_datagram  poll_transmit ─▶ datagrams
@@ -18,10 +17,13 @@
 //! | `udp` | the driver: sockets, the only part that waits |
 //! | [`Endpoint`] | one end of one connection: all of these |
 //!
-//! A violation by the peer ends the connection with a NAK that names it; nothing outside registered memory is ever written.
+//! A violation by the peer ends the connection with a NAK that names it; nothing outside registered memory is ever
+//! written.
 
 #[cfg(target_os = "linux")]
 mod carrier;
+#[cfg(target_os = "linux")]
+mod cases;
 pub mod cm;
 mod congestion;
 pub mod fault;
@@ -41,11 +43,12 @@ pub use carrier::{Carrier, Roce};
 pub use udp::UdpDriver;
 
 use self::cm::{Offer, Waiting};
-use self::fault::{Fate, Faults, PacketFault};
+use self::fault::{Fate, Faults};
 use self::packet::{Check, Hidden, MASK_24, Outside, Packet, Path, later, unwrap, wrap};
 use self::requester::{Failed, Limits, Read, Requester, Work};
 use self::responder::{Done, Responder};
 use crate::transport::memory::{Handle, Regions, Rights};
+use crate::transport::packet_fault::{PacketFault, Tally};
 use crate::transport::{OpError, Time};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::ib::bth::{Bth, DEFAULT_P_KEY, Opcode, Service, Verb};
@@ -64,6 +67,8 @@ pub const KIND: crate::transport::Kind = crate::transport::Kind {
     faults_below: false,
     private_data: cm::PRIVATE_DATA,
     open: || Ok(std::sync::Arc::new(Roce::default())),
+    cases: cases::CASES,
+    faults: &fault::FAULTS,
 };
 
 /// Configuration of a connection.
@@ -85,7 +90,8 @@ pub struct Config {
     pub rnr_retry: u8,
     /// RNR timer that a peer without a posted receive gets: the code of IBA volume 1, table 45.
     pub rnr_timer: u8,
-    /// The time after which a packet is sent again: 4.096 µs times 2 to this power; up to four times that after the first.
+    /// The time after which a packet is sent again: 4.096 µs times 2 to this power; up to four times that after the
+    /// first.
     pub ack_timeout: u8,
     /// Time that the communication managers wait for each other, in the same code.
     pub cm_timeout: u8,
@@ -105,6 +111,8 @@ pub struct Config {
     pub line_rate: u64,
     /// A fault to inject, and the seed of its random numbers.
     pub fault: Option<(PacketFault, u64)>,
+    /// Counts what the fault does, over all connections.
+    pub acted: Tally,
 }
 
 impl Config {
@@ -135,6 +143,7 @@ impl Default for Config {
             ecn: true,
             line_rate: 1_250_000_000,
             fault: None,
+            acted: Tally::default(),
         }
     }
 }
@@ -331,7 +340,15 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// The end that connects, from `local_port`, to a service. Its REQ can be transmitted at once.
-    pub fn connect(now: Time, config: Config, path: Path, numbers: Numbers, local_port: u16, service: u16, private_data: &[u8]) -> Self {
+    pub fn connect(
+        now: Time,
+        config: Config,
+        path: Path,
+        numbers: Numbers,
+        local_port: u16,
+        service: u16,
+        private_data: &[u8],
+    ) -> Self {
         let mut endpoint = Self::new(config, path, numbers);
         let c = &endpoint.config;
         let request = cm::request(&cm::Request {
@@ -347,7 +364,8 @@ impl Endpoint {
             private_data: private_data.get(..cm::PRIVATE_DATA).unwrap_or(private_data),
         });
         endpoint.mads.push_back(request.clone());
-        endpoint.phase = Phase::Connecting(Waiting::new(now, request, endpoint.config.cm_timeout, endpoint.config.cm_retries));
+        endpoint.phase =
+            Phase::Connecting(Waiting::new(now, request, endpoint.config.cm_timeout, endpoint.config.cm_retries));
         endpoint
     }
 
@@ -356,8 +374,16 @@ impl Endpoint {
     ///
     /// # Errors
     /// The reason for which to refuse it: see [`Endpoint::rejection`].
-    pub fn accept(now: Time, mut config: Config, path: Path, numbers: Numbers, request: &[u8]) -> Result<Self, RejectReason> {
-        let Ok((_, Some(CmMessage::Request(request)))) = parse_mad(request, &mut Off) else { return Err(RejectReason::UNSUPPORTED) };
+    pub fn accept(
+        now: Time,
+        mut config: Config,
+        path: Path,
+        numbers: Numbers,
+        request: &[u8],
+    ) -> Result<Self, RejectReason> {
+        let Ok((_, Some(CmMessage::Request(request)))) = parse_mad(request, &mut Off) else {
+            return Err(RejectReason::UNSUPPORTED);
+        };
         if request.head.transport() != 0 {
             return Err(RejectReason::INVALID_TRANSPORT_TYPE);
         }
@@ -400,9 +426,12 @@ impl Endpoint {
 
     /// The answer to a DREQ for a connection that does not exist any more (12.9.8.3.1).
     pub fn disconnect_reply(path: &Path, request: &[u8]) -> Option<Vec<u8>> {
-        let Ok((_, Some(CmMessage::DisconnectRequest(request_head)))) = parse_mad(request, &mut Off) else { return None };
+        let Ok((_, Some(CmMessage::DisconnectRequest(request_head)))) = parse_mad(request, &mut Off) else {
+            return None;
+        };
         let mut out = Vec::new();
-        let reply = cm::disconnect_reply(request_head.remote_comm_id, request_head.local_comm_id, cm::transaction(request));
+        let reply =
+            cm::disconnect_reply(request_head.remote_comm_id, request_head.local_comm_id, cm::transaction(request));
         emit_mad(path, 0, &reply, &mut out);
         Some(out)
     }
@@ -445,7 +474,10 @@ impl Endpoint {
             reported: false,
             next_read: 1,
             answers_first: true,
-            faults: config.fault.map(|(fault, seed)| Faults::new(fault, seed)),
+            faults: config
+                .fault
+                .and_then(|(fault, seed)| Faults::new(fault, seed))
+                .map(|faults| faults.counted_by(&config.acted)),
             counters: Counters::default(),
             config,
         }
@@ -736,7 +768,9 @@ impl Endpoint {
                     self.established(now);
                 }
                 // the RTU was lost
-                Phase::Established | Phase::Closing(_) if !self.answer.is_empty() => self.mads.push_back(self.answer.clone()),
+                Phase::Established | Phase::Closing(_) if !self.answer.is_empty() => {
+                    self.mads.push_back(self.answer.clone())
+                }
                 _ => {}
             },
             CmMessage::ReadyToUse(_) => {
@@ -819,21 +853,28 @@ impl Endpoint {
         };
         let request = cm::disconnect(self.us.comm_id, peer.comm_id, peer.qp, self.us.comm_id.into());
         self.mads.push_back(request.clone());
-        self.phase = Phase::Disconnecting(Waiting::new(now, request, self.config.cm_timeout.min(16), DISCONNECT_RETRIES));
+        self.phase =
+            Phase::Disconnecting(Waiting::new(now, request, self.config.cm_timeout.min(16), DISCONNECT_RETRIES));
     }
 
     /// The time at which [`Endpoint::handle_timeout`] must be called, or at which something can be transmitted that
     /// cannot be now.
     pub fn poll_timeout(&self) -> Option<Time> {
         let cm = match &self.phase {
-            Phase::Connecting(waiting) | Phase::Accepting(waiting) | Phase::Disconnecting(waiting) => Some(waiting.deadline),
+            Phase::Connecting(waiting) | Phase::Accepting(waiting) | Phase::Disconnecting(waiting) => {
+                Some(waiting.deadline)
+            }
             Phase::Closing(until) => Some(*until),
             Phase::Established | Phase::Over => None,
         };
         let requester = if self.broken { None } else { self.requester.poll_timeout() };
         // packets that wait for the rate limit
         let open = matches!(self.phase, Phase::Established | Phase::Closing(_));
-        let ready = if self.responder.is_ready() { Some(Time::MIN) } else { self.requester.ready_at().filter(|_| !self.broken) };
+        let ready = if self.responder.is_ready() {
+            Some(Time::MIN)
+        } else {
+            self.requester.ready_at().filter(|_| !self.broken)
+        };
         let paced = self.sender.next().zip(ready).filter(|_| open).map(|(next, ready)| next.max(ready));
         let held = self.faults.as_ref().and_then(Faults::poll_timeout);
         [cm, requester, paced, held].into_iter().flatten().min()
@@ -859,7 +900,7 @@ impl Endpoint {
                         break Some(tos);
                     }
                     let Some(tos) = self.emit(now, data, out) else { break None };
-                    if let Fate::Leaves(tos) = faults.leaving(now, &self.path, start, tos, out) {
+                    if let Fate::Sent(tos) = faults.leaving(now, &self.path, start, tos, out) {
                         break Some(tos);
                     }
                 };
@@ -962,7 +1003,12 @@ impl Endpoint {
     /// As [`Endpoint::send`].
     pub fn send_with_immediate(&mut self, message: &[u8], immediate: u32) -> Result<(), OpError> {
         self.ready()?;
-        self.requester.post(Work::Send { data: message.to_vec(), invalidate: None, immediate: Some(immediate), solicited: false });
+        self.requester.post(Work::Send {
+            data: message.to_vec(),
+            invalidate: None,
+            immediate: Some(immediate),
+            solicited: false,
+        });
         Ok(())
     }
 
@@ -981,7 +1027,14 @@ impl Endpoint {
     ///
     /// # Errors
     /// See [`OpError`].
-    pub fn read(&mut self, sink: u32, sink_offset: u64, source: u32, source_offset: u64, length: u32) -> Result<u64, OpError> {
+    pub fn read(
+        &mut self,
+        sink: u32,
+        sink_offset: u64,
+        source: u32,
+        source_offset: u64,
+        length: u32,
+    ) -> Result<u64, OpError> {
         self.ready()?;
         if self.requester.limits.depth == 0 {
             return Err(OpError::NoReads);
@@ -1020,7 +1073,13 @@ impl Endpoint {
             Phase::Established => self.phase = Phase::Closing(later(now, LEAVE_WITHIN)),
             Phase::Connecting(_) => {
                 // a REP may be in transit
-                self.mads.push_back(cm::reject(self.us.comm_id, 0, false, RejectReason::CONSUMER, self.us.comm_id.into()));
+                self.mads.push_back(cm::reject(
+                    self.us.comm_id,
+                    0,
+                    false,
+                    RejectReason::CONSUMER,
+                    self.us.comm_id.into(),
+                ));
                 self.phase = Phase::Over;
             }
             Phase::Accepting(_) => self.disconnect(now),

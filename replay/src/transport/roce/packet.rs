@@ -389,14 +389,23 @@ mod tests {
                 assert_eq!(Packet::parse(&datagram).unwrap().payload, vec![0x5a; length]);
                 let crc = u32::from_le_bytes(*datagram.last_chunk().unwrap());
                 assert_eq!(crc, by_frame(&path, &datagram, Hidden::default()));
-                assert_eq!(check.received(path.local, path.remote, path.source_port, &datagram), Some(Hidden::default()));
-                for (identification, fragmentable) in [(1u16, false), (0x8000, true), (0xffff, false), (0, true), (0x1234, true)] {
+                assert_eq!(
+                    check.received(path.local, path.remote, path.source_port, &datagram),
+                    Some(Hidden::default())
+                );
+                for (identification, fragmentable) in
+                    [(1u16, false), (0x8000, true), (0xffff, false), (0, true), (0x1234, true)]
+                {
                     let hidden = Hidden { identification, fragmentable };
                     let crc = by_frame(&path, &datagram, hidden);
                     let end = datagram.len() - ICRC;
                     let mut other = [&datagram[..end], &crc.to_le_bytes()].concat();
                     let expected = if v6 { Hidden::default() } else { hidden };
-                    assert_eq!(check.received(path.local, path.remote, path.source_port, &other), Some(expected), "{length}");
+                    assert_eq!(
+                        check.received(path.local, path.remote, path.source_port, &other),
+                        Some(expected),
+                        "{length}"
+                    );
                     if !v6 && !fragmentable {
                         other.copy_from_slice(&datagram);
                         check.renumber(&mut other, identification);

@@ -1,10 +1,14 @@
 //! The datagrams of one of our connections, in constructed frames. Ethernet addresses and the time to live are made up;
-//! so are, for received packets, the UDP checksum and the class, which a socket does not report (ours is used). All
-//! other fields from the identification on are those of the wire.
+//! so are, for received packets, the UDP checksum and the class, which a socket does not report (that of our own
+//! packets of the same kind is used). All other fields from the identification on are those of the wire.
 
+use super::CNP_DSCP;
 use super::packet::{Hidden, Outside, PORT};
 use crate::transport::Time;
 use crate::wire::{Ip, Wire, addresses, frame_with, udp_checksum};
+use rdmascope_dissector::trace::Off;
+use rdmascope_dissector::wire::ib::bth::{Bth, Opcode};
+use rdmascope_dissector::wire::ib::mad::QP1;
 use rdmascope_dissector::wire::ip::UDP;
 use std::net::{IpAddr, SocketAddr};
 
@@ -42,13 +46,22 @@ impl Packets {
                 (Ip { id: identification, tos: header.tos, ttl: header.ttl, fragmentable }, Some(header.checksum))
             }
             None => {
-                let tos = self.tos | if congested { 3 } else { 0 };
+                let tos = self.class(datagram) | if congested { 3 } else { 0 };
                 let ip = Ip { id: hidden.identification, tos, fragmentable: hidden.fragmentable, ..Ip::default() };
                 // its checksum is unknown: on IPv4 it is optional
                 (ip, self.ends[0].0.is_ipv4().then_some(0))
             }
         };
         self.packet(now, 1, source_port, ip, datagram, checksum);
+    }
+
+    /// The class that we would give a packet of this kind.
+    fn class(&self, datagram: &[u8]) -> u8 {
+        match Bth::parse(datagram, &mut Off) {
+            Ok((_, bth)) if bth.dest_qp == QP1 => 0,
+            Ok((_, bth)) if bth.opcode == Opcode::CNP.0 => CNP_DSCP << 2,
+            _ => self.tos,
+        }
     }
 
     /// Without a checksum, one is made.

@@ -1,6 +1,6 @@
-//! The requester of a reliable connection (IBA volume 1, 9.7.3 to 9.7.5): messages as packets, in order; acknowledgements, answers to
-//! reads, refusals;
-//! and going back to the first packet that is missing. Sequence numbers are counted in 64 bits here, from [`START`] on.
+//! The requester of a reliable connection (IBA volume 1, 9.7.3 to 9.7.5): messages as packets, in order;
+//! acknowledgements, answers to reads, refusals; and going back to the first packet that is missing. Sequence numbers
+//! are counted in 64 bits here, from [`START`] on.
 
 use super::packet::{self, Kind, later};
 use crate::transport::Time;
@@ -203,7 +203,8 @@ impl Requester {
         }
         match self.queue.get(self.at) {
             Some(Posted { work: Work::Read(_), packets, .. }) => {
-                self.reading == 0 || self.reading < self.limits.depth && self.reading_packets + packets <= self.limits.window
+                self.reading == 0
+                    || self.reading < self.limits.depth && self.reading_packets + packets <= self.limits.window
             }
             Some(_) => true,
             None => false,
@@ -243,7 +244,10 @@ impl Requester {
         let piece = |data: &'_ [u8]| n as usize * mtu..data.len().min((n as usize + 1) * mtu);
         Some(match &self.queue[index].work {
             Work::Send { data, invalidate, immediate, solicited } => Out {
-                opcode: packet::opcode(Kind::Send { invalidate: invalidate.is_some(), immediate: immediate.is_some() }, part),
+                opcode: packet::opcode(
+                    Kind::Send { invalidate: invalidate.is_some(), immediate: immediate.is_some() },
+                    part,
+                ),
                 sequence,
                 ask: last || full || sequence % ASK_EVERY == ASK_EVERY - 1,
                 solicited: last && *solicited,

@@ -158,11 +158,22 @@ impl Responder {
                 if self.answers.iter().any(coming) {
                     return;
                 }
-                let within = sequence + packets <= self.expected && self.reads < self.depth.max(1) * 2 && self.answers.len() < ANSWERS_MAX;
-                if within && (reth.dma_length == 0 || memory.read(reth.r_key, reth.virtual_address, reth.dma_length).is_ok()) {
+                let within = sequence + packets <= self.expected
+                    && self.reads < self.depth.max(1) * 2
+                    && self.answers.len() < ANSWERS_MAX;
+                if within
+                    && (reth.dma_length == 0 || memory.read(reth.r_key, reth.virtual_address, reth.dma_length).is_ok())
+                {
                     self.reads += 1;
                     let (key, offset, length) = (reth.r_key, reth.virtual_address, reth.dma_length);
-                    self.answers.push_back(Answer::Read { first: sequence, key, offset, length, sent: 0, msn: self.msn });
+                    self.answers.push_back(Answer::Read {
+                        first: sequence,
+                        key,
+                        offset,
+                        length,
+                        sent: 0,
+                        msn: self.msn,
+                    });
                 }
             }
             _ => self.acknowledge(self.expected.wrapping_sub(1), ACK),
@@ -187,9 +198,15 @@ impl Responder {
         }
         // 9.7.4.1.6: full packets but for the last
         match (row.verb, last) {
-            (Verb::Send | Verb::Write, false) if length != self.mtu => return Err(invalid("a packet that is not the last is not full")),
-            (Verb::Send | Verb::Write, true) if length > self.mtu => return Err(invalid("a packet is longer than the path MTU")),
-            (Verb::Send | Verb::Write, true) if length == 0 && !first => return Err(invalid("the last packet is empty")),
+            (Verb::Send | Verb::Write, false) if length != self.mtu => {
+                return Err(invalid("a packet that is not the last is not full"));
+            }
+            (Verb::Send | Verb::Write, true) if length > self.mtu => {
+                return Err(invalid("a packet is longer than the path MTU"));
+            }
+            (Verb::Send | Verb::Write, true) if length == 0 && !first => {
+                return Err(invalid("the last packet is empty"));
+            }
             _ => {}
         }
         let mut done = Done::Nothing;
@@ -214,7 +231,10 @@ impl Responder {
                     let mut invalidated = None;
                     if let Some(key) = packet.ext.invalidate {
                         if !memory.invalidate(key) {
-                            return Err(Refused::Nak(NakCode::REMOTE_ACCESS_ERROR, "it invalidates a key that was never advertised"));
+                            return Err(Refused::Nak(
+                                NakCode::REMOTE_ACCESS_ERROR,
+                                "it invalidates a key that was never advertised",
+                            ));
                         }
                         invalidated = Some(key);
                     }
@@ -224,17 +244,18 @@ impl Responder {
                 }
             }
             Verb::Write => {
-                let (key, offset, left) = match (std::mem::replace(&mut self.current, Current::Nothing), packet.ext.reth) {
-                    (Current::Nothing, Some(reth)) => {
-                        // nothing is written of a message that would not fit
-                        if reth.dma_length > 0 {
-                            memory.may_write(reth.r_key, reth.virtual_address, reth.dma_length).map_err(access)?;
+                let (key, offset, left) =
+                    match (std::mem::replace(&mut self.current, Current::Nothing), packet.ext.reth) {
+                        (Current::Nothing, Some(reth)) => {
+                            // nothing is written of a message that would not fit
+                            if reth.dma_length > 0 {
+                                memory.may_write(reth.r_key, reth.virtual_address, reth.dma_length).map_err(access)?;
+                            }
+                            (reth.r_key, reth.virtual_address, reth.dma_length)
                         }
-                        (reth.r_key, reth.virtual_address, reth.dma_length)
-                    }
-                    (Current::Write { key, offset, left }, None) => (key, offset, left),
-                    _ => return Err(invalid("its opcode does not follow the one before")),
-                };
+                        (Current::Write { key, offset, left }, None) => (key, offset, left),
+                        _ => return Err(invalid("its opcode does not follow the one before")),
+                    };
                 let length = length as u32;
                 if length > left || last != (length == left) {
                     return Err(invalid("an RDMA Write is longer or shorter than its header says"));
@@ -251,7 +272,8 @@ impl Responder {
                     memory.write(key, offset, packet.payload).map_err(access)?;
                 }
                 if !last {
-                    self.current = Current::Write { key, offset: offset.wrapping_add(length.into()), left: left - length };
+                    self.current =
+                        Current::Write { key, offset: offset.wrapping_add(length.into()), left: left - length };
                 } else if row.immediate() {
                     done = Done::Received { message: Vec::new(), invalidated: None, immediate: packet.ext.immediate };
                 }
@@ -270,7 +292,14 @@ impl Responder {
                 self.reads += 1;
                 self.msn = self.msn.wrapping_add(1) & MASK_24;
                 let (key, offset, length) = (reth.r_key, reth.virtual_address, reth.dma_length);
-                self.answers.push_back(Answer::Read { first: self.expected, key, offset, length, sent: 0, msn: self.msn });
+                self.answers.push_back(Answer::Read {
+                    first: self.expected,
+                    key,
+                    offset,
+                    length,
+                    sent: 0,
+                    msn: self.msn,
+                });
                 self.expected += u64::from(length).div_ceil(self.mtu as u64).max(1);
                 return Ok(Done::Nothing);
             }

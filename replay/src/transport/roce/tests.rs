@@ -113,8 +113,10 @@ impl Net {
                     let late = if self.random.chance(w.delay) { self.random.next() % 300_000 } else { 0 };
                     let at = self.now + 5_000 + (late + copy * 1000) as i64;
                     let marked = self.random.chance(w.mark);
-                    self.on_the_way
-                        .insert((at, self.left * 2 + copy), OnTheWay { to: 1 - from, marked, source_port, bytes: datagram.clone() });
+                    self.on_the_way.insert(
+                        (at, self.left * 2 + copy),
+                        OnTheWay { to: 1 - from, marked, source_port, bytes: datagram.clone() },
+                    );
                 }
             }
         }
@@ -125,10 +127,12 @@ impl Net {
         if datagram.to == 1 && self.ends.len() == 1 {
             // as a listener does it
             let path = paths()[1];
-            let whole = Check::default().received(path.remote, path.local, datagram.source_port, &datagram.bytes).is_some();
+            let whole =
+                Check::default().received(path.remote, path.local, datagram.source_port, &datagram.bytes).is_some();
             if let Some((Addressed::Service { port, .. }, mad)) = addressed(&datagram.bytes).filter(|_| whole) {
                 assert_eq!(port, Some(445));
-                self.ends.push(Endpoint::accept(self.now, self.config.clone(), paths()[1], numbers(1, 5), mad).unwrap());
+                self.ends
+                    .push(Endpoint::accept(self.now, self.config.clone(), paths()[1], numbers(1, 5), mad).unwrap());
             }
             return;
         }
@@ -233,9 +237,13 @@ fn traffic(net: &mut Net, operations: u64) {
     net.quiet();
     assert_eq!((net.closed(0), net.closed(1)), (None, None));
     for (end, expected) in expected.iter().enumerate() {
-        let received: Vec<_> = net.events[end].iter().filter(|event| matches!(event, Event::Received { .. })).cloned().collect();
+        let received: Vec<_> =
+            net.events[end].iter().filter(|event| matches!(event, Event::Received { .. })).cloned().collect();
         assert!(received == *expected, "{} messages, and {} were sent", received.len(), expected.len());
-        let reads: Vec<_> = net.events[end].iter().filter_map(|e| if let Event::ReadDone { id } = e { Some(*id) } else { None }).collect();
+        let reads: Vec<_> = net.events[end]
+            .iter()
+            .filter_map(|e| if let Event::ReadDone { id } = e { Some(*id) } else { None })
+            .collect();
         assert_eq!(reads, (1..=reads.len() as u64).collect::<Vec<_>>(), "reads are done in their order");
     }
     for (end, key, at, data) in regions {
@@ -262,8 +270,15 @@ fn everything_arrives_at_every_path_mtu() {
         assert_eq!(net.ends[1].path_mtu(), mtu);
         traffic(&mut net, 12);
         for end in &net.ends {
-            let Counters { cnps_sent: 0, cnps_received: 0, retransmitted: 0, duplicates: 0, gaps: 0, bad_crc: 0, foreign: 0 } =
-                end.counters()
+            let Counters {
+                cnps_sent: 0,
+                cnps_received: 0,
+                retransmitted: 0,
+                duplicates: 0,
+                gaps: 0,
+                bad_crc: 0,
+                foreign: 0,
+            } = end.counters()
             else {
                 panic!("{mtu}: {:?}", end.counters())
             };
@@ -315,7 +330,12 @@ fn every_lost_management_datagram_is_sent_again() {
 
 #[test]
 fn a_missing_peer_is_reported_after_all_retries() {
-    let mut net = Net::new(Config { cm_retries: 3, ..config(1024) }, config(1024), Impairments { lose: 1000, ..Impairments::default() }, 1);
+    let mut net = Net::new(
+        Config { cm_retries: 3, ..config(1024) },
+        config(1024),
+        Impairments { lose: 1000, ..Impairments::default() },
+        1,
+    );
     net.run(|net| net.closed(0).is_some());
     assert_eq!(net.closed(0), Some(&Closed::NoAnswer));
     assert!((4.0..5.0).contains(&(net.now as f64 / 1.073e9)), "4 times the CM's timeout: {}", net.now);
@@ -366,10 +386,12 @@ fn without_receives_the_sender_waits() {
     assert!(!net.ends[0].is_quiet(), "two of five were taken");
     net.reading = true;
     net.quiet();
-    let expected: Vec<_> = (0..5u8).map(|n| Event::Received { message: vec![n; 2000], invalidated: None, immediate: None }).collect();
+    let expected: Vec<_> =
+        (0..5u8).map(|n| Event::Received { message: vec![n; 2000], invalidated: None, immediate: None }).collect();
     assert_eq!(net.events[1][1..], expected);
     // and not forever, if that was negotiated
-    let mut net = Net::new(config(1024), Config { receives: 0, rnr_retry: 3, ..config(1024) }, Impairments::default(), 1);
+    let mut net =
+        Net::new(config(1024), Config { receives: 0, rnr_retry: 3, ..config(1024) }, Impairments::default(), 1);
     net.established();
     net.ends[0].send(&[1; 10], None, false).unwrap();
     net.run(|net| net.closed(0).is_some());
@@ -413,7 +435,9 @@ fn no_more_reads_are_outstanding_than_were_agreed() {
     let sink = net.ends[0].register(vec![0; 20_000], Rights::LOCAL).unwrap();
     net.ends[0].read(sink.key, sink.offset, source.key, source.offset, 20_000).unwrap();
     net.transmit();
-    let asked = |net: &Net| net.on_the_way.values().filter(|d| Packet::parse(&d.bytes).unwrap().row.verb == Verb::ReadRequest).count();
+    let asked = |net: &Net| {
+        net.on_the_way.values().filter(|d| Packet::parse(&d.bytes).unwrap().row.verb == Verb::ReadRequest).count()
+    };
     assert_eq!(asked(&net), 3);
     net.quiet();
     assert!(net.ends[0].deregister(sink.key).unwrap() == bytes(20_000, 2));
@@ -539,7 +563,11 @@ fn a_queue_pair_takes_and_gives_what_its_state_lets_it() {
     give(&mut net, 1, &stale);
     let now = net.now;
     assert_eq!(net.ends[1].poll_transmit(now, &mut Vec::new()), None);
-    assert!(matches!(net.closed(0), Some(Closed::Refused(NakCode::INVALID_REQUEST) | Closed::ByPeer)), "{:?}", net.closed(0));
+    assert!(
+        matches!(net.closed(0), Some(Closed::Refused(NakCode::INVALID_REQUEST) | Closed::ByPeer)),
+        "{:?}",
+        net.closed(0)
+    );
 }
 
 #[test]
@@ -552,30 +580,44 @@ fn the_whole_crc_is_checked_where_the_header_is_seen() {
     Check::default().renumber(&mut datagram, 0x1234);
     let header = |identification| {
         let hidden = Hidden { identification, fragmentable: false };
-        Outside { source_port: paths()[0].source_port, congested: false, header: Some(Header { hidden, tos: 0, ttl: 64, checksum: 0 }) }
+        Outside {
+            source_port: paths()[0].source_port,
+            congested: false,
+            header: Some(Header { hidden, tos: 0, ttl: 64, checksum: 0 }),
+        }
     };
     let now = net.now;
     assert_eq!(net.ends[1].handle_outside(now, &header(0x1235), &datagram), None);
     assert_eq!(net.ends[1].counters().bad_crc, 1);
-    assert_eq!(net.ends[1].handle_outside(now, &header(0x1234), &datagram).map(|hidden| hidden.identification), Some(0x1234));
+    assert_eq!(
+        net.ends[1].handle_outside(now, &header(0x1234), &datagram).map(|hidden| hidden.identification),
+        Some(0x1234)
+    );
     assert!(net.ends[1].poll_event().is_some());
 }
 
 #[test]
 fn who_connects_refuses_an_answer_with_each_reason() {
-    for row in fault::ROWS.iter().filter(|row| row.name.starts_with("cm-reject-")) {
+    for row in fault::FAULTS.iter().filter(|row| row.name.starts_with("cm-reject-")) {
         let fault: PacketFault = row.name.parse().unwrap();
-        let reason = Faults::new(fault, 1).rejects().unwrap();
-        let mut net = Net::new(Config { fault: Some((fault, 1)), ..config(1024) }, config(1024), Impairments::default(), 1);
+        let reason = Faults::new(fault, 1).unwrap().rejects().unwrap();
+        let mut net =
+            Net::new(Config { fault: Some((fault, 1)), ..config(1024) }, config(1024), Impairments::default(), 1);
         net.run(|net| net.closed(1).is_some());
-        assert_eq!((net.closed(0), net.closed(1)), (Some(&Closed::ByUs), Some(&Closed::Rejected(reason))), "{}", row.name);
+        assert_eq!(
+            (net.closed(0), net.closed(1)),
+            (Some(&Closed::ByUs), Some(&Closed::Rejected(reason))),
+            "{}",
+            row.name
+        );
         assert!(net.ends.iter().all(Endpoint::is_over));
     }
 }
 
 #[test]
 fn a_receipt_gives_the_answer_more_time() {
-    let mut net = Net::new(Config { cm_timeout: 10, cm_retries: 0, ..config(1024) }, config(1024), Impairments::default(), 1);
+    let mut net =
+        Net::new(Config { cm_timeout: 10, cm_retries: 0, ..config(1024) }, config(1024), Impairments::default(), 1);
     let mut out = Vec::new();
     net.ends[0].poll_transmit(0, &mut out).unwrap();
     let receipt = Endpoint::receipt(&paths()[1], addressed(&out).unwrap().1).unwrap();
@@ -678,11 +720,16 @@ fn an_acknowledgement_of_what_was_not_sent_is_nothing() {
 /// Each fault of the table at one end: the other end must tolerate it, or end the connection for the expected reason.
 #[test]
 fn every_packet_fault_is_done_and_comes_to_what_it_has_to() {
-    for row in fault::ROWS {
+    for row in &fault::FAULTS {
         let fault: PacketFault = row.name.parse().unwrap();
         let faulty = Config { fault: Some((fault, 7)), retry_count: 3, rnr_retry: 3, cm_retries: 2, ..config(1024) };
-        let mut net = Net::new(Config { retry_count: 3, rnr_retry: 3, cm_retries: 2, ..config(1024) }, faulty, Impairments::default(), 1);
-        if let Some(reason) = Faults::new(fault, 1).rejects() {
+        let mut net = Net::new(
+            Config { retry_count: 3, rnr_retry: 3, cm_retries: 2, ..config(1024) },
+            faulty,
+            Impairments::default(),
+            1,
+        );
+        if let Some(reason) = Faults::new(fault, 1).unwrap().rejects() {
             let mut out = Vec::new();
             net.ends[0].poll_transmit(0, &mut out).unwrap();
             let refused = Endpoint::accept(0, net.config, paths()[1], numbers(1, 5), addressed(&out).unwrap().1);
@@ -698,14 +745,17 @@ fn every_packet_fault_is_done_and_comes_to_what_it_has_to() {
                 net.ends[1].send(&[n; 3000], None, false).unwrap();
             }
             net.ends[0].read(sink.key, sink.offset, source.key, source.offset, 20_000).unwrap();
-            net.run(|net| net.closed(0).is_some() || net.on_the_way.is_empty() && net.ends.iter().all(Endpoint::is_quiet));
+            net.run(|net| {
+                net.closed(0).is_some() || net.on_the_way.is_empty() && net.ends.iter().all(Endpoint::is_quiet)
+            });
             if net.closed(0).is_none() && matches!(row.name, "no-ack" | "ack-unsent") {
                 // the answer to the read acknowledged all packets before it
                 net.ends[0].send(b"once more", None, false).unwrap();
                 net.run(|net| net.closed(0).is_some());
             }
             if net.closed(0).is_none() {
-                let messages = |end: usize| net.events[end].iter().filter(|e| matches!(e, Event::Received { .. })).count();
+                let messages =
+                    |end: usize| net.events[end].iter().filter(|e| matches!(e, Event::Received { .. })).count();
                 assert_eq!((messages(0), messages(1)), (6, 6), "{}", row.name);
                 assert!(net.ends[0].deregister(sink.key).unwrap() == bytes(20_000, 3), "{}", row.name);
             }
@@ -717,7 +767,9 @@ fn every_packet_fault_is_done_and_comes_to_what_it_has_to() {
             "nak-operation" => Some(Closed::Refused(NakCode::REMOTE_OPERATIONAL_ERROR)),
             "rnr" => Some(Closed::RnrRetries),
             "no-ack" | "ack-unsent" => Some(Closed::Retries),
-            "short-response" | "long-response" => Some(Closed::BadResponse("it does not have the length that was asked for")),
+            "short-response" | "long-response" => {
+                Some(Closed::BadResponse("it does not have the length that was asked for"))
+            }
             "cm-silent" | "cm-wrong-id" => Some(Closed::NoAnswer),
             "cm-disconnect" => Some(Closed::ByPeer),
             _ => None,

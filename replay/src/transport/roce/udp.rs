@@ -101,12 +101,22 @@ struct Reader {
 
 impl Reader {
     /// Reads once from a socket, many datagrams at a time. Returns true if there were any.
-    fn fill(&mut self, state: &UdpSocketState, socket: UdpSockRef<'_>, mut each: impl FnMut(&RecvMeta, &[u8])) -> io::Result<bool> {
+    fn fill(
+        &mut self,
+        state: &UdpSocketState,
+        socket: UdpSockRef<'_>,
+        mut each: impl FnMut(&RecvMeta, &[u8]),
+    ) -> io::Result<bool> {
         let mut slices: Vec<IoSliceMut<'_>> = self.buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();
         let count = match state.recv(socket, &mut slices, &mut self.metas) {
             Ok(count) => count,
             // an ICMP error for one of our datagrams is ignored
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused) => {
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused
+                ) =>
+            {
                 return Ok(false);
             }
             Err(e) => return Err(e),
@@ -133,7 +143,9 @@ impl Raw {
         if address.is_loopback() {
             return None;
         }
-        let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, Some(ipproto::UDP)).ok()?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, Some(ipproto::UDP))
+                .ok()?;
         rustix::net::bind(&socket, &SocketAddrV4::new(address, 0)).ok()?;
         receive_buffer(socket.as_fd());
         let state = UdpSocketState::new((&socket).into()).ok()?;
@@ -189,7 +201,12 @@ impl UdpPort {
         probe.connect((remote, PORT))?;
         let local = probe.local_addr()?.ip().to_canonical();
         match Self::open(local) {
-            Err(e) if e.kind() == io::ErrorKind::AddrInUse && local == remote && local.is_ipv4() && !driver_owns_port() => {
+            Err(e)
+                if e.kind() == io::ErrorKind::AddrInUse
+                    && local == remote
+                    && local.is_ipv4()
+                    && !driver_owns_port() =>
+            {
                 for _ in 0..16 {
                     let mut random = [0; 3];
                     getrandom::fill(&mut random).map_err(io::Error::other)?;
@@ -231,7 +248,8 @@ impl UdpPort {
             receive_buffer(socket.as_fd());
             Some(state)
         };
-        let reader = Reader { buffers: vec![vec![0; 65_536]; BATCH_SIZE], metas: vec![RecvMeta::default(); BATCH_SIZE] };
+        let reader =
+            Reader { buffers: vec![vec![0; 65_536]; BATCH_SIZE], metas: vec![RecvMeta::default(); BATCH_SIZE] };
         let port = Self { address, socket, state, raw, reader: Mutex::new(reader), routes: Mutex::default() };
         port.try_identification()?;
         Ok(port)
@@ -239,7 +257,11 @@ impl UdpPort {
 
     /// Sends a datagram to ourselves, and looks at the identification that it got.
     fn try_identification(&self) -> io::Result<()> {
-        let to = if self.address.is_unspecified() && self.address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { self.address };
+        let to = if self.address.is_unspecified() && self.address.is_ipv4() {
+            Ipv4Addr::LOCALHOST.into()
+        } else {
+            self.address
+        };
         if !to.is_ipv4() {
             return Ok(());
         }
@@ -265,7 +287,8 @@ impl UdpPort {
             Some(hidden) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 format!(
-                    "this system numbers IP packets (identification {:#06x}) where Linux leaves 0: the invariant CRC of RoCEv2 covers that \
+                    "this system numbers IP packets (identification {:#06x}) where Linux leaves 0: the invariant CRC \
+                        of RoCEv2 covers that \
                     number, and cannot be computed here",
                     hidden.identification
                 ),
@@ -325,7 +348,11 @@ impl UdpPort {
 
     /// The same for the owner of `mailbox`: passes on the datagrams in its mailbox, and then its own at once, in the
     /// order of their arrival. If another thread reads, passes on only those in the mailbox.
-    fn receive_for(&self, mailbox: Option<&Arc<Mailbox>>, mut own: impl FnMut(IpAddr, &Outside, &[u8])) -> io::Result<bool> {
+    fn receive_for(
+        &self,
+        mailbox: Option<&Arc<Mailbox>>,
+        mut own: impl FnMut(IpAddr, &Outside, &[u8]),
+    ) -> io::Result<bool> {
         // the reading thread puts packets of others into their mailboxes before it releases the reader: so whoever gets
         // the reader has all earlier packets
         let reader = self.reader.try_lock();
@@ -375,7 +402,8 @@ impl UdpPort {
                     Some(mailbox) => Some(mailbox.clone()),
                     None => {
                         // a lost answer is requested again
-                        let reject = |path: &Path| Some(Endpoint::rejection(path, mad, RejectReason::INVALID_SERVICE_ID));
+                        let reject =
+                            |path: &Path| Some(Endpoint::rejection(path, mad, RejectReason::INVALID_SERVICE_ID));
                         let _ = answer(local, remote, reject);
                         None
                     }
@@ -434,7 +462,8 @@ impl UdpPort {
 
     /// Waits until a packet arrives, for anybody, or in this mailbox; or until this socket, if given, can send.
     fn wait_also(&self, mailbox: &Mailbox, leaving: Option<&UdpSocket>, at_most: Duration) -> io::Result<()> {
-        let sources = self.sources().chain([mailbox.bell.as_fd()]).map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN));
+        let sources =
+            self.sources().chain([mailbox.bell.as_fd()]).map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN));
         let mut fds: Vec<PollFd<'_>> = sources.chain(leaving.map(|flow| PollFd::new(flow, PollFlags::OUT))).collect();
         poll_for(&mut fds, at_most)
     }
@@ -499,12 +528,13 @@ fn flow(local: IpAddr, wish: u16) -> io::Result<(UdpSocket, u16)> {
     Err(last)
 }
 
-/// The largest path MTU that the interface from `local` to `remote` has room for: 4096 bytes on jumbo frames and within this host, 1024 on
-/// 1500.
+/// The largest path MTU that the interface from `local` to `remote` has room for: 4096 bytes on jumbo frames and within
+/// this host, 1024 on 1500.
 pub(crate) fn path_mtu(local: IpAddr, remote: IpAddr) -> u16 {
     // headers: IP, UDP, BTH, the longest extension, padding and CRC
     const HEADERS: usize = 40 + 8 + 12 + 28 + 4;
-    let room = if local == remote || remote.is_loopback() { usize::MAX } else { interface_mtu(local, remote).unwrap_or(1500) };
+    let room =
+        if local == remote || remote.is_loopback() { usize::MAX } else { interface_mtu(local, remote).unwrap_or(1500) };
     [4096u16, 2048, 1024, 512].into_iter().find(|mtu| usize::from(*mtu) + HEADERS <= room).unwrap_or(256)
 }
 
@@ -616,7 +646,8 @@ impl UdpDriver {
             transport.handle_timeout(now);
         }
         if !self.drive(clock, transport)? {
-            let timer = transport.poll_timeout().map(|at| Duration::from_nanos(at.saturating_sub(clock.now()).max(0) as u64));
+            let timer =
+                transport.poll_timeout().map(|at| Duration::from_nanos(at.saturating_sub(clock.now()).max(0) as u64));
             self.wait(transport, timer.map_or(at_most, |timer| timer.min(at_most)))?;
         }
         Ok(())
@@ -670,7 +701,11 @@ impl UdpDriver {
                         continue;
                     }
                     Err(e) if e.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) => {
-                        let text = format!("a packet of {} bytes is too long for the path to {}", batch.first().len(), self.remote.ip());
+                        let text = format!(
+                            "a packet of {} bytes is too long for the path to {}",
+                            batch.first().len(),
+                            self.remote.ip()
+                        );
                         return Err(io::Error::new(e.kind(), text));
                     }
                     // treated as lost
@@ -766,7 +801,8 @@ impl Batch {
         if self.count == 1 {
             return flow.send_to(&out[self.first()], to).map(|_| 1);
         }
-        let slices: Vec<[IoSlice<'_>; 1]> = self.ends[..self.count].iter().map(|range| [IoSlice::new(&out[range.clone()])]).collect();
+        let slices: Vec<[IoSlice<'_>; 1]> =
+            self.ends[..self.count].iter().map(|range| [IoSlice::new(&out[range.clone()])]).collect();
         let addresses = vec![Some(SockaddrStorage::from(to)); self.count];
         let mut headers = MultiHeaders::preallocate(self.count, None);
         let none: [ControlMessage<'_>; 0] = [];
@@ -882,7 +918,8 @@ mod tests {
         receiver.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = receiver.local_addr().unwrap();
-        let rows: Vec<(usize, u8)> = [vec![(1060, 0)], vec![(1040, 0); 9], vec![(500, 0), (20, 0), (20, 0), (1044, 0), (16, 0)]].concat();
+        let rows: Vec<(usize, u8)> =
+            [vec![(1060, 0)], vec![(1040, 0); 9], vec![(500, 0), (20, 0), (20, 0), (1044, 0), (16, 0)]].concat();
         for segmentation in [true, false] {
             let (out, mut ends) = leaving(&rows);
             let mut at = 0;
@@ -904,7 +941,8 @@ mod tests {
         use rdmascope_dissector::wire::ib::bth::Bth;
         use rdmascope_dissector::wire::ib::ext::aeth_bytes;
         let process = std::process::id();
-        let address = Ipv4Addr::new(127, 32 | (process >> 16) as u8 & 0x1f, (process >> 8) as u8, process as u8 | 1).into();
+        let address =
+            Ipv4Addr::new(127, 32 | (process >> 16) as u8 & 0x1f, (process >> 8) as u8, process as u8 | 1).into();
         let (port, mailbox) = (UdpPort::open(address).unwrap(), Mailbox::new().unwrap());
         lock(&port.routes).queue_pairs.insert(0x11, mailbox.clone());
         lock(&port.routes).comm_ids.insert(0x22, mailbox.clone());

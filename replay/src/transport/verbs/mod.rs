@@ -5,8 +5,8 @@ mod record;
 use self::record::{Card, Known};
 use super::driver::CompletionChannel;
 use super::{
-    Capabilities, Clock, Completions, Ended, Event, Fabric, Handle, Kind, Listener, OpError, Opened, Request, Rights, Setup, Time,
-    Transport, Why,
+    Capabilities, Clock, Completions, Ended, Event, Fabric, Handle, Kind, Listener, OpError, Opened, Request, Rights,
+    Setup, Time, Transport, Why,
 };
 use crate::wire::Wire;
 use rdmascope_verbs as verbs;
@@ -24,6 +24,8 @@ pub const KIND: Kind = Kind {
     // 56 bytes of the RDMA-CM's REQ on InfiniBand and RoCE (IBA annex A11)
     private_data: 56,
     open: || Ok(Arc::new(Verbs::load().map_err(io::Error::other)?)),
+    cases: &[],
+    faults: &[],
 };
 
 /// Receives posted in addition to the granted credits: for messages before there are any.
@@ -78,7 +80,8 @@ impl Fabric for Verbs {
     }
 
     fn connect(&self, address: SocketAddr, setup: &Setup) -> io::Result<Opened> {
-        let connection = verbs::Connection::connect(self.verbs, address, self.options(setup), setup.timeout).map_err(io::Error::other)?;
+        let connection = verbs::Connection::connect(self.verbs, address, self.options(setup), setup.timeout)
+            .map_err(io::Error::other)?;
         open(connection, setup, true)
     }
 
@@ -89,8 +92,8 @@ impl Fabric for Verbs {
 }
 
 /// # Errors
-/// If the wire is to be recorded and cannot be: operations of iWARP adapters are not recorded as RoCE packets, and some drivers report too
-/// little.
+/// If the wire is to be recorded and cannot be: operations of iWARP adapters are not recorded as RoCE packets, and some
+/// drivers report too little.
 fn open(connection: verbs::Connection, setup: &Setup, initiator: bool) -> io::Result<Opened> {
     let known = setup.wire.as_ref().map(|_| known(&connection, initiator)).transpose()?;
     let record = setup.wire.clone().zip(known).map(|(wire, known)| Card::new(wire, &known, setup.clock.now()));
@@ -147,7 +150,9 @@ fn known(connection: &verbs::Connection, we_connected: bool) -> io::Result<Known
     let refused = |why: String| io::Error::new(io::ErrorKind::Unsupported, why);
     let device = connection.device().to_owned();
     if connection.is_iwarp() {
-        return Err(refused(format!("{device} is an iWARP card, which cannot be recorded here: capture on its network interface")));
+        return Err(refused(format!(
+            "{device} is an iWARP card, which cannot be recorded here: capture on its network interface"
+        )));
     }
     let Some(numbers) = connection.numbers() else {
         return Err(refused(format!("{device} does not report its queue pair numbers: capture on the wire")));
@@ -248,7 +253,14 @@ impl Transport for Carrier {
         self.connection.write(key, offset, data.to_vec()).map_err(refused)
     }
 
-    fn read(&mut self, sink: u32, sink_offset: u64, source: u32, source_offset: u64, length: u32) -> Result<u64, OpError> {
+    fn read(
+        &mut self,
+        sink: u32,
+        sink_offset: u64,
+        source: u32,
+        source_offset: u64,
+        length: u32,
+    ) -> Result<u64, OpError> {
         if self.connection.depths().1 == 0 {
             return Err(OpError::NoReads);
         }

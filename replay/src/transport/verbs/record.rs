@@ -32,9 +32,12 @@ use std::net::{IpAddr, SocketAddr};
 /// Maximum number of requests that wait for their replies.
 const GRANTS_MAX: usize = 65_536;
 
-const FIRST: &str = "Made by rdmascope from what its RDMA card reported, which shows no frames: messages, memory, keys, queue pairs and their order are \
-                     those of the connection. Times are those of posting and completion. Retransmissions and congestion are not seen.";
-const WORKED_OUT: &str = "Worked out from the reply, as the card shows no such operation: the peer's RDMA in our memory.";
+const FIRST: &str = "Made by rdmascope from what its RDMA card reported, which shows no frames: messages, memory, \
+    keys, queue pairs and their order are \
+                     those of the connection. Times are those of posting and completion. Retransmissions and \
+                     congestion are not seen.";
+const WORKED_OUT: &str =
+    "Worked out from the reply, as the card shows no such operation: the peer's RDMA in our memory.";
 
 /// Values that identify a connection.
 #[derive(Clone, Debug)]
@@ -123,12 +126,14 @@ pub(crate) struct Card {
 }
 
 impl Card {
-    /// A connection, with the handshake of the communication manager, as if it had come all at once at `now` (ns since 1970).
+    /// A connection, with the handshake of the communication manager, as if it had come all at once at `now` (ns since
+    /// 1970).
     pub(crate) fn new(wire: Wire, known: &Known, now: Time) -> Self {
         let n = &known.numbers;
         let link = if n.ethernet { "RoCE" } else { "InfiniBand, recorded as RoCEv2 packets" };
         let description = format!(
-            "Made by rdmascope from what RDMA card {} reported of our own connections ({link}); no frame here was captured",
+            "Made by rdmascope from what RDMA card {} reported of our own connections ({link}); no frame here was \
+                captured",
             known.device
         );
         let (interface, number) = wire.open(&format!("rdmascope verbs {}", known.device), &description);
@@ -184,8 +189,12 @@ impl Card {
         let Some(memory) = self.grants.remove(&header.message_id) else { return };
         let body = &reply[Header::LEN.min(reply.len())..];
         let (wrote, mut left) = match header.command {
-            Command::READ => (true, read_write::ReadResponseFixed::parse(body, &mut Off).map_or(0, |(_, r)| r.data_remaining)),
-            Command::WRITE => (false, read_write::WriteResponseFixed::parse(body, &mut Off).map_or(0, |(_, r)| r.count)),
+            Command::READ => {
+                (true, read_write::ReadResponseFixed::parse(body, &mut Off).map_or(0, |(_, r)| r.data_remaining))
+            }
+            Command::WRITE => {
+                (false, read_write::WriteResponseFixed::parse(body, &mut Off).map_or(0, |(_, r)| r.count))
+            }
             _ => return,
         };
         if header.status() != NtStatus::SUCCESS {
@@ -239,7 +248,8 @@ impl Card {
                 }
             }
             Occurrence::Card(What::Received { message, invalidated }) => {
-                let open = self.message(now, 1, Kind::Send { invalidate: invalidated, solicited: false }, &message, &[]);
+                let open =
+                    self.message(now, 1, Kind::Send { invalidate: invalidated, solicited: false }, &message, &[]);
                 let msn = self.complete(0);
                 self.acknowledge(now, 0, open.last, ACK, msn);
             }
@@ -489,7 +499,8 @@ mod tests {
             let record = record.unwrap();
             number += 1;
             comments.extend(record.comments().map(|c| format!("{number}: {c}")));
-            let (time_ns, link_type, wire_len, interface) = (record.time_ns, record.link_type, record.wire_len, record.interface);
+            let (time_ns, link_type, wire_len, interface) =
+                (record.time_ns, record.link_type, record.wire_len, record.interface);
             pipeline.frame(&FrameMeta { number, time_ns, link_type, wire_len, interface }, record.bytes, &mut Off);
         }
         let (report, ops) = pipeline.finish();
@@ -499,9 +510,11 @@ mod tests {
     #[test]
     fn operations_read_back_over_both_families_in_both_roles() {
         let bytes = |n: usize| (0..n).map(|n| (n % 251) as u8).collect::<Vec<_>>();
-        for (us, peer) in
-            [("192.0.2.1:40000", "192.0.2.2:4420"), ("[2001:db8::1]:40000", "[2001:db8::2]:4420"), ("192.0.2.1:1", "[2001:db8::2]:2")]
-        {
+        for (us, peer) in [
+            ("192.0.2.1:40000", "192.0.2.2:4420"),
+            ("[2001:db8::1]:40000", "[2001:db8::2]:4420"),
+            ("192.0.2.1:1", "[2001:db8::2]:2"),
+        ] {
             for (we_connected, mtu) in [(true, 1024), (false, 1024), (true, 4096), (false, 256)] {
                 let known = known(us, peer, we_connected, mtu);
                 let (report, ops, comments) = analyzed(&known, |card| {
@@ -517,12 +530,17 @@ mod tests {
                     card.hold(10, What::Wrote { key: 13, offset: 0, data: bytes(10) });
                     card.hold(11, What::Refused(2));
                 });
-                let [connection] = &report.connections[..] else { panic!("{us}: {} connections", report.connections.len()) };
+                let [connection] = &report.connections[..] else {
+                    panic!("{us}: {} connections", report.connections.len())
+                };
                 assert_eq!(connection.handshake, Handshake::Seen);
                 let health = connection.health;
                 let wrong = (health.icrc_bad, health.sequence_gaps, health.retransmissions, health.duplicates);
                 assert_eq!((wrong, health.naks), ((0, 0, 0, 0), 1), "{us} {mtu}");
-                assert_eq!(connection.closed.map(|(by, how, _)| (by, how)), Some((Some(usize::from(!we_connected)), "DREQ")));
+                assert_eq!(
+                    connection.closed.map(|(by, how, _)| (by, how)),
+                    Some((Some(usize::from(!we_connected)), "DREQ"))
+                );
                 // the client is End::A
                 let (ours, theirs) = if we_connected { (End::A, End::B) } else { (End::B, End::A) };
                 let expected = [
