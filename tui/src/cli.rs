@@ -38,11 +38,14 @@ Examples:
   rdmascope analyze trace.pcapng --expect expect.toml --verdicts junit
   rdmascope analyze -i eth0 --every 10s     live traffic, until Ctrl-C
 
---expect names requests (READ, \"READ >= 64K\", \"*\") with count, errors, unanswered, bytes, by_rdma, min, median, p90, p99, p999, max; \
-findings with a severity or an id; agreed with signing, encryption, dialect; transport, credits, messages and rdma with their counters. Tables \
+--expect names requests (READ, \"READ >= 64K\", \"*\") with count, errors, unanswered, bytes, by_rdma, min, median, \
+p90, p99, p999, max; \
+findings with a severity or an id; agreed with signing, encryption, dialect; transport, credits, messages and rdma \
+with their counters. Tables \
 [[allow]] with rule and by leave findings out.
 
-Exit status: 0 done; 1 done, and --fail-on found something or an expectation does not hold; 2 wrong use, or input that cannot be read (if \
+Exit status: 0 done; 1 done, and --fail-on found something or an expectation does not hold; 2 wrong use, or input that \
+cannot be read (if \
 only its end cannot, the part before is reported).";
 
 const DISSECT_EXAMPLES: &str = "\
@@ -54,8 +57,10 @@ Examples:
   rdmascope dissect a.pcap b.pcap.zst -T json > both.json
   tcpdump -w - | rdmascope dissect -
 
-Filters are Wireshark's display filters: == != > < >= <= contains matches in {1, 2..5} not in, slices eth.src[0:3], & + - * / %, && || ! \
-and parentheses, any and all, layers ip.addr#2, @raw bytes, macros, len() count() lower() upper() string() vals() dec() hex() float() abs() \
+Filters are Wireshark's display filters: == != > < >= <= contains matches in {1, 2..5} not in, slices eth.src[0:3], & \
++ - * / %, && || ! \
+and parentheses, any and all, layers ip.addr#2, @raw bytes, macros, len() count() lower() upper() string() vals() \
+dec() hex() float() abs() \
 max() min(). A test on a missing field is false. These options of tshark work: -r -w -c -t -q -z -T -e -E -O -j.";
 
 const TUI_EXAMPLES: &str = "\
@@ -70,6 +75,7 @@ The key ? shows all keys. Configuration is in $XDG_CONFIG_HOME/rdmascope/config.
   theme = \"light\"
   time = \"clock\"
   columns = [\"smb2.msg_id\"]
+  ignore = [\"RC-CNP\"]
   [keys]
   quit = [\"q\", \"F10\"]";
 
@@ -110,8 +116,10 @@ Examples:
   rdmascope anonymize trace.pcapng to-send.pcapng --keep mac --keep id
   rdmascope anonymize trace.pcapng to-send.pcapng --drop memory --drop time
 
-A byte is kept only if it belongs to a field that identifies nobody; all others are replaced or blanked. Names, addresses and ids are \
-replaced by others of the same length, equal ones by the same one. The report of the new capture says the same as that of the old one: \
+A byte is kept only if it belongs to a field that identifies nobody; all others are replaced or blanked. Names, \
+addresses and ids are \
+replaced by others of the same length, equal ones by the same one. The report of the new capture says the same as that \
+of the old one: \
 compare both before you send it.";
 
 const CUT_EXAMPLES: &str = "\
@@ -132,8 +140,10 @@ Examples:
   rdmascope compare client.pcapng server.pcapng --format html -o both.html
   rdmascope compare client.pcapng server.pcapng --requests all.csv
 
-Packets are matched by values that routers do not change: queue pair, PSN, opcode and invariant CRC, or TCP sequence number and bytes. \
-Segments that an adapter splits or joins between the points are matched by their position in the stream. A finding that depends on packets \
+Packets are matched by values that routers do not change: queue pair, PSN, opcode and invariant CRC, or TCP sequence \
+number and bytes. \
+Segments that an adapter splits or joins between the points are matched by their position in the stream. A finding \
+that depends on packets \
 missing from one capture is withdrawn if the other capture has them.";
 
 const DIFF_EXAMPLES: &str = "\
@@ -142,7 +152,8 @@ Examples:
   rdmascope diff good-host.pcap bad-host.pcap --format json
   rdmascope diff yesterday.pcap today.pcap --fail   status 1 if they differ
 
-A difference is reported if it is significant (1 % over all comparisons) and large enough to matter. If nothing differs, nothing is printed.
+A difference is reported if it is significant (1 % over all comparisons) and large enough to matter. If nothing \
+differs, nothing is printed.
 
 Exit status: 0 done; 1 done, and --fail found a difference; 2 wrong use, or input that cannot be read.";
 
@@ -172,7 +183,8 @@ Capture filters join tests with and, or, not and parentheses:
   [src|dst] [tcp|udp] port N[-M]; [src|dst] host ADDRESS[/BITS]; ethertype N;
   proto N; vlan [N]; ip, ip6, arp, tcp, udp
 
-SIGINT and SIGTERM end the capture and keep it, SIGHUP starts a new file. Each file ends with the statistics of its interfaces, drops \
+SIGINT and SIGTERM end the capture and keep it, SIGHUP starts a new file. Each file ends with the statistics of its \
+interfaces, drops \
 included.
 
 Exit status: 0 done; 2 wrong use, no such interface, no permission, or a full disk (the part already written is kept).";
@@ -186,7 +198,8 @@ Examples:
   rdmascope replay trace.pcapng --to 192.0.2.1 --no-rdma -w wire.pcapng
   rdmascope replay trace.pcapng --to 192.0.2.1 --prepare --report report.json
 
-The password of --user comes from the environment variable RDMASCOPE_PASSWORD. Nothing is written to the server without --allow-writes. \
+The password of --user comes from the environment variable RDMASCOPE_PASSWORD. Nothing is written to the server \
+without --allow-writes. \
 --kerberos needs a build with the feature kerberos.
 
 Exit status: 0 all went as recorded; 1 something differs; 2 wrong use, or the connection failed.";
@@ -249,7 +262,8 @@ Examples:
   rdmascope man ~/.local/share/man/man1        then: man rdmascope-analyze";
 
 /// Help of `--keys`, for each command that has it.
-const KEYS: &str = "Decrypt and verify SMB 3 with the keys and passwords in this file (lines of smbinfo keys, of Wireshark's \
+const KEYS: &str = "Decrypt and verify SMB 3 with the keys and passwords in this file (lines of smbinfo keys, of \
+    Wireshark's \
     smb2_seskey_list, user=, password=), or, in a build with the feature kerberos, with a server's keytab";
 
 /// Dissect and analyze captures of storage over RDMA: SMB Direct and NFS over RDMA, on RoCEv2, InfiniBand and iWARP.
@@ -259,7 +273,8 @@ pub(crate) struct Cli {
     /// Colours: always, never, or only on a terminal (never if NO_COLOR is set)
     #[arg(long, value_name = "WHEN", value_parser = color(), num_args = 0..=1, default_value = "auto", default_missing_value = "always", global = true)]
     pub(crate) color: Color,
-    /// Read known bugs and their versions from this file: it replaces built-in ones and adds new ones (rdmascope rules --write FILE makes one)
+    /// Read known bugs and their versions from this file: it replaces built-in ones and adds new ones (rdmascope rules
+    /// --write FILE makes one)
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) rules: Option<PathBuf>,
     /// The version, as in tshark
@@ -331,7 +346,9 @@ impl Outlet {
 
     /// The file, if it is not standard output. It is created before the work begins, so that errors show early.
     pub(crate) fn create(&self, inputs: &[PathBuf]) -> Result<Option<WholeFile>, rdmascope_capture::Error> {
-        let Some(path) = self.output.as_deref().filter(|path| *path != std::path::Path::new("-")) else { return Ok(None) };
+        let Some(path) = self.output.as_deref().filter(|path| *path != std::path::Path::new("-")) else {
+            return Ok(None);
+        };
         WholeFile::create(path, inputs, self.force.existing(), Access::Umask).map(Some)
     }
 }
@@ -350,7 +367,8 @@ pub(crate) struct Copied {
 }
 
 impl Copied {
-    /// The file to write, if it is not standard output; only its owner may read it. `others` are inputs too, and are never overwritten.
+    /// The file to write, if it is not standard output; only its owner may read it. `others` are inputs too, and are
+    /// never overwritten.
     pub(crate) fn create(&self, others: &[PathBuf]) -> Result<Option<WholeFile>, rdmascope_capture::Error> {
         if self.output == std::path::Path::new("-") {
             return Ok(None);
@@ -364,12 +382,14 @@ impl Copied {
 #[derive(Debug, Args)]
 #[command(after_help = ANALYZE_EXAMPLES)]
 pub(crate) struct Analyze {
-    /// Captures: pcap, pcapng, ERF, snoop or Network Monitor, also inside gzip, zstd or lz4; - is standard input; several are merged by time
+    /// Captures: pcap, pcapng, ERF, snoop or Network Monitor, also inside gzip, zstd or lz4; - is standard input;
+    /// several are merged by time
     #[arg(required_unless_present = "interfaces", conflicts_with = "interfaces", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
-    /// While capturing, print a line for each active connection at this interval, for example 10s; the report follows at the end. If the report is JSON or HTML on standard output, the lines go to standard error
+    /// While capturing, print a line for each active connection at this interval, for example 10s; the report follows
+    /// at the end. If the report is JSON or HTML on standard output, the lines go to standard error
     #[arg(long, value_name = "TIME", value_parser = period, requires = "interfaces", help_heading = "Live capture")]
     pub(crate) every: Option<std::time::Duration>,
     /// While capturing, serve Prometheus metrics at this port of 127.0.0.1, or at ADDRESS:PORT
@@ -392,10 +412,12 @@ pub(crate) struct Analyze {
     /// Exit with status 1 if there are findings of this severity or worse
     #[arg(long, value_name = "SEVERITY", value_enum)]
     pub(crate) fail_on: Option<FailOn>,
-    /// Leave out known findings, for example RC-CNP,SMB2-ERROR:server: they are neither shown nor counted by --fail-on; one line gives their number
+    /// Leave out known findings, for example RC-CNP,SMB2-ERROR:server: they are neither shown nor counted by --fail-on;
+    /// one line gives their number; config.toml can name others (ignore)
     #[arg(long, value_name = "ID[:SIDE],...", value_delimiter = ',', value_parser = Ignore::parse)]
     pub(crate) ignore: Vec<Ignore>,
-    /// Check the capture against the expectations in this file (TOML: READ.p99 = "< 2ms"), print verdicts, and exit with status 1 if one does not hold; the report is written only with -o
+    /// Check the capture against the expectations in this file (TOML: READ.p99 = "< 2ms"), print verdicts, and exit
+    /// with status 1 if one does not hold; the report is written only with -o
     #[arg(long, value_name = "FILE", conflicts_with_all = ["interfaces", "filter"])]
     pub(crate) expect: Option<PathBuf>,
     /// Format of the verdicts
@@ -409,7 +431,8 @@ pub(crate) struct Analyze {
     pub(crate) pins: Vec<Pin>,
     #[arg(long, value_name = "KEYFILE", help = KEYS)]
     pub(crate) keys: Option<PathBuf>,
-    /// Times in the report: u (time of day, UTC), a (time of day in the zone of TZ), r (since the first frame), e (seconds since 1970)
+    /// Times in the report: u (time of day, UTC), a (time of day in the zone of TZ), r (since the first frame), e
+    /// (seconds since 1970)
     #[arg(short = 't', value_name = "KIND", default_value = "u", value_parser = clock_kind)]
     pub(crate) clock: Clock,
     /// With --format json, list every request with its memory, RDMA, times and the SHA-256 of its payload
@@ -418,16 +441,19 @@ pub(crate) struct Analyze {
     /// With --format json, list the credits of both sides after every message
     #[arg(long)]
     pub(crate) credits: bool,
-    /// Address of this manual's site: findings in the report lead to their pages there [default: docs-url in config.toml, else that of the build]
+    /// Address of this manual's site: findings in the report lead to their pages there [default: docs-url in
+    /// config.toml, else that of the build]
     #[arg(long, value_name = "URL", value_parser = Manual::parse)]
     pub(crate) docs_url: Option<Manual>,
     /// Do not verify invariant CRCs and MPA CRCs
     #[arg(long)]
     pub(crate) no_crc: bool,
-    /// Maximum number of connections followed at a time; beyond it, the connection that was idle longest is dropped [default: 4096]
+    /// Maximum number of connections followed at a time; beyond it, the connection that was idle longest is dropped
+    /// [default: 4096]
     #[arg(long, value_name = "N", value_parser = connections)]
     pub(crate) max_connections: Option<usize>,
-    /// Memory for unfinished messages, packets behind a gap, open requests and remote keys of all connections; beyond it, the longest idle are dropped and the report says so [default: 512M]
+    /// Memory for unfinished messages, packets behind a gap, open requests and remote keys of all connections; beyond
+    /// it, the longest idle are dropped and the report says so [default: 512M]
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub(crate) memory: Option<usize>,
     /// Number of threads; the report is the same for any [default: one per processor, at most 16]
@@ -483,7 +509,8 @@ pub(crate) struct Diff {
 pub(crate) struct Anonymize {
     #[command(flatten)]
     pub(crate) files: Copied,
-    /// Replace with the key in this file: the same key gives the same replacements in every capture [default: a random key]
+    /// Replace with the key in this file: the same key gives the same replacements in every capture [default: a random
+    /// key]
     #[arg(long, visible_alias = "key", value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
     /// Replacement of contents: zeros, or bytes that are the same for equal contents
@@ -518,7 +545,8 @@ pub(crate) struct Cut {
     /// Copy connections with this finding, or with findings whose names begin with this; may be repeated
     #[arg(long = "finding", value_name = "ID")]
     pub(crate) findings: Vec<String>,
-    /// Copy the connection of the request with this number in the report (analyze --exchanges), from the beginning to the end of the request; may be repeated
+    /// Copy the connection of the request with this number in the report (analyze --exchanges), from the beginning to
+    /// the end of the request; may be repeated
     #[arg(long = "request", value_name = "N")]
     pub(crate) requests: Vec<u64>,
     /// Copy only connections with a frame from this time on, in seconds since the first frame
@@ -601,7 +629,8 @@ pub(crate) enum Exported {
         #[command(flatten)]
         force: Force,
     },
-    /// Write a plugin for Wireshark 4.0 and later: it repairs the decoding of storage over RDMA, and adds rdmascope's analysis as fields
+    /// Write a plugin for Wireshark 4.0 and later: it repairs the decoding of storage over RDMA, and adds rdmascope's
+    /// analysis as fields
     #[command(after_help = WIRESHARK_EXAMPLES)]
     Wireshark {
         /// The file to write, - for standard output [default: rdmascope.lua]
@@ -609,7 +638,8 @@ pub(crate) enum Exported {
         output: Option<PathBuf>,
         #[command(flatten)]
         force: Force,
-        /// Install the plugin with its engine in your Wireshark's plugin folder, link this program into its folder of capture sources, and test both with the tshark that is found
+        /// Install the plugin with its engine in your Wireshark's plugin folder, link this program into its folder of
+        /// capture sources, and test both with the tshark that is found
         #[arg(long, group = "place")]
         install: bool,
         /// Remove the files that --install wrote
@@ -733,7 +763,8 @@ pub(crate) struct Dissect {
     /// Stop after showing this many frames
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
-    /// Write the frames that the filter passes into this capture, and print none unless -P is given too; - is standard output
+    /// Write the frames that the filter passes into this capture, and print none unless -P is given too; - is standard
+    /// output
     #[arg(short = 'w', long = "write", value_name = "OUT")]
     pub(crate) write: Option<PathBuf>,
     /// Format of what -w writes: pcapng, pcap (microseconds) or nsecpcap [default: that of the input]
@@ -744,20 +775,34 @@ pub(crate) struct Dissect {
     /// Also print the frames that -w writes
     #[arg(short = 'P', long = "print", help_heading = "As in tshark")]
     pub(crate) print: bool,
-    /// Times of lines: r (since the first frame), d, dd (since the frame before, since the one shown before), e (epoch), a, ad, adoy (local), u, ud, udoy (UTC); .9 behind it gives nine digits
+    /// Times of lines: r (since the first frame), d, dd (since the frame before, since the one shown before), e
+    /// (epoch), a, ad, adoy (local), u, ud, udoy (UTC); .9 behind it gives nine digits
     #[arg(short = 't', value_name = "KIND", default_value = "r", value_parser = time_kind, help_heading = "As in tshark")]
     pub(crate) time: Times,
     /// Show the fields of these protocols as trees, and one line for each other protocol
-    #[arg(short = 'O', value_name = "PROTOCOL[,…]", value_delimiter = ',', conflicts_with = "format", help_heading = "As in tshark")]
+    #[arg(
+        short = 'O',
+        value_name = "PROTOCOL[,…]",
+        value_delimiter = ',',
+        conflicts_with = "format",
+        help_heading = "As in tshark"
+    )]
     pub(crate) only: Vec<String>,
     /// In -T json, ek and pdml, write only these protocols
-    #[arg(short = 'j', short_alias = 'J', value_name = "PROTOCOL[ …]", value_delimiter = ' ', help_heading = "As in tshark")]
+    #[arg(
+        short = 'j',
+        short_alias = 'J',
+        value_name = "PROTOCOL[ …]",
+        value_delimiter = ' ',
+        help_heading = "As in tshark"
+    )]
     pub(crate) protocols: Vec<String>,
     // no docstring: brackets would be links there
     #[arg(
         short = 'z',
         value_name = "TABLE",
-        help = "Print a table over all frames: io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert \
+        help = "Print a table over all frames: io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt \
+            rpc,srt expert \
                 follow,tcp,ascii,N; \
                 may be given several times",
         help_heading = "As in tshark"
@@ -833,7 +878,8 @@ pub(crate) struct Dissect {
     pub(crate) not_promiscuous: bool,
     #[arg(short = 'R', value_name = "FILTER", hide = true, value_parser = no_read_filter)]
     pub(crate) read_filter: Option<String>,
-    /// Write the contents of files that were read or written, instead of showing frames: smb,DIR or nfs,DIR. DIR must be empty unless --force is given
+    /// Write the contents of files that were read or written, instead of showing frames: smb,DIR or nfs,DIR. DIR must
+    /// be empty unless --force is given
     #[arg(long, value_name = "KIND,DIR", value_parser = objects, help_heading = "As in tshark")]
     pub(crate) export_objects: Option<Objects>,
     #[arg(long, value_name = "PROTOCOL", hide = true, value_parser = no_switches)]
@@ -850,13 +896,16 @@ pub(crate) struct Dissect {
     /// A field to print with -T fields, csv, json or ek; may be repeated
     #[arg(short = 'e', long = "field", value_name = "FIELD")]
     pub(crate) fields: Vec<String>,
-    /// How -T fields prints: header=y, separator=/t|/s|C, occurrence=a|f|l, aggregator=C, quote=d|s|n, escape=y|n, bom=y
+    /// How -T fields prints: header=y, separator=/t|/s|C, occurrence=a|f|l, aggregator=C, quote=d|s|n, escape=y|n,
+    /// bom=y
     #[arg(short = 'E', value_name = "KEY=VALUE[,…]")]
     pub(crate) options: Vec<String>,
-    /// In JSON, write a key that occurs several times once, with an array of its values (otherwise keys repeat, as in tshark)
+    /// In JSON, write a key that occurs several times once, with an array of its values (otherwise keys repeat, as in
+    /// tshark)
     #[arg(long)]
     pub(crate) no_duplicate_keys: bool,
-    /// Names and structure in JSON, EK and PDML: those of tshark, or short: our own, where each subtree has the name of a field
+    /// Names and structure in JSON, EK and PDML: those of tshark, or short: our own, where each subtree has the name of
+    /// a field
     #[arg(long, value_name = "NAMES", value_enum, default_value = "tshark")]
     pub(crate) json_names: JsonNames,
     /// Count frames and bytes per protocol instead of showing frames; with -T json as one object
@@ -957,7 +1006,8 @@ fn memory(text: &str) -> Result<usize, String> {
 }
 
 fn clock_kind(text: &str) -> Result<Clock, String> {
-    Clock::parse(text).ok_or_else(|| "a report has the kinds u, ud, a, ad, r and e; dissect -t has more for frames".into())
+    Clock::parse(text)
+        .ok_or_else(|| "a report has the kinds u, ud, a, ad, r and e; dissect -t has more for frames".into())
 }
 
 /// Options of tshark that do not exist here: the error names the replacement.
@@ -966,7 +1016,11 @@ fn no_preferences(_: &str) -> Result<String, String> {
 }
 
 fn seconds_only(text: &str) -> Result<String, String> {
-    if text == "s" { Ok(text.into()) } else { Err("times are in seconds; -t chooses since when, or the time of day".into()) }
+    if text == "s" {
+        Ok(text.into())
+    } else {
+        Err("times are in seconds; -t chooses since when, or the time of day".into())
+    }
 }
 
 fn no_hexdump(_: &str) -> Result<String, String> {
@@ -1013,7 +1067,8 @@ pub(crate) struct Objects {
 }
 
 fn objects(text: &str) -> Result<Objects, String> {
-    let (kind, folder) = text.split_once(',').filter(|(_, folder)| !folder.is_empty()).ok_or("KIND,DIR is expected, as in smb,files")?;
+    let (kind, folder) =
+        text.split_once(',').filter(|(_, folder)| !folder.is_empty()).ok_or("KIND,DIR is expected, as in smb,files")?;
     let family = match kind {
         "smb" => Family::Smb2,
         "nfs" => Family::Rpc,
@@ -1052,6 +1107,9 @@ pub(crate) struct Tui {
     /// Do not use or write an index, with which a large capture opens at once the next time ($XDG_CACHE_HOME/rdmascope)
     #[arg(long)]
     pub(crate) no_index: bool,
+    /// Leave out known findings, for example RC-CNP,SMB2-ERROR:server, besides those of ignore in config.toml
+    #[arg(long, value_name = "ID[:SIDE],...", value_delimiter = ',', value_parser = Ignore::parse)]
+    pub(crate) ignore: Vec<Ignore>,
 }
 
 /// Interfaces, filter and limits of a live capture.
@@ -1106,8 +1164,16 @@ fn listen(text: &str) -> Result<std::net::SocketAddr, String> {
     let text = text.strip_prefix(':').unwrap_or(text);
     match text.parse::<u16>() {
         Ok(port) => Ok((std::net::Ipv4Addr::LOCALHOST, port).into()),
-        Err(_) => text.parse().map_err(|_| "a port, or ADDRESS:PORT with a number for an address, is expected".to_owned()),
+        Err(_) => {
+            text.parse().map_err(|_| "a port, or ADDRESS:PORT with a number for an address, is expected".to_owned())
+        }
     }
+}
+
+fn address(text: &str) -> Result<std::net::SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "ADDRESS:PORT with a number for an address is expected, such as 127.0.0.1:5445 or [::1]:445".to_owned()
+    })
 }
 
 fn mebibytes(text: &str) -> Result<usize, String> {
@@ -1144,7 +1210,8 @@ pub(crate) struct Capture {
     /// Keep only what the analysis needs: whole messages, but no bulk data of RDMA Reads and Writes
     #[arg(long)]
     pub(crate) headers_only: bool,
-    /// Remove the tunnel of mirrored frames (ERSPAN, GRE, VXLAN, GENEVE); each mirror session becomes an interface of its own
+    /// Remove the tunnel of mirrored frames (ERSPAN, GRE, VXLAN, GENEVE); each mirror session becomes an interface of
+    /// its own
     #[arg(long)]
     pub(crate) decapsulate: bool,
     /// Analyze while capturing, and serve Prometheus metrics at this port of 127.0.0.1, or at ADDRESS:PORT
@@ -1171,7 +1238,8 @@ pub(crate) enum CaptureLimit {
 fn capture_limit(text: &str) -> Result<CaptureLimit, String> {
     let expected = || "filesize:MB, duration:SECONDS, packets:N or files:N is expected".to_owned();
     let (key, value) = text.split_once(':').ok_or_else(expected)?;
-    let number: f64 = value.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0 && *n < 1e12).ok_or_else(expected)?;
+    let number: f64 =
+        value.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0 && *n < 1e12).ok_or_else(expected)?;
     let whole = (number.fract() == 0.0).then_some(number as u64);
     match (key, whole) {
         ("filesize", _) => Ok(CaptureLimit::Bytes((number * 1e6) as u64)),
@@ -1191,7 +1259,8 @@ fn file_limit(text: &str) -> Result<CaptureLimit, String> {
 
 /// Replay a captured SMB Direct session against a live server
 ///
-/// Opens its own session, over userspace iWARP or RoCEv2 (no RDMA card is needed) or through a card, repeats the recorded operations in order, and compares status, bytes, contents and latency.
+/// Opens its own session, over userspace iWARP or RoCEv2 (no RDMA card is needed) or through a card, repeats the
+/// recorded operations in order, and compares status, bytes, contents and latency.
 #[derive(Debug, Args)]
 #[command(after_help = REPLAY_EXAMPLES)]
 pub(crate) struct Replay {
@@ -1218,7 +1287,8 @@ pub(crate) struct Replay {
     /// Also replay operations that change files on the server
     #[arg(long)]
     pub(crate) allow_writes: bool,
-    /// First create the files and folders that the recording used, with the contents that it read; existing ones are not changed
+    /// First create the files and folders that the recording used, with the contents that it read; existing ones are
+    /// not changed
     #[arg(long)]
     pub(crate) prepare: bool,
     /// Only show the requests, and send nothing
@@ -1232,7 +1302,8 @@ pub(crate) struct Replay {
     /// Write recorded and replayed results to this file, as JSON
     #[arg(long, value_name = "OUT")]
     pub(crate) report: Option<PathBuf>,
-    /// Record our own connections as pcapng; over verbs, packets are reconstructed from what the card reports, and marked so
+    /// Record our own connections as pcapng; over verbs, packets are reconstructed from what the card reports, and
+    /// marked so
     #[arg(short = 'w', value_name = "FILE")]
     pub(crate) keep: Option<PathBuf>,
     #[command(flatten)]
@@ -1279,7 +1350,8 @@ pub(crate) struct Logon {
 }
 
 impl Logon {
-    /// The user with a ticket, or with the password of the environment, or none. `host` is the server as the user named it.
+    /// The user with a ticket, or with the password of the environment, or none. `host` is the server as the user named
+    /// it.
     pub(crate) fn credentials(&self, host: &str) -> anyhow::Result<rdmascope_replay::smb2::Credentials> {
         use rdmascope_replay::smb2::Credentials;
         let password = password()?.unwrap_or_default();
@@ -1287,7 +1359,8 @@ impl Logon {
         if self.kerberos {
             use anyhow::Context as _;
             use rdmascope_replay::kerberos::{Credential, Wanted};
-            let mut wanted = Wanted { service: self.spn.clone(), kdc: self.kdc.clone(), ..Wanted::of_environment(host) };
+            let mut wanted =
+                Wanted { service: self.spn.clone(), kdc: self.kdc.clone(), ..Wanted::of_environment(host) };
             if let Some(user) = &self.user {
                 wanted = wanted.with_password(user, &password).context("--user")?;
             }
@@ -1304,7 +1377,9 @@ impl Logon {
 pub(crate) fn password() -> anyhow::Result<Option<String>> {
     use std::env::VarError;
     match std::env::var("RDMASCOPE_PASSWORD") {
-        Ok(password) if password.is_empty() => anyhow::bail!("RDMASCOPE_PASSWORD is empty: unset it if no password is needed"),
+        Ok(password) if password.is_empty() => {
+            anyhow::bail!("RDMASCOPE_PASSWORD is empty: unset it if no password is needed")
+        }
         Ok(password) => Ok(Some(password)),
         Err(VarError::NotPresent) => Ok(None),
         Err(VarError::NotUnicode(_)) => anyhow::bail!("RDMASCOPE_PASSWORD is not UTF-8"),
@@ -1324,7 +1399,9 @@ impl Carrier {
             return Ok(fabric);
         }
         let marked = fabric.with_class(class.dscp, !class.no_ecn);
-        marked.with_context(|| format!("--dscp and --no-ecn: --transport {} does not make its packets itself", self.0.name))
+        marked.with_context(|| {
+            format!("--dscp and --no-ecn: --transport {} does not make its packets itself", self.0.name)
+        })
     }
 }
 
@@ -1361,7 +1438,9 @@ fn pace(text: &str) -> Result<rdmascope_replay::script::Pace, String> {
 
 /// Test an SMB Direct server's conformance
 ///
-/// Each case opens its own connections, over userspace iWARP or RoCEv2 or through a card, and changes nothing on the server unless --allow-writes is given. A server with a bug may crash or hang (ksmbd of Linux 6.12.107 stops when one file is opened, closed and opened again while another connection has it open; 6.12.117 does not).
+/// Each case opens its own connections, over userspace iWARP or RoCEv2 or through a card, and changes nothing on the
+/// server unless --allow-writes is given. A server with a bug may crash or hang (ksmbd of Linux 6.12.107 stops when one
+/// file is opened, closed and opened again while another connection has it open; 6.12.117 does not).
 #[derive(Debug, Args)]
 #[command(after_help = PROBE_EXAMPLES)]
 pub(crate) struct Probe {
@@ -1417,12 +1496,14 @@ pub(crate) enum ProbeFormat {
 
 /// Run a test SMB Direct server (no RDMA hardware needed)
 ///
-/// Speaks userspace iWARP over TCP, RoCEv2 over UDP, or RDMA through a card. Its users are guests, unless RDMASCOPE_PASSWORD is set: then it is the password of every user. One address may have 64 connections at a time, all together 256.
+/// Speaks userspace iWARP over TCP, RoCEv2 over UDP, or RDMA through a card. Its users are guests, unless
+/// RDMASCOPE_PASSWORD is set: then it is the password of every user. One address may have 64 connections at a time, all
+/// together 256.
 #[derive(Debug, Args)]
 #[command(after_help = PEER_EXAMPLES)]
 pub(crate) struct Peer {
     /// Address to listen on [default: 127.0.0.1, with port 5445, or 445 over roce and verbs]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub(crate) listen: Option<std::net::SocketAddr>,
     /// Transport of the sessions; over verbs, --listen is an address of the card, or 0.0.0.0 for all cards
     #[arg(long, value_name = "TRANSPORT", value_parser = carrier(), default_value = "iwarp")]
@@ -1441,20 +1522,22 @@ pub(crate) struct Peer {
     /// Let guests change the folder of a peer that other hosts can reach
     #[arg(long)]
     pub(crate) yes_guests_may_write: bool,
-    /// Accept unsigned requests in sessions with a password or ticket: Linux's cifs.ko uses no RDMA in sessions that sign
+    /// Accept unsigned requests in sessions with a password or ticket: Linux's cifs.ko uses no RDMA in sessions that
+    /// sign
     #[arg(long)]
     pub(crate) allow_unsigned: bool,
     /// Accept Kerberos tickets for the services in this keytab, and no other logon
     #[cfg(feature = "kerberos")]
     #[arg(long, value_name = "FILE")]
     pub(crate) keytab: Option<PathBuf>,
-    /// Record all our connections as pcapng; over verbs, packets are reconstructed from what the card reports, and marked so
+    /// Record all our connections as pcapng; over verbs, packets are reconstructed from what the card reports, and
+    /// marked so
     #[arg(short = 'w', value_name = "FILE")]
     pub(crate) keep: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) force: Force,
-    /// Break this one rule, to see how a client reacts; faults of packets (over roce) take @N for the Nth packet, @N- for it and all later ones,
-    /// or @1/N for one in N at random
+    /// Break this one rule, to see how a client reacts; faults of packets (over roce) take @N for the Nth packet, @N-
+    /// for it and all later ones, or @1/N for one in N at random
     #[arg(long, value_name = "NAME[@WHEN]", value_parser = fault)]
     pub(crate) fault: Option<PeerFault>,
     /// Random seed: the same seed affects the same packets
@@ -1469,11 +1552,11 @@ pub(crate) struct Peer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PeerFault {
     Message(&'static rdmascope_replay::fault::Fault),
-    Packet(rdmascope_replay::roce::fault::PacketFault),
+    Packet(rdmascope_replay::transport::packet_fault::PacketFault),
 }
 
 fn fault(name: &str) -> Result<PeerFault, String> {
-    use rdmascope_replay::roce::fault::{PacketFault, ParseError};
+    use rdmascope_replay::transport::packet_fault::{PacketFault, ParseError};
     if let Some(fault) = rdmascope_replay::fault::Fault::named(name) {
         return Ok(PeerFault::Message(fault));
     }
@@ -1485,7 +1568,8 @@ fn fault(name: &str) -> Result<PeerFault, String> {
 
 /// List every field, of frames and of the analysis, in the format of tshark -G fields
 ///
-/// P lines name protocols; F lines have label, name, type, protocol, base, mask and the section that specifies the field, with tabs between them.
+/// P lines name protocols; F lines have label, name, type, protocol, base, mask and the section that specifies the
+/// field, with tabs between them.
 #[derive(Debug, Args)]
 #[command(after_help = FIELDS_EXAMPLES)]
 pub(crate) struct Fields {
@@ -1527,8 +1611,19 @@ pub(crate) struct Schema {
 }
 
 /// Names of outputs that have a schema.
-pub(crate) const SCHEMAS: [&str; 9] =
-    ["analyze", "anonymize", "compare", "diff", "dissect", "dissect-ek", "dissect-summary", "probe", "replay"];
+pub(crate) const SCHEMAS: [&str; 11] = [
+    "analyze",
+    "anonymize",
+    "compare",
+    "diff",
+    "dissect",
+    "dissect-ek",
+    "dissect-raw",
+    "dissect-summary",
+    "expect-sarif",
+    "probe",
+    "replay",
+];
 
 /// Write shell completions to standard output
 #[derive(Debug, Args)]
@@ -1552,12 +1647,16 @@ pub(crate) struct Man {
 pub(crate) fn with_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
     use clap::CommandFactory;
     let Some(first) = arguments.get(1).and_then(|a| a.to_str()) else { return arguments };
-    let is_flag = ["-r", "-Y", "-T", "-e", "-z", "-q", "-n", "-t", "-c", "-O", "-w", "-x", "-2", "-d", "-N", "-G", "-l"]
-        .iter()
-        .any(|flag| first.starts_with(flag));
+    let is_flag =
+        ["-r", "-Y", "-T", "-e", "-z", "-q", "-n", "-t", "-c", "-O", "-w", "-x", "-2", "-d", "-N", "-G", "-l"]
+            .iter()
+            .any(|flag| first.starts_with(flag));
     let verb = if is_flag && !first.starts_with("--") {
         "dissect"
-    } else if !first.starts_with('-') && Cli::command().find_subcommand(first).is_none() && std::path::Path::new(first).exists() {
+    } else if (first == "-" || !first.starts_with('-'))
+        && Cli::command().find_subcommand(first).is_none()
+        && is_file_name(first)
+    {
         "analyze"
     } else {
         return arguments;
@@ -1566,8 +1665,32 @@ pub(crate) fn with_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// The problem with the command line, in one line.
-pub(crate) fn one_line(e: &clap::Error) -> String {
+/// True if a word names a file rather than a verb: standard input, a file that exists, or a name that no verb has.
+fn is_file_name(word: &str) -> bool {
+    word == "-" || word.contains(['.', '/', '\\']) || std::path::Path::new(word).exists()
+}
+
+/// The verbs at the beginning of a command line, as words behind the program's name: ` export parquet`.
+fn verbs_of(arguments: &[OsString]) -> String {
+    use clap::CommandFactory;
+    let (mut command, mut verbs, mut before) = (Cli::command(), String::new(), "");
+    for word in arguments.iter().skip(1).filter_map(|a| a.to_str()) {
+        let Some(found) = command.find_subcommand(word).cloned() else {
+            // a flag of the program, with its value, may stand before the verb
+            if word.starts_with('-') || matches!(before, "--color" | "--rules") {
+                before = word;
+                continue;
+            }
+            break;
+        };
+        verbs.extend([" ", found.get_name()]);
+        command = found;
+    }
+    verbs
+}
+
+/// The problem with the command line, in one line, and the help that tells more.
+pub(crate) fn one_line(e: &clap::Error, arguments: &[OsString]) -> String {
     let text = e.render().to_string();
     let mut lines = text.lines();
     let first = lines.next().unwrap_or("wrong use").trim_start_matches("error: ").to_owned();
@@ -1579,14 +1702,59 @@ pub(crate) fn one_line(e: &clap::Error) -> String {
             message = format!("{message} {}", more.join(", "));
         }
     }
-    if let Some(tip) = text.lines().find_map(|l| l.trim().strip_prefix("tip: ")) {
+    // to escape a flag with `--` helps nobody: it would be taken for a file
+    let tip = text.lines().find_map(|l| l.trim().strip_prefix("tip: ")).filter(|tip| !tip.contains("use '-- "));
+    if let Some(tip) = tip {
         message = format!("{message}; {tip}");
     }
-    // the usage names the verb; its words are those before the first argument
-    let usage = text.lines().find_map(|l| l.trim().strip_prefix("Usage: rdmascope")).unwrap_or_default();
-    let verb: String =
-        usage.split_whitespace().take_while(|w| w.chars().all(|c| c.is_ascii_lowercase())).map(|w| format!(" {w}")).collect();
-    format!("{message} (see rdmascope{verb} --help)")
+    // a flag that takes a number does not take one below 0
+    if e.kind() == ErrorKind::UnknownArgument
+        && let Some((flag, value)) = negative_value(arguments)
+    {
+        message = format!("invalid value '{value}' for '{flag}': the number must not be negative");
+    }
+    for (library, plain) in [
+        ("invalid digit found in string", "a whole number is expected"),
+        ("cannot parse integer from empty string", "a whole number is expected"),
+        ("invalid float literal", "a number is expected"),
+        ("number too large to fit in target type", "the number is too large"),
+    ] {
+        message = message.replace(library, plain);
+    }
+    // a flag that only exists to say what does its work has no value that could be wrong
+    if let Some((flag, reason)) =
+        message.strip_prefix("invalid value '' for '").and_then(|m| m.split_once(" [<NOTHING>]'"))
+    {
+        message = format!("{flag}{reason}");
+    }
+    if let Some((before, range)) = message.split_once(" is not in ")
+        && let Some(range) = in_words(range)
+    {
+        message = format!("{before} is not {range}");
+    }
+    format!("{message} (see rdmascope{} --help)", verbs_of(arguments))
+}
+
+/// The first negative number that stands behind a flag, and the flag.
+fn negative_value(arguments: &[OsString]) -> Option<(&str, &str)> {
+    arguments.windows(2).find_map(|pair| {
+        let (flag, value) = (pair.first()?.to_str()?, pair.get(1)?.to_str()?);
+        let is_number = value.strip_prefix('-').is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit()));
+        (is_number && flag.starts_with('-')).then_some((flag, value))
+    })
+}
+
+/// A range of numbers as the library writes it (`1..18446744073709551615`, `64..=262144`, `128..65536`), in words.
+/// Without an end, it ends with the largest number of the type.
+fn in_words(range: &str) -> Option<String> {
+    let (from, to) = range.split_once("..")?;
+    let from: u64 = from.parse().ok()?;
+    let last = match to.strip_prefix('=') {
+        Some(last) => last.parse().ok()?,
+        None => to.parse::<u64>().ok()?.checked_sub(1)?,
+    };
+    const UNBOUNDED: u64 = i64::MAX as u64 - 1;
+    Some(if last >= UNBOUNDED { format!("{from} or more") } else { format!("from {from} to {last}") })
 }
 
 #[cfg(test)]
@@ -1625,11 +1793,18 @@ mod tests {
     fn every_verb_has_examples_that_fit_and_are_understood() {
         let mut tried = 0;
         for command in verbs() {
-            let help = command.get_after_help().unwrap_or_else(|| panic!("{} has no examples", command.get_name())).to_string();
+            let help = command
+                .get_after_help()
+                .unwrap_or_else(|| panic!("{} has no examples", command.get_name()))
+                .to_string();
             assert!(help.starts_with("Examples:\n  "), "{}", command.get_name());
             for line in help.lines().filter(|line| line.starts_with("  ")) {
                 assert!(line.chars().count() <= 80, "{} wide: {line}", line.chars().count());
-                let Some((_, words)) = line.split_once("rdmascope ").filter(|(before, _)| !before.contains("lua_script")) else { continue };
+                let Some((_, words)) =
+                    line.split_once("rdmascope ").filter(|(before, _)| !before.contains("lua_script"))
+                else {
+                    continue;
+                };
                 // a comment follows after three spaces; shell operators are not ours
                 let words = words.split("   ").next().unwrap_or_default().split(['|', '>']).next().unwrap_or_default();
                 let words = words.split('\'').enumerate().flat_map(|(i, part)| match i % 2 {
@@ -1699,7 +1874,8 @@ mod tests {
                 };
                 let words = words(line);
                 if words.iter().any(|w| w == "cargo") {
-                    let folder = words.iter().position(|w| w == "--path").map(|at| root.join(&words[at + 1]).join("Cargo.toml"));
+                    let folder =
+                        words.iter().position(|w| w == "--path").map(|at| root.join(&words[at + 1]).join("Cargo.toml"));
                     assert!(folder.is_none_or(|f| f.is_file()), "{}: {line}", page.display());
                     if !words.iter().any(|w| w == "run") {
                         continue;
@@ -1750,7 +1926,8 @@ mod tests {
             vec!["rdmascope", "dissect", "a", "-c", "x"],
         ] {
             let e = Cli::try_parse_from(&arguments).unwrap_err();
-            let line = one_line(&e);
+            let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+            let line = one_line(&e, &arguments);
             assert!(!line.contains('\n') && line.len() > 20, "{arguments:?}: {line}");
         }
     }
@@ -1775,7 +1952,10 @@ mod tests {
             (Ok(Duration::from_secs(10)), Ok(Duration::from_millis(500)), Ok(Duration::from_secs(120)))
         );
         assert!(period("0s").is_err() && period("x").is_err() && period("5 d").is_err() && period("").is_err());
-        assert_eq!((listen("9418"), listen(":9418")), (Ok("127.0.0.1:9418".parse().unwrap()), Ok("127.0.0.1:9418".parse().unwrap())));
+        assert_eq!(
+            (listen("9418"), listen(":9418")),
+            (Ok("127.0.0.1:9418".parse().unwrap()), Ok("127.0.0.1:9418".parse().unwrap()))
+        );
         assert_eq!(listen("[::]:1"), Ok("[::]:1".parse().unwrap()));
         assert!(listen("host:1").is_err() && listen("").is_err());
     }

@@ -20,11 +20,16 @@ pub(crate) fn to_need(command: &Command) {
     let _ = written(command).map(|written| folders(&written));
 }
 
-/// The files and folders that a command writes which otherwise only reads captures; `None` for a command that does more.
+/// The files and folders that a command writes which otherwise only reads captures; `None` for a command that does
+/// more.
 fn written(command: &Command) -> Option<Vec<&Path>> {
     let paths: Vec<Option<&Path>> = match command {
-        Command::Analyze(args) if args.live.interfaces.is_empty() => vec![args.output.as_deref(), args.write_expect.as_deref()],
-        Command::Dissect(args) => vec![args.write.as_deref(), args.export_objects.as_ref().map(|objects| objects.folder.as_path())],
+        Command::Analyze(args) if args.live.interfaces.is_empty() => {
+            vec![args.output.as_deref(), args.write_expect.as_deref()]
+        }
+        Command::Dissect(args) => {
+            vec![args.write.as_deref(), args.export_objects.as_ref().map(|objects| objects.folder.as_path())]
+        }
         Command::Anonymize(args) => vec![Some(&args.files.output)],
         Command::Cut(args) => vec![Some(&args.files.output)],
         Command::Compare(args) => vec![args.outlet.path(), args.write.as_deref()],
@@ -54,7 +59,8 @@ fn written(command: &Command) -> Option<Vec<&Path>> {
 /// The existing folders of the files to be written, and that of temporary files.
 fn folders(written: &[&Path]) -> Vec<PathBuf> {
     let folder = |path: &Path| {
-        let parents = path.ancestors().skip(1).map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+        let parents =
+            path.ancestors().skip(1).map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
         parents.into_iter().find(|parent| parent.is_dir()).unwrap_or(Path::new("/")).to_owned()
     };
     // a device or pipe is opened at its own path; a link leads to another one
@@ -68,7 +74,10 @@ fn confine(folders: &[PathBuf]) -> Result<landlock::RestrictionStatus, landlock:
     use landlock::{ABI, Access, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr};
     // an older kernel confines only what it knows
     const KNOWN: ABI = ABI::V4;
-    let mut rules = Ruleset::default().handle_access(AccessFs::from_all(KNOWN))?.handle_access(AccessNet::from_all(KNOWN))?.create()?;
+    let mut rules = Ruleset::default()
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .handle_access(AccessNet::from_all(KNOWN))?
+        .create()?;
     if let Ok(root) = PathFd::new("/") {
         rules = rules.add_rule(PathBeneath::new(root, AccessFs::ReadFile | AccessFs::ReadDir))?;
     }

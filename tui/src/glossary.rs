@@ -1,4 +1,5 @@
-//! Terms that reports and screens use, each explained in a sentence or two: `rdmascope explain TERM`, and `docs/glossary.md`.
+//! Terms that reports and screens use, each explained in a sentence or two: `rdmascope explain TERM`, and
+//! `docs/glossary.md`.
 
 use rdmascope_report::report::words::wrap;
 
@@ -24,57 +25,74 @@ pub(crate) const TERMS: &[Term] = &[
     term("ACK", &["acknowledgement"], "IBTA Vol 1 9.7.5",
         "Says that packets up to a PSN arrived. One ACK may cover many packets."),
     term("buffer descriptor", &["descriptor", "buffer descriptor v1"], "[MS-SMBD] 2.2.3.1",
-        "Offset, token (remote key) and length of memory that one side registered, so that the other may reach it by RDMA."),
+        "Offset, token (remote key) and length of memory that one side registered, so that the other may reach it by \
+            RDMA."),
     term("certainty", &[], "",
-        "How sure a finding is: certain; likely, which assumes that the capture is complete; or a guess, from the shape of the traffic."),
+        "How sure a finding is: certain; likely, which assumes that the capture is complete; or a guess, from the \
+            shape of the traffic."),
     term("channel", &["multichannel"], "[MS-SMB2] 3.2.4.20.7",
         "One of several connections of an SMB session. With multichannel, requests of one session travel on all of them."),
     term("chunk", &["read chunk", "write chunk", "reply chunk"], "RFC 8166 3.4",
-        "Memory that an RPC-over-RDMA header describes, so that a large argument or result moves by RDMA and not inside the message. Read \
+        "Memory that an RPC-over-RDMA header describes, so that a large argument or result moves by RDMA and not \
+            inside the message. Read \
         chunks carry arguments, Write chunks results, a Reply chunk a whole reply."),
     term("class", &["traffic class", "priority", "PCP", "DSCP", "service level"], "IEEE 802.1Q 6.9; RFC 2474",
-        "The queue of a switch port, one of eight, that a packet uses: chosen by the priority of its VLAN tag (PCP), or by its DSCP. \
-        Priority flow control pauses one class at a time. Native InfiniBand has service levels and virtual lanes instead."),
+        "The queue of a switch port, one of eight, that a packet uses: chosen by the priority of its VLAN tag (PCP), \
+            or by its DSCP. \
+        Priority flow control pauses one class at a time. Native InfiniBand has service levels and virtual lanes \
+        instead."),
     term("CM", &["connection manager", "REQ", "REP", "RTU", "REJ", "DREQ"], "IBTA Vol 1 12",
-        "Sets up and ends connections of InfiniBand and RoCE: REQ, REP and RTU connect, REJ refuses, DREQ and DREP disconnect."),
+        "Sets up and ends connections of InfiniBand and RoCE: REQ, REP and RTU connect, REJ refuses, DREQ and DREP \
+            disconnect."),
     term("CNP", &["congestion notification", "ECN"], "IBTA annex A17",
-        "Congestion Notification Packet. A receiver sends it when packets arrive with a congestion mark of a switch (ECN); the sender \
+        "Congestion Notification Packet. A receiver sends it when packets arrive with a congestion mark of a switch \
+            (ECN); the sender \
         slows down."),
     term("compound", &[], "[MS-SMB2] 3.2.4.1.4",
         "Several SMB2 requests in one message, often CREATE, QUERY_INFO and CLOSE."),
     term("CreditCharge", &["charge"], "[MS-SMB2] 3.1.5.2",
         "How many SMB2 credits a request costs: one for each 64 KiB that it sends or asks for, at least one."),
     term("credits (SMB Direct)", &["credit", "credits", "send credit"], "[MS-SMBD] 3.1.1.1",
-        "Permission to send SMB Direct messages, one credit a message. A side grants as many as it has receive buffers posted. \
+        "Permission to send SMB Direct messages, one credit a message. A side grants as many as it has receive buffers \
+            posted. \
          A sender that has none must wait; the wait is called a stall."),
     term("credits (SMB2)", &["smb2 credit", "smb2 credits", "message credits"], "[MS-SMB2] 3.3.1.2",
-        "Permission to use message ids. Each request costs its CreditCharge, and each reply grants new ones. They are not the credits of \
+        "Permission to use message ids. Each request costs its CreditCharge, and each reply grants new ones. They are \
+            not the credits of \
         SMB Direct."),
     term("DDP", &["direct data placement"], "RFC 5041",
-        "The iWARP layer that says where each segment belongs: in tagged memory (STag and offset), or in a queue (number, message, offset)."),
+        "The iWARP layer that says where each segment belongs: in tagged memory (STag and offset), or in a queue \
+            (number, message, offset)."),
     term("DDP-eligible", &["ddp eligibility"], "RFC 8267 4, 6.1",
-        "An argument or result of NFS that may move through a chunk: the data of READ and WRITE, link texts, and few others."),
+        "An argument or result of NFS that may move through a chunk: the data of READ and WRITE, link texts, and few \
+            others."),
     term("dialect", &[], "[MS-SMB2] 1.7",
         "The version of SMB2 that both sides agreed on: 2.0.2, 2.1, 3.0, 3.0.2 or 3.1.1. SMB Direct needs 3.0 or newer."),
     term("exchange", &["request"], "",
-        "One request with everything that it caused: the memory that it described, the RDMA reads and writes, and the reply."),
+        "One request with everything that it caused: the memory that it described, the RDMA reads and writes, and the \
+            reply."),
     term("finding", &["rule"], "",
-        "A problem found in a capture: the broken rule, the side at fault, the frames, and the certainty. rdmascope explain lists all \
+        "A problem found in a capture: the broken rule, the side at fault, the frames, and the certainty. rdmascope \
+            explain lists all \
         rules."),
     term("FPDU", &["framed pdu"], "RFC 5044 4",
         "One message of MPA: a length, a DDP segment, padding, and a CRC."),
     term("fragment (SMB Direct)", &["fragment", "remainingdatalength"], "[MS-SMBD] 2.2.3",
-        "Part of an SMB2 message that is larger than one SMB Direct message. RemainingDataLength says how many bytes follow."),
+        "Part of an SMB2 message that is larger than one SMB Direct message. RemainingDataLength says how many bytes \
+            follow."),
     term("go-back-N", &["go back n"], "IBTA Vol 1 9.7.7",
-        "How RoCE and InfiniBand repair a loss: the sender repeats the lost packet and every packet behind it, even those that had \
+        "How RoCE and InfiniBand repair a loss: the sender repeats the lost packet and every packet behind it, even \
+            those that had \
         arrived."),
     term("ICRC", &["invariant crc"], "IBTA Vol 1 7.8.1",
-        "Checksum at the end of each InfiniBand and RoCE packet, over everything that switches do not change. A receiver drops packets \
+        "Checksum at the end of each InfiniBand and RoCE packet, over everything that switches do not change. A \
+            receiver drops packets \
         with a wrong one."),
     term("inline threshold", &["inline"], "RFC 8166 3.3.2",
         "The largest RPC-over-RDMA message that a side accepts by Send: 1024 bytes unless the connection agreed on more."),
     term("IRD and ORD", &["ird", "ord", "read depth"], "RFC 6581",
-        "How many RDMA Reads a side accepts at a time (IRD), and how many it has outstanding (ORD). Both ends agree on them when they \
+        "How many RDMA Reads a side accepts at a time (IRD), and how many it has outstanding (ORD). Both ends agree on \
+            them when they \
         connect."),
     term("iWARP", &[], "RFC 5040",
         "RDMA over TCP: MPA, DDP and RDMAP, one on top of the other."),
@@ -85,16 +103,19 @@ pub(crate) const TERMS: &[Term] = &[
     term("MaxReceiveSize", &["max_receive_size"], "[MS-SMBD] 2.2.2",
         "The largest SMB Direct message that a side receives. At least 128 bytes."),
     term("MPA", &["marker", "mpa marker"], "RFC 5044",
-        "Puts message boundaries into a TCP stream. Markers, if they were agreed on, stand in the stream every 512 bytes."),
+        "Puts message boundaries into a TCP stream. Markers, if they were agreed on, stand in the stream every 512 \
+            bytes."),
     term("MSN", &["message sequence number"], "RFC 5041 5.3",
         "Number of a message in a queue of DDP; also a count of finished messages in InfiniBand's acknowledgements."),
     term("NAK", &["negative acknowledgement", "rnr", "rnr nak"], "IBTA Vol 1 9.7.5.2.8",
-        "Says that a packet was refused: out of sequence (PSN), an access that is not allowed (remote access error), or an invalid \
+        "Says that a packet was refused: out of sequence (PSN), an access that is not allowed (remote access error), \
+            or an invalid \
         request. RNR NAK says that no receive was posted, and when to try again."),
     term("NTSTATUS", &["status"], "[MS-ERREF] 2.3",
         "The outcome of an SMB2 request: 0 for success, 0xc0000022 for STATUS_ACCESS_DENIED, and so on."),
     term("PFC", &["pause", "priority flow control"], "IEEE 802.1Q 36",
-        "Priority Flow Control: a switch or card asks its neighbour to stop sending for a moment, one traffic class at a time, so that \
+        "Priority Flow Control: a switch or card asks its neighbour to stop sending for a moment, one traffic class at \
+            a time, so that \
         nothing is dropped."),
     term("PSN", &["packet sequence number"], "IBTA Vol 1 9.2",
         "Number of a packet in one direction of a queue pair, 24 bits."),
@@ -105,16 +126,21 @@ pub(crate) const TERMS: &[Term] = &[
     term("RDMA Write", &[], "IBTA Vol 1 9.4.3",
         "The initiator puts bytes into memory of the other side. Servers deliver the data of a READ this way."),
     term("remote invalidation", &["invalidate", "send with invalidate"], "[MS-SMBD] 3.1.4.2",
-        "The reply (Send with Invalidate) invalidates the remote key of its request, so that the requester need not do it."),
+        "The reply (Send with Invalidate) invalidates the remote key of its request, so that the requester need not do \
+            it."),
     term("remote key", &["rkey", "r_key", "stag", "steering tag"], "IBTA Vol 1 10.6",
-        "Number that stands for registered memory. A peer that knows it may read or write there until it is invalidated. iWARP calls it \
+        "Number that stands for registered memory. A peer that knows it may read or write there until it is \
+            invalidated. iWARP calls it \
         STag."),
     term("RoCE", &["rocev2", "roce v2"], "IBTA annex A17",
-        "RDMA over Converged Ethernet: InfiniBand packets in UDP, port 4791 (version 2), or directly in Ethernet (version 1)."),
+        "RDMA over Converged Ethernet: InfiniBand packets in UDP, port 4791 (version 2), or directly in Ethernet \
+            (version 1)."),
     term("RPC-over-RDMA", &["rpcrdma", "rpc/rdma"], "RFC 8166",
-        "How NFS uses RDMA: a short header with chunks before each RPC message. RDMA_NOMSG says that the message itself is in a chunk."),
+        "How NFS uses RDMA: a short header with chunks before each RPC message. RDMA_NOMSG says that the message \
+            itself is in a chunk."),
     term("SMB Direct", &["smbd", "smbdirect"], "[MS-SMBD]",
-        "How SMB uses RDMA: one negotiation, then messages with credits and fragments. Large data moves by RDMA, described in the SMB2 \
+        "How SMB uses RDMA: one negotiation, then messages with credits and fragments. Large data moves by RDMA, \
+            described in the SMB2 \
         request."),
     term("SMB2_RDMA_TRANSFORM", &["rdma transform"], "[MS-SMB2] 2.2.43",
         "Says that data moved by RDMA is encrypted or signed, and with which nonce and signature."),
@@ -123,7 +149,8 @@ pub(crate) const TERMS: &[Term] = &[
     term("stall", &["starved"], "",
         "Time in which a side had something to send and no SMB Direct credit to send it with."),
     term("Terminate", &["rdmap terminate"], "RFC 5040 4.8",
-        "The last message of an iWARP connection that failed. It says what was wrong; usually the side that received it is at fault."),
+        "The last message of an iWARP connection that failed. It says what was wrong; usually the side that received \
+            it is at fault."),
     term("XID", &["rpc xid", "transaction id"], "RFC 5531 9",
         "Number that ties an RPC reply to its call."),
 ];
@@ -169,14 +196,20 @@ mod tests {
     #[test]
     fn a_term_fits_a_terminal() {
         let text = shown(find("chunk").unwrap(), 60);
-        assert!(text.starts_with("chunk\n  Memory that an RPC-over-RDMA header") && text.ends_with("  RFC 8166 3.4\n"), "{text}");
+        assert!(
+            text.starts_with("chunk\n  Memory that an RPC-over-RDMA header") && text.ends_with("  RFC 8166 3.4\n"),
+            "{text}"
+        );
         assert!(text.lines().all(|l| l.len() <= 60));
     }
 
     /// `UPDATE=1` rewrites the page.
     #[test]
     fn the_page_of_the_documentation_is_this_list() {
-        let mut page = "# Glossary\nThe same as `rdmascope explain TERM`; made from `tui/src/glossary.rs`.\n\n| term | meaning | defined in |\n| --- | --- | --- |\n".to_owned();
+        let mut page =
+            "# Glossary\nThe same as `rdmascope explain TERM`; made from `tui/src/glossary.rs`.\n\n| term | \
+            meaning | defined in |\n| --- | --- | --- |\n"
+                .to_owned();
         for term in TERMS {
             page.push_str(&format!("| {} | {} | {} |\n", term.name, term.text, term.spec));
         }

@@ -24,18 +24,21 @@ fn main() -> ExitCode {
     if commands::extcap::is_asked(&arguments) {
         return commands::extcap::run(&arguments).unwrap_or_else(|e| fail(&escaped(&with_causes(&e))));
     }
-    let cli = match cli::Cli::try_parse_from(cli::with_verb(arguments)) {
+    let arguments = cli::with_verb(arguments);
+    let cli = match cli::Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         // without arguments, the help is shown
         Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = e.print();
             return ExitCode::from(FAILED);
         }
-        Err(e) if e.use_stderr() => return fail(&cli::one_line(&e)),
+        Err(e) if e.use_stderr() => return fail(&cli::one_line(&e, &arguments)),
         Err(e) => {
             // help and version, as requested: no failure unless they cannot be written
             return match e.print() {
-                Err(e) if e.kind() != io::ErrorKind::BrokenPipe => fail(&format!("standard output cannot be written: {e}")),
+                Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+                    fail(&format!("standard output cannot be written: {e}"))
+                }
                 _ => ExitCode::SUCCESS,
             };
         }

@@ -9,7 +9,11 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 fn rdmascope(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_rdmascope")).args(arguments).env_remove("RDMASCOPE_PASSWORD").output().expect("the binary runs")
+    Command::new(env!("CARGO_BIN_EXE_rdmascope"))
+        .args(arguments)
+        .env_remove("RDMASCOPE_PASSWORD")
+        .output()
+        .expect("the binary runs")
 }
 
 fn sample(name: &str) -> String {
@@ -73,8 +77,16 @@ fn a_sample_is_done_again_on_our_peer() {
         assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));
         assert!(said.contains("0 differ") && said.contains("same, contents too"), "{said}");
         let report = json(&report);
-        assert!(report["differ"] == 0 && report["done"].as_u64().is_some_and(|n| n > 40) && report["breaches"] == serde_json::json!([]));
-        assert!(["faster", "slower"].contains(&report["verdict"].as_str().unwrap_or_default()), "{}", report["verdict"]);
+        assert!(
+            report["differ"] == 0
+                && report["done"].as_u64().is_some_and(|n| n > 40)
+                && report["breaches"] == serde_json::json!([])
+        );
+        assert!(
+            ["faster", "slower"].contains(&report["verdict"].as_str().unwrap_or_default()),
+            "{}",
+            report["verdict"]
+        );
         let said = findings(&wire);
         // requests that failed in the recording too, and reads without RDMA
         let known = ["SMB2-ERROR", "SMBD-FRAG-COST", "SMB2-SLOW"];
@@ -93,13 +105,17 @@ fn a_sample_is_done_again_over_rocev2() {
     let wire = folder.path().join("wire.pcapng");
     let serving = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rdmascope"));
-        command.args(["peer", "--transport", "roce", "--listen", &format!("{host}:0")]).args(more).env_remove("RDMASCOPE_PASSWORD");
+        command
+            .args(["peer", "--transport", "roce", "--listen", &format!("{host}:0")])
+            .args(more)
+            .env_remove("RDMASCOPE_PASSWORD");
         Peer::of(command)
     };
     for fault in [&[][..], &["--fault", "lose@1/50", "--fault-seed", "3"]] {
         let peer = serving(fault);
         let path = wire.display().to_string();
-        let output = rdmascope(&["replay", &sample("smb-roce"), "--to", &peer.1, "--transport", "roce", "--force", "-w", &path]);
+        let output =
+            rdmascope(&["replay", &sample("smb-roce"), "--to", &peer.1, "--transport", "roce", "--force", "-w", &path]);
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));
         assert!(said.contains("0 differ") && said.contains("same, contents too"), "{said}");
@@ -113,16 +129,23 @@ fn a_sample_is_done_again_over_rocev2() {
     let peer = serving(&[]);
     let path = wire.display().to_string();
     let class = ["--dscp", "46", "--no-ecn"];
-    let output =
-        rdmascope(&[&["replay", &sample("smb-roce"), "--to", &peer.1, "--transport", "roce", "--force", "-w", &path], &class[..]].concat());
+    let output = rdmascope(
+        &[&["replay", &sample("smb-roce"), "--to", &peer.1, "--transport", "roce", "--force", "-w", &path], &class[..]]
+            .concat(),
+    );
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let report: serde_json::Value = serde_json::from_slice(&rdmascope(&["analyze", "--format", "json", &path]).stdout).expect("JSON");
+    let report: serde_json::Value =
+        serde_json::from_slice(&rdmascope(&["analyze", "--format", "json", &path]).stdout).expect("JSON");
     let network = &report["connections"][0]["network"]["by"]["client"];
     // those of the communication manager have none
     let codes: Vec<_> = network["dscp"].as_array().expect("a list").iter().map(|row| row["value"].as_u64()).collect();
     assert!(codes.contains(&Some(46)) && codes.iter().all(|code| [Some(0), Some(46)].contains(code)), "{network}");
     assert_eq!((&network["ecn"]["ect_0"], &network["ecn"]["ect_1"]), (&0.into(), &0.into()), "{network}");
-    assert_eq!(rdmascope(&["replay", &sample("smb-roce"), "--to", &peer.1, "--dscp", "46"]).status.code(), Some(2), "not over iWARP");
+    assert_eq!(
+        rdmascope(&["replay", &sample("smb-roce"), "--to", &peer.1, "--dscp", "46"]).status.code(),
+        Some(2),
+        "not over iWARP"
+    );
     // the port is that of one process
     drop(peer);
     let peer = serving(&["--fault", "nak-access@4"]);
@@ -130,7 +153,11 @@ fn a_sample_is_done_again_over_rocev2() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && said.contains("NAK Remote Access Error"), "{said}");
     assert_eq!(rdmascope(&["peer", "--fault", "lose@"]).status.code(), Some(2));
-    assert_eq!(rdmascope(&["peer", "--fault", "lose@3", "--listen", "127.0.0.1:0"]).status.code(), Some(2), "not over iWARP");
+    assert_eq!(
+        rdmascope(&["peer", "--fault", "lose@3", "--listen", "127.0.0.1:0"]).status.code(),
+        Some(2),
+        "not over iWARP"
+    );
 }
 
 #[test]
@@ -196,7 +223,8 @@ fn a_sample_is_done_again_encrypted_and_signed() {
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let said: Vec<&Value> = report["findings"].as_array().expect("a list").iter().map(|f| &f["id"]).collect();
         assert!(
-            said.iter().all(|id| ["SMB2-ERROR", "SMB2-SLOW", "SMBD-FRAG-COST"].contains(&id.as_str().unwrap_or_default())),
+            said.iter()
+                .all(|id| ["SMB2-ERROR", "SMB2-SLOW", "SMBD-FRAG-COST"].contains(&id.as_str().unwrap_or_default())),
             "{how}: {said:?}"
         );
         let rows = report["connections"][0]["exchange_list"].as_array().expect("a list");
@@ -225,7 +253,14 @@ fn a_peer_keeps_its_wire_too() {
         let output = rdmascope(&["analyze", "--format", "json", path]);
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let told = |c: &Value| {
-            serde_json::json!([c["port"], c["closed_by"], c["messages"], c["rdma"], c["failures"], c["credits"]["client"]["spent_total"]])
+            serde_json::json!([
+                c["port"],
+                c["closed_by"],
+                c["messages"],
+                c["rdma"],
+                c["failures"],
+                c["credits"]["client"]["spent_total"]
+            ])
         };
         report["connections"].as_array().expect("a list").iter().map(told).collect()
     };
@@ -236,6 +271,111 @@ fn a_peer_keeps_its_wire_too() {
     }
     drop(peer);
     assert_eq!((report(&kept.display().to_string()), ours.len()), (ours, 2));
+}
+
+/// A peer that is to end by a signal, and what it said until then.
+#[cfg(target_os = "linux")]
+struct Ending(Child, String);
+
+#[cfg(target_os = "linux")]
+impl Ending {
+    fn new(arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rdmascope"));
+        command.arg("peer").args(arguments).env_remove("RDMASCOPE_PASSWORD");
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        let address = line.trim().strip_prefix("listening on ").and_then(|l| l.split(',').next());
+        Self(child, address.unwrap_or_else(|| panic!("{line}")).to_owned())
+    }
+
+    /// Exit status and errors after a signal.
+    fn end(self, signal: &str) -> (Option<i32>, String) {
+        let sent = Command::new("kill").args([signal, &self.0.id().to_string()]).status().expect("kill");
+        assert!(sent.success());
+        let output = self.0.wait_with_output().expect("it ends");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+/// Number of frames of a capture; `None` if it cannot be read.
+#[cfg(target_os = "linux")]
+fn frames(path: &str) -> Option<usize> {
+    let output = rdmascope(&["dissect", path]);
+    output.status.success().then(|| output.stdout.iter().filter(|byte| **byte == b'\n').count())
+}
+
+/// The recording of a peer is a capture from the beginning, has the frames of refused handshakes while the peer runs,
+/// and is whole after a signal. At its end the peer says how often its fault acted.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_peer_writes_its_recording_as_it_goes_and_ends_in_order() {
+    let process = std::process::id();
+    let host = format!("127.{}.{}.{}", 64 | process >> 14 & 0x3f, process >> 6 & 0xff, (process & 0x3f) << 2 | 2);
+    let folder = tempfile::tempdir().expect("a folder");
+    let listen = format!("{host}:0");
+    for (fault, signal, told) in [
+        ("cm-reject-consumer", "-INT", "fault cm-reject-consumer@1- acted once in 1 connection"),
+        ("short-response", "-TERM", "fault short-response@2 never acted in 1 connection"),
+    ] {
+        let kept = folder.path().join(format!("{fault}.pcapng")).display().to_string();
+        let peer = Ending::new(&["--transport", "roce", "--listen", &listen, "--fault", fault, "-w", &kept]);
+        assert_eq!(frames(&kept), Some(0), "{fault}");
+        let output = rdmascope(&["replay", &sample("smb-roce"), "--to", &peer.1, "--transport", "roce"]);
+        let refused = fault == "cm-reject-consumer";
+        assert_eq!(
+            output.status.code(),
+            Some(if refused { 2 } else { 0 }),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let begun = std::time::Instant::now();
+        let least = if refused { 2 } else { 100 };
+        while frames(&kept).is_none_or(|n| n < least) && begun.elapsed() < std::time::Duration::from_secs(120) {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        assert!(frames(&kept).is_some_and(|n| n >= least), "{fault}: {:?}", frames(&kept));
+        let (status, said) = peer.end(signal);
+        assert!(status == Some(0) && said.contains(told), "{fault}: {status:?} {said}");
+        if refused {
+            let lines = String::from_utf8_lossy(&rdmascope(&["dissect", &kept]).stdout).into_owned();
+            assert!(lines.contains("ConnectRequest") && lines.contains("ConnectReject"), "{lines}");
+        }
+    }
+    // recordings of both ends are of one session: their sequence numbers are the same
+    let wires = ["client", "server"].map(|name| folder.path().join(name).display().to_string());
+    let peer = Ending::new(&["--listen", &listen, "-w", &wires[1]]);
+    let output = rdmascope(&["replay", &sample("smb-iwarp"), "--to", &peer.1, "-w", &wires[0]]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let (status, said) = peer.end("-INT");
+    assert!(status == Some(0) && !said.contains("fault"), "{status:?} {said}");
+    let compared = rdmascope(&["compare", &wires[0], &wires[1], "--format", "json"]);
+    let compared: Value = serde_json::from_slice(&compared.stdout).expect("JSON");
+    let matched = |way: usize| compared["ways"][way]["matched"].as_u64().unwrap_or(0);
+    assert!(matched(0) > 20 && matched(1) > 20, "{compared}");
+    assert!(compared["clock"]["drift_uncertainty_ppm"].is_null(), "{}", compared["clock"]);
+    // a wrong CRC needs one
+    let kept = folder.path().join("crc.pcapng").display().to_string();
+    let peer = Ending::new(&["--listen", "127.0.0.1:0", "--fault", "bad-crc", "-w", &kept]);
+    let output = rdmascope(&["replay", &sample("smb-iwarp"), "--to", &peer.1]);
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    let (status, said) = peer.end("-INT");
+    assert!(status == Some(0) && said.contains("fault bad-crc acted once in 1 connection"), "{status:?} {said}");
+    let found = findings(Path::new(&kept));
+    assert!(found.contains(&"MPA-CRC".to_owned()) && !found.contains(&"DDP-MSN".to_owned()), "{found:?}");
+    // a client that is connected is told
+    let kept = folder.path().join("open.pcapng").display().to_string();
+    let peer = Ending::new(&["--listen", "127.0.0.1:0", "--fault", "stall", "-w", &kept]);
+    let address = peer.1.clone();
+    let client = std::thread::spawn(move || rdmascope(&["replay", &sample("smb-iwarp"), "--to", &address]));
+    let begun = std::time::Instant::now();
+    while frames(&kept).is_none_or(|n| n < 20) && begun.elapsed() < std::time::Duration::from_secs(120) {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let (status, said) = peer.end("-INT");
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("fault stall acted once in 1 connection"), "{said}");
+    assert_eq!(client.join().expect("the client").status.code(), Some(2));
 }
 
 #[test]

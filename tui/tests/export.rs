@@ -29,7 +29,8 @@ fn payloads_are_written_by_name() {
     let into_nfs = folder.path().join("nfs");
     let out = rdmascope(&["export".as_ref(), "payloads".as_ref(), sample("nfs-roce-v3").as_ref(), into_nfs.as_ref()]);
     assert!(out.status.success(), "{out:?}");
-    let mut names: Vec<_> = std::fs::read_dir(&into_nfs).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> =
+        std::fs::read_dir(&into_nfs).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     assert_eq!(names, ["unnamed-connection-3", "w1.bin"]);
     let again = rdmascope(&["export".as_ref(), "payloads".as_ref(), sample("smb-roce").as_ref(), into.as_ref()]);
@@ -82,13 +83,23 @@ fn tshark_reads_the_comments() {
 fn the_plugin_is_installed_with_its_engine_tried_and_removed() {
     use rdmascope_plugins::wireshark::engine_file;
     let folder = tempfile::tempdir().unwrap();
-    let run =
-        |what: &str| rdmascope(&["export".as_ref(), "wireshark".as_ref(), what.as_ref(), "--dir".as_ref(), folder.path().as_os_str()]);
+    let run = |what: &str| {
+        rdmascope(&[
+            "export".as_ref(),
+            "wireshark".as_ref(),
+            what.as_ref(),
+            "--dir".as_ref(),
+            folder.path().as_os_str(),
+        ])
+    };
     let output = run("--install");
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{said}");
     let (plugins, source) = (folder.path().join("plugins"), folder.path().join("extcap/rdmascope-extcap"));
-    assert!(plugins.join("rdmascope.lua").is_file() && plugins.join(engine_file()).is_file() && source.is_symlink(), "{said}");
+    assert!(
+        plugins.join("rdmascope.lua").is_file() && plugins.join(engine_file()).is_file() && source.is_symlink(),
+        "{said}"
+    );
     assert_eq!(std::fs::read_dir(&plugins).unwrap().count(), 2, "nothing is left of the attempt");
     if std::process::Command::new("tshark").arg("--version").output().is_ok_and(|o| o.status.success()) {
         assert!(said.contains("loads both, and analyzes"), "{said}");

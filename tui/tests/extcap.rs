@@ -52,7 +52,10 @@ impl Place {
     }
 
     fn here(&self, mut command: Command) -> Command {
-        command.env("WIRESHARK_EXTCAP_DIR", self.path("extcap")).env("HOME", self.folder.path()).current_dir(self.folder.path());
+        command
+            .env("WIRESHARK_EXTCAP_DIR", self.path("extcap"))
+            .env("HOME", self.folder.path())
+            .current_dir(self.folder.path());
         command
     }
 
@@ -82,7 +85,8 @@ fn can_give_capabilities() -> bool {
 /// Output and messages of a tshark that captured; `None` if the machine did not allow it.
 fn captured(child: Child) -> Option<(String, String)> {
     let output = child.wait_with_output().unwrap();
-    let (lines, said) = (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned());
+    let (lines, said) =
+        (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned());
     if said.contains("ermission") || said.contains("CAP_NET_RAW") {
         assert!(std::env::var_os("CI").is_none(), "{said}");
         eprintln!("NOT TESTED: this machine does not let capabilities through: {said}");
@@ -122,14 +126,25 @@ fn wireshark_gets_interfaces_and_their_options() {
     let interfaces = text(&place.rdmascope(&["--extcap-interfaces", "--extcap-version=4.6"]));
     assert!(interfaces.starts_with("extcap {version="), "{interfaces}");
     assert!(
-        interfaces.contains("interface {value=rdmascope-lo}") && interfaces.contains("interface {value=rdmascope-follow}"),
+        interfaces.contains("interface {value=rdmascope-lo}")
+            && interfaces.contains("interface {value=rdmascope-follow}"),
         "{interfaces}"
     );
     let config = text(&place.rdmascope(&["--extcap-interface=rdmascope-lo", "--extcap-config"]));
-    assert!(config.lines().count() == 6 && config.contains("{call=--headers-only}") && config.contains("{call=--decapsulate}"), "{config}");
-    assert!(text(&place.rdmascope(&["--extcap-interface", "rdmascope-lo", "--extcap-dlts"])).starts_with("dlt {number="));
+    assert!(
+        config.lines().count() == 6
+            && config.contains("{call=--headers-only}")
+            && config.contains("{call=--decapsulate}"),
+        "{config}"
+    );
+    assert!(
+        text(&place.rdmascope(&["--extcap-interface", "rdmascope-lo", "--extcap-dlts"])).starts_with("dlt {number=")
+    );
     assert_eq!(text(&place.rdmascope(&["--extcap-interface=rdmascope-lo", "--extcap-capture-filter=rdma"])), "");
-    assert_ne!(text(&place.rdmascope(&["--extcap-interface=rdmascope-lo", "--extcap-capture-filter=no such thing"])), "");
+    assert_ne!(
+        text(&place.rdmascope(&["--extcap-interface=rdmascope-lo", "--extcap-capture-filter=no such thing"])),
+        ""
+    );
     let neither = place.rdmascope(&[]);
     assert_eq!(neither.status.code(), Some(2));
 }
@@ -174,8 +189,16 @@ fn tshark_lists_captures_and_stops() {
         .unwrap();
     // the rest is written when the beginning was read
     let begun = Instant::now();
-    let is_read =
-        || Command::new("pgrep").args(["-f", growing.to_str().unwrap()]).output().unwrap().stdout.split(|b| *b == b'\n').count() > 2;
+    let is_read = || {
+        Command::new("pgrep")
+            .args(["-f", growing.to_str().unwrap()])
+            .output()
+            .unwrap()
+            .stdout
+            .split(|b| *b == b'\n')
+            .count()
+            > 2
+    };
     while !is_read() && begun.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -219,7 +242,9 @@ fn tshark_captures_from_an_interface() {
 
 /// An RC Send to a queue pair, on RoCEv2, as Ethernet carries it.
 fn roce(queue_pair: u8) -> Vec<u8> {
-    let mut packet = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 60, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let mut packet = vec![
+        2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 60, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+    ];
     packet.extend([0xc0, 0, 0x12, 0xb7, 0, 40, 0, 0, 4, 0, 0xff, 0xff, 0, 0, 0, queue_pair, 0, 0, 0, 1]);
     packet.resize(14 + 60, 0);
     packet
@@ -233,7 +258,18 @@ fn mirrored_frames_come_without_their_tunnel_under_their_session() {
     let place = Place::new();
     let mut child = place
         .capturing_tshark()
-        .args(["-i", "rdmascope-lo", "-f", "tunnels", "-o", "extcap.rdmascope_lo.decapsulate:true", "-c", "8", "-T", "fields"])
+        .args([
+            "-i",
+            "rdmascope-lo",
+            "-f",
+            "tunnels",
+            "-o",
+            "extcap.rdmascope_lo.decapsulate:true",
+            "-c",
+            "8",
+            "-T",
+            "fields",
+        ])
         .args([
             "-e",
             "frame.interface_name",
@@ -265,8 +301,10 @@ fn mirrored_frames_come_without_their_tunnel_under_their_session() {
     let Some((lines, said)) = captured(child) else { return };
     assert_eq!(lines.lines().count(), 8, "{lines}{said}");
     for line in lines.lines() {
-        let whole = line.starts_with("lo/vxlan:7@127.0.0.1\t0x000011\teth:ethertype:ip:udp:infiniband") && line.ends_with("\t74\t74");
-        let cut = line.starts_with("lo/vxlan:9@127.0.0.1\t0x000012\teth:ethertype:ip:udp:infiniband") && line.ends_with("\t74\t60");
+        let whole = line.starts_with("lo/vxlan:7@127.0.0.1\t0x000011\teth:ethertype:ip:udp:infiniband")
+            && line.ends_with("\t74\t74");
+        let cut = line.starts_with("lo/vxlan:9@127.0.0.1\t0x000012\teth:ethertype:ip:udp:infiniband")
+            && line.ends_with("\t74\t60");
         assert!(whole || cut, "{lines}{said}");
     }
     assert!(lines.contains("vxlan:7") && lines.contains("vxlan:9"), "{lines}");
@@ -323,7 +361,10 @@ fn a_capture_that_runs_is_an_interface() {
     let output = child.wait_with_output().unwrap();
     let (lines, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(stopped && lines.lines().filter(|l| *l == "0x000011").count() == 40, "{lines}{said}");
-    let files = fs::read_dir(place.folder.path()).unwrap().flatten().filter(|e| e.file_name().to_string_lossy().starts_with("running_"));
+    let files = fs::read_dir(place.folder.path())
+        .unwrap()
+        .flatten()
+        .filter(|e| e.file_name().to_string_lossy().starts_with("running_"));
     assert!(files.count() > 1, "one file was enough for 40 frames");
 }
 

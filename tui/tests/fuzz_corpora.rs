@@ -54,7 +54,9 @@ fn fuzz() -> PathBuf {
 /// Names of the entries of a folder; `.rs` taken off.
 fn names(folder: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    entries.map(|entry| entry.expect("a folder entry").file_name().to_string_lossy().trim_end_matches(".rs").to_owned()).collect()
+    entries
+        .map(|entry| entry.expect("a folder entry").file_name().to_string_lossy().trim_end_matches(".rs").to_owned())
+        .collect()
 }
 
 fn inputs(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
@@ -79,7 +81,8 @@ impl Numbers {
     }
 }
 
-/// Copies of `input`: cut, with bits flipped, with a field overwritten by an extreme, with a piece taken out or doubled.
+/// Copies of `input`: cut, with bits flipped, with a field overwritten by an extreme, with a piece taken out or
+/// doubled.
 fn damaged(input: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15 ^ input.len() as u64);
     (0..DAMAGED).map(move |n| {
@@ -105,7 +108,10 @@ fn every_target_has_its_file_its_seeds_and_its_place_here() {
     assert_eq!(names(&fuzz().join("corpus")), here);
     let manifest = std::fs::read_to_string(fuzz().join("Cargo.toml")).expect("fuzz/Cargo.toml is text");
     for (name, _) in TARGETS {
-        assert!(manifest.contains(&format!("name = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"")), "{name} is not in fuzz/Cargo.toml");
+        assert!(
+            manifest.contains(&format!("name = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"")),
+            "{name} is not in fuzz/Cargo.toml"
+        );
         assert!(!inputs(name).is_empty(), "{name} has no seeds");
     }
 }

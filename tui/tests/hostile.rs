@@ -22,7 +22,8 @@ const NAMES: [&str; 10] = [
     "=1+2;A\n",
 ];
 
-/// Characters that are not seen, or that turn text around, beyond those of the oldest lists: seven units of UTF-16 each.
+/// Characters that are not seen, or that turn text around, beyond those of the oldest lists: seven units of UTF-16
+/// each.
 const HIDDEN: [&str; 2] = ["\u{61c}a\u{ad}b\u{180e}cd", "\u{e0001}a\u{e0041}\u{e007f}"];
 
 /// The same in seven bytes of UTF-8.
@@ -91,7 +92,11 @@ fn all_outputs(capture: &str, folder: &Path, what: &str) {
     ] {
         harmless(&format!("{what} {arguments:?}"), &text(arguments));
     }
-    for arguments in [&["dissect", capture, "-T", "json"][..], &["dissect", capture, "-T", "ek"], &["dissect", capture, "-T", "pdml"]] {
+    for arguments in [
+        &["dissect", capture, "-T", "json"][..],
+        &["dissect", capture, "-T", "ek"],
+        &["dissect", capture, "-T", "pdml"],
+    ] {
         harmless_data(&format!("{what} {arguments:?}"), &text(arguments));
     }
     if what.starts_with("SMB") {
@@ -164,13 +169,21 @@ fn patterns(frames: u32, connections: u8) -> Vec<u8> {
     let framed = [&(smb.len() as u32).to_be_bytes()[..], &smb].concat();
     let mut capture = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 1 << 18, 1].map(u32::to_le_bytes).concat();
     for n in 0..frames {
-        let (connection, sent) = ((n % u32::from(connections)) as u8, (n / u32::from(connections)) * framed.len() as u32);
+        let (connection, sent) =
+            ((n % u32::from(connections)) as u8, (n / u32::from(connections)) * framed.len() as u32);
         let mut frame = [[2; 12].as_slice(), &[8, 0, 0x45, 0], &(40 + framed.len() as u16).to_be_bytes()].concat();
         // the checksums are absent, as a card that computes them leaves them
-        frame.extend([&[0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1 + connection, 10, 0, 1, 1][..], &[0xc3, 0x50, 0x01, 0xbd]].concat());
-        frame.extend([&(1000 + sent).to_be_bytes()[..], &[0, 0, 0, 1, 0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0], &framed].concat());
+        frame.extend(
+            [&[0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1 + connection, 10, 0, 1, 1][..], &[0xc3, 0x50, 0x01, 0xbd]]
+                .concat(),
+        );
+        frame.extend(
+            [&(1000 + sent).to_be_bytes()[..], &[0, 0, 0, 1, 0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0], &framed].concat(),
+        );
         let length = (frame.len() as u32).to_le_bytes();
-        capture.extend([&(n / 100_000).to_le_bytes()[..], &(n % 100_000 * 10).to_le_bytes(), &length, &length, &frame].concat());
+        capture.extend(
+            [&(n / 100_000).to_le_bytes()[..], &(n % 100_000 * 10).to_le_bytes(), &length, &length, &frame].concat(),
+        );
     }
     capture
 }
@@ -202,7 +215,8 @@ fn what_grows_when_it_is_decompressed_does_not_fill_the_memory() {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it still writes");
         drop(output);
         child.wait().expect("it ends");
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse::<u64>().ok());
+        let peak =
+            status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse::<u64>().ok());
         assert!(
             read == READ && peak.is_some_and(|kib| kib < MOST_KIB),
             "{connections} connections, {threads} threads: {peak:?} KiB for {read} bytes"

@@ -136,15 +136,20 @@ answer();
 
 fn chromium() -> Option<PathBuf> {
     let paths = std::env::var_os("PATH")?;
-    std::env::split_paths(&paths).flat_map(|p| ["chromium", "chromium-browser", "google-chrome"].map(|n| p.join(n))).find(|p| p.is_file())
+    std::env::split_paths(&paths)
+        .flat_map(|p| ["chromium", "chromium-browser", "google-chrome"].map(|n| p.join(n)))
+        .find(|p| p.is_file())
 }
 
-/// Opens a page of frames, each with a page of this folder, its width and the name by which it answers. Returns the answers by name, and
-/// the log.
+/// Opens a page of frames, each with a page of this folder, its width and the name by which it answers. Returns the
+/// answers by name, and the log.
 fn browse(chromium: &Path, folder: &Path, frames: &[(&str, u32)], dark: bool) -> (Vec<(String, String)>, String) {
-    let all: String =
-        frames.iter().map(|(page, width)| format!("<iframe width={width} height=900 src=\"{page}?{page} {width}\"></iframe>")).collect();
-    let script = "window.addEventListener('message', e => { const p = document.createElement('pre'); p.textContent = e.data.join('|'); \
+    let all: String = frames
+        .iter()
+        .map(|(page, width)| format!("<iframe width={width} height=900 src=\"{page}?{page} {width}\"></iframe>"))
+        .collect();
+    let script = "window.addEventListener('message', e => { const p = document.createElement('pre'); p.textContent = \
+        e.data.join('|'); \
                   document.body.append(p); });";
     let outer = folder.join("outer.html");
     fs::write(&outer, format!("<!doctype html><body><script>{script}</script>{all}")).expect("a file");
@@ -177,10 +182,17 @@ fn with_many_rows(html: &str) -> String {
     let end = html.rfind("</table>\n").expect("a table") + "</table>\n".len();
     let row = |n: u32| {
         let what = format!("row {n} of many \\u003cb>&lt;img src=x>\\u003c/b>");
-        format!("[\"frame-900{n:03}\",[[\"\",900{n:03}.0,\"900,{n:03}\"],[\"\",null,\"\"],[\"\",null,\"\"],[\"l\",null,\"{what}\"]]]")
+        format!(
+            "[\"frame-900{n:03}\",[[\"\",900{n:03}.0,\"900,{n:03}\"],[\"\",null,\"\"],[\"\",null,\"\"],[\"l\",null,\"{what}\"]]]"
+        )
     };
     let rows: Vec<String> = (0..1000).map(row).collect();
-    format!("{}<script type=\"application/json\" class=\"more\">[{}]</script>\n{}", &html[..end], rows.join(","), &html[end..])
+    format!(
+        "{}<script type=\"application/json\" class=\"more\">[{}]</script>\n{}",
+        &html[..end],
+        rows.join(","),
+        &html[end..]
+    )
 }
 
 #[test]
@@ -192,7 +204,8 @@ fn the_page_works_in_a_browser() {
     };
     let folder = tempfile::tempdir().expect("a folder");
     for sample in ["smb-roce-loss", "nfs-iwarp-v42"] {
-        let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(sample).join(format!("{sample}.pcap"));
+        let capture =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(sample).join(format!("{sample}.pcap"));
         let page = folder.path().join(format!("{sample}.html"));
         let status = Command::new(env!("CARGO_BIN_EXE_rdmascope"))
             .args(["analyze", "--format", "html", "-o"])
@@ -212,7 +225,8 @@ fn the_page_works_in_a_browser() {
         let (on_screen, on_paper) = (format!("{sample}.html"), format!("{sample}-paper.html"));
         fs::write(folder.path().join(&on_screen), with(ACTIONS)).expect("a file");
         fs::write(folder.path().join(&on_paper), paper).expect("a file");
-        let frames: Vec<(&str, u32)> = WIDTHS.iter().map(|width| (&*on_screen, *width)).chain([(&*on_paper, SHEET)]).collect();
+        let frames: Vec<(&str, u32)> =
+            WIDTHS.iter().map(|width| (&*on_screen, *width)).chain([(&*on_paper, SHEET)]).collect();
         for dark in [false, true] {
             let (answers, log) = browse(&chromium, folder.path(), &frames, dark);
             let names: Vec<&str> = answers.iter().map(|(name, _)| &**name).collect();

@@ -15,7 +15,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("rdmascope-replay", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-verbs"]),
     ("rdmascope-plugins", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-engine"]),
     ("rdmascope-engine", &["rdmascope-dissector", "rdmascope-analyzer"]),
-    ("rdmascope-report", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-replay", "rdmascope-plugins"]),
+    (
+        "rdmascope-report",
+        &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-replay", "rdmascope-plugins"],
+    ),
     ("rdmascope-share", &["rdmascope-dissector", "rdmascope-analyzer"]),
     ("rdmascope-compare", &["rdmascope-dissector", "rdmascope-analyzer"]),
     ("rdmascope-screens", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-report"]),
@@ -72,8 +75,15 @@ fn packages(metadata: &Value) -> BTreeMap<&str, &Value> {
 
 /// Root source files of a package's library and binaries.
 fn roots(package: &Value) -> impl Iterator<Item = &str> {
-    let shipped = |target: &&Value| target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "lib" || kind == "bin"));
-    package["targets"].as_array().expect("targets").iter().filter(shipped).map(|target| target["src_path"].as_str().expect("src_path"))
+    let shipped = |target: &&Value| {
+        target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "lib" || kind == "bin"))
+    };
+    package["targets"]
+        .as_array()
+        .expect("targets")
+        .iter()
+        .filter(shipped)
+        .map(|target| target["src_path"].as_str().expect("src_path"))
 }
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -167,8 +177,14 @@ fn unsafe_code_stands_only_where_it_is_listed() {
     let allowance = concat!("allow(unsafe", "_code");
     for file in files {
         let text = std::fs::read_to_string(&file).expect("a source file is text");
-        let listed = UNSAFE.iter().any(|(path, _)| file.starts_with(root.join(path)) || file == root.join(path).with_extension("rs"));
-        assert!(listed || !text.contains(allowance), "{} allows unsafe code and is not listed in UNSAFE", file.display());
+        let listed = UNSAFE
+            .iter()
+            .any(|(path, _)| file.starts_with(root.join(path)) || file == root.join(path).with_extension("rs"));
+        assert!(
+            listed || !text.contains(allowance),
+            "{} allows unsafe code and is not listed in UNSAFE",
+            file.display()
+        );
     }
 }
 
@@ -195,14 +211,16 @@ fn this_toolchain_is_not_older_than_promised() {
 fn pages_lead_to_files_that_exist() {
     let root = root();
     let output = Command::new("git").args(["ls-files", "*.md"]).current_dir(&root).output().expect("git runs");
-    let pages: Vec<PathBuf> = String::from_utf8(output.stdout).expect("paths are text").lines().map(|l| root.join(l)).collect();
+    let pages: Vec<PathBuf> =
+        String::from_utf8(output.stdout).expect("paths are text").lines().map(|l| root.join(l)).collect();
     assert!(pages.len() > 8, "only {} pages", pages.len());
     let mut wrong = Vec::new();
     for page in pages {
         let text = std::fs::read_to_string(&page).expect("a page");
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let target = link.split('#').next().unwrap_or_default();
-            if !target.is_empty() && !target.contains("://") && !page.parent().expect("a folder").join(target).exists() {
+            if !target.is_empty() && !target.contains("://") && !page.parent().expect("a folder").join(target).exists()
+            {
                 wrong.push(format!("{}: {link}", page.display()));
             }
         }
@@ -210,8 +228,8 @@ fn pages_lead_to_files_that_exist() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The promised toolchain is the oldest that the dependencies allow; that our own code needs no newer one, Clippy's `incompatible_msrv`
-/// holds.
+/// The promised toolchain is the oldest that the dependencies allow; that our own code needs no newer one, Clippy's
+/// `incompatible_msrv` holds.
 #[test]
 fn the_promised_toolchain_is_what_dependencies_ask_for() {
     let said = Command::new("rustc").arg("-vV").output().expect("rustc runs");
@@ -244,7 +262,9 @@ fn interop_asks_for_all_packages_while_there_is_a_network() {
     let script = std::fs::read_to_string(root().join("interop/run")).expect("interop/run");
     let (before, inside) = script.split_once("exec env INTEROP_INSIDE=1").expect("the line that makes the namespace");
     for word in ["need ", "build", "cargo ", "apt-get ", "debootstrap "] {
-        let asks = |text: &str| text.lines().any(|line| line.trim_start().starts_with(word) || line.contains(&format!("|| {word}")));
+        let asks = |text: &str| {
+            text.lines().any(|line| line.trim_start().starts_with(word) || line.contains(&format!("|| {word}")))
+        };
         assert!(!asks(inside), "{word}");
     }
     // each case whose functions use a program asks for it: the names of those over RoCE all begin alike

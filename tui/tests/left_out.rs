@@ -23,7 +23,10 @@ const NEEDS: &[Need] = &[
             ("tui/tests/export.rs", "annotated captures, read by tshark"),
             ("tui/tests/extcap.rs", "our sources in Wireshark's list of interfaces"),
             ("tui/tests/wireshark_plugin.rs", "the Lua plugin"),
-            ("share/tests/tshark.rs", "tshark finds the same fields in a capture before and after it is made anonymous"),
+            (
+                "share/tests/tshark.rs",
+                "tshark finds the same fields in a capture before and after it is made anonymous",
+            ),
         ],
     },
     Need {
@@ -45,7 +48,10 @@ const NEEDS: &[Need] = &[
         name: "tmux",
         is_there: || runs("tmux", &["-V"]),
         get: "apt-get install tmux",
-        tests: &[("tui/tests/tmux.rs", "the terminal UI in a real terminal"), ("tui/tests/live.rs", "the terminal UI while capturing")],
+        tests: &[
+            ("tui/tests/tmux.rs", "the terminal UI in a real terminal"),
+            ("tui/tests/live.rs", "the terminal UI while capturing"),
+        ],
     },
     Need {
         name: "chromium",
@@ -64,7 +70,9 @@ const NEEDS: &[Need] = &[
     },
     Need {
         name: "network namespaces (unshare and ip)",
-        is_there: || ["--map-root-user", "--mount"].iter().any(|as_whom| runs("unshare", &["--net", as_whom, "ip", "link"])),
+        is_there: || {
+            ["--map-root-user", "--mount"].iter().any(|as_whom| runs("unshare", &["--net", as_whom, "ip", "link"]))
+        },
         get: "apt-get install util-linux iproute2, and as root, or where users may have namespaces",
         tests: &[("tui/tests/live.rs", "live capture from a cable of its own")],
     },
@@ -142,7 +150,8 @@ fn untold(root: &Path) -> Vec<String> {
         let Ok(text) = std::fs::read_to_string(root.join(file)) else { continue };
         for program in text.split("Command::new(\"").skip(1).filter_map(|rest| rest.split('"').next()) {
             let stands = STANDS_FOR.iter().find(|(name, _)| *name == program).map_or(program, |(_, need)| need);
-            let told = |need: &&Need| need.name.starts_with(stands) && need.tests.iter().any(|(named, _)| *named == file);
+            let told =
+                |need: &&Need| need.name.starts_with(stands) && need.tests.iter().any(|(named, _)| *named == file);
             if !EVERYWHERE.contains(&program) && !NEEDS.iter().any(|need| told(&need)) {
                 untold.push(format!("{file} runs {program}"));
             }
@@ -161,7 +170,11 @@ fn untold(root: &Path) -> Vec<String> {
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let untold = untold(&root);
-    assert!(untold.is_empty(), "say in NEEDS what is left out where the program is missing:\n  {}", untold.join("\n  "));
+    assert!(
+        untold.is_empty(),
+        "say in NEEDS what is left out where the program is missing:\n  {}",
+        untold.join("\n  ")
+    );
     for (file, what) in NEEDS.iter().flat_map(|need| need.tests) {
         assert!(root.join(file).is_file(), "{file} ({what}) is gone: change NEEDS");
     }

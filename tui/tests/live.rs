@@ -1,5 +1,5 @@
-//! Live capture in network namespaces of the tests' own: two ends of a virtual cable, frames of a sample sent into one and captured at the
-//! other.
+//! Live capture in network namespaces of the tests' own: two ends of a virtual cable, frames of a sample sent into one
+//! and captured at the other.
 //!
 //! Each test runs this binary again under `unshare`, which needs root or a system that lets users have namespaces, and
 //! `ip` of iproute2. Without these it says so, and fails under CI.
@@ -29,7 +29,10 @@ fn in_namespace(name: &str, test: impl Fn()) {
     }
     let is_root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n");
     let namespaces: &[&str] = if is_root { &["--net", "--mount"] } else { &["--map-root-user", "--net", "--mount"] };
-    let can = Command::new("unshare").args(namespaces).args(["ip", "link", "add", "va", "type", "veth", "peer", "name", "vb"]).output();
+    let can = Command::new("unshare")
+        .args(namespaces)
+        .args(["ip", "link", "add", "va", "type", "veth", "peer", "name", "vb"])
+        .output();
     if !can.as_ref().is_ok_and(|o| o.status.success()) {
         let what = format!("NOT TESTED: {name} needs root, or namespaces for users, and iproute2 ({can:?})");
         assert!(std::env::var_os("CI").is_none(), "{what}");
@@ -37,9 +40,19 @@ fn in_namespace(name: &str, test: impl Fn()) {
         return;
     }
     let exe = std::env::current_exe().unwrap();
-    let output =
-        Command::new("unshare").args(namespaces).arg(exe).args(["--exact", name, "--nocapture"]).env(INSIDE, "1").output().unwrap();
-    assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("unshare")
+        .args(namespaces)
+        .arg(exe)
+        .args(["--exact", name, "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 fn ip(arguments: &str) {
@@ -141,7 +154,9 @@ impl Running {
     }
 
     fn signal(&self, name: &str) {
-        assert!(Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap().success()
+        );
     }
 
     /// Waits for its end. Returns the status and the output.
@@ -190,8 +205,18 @@ fn what_passes_is_written_as_it_was_and_a_signal_ends_it() {
         let sent = frames(&sample("smb-roce"));
         for (signal, sockets) in [("INT", "1"), ("TERM", "2")] {
             let path = folder.path().join("t.pcapng");
-            let mut running =
-                Running::start(&["capture", "-i", "vb", "-f", "everything", "--sockets", sockets, "--force", "-w", path.to_str().unwrap()]);
+            let mut running = Running::start(&[
+                "capture",
+                "-i",
+                "vb",
+                "-f",
+                "everything",
+                "--sockets",
+                sockets,
+                "--force",
+                "-w",
+                path.to_str().unwrap(),
+            ]);
             running.says("capturing from vb");
             send("va", &sent, 20_000.0);
             let (status, _, said) = running.ends_by(signal);
@@ -219,7 +244,8 @@ fn libpcap_sees_the_same() {
         let folder = folder();
         let path = folder.path().join("t.pcapng");
         let sent = frames(&sample("smb-roce"));
-        let mut running = Running::start(&["capture", "--libpcap", "-i", "vb", "-f", "roce", "-w", path.to_str().unwrap()]);
+        let mut running =
+            Running::start(&["capture", "--libpcap", "-i", "vb", "-f", "roce", "-w", path.to_str().unwrap()]);
         running.says("through libpcap");
         send("va", &sent, 20_000.0);
         // an idle interface does not keep it from ending
@@ -261,8 +287,9 @@ fn a_hangup_begins_a_new_file_and_rings_keep_the_newest() {
         all.iter().for_each(|p| std::fs::remove_file(p).unwrap());
 
         let limits = ["-b", "filesize:0.05", "-b", "files:3", "-a", "packets:600"];
-        let mut running =
-            Running::start(&[&["capture", "-i", "vb", "-f", "everything", "-w", path.to_str().unwrap()][..], &limits].concat());
+        let mut running = Running::start(
+            &[&["capture", "-i", "vb", "-f", "everything", "-w", path.to_str().unwrap()][..], &limits].concat(),
+        );
         running.says("capturing from vb");
         send("va", &sent, 20_000.0);
         send("va", &sent, 20_000.0);
@@ -310,7 +337,10 @@ fn a_full_disk_is_reported_and_what_was_written_is_kept() {
         let folder = folder();
         let disk = folder.path().join("small");
         std::fs::create_dir(&disk).unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=300k", "none", disk.to_str().unwrap()]).status().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=300k", "none", disk.to_str().unwrap()])
+            .status()
+            .unwrap();
         assert!(mounted.success());
         let path = disk.join("t.pcapng");
         let sent = frames(&sample("smb-roce"));
@@ -339,7 +369,10 @@ fn without_permission_it_says_what_is_missing_and_how_to_grant_it() {
     let missing = rdmascope(&["capture", "-i", "no-such-if"]);
     let said = String::from_utf8_lossy(&missing.stderr);
     assert_eq!(missing.status.code(), Some(2));
-    assert!(said.starts_with("rdmascope: no-such-if: no such interface; there are ") && said.lines().count() == 1, "{said}");
+    assert!(
+        said.starts_with("rdmascope: no-such-if: no such interface; there are ") && said.lines().count() == 1,
+        "{said}"
+    );
     in_namespace("without_permission_it_says_what_is_missing_and_how_to_grant_it", || {
         // the root of a user namespace has no other users
         let no_raw = Command::new("setpriv")
@@ -355,11 +388,14 @@ fn without_permission_it_says_what_is_missing_and_how_to_grant_it() {
             let said = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(2), "{said}");
             assert!(
-                said.contains("capturing needs CAP_NET_RAW") && said.contains("setcap cap_net_raw+ep ") && said.lines().count() == 1,
+                said.contains("capturing needs CAP_NET_RAW")
+                    && said.contains("setcap cap_net_raw+ep ")
+                    && said.lines().count() == 1,
                 "{said}"
             );
         }
-        let listed = Command::new("setpriv").args(["--bounding-set", "-net_raw", BINARY, "capture", "-D"]).output().unwrap();
+        let listed =
+            Command::new("setpriv").args(["--bounding-set", "-net_raw", BINARY, "capture", "-D"]).output().unwrap();
         let said = String::from_utf8_lossy(&listed.stdout);
         assert!(said.lines().any(|l| l.starts_with("vb ") && l.contains("needs CAP_NET_RAW")), "{said}");
     });
@@ -376,7 +412,17 @@ fn root_is_given_up_once_the_interface_is_open() {
         }
         let folder = folder();
         let path = folder.path().join("t.pcapng");
-        let mut running = Running::start(&["capture", "-i", "vb", "-f", "everything", "--user", "nobody", "-w", path.to_str().unwrap()]);
+        let mut running = Running::start(&[
+            "capture",
+            "-i",
+            "vb",
+            "-f",
+            "everything",
+            "--user",
+            "nobody",
+            "-w",
+            path.to_str().unwrap(),
+        ]);
         running.says("root was given up for nobody");
         let status = std::fs::read_to_string(format!("/proc/{}/status", running.child.id())).unwrap();
         assert!(status.lines().any(|l| l == "Uid:\t65534\t65534\t65534\t65534"), "{status}");
@@ -392,7 +438,9 @@ fn root_is_given_up_once_the_interface_is_open() {
         let (status, _, said) = running.ends_by("INT");
         assert!(status.success() && frames(&path).len() == sent.len(), "{said}");
         let refused = rdmascope(&["capture", "-i", "vb", "--user", "no-such-user"]);
-        assert!(refused.status.code() == Some(2) && String::from_utf8_lossy(&refused.stderr).contains("there is no user"));
+        assert!(
+            refused.status.code() == Some(2) && String::from_utf8_lossy(&refused.stderr).contains("there is no user")
+        );
     });
 }
 
@@ -402,7 +450,8 @@ fn tags_that_the_kernel_took_out_are_put_back() {
         let folder = folder();
         let path = folder.path().join("t.pcapng");
         let sent = frames(&sample("smb-roce"));
-        let mut running = Running::start(&["capture", "-i", "vb", "-f", "vlan 5 and roce", "-w", path.to_str().unwrap()]);
+        let mut running =
+            Running::start(&["capture", "-i", "vb", "-f", "vlan 5 and roce", "-w", path.to_str().unwrap()]);
         running.says("capturing from vb");
         let tagged = |f: &Vec<u8>, id: u8| [&f[..12], &[0x81, 0, 0, id], &f[12..]].concat();
         let on_vlan = |id: u8| sent.iter().map(|f| tagged(f, id)).collect::<Vec<_>>();
@@ -432,7 +481,8 @@ fn a_port_where_mpa_is_found_is_captured_from_then_on() {
                 }
             }
         }
-        let mut running = Running::start(&["capture", "-i", "vb", "--metrics", "0", "--no-crc", "-w", path.to_str().unwrap()]);
+        let mut running =
+            Running::start(&["capture", "-i", "vb", "--metrics", "0", "--no-crc", "-w", path.to_str().unwrap()]);
         running.says("metrics at");
         let shake = sent.iter().position(|f| f.windows(16).any(|w| w == b"MPA ID Rep Frame")).unwrap() + 1;
         send("va", &sent[..shake], 20_000.0);
@@ -440,7 +490,9 @@ fn a_port_where_mpa_is_found_is_captured_from_then_on() {
         send("va", &sent[shake..], 20_000.0);
         let (status, _, said) = running.ends_by("INT");
         assert!(status.success(), "{said}");
-        let on_port = |f: &&Vec<u8>| f[12..14] == [8, 0] && f[23] == 6 && (f[34..36] == [0x27, 0x0f] || f[36..38] == [0x27, 0x0f]);
+        let on_port = |f: &&Vec<u8>| {
+            f[12..14] == [8, 0] && f[23] == 6 && (f[34..36] == [0x27, 0x0f] || f[36..38] == [0x27, 0x0f])
+        };
         let expected = sent[shake..].iter().filter(on_port).count();
         let got = frames(&path).iter().filter(|f| on_port(f) && !f.windows(8).any(|w| w == b"MPA ID R")).count();
         assert_eq!(got, expected, "{said}");
@@ -485,9 +537,19 @@ fn live_analysis_says_what_analysis_of_the_file_says() {
             let sent = frames(&sample(name));
             let folder = folder();
             let path = folder.path().join("headers.pcapng");
-            let mut headers = Running::start(&["capture", "-i", "vb", "-f", "everything", "--headers-only", "-w", path.to_str().unwrap()]);
+            let mut headers = Running::start(&[
+                "capture",
+                "-i",
+                "vb",
+                "-f",
+                "everything",
+                "--headers-only",
+                "-w",
+                path.to_str().unwrap(),
+            ]);
             headers.says("capturing from vb");
-            let mut live = Running::start(&["analyze", "-i", "vb", "-f", "everything", "--every", "100ms", "--format", "json"]);
+            let mut live =
+                Running::start(&["analyze", "-i", "vb", "-f", "everything", "--every", "100ms", "--format", "json"]);
             live.says("capturing from vb");
             send("va", &sent, 2_000.0);
             live.says_all(&["Z connection ", "Z all: "]);
@@ -495,7 +557,10 @@ fn live_analysis_says_what_analysis_of_the_file_says() {
             assert!(status.success(), "{said}");
             // a program that reads the report has it alone
             let (lines, report) = (said, out);
-            assert!(lines.lines().any(|l| l.contains("Z connection ") && l.contains("192.0.2.2 → 192.0.2.1")), "{lines}");
+            assert!(
+                lines.lines().any(|l| l.contains("Z connection ") && l.contains("192.0.2.2 → 192.0.2.1")),
+                "{lines}"
+            );
             assert!(lines.lines().any(|l| l.contains("Z all: ")), "{lines}");
             let file = rdmascope(&["analyze", sample(name).to_str().unwrap(), "--format", "json"]);
             let (file, live) = (connections(&file.stdout), connections(report.as_bytes()));
@@ -505,7 +570,10 @@ fn live_analysis_says_what_analysis_of_the_file_says() {
             assert!(status.success(), "{said}");
             let cut = rdmascope(&["analyze", path.to_str().unwrap(), "--format", "json"]);
             assert_eq!(connections(&cut.stdout), file, "{name}: headers only");
-            let (whole, less) = (std::fs::metadata(sample(name)).unwrap().len(), frames(&path).iter().map(Vec::len).sum::<usize>() as u64);
+            let (whole, less) = (
+                std::fs::metadata(sample(name)).unwrap().len(),
+                frames(&path).iter().map(Vec::len).sum::<usize>() as u64,
+            );
             assert!(less < whole, "{name}: {less} of {whole} bytes");
         }
     });
@@ -527,8 +595,17 @@ fn metrics_are_served_while_frames_pass() {
         let counters = folder.path().join("mlx5_0/ports/1/hw_counters");
         std::fs::create_dir_all(&counters).unwrap();
         std::fs::write(counters.join("out_of_sequence"), "17\n").unwrap();
-        let mut running =
-            Running::start(&["capture", "-i", "vb", "-f", "everything", "--metrics", "0", "--rdma-root", folder.path().to_str().unwrap()]);
+        let mut running = Running::start(&[
+            "capture",
+            "-i",
+            "vb",
+            "-f",
+            "everything",
+            "--metrics",
+            "0",
+            "--rdma-root",
+            folder.path().to_str().unwrap(),
+        ]);
         let line = running.says("metrics at");
         let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
         assert!(address.starts_with("127.0.0.1:"), "{address}");
@@ -546,10 +623,16 @@ fn metrics_are_served_while_frames_pass() {
             assert!(page.lines().any(|l| l == line), "{line}\n{page}");
         }
         // every name on the dashboard is on the page
-        let dashboard = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins/metrics/dashboard.json")).unwrap();
-        for name in dashboard.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|w| w.starts_with("rdmascope_")) {
+        let dashboard =
+            std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins/metrics/dashboard.json"))
+                .unwrap();
+        for name in
+            dashboard.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|w| w.starts_with("rdmascope_"))
+        {
             // one that nothing open has a value for still has its head
-            let is_there = [format!("\n{name}{{"), format!("\n{name} "), format!("\n# TYPE {name} ")].iter().any(|t| page.contains(t));
+            let is_there = [format!("\n{name}{{"), format!("\n{name} "), format!("\n# TYPE {name} ")]
+                .iter()
+                .any(|t| page.contains(t));
             assert!(is_there, "{name}\n{page}");
         }
         let (status, _, said) = running.ends_by("INT");
@@ -581,7 +664,10 @@ fn what_devices_counted_stands_in_the_file_and_in_the_report() {
         );
         let text = Command::new(BINARY).arg("analyze").arg(&path).output().unwrap();
         let text = String::from_utf8_lossy(&text.stdout);
-        assert!(text.contains("RDMA device counters that grew during the capture: mlx5_0/1 out_of_sequence +25."), "{text}");
+        assert!(
+            text.contains("RDMA device counters that grew during the capture: mlx5_0/1 out_of_sequence +25."),
+            "{text}"
+        );
         // the same of an analysis while frames pass
         let mut running = Running::start(&["analyze", "-i", "vb", "--format", "json", "--rdma-root", root]);
         running.says("capturing from");
@@ -589,7 +675,10 @@ fn what_devices_counted_stands_in_the_file_and_in_the_report() {
         send("va", &frames(&sample("smb-roce"))[..50], 5_000.0);
         let (_, out, said) = running.ends_by("INT");
         let report: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out} {said}"));
-        assert_eq!((&report["hardware"][0]["counter"], &report["hardware"][0]["increase"]), (&"lost_ack".into(), &1.into()));
+        assert_eq!(
+            (&report["hardware"][0]["counter"], &report["hardware"][0]["increase"]),
+            (&"lost_ack".into(), &1.into())
+        );
     });
 }
 
@@ -601,7 +690,9 @@ fn the_terminal_shows_frames_as_they_pass() {
             return eprintln!("NOT TESTED: tmux is missing");
         }
         let socket = format!("rdmascope-live-{}", std::process::id());
-        let tmux = |arguments: &[&str]| Command::new("tmux").args(["-L", &socket, "-f", "/dev/null"]).args(arguments).output().unwrap();
+        let tmux = |arguments: &[&str]| {
+            Command::new("tmux").args(["-L", &socket, "-f", "/dev/null"]).args(arguments).output().unwrap()
+        };
         let run = format!("env TERM=xterm-256color {BINARY} tui -i vb -f everything");
         assert!(tmux(&["new-session", "-d", "-x", "130", "-y", "40", &run]).status.success());
         let screen = || String::from_utf8_lossy(&tmux(&["capture-pane", "-p"]).stdout).into_owned();
@@ -616,7 +707,10 @@ fn the_terminal_shows_frames_as_they_pass() {
         let count = || -> u32 {
             let title = shown();
             let words: Vec<&str> = title.split_whitespace().collect();
-            let at = words.iter().position(|word| *word == "frames").unwrap_or_else(|| panic!("no number of frames: {title}"));
+            let at = words
+                .iter()
+                .position(|word| *word == "frames")
+                .unwrap_or_else(|| panic!("no number of frames: {title}"));
             words[at - 1].replace(',', "").parse().unwrap()
         };
         // switching views: earlier frames are drawn by then

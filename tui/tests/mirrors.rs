@@ -17,12 +17,22 @@ fn header(kind: &str, number: u32, session: u32, truncated: bool, len: usize) ->
     let word = (cut | session as u16).to_be_bytes();
     match kind {
         "erspan1" => gre(0, 0x88be),
-        "erspan2" => {
-            [gre(0x1000, 0x88be), number.to_be_bytes().to_vec(), 0x1000u16.to_be_bytes().to_vec(), word.to_vec(), vec![0; 4]].concat()
-        }
-        "erspan3" => {
-            [gre(0x1000, 0x22eb), number.to_be_bytes().to_vec(), 0x2000u16.to_be_bytes().to_vec(), word.to_vec(), vec![0; 8]].concat()
-        }
+        "erspan2" => [
+            gre(0x1000, 0x88be),
+            number.to_be_bytes().to_vec(),
+            0x1000u16.to_be_bytes().to_vec(),
+            word.to_vec(),
+            vec![0; 4],
+        ]
+        .concat(),
+        "erspan3" => [
+            gre(0x1000, 0x22eb),
+            number.to_be_bytes().to_vec(),
+            0x2000u16.to_be_bytes().to_vec(),
+            word.to_vec(),
+            vec![0; 8],
+        ]
+        .concat(),
         "gre" => [gre(0x2000, 0x6558), session.to_be_bytes().to_vec()].concat(),
         _ => {
             let udp = [50_000u16, 4789, 16 + len as u16, 0].map(u16::to_be_bytes).concat();
@@ -60,7 +70,8 @@ fn sample() -> PathBuf {
 }
 
 fn report(path: &Path) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_rdmascope")).args(["analyze", "--format", "json"]).arg(path).output().unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_rdmascope")).args(["analyze", "--format", "json"]).arg(path).output().unwrap();
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -74,10 +85,12 @@ fn what_a_mirror_wrapped_analyses_as_what_came_off_the_wire() {
         wrapped(kind, protocol, usize::MAX, true, &path);
         let mut mirrored = report(&path);
         let sessions: Vec<u64> = if has_session { vec![17, 18] } else { vec![0] };
-        let told: Vec<u64> = mirrored["capture"]["mirrors"].as_array().unwrap().iter().map(|m| m["session"].as_u64().unwrap()).collect();
+        let told: Vec<u64> =
+            mirrored["capture"]["mirrors"].as_array().unwrap().iter().map(|m| m["session"].as_u64().unwrap()).collect();
         assert_eq!(told, sessions, "{kind}");
         assert_eq!(mirrored["capture"]["mirrors"][0]["kind"], kind);
-        let frames: u64 = mirrored["capture"]["mirrors"].as_array().unwrap().iter().map(|m| m["frames"].as_u64().unwrap()).sum();
+        let frames: u64 =
+            mirrored["capture"]["mirrors"].as_array().unwrap().iter().map(|m| m["frames"].as_u64().unwrap()).sum();
         assert_eq!(mirrored["capture"]["tunnelled"], frames, "{kind}: every frame came through a mirror");
         let through = std::mem::replace(&mut mirrored["connections"][0]["mirrors"], Value::Array(Vec::new()));
         assert_eq!(through.as_array().unwrap().len(), sessions.len(), "{kind}");
@@ -91,13 +104,21 @@ fn what_a_mirror_wrapped_analyses_as_what_came_off_the_wire() {
 fn what_a_mirror_cut_off_is_nobodys_fault() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cut.pcap");
-    for (kind, protocol, says_so) in [("erspan2", 47, true), ("erspan3", 47, true), ("erspan2", 47, false), ("vxlan", 17, false)] {
+    for (kind, protocol, says_so) in
+        [("erspan2", 47, true), ("erspan3", 47, true), ("erspan2", 47, false), ("vxlan", 17, false)]
+    {
         for longest in [60, 90, 120, 150, 200, 256, 300, 500, 1000] {
             let cut = wrapped(kind, protocol, longest, says_so, &path);
             let mirrored = report(&path);
-            let truncated: u64 = mirrored["capture"]["mirrors"].as_array().unwrap().iter().map(|m| m["truncated"].as_u64().unwrap()).sum();
+            let truncated: u64 = mirrored["capture"]["mirrors"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|m| m["truncated"].as_u64().unwrap())
+                .sum();
             assert_eq!((truncated, cut > 0), (cut, true), "{kind} {longest}");
-            let errors: Vec<&Value> = mirrored["findings"].as_array().unwrap().iter().filter(|f| f["severity"] == "error").collect();
+            let errors: Vec<&Value> =
+                mirrored["findings"].as_array().unwrap().iter().filter(|f| f["severity"] == "error").collect();
             assert!(errors.is_empty(), "{kind} {longest}: {errors:?}");
         }
     }
@@ -144,9 +165,23 @@ fn the_session_is_a_field_that_filters_and_columns_can_use() {
     let path = folder.path().join("m.pcap");
     wrapped("erspan2", 47, 120, true, &path);
     let rows = |filter: &str| {
-        let fields = ["-T", "fields", "-e", "rdmascope.mirror", "-e", "rdmascope.mirror.session", "-e", "rdmascope.mirror.truncated"];
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_rdmascope")).arg("dissect").arg(&path).args(["-Y", filter]).args(fields).output().unwrap();
+        let fields = [
+            "-T",
+            "fields",
+            "-e",
+            "rdmascope.mirror",
+            "-e",
+            "rdmascope.mirror.session",
+            "-e",
+            "rdmascope.mirror.truncated",
+        ];
+        let output = Command::new(env!("CARGO_BIN_EXE_rdmascope"))
+            .arg("dissect")
+            .arg(&path)
+            .args(["-Y", filter])
+            .args(fields)
+            .output()
+            .unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     let (odd, even) = (rows("rdmascope.mirror.session == 17"), rows("rdmascope.mirror.session == 18"));
@@ -165,7 +200,12 @@ fn what_was_captured_twice_was_not_sent_twice() {
         let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../samples/{name}/{name}.pcap"));
         let health = |path: &Path| -> (u64, u64) {
             let report = report(path);
-            let all = report["connections"].as_array().unwrap().iter().map(|c| c["transport_health"].clone()).collect::<Vec<_>>();
+            let all = report["connections"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|c| c["transport_health"].clone())
+                .collect::<Vec<_>>();
             let sum = |key: &str| all.iter().map(|h| h[key].as_u64().unwrap()).sum();
             (sum("retransmissions"), sum("duplicates"))
         };

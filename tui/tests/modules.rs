@@ -1,5 +1,5 @@
-//! The floors inside of each crate: no modules that import each other in a circle. Read from the sources, so that the drawing in
-//! ARCHITECTURE.md stays true.
+//! The floors inside of each crate: no modules that import each other in a circle. Read from the sources, so that the
+//! drawing in ARCHITECTURE.md stays true.
 //!
 //! The modules of one folder are checked against each other, at every depth: an import from anywhere below `a` by
 //! anything below `b` counts as `b → a`. A folder and the files in it are one unit, so a file may use declarations of
@@ -14,7 +14,16 @@ use std::path::{Path, PathBuf};
 const CIRCLES: &[(&str, &[&str], &str)] = &[(
     "dissector/wire",
     &["mount", "nfs", "nfsacl", "nlm", "portmap", "rpc"],
-    "RPC and the programs that it carries: the call names the program that reads the rest, and each program reads RPC's own types",
+    "RPC and the programs that it carries: the call names the program that reads the rest, and each program reads \
+        RPC's own types",
+)];
+
+/// Floors beyond that: a crate's folder, modules at its root, others there that they do not import, and the reason.
+const FLOORS: &[(&str, &[&str], &[&str], &str)] = &[(
+    "analyzer",
+    &["flow", "memory", "messages", "upper"],
+    &["connection", "pipeline"],
+    "layers of a connection do not see the shell around them",
 )];
 
 type Segments = Vec<String>;
@@ -29,14 +38,23 @@ struct Module {
 }
 
 fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|p| p.join("Cargo.lock").exists()).expect("the workspace").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .find(|p| p.join("Cargo.lock").exists())
+        .expect("the workspace")
+        .to_path_buf()
 }
 
 /// The folders with a crate's sources, below the workspace.
 fn crates(root: &Path) -> Vec<PathBuf> {
     let text = fs::read_to_string(root.join("Cargo.toml")).expect("the workspace's Cargo.toml");
     let members = text.split("members = [").nth(1).and_then(|rest| rest.split(']').next()).expect("members");
-    members.split(',').map(|m| m.trim().trim_matches('"')).filter(|m| !m.is_empty()).map(|m| root.join(m).join("src")).collect()
+    members
+        .split(',')
+        .map(|m| m.trim().trim_matches('"'))
+        .filter(|m| !m.is_empty())
+        .map(|m| root.join(m).join("src"))
+        .collect()
 }
 
 /// All modules of a crate by their path. The root is the empty path.
@@ -56,7 +74,8 @@ fn modules(src: &Path) -> BTreeMap<Segments, Module> {
     out
 }
 
-/// Files below a folder as module paths and texts without comments and tests, and the modules that are declared for tests only.
+/// Files below a folder as module paths and texts without comments and tests, and the modules that are declared for
+/// tests only.
 fn find(folder: &Path, at: &mut Segments, files: &mut Vec<(Segments, String)>, skipped: &mut BTreeSet<Segments>) {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder).expect("sources").flatten().map(|e| e.path()).collect();
     entries.sort();
@@ -105,7 +124,8 @@ fn without_comments(text: &str) -> String {
                 if chars.get(i + 1 + hashes) == Some(&'"') {
                     i += 2 + hashes;
                     while i < chars.len()
-                        && !(chars[i] == '"' && chars[i + 1..].iter().take(hashes).filter(|c| **c == '#').count() == hashes)
+                        && !(chars[i] == '"'
+                            && chars[i + 1..].iter().take(hashes).filter(|c| **c == '#').count() == hashes)
                     {
                         i += 1;
                     }
@@ -242,7 +262,12 @@ fn scan(module: &[String], text: &str, known: &BTreeSet<Segments>, into: &mut Mo
 }
 
 /// The paths of a `use`, each with the name that it brings into scope. Returns the position of the next token.
-fn tree<'t>(tokens: &[&'t str], mut i: usize, head: &mut Vec<&'t str>, found: &mut Vec<(Vec<&'t str>, String)>) -> usize {
+fn tree<'t>(
+    tokens: &[&'t str],
+    mut i: usize,
+    head: &mut Vec<&'t str>,
+    found: &mut Vec<(Vec<&'t str>, String)>,
+) -> usize {
     let depth = head.len();
     loop {
         match tokens.get(i).copied() {
@@ -355,7 +380,9 @@ fn circles(edges: &BTreeMap<(String, String), String>) -> BTreeSet<BTreeSet<Stri
     };
     let all: BTreeSet<&String> = edges.keys().flat_map(|(a, b)| [a, b]).collect();
     let reached: BTreeMap<&String, BTreeSet<String>> = all.iter().map(|m| (*m, reach(m))).collect();
-    let circle = |m: &String| all.iter().filter(|o| reached[m].contains(**o) && reached[*o].contains(m)).map(|o| (*o).clone()).collect();
+    let circle = |m: &String| {
+        all.iter().filter(|o| reached[m].contains(**o) && reached[*o].contains(m)).map(|o| (*o).clone()).collect()
+    };
     all.iter().map(|m| circle(m)).filter(|c: &BTreeSet<String>| c.len() > 1).collect()
 }
 
@@ -365,7 +392,12 @@ fn no_modules_import_each_other_in_a_circle() {
     let mut wrong = Vec::new();
     let mut needed = BTreeSet::new();
     for src in crates(&root) {
-        let name = src.parent().and_then(|p| p.strip_prefix(&root).ok()).expect("a crate lies in the workspace").display().to_string();
+        let name = src
+            .parent()
+            .and_then(|p| p.strip_prefix(&root).ok())
+            .expect("a crate lies in the workspace")
+            .display()
+            .to_string();
         let modules = modules(&src);
         assert!(modules.len() > 3, "{name}: only {} modules were found", modules.len());
         for (folder, edges) in edges(&modules) {
@@ -388,8 +420,44 @@ fn no_modules_import_each_other_in_a_circle() {
 }
 
 #[test]
+fn modules_keep_to_their_floors() {
+    let root = workspace();
+    let mut wrong = Vec::new();
+    for (name, below, above, reason) in FLOORS {
+        let modules = modules(&root.join(name).join("src"));
+        for module in below.iter().chain(*above) {
+            assert!(modules.contains_key(&vec![(*module).to_owned()]), "{name}: there is no module {module}");
+        }
+        let edges = edges(&modules).remove(&Segments::new()).unwrap_or_default();
+        let up = edges.iter().filter(|((a, b), _)| below.contains(&a.as_str()) && above.contains(&b.as_str()));
+        wrong.extend(up.map(|(_, shown)| format!("{name}: {shown} ({reason})")));
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn links_of_the_papers_lead_to_files() {
+    let root = workspace();
+    let folders = crates(&root).into_iter().filter_map(|src| src.parent().map(Path::to_path_buf));
+    let papers = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"].map(|name| root.join(name)).into_iter();
+    let mut wrong = Vec::new();
+    for paper in papers.chain(folders.map(|folder| folder.join("README.md")).filter(|paper| paper.exists())) {
+        let text = fs::read_to_string(&paper).expect("a paper is text");
+        let folder = paper.parent().expect("it lies in a folder");
+        for rest in text.split("](").skip(1) {
+            let link = rest.split([')', '#', ' ']).next().unwrap_or_default();
+            if !link.is_empty() && !link.contains(':') && !folder.join(link).exists() {
+                wrong.push(format!("{}: {link}", paper.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
 fn the_reading_of_sources_finds_what_is_there() {
-    let text = "// use crate::a;\nuse crate::{b::C, d::{self, e as f}};\nconst T: &str = \"crate::not\";\nmod inner { use super::super::g; }\n\
+    let text = "// use crate::a;\nuse crate::{b::C, d::{self, e as f}};\nconst T: &str = \"crate::not\";\nmod inner { \
+        use super::super::g; }\n\
                 fn x() { super::h::y('{') }\n#[cfg(test)]\nmod tests { use crate::only_here; }\npub use child::Thing;\n";
     let known: BTreeSet<Segments> = [vec!["m".to_owned(), "child".to_owned()]].into();
     let mut module = Module::default();

@@ -31,7 +31,8 @@ fn text(output: &Output) -> String {
 
 fn json(folder: &Path, arguments: &[&str]) -> Value {
     let output = analyze(folder, &[arguments, &["--format", "json"]].concat());
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {}", String::from_utf8_lossy(&output.stderr)))
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{arguments:?}: {e}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
 /// Folders with a capture of their own name.
@@ -67,7 +68,10 @@ fn every_sample_reads_as_its_expectation() {
             }
         }
     }
-    assert!(wrong.is_empty(), "these differ; look at `UPDATE=1 cargo test -p rdmascope --test reports` and git diff: {wrong:#?}");
+    assert!(
+        wrong.is_empty(),
+        "these differ; look at `UPDATE=1 cargo test -p rdmascope --test reports` and git diff: {wrong:#?}"
+    );
 }
 
 #[test]
@@ -89,9 +93,11 @@ const KEYS: &str = "
 schema rdmascope inputs capture connections findings
 inputs[]: path frames bytes first last begun ended link_types
 capture: frames dissected undecoded cut lost_by_capture
-connections[]: id transport protocol client server qp first_frame last_frame handshake closed_by negotiated smb messages credits rdma transport_health exchanges
+connections[]: id transport protocol client server qp first_frame last_frame handshake closed_by negotiated smb \
+messages credits rdma transport_health exchanges
 connections[].qp: client server
-connections[].negotiated: max_send_size_client max_send_size_server max_receive_size_client max_receive_size_server max_fragmented_size_client max_fragmented_size_server max_read_write_size status
+connections[].negotiated: max_send_size_client max_send_size_server max_receive_size_client max_receive_size_server \
+max_fragmented_size_client max_fragmented_size_server max_read_write_size status
 connections[].smb: dialect sessions signed encrypted
 connections[].messages: client server fragmented fragments keepalives empty
 connections[].credits.client: requested_max granted_total spent_total held_min held_last stalls stalled_time overruns
@@ -101,7 +107,8 @@ connections[].transport_health: retransmissions naks rnr_naks sequence_gaps dupl
 connections[].exchanges[]: command count errors bytes latency
 connections[].exchanges[].latency: min median p99 max
 findings[]: id severity certainty connection frame time by title text spec causes action count frames frames_omitted
-connections[].exchange_list[]: id command frame_request frame_reply status file offset length channel descriptors rdma latency wait_for_credit bytes_moved sha256
+connections[].exchange_list[]: id command frame_request frame_reply status file offset length channel descriptors rdma \
+latency wait_for_credit bytes_moved sha256
 connections[].exchange_list[].descriptors[]: offset token length
 connections[].exchange_list[].rdma[]: kind frames bytes
 connections[].credit_timeline[]: frame time client_held server_held
@@ -136,7 +143,10 @@ fn the_keys_of_the_contract_are_there() {
         }
     }
     let without = json(&folder, &["smb-roce.pcap"]);
-    assert!(without["connections"][0].get("exchange_list").is_none() && without["connections"][0].get("credit_timeline").is_none());
+    assert!(
+        without["connections"][0].get("exchange_list").is_none()
+            && without["connections"][0].get("credit_timeline").is_none()
+    );
 }
 
 #[test]
@@ -148,18 +158,27 @@ fn values_have_the_types_of_the_contract() {
     assert_eq!(connection["transport"], "rocev2");
     assert_eq!(connection["protocol"], "smb_direct");
     assert_eq!((&report["schema"], &report["inputs"][0]["first"]), (&2.into(), &0.0.into()));
-    assert!(report["capture"]["begun"].as_str().is_some_and(|d| d.len() == 30 && d.ends_with('Z')), "{}", report["capture"]);
+    assert!(
+        report["capture"]["begun"].as_str().is_some_and(|d| d.len() == 30 && d.ends_with('Z')),
+        "{}",
+        report["capture"]
+    );
     let descriptor = report
         .pointer("/connections/0/exchange_list")
         .and_then(|rows| rows.as_array()?.iter().find_map(|r| r["descriptors"].get(0).cloned()));
     assert!(descriptor.is_some_and(|d| d["offset"].as_str().is_some_and(|s| s.len() == 18 && s.starts_with("0x"))));
     let finding = &report["findings"][0];
-    assert!(finding["text"].as_str().is_some_and(|t| t.ends_with('.') && t.starts_with(char::is_uppercase)), "{finding}");
+    assert!(
+        finding["text"].as_str().is_some_and(|t| t.ends_with('.') && t.starts_with(char::is_uppercase)),
+        "{finding}"
+    );
     assert!(finding["action"].as_str().is_some_and(|t| !t.is_empty()) && finding["causes"].is_array(), "{finding}");
     assert!(is_seconds(&report["findings"][0]["time"]));
     assert!(is_seconds(&connection["exchanges"][0]["latency"]["median"]));
     assert!(
-        connection["exchange_list"].as_array().is_some_and(|rows| rows.iter().any(|r| r["sha256"].as_str().is_some_and(|s| s.len() == 64)))
+        connection["exchange_list"]
+            .as_array()
+            .is_some_and(|rows| rows.iter().any(|r| r["sha256"].as_str().is_some_and(|s| s.len() == 64)))
     );
 }
 
@@ -199,14 +218,18 @@ fn findings_that_are_known_are_left_out_and_counted() {
     let folder = samples().join("nfs-roce-v3");
     let whole = json(&folder, &["nfs-roce-v3.pcap"]);
     assert!(whole.get("ignored").is_none());
-    let ids: Vec<&str> = whole["findings"].as_array().expect("an array").iter().filter_map(|f| f["id"].as_str()).collect();
+    let ids: Vec<&str> =
+        whole["findings"].as_array().expect("an array").iter().filter_map(|f| f["id"].as_str()).collect();
     let list = ids.join(",");
     let arguments = ["nfs-roce-v3.pcap", "--ignore", list.as_str(), "--fail-on", "note"];
     let output = analyze(&folder, &arguments);
     assert_eq!(output.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&output.stdout).contains("Ignored as asked: "));
     let report = json(&folder, &["nfs-roce-v3.pcap", "--ignore", ids[0]]);
-    assert_eq!((&report["ignored"][0]["what"], &report["ignored"][0]["findings"]), (&Value::from(ids[0]), &Value::from(1)));
+    assert_eq!(
+        (&report["ignored"][0]["what"], &report["ignored"][0]["findings"]),
+        (&Value::from(ids[0]), &Value::from(1))
+    );
     assert_eq!(report["findings"].as_array().map(Vec::len), Some(ids.len() - 1));
     assert_eq!(analyze(&folder, &["nfs-roce-v3.pcap", "--ignore", "RC-NOTHING"]).status.code(), Some(2));
 }
@@ -218,7 +241,11 @@ fn a_filter_limits_what_is_reported() {
     let ids: Vec<&Value> = report["connections"].as_array().expect("an array").iter().map(|c| &c["id"]).collect();
     assert_eq!(ids, [2]);
     assert_eq!(report["filter"]["frames"], 1);
-    assert!(report["findings"].as_array().expect("an array").iter().all(|f| f["connection"] == 2), "{}", report["findings"]);
+    assert!(
+        report["findings"].as_array().expect("an array").iter().all(|f| f["connection"] == 2),
+        "{}",
+        report["findings"]
+    );
     assert_eq!(report["capture"]["frames"], 102);
     let output = analyze(&folder, &["smb-roce-negotiate-refused.pcap", "-Y", "frame.nonsense == 1"]);
     assert_eq!(output.status.code(), Some(2));
@@ -287,22 +314,32 @@ fn colours_come_when_asked_for() {
 #[test]
 fn every_report_keeps_to_its_schema() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schema.py");
-    let has_validator = Command::new("python3").args(["-c", "import jsonschema"]).output().is_ok_and(|o| o.status.success());
+    let has_validator =
+        Command::new("python3").args(["-c", "import jsonschema"]).output().is_ok_and(|o| o.status.success());
     if !has_validator {
         // CI runs the script by itself, in an environment that has one
         eprintln!("SKIPPED: python3 has no jsonschema: pip install jsonschema");
         return;
     }
-    let output = Command::new("python3").arg(script).arg(env!("CARGO_BIN_EXE_rdmascope")).output().expect("python3 runs");
-    assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output =
+        Command::new("python3").arg(script).arg(env!("CARGO_BIN_EXE_rdmascope")).output().expect("python3 runs");
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// Bytes read and written of each share that moved any, from the client's `/proc/fs/cifs/Stats`.
 fn counted(folder: &Path) -> Vec<(u64, u64)> {
     let stats = fs::read_to_string(folder.join("client.txt")).expect("client.txt is text");
-    let number = |line: &str, what: &str| -> Option<u64> { line.split(what).nth(1)?.split_whitespace().next()?.parse().ok() };
-    let mut shares: Vec<_> =
-        stats.lines().filter_map(|line| Some((number(line, "Bytes read:")?, number(line, "Bytes written:")?))).collect();
+    let number =
+        |line: &str, what: &str| -> Option<u64> { line.split(what).nth(1)?.split_whitespace().next()?.parse().ok() };
+    let mut shares: Vec<_> = stats
+        .lines()
+        .filter_map(|line| Some((number(line, "Bytes read:")?, number(line, "Bytes written:")?)))
+        .collect();
     shares.retain(|moved| *moved != (0, 0));
     assert!(!shares.is_empty(), "nothing in {}", folder.display());
     shares.sort_unstable();
@@ -315,10 +352,15 @@ fn sessions_moved_what_the_client_counted() {
     for (folder, capture) in folders().into_iter().filter(|(folder, _)| folder.join("client.txt").is_file()) {
         let report = json(&folder, &[&capture]);
         let sessions = report["sessions"].as_array().expect("sessions");
-        let mut moved: Vec<_> = sessions.iter().map(|s| ["bytes_read", "bytes_written"].map(|key| s[key].as_u64().unwrap())).collect();
+        let mut moved: Vec<_> =
+            sessions.iter().map(|s| ["bytes_read", "bytes_written"].map(|key| s[key].as_u64().unwrap())).collect();
         moved.retain(|bytes| *bytes != [0, 0]);
         moved.sort_unstable();
-        assert_eq!(moved.into_iter().map(|[read, written]| (read, written)).collect::<Vec<_>>(), counted(&folder), "{capture}");
+        assert_eq!(
+            moved.into_iter().map(|[read, written]| (read, written)).collect::<Vec<_>>(),
+            counted(&folder),
+            "{capture}"
+        );
         // and a session has the sum of its channels
         let mut carried: Vec<&str> = Vec::new();
         for session in sessions {

@@ -1,4 +1,7 @@
-"""Holds every JSON that leaves the program to its JSON Schema, on every sample: python schema.py PATH/rdmascope. Needs jsonschema (PyPI)."""
+"""Holds every JSON that leaves the program to its JSON Schema, on every sample: python schema.py PATH/rdmascope [--every]. Needs jsonschema (PyPI).
+
+Each sample is dissected in one form of each kind, by turns; with --every in all of them, which takes five minutes.
+A frame of each kind that a sample has is held, wherever it lies in the capture: kinds are told apart by the names of layers and fields."""
 import glob
 import json
 import os
@@ -12,8 +15,14 @@ import jsonschema
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.abspath(sys.argv[1])
-# frames of a sample that dissect writes: a validator in Python takes its time
-FRAMES = "40"
+# forms of `dissect -T json` and the schema of each
+FORMS = {
+    "dissect": [[], ["-x"], ["--no-duplicate-keys"], ["--json-names", "short"], ["--json-names", "short", "--no-duplicate-keys", "-x"],
+                ["-e", "frame.number", "-e", "smb2.cmd", "-e", "infiniband.bth.opcode"], ["-2"], ["-j", "smb2 rpc"], ["--filter", "smb2 || rpc"]],
+    "dissect-raw": [[], ["--no-duplicate-keys"], ["--json-names", "short"]],
+    "dissect-ek": [[], ["--json-names", "short"], ["-e", "frame.number", "-e", "smb2.cmd"]],
+}
+CAPTURE = (".pcap", ".pcapng", ".cap", ".erf", ".snoop", ".gz", ".zst", ".lz4")
 
 
 def run(*arguments, status=(0,)):
@@ -26,20 +35,37 @@ def ask(*arguments, status=(0,)):
     return json.loads(run(*arguments, status=status))
 
 
-# Written by hand: not every key of these has its sentence yet.
-TERSE = {"anonymize", "compare", "diff"}
-
-
 def strict(schema, path):
     """Every object says what it has, and allows nothing else."""
-    if schema.get("type") == "object" and "properties" in schema:
-        assert schema["additionalProperties"] is False, path
-        assert path.split(".")[0].rstrip("[]") in TERSE or schema["required"] and all(v.get("description") for v in schema["properties"].values()), path
+    if "object" in schema.get("type", ()) and "properties" in schema:
+        # a layer has fields of any name
+        assert schema["additionalProperties"] is False or "patternProperties" in schema, path
+        assert schema.get("required") or "_ws.malformed" in schema["properties"], path
+        assert all(v.get("description") for v in schema["properties"].values()), path
     for key, value in schema.get("properties", {}).items():
         strict(value, f"{path}.{key}")
     for value in [schema.get("items"), schema.get("additionalProperties"), *schema.get("anyOf", []), *schema.get("prefixItems", []), *schema.get("$defs", {}).values()]:
         if isinstance(value, dict):
             strict(value, path + "[]")
+
+
+def merged(pairs):
+    """An object whose keys may repeat: such a key has a list of its values, as with --no-duplicate-keys."""
+    found = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return {key: values[0] if len(values) == 1 else values for key, values in found.items()}
+
+
+def names(value):
+    """Every key in a value, with the type of what it has."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield key, type(one)
+            yield from names(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from names(one)
 
 
 def live(hold):
@@ -71,33 +97,73 @@ def live(hold):
 
 
 def main():
-    names = [line.split()[0] for line in run("schema").decode().splitlines()]
+    schemas = [line.split()[0] for line in run("schema").decode().splitlines()]
     validators = {}
-    for name in names:
+    for name in schemas:
         schema = ask("schema", name)
         jsonschema.Draft202012Validator.check_schema(schema)
         strict(schema, name)
         validators[name] = jsonschema.Draft202012Validator(schema)
-    held = dict.fromkeys(names, 0)
+        kind, of, version = schema["$id"].rsplit(":", 2)
+        assert (kind, of) == ("urn:rdmascope", name) and int(version) >= 1, schema["$id"]
+    held = dict.fromkeys(schemas, 0)
 
     def hold(name, value, where):
         for error in validators[name].iter_errors(value):
             sys.exit(f"{name}: {where}: {error.json_path}: {error.message}"[:2000])
         held[name] += 1
 
-    samples = sorted(glob.glob(os.path.join(HERE, "../../samples/*/*.pcap")))
+    folders = os.path.join(HERE, "../../samples")
+    samples = sorted(os.path.join(folder, file) for folder, _, files in os.walk(folders) for file in files if file.endswith(CAPTURE))
     assert len(samples) > 10, samples
-    for sample in samples:
-        hold("analyze", ask("analyze", "--format", "json", "--exchanges", "--credits", sample), sample)
-        hold("dissect", ask("dissect", "-T", "json", "-c", FRAMES, sample), sample)
-        for line in run("dissect", "-T", "ek", "-c", FRAMES, sample).splitlines():
-            hold("dissect-ek", json.loads(line), sample)
-        hold("dissect-summary", ask("dissect", "-s", "-T", "json", sample), sample)
+    keyed = 0
+
+    def frames(name, form, value, where, seen):
+        """Frames of kinds that were not seen in this form yet: a validator in Python takes its time."""
+        new = []
+        for frame in value:
+            kind = frozenset(names(frame))
+            if not kind <= seen:
+                seen |= kind
+                new.append(frame)
+        if name == "dissect-ek":
+            for line in new:
+                hold(name, line, f"{where} {form}")
+        else:
+            hold(name, new, f"{where} {form}")
+
     with tempfile.TemporaryDirectory() as folder:
-        hold("anonymize", ask("anonymize", "--format", "json", samples[0], os.path.join(folder, "sent.pcap")), "anonymize")
-    here, there = (os.path.join(HERE, f"../../samples/{name}/{name}.pcap") for name in ("smb-roce", "smb-roce-loss"))
-    hold("compare", ask("compare", "--format", "json", here, there), "compare")
-    hold("diff", ask("diff", "--format", "json", here, there), "diff")
+        sent = os.path.join(folder, "sent.pcapng")
+        expected = os.path.join(folder, "expect.toml")
+        with open(expected, "w") as file:
+            file.write('findings.error = "0"\nREAD.p99 = "< 1 ns"\n')
+        seen = {}
+        for n, (sample, other) in enumerate(zip(samples, samples[1:] + samples[:1])):
+            where = os.path.relpath(sample, folders)
+            file = os.path.join(os.path.dirname(sample), "keys.txt")
+            keys = ["--keys", file] if os.path.isfile(file) else []
+            keyed += bool(keys)
+            for with_keys in [[], keys] if keys else [[]]:
+                hold("analyze", ask("analyze", "--format", "json", "--exchanges", "--credits", *with_keys, sample), where)
+            hold("dissect-summary", ask("dissect", "-s", "-T", "json", *keys, sample), where)
+            for name, forms in FORMS.items():
+                for form in forms if "--every" in sys.argv else [forms[n % len(forms)]]:
+                    of = {"dissect": "json", "dissect-raw": "jsonraw", "dissect-ek": "ek"}[name]
+                    out = run("dissect", "-T", of, *form, *keys, sample)
+                    value = [json.loads(line) for line in out.splitlines()] if of == "ek" else json.loads(out, object_pairs_hook=merged)
+                    frames(name, form, value, where, seen.setdefault((name, *form), set()))
+            hold("anonymize", ask("anonymize", "--format", "json", "--force", sample, sent), where)
+            hold("diff", ask("diff", "--format", "json", sample, other, status=(0, 1)), where)
+            # where two captures have no packet in common, compare says so, and nothing else
+            for there in (sent, other):
+                done = subprocess.run([PROGRAM, "compare", "--format", "json", sample, there], capture_output=True)
+                assert done.returncode in (0, 1, 2), (where, done.stderr)
+                if done.stdout:
+                    hold("compare", json.loads(done.stdout), where)
+            hold("expect-sarif", ask("analyze", "--expect", expected, "--verdicts", "sarif", sample, status=(0, 1)), where)
+    assert keyed, "no sample has keys"
+    point = os.path.join(folders, "smb-roce/smb-roce.pcap")
+    hold("compare", ask("compare", "--format", "json", point, point, point), "three points")
     live(hold)
     for name in ("analyze", "dissect-summary", "probe", "replay"):
         assert validators[name].schema["additionalProperties"] is False, name

@@ -84,7 +84,9 @@ impl Terminal {
 
     /// The modes that a program in the alternate screen sets.
     fn alternate(&self) -> bool {
-        String::from_utf8_lossy(&self.tmux(&["display-message", "-p", "#{alternate_on}#{mouse_any_flag}"]).stdout).trim() != "00"
+        String::from_utf8_lossy(&self.tmux(&["display-message", "-p", "#{alternate_on}#{mouse_any_flag}"]).stdout)
+            .trim()
+            != "00"
     }
 }
 
@@ -157,7 +159,9 @@ fn from_start_to_quit() {
     t.wait_for("all of the plot", |screen| *screen == *all);
     // another size
     t.tmux(&["resize-window", "-x", "80", "-y", "24"]);
-    t.wait_for("a smaller screen", |screen| screen.contains("next stall") && screen.lines().all(|l| l.chars().count() <= 80));
+    t.wait_for("a smaller screen", |screen| {
+        screen.contains("next stall") && screen.lines().all(|l| l.chars().count() <= 80)
+    });
     t.types("q");
     t.wait("ready>");
     assert!(!t.alternate());
@@ -220,12 +224,20 @@ fn a_panic_gives_the_terminal_back() {
         t.wait_for("stty", |screen| screen.lines().any(|line| line == "done."))
     };
     let before = tty(&t);
-    assert!(before.contains("icanon") && !before.lines().any(|line| line.starts_with("tty:") && line.contains("-icanon")), "{before}");
-    for (place, said) in
-        [("loop", "on purpose, in the loop"), ("thread", "on purpose, in a thread"), ("suspended", "on purpose, in the loop")]
-    {
+    assert!(
+        before.contains("icanon") && !before.lines().any(|line| line.starts_with("tty:") && line.contains("-icanon")),
+        "{before}"
+    );
+    for (place, said) in [
+        ("loop", "on purpose, in the loop"),
+        ("thread", "on purpose, in a thread"),
+        ("suspended", "on purpose, in the loop"),
+    ] {
         let program = std::env::current_exe().unwrap();
-        t.types(&format!("clear; {PANIC}={place} '{}' --exact on_purpose --nocapture; echo \"it ended with $?\"", program.display()));
+        t.types(&format!(
+            "clear; {PANIC}={place} '{}' --exact on_purpose --nocapture; echo \"it ended with $?\"",
+            program.display()
+        ));
         t.press(&["Enter"]);
         t.wait("TAKEN");
         assert!(t.alternate());
@@ -287,7 +299,9 @@ fn frames_are_sorted_and_a_connection_is_followed() {
     t.types("O");
     t.wait("Info▾");
     t.types("oO");
-    t.wait_for("the last frame first", |screen| screen.contains("No.▾") && screen.lines().nth(3).is_some_and(|l| l.contains(" 1079 ")));
+    t.wait_for("the last frame first", |screen| {
+        screen.contains("No.▾") && screen.lines().nth(3).is_some_and(|l| l.contains(" 1079 "))
+    });
     t.types("O");
     t.wait_for("the order of the capture", |screen| !screen.contains("sorted by"));
     // a click on a heading, as terminals report it
@@ -376,7 +390,11 @@ fn colours_and_keys_are_the_users() {
     t.wait("ready>");
     // the user's own configuration; errors in it are reported before the screen changes
     std::fs::create_dir_all(t.dir.join("rdmascope")).unwrap();
-    std::fs::write(t.dir.join("rdmascope/config.toml"), "theme = \"light\"\ntime = \"clock\"\n[keys]\nquit = [\"Q\"]\n").unwrap();
+    std::fs::write(
+        t.dir.join("rdmascope/config.toml"),
+        "theme = \"light\"\ntime = \"clock\"\n[keys]\nquit = [\"Q\"]\n",
+    )
+    .unwrap();
     t.types(&format!("clear; {}", start("smb-roce")));
     t.press(&["Enter"]);
     t.wait("Q quit");

@@ -37,7 +37,11 @@ const CASES: &[(&str, Expected)] = &[
     ("-r roce.pcap -c 60 -Y ip -T fields -e ip.addr -E occurrence=l", Same),
     ("-r roce.pcap -c 60 -Y ip -T fields -e ip.addr -E aggregator=/s", Same),
     ("-r roce.pcap -c 60 -Y ip -T fields -E header=y -e ip.ttl -e ip.proto", Same),
-    ("-r roce.pcap -c 60 -Y udp -T fields -e _ws.col.number -e _ws.col.def_src -e _ws.col.def_dst -e _ws.col.packet_length", Lines),
+    (
+        "-r roce.pcap -c 60 -Y udp -T fields -e _ws.col.number -e _ws.col.def_src -e _ws.col.def_dst -e \
+            _ws.col.packet_length",
+        Lines,
+    ),
     ("-r roce.pcap -Y smb2 -T fields -e _ws.col.protocol", Same),
     ("-r roce.pcap -c 60 -Y smb2 -T fields -e _ws.col.Info", Says("Negotiate")),
     ("-r roce.pcap -c 2 -T fields -e http.host -e frame.number", Same),
@@ -80,7 +84,10 @@ const CASES: &[(&str, Expected)] = &[
     ("-r iwarp.pcap -Y tcp.analysis.flags -T fields -e frame.number", Same),
     ("-r iwarp.pcap -T fields -e frame.number -e tcp.analysis.bytes_in_flight", Same),
     ("-r sacks.pcap -T fields -e frame.number -e tcp.analysis.bytes_in_flight -e tcp.analysis.push_bytes_sent", Same),
-    ("-r roce.pcap -Y smb2 -c 60 -T json -e frame.number -e ip.addr -e smb2.cmd -e smb2.sesid -e frame.time_epoch", Same),
+    (
+        "-r roce.pcap -Y smb2 -c 60 -T json -e frame.number -e ip.addr -e smb2.cmd -e smb2.sesid -e frame.time_epoch",
+        Same,
+    ),
     ("-r roce.pcap -Y smb2 -c 60 -T ek -e frame.number -e ip.addr -e smb2.cmd -e _ws.col.Protocol", Same),
     ("-r roce.pcap -c 40 -T json -e smb2.cmd", Same),
     ("-r roce.pcap -c 40 -T json -e ip.addr -E occurrence=l", Same),
@@ -98,12 +105,20 @@ const CASES: &[(&str, Expected)] = &[
     ("-nr roce.pcap -Tfields -eframe.number -c5", Same),
     ("-r roce.pcap -Y 'frame.number in {10..20,30}' -T fields -e frame.number", Same),
     ("-r roce.pcap -Y 'smb2.nt_status != 0' -T fields -e frame.number -e smb2.nt_status", Same),
-    ("-r roce.pcap -T fields -e frame.time_delta -e infiniband.bth.opcode -e infiniband.bth.psn -E header=y -E separator=,", Same),
     (
-        "-r roce.pcap -Y 'smb2.cmd==8 && smb2.flags.response==0' -T fields -e frame.time_relative -e smb2.read_length -e smb2.file_offset",
+        "-r roce.pcap -T fields -e frame.time_delta -e infiniband.bth.opcode -e infiniband.bth.psn -E header=y -E \
+            separator=,",
         Same,
     ),
-    ("-r iwarp.pcap -Y tcp.flags.syn==1 -T fields -e frame.number -e tcp.options.mss_val -e tcp.window_size_value", Same),
+    (
+        "-r roce.pcap -Y 'smb2.cmd==8 && smb2.flags.response==0' -T fields -e frame.time_relative -e smb2.read_length \
+            -e smb2.file_offset",
+        Same,
+    ),
+    (
+        "-r iwarp.pcap -Y tcp.flags.syn==1 -T fields -e frame.number -e tcp.options.mss_val -e tcp.window_size_value",
+        Same,
+    ),
     ("-r roce.pcap -Y 'ip.addr == 192.0.2.0/24' -T fields -e frame.number", Same),
     ("-r roce.pcap -T ps", Refused("-T text")),
     ("-r roce.pcap -q -z io,stat,5,smb2", Says("IO Statistics")),
@@ -146,20 +161,42 @@ const CASES: &[(&str, Expected)] = &[
     ("-r roce.pcap -T json -e frame.time_delta_displayed -Y smb2.cmd==8", Same),
     ("-r roce.pcap -Y 'smb2.time && !(smb2.nt_status == 0xc0000052)' -T fields -e frame.number -e smb2.time", Same),
     ("-r roce.pcap -T fields -e eth.src -e eth.dst -e eth.type -c 30", Same),
-    ("-r roce.pcap -T fields -e infiniband.bth.opcode -e infiniband.bth.destqp -e infiniband.aeth.syndrome -e infiniband.aeth.msn", Same),
-    ("-r roce.pcap -T fields -e infiniband.reth.va -e infiniband.reth.r_key -e infiniband.reth.dmalen -Y infiniband.reth", Same),
-    ("-r roce.pcap -T fields -e smb_direct.credits.requested -e smb_direct.credits.granted -e smb_direct.data_length -Y smb_direct", Same),
+    (
+        "-r roce.pcap -T fields -e infiniband.bth.opcode -e infiniband.bth.destqp -e infiniband.aeth.syndrome -e \
+            infiniband.aeth.msn",
+        Same,
+    ),
+    (
+        "-r roce.pcap -T fields -e infiniband.reth.va -e infiniband.reth.r_key -e infiniband.reth.dmalen -Y \
+            infiniband.reth",
+        Same,
+    ),
+    (
+        "-r roce.pcap -T fields -e smb_direct.credits.requested -e smb_direct.credits.granted -e \
+            smb_direct.data_length -Y smb_direct",
+        Same,
+    ),
     ("-r roce.pcap -Y smb2.cmd==3 -T fields -e smb2.tree -e smb2.share_type -e smb2.tid", Same),
-    ("-r roce.pcap -Y smb2.cmd==0 -T fields -e smb2.dialect -e smb2.capabilities -e smb2.sec_mode -e smb2.max_read_size", Same),
+    (
+        "-r roce.pcap -Y smb2.cmd==0 -T fields -e smb2.dialect -e smb2.capabilities -e smb2.sec_mode -e \
+            smb2.max_read_size",
+        Same,
+    ),
     ("-r roce.pcap -T fields -E header=y -E separator=/t -E quote=n -e frame.number -e smb2.cmd -c 40", Same),
     ("-r roce.pcap -T fields -E header=y -E separator=| -E quote=s -e frame.number -e ip.src -c 40", Same),
     ("-r roce.pcap -T fields -E bom=y -e frame.number -c 2", Same),
     ("-r iwarp.pcap -T fields -e tcp.srcport -e tcp.dstport -e tcp.seq -e tcp.ack -e tcp.len -e tcp.window_size", Same),
     ("-r iwarp.pcap -T fields -e tcp.flags -e tcp.flags.str -e tcp.options -e tcp.options.timestamp.tsval -c 40", Same),
     ("-r iwarp.pcap -T fields -e tcp.time_delta -e tcp.time_relative -c 40", Same),
-    ("-r iwarp.pcap -Y 'tcp.connection.syn || tcp.connection.synack || tcp.connection.fin' -T fields -e frame.number", Same),
+    (
+        "-r iwarp.pcap -Y 'tcp.connection.syn || tcp.connection.synack || tcp.connection.fin' -T fields -e frame.number",
+        Same,
+    ),
     ("-r sacks.pcap -Y tcp.options.sack.dsack -T fields -e frame.number", Same),
-    ("--disable-protocol artemis -r iwarp.pcap -Y iwarp_ddp -T fields -e frame.number", Refused("protocols cannot be switched off")),
+    (
+        "--disable-protocol artemis -r iwarp.pcap -Y iwarp_ddp -T fields -e frame.number",
+        Refused("protocols cannot be switched off"),
+    ),
     ("-r nfs3.pcap -Y 'nfs.procedure_v3==6 && rpc.msgtyp==0' -T fields -e nfs.offset3 -e nfs.count3", Same),
     ("-r nfs42.pcap -Y rpc.msgtyp==0 -T fields -e nfs.main_opcode -e rpc.auth.machinename", Lines),
     ("-r nfs42.pcap -Y rpcordma -T fields -e rpcordma.xid -e rpcordma.flow_control -e rpcordma.msg_type", Same),
@@ -168,7 +205,10 @@ const CASES: &[(&str, Expected)] = &[
     ("-r roce.pcap -u hms -c 3", Refused("in seconds")),
     ("-r roce.pcap -d udp.port==4791,infiniband -T fields -e frame.number -c 3", Same),
     ("-r roce.pcap -M 100 -T fields -e frame.number -c 4", Same),
-    ("-r roce.pcap --enable-protocol smb2 -g -W n -H /etc/hosts --log-level warning -T fields -e frame.number -c 4", Lines),
+    (
+        "-r roce.pcap --enable-protocol smb2 -g -W n -H /etc/hosts --log-level warning -T fields -e frame.number -c 4",
+        Lines,
+    ),
     ("-r roce.pcap --only-protocols smb2", Refused("protocols cannot be switched off")),
     ("-r roce.pcap --hexdump frames -c 1", Refused("-x shows")),
     ("-r roce.pcap -T fields", Refused("-e FIELD")),
@@ -188,7 +228,11 @@ const CASES: &[(&str, Expected)] = &[
     ("-r roce.pcap -T fields -e eth.src -e ip.src -e ip.ttl -e ip.dsfield.dscp -e ip.dsfield.ecn -c 60", Same),
     ("-r roce.pcap -T fields -e ip.id -e ip.len -e ip.flags.df -c 60", Same),
     ("-r roce.pcap -T ek -e frame.number -e ip.src -c 5", Same),
-    ("-r iwarp.pcap -T fields -e tcp.stream -e tcp.flags.syn -e tcp.flags.fin -Y 'tcp.flags.syn==1 || tcp.flags.fin==1'", Same),
+    (
+        "-r iwarp.pcap -T fields -e tcp.stream -e tcp.flags.syn -e tcp.flags.fin -Y 'tcp.flags.syn==1 || \
+            tcp.flags.fin==1'",
+        Same,
+    ),
     ("-r iwarp.pcap -Y 'tcp.len > 0' -T fields -e tcp.seq -e tcp.nxtseq -e tcp.ack", Same),
     ("-r iwarp.pcap -T fields -e tcp.analysis.ack_rtt -Y tcp.analysis.ack_rtt", Same),
     // tshark leaves out the last request of some compounds
@@ -222,7 +266,13 @@ fn words(text: &str) -> Vec<String> {
 
 fn rdmascope(folder: &Path, arguments: &[String]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rdmascope"));
-    command.arg("dissect").args(arguments).current_dir(folder).env("TZ", "Europe/Berlin").output().expect("the binary runs")
+    command
+        .arg("dissect")
+        .args(arguments)
+        .current_dir(folder)
+        .env("TZ", "Europe/Berlin")
+        .output()
+        .expect("the binary runs")
 }
 
 fn newest() -> Option<PathBuf> {
@@ -279,8 +329,12 @@ fn tshark_options_work_or_name_their_replacement() {
             continue;
         }
         let Some(newest) = &newest else { continue };
-        let theirs =
-            Command::new(newest).args(&arguments).current_dir(folder.path()).env("TZ", "Europe/Berlin").output().expect("tshark runs");
+        let theirs = Command::new(newest)
+            .args(&arguments)
+            .current_dir(folder.path())
+            .env("TZ", "Europe/Berlin")
+            .output()
+            .expect("tshark runs");
         let theirs = String::from_utf8_lossy(&theirs.stdout);
         let same = match expected {
             Same => out == theirs,
@@ -312,8 +366,19 @@ fn a_second_pass_names_the_frames_that_tshark_names() {
     ];
     // of each sample, the fields that both give, and in how many frames at least
     let wanted: [(&str, &[(&str, usize)]); 2] = [
-        ("smb-roce", &[("smb2.response_in", 51), ("smb2.response_to", 51), ("smb_direct.fragment", 51), ("smb_direct.reassembled_in", 51)]),
-        ("nfs-iwarp-v42", &[("rpc.reqframe", 51), ("rpc.repframe", 51), ("tcp.segment", 10), ("tcp.reassembled_in", 15)]),
+        (
+            "smb-roce",
+            &[
+                ("smb2.response_in", 51),
+                ("smb2.response_to", 51),
+                ("smb_direct.fragment", 51),
+                ("smb_direct.reassembled_in", 51),
+            ],
+        ),
+        (
+            "nfs-iwarp-v42",
+            &[("rpc.reqframe", 51), ("rpc.repframe", 51), ("tcp.segment", 10), ("tcp.reassembled_in", 15)],
+        ),
     ];
     for (sample, wanted) in wanted {
         let file = format!("{sample}.pcap");
@@ -324,7 +389,9 @@ fn a_second_pass_names_the_frames_that_tshark_names() {
         let theirs = String::from_utf8(theirs.stdout).expect("text");
         let ours = String::from_utf8(rdmascope(folder.path(), &words(&line)).stdout).expect("text");
         assert_eq!(ours.lines().count(), theirs.lines().count(), "{sample}");
-        let has = |frame: &str| frame.parse().ok().and_then(|n: usize| ours.lines().nth(n - 1)).is_some_and(|line| !line.trim().is_empty());
+        let has = |frame: &str| {
+            frame.parse().ok().and_then(|n: usize| ours.lines().nth(n - 1)).is_some_and(|line| !line.trim().is_empty())
+        };
         let mut same = std::collections::BTreeMap::new();
         for (n, (ours, theirs)) in ours.lines().zip(theirs.lines()).enumerate() {
             let each = fields.iter().zip(ours.split('\t')).zip(theirs.split('\t'));
@@ -339,7 +406,11 @@ fn a_second_pass_names_the_frames_that_tshark_names() {
             }
         }
         for (field, least) in wanted {
-            assert!(same.get(field).is_some_and(|n| n >= least), "{sample}: {field} is the same {:?} times", same.get(field));
+            assert!(
+                same.get(field).is_some_and(|n| n >= least),
+                "{sample}: {field} is the same {:?} times",
+                same.get(field)
+            );
         }
     }
 }
@@ -349,7 +420,11 @@ fn w_keeps_what_the_filter_passes_in_the_format_of_the_input() {
     let folder = folder();
     let run = |line: &str| {
         let output = rdmascope(folder.path(), &words(line));
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned(), String::from_utf8_lossy(&output.stdout).into_owned())
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
     };
     let (status, _, out) = run("-r roce.pcap -Y smb2 -w some.pcap");
     assert_eq!((status, &*out), (Some(0), ""));
@@ -373,8 +448,11 @@ fn w_keeps_what_the_filter_passes_in_the_format_of_the_input() {
 fn a_file_alone_is_analyzed_and_flags_alone_dissect() {
     let folder = folder();
     let run = |arguments: &[&str]| {
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_rdmascope")).args(arguments).current_dir(folder.path()).output().expect("the binary runs");
+        let output = Command::new(env!("CARGO_BIN_EXE_rdmascope"))
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .expect("the binary runs");
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     };

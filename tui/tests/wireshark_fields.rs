@@ -19,9 +19,11 @@ fn theirs(text: &str) -> HashMap<&str, Vec<WiresharkField>> {
     for line in text.lines() {
         let columns: Vec<&str> = line.split('\t').collect();
         match columns[..] {
-            ["P", _, name, ..] => {
-                fields.entry(name).or_default().push(WiresharkField { kind: "FT_PROTOCOL".into(), base: String::new(), mask: 0 })
-            }
+            ["P", _, name, ..] => fields.entry(name).or_default().push(WiresharkField {
+                kind: "FT_PROTOCOL".into(),
+                base: String::new(),
+                mask: 0,
+            }),
             ["F", _, name, kind, _, base, mask, ..] => {
                 let mask = u64::from_str_radix(mask.trim_start_matches("0x"), 16).unwrap_or(0);
                 fields.entry(name).or_default().push(WiresharkField { kind: kind.into(), base: base.into(), mask });
@@ -78,18 +80,22 @@ fn types_bases_and_masks_are_wiresharks() {
     for def in registry.all() {
         let Some(theirs) = theirs.get(def.name) else { continue };
         compared += 1;
-        let mut check =
-            |what: &str, same: &dyn Fn(&WiresharkField) -> bool, ours: String, theirs_text: &dyn Fn(&WiresharkField) -> String| {
-                if theirs.iter().any(same) || known.contains_key(&(def.name.to_owned(), what.to_owned())) {
-                    return;
-                }
-                let all: Vec<String> = theirs.iter().map(theirs_text).collect();
-                wrong.push(format!("{}\t{what}\tours is {ours}, Wireshark's {}", def.name, all.join(" or ")));
-            };
+        let mut check = |what: &str,
+                         same: &dyn Fn(&WiresharkField) -> bool,
+                         ours: String,
+                         theirs_text: &dyn Fn(&WiresharkField) -> String| {
+            if theirs.iter().any(same) || known.contains_key(&(def.name.to_owned(), what.to_owned())) {
+                return;
+            }
+            let all: Vec<String> = theirs.iter().map(theirs_text).collect();
+            wrong.push(format!("{}\t{what}\tours is {ours}, Wireshark's {}", def.name, all.join(" or ")));
+        };
         check("kind", &|t| same_kind(def, t), def.kind.wireshark().into(), &|t| t.kind.clone());
         let base = if def.kind == Kind::Bool { def.width.to_string() } else { def.base.wireshark().into() };
         check("base", &|t| same_base(def, t) || !same_kind(def, t), base, &|t| t.base.clone());
-        check("mask", &|t| same_mask(def, t) || !same_kind(def, t), format!("{:#x}", def.mask), &|t| format!("{:#x}", t.mask));
+        check("mask", &|t| same_mask(def, t) || !same_kind(def, t), format!("{:#x}", def.mask), &|t| {
+            format!("{:#x}", t.mask)
+        });
     }
     eprintln!("{compared} of {} fields have a name of Wireshark's", registry.all().len());
     assert!(compared > 50, "only {compared} fields were compared");
@@ -110,7 +116,11 @@ fn names_that_wireshark_has_not_are_ours() {
     let first = |name: &str| name.split('.').next().unwrap_or(name).to_owned();
     let protocols: std::collections::HashSet<String> = theirs.keys().map(|name| first(name)).collect();
     let registry = rdmascope_report::fields::registry();
-    let wrong: Vec<&str> =
-        registry.all().iter().map(|d| d.name).filter(|n| protocols.contains(&first(n)) && !theirs.contains_key(n)).collect();
+    let wrong: Vec<&str> = registry
+        .all()
+        .iter()
+        .map(|d| d.name)
+        .filter(|n| protocols.contains(&first(n)) && !theirs.contains_key(n))
+        .collect();
     assert!(wrong.is_empty(), "{} names: {wrong:?}", wrong.len());
 }

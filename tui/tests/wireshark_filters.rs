@@ -132,7 +132,11 @@ fn filters_pass_the_frames_that_they_pass_in_wireshark() {
                             (Ok(ours), Ok(theirs)) => {
                                 let only = |a: &[u64], b: &[u64]| a.iter().find(|f| !b.contains(f)).copied();
                                 let (us, them) = (only(ours, theirs), only(theirs, ours));
-                                format!("{} frames, Wireshark {}; only ours {us:?}, only Wireshark's {them:?}", ours.len(), theirs.len())
+                                format!(
+                                    "{} frames, Wireshark {}; only ours {us:?}, only Wireshark's {them:?}",
+                                    ours.len(),
+                                    theirs.len()
+                                )
                             }
                             (Ok(ours), Err(e)) => format!("{} frames, Wireshark refuses: {e}", ours.len()),
                             (Err(e), _) => format!("Wireshark takes it, and we refuse: {e}"),
@@ -172,7 +176,11 @@ fn names_that_only_wireshark_has_are_known() {
         if ours.contains(name) {
             continue;
         }
-        lines.insert(if known.contains(&first(name)) || !name.contains('.') { name.to_owned() } else { format!("{}.*", first(name)) });
+        lines.insert(if known.contains(&first(name)) || !name.contains('.') {
+            name.to_owned()
+        } else {
+            format!("{}.*", first(name))
+        });
     }
     let made: String = lines.into_iter().map(|l| l + "\n").collect();
     let path = common::root().join("dissector/src/wireshark-names.txt");
@@ -183,5 +191,8 @@ fn names_that_only_wireshark_has_are_known() {
     let all: HashSet<&str> = listed.lines().collect();
     let missing: Vec<&str> = made.lines().filter(|l| !all.contains(l)).take(20).collect();
     let spare: Vec<&str> = listed.lines().filter(|l| ours.contains(l)).take(20).collect();
-    assert!(missing.is_empty() && spare.is_empty(), "missing {missing:?}, decoded by now {spare:?}: UPDATE=1 makes the list anew");
+    assert!(
+        missing.is_empty() && spare.is_empty(),
+        "missing {missing:?}, decoded by now {spare:?}: UPDATE=1 makes the list anew"
+    );
 }

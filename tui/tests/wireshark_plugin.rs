@@ -83,7 +83,11 @@ fn samples() -> Vec<PathBuf> {
     }
     for folder in fs::read_dir(workspace().join("samples")).unwrap().flatten().filter(|f| f.path().is_dir()) {
         found.extend(
-            fs::read_dir(folder.path()).unwrap().flatten().map(|f| f.path()).filter(|f| f.extension().is_some_and(|e| e == "pcap")),
+            fs::read_dir(folder.path())
+                .unwrap()
+                .flatten()
+                .map(|f| f.path())
+                .filter(|f| f.extension().is_some_and(|e| e == "pcap")),
         );
     }
     found.sort();
@@ -121,7 +125,11 @@ fn missing(what: &str) {
 fn tsharks() -> Vec<Tshark> {
     let mut found = Vec::new();
     let both = |name: [&'static str; 2], program: PathBuf| {
-        [false, true].map(|two_passes| Tshark { name: name[usize::from(two_passes)], program: program.clone(), two_passes })
+        [false, true].map(|two_passes| Tshark {
+            name: name[usize::from(two_passes)],
+            program: program.clone(),
+            two_passes,
+        })
     };
     if Command::new("tshark").arg("--version").output().is_ok_and(|o| o.status.success()) {
         found.extend(both(["tshark", "tshark -2"], "tshark".into()));
@@ -148,13 +156,15 @@ fn plugin() -> (tempfile::TempDir, String) {
     let path = folder.path().join("rdmascope.lua");
     assert!(rdmascope().args(["export", "wireshark", "-o"]).arg(&path).output().unwrap().status.success());
     // the one in the target folder not everybody may read
-    let engine = wireshark::engine_of(Path::new(env!("CARGO_BIN_EXE_rdmascope"))).expect("cargo builds the engine with these tests");
+    let engine = wireshark::engine_of(Path::new(env!("CARGO_BIN_EXE_rdmascope")))
+        .expect("cargo builds the engine with these tests");
     fs::copy(engine, folder.path().join(wireshark::engine_file())).unwrap();
     let script = format!("lua_script:{}", path.display());
     (folder, script)
 }
 
-/// Captures of frames that were cut, and of frames that are in no sample: pause frames, packets shorter than their padding.
+/// Captures of frames that were cut, and of frames that are in no sample: pause frames, packets shorter than their
+/// padding.
 fn made(folder: &Path) -> Vec<PathBuf> {
     let mut made = Vec::new();
     // complete frames: a file's header and its records
@@ -166,16 +176,26 @@ fn made(folder: &Path) -> Vec<PathBuf> {
             number += 1;
             let frame = change(&whole[at + 16..at + 16 + captured], number);
             let wire = if is_cut { captured } else { frame.len() };
-            out.extend([&whole[at..at + 8], &(frame.len() as u32).to_le_bytes(), &(wire as u32).to_le_bytes(), &frame].concat());
+            out.extend(
+                [&whole[at..at + 8], &(frame.len() as u32).to_le_bytes(), &(wire as u32).to_le_bytes(), &frame]
+                    .concat(),
+            );
             at += 16 + captured;
         }
         made.push(folder.join(name));
         fs::write(made.last().unwrap(), out).unwrap();
     };
-    for (sample, keep) in ["smb-roce", "smb-iwarp", "nfs-roce-v3"].into_iter().flat_map(|s| [(s, 70), (s, 90), (s, 120), (s, 300)]) {
+    for (sample, keep) in
+        ["smb-roce", "smb-iwarp", "nfs-roce-v3"].into_iter().flat_map(|s| [(s, 70), (s, 90), (s, 120), (s, 300)])
+    {
         // if segments with several FPDUs are cut, framing is not found again in the same frame
         if sample != "smb-iwarp" || keep < 100 {
-            rewritten(sample, &format!("{sample}-{keep}.pcap"), &|frame, _| frame[..frame.len().min(keep)].to_vec(), true);
+            rewritten(
+                sample,
+                &format!("{sample}-{keep}.pcap"),
+                &|frame, _| frame[..frame.len().min(keep)].to_vec(),
+                true,
+            );
         }
     }
     // by a mirroring switch: odd frames in session 17, even ones in session 18; the last one cuts the frames without
@@ -238,7 +258,8 @@ fn made(folder: &Path) -> Vec<PathBuf> {
     };
     // undamaged, but shorter than its padding
     let roce = |psn: u8, pad: u8, payload: usize| {
-        let mut body = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xc0, 0, 0x12, 0xb7, 0, 0, 0, 0];
+        let mut body =
+            vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xc0, 0, 0x12, 0xb7, 0, 0, 0, 0];
         body.extend([4, 0x40 | pad << 4, 0xff, 0xff, 0, 0, 0, 0x11, 0, 0, 0, psn]);
         body.resize(body.len() + payload, 0);
         let length = body.len() as u8 + 4;
@@ -255,7 +276,9 @@ fn made(folder: &Path) -> Vec<PathBuf> {
         roce(2, 0, 0),
         roce(3, 3, 0),
     ];
-    let mut out = [&0xa1b2_c3d4_u32.to_le_bytes()[..], &[2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0]].concat();
+    let mut out =
+        [&0xa1b2_c3d4_u32.to_le_bytes()[..], &[2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0]]
+            .concat();
     for (n, frame) in frames.iter().enumerate() {
         let length = (frame.len() as u32).to_le_bytes();
         out.extend([&1u32.to_le_bytes()[..], &(n as u32 * 1000).to_le_bytes(), &length, &length, frame].concat());
@@ -277,7 +300,9 @@ fn rows(text: &str) -> Vec<Vec<String>> {
         "False" => "0".to_owned(),
         _ => v.replace("\\\\", "\\"),
     };
-    text.lines().map(|l| l.split('\t').map(value).chain(std::iter::repeat(String::new())).take(FIELDS.len()).collect()).collect()
+    text.lines()
+        .map(|l| l.split('\t').map(value).chain(std::iter::repeat(String::new())).take(FIELDS.len()).collect())
+        .collect()
 }
 
 /// Rule, severity, certainty and blame.
@@ -349,7 +374,8 @@ fn compare(path: &str, is_whole: bool, script: &str, tsharks: &[Tshark]) -> Comp
                 for (_, id, text) in texts.iter().filter(|(first, id, _)| *first == number && !is_counted(id)) {
                     // the plugin's sentence lacks the subject, and the words that make it a sentence
                     let side = text.strip_prefix("One of the two sides ");
-                    let side = side.or_else(|| text.strip_prefix("The ").and_then(|t| t.split_once(") ")).map(|(_, rest)| rest));
+                    let side = side
+                        .or_else(|| text.strip_prefix("The ").and_then(|t| t.split_once(") ")).map(|(_, rest)| rest));
                     let said = side.unwrap_or(&text[1..]).trim_end_matches('.');
                     if !b[FINDINGS + 4].contains(said) {
                         differ.push(format!("{place}: {id} says {:?}, not {text:?}", b[FINDINGS + 4]));
@@ -411,7 +437,11 @@ fn the_plugin_says_of_every_frame_what_we_say() {
         // for unusual packets, for whole connections, and for missing replies
         let odd = ["CAPTURE-CUT", "RC-PFC", "BUG-CVE-2026-46043", "SMB2-UNANSWERED", "RC-RETRANSMIT", "RDMA-KEY-LEAK"];
         assert!(odd.iter().all(|id| seen.contains(*id)), "{seen:?}");
-        assert!(values > 20_000 && sentences > 500 && seen.len() > 50, "{values} values, {sentences} sentences, {} rules", seen.len());
+        assert!(
+            values > 20_000 && sentences > 500 && seen.len() > 50,
+            "{values} values, {sentences} sentences, {} rules",
+            seen.len()
+        );
     }
 }
 
@@ -466,13 +496,18 @@ fn frames_asked_for_in_any_order_of_one_file_after_another_say_what_the_report_s
         false => missing("the newest sharkd is not there"),
     }
     // the first file twice: a window loads it again on reload
-    let files =
-        ["smb-roce-loss/smb-roce-loss.pcap", "probes/c1_overrun.pcap", "smb-iwarp/smb-iwarp.pcap", "smb-roce-loss/smb-roce-loss.pcap"];
+    let files = [
+        "smb-roce-loss/smb-roce-loss.pcap",
+        "probes/c1_overrun.pcap",
+        "smb-iwarp/smb-iwarp.pcap",
+        "smb-roce-loss/smb-roce-loss.pcap",
+    ];
     let paths = files.map(|f| workspace().join("samples").join(f).canonicalize().unwrap());
     let (mut requests, mut expected) = (String::new(), Vec::new());
     for path in &paths {
         let path = path.to_str().unwrap();
-        let request = serde_json::json!({"jsonrpc": "2.0", "id": expected.len() + 1, "method": "load", "params": {"file": path}});
+        let request =
+            serde_json::json!({"jsonrpc": "2.0", "id": expected.len() + 1, "method": "load", "params": {"file": path}});
         requests += &format!("{request}\n");
         expected.push((path, 0, BTreeSet::new()));
         let (report, _) = analyzed(path);
@@ -482,7 +517,8 @@ fn frames_asked_for_in_any_order_of_one_file_after_another_say_what_the_report_s
             let id = expected.len() + 1;
             let request = serde_json::json!({"jsonrpc": "2.0", "id": id, "method": "frame", "params": {"frame": number, "proto": true}});
             requests += &format!("{request}\n");
-            let ids: BTreeSet<String> = report[number].iter().map(|f| format!("rdmascope.finding.id == \"{}\"", f[0])).collect();
+            let ids: BTreeSet<String> =
+                report[number].iter().map(|f| format!("rdmascope.finding.id == \"{}\"", f[0])).collect();
             expected.push((path, *number, ids));
         }
     }
@@ -494,7 +530,8 @@ fn frames_asked_for_in_any_order_of_one_file_after_another_say_what_the_report_s
             let mut all = Vec::new();
             filters_of(&answer["result"]["tree"], &mut all);
             let place = format!("{path} frame {number} in {}", program.display());
-            let found: BTreeSet<String> = all.iter().filter(|f| f.starts_with("rdmascope.finding.id ")).cloned().collect();
+            let found: BTreeSet<String> =
+                all.iter().filter(|f| f.starts_with("rdmascope.finding.id ")).cloned().collect();
             assert_eq!(found, *ids, "{place}");
             let before = said.entry((path, *number)).or_insert_with(|| all.clone());
             assert_eq!(*before, all, "{place} says something else when it is asked for again");
@@ -511,7 +548,8 @@ fn keys_are_handed_to_the_engine_and_what_is_wrong_with_them_is_reported_once() 
     let keys = sample.join("keys.txt");
     let bad = folder.path().join("bad.txt");
     fs::write(&bad, "nonsense\n").unwrap();
-    let fields = ["-T", "fields", "-e", "frame.number", "-e", "rdmascope.exchange.command", "-e", "rdmascope.exchange.time"];
+    let fields =
+        ["-T", "fields", "-e", "frame.number", "-e", "rdmascope.exchange.command", "-e", "rdmascope.exchange.time"];
     let dissect = |more: &[&str]| {
         let output = rdmascope().arg("dissect").arg(&path).args(more).args(fields).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
@@ -522,7 +560,11 @@ fn keys_are_handed_to_the_engine_and_what_is_wrong_with_them_is_reported_once() 
         for (file, expected, said) in [(&keys, &opened, 0), (&bad, &closed, 1)] {
             let option = format!("rdmascope.keys:{}", file.display());
             let mut command = Command::new(&tshark.program);
-            let output = command.args(["-X", &script, "-o", &option, "-r", path.to_str().unwrap()]).args(fields).output().unwrap();
+            let output = command
+                .args(["-X", &script, "-o", &option, "-r", path.to_str().unwrap()])
+                .args(fields)
+                .output()
+                .unwrap();
             let errors = String::from_utf8_lossy(&output.stderr);
             assert_eq!(errors.matches("Keys are not used").count(), said, "{}: {errors}", tshark.name);
             assert!(!errors.contains("nonsense"), "{}: what stands in the file is not told: {errors}", tshark.name);
@@ -564,8 +606,12 @@ fn without_its_engine_the_plugin_says_so_once_and_still_decodes_what_needs_no_me
     let (folder, script) = plugin();
     let (engine, lua) = (folder.path().join(wireshark::engine_file()), folder.path().join("rdmascope.lua"));
     // neither beside it nor at the path from when the plugin was made
-    let text: String =
-        fs::read_to_string(&lua).unwrap().lines().filter(|l| !l.starts_with("R.engine")).map(|l| l.to_owned() + "\n").collect();
+    let text: String = fs::read_to_string(&lua)
+        .unwrap()
+        .lines()
+        .filter(|l| !l.starts_with("R.engine"))
+        .map(|l| l.to_owned() + "\n")
+        .collect();
     fs::write(&lua, text).unwrap();
     let of_this_version = folder.path().join("kept");
     fs::rename(&engine, &of_this_version).unwrap();
@@ -577,8 +623,11 @@ fn without_its_engine_the_plugin_says_so_once_and_still_decodes_what_needs_no_me
     let at = bytes.windows(8).position(|window| window == lengths).unwrap();
     (bytes[at + 2], bytes[at + 4]) = (4, 4);
     fs::write(&whole, bytes).unwrap();
-    for (what, why) in [("nothing", "was not found"), ("no library", "rdmascope_engine"), ("another version", "is of version 0.0.0-other")]
-    {
+    for (what, why) in [
+        ("nothing", "was not found"),
+        ("no library", "rdmascope_engine"),
+        ("another version", "is of version 0.0.0-other"),
+    ] {
         let _ = fs::remove_file(&engine);
         match what {
             "nothing" => {}
@@ -589,11 +638,24 @@ fn without_its_engine_the_plugin_says_so_once_and_still_decodes_what_needs_no_me
         for tshark in &tsharks {
             let run = |sample: &str, rest: &[&str]| {
                 let path = workspace().join("samples").join(sample);
-                let output = Command::new(&tshark.program).args(["-X", &script, "-r", path.to_str().unwrap()]).args(rest).output().unwrap();
+                let output = Command::new(&tshark.program)
+                    .args(["-X", &script, "-r", path.to_str().unwrap()])
+                    .args(rest)
+                    .output()
+                    .unwrap();
                 let errors = String::from_utf8_lossy(&output.stderr);
-                assert_eq!(errors.matches("rdmascope: no analysis here").count(), 1, "{} with {what}: {errors}", tshark.name);
+                assert_eq!(
+                    errors.matches("rdmascope: no analysis here").count(),
+                    1,
+                    "{} with {what}: {errors}",
+                    tshark.name
+                );
                 assert!(errors.contains(why) && output.status.success(), "{} with {what}: {errors}", tshark.name);
-                assert!(!errors.contains("Lua Error") && !errors.contains("lua:"), "{} with {what}: {errors}", tshark.name);
+                assert!(
+                    !errors.contains("Lua Error") && !errors.contains("lua:"),
+                    "{} with {what}: {errors}",
+                    tshark.name
+                );
                 String::from_utf8_lossy(&output.stdout).into_owned()
             };
             // port 5445, port 445, congestion notifications
@@ -604,7 +666,8 @@ fn without_its_engine_the_plugin_says_so_once_and_still_decodes_what_needs_no_me
             let lines = run("probes/cnp.pcap", &[]);
             assert!(lines.contains("CNP: slow down QP="), "{} with {what}: {lines}", tshark.name);
             // transforms of RDMA data in READ and WRITE: the sample as it is, and with complete transforms
-            let fields = ["-T", "fields", "-e", "frame.number"].into_iter().chain(TRANSFORM.iter().flat_map(|f| ["-e", f]));
+            let fields =
+                ["-T", "fields", "-e", "frame.number"].into_iter().chain(TRANSFORM.iter().flat_map(|f| ["-e", f]));
             let fields: Vec<&str> = fields.collect();
             for path in [workspace().join("samples/probes/t14_transform.pcap"), whole.clone()] {
                 let ours = rdmascope().arg("dissect").arg(&path).args(&fields).output().unwrap();
@@ -622,7 +685,12 @@ fn without_its_engine_the_plugin_says_so_once_and_still_decodes_what_needs_no_me
         let mut command = Command::new(tshark.program.canonicalize().unwrap_or(tshark.program.clone()));
         command.current_dir(folder.path()).args(["-X", "lua_script:rdmascope.lua", "-r", path.to_str().unwrap()]);
         let output = command.args(["-T", "fields", "-e", "rdmascope.connection"]).output().unwrap();
-        assert!(String::from_utf8_lossy(&output.stdout).contains('1'), "{}: {}", tshark.name, String::from_utf8_lossy(&output.stderr));
+        assert!(
+            String::from_utf8_lossy(&output.stdout).contains('1'),
+            "{}: {}",
+            tshark.name,
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }
 
@@ -630,26 +698,39 @@ fn without_its_engine_the_plugin_says_so_once_and_still_decodes_what_needs_no_me
 fn frames_that_the_plugin_decodes_are_found_by_a_filter() {
     let (_folder, script) = plugin();
     for tshark in tsharks() {
-        for sample in ["probes/c1_overrun", "probes/t14_transform", "probes/t5_hdr", "probes/i2_nompa", "smb-iwarp/smb-iwarp"] {
+        for sample in
+            ["probes/c1_overrun", "probes/t14_transform", "probes/t5_hdr", "probes/i2_nompa", "smb-iwarp/smb-iwarp"]
+        {
             let path = workspace().join("samples").join(sample).with_extension("pcap");
             let path = path.to_str().unwrap();
-            for filter in ["smb_direct", "smb2", "rdmascope.finding.severity == \"error\"", "rdmascope.credits.client < 3"] {
+            for filter in
+                ["smb_direct", "smb2", "rdmascope.finding.severity == \"error\"", "rdmascope.credits.client < 3"]
+            {
                 let filtered = ["-Y", filter, "-T", "fields", "-e", "frame.number"];
                 let numbers = |text: String| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
-                let ours = numbers(String::from_utf8(rdmascope().args(["dissect", path]).args(filtered).output().unwrap().stdout).unwrap());
+                let ours = numbers(
+                    String::from_utf8(rdmascope().args(["dissect", path]).args(filtered).output().unwrap().stdout)
+                        .unwrap(),
+                );
                 let arguments: Vec<&str> = ["-X", &script, "-r", path].into_iter().chain(filtered).collect();
                 let theirs = numbers(tshark.output(&arguments));
                 let lost: Vec<&String> = ours.difference(&theirs).collect();
                 assert!(lost.is_empty(), "{path} in {}: {filter} does not find frames {lost:?}", tshark.name);
             }
             // the frames of the protocol do not depend on the printed fields
-            let numbers = |text: &str| text.lines().map(|l| l.split_whitespace().next().unwrap_or("").to_owned()).collect::<Vec<_>>();
+            let numbers = |text: &str| {
+                text.lines().map(|l| l.split_whitespace().next().unwrap_or("").to_owned()).collect::<Vec<_>>()
+            };
             let plain = numbers(&tshark.output(&["-X", &script, "-r", path, "-Y", "rdmascope"]));
-            let ours = rdmascope().args(["dissect", path, "-Y", "rdmascope", "-T", "fields", "-e", "frame.number"]).output().unwrap();
+            let ours = rdmascope()
+                .args(["dissect", path, "-Y", "rdmascope", "-T", "fields", "-e", "frame.number"])
+                .output()
+                .unwrap();
             let ours = numbers(&String::from_utf8_lossy(&ours.stdout));
             assert!(!plain.is_empty() && ours.iter().all(|number| plain.contains(number)), "{path} in {}", tshark.name);
             for field in ["smb2.cmd", "rdmascope.stall"] {
-                let filtered = ["-X", &script, "-r", path, "-Y", "rdmascope", "-T", "fields", "-e", "frame.number", "-e", field];
+                let filtered =
+                    ["-X", &script, "-r", path, "-Y", "rdmascope", "-T", "fields", "-e", "frame.number", "-e", field];
                 assert_eq!(numbers(&tshark.output(&filtered)), plain, "{path} in {} with {field}", tshark.name);
             }
         }
@@ -679,7 +760,8 @@ fn a_field_says_the_same_alone_in_a_filter_and_among_all_others() {
         for tshark in &tsharks {
             let table = |fields: &[&str], more: &[&str]| -> Vec<Vec<String>> {
                 let columns = ["frame.number"].iter().chain(fields).flat_map(|field| ["-e", field]);
-                let arguments: Vec<&str> = ["-X", &script, "-r", path, "-T", "fields"].into_iter().chain(columns).collect();
+                let arguments: Vec<&str> =
+                    ["-X", &script, "-r", path, "-T", "fields"].into_iter().chain(columns).collect();
                 let text = tshark.output(&[&arguments, more].concat());
                 text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
             };
@@ -688,18 +770,26 @@ fn a_field_says_the_same_alone_in_a_filter_and_among_all_others() {
             let whole = table(&names, &["--log-level=warning"]);
             for fields in ASKED {
                 let place = format!("{path} in {}: {fields:?}", tshark.name);
-                let columns: Vec<usize> = fields.iter().map(|field| names.iter().position(|name| name == field).unwrap() + 1).collect();
-                let expected: Vec<Vec<String>> =
-                    whole.iter().map(|row| std::iter::once(0).chain(columns.iter().copied()).map(|n| row[n].clone()).collect()).collect();
+                let columns: Vec<usize> =
+                    fields.iter().map(|field| names.iter().position(|name| name == field).unwrap() + 1).collect();
+                let expected: Vec<Vec<String>> = whole
+                    .iter()
+                    .map(|row| std::iter::once(0).chain(columns.iter().copied()).map(|n| row[n].clone()).collect())
+                    .collect();
                 assert_eq!(table(fields, &[]), expected, "{place}");
                 values += expected.iter().flat_map(|row| &row[1..]).filter(|value| !value.is_empty()).count();
                 // frames that have the first of them, as lines, and as fields of others
-                let with: Vec<&str> = expected.iter().filter(|row| !row[1].is_empty()).map(|row| row[0].as_str()).collect();
+                let with: Vec<&str> =
+                    expected.iter().filter(|row| !row[1].is_empty()).map(|row| row[0].as_str()).collect();
                 let lines = tshark.output(&["-X", &script, "-r", path, "-Y", fields[0]]);
                 let lines: Vec<&str> = lines.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
                 assert_eq!(lines, with, "{place}, as a filter");
                 let rows = table(&["smb2.cmd"], &["-Y", fields[0]]);
-                assert_eq!(rows.iter().map(|row| row[0].as_str()).collect::<Vec<_>>(), with, "{place}, as a filter with a field");
+                assert_eq!(
+                    rows.iter().map(|row| row[0].as_str()).collect::<Vec<_>>(),
+                    with,
+                    "{place}, as a filter with a field"
+                );
             }
         }
         values
@@ -719,14 +809,44 @@ fn records(path: &Path) -> (Vec<u8>, Vec<Vec<u8>>) {
     (whole[..24].to_vec(), frames)
 }
 
-/// A connection on port 5445 that is Artemis's, with its SYN or without: three segments before, four packets. Times are `like` another frame's.
+/// A connection on port 5445 that is Artemis's, with its SYN or without: three segments before, four packets. Times are
+/// `like` another frame's.
 fn of_artemis(with_syn: bool, like: &[u8]) -> Vec<Vec<u8>> {
     let segment = |up: bool, seq: u32, flags: u8, payload: &[u8]| {
         let (a, b) = (50_000u16.to_be_bytes(), 5445u16.to_be_bytes());
-        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 40 + payload.len() as u8, 0, 1, 0, 0, 64, 6, 0, 0];
+        let mut frame = vec![
+            2,
+            0,
+            0,
+            0,
+            0,
+            1,
+            2,
+            0,
+            0,
+            0,
+            0,
+            2,
+            8,
+            0,
+            0x45,
+            0,
+            0,
+            40 + payload.len() as u8,
+            0,
+            1,
+            0,
+            0,
+            64,
+            6,
+            0,
+            0,
+        ];
         frame.extend(if up { [10, 7, 0, 1, 10, 7, 0, 2] } else { [10, 7, 0, 2, 10, 7, 0, 1] });
         frame.extend(if up { [a, b] } else { [b, a] }.concat());
-        frame.extend([&seq.to_be_bytes()[..], &1u32.to_be_bytes(), &[0x50, flags, 0x20, 0, 0, 0, 0, 0], payload].concat());
+        frame.extend(
+            [&seq.to_be_bytes()[..], &1u32.to_be_bytes(), &[0x50, flags, 0x20, 0, 0, 0, 0, 0], payload].concat(),
+        );
         let length = (frame.len() as u32).to_le_bytes();
         [&like[..8], &length, &length, &frame].concat()
     };
@@ -743,14 +863,23 @@ fn what_is_not_mpa_on_port_5445_is_artemis_wherever_it_stands() {
     for tshark in tsharks() {
         for (place, with_syn) in [(0, true), (half, true), (half, false), (frames.len(), true), (frames.len(), false)] {
             let (before, behind) = frames.split_at(place);
-            let mixed = [std::slice::from_ref(&head), before, &of_artemis(with_syn, &frames[place.min(frames.len() - 1)]), behind]
-                .concat()
-                .concat();
+            let mixed = [
+                std::slice::from_ref(&head),
+                before,
+                &of_artemis(with_syn, &frames[place.min(frames.len() - 1)]),
+                behind,
+            ]
+            .concat()
+            .concat();
             let path = folder.path().join("mixed.pcap");
             fs::write(&path, mixed).unwrap();
             let fields = ["-T", "fields", "-e", "tcp.port", "-e", "frame.protocols"];
             let text = tshark.output(&[&["-X", &script, "-r", path.to_str().unwrap()][..], &fields].concat());
-            let here = format!("{}, behind {place} frames, {}", tshark.name, if with_syn { "with SYN" } else { "without SYN" });
+            let here = format!(
+                "{}, behind {place} frames, {}",
+                tshark.name,
+                if with_syn { "with SYN" } else { "without SYN" }
+            );
             let artemis = text.lines().filter(|l| l.contains("50000") && l.ends_with(":artemis")).count();
             // without a SYN, the connection is known only after the first segment
             let missed = usize::from(!with_syn && !tshark.two_passes);
@@ -798,9 +927,21 @@ fn mpa_on_the_port_of_smb_is_mpa_in_every_frame() {
     let (_folder, script) = plugin();
     let path = workspace().join("samples/probes/i1_445.pcap");
     for tshark in tsharks() {
-        let arguments = ["-X", &script, "-r", path.to_str().unwrap(), "-T", "fields", "-e", "frame.number", "-e", "frame.protocols"];
+        let arguments = [
+            "-X",
+            &script,
+            "-r",
+            path.to_str().unwrap(),
+            "-T",
+            "fields",
+            "-e",
+            "frame.number",
+            "-e",
+            "frame.protocols",
+        ];
         let text = tshark.output(&arguments);
-        let others: Vec<&str> = text.lines().skip(3).filter(|l| !l.contains(":iwarp_mpa") || l.contains("nbss")).collect();
+        let others: Vec<&str> =
+            text.lines().skip(3).filter(|l| !l.contains(":iwarp_mpa") || l.contains("nbss")).collect();
         assert!(text.lines().count() == 9 && others.is_empty(), "{}: {others:?}", tshark.name);
     }
 }
@@ -823,7 +964,10 @@ fn what_wireshark_had_right_stays() {
                     let begins = ["[Response to: ", "[Time from request: "].into_iter().find(|b| line.starts_with(b));
                     begins.is_some_and(|b| with[number].iter().any(|l| l.starts_with(b)))
                 };
-                let lost: Vec<_> = lines.iter().filter(|l| !is_about_wireshark(l) && !with[number].contains(*l) && !elsewhere(l)).collect();
+                let lost: Vec<_> = lines
+                    .iter()
+                    .filter(|l| !is_about_wireshark(l) && !with[number].contains(*l) && !elsewhere(l))
+                    .collect();
                 assert!(lost.is_empty(), "{path} frame {number} in {}: {lost:#?}", tshark.name);
             }
         }

@@ -81,7 +81,10 @@ fn walk(key: &str, json: &Json, registry: &Registry, frame: &mut Frame) {
     match json {
         Json::Object(members) => {
             frame.malformed |= key == "_ws.malformed";
-            if registry.find(key).is_some_and(|d| d.kind == Kind::Protocol) && !key.contains('.') && common::wireshark_has(key) {
+            if registry.find(key).is_some_and(|d| d.kind == Kind::Protocol)
+                && !key.contains('.')
+                && common::wireshark_has(key)
+            {
                 frame.protocols.insert(key.into());
             }
             members.iter().for_each(|(k, v)| walk(k, v, registry, frame));
@@ -145,7 +148,12 @@ struct Wrong {
 }
 
 /// `seen` collects the fields that differ and may.
-fn compare(folder: &Path, registry: &Registry, wrong: &mut BTreeMap<String, Wrong>, seen: &mut BTreeSet<String>) -> Option<usize> {
+fn compare(
+    folder: &Path,
+    registry: &Registry,
+    wrong: &mut BTreeMap<String, Wrong>,
+    seen: &mut BTreeSet<String>,
+) -> Option<usize> {
     let name = folder.file_name().expect("a folder has a name").to_string_lossy().into_owned();
     let file = format!("{name}.pcap");
     // Artemis takes SMB Direct's port 5445 for its own
@@ -188,8 +196,11 @@ fn compare(folder: &Path, registry: &Registry, wrong: &mut BTreeMap<String, Wron
             let who = if ours.protocols.contains(p) { "we alone have it" } else { "Wireshark alone has it" };
             note(format!("{p}\tlayer"), format!("{at}: {who}"));
         }
-        let uneven: BTreeSet<&str> =
-            ONCE.iter().filter(|(_, field)| theirs.values.get(*field) != ours.values.get(*field)).map(|(p, _)| *p).collect();
+        let uneven: BTreeSet<&str> = ONCE
+            .iter()
+            .filter(|(_, field)| theirs.values.get(*field) != ours.values.get(*field))
+            .map(|(p, _)| *p)
+            .collect();
         for p in uneven.iter().filter(|p| !listed(p, "layer")) {
             note(format!("{p}\tlayer"), format!("{at}: other messages in this frame"));
         }
@@ -229,7 +240,8 @@ fn compare(folder: &Path, registry: &Registry, wrong: &mut BTreeMap<String, Wron
 #[test]
 fn values_are_wiresharks() {
     let registry = Registry::new();
-    let mut folders: Vec<_> = std::fs::read_dir(common::samples()).expect("samples").flatten().map(|e| e.path()).collect();
+    let mut folders: Vec<_> =
+        std::fs::read_dir(common::samples()).expect("samples").flatten().map(|e| e.path()).collect();
     folders.retain(|f| f.file_name().is_some_and(|n| f.join(n).with_extension("pcap").exists()));
     folders.sort();
     assert!(!folders.is_empty(), "there are no samples");
@@ -241,7 +253,8 @@ fn values_are_wiresharks() {
     for line in common::differences().into_values().filter(|d| d.what == "value" && !seen.contains(&d.name)) {
         eprintln!("no longer needed: {} {} {}", line.name, line.what, line.reason);
     }
-    let lines: Vec<String> = wrong.iter().map(|(what, w)| format!("{what}\t{} frames, first {}", w.frames, w.example)).collect();
+    let lines: Vec<String> =
+        wrong.iter().map(|(what, w)| format!("{what}\t{} frames, first {}", w.frames, w.example)).collect();
     assert!(lines.is_empty(), "{} differences that no one gave a reason for:\n{}", lines.len(), lines.join("\n"));
 }
 
@@ -285,11 +298,14 @@ fn json_has_the_paths_of_the_newest_tshark() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     common::open_to_all(folder.path());
-    for (sample, percent) in [("smb-roce", 98), ("smb-iwarp", 99), ("nfs-roce-v42", 96), ("nfs-roce-v3", 89), ("smb-tcp-bridge", 95)] {
+    for (sample, percent) in
+        [("smb-roce", 98), ("smb-iwarp", 99), ("nfs-roce-v42", 96), ("nfs-roce-v3", 89), ("smb-tcp-bridge", 95)]
+    {
         let file = folder.path().join(format!("{sample}.pcap"));
         std::fs::copy(common::samples().join(sample).join(format!("{sample}.pcap")), &file).expect("a sample");
         common::open_to_all(&file);
-        let ours = paths_of(Command::new(env!("CARGO_BIN_EXE_rdmascope")).arg("dissect").arg(&file).args(["-T", "json"]));
+        let ours =
+            paths_of(Command::new(env!("CARGO_BIN_EXE_rdmascope")).arg("dissect").arg(&file).args(["-T", "json"]));
         let theirs = paths_of(Command::new(&newest).arg("-r").arg(&file).args(["-T", "json"]));
         let names: BTreeSet<&String> = theirs.keys().filter_map(|path| path.last()).collect();
         let (mut common, mut same) = (0, 0);

@@ -11,43 +11,32 @@
 //!                        └▶ worker n: decode, ICRC, Pipeline ─┴▶ finish_all
 //! ```
 //!
-//! If one connection has most of the frames, the other workers decode for the one that follows it:
-//!
-//! ```text
-//!   file ─▶ worker: walk, decode, ICRC, MPA CRC ─▶ batch ─▶ main thread: Pipeline, in the order of the file
-//!      ├──▶ worker …                           ─▶ batch ─┤
-//!      └──▶ main thread, while it has to wait ─▶ batch ──┘   emptied batches are reused
-//! ```
+//! If one connection has most of the frames, or if there are several files, the other workers decode for the one that
+//! follows the connections ([`ahead`]).
 
+use crate::ahead::{self, How, Mapped};
 use crate::dissection::{self, Before, Past};
 use crate::input::{Bar, Input};
 use crate::known_bugs::{self, Condition, Search};
-use crate::shards::{BATCH, Board, Ended, GiveUpOnDrop, Next, Walk, fetch, share};
-use crate::sync::mpsc::{SyncSender, TryRecvError, sync_channel};
-use crate::sync::{Mutex, lock, thread};
+use crate::shards::{Board, Ended, GiveUpOnDrop, Next, Walk, share};
+use crate::sync::thread;
 use rdmascope_analyzer::connection::f::CONNECTION;
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline, finish_all};
 use rdmascope_analyzer::report::{Parts, Report, Sink};
-use rdmascope_capture::{CaptureFile, Hardware, Interface, LinkType, Metadata, Record, Source};
+use rdmascope_capture::{CaptureFile, Hardware, Interface, LinkType, Metadata, Record};
 use rdmascope_dissector::extract::{Extractor, Need};
 use rdmascope_dissector::filter::Filter;
-use rdmascope_dissector::frame::{self, Body, Packet};
+use rdmascope_dissector::frame;
 use rdmascope_dissector::render::Stored;
 use rdmascope_dissector::trace::{Off, Trace};
-use std::collections::{BTreeMap, HashSet};
-use std::sync::PoisonError;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 pub use crate::shards::meta_of;
 
-/// Packets whose upper headers are fetched together.
-const GROUP: usize = 16;
-/// Bytes at the beginning of a payload in which these are.
-const HEADERS: u64 = 128;
-/// Batches that a worker may be ahead.
-const AHEAD: usize = if cfg!(test) { 1 } else { 4 };
 /// Maximum share of the frames for one worker; if its connections have more, the others decode for it.
 pub const SHARE_MAX: f64 = 0.64;
 /// A file with fewer bytes is done by one thread before a second one has begun.
@@ -77,16 +66,17 @@ pub struct InputSummary {
 impl InputSummary {
     /// Counts a frame.
     #[inline]
-    pub fn frame(&mut self, record: &Record<'_>, time_ns: i64) {
+    pub fn frame(&mut self, meta: &FrameMeta) {
+        let FrameMeta { time_ns, link_type, .. } = *meta;
         self.frames += 1;
-        self.bytes += u64::from(record.wire_len);
+        self.bytes += u64::from(meta.wire_len);
         self.first = Some(self.first.map_or(time_ns, |t| t.min(time_ns)));
         self.last = Some(self.last.map_or(time_ns, |t| t.max(time_ns)));
-        if self.link_types.last() != Some(&record.link_type)
-            && !self.link_types.contains(&record.link_type)
+        if self.link_types.last() != Some(&link_type)
+            && !self.link_types.contains(&link_type)
             && self.link_types.len() < LINK_TYPES_MAX
         {
-            self.link_types.push(record.link_type);
+            self.link_types.push(link_type);
         }
     }
 }
@@ -128,7 +118,8 @@ impl Selection {
     /// True if the filter passes one of the frames that identify a request: its own, its reply's, the first and last of
     /// its RDMA.
     pub fn has_exchange(&self, exchange: &Exchange) -> bool {
-        let moved = [&exchange.reads, &exchange.writes].into_iter().filter(|m| m.frames > 0).flat_map(|m| [m.first, m.last]);
+        let moved =
+            [&exchange.reads, &exchange.writes].into_iter().filter(|m| m.frames > 0).flat_map(|m| [m.first, m.last]);
         let ends = [exchange.request, exchange.request_end].into_iter().chain(exchange.reply).chain(exchange.reply_end);
         ends.chain(moved).any(|at| self.has_frame(at.frame))
     }
@@ -173,23 +164,33 @@ pub struct Run {
 /// Analyses all frames of the input; of none, the report is empty.
 pub fn run<S: Sink>(input: impl Into<Option<Input>>, names: Vec<String>, run: Run, sink: S) -> Analysis<S> {
     let inputs = names.into_iter().map(|path| InputSummary { path, ..InputSummary::default() }).collect();
-    let analysis = Loop { pipeline: Pipeline::with_sink(run.options, sink), inputs, bar: Bar::before_output(), number: 0, time_ns: 0 };
+    let analysis = Loop {
+        pipeline: Pipeline::with_sink(run.options, sink),
+        inputs,
+        bar: Bar::before_output(),
+        number: 0,
+        time_ns: 0,
+        interfaces: 0,
+    };
     let Some(input) = input.into() else { return analysis.done(None, &Metadata::default(), None) };
     let conditions = known_bugs::conditions();
     let plain = run.filter.is_none() && conditions.is_empty();
+    let (threads, small) = (run.threads, run.small);
     match (input, plain) {
-        (Input::One(capture), true) => match capture.file() {
-            Some(file) if run.threads > 1 && file.bytes().len() >= run.small => analysis.threaded(file, run.threads - 1),
-            _ => analysis.plain(capture, |_| 0),
-        },
-        (Input::One(capture), false) => analysis.filtered(capture, |_| 0, run.filter, conditions),
-        (Input::Many(merged), true) => analysis.plain(merged, |m| m.current_input().unwrap_or(0)),
-        (Input::Many(merged), false) => analysis.filtered(merged, |m| m.current_input().unwrap_or(0), run.filter, conditions),
+        (Input::One(capture), true) => analysis.ahead(capture, threads, small),
+        (Input::One(capture), false) => analysis.filtered(capture, run.filter, conditions),
+        (Input::Many(merged), true) => analysis.ahead(merged, threads, small),
+        (Input::Many(merged), false) => analysis.filtered(merged, run.filter, conditions),
     }
 }
 
 /// The same for sinks that can be split: then threads share the connections.
-pub fn run_in_parts<S: Parts + Send>(input: impl Into<Option<Input>>, names: Vec<String>, how: Run, sink: S) -> Analysis<S> {
+pub fn run_in_parts<S: Parts + Send>(
+    input: impl Into<Option<Input>>,
+    names: Vec<String>,
+    how: Run,
+    sink: S,
+) -> Analysis<S> {
     let input = input.into();
     if let (Some(Input::One(capture)), None) = (&input, &how.filter)
         && Search::new().is_none_or(|search| search.is_by_connection())
@@ -206,18 +207,25 @@ pub fn run_in_parts<S: Parts + Send>(input: impl Into<Option<Input>>, names: Vec
 
 /// Distributes the connections of a file among threads, even if the shares are unequal. `None` if connections depend on
 /// each other: then one thread has to follow them all.
-pub fn run_in_shards<S: Parts + Send>(file: &CaptureFile, names: &[String], run: &Run, sink: &S) -> Option<Analysis<S>> {
+pub fn run_in_shards<S: Parts + Send>(
+    file: &CaptureFile,
+    names: &[String],
+    run: &Run,
+    sink: &S,
+) -> Option<Analysis<S>> {
     let mut summary = InputSummary::default();
     let (report, sink, walk) = match Search::new() {
         None => {
-            let keep = with_bytes(|meta, record| summary.frame(record, meta.time_ns));
-            let each = |pipeline: &mut Pipeline<S>, meta: &FrameMeta, bytes: &&[u8], _: &[Interface]| pipeline.frame(meta, bytes, &mut Off);
+            let keep = with_bytes(|meta| summary.frame(meta));
+            let each = |pipeline: &mut Pipeline<S>, meta: &FrameMeta, bytes: &&[u8], _: &[Interface]| {
+                pipeline.frame(meta, bytes, &mut Off)
+            };
             in_shards(file, run, sink, keep, || each)
         }
         Some(search) => {
             let mut past = Past::default();
             let keep = with_record(|meta, record, metadata| {
-                summary.frame(record, meta.time_ns);
+                summary.frame(meta);
                 (*record, past.before(meta), metadata.interfaces.len())
             });
             in_shards(file, run, sink, keep, || {
@@ -268,8 +276,10 @@ where
                 scope.spawn(move || follow(board, shard, pipeline, each, |_| {}))
             })
             .collect();
-        let first = first.map(|(shard, (pipeline, each))| follow(&board, shard, pipeline, each, |offset| bar.at(offset, total)));
-        let joined = others.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let first = first
+            .map(|(shard, (pipeline, each))| follow(&board, shard, pipeline, each, |offset| bar.at(offset, total)));
+        let joined =
+            others.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         first.into_iter().chain(joined).collect::<Vec<_>>()
     });
     drop(bar);
@@ -277,7 +287,7 @@ where
         return None;
     }
     let Ended { walk, router, .. } = board.end();
-    // all pause frames are the first one's
+    // all pause frames are counted by the first one
     pipelines.iter_mut().take(1).for_each(|pipeline| link_speeds(pipeline, walk.records.metadata()));
     let (report, sink) = finish_all(pipelines, &router)?;
     Some((report, sink, walk))
@@ -285,17 +295,23 @@ where
 
 /// Tells an analysis how fast the interfaces of its capture are.
 pub fn link_speeds<S: Sink>(pipeline: &mut Pipeline<S>, metadata: &Metadata) {
-    for (place, interface) in metadata.interfaces.iter().enumerate() {
+    known_speeds(pipeline, &mut 0, &metadata.interfaces);
+}
+
+/// The same before frames of new interfaces; `known` is the number of those that it was told of.
+fn known_speeds<S: Sink>(pipeline: &mut Pipeline<S>, known: &mut usize, interfaces: &[Interface]) {
+    for (place, interface) in interfaces.iter().enumerate().skip(*known) {
         if let (Ok(place), Some(bits)) = (u32::try_from(place), interface.speed) {
             pipeline.link_speed(place, bits);
         }
     }
+    *known = interfaces.len();
 }
 
 /// Keeps the bytes of a frame that was reported.
-fn with_bytes<'f>(mut take: impl FnMut(&FrameMeta, &Record<'f>)) -> impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> &'f [u8] {
+fn with_bytes<'f>(mut take: impl FnMut(&FrameMeta)) -> impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> &'f [u8] {
     move |meta, record, _| {
-        take(meta, record);
+        take(meta);
         record.bytes
     }
 }
@@ -319,18 +335,26 @@ where
     K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T,
 {
     let _panics = GiveUpOnDrop(board);
+    let mut interfaces = 0;
     loop {
         let heard = board.heard();
         match board.next(shard) {
             Next::Part(mut part) => {
                 at(part.offset);
                 let mut datagrams = part.datagrams();
+                let mut pauses = part.pauses();
+                known_speeds(&mut pipeline, &mut interfaces, &part.interfaces);
                 for (meta, kept) in &part.frames {
+                    while let Some((of, pause)) = pauses.front().filter(|(of, _)| of.number < meta.number) {
+                        pipeline.paused(of, pause);
+                        pauses.pop_front();
+                    }
                     if datagrams.front().is_some_and(|(number, _)| *number == meta.number) {
                         pipeline.whole(datagrams.pop_front().map(|(_, datagram)| datagram));
                     }
                     each(&mut pipeline, meta, kept, &part.interfaces);
                 }
+                pauses.iter().for_each(|(of, pause)| pipeline.paused(of, pause));
                 board.done(shard, part, pipeline.most_connections());
             }
             Next::Full => board.nap(heard),
@@ -345,10 +369,23 @@ struct Loop<S> {
     bar: Bar,
     number: u64,
     time_ns: i64,
+    /// Interfaces whose speed the analysis knows.
+    interfaces: usize,
 }
 
 impl<S: Sink> Loop<S> {
-    fn plain<R: Source>(mut self, mut source: R, which: impl Fn(&R) -> usize) -> Analysis<S> {
+    /// Several threads work if the files are mapped and not small.
+    fn ahead<R: Mapped>(self, source: R, threads: usize, small: usize) -> Analysis<S> {
+        let files = source
+            .files()
+            .filter(|files| threads > 1 && files.iter().map(|file| file.bytes().len()).sum::<usize>() >= small);
+        match files {
+            Some(files) => self.threaded(source, &files, threads - 1),
+            None => self.plain(source),
+        }
+    }
+
+    fn plain<R: Mapped>(mut self, mut source: R) -> Analysis<S> {
         let error = loop {
             match source.advance() {
                 Ok(true) => {}
@@ -358,7 +395,8 @@ impl<S: Sink> Loop<S> {
             let record = source.record();
             self.number += 1;
             let meta = meta_of(&record, self.number, &mut self.time_ns);
-            self.inputs[which(&source)].frame(&record, meta.time_ns);
+            self.inputs[source.which()].frame(&meta);
+            known_speeds(&mut self.pipeline, &mut self.interfaces, source.interfaces());
             self.pipeline.frame(&meta, record.bytes, &mut Off);
             self.bar.frame(&source);
         };
@@ -366,10 +404,9 @@ impl<S: Sink> Loop<S> {
     }
 
     /// Looks at the fields of every frame: for a filter, and for bugs that are known by theirs.
-    fn filtered<R: Source>(
+    fn filtered<R: Mapped>(
         mut self,
         mut source: R,
-        which: impl Fn(&R) -> usize,
         filter: Option<Filter>,
         mut conditions: Vec<Condition>,
     ) -> Analysis<S> {
@@ -390,8 +427,9 @@ impl<S: Sink> Loop<S> {
             let record = source.record();
             self.number += 1;
             let meta = meta_of(&record, self.number, &mut self.time_ns);
-            self.inputs[which(&source)].frame(&record, meta.time_ns);
+            self.inputs[source.which()].frame(&meta);
             extractor.begin();
+            known_speeds(&mut self.pipeline, &mut self.interfaces, source.interfaces());
             dissection::trace(&record, source.interfaces(), past.before(&meta), &mut extractor);
             self.pipeline.frame(&meta, record.bytes, &mut extractor);
             extractor.end();
@@ -410,131 +448,44 @@ impl<S: Sink> Loop<S> {
         self.done(error, source.metadata(), selected.map(|(selection, _)| selection))
     }
 
-    /// The main thread follows connections; `workers` other threads walk the file, decode, and check checksums. The
-    /// main thread helps them when it would have to wait.
-    fn threaded(mut self, file: &CaptureFile, workers: usize) -> Analysis<S> {
-        let walk = Mutex::new(Ahead { walk: Walk::new(file), turn: 0, empty: Vec::new() });
-        let options = self.pipeline.decode_options();
-        let total = file.bytes().len() as u64;
-        thread::scope(|scope| {
-            let (full, filled) = sync_channel::<Batch<'_>>(workers * AHEAD);
-            for _ in 0..workers {
-                let (walk, options, full) = (&walk, &options, full.clone());
-                scope.spawn(move || look_ahead(walk, options, &full));
-            }
-            drop(full);
-            // batches that came before their turn
-            let mut early = BTreeMap::new();
-            let mut turn = 0;
-            loop {
-                let Some(batch) = early.remove(&turn) else {
-                    let next = match filled.try_recv() {
-                        Err(TryRecvError::Empty) => look(&walk, &options).or_else(|| filled.recv().ok()),
-                        next => next.ok(),
-                    };
-                    let Some(batch) = next else { break };
-                    early.insert(batch.turn, batch);
-                    continue;
-                };
-                turn += 1;
-                self.batch(batch, total, &walk);
-            }
-        });
-        let Ahead { walk, .. } = walk.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let metadata: &Metadata = walk.records.metadata();
-        self.done(walk.error, metadata, None)
-    }
-
-    fn batch<'f>(&mut self, mut batch: Batch<'f>, total: u64, walk: &Mutex<Ahead<'f>>) {
-        self.bar.at(batch.offset, total);
-        for group in batch.packets.chunks(GROUP) {
-            for (_, packet) in group {
-                // in TCP every payload must be checked, while in InfiniBand most are data
-                if let Body::Tcp(segment) = &packet.body {
-                    fetch(segment.payload, 0, HEADERS);
+    /// The main thread follows connections; `workers` other threads walk the files, decode, and check checksums.
+    fn threaded<R: Mapped>(mut self, mut source: R, files: &[Arc<CaptureFile>], workers: usize) -> Analysis<S> {
+        let how = How { workers, options: self.pipeline.decode_options(), described: true };
+        let total = files.iter().map(|file| file.bytes().len() as u64).sum();
+        let error = ahead::decoded(
+            &mut source,
+            files,
+            &how,
+            |_, which| which,
+            |batch| {
+                self.bar.at(batch.done, total);
+                if let Some(described) = batch.described.take() {
+                    known_speeds(&mut self.pipeline, &mut self.interfaces, &described.metadata.interfaces);
                 }
-            }
-            for (meta, packet) in group {
-                self.pipeline.packet(meta, packet, &mut Off);
-            }
-        }
-        merge(&mut self.inputs[0], &batch.summary);
-        batch.records.clear();
-        batch.packets.clear();
-        batch.summary = InputSummary::default();
-        lock(walk).empty.push(batch);
+                for (meta, packet, which) in batch.groups().flatten() {
+                    self.inputs[*which].frame(meta);
+                    self.pipeline.packet(meta, packet, &mut Off);
+                }
+                true
+            },
+        );
+        self.done(error, source.metadata(), None)
     }
 
-    fn done(mut self, error: Option<rdmascope_capture::Error>, metadata: &Metadata, selection: Option<Selection>) -> Analysis<S> {
+    fn done(
+        mut self,
+        error: Option<rdmascope_capture::Error>,
+        metadata: &Metadata,
+        selection: Option<Selection>,
+    ) -> Analysis<S> {
         if let Some(e) = &error {
-            let at = self.inputs.iter().position(|i| e.path().as_os_str() == std::ffi::OsStr::new(&i.path)).unwrap_or(0);
+            let at =
+                self.inputs.iter().position(|i| e.path().as_os_str() == std::ffi::OsStr::new(&i.path)).unwrap_or(0);
             self.inputs[at].error = Some(e.to_string());
         }
         link_speeds(&mut self.pipeline, metadata);
         let (report, sink) = self.pipeline.finish();
         let (lost_frames, hardware) = (metadata.lost_frames(), metadata.hardware.clone());
         Analysis { report, sink, inputs: self.inputs, lost_frames, hardware, selection, error }
-    }
-}
-
-/// The part of the file that was decoded ahead.
-struct Ahead<'f> {
-    walk: Walk<'f>,
-    /// The number of the next batch.
-    turn: u64,
-    /// Batches to be filled again.
-    empty: Vec<Batch<'f>>,
-}
-
-impl<'f> Ahead<'f> {
-    /// The records of the next batch.
-    fn next(&mut self) -> Option<Batch<'f>> {
-        let mut batch = self.empty.pop().unwrap_or_default();
-        let any = self.walk.batch(BATCH, |meta, record, _| {
-            batch.summary.frame(record, meta.time_ns);
-            batch.records.push((meta, record.bytes));
-        });
-        batch.offset = self.walk.offset();
-        batch.turn = self.turn;
-        self.turn += 1;
-        any.then_some(batch)
-    }
-}
-
-/// Decoded frames, and their contribution to the summary of the input.
-#[derive(Default)]
-struct Batch<'f> {
-    turn: u64,
-    records: Vec<(FrameMeta, &'f [u8])>,
-    packets: Vec<(FrameMeta, Packet<'f>)>,
-    summary: InputSummary,
-    offset: u64,
-}
-
-/// Walks and decodes the next batch. `None` at the end.
-fn look<'f>(walk: &Mutex<Ahead<'f>>, options: &frame::Options) -> Option<Batch<'f>> {
-    let mut batch = lock(walk).next()?;
-    let decoded = batch.records.iter().map(|(meta, bytes)| (*meta, frame::decode_and_check(meta.link_type, bytes, meta.wire_len, options)));
-    batch.packets.extend(decoded);
-    Some(batch)
-}
-
-fn look_ahead<'f>(walk: &Mutex<Ahead<'f>>, options: &frame::Options, full: &SyncSender<Batch<'f>>) {
-    while let Some(batch) = look(walk, options) {
-        if full.send(batch).is_err() {
-            return;
-        }
-    }
-}
-
-fn merge(into: &mut InputSummary, from: &InputSummary) {
-    into.frames += from.frames;
-    into.bytes += from.bytes;
-    into.first = [into.first, from.first].into_iter().flatten().min();
-    into.last = [into.last, from.last].into_iter().flatten().max();
-    for link_type in &from.link_types {
-        if !into.link_types.contains(link_type) && into.link_types.len() < LINK_TYPES_MAX {
-            into.link_types.push(*link_type);
-        }
     }
 }

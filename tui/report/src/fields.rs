@@ -58,7 +58,9 @@ pub fn filter(text: Option<&str>, registry: &Registry) -> Result<Option<Filter>,
     let Some(text) = text else { return Ok(None) };
     let filter = Filter::parse(text, registry).map_err(|e| FilterError(format!("filter: {}", e.render(text))))?;
     if let [name, ..] = filter.absent() {
-        eprintln!("rdmascope: warning: {name} is a field of Wireshark that is not decoded here: the filter treats it as absent");
+        eprintln!(
+            "rdmascope: warning: {name} is a field of Wireshark that is not decoded here: the filter treats it as absent"
+        );
     }
     Ok(Some(filter))
 }

@@ -1,6 +1,6 @@
-//! The hand-over of frames, texts and decoded batches between threads, in thousands of orders: nobody waits for ever, and
-//! the output is that of one thread. Queues are as short here as they can be, so that every thread has to wait for every
-//! other.
+//! The hand-over of frames, texts and decoded batches between threads, in thousands of orders: nobody waits for ever,
+//! and the output is that of one thread. Queues are as short here as they can be, so that every thread has to wait for
+//! every other.
 //!
 //! A test that fails prints a schedule, which `shuttle::replay` repeats.
 
@@ -51,12 +51,17 @@ fn capture() -> Arc<CaptureFile> {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/smb-roce/smb-roce.pcap");
     let sample = CaptureFile::open(sample).expect("a sample");
     let mut writer = PcapWriter::new(Vec::new(), "a capture", LinkType::ETHERNET, 262_144, true).expect("a writer");
-    let roce = sample.records().map_while(Result::ok).filter(|r| r.bytes.len() > 60 && r.bytes[12..14] == [8, 0] && r.bytes[23] == 17);
+    let roce = sample
+        .records()
+        .map_while(Result::ok)
+        .filter(|r| r.bytes.len() > 60 && r.bytes[12..14] == [8, 0] && r.bytes[23] == 17);
     for (n, record) in roce.take(FRAMES).enumerate() {
         let mut bytes = record.bytes.to_vec();
         bytes[28] ^= (n % 3) as u8;
         bytes[32] ^= (n % 3) as u8;
-        writer.write(&Record::new(record.time_ns, 0, LinkType::ETHERNET, record.wire_len, &bytes)).expect("a frame is written");
+        writer
+            .write(&Record::new(record.time_ns, 0, LinkType::ETHERNET, record.wire_len, &bytes))
+            .expect("a frame is written");
     }
     Arc::new(CaptureFile::from_bytes(writer.finish().expect("a capture"), "a capture").expect("a capture"))
 }
@@ -117,7 +122,13 @@ fn in_json(threads: usize) -> Plan {
 }
 
 /// The output, by sheets or by texts. `stop` is the piece from which on nobody reads.
-fn written(plan: &Plan, file: &CaptureFile, by_texts: bool, limits: Limits, stop: usize) -> (Vec<u8>, anyhow::Result<Shared>) {
+fn written(
+    plan: &Plan,
+    file: &CaptureFile,
+    by_texts: bool,
+    limits: Limits,
+    stop: usize,
+) -> (Vec<u8>, anyhow::Result<Shared>) {
     let (mut out, mut pieces) = (Vec::new(), 0);
     let mut take = |bytes: &[u8]| {
         pieces += 1;
@@ -126,7 +137,9 @@ fn written(plan: &Plan, file: &CaptureFile, by_texts: bool, limits: Limits, stop
         Ok(())
     };
     let ended = if by_texts {
-        texts::run(plan, file, limits, |slices| take(&slices.iter().flat_map(|slice| slice.iter().copied()).collect::<Vec<u8>>()))
+        texts::run(plan, file, limits, |slices| {
+            take(&slices.iter().flat_map(|slice| slice.iter().copied()).collect::<Vec<u8>>())
+        })
     } else {
         sheets::run(plan, file, limits, take)
     };
@@ -223,7 +236,9 @@ fn a_worker_that_falls_leaves_nobody_waiting() {
     in_every_order(move || {
         let turn = turn.fetch_add(1, Ordering::Relaxed);
         let (falls, after) = (turn % 3, turn / 3 % 4);
-        let board = Board::<_, _, ()>::new(&file, 3, frame::Options::default(), 4096, |_, _, _| ()).with_batches(1).with_pages(2);
+        let board = Board::<_, _, ()>::new(&file, 3, frame::Options::default(), 4096, |_, _, _| ())
+            .with_batches(1)
+            .with_pages(2);
         let written = thread::scope(|scope| {
             for worker in 0..3 {
                 let board = &board;

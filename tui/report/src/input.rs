@@ -59,7 +59,9 @@ pub fn open_each(files: &[PathBuf], stop: Option<&Arc<AtomicBool>>) -> Result<Op
 
 /// True if one of the files is standard input or another pipe, which may never end.
 pub fn has_pipe(files: &[PathBuf]) -> bool {
-    files.iter().any(|path| path == Path::new("-") || path.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()))
+    files
+        .iter()
+        .any(|path| path == Path::new("-") || path.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()))
 }
 
 fn together(mut captures: Vec<Capture>) -> Input {

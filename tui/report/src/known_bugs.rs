@@ -1,5 +1,5 @@
-//! Known bugs of implementations as a file (TOML): rows of the rulebook with the versions that have them, and bugs that are newer than this
-//! program, each with the display filter that its frames pass.
+//! Known bugs of implementations as a file (TOML): rows of the rulebook with the versions that have them, and bugs that
+//! are newer than this program, each with the display filter that its frames pass.
 //!
 //! Known bugs are `[[bug]]` tables. A table with the id of a built-in bug replaces the values it names and keeps the
 //! rest; any other table defines a new bug and must be complete. A file is checked when it is read.
@@ -94,7 +94,13 @@ impl Condition {
     /// Reports the bug if the last frame has it.
     pub fn check<S: Sink>(&self, meta: &FrameMeta, extractor: &Extractor, pipeline: &mut Pipeline<S>) {
         if self.filter.matches(extractor) {
-            pipeline.known_bug(meta, self.rule, self.by, Certainty::Certain, format_args!("a frame passes {}", self.filter.text()));
+            pipeline.known_bug(
+                meta,
+                self.rule,
+                self.by,
+                Certainty::Certain,
+                format_args!("a frame passes {}", self.filter.text()),
+            );
         }
     }
 }
@@ -177,7 +183,8 @@ impl Reader<'_> {
     }
 
     fn version(&self, key: &str, value: &Spanned<String>) -> Result<[u32; 3], Error> {
-        rules::version(value.get_ref()).ok_or_else(|| self.wrong(&value.span(), format!("{key} has versions like \"6.12.49\"")))
+        rules::version(value.get_ref())
+            .ok_or_else(|| self.wrong(&value.span(), format!("{key} has versions like \"6.12.49\"")))
     }
 
     fn hits(&self, bug: &Bug, built_in: &Hits) -> Result<Hits, Error> {
@@ -193,7 +200,8 @@ impl Reader<'_> {
                 for value in versions {
                     let version = self.version("fixed", value)?;
                     if version <= before && before != [0; 3] {
-                        let why = format!("fixed must list rising versions, later than since: {} is not", value.get_ref());
+                        let why =
+                            format!("fixed must list rising versions, later than since: {} is not", value.get_ref());
                         return Err(self.wrong(&value.span(), why));
                     }
                     before = version;
@@ -203,7 +211,9 @@ impl Reader<'_> {
             None => built_in.fixed,
         };
         let commit = match &bug.commit {
-            Some(value) if value.get_ref().len() >= 7 && value.get_ref().bytes().all(|b| b.is_ascii_hexdigit()) => keep(value.get_ref()),
+            Some(value) if value.get_ref().len() >= 7 && value.get_ref().bytes().all(|b| b.is_ascii_hexdigit()) => {
+                keep(value.get_ref())
+            }
             Some(value) => return Err(self.wrong(&value.span(), "commit must have at least seven hexadecimal digits")),
             None => built_in.commit,
         };
@@ -218,7 +228,9 @@ impl Reader<'_> {
         let id = bug.id.get_ref();
         let is_id = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
         if !id.starts_with("BUG-") || id.len() > ID_MAX || !id.split('-').all(is_id) {
-            let why = format!("{id}: an id is BUG- followed by capital letters, digits and -, at most {ID_MAX} characters in all");
+            let why = format!(
+                "{id}: an id is BUG- followed by capital letters, digits and -, at most {ID_MAX} characters in all"
+            );
             return Err(self.wrong(&bug.id.span(), why));
         }
         let built_in = Rule::ALL.iter().map(|rule| rule.declared()).find(|row| row.id == id);
@@ -255,15 +267,20 @@ impl Reader<'_> {
             None => known.severity,
         };
         let causes: &'static [&'static str] = match &bug.causes {
-            Some(causes) if causes.get_ref().is_empty() => return Err(self.wrong(&causes.span(), "causes must have at least one text")),
+            Some(causes) if causes.get_ref().is_empty() => {
+                return Err(self.wrong(&causes.span(), "causes must have at least one text"));
+            }
             Some(causes) => {
-                let kept: Result<Vec<_>, Error> = causes.get_ref().iter().map(|cause| self.text("causes", Some(cause), "")).collect();
+                let kept: Result<Vec<_>, Error> =
+                    causes.get_ref().iter().map(|cause| self.text("causes", Some(cause), "")).collect();
                 Vec::leak(kept?)
             }
             None => known.causes,
         };
         let condition = match (&bug.when, built_in) {
-            (Some(when), Some(_)) => return Err(self.wrong(&when.span(), format!("{id} is built in: it needs no filter"))),
+            (Some(when), Some(_)) => {
+                return Err(self.wrong(&when.span(), format!("{id} is built in: it needs no filter")));
+            }
             (Some(when), None) => {
                 let filter = Filter::parse(when.get_ref(), self.registry)
                     .map_err(|e| self.wrong(&when.span(), format!("when is not a filter: {}", e.message)))?;
@@ -306,7 +323,10 @@ impl KnownBugs {
         let reader = Reader { text, registry };
         let file: File = toml::from_str(text).map_err(|e| reader.wrong(&e.span().unwrap_or(0..0), e.message()))?;
         if *file.format.get_ref() != FORMAT {
-            return Err(reader.wrong(&file.format.span(), format!("format {} is not known; the format is {FORMAT}", file.format.get_ref())));
+            return Err(reader.wrong(
+                &file.format.span(),
+                format!("format {} is not known; the format is {FORMAT}", file.format.get_ref()),
+            ));
         }
         let mut this = Self { rows: Vec::new(), conditions: Vec::new() };
         for bug in &file.bug {
@@ -332,7 +352,8 @@ impl KnownBugs {
     /// before.
     pub fn give(self) -> bool {
         let Some(given) = rules::give(&self.rows) else { return false };
-        let conditions = self.conditions.into_iter().map(|(row, by, filter)| Condition { rule: given[row], by, filter });
+        let conditions =
+            self.conditions.into_iter().map(|(row, by, filter)| Condition { rule: given[row], by, filter });
         CONDITIONS.set(conditions.collect()).is_ok()
     }
 }
@@ -344,8 +365,10 @@ pub fn write() -> String {
     let list = |texts: &[&str]| texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", ");
     let mut out = format!(
         "# Known bugs of implementations, as rdmascope {} knows them: what each is, and which versions have it.\n\
-         # rdmascope analyze TRACE --rules FILE takes what stands here in place of what is built in; what does not stand here stays.\n\
-         # A bug that is new needs every key but severity, since, fixed, commit, note and by, and `when`: the display filter that\n\
+         # rdmascope analyze TRACE --rules FILE takes what stands here in place of what is built in; what does not \
+         stand here stays.\n\
+         # A bug that is new needs every key but severity, since, fixed, commit, note and by, and `when`: the display \
+         filter that\n\
          # its frames pass. `by` is who is to blame: client, server, network or unknown.\n\
          format = {FORMAT}\n",
         env!("CARGO_PKG_VERSION")
@@ -358,7 +381,8 @@ pub fn write() -> String {
         }
         let _ = writeln!(out, "\n[[bug]]\nid = {}\nseverity = {}", quoted(row.id), quoted(row.severity.name()));
         let _ = writeln!(out, "spec = {}\ntitle = {}", quoted(row.spec), quoted(row.title));
-        let _ = writeln!(out, "says = {}\ncauses = [{}]\ncure = {}", quoted(row.says), list(row.causes), quoted(row.cure));
+        let _ =
+            writeln!(out, "says = {}\ncauses = [{}]\ncure = {}", quoted(row.says), list(row.causes), quoted(row.cure));
         let _ = writeln!(out, "product = {}", quoted(row.hits.product));
         for (key, value) in [("since", row.hits.since), ("commit", row.hits.commit), ("note", row.hits.note)] {
             if !value.is_empty() {
@@ -383,23 +407,30 @@ mod tests {
         KnownBugs::read(text, &crate::fields::registry()).map_err(|e| e.to_string())
     }
 
-    const NEW: &str = "format = 1\n[[bug]]\nid = \"BUG-X-1\"\ntitle = \"A title.\"\nspec = \"RFC 1\"\nsays = \"It says.\"\ncauses = [\"A cause\"]\n\
+    const NEW: &str = "format = 1\n[[bug]]\nid = \"BUG-X-1\"\ntitle = \"A title.\"\nspec = \"RFC 1\"\nsays = \"It \
+        says.\"\ncauses = [\"A cause\"]\n\
         cure = \"A cure.\"\nproduct = \"Linux\"\nwhen = \"smb2.cmd == 5\"\nby = \"client\"\n";
 
     #[test]
     fn what_is_written_is_read_as_it_was() {
         let bugs = read(&write()).unwrap();
-        let built_in: Vec<&Row> = Rule::ALL.iter().map(|r| r.declared()).filter(|row| row.group == Group::KnownBug).collect();
+        let built_in: Vec<&Row> =
+            Rule::ALL.iter().map(|r| r.declared()).filter(|row| row.group == Group::KnownBug).collect();
         assert_eq!(bugs.rows, built_in);
         assert!(bugs.conditions.is_empty());
     }
 
     #[test]
     fn a_row_changes_what_it_names_and_leaves_the_rest() {
-        let bugs =
-            read("format = 1\n[[bug]]\nid = \"BUG-CVE-2025-39943\"\nfixed = [\"5.15.200\", \"6.18\"]\nseverity = \"warn\"\n").unwrap();
+        let bugs = read(
+            "format = 1\n[[bug]]\nid = \"BUG-CVE-2025-39943\"\nfixed = [\"5.15.200\", \"6.18\"]\nseverity = \"warn\"\n",
+        )
+        .unwrap();
         let (row, built_in) = (bugs.rows[0], Rule::BugCve202539943.declared());
-        assert_eq!((row.title, row.says, row.hits.since, row.severity), (built_in.title, built_in.says, "5.15", Severity::Warn));
+        assert_eq!(
+            (row.title, row.says, row.hits.since, row.severity),
+            (built_in.title, built_in.says, "5.15", Severity::Warn)
+        );
         assert_eq!(row.hits.fixed, ["5.15.200", "6.18"]);
     }
 
@@ -433,7 +464,10 @@ mod tests {
             ("id = ", "id ", 3, ""),
         ] {
             let error = of(from, to);
-            assert!(error.starts_with(&format!("line {line}: ")) && error.contains(said) && !error.contains('\n'), "{to}: {error}");
+            assert!(
+                error.starts_with(&format!("line {line}: ")) && error.contains(said) && !error.contains('\n'),
+                "{to}: {error}"
+            );
         }
         assert!(
             read(&format!("{NEW}[[bug]]\n{}", NEW.split_once("[[bug]]\n").unwrap().1))

@@ -4,6 +4,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`input`], [`analysis`] | captures opened and analysed, by several threads |
+//! | [`ahead`] | frames decoded by other threads for the one that follows connections |
 //! | [`shards`], [`texts`], [`sheets`] | a file handed out to workers by connection; frames that they dissect, written in order |
 //! | [`pool`] | jobs done by several threads, with results in order |
 //! | [`report`] | the analysis as text, JSON and HTML |
@@ -13,6 +14,7 @@
 //! | [`fields`], [`stdout`], [`zone`], [`streams`] | names of fields and filters, standard output, local time, numbers of streams |
 #![forbid(unsafe_code)]
 
+pub mod ahead;
 pub mod analysis;
 pub mod dissection;
 pub mod fields;

@@ -13,16 +13,18 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Bell, Mutex, lock, lock_soon};
 use rdmascope_analyzer::pipeline::{FrameMeta, Route, Router};
 use rdmascope_capture::{CaptureFile, Interface, Metadata, Record, RecordIter};
-use rdmascope_dissector::frame;
+use rdmascope_dissector::frame::{self, Pause};
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
 /// Maximum number of records in a batch that goes from one thread to another.
 pub const BATCH: u64 = if cfg!(test) { 1 } else { 512 };
 /// Bytes of the file after which a batch ends: so few that prefetched bytes are still in the cache when they are read.
-const BATCH_BYTES: u64 = 256 << 10;
+pub(crate) const BATCH_BYTES: u64 = 256 << 10;
 /// Size of records, in bytes, from which on only their first bytes are prefetched.
 const LARGE: u64 = 1024;
+/// Bytes of a record of pcap before those of its frame.
+const RECORD_HEADER: u64 = 16;
 /// Bytes in which a record's own header, addresses and queue pair are.
 const HEAD_BYTES: u64 = 128;
 /// Number of records to fetch ahead: as many as wait for memory at the same time.
@@ -38,7 +40,13 @@ pub fn meta_of(record: &Record<'_>, number: u64, time_ns: &mut i64) -> FrameMeta
     if record.has_time() {
         *time_ns = record.time_ns;
     }
-    FrameMeta { number, time_ns: *time_ns, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface }
+    FrameMeta {
+        number,
+        time_ns: *time_ns,
+        link_type: record.link_type,
+        wire_len: record.wire_len,
+        interface: record.interface,
+    }
 }
 
 /// The walk over a file, with its state.
@@ -99,6 +107,32 @@ impl<'f> Walk<'f> {
     }
 }
 
+/// Fetches what is read next, where the one who walks a file also reads its records.
+#[derive(Debug, Default)]
+pub(crate) struct Prefetch {
+    /// Bytes that a record takes, the last ones counting most.
+    record_bytes: u64,
+    /// Bytes of the file that were fetched.
+    end: u64,
+}
+
+impl Prefetch {
+    /// After a record of a file; `is_only` if all records are of it.
+    #[inline]
+    pub(crate) fn passed(&mut self, file: &[u8], record: &Record<'_>, is_only: bool) {
+        let length = record.bytes.len() as u64 + RECORD_HEADER;
+        self.record_bytes = (self.record_bytes * 7 + length) / 8;
+        let end = record.offset + length;
+        if self.record_bytes >= LARGE || !is_only {
+            let ahead = record.offset + length * AHEAD;
+            fetch(file, ahead, ahead + HEAD_BYTES);
+        } else if end >= self.end {
+            self.end = end + BATCH_BYTES;
+            fetch(file, end, self.end);
+        }
+    }
+}
+
 /// Reads a byte of each line of memory from `start` to `end`: none of these reads waits for another.
 pub fn fetch(file: &[u8], start: u64, end: u64) {
     const LINE: usize = 64;
@@ -135,11 +169,19 @@ pub struct Part<T> {
     /// The interfaces that were known at its end.
     pub interfaces: Arc<[Interface]>,
     datagrams: VecDeque<(u64, Vec<u8>)>,
+    pauses: VecDeque<(FrameMeta, Pause)>,
 }
 
 impl<T> Default for Part<T> {
     fn default() -> Self {
-        Self { batch: 0, frames: Vec::new(), offset: 0, interfaces: Arc::default(), datagrams: VecDeque::new() }
+        Self {
+            batch: 0,
+            frames: Vec::new(),
+            offset: 0,
+            interfaces: Arc::default(),
+            datagrams: VecDeque::new(),
+            pauses: VecDeque::new(),
+        }
     }
 }
 
@@ -147,6 +189,12 @@ impl<T> Part<T> {
     /// The IP datagrams that frames of this part complete, by number: [`Route::datagram`].
     pub fn datagrams(&mut self) -> VecDeque<(u64, Vec<u8>)> {
         std::mem::take(&mut self.datagrams)
+    }
+
+    /// The pause frames of the batch that another worker has, in order: a worker tells its analysis of each before the
+    /// frames behind it ([`Pipeline::paused`](rdmascope_analyzer::pipeline::Pipeline::paused)).
+    pub fn pauses(&mut self) -> VecDeque<(FrameMeta, Pause)> {
+        std::mem::take(&mut self.pauses)
     }
 }
 
@@ -243,7 +291,13 @@ pub struct Page<C> {
 impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K, C> {
     /// For this number of workers, which decode with these options and together follow at most `connections_max`
     /// connections.
-    pub fn new(file: &'f CaptureFile, workers: usize, options: frame::Options, connections_max: usize, keep: K) -> Self {
+    pub fn new(
+        file: &'f CaptureFile,
+        workers: usize,
+        options: frame::Options,
+        connections_max: usize,
+        keep: K,
+    ) -> Self {
         let workers = workers.max(1);
         let sorting = Sorting {
             walk: Walk::new(file),
@@ -330,6 +384,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
     pub fn done(&self, worker: usize, mut part: Part<T>, connections: usize) {
         part.frames.clear();
         part.datagrams.clear();
+        part.pauses.clear();
         lock(&self.empty).push(part);
         self.most[worker].store(connections, Ordering::Release);
     }
@@ -470,7 +525,12 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         };
         let mut order = Vec::new();
         let any = walk.batch(self.batch, |meta, record, metadata| {
-            let Route { shard, datagram } = router.route(&meta, record.bytes);
+            let Route { shard, datagram, pause } = router.route(&meta, record.bytes);
+            // what is written of frames does not depend on pauses
+            if let Some(pause) = pause.filter(|_| self.pages.is_none()) {
+                let others = parts.iter_mut().enumerate().filter(|(other, _)| *other != shard);
+                others.for_each(|(_, part)| part.pauses.push_back((meta, pause)));
+            }
             let part = &mut parts[shard];
             if let Some(datagram) = datagram {
                 part.datagrams.push_back((meta.number, datagram));
@@ -493,7 +553,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
             lock(pages).pages.push_back(Page { order, parts: parts.iter().map(|_| None).collect(), missing });
         }
         for (part, waiting) in parts.into_iter().zip(&self.waiting) {
-            if part.frames.is_empty() {
+            if part.frames.is_empty() && part.pauses.is_empty() {
                 lock(&self.empty).push(part);
             } else {
                 lock(waiting).push_back(Part { batch, offset, interfaces: interfaces.clone(), ..part });
@@ -525,7 +585,9 @@ impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K> {
         for worker in &page.order {
             let worker = usize::from(*worker);
             let (n, start) = read[worker];
-            let Some((text, (end, shown))) = page.parts[worker].as_ref().and_then(|text| Some((text, *text.ends.get(n)?))) else {
+            let Some((text, (end, shown))) =
+                page.parts[worker].as_ref().and_then(|text| Some((text, *text.ends.get(n)?)))
+            else {
                 continue;
             };
             frame(&text.bytes[start..end], shown);
@@ -546,7 +608,9 @@ impl<F: Fn()> Drop for GiveUpAtEnd<F> {
 }
 
 /// Ensures that nobody waits for a worker that panicked.
-pub struct GiveUpOnDrop<'b, 'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T, C = Text>(pub &'b Board<'f, T, K, C>);
+pub struct GiveUpOnDrop<'b, 'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T, C = Text>(
+    pub &'b Board<'f, T, K, C>,
+);
 
 impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Drop for GiveUpOnDrop<'_, 'f, T, K, C> {
     fn drop(&mut self) {

@@ -276,7 +276,11 @@ pub(crate) struct Counting {
 impl Counting {
     /// For this number of shards, before the first frame.
     pub(crate) fn new(shards: usize) -> Self {
-        Self { numbers: Numbers::new(shards), streams: (0..shards).map(|_| Growing::default()).collect(), streams_count: 0 }
+        Self {
+            numbers: Numbers::new(shards),
+            streams: (0..shards).map(|_| Growing::default()).collect(),
+            streams_count: 0,
+        }
     }
 
     /// The next frame of the capture was of this shard, whose counts after it are these.
@@ -314,11 +318,15 @@ impl Order {
         let mut read = vec![0; page.parts.len()];
         for shard in &page.order {
             let shard = usize::from(*shard);
-            let Some(kept) = page.parts[shard].as_mut().and_then(|sheet| sheet.kept.get_mut(read[shard])) else { continue };
+            let Some(kept) = page.parts[shard].as_mut().and_then(|sheet| sheet.kept.get_mut(read[shard])) else {
+                continue;
+            };
             read[shard] += 1;
             counting.frame(shard, kept.counts, kept.streams);
             kept.number(|def, known| counting.number(shard, def, known));
-            if let (Some((lines, filter)), Seen::Line(extractor, line), Some(d)) = (lines.as_mut(), &kept.seen, &kept.frame) {
+            if let (Some((lines, filter)), Seen::Line(extractor, line), Some(d)) =
+                (lines.as_mut(), &kept.seen, &kept.frame)
+            {
                 kept.shown = filter.as_ref().is_none_or(|filter| filter.matches(extractor));
                 if kept.shown {
                     lines.widen(d, line.protocol);
@@ -482,7 +490,9 @@ impl Worker<'_> {
             let kept = page.parts[shard].as_mut().and_then(|sheet| sheet.kept.get_mut(read[shard]));
             let Some(KeptFrame { frame: Some(d), seen, shown, .. }) = kept else { continue };
             read[shard] += 1;
-            let passes = |filter: &Option<Filter>, extractor: &Extractor| filter.as_ref().is_none_or(|filter| filter.matches(extractor));
+            let passes = |filter: &Option<Filter>, extractor: &Extractor| {
+                filter.as_ref().is_none_or(|filter| filter.matches(extractor))
+            };
             let shown = match (seen, &mut self.form) {
                 (Seen::Tree(tree, shape), Form::Print(printer)) => {
                     if self.filter.is_some() {
@@ -524,7 +534,12 @@ impl Worker<'_> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(&[u8]) -> Result<()>) -> Result<Shared> {
+pub fn run(
+    plan: &Plan,
+    file: &CaptureFile,
+    limits: Limits,
+    mut out: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<Shared> {
     let threads = plan.workers();
     let mut workers: Vec<Worker<'_>> = (0..threads)
         .map(|shard| {

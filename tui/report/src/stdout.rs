@@ -78,7 +78,9 @@ impl Out {
         self.write()?;
         while !pieces.is_empty() {
             match self.stdout.write_vectored(pieces) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)).context("standard output cannot be written"),
+                Ok(0) => {
+                    return Err(io::Error::from(io::ErrorKind::WriteZero)).context("standard output cannot be written");
+                }
                 Ok(written) => IoSlice::advance_slices(&mut pieces, written),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e).context("standard output cannot be written"),

@@ -44,11 +44,14 @@ fields! {
         RTO_FRAME: FrameNum = "tcp.analysis.rto_frame", "RTO based on delta from frame";
         RETRANSMISSION: None = "tcp.analysis.retransmission", "This frame is a (suspected) retransmission";
         FAST_RETRANSMISSION: None = "tcp.analysis.fast_retransmission", "This frame is a (suspected) fast retransmission";
-        SPURIOUS_RETRANSMISSION: None = "tcp.analysis.spurious_retransmission", "This frame is a (suspected) spurious retransmission";
+        SPURIOUS_RETRANSMISSION: None = "tcp.analysis.spurious_retransmission", "This frame is a (suspected) spurious \
+            retransmission";
         OUT_OF_ORDER: None = "tcp.analysis.out_of_order", "This frame is a (suspected) out-of-order segment";
-        REUSED_PORTS: None = "tcp.analysis.reused_ports", "A new tcp session is started with the same ports as an earlier session in this trace";
+        REUSED_PORTS: None = "tcp.analysis.reused_ports", "A new tcp session is started with the same ports as an \
+            earlier session in this trace";
         LOST_SEGMENT: None = "tcp.analysis.lost_segment", "Previous segment(s) not captured (common at capture start)";
-        ACK_LOST_SEGMENT: None = "tcp.analysis.ack_lost_segment", "ACKed segment that wasn't captured (common at capture start)";
+        ACK_LOST_SEGMENT: None = "tcp.analysis.ack_lost_segment", "ACKed segment that wasn't captured (common at \
+            capture start)";
         DUPLICATE_ACK: None = "tcp.analysis.duplicate_ack", "Duplicate ACK";
         WINDOW_UPDATE: None = "tcp.analysis.window_update", "TCP window update";
         WINDOW_FULL: None = "tcp.analysis.window_full", "TCP window specified by the receiver is now completely full";
@@ -193,9 +196,11 @@ impl Streams {
         }
         // the same ports with another first number are another stream
         let before = self.tcp.get(&ends);
-        let is_reused = before.is_some_and(|stream| syn && !ack && stream.sides[side].base.is_some_and(|base| base != s.seq));
+        let is_reused =
+            before.is_some_and(|stream| syn && !ack && stream.sides[side].base.is_some_and(|base| base != s.seq));
         if is_reused || before.is_none() {
-            let stream = Stream { number: self.next, first_ns: place.time_ns, last_ns: place.time_ns, ..Stream::default() };
+            let stream =
+                Stream { number: self.next, first_ns: place.time_ns, last_ns: place.time_ns, ..Stream::default() };
             self.tcp.insert(ends, stream);
             self.next = self.next.wrapping_add(1);
         }
@@ -266,9 +271,12 @@ impl Stream {
         if let Some(factor) = factor {
             t.field(f::SCALE, at, 0, Value::I(factor));
         }
-        for (is, def) in
-            [(syn && !ack, f::CONNECTION_SYN), (syn && ack, f::CONNECTION_SYNACK), (fin, f::CONNECTION_FIN), (has(RST), f::CONNECTION_RST)]
-        {
+        for (is, def) in [
+            (syn && !ack, f::CONNECTION_SYN),
+            (syn && ack, f::CONNECTION_SYNACK),
+            (fin, f::CONNECTION_FIN),
+            (has(RST), f::CONNECTION_RST),
+        ] {
             if is {
                 t.field(def, at, 0, Value::None);
             }
@@ -282,7 +290,15 @@ impl Stream {
 
 /// Classifies a segment that ends at `end` as Wireshark does, from the earlier segments of both sides. Updates their
 /// state.
-fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Place, rtt: Option<i64>, remarks: &mut Remarks) {
+fn classify(
+    me: &mut Side,
+    them: &mut Side,
+    s: &Segment<'_>,
+    end: u32,
+    place: Place,
+    rtt: Option<i64>,
+    remarks: &mut Remarks,
+) {
     let has = |flag: u8| s.flags & flag != 0;
     let (plain, len) = (!has(SYN) && !has(FIN) && !has(RST), s.payload_length);
     let at_next = me.next.is_some_and(|(next, _)| next == s.seq);
@@ -315,7 +331,8 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
         flag(f::WINDOW_FULL, full);
     }
     let repeated = empty && s.window != 0 && same_window;
-    let answered = flag(f::KEEP_ALIVE_ACK, repeated && was_alive) | flag(f::ZERO_WINDOW_PROBE_ACK, empty && s.window == 0 && was_probed);
+    let answered = flag(f::KEEP_ALIVE_ACK, repeated && was_alive)
+        | flag(f::ZERO_WINDOW_PROBE_ACK, empty && s.window == 0 && was_probed);
     if flag(f::DUPLICATE_ACK, repeated && !answered) {
         me.duplicates = me.duplicates.saturating_add(1);
         remarks.duplicate = me.acked.map(|a| (me.duplicates, a.at.number));
@@ -380,7 +397,8 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
     }
     if len > 0 {
         let first = me.unacked.iter().map(|u| u.seq).reduce(|a, b| if behind(a, b) { b } else { a });
-        let next = me.unacked.iter().map(|u| u.next).reduce(|a, b| if behind(b, a) { b } else { a }).filter(|_| !me.is_unsure);
+        let next =
+            me.unacked.iter().map(|u| u.next).reduce(|a, b| if behind(b, a) { b } else { a }).filter(|_| !me.is_unsure);
         // less the bytes that the peer received out of order, or twice, as Wireshark counts
         let bytes = first.zip(next).map(|(first, next)| next.wrapping_sub(first).wrapping_sub(them.sacked));
         // SYN and FIN count in sequence numbers only
@@ -403,7 +421,8 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
 
 impl Remarks {
     fn trace<T: Trace>(&self, rtt: Option<i64>, place: Place, t: &mut T) {
-        let is_empty = self.flags.is_empty() && self.acks.is_none() && self.in_flight.is_none() && self.pushed.is_none();
+        let is_empty =
+            self.flags.is_empty() && self.acks.is_none() && self.in_flight.is_none() && self.pushed.is_none();
         if is_empty {
             return;
         }

@@ -135,7 +135,13 @@ impl Worker<'_> {
                 Form::Lines(_) => false,
             };
             let (counts, streams) = dissection.counts();
-            text.frames.push(Written { end: text.bytes.len(), marks_end: text.marks.places.len(), shown, counts, streams });
+            text.frames.push(Written {
+                end: text.bytes.len(),
+                marks_end: text.marks.places.len(),
+                shown,
+                counts,
+                streams,
+            });
             board.hold(&mut text.held, text.bytes.len());
             if board.is_given_up() {
                 return;
@@ -162,7 +168,12 @@ pub fn is_possible(plan: &Plan) -> bool {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(&mut [IoSlice<'_>]) -> Result<()>) -> Result<Shared> {
+pub fn run(
+    plan: &Plan,
+    file: &CaptureFile,
+    limits: Limits,
+    mut out: impl FnMut(&mut [IoSlice<'_>]) -> Result<()>,
+) -> Result<Shared> {
     let threads = plan.workers();
     let mut workers: Vec<Worker<'_>> = (0..threads)
         .map(|shard| {
@@ -193,8 +204,15 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
     let lead = if let Form::Print(printer) = &plan.form { Printer::lead(printer) } else { 0 };
     let total = file.bytes().len() as u64;
     let bar = Bar::new();
-    let mut outlet =
-        Outlet { counting: Counting::new(threads), left: limits, frames: 0, any: false, lead, digits: Vec::new(), pieces: Vec::new() };
+    let mut outlet = Outlet {
+        counting: Counting::new(threads),
+        left: limits,
+        frames: 0,
+        any: false,
+        lead,
+        digits: Vec::new(),
+        pieces: Vec::new(),
+    };
     let is_done = thread::scope(|scope| -> Result<bool> {
         let _ending = GiveUpAtEnd(|| board.give_up());
         for mut worker in workers.drain(..) {
@@ -274,7 +292,11 @@ impl Outlet {
             }
             let shard = usize::from(*shard);
             let (frame, mut at, mark) = read[shard];
-            let Some((text, written)) = page.parts[shard].as_ref().and_then(|text| Some((text, text.frames.get(frame)?))) else { continue };
+            let Some((text, written)) =
+                page.parts[shard].as_ref().and_then(|text| Some((text, text.frames.get(frame)?)))
+            else {
+                continue;
+            };
             self.counting.frame(shard, written.counts, written.streams);
             read[shard] = (frame + 1, written.end, written.marks_end);
             self.frames += 1;

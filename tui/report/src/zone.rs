@@ -57,7 +57,9 @@ impl Zone {
         let data = second.get(44..)?;
         let (stamps, rest) = data.split_at_checked(times * 8)?;
         let (indices, rest) = rest.split_at_checked(times)?;
-        let offset = |index: usize| -> Option<i32> { Some(i32::from_be_bytes(*rest.get(..types * 6)?.get(index * 6..)?.first_chunk()?)) };
+        let offset = |index: usize| -> Option<i32> {
+            Some(i32::from_be_bytes(*rest.get(..types * 6)?.get(index * 6..)?.first_chunk()?))
+        };
         let mut changes = Vec::with_capacity(times);
         for (stamp, index) in stamps.chunks_exact(8).zip(indices) {
             changes.push((i64::from_be_bytes(*stamp.first_chunk()?), offset(usize::from(*index))?));

@@ -24,7 +24,8 @@ fn give() {
     let mut text = "format = 1\n".to_owned();
     for (n, when) in CONDITIONS.iter().enumerate() {
         text += &format!(
-            "[[bug]]\nid = \"BUG-NEW-{n}\"\nseverity = \"warn\"\nspec = \"RFC 1\"\ntitle = \"Bug {n}.\"\nsays = \"It says.\"\n\
+            "[[bug]]\nid = \"BUG-NEW-{n}\"\nseverity = \"warn\"\nspec = \"RFC 1\"\ntitle = \"Bug {n}.\"\nsays = \"It \
+                says.\"\n\
              causes = [\"A cause\"]\ncure = \"A cure.\"\nproduct = \"Linux\"\nwhen = \"{when}\"\nby = \"client\"\n"
         );
     }
@@ -34,7 +35,8 @@ fn give() {
 
 fn samples() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
-    let within = |path: PathBuf| std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let within =
+        |path: PathBuf| std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
     let mut found: Vec<PathBuf> = within(folder).into_iter().filter(|path| path.is_dir()).flat_map(within).collect();
     found.retain(|path| path.extension().is_some_and(|e| e == "pcap" || e == "pcapng"));
     found.sort();

@@ -1,12 +1,16 @@
 //! For any number of threads, the report and the output of `dissect` are the same, byte for byte: for every sample, for
 //! captures cut and merged at random, and for traffic made to fill tables.
 //!
-//! `CASES` sets the number of random captures (under `CI`, 10,000), `SEED` the first of them, `CAPTURES` a folder with more
-//! captures. A case that fails prints its seed and the command that runs it alone.
+//! `CASES` sets the number of random captures (CI tries 10,000 with an optimized build), `SEED` the first of them,
+//! `CAPTURES` a folder with more captures. A case that fails prints its seed and the command that runs it alone.
 
 use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::episodes::time::Owner;
+use rdmascope_analyzer::finding::Rule;
 use rdmascope_analyzer::keys::Keyring;
-use rdmascope_capture::{Capture, CaptureFile, Interface, LinkType, MappedSource, PcapngWriter, Record, Section};
+use rdmascope_capture::{
+    Capture, CaptureFile, Interface, LinkType, MappedSource, MergedSource, PcapngWriter, Record, Section,
+};
 use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::frame;
@@ -80,7 +84,12 @@ impl Subject {
     fn differ(&self, threads: usize, one: &str, they: &str) -> ! {
         let kept = std::env::temp_dir().join(format!("rdmascope-threads-differ-{}.pcapng", std::process::id()));
         let _ = fs::write(&kept, self.file.bytes());
-        panic!("{}: {threads} threads differ from one (kept as {})\n one: {one}\nthey: {they}\n{}", self.name, kept.display(), self.again);
+        panic!(
+            "{}: {threads} threads differ from one (kept as {})\n one: {one}\nthey: {they}\n{}",
+            self.name,
+            kept.display(),
+            self.again
+        );
     }
 }
 
@@ -102,7 +111,8 @@ fn same(subject: &Subject, connections_max: usize) -> bool {
     let alone = rendered(analysis::run(subject.input(), names(), how(1, connections_max), Collector::new(wanted)));
     let hold = |threads: usize, they: &str| {
         if alone != they {
-            let (one, they) = alone.lines().zip(they.lines()).find(|(one, they)| one != they).unwrap_or(("(longer)", "(shorter)"));
+            let (one, they) =
+                alone.lines().zip(they.lines()).find(|(one, they)| one != they).unwrap_or(("(longer)", "(shorter)"));
             subject.differ(threads, one, they);
         }
     };
@@ -171,7 +181,8 @@ fn written_out(frames: &[Frame]) -> Vec<u8> {
     for Frame { time_ns, link_type, wire_len, bytes, interface } in frames {
         let place = interfaces.iter().position(|known| *known == (*link_type, *interface)).unwrap_or_else(|| {
             interfaces.push((*link_type, *interface));
-            writer.add_interface(&Interface::new(*link_type)).expect("an interface") as usize
+            let speed = (*interface == 1).then_some(10_000_000_000);
+            writer.add_interface(&Interface { speed, ..Interface::new(*link_type) }).expect("an interface") as usize
         });
         writer.write(&Record::new(*time_ns, place as u32, *link_type, *wire_len, bytes)).expect("a frame is written");
     }
@@ -183,7 +194,11 @@ fn moved(frame: &mut Frame, host: u8) {
     const ETHERNET: usize = 14;
     const UDP: u8 = 17;
     let bytes = &mut frame.bytes;
-    if host == 0 || frame.link_type != LinkType::ETHERNET || bytes.len() < ETHERNET + 28 || bytes[12..15] != [8, 0, 0x45] {
+    if host == 0
+        || frame.link_type != LinkType::ETHERNET
+        || bytes.len() < ETHERNET + 28
+        || bytes[12..15] != [8, 0, 0x45]
+    {
         return;
     }
     let ip = &mut bytes[ETHERNET..];
@@ -200,6 +215,28 @@ fn moved(frame: &mut Frame, host: u8) {
             ip[total - 4..total].copy_from_slice(&crc.to_le_bytes());
         }
     }
+}
+
+/// A pause of all priorities, by a sender of Ethernet frames.
+fn pause(by: &Frame, time_ns: i64, quanta: u16) -> Frame {
+    let mut bytes = vec![0x01, 0x80, 0xc2, 0, 0, 1];
+    bytes.extend_from_slice(&by.bytes[6..12]);
+    bytes.extend([0x88, 0x08, 0x01, 0x01, 0, 0xff]);
+    (0..8).for_each(|_| bytes.extend(quanta.to_be_bytes()));
+    bytes.resize(60, 0);
+    Frame { time_ns, wire_len: 60, bytes, ..by.clone() }
+}
+
+/// Pauses between the frames, by their senders.
+fn with_pauses(frames: Vec<Frame>, random: &mut Random) -> Vec<Frame> {
+    let mut all = Vec::with_capacity(frames.len());
+    for frame in frames {
+        let by = (frame.link_type == LinkType::ETHERNET && frame.bytes.len() >= 14 && random.below(8) == 0)
+            .then(|| pause(&frame, frame.time_ns, [0, 100, 0xffff][random.below(3) as usize]));
+        all.push(frame);
+        all.extend(by);
+    }
+    all
 }
 
 /// Pieces of samples, merged by time or by turns: some frames lost, twice or in the wrong order, some between other
@@ -227,7 +264,9 @@ fn cut_and_merged(samples: &[Vec<Frame>], random: &mut Random) -> Vec<Frame> {
         for piece in &pieces {
             let first = piece.iter().map(|frame| frame.time_ns).min().unwrap_or(0);
             let later = random.below(50_000_000) as i64;
-            all.extend(piece.iter().map(|frame| Frame { time_ns: BEGUN + later + (frame.time_ns - first), ..frame.clone() }));
+            all.extend(
+                piece.iter().map(|frame| Frame { time_ns: BEGUN + later + (frame.time_ns - first), ..frame.clone() }),
+            );
         }
         all.sort_by_key(|frame| frame.time_ns);
     } else {
@@ -272,7 +311,7 @@ fn cut_and_merged(samples: &[Vec<Frame>], random: &mut Random) -> Vec<Frame> {
             frame.bytes[at] ^= 1 << random.below(8);
         }
     }
-    made
+    if random.below(4) == 0 { with_pauses(made, random) } else { made }
 }
 
 /// A random case: whether threads shared its connections, and how many outputs they wrote whole.
@@ -304,16 +343,90 @@ fn every_sample_has_one_report_whatever_the_threads() {
     for path in samples() {
         let shared = same(&Subject::of_file(&path), 4096);
         // captures of others may have more connections than are followed
-        assert!(shared || !path.starts_with(env!("CARGO_MANIFEST_DIR")), "{}: its connections were not shared", path.display());
+        assert!(
+            shared || !path.starts_with(env!("CARGO_MANIFEST_DIR")),
+            "{}: its connections were not shared",
+            path.display()
+        );
     }
+}
+
+/// Rotated captures and those of several interfaces: the frames of a sample in three files that overlap in time.
+#[test]
+fn several_files_have_one_report_whatever_the_threads() {
+    for path in samples().iter().step_by(3) {
+        let frames = frames(path);
+        let every_third = |n: usize| frames.iter().skip(n).step_by(3).cloned().collect::<Vec<_>>();
+        let files: Vec<Subject> =
+            (0..3).map(|n| Subject::of_frames(&format!("{n} of {}", path.display()), &every_third(n))).collect();
+        let report = |threads| {
+            let captures = files.iter().map(|subject| Capture::Mapped(MappedSource::new(subject.file.clone())));
+            let names = files.iter().map(|subject| subject.name.clone()).collect();
+            let collector = Collector::new(Wanted { exchanges: true, credits: true });
+            rendered(analysis::run(Input::Many(MergedSource::new(captures)), names, how(threads, 4096), collector))
+        };
+        let alone = report(1);
+        for threads in THREADS {
+            assert!(report(threads) == alone, "{}: {threads} threads differ from one", path.display());
+        }
+    }
+}
+
+/// Two connections between other hosts, whose servers' replies wait for 30 ms while their clients pause them.
+#[test]
+fn a_pause_holds_up_the_connections_of_every_thread() {
+    const LASTS: i64 = 30_000_000;
+    let sample = frames(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/smb-roce/smb-roce.pcap"));
+    let is_of = |frame: &Frame, host: u8| frame.bytes.get(26..30) == Some(&[192, 0, 2, host]);
+    // a reply that follows at once
+    let is_reply = |n: &usize| {
+        let (before, frame) = (&sample[*n - 1], &sample[*n]);
+        is_of(frame, 1) && frame.bytes.get(42) == Some(&4) && frame.time_ns - before.time_ns < 100_000
+    };
+    let stop = (500..sample.len()).find(is_reply).expect("a reply");
+    let client = sample.iter().find(|frame| is_of(frame, 2)).expect("a client");
+    let since = sample[stop - 1].time_ns;
+    let mut all: Vec<Frame> = Vec::new();
+    for (n, frame) in sample.iter().enumerate() {
+        let time_ns = frame.time_ns + if n >= stop { LASTS } else { 0 };
+        // a refusal on both would tie them together
+        let is_managed = frame.bytes.get(47..50) == Some(&[0, 0, 1]);
+        for host in [0, 4].into_iter().filter(|host| *host == 0 || !is_managed) {
+            let mut frame = Frame { time_ns, ..frame.clone() };
+            moved(&mut frame, host);
+            all.push(frame);
+        }
+    }
+    all.extend((1000..LASTS - 500_000).step_by(300_000).map(|after| pause(client, since + after, 0xffff)));
+    all.push(pause(client, since + LASTS - 100_000, 0));
+    all.sort_by_key(|frame| frame.time_ns);
+    let subject = Subject::of_frames("two connections and a pause", &all);
+    assert!(same(&subject, 4096), "their connections were not shared");
+    let analysis = analysis::run(
+        subject.input(),
+        vec![subject.name.clone()],
+        how(1, 4096),
+        Collector::new(Wanted { exchanges: true, credits: true }),
+    );
+    let times = || analysis.report.connections.iter().map(|c| c.time);
+    let paused: Vec<i64> = times().map(|time| time.of(Owner::Pause)).filter(|time| *time > 0).collect();
+    assert!(paused.len() == 2 && paused.iter().all(|time| *time > LASTS / 2), "{:?}", times().collect::<Vec<_>>());
+    let (data, _) = ReportData::new(analysis);
+    let text = text::render(&data, 120, Paint::new(false));
+    assert!(text.contains("while pause frames"), "{text}");
+    let root = rdmascope_analyzer::roots::roots(&data.report)
+        .into_iter()
+        .find(|root| root.rule == Rule::RcPfc)
+        .expect("RC-PFC");
+    assert!(root.cost >= LASTS, "{}", root.cost);
 }
 
 #[test]
 fn captures_cut_and_merged_at_random_are_alike_whatever_the_threads() {
-    let samples: Vec<Vec<Frame>> = samples().iter().map(|path| frames(path)).filter(|frames| !frames.is_empty()).collect();
+    let samples: Vec<Vec<Frame>> =
+        samples().iter().map(|path| frames(path)).filter(|frames| !frames.is_empty()).collect();
     let plans = THREADS.map(plans);
-    let most = if std::env::var_os("CI").is_some() { 10_000 } else { 300 };
-    let (first, cases) = (number("SEED", 1), number("CASES", most));
+    let (first, cases) = (number("SEED", 1), number("CASES", 300));
     let next = AtomicU64::new(first);
     let work = || {
         let mut done = (0, 0);
@@ -329,10 +442,16 @@ fn captures_cut_and_merged_at_random_are_alike_whatever_the_threads() {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let done = thread::scope(|scope| {
         let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect::<Vec<_>>()
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect::<Vec<_>>()
     });
     let (shared, whole) = done.into_iter().fold((0, 0), |sum, done| (sum.0 + done.0, sum.1 + done.1));
-    eprintln!("{cases} captures: {shared} shared by connections, {whole} of {} outputs written whole by several threads", cases * 3);
+    eprintln!(
+        "{cases} captures: {shared} shared by connections, {whole} of {} outputs written whole by several threads",
+        cases * 3
+    );
     assert!(
         cases < 20 || (shared * 2 > cases && whole * 2 > cases * 3),
         "{shared} of {cases} were shared, {whole} of {} written",
@@ -403,7 +522,8 @@ fn erspan(frame: &Frame, session: u16) -> Frame {
 #[test]
 fn full_tables_have_one_report_whatever_the_threads() {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/smb-roce/smb-roce.pcap");
-    let sample: Vec<Frame> = frames(&sample).into_iter().filter(|f| f.bytes.len() > 60 && f.bytes[12..14] == [8, 0]).take(40).collect();
+    let sample: Vec<Frame> =
+        frames(&sample).into_iter().filter(|f| f.bytes.len() > 60 && f.bytes[12..14] == [8, 0]).take(40).collect();
     let mut all = Vec::new();
     for n in 0..1500_u32 {
         let mut frame = sample[n as usize % sample.len()].clone();
@@ -447,14 +567,29 @@ fn plans(threads: usize) -> Vec<Plan> {
     };
     let print = Form::Print;
     let mut counted = Extractor::new();
-    let names = ["frame.number", "tcp.stream", "rdmascope.connection", "rdmascope.exchange", "smb2.cmd", "_ws.col.info", "_ws.col.def_src"];
+    let names = [
+        "frame.number",
+        "tcp.stream",
+        "rdmascope.connection",
+        "rdmascope.exchange",
+        "smb2.cmd",
+        "_ws.col.info",
+        "_ws.col.def_src",
+    ];
     let fields = Fields::new(Columns::csv(), &names, &registry, &mut counted, false, Times::default()).expect("fields");
     let lines = Lines::new(false);
     vec![
-        Plan { detail: Detail::Fields, ..plan(print(Printer::Json(Json::new(false, What::Values))), Extractor::new(), None) },
+        Plan {
+            detail: Detail::Fields,
+            ..plan(print(Printer::Json(Json::new(false, What::Values))), Extractor::new(), None)
+        },
         plan(print(Printer::Tree(Trees::default(), true, false)), Extractor::new(), None),
         plan(Form::Lines(lines.clone()), Extractor::new(), None),
-        plan(print(Printer::Pdml(Pdml::default())), Extractor::new(), Some("rdmascope.connection == 1 or tcp.stream == 1")),
+        plan(
+            print(Printer::Pdml(Pdml::default())),
+            Extractor::new(),
+            Some("rdmascope.connection == 1 or tcp.stream == 1"),
+        ),
         plan(Form::Fields(fields), counted, Some("rdmascope.exchange or tcp.stream or infiniband.bth.opcode == 17")),
         plan(Form::Lines(lines), Extractor::new(), Some("rdmascope.connection == 2 or smb2.cmd == 5")),
         plan(print(Printer::Ek(Ek::new())), Extractor::new(), None),
@@ -534,7 +669,14 @@ fn same_text(subject: &Subject, plan: &Plan, limits: Limits, alone: &[(Vec<u8>, 
     is_all
 }
 
-fn holds(subject: &Subject, plan: &Plan, limits: Limits, alone: &[(Vec<u8>, bool)], text: &[u8], ended: &Shared) -> bool {
+fn holds(
+    subject: &Subject,
+    plan: &Plan,
+    limits: Limits,
+    alone: &[(Vec<u8>, bool)],
+    text: &[u8],
+    ended: &Shared,
+) -> bool {
     let (frames, is_all) = match ended {
         Shared::First(frames, _) => (*frames, false),
         Shared::All(..) => (u64::MAX, true),
@@ -552,7 +694,8 @@ fn holds(subject: &Subject, plan: &Plan, limits: Limits, alone: &[(Vec<u8>, bool
     let place = text.iter().zip(&expected).position(|(a, b)| a != b).unwrap_or(text.len().min(expected.len()));
     if text != expected {
         let near = |text: &[u8]| {
-            String::from_utf8_lossy(&text[place.saturating_sub(200).min(text.len())..(place + 100).min(text.len())]).into_owned()
+            String::from_utf8_lossy(&text[place.saturating_sub(200).min(text.len())..(place + 100).min(text.len())])
+                .into_owned()
         };
         subject.differ(plan.threads, &near(&expected), &near(text));
     }
@@ -575,7 +718,11 @@ fn every_sample_is_written_alike_whatever_the_threads() {
             same_text(&subject, plan, Limits { read: 40, shown: 7 }, &alone);
         }
     }
-    assert!(written_by_all > samples.len() as u64 * 2, "{written_by_all} of {} were written by several threads", samples.len() * 3);
+    assert!(
+        written_by_all > samples.len() as u64 * 2,
+        "{written_by_all} of {} were written by several threads",
+        samples.len() * 3
+    );
 }
 
 #[test]

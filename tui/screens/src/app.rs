@@ -259,8 +259,10 @@ impl App {
         if self.states.of(view).is_about_a_selection() && view != self.model.view && screen.is_chosen() {
             let frame = screen.selected_frame(&self.model).filter(|_| screen.is_at_a_frame());
             if self.model.followed.is_none() {
-                self.model.about =
-                    screen.selected_connection(&self.model).filter(|id| self.model.connection(*id).is_some()).or(self.model.about);
+                self.model.about = screen
+                    .selected_connection(&self.model)
+                    .filter(|id| self.model.connection(*id).is_some())
+                    .or(self.model.about);
             }
             let place = frame.and_then(|n| usize::try_from(n).ok()).and_then(|n| n.checked_sub(1));
             let entry = place.and_then(|i| self.model.index.at(i));
@@ -289,7 +291,9 @@ impl App {
 
     /// Shows a frame (by its number) in the frame list. If a filter hides it, the filter is removed.
     pub(crate) fn go_to_frame(&mut self, number: u64) -> Vec<Effect> {
-        let Some(place) = usize::try_from(number).ok().and_then(|n| n.checked_sub(1)).filter(|p| *p < self.model.index.len()) else {
+        let Some(place) =
+            usize::try_from(number).ok().and_then(|n| n.checked_sub(1)).filter(|p| *p < self.model.index.len())
+        else {
             let len = self.model.index.len();
             self.model.complain(format!("there is no frame {number}; they go from 1 to {}", time::grouped(len as u64)));
             return Vec::new();
@@ -300,7 +304,8 @@ impl App {
             self.model.say(format!("frame {number} was hidden; all frames are shown again"));
         }
         self.go(View::Frames);
-        let (row, len, page) = (self.model.row_of(place), self.model.row_count(), frames::page(&self.states.frames, &self.model));
+        let (row, len, page) =
+            (self.model.row_of(place), self.model.row_count(), frames::page(&self.states.frames, &self.model));
         self.states.frames.list.jump(row, len, page);
         self.model.tailing = false;
         effects
@@ -308,7 +313,8 @@ impl App {
 
     /// Selects the row of a frame.
     fn show_place(&mut self, place: usize) {
-        let (row, len, page) = (self.model.row_of(place), self.model.row_count(), frames::page(&self.states.frames, &self.model));
+        let (row, len, page) =
+            (self.model.row_of(place), self.model.row_count(), frames::page(&self.states.frames, &self.model));
         self.states.frames.list.jump(row, len, page);
     }
 
@@ -382,7 +388,8 @@ impl App {
             effects.push(Effect::Continue);
         }
         let wanted = self.screen().frames_shown(&self.model);
-        let mut missing: Vec<usize> = wanted.into_iter().filter(|i| !self.model.texts.contains_key(&(*i as u64 + 1))).collect();
+        let mut missing: Vec<usize> =
+            wanted.into_iter().filter(|i| !self.model.texts.contains_key(&(*i as u64 + 1))).collect();
         missing.sort_unstable();
         if !missing.is_empty() && self.texts_asked != missing {
             self.texts_asked.clone_from(&missing);
@@ -410,7 +417,11 @@ impl App {
                     format!("Each takes 32 bytes of memory; so far {}.", time::bytes(self.model.index.bytes() as u64)),
                 ],
                 answers: vec![
-                    ('g', "go on, and ask again after the same number", Answer::Do(vec![Effect::ReadUpTo(read.saturating_mul(2))])),
+                    (
+                        'g',
+                        "go on, and ask again after the same number",
+                        Answer::Do(vec![Effect::ReadUpTo(read.saturating_mul(2))]),
+                    ),
                     ('s', "stop here", Answer::Do(vec![Effect::ReadUpTo(0)])),
                 ],
             })));
@@ -456,7 +467,10 @@ impl App {
 
     /// Remembers the marks of a file.
     fn keep_marks(&self) -> Vec<Effect> {
-        self.path.iter().map(|path| Effect::Keep(Keep::Marks(path.clone(), self.model.marks.iter().copied().collect()))).collect()
+        self.path
+            .iter()
+            .map(|path| Effect::Keep(Keep::Marks(path.clone(), self.model.marks.iter().copied().collect())))
+            .collect()
     }
 
     /// Tells the views that their data changed.
@@ -516,12 +530,17 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
             if generation == app.model.filter.generation {
                 let had = app.model.filter.connections.len();
                 let (index, filter) = (&app.model.index, &mut app.model.filter);
-                filter.connections.extend(frames.iter().filter_map(|i| index.at(*i as usize)).map(|e| e.connection).filter(|c| *c != 0));
+                filter.connections.extend(
+                    frames.iter().filter_map(|i| index.at(*i as usize)).map(|e| e.connection).filter(|c| *c != 0),
+                );
                 filter.found.extend(frames);
                 filter.looked = looked;
                 filter.done = done;
                 app.scan();
-                if done || app.model.filter.connections.len() != had || app.model.filter.found.len() > app.model.filter.chosen * 2 {
+                if done
+                    || app.model.filter.connections.len() != had
+                    || app.model.filter.found.len() > app.model.filter.chosen * 2
+                {
                     app.choose();
                 }
                 let (len, page) = (app.model.row_count(), frames::page(&app.states.frames, &app.model));
@@ -543,7 +562,8 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
             if generation == app.model.sorting.generation {
                 let place = app.model.frame_at(app.states.frames.list.at).filter(|_| app.states.frames.list.at > 0);
                 if sorted.is_rough {
-                    app.model.say("too many different texts to compare in full: some are sorted by their first characters");
+                    app.model
+                        .say("too many different texts to compare in full: some are sorted by their first characters");
                 }
                 app.model.sorting.sorted = Some(sorted);
                 if let Some(place) = place {
@@ -585,7 +605,11 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
             app.popup = Some(Popup::Question(Box::new(Question {
                 title: "overwrite",
                 lines: vec![format!("{name} exists already.")],
-                answers: vec![('o', "overwrite it", Answer::Do(vec![Effect::Write(Write { replace: true, ..*write })]))],
+                answers: vec![(
+                    'o',
+                    "overwrite it",
+                    Answer::Do(vec![Effect::Write(Write { replace: true, ..*write })]),
+                )],
             })));
             Vec::new()
         }
@@ -660,7 +684,9 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         Action::Columns => app.popup = Some(Popup::Prompt(prompt::column(&app.model))),
         Action::Save => app.popup = Some(Popup::Prompt(prompt::save(&app.model))),
         Action::Export => app.popup = Some(Popup::Prompt(prompt::export(&app.model))),
-        Action::Keys | Action::OpenFile if app.model.is_live => app.model.complain("not during a live capture: give --keys at the start"),
+        Action::Keys | Action::OpenFile if app.model.is_live => {
+            app.model.complain("not during a live capture: give --keys at the start")
+        }
         Action::Keys => app.popup = Some(Popup::Prompt(prompt::keys())),
         Action::OpenFile => app.popup = Some(Popup::Prompt(prompt::open(&app.model))),
         Action::Copy => app.popup = Some(Popup::Copy),
@@ -749,7 +775,8 @@ fn why(app: &mut App) {
     let Some(exchange) = app.screen().selected_exchange(&app.model) else {
         return app.model.complain("this row belongs to no request");
     };
-    let frames: Vec<u32> = io::frames_of(&app.model, &exchange, WHY_MAX).into_iter().filter_map(|n| u32::try_from(n - 1).ok()).collect();
+    let frames: Vec<u32> =
+        io::frames_of(&app.model, &exchange, WHY_MAX).into_iter().filter_map(|n| u32::try_from(n - 1).ok()).collect();
     app.model.about = Some(exchange.connection);
     app.go(View::Sequence);
     sequence::explain(&mut app.states.sequence, &app.model, &exchange, frames);
@@ -823,9 +850,15 @@ fn mouse(app: &mut App, mouse: MouseEvent) -> Vec<Effect> {
     let mut effects = Vec::new();
     for _ in 0..3 {
         match app.popup.take() {
-            Some(Popup::Help(top)) => app.popup = Some(Popup::Help(if action == Action::Up { top.saturating_sub(1) } else { top + 1 })),
+            Some(Popup::Help(top)) => {
+                app.popup = Some(Popup::Help(if action == Action::Up { top.saturating_sub(1) } else { top + 1 }))
+            }
             Some(Popup::Text(title, lines, top)) => {
-                let top = if action == Action::Up { top.saturating_sub(1) } else { (top + 1).min(lines.len().saturating_sub(1)) };
+                let top = if action == Action::Up {
+                    top.saturating_sub(1)
+                } else {
+                    (top + 1).min(lines.len().saturating_sub(1))
+                };
                 app.popup = Some(Popup::Text(title, lines, top));
             }
             Some(other) => app.popup = Some(other),

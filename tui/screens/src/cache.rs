@@ -11,8 +11,8 @@
 //! ```
 //!
 //! It lies in the user's cache because captures lie on shared and read-only disks, and belong to others. It is never
-//! needed: one that does not fit the capture and this build of the program to the byte, or is damaged, is as none, and a
-//! folder that cannot be written stays as it is.
+//! needed: one that does not fit the capture and this build of the program to the byte, or is damaged, is as none, and
+//! a folder that cannot be written stays as it is.
 
 use super::credits_log::CreditsLog;
 use super::digest::Digest;
@@ -24,6 +24,7 @@ use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::report::Report;
 use rdmascope_analyzer::stored::{Reader, Stored, Writer};
 use rdmascope_capture::{Access, Capture, Existing, WholeFile};
+use rdmascope_report::report::Ignore;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -91,14 +92,23 @@ pub(crate) struct Cache {
 impl Cache {
     /// The user's own, if there is one.
     pub(crate) fn of_user() -> Option<Self> {
-        Some(Self { folder: super::config::base("XDG_CACHE_HOME", ".cache")?, program: build()?, least: LEAST, most: MOST })
+        Some(Self {
+            folder: super::config::base("XDG_CACHE_HOME", ".cache")?,
+            program: build()?,
+            least: LEAST,
+            most: MOST,
+        })
     }
 
-    /// The identity of a capture. `None` if it gets no index: it is small or no file, or its analysis depends on keys or
-    /// on options of the user.
+    /// The identity of a capture. `None` if it gets no index: it is small or no file, or its analysis depends on keys
+    /// or on options of the user.
     pub(crate) fn identity(&self, capture: &Capture, options: &Options, now: SystemTime) -> Option<Identity> {
         let bytes = capture.file()?.bytes();
-        if (bytes.len() as u64) < self.least || !options.keyring.is_empty() || !options.pins.is_empty() || options.payloads {
+        if (bytes.len() as u64) < self.least
+            || !options.keyring.is_empty()
+            || !options.pins.is_empty()
+            || options.payloads
+        {
             return None;
         }
         let path = capture.path().canonicalize().ok()?;
@@ -117,7 +127,7 @@ impl Cache {
     }
 
     /// The index of a capture, if there is one that fits.
-    pub(crate) fn read(&self, identity: &Identity, now: SystemTime) -> Option<Kept> {
+    pub(crate) fn read(&self, identity: &Identity, ignore: &[Ignore], now: SystemTime) -> Option<Kept> {
         let mut file = File::open(&identity.file).ok()?;
         let about = file.metadata().ok().filter(fs::Metadata::is_file)?;
         if !is_own(&about, &fs::metadata(&self.folder).ok()?) {
@@ -165,7 +175,7 @@ impl Cache {
         if u64::from_le_bytes(sum) != digest.finalize() {
             return None;
         }
-        let kept = restored(Index::of_chunks(chunks)?, &bytes)?;
+        let kept = restored(Index::of_chunks(chunks)?, &bytes, ignore)?;
         // the oldest are removed first, and this one is new again
         let _ = file.set_modified(now);
         Some(kept)
@@ -173,7 +183,15 @@ impl Cache {
 
     /// Keeps an index. Nothing is written if the capture has changed meanwhile, or may still grow, or if `stop` is set;
     /// errors are ignored.
-    pub(crate) fn write(&self, identity: &Identity, capture: &Capture, options: &Options, kept: &Kept, stop: &AtomicBool, now: SystemTime) {
+    pub(crate) fn write(
+        &self,
+        identity: &Identity,
+        capture: &Capture,
+        options: &Options,
+        kept: &Kept,
+        stop: &AtomicBool,
+        now: SystemTime,
+    ) {
         // what keys unsealed stays out of it
         let is_unsealed = kept.report.connections.iter().any(|c| c.smb.decrypted > 0);
         let is_same = self.identity(capture, options, now).is_some_and(|is| is.head == identity.head);
@@ -299,7 +317,7 @@ fn fixed(name: &str) -> Option<&'static str> {
 /// All but the frames, as bytes.
 fn stored(kept: &Kept) -> Vec<u8> {
     let mut out = Writer::default();
-    Report::store(&kept.report, &mut out);
+    Report::store(kept.report.whole(), &mut out);
     kept.exchanges.len().store(&mut out);
     kept.exchanges.iter().for_each(|(_, exchange)| exchange.store(&mut out));
     kept.exchanges_dropped.store(&mut out);
@@ -310,7 +328,7 @@ fn stored(kept: &Kept) -> Vec<u8> {
     out.into_bytes()
 }
 
-fn restored(index: Index, bytes: &[u8]) -> Option<Kept> {
+fn restored(index: Index, bytes: &[u8], ignore: &[Ignore]) -> Option<Kept> {
     let mut name = fixed;
     let mut from = Reader::new(bytes, &mut name);
     let report = Report::restore(&mut from)?;
@@ -320,7 +338,7 @@ fn restored(index: Index, bytes: &[u8]) -> Option<Kept> {
     }
     let kept = Kept {
         index,
-        report: Arc::new(Digest::new(report)),
+        report: Arc::new(Digest::new(report, ignore)),
         exchanges: exchanges.exchanges(),
         exchanges_dropped: Stored::restore(&mut from)?,
         credits: Stored::restore(&mut from)?,

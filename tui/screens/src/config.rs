@@ -7,13 +7,14 @@
 //! time = "clock"                  # relative, delta, clock, date
 //! columns = ["smb2.msg_id"]       # fields beside the usual columns of the frame list
 //! docs-url = "https://host/docs"  # the site of the manual, for reports
+//! ignore = ["RC-CNP"]             # findings to leave out: ID or ID:SIDE
 //! [keys]
 //! quit = ["q", "F10"]             # names as in the help of rdmascope tui, key "?"
 //! ```
 
 use super::theme;
 use super::time;
-use rdmascope_report::report::Manual;
+use rdmascope_report::report::{Ignore, Manual};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -27,13 +28,21 @@ const MARKS_MAX: usize = 10_000;
 pub const CONFIGURATION: &[(&str, &str)] = &[
     (
         "theme",
-        "dark, light or mono; the default is the one chosen last with its key, else the one that fits the background colour of the terminal",
+        "dark, light or mono; the default is the one chosen last with its key, else the one that fits the background \
+            colour of the terminal",
     ),
     ("time", "relative, delta, clock or date"),
     ("columns", "fields beside the usual columns of the frame list"),
     (
         "docs-url",
-        "address of the manual's site (https, http or file): the findings of a report lead to their pages there, as with --docs-url",
+        "address of the manual's site (https, http or file): the findings of a report lead to their pages there, as \
+            with --docs-url",
+    ),
+    (
+        "ignore",
+        "findings to leave out, each as ID or ID:SIDE, as with --ignore: analyze and tui do not show them, --fail-on \
+            does not count them, \
+        and their number is told",
     ),
     ("keys", "a table of actions (see below) and the keys that replace their default keys"),
 ];
@@ -48,6 +57,8 @@ pub(crate) struct Config {
     pub(crate) columns: Vec<String>,
     #[serde(rename = "docs-url", deserialize_with = "manual")]
     pub(crate) docs_url: Option<Manual>,
+    #[serde(deserialize_with = "ignored")]
+    pub(crate) ignore: Vec<Ignore>,
     pub(crate) keys: BTreeMap<String, Vec<String>>,
 }
 
@@ -57,7 +68,9 @@ impl Config {
     /// # Errors
     /// If the file exists and cannot be read or parsed: the reason, in one line.
     pub(crate) fn load() -> anyhow::Result<Self> {
-        let Some(path) = base("XDG_CONFIG_HOME", ".config").map(|d| d.join("config.toml")) else { return Ok(Self::default()) };
+        let Some(path) = base("XDG_CONFIG_HOME", ".config").map(|d| d.join("config.toml")) else {
+            return Ok(Self::default());
+        };
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -79,12 +92,28 @@ fn manual<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Manual>, D
     Manual::parse(&text).map(Some).map_err(|e| serde::de::Error::custom(format_args!("docs-url {e}")))
 }
 
-/// The manual's site that the configuration file names.
+fn ignored<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Ignore>, D::Error> {
+    let texts = <Vec<String> as serde::Deserialize>::deserialize(from)?;
+    let parsed = texts.iter().map(|text| Ignore::parse(text)).collect::<Result<_, _>>();
+    parsed.map_err(|e| serde::de::Error::custom(format_args!("ignore: {e}")))
+}
+
+/// The settings of the configuration file that concern reports, too.
+#[derive(Clone, Debug, Default)]
+pub struct ForReports {
+    /// The manual's site.
+    pub docs_url: Option<Manual>,
+    /// Findings to leave out.
+    pub ignore: Vec<Ignore>,
+}
+
+/// The settings of the configuration file for reports.
 ///
 /// # Errors
 /// If the file exists and cannot be read or parsed: the reason, in one line.
-pub fn docs_url() -> anyhow::Result<Option<Manual>> {
-    Ok(Config::load()?.docs_url)
+pub fn for_reports() -> anyhow::Result<ForReports> {
+    let Config { docs_url, ignore, .. } = Config::load()?;
+    Ok(ForReports { docs_url, ignore })
 }
 
 /// The folder of the program in one of the user, or in its place by custom.
@@ -176,8 +205,11 @@ impl Memory {
     pub(crate) fn marks(&self, path: &Path) -> BTreeSet<u32> {
         let Some((path, size)) = identity(path) else { return BTreeSet::new() };
         let lines = self.lines("marks");
-        let line = lines.iter().filter_map(|line| marks_line(line)).find(|(of_size, _, of)| *of_size == size && *of == path);
-        line.map_or_else(BTreeSet::new, |(_, numbers, _)| numbers.split(',').filter_map(|n| n.parse().ok()).filter(|n| *n > 0).collect())
+        let line =
+            lines.iter().filter_map(|line| marks_line(line)).find(|(of_size, _, of)| *of_size == size && *of == path);
+        line.map_or_else(BTreeSet::new, |(_, numbers, _)| {
+            numbers.split(',').filter_map(|n| n.parse().ok()).filter(|n| *n > 0).collect()
+        })
     }
 
     /// The lines of a file of stored values.
@@ -193,8 +225,10 @@ impl Memory {
     fn keep_lines(&self, name: &str, lines: Vec<String>) {
         let Some(dir) = &self.dir else { return };
         let beside = dir.join(format!("{name}.{}", std::process::id()));
-        let text: String =
-            lines[lines.len().saturating_sub(LINES_MAX)..].iter().map(|line| format!("{}\n", line.replace(['\n', '\r'], " "))).collect();
+        let text: String = lines[lines.len().saturating_sub(LINES_MAX)..]
+            .iter()
+            .map(|line| format!("{}\n", line.replace(['\n', '\r'], " ")))
+            .collect();
         let written = std::fs::create_dir_all(dir).and_then(|()| {
             let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&beside)?;
             file.write_all(text.as_bytes())
@@ -226,7 +260,8 @@ mod tests {
 
     #[test]
     fn the_example_of_the_documentation_is_understood() {
-        let text = "theme = \"light\"\ntime = \"clock\"\ncolumns = [\"smb2.msg_id\"]\n[keys]\nquit = [\"q\", \"F10\"]\n";
+        let text =
+            "theme = \"light\"\ntime = \"clock\"\ncolumns = [\"smb2.msg_id\"]\n[keys]\nquit = [\"q\", \"F10\"]\n";
         let config = Config::parse(text).unwrap();
         assert_eq!(
             (config.theme, config.time, config.columns.len(), config.keys["quit"].len()),
@@ -278,17 +313,21 @@ mod tests {
         for (name, values) in CONFIGURATION {
             let line = match *name {
                 "columns" => "columns = []".to_owned(),
+                "ignore" => "ignore = [\"RC-CNP\", \"smb2-error:server\"]".to_owned(),
                 "keys" => "[keys]".to_owned(),
                 "docs-url" => "docs-url = \"https://host/rdmascope\"".to_owned(),
                 // every word is taken
-                _ => values.split(';').next().unwrap_or_default().split([',', ' ']).filter(|w| !w.is_empty() && *w != "or").fold(
-                    String::new(),
-                    |_, word| {
+                _ => values
+                    .split(';')
+                    .next()
+                    .unwrap_or_default()
+                    .split([',', ' '])
+                    .filter(|w| !w.is_empty() && *w != "or")
+                    .fold(String::new(), |_, word| {
                         let line = format!("{name} = \"{word}\"");
                         Config::parse(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
                         line
-                    },
-                ),
+                    }),
             };
             Config::parse(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
         }
@@ -300,5 +339,7 @@ mod tests {
         assert!(e.starts_with("line 2: ") && e.contains("colour"), "{e}");
         let e = Config::parse("docs-url = \"javascript:alert(1)\"\n").unwrap_err();
         assert!(e.starts_with("line 1: docs-url is not an address"), "{e}");
+        let e = Config::parse("theme = \"dark\"\nignore = [\"RC-CNP\", \"RC-ECM\"]\n").unwrap_err();
+        assert!(e.starts_with("line 2: ignore: RC-ECM is not a rule; did you mean RC-ECN?"), "{e}");
     }
 }

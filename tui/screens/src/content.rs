@@ -36,7 +36,7 @@ pub(crate) fn content(
     let (mut goes_on, all) = (true, frames.len());
     redissector.trees(&Which::These(frames), ids, &mut |tree, i, fed| {
         let toward_server = fed.as_ref().is_ok_and(|(src, ..)| address(src) == client);
-        let time = index.at(i).map_or(0, |e| e.time - first);
+        let time = index.at(i).map_or(0, |e| e.time.saturating_sub(first));
         for bytes in messages_of(tree) {
             messages += 1;
             if shown + bytes.len() > bytes_max {
@@ -45,7 +45,8 @@ pub(crate) fn content(
             }
             shown += bytes.len();
             let arrow = if toward_server { '▸' } else { '◂' };
-            let length = if bytes.len() == 1 { "1 byte".to_owned() } else { format!("{} bytes", grouped(bytes.len() as u64)) };
+            let length =
+                if bytes.len() == 1 { "1 byte".to_owned() } else { format!("{} bytes", grouped(bytes.len() as u64)) };
             lines.push(format!("{arrow} frame {}   {}   {}   {length}", i + 1, seconds(time), escaped(&tree.info)));
             dump(bytes, &mut lines);
         }
@@ -57,7 +58,11 @@ pub(crate) fn content(
         return Err(GIVEN_UP.to_owned());
     }
     if left > 0 {
-        lines.push(format!("{} of {} messages are not shown: rdmascope dissect -z follow has all", grouped(left), grouped(messages)));
+        lines.push(format!(
+            "{} of {} messages are not shown: rdmascope dissect -z follow has all",
+            grouped(left),
+            grouped(messages)
+        ));
     }
     Ok(lines)
 }

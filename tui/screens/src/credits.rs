@@ -48,7 +48,12 @@ const AXIS: u16 = 8;
 
 fn plot(model: &Model) -> Rect {
     let body = model.body();
-    Rect { x: body.x + AXIS, y: body.y + 2, width: body.width.saturating_sub(AXIS + 1), height: body.height.saturating_sub(5) }
+    Rect {
+        x: body.x + AXIS,
+        y: body.y + 2,
+        width: body.width.saturating_sub(AXIS + 1),
+        height: body.height.saturating_sub(5),
+    }
 }
 
 /// The points of a connection, and the places in a point of the client's, the server's and the upper layer's credits.
@@ -84,7 +89,8 @@ pub(crate) fn draw_small(model: &Model, connection: &Connection, buf: &mut Buffe
     let theme = &model.theme;
     let (points, places) = points_of(model, connection);
     let ends = points.iter().any(|p| p.held(places[0]).is_some());
-    let which: &[(usize, Style)] = if ends { &[(places[1], theme.server), (places[0], theme.client)] } else { &[(places[2], theme.upper)] };
+    let which: &[(usize, Style)] =
+        if ends { &[(places[1], theme.server), (places[0], theme.client)] } else { &[(places[2], theme.upper)] };
     if points.is_empty() || area.width <= AXIS + 1 || area.height < 2 {
         put(buf, area.x + 3, area.y, area.width.saturating_sub(4), "no message with credits", theme.faint);
         return;
@@ -130,13 +136,16 @@ fn draw_lines(
     }
     let mut dots = Dots::new(area.width, area.height);
     let column_of = |time: i64| {
-        ((i128::from(time.saturating_sub(from)).max(0) * (width as i128 - 1)) / i128::from(upto.saturating_sub(from).max(1))) as usize
+        ((i128::from(time.saturating_sub(from)).max(0) * (width as i128 - 1))
+            / i128::from(upto.saturating_sub(from).max(1))) as usize
     };
     let row_of = |v: i64| height - 1 - (v.clamp(0, most) as usize * (height - 1)) / most as usize;
     for (place, style) in which.iter().copied() {
         // for each column of dots, the range of the line in it: however many points there are, each dot is set once
         let mut spans: Vec<Option<(usize, usize)>> = vec![None; width];
-        let widen = |span: &mut Option<(usize, usize)>, y: usize| *span = Some(span.map_or((y, y), |(a, b)| (a.min(y), b.max(y))));
+        let widen = |span: &mut Option<(usize, usize)>, y: usize| {
+            *span = Some(span.map_or((y, y), |(a, b)| (a.min(y), b.max(y))))
+        };
         let mut before: Option<(usize, usize)> = None;
         for point in seen {
             let Some(held) = point.held(place) else { continue };
@@ -240,11 +249,14 @@ impl Screen for State {
             return;
         }
         let mut x = body.x + 1;
-        for (i, (name, style)) in [("client", theme.client), ("server", theme.server), (upper, theme.upper)].into_iter().enumerate() {
+        for (i, (name, style)) in
+            [("client", theme.client), ("server", theme.server), (upper, theme.upper)].into_iter().enumerate()
+        {
             if !known[i] {
                 continue;
             }
-            let (least, most) = points.iter().filter_map(|p| p.held(places[i])).fold((i64::MAX, 0), |(a, b), v| (a.min(v), b.max(v)));
+            let (least, most) =
+                points.iter().filter_map(|p| p.held(places[i])).fold((i64::MAX, 0), |(a, b), v| (a.min(v), b.max(v)));
             let text = format!("── {name} {least}…{most}   ");
             x = put(buf, x, body.y + 1, body.right().saturating_sub(x), &text, style);
         }
@@ -259,13 +271,21 @@ impl Screen for State {
                 span(sides[0].stall_longest.max(sides[1].stall_longest))
             ),
         };
-        put(buf, x, body.y + 1, body.right().saturating_sub(x), &text, if stalls > 0 { theme.error } else { theme.faint });
+        put(
+            buf,
+            x,
+            body.y + 1,
+            body.right().saturating_sub(x),
+            &text,
+            if stalls > 0 { theme.error } else { theme.faint },
+        );
         let area = plot(model);
         let (from, upto) = window(self, points);
         let [ends, above] = panels(area, known[0] || known[1], known[2]);
-        for (panel, which) in
-            [(ends, &[(places[1], theme.server), (places[0], theme.client)][..]), (above, &[(places[2], theme.upper)][..])]
-        {
+        for (panel, which) in [
+            (ends, &[(places[1], theme.server), (places[0], theme.client)][..]),
+            (above, &[(places[2], theme.upper)][..]),
+        ] {
             if panel.height == 0 {
                 continue;
             }
@@ -273,8 +293,17 @@ impl Screen for State {
             let stalls = which.len() > 1;
             let most = draw_lines(model, points, which, stalls, buf, panel, (from, upto));
             let middle = panel.height / 2;
-            for (row, value) in [(0, most), (middle, most - most * i64::from(middle) / i64::from(panel.height)), (panel.height - 1, 0)] {
-                put_right(buf, body.x, panel.y + row, AXIS - 1, &format!("{}┤", grouped(value.unsigned_abs())), theme.faint);
+            for (row, value) in
+                [(0, most), (middle, most - most * i64::from(middle) / i64::from(panel.height)), (panel.height - 1, 0)]
+            {
+                put_right(
+                    buf,
+                    body.x,
+                    panel.y + row,
+                    AXIS - 1,
+                    &format!("{}┤", grouped(value.unsigned_abs())),
+                    theme.faint,
+                );
             }
         }
         let y = area.y + area.height;
@@ -312,7 +341,9 @@ impl Screen for State {
                 true,
             );
             let mut x = body.x + 1;
-            for (i, (name, style)) in [("client", theme.client), ("server", theme.server), (upper, theme.upper)].into_iter().enumerate() {
+            for (i, (name, style)) in
+                [("client", theme.client), ("server", theme.server), (upper, theme.upper)].into_iter().enumerate()
+            {
                 if let Some(held) = point.held(places[i]) {
                     x = put(buf, x, y + 1, body.right().saturating_sub(x), &format!("{name} {held}   "), style);
                 }
@@ -332,9 +363,10 @@ impl Screen for State {
         let columns = i64::from(plot(model).width.max(2)) * 2;
         let step = (upto.saturating_sub(from) / columns).max(1);
         let zoom = |factor: i64, divisor: i64| {
-            let length =
-                (upto.saturating_sub(from).saturating_mul(factor) / divisor).clamp(1000, all_upto.saturating_sub(all_from).max(1000));
-            let share = (i128::from(length) * i128::from(at.saturating_sub(from)) / i128::from(upto.saturating_sub(from).max(1))) as i64;
+            let length = (upto.saturating_sub(from).saturating_mul(factor) / divisor)
+                .clamp(1000, all_upto.saturating_sub(all_from).max(1000));
+            let share = (i128::from(length) * i128::from(at.saturating_sub(from))
+                / i128::from(upto.saturating_sub(from).max(1))) as i64;
             let start = at.saturating_sub(share).clamp(all_from, all_upto.saturating_sub(length).max(all_from));
             (start, start.saturating_add(length).min(all_upto).max(start.saturating_add(1)))
         };
@@ -343,15 +375,18 @@ impl Screen for State {
             Action::Right => Some(at.saturating_add(step)),
             // to the next and previous change, which a column may hide
             Action::Down => points.get(points.partition_point(|p| p.time <= at)).map(|p| p.time),
-            Action::Up => points.partition_point(|p| p.time < at).checked_sub(1).and_then(|i| points.get(i)).map(|p| p.time),
+            Action::Up => {
+                points.partition_point(|p| p.time < at).checked_sub(1).and_then(|i| points.get(i)).map(|p| p.time)
+            }
             Action::PageUp => Some(at.saturating_sub(upto.saturating_sub(from) / 2)),
             Action::PageDown => Some(at.saturating_add(upto.saturating_sub(from) / 2)),
             Action::First => Some(all_from),
             Action::Last => Some(all_upto),
             // to the next stall
-            Action::NextPane => {
-                points.iter().find(|p| p.time > at && places[..2].iter().any(|w| p.held(*w).is_some_and(|v| v <= 0))).map(|p| p.time)
-            }
+            Action::NextPane => points
+                .iter()
+                .find(|p| p.time > at && places[..2].iter().any(|w| p.held(*w).is_some_and(|v| v <= 0)))
+                .map(|p| p.time),
             _ => None,
         };
         match action {
@@ -366,7 +401,9 @@ impl Screen for State {
                     return vec![Request::GoToFrame(frame)];
                 }
             }
-            Action::NextPane if moved.is_none() => return vec![Request::Say("no credits ran out after the cursor".to_owned())],
+            Action::NextPane if moved.is_none() => {
+                return vec![Request::Say("no credits ran out after the cursor".to_owned())];
+            }
             _ => {}
         }
         if let Some(time) = moved {
@@ -375,7 +412,8 @@ impl Screen for State {
             // the window follows
             if self.window.is_some() && !(from..=upto).contains(&time) {
                 let length = upto.saturating_sub(from);
-                let start = time.saturating_sub(length / 2).clamp(all_from, all_upto.saturating_sub(length).max(all_from));
+                let start =
+                    time.saturating_sub(length / 2).clamp(all_from, all_upto.saturating_sub(length).max(all_from));
                 self.window = Some((start, start.saturating_add(length)));
             }
         }
@@ -390,9 +428,9 @@ impl Screen for State {
         let Some(connection) = model.subject() else { return Vec::new() };
         let (points, _) = points_of(model, connection);
         let (from, upto) = window(self, points);
-        self.cursor = Some(
-            from.saturating_add(((i128::from(upto.saturating_sub(from)) * i128::from(x - area.x)) / i128::from(area.width.max(1))) as i64),
-        );
+        self.cursor = Some(from.saturating_add(
+            ((i128::from(upto.saturating_sub(from)) * i128::from(x - area.x)) / i128::from(area.width.max(1))) as i64,
+        ));
         Vec::new()
     }
 

@@ -1,5 +1,5 @@
-//! Credits over time, as they were reported, in a bounded number of points: when a story is full, each two neighbours become one that
-//! has the least of both, so that no stall is lost.
+//! Credits over time, as they were reported, in a bounded number of points: when a story is full, each two neighbours
+//! become one that has the least of both, so that no stall is lost.
 
 use rdmascope_analyzer::op::At;
 use rdmascope_analyzer::stored::{Reader, Stored, Writer};
@@ -22,7 +22,9 @@ const UNKNOWN: i32 = i32::MIN;
 
 impl Point {
     pub(crate) fn new(at: At, held: [Option<i64>; 3]) -> Self {
-        let narrow = |v: Option<i64>| v.map_or(UNKNOWN, |v| i32::try_from(v).unwrap_or(if v < 0 { i32::MIN + 1 } else { i32::MAX }));
+        let narrow = |v: Option<i64>| {
+            v.map_or(UNKNOWN, |v| i32::try_from(v).unwrap_or(if v < 0 { i32::MIN + 1 } else { i32::MAX }))
+        };
         Self { time: at.time, frame: u32::try_from(at.frame).unwrap_or(u32::MAX), held: held.map(narrow) }
     }
 
@@ -70,7 +72,8 @@ impl CreditsLog {
         }
         if points.len() >= POINTS_MAX {
             self.points -= points.len();
-            *points = points.chunks(2).map(|pair| pair.iter().copied().reduce(Point::join).unwrap_or_default()).collect();
+            *points =
+                points.chunks(2).map(|pair| pair.iter().copied().reduce(Point::join).unwrap_or_default()).collect();
             self.points += points.len();
         }
         points.push(point);

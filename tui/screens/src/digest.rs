@@ -6,6 +6,7 @@ use rdmascope_analyzer::report::{Connection, Health, Rdma, Report, address};
 use rdmascope_analyzer::roots;
 use rdmascope_analyzer::rules::{Rule, Severity};
 use rdmascope_analyzer::stats::Commands;
+use rdmascope_report::report::{Ignore, ignored_text, take_ignored};
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -92,11 +93,19 @@ impl Joined {
         for root in roots::of(report, ranked) {
             let Some(first) = root.findings.first() else { continue };
             counts[root.severity as usize] += 1;
-            let mut first = Finding { severity: root.severity, certainty: root.certainty, text: root.text(), ..(*first).clone() };
+            let mut first =
+                Finding { severity: root.severity, certainty: root.certainty, text: root.text(), ..(*first).clone() };
             first.frame = root.frames.first().copied().unwrap_or(first.frame);
             let title = root.fatal.is_some().then(|| root.title(start));
             let effects = root.effects.iter().map(|e| (e.rule, e.count)).collect();
-            rows.push(Found { first, title, effects, count: root.count, frames: root.frames, connections: root.connections });
+            rows.push(Found {
+                first,
+                title,
+                effects,
+                count: root.count,
+                frames: root.frames,
+                connections: root.connections,
+            });
         }
         Self { rows: Arc::new(rows), counts }
     }
@@ -111,12 +120,16 @@ impl Joined {
 #[derive(Debug, Default)]
 pub(crate) struct Digest {
     report: Report,
+    /// The report with the findings that were left out, if there were some.
+    whole: Option<Report>,
     /// Place in the report's connections by the number under which one is followed.
     places: HashMap<u32, usize>,
     /// Findings, ranked.
     ranked: Vec<Finding>,
-    /// True if something cannot be judged: a connection's beginning or end was not seen, or something was dropped.
-    pub(crate) is_partial: bool,
+    /// Mark and sentence where there are no errors and warnings; ✓ only if everything could be judged.
+    pub(crate) all_clear: (&'static str, String),
+    /// Number of findings that were left out as asked, in a sentence.
+    pub(crate) ignored: Option<String>,
     /// The time that requests waited, and for what, as text.
     pub(crate) answer: Option<String>,
     /// All of them, joined.
@@ -137,7 +150,11 @@ impl Deref for Digest {
 }
 
 impl Digest {
-    pub(crate) fn new(report: Report) -> Self {
+    pub(crate) fn new(mut report: Report, ignore: &[Ignore]) -> Self {
+        let before = if ignore.is_empty() { None } else { Some(report.clone()) };
+        let ignored = take_ignored(&mut report, ignore);
+        let whole = before.filter(|before| before.findings.len() > report.findings.len());
+        let ignored = ignored_text(&ignored);
         let ranked: Vec<Finding> = report.findings.ranked().into_iter().cloned().collect();
         let mut worst: HashMap<u32, Severity> = HashMap::new();
         for f in &ranked {
@@ -147,18 +164,31 @@ impl Digest {
             }
         }
         let activity = |c: &Connection| (c.sides[0].messages + c.sides[1].messages, c.rdma.reads + c.rdma.writes);
-        let busiest = (0..report.connections.len()).max_by_key(|i| (activity(&report.connections[*i]), std::cmp::Reverse(*i)));
+        let busiest =
+            (0..report.connections.len()).max_by_key(|i| (activity(&report.connections[*i]), std::cmp::Reverse(*i)));
         Self {
-            places: report.connections.iter().enumerate().flat_map(|(i, c)| c.followed_as.iter().map(move |id| (*id, i))).collect(),
+            places: report
+                .connections
+                .iter()
+                .enumerate()
+                .flat_map(|(i, c)| c.followed_as.iter().map(move |id| (*id, i)))
+                .collect(),
             found: Joined::new(&report, &ranked.iter().collect::<Vec<_>>()),
             sums: Arc::new(Sums::of(report.connections.iter())),
-            is_partial: rdmascope_report::report::is_partial(&report),
+            all_clear: rdmascope_report::report::all_clear(&report),
+            ignored,
             answer: rdmascope_report::report::answer::text(&report),
             ranked,
             worst,
             busiest,
             report,
+            whole,
         }
+    }
+
+    /// The report with all of its findings.
+    pub(crate) fn whole(&self) -> &Report {
+        self.whole.as_ref().unwrap_or(&self.report)
     }
 
     /// The place of a connection in the report, by the number under which it is followed.

@@ -163,10 +163,15 @@ pub(crate) struct Table<'t> {
 fn placed(columns: &[Column], area: Rect) -> Vec<(usize, u16, u16)> {
     let mut shown: Vec<usize> = (0..columns.len()).filter(|i| columns[*i].from <= area.width).collect();
     let flexible = shown.iter().filter(|i| columns[**i].width == 0).count() as u16;
-    let room = |shown: &[usize]| area.width.saturating_sub(shown.iter().map(|i| columns[*i].width + 1).sum::<u16>() + 1);
+    let room =
+        |shown: &[usize]| area.width.saturating_sub(shown.iter().map(|i| columns[*i].width + 1).sum::<u16>() + 1);
     // optional columns are left out, the least important first, until the flexible ones are wide enough
     while flexible > 0 && room(&shown) / flexible < FLEXIBLE_MIN {
-        let first = shown.iter().copied().filter(|i| columns[*i].from > 0 && columns[*i].width > 0).max_by_key(|i| columns[*i].from);
+        let first = shown
+            .iter()
+            .copied()
+            .filter(|i| columns[*i].from > 0 && columns[*i].width > 0)
+            .max_by_key(|i| columns[*i].from);
         match first {
             Some(first) => shown.retain(|i| *i != first),
             None => break,
@@ -188,7 +193,10 @@ fn placed(columns: &[Column], area: Rect) -> Vec<(usize, u16, u16)> {
 
 /// The column whose head is at a place of the screen.
 pub(crate) fn head_at(columns: &[Column], area: Rect, x: u16, y: u16) -> Option<usize> {
-    placed(columns, area).into_iter().find(|(_, from, width)| y == area.y && *from <= x && x <= from + width).map(|(i, ..)| i)
+    placed(columns, area)
+        .into_iter()
+        .find(|(_, from, width)| y == area.y && *from <= x && x <= from + width)
+        .map(|(i, ..)| i)
 }
 
 /// Arrow in the heading of the column by which a table is sorted.
@@ -197,7 +205,13 @@ pub(crate) const fn arrow(down: bool) -> &'static str {
 }
 
 /// Draws a table: heads in the first line of `area`, rows below. `row` makes a row's cells, one for each column.
-pub(crate) fn table(buf: &mut Buffer, area: Rect, theme: &Theme, table: &Table<'_>, mut row: impl FnMut(usize) -> Vec<Cell>) {
+pub(crate) fn table(
+    buf: &mut Buffer,
+    area: Rect,
+    theme: &Theme,
+    table: &Table<'_>,
+    mut row: impl FnMut(usize) -> Vec<Cell>,
+) {
     if area.height == 0 || area.width < 4 {
         return;
     }
@@ -332,7 +346,14 @@ impl Dots {
     pub(crate) fn draw(&self, buf: &mut Buffer, x: u16, y: u16) {
         for (i, (bits, style)) in self.cells.iter().enumerate().filter(|(_, (bits, _))| *bits != 0) {
             let symbol = char::from_u32(0x2800 + u32::from(*bits)).unwrap_or(' ');
-            put(buf, x + (i % self.width) as u16, y + (i / self.width) as u16, 1, symbol.encode_utf8(&mut [0; 4]), *style);
+            put(
+                buf,
+                x + (i % self.width) as u16,
+                y + (i / self.width) as u16,
+                1,
+                symbol.encode_utf8(&mut [0; 4]),
+                *style,
+            );
         }
     }
 }
@@ -356,12 +377,18 @@ pub(crate) fn broken(line: &str, width: usize) -> Vec<String> {
     let (head, rest) = line.split_at(column.filter(|at| *at < width / 2 && line[..*at].is_ascii()).unwrap_or(lead));
     let indent = head.len().max(2);
     let pieces = wrap(rest, width.saturating_sub(indent));
-    pieces.iter().enumerate().map(|(i, piece)| if i == 0 { format!("{head}{piece}") } else { format!("{:indent$}{piece}", "") }).collect()
+    pieces
+        .iter()
+        .enumerate()
+        .map(|(i, piece)| if i == 0 { format!("{head}{piece}") } else { format!("{:indent$}{piece}", "") })
+        .collect()
 }
 
 /// The rows of a text in a popup, and their width. Lines that are too wide for the screen are wrapped.
 pub(crate) fn text_rows((width, _): (u16, u16), title: &str, lines: &[String]) -> (u16, Vec<String>) {
-    let widest = lines.iter().map(|l| UnicodeWidthStr::width(l.as_str())).max().unwrap_or(0).max(title.chars().count() + 4) as u16;
+    let widest =
+        lines.iter().map(|l| UnicodeWidthStr::width(l.as_str())).max().unwrap_or(0).max(title.chars().count() + 4)
+            as u16;
     let inner = (widest + 2).min(TEXT_MAX).min(width - 4);
     let rows = match lines.len() > BROKEN_MAX {
         // of a long text only the visible part is used; it is cut if it is too wide

@@ -1,5 +1,5 @@
-//! Exchanges as they were completed, in chunks that the loader seals and everyone else shares: a new one costs the screen nothing, however
-//! many there are.
+//! Exchanges as they were completed, in chunks that the loader seals and everyone else shares: a new one costs the
+//! screen nothing, however many there are.
 
 use rdmascope_analyzer::exchange::Exchange;
 use std::collections::VecDeque;

@@ -69,7 +69,10 @@ pub(crate) fn cells(model: &Model, finding: &Found) -> Vec<Cell> {
         (sign(finding.severity).to_owned(), style),
         (finding.rule.id().to_owned(), style),
         (finding.by.name().to_owned(), theme.text),
-        (sure(finding.certainty).to_owned(), if finding.certainty == Certainty::Certain { theme.text } else { theme.faint }),
+        (
+            sure(finding.certainty).to_owned(),
+            if finding.certainty == Certainty::Certain { theme.text } else { theme.faint },
+        ),
         (times, theme.text),
         (finding.frame.to_string(), theme.text),
         (escaped(&finding.text), theme.text),
@@ -95,7 +98,9 @@ pub(crate) fn sentence(finding: &Finding) -> String {
 
 /// For an export: heads, then rows.
 pub(crate) fn rows(model: &Model) -> Vec<Vec<String>> {
-    let heads = ["id", "severity", "certainty", "by", "connection", "frame", "count", "text", "spec"].map(str::to_owned).to_vec();
+    let heads = ["id", "severity", "certainty", "by", "connection", "frame", "count", "text", "spec"]
+        .map(str::to_owned)
+        .to_vec();
     std::iter::once(heads).chain(model.found.iter().map(export)).collect()
 }
 
@@ -126,12 +131,12 @@ impl Screen for State {
         let shape = Table { columns: &COLUMNS, len: findings.len(), cursor: self.list, focused: true, sorted: None };
         draw::table(buf, list, theme, &shape, |row| findings.get(row).map_or_else(Vec::new, |f| cells(model, f)));
         let Some(finding) = findings.get(self.list.at) else {
-            let text = match (model.done, model.report.is_partial) {
-                (true, false) => "✓ No problems found.",
-                (true, true) => "– No problems found in the captured frames.",
-                (false, _) => "Reading …",
-            };
-            put(buf, list.x + 2, list.y + 1, list.width, text, theme.good);
+            let (mark, clear) = &model.report.all_clear;
+            let text = if model.done { format!("{mark} {clear}") } else { "Reading …".to_owned() };
+            put(buf, list.x + 2, list.y + 1, list.width, &text, theme.good);
+            if let Some(ignored) = &model.report.ignored {
+                put(buf, list.x + 2, list.y + 2, list.width, ignored, theme.faint);
+            }
             return;
         };
         let row = finding.rule.row();
@@ -150,12 +155,15 @@ impl Screen for State {
         say("means", row.title, theme.text);
         match finding.certainty {
             Certainty::Certain => {}
-            Certainty::IfNothingWasMissed => say("sure", "if the capture missed nothing that would explain it", theme.faint),
+            Certainty::IfNothingWasMissed => {
+                say("sure", "if the capture missed nothing that would explain it", theme.faint)
+            }
             Certainty::Guess => say("sure", "a guess, from timing or from the shape of the data", theme.faint),
         }
         if !finding.effects.is_empty() {
             let many = |n: u64| if n > 1 { format!(" ×{}", grouped(n)) } else { String::new() };
-            let list: Vec<String> = finding.effects.iter().map(|(rule, n)| format!("{}{}", rule.id(), many(*n))).collect();
+            let list: Vec<String> =
+                finding.effects.iter().map(|(rule, n)| format!("{}{}", rule.id(), many(*n))).collect();
             say("with it", &list.join(", "), theme.text);
         }
         if finding.connections.len() > 1 {

@@ -27,7 +27,8 @@ use rdmascope_dissector::trace::{Node, Tree};
 use std::collections::HashSet;
 
 /// Protocols that are closed until the user opens them: layers below RDMA are rarely of interest.
-const CLOSED: [&str; 12] = ["frame", "eth", "vlan", "sll", "ip", "ipv6", "udp", "tcp", "erf", "null", "raw", "iwarp_mpa"];
+const CLOSED: [&str; 12] =
+    ["frame", "eth", "vlan", "sll", "ip", "ipv6", "udp", "tcp", "erf", "null", "raw", "iwarp_mpa"];
 
 /// The pane that has the focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,7 +94,11 @@ pub(crate) fn page(state: &State, model: &Model) -> usize {
 /// The pane at a position of the screen.
 pub(crate) fn pane_at(state: &State, model: &Model, x: u16, y: u16) -> Option<Pane> {
     let areas = layout(state, model);
-    [Pane::List, Pane::Fields, Pane::Bytes].into_iter().zip(areas).find(|(_, a)| a.contains((x, y).into())).map(|(p, _)| p)
+    [Pane::List, Pane::Fields, Pane::Bytes]
+        .into_iter()
+        .zip(areas)
+        .find(|(_, a)| a.contains((x, y).into()))
+        .map(|(p, _)| p)
 }
 
 fn per_row(area: Rect) -> usize {
@@ -142,7 +147,9 @@ pub(crate) fn detail_came(state: &mut State, model: &mut Model, detail: Box<Deta
     // otherwise the last protocol of the frame
     let last = tree.and_then(|tree| {
         state.rows.iter().rposition(|r| {
-            tree.nodes.get(*r as usize).is_some_and(|n| n.depth == 0 && n.def.kind == Kind::Protocol && n.def.name != "rdmascope")
+            tree.nodes
+                .get(*r as usize)
+                .is_some_and(|n| n.depth == 0 && n.def.kind == Kind::Protocol && n.def.name != "rdmascope")
         })
     });
     let at = found.or(last).unwrap_or(0);
@@ -183,9 +190,16 @@ fn field_of_byte(state: &mut State, model: &Model) {
     let Some(detail) = &model.detail else { return };
     let source = selected_node(state, model).map_or(0, |n| n.source);
     let byte = state.byte as u32;
-    let covers = |n: &Node| n.source == source && !n.generated && n.len > 0 && n.offset <= byte && byte < n.offset + n.len && !n.def.hidden;
-    let best =
-        detail.tree.nodes.iter().enumerate().filter(|(_, n)| covers(n)).min_by_key(|(i, n)| (n.len, std::cmp::Reverse((n.depth, *i))));
+    let covers = |n: &Node| {
+        n.source == source && !n.generated && n.len > 0 && n.offset <= byte && byte < n.offset + n.len && !n.def.hidden
+    };
+    let best = detail
+        .tree
+        .nodes
+        .iter()
+        .enumerate()
+        .filter(|(_, n)| covers(n))
+        .min_by_key(|(i, n)| (n.len, std::cmp::Reverse((n.depth, *i))));
     let Some((found, _)) = best else { return };
     // open the subtrees that contain it
     let mut depth = detail.tree.nodes[found].depth;
@@ -272,7 +286,9 @@ fn literal(tree: &Tree, node: &Node) -> Option<String> {
         Stored::Bytes(b) if b.is_empty() || b.len() > 256 => None,
         Stored::Bytes(_) if !render::is_text(node.def, stored) => Some(shown),
         Stored::Bytes(_) | Stored::Text(_) => Some(format!("\"{}\"", shown.replace('\\', "\\\\").replace('"', "\\\""))),
-        Stored::Time(..) if node.def.kind == Kind::AbsTime => Some(format!("\"{}\"", shown.replace('T', " ").trim_end_matches("+0000"))),
+        Stored::Time(..) if node.def.kind == Kind::AbsTime => {
+            Some(format!("\"{}\"", shown.replace('T', " ").trim_end_matches("+0000")))
+        }
         Stored::Time(..) => Some(shown),
     }
 }
@@ -312,7 +328,11 @@ pub(crate) fn copied(state: &State, model: &Model, part: Part) -> Option<String>
         }
         Part::Bytes => {
             let (detail, node) = (detail?, node?);
-            let bytes = if state.pane == Pane::List { &detail.tree.sources().first()?.bytes[..] } else { detail.tree.covered(node) };
+            let bytes = if state.pane == Pane::List {
+                &detail.tree.sources().first()?.bytes[..]
+            } else {
+                detail.tree.covered(node)
+            };
             Some(bytes.iter().map(|b| format!("{b:02x}")).collect())
         }
         Part::Filter => selected_filter(state, model),
@@ -322,18 +342,30 @@ pub(crate) fn copied(state: &State, model: &Model, part: Part) -> Option<String>
 /// The cells of a row: number, time, source, destination, protocol, length, info, and the chosen columns.
 fn row_text(model: &Model, row: usize, place: usize) -> Vec<String> {
     let entry = model.index.at(place).copied().unwrap_or_default();
-    let previous = row.checked_sub(1).and_then(|r| model.frame_at(r)).and_then(|p| model.index.at(p)).map_or(entry.time, |e| e.time);
+    let previous = row
+        .checked_sub(1)
+        .and_then(|r| model.frame_at(r))
+        .and_then(|p| model.index.at(p))
+        .map_or(entry.time, |e| e.time);
     let time = model.time.show(entry.time, model.first_time(), previous);
     let mut cells = vec![(place + 1).to_string(), time];
     match model.texts.get(&(place as u64 + 1)) {
         Some(text) => {
-            cells.extend([text.src.clone(), text.dst.clone(), text.protocol.to_owned(), entry.wire_len.to_string(), text.info.clone()]);
+            cells.extend([
+                text.src.clone(),
+                text.dst.clone(),
+                text.protocol.to_owned(),
+                entry.wire_len.to_string(),
+                text.info.clone(),
+            ]);
             cells.extend(text.cells.iter().cloned());
         }
         None => {
             // until the line is made, use the data of the index
             let client = model.client_end(entry.connection);
-            let ends = model.connection(entry.connection).map(|c| c.peers.map(|p| rdmascope_analyzer::report::address(&p.address)));
+            let ends = model
+                .connection(entry.connection)
+                .map(|c| c.peers.map(|p| rdmascope_analyzer::report::address(&p.address)));
             let [client_at, server_at] = ends.unwrap_or_default();
             let (src, dst) = if entry.by() == client { (client_at, server_at) } else { (server_at, client_at) };
             let info = entry.opcode().and_then(|o| o.row()).map_or_else(String::new, |r| r.to_string());
@@ -360,18 +392,26 @@ type Row = (usize, usize, Vec<String>);
 fn rows(state: &State, model: &Model, area: Rect) -> Vec<Row> {
     let page = usize::from(area.height.saturating_sub(1));
     let top = state.list.top;
-    (top..top + page).filter_map(|row| model.frame_at(row).map(|place| (row, place, row_text(model, row, place)))).collect()
+    (top..top + page)
+        .filter_map(|row| model.frame_at(row).map(|place| (row, place, row_text(model, row, place))))
+        .collect()
 }
 
 /// The columns: sort key, index of the cell in a row, left edge, width.
 fn columns(model: &Model, area: Rect, rows: &[Row]) -> Vec<(By, usize, u16, u16)> {
     let widest = |column: usize, least: usize, most: usize| {
-        rows.iter().filter_map(|(.., cells)| cells.get(column)).map(|c| c.chars().count()).max().unwrap_or(0).clamp(least, most) as u16
+        rows.iter()
+            .filter_map(|(.., cells)| cells.get(column))
+            .map(|c| c.chars().count())
+            .max()
+            .unwrap_or(0)
+            .clamp(least, most) as u16
     };
     let narrow = area.width < 100;
     let number = widest(0, 4, 12).max(model.index.len().max(1).ilog10() as u16 + 1);
     let address = if narrow { 15 } else { 25 };
-    let usual = [number, widest(1, 8, 26), widest(2, 6, address), widest(3, 11, address), widest(4, 8, 13), widest(5, 3, 8)];
+    let usual =
+        [number, widest(1, 8, 26), widest(2, 6, address), widest(3, 11, address), widest(4, 8, 13), widest(5, 3, 8)];
     let mut widths: Vec<(usize, u16)> = usual.into_iter().enumerate().collect();
     // the chosen columns are placed before the info column
     widths.extend(model.columns.iter().enumerate().map(|(i, def)| (7 + i, widest(7 + i, def.name.len().min(16), 24))));
@@ -454,7 +494,11 @@ fn draw_fields(state: &State, model: &Model, buf: &mut Buffer, area: Rect) {
         return;
     };
     let tree = &detail.tree;
-    let about = if detail.is_exact { format!("frame {}", detail.number) } else { format!("frame {}, no longer kept", detail.number) };
+    let about = if detail.is_exact {
+        format!("frame {}", detail.number)
+    } else {
+        format!("frame {}, no longer kept", detail.number)
+    };
     rule(buf, area, area.y, "fields", &about, theme, state.pane == Pane::Fields);
     if let Some(error) = &detail.error {
         put(buf, area.x + 1, area.y + 1, area.width - 1, error, theme.error);
@@ -497,7 +541,13 @@ fn draw_fields(state: &State, model: &Model, buf: &mut Buffer, area: Rect) {
             buf.set_style(Rect { x: area.x, y, width: area.width, height: 1 }, style);
         }
     }
-    draw::scrollbar(buf, Rect { y: area.y + 1, height: area.height - 1, ..area }, state.fields.top, state.rows.len(), theme);
+    draw::scrollbar(
+        buf,
+        Rect { y: area.y + 1, height: area.height - 1, ..area },
+        state.fields.top,
+        state.rows.len(),
+        theme,
+    );
 }
 
 fn draw_bytes(state: &State, model: &Model, buf: &mut Buffer, area: Rect) {
@@ -519,7 +569,10 @@ fn draw_bytes(state: &State, model: &Model, buf: &mut Buffer, area: Rect) {
     let range = node.map_or(0..0, |n| n.offset as usize..n.offset as usize + n.len as usize);
     for line in 0..usize::from(area.height - 1) {
         let start = (state.bytes_top + line) * per_row;
-        let Some(bytes) = source.bytes.get(start..(start + per_row).min(source.bytes.len())).filter(|b| !b.is_empty()) else { break };
+        let Some(bytes) = source.bytes.get(start..(start + per_row).min(source.bytes.len())).filter(|b| !b.is_empty())
+        else {
+            break;
+        };
         let y = area.y + 1 + line as u16;
         put(buf, area.x + 1, y, 5, &format!("{start:04x}"), theme.faint);
         for (i, byte) in bytes.iter().enumerate() {
@@ -546,7 +599,13 @@ fn draw_bytes(state: &State, model: &Model, buf: &mut Buffer, area: Rect) {
 
 impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
-        &[(Action::NextPane, "pane"), (Action::Goto, "go to"), (Action::Mark, "mark"), (Action::Follow, "follow"), (Action::Sort, "sort")]
+        &[
+            (Action::NextPane, "pane"),
+            (Action::Goto, "go to"),
+            (Action::Mark, "mark"),
+            (Action::Follow, "follow"),
+            (Action::Sort, "sort"),
+        ]
     }
 
     fn draw(&self, model: &Model, buf: &mut Buffer) {
@@ -654,7 +713,8 @@ impl Screen for State {
             // a head sorts by its column
             Pane::List if y == areas[0].y => {
                 let columns = columns(model, areas[0], &rows(self, model, areas[0]));
-                if let Some((by, ..)) = columns.into_iter().find(|(_, _, from, width)| *from <= x && x <= from + width) {
+                if let Some((by, ..)) = columns.into_iter().find(|(_, _, from, width)| *from <= x && x <= from + width)
+                {
                     let down = model.sorting.by == by && !model.sorting.down;
                     return vec![Request::SortFrames(by, down)];
                 }

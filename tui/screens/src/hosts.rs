@@ -134,7 +134,8 @@ fn lines(model: &Model) -> Vec<Line> {
     out.push(Line::Head("endpoints".to_owned()));
     // in the columns of the conversations
     let sent = 18 + size;
-    let head = format!("{:<width$}{:<width$}{counted:>count$}{:>sent$}{:>size$}", "address", "role", "sent", "received");
+    let head =
+        format!("{:<width$}{:<width$}{counted:>count$}{:>sent$}{:>size$}", "address", "role", "sent", "received");
     out.push(Line::Pieces(vec![(head, theme.faint)]));
     for (host, row) in endpoints(model) {
         let style = if row.roles[0] { theme.client } else { theme.server };
@@ -178,10 +179,21 @@ impl Screen for State {
     }
 
     fn export(&self, model: &Model) -> Vec<Vec<String>> {
-        let heads = ["client", "server", "connections", "requests", "failed", "client_bytes", "server_bytes", "sent_again", "ns"];
+        let heads = [
+            "client",
+            "server",
+            "connections",
+            "requests",
+            "failed",
+            "client_bytes",
+            "server_bytes",
+            "sent_again",
+            "ns",
+        ];
         let mut out = vec![heads.map(str::to_owned).to_vec()];
         out.extend(conversations(model).into_iter().map(|([client, server], r)| {
-            let numbers = [r.connections, r.requests, r.failed, r.bytes[0], r.bytes[1], r.again, r.last.abs_diff(r.first)];
+            let numbers =
+                [r.connections, r.requests, r.failed, r.bytes[0], r.bytes[1], r.again, r.last.abs_diff(r.first)];
             [client, server].into_iter().chain(numbers.iter().map(u64::to_string)).collect()
         }));
         out

@@ -103,7 +103,8 @@ impl Entry {
     /// From [`Entry::to_bytes`].
     pub(crate) fn from_bytes(bytes: &[u8; ENTRY_BYTES]) -> Self {
         let part = |at: usize| -> [u8; 4] { std::array::from_fn(|i| bytes[at + i]) };
-        let long = |at: usize| u64::from(u32::from_le_bytes(part(at))) | u64::from(u32::from_le_bytes(part(at + 4))) << 32;
+        let long =
+            |at: usize| u64::from(u32::from_le_bytes(part(at))) | u64::from(u32::from_le_bytes(part(at + 4))) << 32;
         let [layer, opcode, flags, _spare] = part(28);
         Self {
             time: long(0) as i64,
@@ -174,7 +175,8 @@ impl Index {
     pub(crate) fn of_chunks(chunks: Vec<Arc<[Entry]>>) -> Option<Self> {
         let (last, others) = chunks.split_last().map_or((0, &[][..]), |(last, others)| (last.len(), others));
         let len = others.len() * CHUNK + last;
-        (last <= CHUNK && others.iter().all(|chunk| chunk.len() == CHUNK)).then(|| Self { chunks: Arc::new(chunks), len })
+        (last <= CHUNK && others.iter().all(|chunk| chunk.len() == CHUNK))
+            .then(|| Self { chunks: Arc::new(chunks), len })
     }
 
     /// The sealed chunks, in order.
@@ -263,7 +265,9 @@ impl Builder {
     pub(crate) fn index(&mut self) -> Index {
         self.learnt.sort_unstable_by_key(|(place, ..)| *place);
         for learnt in self.learnt.chunk_by(|a, b| a.0 / CHUNK == b.0 / CHUNK) {
-            let Some(chunk) = learnt.first().and_then(|(place, ..)| self.sealed.get_mut(place / CHUNK)) else { continue };
+            let Some(chunk) = learnt.first().and_then(|(place, ..)| self.sealed.get_mut(place / CHUNK)) else {
+                continue;
+            };
             let mut entries = chunk.to_vec();
             for (place, connection, end) in learnt {
                 entries[place % CHUNK].belongs(*connection, *end);
@@ -285,13 +289,23 @@ mod tests {
     use super::*;
 
     fn entry(time: i64) -> Entry {
-        Entry::new(time, 2, 1 << 40, 100, Kind::Ib(0x11), &FrameFacts { place: Some((7, End::B)), exchange: 9, ..FrameFacts::default() })
+        Entry::new(
+            time,
+            2,
+            1 << 40,
+            100,
+            Kind::Ib(0x11),
+            &FrameFacts { place: Some((7, End::B)), exchange: 9, ..FrameFacts::default() },
+        )
     }
 
     #[test]
     fn an_entry_keeps_what_it_was_given() {
         let e = entry(5);
-        assert_eq!((e.place(), e.connection, e.exchange, e.by(), e.is_acknowledgment()), ((2, 1 << 40), 7, 9, End::B, true));
+        assert_eq!(
+            (e.place(), e.connection, e.exchange, e.by(), e.is_acknowledgment()),
+            ((2, 1 << 40), 7, 9, End::B, true)
+        );
         let again = Entry::from_bytes(&e.to_bytes());
         assert_eq!(format!("{again:?}"), format!("{e:?}"));
         assert_eq!(Entry::from_bytes(&std::array::from_fn(|i| i as u8)).to_bytes(), std::array::from_fn(|i| i as u8));
@@ -323,7 +337,10 @@ mod tests {
         builder.belongs(CHUNK + 2, 8, End::A);
         builder.belongs(10 * CHUNK, 9, End::A);
         let index = builder.index();
-        assert_eq!((before.at(3).unwrap().connection, index.at(3).unwrap().connection, index.at(3).unwrap().by()), (0, 7, End::B));
+        assert_eq!(
+            (before.at(3).unwrap().connection, index.at(3).unwrap().connection, index.at(3).unwrap().by()),
+            (0, 7, End::B)
+        );
         assert_eq!((index.at(CHUNK + 2).unwrap().connection, index.at(CHUNK + 2).unwrap().by()), (8, End::A));
         assert_eq!(index.from(0).filter(|(_, e)| e.connection != 0).count(), 2);
     }

@@ -170,7 +170,9 @@ fn cells(model: &Model, e: &Exchange) -> Vec<Cell> {
 /// The connection of a request, and its ends.
 pub(crate) fn hosts(model: &Model, e: &Exchange) -> [Cell; 3] {
     let theme = &model.theme;
-    let Some(connection) = model.connection(e.connection) else { return [const { String::new() }; 3].map(|empty| (empty, theme.text)) };
+    let Some(connection) = model.connection(e.connection) else {
+        return [const { String::new() }; 3].map(|empty| (empty, theme.text));
+    };
     let [client, server] = connection.peers.map(|p| rdmascope_analyzer::report::address(&p.address));
     [(connection.id.to_string(), theme.faint), (client, theme.client), (server, theme.server)]
 }
@@ -191,8 +193,12 @@ fn behind(model: &Model, e: &Exchange) -> Option<Vec<(String, Style)>> {
         Behind::Exchange(id) => format!("request {id}"),
         Behind::Episode(id) => {
             let episode = model.connection(e.connection)?.episodes.list.iter().find(|episode| episode.id == id)?;
-            let from = episode.by.map_or("", |by| if by.index() == 0 { " of the client's packets" } else { " of the server's packets" });
-            let lasted = episode.end.map_or_else(|| "not over".to_owned(), |end| span(end.time.saturating_sub(episode.begin.time)));
+            let from = episode
+                .by
+                .map_or("", |by| if by.index() == 0 { " of the client's packets" } else { " of the server's packets" });
+            let lasted = episode
+                .end
+                .map_or_else(|| "not over".to_owned(), |end| span(end.time.saturating_sub(episode.begin.time)));
             let frames = episode.end.map_or_else(
                 || format!("from frame {}", episode.begin.frame),
                 |end| format!("frames {} to {}", episode.begin.frame, end.frame),
@@ -290,13 +296,16 @@ pub(crate) fn frames_of(model: &Model, e: &Exchange, most: usize) -> Vec<u64> {
     let from = e.request.frame.saturating_sub(1) as usize;
     let upto = e.reply_end.map_or(model.index.len() as u64, |at| at.frame) as usize;
     let id = u32::try_from(e.id).unwrap_or(u32::MAX);
-    let ends = [e.request.frame, e.request_end.frame, e.reply.map_or(0, |r| r.frame), e.reply_end.map_or(0, |r| r.frame)];
+    let ends =
+        [e.request.frame, e.request_end.frame, e.reply.map_or(0, |r| r.frame), e.reply_end.map_or(0, |r| r.frame)];
     model
         .index
         .from(from)
         .take(upto.saturating_sub(from).min(LOOK_MAX))
         // the first pieces of a message were not known to belong to it
-        .filter(|(i, entry)| entry.connection == e.connection && (entry.exchange == id || ends.contains(&(*i as u64 + 1))))
+        .filter(|(i, entry)| {
+            entry.connection == e.connection && (entry.exchange == id || ends.contains(&(*i as u64 + 1)))
+        })
         .map(|(i, _)| i as u64 + 1)
         .take(most)
         .collect()
@@ -346,9 +355,16 @@ impl Screen for State {
         let [list, below] = layout(model);
         let theme = &model.theme;
         let len = self.order.len();
-        let shape =
-            Table { columns: &COLUMNS, len, cursor: self.list, focused: !self.in_detail, sorted: Some((self.order.by, self.order.down)) };
-        draw::table(buf, list, theme, &shape, |row| exchange(self, model, row).map_or_else(Vec::new, |e| cells(model, e)));
+        let shape = Table {
+            columns: &COLUMNS,
+            len,
+            cursor: self.list,
+            focused: !self.in_detail,
+            sorted: Some((self.order.by, self.order.down)),
+        };
+        draw::table(buf, list, theme, &shape, |row| {
+            exchange(self, model, row).map_or_else(Vec::new, |e| cells(model, e))
+        });
         if len == 0 {
             let text = match model.done && self.order.is_made() {
                 false => "Reading …",
@@ -365,8 +381,18 @@ impl Screen for State {
             rule(buf, below, below.y, "exchange", &about, theme, self.in_detail);
             return;
         };
-        rule(buf, below, below.y, format!("{} {}", e.command, e.shown_file()).trim_end(), &about, theme, self.in_detail);
-        for (line, pieces) in lines(self, model, e).iter().skip(self.detail_top).take(usize::from(below.height - 1)).enumerate() {
+        rule(
+            buf,
+            below,
+            below.y,
+            format!("{} {}", e.command, e.shown_file()).trim_end(),
+            &about,
+            theme,
+            self.in_detail,
+        );
+        for (line, pieces) in
+            lines(self, model, e).iter().skip(self.detail_top).take(usize::from(below.height - 1)).enumerate()
+        {
             let pieces: Vec<(&str, Style)> = pieces.iter().map(|(t, s)| (t.as_str(), *s)).collect();
             draw::spans(buf, below.x + 1, below.y + 1 + line as u16, below.width - 2, &pieces);
         }

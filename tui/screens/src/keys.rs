@@ -96,7 +96,8 @@ impl Context {
         }
     }
 
-    pub(crate) const ALL: [Self; 7] = [Self::Views, Self::Moving, Self::Narrowing, Self::Taking, Self::Live, Self::Plot, Self::Screen];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Views, Self::Moving, Self::Narrowing, Self::Taking, Self::Live, Self::Plot, Self::Screen];
 }
 
 /// One row.
@@ -206,7 +207,12 @@ pub struct KeyHelp {
 /// All keys, in the order of the help.
 pub fn keys() -> impl Iterator<Item = KeyHelp> {
     let of = |context: Context| bindings().filter(move |b| b.context == context);
-    Context::ALL.into_iter().flat_map(of).map(|b| KeyHelp { heading: b.context.title(), name: b.name, keys: b.keys, help: b.help })
+    Context::ALL.into_iter().flat_map(of).map(|b| KeyHelp {
+        heading: b.context.title(),
+        name: b.name,
+        keys: b.keys,
+        help: b.help,
+    })
 }
 
 /// A key with its modifiers.
@@ -231,8 +237,10 @@ impl Keys {
         let mut map = Vec::new();
         let mut names = Vec::new();
         for binding in bindings() {
-            let keys: Vec<String> =
-                configured.get(binding.name).cloned().unwrap_or_else(|| binding.keys.iter().map(|k| (*k).to_owned()).collect());
+            let keys: Vec<String> = configured
+                .get(binding.name)
+                .cloned()
+                .unwrap_or_else(|| binding.keys.iter().map(|k| (*k).to_owned()).collect());
             for key in &keys {
                 let key = parse(key).ok_or_else(|| format!("{}: there is no key \"{key}\"", binding.name))?;
                 map.push((key, binding.action));
@@ -240,7 +248,9 @@ impl Keys {
             names.push((binding.name, keys));
         }
         // configured keys take precedence over the table
-        map.sort_by_key(|(_, action)| bindings().find(|b| b.action == *action).is_some_and(|b| !configured.contains_key(b.name)));
+        map.sort_by_key(|(_, action)| {
+            bindings().find(|b| b.action == *action).is_some_and(|b| !configured.contains_key(b.name))
+        });
         Ok(Self { map, names })
     }
 

@@ -1,5 +1,5 @@
-//! Latency: every answered request by when it was sent and how long it took, as a map. A brush takes a part of it, and all views show its
-//! requests alone.
+//! Latency: every answered request by when it was sent and how long it took, as a map. A brush takes a part of it, and
+//! all views show its requests alone.
 //!
 //! ```text
 //!  requests 1,204   half within 0.52 ms, 99 % within 11 ms, the slowest 12.4 ms
@@ -53,7 +53,17 @@ struct Map {
 impl Map {
     fn new(start: i64, width: i64, from: usize) -> Self {
         let counts = vec![0; COLUMNS * ROWS];
-        Self { start, width: width.max(1), counts, scanned: from, passing: 0, of_row: [0; ROWS], total: 0, rows: 0..1, slowest: 0 }
+        Self {
+            start,
+            width: width.max(1),
+            counts,
+            scanned: from,
+            passing: 0,
+            of_row: [0; ROWS],
+            total: 0,
+            rows: 0..1,
+            slowest: 0,
+        }
     }
 
     /// The column of a time, if it has one.
@@ -77,7 +87,8 @@ impl Map {
             let count = &mut self.counts[row * COLUMNS + column];
             *count = count.saturating_add(1);
             self.of_row[row] += 1;
-            self.rows = if self.total == 0 { row..row + 1 } else { self.rows.start.min(row)..self.rows.end.max(row + 1) };
+            self.rows =
+                if self.total == 0 { row..row + 1 } else { self.rows.start.min(row)..self.rows.end.max(row + 1) };
             self.total += 1;
             self.slowest = self.slowest.max(latency);
         }
@@ -214,7 +225,8 @@ fn slowest<'a>(model: &'a Model, map: &Map, cell: &Cell) -> Option<&'a Exchange>
         .filter(|e| model.concerns(e.connection) && (!model.filter.is_on() || order::passes(e, &model.filter.found)))
         .filter_map(|e| Some((e.latency()?, e)))
         .filter(|(latency, e)| {
-            cell.rows.contains(&row_of(*latency)) && map.column(e.request.time).is_some_and(|c| cell.columns.contains(&c))
+            cell.rows.contains(&row_of(*latency))
+                && map.column(e.request.time).is_some_and(|c| cell.columns.contains(&c))
         })
         .max_by_key(|(latency, _)| *latency)
         .map(|(_, e)| e)
@@ -222,13 +234,16 @@ fn slowest<'a>(model: &'a Model, map: &Map, cell: &Cell) -> Option<&'a Exchange>
 
 /// A filter for the replies of a cell's requests.
 fn filter(model: &Model, map: &Map, cell: &Cell) -> String {
-    let at = |column: usize| map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(model.first_time());
+    let at = |column: usize| {
+        map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(model.first_time())
+    };
     let decimal = |ns: i64| format!("{}.{:09}", ns.max(0) / 1_000_000_000, ns.max(0) % 1_000_000_000);
     // a request belongs to the time at which it was sent, and the filter is about its reply
     let (from, upto) = (at(cell.columns.start), at(cell.columns.end));
     let (least, most) = (latency_of(cell.rows.start), latency_of(cell.rows.end));
     format!(
-        "rdmascope.exchange.time >= {} && rdmascope.exchange.time < {} && frame.time_relative - rdmascope.exchange.time >= {} && \
+        "rdmascope.exchange.time >= {} && rdmascope.exchange.time < {} && frame.time_relative - \
+            rdmascope.exchange.time >= {} && \
         frame.time_relative - rdmascope.exchange.time < {}",
         decimal(least),
         decimal(most),
@@ -243,7 +258,9 @@ const SHADES: [&str; 4] = ["░", "▒", "▓", "█"];
 /// Draws the axis below the map: the times, and the selection.
 fn legend(state: &State, model: &Model, map: &Map, cell: &Cell, buf: &mut Buffer, y: u16) {
     let (body, theme, area) = (model.body(), &model.theme, plot(model));
-    let at = |column: usize| map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(model.first_time());
+    let at = |column: usize| {
+        map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(model.first_time())
+    };
     let columns = reached(state, model, map);
     put(buf, area.x, y, area.width, &"─".repeat(usize::from(area.width)), theme.faint);
     put(buf, area.x, y, area.width, &format!("{} ", seconds(at(0))), theme.faint);
@@ -252,7 +269,8 @@ fn legend(state: &State, model: &Model, map: &Map, cell: &Cell, buf: &mut Buffer
     let title = format!("sent {} … {} s", seconds(at(cell.columns.start)), seconds(at(cell.columns.end)));
     let line = Rect { y: y + 1, height: 1, ..body };
     rule(buf, line, y + 1, &title, "", theme, state.brush.is_some());
-    let range = format!("took {} to {}", span(latency_of(cell.rows.start)), span(latency_of(cell.rows.end).min(map.slowest)));
+    let range =
+        format!("took {} to {}", span(latency_of(cell.rows.start)), span(latency_of(cell.rows.end).min(map.slowest)));
     let word = if count == 1 { "request" } else { "requests" };
     let pieces: [(&str, Style); 2] = [(&format!("{} {word} ", grouped(count)), theme.text), (&range, theme.text)];
     spans(buf, body.x + 1, y + 2, body.width - 2, &pieces);
@@ -330,13 +348,18 @@ impl Screen for State {
         let greatest = cells.iter().map(|(.., n)| *n).max().unwrap_or(1).max(1);
         for (x, y, n) in cells.into_iter().filter(|(.., n)| *n > 0) {
             // by its logarithm: one request among thousands is seen
-            let shade = if n == 1 { 0 } else { (n.ilog2() as usize * 3).div_ceil(greatest.ilog2().max(1) as usize).min(3) };
+            let shade =
+                if n == 1 { 0 } else { (n.ilog2() as usize * 3).div_ceil(greatest.ilog2().max(1) as usize).min(3) };
             let style = if shade == 3 { theme.upper } else { theme.text };
             put(buf, area.x + x, area.y + rows - 1 - y, 1, SHADES[shade], style);
         }
         for y in 0..rows {
             let is_labelled = y % 4 == 0 || y == rows - 1;
-            let label = if is_labelled { format!("{}┤", span(latency_of(first + usize::from(y) * step))) } else { "│".to_owned() };
+            let label = if is_labelled {
+                format!("{}┤", span(latency_of(first + usize::from(y) * step)))
+            } else {
+                "│".to_owned()
+            };
             put_right(buf, body.x, area.y + rows - 1 - y, AXIS, &label, theme.faint);
         }
         if let Some((_, chosen)) = chosen(self, model) {
@@ -454,9 +477,12 @@ impl Screen for State {
     }
 
     fn export(&self, model: &Model) -> Vec<Vec<String>> {
-        let mut out = vec![["from", "upto", "least_latency", "greatest_latency", "requests"].map(str::to_owned).to_vec()];
+        let mut out =
+            vec![["from", "upto", "least_latency", "greatest_latency", "requests"].map(str::to_owned).to_vec()];
         let Some(map) = &self.map else { return out };
-        let at = |column: usize| map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(model.first_time());
+        let at = |column: usize| {
+            map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(model.first_time())
+        };
         for column in 0..COLUMNS {
             for row in 0..ROWS {
                 let count = map.counts[row * COLUMNS + column];
@@ -484,7 +510,12 @@ mod tests {
     fn a_row_holds_the_latencies_between_its_bounds() {
         for ns in [4, 5, 7, 8, 9, 1000, 1023, 1024, 1_000_000, 999_999_999, i64::MAX / 3] {
             let row = row_of(ns);
-            assert!(latency_of(row) <= ns && ns < latency_of(row + 1), "{ns}: {} {}", latency_of(row), latency_of(row + 1));
+            assert!(
+                latency_of(row) <= ns && ns < latency_of(row + 1),
+                "{ns}: {} {}",
+                latency_of(row),
+                latency_of(row + 1)
+            );
         }
         assert!(row_of(i64::MAX) < ROWS && row_of(-5) < ROWS);
     }

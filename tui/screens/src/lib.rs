@@ -58,7 +58,7 @@ mod time;
 mod view;
 mod views;
 
-pub use config::{CONFIGURATION, docs_url};
+pub use config::{CONFIGURATION, ForReports, for_reports};
 pub use keys::{KeyHelp, keys};
 pub use run::{From, Setup, run};
 

@@ -1,9 +1,12 @@
-//! Reads the capture once, from front to end, in a thread of its own: analysis, index, and news for the screen a few times a second.
+//! Reads the capture once, from front to end, in a thread of its own: analysis, index, and news for the screen a few
+//! times a second.
 //!
 //! ```text
 //!   file ─▶ decode ─▶ Pipeline ─▶ report (now and then), exchanges, credits ─┐
 //!              └────▶ Builder  ─▶ Index ────────────────────────────────────┴▶ News
 //! ```
+//!
+//! If the files are mapped, other threads decode.
 
 use super::cache::{Cache, Identity, Kept};
 use super::credits_log::{CreditsLog, Point};
@@ -17,14 +20,17 @@ use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::Sink;
 use rdmascope_capture::live::{Counters, Event, LiveSource};
 use rdmascope_capture::{
-    Capture, Follow, Hardware, HardwareRow, Interface, MergedSource, Metadata, OpenOptions, Progress, RandomAccess, Record, Source, open,
+    Capture, Follow, Hardware, HardwareRow, Interface, MergedSource, Metadata, OpenOptions, Progress, RandomAccess,
+    Record, Source, open,
 };
-use rdmascope_dissector::frame::{self, Body};
+use rdmascope_dissector::frame::{self, Body, Packet};
 use rdmascope_dissector::trace::Off;
-use rdmascope_report::analysis::link_speeds;
+use rdmascope_report::ahead::{self, How, Mapped};
+use rdmascope_report::analysis::{SMALL, link_speeds};
 use rdmascope_report::dissection::Past;
 use rdmascope_report::known_bugs::Search;
 use rdmascope_report::live::monitor::{self, mpa_port};
+use rdmascope_report::report::Ignore;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -52,6 +58,10 @@ const COUNTED_MAX: usize = 64;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// ns between two searches for connections to drop.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
+/// Maximum number of threads: the one that follows connections cannot keep up with more.
+const THREADS_MAX: usize = 8;
+/// Bytes that one of the files has at least before other threads decode.
+const AHEAD_FROM: usize = if cfg!(test) { 1 } else { SMALL };
 /// Maximum number of files of one command line: their number has a byte in the index.
 pub(crate) const INPUTS_MAX: usize = 256;
 
@@ -143,6 +153,8 @@ pub(crate) struct Shared {
     pub(crate) files: Arc<Mutex<Vec<PathBuf>>>,
     /// Options of the analysis.
     pub(crate) options: Arc<Options>,
+    /// Findings to leave out.
+    pub(crate) ignore: Arc<Vec<Ignore>>,
     /// Indexes of captures on disk, if they are used.
     pub(crate) cache: Option<Arc<Cache>>,
 }
@@ -160,6 +172,7 @@ impl Default for Shared {
             frames_max: Arc::new(AtomicU64::new(FRAMES_MAX)),
             files: Arc::default(),
             options: Arc::default(),
+            ignore: Arc::default(),
             cache: None,
         }
     }
@@ -332,9 +345,8 @@ impl Input {
         match self {
             Input::One(c) => c.progress(),
             Input::Live(l) => l.source.progress(),
-            Input::Many(m) => m.inputs().map(Source::progress).fold(Progress { done: 0, total: Some(0) }, |a, p| Progress {
-                done: a.done + p.done,
-                total: a.total.zip(p.total).map(|(x, y)| x + y),
+            Input::Many(m) => m.inputs().map(Source::progress).fold(Progress { done: 0, total: Some(0) }, |a, p| {
+                Progress { done: a.done + p.done, total: a.total.zip(p.total).map(|(x, y)| x + y) }
             }),
         }
     }
@@ -371,13 +383,25 @@ struct Loading<D> {
 
 impl<D: FnMut(News) -> bool> Loading<D> {
     #[inline]
-    fn frame(&mut self, which: usize, record: &Record<'_>, interfaces: &[Interface], options: &frame::Options) -> Option<u16> {
+    fn frame(
+        &mut self,
+        which: usize,
+        record: &Record<'_>,
+        interfaces: &[Interface],
+        options: &frame::Options,
+    ) -> Option<u16> {
         self.number += 1;
         if record.has_time() {
             self.time_ns = record.time_ns;
         }
         let (number, time_ns) = (self.number, self.time_ns);
-        let meta = FrameMeta { number, time_ns, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface };
+        let meta = FrameMeta {
+            number,
+            time_ns,
+            link_type: record.link_type,
+            wire_len: record.wire_len,
+            interface: record.interface,
+        };
         let packet = match &mut self.search {
             Some(search) => {
                 let listener = search.begin(record, interfaces, self.past.before(&meta));
@@ -392,6 +416,21 @@ impl<D: FnMut(News) -> bool> Loading<D> {
                 packet
             }
         };
+        self.enter(&meta, &packet, record.offset, which);
+        mpa_port(&packet.body)
+    }
+
+    /// A frame that was decoded already, of which file, and its place there.
+    #[inline]
+    fn decoded(&mut self, meta: &FrameMeta, packet: &Packet<'_>, offset: u64, which: usize) {
+        (self.number, self.time_ns) = (meta.number, meta.time_ns);
+        self.pipeline.packet(meta, packet, &mut Off);
+        self.enter(meta, packet, offset, which);
+    }
+
+    /// Enters a frame into the index, after it was analysed.
+    #[inline]
+    fn enter(&mut self, meta: &FrameMeta, packet: &Packet<'_>, offset: u64, which: usize) {
         let kind = match &packet.body {
             Body::Ib(ib) => Kind::Ib(ib.bth.opcode),
             Body::Tcp(segment) => Kind::Tcp(!segment.payload.is_empty() || segment.flags & 0x07 != 0),
@@ -404,9 +443,8 @@ impl<D: FnMut(News) -> bool> Loading<D> {
                 self.builder.belongs(*frame as usize - 1, connection, *end);
             }
         }
-        self.builder.push(Entry::new(time_ns, which, record.offset, record.wire_len, kind, &facts));
+        self.builder.push(Entry::new(meta.time_ns, which, offset, meta.wire_len, kind, &facts));
         self.since += 1;
-        mpa_port(&packet.body)
     }
 
     fn news(&mut self, shared: &Shared) {
@@ -414,7 +452,7 @@ impl<D: FnMut(News) -> bool> Loading<D> {
         let wait = (self.report_took * 10).max(Duration::from_millis(200));
         let report = self.reported.is_none_or(|at| at.elapsed() > wait).then(|| {
             let begun = Instant::now();
-            let report = Arc::new(Digest::new(self.pipeline.snapshot()));
+            let report = Arc::new(Digest::new(self.pipeline.snapshot(), &shared.ignore));
             self.digests.retain(|d| Arc::strong_count(d) > 1);
             self.digests.push(report.clone());
             self.reported = Some(begun);
@@ -457,9 +495,10 @@ fn identity(input: &Input, shared: &Shared) -> Option<(Arc<Cache>, Identity)> {
     Some((cache.clone(), cache.identity(capture, &shared.options, SystemTime::now())?))
 }
 
-/// Passes on everything that the index of an earlier time has. `None`, and nothing was done, if there is none that fits.
+/// Passes on everything that the index of an earlier time has. `None`, and nothing was done, if there is none that
+/// fits.
 fn from_index(input: &mut Input, cache: &Cache, identity: &Identity, shared: &Shared) -> Option<News> {
-    let kept = cache.read(identity, SystemTime::now())?;
+    let kept = cache.read(identity, &shared.ignore, SystemTime::now())?;
     let Input::One(capture) = &mut *input else { return None };
     if !capture.skip(&kept.described_at, kept.end) {
         return None;
@@ -485,7 +524,13 @@ fn from_index(input: &mut Input, cache: &Cache, identity: &Identity, shared: &Sh
 /// Reads everything and passes results to `deliver`, which returns false if nobody listens any more. With `live`,
 /// results are reported at once and not only when more frames come; with `follow`, reading continues at the end of the
 /// file.
-pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, mut deliver: impl FnMut(News) -> bool + Send) {
+pub(crate) fn run(
+    mut input: Input,
+    live: bool,
+    follow: bool,
+    shared: &Shared,
+    mut deliver: impl FnMut(News) -> bool + Send,
+) {
     let endless = matches!(input, Input::Live(_));
     let identity = if live || follow { None } else { identity(&input, shared) };
     if let Some((cache, identity)) = &identity
@@ -532,10 +577,15 @@ pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, m
                 }
             });
         }
-        let error = if live {
-            read(&mut input, 1, follow, shared, &options, &lock)
-        } else {
-            read(&mut input, 1024, follow, shared, &options, &lock)
+        let may_be_ahead = !live && !follow && lock().search.is_none();
+        let ahead = match &mut input {
+            Input::One(capture) if may_be_ahead => read_ahead(&mut **capture, shared, &options, &lock),
+            Input::Many(merged) if may_be_ahead => read_ahead(&mut **merged, shared, &options, &lock),
+            _ => None,
+        };
+        let error = match ahead {
+            Some(error) => error,
+            None => read(&mut input, if live { 1 } else { 1024 }, follow, shared, &options, &lock),
         };
         over.store(true, Ordering::Relaxed);
         error
@@ -550,7 +600,7 @@ pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, m
     link_speeds(&mut loading.pipeline, input.metadata());
     let (report, sink) = loading.pipeline.finish();
     keep_credits(&mut loading.credits, &sink.credits);
-    let report = Arc::new(Digest::new(report));
+    let report = Arc::new(Digest::new(report, &shared.ignore));
     let exchanges = publish_exchanges(&sink.exchanges, shared);
     (loading.deliver)(News {
         index: index.clone(),
@@ -569,11 +619,13 @@ pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, m
     });
     // if the user ended reading early, there is more to be read the next time
     let is_whole = shared.frames_max.load(Ordering::Relaxed) != 0;
-    if let (Some((cache, identity)), Input::One(capture), Some(credits), true) = (identity, &input, loading.credits, is_whole)
+    if let (Some((cache, identity)), Input::One(capture), Some(credits), true) =
+        (identity, &input, loading.credits, is_whole)
         && let Some(described_at) = capture.described_at().map(<[u64]>::to_vec)
     {
         let end = input.progress().done;
-        let kept = Kept { index, report, exchanges, exchanges_dropped: sink.dropped, credits, error, described_at, end };
+        let kept =
+            Kept { index, report, exchanges, exchanges_dropped: sink.dropped, credits, error, described_at, end };
         cache.write(&identity, capture, &shared.options, &kept, &shared.stop, SystemTime::now());
     }
 }
@@ -584,6 +636,81 @@ fn beginning(endless: bool, shared: &Shared) -> (Pipeline<Collector>, Builder) {
     let settings = if endless { monitor::endless(settings) } else { settings };
     let pipeline = Pipeline::with_sink(settings, Collector { rolls: endless, ..Collector::default() });
     (pipeline, if endless { Builder::rolling(LIVE_CHUNKS) } else { Builder::default() })
+}
+
+/// Answer to the question whether more frames are to be read.
+enum Asked {
+    More,
+    Stop,
+    /// No more, for this reason.
+    End(String),
+}
+
+/// Asks whether more frames are to be read than so many, and waits for the answer.
+fn ask<D: FnMut(News) -> bool>(loading: &mut Loading<D>, shared: &Shared) -> Asked {
+    loading.asks = Some(loading.number);
+    loading.news(shared);
+    loop {
+        if shared.stop.load(Ordering::Relaxed) {
+            return Asked::Stop;
+        }
+        match shared.frames_max.load(Ordering::Relaxed) {
+            most if most == loading.number => std::thread::sleep(POLL_EVERY),
+            0 => {
+                let read = rdmascope_report::report::words::grouped(loading.number);
+                return Asked::End(format!("only the first {read} frames were read, as you asked"));
+            }
+            _ => return Asked::More,
+        }
+    }
+}
+
+/// Reads files to the end that are mapped and not small, with other threads that decode. Returns why it ended too
+/// early; `None`, and nothing was read, if one thread has to do everything.
+fn read_ahead<'l, S: Mapped, D: FnMut(News) -> bool + 'l>(
+    source: &mut S,
+    shared: &Shared,
+    options: &frame::Options,
+    lock: &dyn Fn() -> MutexGuard<'l, Loading<D>>,
+) -> Option<Option<String>> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) - 1;
+    let files =
+        source.files().filter(|files| workers > 0 && files.iter().any(|file| file.bytes().len() >= AHEAD_FROM))?;
+    let total = files.iter().map(|file| file.bytes().len() as u64).sum();
+    let how = How { workers, options: *options, described: true };
+    let mut ended = None;
+    let error = ahead::decoded(
+        source,
+        &files,
+        &how,
+        |record, which| (record.offset, which),
+        |batch| {
+            let mut loading = lock();
+            if let Some(described) = batch.described.take() {
+                take_again(described.inputs, shared);
+                link_speeds(&mut loading.pipeline, &described.metadata);
+            }
+            for (meta, packet, (offset, which)) in batch.groups().flatten() {
+                if loading.number >= shared.frames_max.load(Ordering::Relaxed) {
+                    match ask(&mut loading, shared) {
+                        Asked::More => {}
+                        Asked::Stop => return false,
+                        Asked::End(error) => {
+                            ended = Some(error);
+                            return false;
+                        }
+                    }
+                }
+                loading.decoded(meta, packet, *offset, *which);
+            }
+            loading.progress = Progress { done: batch.done, total: Some(total) };
+            if loading.delivered.elapsed() >= DELIVER_EVERY && loading.since > 0 {
+                loading.news(shared);
+            }
+            !shared.stop.load(Ordering::Relaxed) && !loading.deaf
+        },
+    );
+    Some(ended.or_else(|| error.map(|e| e.to_string())))
 }
 
 /// Reads to the end, `batch` frames under one lock. Returns why it ended too early.
@@ -613,27 +740,22 @@ fn read<'l, D: FnMut(News) -> bool + 'l>(
             publish(&mut loading.builder, shared);
             publish_exchanges(&loading.pipeline.sink().exchanges, shared);
         }
-        if !matches!(input, Input::Live(_)) && loading.number >= shared.frames_max.load(Ordering::Relaxed) && matches!(advanced, Ok(true)) {
-            loading.asks = Some(loading.number);
-            loading.news(shared);
-            let most = loop {
-                if shared.stop.load(Ordering::Relaxed) {
-                    return None;
-                }
-                match shared.frames_max.load(Ordering::Relaxed) {
-                    most if most == loading.number => std::thread::sleep(POLL_EVERY),
-                    most => break most,
-                }
-            };
-            if most == 0 {
-                return Some(format!(
-                    "only the first {} frames were read, as you asked",
-                    rdmascope_report::report::words::grouped(loading.number)
-                ));
+        if !matches!(input, Input::Live(_))
+            && loading.number >= shared.frames_max.load(Ordering::Relaxed)
+            && matches!(advanced, Ok(true))
+        {
+            match ask(&mut loading, shared) {
+                Asked::More => {}
+                Asked::Stop => return None,
+                Asked::End(error) => return Some(error),
             }
         }
         let most = shared.frames_max.load(Ordering::Relaxed).saturating_sub(loading.number);
-        let mut left = if matches!(input, Input::Live(_)) { batch } else { batch.min(u32::try_from(most).unwrap_or(batch)).max(1) };
+        let mut left = if matches!(input, Input::Live(_)) {
+            batch
+        } else {
+            batch.min(u32::try_from(most).unwrap_or(batch)).max(1)
+        };
         let whole = left;
         while let Ok(true) = advanced {
             if left + 1 >= whole && revision != Some(input.revision()) {
@@ -703,7 +825,12 @@ fn publish(builder: &mut Builder, shared: &Shared) -> Index {
 }
 
 fn renew(input: &Input, shared: &Shared) {
-    if let Some(inputs) = input.random_access() {
+    take_again(input.random_access(), shared);
+}
+
+/// The inputs must be taken again to read frames.
+fn take_again(inputs: Option<Vec<RandomAccess>>, shared: &Shared) {
+    if let Some(inputs) = inputs {
         let mut again = shared.again.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         again.version += 1;
         again.inputs = inputs;

@@ -133,7 +133,8 @@ fn cells(model: &Model, e: &Exchange, descriptor: usize) -> Vec<Cell> {
 }
 
 /// For an export: the heads.
-pub(crate) const HEADS: &[&str] = &["frame", "time", "key", "address", "length", "used", "peer", "command", "ended", "file"];
+pub(crate) const HEADS: &[&str] =
+    &["frame", "time", "key", "address", "length", "used", "peer", "command", "ended", "file"];
 
 impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
@@ -145,23 +146,39 @@ impl Screen for State {
         let theme = &model.theme;
         let len = self.order.len();
         let order = &self.order;
-        let shape = Table { columns: &COLUMNS, len, cursor: self.list, focused: true, sorted: Some((order.by, order.down)) };
-        draw::table(buf, area(model), theme, &shape, |at| row(self, model, at).map_or_else(Vec::new, |(e, d)| cells(model, e, d)));
-        if len == 0 {
-            let text = if model.done && order.is_made() {
-                "No request advertised memory: all data travelled inside messages."
-            } else {
-                "Reading …"
-            };
-            put(buf, body.x + 2, body.y + 1, body.width, text, theme.faint);
-        }
+        let shape =
+            Table { columns: &COLUMNS, len, cursor: self.list, focused: true, sorted: Some((order.by, order.down)) };
+        draw::table(buf, area(model), theme, &shape, |at| {
+            row(self, model, at).map_or_else(Vec::new, |(e, d)| cells(model, e, d))
+        });
         let (keys, invalidated, outside) = model.sums.keys();
+        if len == 0 {
+            let text = match (model.done && order.is_made(), keys) {
+                (false, _) => "Reading …".to_owned(),
+                (true, 0) if model.filter.is_on() => "No request that passes the filter advertised memory.".to_owned(),
+                (true, 0) => "No request advertised memory: all data travelled inside messages.".to_owned(),
+                (true, 1) if model.filter.is_on() => "The only key does not pass the filter.".to_owned(),
+                (true, keys) if model.filter.is_on() => {
+                    format!("None of the {} keys passes the filter.", grouped(keys))
+                }
+                (true, _) => "The requests that advertised the keys are not in the capture.".to_owned(),
+            };
+            put(buf, body.x + 2, body.y + 1, body.width, &text, theme.faint);
+        }
         // of a request the first descriptors are known, and of those without a request in the capture none
-        let listed = if len as u64 == keys { String::new() } else { format!(", {} of them listed", grouped(len as u64)) };
-        let text = format!("{} keys advertised{listed}, {} invalidated by the peer, ", grouped(keys), grouped(invalidated));
+        let listed =
+            if len as u64 == keys { String::new() } else { format!(", {} of them listed", grouped(len as u64)) };
+        let text =
+            format!("{} keys advertised{listed}, {} invalidated by the peer, ", grouped(keys), grouped(invalidated));
         let outside_text = format!("{} uses outside of them", grouped(outside));
         let style = if outside > 0 { theme.error } else { theme.faint };
-        draw::spans(buf, body.x + 1, body.y + body.height - 1, body.width - 2, &[(&text, theme.faint), (&outside_text, style)]);
+        draw::spans(
+            buf,
+            body.x + 1,
+            body.y + body.height - 1,
+            body.width - 2,
+            &[(&text, theme.faint), (&outside_text, style)],
+        );
     }
 
     fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
@@ -237,7 +254,12 @@ impl Screen for State {
     }
 
     fn table(&mut self) -> Option<Sortable<'_>> {
-        Some(Sortable { order: &mut self.order, cursor: &mut self.list, rows: &ROWS, greatest_first_from: COLUMNS.len() })
+        Some(Sortable {
+            order: &mut self.order,
+            cursor: &mut self.list,
+            rows: &ROWS,
+            greatest_first_from: COLUMNS.len(),
+        })
     }
 
     fn page(&self, model: &Model) -> usize {

@@ -45,7 +45,10 @@ pub(crate) struct Filter {
 impl Filter {
     /// True if one of these frames passes, counted from 1.
     pub(crate) fn has_frame(&self, number: u64) -> bool {
-        u32::try_from(number).ok().and_then(|n| n.checked_sub(1)).is_some_and(|place| self.found.binary_search(&place).is_ok())
+        u32::try_from(number)
+            .ok()
+            .and_then(|n| n.checked_sub(1))
+            .is_some_and(|place| self.found.binary_search(&place).is_ok())
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -283,8 +286,11 @@ impl Model {
             return followed.ids.iter().find_map(|id| self.connection(*id));
         }
         let chosen = self.about.and_then(|id| self.connection(id));
-        let busiest = self.report.busiest().filter(|busiest| self.chosen.as_ref().is_none_or(|places| places.contains(busiest)));
-        let place = busiest.or_else(|| self.chosen.as_ref().and_then(|places| places.first().copied())).or(self.report.busiest());
+        let busiest =
+            self.report.busiest().filter(|busiest| self.chosen.as_ref().is_none_or(|places| places.contains(busiest)));
+        let place = busiest
+            .or_else(|| self.chosen.as_ref().and_then(|places| places.first().copied()))
+            .or(self.report.busiest());
         chosen.or_else(|| self.report.connections.get(place?))
     }
 
@@ -317,7 +323,8 @@ impl Model {
 
     /// True if there are frames that were not looked at yet for the list of shown ones.
     pub(crate) fn is_scanning(&self) -> bool {
-        self.shown.is_some() && self.scanned < if self.filter.is_on() { self.filter.found.len() } else { self.index.len() }
+        self.shown.is_some()
+            && self.scanned < if self.filter.is_on() { self.filter.found.len() } else { self.index.len() }
     }
 
     /// True if the filter looked at all frames.

@@ -75,7 +75,14 @@ impl Order {
     }
 
     /// Sorts by a column, and keeps the selected row selected and visible. Returns a message about it.
-    pub(crate) fn sort_table(&mut self, cursor: &mut Cursor, page: usize, by: usize, down: bool, title: &str) -> String {
+    pub(crate) fn sort_table(
+        &mut self,
+        cursor: &mut Cursor,
+        page: usize,
+        by: usize,
+        down: bool,
+        title: &str,
+    ) -> String {
         let row = self.row(cursor.at).filter(|_| cursor.at > 0);
         self.sort(by, down);
         if let Some(at) = row.and_then(|row| self.find(row)) {
@@ -117,18 +124,25 @@ impl Order {
     }
 }
 
-/// True if a request has one of these frames (places, ascending) among those by which it is known: its own, its reply's, first and last of
-/// its RDMA.
+/// True if a request has one of these frames (places, ascending) among those by which it is known: its own, its
+/// reply's, first and last of its RDMA.
 pub(crate) fn passes(e: &Exchange, frames: &[u32]) -> bool {
     let moved = [&e.reads, &e.writes].into_iter().filter(|m| m.frames > 0).flat_map(|m| [m.first, m.last]);
     let ends = [e.request, e.request_end].into_iter().chain(e.reply).chain(e.reply_end);
-    ends.chain(moved)
-        .any(|at| u32::try_from(at.frame).ok().and_then(|n| n.checked_sub(1)).is_some_and(|p| frames.binary_search(&p).is_ok()))
+    ends.chain(moved).any(|at| {
+        u32::try_from(at.frame).ok().and_then(|n| n.checked_sub(1)).is_some_and(|p| frames.binary_search(&p).is_ok())
+    })
 }
 
 /// The rows of a table in ascending order of a column, of all connections or of those with these numbers, all or those
 /// with one of these frames.
-pub(crate) fn make(table: &Rows, exchanges: &Exchanges, by: usize, followed: Option<&[u32]>, passing: Option<&[u32]>) -> Vec<Row> {
+pub(crate) fn make(
+    table: &Rows,
+    exchanges: &Exchanges,
+    by: usize,
+    followed: Option<&[u32]>,
+    passing: Option<&[u32]>,
+) -> Vec<Row> {
     let of_shown = |e: &Exchange| followed.is_none_or(|ids| ids.contains(&e.connection));
     let shown = exchanges.iter().filter(|(_, e)| of_shown(e) && passing.is_none_or(|frames| passes(e, frames)));
     let mut rows: Vec<Row> = shown.flat_map(|(place, e)| (0..(table.count)(e)).map(move |row| (place, row))).collect();
@@ -154,7 +168,10 @@ mod tests {
         let second = order.due(3).unwrap();
         assert!(order.came(second, 3, vec![(2, 0), (0, 0), (1, 0)]));
         assert!(order.due(3).is_none() && order.due(4).is_some());
-        assert_eq!((order.row(0), order.row(2), order.row(3), order.find((2, 0))), (Some((1, 0)), Some((2, 0)), None, Some(2)));
+        assert_eq!(
+            (order.row(0), order.row(2), order.row(3), order.find((2, 0))),
+            (Some((1, 0)), Some((2, 0)), None, Some(2))
+        );
         order.sort(2, false);
         assert!(order.is_made() && order.row(0) == Some((2, 0)));
     }

@@ -152,7 +152,7 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
             lines.push((String::new(), line, theme.upper));
         }
     }
-    let Some(worst) = findings.first().filter(|f| f.severity > Severity::Note) else {
+    let Some(worst) = findings.iter().find(|f| f.severity > Severity::Note) else {
         let text = match (model.done, findings.len()) {
             (false, _) if !model.grows => "Reading …".to_owned(),
             (false, _) if model.index.len() == 0 => "No frame so far.".to_owned(),
@@ -161,26 +161,25 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
             (false, n) => format!("No problems found so far. {n} notes."),
             (true, _) if model.index.len() == 0 => "There are no frames.".to_owned(),
             (true, 0) if model.filter.is_on() => "No problems found in the frames that pass the filter.".to_owned(),
-            (true, n) if model.report.is_partial => match n {
-                0 => "No problems found in the captured frames.".to_owned(),
-                1 => "No problems found in the captured frames. 1 note.".to_owned(),
-                n => format!("No problems found in the captured frames. {n} notes."),
-            },
-            (true, 0) => "No problems found.".to_owned(),
-            (true, 1) => "No problems found. 1 note.".to_owned(),
-            (true, n) => format!("No problems found. {n} notes."),
+            (true, 0) => model.report.all_clear.1.clone(),
+            (true, 1) => format!("{} 1 note.", model.report.all_clear.1),
+            (true, n) => format!("{} {n} notes.", model.report.all_clear.1),
         };
         // if reading ended early, the unread part cannot be judged
         let sign = if model.error.is_some() {
             "·"
-        } else if model.done && model.report.is_partial {
-            "–"
         } else if model.done {
-            "✓"
+            model.report.all_clear.0
         } else {
             "…"
         };
-        lines.push((sign.to_owned(), text, if model.error.is_some() { theme.text } else { theme.good }));
+        let style = if model.error.is_some() { theme.text } else { theme.good };
+        for (i, line) in wrap(&text, width + 7).into_iter().enumerate() {
+            lines.push((if i == 0 { sign.to_owned() } else { String::new() }, line, style));
+        }
+        if let Some(ignored) = &model.report.ignored {
+            lines.push((String::new(), ignored.clone(), theme.faint));
+        }
         return lines;
     };
     let row = worst.rule.row();
@@ -188,7 +187,9 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
     let times = match (worst.count, worst.connections.len()) {
         (0 | 1, _) => format!("  (frame {})", worst.frame),
         (n, 0 | 1) => format!("  ({} times, first in frame {})", grouped(n), worst.frame),
-        (n, connections) => format!("  ({} times on {connections} connections, first in frame {})", grouped(n), worst.frame),
+        (n, connections) => {
+            format!("  ({} times on {connections} connections, first in frame {})", grouped(n), worst.frame)
+        }
     };
     // a small screen has room for only one of the two: the advice
     let title = worst.title.as_deref().filter(|_| model.body().height >= 18);
@@ -243,7 +244,11 @@ fn draw_connections(state: &State, model: &Model, buf: &mut Buffer, area: Rect) 
         let (state, style) = standing(model, c);
         let volume: Vec<u64> = c.throughput.iter().map(|(_, a, b)| a + b).collect();
         let held = |at: usize| c.sides[at].held_last.map_or_else(|| "?".to_owned(), |h| h.to_string());
-        let credits = if c.sides.iter().any(|s| s.held_last.is_some()) { format!("{} / {}", held(0), held(1)) } else { String::new() };
+        let credits = if c.sides.iter().any(|s| s.held_last.is_some()) {
+            format!("{} / {}", held(0), held(1))
+        } else {
+            String::new()
+        };
         vec![
             (c.id.to_string(), worst.map_or(theme.text, |s| theme.severity(s))),
             (ends(c), theme.text),
@@ -288,8 +293,17 @@ pub(crate) fn cursor(state: &mut State) -> &mut Cursor {
 
 /// For an export: heads, then rows.
 pub(crate) fn rows(model: &Model) -> Vec<Vec<String>> {
-    let heads =
-        ["connection", "ends", "carries", "queue_pairs", "messages_client", "messages_server", "first_frame", "last_frame", "state"];
+    let heads = [
+        "connection",
+        "ends",
+        "carries",
+        "queue_pairs",
+        "messages_client",
+        "messages_server",
+        "first_frame",
+        "last_frame",
+        "state",
+    ];
     std::iter::once(heads.map(str::to_owned).to_vec()).chain(model.connections().map(|c| export(model, c))).collect()
 }
 
@@ -332,7 +346,8 @@ impl Screen for State {
         let lines = top_lines(model, top.width);
         for (i, (head, text, style)) in lines.iter().take(usize::from(top.height)).enumerate() {
             let y = top.y + i as u16;
-            let is_sentence = head.chars().count() == 1 || (head.is_empty() && *style != theme.text && *style != theme.good);
+            let is_sentence =
+                head.chars().count() == 1 || (head.is_empty() && *style != theme.text && *style != theme.good);
             let indent = if is_sentence { 3 } else { 10 };
             put(buf, top.x + 1, y, 8, head, if head.starts_with(' ') { theme.faint } else { *style });
             let width = top.width.saturating_sub(indent + 1);
@@ -349,6 +364,8 @@ impl Screen for State {
         let findings_shown = &model.found;
         let count = |s: Severity| model.found.count(s);
         let about = format!("✗ {}   ! {}   · {}", count(Severity::Error), count(Severity::Warn), count(Severity::Note));
+        let about =
+            model.report.ignored.as_ref().map_or_else(|| about.clone(), |ignored| format!("{about}   {ignored}"));
         rule(buf, found, found.y, "findings", &about, theme, pane == Pane::Findings);
         for line in 0..usize::from(found.height.saturating_sub(1)) {
             let at = self.findings.top + line;
@@ -366,16 +383,33 @@ impl Screen for State {
             }
         }
         if findings_shown.is_empty() {
-            put(buf, found.x + 3, found.y + 1, found.width, if model.done { "none" } else { "none so far" }, theme.faint);
+            put(
+                buf,
+                found.x + 3,
+                found.y + 1,
+                found.width,
+                if model.done { "none" } else { "none so far" },
+                theme.faint,
+            );
         }
-        rule(buf, slow, slow.y, "slowest I/O", "▒ server  ▓ RDMA  █ wire  × recovery  ░ credit  ? unknown", theme, pane == Pane::Slowest);
+        rule(
+            buf,
+            slow,
+            slow.y,
+            "slowest I/O",
+            "▒ server  ▓ RDMA  █ wire  × recovery  ░ credit  ? unknown",
+            theme,
+            pane == Pane::Slowest,
+        );
         let list = slowest(model);
         for line in 0..usize::from(slow.height.saturating_sub(1)) {
             let at = self.slowest.top + line;
             let Some(e) = list.get(at) else { break };
             let y = slow.y + 1 + line as u16;
             put_right(buf, slow.x + 1, y, 9, &e.latency().map_or_else(String::new, span), theme.text);
-            let x = put(buf, slow.x + 12, y, 16, e.command, if e.failed { theme.error } else { theme.text }).max(slow.x + 24) + 1;
+            let x = put(buf, slow.x + 12, y, 16, e.command, if e.failed { theme.error } else { theme.text })
+                .max(slow.x + 24)
+                + 1;
             let mut what = e.shown_file();
             if let Some(offset) = e.offset {
                 what.push_str(&format!(" @{offset}"));
@@ -393,7 +427,14 @@ impl Screen for State {
             }
         }
         if list.is_empty() {
-            put(buf, slow.x + 3, slow.y + 1, slow.width, if model.done { "no request with a reply" } else { "none so far" }, theme.faint);
+            put(
+                buf,
+                slow.x + 3,
+                slow.y + 1,
+                slow.width,
+                if model.done { "no request with a reply" } else { "none so far" },
+                theme.faint,
+            );
         }
     }
 
@@ -473,7 +514,12 @@ impl Screen for State {
     fn selected_exchange(&self, model: &Model) -> Option<Exchange> {
         let e = (self.pane == Pane::Slowest).then(|| slowest(model).get(self.slowest.at).copied()).flatten()?;
         let known = model.exchanges.iter().find(|(_, known)| known.id == e.id).map(|(_, known)| known.clone());
-        known.or_else(|| Some(Exchange { connection: model.report.numbered(e.connection)?.followed_as.first().copied()?, ..e.clone() }))
+        known.or_else(|| {
+            Some(Exchange {
+                connection: model.report.numbered(e.connection)?.followed_as.first().copied()?,
+                ..e.clone()
+            })
+        })
     }
 
     fn selected_finding(&self, model: &Model) -> Option<Found> {

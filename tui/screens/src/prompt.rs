@@ -260,7 +260,9 @@ pub(crate) fn open(model: &Model) -> Box<Prompt> {
 
 pub(crate) fn column(model: &Model) -> Box<Prompt> {
     let mut prompt = Prompt::new(Kind::Column, "");
-    prompt.about = "a field and its position (smb2.msg_id 1); the same field again removes it, an empty line removes all".to_owned();
+    prompt.about =
+        "a field and its position (smb2.msg_id 1); the same field again removes it, an empty line removes all"
+            .to_owned();
     // existing columns can be recalled, to be moved or removed
     prompt.history = model.columns.iter().map(|def| def.name.to_owned()).collect();
     Box::new(prompt)
@@ -280,7 +282,8 @@ fn file_name(model: &Model, what: &str, extension: &str) -> String {
     for known in [".gz", ".zst", ".lz4", ".pcapng", ".pcap", ".cap"] {
         stem = stem.strip_suffix(known).unwrap_or(stem);
     }
-    let stem: String = stem.chars().map(|c| if c.is_control() || matches!(c, '/' | ' ' | ',') { '-' } else { c }).collect();
+    let stem: String =
+        stem.chars().map(|c| if c.is_control() || matches!(c, '/' | ' ' | ',') { '-' } else { c }).collect();
     format!("{stem}-{what}.{extension}")
 }
 
@@ -335,9 +338,13 @@ pub(crate) fn draw(model: &Model, prompt: &Prompt, buf: &mut Buffer) {
         y
     };
     match &prompt.error {
-        Some(e) if !prompt.text.trim().is_empty() => drop(above(&rdmascope_dissector::render::escaped(&e.to_string()), theme.error)),
+        Some(e) if !prompt.text.trim().is_empty() => {
+            above(&rdmascope_dissector::render::escaped(&e.to_string()), theme.error);
+        }
         _ if !prompt.about.is_empty() => drop(above(&prompt.about, theme.faint)),
-        None if prompt.kind == Kind::Filter && !prompt.text.trim().is_empty() => drop(above("✓ Enter filters", theme.good)),
+        None if prompt.kind == Kind::Filter && !prompt.text.trim().is_empty() => {
+            above("✓ Enter filters", theme.good);
+        }
         _ => {}
     }
     let first = prompt.chosen.map_or(0, |c| c.saturating_sub(SUGGESTIONS - 1));

@@ -274,7 +274,9 @@ impl Redissector {
         for i in frames.iter() {
             let near = i.saturating_sub(far);
             if self.next < near {
-                for (past, _) in index.from(self.next).take_while(|(past, _)| *past < near).filter(|(_, e)| e.concerns_all()) {
+                for (past, _) in
+                    index.from(self.next).take_while(|(past, _)| *past < near).filter(|(_, e)| e.concerns_all())
+                {
                     let _ = self.feed(&index, past, &mut Off);
                 }
                 (self.next, self.exact) = (near, false);
@@ -344,8 +346,13 @@ impl Redissector {
         let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, t);
         let (src, dst) = (packet.src, packet.dst);
         let name = packet.body.name();
-        let meta =
-            FrameMeta { number, time_ns: entry.time, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface };
+        let meta = FrameMeta {
+            number,
+            time_ns: entry.time,
+            link_type: record.link_type,
+            wire_len: record.wire_len,
+            interface: record.interface,
+        };
         self.pipeline.packet(&meta, &packet, t);
         t.end();
         Ok((src, dst, name))
@@ -390,7 +397,12 @@ impl Redissector {
 
     /// Reads all frames again and finds those that a filter passes. `found` gets frames (places) in batches, with the
     /// progress, and returns false to stop. While the loader is not done, `more` waits and returns false to stop.
-    pub(crate) fn filter(&mut self, filter: &mut Filter, found: &mut dyn FnMut(Vec<u32>, usize) -> bool, more: &mut dyn FnMut() -> bool) {
+    pub(crate) fn filter(
+        &mut self,
+        filter: &mut Filter,
+        found: &mut dyn FnMut(Vec<u32>, usize) -> bool,
+        more: &mut dyn FnMut() -> bool,
+    ) {
         self.pipeline = new_pipeline(&self.shared);
         self.knows = None;
         self.exact = true;
@@ -494,10 +506,19 @@ impl Redissector {
     }
 
     /// Writes frames as pcapng.
-    pub(crate) fn save(&mut self, path: &Path, frames: &Which, existing: Existing, progress: Progress<'_>) -> Result<Saved, NotWritten> {
+    pub(crate) fn save(
+        &mut self,
+        path: &Path,
+        frames: &Which,
+        existing: Existing,
+        progress: Progress<'_>,
+    ) -> Result<Saved, NotWritten> {
         self.refresh();
         let index = self.shared.index();
-        let section = Section { application: Some(concat!("rdmascope ", env!("CARGO_PKG_VERSION")).into()), ..Section::default() };
+        let section = Section {
+            application: Some(concat!("rdmascope ", env!("CARGO_PKG_VERSION")).into()),
+            ..Section::default()
+        };
         let file = WholeFile::create(path, &self.shared.files(), existing, Access::Private)?;
         let mut writer = PcapngWriter::new(file, path, &section)?;
         let mut interfaces: Vec<(usize, u32, u32)> = Vec::new();
@@ -525,7 +546,8 @@ impl Redissector {
                 Some(number) => number,
                 None => {
                     // as the capture describes it, name and all
-                    let described = access.interfaces().get(interface as usize).filter(|i| i.link_type == link_type).cloned();
+                    let described =
+                        access.interfaces().get(interface as usize).filter(|i| i.link_type == link_type).cloned();
                     let number = writer.add_interface(&described.unwrap_or_else(|| Interface::new(link_type)))?;
                     interfaces.push((input, interface, number));
                     number
@@ -550,7 +572,8 @@ impl Redissector {
         progress: Progress<'_>,
     ) -> Result<u64, NotWritten> {
         let failed = |e: std::io::Error| NotWritten::Because(format!("{}: {e}", path.display()));
-        let mut head: Vec<String> = ["frame", "time", "source", "destination", "protocol", "length", "info"].map(str::to_owned).to_vec();
+        let mut head: Vec<String> =
+            ["frame", "time", "source", "destination", "protocol", "length", "info"].map(str::to_owned).to_vec();
         head.extend(columns.iter().map(|d| d.name.to_owned()));
         let mut out = std::io::BufWriter::new(WholeFile::create(path, &self.shared.files(), existing, Access::Umask)?);
         write_row(&mut out, is_csv(path), &head).map_err(failed)?;
@@ -579,7 +602,9 @@ impl Redissector {
             if n % 4096 == 0 && !progress(places.len()) {
                 return Err(GIVEN_UP.into());
             }
-            let Some((begin, len)) = ascending.binary_search(place).ok().and_then(|at| pieces.get(at)).copied() else { continue };
+            let Some((begin, len)) = ascending.binary_search(place).ok().and_then(|at| pieces.get(at)).copied() else {
+                continue;
+            };
             line.resize(len as usize, 0);
             lines.seek(SeekFrom::Start(begin)).and_then(|_| lines.read_exact(&mut line)).map_err(failed)?;
             out.write_all(&line).map_err(failed)?;
@@ -695,10 +720,18 @@ fn finish(out: std::io::BufWriter<WholeFile>, path: &Path) -> Result<(), NotWrit
     Ok(file.finish()?)
 }
 
-/// Writes a table, heads first, as CSV or with tabs; never onto one of `inputs`. Returns how many rows without the heads.
-pub(crate) fn export_table(path: &Path, rows: &[Vec<String>], inputs: &[PathBuf], existing: Existing) -> Result<u64, NotWritten> {
+/// Writes a table, heads first, as CSV or with tabs; never onto one of `inputs`. Returns how many rows without the
+/// heads.
+pub(crate) fn export_table(
+    path: &Path,
+    rows: &[Vec<String>],
+    inputs: &[PathBuf],
+    existing: Existing,
+) -> Result<u64, NotWritten> {
     let mut out = std::io::BufWriter::new(WholeFile::create(path, inputs, existing, Access::Umask)?);
-    rows.iter().try_for_each(|row| write_row(&mut out, is_csv(path), row)).map_err(|e| format!("{}: {e}", path.display()))?;
+    rows.iter()
+        .try_for_each(|row| write_row(&mut out, is_csv(path), row))
+        .map_err(|e| format!("{}: {e}", path.display()))?;
     finish(out, path)?;
     Ok(rows.len().saturating_sub(1) as u64)
 }

@@ -31,6 +31,7 @@ use rdmascope_capture::live::LiveSource;
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
 use rdmascope_report::fields;
+use rdmascope_report::report::Ignore;
 use rdmascope_report::report::words::grouped;
 use rdmascope_report::stdout::Color;
 use std::io::{IsTerminal, Write as _, stdout};
@@ -56,6 +57,8 @@ pub struct Setup {
     pub color: Color,
     /// Options of the analysis.
     pub options: Options,
+    /// Findings to leave out, besides those of the configuration.
+    pub ignore: Vec<Ignore>,
     /// True if indexes of captures are kept on disk, and used.
     pub keep_index: bool,
 }
@@ -99,14 +102,22 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
     if !stdout().is_terminal() {
         bail!("the terminal UI needs a terminal to write to; rdmascope dissect and analyze write anywhere");
     }
-    let plain = setup.color == Color::Never || setup.color == Color::Auto && std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-    let theme = if plain { theme::Name::Mono } else { config.theme.or_else(|| memory.theme()).unwrap_or_else(theme::Name::of_environment) };
+    let plain = setup.color == Color::Never
+        || setup.color == Color::Auto && std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+    let theme = if plain {
+        theme::Name::Mono
+    } else {
+        config.theme.or_else(|| memory.theme()).unwrap_or_else(theme::Name::of_environment)
+    };
     let theme = Theme::new(theme, Depth::of_environment());
     let (tx, mut rx) = channel();
     let to: To = Arc::new(Mutex::new(tx));
     let code = Arc::new(AtomicU8::new(0));
     let cache = if setup.keep_index { Cache::of_user().map(Arc::new) } else { None };
-    let mut opened = open(setup.from, setup.options, cache)?;
+    let mut ignore = setup.ignore;
+    ignore.extend(config.ignore.iter().filter(|of_file| !ignore.contains(of_file)).copied().collect::<Vec<_>>());
+    let ignore = Arc::new(ignore);
+    let mut opened = open(setup.from, setup.options, ignore, cache)?;
     // the screen of the capture before this one: its choices stay
     let mut before: Option<App> = None;
     let mut screen: Option<Screen> = None;
@@ -141,7 +152,8 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
         let looker = start_looker(shared.clone(), tx.clone());
         let sorter = start_sorter(shared.clone(), tx.clone());
         let worker = start_worker(shared.clone(), tx.clone());
-        let mut running = Running { app, screen, looker, sorter, worker, shared: shared.clone(), paths, next: None, tx };
+        let mut running =
+            Running { app, screen, looker, sorter, worker, shared: shared.clone(), paths, next: None, tx };
         let ended = running.run(&rx, effects);
         shared.stop.store(true, Ordering::Relaxed);
         ended?;
@@ -175,13 +187,21 @@ struct Opened {
     shared: Shared,
 }
 
-fn open(from: From, options: Options, cache: Option<Arc<Cache>>) -> Result<Opened> {
-    let shared = Shared { cache, ..Shared::with(options) };
+fn open(from: From, options: Options, ignore: Arc<Vec<Ignore>>, cache: Option<Arc<Cache>>) -> Result<Opened> {
+    let shared = Shared { ignore, cache, ..Shared::with(options) };
     Ok(match from {
         From::Live { interfaces, rdma_root, open } => {
             let source = open(shared.stop.clone())?;
             let input = loader::Input::Live(Box::new(loader::LiveInput::new(source, rdma_root)));
-            Opened { input, name: interfaces.join(", "), paths: Vec::new(), follow: true, grows: true, is_live: true, shared }
+            Opened {
+                input,
+                name: interfaces.join(", "),
+                paths: Vec::new(),
+                follow: true,
+                grows: true,
+                is_live: true,
+                shared,
+            }
         }
         From::Files { paths, follow } => {
             let grows = follow || paths.iter().any(|f| f.as_os_str() == "-");
@@ -193,7 +213,8 @@ fn open(from: From, options: Options, cache: Option<Arc<Cache>>) -> Result<Opene
 }
 
 fn title(files: &[PathBuf]) -> String {
-    let name = |p: &PathBuf| p.file_name().map_or_else(|| p.display().to_string(), |n| n.to_string_lossy().into_owned());
+    let name =
+        |p: &PathBuf| p.file_name().map_or_else(|| p.display().to_string(), |n| n.to_string_lossy().into_owned());
     match files {
         [one] if one.as_os_str() == "-" => "standard input".to_owned(),
         [one] => name(one),
@@ -231,10 +252,13 @@ fn copy(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-// ── The threads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── The threads
+// ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 fn start_loader(input: loader::Input, live: bool, follow: bool, shared: Shared, tx: Sender<Msg>) {
-    std::thread::spawn(move || loader::run(input, live, follow, &shared, |news| tx.send(Msg::News(Box::new(news))).is_ok()));
+    std::thread::spawn(move || {
+        loader::run(input, live, follow, &shared, |news| tx.send(Msg::News(Box::new(news))).is_ok())
+    });
 }
 
 fn start_input(to: To) {
@@ -326,7 +350,8 @@ const TELL_EVERY: Duration = Duration::from_millis(100);
 fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
     let (ask, asked) = channel();
     let worker = Worker { ask, filter: Arc::default(), sorting: Arc::default(), wanted: Arc::default() };
-    let (filter_wanted, sorting_wanted, wanted) = (worker.filter.clone(), worker.sorting.clone(), worker.wanted.clone());
+    let (filter_wanted, sorting_wanted, wanted) =
+        (worker.filter.clone(), worker.sorting.clone(), worker.wanted.clone());
     std::thread::spawn(move || {
         while let Ok((number, effect)) = asked.recv() {
             let mut redissector = Redissector::new(shared.clone());
@@ -353,7 +378,9 @@ fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
                     continue;
                 }
                 Effect::Find { text, frames, forward } => {
-                    match find(&mut redissector, &text, &frames, forward, &mut |done, all| progress("searching", done, all)) {
+                    match find(&mut redissector, &text, &frames, forward, &mut |done, all| {
+                        progress("searching", done, all)
+                    }) {
                         Ok(hit) => Msg::Hit(hit),
                         Err(e) => Msg::Done(Err(format!("searching: {e}"))),
                     }
@@ -415,11 +442,14 @@ pub(crate) fn carry_out(
             let saved = redissector.save(path, frames, existing, &mut |done| progress("saving", done, frames.len()));
             saved.map(|saved| match saved.gone {
                 0 => format!("{} saved to {name}", several(saved.frames, "frame")),
-                gone => format!("{} saved to {name}; {} were no longer kept", several(saved.frames, "frame"), grouped(gone)),
+                gone => {
+                    format!("{} saved to {name}; {} were no longer kept", several(saved.frames, "frame"), grouped(gone))
+                }
             })
         }
         Output::Lines(frames, columns) => {
-            let rows = redissector.export(path, frames, columns, existing, &mut |done| progress("exporting", done, frames.len()));
+            let rows = redissector
+                .export(path, frames, columns, existing, &mut |done| progress("exporting", done, frames.len()));
             rows.map(|n| format!("{} exported to {name}", several(n, "row")))
         }
         Output::Table(rows) => {
@@ -476,7 +506,8 @@ fn filter(redissector: &mut Redissector, generation: u64, text: &str, current: &
     let _ = tx.send(Msg::Found { generation, frames: gathered, looked: looked_last, done: true });
 }
 
-// ── The loop ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── The loop
+// ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 struct Running<'s> {
     app: App,
@@ -568,13 +599,23 @@ impl Running<'_> {
     fn reopened(&self, reopen: &Reopen) -> Result<Opened> {
         let options = Options::clone(&self.shared.options);
         match reopen {
-            Reopen::Capture(path) => open(From::Files { paths: vec![path.clone()], follow: false }, options, self.shared.cache.clone()),
+            Reopen::Capture(path) => open(
+                From::Files { paths: vec![path.clone()], follow: false },
+                options,
+                self.shared.ignore.clone(),
+                self.shared.cache.clone(),
+            ),
             Reopen::WithKeys(_) if self.paths.iter().any(|p| p.as_os_str() == "-") => {
                 bail!("standard input cannot be read twice: give --keys at the start")
             }
             Reopen::WithKeys(path) => {
                 let keyring = rdmascope_report::input::keyring(Some(path))?;
-                open(From::Files { paths: self.paths.clone(), follow: false }, Options { keyring, ..options }, self.shared.cache.clone())
+                open(
+                    From::Files { paths: self.paths.clone(), follow: false },
+                    Options { keyring, ..options },
+                    self.shared.ignore.clone(),
+                    self.shared.cache.clone(),
+                )
             }
         }
     }

@@ -207,5 +207,7 @@ pub(crate) enum Change {
 /// Heads, and every row of a list.
 pub(crate) fn listed(screen: &dyn Screen, model: &Model, heads: &[&str]) -> Vec<Vec<String>> {
     let heads = heads.iter().map(|h| (*h).to_owned()).collect();
-    std::iter::once(heads).chain((0..screen.len(model)).map(|at| screen.row(model, at)).filter(|row| !row.is_empty())).collect()
+    std::iter::once(heads)
+        .chain((0..screen.len(model)).map(|at| screen.row(model, at)).filter(|row| !row.is_empty()))
+        .collect()
 }

@@ -47,8 +47,12 @@ impl Needle {
     pub(crate) fn parse(text: &str, registry: &Registry) -> Result<Self, String> {
         if let Some(pattern) = text.strip_prefix('~') {
             let regex = regex::RegexBuilder::new(pattern).case_insensitive(true).build();
-            let why = |e: regex::Error| e.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            return regex.map(|regex| Self::Has(Pattern::Regex(regex))).map_err(|e| format!("regular expression: {}", why(e)));
+            let why = |e: regex::Error| {
+                e.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+            };
+            return regex
+                .map(|regex| Self::Has(Pattern::Regex(regex)))
+                .map_err(|e| format!("regular expression: {}", why(e)));
         }
         let filter = match (text.strip_prefix('#'), text.strip_prefix('=')) {
             (Some(digits), _) => {
@@ -66,7 +70,9 @@ impl Needle {
             (_, Some(filter)) => filter.to_owned(),
             _ => return Ok(Self::Has(Pattern::Text(text.to_lowercase()))),
         };
-        Filter::parse(&filter, registry).map(|filter| Self::Passes(Box::new(filter))).map_err(|e| format!("filter: {e}"))
+        Filter::parse(&filter, registry)
+            .map(|filter| Self::Passes(Box::new(filter)))
+            .map_err(|e| format!("filter: {e}"))
     }
 }
 
@@ -78,8 +84,12 @@ mod tests {
     fn what_is_typed_says_what_is_searched_for() {
         let registry = rdmascope_report::fields::registry();
         let parse = |text| Needle::parse(text, &registry);
-        assert!(matches!(parse("Tree Connect"), Ok(Needle::Has(p)) if p.is_in("a TREE CONNECT Request") && !p.is_in("tree")));
-        assert!(matches!(parse("~^read .*off:0$"), Ok(Needle::Has(p)) if p.is_in("Read Request Off:0") && !p.is_in("a Read Off:0")));
+        assert!(
+            matches!(parse("Tree Connect"), Ok(Needle::Has(p)) if p.is_in("a TREE CONNECT Request") && !p.is_in("tree"))
+        );
+        assert!(
+            matches!(parse("~^read .*off:0$"), Ok(Needle::Has(p)) if p.is_in("Read Request Off:0") && !p.is_in("a Read Off:0"))
+        );
         assert!(matches!(parse("#fe 53:4d42"), Ok(Needle::Passes(f)) if f.text() == "frame contains fe:53:4d:42"));
         assert!(matches!(parse("#0a"), Ok(Needle::Passes(_))));
         assert!(matches!(parse("=smb2.cmd == 8"), Ok(Needle::Passes(_))));

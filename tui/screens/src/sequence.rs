@@ -85,7 +85,12 @@ fn continues(before: &Entry, entry: &Entry) -> bool {
         (None, None) => true,
         _ => false,
     };
-    rdma(before) && rdma(entry) && before.exchange == entry.exchange && !before.sent_before() && !entry.sent_before() && same(before, entry)
+    rdma(before)
+        && rdma(entry)
+        && before.exchange == entry.exchange
+        && !before.sent_before()
+        && !entry.sent_before()
+        && same(before, entry)
 }
 
 /// Shows the frames (places) of one request alone: the longest gap between them, and the side that was waited for.
@@ -94,11 +99,18 @@ pub(crate) fn explain(state: &mut State, model: &Model, exchange: &Exchange, fra
     let arrows: Vec<Arrow> = frames
         .iter()
         .filter_map(|place| Some((*place, model.index.at(*place as usize)?)))
-        .map(|(place, e)| Arrow { first: place, last: place, frames: 1, from_client: e.by() == client, bytes: e.wire_len.into() })
+        .map(|(place, e)| Arrow {
+            first: place,
+            last: place,
+            frames: 1,
+            from_client: e.by() == client,
+            bytes: e.wire_len.into(),
+        })
         .collect();
     let time = |arrow: &Arrow| model.index.at(arrow.first as usize).map_or(0, |e| e.time);
-    let longest =
-        (1..arrows.len()).map(|i| (i, time(&arrows[i]).saturating_sub(time(&arrows[i - 1])))).max_by_key(|(i, gap)| (*gap, usize::MAX - i));
+    let longest = (1..arrows.len())
+        .map(|i| (i, time(&arrows[i]).saturating_sub(time(&arrows[i - 1]))))
+        .max_by_key(|(i, gap)| (*gap, usize::MAX - i));
     let file = exchange.shown_file();
     let took = exchange.latency().map_or_else(|| "was never answered".to_owned(), |l| format!("took {}", span(l)));
     let title = format!("{}{}{file} {took}", exchange.command, if file.is_empty() { "" } else { " " });
@@ -106,10 +118,9 @@ pub(crate) fn explain(state: &mut State, model: &Model, exchange: &Exchange, fra
         None => "Only one of its frames is known: there is no gap to measure.".to_owned(),
         Some((at, gap)) => {
             let (before, behind) = (&arrows[at - 1], &arrows[at]);
-            let share = exchange
-                .latency()
-                .filter(|l| *l > 0)
-                .map_or_else(String::new, |l| format!(" ({} %)", (i128::from(gap) * 100 / i128::from(l)).clamp(0, 100)));
+            let share = exchange.latency().filter(|l| *l > 0).map_or_else(String::new, |l| {
+                format!(" ({} %)", (i128::from(gap) * 100 / i128::from(l)).clamp(0, 100))
+            });
             let again = model.index.at(behind.first as usize).is_some_and(|e| e.sent_before());
             let side = if behind.from_client { "client" } else { "server" };
             let who = if again {
@@ -117,7 +128,12 @@ pub(crate) fn explain(state: &mut State, model: &Model, exchange: &Exchange, fra
             } else {
                 format!("waiting for the {side}")
             };
-            format!("The longest gap: {}{share} between frames {} and {}, {who}.", span(gap), before.first + 1, behind.first + 1)
+            format!(
+                "The longest gap: {}{share} between frames {} and {}, {who}.",
+                span(gap),
+                before.first + 1,
+                behind.first + 1
+            )
         }
     };
     let goal = longest.map_or(0, |(at, _)| at);
@@ -299,7 +315,14 @@ impl Screen for State {
             } else {
                 model.time.show(entry.time, base, before)
             };
-            put_right(buf, body.x + 2 + number_width, y, time_width, &shown, if is_longest { theme.error } else { theme.text });
+            put_right(
+                buf,
+                body.x + 2 + number_width,
+                y,
+                time_width,
+                &shown,
+                if is_longest { theme.error } else { theme.text },
+            );
             let text = words(model, arrow);
             let style = if entry.sent_before() {
                 theme.warn
@@ -334,7 +357,11 @@ impl Screen for State {
             (Some(arrow), Some(gap)) => {
                 let from = model.index.at(arrow.first as usize).map_or(0, |e| e.time);
                 let upto = model.index.at(arrow.last as usize).map_or(0, |e| e.time);
-                let lasted = if arrow.frames > 1 { format!("   took {}", span(upto.saturating_sub(from))) } else { String::new() };
+                let lasted = if arrow.frames > 1 {
+                    format!("   took {}", span(upto.saturating_sub(from)))
+                } else {
+                    String::new()
+                };
                 format!("{} after the arrow above{lasted}", span(gap))
             }
             _ => String::new(),

@@ -114,7 +114,10 @@ impl Screen for State {
         for session in session::sessions(&model.report) {
             let name = words::headline(&session);
             out.extend(
-                session.channels.iter().map(|c| std::iter::once(name.clone()).chain(words::row(&session, c)).collect::<Vec<String>>()),
+                session
+                    .channels
+                    .iter()
+                    .map(|c| std::iter::once(name.clone()).chain(words::row(&session, c)).collect::<Vec<String>>()),
             );
         }
         out

@@ -180,7 +180,13 @@ fn ranked<V: Hash + Eq + Ord + Clone>(mut keys: Vec<u64>, dictionary: Dictionary
 }
 
 /// Addresses need only the frame itself, not the frames before it.
-fn addresses(redissector: &mut Redissector, index: &Index, by: By, frames: &Which, progress: Progress<'_>) -> Option<(Vec<u64>, bool)> {
+fn addresses(
+    redissector: &mut Redissector,
+    index: &Index,
+    by: By,
+    frames: &Which,
+    progress: Progress<'_>,
+) -> Option<(Vec<u64>, bool)> {
     let mut keys = Vec::with_capacity(frames.len());
     let mut dictionary: Dictionary<Addr> = Dictionary::new();
     for (n, i) in frames.iter().enumerate() {
@@ -252,7 +258,8 @@ fn ordered(keys: &[u64], places: &[u32], goes_on: &mut dyn FnMut() -> bool) -> O
     }
     let mut runs: Vec<_> = order.chunks(RUN).map(|run| run.iter().copied()).collect();
     let key = |i: u32| (keys[i as usize], i);
-    let mut heads: BinaryHeap<_> = runs.iter_mut().enumerate().filter_map(|(n, run)| run.next().map(|i| Reverse((key(i), n)))).collect();
+    let mut heads: BinaryHeap<_> =
+        runs.iter_mut().enumerate().filter_map(|(n, run)| run.next().map(|i| Reverse((key(i), n)))).collect();
     let mut rows = Vec::with_capacity(keys.len());
     while let Some(Reverse(((_, i), n))) = heads.pop() {
         rows.push(places[i as usize]);

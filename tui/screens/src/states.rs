@@ -40,7 +40,10 @@ mod tests {
         for (i, view) in View::ALL.iter().enumerate() {
             assert_eq!(bindings().filter(|b| b.action == Action::View(*view)).count(), 1, "{view:?}");
             assert!(!states.of(*view).hints().is_empty() && view.short_name().len() <= view.name().len(), "{view:?}");
-            assert!(View::ALL[..i].iter().all(|v| v.name() != view.name() && v.short_name() != view.short_name()), "{view:?}");
+            assert!(
+                View::ALL[..i].iter().all(|v| v.name() != view.name() && v.short_name() != view.short_name()),
+                "{view:?}"
+            );
             assert_eq!(view.step(1).step(View::ALL.len() - 1), *view);
         }
     }

@@ -56,8 +56,22 @@ fn commands<'a>(state: &State, model: &'a Model) -> Vec<&'a Command> {
 fn lines(state: &State, model: &Model) -> Vec<Line> {
     let theme = &model.theme;
     let wide = model.size.0 >= 100;
-    let mut out = vec![Line::Head("response times".to_owned())];
-    let mut head = format!("{:<16}{:>8}{:>8}{:>10}{:>10}{:>10}{:>14}", "command", "count", "errors", "median", "p99", "longest", "bytes");
+    let mut out = Vec::new();
+    if model.filter.is_on() {
+        let of = match model.connection_count() {
+            1 => "the connection".to_owned(),
+            n => format!("the {} connections", grouped(n as u64)),
+        };
+        let text = format!(
+            "All frames of {of} with a frame that passes the filter: the filter chooses connections here, not frames."
+        );
+        out.push(Line::Pieces(vec![(text, theme.warn)]));
+    }
+    out.push(Line::Head("response times".to_owned()));
+    let mut head = format!(
+        "{:<16}{:>8}{:>8}{:>10}{:>10}{:>10}{:>14}",
+        "command", "count", "errors", "median", "p99", "longest", "bytes"
+    );
     if wide {
         head.push_str("   credit server   rdma   wire");
     }
@@ -160,7 +174,8 @@ fn lines(state: &State, model: &Model) -> Vec<Line> {
         let columns = if wide { 60 } else { 20 };
         let long = last.time.saturating_sub(first.time).max(1);
         let place = |time: i64| {
-            (i128::from(time.saturating_sub(first.time)).max(0) * columns as i128 / i128::from(long)).min(columns as i128 - 1) as usize
+            (i128::from(time.saturating_sub(first.time)).max(0) * columns as i128 / i128::from(long))
+                .min(columns as i128 - 1) as usize
         };
         out.push(Line::Head(format!("counters of RDMA devices, over {}", span(long))));
         // the volume, on the same axis
@@ -168,7 +183,10 @@ fn lines(state: &State, model: &Model) -> Vec<Line> {
         for (time, a, b) in model.connections().flat_map(|c| &c.throughput) {
             volume[place(*time)] += a + b;
         }
-        out.push(Line::Pieces(vec![(format!("{:<44}{:>14}  ", "bytes", ""), theme.faint), (sparkline(&volume, columns), theme.server)]));
+        out.push(Line::Pieces(vec![
+            (format!("{:<44}{:>14}  ", "bytes", ""), theme.faint),
+            (sparkline(&volume, columns), theme.server),
+        ]));
         for counter in counted {
             let mut steps = vec![0; columns];
             counter.steps.iter().for_each(|(time, n)| steps[place(*time)] += n);
@@ -184,7 +202,10 @@ fn lines(state: &State, model: &Model) -> Vec<Line> {
     for (name, n) in layers {
         let share = n as f64 * 100.0 / capture.frames.max(1) as f64;
         let bar = "▇".repeat((share / 2.5).ceil() as usize);
-        out.push(Line::Pieces(vec![(format!("{name:<16}{:>12}{share:>8.1} %  ", grouped(n)), theme.text), (bar, theme.client)]));
+        out.push(Line::Pieces(vec![
+            (format!("{name:<16}{:>12}{share:>8.1} %  ", grouped(n)), theme.text),
+            (bar, theme.client),
+        ]));
     }
     let index = model.index.bytes();
     out.push(Line::Head("this program".to_owned()));
@@ -210,7 +231,10 @@ fn over_time(model: &Model, wide: bool, out: &mut Vec<Line>) {
     let length = timeline.step.saturating_mul(columns as i64);
     out.push(Line::Head(format!("the network over time, {} of {} each", grouped(columns as u64), span(timeline.step))));
     let mut row = |name: &str, sum: String, values: &[u64], style: Style| {
-        out.push(Line::Pieces(vec![(format!("{name:<16}{sum:>14}  "), theme.text), (sparkline(values, columns), style)]));
+        out.push(Line::Pieces(vec![
+            (format!("{name:<16}{sum:>14}  "), theme.text),
+            (sparkline(values, columns), style),
+        ]));
     };
     let rates: Vec<u64> = timeline.points.iter().map(|p| timeline.rate(p)).collect();
     row("rate, most", format!("{}/s", bytes(rates.iter().copied().max().unwrap_or(0))), &rates, theme.server);

@@ -16,8 +16,8 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, Mo
 use rdmascope_analyzer::env::Options;
 use rdmascope_capture::hardware::{self, Counter};
 use rdmascope_capture::{
-    Clock, Existing, Interface, InterfaceStatistics, LinkType, OpenOptions, PcapWriter, PcapngWriter, Record, Section, Source,
-    open as open_capture,
+    Clock, Existing, Interface, InterfaceStatistics, LinkType, OpenOptions, PcapWriter, PcapngWriter, Record, Section,
+    Source, open as open_capture,
 };
 use rdmascope_dissector::filter::Filter;
 use std::collections::BTreeMap;
@@ -81,7 +81,9 @@ impl TestApp {
         while !effects.is_empty() {
             let effect = effects.remove(0);
             let msg = match effect {
-                Effect::Texts { generation, frames, columns } => Msg::Texts(generation, self.lines.texts(&frames, &columns)),
+                Effect::Texts { generation, frames, columns } => {
+                    Msg::Texts(generation, self.lines.texts(&frames, &columns))
+                }
                 Effect::Detail(place) => Msg::Detail(Box::new(self.trees.detail(place))),
                 Effect::Filter { generation, text } => {
                     let mut filter = Filter::parse(&text, &self.app.model.registry).unwrap();
@@ -104,12 +106,14 @@ impl TestApp {
                     Msg::Ordered { table, generation, version, rows }
                 }
                 Effect::Sort { generation, by, frames } => {
-                    let sorted = sort::sort(&mut Redissector::new(self.shared.clone()), by, &frames, &mut |_| true).unwrap();
+                    let sorted =
+                        sort::sort(&mut Redissector::new(self.shared.clone()), by, &frames, &mut |_| true).unwrap();
                     Msg::Sorted { generation, sorted }
                 }
                 Effect::EndSort(_) => continue,
                 Effect::Content { ids, title, client } => {
-                    let lines = content::content(&mut self.lines, &ids, &client, content::BYTES_MAX, &mut |_, _| true).unwrap();
+                    let lines =
+                        content::content(&mut self.lines, &ids, &client, content::BYTES_MAX, &mut |_, _| true).unwrap();
                     Msg::Content(title, lines)
                 }
                 Effect::Find { text, frames, forward } => {
@@ -182,7 +186,8 @@ fn a_sealed_session_is_read_with_the_keys_given_at_the_start() {
     let keys = capture.with_file_name("keys.txt");
     let views = |keys: Option<&Path>| {
         let keyring = rdmascope_report::input::keyring(keys).unwrap();
-        let mut rig = TestApp::open_with(Options { keyring, ..Options::default() }, std::slice::from_ref(&capture), 160, 48);
+        let mut rig =
+            TestApp::open_with(Options { keyring, ..Options::default() }, std::slice::from_ref(&capture), 160, 48);
         rig.keys("3");
         let requests = rig.screen();
         rig.keys("2/smb2.cmd == 5 and smb2.flags.response == 0\n");
@@ -213,9 +218,18 @@ fn a_brush_over_the_slow_requests_filters_every_view() {
     rig.press(KeyCode::Enter);
     let brushed = rig.screen();
     assert!(rig.app.model.filter.text.contains("rdmascope.exchange.time >= "), "{}", rig.app.model.filter.text);
-    let least =
-        rig.app.model.filter.text.split(">= ").nth(1).and_then(|t| t.split(' ').next()).and_then(|t| t.parse::<f64>().ok()).unwrap();
-    let expected = rig.app.model.exchanges.iter().filter(|(_, e)| e.latency().is_some_and(|l| l as f64 >= least * 1e9)).count();
+    let least = rig
+        .app
+        .model
+        .filter
+        .text
+        .split(">= ")
+        .nth(1)
+        .and_then(|t| t.split(' ').next())
+        .and_then(|t| t.parse::<f64>().ok())
+        .unwrap();
+    let expected =
+        rig.app.model.exchanges.iter().filter(|(_, e)| e.latency().is_some_and(|l| l as f64 >= least * 1e9)).count();
     assert!(expected > 0 && expected < all, "{expected} of {all}");
     assert!(brushed.contains(&format!("{expected} request")), "{expected}: {brushed}");
     // and so they are in the table of requests
@@ -250,7 +264,9 @@ fn a_refused_mount() {
 
 #[test]
 fn losses() {
-    snapshots("smb-roce-loss", &[View::Overview, View::Frames, View::Sequence], |rig| rig.keys("/rdmascope.retransmission\n"));
+    snapshots("smb-roce-loss", &[View::Overview, View::Frames, View::Sequence], |rig| {
+        rig.keys("/rdmascope.retransmission\n")
+    });
 }
 
 #[test]
@@ -277,7 +293,10 @@ fn a_finding_leads_to_its_frame_and_back() {
     rig.keys("7");
     let frame = rig.app.model.found[0].frames[0];
     rig.keys("\n");
-    assert_eq!((rig.app.model.view, rig.app.model.frame_at(rig.app.states.frames.list.at)), (View::Frames, Some(frame as usize - 1)));
+    assert_eq!(
+        (rig.app.model.view, rig.app.model.frame_at(rig.app.states.frames.list.at)),
+        (View::Frames, Some(frame as usize - 1))
+    );
     assert!(rig.screen().contains("NegotiateResponse"), "{}", rig.screen());
     rig.press(KeyCode::Esc);
     assert_eq!(rig.app.model.view, View::Findings);
@@ -301,7 +320,9 @@ fn a_connection_is_followed_with_its_content() {
     ] {
         let mut rig = TestApp::new(name, 120, 40);
         rig.keys("C");
-        let Some(Popup::Text(title, lines, 0)) = rig.app.popup.clone() else { panic!("{name}: {:?}", rig.app.model.note) };
+        let Some(Popup::Text(title, lines, 0)) = rig.app.popup.clone() else {
+            panic!("{name}: {:?}", rig.app.model.note)
+        };
         let heads: Vec<&String> = lines.iter().filter(|line| !line.starts_with(' ')).collect();
         assert!(
             title.starts_with("connection 1: ") && heads[0].starts_with("▸ frame ") && heads[0].contains(first),
@@ -309,7 +330,11 @@ fn a_connection_is_followed_with_its_content() {
             heads[0]
         );
         assert!(heads.iter().any(|line| line.starts_with("◂ frame ")), "{name}: both sides");
-        assert!(lines[1].starts_with("  0000  ") && lines[1..8].iter().any(|line| line.contains(bytes)), "{name}: {}", lines[1]);
+        assert!(
+            lines[1].starts_with("  0000  ") && lines[1..8].iter().any(|line| line.contains(bytes)),
+            "{name}: {}",
+            lines[1]
+        );
         rig.press(KeyCode::End);
         assert!(rig.screen().contains(heads[heads.len() - 1].split("   ").next().unwrap()), "{}", rig.screen());
     }
@@ -319,7 +344,8 @@ fn a_connection_is_followed_with_its_content() {
     let frames = |lines: &mut Redissector, connection: usize| -> Vec<u64> {
         let connection = &rig.app.model.report.connections[connection];
         let client = redissect::address(&connection.peers[0].address);
-        let said = content::content(lines, &connection.followed_as, &client, content::BYTES_MAX, &mut |_, _| true).unwrap();
+        let said =
+            content::content(lines, &connection.followed_as, &client, content::BYTES_MAX, &mut |_, _| true).unwrap();
         let number = |line: &String| line.split(' ').nth(2).and_then(|n| n.parse().ok());
         said.iter().filter(|line| !line.starts_with(' ')).filter_map(number).collect()
     };
@@ -338,7 +364,10 @@ fn filters_narrow_complete_and_are_remembered() {
     assert!(rig.screen().contains("unknown field") || rig.screen().contains("smb2.cmd"), "{}", rig.screen());
     rig.press(KeyCode::Tab);
     rig.keys(" == 8\n");
-    assert_eq!((rig.app.model.filter.text.as_str(), rig.app.model.view, rig.app.model.row_count()), ("smb2.cmd == 8", View::Frames, 12));
+    assert_eq!(
+        (rig.app.model.filter.text.as_str(), rig.app.model.view, rig.app.model.row_count()),
+        ("smb2.cmd == 8", View::Frames, 12)
+    );
     assert!(rig.screen().contains("12 of 1,079 frames"));
     // a wrong one stays in the line and is reported
     rig.keys("/");
@@ -379,7 +408,10 @@ fn following_narrows_everything() {
     assert!(rig.app.model.row_count() < all.0 && rig.app.model.row_count() > 50);
     rig.keys("3");
     let rows: Vec<_> = rig.app.states.io.order.iter().collect();
-    assert!(!rows.is_empty() && rows.iter().all(|(i, _)| id.contains(&rig.app.model.exchanges.at(*i as usize).unwrap().connection)));
+    assert!(
+        !rows.is_empty()
+            && rows.iter().all(|(i, _)| id.contains(&rig.app.model.exchanges.at(*i as usize).unwrap().connection))
+    );
     rig.keys("F");
     assert_eq!((rig.app.model.row_count(), rig.app.model.connections().count()), all);
 }
@@ -390,10 +422,23 @@ fn the_filter_is_obeyed_in_every_view() {
     let all = (rig.app.model.found.len(), rig.app.model.exchanges.len());
     // requests by latency, as each view lists them
     rig.keys("/rdmascope.exchange.time > 0.044\n3");
-    let slow: Vec<u64> =
-        rig.app.model.exchanges.iter().filter(|(_, e)| e.latency().is_some_and(|l| l > 44_000_000)).map(|(_, e)| e.id).collect();
+    let slow: Vec<u64> = rig
+        .app
+        .model
+        .exchanges
+        .iter()
+        .filter(|(_, e)| e.latency().is_some_and(|l| l > 44_000_000))
+        .map(|(_, e)| e.id)
+        .collect();
     let ids = |rig: &TestApp| -> Vec<u64> {
-        rig.app.states.io.order.iter().filter_map(|(i, _)| rig.app.model.exchanges.at(i as usize)).map(|e| e.id).collect()
+        rig.app
+            .states
+            .io
+            .order
+            .iter()
+            .filter_map(|(i, _)| rig.app.model.exchanges.at(i as usize))
+            .map(|e| e.id)
+            .collect()
     };
     let shown = ids(&rig);
     assert!(
@@ -401,19 +446,39 @@ fn the_filter_is_obeyed_in_every_view() {
         "{slow:?} {shown:?}"
     );
     rig.keys("1");
-    assert!(rig.app.model.slowest.iter().all(|e| e.latency().is_some_and(|l| l > 44_000_000)) && rig.app.model.found.len() <= all.0);
+    assert!(
+        rig.app.model.slowest.iter().all(|e| e.latency().is_some_and(|l| l > 44_000_000))
+            && rig.app.model.found.len() <= all.0
+    );
     // by command, file and status
     rig.keys("/");
     rig.send(Msg::Key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL)));
     rig.keys("rdmascope.exchange.command == \"READ\" && smb2.nt_status == 0\n3");
     let rows = ids(&rig);
-    let reads = |id: &u64| rig.app.model.exchanges.iter().any(|(_, e)| e.id == *id && e.command == "READ" && e.status == Some(0));
+    let reads = |id: &u64| {
+        rig.app.model.exchanges.iter().any(|(_, e)| e.id == *id && e.command == "READ" && e.status == Some(0))
+    };
     assert!(!rows.is_empty() && rows.iter().all(reads), "{rows:?}");
     rig.keys("6");
     assert!(
         rig.app.states.memory.order.len() > 0
-            && rig.app.states.memory.order.iter().all(|(i, _)| rig.app.model.exchanges.at(i as usize).unwrap().command == "READ")
+            && rig
+                .app
+                .states
+                .memory
+                .order
+                .iter()
+                .all(|(i, _)| rig.app.model.exchanges.at(i as usize).unwrap().command == "READ")
     );
+    // CREATE requests have no keys; the connection has, and its statistics are those of all its frames
+    rig.keys("/");
+    rig.send(Msg::Key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL)));
+    rig.keys("smb2.cmd == 5\n6");
+    let screen = rig.screen();
+    assert!(screen.contains("None of the ") && screen.contains(" keys passes the filter."), "{screen}");
+    rig.keys("8");
+    let screen = rig.screen();
+    assert!(screen.contains("the filter chooses connections here, not frames"), "{screen}");
     rig.keys("/");
     rig.send(Msg::Key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL)));
     rig.keys("ip.addr == 203.0.113.9\n1");
@@ -445,7 +510,11 @@ fn a_field_joins_the_filter() {
     rig.keys("|");
     assert!(rig.app.model.filter.text.starts_with("(smb2.cmd == 8 && !("), "{}", rig.app.model.filter.text);
     rig.keys("&");
-    assert!(rig.app.model.filter.text.ends_with(')') || rig.app.model.filter.text.contains(") && "), "{}", rig.app.model.filter.text);
+    assert!(
+        rig.app.model.filter.text.ends_with(')') || rig.app.model.filter.text.contains(") && "),
+        "{}",
+        rig.app.model.filter.text
+    );
 }
 
 #[test]
@@ -454,7 +523,8 @@ fn sorting_takes_two_keys() {
     rig.keys("3S");
     assert!(rig.screen().contains("i  latency"), "{}", rig.screen());
     rig.keys("i");
-    let latencies: Vec<_> = rig.app.states.io.order.iter().filter_map(|(i, _)| rig.app.model.exchanges.at(i as usize)?.latency()).collect();
+    let latencies: Vec<_> =
+        rig.app.states.io.order.iter().filter_map(|(i, _)| rig.app.model.exchanges.at(i as usize)?.latency()).collect();
     assert!(latencies.is_sorted_by(|a, b| a >= b));
     rig.keys("Si");
     assert!(!rig.app.states.io.order.down);
@@ -513,7 +583,9 @@ fn marked_frames_are_saved() {
     rig.keys("2mm\x20");
     assert_eq!(rig.app.model.marks.iter().copied().collect::<Vec<_>>(), [1, 2]);
     rig.keys("w\n");
-    let Some(Effect::Write(Write { what: Output::Frames(frames), path, .. })) = rig.left.pop() else { panic!("nothing is saved") };
+    let Some(Effect::Write(Write { what: Output::Frames(frames), path, .. })) = rig.left.pop() else {
+        panic!("nothing is saved")
+    };
     assert_eq!((&frames, path.to_str()), (&Which::These(vec![0, 1]), Some("smb-roce-marked.pcapng")));
     let dir = tempfile();
     let path = dir.join("marked.pcapng");
@@ -549,7 +621,11 @@ fn nothing_is_written_onto_the_open_capture() {
         (prompt.text, prompt.cursor) = (capture.display().to_string(), 0);
         rig.keys("\n");
         written(&mut rig);
-        assert!(rig.app.model.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("is an input")), "{:?}", rig.app.model.note);
+        assert!(
+            rig.app.model.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("is an input")),
+            "{:?}",
+            rig.app.model.note
+        );
         assert!(std::fs::read(&capture).unwrap() == before);
     }
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
@@ -626,7 +702,12 @@ fn a_capture_that_begins_anew_leaves_nothing_of_the_old_one() {
     (*rig.shared.index.lock().unwrap(), *rig.shared.exchanges.lock().unwrap()) = Default::default();
     rig.send(Msg::News(Box::new(news)));
     assert_eq!(
-        (rig.app.model.index.len(), rig.app.model.row_count(), rig.app.model.marks.len(), rig.app.model.exchanges.len()),
+        (
+            rig.app.model.index.len(),
+            rig.app.model.row_count(),
+            rig.app.model.marks.len(),
+            rig.app.model.exchanges.len()
+        ),
         (0, 0, 0, 0)
     );
     assert!(rig.app.model.found.is_empty() && rig.app.model.subject().is_none() && rig.app.model.filter.is_on());
@@ -648,14 +729,21 @@ fn reading_asks_before_it_takes_much_memory() {
             // twice on, and then no more
             asked.push(frames);
             rig.send(Msg::News(Box::new(loader::News { asks: Some(frames), ..loader::News::default() })));
-            assert!(rig.screen().contains(&format!("{frames} frames were read, and there are more.")), "{}", rig.screen());
+            assert!(
+                rig.screen().contains(&format!("{frames} frames were read, and there are more.")),
+                "{}",
+                rig.screen()
+            );
             rig.press(KeyCode::Esc);
             rig.keys(if asked.len() < 3 { "g" } else { "s" });
             let Some(Effect::ReadUpTo(most)) = rig.left.pop() else { panic!("no answer") };
             shared.frames_max.store(most, std::sync::atomic::Ordering::Relaxed);
         }
         if n.done {
-            assert_eq!((n.index.len(), n.error.as_deref()), (400, Some("only the first 400 frames were read, as you asked")));
+            assert_eq!(
+                (n.index.len(), n.error.as_deref()),
+                (400, Some("only the first 400 frames were read, as you asked"))
+            );
         }
         true
     });
@@ -666,7 +754,11 @@ fn reading_asks_before_it_takes_much_memory() {
 fn tempfile() -> PathBuf {
     use std::sync::atomic::{AtomicU32, Ordering};
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let dir = std::env::temp_dir().join(format!("rdmascope-ui-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+    let dir = std::env::temp_dir().join(format!(
+        "rdmascope-ui-{}-{}",
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    ));
     std::fs::create_dir_all(&dir).unwrap();
     dir
 }
@@ -714,7 +806,10 @@ fn the_credit_plot_zooms_and_its_cursor_leads_to_a_frame() {
     rig.press(KeyCode::Right);
     let frame = super::app::selected_frame(&rig.app).unwrap();
     rig.keys("\n");
-    assert_eq!((rig.app.model.view, rig.app.model.frame_at(rig.app.states.frames.list.at)), (View::Frames, Some(frame as usize - 1)));
+    assert_eq!(
+        (rig.app.model.view, rig.app.model.frame_at(rig.app.states.frames.list.at)),
+        (View::Frames, Some(frame as usize - 1))
+    );
 }
 
 #[test]
@@ -740,14 +835,25 @@ fn searching_wraps_and_understands_bytes_expressions_and_filters() {
     // backwards from the first hit there is the last one, and forwards from there the first
     rig.keys("N");
     assert!(
-        rig.app.states.frames.list.at > first && rig.app.model.note.as_ref().is_some_and(|n| !n.is_error && n.text.contains("other end"))
+        rig.app.states.frames.list.at > first
+            && rig.app.model.note.as_ref().is_some_and(|n| !n.is_error && n.text.contains("other end"))
     );
     rig.keys("n");
-    assert!(rig.app.states.frames.list.at == first && rig.app.model.note.as_ref().is_some_and(|n| n.text.contains("other end")));
-    for (what, part) in [("~read re(quest|sponse)", "Read Re"), ("#fe534d42400001", "SMB2"), ("=smb2.cmd == 9", "Write Re")] {
+    assert!(
+        rig.app.states.frames.list.at == first
+            && rig.app.model.note.as_ref().is_some_and(|n| n.text.contains("other end"))
+    );
+    for (what, part) in
+        [("~read re(quest|sponse)", "Read Re"), ("#fe534d42400001", "SMB2"), ("=smb2.cmd == 9", "Write Re")]
+    {
         rig.press(KeyCode::Home);
         rig.keys(&format!("s{what}\n"));
-        let row = rig.screen().lines().nth(3 + rig.app.states.frames.list.at - rig.app.states.frames.list.top).unwrap().to_owned();
+        let row = rig
+            .screen()
+            .lines()
+            .nth(3 + rig.app.states.frames.list.at - rig.app.states.frames.list.top)
+            .unwrap()
+            .to_owned();
         assert!(rig.app.states.frames.list.at > 0 && row.contains(part), "{what}: {row}");
     }
     rig.keys("s~(\n");
@@ -814,8 +920,14 @@ fn io_and_memory_are_sorted() {
         .collect();
     assert!(!lengths.is_empty() && lengths.is_sorted());
     // a click on a head sorts by it, and again the other way round
-    let mouse =
-        |column, row| Msg::Mouse(MouseEvent { kind: MouseEventKind::Down(MouseButton::Left), column, row, modifiers: KeyModifiers::NONE });
+    let mouse = |column, row| {
+        Msg::Mouse(MouseEvent {
+            kind: MouseEventKind::Down(MouseButton::Left),
+            column,
+            row,
+            modifiers: KeyModifiers::NONE,
+        })
+    };
     let at = rig.screen().lines().nth(2).unwrap().find("used").unwrap() as u16;
     for down in [false, true] {
         rig.send(mouse(at, 2));
@@ -838,7 +950,9 @@ fn frames_are_sorted_by_any_column() {
     let mut rig = TestApp::new("smb-roce", 160, 48);
     rig.keys("2");
     let entry = |rig: &TestApp| -> Vec<_> {
-        (0..rig.app.model.row_count()).map(|row| rig.app.model.index.at(rig.app.model.frame_at(row).unwrap()).copied().unwrap()).collect()
+        (0..rig.app.model.row_count())
+            .map(|row| rig.app.model.index.at(rig.app.model.frame_at(row).unwrap()).copied().unwrap())
+            .collect()
     };
     // the last frame is the first one
     rig.keys("O");
@@ -850,7 +964,10 @@ fn frames_are_sorted_by_any_column() {
     assert!(rig.screen().contains("Source▴") && rig.screen().contains("sorted by Source"), "{}", rig.screen());
     let mut sources = listed(&mut rig, |t| t.src.clone());
     sources.dedup();
-    assert!(sources.len() > 2 && sources.iter().collect::<std::collections::HashSet<_>>().len() == sources.len(), "{sources:?}");
+    assert!(
+        sources.len() > 2 && sources.iter().collect::<std::collections::HashSet<_>>().len() == sources.len(),
+        "{sources:?}"
+    );
     rig.keys("oo");
     assert!(listed(&mut rig, |t| t.protocol.to_owned()).is_sorted());
     rig.keys("oO");
@@ -870,7 +987,10 @@ fn frames_are_sorted_by_any_column() {
     }
     let up = by_field(&mut rig);
     let keyed = up.iter().flatten().count();
-    assert!(keyed > 100 && keyed < up.len() && up[..keyed].is_sorted() && up[keyed..].iter().all(Option::is_none), "{up:?}");
+    assert!(
+        keyed > 100 && keyed < up.len() && up[..keyed].is_sorted() && up[keyed..].iter().all(Option::is_none),
+        "{up:?}"
+    );
     rig.keys("O");
     let down = by_field(&mut rig);
     assert!(down[..keyed].is_sorted_by(|a, b| a >= b) && down[keyed..].iter().all(Option::is_none));
@@ -879,7 +999,9 @@ fn frames_are_sorted_by_any_column() {
     let last = rig.app.model.frame_at(rig.app.model.row_count() - 1);
     assert_eq!(rig.app.model.frame_at(rig.app.states.frames.list.at), last);
     rig.keys("x\n");
-    let Some(Effect::Write(Write { what: Output::Lines(frames, _), .. })) = rig.left.pop() else { panic!("nothing is exported") };
+    let Some(Effect::Write(Write { what: Output::Lines(frames, _), .. })) = rig.left.pop() else {
+        panic!("nothing is exported")
+    };
     let dir = tempfile();
     let path = dir.join("f.csv");
     assert_eq!(rig.lines.export(&path, &frames, &[], Existing::Keep, &mut |_| true), Ok(frames.len() as u64));
@@ -890,14 +1012,22 @@ fn frames_are_sorted_by_any_column() {
     std::fs::remove_dir_all(dir).unwrap();
     // saved in the order of the capture
     rig.keys("w\n");
-    let Some(Effect::Write(Write { what: Output::Frames(frames), .. })) = rig.left.pop() else { panic!("nothing is saved") };
+    let Some(Effect::Write(Write { what: Output::Frames(frames), .. })) = rig.left.pop() else {
+        panic!("nothing is saved")
+    };
     assert!(frames.iter().is_sorted());
     // without the column, the order is the default again
     rig.keys("c\n");
     assert!(!rig.app.model.sorting.is_on());
     // a click on a head
-    let mouse =
-        |column, row| Msg::Mouse(MouseEvent { kind: MouseEventKind::Down(MouseButton::Left), column, row, modifiers: KeyModifiers::NONE });
+    let mouse = |column, row| {
+        Msg::Mouse(MouseEvent {
+            kind: MouseEventKind::Down(MouseButton::Left),
+            column,
+            row,
+            modifiers: KeyModifiers::NONE,
+        })
+    };
     let at = rig.screen().lines().nth(2).unwrap().chars().collect::<String>().find("Len").unwrap() as u16;
     for down in [false, true] {
         rig.send(mouse(at, 2));
@@ -912,7 +1042,10 @@ fn half_a_file_is_none() {
     let path = dir.join("half.csv");
     let backwards = Which::These((0..1079).rev().collect());
     for frames in [rig.app.model.frames_shown(), backwards] {
-        assert_eq!(rig.lines.export(&path, &frames, &[], Existing::Keep, &mut |_| false), Err(redissect::GIVEN_UP.into()));
+        assert_eq!(
+            rig.lines.export(&path, &frames, &[], Existing::Keep, &mut |_| false),
+            Err(redissect::GIVEN_UP.into())
+        );
         assert_eq!(rig.lines.save(&path, &frames, Existing::Keep, &mut |_| false), Err(redissect::GIVEN_UP.into()));
         assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
     }
@@ -924,7 +1057,12 @@ fn half_a_file_is_none() {
     assert!(rig.lines.find(&mut needle, &backwards, true, &mut |_| true).unwrap() > forward);
     assert!(
         rig.lines
-            .find(&mut Needle::parse("not there", &rig.app.model.registry).unwrap(), &rig.app.model.frames_shown(), true, &mut |_| false)
+            .find(
+                &mut Needle::parse("not there", &rig.app.model.registry).unwrap(),
+                &rig.app.model.frames_shown(),
+                true,
+                &mut |_| false
+            )
             .is_err()
     );
     std::fs::remove_dir_all(dir).unwrap();
@@ -945,7 +1083,10 @@ fn sorting_is_given_up() {
     assert!(effects.iter().any(|e| matches!(e, Effect::Sort { .. })) && rig.app.model.frame_at(5) == Some(5));
     assert!(rig.screen().contains("sorting by Time 0 %, Esc ends it"), "{}", rig.screen());
     let effects = update(&mut rig.app, Msg::Key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE)));
-    assert!(matches!(effects[..], [Effect::EndSort(generation)] if generation == rig.app.model.sorting.generation), "{effects:?}");
+    assert!(
+        matches!(effects[..], [Effect::EndSort(generation)] if generation == rig.app.model.sorting.generation),
+        "{effects:?}"
+    );
     assert!(!rig.app.model.sorting.is_on() && rig.app.model.view == View::Frames);
 }
 
@@ -959,7 +1100,12 @@ fn the_handshake_belongs_to_its_connection() {
     };
     let info = protocol_of(&mut rig);
     for message in ["ConnectRequest", "ConnectReply", "ReadyToUse", "DisconnectRequest", "DisconnectReply"] {
-        assert_eq!(info.iter().filter(|i| i.contains(message)).count(), 1, "{message}: {:#?}", info.iter().take(8).collect::<Vec<_>>());
+        assert_eq!(
+            info.iter().filter(|i| i.contains(message)).count(),
+            1,
+            "{message}: {:#?}",
+            info.iter().take(8).collect::<Vec<_>>()
+        );
     }
     // and is shown in its sequence
     rig.keys("5");
@@ -1008,9 +1154,13 @@ fn credits_and_sequence_are_about_what_was_selected() {
     rig.keys("3");
     rig.press(KeyCode::Tab);
     rig.press(KeyCode::Right);
-    let second = super::io::frames_of(&rig.app.model, super::io::selected(&rig.app.states.io, &rig.app.model).unwrap(), 9)[1];
+    let second =
+        super::io::frames_of(&rig.app.model, super::io::selected(&rig.app.states.io, &rig.app.model).unwrap(), 9)[1];
     rig.press(KeyCode::Enter);
-    assert_eq!((rig.app.model.view, rig.app.model.frame_at(rig.app.states.frames.list.at)), (View::Frames, Some(second as usize - 1)));
+    assert_eq!(
+        (rig.app.model.view, rig.app.model.frame_at(rig.app.states.frames.list.at)),
+        (View::Frames, Some(second as usize - 1))
+    );
 }
 
 #[test]
@@ -1050,7 +1200,8 @@ fn any_size_is_drawn() {
 fn keys_in_any_order_do_no_harm() {
     let mut rig = TestApp::new("smb-roce-negotiate-refused", 80, 24);
     let mut state = 1_u32;
-    let all: Vec<char> = "123456789b[]jkhlgGfFs nNmM'\"tToOcywxz*e?+-0=/ \n".chars().chain("smb2.cmd == 8 0123".chars()).collect();
+    let all: Vec<char> =
+        "123456789b[]jkhlgGfFs nNmM'\"tToOcywxz*e?+-0=/ \n".chars().chain("smb2.cmd == 8 0123".chars()).collect();
     for step in 0..3000 {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let pick = (state >> 8) as usize;

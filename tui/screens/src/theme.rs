@@ -94,7 +94,8 @@ impl Depth {
     }
 
     fn said_by(term: &str, colors: &str) -> Self {
-        let many = matches!(colors, "truecolor" | "24bit") || ["256color", "direct", "kitty", "alacritty"].iter().any(|w| term.contains(w));
+        let many = matches!(colors, "truecolor" | "24bit")
+            || ["256color", "direct", "kitty", "alacritty"].iter().any(|w| term.contains(w));
         if many { Self::Many } else { Self::Sixteen }
     }
 }
@@ -258,12 +259,12 @@ mod tests {
     /// xterm's sixteen, and those of the consoles of IBM's PCs, which VTE and Linux come with (but for small changes).
     const SIXTEEN: [[u32; 16]; 2] = [
         [
-            0x000000, 0xcd0000, 0x00cd00, 0xcdcd00, 0x0000ee, 0xcd00cd, 0x00cdcd, 0xe5e5e5, 0x7f7f7f, 0xff0000, 0x00ff00, 0xffff00,
-            0x5c5cff, 0xff00ff, 0x00ffff, 0xffffff,
+            0x000000, 0xcd0000, 0x00cd00, 0xcdcd00, 0x0000ee, 0xcd00cd, 0x00cdcd, 0xe5e5e5, 0x7f7f7f, 0xff0000,
+            0x00ff00, 0xffff00, 0x5c5cff, 0xff00ff, 0x00ffff, 0xffffff,
         ],
         [
-            0x000000, 0xaa0000, 0x00aa00, 0xaa5500, 0x0000aa, 0xaa00aa, 0x00aaaa, 0xaaaaaa, 0x555555, 0xff5555, 0x55ff55, 0xffff55,
-            0x5555ff, 0xff55ff, 0x55ffff, 0xffffff,
+            0x000000, 0xaa0000, 0x00aa00, 0xaa5500, 0x0000aa, 0xaa00aa, 0x00aaaa, 0xaaaaaa, 0x555555, 0xff5555,
+            0x55ff55, 0xffff55, 0x5555ff, 0xff55ff, 0x55ffff, 0xffffff,
         ],
     ];
 
@@ -353,19 +354,27 @@ mod tests {
                         let mut color = seen(style.fg, sixteen).unwrap_or(text);
                         if style.add_modifier.contains(Modifier::DIM) {
                             // two thirds of it, as VTE draws it
-                            let part = |shift: u32| (((color >> shift & 0xff) * 2 + (ground >> shift & 0xff)) / 3) << shift;
+                            let part =
+                                |shift: u32| (((color >> shift & 0xff) * 2 + (ground >> shift & 0xff)) / 3) << shift;
                             color = part(16) | part(8) | part(0);
                         }
                         for ground in [seen(style.bg, sixteen).unwrap_or(ground), elsewhere] {
                             let ratio = contrast(color, ground);
-                            assert!(ratio >= 4.5, "{name:?} {depth:?} {what}: {color:06x} on {ground:06x} is {ratio:.2}");
+                            assert!(
+                                ratio >= 4.5,
+                                "{name:?} {depth:?} {what}: {color:06x} on {ground:06x} is {ratio:.2}"
+                            );
                         }
                         // many terminals show the first eight colours brighter if they are bold
-                        if let (true, Some(at)) =
-                            (style.add_modifier.contains(Modifier::BOLD), sixteen[1..8].iter().position(|c| *c == color))
-                        {
+                        if let (true, Some(at)) = (
+                            style.add_modifier.contains(Modifier::BOLD),
+                            sixteen[1..8].iter().position(|c| *c == color),
+                        ) {
                             let bright = sixteen[at + 9];
-                            assert!(contrast(bright, ground) >= 4.5, "{name:?} {depth:?} {what}: {bright:06x} if bold is bright");
+                            assert!(
+                                contrast(bright, ground) >= 4.5,
+                                "{name:?} {depth:?} {what}: {bright:06x} if bold is bright"
+                            );
                         }
                     }
                 }
@@ -378,8 +387,16 @@ mod tests {
         for name in [Name::Dark, Name::Light, Name::Mono] {
             for depth in [Depth::Sixteen, Depth::Many] {
                 let t = Theme::new(name, depth);
-                assert!(t.error != t.warn && t.warn != t.note && t.error != t.note && t.client != t.server && t.text != t.faint);
-                assert!(t.selected != t.selected_elsewhere && t.tab != t.tab_active && t.selected_elsewhere != Style::new());
+                assert!(
+                    t.error != t.warn
+                        && t.warn != t.note
+                        && t.error != t.note
+                        && t.client != t.server
+                        && t.text != t.faint
+                );
+                assert!(
+                    t.selected != t.selected_elsewhere && t.tab != t.tab_active && t.selected_elsewhere != Style::new()
+                );
             }
         }
     }

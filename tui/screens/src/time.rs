@@ -71,11 +71,18 @@ pub(crate) fn sparkline(values: &[u64], width: usize) -> String {
     }
     let width = width.min(values.len());
     let columns: Vec<u64> = (0..width)
-        .map(|i| values[i * values.len() / width..((i + 1) * values.len() / width).max(i * values.len() / width + 1)].iter().sum())
+        .map(|i| {
+            values[i * values.len() / width..((i + 1) * values.len() / width).max(i * values.len() / width + 1)]
+                .iter()
+                .sum()
+        })
         .collect();
     let most = columns.iter().copied().max().unwrap_or(0).max(1);
     // small values are still visible
-    columns.iter().map(|v| if *v == 0 { ' ' } else { BARS[((*v as u128 * 8).div_ceil(most as u128) as usize).clamp(1, 8) - 1] }).collect()
+    columns
+        .iter()
+        .map(|v| if *v == 0 { ' ' } else { BARS[((*v as u128 * 8).div_ceil(most as u128) as usize).clamp(1, 8) - 1] })
+        .collect()
 }
 
 #[cfg(test)]

@@ -41,11 +41,13 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         Some(Popup::Help(top)) => help(app, *top, buf),
         Some(Popup::Text(title, lines, top)) => window(app, title, lines, *top, buf),
         Some(Popup::Copy) => {
-            let lines = ["v  the value of the field", "r  the row", "b  the bytes", "f  the filter that selects it"].map(str::to_owned);
+            let lines = ["v  the value of the field", "r  the row", "b  the bytes", "f  the filter that selects it"]
+                .map(str::to_owned);
             window(app, "copy", &lines, 0, buf);
         }
         Some(Popup::SortBy(names)) => {
-            let lines: Vec<String> = (b'a'..=b'z').zip(names).map(|(key, name)| format!("{}  {name}", char::from(key))).collect();
+            let lines: Vec<String> =
+                (b'a'..=b'z').zip(names).map(|(key, name)| format!("{}  {name}", char::from(key))).collect();
             window(app, "sort by", &lines, 0, buf);
         }
         Some(Popup::Question(question)) => {
@@ -164,7 +166,9 @@ fn bottom(app: &App, buf: &mut Buffer) {
             pieces.push((app.model.keys.first(*action), *word));
         }
     }
-    let len = |pieces: &[(String, &str)]| pieces.iter().map(|(k, w)| k.chars().count() + w.chars().count() + 3).sum::<usize>() as u16;
+    let len = |pieces: &[(String, &str)]| {
+        pieces.iter().map(|(k, w)| k.chars().count() + w.chars().count() + 3).sum::<usize>() as u16
+    };
     // the last ones are the same everywhere and go first
     let room = width.saturating_sub(if left.is_empty() { 0 } else { end + 2 });
     while len(&pieces) > room && pieces.len() > 1 {
@@ -200,7 +204,10 @@ fn window(app: &App, title: &str, lines: &[String], top: usize, buf: &mut Buffer
         put(buf, area.x, y, 1, "│", theme.faint);
         put(buf, area.right() - 1, y, 1, "│", theme.faint);
         if let Some(text) = broken.get(top + usize::from(line)) {
-            let is_heading = !text.starts_with(' ') && !text.is_empty() && !matches!(title, "copy" | "sort by") && line + top as u16 > 0;
+            let is_heading = !text.starts_with(' ')
+                && !text.is_empty()
+                && !matches!(title, "copy" | "sort by")
+                && line + top as u16 > 0;
             put(buf, area.x + 2, y, inner - 2, text, if is_heading { theme.heading } else { theme.text });
         }
     }

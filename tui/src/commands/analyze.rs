@@ -17,6 +17,7 @@ use rdmascope_analyzer::report::Sink;
 use rdmascope_capture::{Access, WholeFile};
 use rdmascope_compare::expect::{self, Expectations};
 use rdmascope_compare::profile::{Profile, Profiler};
+use rdmascope_screens::ForReports;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,10 +32,19 @@ const WIDTH: usize = 120;
 /// A report is not made wider than this, however wide the terminal.
 const WIDTH_MAX: usize = 160;
 
+/// How reports are written, whatever they are of.
+struct How {
+    color: Color,
+    /// What the configuration file says of reports.
+    configured: ForReports,
+}
+
 pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     if (args.exchanges || args.credits) && !matches!(args.format, ReportFormat::Json) {
         say("--exchanges and --credits need --format json");
     }
+    // a list of findings to leave out decides on the exit status: a mistake in it is no warning
+    let how = &How { color, configured: rdmascope_screens::for_reports()? };
     crate::report::words::set_clock(args.clock.clone());
     let registry = cli::registry();
     let filter = cli::filter(args.filter.as_deref(), &registry)?;
@@ -50,7 +60,7 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
         ..defaults
     };
     if !args.live.interfaces.is_empty() {
-        return live(args, options, wanted, color);
+        return live(args, options, wanted, how);
     }
     let threads = super::threads(args.threads);
     let signals = if input::has_pipe(&args.files) { Some(Signals::listen()?) } else { None };
@@ -62,7 +72,7 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     let names = opened.read.iter().map(name).collect();
     if args.expect.is_some() || args.write_expect.is_some() {
         let done = analysis::run(opened.input, names, run, Both(Collector::new(wanted), Profiler::default()));
-        return checked(args, done, expectations, file, color);
+        return checked(args, done, expectations, file, how);
     }
     let mut analysis = analysis::run_in_parts(opened.input, names, run, Collector::new(wanted));
     for (place, error) in opened.damaged {
@@ -73,7 +83,7 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     if signals.is_some_and(|s| s.stop.load(Ordering::Relaxed)) {
         say("interrupted: the report covers the frames read until then");
     }
-    show(args, analysis, file, color)
+    show(args, analysis, file, how)
 }
 
 /// Collects data for the report and for expectations.
@@ -100,7 +110,7 @@ fn checked(
     done: Analysis<Both>,
     expectations: Option<Expectations>,
     file: Option<WholeFile>,
-    color: Color,
+    how: &How,
 ) -> Result<ExitCode> {
     let Analysis { report, sink: Both(collector, profiler), inputs, lost_frames, hardware, selection, error } = done;
     let profile = Profile::new(&report, profiler);
@@ -112,17 +122,17 @@ fn checked(
     }
     let verdicts = expectations.map(|e| e.check(&profile));
     let analysis = Analysis { report, sink: collector, inputs, lost_frames, hardware, selection, error };
-    let Some(verdicts) = verdicts else { return show(args, analysis, file, color) };
+    let Some(verdicts) = verdicts else { return show(args, analysis, file, how) };
     let holds = verdicts.iter().all(|v| v.holds);
     let capture = args.files.first().map(|p| p.display().to_string()).unwrap_or_default();
     let failed = match file {
-        Some(file) => Some(show(args, analysis, Some(file), color)?),
+        Some(file) => Some(show(args, analysis, Some(file), how)?),
         None => match analysis.error {
             Some(e) => return Err(e.into()),
             None => None,
         },
     };
-    let mut out = Out::new(color);
+    let mut out = Out::new(how.color);
     let text = match args.verdicts {
         Verdicts::Text => expect::text(&verdicts),
         Verdicts::Junit => expect::junit(&verdicts),
@@ -135,7 +145,7 @@ fn checked(
 }
 
 /// Analyses interfaces until it is stopped.
-fn live(args: &Analyze, options: Options, wanted: Wanted, color: Color) -> Result<ExitCode> {
+fn live(args: &Analyze, options: Options, wanted: Wanted, how: &How) -> Result<ExitCode> {
     let signals = Signals::listen()?;
     let (source, dropped) = crate::live::open(&args.live, signals.stop.clone())?;
     let file = create(args)?;
@@ -150,32 +160,31 @@ fn live(args: &Analyze, options: Options, wanted: Wanted, color: Color) -> Resul
         frames: args.autostop.iter().find_map(|l| if let cli::CaptureLimit::Packets(n) = l { Some(*n) } else { None }),
         rdma_root: args.live.rdma_root.clone(),
     };
-    let analysis = watch.run(source, options, Collector::new(wanted), color)?;
-    show(args, analysis, file, color)
+    let analysis = watch.run(source, options, Collector::new(wanted), how.color)?;
+    show(args, analysis, file, how)
 }
 
-/// The manual's site: of the command line, else of the configuration file, else of the build.
-fn manual(args: &Analyze) -> Option<Manual> {
-    // a mistake in the file is no reason to withhold a report
-    let configured = || {
-        rdmascope_screens::docs_url().unwrap_or_else(|e| {
-            say(&format!("{e:#}"));
-            None
-        })
-    };
-    args.docs_url.clone().or_else(configured).or_else(|| MANUAL.and_then(|url| Manual::parse(url).ok()))
-}
-
-fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<WholeFile>, color: Color) -> Result<ExitCode> {
+fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<WholeFile>, how: &How) -> Result<ExitCode> {
     let (mut data, error) = ReportData::new(analysis);
-    data.ignore(&args.ignore);
-    data.manual = manual(args);
-    let mut out = Out::new(color);
+    let mut ignore = args.ignore.clone();
+    ignore.extend(how.configured.ignore.iter().filter(|of_file| !args.ignore.contains(of_file)));
+    data.ignore(&ignore);
+    // what only the configuration names is told where there is some
+    data.ignored.retain(|(what, n)| *n > 0 || args.ignore.contains(what));
+    // the manual's site: of the command line, else of the configuration file, else of the build
+    data.manual = args
+        .docs_url
+        .clone()
+        .or_else(|| how.configured.docs_url.clone())
+        .or_else(|| MANUAL.and_then(|url| Manual::parse(url).ok()));
+    let mut out = Out::new(how.color);
     let to_terminal = out.is_terminal && file.is_none();
     let rendered = match args.format {
-        ReportFormat::Text => {
-            text::render(&data, width(to_terminal), Paint::new(out.color && (file.is_none() || matches!(color, Color::Always))))
-        }
+        ReportFormat::Text => text::render(
+            &data,
+            width(to_terminal),
+            Paint::new(out.color && (file.is_none() || matches!(how.color, Color::Always))),
+        ),
         ReportFormat::Json => json::render(&data)?,
         ReportFormat::Html => html::render(&data),
     };

@@ -3,6 +3,7 @@
 use crate::analysis::meta_of;
 use crate::cli::{Anonymize, Color, Contents, Dropped, KeptKind, TextOrJson};
 use crate::input::Bar;
+use crate::report::schema::object_of;
 use crate::report::words::{count, grouped, size as bytes};
 use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
@@ -33,7 +34,8 @@ pub(super) fn run(args: &Anonymize, color: Color) -> Result<ExitCode> {
         }
         None => {
             let mut key = vec![0; KEY];
-            getrandom::fill(&mut key).map_err(|e| anyhow::anyhow!("the system provides no random bytes for a key: {e}"))?;
+            getrandom::fill(&mut key)
+                .map_err(|e| anyhow::anyhow!("the system provides no random bytes for a key: {e}"))?;
             key
         }
     };
@@ -59,7 +61,9 @@ pub(super) fn run(args: &Anonymize, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
     match args.format {
         TextOrJson::Text => text(&done.tally, done.left_out, &args.files.output, &mut out.buffer)?,
-        TextOrJson::Json => writeln!(out.buffer, "{}", serde_json::to_string_pretty(&object(&done.tally, done.left_out))?)?,
+        TextOrJson::Json => {
+            writeln!(out.buffer, "{}", serde_json::to_string_pretty(&object(&done.tally, done.left_out))?)?
+        }
     }
     out.finish()?;
     done.error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("the part before was written"))
@@ -94,7 +98,12 @@ struct Done<W> {
 
 /// Copies the frames up to the first damage of the capture. One thread reads, analyzes and writes; others make the new
 /// frames.
-fn copy<S: Source, W: Write>(source: &mut S, options: Options, threads: usize, mut writer: PcapngWriter<W>) -> Result<Done<W>> {
+fn copy<S: Source, W: Write>(
+    source: &mut S,
+    options: Options,
+    threads: usize,
+    mut writer: PcapngWriter<W>,
+) -> Result<Done<W>> {
     let mut anonymizer: Anonymizer<Record<'static>> = Anonymizer::new(options);
     let mut bar = Bar::before_output();
     let (mut number, mut time_ns, mut left_out) = (0, 0, 0);
@@ -176,7 +185,11 @@ impl OrderedOutput<'_> {
     }
 
     /// Hands finished batches to the workers, and writes the new frames that are ready.
-    fn batches<W: Write>(&self, anonymizer: &mut Anonymizer<Record<'static>>, writer: &mut PcapngWriter<W>) -> Result<()> {
+    fn batches<W: Write>(
+        &self,
+        anonymizer: &mut Anonymizer<Record<'static>>,
+        writer: &mut PcapngWriter<W>,
+    ) -> Result<()> {
         while let Some(batch) = anonymizer.next_batch() {
             self.pool.push(batch);
             self.write(anonymizer, writer, self.most)?;
@@ -185,7 +198,12 @@ impl OrderedOutput<'_> {
     }
 
     /// Writes ready elements until at most `most` are left.
-    fn write<W: Write>(&self, anonymizer: &mut Anonymizer<Record<'static>>, writer: &mut PcapngWriter<W>, most: usize) -> Result<()> {
+    fn write<W: Write>(
+        &self,
+        anonymizer: &mut Anonymizer<Record<'static>>,
+        writer: &mut PcapngWriter<W>,
+        most: usize,
+    ) -> Result<()> {
         while let Some(item) = self.pool.next(most, make)? {
             let mut made = match item {
                 Item::Interface(interface) => {
@@ -214,8 +232,9 @@ fn make(batch: FrameBatch<Record<'static>>) -> Item {
 /// Texts beside the frames, which are not copied.
 fn texts_beside_frames(metadata: &Metadata) -> u64 {
     let section = |s: &Section| s.comments.len() + [&s.hardware, &s.os, &s.application].into_iter().flatten().count();
-    let interface =
-        |i: &Interface| i.comments.len() + [&i.name, &i.description, &i.hardware, &i.os, &i.filter].into_iter().flatten().count();
+    let interface = |i: &Interface| {
+        i.comments.len() + [&i.name, &i.description, &i.hardware, &i.os, &i.filter].into_iter().flatten().count()
+    };
     let names: &[Name] = &metadata.names;
     let all = metadata.sections.iter().map(section).sum::<usize>()
         + metadata.interfaces.iter().map(interface).sum::<usize>()
@@ -266,16 +285,33 @@ fn text(tally: &Tally, left_out: u64, output: &Path, out: &mut Vec<u8>) -> Resul
         }
     }
     for (name, times, all) in &tally.untraced {
-        writeln!(out, "\n{} × {name} ({}) could not be traced to its frames, where it is blanked.", grouped(*times), bytes(*all))?;
+        writeln!(
+            out,
+            "\n{} × {name} ({}) could not be traced to its frames, where it is blanked.",
+            grouped(*times),
+            bytes(*all)
+        )?;
     }
     if tally.sealed > 0 {
-        writeln!(out, "\nBlanked whole: {}, which no key decrypts any more.", count(tally.sealed, "encrypted message"))?;
+        writeln!(
+            out,
+            "\nBlanked whole: {}, which no key decrypts any more.",
+            count(tally.sealed, "encrypted message")
+        )?;
     }
     if tally.recompressed > 0 {
-        writeln!(out, "\nDecompressed, replaced and compressed again: {}.", count(tally.recompressed, "compressed message"))?;
+        writeln!(
+            out,
+            "\nDecompressed, replaced and compressed again: {}.",
+            count(tally.recompressed, "compressed message")
+        )?;
     }
     if tally.compressed > 0 {
-        writeln!(out, "\nBlanked whole: {}, which an analysis cannot read any more.", count(tally.compressed, "compressed message"))?;
+        writeln!(
+            out,
+            "\nBlanked whole: {}, which an analysis cannot read any more.",
+            count(tally.compressed, "compressed message")
+        )?;
     }
     if tally.replaced.iter().any(|(kind, ..)| *kind == Privacy::Secret) {
         writeln!(out, "\nSignatures are replaced and cannot be verified.")?;
@@ -288,35 +324,50 @@ fn text(tally: &Tally, left_out: u64, output: &Path, out: &mut Vec<u8>) -> Resul
 
 /// The JSON Schema of the report.
 pub(super) fn schema() -> Value {
-    let count = json!({"type": "integer", "minimum": 0});
-    let row = |name: &str| {
-        json!({"type": "array", "items": {
-            "type": "object",
-            "properties": {name: {"type": "string"}, "times": count, "bytes": count},
-            "required": [name, "times", "bytes"],
-        }})
+    let count = || json!({"type": "integer", "minimum": 0});
+    let rows = |name: &'static str, text| {
+        let rows = vec![
+            (name, true, json!({"type": "string"}), text),
+            ("times", true, count(), "How often."),
+            ("bytes", true, count(), "Bytes of all of them."),
+        ];
+        json!({"type": "array", "items": object_of("One kind.", rows)})
     };
-    json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "rdmascope anonymize --format json",
-        "type": "object",
-        "properties": {
-            "rdmascope": {"type": "string", "description": "Version of the program."},
-            "schema": {"const": 1},
-            "frames": count,
-            "replaced": row("kind"),
-            "left_out": {"type": "integer", "minimum": 0, "description": "Comments, descriptions, names and keys beside the frames."},
-            "blanked": row("name"),
-            "untraced": row("name"),
-            "encrypted": count,
-            "compressed": {"type": "integer", "minimum": 0, "description": "Compressed messages that are blanked."},
-            "recompressed": {"type": "integer", "minimum": 0, "description": "Compressed messages that were decompressed, replaced and compressed again."},
-            "checksums_not_mended": count,
-        },
-        "required": [
-            "rdmascope", "schema", "frames", "replaced", "left_out", "blanked", "untraced", "encrypted", "compressed", "recompressed", "checksums_not_mended",
+    let version = "Version of this format. Within a version, keys are only added.";
+    let mut schema = object_of(
+        "What was replaced, blanked and left out.",
+        vec![
+            ("rdmascope", true, json!({"type": "string"}), "Version of the program."),
+            ("schema", true, json!({"const": 1}), version),
+            ("frames", true, count(), "Frames written."),
+            ("replaced", true, rows("kind", "The kind of value."), "Replaced values, by kind."),
+            ("left_out", true, count(), "Comments, descriptions, names and keys beside the frames."),
+            (
+                "blanked",
+                true,
+                rows("name", "The field that holds them."),
+                "Blanked bytes that no field claims; times counts runs.",
+            ),
+            (
+                "untraced",
+                true,
+                rows("name", "The kind of message."),
+                "Reassembled messages whose bytes were not found in frames, where they are blanked.",
+            ),
+            ("encrypted", true, count(), "Encrypted messages, which are blanked."),
+            ("compressed", true, count(), "Compressed messages that are blanked."),
+            (
+                "recompressed",
+                true,
+                count(),
+                "Compressed messages that were decompressed, replaced and compressed again.",
+            ),
+            ("checksums_not_mended", true, count(), "Checksums of fragmented datagrams, which are wrong now."),
         ],
-    })
+    );
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!("rdmascope anonymize --format json");
+    schema
 }
 
 fn object(tally: &Tally, left_out: u64) -> Value {

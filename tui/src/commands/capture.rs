@@ -49,7 +49,11 @@ pub(super) fn run(args: &Capture, color: Color) -> Result<ExitCode> {
     if limits.files.is_some() && limits.bytes.is_none() && limits.time.is_none() {
         bail!("-b files:N needs -b filesize:MB or -b duration:S: they say when a file is full");
     }
-    let files = args.write.as_deref().map(|path| Files::create(path, limits, source.metadata(), args.force.existing())).transpose()?;
+    let files = args
+        .write
+        .as_deref()
+        .map(|path| Files::create(path, limits, source.metadata(), args.force.existing()))
+        .transpose()?;
     // reported before anything else waits: an address that is not available
     let analysis = match args.metrics {
         Some(address) => {
@@ -61,7 +65,21 @@ pub(super) fn run(args: &Capture, color: Color) -> Result<ExitCode> {
     let begun = Instant::now();
     let decapsulator = args.decapsulate.then(|| Decapsulator::new(source.interfaces()));
     let status = Status::default();
-    Running { analysis, args, signals, source, decapsulator, files, begun, frames: 0, since: 0, ticked: begun, looked: begun, status }.run()
+    Running {
+        analysis,
+        args,
+        signals,
+        source,
+        decapsulator,
+        files,
+        begun,
+        frames: 0,
+        since: 0,
+        ticked: begun,
+        looked: begun,
+        status,
+    }
+    .run()
 }
 
 struct Running<'a> {
@@ -129,7 +147,10 @@ impl Running<'_> {
             }
             if counters.iter().all(|counted| counted.accepted == 0) {
                 let filter = self.args.live.capture_filter.as_deref().unwrap_or("rdma");
-                say(&format!("no frame passed the filter \"{filter}\": -D says what each interface shows, -f everything takes all of it"));
+                say(&format!(
+                    "no frame passed the filter \"{filter}\": -D says what each interface shows, -f everything takes \
+                        all of it"
+                ));
             }
         }
         match end {
@@ -282,7 +303,12 @@ impl Running<'_> {
             if self.source.metadata().interfaces.is_empty() {
                 return Ok(None);
             }
-            self.status.show(&format!("{} frames, {}, {} dropped", grouped(self.frames), size(bytes), grouped(dropped)));
+            self.status.show(&format!(
+                "{} frames, {}, {} dropped",
+                grouped(self.frames),
+                size(bytes),
+                grouped(dropped)
+            ));
             let mut warned = false;
             while let Some((name, event)) = self.source.event() {
                 if !std::mem::replace(&mut warned, true) {

@@ -23,9 +23,12 @@ pub(super) fn run(args: &Compare, color: Color) -> Result<ExitCode> {
     }
     let file = args.outlet.create(&args.captures)?;
     let merged = args.write.as_deref().filter(|path| *path != Path::new("-"));
-    let merged = merged.map(|path| WholeFile::create(path, &args.captures, args.outlet.force.existing(), Access::Private)).transpose()?;
+    let merged = merged
+        .map(|path| WholeFile::create(path, &args.captures, args.outlet.force.existing(), Access::Private))
+        .transpose()?;
     let names: Vec<String> = args.captures.iter().map(|path| name(path)).collect();
-    let create = |path: &PathBuf| WholeFile::create(path, &args.captures, args.outlet.force.existing(), Access::Private);
+    let create =
+        |path: &PathBuf| WholeFile::create(path, &args.captures, args.outlet.force.existing(), Access::Private);
     let mut requests = args.requests.as_ref().map(create).transpose()?;
     let mut points = Vec::new();
     let mut damaged = None;
@@ -43,7 +46,9 @@ pub(super) fn run(args: &Compare, color: Color) -> Result<ExitCode> {
         ReportFormat::Json if compared.len() == 1 => {
             format!("{}\n", serde_json::to_string_pretty(&pairs().map(|(c, names)| c.json(names)).next())?)
         }
-        ReportFormat::Json => format!("{}\n", serde_json::to_string_pretty(&pairs().map(|(c, names)| c.json(names)).collect::<Vec<_>>())?),
+        ReportFormat::Json => {
+            format!("{}\n", serde_json::to_string_pretty(&pairs().map(|(c, names)| c.json(names)).collect::<Vec<_>>())?)
+        }
     };
     if let Some(left_out) = points.iter().map(|p| p.left_out).find(|n| *n > 0) {
         say(&format!("{left_out} packets of a capture were not compared: there were too many"));
@@ -53,7 +58,12 @@ pub(super) fn run(args: &Compare, color: Color) -> Result<ExitCode> {
         if clocks[1..].iter().any(|c| c.is_none_or(|c| !c.both_ways)) {
             bail!("the clock offset is not known: no packets of both directions were seen at both points");
         }
-        merge(&args.captures, &clocks, PcapngWriter::new(whole, args.write.as_deref().unwrap_or(Path::new("")), &section())?)?.finish()?;
+        merge(
+            &args.captures,
+            &clocks,
+            PcapngWriter::new(whole, args.write.as_deref().unwrap_or(Path::new("")), &section())?,
+        )?
+        .finish()?;
     }
     if let Some(requests) = requests {
         requests.finish()?;
@@ -63,7 +73,12 @@ pub(super) fn run(args: &Compare, color: Color) -> Result<ExitCode> {
 }
 
 /// Each of the others held against the first; every request goes into the table as a row.
-fn compare(first: &Point, others: &[Point], names: &[String], table: Option<&mut WholeFile>) -> Result<Vec<Comparison>> {
+fn compare(
+    first: &Point,
+    others: &[Point],
+    names: &[String],
+    table: Option<&mut WholeFile>,
+) -> Result<Vec<Comparison>> {
     let mut table = table.map(BufWriter::new);
     let mut written = table.as_mut().map_or(Ok(()), |table| writeln!(table, "{}", Timed::COLUMNS));
     let mut compared = Vec::new();
@@ -74,7 +89,9 @@ fn compare(first: &Point, others: &[Point], names: &[String], table: Option<&mut
             }
         }));
     }
-    written.and_then(|()| table.as_mut().map_or(Ok(()), BufWriter::flush)).context("the table of requests could not be written")?;
+    written
+        .and_then(|()| table.as_mut().map_or(Ok(()), BufWriter::flush))
+        .context("the table of requests could not be written")?;
     Ok(compared)
 }
 
@@ -107,7 +124,13 @@ fn read(path: &Path) -> Result<(Point, Option<rdmascope_capture::Error>)> {
         match &mut search {
             Some(search) => {
                 let listener = search.begin(&record, source.interfaces(), past.before(&meta));
-                let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &decode, &mut Pair(&mut hop, &mut *listener));
+                let packet = frame::decode(
+                    meta.link_type,
+                    record.bytes,
+                    meta.wire_len,
+                    &decode,
+                    &mut Pair(&mut hop, &mut *listener),
+                );
                 pipeline.sink().packet(number, meta.time_ns, &packet, &hop, record.bytes);
                 pipeline.packet(&meta, &packet, listener);
                 search.end(&meta, &mut pipeline);
@@ -147,11 +170,14 @@ impl<S: Source> Input<S> {
 fn merge<W: Write>(paths: &[PathBuf], clocks: &[Option<Clock>], mut writer: PcapngWriter<W>) -> Result<W> {
     let mut inputs = Vec::new();
     for (path, clock) in paths.iter().zip(clocks) {
-        let mut input = Input { source: open(path, OpenOptions::new())?, clock: *clock, interfaces: Vec::new(), next: None };
+        let mut input =
+            Input { source: open(path, OpenOptions::new())?, clock: *clock, interfaces: Vec::new(), next: None };
         input.advance();
         inputs.push(input);
     }
-    while let Some((n, time)) = inputs.iter().enumerate().filter_map(|(n, i)| Some((n, i.next?))).min_by_key(|(_, time)| *time) {
+    while let Some((n, time)) =
+        inputs.iter().enumerate().filter_map(|(n, i)| Some((n, i.next?))).min_by_key(|(_, time)| *time)
+    {
         let input = &mut inputs[n];
         for interface in input.source.metadata().interfaces.get(input.interfaces.len()..).unwrap_or(&[]) {
             let own = interface.name.as_deref().unwrap_or("interface");

@@ -42,8 +42,11 @@ fn write(shell: Shell, out: &mut Vec<u8>) {
         for argument in verb.get_positionals() {
             let names: Vec<String> = argument.get_possible_values().iter().map(|v| v.get_name().to_owned()).collect();
             if !names.is_empty() {
-                let line =
-                    format!("complete -c rdmascope -n \"__fish_seen_subcommand_from {}\" -f -a \"{}\"\n", verb.get_name(), names.join(" "));
+                let line = format!(
+                    "complete -c rdmascope -n \"__fish_seen_subcommand_from {}\" -f -a \"{}\"\n",
+                    verb.get_name(),
+                    names.join(" ")
+                );
                 out.extend_from_slice(line.as_bytes());
             }
         }
@@ -55,19 +58,29 @@ fn named() -> Command {
     let findings: Vec<&'static str> = Rule::ALL.iter().map(|rule| rule.id()).collect();
     let fields: Vec<&'static str> = registry().all().iter().map(|field| field.name).collect();
     let mut command = Cli::command();
-    for (verb, argument, names) in [("explain", "finding", &findings), ("fields", "prefix", &fields), ("dissect", "fields", &fields)] {
-        command = command.mut_subcommand(verb, |c| c.mut_arg(argument, |a| a.value_parser(PossibleValuesParser::new(names.clone()))));
+    for (verb, argument, names) in
+        [("explain", "finding", &findings), ("fields", "prefix", &fields), ("dissect", "fields", &fields)]
+    {
+        command = command.mut_subcommand(verb, |c| {
+            c.mut_arg(argument, |a| a.value_parser(PossibleValuesParser::new(names.clone())))
+        });
     }
     for verb in ["analyze", "capture", "tui"] {
-        command = command.mut_subcommand(verb, |c| c.mut_arg("interfaces", |a| a.value_parser(PossibleValuesParser::new([INTERFACES]))));
+        command = command.mut_subcommand(verb, |c| {
+            c.mut_arg("interfaces", |a| a.value_parser(PossibleValuesParser::new([INTERFACES])))
+        });
     }
     command
 }
 
 /// Interfaces of this machine.
 fn interfaces() -> Vec<String> {
-    let mut names: Vec<String> =
-        std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
+    let mut names: Vec<String> = std::fs::read_dir("/sys/class/net")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|e| e.file_name().into_string().ok())
+        .collect();
     names.sort_unstable();
     names
 }

@@ -30,9 +30,16 @@ pub(super) fn run(args: &Cut, color: Color) -> Result<ExitCode> {
     let whole = args.files.create(&[])?;
     let (cuts, frames, first_ns, error) = follow(&args.files.input, filter)?;
     let at = |seconds: f64| first_ns.saturating_add((seconds * 1e9) as i64);
-    let span = (args.from.is_some() || args.to.is_some()).then(|| (args.from.map_or(i64::MIN, at), args.to.map_or(i64::MAX, at)));
-    let wanted =
-        Wanted { connections: args.connections.clone(), findings, requests: args.requests.clone(), frames, span, alone: args.alone };
+    let span = (args.from.is_some() || args.to.is_some())
+        .then(|| (args.from.map_or(i64::MIN, at), args.to.map_or(i64::MAX, at)));
+    let wanted = Wanted {
+        connections: args.connections.clone(),
+        findings,
+        requests: args.requests.clone(),
+        frames,
+        span,
+        alone: args.alone,
+    };
     let nothing = wanted.connections.is_empty() && wanted.findings.is_empty() && wanted.requests.is_empty();
     if nothing && wanted.frames.is_none() && span.is_none() {
         bail!("choose what to copy: -Y FILTER, --connection N, --request N, --finding ID, --from or --to");
@@ -56,12 +63,18 @@ pub(super) fn run(args: &Cut, color: Color) -> Result<ExitCode> {
     write(&mut source, PcapngWriter::new(whole, &args.files.output, &section)?, |n| choice.has(n))?.finish()?;
     let mut out = Out::new(color);
     let name = escaped(&args.files.output.display().to_string());
-    writeln!(out.buffer, "{name}: {}, {}", count(choice.frames, "frame"), count(choice.connections.len() as u64, "connection"))?;
+    writeln!(
+        out.buffer,
+        "{name}: {}, {}",
+        count(choice.frames, "frame"),
+        count(choice.connections.len() as u64, "connection")
+    )?;
     if !choice.along.is_empty() {
         let along: Vec<String> = choice.along.iter().map(u32::to_string).collect();
         writeln!(
             out.buffer,
-            "connection {} is included: it belongs to the same session, or a finding was compared with it (--alone leaves it out)",
+            "connection {} is included: it belongs to the same session, or a finding was compared with it (--alone \
+                leaves it out)",
             along.join(", ")
         )?;
     }

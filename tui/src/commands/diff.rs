@@ -13,8 +13,6 @@ use std::process::ExitCode;
 
 /// Exit status: there are differences, and `--fail` is set.
 const DIFFERS: u8 = 1;
-/// Threads of one analysis.
-const THREADS: usize = 2;
 
 pub(super) fn run(args: &Diff, color: Color) -> Result<ExitCode> {
     let inputs: Vec<PathBuf> = [&args.a, &args.b].into_iter().chain(&args.keys).cloned().collect();
@@ -40,7 +38,7 @@ pub(super) fn run(args: &Diff, color: Color) -> Result<ExitCode> {
 fn profile(path: &PathBuf, args: &Diff) -> Result<(Profile, Option<rdmascope_capture::Error>)> {
     let options = Options { keyring: super::keyring(args.keys.as_deref())?, ..Options::default() };
     let input = input::open_all(std::slice::from_ref(path))?;
-    let run = Run { options, threads: THREADS, small: SMALL, filter: None };
+    let run = Run { options, threads: super::threads(None), small: SMALL, filter: None };
     let done = analysis::run(input, vec![path.display().to_string()], run, Profiler::default());
     Ok((Profile::new(&done.report, done.sink), done.error))
 }

@@ -29,7 +29,7 @@ use rdmascope_capture::{Access, Capture, Interface, PcapWriter, PcapngWriter, Re
 use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::trace::{Detail, Line, Pair, Tree};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -61,10 +61,13 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         format => format.unwrap_or(Format::Text),
     };
     // tshark takes arguments after its options as a filter
-    let (files, behind) = match args.read.is_empty() || args.filter.is_some() || !args.files.iter().all(|f| is_no_file(f)) {
-        true => (args.read.iter().chain(&args.files).cloned().collect(), None),
-        false => (args.read.clone(), Some(args.files.iter().map(|f| f.to_string_lossy()).collect::<Vec<_>>().join(" "))),
-    };
+    let (files, behind) =
+        match args.read.is_empty() || args.filter.is_some() || !args.files.iter().all(|f| is_no_file(f)) {
+            true => (args.read.iter().chain(&args.files).cloned().collect(), None),
+            false => {
+                (args.read.clone(), Some(args.files.iter().map(|f| f.to_string_lossy()).collect::<Vec<_>>().join(" ")))
+            }
+        };
     let files: Vec<PathBuf> = files;
     if let Some(objects) = &args.export_objects {
         return super::export::objects(&files, args.keys.as_deref(), objects, args.force, color);
@@ -109,13 +112,18 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         _ if args.summary => Sink::Summary(Summary::default(), format == Format::Json),
         Format::Json | Format::Ek if is_object => {
             let layout = if format == Format::Json { Layout::Json } else { Layout::Ek };
-            Sink::Fields(Fields::new(options, &names, &registry, &mut extractor, false, args.time.clone())?.with(layout))
+            Sink::Fields(
+                Fields::new(options, &names, &registry, &mut extractor, false, args.time.clone())?.with(layout),
+            )
         }
         Format::Text if tree => Sink::Print(Printer::Tree(Trees::default(), args.hex, out.color)),
         Format::Text => Sink::Lines(lines(LineForm::Text, out.color), args.hex),
         Format::Tabs => Sink::Lines(lines(LineForm::Tabs, false), false),
         Format::Psml => Sink::Lines(lines(LineForm::Psml, false), false),
-        Format::Json => Sink::Print(Printer::Json(Json::new(args.no_duplicate_keys, if args.hex { What::Both } else { What::Values }))),
+        Format::Json => Sink::Print(Printer::Json(Json::new(
+            args.no_duplicate_keys,
+            if args.hex { What::Both } else { What::Values },
+        ))),
         Format::Jsonraw => Sink::Print(Printer::Json(Json::new(args.no_duplicate_keys, What::Raw))),
         Format::Ek => Sink::Print(Printer::Ek(Ek::new())),
         Format::Pdml => Sink::Print(Printer::Pdml(Pdml::default())),
@@ -167,7 +175,8 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         extractor,
         detail,
         // formats for people use our form
-        short: args.json_names == JsonNames::Short || !matches!(format, Format::Json | Format::Jsonraw | Format::Ek | Format::Pdml),
+        short: args.json_names == JsonNames::Short
+            || !matches!(format, Format::Json | Format::Jsonraw | Format::Ek | Format::Pdml),
         line: Line::default(),
         dissection,
         keyring,
@@ -182,7 +191,9 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     };
     match input {
         // a pipe may pause at any time, and its frames must be visible until then
-        Input::One(mut capture) if capture.file().is_none() || out.is_terminal || at_once || job.separator.is_some() => {
+        Input::One(mut capture)
+            if capture.file().is_none() || out.is_terminal || at_once || job.separator.is_some() =>
+        {
             let at_once = at_once || out.is_terminal;
             job.run(&mut capture, &mut out, limits, &name, at_once)
         }
@@ -202,7 +213,8 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
 /// True if this neither is a file nor looks like the name of one.
 fn is_no_file(path: &Path) -> bool {
     let text = path.to_string_lossy();
-    let is_name = text == "-" || text.contains('/') || path.extension().is_some_and(|e| e.to_string_lossy().contains("cap"));
+    let is_name =
+        text == "-" || text.contains('/') || path.extension().is_some_and(|e| e.to_string_lossy().contains("cap"));
     !(is_name && !text.contains(' ') || path.exists())
 }
 
@@ -254,8 +266,16 @@ enum Opened {
 }
 
 impl Writer {
-    fn new(path: &Path, format: Option<WriteFormat>, inputs: &[PathBuf], existing: rdmascope_capture::Existing) -> Result<Self> {
+    fn new(
+        path: &Path,
+        format: Option<WriteFormat>,
+        inputs: &[PathBuf],
+        existing: rdmascope_capture::Existing,
+    ) -> Result<Self> {
         let to = match path.as_os_str() == "-" {
+            true if io::stdout().is_terminal() => {
+                bail!("-w -: standard output is a terminal; redirect it to a file or a program")
+            }
             true => To::Stdout(io::stdout()),
             false => To::File(WholeFile::create(path, inputs, existing, Access::Private)?),
         };
@@ -274,11 +294,14 @@ impl Writer {
         });
         const SNAP_LEN: u32 = 262_144;
         self.open = match format {
-            WriteFormat::Pcapng => {
-                Opened::Pcapng(PcapngWriter::new(to, &self.name, &metadata.sections.first().cloned().unwrap_or_default())?)
-            }
+            WriteFormat::Pcapng => Opened::Pcapng(PcapngWriter::new(
+                to,
+                &self.name,
+                &metadata.sections.first().cloned().unwrap_or_default(),
+            )?),
             WriteFormat::Pcap | WriteFormat::Nsecpcap => {
-                let link_type = metadata.interfaces.first().map_or(rdmascope_capture::LinkType::ETHERNET, |i| i.link_type);
+                let link_type =
+                    metadata.interfaces.first().map_or(rdmascope_capture::LinkType::ETHERNET, |i| i.link_type);
                 Opened::Pcap(PcapWriter::new(to, &self.name, link_type, SNAP_LEN, format == WriteFormat::Nsecpcap)?)
             }
         };
@@ -367,7 +390,14 @@ struct Job {
 
 impl Job {
     /// Processes all frames within `limits`. A damaged capture gives the frames before the damage, and then its error.
-    fn run(&mut self, source: &mut impl Source, out: &mut Out, limits: Limits, name: &str, at_once: bool) -> Result<()> {
+    fn run(
+        &mut self,
+        source: &mut impl Source,
+        out: &mut Out,
+        limits: Limits,
+        name: &str,
+        at_once: bool,
+    ) -> Result<()> {
         self.begin(&mut out.buffer, name);
         let mut kept = self.keep();
         let damage = each(source, limits, |source| {
@@ -420,7 +450,8 @@ impl Job {
             held_max: sheets::HELD_MAX,
         };
         self.begin(&mut out.buffer, name);
-        let by_connection = texts::is_possible(&plan) && share(file, self.threads, self.dissection.decode_options()) <= SHARE_MAX;
+        let by_connection =
+            texts::is_possible(&plan) && share(file, self.threads, self.dissection.decode_options()) <= SHARE_MAX;
         let ended = if by_connection {
             texts::run(&plan, file, limits, |pieces| out.pass_all(pieces))
         } else {
@@ -509,7 +540,9 @@ impl Job {
             return false;
         }
         match (&mut self.sink, &kept.frame) {
-            (Sink::Print(printer), Some(d)) => printer.frame(&mut out.buffer, d, &kept.tree, &kept.shape, &mut Marks::default()),
+            (Sink::Print(printer), Some(d)) => {
+                printer.frame(&mut out.buffer, d, &kept.tree, &kept.shape, &mut Marks::default())
+            }
             (Sink::Lines(lines, _), Some(d)) => {
                 let tree = &kept.tree;
                 lines.frame(&mut out.buffer, d, tree.protocol, &tree.info, !tree.faults.is_empty());
@@ -563,7 +596,11 @@ impl Job {
 
 /// Goes through the frames of a capture within the limits; `frame` returns true if a frame was shown. Returns the error
 /// that ended the capture early, if any.
-fn each<R: Source>(source: &mut R, limits: Limits, mut frame: impl FnMut(&R) -> Result<bool>) -> Result<Option<rdmascope_capture::Error>> {
+fn each<R: Source>(
+    source: &mut R,
+    limits: Limits,
+    mut frame: impl FnMut(&R) -> Result<bool>,
+) -> Result<Option<rdmascope_capture::Error>> {
     let mut bar = Bar::new();
     let Limits { mut read, mut shown } = limits;
     while read > 0 && shown > 0 {

@@ -35,9 +35,14 @@ fn write(wanted: &str, columns: usize, out: &mut Vec<u8>) -> Result<()> {
     let found = found.into_iter().find(|rules| !rules.is_empty()).unwrap_or_default();
     match found[..] {
         [] => {
-            match closest(&upper, Rule::all().map(|rule| rule.id())).or_else(|| closest(wanted, glossary::TERMS.iter().map(|t| t.name))) {
+            match closest(&upper, Rule::all().map(|rule| rule.id()))
+                .or_else(|| closest(wanted, glossary::TERMS.iter().map(|t| t.name)))
+            {
                 Some(near) => bail!("no finding or term \"{wanted}\"; did you mean {near}?"),
-                None => bail!("no finding or term \"{wanted}\"; rdmascope explain lists all findings, and docs/glossary.md all terms"),
+                None => bail!(
+                    "no finding or term \"{wanted}\"; rdmascope explain lists all findings, and docs/glossary.md all \
+                        terms"
+                ),
             }
         }
         [rule] => out.extend_from_slice(explain(rule).as_bytes()),
@@ -59,7 +64,8 @@ fn list(rules: &[Rule], columns: usize, out: &mut Vec<u8>) {
         for row in members {
             let before = width + 11;
             let mut lines = words::wrap(row.title, columns.saturating_sub(before).max(24)).into_iter();
-            let _ = writeln!(out, "  {:width$}  {:5}  {}", row.id, row.severity.name(), lines.next().unwrap_or_default());
+            let _ =
+                writeln!(out, "  {:width$}  {:5}  {}", row.id, row.severity.name(), lines.next().unwrap_or_default());
             for line in lines {
                 let _ = writeln!(out, "{:before$}{line}", "");
             }
@@ -83,7 +89,10 @@ mod tests {
         list(Rule::ALL, usize::MAX, &mut out);
         let text = String::from_utf8(out).unwrap();
         for rule in Rule::ALL {
-            let line = text.lines().find(|line| line.split_whitespace().next() == Some(rule.id())).unwrap_or_else(|| panic!("{rule}"));
+            let line = text
+                .lines()
+                .find(|line| line.split_whitespace().next() == Some(rule.id()))
+                .unwrap_or_else(|| panic!("{rule}"));
             assert!(line.ends_with(rule.row().title));
         }
         assert!(text.starts_with("SMB Direct negotiation\n  SMBD-NEG-FIRST "));
@@ -116,13 +125,18 @@ mod tests {
     fn several_that_fit_are_listed() {
         let text = output("smbd-neg-rsp").unwrap();
         assert!(text.starts_with("SMB Direct negotiation\n"));
-        assert!(text.lines().skip(1).all(|line| line.starts_with("  SMBD-NEG-RSP-")) && text.lines().count() > 5, "{text}");
+        assert!(
+            text.lines().skip(1).all(|line| line.starts_with("  SMBD-NEG-RSP-")) && text.lines().count() > 5,
+            "{text}"
+        );
     }
 
     #[test]
     fn an_unknown_name_is_an_error_with_a_suggestion() {
         assert_eq!(output("smbd-flgas").unwrap_err(), "no finding or term \"smbd-flgas\"; did you mean SMBD-FLAGS?");
-        assert!(output("qqq").unwrap_err().starts_with("no finding or term \"qqq\"; rdmascope explain lists all findings"));
+        assert!(
+            output("qqq").unwrap_err().starts_with("no finding or term \"qqq\"; rdmascope explain lists all findings")
+        );
     }
 
     #[test]

@@ -12,6 +12,8 @@ use rdmascope_dissector::render::escaped;
 use rdmascope_plugins::annotated::{self, Collector, Comments};
 use rdmascope_plugins::payloads::Payloads;
 use rdmascope_plugins::wireshark::{self, Done, Places, Tried};
+#[cfg(feature = "parquet")]
+use rdmascope_report::ahead::{self, How, Mapped};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,7 +27,9 @@ pub(super) fn run(args: &Export, color: Color) -> Result<ExitCode> {
         #[cfg(feature = "parquet")]
         Exported::Parquet { capture, folder } => parquet(capture, folder, color),
         #[cfg(not(feature = "parquet"))]
-        Exported::Parquet { .. } => bail!("this rdmascope was built without Parquet: build it with its default features"),
+        Exported::Parquet { .. } => {
+            bail!("this rdmascope was built without Parquet: build it with its default features")
+        }
         Exported::Payloads { capture, folder } => payloads(capture, folder, color),
     }
 }
@@ -33,7 +37,8 @@ pub(super) fn run(args: &Export, color: Color) -> Result<ExitCode> {
 fn analyze<S: Sink>(file: &Path, options: Options, sink: S) -> Result<analysis::Analysis<S>> {
     let files = [PathBuf::from(file)];
     let captures = input::open_all(&files)?;
-    Ok(analysis::run(captures, vec![file.display().to_string()], Run { options, threads: 2, small: analysis::SMALL, filter: None }, sink))
+    let run = Run { options, threads: super::threads(None), small: analysis::SMALL, filter: None };
+    Ok(analysis::run(captures, vec![file.display().to_string()], run, sink))
 }
 
 fn annotate(capture: &Captured, output: &Path, force: Force, color: Color) -> Result<ExitCode> {
@@ -51,7 +56,11 @@ fn annotate(capture: &Captured, output: &Path, force: Force, color: Color) -> Re
     let comments = Comments::new(&done.report, &done.sink);
     let mut source = open(file, OpenOptions::new())?;
     let section = Section {
-        comments: vec![format!("Annotated by rdmascope {}: {} findings", env!("CARGO_PKG_VERSION"), done.report.findings.len())],
+        comments: vec![format!(
+            "Annotated by rdmascope {}: {} findings",
+            env!("CARGO_PKG_VERSION"),
+            done.report.findings.len()
+        )],
         application: Some("rdmascope".to_owned()),
         ..source.metadata().sections.first().cloned().unwrap_or_default()
     };
@@ -67,7 +76,11 @@ fn annotate(capture: &Captured, output: &Path, force: Force, color: Color) -> Re
     whole.finish()?;
     let mut out = Out::new(color);
     let commented = comments.frames();
-    writeln!(out.buffer, "{}: {frames} frames, {commented} of them with comments", escaped(&output.display().to_string()))?;
+    writeln!(
+        out.buffer,
+        "{}: {frames} frames, {commented} of them with comments",
+        escaped(&output.display().to_string())
+    )?;
     out.finish()?;
     match done.error {
         Some(error) => Err(error).context("the part before was written"),
@@ -83,8 +96,10 @@ fn this_program() -> Result<PathBuf> {
     std::env::current_exe().context("the path of this program is not known")
 }
 
-const NO_ENGINE: &str = "The engine is not beside this program: without it the plugin decodes MPA on SMB's ports, and analyzes nothing. It is in the \
-    packages, beside the program in the archive of the static one, and `cargo build -p rdmascope-engine` makes it.";
+const NO_ENGINE: &str = "The engine is not beside this program: without it the plugin decodes MPA on SMB's ports, and \
+    analyzes nothing. The packages \
+    contain it. So does the archive of the static program, in the same folder. `cargo build -p rdmascope-engine` \
+    builds it.";
 
 fn install(folder: Option<&Path>, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
@@ -102,7 +117,9 @@ fn install(folder: Option<&Path>, color: Color) -> Result<ExitCode> {
                 plugin = Some(path);
             }
             Done::Engine(path) => writeln!(out.buffer, "{}: its engine", shown(&path))?,
-            Done::Extcap(path) => writeln!(out.buffer, "{}: a link to this program, for its capture sources", shown(&path))?,
+            Done::Extcap(path) => {
+                writeln!(out.buffer, "{}: a link to this program, for its capture sources", shown(&path))?
+            }
             Done::Removed(_) => {}
         }
     }
@@ -124,7 +141,10 @@ fn install(folder: Option<&Path>, color: Color) -> Result<ExitCode> {
             }
         }
     }
-    writeln!(out.buffer, "Wireshark and tshark load them at their next start. `rdmascope export wireshark --remove` removes them.")?;
+    writeln!(
+        out.buffer,
+        "Wireshark and tshark load them at their next start. `rdmascope export wireshark --remove` removes them."
+    )?;
     out.finish()?;
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -168,47 +188,34 @@ fn wireshark(output: Option<&Path>, force: Force, color: Color) -> Result<ExitCo
 #[cfg(feature = "parquet")]
 fn parquet(capture: &Captured, folder: &Path, color: Color) -> Result<ExitCode> {
     let file = capture.file.as_path();
-    use rdmascope_analyzer::pipeline::Pipeline;
+    use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+    use rdmascope_capture::Record;
     use rdmascope_dissector::{frame, trace::Off};
     use rdmascope_plugins::tables::{FrameRow, Tables};
-    let name = if file == Path::new("-") { "stdin".into() } else { file.file_name().unwrap_or_default().to_string_lossy() };
+    let threads = super::threads(None);
+    let name =
+        if file == Path::new("-") { "stdin".into() } else { file.file_name().unwrap_or_default().to_string_lossy() };
     let mut source = open(file, OpenOptions::new())?;
-    let tables = Tables::new(folder, &name)?;
-    let mut pipeline = Pipeline::with_sink(Options { keyring: super::keyring(capture.keys.as_deref())?, ..Options::default() }, tables);
+    let tables = Tables::new(folder, &name, threads)?;
+    let mut pipeline = Pipeline::with_sink(
+        Options { keyring: super::keyring(capture.keys.as_deref())?, ..Options::default() },
+        tables,
+    );
     let decode = pipeline.decode_options();
-    let (mut search, mut past) = (crate::known_bugs::Search::new(), crate::dissection::Past::default());
     let mut bar = input::Bar::before_output();
-    let (mut number, mut time_ns) = (0, 0);
-    let error = loop {
-        match source.advance() {
-            Ok(true) => {}
-            Ok(false) => break None,
-            Err(e) => break Some(e),
-        }
-        let record = source.record();
-        number += 1;
-        let meta = analysis::meta_of(&record, number, &mut time_ns);
-        let packet = match &mut search {
-            Some(search) => {
-                let listener = search.begin(&record, source.interfaces(), past.before(&meta));
-                let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &decode, listener);
-                pipeline.packet(&meta, &packet, listener);
-                search.end(&meta, &mut pipeline);
-                packet
-            }
-            None => {
-                let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &decode, &mut Off);
-                pipeline.packet(&meta, &packet, &mut Off);
-                packet
-            }
-        };
+    // of a record: whether it has a time, and its captured bytes
+    let keep = |record: &Record<'_>| (record.has_time(), u32::try_from(record.bytes.len()).unwrap_or(u32::MAX));
+    let add = |pipeline: &mut Pipeline<Tables>,
+               meta: &FrameMeta,
+               packet: &frame::Packet<'_>,
+               (has_time, captured_length): (bool, u32)| {
         let facts = pipeline.facts();
         let row = FrameRow {
-            frame: number,
-            time_ns: record.has_time().then_some(record.time_ns),
+            frame: meta.number,
+            time_ns: has_time.then_some(meta.time_ns),
             interface: meta.interface,
             wire_length: meta.wire_len,
-            captured_length: u32::try_from(record.bytes.len()).unwrap_or(u32::MAX),
+            captured_length,
             protocol: facts.layer.name(),
             addresses: [packet.src, packet.dst],
             place: facts.place,
@@ -216,7 +223,61 @@ fn parquet(capture: &Captured, folder: &Path, color: Color) -> Result<ExitCode> 
             retransmission: facts.retransmission,
         };
         pipeline.sink().frame(row);
-        bar.frame(&source);
+    };
+    let mut search = crate::known_bugs::Search::new();
+    let files = source
+        .files()
+        .filter(|files| search.is_none() && threads > 1 && files.iter().any(|f| f.bytes().len() >= analysis::SMALL));
+    let error = match files {
+        Some(files) => {
+            let total = files.iter().map(|file| file.bytes().len() as u64).sum();
+            // one thread writes
+            let how = How { workers: (threads - 2).max(1), options: decode, described: false };
+            ahead::decoded(
+                &mut source,
+                &files,
+                &how,
+                |record, _| keep(record),
+                |batch| {
+                    bar.at(batch.done, total);
+                    for (meta, packet, kept) in batch.groups().flatten() {
+                        pipeline.packet(meta, packet, &mut Off);
+                        add(&mut pipeline, meta, packet, *kept);
+                    }
+                    true
+                },
+            )
+        }
+        None => {
+            let mut past = crate::dissection::Past::default();
+            let (mut number, mut time_ns) = (0, 0);
+            loop {
+                match source.advance() {
+                    Ok(true) => {}
+                    Ok(false) => break None,
+                    Err(e) => break Some(e),
+                }
+                let record = source.record();
+                number += 1;
+                let meta = analysis::meta_of(&record, number, &mut time_ns);
+                let packet = match &mut search {
+                    Some(search) => {
+                        let listener = search.begin(&record, source.interfaces(), past.before(&meta));
+                        let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &decode, listener);
+                        pipeline.packet(&meta, &packet, listener);
+                        search.end(&meta, &mut pipeline);
+                        packet
+                    }
+                    None => {
+                        let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &decode, &mut Off);
+                        pipeline.packet(&meta, &packet, &mut Off);
+                        packet
+                    }
+                };
+                add(&mut pipeline, &meta, &packet, keep(&record));
+                bar.frame(&source);
+            }
+        }
     };
     drop(bar);
     let (report, tables) = pipeline.finish();
@@ -236,7 +297,13 @@ fn payloads(capture: &Captured, folder: &Path, color: Color) -> Result<ExitCode>
 }
 
 /// `dissect --export-objects`.
-pub(super) fn objects(files: &[PathBuf], keys: Option<&Path>, objects: &Objects, force: Force, color: Color) -> Result<ExitCode> {
+pub(super) fn objects(
+    files: &[PathBuf],
+    keys: Option<&Path>,
+    objects: &Objects,
+    force: Force,
+    color: Color,
+) -> Result<ExitCode> {
     let [file] = files else { bail!("--export-objects reads one capture") };
     let replace = matches!(force.existing(), rdmascope_capture::Existing::Replace);
     let payloads = Payloads::with(&objects.folder, replace, Some(objects.family));

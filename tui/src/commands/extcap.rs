@@ -8,8 +8,8 @@
 //! | `rdmascope-running-PID` | the growing file, or series of files, of a `rdmascope capture -w` that runs on this machine |
 //! | `rdmascope-follow` | any capture that is still being written, here or on another machine's file system, or a named pipe |
 //!
-//! Each of them can take mirrored frames out of their tunnels ([`rdmascope_capture::decapsulate`]); each session of a mirror then is an
-//! interface of its own, `frame.interface_name` in Wireshark.
+//! Each of them can take mirrored frames out of their tunnels ([`rdmascope_capture::decapsulate`]); each session of a
+//! mirror then is an interface of its own, `frame.interface_name` in Wireshark.
 //!
 //! `rdmascope export wireshark --install` puts a link to this program into Wireshark's folder.
 
@@ -68,7 +68,8 @@ impl Arguments {
                 Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
                 None => (argument, None),
             };
-            let mut value = || value.clone().or_else(|| arguments.next()).with_context(|| format!("{name} needs a value"));
+            let mut value =
+                || value.clone().or_else(|| arguments.next()).with_context(|| format!("{name} needs a value"));
             match name.as_str() {
                 "--extcap-interfaces" => asked.interfaces = true,
                 "--extcap-interface" => asked.interface = Some(value()?),
@@ -134,7 +135,8 @@ fn interfaces() -> String {
         out += &format!("interface {{value={PREFIX}{}}}{{display={display}}}\n", value(&place.name));
     }
     for capture in running(Path::new(PROCESSES)) {
-        let what = format!("rdmascope: running capture of {} into {}", capture.interfaces.join(", "), capture.path.display());
+        let what =
+            format!("rdmascope: running capture of {} into {}", capture.interfaces.join(", "), capture.path.display());
         let cannot = match File::open(&capture.path) {
             Err(e) if e.kind() == ErrorKind::PermissionDenied => "; you may not read it",
             _ => "",
@@ -148,24 +150,31 @@ fn interfaces() -> String {
 
 /// The options in Wireshark's dialog, numbered in their order.
 fn config(interface: Option<&str>) -> String {
-    let decapsulate = "{call=--decapsulate}{display=Without the tunnels of mirrors}{type=boolflag}{default=false}{tooltip=Removes ERSPAN, GRE, VXLAN and GENEVE; each mirror session becomes a separate interface}";
-    let from_now =
-        "{call=--from-now}{display=Only new frames}{type=boolflag}{default=false}{tooltip=Leaves out frames that are in the file already}";
+    let decapsulate = "{call=--decapsulate}{display=Without the tunnels of \
+        mirrors}{type=boolflag}{default=false}{tooltip=Removes ERSPAN, GRE, VXLAN and GENEVE; each mirror session \
+        becomes a separate interface}";
+    let from_now = "{call=--from-now}{display=Only new frames}{type=boolflag}{default=false}{tooltip=Leaves out frames \
+        that are in the file already}";
     let options = match interface {
         Some(FOLLOW) => vec![
-            "{call=--path}{display=File or named pipe}{type=fileselect}{required=true}{tooltip=pcap or pcapng, also compressed; frames \
+            "{call=--path}{display=File or named pipe}{type=fileselect}{required=true}{tooltip=pcap or pcapng, also \
+                compressed; frames \
             appended to it and the next files of a series follow}",
             from_now,
             decapsulate,
         ],
         Some(name) if name.starts_with(RUNNING) => vec![from_now, decapsulate],
         _ => vec![
-            "{call=--headers-only}{display=Without bulk data}{type=boolflag}{default=false}{tooltip=Keeps whole messages, but no bulk data \
+            "{call=--headers-only}{display=Without bulk data}{type=boolflag}{default=false}{tooltip=Keeps whole \
+                messages, but no bulk data \
             of RDMA Reads and Writes}",
             decapsulate,
-            "{call=--snapshot-length}{display=Bytes of each frame}{type=unsigned}{range=0,262144}{default=0}{tooltip=0 keeps all}",
-            "{call=--buffer-size}{display=MiB of kernel memory}{type=unsigned}{range=0,65536}{default=0}{tooltip=For each socket; 0 is 64}",
-            "{call=--sockets}{display=Sockets}{type=unsigned}{range=0,64}{default=0}{tooltip=The kernel spreads flows over them; 0 is 1}",
+            "{call=--snapshot-length}{display=Bytes of each frame}{type=unsigned}{range=0,262144}{default=0}{tooltip=0 \
+                keeps all}",
+            "{call=--buffer-size}{display=MiB of kernel memory}{type=unsigned}{range=0,65536}{default=0}{tooltip=For \
+                each socket; 0 is 64}",
+            "{call=--sockets}{display=Sockets}{type=unsigned}{range=0,64}{default=0}{tooltip=The kernel spreads flows \
+                over them; 0 is 1}",
             "{call=--no-promiscuous}{display=Only frames for this host}{type=boolflag}{default=false}",
         ],
     };
@@ -173,7 +182,9 @@ fn config(interface: Option<&str>) -> String {
 }
 
 fn capture(asked: &Arguments) -> Result<ExitCode> {
-    let (Some(interface), Some(fifo)) = (&asked.interface, &asked.fifo) else { bail!("--capture needs --extcap-interface and --fifo") };
+    let (Some(interface), Some(fifo)) = (&asked.interface, &asked.fifo) else {
+        bail!("--capture needs --extcap-interface and --fifo")
+    };
     let mut how = How { from_now: asked.from_now, decapsulate: asked.decapsulate, process: None };
     if interface == FOLLOW {
         let Some(path) = &asked.path else { bail!("no file or pipe is named: set it in the options of the interface") };
@@ -185,7 +196,8 @@ fn capture(asked: &Arguments) -> Result<ExitCode> {
         how.process = Some(found.process);
         return follow(&found.path, fifo, &how);
     }
-    let name = interface.strip_prefix(PREFIX).with_context(|| format!("{interface} is not an interface of rdmascope"))?;
+    let name =
+        interface.strip_prefix(PREFIX).with_context(|| format!("{interface} is not an interface of rdmascope"))?;
     let fifo = fifo.to_str().context("the name of the pipe is not UTF-8")?;
     let mut arguments = vec!["rdmascope", "capture", "--quiet", "-i", name, "-w", fifo];
     if let Some(filter) = &asked.filter {
@@ -201,7 +213,8 @@ fn capture(asked: &Arguments) -> Result<ExitCode> {
 /// Passes on a capture of another process.
 fn follow(path: &Path, fifo: &Path, how: &How) -> Result<ExitCode> {
     let signals = Signals::listen()?;
-    let to = OpenOptions::new().write(true).open(fifo).with_context(|| format!("{} cannot be written", fifo.display()))?;
+    let to =
+        OpenOptions::new().write(true).open(fifo).with_context(|| format!("{} cannot be written", fifo.display()))?;
     attach(path, to, fifo, how, &signals)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -217,7 +230,8 @@ mod tests {
     #[test]
     fn values_stand_behind_an_equals_sign_or_next() {
         let a = asked(
-            "--extcap-version=4.6 --capture --extcap-interface rdmascope-eth0 --fifo=/tmp/x --extcap-capture-filter=rdma --headers-only \
+            "--extcap-version=4.6 --capture --extcap-interface rdmascope-eth0 --fifo=/tmp/x \
+                --extcap-capture-filter=rdma --headers-only \
             --buffer-size 0 --sockets=4",
         );
         assert_eq!(
@@ -226,7 +240,11 @@ mod tests {
         );
         assert!(a.capture);
         assert_eq!(a.options, ["--headers-only", "--sockets", "4"]);
-        assert!(asked("--capture --from-now --decapsulate").from_now && asked("--decapsulate").decapsulate && !a.decapsulate);
+        assert!(
+            asked("--capture --from-now --decapsulate").from_now
+                && asked("--decapsulate").decapsulate
+                && !a.decapsulate
+        );
         assert!(Arguments::parse(["--fifo".to_owned()]).is_err());
     }
 
@@ -243,7 +261,10 @@ mod tests {
         for (interface, options) in [(FOLLOW, 3), ("rdmascope-running-7", 2), ("rdmascope-eth0", 6)] {
             let text = config(Some(interface));
             assert_eq!(text.lines().count(), options);
-            assert!(text.lines().enumerate().all(|(n, l)| l.starts_with(&format!("arg {{number={n}}}{{call=--"))), "{text}");
+            assert!(
+                text.lines().enumerate().all(|(n, l)| l.starts_with(&format!("arg {{number={n}}}{{call=--"))),
+                "{text}"
+            );
             assert!(text.contains("{call=--decapsulate}"));
         }
     }

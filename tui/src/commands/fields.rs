@@ -38,9 +38,13 @@ pub(super) fn glossary(what: Glossary, color: Color) -> Result<ExitCode> {
                 line(&mut out.buffer, def);
                 Ok(())
             }
-            Glossary::Protocols if def.kind == Kind::Protocol => writeln!(out.buffer, "{0}\t{1}\t{1}", def.label, def.name),
+            Glossary::Protocols if def.kind == Kind::Protocol => {
+                writeln!(out.buffer, "{0}\t{1}\t{1}", def.label, def.name)
+            }
             Glossary::Protocols => Ok(()),
-            Glossary::Values => def.values.iter().try_for_each(|(v, name)| writeln!(out.buffer, "V\t{}\t{v}\t{name}", def.name)),
+            Glossary::Values => {
+                def.values.iter().try_for_each(|(v, name)| writeln!(out.buffer, "V\t{}\t{v}\t{name}", def.name))
+            }
         };
         out.spill()?;
     }
@@ -53,7 +57,13 @@ fn line(out: &mut Vec<u8>, def: &FieldDef) {
     // writing to a vector cannot fail
     let _ = match kind {
         Kind::Protocol => writeln!(out, "P\t{label}\t{name}"),
-        _ => writeln!(out, "F\t{label}\t{name}\t{}\t{}\t{}\t{mask:#x}\t{spec}", kind.wireshark(), def.protocol(), base(def)),
+        _ => writeln!(
+            out,
+            "F\t{label}\t{name}\t{}\t{}\t{}\t{mask:#x}\t{spec}",
+            kind.wireshark(),
+            def.protocol(),
+            base(def)
+        ),
     };
 }
 

@@ -102,7 +102,8 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("rdmascope-man-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         pages(&command(), &dir).unwrap();
-        let names: Vec<String> = std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let names: Vec<String> =
+            std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         std::fs::remove_dir_all(&dir).unwrap();
         for verb in ["", "-analyze", "-export", "-export-wireshark", "-man"] {
             assert!(names.contains(&format!("rdmascope{verb}.1")), "{verb}: {names:?}");

@@ -2,21 +2,29 @@
 
 use super::replay::keep;
 use crate::cli::{Peer, PeerFault, password};
+use crate::live::{Signals, say};
 use anyhow::{Context, Result, bail};
 use rdmascope_analyzer::keys::ntlm::nt_hash;
 use rdmascope_replay::fault::FAULTS;
-use rdmascope_replay::roce::fault::ROWS;
 use rdmascope_replay::smb2::server::{Share, Users, addresses_of_host, serve};
 use rdmascope_replay::smb2::storage::Storage;
 use rdmascope_replay::stack::Config;
+use rdmascope_replay::transport::KINDS;
+use rdmascope_replay::wire::Wire;
+use rdmascope_report::report::words::grouped;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// Time between two looks at signals; the recording is written as often.
+const TICK: Duration = Duration::from_millis(250);
+/// Time in which connections end when we are to stop.
+const END_WITHIN: Duration = Duration::from_secs(2);
 /// Maximum number of connections at the same time.
 const CONNECTIONS_MAX: usize = 256;
 /// The same for one address.
@@ -29,9 +37,12 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
             let only = if fault.below { " (below SMB Direct: not over every transport)" } else { "" };
             writeln!(out, "{:20} {}{only}", fault.name, fault.text).context("standard output cannot be written")?;
         }
-        for fault in ROWS {
-            let more = "in packets: over roce; takes @WHEN";
-            writeln!(out, "{:20} {} ({more})", fault.name, fault.text).context("standard output cannot be written")?;
+        for kind in KINDS {
+            for fault in kind.faults {
+                let more = format!("in packets: over {}; takes @WHEN", kind.name);
+                writeln!(out, "{:20} {} ({more})", fault.name, fault.text)
+                    .context("standard output cannot be written")?;
+            }
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -41,10 +52,19 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
     };
     let users = users(args)?;
     let mut transport = args.transport.open(&args.class)?;
+    let name_of_fault = args.fault.map(|fault| match fault {
+        PeerFault::Message(fault) => fault.name.to_owned(),
+        PeerFault::Packet(fault) => fault.to_string(),
+    });
     let fault = match args.fault {
         None => None,
-        Some(PeerFault::Message(fault)) if fault.works_over(transport.kind()) => Some(fault),
-        Some(PeerFault::Message(fault)) => bail!("--fault {}: --transport {} does not support this", fault.name, transport.kind().name),
+        Some(PeerFault::Message(fault)) if fault.works_over(transport.kind()) => {
+            transport = fault.over(transport);
+            Some(fault)
+        }
+        Some(PeerFault::Message(fault)) => {
+            bail!("--fault {}: --transport {} does not support this", fault.name, transport.kind().name)
+        }
         Some(PeerFault::Packet(fault)) => {
             let name = transport.kind().name;
             let faulty = transport.with_packet_fault(fault, args.fault_seed);
@@ -57,7 +77,8 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
     let guests = matches!(users, Users::Guests);
     if guests && args.allow_writes && !listen.ip().is_loopback() && !args.yes_guests_may_write {
         bail!(
-            "{} can be reached from other hosts, and everybody there could change {}: set RDMASCOPE_PASSWORD{}, or give \
+            "{} can be reached from other hosts, and everybody there could change {}: set RDMASCOPE_PASSWORD{}, or \
+                give \
             --yes-guests-may-write",
             listen,
             args.share.as_deref().map_or_else(|| "the share".into(), |folder| folder.display().to_string()),
@@ -70,16 +91,22 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
         share.addresses = addresses_of_host();
     }
     share.log = |what| drop(writeln!(io::stderr(), "rdmascope: {what}"));
+    let signals = Signals::listen()?;
+    share.stop = signals.stop.clone();
     let share = Arc::new(share);
     let wire = args.keep.as_deref().map(|path| keep(path, &[], args.force)).transpose()?;
-    let config = Config { wire, ..Config::patient(transport) };
+    let config = Config { wire: wire.clone(), ..Config::patient(transport) };
+    let acted = config.acted.clone();
     let mut listener = config.transport.listen(listen).with_context(|| format!("cannot listen on {listen}"))?;
     let mut out = io::stdout();
     writeln!(out, "listening on {}, share {}", listener.address(), args.name)?;
     out.flush()?;
     let open = Arc::new(Mutex::new(HashMap::new()));
-    loop {
-        let Some(request) = listener.next(Duration::from_secs(60))? else { continue };
+    let mut connections = 0_u64;
+    while !signals.stop.load(Ordering::Relaxed) {
+        record(wire.as_ref());
+        let Some(request) = listener.next(TICK)? else { continue };
+        connections += 1;
         let peer = request.peer();
         let Some(place) = Place::take(&open, peer.map(|peer| peer.ip())) else {
             let _ = writeln!(io::stderr(), "rdmascope: {}: refused: too many connections", client(peer));
@@ -96,6 +123,30 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
                 let _ = writeln!(io::stderr(), "rdmascope: {}: {e}", client(peer));
             }
         });
+    }
+    drop(listener);
+    let begun = Instant::now();
+    while !open.lock().unwrap_or_else(PoisonError::into_inner).is_empty() && begun.elapsed() < END_WITHIN {
+        thread::sleep(Duration::from_millis(10));
+    }
+    record(wire.as_ref());
+    if let Some(name) = name_of_fault {
+        let times = match acted.count() {
+            0 => "never acted".to_owned(),
+            1 => "acted once".to_owned(),
+            n => format!("acted {} times", grouped(n)),
+        };
+        let requests =
+            if connections == 1 { "1 connection".to_owned() } else { format!("{} connections", grouped(connections)) };
+        say(&format!("fault {name} {times} in {requests}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Hands the recording to the operating system.
+fn record(wire: Option<&Wire>) {
+    if let Some(Err(e)) = wire.map(Wire::flush) {
+        say(&format!("the recording is not complete: {e}"));
     }
 }
 
@@ -166,11 +217,19 @@ mod tests {
     fn no_address_takes_all_places_and_all_together_take_no_more_than_there_are() {
         let open = Connections::default();
         let address = |n: u32| Some(IpAddr::from(n.to_be_bytes()));
-        let mut places: Vec<Place> = (0..CONNECTIONS_OF_ONE_MAX).map(|_| Place::take(&open, address(1)).expect("a place")).collect();
+        let mut places: Vec<Place> =
+            (0..CONNECTIONS_OF_ONE_MAX).map(|_| Place::take(&open, address(1)).expect("a place")).collect();
         assert!(Place::take(&open, address(1)).is_none(), "one address has its share");
-        places.extend((places.len()..CONNECTIONS_MAX).map(|n| Place::take(&open, address(n as u32)).expect("another has a place")));
+        places.extend(
+            (places.len()..CONNECTIONS_MAX)
+                .map(|n| Place::take(&open, address(n as u32)).expect("another has a place")),
+        );
         assert!((0..1000).all(|n| Place::take(&open, address(1_000_000 + n)).is_none()), "all are taken");
-        assert_eq!(open.lock().unwrap().len(), 1 + CONNECTIONS_MAX - CONNECTIONS_OF_ONE_MAX, "those refused are not remembered");
+        assert_eq!(
+            open.lock().unwrap().len(),
+            1 + CONNECTIONS_MAX - CONNECTIONS_OF_ONE_MAX,
+            "those refused are not remembered"
+        );
         places.pop();
         places.push(Place::take(&open, address(2_000_000)).expect("one is free again"));
         places.clear();

@@ -9,7 +9,7 @@ use rdmascope_replay::probe::{Case, Target, Verdict, matching};
 use rdmascope_replay::smbd::SETTLE;
 use rdmascope_replay::stack::Config;
 use rdmascope_report::object;
-use rdmascope_report::report::schema::document;
+use rdmascope_report::report::schema::{Version, document};
 use std::fmt;
 use std::io::Write;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ object! {
     /// Results of a server in the cases of the conformance suite.
     struct Report {
         /// Version of this format. Within a version, keys are only added.
-        schema: u32,
+        schema: Version<VERSION>,
         /// Version of the program.
         rdmascope: &'static str,
         /// Address and port of the server.
@@ -102,8 +102,10 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
     let (mut counts, mut rows) = (Counts::default(), Vec::new());
     let mut gone = None;
     for (n, case) in cases.iter().enumerate() {
-        let (verdict, wire) = match run_case(case, &target, gentle) {
+        let (verdict, wire) = match run_case(*case, &target, gentle) {
             Ok(done) => done,
+            // nothing was tested
+            Err(e @ Error::Connect { .. }) if n == 0 && !target.answers() => return Err(e.into()),
             Err(e @ Error::Connect { .. }) => (Verdict::Fail(e.to_string()), Vec::new()),
             // the results so far are reported anyway
             Err(e) => {
@@ -135,7 +137,11 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         }
         // a server without places left fails all that follows, which is no verdict on other rules
         if failed && !target.answers() {
-            let since = if n == 0 { "accepts no connections".into() } else { format!("accepts no more connections since {}", case.name) };
+            let since = if n == 0 {
+                "accepts no connections".into()
+            } else {
+                format!("accepts no more connections since {}", case.name)
+            };
             let left = match cases.len() - n - 1 {
                 1 => String::from("1 case was not run"),
                 left => format!("{left} cases were not run"),
@@ -154,7 +160,7 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         }
         ProbeFormat::Json => {
             let report = Report {
-                schema: VERSION,
+                schema: Version,
                 rdmascope: env!("CARGO_PKG_VERSION"),
                 address: address.to_string(),
                 failed: failed as u64,
@@ -183,9 +189,10 @@ const SLOW_CASE_WITHIN: Duration = Duration::from_secs(900);
 const TIMES: u32 = 3;
 
 /// Runs a case; one that does not finish is abandoned and reported.
-fn run_case(case: &'static Case, target: &Target, gentle: bool) -> Result<(Verdict, Vec<u8>), Error> {
+fn run_case(case: Case, target: &Target, gentle: bool) -> Result<(Verdict, Vec<u8>), Error> {
     if gentle && case.dies_negotiating {
-        let why = "it leaves a connection that dies in negotiation, which can crash some servers: run it with --no-gentle";
+        let why =
+            "it leaves a connection that dies in negotiation, which can crash some servers: run it with --no-gentle";
         return Ok((Verdict::NotApplicable(why.into()), Vec::new()));
     }
     let (sender, receiver) = mpsc::channel();

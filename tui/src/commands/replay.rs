@@ -14,7 +14,7 @@ use rdmascope_replay::smb2::client::{Client, Options, Signatures};
 use rdmascope_replay::stack::{Config, SmbDirect};
 use rdmascope_replay::wire::Wire;
 use rdmascope_report::object;
-use rdmascope_report::report::schema::{Seconds, document};
+use rdmascope_report::report::schema::{Seconds, Version, document};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -30,14 +30,20 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     let mut capture = open(&args.file, OpenOptions::new())?;
     let recording = Recording::of(&mut capture)?;
     let name = args.file.display();
-    let connection = args.connection.or_else(|| recording.busiest()).ok_or_else(|| anyhow!("{name}: no SMB2 over RDMA in it"))?;
+    let connection =
+        args.connection.or_else(|| recording.busiest()).ok_or_else(|| anyhow!("{name}: no SMB2 over RDMA in it"))?;
     let wanted = Wanted { writes: args.allow_writes, no_rdma: args.no_rdma };
     let Some(plan) = Plan::of(&recording, connection, wanted) else {
         let known: Vec<String> = recording.connections.keys().map(u32::to_string).collect();
         bail!("{name}: no SMB2 on connection {connection}; there is on {}", known.join(", "));
     };
     let mut out = Out::new(color);
-    writeln!(out.buffer, "connection {connection} of {name}: {} exchanges, {} to be replayed", plan.steps.len(), plan.done())?;
+    writeln!(
+        out.buffer,
+        "connection {connection} of {name}: {} exchanges, {} to be replayed",
+        plan.steps.len(),
+        plan.done()
+    )?;
     if args.plan {
         for step in &plan.steps {
             writeln!(out.buffer, "{} {}", head(step), planned(&step.planned))?;
@@ -60,9 +66,12 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     if let Some(bytes) = args.fragment {
         config.smbd.max_fragmented_size = bytes;
     }
-    config.wire = args.keep.as_deref().map(|path| keep(path, std::slice::from_ref(&args.file), args.force)).transpose()?;
-    let channel = SmbDirect::connect(address, &config, CONNECT_TIMEOUT).with_context(|| format!("cannot connect to {address}"))?;
-    let mut client = Client::negotiate(channel, Options { sign: args.sign, encrypt: args.encrypt, ..Options::default() })?;
+    config.wire =
+        args.keep.as_deref().map(|path| keep(path, std::slice::from_ref(&args.file), args.force)).transpose()?;
+    let channel = SmbDirect::connect(address, &config, CONNECT_TIMEOUT)
+        .with_context(|| format!("cannot connect to {address}"))?;
+    let mut client =
+        Client::negotiate(channel, Options { sign: args.sign, encrypt: args.encrypt, ..Options::default() })?;
     client.session_setup(&who)?;
     if args.encrypt && !client.is_encrypted() || args.sign && !client.is_signed() {
         bail!("{address} has no keys for the session: it accepts everybody as a guest, or does not encrypt");
@@ -73,7 +82,9 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
             let what = match (&made.why_not, made.length) {
                 (Some(why), _) => format!("not changed: {why}"),
                 (None, None) => "folder made".to_owned(),
-                (None, Some(length)) => format!("made, {} bytes, {} of them known", Grouped(length), Grouped(made.known)),
+                (None, Some(length)) => {
+                    format!("made, {} bytes, {} of them known", Grouped(length), Grouped(made.known))
+                }
             };
             writeln!(out.buffer, "{:>6} {:<15} {:<24} {what}", "", "PREPARE", escaped(&made.file))?;
         }
@@ -96,8 +107,11 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     });
     // the completed part is reported in any case
     let dialect = client.dialect();
-    let breaches: Vec<String> =
-        client.channel().stack().smbd().map_or_else(Vec::new, |s| s.breaches().iter().map(ToString::to_string).collect());
+    let breaches: Vec<String> = client
+        .channel()
+        .stack()
+        .smbd()
+        .map_or_else(Vec::new, |s| s.breaches().iter().map(ToString::to_string).collect());
     let signatures = client.signatures;
     let finished = client.leave();
     let whole = played.as_ref().copied().unwrap_or_default();
@@ -114,7 +128,7 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     out.finish()?;
     if let Some(path) = &args.report {
         let report = Report {
-            schema: VERSION,
+            schema: Version,
             rdmascope: env!("CARGO_PKG_VERSION"),
             input: name.to_string(),
             connection: u64::from(connection),
@@ -149,7 +163,10 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
 pub(super) fn keep(path: &Path, inputs: &[PathBuf], force: Force) -> Result<Wire> {
     rdmascope_capture::stands_at(path, inputs)?;
     let file = rdmascope_capture::fresh(path, force.existing())?;
-    Ok(Wire::new(Box::new(file), &path.display().to_string())?)
+    let wire = Wire::new(Box::new(file), &path.display().to_string())?;
+    // a file with nothing but its head is a capture without frames, an empty one is none
+    wire.flush().with_context(|| format!("{} cannot be written", path.display()))?;
+    Ok(wire)
 }
 
 /// Resolves HOST, HOST:PORT, or an IPv6 address with or without brackets; `port` is the default.
@@ -249,7 +266,7 @@ object! {
     /// Outcome of a captured session that was done again.
     struct Report {
         /// Version of this format. Within a version, keys are only added.
-        schema: u32,
+        schema: Version<VERSION>,
         /// Version of the program.
         rdmascope: &'static str,
         /// The capture.
@@ -344,7 +361,12 @@ fn row(step: &Step, outcome: &Outcome) -> Operation {
             Planned::Skip(why) => Some(why.to_string()),
             Planned::Do(_) => outcome.skipped.map(|why| why.to_string()),
         },
-        recorded: Came { status: e.status, bytes: e.bytes_moved, latency: e.latency().map(Seconds), sha256: hex(e.sha256) },
+        recorded: Came {
+            status: e.status,
+            bytes: e.bytes_moved,
+            latency: e.latency().map(Seconds),
+            sha256: hex(e.sha256),
+        },
         live: outcome.status.map(|status| Came {
             status: Some(status.0),
             bytes: outcome.bytes,

@@ -1,4 +1,5 @@
-//! `rdmascope rules`: the known bugs of implementations that are looked for, and which versions have them; `--rules FILE` of every verb.
+//! `rdmascope rules`: the known bugs of implementations that are looked for, and which versions have them; `--rules
+//! FILE` of every verb.
 
 use crate::cli::{self, Color, Rules};
 use crate::known_bugs::{self, KnownBugs};
@@ -14,7 +15,8 @@ use std::process::ExitCode;
 /// Applies the known bugs of a file, in addition to or in place of the built-in ones.
 pub(super) fn give(path: &Path) -> Result<()> {
     let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
-    let bugs = KnownBugs::read(&text, &cli::registry()).with_context(|| format!("{} has no known bugs", path.display()))?;
+    let bugs =
+        KnownBugs::read(&text, &cli::registry()).with_context(|| format!("{} has no known bugs", path.display()))?;
     if !bugs.give() {
         bail!("{}: known bugs were given before", path.display());
     }
@@ -36,7 +38,9 @@ pub(super) fn run(args: &Rules, color: Color) -> Result<ExitCode> {
             let Some(asked) = kernel.split(['-', '+']).next().and_then(version) else {
                 bail!("{kernel} is not a version of Linux, such as 6.12.49");
             };
-            for (title, wanted) in [("Hit", Hit::Yes), ("Perhaps affected: the fixed versions are not known", Hit::Unknown)] {
+            for (title, wanted) in
+                [("Affected", Hit::Yes), ("Perhaps affected: the fixed versions are not known", Hit::Unknown)]
+            {
                 let of_kernel = |row: &Row| row.hits.product.starts_with("Linux") && row.hits.hit(asked) == wanted;
                 if !rows().any(of_kernel) {
                     continue;
@@ -62,7 +66,8 @@ fn list(wanted: impl Fn(&Row) -> bool, columns: usize, out: &mut Vec<u8>) {
     let before = rows().map(|row| row.id.len()).max().unwrap_or(0) + 4;
     for row in rows().filter(|row| wanted(row)) {
         let hits = row.hits.to_string();
-        let lines = [row.title, &hits].into_iter().flat_map(|text| words::wrap(text, columns.saturating_sub(before).max(24)));
+        let lines =
+            [row.title, &hits].into_iter().flat_map(|text| words::wrap(text, columns.saturating_sub(before).max(24)));
         for (n, line) in lines.enumerate() {
             // writing to a vector cannot fail
             let _ = writeln!(out, "  {:width$}  {line}", if n == 0 { row.id } else { "" }, width = before - 4);

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 /// `are_rules_given` is true if the user has replaced rules: findings depend on them.
 pub(super) fn run(args: Tui, color: Color, are_rules_given: bool) -> Result<ExitCode> {
-    let Tui { files, live, filter, follow, pins, keys, no_crc, no_index } = args;
+    let Tui { files, live, filter, follow, pins, keys, no_crc, no_index, ignore } = args;
     let options = Options {
         check_crc: !no_crc,
         pins: pins.iter().map(|p| (p.0, p.1)).collect(),
@@ -24,5 +24,5 @@ pub(super) fn run(args: Tui, color: Color, are_rules_given: bool) -> Result<Exit
             open: Box::new(move |stop| Ok(crate::live::open(&live, stop)?.0)),
         }
     };
-    rdmascope_screens::run(Setup { from, filter, color, options, keep_index: !no_index && !are_rules_given })
+    rdmascope_screens::run(Setup { from, filter, color, options, ignore, keep_index: !no_index && !are_rules_given })
 }

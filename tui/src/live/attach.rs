@@ -33,15 +33,19 @@ pub(crate) fn running(processes: &Path) -> Vec<Running> {
         .filter_map(|entry| {
             let process: u32 = entry.file_name().to_str()?.parse().ok()?;
             let line = std::fs::read(entry.path().join("cmdline")).ok()?;
-            let arguments: Vec<String> =
-                line.split(|b| *b == 0).filter(|a| !a.is_empty()).map(|a| String::from_utf8_lossy(a).into_owned()).collect();
+            let arguments: Vec<String> = line
+                .split(|b| *b == 0)
+                .filter(|a| !a.is_empty())
+                .map(|a| String::from_utf8_lossy(a).into_owned())
+                .collect();
             if Path::new(arguments.first()?).file_name()? != "rdmascope" {
                 return None;
             }
             let Command::Capture(capture) = Cli::try_parse_from(&arguments).ok()?.command else { return None };
             let path = capture.write.filter(|p| p != Path::new("-"))?;
             // for processes of other users, the working directory of a relative path is not readable
-            let path = if path.is_absolute() { path } else { std::fs::read_link(entry.path().join("cwd")).ok()?.join(path) };
+            let path =
+                if path.is_absolute() { path } else { std::fs::read_link(entry.path().join("cwd")).ok()?.join(path) };
             Some(Running { process, interfaces: capture.live.interfaces, path })
         })
         .collect();
@@ -62,7 +66,8 @@ pub(crate) struct How {
 /// Writes the capture at `path` into `to`, including later frames, until it is stopped, the reader has gone, or the
 /// capture ends.
 pub(crate) fn attach(path: &Path, to: File, name: &Path, how: &How, signals: &Signals) -> Result<()> {
-    let mut path = if path.exists() { path.to_owned() } else { of_series(path, 0).pop().unwrap_or_else(|| path.to_owned()) };
+    let mut path =
+        if path.exists() { path.to_owned() } else { of_series(path, 0).pop().unwrap_or_else(|| path.to_owned()) };
     let mut source = opened(&path)?;
     let mut writer: Option<PcapngWriter<File>> = None;
     let mut to = Some(to);
@@ -77,7 +82,8 @@ pub(crate) fn attach(path: &Path, to: File, name: &Path, how: &How, signals: &Si
             && !source.interfaces().is_empty()
             && let Some(to) = to.take()
         {
-            writer = Some(PcapngWriter::new(to, name, &source.metadata().sections.first().cloned().unwrap_or_default())?);
+            writer =
+                Some(PcapngWriter::new(to, name, &source.metadata().sections.first().cloned().unwrap_or_default())?);
         }
         if is_frame {
             let Some(writer) = writer.as_mut().filter(|_| !skips) else { continue };
@@ -175,7 +181,9 @@ mod tests {
 
     fn file(path: &Path, times: std::ops::Range<i64>) {
         let mut writer = PcapngWriter::create(path, &Section::default()).unwrap();
-        writer.add_interface(&Interface { name: Some("eth0".to_owned()), ..Interface::new(LinkType::ETHERNET) }).unwrap();
+        writer
+            .add_interface(&Interface { name: Some("eth0".to_owned()), ..Interface::new(LinkType::ETHERNET) })
+            .unwrap();
         for time in times {
             writer.write(&Record::new(time, 0, LinkType::ETHERNET, 60, &[1; 60])).unwrap();
         }
@@ -203,7 +211,8 @@ mod tests {
             fs::write(proc.path().join(name).join("cmdline"), line).unwrap();
         }
         let found = running(proc.path());
-        let paths: Vec<_> = found.iter().map(|r| (r.process, r.path.to_str().unwrap(), r.interfaces.join(","))).collect();
+        let paths: Vec<_> =
+            found.iter().map(|r| (r.process, r.path.to_str().unwrap(), r.interfaces.join(","))).collect();
         assert_eq!(paths, [(9, "/tmp/b.pcapng", "eth1,eth2".to_owned()), (12, "/tmp/a.pcapng", "eth0".to_owned())]);
         assert!(running(Path::new("/nonexistent")).is_empty());
     }

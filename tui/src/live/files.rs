@@ -5,7 +5,9 @@
 use anyhow::{Context, Result};
 use rdmascope_capture::hardware::{self, Counter};
 use rdmascope_capture::live::Counters;
-use rdmascope_capture::{Error, Existing, Interface, InterfaceStatistics, Metadata, Output, PcapngWriter, Problem, Record, Section, fresh};
+use rdmascope_capture::{
+    Error, Existing, Interface, InterfaceStatistics, Metadata, Output, PcapngWriter, Problem, Record, Section, fresh,
+};
 use rdmascope_dissector::calendar::DateTime;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -75,7 +77,8 @@ impl Files {
     /// Makes the first file; `-` is standard output. Files are for their owner alone.
     pub(crate) fn create(base: &Path, limits: Limits, metadata: &Metadata, existing: Existing) -> Result<Self> {
         let section = metadata.sections.first().cloned().unwrap_or_default();
-        let interfaces: Vec<Interface> = metadata.interfaces.iter().map(|i| Interface { statistics: None, ..i.clone() }).collect();
+        let interfaces: Vec<Interface> =
+            metadata.interfaces.iter().map(|i| Interface { statistics: None, ..i.clone() }).collect();
         let mut files = Self {
             base: base.to_owned(),
             limits,
@@ -119,7 +122,8 @@ impl Files {
 
     /// True if the current file has reached its maximum size or age.
     pub(crate) fn is_full(&self) -> bool {
-        self.limits.bytes.is_some_and(|b| self.bytes() >= b) || self.limits.time.is_some_and(|t| self.begun.elapsed() >= t)
+        self.limits.bytes.is_some_and(|b| self.bytes() >= b)
+            || self.limits.time.is_some_and(|t| self.begun.elapsed() >= t)
     }
 
     /// Appends a frame.
@@ -170,13 +174,22 @@ impl Files {
     }
 
     /// Writes the values of RDMA device counters: those of `all` that are in `changed`.
-    pub(crate) fn hardware(&mut self, changed: &[Counter], all: Vec<Counter>, counters: &[Counters]) -> rdmascope_capture::Result<()> {
+    pub(crate) fn hardware(
+        &mut self,
+        changed: &[Counter],
+        all: Vec<Counter>,
+        counters: &[Counters],
+    ) -> rdmascope_capture::Result<()> {
         self.hardware = all;
         let statistics = self.statistics(counters);
         self.write_hardware(changed, statistics.first().copied().unwrap_or_default())
     }
 
-    fn write_hardware(&mut self, counters: &[Counter], statistics: InterfaceStatistics) -> rdmascope_capture::Result<()> {
+    fn write_hardware(
+        &mut self,
+        counters: &[Counter],
+        statistics: InterfaceStatistics,
+    ) -> rdmascope_capture::Result<()> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let comments = hardware::comments(counters);
         if comments.is_empty() || self.interfaces.is_empty() {
@@ -252,7 +265,8 @@ impl Files {
             match fresh(&self.path, Existing::Keep) {
                 Err(e) if matches!(e.problem(), Problem::Exists) && n <= NAMES_TRIED => {
                     let stem = wanted.file_stem().unwrap_or_default().to_string_lossy();
-                    let extension = wanted.extension().map_or_else(String::new, |e| format!(".{}", e.to_string_lossy()));
+                    let extension =
+                        wanted.extension().map_or_else(String::new, |e| format!(".{}", e.to_string_lossy()));
                     self.path = wanted.with_file_name(format!("{stem}_{n}{extension}"));
                 }
                 file => return Ok(Box::new(file?)),

@@ -73,7 +73,11 @@ pub fn wireshark_has(name: &str) -> bool {
     static NAMES: OnceLock<HashSet<String>> = OnceLock::new();
     let names = NAMES.get_or_init(|| {
         let output = tshark(&samples(), &["-G", "fields"]).expect("tshark ran a moment ago");
-        String::from_utf8_lossy(&output.stdout).lines().filter_map(|l| l.split('\t').nth(2)).map(str::to_owned).collect()
+        String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .filter_map(|l| l.split('\t').nth(2))
+            .map(str::to_owned)
+            .collect()
     });
     names.contains(name)
 }

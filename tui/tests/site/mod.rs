@@ -1,5 +1,5 @@
-//! The site: generated pages, outputs of commands in pages written by hand, and links. Part of the test `reports`, so that
-//! `UPDATE=1 cargo test -p rdmascope --test reports` renews all of it.
+//! The site: generated pages, outputs of commands in pages written by hand, and links. Part of the test `reports`, so
+//! that `UPDATE=1 cargo test -p rdmascope --test reports` renews all of it.
 //!
 //! A fence ` ```console ` has commands after `$ ` and their output; they are run in the folder of the workspace.
 
@@ -36,8 +36,17 @@ fn ask(arguments: &[&str]) -> String {
     text(&output)
 }
 
-/// Text escaped for Markdown, also for the cell of a table.
+/// Text escaped for Markdown, also for the cell of a table. A word between backticks stays one.
 fn md(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return escaped(text);
+    }
+    parts.iter().enumerate().map(|(n, part)| if n % 2 == 0 { escaped(part) } else { code(part) }).collect()
+}
+
+/// Text without a mark of Markdown.
+fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {
@@ -59,7 +68,8 @@ fn code(text: &str) -> String {
 /// Most characters of a line of prose in a page.
 const WIDTH: usize = 120;
 
-/// The page with its paragraphs, quotes and items of lists filled to [`WIDTH`]. Tables, headings, comments and code stay as they are.
+/// The page with its paragraphs, quotes and items of lists filled to [`WIDTH`]. Tables, headings, comments and code
+/// stay as they are.
 fn filled(page: &str) -> String {
     fn fill(paragraph: &mut String, out: &mut String) {
         let (first, rest) = match paragraph.as_bytes() {
@@ -105,7 +115,9 @@ struct Shown {
 /// The first occurrence of each rule in the samples.
 fn shown() -> BTreeMap<String, Shown> {
     let mut captures = Vec::new();
-    for folder in fs::read_dir(samples()).expect("samples").flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
+    for folder in
+        fs::read_dir(samples()).expect("samples").flatten().map(|entry| entry.path()).filter(|path| path.is_dir())
+    {
         let files = fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.path());
         captures.extend(files.filter(|path| path.extension().is_some_and(|e| e == "pcap" || e == "pcapng")));
     }
@@ -133,7 +145,11 @@ fn finding_page(rule: Rule, shown: Option<&Shown>) -> String {
     let row = rule.row();
     let mut page = format!("{MADE}# {}\n", row.id);
     let _ = writeln!(page, "{}\n", md(row.title));
-    let _ = writeln!(page, "| | |\n| --- | --- |\n| severity | **{}**, unless the circumstances change it |", row.severity.name());
+    let _ = writeln!(
+        page,
+        "| | |\n| --- | --- |\n| severity | **{}**, unless the circumstances change it |",
+        row.severity.name()
+    );
     let _ = writeln!(page, "| about | {} |\n| source | {} |\n", md(row.group.title()), md(row.spec));
     let _ = writeln!(page, "## The rule\n{}\n\n## Usual causes", md(row.says));
     for cause in row.causes {
@@ -157,7 +173,8 @@ fn finding_page(rule: Rule, shown: Option<&Shown>) -> String {
             };
             let _ = writeln!(
                 page,
-                "Each occurrence says how sure it is ([what the words mean](README.md#how-sure)). In the sample below it is {word}.\n"
+                "Each occurrence says how sure it is ([what the words mean](README.md#how-sure)). In the sample below \
+                    it is {word}.\n"
             );
             let folder = sample.rsplit_once('/').map_or("", |(folder, _)| folder);
             let _ = writeln!(page, "## In a sample\n[{folder}](../../{folder}), {}:\n", frames(finding));
@@ -165,13 +182,53 @@ fn finding_page(rule: Rule, shown: Option<&Shown>) -> String {
             let first = finding["frame"].as_u64().unwrap_or(1);
             let _ = writeln!(page, "```sh\nrdmascope dissect {sample} -Y 'frame.number == {first}' -V\n```");
         }
-        None => page.push_str(
-            "Each occurrence says how sure it is ([what the words mean](README.md#how-sure)).\n\n## In a sample\nNo shipped \
-            capture has it. [rules.rs](../../analyzer/tests/rules.rs) has a conversation that breaks the rule, and the same one\nthat \
-            keeps it.\n",
-        ),
+        None => {
+            page.push_str("Each occurrence says how sure it is ([what the words mean](README.md#how-sure)).");
+            match broken(row.id) {
+                Some(text) => page.push_str(&text),
+                None => page.push_str("\n\n## In a sample\nNo shipped capture has it.\n"),
+            }
+        }
     }
     page
+}
+
+/// A made conversation that breaks a rule, for a page without a sample: what is found in it, and the frames.
+fn broken(id: &str) -> Option<String> {
+    let all =
+        fs::read_to_string(root().join("analyzer/tests/broken.txt")).expect("the findings of broken conversations");
+    let mut lines = all.lines().skip_while(|line| line.split('\t').next() != Some(id));
+    let [_, certainty, frames, text] = lines.next()?.split('\t').collect::<Vec<_>>()[..] else { panic!("{id}") };
+    let word = match certainty {
+        "certain" => "certain",
+        "guess" => "a guess",
+        _ => "likely",
+    };
+    let of = if frames.contains([',', '…']) { "frames" } else { "frame" };
+    let mut page = format!(
+        " In the conversation below it is {word}.\n\n## In a conversation\nNo shipped capture has it. \
+        [rules.rs](../../analyzer/tests/rules.rs) makes a conversation that breaks the rule, {of} {frames}, and the \
+        same one that keeps it:\n\n\
+        > {}\n",
+        md(text)
+    );
+    let shown: Vec<[&str; 3]> = lines
+        .map_while(|line| line.strip_prefix('\t'))
+        .map(|line| {
+            let mut cells = line.splitn(3, '\t');
+            std::array::from_fn(|_| cells.next().unwrap_or_default())
+        })
+        .collect();
+    if !shown.is_empty() {
+        let widths = [0, 1].map(|column| shown.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+        page.push_str("\n```text\n");
+        for [frame, protocol, info] in shown {
+            page.push_str(format!("{frame:>0$}  {protocol:1$}  {info}", widths[0], widths[1]).trim_end());
+            page.push('\n');
+        }
+        page.push_str("```\n");
+    }
+    Some(page)
 }
 
 fn frames(finding: &Value) -> String {
@@ -184,18 +241,26 @@ fn frames(finding: &Value) -> String {
 /// All rules under their groups.
 fn findings_index(shown: &BTreeMap<String, Shown>) -> String {
     let mut page = format!(
-        "{MADE}# Findings\nrdmascope checks captures against these {} rules. `rdmascope explain ID` prints the same as the \
-        page.\n\n## How sure\n| a finding is | when |\n| --- | --- |\n| certain | the frames that it names prove it, even if the \
-        capture missed others |\n| likely | it is right if the capture is complete; a frame that the capture missed could explain it |\n| a guess | the \
+        "{MADE}# Findings\nrdmascope checks captures against these {} rules. `rdmascope explain ID` prints the same as \
+            the \
+        page.\n\n## How sure\n| a finding is | when |\n| --- | --- |\n| certain | the frames that it names prove it, \
+        even if the \
+        capture missed others |\n| likely | it is right if the capture is complete; a frame that the capture missed \
+        could explain it |\n| a guess | the \
         traffic suggests it, but does not prove it |\n",
         Rule::ALL.len()
     );
     for &group in Group::ALL {
-        let _ = write!(page, "\n## {}\n| finding | severity | what happened | in a sample |\n| --- | --- | --- | --- |\n", group.title());
+        let _ = write!(
+            page,
+            "\n## {}\n| finding | severity | what happened | in a sample |\n| --- | --- | --- | --- |\n",
+            group.title()
+        );
         for rule in Rule::ALL.iter().filter(|rule| rule.row().group == group) {
             let row = rule.row();
             let seen = if shown.contains_key(row.id) { "yes" } else { "" };
-            let _ = writeln!(page, "| [{0}]({0}.md) | {1} | {2} | {seen} |", row.id, row.severity.name(), md(row.title));
+            let _ =
+                writeln!(page, "| [{0}]({0}.md) | {1} | {2} | {seen} |", row.id, row.severity.name(), md(row.title));
         }
     }
     page
@@ -207,7 +272,11 @@ fn commands_page() -> String {
         let help = ask(&[words, &["--help"]].concat());
         let title = [&["rdmascope"], words].concat().join(" ");
         let _ = write!(page, "\n{} {title}\n```text\n{}\n```\n", "#".repeat(level), help.trim_end());
-        let verbs = help.split("\nCommands:\n").nth(1).into_iter().flat_map(|rest| rest.lines().take_while(|l| l.starts_with("  ")));
+        let verbs = help
+            .split("\nCommands:\n")
+            .nth(1)
+            .into_iter()
+            .flat_map(|rest| rest.lines().take_while(|l| l.starts_with("  ")));
         let verbs: Vec<String> = verbs
             .filter(|l| l.as_bytes().get(2).is_some_and(u8::is_ascii_lowercase))
             .filter_map(|l| l.split_whitespace().next().map(str::to_owned))
@@ -216,8 +285,10 @@ fn commands_page() -> String {
             add(&[words, &[verb]].concat(), page, level + 1);
         }
     }
-    let mut page =
-        format!("{MADE}# Commands\nThe output of `--help` for every command. `rdmascope man DIR` writes the same as manual pages.\n");
+    let mut page = format!(
+        "{MADE}# Commands\nThe output of `--help` for every command. `rdmascope man DIR` writes the same as manual \
+            pages.\n"
+    );
     add(&[], &mut page, 2);
     page
 }
@@ -236,13 +307,19 @@ fn field_pages(into: &mut BTreeMap<PathBuf, String>) {
     }
     let total: usize = protocols.values().map(|(_, fields)| fields.len()).sum();
     let mut index = format!(
-        "{MADE}# Fields\nThe {total} fields for display filters, `-e` and columns of the terminal UI. If Wireshark has a field, its name and \
-         kind are Wireshark's; fields that begin with `rdmascope.` are our own. `rdmascope fields PREFIX` lists them.\n\n\
+        "{MADE}# Fields\nThe {total} fields for display filters, `-e` and columns of the terminal UI. If Wireshark has \
+            a field, its name and \
+         kind are Wireshark's; fields that begin with `rdmascope.` are our own. `rdmascope fields PREFIX` lists \
+         them.\n\n\
          | protocol | | fields |\n| --- | --- | --- |\n"
     );
     for (name, (label, fields)) in protocols {
         let _ = writeln!(index, "| [{}]({name}.md) | {} | {} |", code(name), md(label), fields.len());
-        let mut page = format!("{MADE}# {}\n{}\n\n| field | label | kind | section |\n| --- | --- | --- | --- |\n", md(name), md(label));
+        let mut page = format!(
+            "{MADE}# {}\n{}\n\n| field | label | kind | section |\n| --- | --- | --- | --- |\n",
+            md(name),
+            md(label)
+        );
         for field in fields {
             let at = |i: usize| field.get(i).copied().unwrap_or_default();
             let _ = writeln!(page, "| {} | {} | {} | {} |", code(at(2)), md(at(1)), at(3), md(at(7)));
@@ -254,15 +331,18 @@ fn field_pages(into: &mut BTreeMap<PathBuf, String>) {
 
 fn keys_page() -> String {
     let mut page = format!(
-        "{MADE}# Keys and configuration\nThe file `$XDG_CONFIG_HOME/rdmascope/config.toml` (`~/.config/rdmascope/config.toml`) configures the \
-        terminal UI, and with `docs-url` reports:\n\n| key of the file | values |\n| --- | --- |\n"
+        "{MADE}# Keys and configuration\nThe file `$XDG_CONFIG_HOME/rdmascope/config.toml` \
+            (`~/.config/rdmascope/config.toml`) configures the \
+        terminal UI, and with `docs-url` and `ignore` reports:\n\n| key of the file | values |\n| --- | --- |\n"
     );
     for (name, values) in rdmascope_screens::CONFIGURATION {
         let _ = writeln!(page, "| {} | {} |", code(name), md(values));
     }
     page.push_str(
-        "\nAn unknown key or action is reported as an error with its line.\n\n```toml\ntheme = \"light\"\ntime = \"clock\"\n\
-         columns = [\"smb2.msg_id\"]\ndocs-url = \"https://host/rdmascope\"\n[keys]\nquit = [\"q\", \"F10\"]\n```\n",
+        "\nAn unknown key or action is reported as an error with its line.\n\n```toml\ntheme = \"light\"\ntime = \
+            \"clock\"\n\
+         columns = [\"smb2.msg_id\"]\ndocs-url = \"https://host/rdmascope\"\nignore = [\"RC-CNP\", \
+         \"SMB2-ERROR:server\"]\n[keys]\nquit = [\"q\", \"F10\"]\n```\n",
     );
     let mut heading = "";
     for key in rdmascope_screens::keys() {
@@ -278,8 +358,10 @@ fn keys_page() -> String {
 
 fn metrics_page() -> String {
     let mut page = format!(
-        "{MADE}# Metrics\nWhile `analyze -i` or `capture -i` runs, `--metrics ADDR` serves these metrics at `http://ADDR/metrics`, in \
-        the text format of Prometheus. A dashboard for Grafana is in [plugins/metrics](../../plugins/metrics/README.md).\n\n| metric | kind | what it is \
+        "{MADE}# Metrics\nWhile `analyze -i` or `capture -i` runs, `--metrics ADDR` serves these metrics at \
+            `http://ADDR/metrics`, in \
+        the text format of Prometheus. A dashboard for Grafana is in \
+        [plugins/metrics](../../plugins/metrics/README.md).\n\n| metric | kind | what it is \
         |\n| --- | --- | --- |\n"
     );
     for (name, kind, help) in rdmascope_plugins::metrics::METRICS {
@@ -293,7 +375,8 @@ fn parquet_page() -> String {
     let readme = fs::read_to_string(root().join("plugins/parquet/README.md")).expect("the README of the tables");
     let tables = readme.split("\n## Tables\n").nth(1).expect("the tables");
     format!(
-        "{MADE}# Parquet tables\n`rdmascope export parquet FILE DIR` writes these tables, with one partition per capture. Join tables \
+        "{MADE}# Parquet tables\n`rdmascope export parquet FILE DIR` writes these tables, with one partition per \
+            capture. Join tables \
         by `capture` and `connection`. How to query them with DuckDB, Polars or Spark: \
         [plugins/parquet](../../plugins/parquet/README.md).\n\n{}\n",
         tables.trim_end().replace("\n### ", "\n## ").replacen("### ", "## ", 1)
@@ -310,7 +393,10 @@ fn json_page() -> String {
             return words.iter().filter_map(Value::as_str).map(code).collect::<Vec<_>>().join(", ");
         }
         match schema["type"].as_str() {
-            Some("array") => format!("array of {}", if schema["items"].is_object() { kind(&schema["items"]) } else { "values".into() }),
+            Some("array") => format!(
+                "array of {}",
+                if schema["items"].is_object() { kind(&schema["items"]) } else { "values".into() }
+            ),
             Some(name) => name.to_owned(),
             None => "any".to_owned(),
         }
@@ -320,7 +406,14 @@ fn json_page() -> String {
             let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
             let is_always = always && schema["required"].as_array().is_some_and(|r| r.iter().any(|name| name == key));
             let text = value["description"].as_str().unwrap_or_default();
-            let _ = writeln!(page, "| {} | {} | {} | {} |", code(&path), kind(value), if is_always { "always" } else { "" }, md(text));
+            let _ = writeln!(
+                page,
+                "| {} | {} | {} | {} |",
+                code(&path),
+                kind(value),
+                if is_always { "always" } else { "" },
+                md(text)
+            );
             below(value, &path, is_always, page);
         }
     }
@@ -334,13 +427,18 @@ fn json_page() -> String {
         }
     }
     let mut page = format!(
-        "{MADE}# JSON\nThe interface for programs. These tables are made from the JSON Schemas (2020-12) that `rdmascope schema NAME` prints. \
+        "{MADE}# JSON\nThe interface for programs. These tables are made from the JSON Schemas (2020-12) that \
+            `rdmascope schema NAME` prints. \
         Keys are added, never removed; if one changes its meaning, the number `schema` in the output increases.\n"
     );
     for line in ask(&["schema"]).lines() {
         let (name, what) = line.split_once(' ').expect("a name and a command");
         let schema: Value = serde_json::from_str(&ask(&["schema", name])).expect("JSON");
-        let _ = write!(page, "\n## {name}\n`{}`\n\n| key | type | | what it is |\n| --- | --- | --- | --- |\n", what.trim());
+        let _ = write!(
+            page,
+            "\n## {name}\n`{}`\n\n| key | type | | what it is |\n| --- | --- | --- | --- |\n",
+            what.trim()
+        );
         below(&schema, "", true, &mut page);
     }
     page
@@ -428,8 +526,9 @@ fn the_table_of_contents_has_every_page() {
     }
     made.push_str("\n# Every field\n- [All fields](reference/fields/README.md)\n");
     let fields = ask(&["fields"]);
-    let protocol =
-        |line: &'static str, at: usize| move |l: &str| l.strip_prefix(line).and_then(|l| l.split('\t').nth(at)).map(str::to_owned);
+    let protocol = |line: &'static str, at: usize| {
+        move |l: &str| l.strip_prefix(line).and_then(|l| l.split('\t').nth(at)).map(str::to_owned)
+    };
     let (of_rows, of_fields) = (protocol("P\t", 1), protocol("F\t", 3));
     for name in fields.lines().filter_map(|l| of_rows(l).or_else(|| of_fields(l))).collect::<BTreeSet<String>>() {
         let _ = writeln!(made, "  - [{}](reference/fields/{name}.md)", md(&name));
@@ -529,8 +628,19 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn links_between_pages_lead_somewhere() {
     let mut pages = pages_below(&root().join("docs"));
-    let folders =
-        ["", "analyzer", "benches", "capture", "capture/verbs", "dissector", "fuzz", "interop", "packaging", "plugins", "plugins/metrics"];
+    let folders = [
+        "",
+        "analyzer",
+        "benches",
+        "capture",
+        "capture/verbs",
+        "dissector",
+        "fuzz",
+        "interop",
+        "packaging",
+        "plugins",
+        "plugins/metrics",
+    ];
     let more = ["compare", "plugins/parquet", "plugins/spark", "replay", "samples", "share", "sim", "tui"];
     for folder in folders.into_iter().chain(more) {
         let here = fs::read_dir(root().join(folder)).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -550,8 +660,9 @@ fn links_between_pages_lead_somewhere() {
                 links += 1;
                 let path = if file.is_empty() { page.clone() } else { folder.join(file) };
                 let has_part = part.is_none_or(|part| {
-                    fs::read_to_string(&path)
-                        .is_ok_and(|text| prose(&text).any(|l| l.starts_with('#') && anchor(l.trim_start_matches('#')) == part))
+                    fs::read_to_string(&path).is_ok_and(|text| {
+                        prose(&text).any(|l| l.starts_with('#') && anchor(l.trim_start_matches('#')) == part)
+                    })
                 });
                 if !path.exists() || !has_part {
                     broken.push(format!("{}: {target}", page.display()));
@@ -574,7 +685,11 @@ fn the_readme_is_short_and_its_second_command_is_what_ci_runs() {
     let commands: Vec<&str> = two.lines().skip(1).collect();
     let [show, test] = commands[..] else { panic!("two commands, not {commands:?}") };
     let ci = fs::read_to_string(root().join(".ci/run")).expect(".ci/run");
-    assert!(ci.lines().any(|line| line.split_once("CI=1 ").is_some_and(|(_, command)| command.trim() == test)), "{test}");
-    let arguments = show.strip_prefix("cargo run --release -p rdmascope -- ").expect("the first command runs the program");
+    assert!(
+        ci.lines().any(|line| line.split_once("CI=1 ").is_some_and(|(_, command)| command.trim() == test)),
+        "{test}"
+    );
+    let arguments =
+        show.strip_prefix("cargo run --release -p rdmascope -- ").expect("the first command runs the program");
     ask(&arguments.split_whitespace().collect::<Vec<_>>());
 }

@@ -92,7 +92,7 @@ impl<S: Sink> Monitor<S> {
     pub fn frame(&mut self, record: &Record<'_>, interfaces: &[Interface]) -> Option<u16> {
         self.number += 1;
         let meta = meta_of(record, self.number, &mut self.time_ns);
-        self.summary.frame(record, meta.time_ns);
+        self.summary.frame(&meta);
         if let Some(search) = &mut self.search {
             let listener = search.begin(record, interfaces, self.past.before(&meta));
             let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &self.decode, listener);
@@ -217,11 +217,19 @@ impl Watch {
             {
                 next = Some((at + every).max(now));
                 let counters = source.counters();
-                let dropped =
-                    counters.iter().map(|c| [c.dropped_by_kernel, c.dropped_by_interface]).fold([0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
+                let dropped = counters
+                    .iter()
+                    .map(|c| [c.dropped_by_kernel, c.dropped_by_interface])
+                    .fold([0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
                 source.sample_hardware(&self.rdma_root);
                 let hardware = source.metadata().hardware.last();
-                let lines = rounds.lines(&monitor.pipeline.snapshot(), monitor.pipeline.findings(), dropped, hardware, now_ns());
+                let lines = rounds.lines(
+                    &monitor.pipeline.snapshot(),
+                    monitor.pipeline.findings(),
+                    dropped,
+                    hardware,
+                    now_ns(),
+                );
                 if self.lines_aside {
                     eprint!("{lines}");
                 } else {
@@ -283,7 +291,14 @@ impl Rounds {
         Self { had: HashMap::new(), findings: vec![0; Rule::all().count()], frames: 0, dropped: [0; 2], hardware }
     }
 
-    fn lines(&mut self, report: &Report, findings: &Findings, dropped: [u64; 2], hardware: Vec<Counter>, now: i64) -> String {
+    fn lines(
+        &mut self,
+        report: &Report,
+        findings: &Findings,
+        dropped: [u64; 2],
+        hardware: Vec<Counter>,
+        now: i64,
+    ) -> String {
         let mut out = String::new();
         let clock = now.div_euclid(1_000_000_000).rem_euclid(86_400);
         let clock = format!("{:02}:{:02}:{:02}Z", clock / 3600, clock / 60 % 60, clock % 60);
@@ -404,18 +419,29 @@ mod tests {
             n += 1;
             assert_eq!(monitor.frame(&capture.record(), &[]), None);
         }
-        let first =
-            rounds.lines(&monitor.pipeline.snapshot(), monitor.pipeline.findings(), [3, 0], rdma::counters(root.path()), 45_000_000_000);
+        let first = rounds.lines(
+            &monitor.pipeline.snapshot(),
+            monitor.pipeline.findings(),
+            [3, 0],
+            rdma::counters(root.path()),
+            45_000_000_000,
+        );
         assert!(first.starts_with("00:00:45Z connection "), "{first}");
         assert!(first.contains("192.0.2.2 → 192.0.2.1 SMB Direct over RoCEv2: "), "{first}");
         assert!(first.contains(" all: 100 frames, 3 by the kernel and 0 by the interface dropped; "), "{first}");
         assert!(first.contains("; CM-REJECT +1"), "{first}");
         std::fs::write(folder.join("out_of_sequence"), "7").unwrap();
-        let second =
-            rounds.lines(&monitor.pipeline.snapshot(), monitor.pipeline.findings(), [3, 1], rdma::counters(root.path()), 55_000_000_000);
+        let second = rounds.lines(
+            &monitor.pipeline.snapshot(),
+            monitor.pipeline.findings(),
+            [3, 1],
+            rdma::counters(root.path()),
+            55_000_000_000,
+        );
         assert_eq!(
             second,
-            "00:00:55Z all: 0 frames, 0 by the kernel and 1 by the interface dropped; 1 connection idle; mlx5_0/1 out_of_sequence +2\n"
+            "00:00:55Z all: 0 frames, 0 by the kernel and 1 by the interface dropped; 1 connection idle; mlx5_0/1 \
+                out_of_sequence +2\n"
         );
     }
 
@@ -440,7 +466,11 @@ mod tests {
             monitor.pipeline.expire(time + CLOSED_AFTER + 1, CLOSED_AFTER, IDLE_AFTER);
         }
         let totals = monitor.pipeline.totals();
-        let row = totals.rows().iter().find(|r| (r.transport, r.protocol) == (Transport::RoceV2, Protocol::SmbDirect)).unwrap();
+        let row = totals
+            .rows()
+            .iter()
+            .find(|r| (r.transport, r.protocol) == (Transport::RoceV2, Protocol::SmbDirect))
+            .unwrap();
         assert_eq!((row.connections, row.open), (u64::from(rounds), 0));
         let reads = row.commands.find("READ").unwrap();
         assert_eq!(reads.count % u64::from(rounds), 0);

@@ -51,7 +51,8 @@ impl Ek {
         // a layer that occurs again (IP in a tunnel) is put beside the first, in an array
         let mut sorted = tops.clone();
         sorted.sort_by_key(|(i, _)| (tree.nodes[*i].def.id, *i));
-        let mut layers: Vec<&[(usize, usize)]> = sorted.chunk_by(|a, b| tree.nodes[a.0].def.id == tree.nodes[b.0].def.id).collect();
+        let mut layers: Vec<&[(usize, usize)]> =
+            sorted.chunk_by(|a, b| tree.nodes[a.0].def.id == tree.nodes[b.0].def.id).collect();
         layers.sort_by_key(|l| l[0].0);
         let mut fresh = true;
         for layer in layers {
@@ -83,7 +84,14 @@ impl Ek {
         out.extend_from_slice(b"}}\n");
     }
 
-    fn layer(&mut self, out: &mut Vec<u8>, tree: &Tree, shape: &Shape, marks: &mut Marks, Range { start: from, end: to }: Range<usize>) {
+    fn layer(
+        &mut self,
+        out: &mut Vec<u8>,
+        tree: &Tree,
+        shape: &Shape,
+        marks: &mut Marks,
+        Range { start: from, end: to }: Range<usize>,
+    ) {
         self.fields.clear();
         self.groups.clear();
         // a layer that is a field itself (a trailer) is its own only field
@@ -168,7 +176,10 @@ fn protocol(def: Def) -> &'static str {
         ("ipv6.fraghdr.", "ipv6.fraghdr"),
         ("ipv6.dstopts.", "ipv6.dstopts"),
     ];
-    OTHER.iter().find(|(prefix, _)| def.name.starts_with(prefix)).map_or_else(|| def.protocol(), |(_, protocol)| protocol)
+    OTHER
+        .iter()
+        .find(|(prefix, _)| def.name.starts_with(prefix))
+        .map_or_else(|| def.protocol(), |(_, protocol)| protocol)
 }
 
 fn comma(out: &mut Vec<u8>, fresh: &mut bool) {

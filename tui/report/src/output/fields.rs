@@ -11,7 +11,9 @@ use anyhow::{Result, bail};
 use rdmascope_dissector::extract::{Extractor, Need, Slot};
 use rdmascope_dissector::field::{Def, Kind};
 use rdmascope_dissector::registry::Registry;
-use rdmascope_dissector::render::{Stored, Style, escaped, is_text, is_unsafe, json_string, seconds_and_nanos, show, show_into};
+use rdmascope_dissector::render::{
+    Stored, Style, escaped, is_text, is_unsafe, json_string, seconds_and_nanos, show, show_into,
+};
 use rdmascope_dissector::wire::frame_fields;
 use std::borrow::Cow;
 
@@ -112,7 +114,9 @@ impl Options {
                     _ => bail!("-E quote is d (double), s (single) or n (none), not \"{value}\""),
                 }
             }
-            _ => bail!("-E has no key \"{key}\"; there are header, separator, occurrence, aggregator, quote, escape and bom"),
+            _ => bail!(
+                "-E has no key \"{key}\"; there are header, separator, occurrence, aggregator, quote, escape and bom"
+            ),
         }
         Ok(())
     }
@@ -158,7 +162,9 @@ fn column(name: &str, registry: &Registry, extractor: &mut Extractor) -> Result<
     if name == SINCE_SHOWN {
         return Ok(Column::SinceShown);
     }
-    let Some(key) = name.strip_prefix(COLUMN) else { return Ok(Column::Field(extractor.want(field(name, registry)?, Need::Value))) };
+    let Some(key) = name.strip_prefix(COLUMN) else {
+        return Ok(Column::Field(extractor.want(field(name, registry)?, Need::Value)));
+    };
     Ok(match key.to_ascii_lowercase().as_str() {
         "number" | "no." => Column::Number,
         "time" | "cls_time" | "rel_time" => Column::Time,
@@ -167,7 +173,9 @@ fn column(name: &str, registry: &Registry, extractor: &mut Extractor) -> Result<
         "protocol" => Column::Protocol(extractor.want(frame_fields::f::COL_PROTOCOL, Need::Value)),
         "length" | "packet_length" => Column::Length,
         "info" => Column::Field(extractor.want(frame_fields::f::COL_INFO, Need::Value)),
-        _ => bail!("unknown column \"{name}\"; there are number, time, def_src, def_dst, protocol, packet_length and info"),
+        _ => bail!(
+            "unknown column \"{name}\"; there are number, time, def_src, def_dst, protocol, packet_length and info"
+        ),
     })
 }
 
@@ -229,7 +237,8 @@ impl Fields {
     pub fn with(mut self, layout: Layout) -> Self {
         self.layout = layout;
         if layout != Layout::Line {
-            self.options = Options { escape: false, quote: None, occurrence: self.options.occurrence, ..Options::default() };
+            self.options =
+                Options { escape: false, quote: None, occurrence: self.options.occurrence, ..Options::default() };
         }
         self
     }
@@ -313,12 +322,15 @@ impl Fields {
         let day = String::from_utf8_lossy(self.index.of(d.time_ns)).into_owned();
         if is_json {
             let comma = if self.any { "," } else { "" };
-            let head =
-                format!("{comma}\n  {{\n    \"_index\": \"{day}\",\n    \"_score\": null,\n    \"_source\": {{\n      \"layers\": {{");
+            let head = format!(
+                "{comma}\n  {{\n    \"_index\": \"{day}\",\n    \"_score\": null,\n    \"_source\": \
+                    {{\n      \"layers\": {{"
+            );
             out.extend_from_slice(head.as_bytes());
         } else {
             let milliseconds = d.time_ns.div_euclid(1_000_000).max(0);
-            let head = format!("{{\"index\":{{\"_index\":\"{day}\"}}}}\n{{\"timestamp\":\"{milliseconds}\",\"layers\":{{");
+            let head =
+                format!("{{\"index\":{{\"_index\":\"{day}\"}}}}\n{{\"timestamp\":\"{milliseconds}\",\"layers\":{{");
             out.extend_from_slice(head.as_bytes());
         }
         self.any = true;
@@ -416,7 +428,8 @@ impl Fields {
     /// A time of day in the local zone, with the zone's offset; that of a frame in UTC too.
     fn clock(&self, out: &mut Vec<u8>, def: Def, seconds: i64, nanos: u32) {
         let name = frame_fields::f::TIME_EPOCH.name;
-        let ahead = if [name, frame_fields::f::TIME_UTC.name].contains(&def.name) { 0 } else { self.zone.offset(seconds) };
+        let ahead =
+            if [name, frame_fields::f::TIME_UTC.name].contains(&def.name) { 0 } else { self.zone.offset(seconds) };
         show_into(out, def, Stored::Time(seconds.saturating_add(ahead.into()), nanos), Style::Fields);
         if def.name == name {
             return;

@@ -77,12 +77,19 @@ impl Follow {
             other => bail!("-z follow writes ascii, hex or raw, not \"{}\"", escaped(other)),
         };
         let what = if kind == "tcp" { "tcp.stream" } else { "rdmascope.connection" };
-        let number = number.parse().ok().with_context(|| format!("-z follow needs the number of a {what}, not \"{}\"", escaped(number)))?;
+        let number = number
+            .parse()
+            .ok()
+            .with_context(|| format!("-z follow needs the number of a {what}, not \"{}\"", escaped(number)))?;
         let range = match rest {
             [] => (1, usize::MAX),
             [range] => {
                 let (from, to) = range.split_once('-').unwrap_or((range, range));
-                let both = from.parse().ok().zip(to.parse().ok()).filter(|(from, to): &(usize, usize)| *from > 0 && from <= to);
+                let both = from
+                    .parse()
+                    .ok()
+                    .zip(to.parse().ok())
+                    .filter(|(from, to): &(usize, usize)| *from > 0 && from <= to);
                 both.with_context(|| format!("-z follow needs pieces FROM-TO, not \"{}\"", escaped(range)))?
             }
             _ => bail!("-z follow ends with pieces FROM-TO"),
@@ -123,7 +130,8 @@ impl Follow {
         }
         let text = |slot: Slot| extractor.values(slot).next().map(|(def, v)| show(def, v, Style::Fields));
         let end = |side: usize| {
-            let address = text(self.addresses[2 * side]).or_else(|| text(self.addresses[2 * side + 1])).unwrap_or_default();
+            let address =
+                text(self.addresses[2 * side]).or_else(|| text(self.addresses[2 * side + 1])).unwrap_or_default();
             match self.ports.map(|ports| text(ports[side]).unwrap_or_default()) {
                 Some(port) => format!("{address}:{port}"),
                 None => address,
@@ -240,7 +248,9 @@ impl Follow {
                 Piece::Bytes(bytes) if shown => match self.form {
                     Form::Ascii => {
                         writeln!(out, "{tab}{}", bytes.len())?;
-                        out.extend(bytes.iter().map(|b| if matches!(b, b' '..=b'~' | b'\n' | b'\t') { *b } else { b'.' }));
+                        out.extend(
+                            bytes.iter().map(|b| if matches!(b, b' '..=b'~' | b'\n' | b'\t') { *b } else { b'.' }),
+                        );
                         out.push(b'\n');
                     }
                     Form::Hex => lines(out, tab, offsets[*side], bytes)?,
@@ -313,7 +323,10 @@ mod tests {
         f.segment(0, 4, b"def".to_vec());
         f.segment(0, 20, b"z".to_vec());
         let text = shown(&mut f);
-        assert!(text.contains("\n3\nabc\n3\ndef\n3\nghi\n\t5\n.[31m\n[10 bytes missing in capture file]\n1\nz\n"), "{text}");
+        assert!(
+            text.contains("\n3\nabc\n3\ndef\n3\nghi\n\t5\n.[31m\n[10 bytes missing in capture file]\n1\nz\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -333,9 +346,16 @@ mod tests {
     #[test]
     fn what_is_no_stream_is_refused() {
         let registry = crate::fields::registry();
-        for wrong in
-            ["tcp", "tcp,ascii", "udp,ascii,0", "tcp,yaml,0", "tcp,ascii,x", "tcp,ascii,0,3-1", "tcp,ascii,0,0-1", "tcp,raw,0,1-2,3"]
-        {
+        for wrong in [
+            "tcp",
+            "tcp,ascii",
+            "udp,ascii,0",
+            "tcp,yaml,0",
+            "tcp,ascii,x",
+            "tcp,ascii,0,3-1",
+            "tcp,ascii,0,0-1",
+            "tcp,raw,0,1-2,3",
+        ] {
             assert!(Follow::new(wrong, &registry, &mut Extractor::new()).is_err(), "{wrong}");
         }
     }

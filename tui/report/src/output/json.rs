@@ -1,12 +1,13 @@
 //! `-T json`: one array of frames, as tshark writes it. Written straight from the tree; no JSON value is ever built.
 //!
-//! * A layer or subtree is an object under its name. A field that has both a value and children (flags and their bits) is
-//!   two keys: `"smb_direct.flags": "0x0001"` and `"smb_direct.flags_tree": {…}`.
-//! * A name that occurs several times among the same siblings is repeated, as tshark repeats it; most readers keep the last.
-//!   With `--no-duplicate-keys` such a key is there once, and its value is an array, also as in tshark.
+//! * A layer or subtree is an object under its name. A field that has both a value and children (flags and their bits)
+//!   is two keys: `"smb_direct.flags": "0x0001"` and `"smb_direct.flags_tree": {…}`.
+//! * A name that occurs several times among the same siblings is repeated, as tshark repeats it; most readers keep the
+//!   last. With `--no-duplicate-keys` such a key is there once, and its value is an array, also as in tshark.
 //! * A subtree that is no field in Wireshark has its text for a key: [`super::shape`].
-//! * `-T jsonraw` has the bytes of each field in place of its value, `-T json -x` both: `"ip.ttl_raw": ["40", 22, 1, 0, 4, 0]` are
-//!   the bytes, their place and length, the mask, the number of the field's type, and which of the frame's sources they lie in.
+//! * `-T jsonraw` has the bytes of each field in place of its value, `-T json -x` both: `"ip.ttl_raw": ["40", 22, 1, 0,
+//!   4, 0]` are the bytes, their place and length, the mask, the number of the field's type, and which of the frame's
+//!   sources they lie in.
 //! * Where decoding stopped, `_ws.malformed` (`_ws.short` where the capture cut the frame) says why.
 
 use super::marks::Marks;
@@ -127,10 +128,12 @@ impl Keys {
         line(&mut text, indent);
         key(&mut text, def.name, if tree { "_tree" } else { "" });
         text.push(if tree { b'{' } else { b'"' });
-        if let (true, Ok(indent), Ok(len)) = (text.len() <= Self::TEXT, u8::try_from(indent), u8::try_from(text.len())) {
+        if let (true, Ok(indent), Ok(len)) = (text.len() <= Self::TEXT, u8::try_from(indent), u8::try_from(text.len()))
+        {
             // the former key moves to a neighbouring place, where it is still found
             self.place = self.place % (Self::WAYS - 1) + 1;
-            let other = (1..Self::WAYS).map(|way| at ^ way).find(|way| self.keys[*way].len == 0).unwrap_or(at ^ self.place);
+            let other =
+                (1..Self::WAYS).map(|way| at ^ way).find(|way| self.keys[*way].len == 0).unwrap_or(at ^ self.place);
             self.keys[other] = self.keys[at];
             let key = &mut self.keys[at];
             (key.id, key.indent, key.tree, key.len) = (def.id, indent, tree, len);
@@ -267,7 +270,9 @@ fn value(out: &mut Vec<u8>, tree: &Tree, node: &Node, marks: &mut Marks) {
     match node.value {
         // the most common by far
         NodeValue::U(v) => show_unsigned(out, node.def, v, Style::Json),
-        NodeValue::None if node.def.kind == Kind::Protocol && node.depth > 0 => hex_bytes(out, tree.covered(node), Some(b':')),
+        NodeValue::None if node.def.kind == Kind::Protocol && node.depth > 0 => {
+            hex_bytes(out, tree.covered(node), Some(b':'))
+        }
         _ => json_value(out, node.def, tree.stored(node), Style::Json),
     }
     marks.written(out, from, node.def, &node.value);
@@ -330,7 +335,8 @@ impl Members<'_> {
         for group in groups {
             let name = tree.nodes[group[0]].def.name;
             let text = self.shape.key(tree, group[0]);
-            let values: Vec<usize> = group.iter().copied().filter(|i| is_valued(&tree.nodes[*i]) || !tree.has_children(*i)).collect();
+            let values: Vec<usize> =
+                group.iter().copied().filter(|i| is_valued(&tree.nodes[*i]) || !tree.has_children(*i)).collect();
             let parents: Vec<usize> = group.iter().copied().filter(|i| tree.has_children(*i)).collect();
             if self.what != What::Values && text.is_none() {
                 next(out);
@@ -377,7 +383,9 @@ fn raw(out: &mut Vec<u8>, tree: &Tree, node: &Node) {
     }
     out.push(b'"');
     let len = if node.generated { 0 } else { node.len };
-    for number in [u64::from(node.offset), u64::from(len), node.def.mask, type_number(node.def.kind), u64::from(node.source)] {
+    for number in
+        [u64::from(node.offset), u64::from(len), node.def.mask, type_number(node.def.kind), u64::from(node.source)]
+    {
         out.extend_from_slice(b", ");
         decimal(out, number);
     }
@@ -431,18 +439,61 @@ fn list(out: &mut Vec<u8>, items: &[usize], indent: usize, write: &mut dyn FnMut
     line(out, indent);
     out.push(b']');
 }
-/// The JSON Schema of `-T json`, whose format is tshark's. Names of fields in a layer depend on its bytes (see
-/// `rdmascope fields`), so the schema describes only the form of a layer.
+/// The JSON Schema of `-T json`, also with `-x`, `-e` and other names.
 pub fn schema() -> serde_json::Value {
-    let layer = |values: &[&str]| {
-        let values: Vec<_> = values.iter().map(|kind| serde_json::json!({"type": kind})).collect();
-        let one: Vec<_> = values.iter().cloned().chain([serde_json::json!({"$ref": "#/$defs/layer"})]).collect();
-        let any: Vec<_> = one.iter().cloned().chain([serde_json::json!({"type": "array", "items": {"anyOf": one}})]).collect();
-        serde_json::json!({"type": "object", "additionalProperties": {"anyOf": any}})
-    };
+    // two fields of TCP have such a name of their own, which the bytes of two others share with -x
+    const RAW: &str = r"^(?!tcp\.(seq|ack)_raw$).*_raw$";
+    const EITHER: &str = r"^tcp\.(seq|ack)_raw$";
+    let text = || serde_json::json!({"type": "string"});
+    let either = || serde_json::json!({"anyOf": [text(), {"$ref": "#/$defs/raw"}]});
+    let values = serde_json::json!({
+        "type": "object",
+        "patternProperties": {
+            RAW: {"$ref": "#/$defs/raw"},
+            EITHER: {"anyOf": [text(), {"$ref": "#/$defs/raw"}, {"type": "array", "items": either()}]},
+        },
+        "additionalProperties": of_layer(&[text()]),
+    });
+    frames(
+        "rdmascope dissect -T json",
+        "Frames, as tshark writes them. A key that occurs several times is repeated, unless --no-duplicate-keys is \
+            given.",
+        values,
+    )
+}
+
+/// The JSON Schema of `-T jsonraw`.
+pub fn schema_of_raw() -> serde_json::Value {
+    let why = serde_json::json!({"type": "string", "description": "Why decoding stopped."});
+    let values = serde_json::json!({
+        "type": "object",
+        "properties": {"_ws.malformed": why, "_ws.short": why},
+        "patternProperties": {"_raw$": {"$ref": "#/$defs/raw"}},
+        "additionalProperties": of_layer(&[]),
+    });
+    frames("rdmascope dissect -T jsonraw", "Frames with the bytes of each field, as tshark writes them.", values)
+}
+
+/// A value of a layer, once or, without duplicate keys, as often as it occurs.
+fn of_layer(values: &[serde_json::Value]) -> serde_json::Value {
+    let one: Vec<_> = values.iter().cloned().chain([serde_json::json!({"$ref": "#/$defs/layer"})]).collect();
+    let any: Vec<_> =
+        one.iter().cloned().chain([serde_json::json!({"type": "array", "items": {"anyOf": one}})]).collect();
+    serde_json::json!({"anyOf": any})
+}
+
+/// The schema of an array of frames whose layers are `layer`.
+fn frames(title: &str, text: &str, layer: serde_json::Value) -> serde_json::Value {
+    let number = || serde_json::json!({"type": "integer", "minimum": 0});
+    let raw = serde_json::json!({
+        "type": "array",
+        "description": "A field's bytes in hexadecimal; their place in the source, and length; mask; number of the \
+            field's type; source.",
+        "prefixItems": [{"type": "string", "pattern": "^[0-9A-Fa-f]*$"}, number(), number(), number(), number(), number()],
+        "items": false, "minItems": 6,
+    });
     serde_json::json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "rdmascope dissect -T json", "type": "array",
-        "description": "Frames, as tshark writes them. A key that occurs several times is repeated, unless --no-duplicate-keys is given.",
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "type": "array", "description": text,
         "items": {
             "type": "object", "additionalProperties": false, "required": ["_index", "_source"], "description": "A frame.",
             "properties": {
@@ -455,7 +506,14 @@ pub fn schema() -> serde_json::Value {
                 },
             },
         },
-        "$defs": {"layer": layer(&["string"])},
+        "$defs": {
+            "layer": layer,
+            "raw": {"anyOf": [
+                raw,
+                {"type": "array", "items": raw, "minItems": 1, "description": "Without duplicate keys: of each field \
+                    of this name."},
+            ]},
+        },
     })
 }
 
@@ -470,9 +528,11 @@ pub fn schema_of_ek() -> serde_json::Value {
         "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "rdmascope dissect -T ek", "description": "A line: by turns an action, and a frame.",
         "anyOf": [
             {
-                "type": "object", "additionalProperties": false, "required": ["index"], "description": "The action of the bulk API.",
+                "type": "object", "additionalProperties": false, "required": ["index"], "description": "The action of \
+                    the bulk API.",
                 "properties": {"index": {
-                    "type": "object", "additionalProperties": false, "required": ["_index"], "description": "Where the frame goes.",
+                    "type": "object", "additionalProperties": false, "required": ["_index"], "description": "Where the \
+                        frame goes.",
                     "properties": {"_index": {"type": "string", "pattern": "^packets-[0-9]{4}-[0-9]{2}-[0-9]{2}$", "description": "packets- and the day of the frame."}},
                 }},
             },
@@ -480,7 +540,8 @@ pub fn schema_of_ek() -> serde_json::Value {
                 "type": "object", "additionalProperties": false, "required": ["timestamp", "layers"], "description": "A frame.",
                 "properties": {
                     "timestamp": {"type": "string", "pattern": "^[0-9]+$", "description": "Milliseconds since 1970."},
-                    "layers": {"$ref": "#/$defs/layer", "description": "Layers by name; fields with the layer's name before theirs, and _ for a dot."},
+                    "layers": {"$ref": "#/$defs/layer", "description": "Layers by name; fields with the layer's name \
+                        before theirs, and _ for a dot."},
                 },
             },
         ],

@@ -176,7 +176,9 @@ fn style_of(protocol: &str) -> Style {
     match protocol {
         "SMB2" | "NFS" | "RPC" | "MOUNT" => paint::CALLS,
         "SMB-Direct" | "RPC-over-RDMA" | "RPCoRDMA" => paint::CARRIER,
-        "InfiniBand" | "RRoCE" | "RoCE" | "MPA" | "DDP" | "RDMAP" | "DDP/RDMA" | "iWARP" | "CM" | "InfiniBand CM" => paint::RDMA,
+        "InfiniBand" | "RRoCE" | "RoCE" | "MPA" | "DDP" | "RDMAP" | "DDP/RDMA" | "iWARP" | "CM" | "InfiniBand CM" => {
+            paint::RDMA
+        }
         _ => paint::FAINT,
     }
 }

@@ -160,10 +160,14 @@ impl Formatter for Visible {
     }
 }
 
-/// A cell that no spreadsheet takes for a formula: text that begins with `=`, `+`, `-` or `@` and is no number gets an apostrophe before
-/// it.
+/// A cell that no spreadsheet takes for a formula: text that begins with `=`, `+`, `-` or `@` and is no number gets an
+/// apostrophe before it.
 pub fn spreadsheet_safe(cell: &str) -> Cow<'_, str> {
-    if cell.starts_with(['=', '+', '-', '@']) && cell.parse::<f64>().is_err() { format!("'{cell}").into() } else { cell.into() }
+    if cell.starts_with(['=', '+', '-', '@']) && cell.parse::<f64>().is_err() {
+        format!("'{cell}").into()
+    } else {
+        cell.into()
+    }
 }
 
 #[cfg(test)]
@@ -175,7 +179,10 @@ mod tests {
         let value = vec!["a\u{9b}31m\u{202e}b\x7f\"\\\n", "\u{e0041}größe"];
         let text = pretty_json(&value).unwrap();
         assert!(!text.chars().any(|c| c != '\n' && is_unsafe(c)), "{text:?}");
-        assert!(text.contains("\\u009b31m\\u202eb\\u007f\\\"\\\\\\n") && text.contains("\\udb40\\udc41größe"), "{text}");
+        assert!(
+            text.contains("\\u009b31m\\u202eb\\u007f\\\"\\\\\\n") && text.contains("\\udb40\\udc41größe"),
+            "{text}"
+        );
         assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), value);
         let plain = serde_json::json!({"a": [1, 2, {"b": null}], "c": "text", "d": [], "e": {}});
         assert_eq!(pretty_json(&plain).unwrap(), serde_json::to_string_pretty(&plain).unwrap());

@@ -1,12 +1,14 @@
-//! `-T pdml`: Packet Details Markup Language, the XML that Wireshark writes: `proto` and `field` elements with offset (`pos`),
-//! length (`size`), value for programs (`show`), for people (`showname`), and as bytes (`value`).
+//! `-T pdml`: Packet Details Markup Language, the XML that Wireshark writes: `proto` and `field` elements with offset
+//! (`pos`), length (`size`), value for programs (`show`), for people (`showname`), and as bytes (`value`).
 
 use super::faults;
 use super::marks::Marks;
 use super::shape::Shape;
 use crate::dissection::Dissected;
 use rdmascope_dissector::field::Kind;
-use rdmascope_dissector::render::{Style, decimal, hex_bytes, is_text, label, seconds_and_nanos, show, show_into, xml_text};
+use rdmascope_dissector::render::{
+    Style, decimal, hex_bytes, is_text, label, seconds_and_nanos, show, show_into, xml_text,
+};
 use rdmascope_dissector::trace::{NodeValue, Tree};
 use std::io::Write;
 
@@ -44,13 +46,16 @@ impl Pdml {
         ] {
             let _ = writeln!(
                 out,
-                "    <field name=\"{name}\" pos=\"0\" show=\"{value}\" showname=\"{shown}\" value=\"{value:x}\" size=\"{size}\"/>"
+                "    <field name=\"{name}\" pos=\"0\" show=\"{value}\" showname=\"{shown}\" value=\"{value:x}\" \
+                    size=\"{size}\"/>"
             );
         }
         out.extend_from_slice(b"    <field name=\"timestamp\" pos=\"0\" show=\"");
         let def = rdmascope_dissector::wire::frame_fields::f::TIME;
-        let stored =
-            rdmascope_dissector::render::Stored::Time(d.time_ns.div_euclid(1_000_000_000), d.time_ns.rem_euclid(1_000_000_000) as u32);
+        let stored = rdmascope_dissector::render::Stored::Time(
+            d.time_ns.div_euclid(1_000_000_000),
+            d.time_ns.rem_euclid(1_000_000_000) as u32,
+        );
         show_into(out, def, stored, Style::Pdml);
         out.extend_from_slice(b"\" showname=\"Captured Time\" value=\"");
         seconds_and_nanos(out, d.time_ns.div_euclid(1_000_000_000), d.time_ns.rem_euclid(1_000_000_000) as u32);

@@ -267,7 +267,8 @@ impl Shape {
             Some(Form::Wrap) => {
                 self.push(tree, at, shift);
                 if at + 1 < end {
-                    let segments = (at + 1..end).filter(|i| self.old[*i].def.name == "rdmascope.rpcordma.segment").count();
+                    let segments =
+                        (at + 1..end).filter(|i| self.old[*i].def.name == "rdmascope.rpcordma.segment").count();
                     self.push_text(tree, at, depth + 1, chunk(segments));
                     self.part(tree, at + 1, end, shift + 1);
                 }
@@ -336,9 +337,13 @@ impl Shape {
                 let before = tree.nodes.iter().rev().take_while(|n| i16::from(n.depth) >= depth);
                 format!("RDMA segment {}", before.filter(|n| n.def.name == "rdmascope.rpcordma.segment").count())
             }
-            "rdmascope.rpcordma.read_segment" => format!("Read chunk: (position {})", number(id_of("rpcordma.position")).unwrap_or(0)),
+            "rdmascope.rpcordma.read_segment" => {
+                format!("Read chunk: (position {})", number(id_of("rpcordma.position")).unwrap_or(0))
+            }
             "rdmascope.rpc.credentials" | "rdmascope.rpc.verifier" => self.old[at].def.label.into(),
-            "rdmascope.rpc.auth.gids" => format!("Auxiliary GIDs ({})", number(id_of("rdmascope.xdr.count")).unwrap_or(0)),
+            "rdmascope.rpc.auth.gids" => {
+                format!("Auxiliary GIDs ({})", number(id_of("rdmascope.xdr.count")).unwrap_or(0))
+            }
             _ => match self.body.take() {
                 Some(body) if self.old[at].def.id != HEADER => body,
                 body => {
@@ -384,7 +389,9 @@ impl Shape {
                     let mut a = values + 1;
                     while a < last {
                         let next = self.end_of(a).min(last);
-                        let is_of = self.child(a + 1, next, ATTRIBUTE_NUMBER).is_some_and(|n| word_of(&self.old[n]) == Some(words));
+                        let is_of = self
+                            .child(a + 1, next, ATTRIBUTE_NUMBER)
+                            .is_some_and(|n| word_of(&self.old[n]) == Some(words));
                         if self.old[a].def.id == ATTRIBUTE && is_of {
                             // from two below the list to one below the word
                             self.led(tree, a, next, ATTRIBUTE_NUMBER, shift - 1);
@@ -405,7 +412,8 @@ impl Shape {
         if let Some(values) = values {
             let last = self.end_of(values).min(end);
             let announced = |a: usize| {
-                let word = self.child(a + 1, self.end_of(a).min(last), ATTRIBUTE_NUMBER).and_then(|n| word_of(&self.old[n]));
+                let word =
+                    self.child(a + 1, self.end_of(a).min(last), ATTRIBUTE_NUMBER).and_then(|n| word_of(&self.old[n]));
                 word.is_some_and(|word| word < words)
             };
             let mut rest: Vec<(usize, usize)> = Vec::new();
@@ -472,16 +480,23 @@ impl Shape {
                 self.part(tree, at + 1, end, shift);
                 self.headers -= 1;
                 // fields of the last messages only belong to the last headers
-                if let Some((first, last)) = self.groups.len().checked_sub(self.headers + 1).and_then(|g| self.groups.get(g)).copied() {
+                if let Some((first, last)) =
+                    self.groups.len().checked_sub(self.headers + 1).and_then(|g| self.groups.get(g)).copied()
+                {
                     for i in first..last {
                         let node = self.moved[i];
-                        self.push(tree, node, i16::from(self.old[at].depth) + 1 + shift - i16::from(self.old[node].depth));
+                        self.push(
+                            tree,
+                            node,
+                            i16::from(self.old[at].depth) + 1 + shift - i16::from(self.old[node].depth),
+                        );
                     }
                 }
                 let number = |id: u32| self.old[at..end].iter().find(|n| n.def.id == id).map(|n| n.value);
                 if let (Some(NodeValue::U(command)), Some(NodeValue::U(reply))) = (number(COMMAND), number(IS_REPLY)) {
                     let name = BODIES.get(command as usize).unwrap_or(&"unknown");
-                    self.body = Some(format!("{name} {} (0x{command:02x})", if reply != 0 { "Response" } else { "Request" }));
+                    self.body =
+                        Some(format!("{name} {} (0x{command:02x})", if reply != 0 { "Response" } else { "Request" }));
                 }
             } else {
                 self.node(tree, at, end, shift);

@@ -1,4 +1,5 @@
-//! `-s`: instead of frames, a table of protocols: how many frames name each in their line, and how many bytes these had on the wire.
+//! `-s`: instead of frames, a table of protocols: how many frames name each in their line, and how many bytes these had
+//! on the wire.
 
 use crate::dissection::Dissected;
 use std::collections::BTreeMap;
@@ -47,7 +48,8 @@ impl Summary {
         let mut rows: Vec<_> = self.rows.iter().collect();
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.frames));
         for (name, row) in rows.into_iter().chain([(&"all", &self.all)]) {
-            let _ = writeln!(out, "{name:<20} {:>12} {:>16} {:>10} {:>10}", row.frames, row.bytes, row.malformed, row.cut);
+            let _ =
+                writeln!(out, "{name:<20} {:>12} {:>16} {:>10} {:>10}", row.frames, row.bytes, row.malformed, row.cut);
         }
     }
 

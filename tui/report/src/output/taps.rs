@@ -173,12 +173,19 @@ fn tap(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result
         ["io", "stat", rest] => {
             let mut columns = rest.split(',');
             let every = columns.next().unwrap_or("");
-            let Ok(seconds) = every.parse::<f64>() else { bail!("-z io,stat needs seconds, not \"{}\"", escaped(every)) };
+            let Ok(seconds) = every.parse::<f64>() else {
+                bail!("-z io,stat needs seconds, not \"{}\"", escaped(every))
+            };
             let every = if seconds.is_finite() && seconds > 0.0 { (seconds * 1e9) as i64 } else { 0 };
             let mut named = Vec::new();
             for column in columns {
-                if column.contains('(') && ["COUNT", "SUM", "MIN", "MAX", "AVG", "LOAD"].iter().any(|f| column.starts_with(f)) {
-                    bail!("-z io,stat counts frames and bytes; {} is not supported: use -T fields -e FIELD", escaped(column));
+                if column.contains('(')
+                    && ["COUNT", "SUM", "MIN", "MAX", "AVG", "LOAD"].iter().any(|f| column.starts_with(f))
+                {
+                    bail!(
+                        "-z io,stat counts frames and bytes; {} is not supported: use -T fields -e FIELD",
+                        escaped(column)
+                    );
                 }
                 named.push((column.to_owned(), bound(column, extractor)?));
             }
@@ -213,11 +220,16 @@ fn tap(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result
             while !is_smb && text.starts_with(|c: char| c.is_ascii_digit()) {
                 text = text.split_once(',').map_or("", |(_, rest)| rest);
             }
-            let names: &[&str] = if is_smb { &["smb2.cmd"] } else { &["nfs.main_opcode", "nfs.procedure_v3", "rpc.procedure"] };
+            let names: &[&str] =
+                if is_smb { &["smb2.cmd"] } else { &["nfs.main_opcode", "nfs.procedure_v3", "rpc.procedure"] };
             Tap::Times(Times {
                 title: if is_smb { "SMB2" } else { "RPC" },
                 time: want(if is_smb { "smb2.time" } else { "rpc.time" }, extractor),
-                names: names.iter().filter(|name| registry.find(name).is_some()).map(|name| want(name, extractor)).collect(),
+                names: names
+                    .iter()
+                    .filter(|name| registry.find(name).is_some())
+                    .map(|name| want(name, extractor))
+                    .collect(),
                 filter: bound(text, extractor)?,
                 text: text.into(),
                 rows: BTreeMap::new(),
@@ -228,12 +240,14 @@ fn tap(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result
             Tap::Follow(Box::new(Follow::new(rest, registry, extractor)?))
         }
         ["expert", ..] => Tap::Expert {
-            slots: ["rdmascope.finding.severity", "rdmascope.finding.id", "rdmascope.finding.text"].map(|name| want(name, extractor)),
+            slots: ["rdmascope.finding.severity", "rdmascope.finding.id", "rdmascope.finding.text"]
+                .map(|name| want(name, extractor)),
             malformed: want("_ws.malformed", extractor),
             rows: BTreeMap::new(),
         },
         _ => bail!(
-            "-z knows io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert follow,tcp,ascii,N, not \"{}\"; \
+            "-z knows io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert \
+                follow,tcp,ascii,N, not \"{}\"; \
             analyze says more",
             escaped(argument)
         ),
@@ -280,9 +294,11 @@ impl Tap {
             Self::Times(t) => t.frame(extractor),
             Self::Follow(t) => t.frame(d, extractor),
             Self::Expert { slots, malformed, rows } => {
-                let texts = slots.map(|slot| extractor.values(slot).map(|(def, v)| show(def, v, Style::Fields)).collect::<Vec<_>>());
+                let texts = slots
+                    .map(|slot| extractor.values(slot).map(|(def, v)| show(def, v, Style::Fields)).collect::<Vec<_>>());
                 for ((severity, id), text) in texts[0].iter().zip(&texts[1]).zip(&texts[2]) {
-                    let rank = ["error", "warn", "note"].iter().position(|s| severity.starts_with(s)).unwrap_or(3) as u8;
+                    let rank =
+                        ["error", "warn", "note"].iter().position(|s| severity.starts_with(s)).unwrap_or(3) as u8;
                     if rows.len() < ROWS_MAX {
                         *rows.entry((rank, id.clone(), text.clone())).or_default() += 1;
                     }
@@ -345,17 +361,28 @@ impl Intervals {
         let duration = self.last as f64 / 1e9;
         writeln!(out, "\n{LINE}\nIO Statistics\nDuration: {duration:.6} secs")?;
         for (n, (text, _)) in self.columns.iter().enumerate() {
-            writeln!(out, "Col {:>2}: {}", n + 1, if text.is_empty() { "Frames and bytes".into() } else { escaped(text) })?;
+            writeln!(
+                out,
+                "Col {:>2}: {}",
+                n + 1,
+                if text.is_empty() { "Frames and bytes".into() } else { escaped(text) }
+            )?;
         }
         write!(out, "{:<24}", "Interval")?;
-        self.columns.iter().enumerate().try_for_each(|(n, _)| write!(out, "|{:>10} {:>14}", format!("{} Frames", n + 1), "Bytes"))?;
+        self.columns
+            .iter()
+            .enumerate()
+            .try_for_each(|(n, _)| write!(out, "|{:>10} {:>14}", format!("{} Frames", n + 1), "Bytes"))?;
         writeln!(out)?;
         let last = self.rows.last_key_value().map_or(0, |(row, _)| *row);
         let none = vec![Sum::default(); self.columns.len()];
         let from = self.rows.first_key_value().map_or(0, |(row, _)| *row).min(0);
         // intervals without a frame are rows too, unless there would be too many of them
-        let all: Vec<i64> =
-            if last.saturating_sub(from) < ROWS_MAX as i64 { (from..=last).collect() } else { self.rows.keys().copied().collect() };
+        let all: Vec<i64> = if last.saturating_sub(from) < ROWS_MAX as i64 {
+            (from..=last).collect()
+        } else {
+            self.rows.keys().copied().collect()
+        };
         for row in all {
             let seconds = |n: i64| n.saturating_mul(self.every) as f64 / 1e9;
             let (start, end) = (seconds(row), if row == last { duration } else { seconds(row + 1) });
@@ -434,7 +461,9 @@ impl Hosts {
                 let (frames, bytes) = (there.frames + back.frames, there.bytes + back.bytes);
                 let seconds = |ns: i64| ns as f64 / 1e9;
                 write!(out, "{:<64}", format!("{a} <-> {b}"))?;
-                [back.frames, back.bytes, there.frames, there.bytes, frames, bytes].iter().try_for_each(|n| write!(out, " {n:>12}"))?;
+                [back.frames, back.bytes, there.frames, there.bytes, frames, bytes]
+                    .iter()
+                    .try_for_each(|n| write!(out, " {n:>12}"))?;
                 writeln!(out, " {:>12.6} {:>12.4}", seconds(*first), seconds(last.saturating_sub(*first)))?;
             }
         }

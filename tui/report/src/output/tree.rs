@@ -45,7 +45,9 @@ impl Trees {
                 styled_with(out, paint::FAINT, color, |out| {
                     out.extend_from_slice(b" [");
                     if node.source > 0 {
-                        out.extend_from_slice(tree.sources().get(usize::from(node.source)).map_or("", |s| s.name).as_bytes());
+                        out.extend_from_slice(
+                            tree.sources().get(usize::from(node.source)).map_or("", |s| s.name).as_bytes(),
+                        );
                         out.push(b' ');
                     }
                     decimal(out, u64::from(node.offset));

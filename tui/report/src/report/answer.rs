@@ -1,41 +1,62 @@
 //! The first sentences of a report: how long requests waited, for what, since when, and how long it would take without
 //! that.
 
-use super::words::{clock, count, duration, share, times};
+use super::words::{clock, count, duration, grouped, share, times};
 use rdmascope_analyzer::answer::{self, Answer, DelayCause};
 use rdmascope_analyzer::episodes::time::{Owner, Time};
-use rdmascope_analyzer::episodes::{Cause, Kind};
+use rdmascope_analyzer::episodes::{Cause, Kind, Waiter};
 use rdmascope_analyzer::op::End;
 use rdmascope_analyzer::report::{Report, Transport};
 
 /// The answer as text; `None` if no request was answered.
 pub fn text(report: &Report) -> Option<String> {
     let answer = answer::answer(report)?;
-    let unit = if report.connections.iter().any(|c| matches!(c.transport, Some(Transport::RoceV2 | Transport::Infiniband))) {
-        "packet"
+    let unit =
+        if report.connections.iter().any(|c| matches!(c.transport, Some(Transport::RoceV2 | Transport::Infiniband))) {
+            "packet"
+        } else {
+            "segment"
+        };
+    // a request that was on its way at the end is not worth a word
+    let is_much = answer.open > 0 && answer.open.saturating_mul(20) >= answer.waited;
+    let open = if is_much {
+        format!(" ({} of it for replies that did not come)", duration(answer.open))
     } else {
-        "segment"
+        String::new()
     };
-    let waited = duration(answer.waited);
+    let waited = format!("{}{open}", duration(answer.waited));
     let late = answer.late_clients().map_or(String::new(), |(n, mean)| {
         let packets = count(n, unit);
-        format!(" By the client's clock, {packets} took {} on average to the capture point, in addition.", duration(mean))
+        format!(
+            " By the client's clock, {packets} took {} on average to the capture point, in addition.",
+            duration(mean)
+        )
     });
     let Some(main) = answer.main() else {
         return Some(format!("Requests waited {waited} in all: {}.{}{late}", owners(&answer.time), way(&answer)));
     };
     let (cost, part) = (duration(main.cost), share(main.cost, answer.waited));
-    let mut text = format!("Requests waited {waited} in all; {cost} ({part}) of it {}{}.", what(main, unit), when(main, report));
-    if let Some(relief) = answer.relief.filter(|_| main.cost.saturating_mul(10) >= answer.time.held_up().saturating_mul(9)) {
+    let mut text =
+        format!("Requests waited {waited} in all; {cost} ({part}) of it {}{}.", what(main, unit), when(main, report));
+    // of several delays with one owner, none is what it would be without
+    if let Some(relief) =
+        answer.relief.filter(|_| main.cost.saturating_mul(10) >= answer.time.of(main.kind.owner()).saturating_mul(9))
+    {
         let it = if main.packets.max(main.count) > 1 { "them" } else { "it" };
         let (with, without) = (duration(relief.with), duration(relief.without));
-        let which = if relief.is_p99 { format!("{} p99", relief.command) } else { format!("the longest {}", relief.command) };
+        let which =
+            if relief.is_p99 { format!("{} p99", relief.command) } else { format!("the longest {}", relief.command) };
         text.push_str(&format!(" Without {it} {which} would be {without}, not {with}."));
     }
     if main.cost.saturating_mul(20) < answer.waited {
         text.push_str(&format!(" By owner: {}.{}", owners(&answer.time), way(&answer)));
     } else if let Some((owner, part)) = answer.time.largest().filter(|(owner, _)| *owner != main.kind.owner()) {
-        text.push_str(&format!(" Most of the time, {}, was {}.{}", share(part, answer.waited), of(owner), way(&answer)));
+        text.push_str(&format!(
+            " Most of the time, {}, was {}.{}",
+            share(part, answer.waited),
+            of(owner),
+            way(&answer)
+        ));
     }
     text.push_str(&late);
     Some(text)
@@ -47,7 +68,8 @@ pub fn owners(time: &Time) -> String {
     let whole = time.sum();
     let mut parts: Vec<_> = time.parts().filter(|(_, part)| part.saturating_mul(100) >= whole).collect();
     parts.sort_by_key(|(_, part)| std::cmp::Reverse(*part));
-    let words: Vec<String> = parts.into_iter().map(|(owner, part)| format!("{} {}", owner.name(), share(part, whole))).collect();
+    let words: Vec<String> =
+        parts.into_iter().map(|(owner, part)| format!("{} {}", owner.name(), share(part, whole))).collect();
     words.join(", ")
 }
 
@@ -105,19 +127,34 @@ fn what(main: &DelayCause, unit: &str) -> String {
             format!("recovering from {packets} lost{way}{acks}")
         }
         (Kind::Recovery, Cause::Damaged) => format!("recovering from {packets} damaged{way}"),
-        (Kind::Recovery, Cause::Reordered) => format!("because of {packets} overtaken{way}, which the receiver treated as lost"),
+        (Kind::Recovery, Cause::Reordered) => {
+            format!("because of {packets} overtaken{way}, which the receiver treated as lost")
+        }
         (Kind::Recovery, _) => format!("while {unit}s{way} were sent again"),
         (Kind::Rnr, _) => format!("waiting for {receiver} to post a receive ({often})"),
         (Kind::Credit, Cause::ReadDepth) => {
             format!("in which {sender} had as many RDMA Reads outstanding as {receiver} accepts ({often})")
         }
         (Kind::Credit, _) => format!("in which {sender} waited for credits of {receiver} ({often})"),
+        (Kind::Pause, Cause::OtherPort) => {
+            format!("while pause frames of a device that is neither end stopped somebody ({often})")
+        }
+        (Kind::Pause, Cause::PriorityUnknown) => {
+            format!("while pause frames seem to have stopped {sender}, whose packets carry no priority ({often})")
+        }
         (Kind::Pause, _) => format!("while pause frames stopped {sender} ({often})"),
         (Kind::ZeroWindow, _) => format!("while {receiver} kept its receive window closed ({often})"),
-        (Kind::Silence, _) => format!("while {receiver} sent nothing, not even an acknowledgment ({often}, {})", duration(main.lasted)),
-        (Kind::Nagle, _) => format!("held back by {sender} until the delayed acknowledgment of {receiver} came ({often})"),
+        (Kind::Silence, _) => {
+            format!("while {receiver} sent nothing, not even an acknowledgment ({often}, {})", duration(main.lasted))
+        }
+        (Kind::Nagle, _) => {
+            format!("held back by {sender} until the delayed acknowledgment of {receiver} came ({often})")
+        }
         (Kind::HeldUp, _) => {
-            format!("held up between {sender} and the capture point, by its own timestamps ({})", count(main.count, unit))
+            format!(
+                "held up between {sender} and the capture point, by its own timestamps ({})",
+                count(main.count, unit)
+            )
         }
         (Kind::Idle, Cause::ReadResponse) => format!("waiting for {sender} to answer RDMA Reads ({often})"),
         (Kind::Idle, _) => format!("waiting for {sender} to send the rest of a message ({often})"),
@@ -149,15 +186,24 @@ fn when(main: &DelayCause, report: &Report) -> String {
     }
 }
 
-/// The cost of an entry, as text; empty if it cost nothing.
+/// The cost of an entry and the requests that waited longest, as text; empty if it cost nothing.
 pub fn cost(entry: &super::Entry<'_>) -> String {
-    if entry.cost <= 0 { String::new() } else { format!("It cost requests {}.", duration(entry.cost)) }
+    if entry.cost <= 0 {
+        return String::new();
+    }
+    let one =
+        |w: &Waiter| format!("{} {} (frames {}–{})", w.command, duration(w.time), grouped(w.first), grouped(w.last));
+    let waited: Vec<String> = entry.waited.iter().map(one).collect();
+    let others = if entry.others { " and others" } else { "" };
+    let which = if waited.is_empty() { String::new() } else { format!(": {}{others}", waited.join(", ")) };
+    format!("It cost requests {}{which}.", duration(entry.cost))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use rdmascope_analyzer::episodes::Sum;
+    use rdmascope_analyzer::latency::Latency;
     use rdmascope_analyzer::op::At;
     use rdmascope_analyzer::report::{Command, Connection};
 
@@ -169,16 +215,35 @@ mod tests {
         let mut read = Command { name: "READ", count: 200, ..Command::default() };
         let mut time = Time::default();
         (time.0[Owner::Server as usize], time.0[kind.owner() as usize]) = (200 * MS, cost);
+        let mut without = Latency::default();
         for n in 0..200 {
             let held = if n < 10 { cost / 10 } else { 0 };
             read.latency.add(MS + held);
             read.calm.add(MS);
+            without.add(MS);
         }
         read.time = time;
-        let mut c =
-            Connection { transport: Some(Transport::RoceV2), client_known: true, time, commands: vec![read], ..Connection::default() };
+        read.without.push((kind.owner(), without));
+        let mut c = Connection {
+            transport: Some(Transport::RoceV2),
+            client_known: true,
+            time,
+            commands: vec![read],
+            ..Connection::default()
+        };
         let (by, first, last) = (Some(End::A), at(30 * S), at(55 * S));
-        c.episodes.sums.push(Sum { kind, cause, by, count: 4, lasted: S, cost, packets: 37, repeated: 90, first, last });
+        c.episodes.sums.push(Sum {
+            kind,
+            cause,
+            by,
+            count: 4,
+            lasted: S,
+            cost,
+            packets: 37,
+            repeated: 90,
+            first,
+            last,
+        });
         let mut report = Report { connections: vec![c], ..Report::default() };
         (report.capture.first, report.capture.last) = (Some(at(0)), Some(at(60 * S)));
         report
@@ -189,13 +254,15 @@ mod tests {
         let lost = report(Kind::Recovery, Cause::LostBehind, 8600 * MS);
         assert_eq!(
             text(&lost).unwrap(),
-            "Requests waited 8.80 s in all; 8.60 s (98 %) of it recovering from 37 packets lost from client to server, all after 00:00:30. \
+            "Requests waited 8.80 s in all; 8.60 s (98 %) of it recovering from 37 packets lost from client to server, \
+                all after 00:00:30. \
              Without them READ p99 would be 1.0 ms, not 861 ms."
         );
         let credits = report(Kind::Credit, Cause::SmbDirectCredits, 50 * MS);
         assert_eq!(
             text(&credits).unwrap(),
-            "Requests waited 250 ms in all; 50 ms (20 %) of it in which the client waited for credits of the server (4 times), all after \
+            "Requests waited 250 ms in all; 50 ms (20 %) of it in which the client waited for credits of the server (4 \
+                times), all after \
              00:00:30. Without them READ p99 would be 1.0 ms, not 6.0 ms. Most of the time, 80 %, was the server's own."
         );
     }
@@ -207,11 +274,12 @@ mod tests {
             lost.connections[0].episodes.sums[0].packets = packets;
             text(&lost).unwrap()
         };
-        let acks = "recovering from 37 packets from client to server that were not acknowledged in time: their acknowledgments seem to have \
+        let acks = "recovering from 37 packets from client to server that were not acknowledged in time: their \
+            acknowledgments seem to have \
                     been lost, all after 00:00:30.";
         assert!(of(Cause::AckLost, 37).contains(acks), "{}", of(Cause::AckLost, 37));
-        let one =
-            "recovering from 1 packet from client to server that was not acknowledged in time: its acknowledgment seems to have been lost";
+        let one = "recovering from 1 packet from client to server that was not acknowledged in time: its \
+            acknowledgment seems to have been lost";
         assert!(of(Cause::AckLost, 1).contains(one), "{}", of(Cause::AckLost, 1));
         let unsure = "recovering from 37 packets from client to server that were not acknowledged in time, all";
         assert!(of(Cause::Unacknowledged, 37).contains(unsure), "{}", of(Cause::Unacknowledged, 37));
@@ -219,7 +287,10 @@ mod tests {
 
     #[test]
     fn where_nothing_held_requests_up_it_says_whose_time_it_was() {
-        assert_eq!(text(&report(Kind::Recovery, Cause::Needless, 0)).unwrap(), "Requests waited 200 ms in all: server 100 %.");
+        assert_eq!(
+            text(&report(Kind::Recovery, Cause::Needless, 0)).unwrap(),
+            "Requests waited 200 ms in all: server 100 %."
+        );
         assert_eq!(text(&Report::default()), None);
     }
 }

@@ -38,10 +38,12 @@ pub fn render(data: &ReportData) -> String {
     let names: Vec<String> = data.inputs.iter().map(|i| shown(&i.path)).collect();
     let title = names.join(", ");
     // nothing is loaded, and the policy enforces that in the browser
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; \
+        form-action 'none'";
     let _ = write!(
         out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, \
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+            content=\"width=device-width, \
         initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n<title>{} – \
         rdmascope</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n",
         text(&title)
@@ -80,8 +82,11 @@ struct Page {
 
 impl Page {
     fn of(data: &ReportData) -> Self {
-        let mut busy: Vec<_> =
-            data.storage().filter(|(c, _)| !c.commands.is_empty() || c.credit_history.len() > 2).map(|(c, _)| c).collect();
+        let mut busy: Vec<_> = data
+            .storage()
+            .filter(|(c, _)| !c.commands.is_empty() || c.credit_history.len() > 2)
+            .map(|(c, _)| c)
+            .collect();
         busy.sort_by_key(|c| std::cmp::Reverse(super::requests(c)));
         let articles = busy.iter().take(ARTICLES_MAX).map(|c| c.id).collect();
         Self { articles, rows: data.storage().map(|(c, _)| c.id).collect() }
@@ -127,8 +132,12 @@ fn who(entry: &Entry<'_>, data: &ReportData) -> String {
         Some(Blame::Capture) => return "the capture".to_owned(),
         _ => return String::new(),
     };
-    let mut addresses: Vec<String> =
-        entry.connections.iter().filter_map(|id| data.connection(*id)).map(|c| analyzed::address(&c.peers[end].address)).collect();
+    let mut addresses: Vec<String> = entry
+        .connections
+        .iter()
+        .filter_map(|id| data.connection(*id))
+        .map(|c| analyzed::address(&c.peers[end].address))
+        .collect();
     addresses.sort_unstable();
     addresses.dedup();
     match addresses.as_slice() {
@@ -172,7 +181,8 @@ fn head(out: &mut String, data: &ReportData, title: &str, entries: &[Entry<'_>])
     };
     let _ = write!(
         out,
-        "<header>\n<h1>{}</h1>\n<p class=\"soft\">{}</p>\n<p class=\"soft\">{}</p>\n<p class=\"verdict {class}\">{} {}</p>\n",
+        "<header>\n<h1>{}</h1>\n<p class=\"soft\">{}</p>\n<p class=\"soft\">{}</p>\n<p class=\"verdict {class}\">{} \
+            {}</p>\n",
         text(title),
         text(&facts.join(" · ")),
         if capture.frames > 0 { text(&format!("Captured {dates}")) } else { String::new() },
@@ -208,7 +218,8 @@ fn head(out: &mut String, data: &ReportData, title: &str, entries: &[Entry<'_>])
         let _ = write!(out, "<a href=\"#{id}\">{name}</a>");
     }
     out.push_str(
-        "<label class=\"search\">Search <input type=\"search\" id=\"search\" autocomplete=\"off\"></label><output id=\"hits\" \
+        "<label class=\"search\">Search <input type=\"search\" id=\"search\" autocomplete=\"off\"></label><output \
+            id=\"hits\" \
         class=\"soft\"></output></nav>\n</header>\n",
     );
 }
@@ -230,8 +241,11 @@ fn findings(out: &mut String, data: &ReportData, page: &Page, entries: &[Entry<'
         let by = if by.is_empty() { String::new() } else { format!(" <span class=\"who\">{}</span>", text(&by)) };
         let title = entry.title(data.start());
         let many = if entry.count > 1 { format!(" ×{}", grouped(entry.count)) } else { String::new() };
-        let _ =
-            write!(out, "<details class=\"finding {class}\"{open}>\n<summary><b>{mark}</b> {}{many}{by}</summary>\n<dl>\n", text(&title),);
+        let _ = write!(
+            out,
+            "<details class=\"finding {class}\"{open}>\n<summary><b>{mark}</b> {}{many}{by}</summary>\n<dl>\n",
+            text(&title),
+        );
         let mut pair = |term: &str, what: &str| {
             if !what.is_empty() {
                 let _ = writeln!(out, "<dt>{term}</dt><dd>{}</dd>", text(what));
@@ -247,7 +261,11 @@ fn findings(out: &mut String, data: &ReportData, page: &Page, entries: &[Entry<'
             [one] => places.push(format!("connection {}", page.connection(*one))),
             several => {
                 let links: Vec<String> = several.iter().take(LINKS_MAX).map(|id| page.connection(*id)).collect();
-                let more = if several.len() > LINKS_MAX { format!(" and {} more", several.len() - LINKS_MAX) } else { String::new() };
+                let more = if several.len() > LINKS_MAX {
+                    format!(" and {} more", several.len() - LINKS_MAX)
+                } else {
+                    String::new()
+                };
                 places.push(format!("connections {}{more}", links.join(", ")));
             }
         }
@@ -321,7 +339,8 @@ fn sessions_shown(out: &mut String, data: &ReportData, page: &Page) {
         for remark in &session.remarks {
             let _ = writeln!(out, "<p class=\"warned\">{}</p>", text(remark));
         }
-        let heads: Vec<(&'static str, bool)> = HEADS.iter().enumerate().map(|(i, head)| (*head, matches!(i, 1 | 2))).collect();
+        let heads: Vec<(&'static str, bool)> =
+            HEADS.iter().enumerate().map(|(i, head)| (*head, matches!(i, 1 | 2))).collect();
         let mut table = Sortable::new(&heads);
         for channel in &session.channels {
             let mut cells: Vec<Cell> = row(session, channel).iter().map(|cell| plain(cell)).collect();
@@ -426,7 +445,50 @@ fn article(out: &mut String, data: &ReportData, c: &Connection, detail: &Detail)
     for owner in Owner::ALL.into_iter().filter(|owner| c.commands.iter().any(|row| row.time.of(*owner) > 0)) {
         let _ = write!(out, " <i class=\"w{}\"></i>{}", owner as usize, owner.name());
     }
-    out.push_str("</p>\n</article>\n");
+    out.push_str("</p>\n");
+    episodes(out, data, c);
+    out.push_str("</article>\n");
+}
+
+/// The delays of a connection.
+fn episodes(out: &mut String, data: &ReportData, c: &Connection) {
+    if c.episodes.list.is_empty() {
+        return;
+    }
+    let start = data.start();
+    let mut table = Sortable::new(&[
+        ("delay", true),
+        ("packets of", true),
+        ("cause", true),
+        ("began with", true),
+        ("begins", false),
+        ("lasts", false),
+        ("frame", false),
+        ("packets", false),
+        ("sent again", false),
+        ("cost", false),
+        ("requests", false),
+        ("waited longest", true),
+    ]);
+    for e in &c.episodes.list {
+        let longest: Vec<String> = e.waiters().map(|w| format!("{} {}", w.command, duration(w.time))).collect();
+        table.row(vec![
+            plain(e.kind.name()),
+            plain(e.by.map_or("both", |by| super::side(by.index()))),
+            plain(&e.cause.key().replace('_', " ")),
+            plain(e.trigger.name().unwrap_or_default()),
+            time(Some(e.begin.time.saturating_sub(start))),
+            time(e.end.map(|end| end.time.saturating_sub(e.begin.time))),
+            // the list of events has no row for each
+            number(e.begin.frame),
+            number(e.packets.into()),
+            number(e.repeated.into()),
+            time(Some(e.cost)),
+            number(e.requests.into()),
+            plain(&longest.join(", ")),
+        ]);
+    }
+    table.write(out, &format!("Delays of connection {}", c.id));
 }
 
 fn slowest(out: &mut String, data: &ReportData, page: &Page) {
@@ -500,7 +562,12 @@ fn frames_listed(out: &mut String, data: &ReportData, page: &Page, entries: &[En
     for e in &data.report.slowest {
         say(e.request.frame, Some(e.request.time), Some(e.connection), format!("{}, the request", e.command));
         if let Some(at) = e.reply {
-            say(at.frame, Some(at.time), Some(e.connection), format!("{}, the reply to frame {}", e.command, grouped(e.request.frame)));
+            say(
+                at.frame,
+                Some(at.time),
+                Some(e.connection),
+                format!("{}, the reply to frame {}", e.command, grouped(e.request.frame)),
+            );
         }
     }
     for rung in data.report.paths.iter().take(ARTICLES_MAX).flat_map(|path| &path.rungs) {
@@ -520,7 +587,11 @@ fn frames_listed(out: &mut String, data: &ReportData, page: &Page, entries: &[En
             format!("frame-{frame}"),
             vec![
                 number(*frame),
-                since.map_or(Cell::default(), |ns| Cell { class: "", value: Some(ns.into()), html: super::words::seconds(ns) }),
+                since.map_or(Cell::default(), |ns| Cell {
+                    class: "",
+                    value: Some(ns.into()),
+                    html: super::words::seconds(ns),
+                }),
                 listed.connection.map_or(Cell::default(), |id| page.connection_cell(id)),
                 plain(&listed.texts.join("; ")),
             ],
@@ -575,7 +646,12 @@ fn bar(time: &Time) -> Cell {
     if whole > 0 {
         let _ = write!(html, "<span class=\"waits\" title=\"{}\">", super::owners(time));
         for (owner, part) in time.parts() {
-            let _ = write!(html, "<i class=\"w{}\" style=\"width:{:.1}%\"></i>", owner as usize, part as f64 * 100.0 / whole as f64);
+            let _ = write!(
+                html,
+                "<i class=\"w{}\" style=\"width:{:.1}%\"></i>",
+                owner as usize,
+                part as f64 * 100.0 / whole as f64
+            );
         }
         html.push_str("</span>");
     }
@@ -633,13 +709,16 @@ impl Sortable {
         if let Some(more) = self.rows.get(ROWS_AT_ONCE..).filter(|more| !more.is_empty()) {
             let rows: Vec<_> = more
                 .iter()
-                .map(|(id, row)| (id, row.iter().map(|c| (c.class, c.value.map(|v| v as f64), c.html.as_str())).collect::<Vec<_>>()))
+                .map(|(id, row)| {
+                    (id, row.iter().map(|c| (c.class, c.value.map(|v| v as f64), c.html.as_str())).collect::<Vec<_>>())
+                })
                 .collect();
             // no markup begins within a script: `<` is written as an escape
             let json = serde_json::to_string(&rows).unwrap_or_default().replace('<', "\\u003c");
             let _ = write!(
                 out,
-                "<script type=\"application/json\" class=\"more\">{json}</script>\n<p class=\"soft without-script\">… and {} more, for \
+                "<script type=\"application/json\" class=\"more\">{json}</script>\n<p class=\"soft without-script\">… \
+                    and {} more, for \
                 which this page needs its script.</p>\n",
                 grouped(more.len() as u64)
             );
@@ -768,9 +847,19 @@ fn over_time(out: &mut String, data: &ReportData, timeline: &Timeline) {
     for (name, value) in timeline.rows() {
         if name == "paused" {
             let share = |p: &Point| p.paused as f64 * 100.0 / timeline.step as f64;
-            one("Time paused, of each device and class", "%", Draw::Bars, vec![(name, timeline.points.iter().map(share).collect())]);
+            one(
+                "Time paused, of each device and class",
+                "%",
+                Draw::Bars,
+                vec![(name, timeline.points.iter().map(share).collect())],
+            );
         } else {
-            one(&sentence_case(name), "", Draw::Bars, vec![(name, timeline.points.iter().map(|p| value(p) as f64).collect())]);
+            one(
+                &sentence_case(name),
+                "",
+                Draw::Bars,
+                vec![(name, timeline.points.iter().map(|p| value(p) as f64).collect())],
+            );
         }
     }
 }
@@ -787,7 +876,8 @@ fn plots(out: &mut String, data: &ReportData, c: &Connection) {
     let (from, to) = (second(c.first.time), second(c.last.time).max(second(c.first.time) + 1e-6));
     if c.credit_history.len() > 1 {
         let x = c.credit_history.iter().map(|(t, ..)| second(*t)).collect();
-        let side = |end: usize| c.credit_history.iter().map(|(_, a, b)| if end == 0 { *a } else { *b } as f64).collect();
+        let side =
+            |end: usize| c.credit_history.iter().map(|(_, a, b)| if end == 0 { *a } else { *b } as f64).collect();
         plot(
             out,
             &Plot {
@@ -805,7 +895,8 @@ fn plots(out: &mut String, data: &ReportData, c: &Connection) {
     if let [first, second_point, ..] = c.throughput.as_slice() {
         let step = ((second_point.0 - first.0) as f64 / 1e9).max(1e-9);
         let x = c.throughput.iter().map(|(t, ..)| second(*t)).collect();
-        let of = |end: usize| c.throughput.iter().map(|(_, a, b)| if end == 0 { *a } else { *b } as f64 / step).collect();
+        let of =
+            |end: usize| c.throughput.iter().map(|(_, a, b)| if end == 0 { *a } else { *b } as f64 / step).collect();
         plot(
             out,
             &Plot {
@@ -871,13 +962,20 @@ fn hardware(out: &mut String, data: &ReportData, from: f64, to: f64) {
     let start = data.start();
     for row in data.hardware.grown().into_iter().take(COUNTERS_MAX) {
         let second = |ns: i64| (ns.saturating_sub(start)) as f64 / 1e9;
-        let (x, y): (Vec<f64>, Vec<f64>) =
-            data.hardware.steps(row).map(|(t, n)| (second(t), n as f64)).filter(|(t, n)| *n > 0.0 && (from..=to).contains(t)).unzip();
+        let (x, y): (Vec<f64>, Vec<f64>) = data
+            .hardware
+            .steps(row)
+            .map(|(t, n)| (second(t), n as f64))
+            .filter(|(t, n)| *n > 0.0 && (from..=to).contains(t))
+            .unzip();
         if x.is_empty() {
             continue;
         }
         let title = format!("{}, as the device counted", row.counter);
-        plot(out, &Plot { title: &title, unit: "", draw: Draw::Bars, from, to, log: false, x, series: vec![("increase", y)] });
+        plot(
+            out,
+            &Plot { title: &title, unit: "", draw: Draw::Bars, from, to, log: false, x, series: vec![("increase", y)] },
+        );
     }
 }
 
@@ -905,7 +1003,8 @@ fn plot(out: &mut String, p: &Plot<'_>) {
         let _ = write!(out, " <span class=\"legend s{i}\">{name}</span>");
     }
     out.push_str(
-        "<span class=\"tools\"><button type=\"button\" data-zoom=\"in\" title=\"zoom in; or drag over the plot\">+</button><button \
+        "<span class=\"tools\"><button type=\"button\" data-zoom=\"in\" title=\"zoom in; or drag over the \
+            plot\">+</button><button \
         type=\"button\" data-zoom=\"out\" title=\"zoom out\">−</button><button type=\"button\" data-zoom=\"all\" \
         title=\"everything\">all</button></span></figcaption>\n",
     );
@@ -916,8 +1015,10 @@ fn plot(out: &mut String, p: &Plot<'_>) {
     };
     let _ = write!(
         out,
-        "<div class=\"chart\"><div class=\"y\"><span>{}</span><span>{}</span><span>{}</span></div>\n<div class=\"area\"><svg viewBox=\"0 0 \
-        1000 100\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}: {}\">\n<line x1=\"0\" x2=\"1000\" y1=\"50\" y2=\"50\"/>\n",
+        "<div class=\"chart\"><div class=\"y\"><span>{}</span><span>{}</span><span>{}</span></div>\n<div \
+            class=\"area\"><svg viewBox=\"0 0 \
+        1000 100\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}: {}\">\n<line x1=\"0\" x2=\"1000\" \
+        y1=\"50\" y2=\"50\"/>\n",
         label(top),
         if top - bottom < 2.0 && p.unit.is_empty() { String::new() } else { label((top + bottom) / 2.0) },
         label(bottom),
@@ -948,7 +1049,8 @@ fn plot(out: &mut String, p: &Plot<'_>) {
         let _ = write!(out, "<span>{}</span>", text(&seconds_shown(at)));
     }
     out.push_str(
-        "</div><output class=\"read\"></output></div>\n<details class=\"values\"><summary>Values as a table</summary></details>\n",
+        "</div><output class=\"read\"></output></div>\n<details class=\"values\"><summary>Values as a \
+            table</summary></details>\n",
     );
     let list = |values: &[f64]| values.iter().map(|v| short(*v)).collect::<Vec<_>>().join(",");
     let series: Vec<String> = p.series.iter().map(|(_, y)| format!("[{}]", list(y))).collect();
@@ -978,7 +1080,10 @@ mod tests {
             "&lt;img src=x onerror=&#39;a(&quot;b&quot;)&#39;&gt;&amp;\\x1b[2J\\u{202e}"
         );
         let mut data = ReportData::default();
-        data.inputs.push(crate::analysis::InputSummary { path: "</title><script>alert(1)</script>.pcap".to_owned(), ..Default::default() });
+        data.inputs.push(crate::analysis::InputSummary {
+            path: "</title><script>alert(1)</script>.pcap".to_owned(),
+            ..Default::default()
+        });
         let page = render(&data);
         assert!(!page.contains("alert(1)</script>"), "{page}");
         assert_eq!(page.matches("<script").count(), 1);
@@ -989,7 +1094,8 @@ mod tests {
         use rdmascope_analyzer::op::At;
         use rdmascope_analyzer::series::Trouble;
         let mut story = ReportData::default();
-        let timeline = |story: &ReportData| Timeline::new(story.report.connections.iter(), &story.report.capture, STRETCHES);
+        let timeline =
+            |story: &ReportData| Timeline::new(story.report.connections.iter(), &story.report.capture, STRETCHES);
         assert_eq!(timeline(&story), None);
         assert!(!render(&story).contains("id=\"network\""));
         let at = At { frame: 1, time: 5_000 };
@@ -1000,10 +1106,17 @@ mod tests {
             out
         };
         assert!(drawn(&story).contains("No marks, CNPs, pauses or retransmissions."));
-        let once = Connection { throughput: vec![(5_000, 100, 0)], trouble: vec![(5_000, Trouble([1, 0, 2, 0]))], ..Connection::default() };
+        let once = Connection {
+            throughput: vec![(5_000, 100, 0)],
+            trouble: vec![(5_000, Trouble([1, 0, 2, 0]))],
+            ..Connection::default()
+        };
         story.report.connections.push(once);
         let out = drawn(&story);
-        assert!(["Rate of all connections", "Marks", "Retransmissions"].iter().all(|title| out.contains(title)), "{out}");
+        assert!(
+            ["Rate of all connections", "Marks", "Retransmissions"].iter().all(|title| out.contains(title)),
+            "{out}"
+        );
         assert!(!out.contains("NaN") && !out.contains("inf") && !out.contains("null"), "{out}");
     }
 
@@ -1063,7 +1176,11 @@ mod tests {
         let cell = bar(&Time([0, 0, 0, 25, 0, 0, 0, 0, 75, 0]));
         assert_eq!(cell.value, Some(100));
         assert!(cell.html.contains("title=\"server 75 %, wire 25 %\""), "{}", cell.html);
-        assert!(cell.html.contains("width:75.0%") && cell.html.contains("width:25.0%") && !cell.html.contains("w0"), "{}", cell.html);
+        assert!(
+            cell.html.contains("width:75.0%") && cell.html.contains("width:25.0%") && !cell.html.contains("w0"),
+            "{}",
+            cell.html
+        );
         assert_eq!(bar(&Time::default()).html, "");
     }
 }

@@ -4,11 +4,11 @@
 //!
 //! A key is declared once, in `object!` of `schema.rs`: from there come the JSON and its schema.
 
-use super::schema::{Counted, Date, Hex, Pair, Seconds, object};
+use super::schema::{Counted, Date, Hex, Pair, Seconds, Version, object};
 use super::{Detail, ReportData, ending, side};
 use rdmascope_analyzer::devices::{Device, Spread};
 use rdmascope_analyzer::episodes::time::{Behind, Owner, Time};
-use rdmascope_analyzer::episodes::{Cause, Episode};
+use rdmascope_analyzer::episodes::{Cause, Episode, Waiter};
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::outcome::Outcome;
@@ -39,13 +39,15 @@ object! {
     /// The report of `rdmascope analyze`.
     struct Root {
         /// Version of this format. Within a version, keys are only added.
-        schema: u32,
+        schema: Version<VERSION>,
         /// Version of the program.
         rdmascope: &'static str,
         /// The captures, in the order of the command line.
         inputs: Vec<Input>,
         /// Totals of all captures.
         capture: Capture,
+        /// The report in a sentence.
+        verdict: VerdictJson,
         /// Waiting times of requests, and their causes; null if none was answered.
         answer: Option<AnswerJson>,
         /// The selection by -Y.
@@ -68,6 +70,32 @@ object! {
         hardware: Vec<HardwareJson>,
         /// Numbers of items dropped because of limits.
         dropped: Dropped,
+    }
+}
+
+object! {
+    /// The report in a sentence, as text and HTML have it.
+    struct VerdictJson {
+        /// failed: a connection failed, or there are errors; warned: there are warnings; clear: no problem was found,
+        /// and everything could be judged; open: no problem was found in what could be judged.
+        state: &'static str,
+        /// The sentences.
+        text: String,
+        /// Encrypted messages that could not be read.
+        unread_messages: u64,
+    }
+}
+
+impl VerdictJson {
+    fn of(data: &ReportData) -> Self {
+        let headline = super::headline(data, &data.entries());
+        let state = match headline.mark {
+            "✗" => "failed",
+            "!" => "warned",
+            "✓" => "clear",
+            _ => "open",
+        };
+        Self { state, text: headline.text, unread_messages: super::unread(&data.report) }
     }
 }
 
@@ -174,7 +202,8 @@ impl Mirror {
 }
 
 object! {
-    /// Pauses of one class by one device. A pause that is not cancelled counts until its quanta run out, at `link_speed`.
+    /// Pauses of one class by one device. A pause that is not cancelled counts until its quanta run out, at
+    /// `link_speed`.
     struct PausedJson {
         /// Ethernet address of the device.
         source: String,
@@ -196,7 +225,8 @@ object! {
         ran_out: Seconds,
         /// The link speed used, in bits per second.
         link_speed: u64,
-        /// Source of the link speed: capture (if_speed of its interface), smb_interfaces (listed by SMB servers) or assumed.
+        /// Source of the link speed: capture (if_speed of its interface), smb_interfaces (listed by SMB servers) or
+        /// assumed.
         link_speed_from: &'static str,
     }
 }
@@ -447,7 +477,12 @@ impl MarkingJson {
                 longest: Seconds(d.answers.longest),
                 mean: d.answers.mean().map(Seconds),
             },
-            rate: d.pace.reaction().map(|r| RateJson { time: since(r.at), cnps: r.cnps.into(), before: r.before, during: r.after }),
+            rate: d.pace.reaction().map(|r| RateJson {
+                time: since(r.at),
+                cnps: r.cnps.into(),
+                before: r.before,
+                during: r.after,
+            }),
             tcp: is_tcp.then(|| TcpJson {
                 mss: d.tcp.mss,
                 window_scale: d.tcp.window_scale.map(u16::from),
@@ -504,8 +539,8 @@ object! {
 object! {
     /// A question on the way to RDMA.
     struct RungJson {
-        /// dialect, client_multichannel, server_multichannel, interfaces_asked, interfaces_answered, rdma_listed, address, rdma_tried,
-        /// rdma_accepted, private_data, negotiated, session, rdma_used or rdma_kept.
+        /// dialect, client_multichannel, server_multichannel, interfaces_asked, interfaces_answered, rdma_listed,
+        /// address, rdma_tried, rdma_accepted, private_data, negotiated, session, rdma_used or rdma_kept.
         step: &'static str,
         /// yes, no, not_seen or not_needed.
         state: &'static str,
@@ -634,7 +669,8 @@ object! {
         devices: Pair<Option<DeviceJson>>,
         /// The shortest round trip from the capture point to each end, if measured.
         round_trip: Pair<Option<Seconds>>,
-        /// The time of its requests by owner. A compound counts once; requests that wait for an event (such as CHANGE_NOTIFY) do not count.
+        /// The time of its requests by owner. A compound counts once; requests that wait for an event (such as
+        /// CHANGE_NOTIFY) do not count.
         time_by_owner: TimeJson,
         /// Requests by command.
         exchanges: Vec<Command>,
@@ -656,9 +692,11 @@ object! {
         purpose: &'static str,
         /// The last stage that it reached: asked, connected, negotiated, session or work.
         reached: &'static str,
-        /// open, closed, refused, no_transport, no_negotiation, no_session, no_answer, out_of_credits, aborted or hung_up.
+        /// open, waiting, closed, refused, no_transport, no_negotiation, no_session, no_answer, out_of_credits, aborted
+        /// or hung_up.
         ending: &'static str,
-        /// Whether it served its purpose: yes, no, replaced (it was refused, and a later one of the same client took its place) or unknown.
+        /// Whether it served its purpose: yes, no, replaced (it was refused, and a later one of the same client took
+        /// its place) or unknown.
         success: &'static str,
         /// The side that caused a failure: client or server.
         by: Option<&'static str>,
@@ -990,10 +1028,12 @@ object! {
         id: u32,
         /// recovery, rnr, credit, pause, zero_window, silence, nagle, held_up, idle, interrupted or gap.
         kind: &'static str,
-        /// The cause: lost_before_capture, lost_behind_capture, unacknowledged, acknowledgment_lost, response_lost, damaged, reordered,
-        /// needless, smb_direct_credits, rpcrdma_credits,
-        /// smb2_credits, read_depth, read_response or unknown.
+        /// The cause: lost_before_capture, lost_behind_capture, unacknowledged, acknowledgment_lost, response_lost,
+        /// damaged, reordered, needless, smb_direct_credits, rpcrdma_credits, smb2_credits, read_depth, read_response,
+        /// receiver_paused, priority_unknown, other_port or unknown.
         cause: &'static str,
+        /// What a recovery began with: nak, rnr_nak, timeout, fast_retransmit, rto or unknown.
+        trigger: &'static str,
         /// The side whose packets were held up: client or server; null for both.
         from: Option<&'static str>,
         /// Its start.
@@ -1014,6 +1054,43 @@ object! {
         cost: Seconds,
         /// Requests that waited.
         requests: u32,
+        /// Those that waited longest, the longest first: up to three.
+        waited: Vec<WaiterJson>,
+    }
+}
+
+object! {
+    /// A request that waited in an episode.
+    struct WaiterJson {
+        /// Its number.
+        exchange: u64,
+        /// Its command.
+        command: &'static str,
+        /// Its first frame.
+        first_frame: u64,
+        /// The last frame of its reply.
+        last_frame: u64,
+        /// Time that it waited in the episode.
+        time: Seconds,
+    }
+}
+
+/// Requests' time that the problem of a finding cost, in ns.
+fn cost(data: &ReportData, f: &Finding) -> i64 {
+    let costs = rdmascope_analyzer::answer::concerned(&data.report, f.rule, f.connection)
+        .map(|c| rdmascope_analyzer::answer::cost(c, f.rule, f.by));
+    costs.fold(0, i64::saturating_add)
+}
+
+impl WaiterJson {
+    fn of(w: &Waiter) -> Self {
+        Self {
+            exchange: w.exchange,
+            command: w.command,
+            first_frame: w.first,
+            last_frame: w.last,
+            time: Seconds(w.time),
+        }
     }
 }
 
@@ -1024,6 +1101,7 @@ impl EpisodeJson {
             id: e.id,
             kind: e.kind.key(),
             cause: e.cause.key(),
+            trigger: e.trigger.key(),
             from: e.by.map(|by| super::side(by.index())),
             begin: since(e.begin.time),
             end: e.end.map(|end| since(end.time)),
@@ -1034,6 +1112,7 @@ impl EpisodeJson {
             bytes: e.bytes,
             cost: Seconds(e.cost),
             requests: e.requests,
+            waited: e.waiters().map(WaiterJson::of).collect(),
         }
     }
 }
@@ -1061,7 +1140,8 @@ object! {
         resend: Option<SpreadJson>,
         /// From its last packet to the first that it sent again without a NAK.
         timeout: Option<SpreadJson>,
-        /// The least and the greatest timeout exponent n that fits: a timeout of 4.096 µs × 2^n ends after one to four times that.
+        /// The least and the greatest timeout exponent n that fits: a timeout of 4.096 µs × 2^n ends after one to four
+        /// times that.
         timeout_exponents: Option<(u32, u32)>,
         /// From an RNR NAK to the Send that it sent again.
         rnr: Option<SpreadJson>,
@@ -1079,7 +1159,12 @@ object! {
 impl DeviceJson {
     fn of(device: Device) -> Self {
         let of = |s: Spread| {
-            s.mean().map(|mean| SpreadJson { count: s.count, min: Seconds(s.least), mean: Seconds(mean), max: Seconds(s.most) })
+            s.mean().map(|mean| SpreadJson {
+                count: s.count,
+                min: Seconds(s.least),
+                mean: Seconds(mean),
+                max: Seconds(s.most),
+            })
         };
         Self {
             nak: of(device.nak),
@@ -1473,10 +1558,11 @@ impl Root {
             link_types: input.link_types.iter().map(|l| l.name()).collect(),
             error: input.error.clone(),
         });
-        let connections = data.report.connections.iter().zip(&data.details).map(|(c, detail)| connection(data, c, detail));
+        let connections =
+            data.report.connections.iter().zip(&data.details).map(|(c, detail)| connection(data, c, detail));
         let sessions = data.sessions.iter().map(Session::of);
         Self {
-            schema: VERSION,
+            schema: Version,
             rdmascope: env!("CARGO_PKG_VERSION"),
             inputs: inputs.collect(),
             capture: Capture {
@@ -1498,6 +1584,7 @@ impl Root {
             ignored: Some(&data.ignored)
                 .filter(|i| !i.is_empty())
                 .map(|i| i.iter().map(|(what, n)| Ignored { what: what.to_string(), findings: *n }).collect()),
+            verdict: VerdictJson::of(data),
             answer: AnswerJson::of(data),
             filter: data.filter.as_ref().map(|(text, frames)| Filter { text: text.clone(), frames: *frames }),
             connections: connections.collect(),
@@ -1506,7 +1593,12 @@ impl Root {
             timeline: TimelineJson::of(data),
             sessions: sessions.collect(),
             paths: data.report.paths.iter().map(|path| PathJson::of(path, data.start())).collect(),
-            hardware: data.hardware.grown().into_iter().map(|row| HardwareJson::of(&data.hardware, row, start)).collect(),
+            hardware: data
+                .hardware
+                .grown()
+                .into_iter()
+                .map(|row| HardwareJson::of(&data.hardware, row, start))
+                .collect(),
             dropped: Dropped {
                 connections_not_reported: data.report.connections_dropped + data.forgotten("connections"),
                 findings_not_reported: data.report.findings.dropped(),
@@ -1578,7 +1670,13 @@ fn connection(data: &ReportData, c: &Connection, detail: &Detail) -> ConnectionJ
             outside_advertised: r.outside_advertised,
         },
         network: NetworkJson::of(&c.network, start),
-        mirrors: data.report.capture.mirrors.of(c.mirrors).map(|m| MirrorName { kind: m.kind.key(), session: m.session }).collect(),
+        mirrors: data
+            .report
+            .capture
+            .mirrors
+            .of(c.mirrors)
+            .map(|m| MirrorName { kind: m.kind.key(), session: m.session })
+            .collect(),
         transport_health: Health {
             retransmissions: h.retransmissions,
             naks: h.naks,
@@ -1688,7 +1786,12 @@ fn row(e: &Exchange, start: i64) -> Row {
             })
             .collect(),
         latency: e.latency().map(Seconds),
-        waits: Waits { credit: Seconds(split.credit), server: Seconds(split.server), rdma: Seconds(split.rdma), wire: Seconds(split.wire) },
+        waits: Waits {
+            credit: Seconds(split.credit),
+            server: Seconds(split.server),
+            rdma: Seconds(split.rdma),
+            wire: Seconds(split.wire),
+        },
         time_by_owner: TimeJson::of(&e.time),
         behind: e.behind.map(BehindJson::of),
         wait_for_credit: Seconds(e.wait_for_credit),
@@ -1732,7 +1835,7 @@ fn finding(data: &ReportData, f: &Finding, root: Option<RootJson>) -> FindingJso
         frames_omitted: f.frames.omitted(),
         last_time: Seconds(f.last_time_ns.saturating_sub(start)),
         root,
-        cost: Seconds(f.connection.and_then(|id| data.connection(id)).map_or(0, |c| rdmascope_analyzer::answer::cost(c, f.rule, f.by))),
+        cost: Seconds(cost(data, f)),
         page: data.manual.as_ref().map(|manual| manual.page(f.rule)),
     }
 }

@@ -15,10 +15,11 @@ use crate::analysis::{Analysis, InputSummary};
 use rdmascope_analyzer::exchange::{Exchange, Family, Status};
 use rdmascope_analyzer::finding::{Blame, Certainty, Finding, Rule, Severity};
 use rdmascope_analyzer::op::{At, End};
-use rdmascope_analyzer::outcome::Success;
+use rdmascope_analyzer::outcome::{Ending, Outcome, Success};
 use rdmascope_analyzer::report::{self as analyzed, Connection, Parts, Protocol, Report, Sink, Transport};
 use rdmascope_analyzer::roots;
 use rdmascope_analyzer::session::{self, Session};
+use rdmascope_dissector::filter::closest;
 use rdmascope_dissector::wire::smb2::negotiate::Dialect;
 use std::collections::HashMap;
 use std::fmt;
@@ -70,7 +71,9 @@ impl Manual {
         let scheme = ["https://", "http://", "file:///"].iter().find(|scheme| text.starts_with(**scheme));
         let rest = scheme.and_then(|scheme| text.strip_prefix(scheme));
         match rest {
-            None | Some("") => Err("is not an address such as https://host/rdmascope or file:///usr/share/doc/rdmascope".to_owned()),
+            None | Some("") => {
+                Err("is not an address such as https://host/rdmascope or file:///usr/share/doc/rdmascope".to_owned())
+            }
             Some(rest) if rest.contains(|c: char| c.is_control() || c.is_whitespace() || "\"'<>?#".contains(c)) => {
                 Err("has a character that the address of a folder has not".to_owned())
             }
@@ -100,11 +103,17 @@ impl Ignore {
     /// If the rule or the side is not known.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (id, side) = text.split_once(':').map_or((text, None), |(id, side)| (id, Some(side)));
-        let rule = Rule::from_id(id).ok_or_else(|| format!("{id} is not a rule; rdmascope explain lists all"))?;
+        let rule = Rule::from_id(id).ok_or_else(|| match closest(id, Rule::all().map(|rule| rule.id())) {
+            Some(near) => format!("{id} is not a rule; did you mean {near}?"),
+            None => format!("{id} is not a rule; rdmascope explain lists all"),
+        })?;
         let side_of = |name: &str| SIDES.into_iter().find(|b| b.name().eq_ignore_ascii_case(name));
         let by = match side {
             None => None,
-            Some(name) => Some(side_of(name).ok_or_else(|| format!("{name} is none of client, server, network, capture and unknown"))?),
+            Some(name) => Some(
+                side_of(name)
+                    .ok_or_else(|| format!("{name} is none of client, server, network, capture and unknown"))?,
+            ),
         };
         Ok(Self { rule, by })
     }
@@ -214,7 +223,9 @@ impl Collector {
 impl Sink for Collector {
     fn exchange(&mut self, exchange: &Exchange) {
         let keep = self.wanted.exchanges && self.has_room();
-        if self.by_connection.len() >= analyzed_connections_max() && !self.by_connection.contains_key(&exchange.connection) {
+        if self.by_connection.len() >= analyzed_connections_max()
+            && !self.by_connection.contains_key(&exchange.connection)
+        {
             return;
         }
         let heard = self.by_connection.entry(exchange.connection).or_default();
@@ -275,7 +286,8 @@ impl ReportData {
         let Analysis { mut report, mut sink, inputs, lost_frames, hardware, selection, error } = analysis;
         let mut filter = None;
         if let Some(selection) = selection {
-            let chosen: Vec<u32> = report.connections.iter().filter(|c| selection.has_connection(&c.followed_as)).map(|c| c.id).collect();
+            let chosen: Vec<u32> =
+                report.connections.iter().filter(|c| selection.has_connection(&c.followed_as)).map(|c| c.id).collect();
             report.connections.retain(|c| chosen.contains(&c.id));
             report.findings.retain(|f| selection.has_finding(f, f.connection.is_some_and(|id| chosen.contains(&id))));
             report.slowest.retain(|e| selection.has_exchange(e));
@@ -290,7 +302,9 @@ impl ReportData {
         // a session id that appears again on a later connection is a new session with an old number
         let spans: HashMap<u32, (At, At)> = report.connections.iter().map(|c| (c.id, (c.first, c.last))).collect();
         for (_, channels) in &mut report.sessions {
-            let overlaps = |a: &u32, b: &u32| a != b && spans.get(a).zip(spans.get(b)).is_some_and(|(a, b)| a.0 < b.1 && b.0 < a.1);
+            let overlaps = |a: &u32, b: &u32| {
+                a != b && spans.get(a).zip(spans.get(b)).is_some_and(|(a, b)| a.0 < b.1 && b.0 < a.1)
+            };
             let all = channels.clone();
             channels.retain(|a| all.len() == 1 || all.iter().any(|b| overlaps(a, b)));
         }
@@ -306,12 +320,17 @@ impl ReportData {
                     {
                         detail.last = Some(last);
                     }
-                    detail
-                        .failures
-                        .extend(heard.failures.into_iter().map(|((command, family, code), n)| (command, status(family, code), n)));
+                    detail.failures.extend(
+                        heard
+                            .failures
+                            .into_iter()
+                            .map(|((command, family, code), n)| (command, status(family, code), n)),
+                    );
                     detail.exchanges.extend(heard.exchanges);
                     let client = connection.client_end.unwrap_or(End::A).index();
-                    detail.timeline.extend(heard.credits.into_iter().map(|(at, held)| (at, held[client], held[1 - client])));
+                    detail
+                        .timeline
+                        .extend(heard.credits.into_iter().map(|(at, held)| (at, held[client], held[1 - client])));
                 }
                 detail.failures.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (a.0, &a.1).cmp(&(b.0, &b.1))));
                 detail.exchanges.sort_by_key(|e| e.id);
@@ -343,15 +362,7 @@ impl ReportData {
 
     /// Removes ignored findings: they are counted, but not shown and not used for the verdict.
     pub fn ignore(&mut self, what: &[Ignore]) {
-        let mut ignored: Vec<(Ignore, u64)> = what.iter().map(|ignore| (*ignore, 0)).collect();
-        self.report.findings.retain(|finding| match ignored.iter_mut().find(|(ignore, _)| ignore.covers(finding)) {
-            Some((_, count)) => {
-                *count += 1;
-                false
-            }
-            None => true,
-        });
-        self.ignored = ignored;
+        self.ignored = take_ignored(&mut self.report, what);
     }
 
     /// Time of the first frame, ns since the Unix epoch.
@@ -384,8 +395,11 @@ impl ReportData {
         let mut kinds = Vec::new();
         let has_rdma = self.storage().any(|(c, _)| c.transport != Some(Transport::Tcp));
         // if there is RDMA, the calls that prepare a mount over TCP do not name the capture
-        let shown =
-            || self.storage().map(|(c, _)| c).filter(|c| !has_rdma || c.transport != Some(Transport::Tcp) || c.protocol != Protocol::Rpc);
+        let shown = || {
+            self.storage()
+                .map(|(c, _)| c)
+                .filter(|c| !has_rdma || c.transport != Some(Transport::Tcp) || c.protocol != Protocol::Rpc)
+        };
         let carriers = shown().filter_map(|c| c.transport).map(Transport::name);
         let contents = shown().map(|c| c.protocol).filter(|p| *p != Protocol::Unknown).map(Protocol::name);
         for kind in carriers.collect::<Vec<_>>().into_iter().chain(contents) {
@@ -419,12 +433,16 @@ impl ReportData {
             n => Some(format!("{} connections were", grouped(n))),
         };
         let connections = connections.map(|who| {
-            format!("{who} dropped to stay within a limit, so all counts are too low. --max-connections and --memory raise the limits.")
+            format!(
+                "{who} dropped to stay within a limit, so all counts are too low. --max-connections and --memory \
+                raise the limits."
+            )
         });
         let messages = match self.forgotten("unfinished messages") {
             0 => None,
             n => Some(format!(
-                "Unfinished messages were dropped {} to stay within the memory limit: their contents are missing. --memory raises the \
+                "Unfinished messages were dropped {} to stay within the memory limit: their contents are missing. \
+                    --memory raises the \
                 limit.",
                 words::times(n)
             )),
@@ -448,11 +466,53 @@ impl ReportData {
 /// True if something cannot be judged: the beginning or the end of a connection was not seen, there is no connection
 /// that has an outcome, or something was dropped to stay within a limit.
 pub fn is_partial(report: &Report) -> bool {
-    let is_unknown = |c: &Connection| c.outcome.as_ref().is_some_and(|o| o.success == Success::Unknown);
+    // a failure that is only a guess may be none
+    let is_guess = |o: &Outcome| o.failed() && o.certainty == Certainty::Guess;
+    let is_unknown = |c: &Connection| c.outcome.as_ref().is_some_and(|o| o.success == Success::Unknown || is_guess(o));
     report.connections_dropped > 0
         || report.capture.dropped.iter().any(|(_, n)| *n > 0)
         || report.connections.iter().all(|c| c.outcome.is_none())
         || report.connections.iter().any(is_unknown)
+}
+
+/// Messages of connections with storage that are encrypted and could not be read.
+pub fn unread(report: &Report) -> u64 {
+    report.connections.iter().filter(|c| is_storage(c)).flat_map(|c| c.smb.sealed).map(|(n, _)| n).sum()
+}
+
+/// A report without errors and warnings, in a sentence. The mark is ✓ only if everything could be judged, else –.
+pub fn all_clear(report: &Report) -> (&'static str, String) {
+    let frames = if is_partial(report) { " in the captured frames" } else { "" };
+    match unread(report) {
+        0 => (if frames.is_empty() { "✓" } else { "–" }, format!("No problems found{frames}.")),
+        n => (
+            "–",
+            format!("No problems found{frames}, but {} could not be read (--keys).", count(n, "encrypted message")),
+        ),
+    }
+}
+
+/// Takes ignored findings out of a report. Returns the number of each.
+pub fn take_ignored(report: &mut Report, what: &[Ignore]) -> Vec<(Ignore, u64)> {
+    let mut ignored: Vec<(Ignore, u64)> = what.iter().map(|ignore| (*ignore, 0)).collect();
+    if what.is_empty() {
+        return ignored;
+    }
+    report.findings.retain(|finding| match ignored.iter_mut().find(|(ignore, _)| ignore.covers(finding)) {
+        Some((_, count)) => {
+            *count += 1;
+            false
+        }
+        None => true,
+    });
+    ignored
+}
+
+/// Number of findings that were ignored, in a sentence: "Ignored as asked: 3 findings (RC-CNP 2, SMB2-ERROR:server 1)."
+pub fn ignored_text(ignored: &[(Ignore, u64)]) -> Option<String> {
+    let all: u64 = ignored.iter().map(|(_, n)| n).sum();
+    let list: Vec<String> = ignored.iter().map(|(ignore, n)| format!("{ignore} {}", grouped(*n))).collect();
+    (!list.is_empty()).then(|| format!("Ignored as asked: {} ({}).", count(all, "finding"), list.join(", ")))
 }
 
 /// First sentence of a report.
@@ -472,6 +532,9 @@ pub struct Headline {
 pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
     let [errors, warnings, notes] = ReportData::tally(entries);
     let [failed, unknown, all] = data.outcomes();
+    // of a failure that is a guess, the finding says so
+    let is_sure = |o: &&Outcome| o.failed() && o.certainty > Certainty::Guess;
+    let surely = data.report.connections.iter().filter_map(|c| c.outcome.as_ref()).filter(is_sure).count() as u64;
     let noted = if notes > 0 { format!(" {}.", count(notes, "note")) } else { String::new() };
     let (mark, tone, text) = if data.storage().next().is_none() && entries.is_empty() {
         let text = match data.report.capture.frames {
@@ -480,9 +543,9 @@ pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
             _ => "No storage over RDMA in this capture.",
         };
         ("–", Tone::Strong, text.to_owned())
-    } else if errors > 0 || failed > 0 {
+    } else if errors > 0 || surely > 0 {
         let warned = if warnings > 0 { format!(", {}", count(warnings, "warning")) } else { String::new() };
-        let outcome = match (failed, all) {
+        let outcome = match (surely, all) {
             (0, _) => String::new(),
             (1, 1) => "The connection failed. ".to_owned(),
             (n, all) => format!("{} of {} failed. ", grouped(n), count(all, "connection")),
@@ -490,29 +553,53 @@ pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
         ("✗", Tone::Bad, format!("{outcome}{}{warned}.{noted}", count(errors, "error")))
     } else if warnings > 0 {
         ("!", Tone::Warn, format!("No errors. {}.{noted}", count(warnings, "warning")))
-    } else if is_partial(&data.report) {
-        ("–", Tone::Strong, format!("No problems found in the captured frames.{noted}"))
     } else {
-        ("✓", Tone::Good, format!("No problems found.{noted}"))
+        let (mark, text) = all_clear(&data.report);
+        (mark, if mark == "✓" { Tone::Good } else { Tone::Strong }, format!("{text}{noted}"))
     };
     let unjudged = (unknown > 0 && failed == 0 && errors == 0).then(|| match all {
-        1 => "The connection cannot be judged: its beginning or its end is not in the capture.".to_owned(),
+        1 => match data
+            .report
+            .connections
+            .iter()
+            .filter_map(|c| c.outcome.as_ref())
+            .find(|o| matches!(o.ending, Ending::Waiting { .. }))
+        {
+            Some(waiting) => format!("The connection cannot be judged: {}.", lowered(&waiting.sentence(data.start()))),
+            None => "The connection cannot be judged: its beginning or its end is not in the capture.".to_owned(),
+        },
         all => {
-            format!("{} of {} cannot be judged: their beginning or end is not in the capture.", grouped(unknown), count(all, "connection"))
+            format!(
+                "{} of {} cannot be judged: their beginning or end is not in the capture.",
+                grouped(unknown),
+                count(all, "connection")
+            )
         }
     });
     Headline { mark, tone, text, unjudged }
 }
 
+/// A sentence as a clause.
+fn lowered(sentence: &str) -> String {
+    let mut rest = sentence.chars();
+    let first = rest.next().map(|first| first.to_lowercase());
+    first.into_iter().flatten().chain(rest).collect()
+}
+
 /// True if a connection carries storage, or may: RDMA of any kind, SMB2, RPC.
 pub fn is_storage(connection: &Connection) -> bool {
-    connection.transport != Some(Transport::Tcp) || connection.protocol != Protocol::Unknown || connection.outcome.is_some()
+    connection.transport != Some(Transport::Tcp)
+        || connection.protocol != Protocol::Unknown
+        || connection.outcome.is_some()
 }
 
 /// True if a connection ended before a single request was made on it.
 pub fn came_to_nothing(connection: &Connection) -> bool {
     let is_rdma = connection.transport.is_some_and(|t| t != Transport::Tcp);
-    is_rdma && connection.commands.is_empty() && !connection.smb.encrypted && (connection.closed.is_some() || connection.rejected.is_some())
+    is_rdma
+        && connection.commands.is_empty()
+        && !connection.smb.encrypted
+        && (connection.closed.is_some() || connection.rejected.is_some())
 }
 
 /// One cause, with its consequences.
@@ -556,11 +643,9 @@ pub(crate) fn filtered(data: &ReportData) -> Option<String> {
     Some(format!("Filter {}: {}, {connections}, {findings}.", shown(filter), count(*frames, "frame")))
 }
 
-/// The findings that were ignored: "Ignored as asked: 3 findings (RC-CNP 2, SMB2-ERROR:server 1)."
+/// The findings that were ignored.
 pub(crate) fn ignored(data: &ReportData) -> Option<String> {
-    let all: u64 = data.ignored.iter().map(|(_, n)| n).sum();
-    let list: Vec<String> = data.ignored.iter().map(|(ignore, n)| format!("{ignore} {}", grouped(*n))).collect();
-    (!list.is_empty()).then(|| format!("Ignored as asked: {} ({}).", count(all, "finding"), list.join(", ")))
+    ignored_text(&data.ignored)
 }
 
 /// The word for an end.
@@ -642,8 +727,10 @@ pub fn status(family: Family, code: u32) -> String {
 /// The last request of a connection that did not end well, and the events after it; `None` if all is well.
 pub fn last_words(connection: &Connection, detail: &Detail) -> Option<String> {
     let last = detail.last.as_ref()?;
-    let is_usual =
-        matches!(last.command, "LOGOFF" | "TREE_DISCONNECT" | "CLOSE" | "ECHO" | "DESTROY_SESSION" | "DESTROY_CLIENTID" | "UMNT");
+    let is_usual = matches!(
+        last.command,
+        "LOGOFF" | "TREE_DISCONNECT" | "CLOSE" | "ECHO" | "DESTROY_SESSION" | "DESTROY_CLIENTID" | "UMNT"
+    );
     let sealed = connection.smb.sealed.iter().map(|(n, _)| n).sum::<u64>();
     let is_well = !last.failed && last.reply.is_some() && sealed == 0 && (is_usual || requests(connection) > FEW);
     if is_well || connection.protocol == Protocol::Rpc || connection.closed.is_none() && last.reply.is_some() {
@@ -662,14 +749,24 @@ pub fn last_words(connection: &Connection, detail: &Detail) -> Option<String> {
         let of = |end: usize| match connection.smb.sealed[end] {
             (0, _) => format!("nothing whole from the {}", side(end)),
             (n, at) => {
-                let frame = at.map_or(String::new(), |at| format!(" ({}frame {})", if n > 1 { "last " } else { "" }, grouped(at.frame)));
+                let frame = at.map_or(String::new(), |at| {
+                    format!(" ({}frame {})", if n > 1 { "last " } else { "" }, grouped(at.frame))
+                });
                 format!("{} from the {}{frame}", count(n, "encrypted message"), side(end))
             }
         };
         text.push_str(&format!("; then {} and {}", of(0), of(1)));
         before = connection.smb.sealed.iter().filter_map(|(_, at)| *at).fold(before, At::max);
     }
-    if let Some((by, how, at)) = connection.closed {
+    if let Some((end, at)) = connection.progress.broken_off {
+        // whoever closes it then only cleans up
+        let after = duration(at.time.saturating_sub(before.time));
+        text.push_str(&format!(
+            "; the {} broke the connection off {after} later (frame {})",
+            side(end),
+            grouped(at.frame)
+        ));
+    } else if let Some((by, how, at)) = connection.closed {
         let after = duration(at.time.saturating_sub(before.time));
         let frame = grouped(at.frame);
         text.push_str(&match (by, how) {
@@ -718,10 +815,22 @@ mod tests {
         let mut data = ReportData::default();
         for (connection, frame) in [(2, 30), (1, 20), (3, 40)] {
             let site = Site { connection: Some(connection), frame, time_ns: frame as i64 };
-            data.report.findings.report(Rule::SmbdFlags, Blame::Client, site, Certainty::Certain, format_args!("set undefined flags"));
+            data.report.findings.report(
+                Rule::SmbdFlags,
+                Blame::Client,
+                site,
+                Certainty::Certain,
+                format_args!("set undefined flags"),
+            );
         }
         let site = Site { connection: Some(1), frame: 50, time_ns: 50 };
-        data.report.findings.report(Rule::SmbdFlags, Blame::Server, site, Certainty::Guess, format_args!("set undefined flags"));
+        data.report.findings.report(
+            Rule::SmbdFlags,
+            Blame::Server,
+            site,
+            Certainty::Guess,
+            format_args!("set undefined flags"),
+        );
         let entries = data.entries();
         assert_eq!(entries.len(), 2);
         assert_eq!(
@@ -734,6 +843,22 @@ mod tests {
     }
 
     #[test]
+    fn encrypted_messages_take_the_check_mark_away() {
+        let clear = |sealed: [u64; 2]| {
+            let mut connection = Connection { transport: Some(Transport::Iwarp), ..Connection::default() };
+            connection.smb.sealed = sealed.map(|n| (n, None));
+            let report = Report { connections: vec![connection], ..Report::default() };
+            all_clear(&report)
+        };
+        // no connection has an outcome here
+        let told = |text: &str| ("–", text.to_owned());
+        assert_eq!(clear([0, 0]), told("No problems found in the captured frames."));
+        let one = "No problems found in the captured frames, but 1 encrypted message could not be read (--keys).";
+        assert_eq!(clear([1, 0]), told(one));
+        assert_eq!(clear([171, 171]).1, one.replace("1 encrypted message", "342 encrypted messages"));
+    }
+
+    #[test]
     fn findings_that_are_known_are_counted_and_not_judged() {
         let mut data = ReportData::default();
         for (rule, by, frame) in
@@ -743,12 +868,17 @@ mod tests {
             data.report.findings.report(rule, by, site, Certainty::Certain, format_args!("did something"));
         }
         assert_eq!(ignored(&data), None);
-        let what: Vec<Ignore> = ["rc-cnp", "SMBD-FLAGS:server", "RC-ECN"].iter().map(|text| Ignore::parse(text).unwrap()).collect();
+        let what: Vec<Ignore> =
+            ["rc-cnp", "SMBD-FLAGS:server", "RC-ECN"].iter().map(|text| Ignore::parse(text).unwrap()).collect();
         data.ignore(&what);
         assert_eq!(ignored(&data).unwrap(), "Ignored as asked: 2 findings (RC-CNP 1, SMBD-FLAGS:server 1, RC-ECN 0).");
         let left: Vec<_> = data.report.findings.iter().map(|f| (f.rule, f.by)).collect();
-        assert_eq!((left, data.report.findings.worst()), (vec![(Rule::SmbdFlags, Blame::Client)], Some(Severity::Warn)));
-        assert!(Ignore::parse("RC-NOTHING").unwrap_err().contains("explain"));
+        assert_eq!(
+            (left, data.report.findings.worst()),
+            (vec![(Rule::SmbdFlags, Blame::Client)], Some(Severity::Warn))
+        );
+        assert!(Ignore::parse("NOTHING-OF-THE-KIND").unwrap_err().contains("explain"));
+        assert_eq!(Ignore::parse("RC-CPN").unwrap_err(), "RC-CPN is not a rule; did you mean RC-CNP?");
         assert!(Ignore::parse("RC-CNP:nobody").unwrap_err().contains("client, server"));
     }
 
@@ -772,7 +902,15 @@ mod tests {
         ] {
             assert_eq!(Manual::parse(text).unwrap().page(Rule::from_id("RC-CNP").unwrap()), page);
         }
-        for text in ["", "host", "https://", "javascript:alert(1)", "https://host/\"><b>", "https://host/a b", "https://host/\x1b[2J"] {
+        for text in [
+            "",
+            "host",
+            "https://",
+            "javascript:alert(1)",
+            "https://host/\"><b>",
+            "https://host/a b",
+            "https://host/\x1b[2J",
+        ] {
             assert!(Manual::parse(text).is_err(), "{text}");
         }
     }

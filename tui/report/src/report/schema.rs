@@ -73,7 +73,10 @@ pub fn object_of(text: &str, rows: Vec<(&'static str, bool, Value, &str)>) -> Va
     let required: Vec<&str> = rows.iter().filter(|(_, always, ..)| *always).map(|(name, ..)| *name).collect();
     let properties: Map<String, Value> =
         rows.into_iter().map(|(name, _, schema, text)| (name.to_owned(), described(schema, text))).collect();
-    described(json!({"type": "object", "additionalProperties": false, "required": required, "properties": properties}), text)
+    described(
+        json!({"type": "object", "additionalProperties": false, "required": required, "properties": properties}),
+        text,
+    )
 }
 
 macro_rules! simple {
@@ -114,6 +117,22 @@ impl<A: Schema, B: Schema> Schema for (A, B) {
     }
 }
 
+/// The version of a format, which is that of its schema, too.
+#[derive(Clone, Copy, Debug)]
+pub struct Version<const N: u32>;
+
+impl<const N: u32> Serialize for Version<N> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(N)
+    }
+}
+
+impl<const N: u32> Schema for Version<N> {
+    fn schema() -> Value {
+        json!({"type": "integer", "const": N})
+    }
+}
+
 /// Nanoseconds, written as seconds with nine decimals: a number, so that `.latency > 0.05` works.
 #[derive(Clone, Copy, Debug)]
 pub struct Seconds(pub i64);
@@ -138,7 +157,8 @@ impl Serialize for Date {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (seconds, ns) = (self.0.div_euclid(1_000_000_000), self.0.rem_euclid(1_000_000_000));
         let DateTime { year, month, day, hour, minute, second } = DateTime::of_unix_seconds(seconds);
-        serializer.collect_str(&format_args!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ns:09}Z"))
+        serializer
+            .collect_str(&format_args!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ns:09}Z"))
     }
 }
 
@@ -180,7 +200,10 @@ impl<T> Pair<T> {
 
 impl<T: Schema> Schema for Pair<T> {
     fn schema() -> Value {
-        object_of("", vec![("client", true, T::schema(), "The client's."), ("server", true, T::schema(), "The server's.")])
+        object_of(
+            "",
+            vec![("client", true, T::schema(), "The client's."), ("server", true, T::schema(), "The server's.")],
+        )
     }
 }
 
@@ -244,7 +267,10 @@ mod tests {
     fn times_are_numbers_of_nine_decimals_and_large_integers_are_strings() {
         let text = |thing: &Thing| crate::output::pretty_json(thing).unwrap();
         let thing = Thing { time: Seconds(-1_000_000_250), name: "x".to_owned(), place: Some(Hex(u64::MAX)) };
-        assert_eq!(text(&thing), "{\n  \"time\": -1.000000250,\n  \"name\": \"x\",\n  \"place\": \"0xffffffffffffffff\"\n}");
+        assert_eq!(
+            text(&thing),
+            "{\n  \"time\": -1.000000250,\n  \"name\": \"x\",\n  \"place\": \"0xffffffffffffffff\"\n}"
+        );
         assert!(!text(&Thing { place: None, ..thing }).contains("place"));
         let date = |ns| serde_json::to_string(&Date(ns)).unwrap();
         assert_eq!(date(1_700_000_000_000_000_001), "\"2023-11-14T22:13:20.000000001Z\"");

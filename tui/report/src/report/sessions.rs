@@ -29,7 +29,12 @@ pub fn sums(session: &Session) -> String {
     let (read, written) = session.bytes();
     let n = session.channels.len() as u64;
     let connections = super::words::count(n, "connection");
-    format!("{connections}, {}, {} read, {} written", super::words::count(session.requests(), "request"), size(read), size(written))
+    format!(
+        "{connections}, {}, {} read, {} written",
+        super::words::count(session.requests(), "request"),
+        size(read),
+        size(written)
+    )
 }
 
 const fn role(channel: &Channel) -> &'static str {

@@ -36,8 +36,9 @@ object! {
 /// Appends the counts as one object, a line.
 pub fn render(summary: &Summary, out: &mut Vec<u8>) {
     let (Row { frames, bytes, malformed, cut }, rows) = summary.counts();
-    let of =
-        |(name, row): (&'static str, Row)| (name, Counts { frames: row.frames, bytes: row.bytes, malformed: row.malformed, cut: row.cut });
+    let of = |(name, row): (&'static str, Row)| {
+        (name, Counts { frames: row.frames, bytes: row.bytes, malformed: row.malformed, cut: row.cut })
+    };
     let root = Root { frames, bytes, malformed, cut, protocols: Named(rows.map(of).collect()) };
     // writing to a vector cannot fail
     if serde_json::to_writer(&mut *out, &root).is_ok() {

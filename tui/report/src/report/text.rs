@@ -1,14 +1,16 @@
 //! The report for people: the problems first, then each connection.
 
 use super::words::{
-    Align, Column, Paint, Table, Tone, columns, count, dates, duration, flow, frames, grouped, grouped_signed, limit, mirror, size,
-    sparkline, times, when, wrap,
+    Align, Column, Paint, Table, Tone, columns, count, dates, duration, flow, frames, grouped, grouped_signed, limit,
+    mirror, size, sparkline, times, when, wrap,
 };
 use super::{
-    Detail, Entry, FEW, ReportData, came_to_nothing, ending, ends, handles, ladder, last_words, numbers, owners, requests, sessions, shown,
-    side, stack,
+    Detail, Entry, FEW, ReportData, came_to_nothing, ending, ends, handles, ladder, last_words, numbers, owners,
+    requests, sessions, shown, side, stack,
 };
 use rdmascope_analyzer::devices::Spread;
+use rdmascope_analyzer::episodes::time::Behind;
+use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Severity;
 use rdmascope_analyzer::marking::Direction;
 use rdmascope_analyzer::outcome::{Ending, Purpose, Stage};
@@ -78,7 +80,11 @@ impl Page {
         let indent = columns(first);
         let tail_width = if tail.is_empty() { 0 } else { columns(tail) + 2 };
         let is_short = indent + columns(text) + tail_width <= self.width;
-        let room = if is_short || tail_width * 2 > self.width { self.width - indent } else { self.width - indent - tail_width };
+        let room = if is_short || tail_width * 2 > self.width {
+            self.width - indent
+        } else {
+            self.width - indent - tail_width
+        };
         let lines = wrap(text, room);
         let last = lines.len().saturating_sub(1);
         let mut tail = Some(tail).filter(|t| !t.is_empty());
@@ -182,7 +188,10 @@ impl Page {
             self.note(data, entry);
         }
         if entries.len() > ENTRIES_MAX {
-            let text = format!("… and {} more; --format json has all.", count((entries.len() - ENTRIES_MAX) as u64, "finding"));
+            let text = format!(
+                "… and {} more; --format json has all.",
+                count((entries.len() - ENTRIES_MAX) as u64, "finding")
+            );
             self.with_tail("   ", "   ", Tone::Faint, &text, "");
         }
         self.gap();
@@ -201,7 +210,9 @@ impl Page {
             self.with_tail("   ", "   ", Tone::Plain, &text, "");
         }
         let mut more = extent(entry);
-        for text in [super::answer::cost(entry), super::certainty_text(entry.certainty).to_owned(), super::effects(entry)] {
+        for text in
+            [super::answer::cost(entry), super::certainty_text(entry.certainty).to_owned(), super::effects(entry)]
+        {
             if !text.is_empty() {
                 more = format!("{more} {text}");
             }
@@ -298,7 +309,11 @@ impl Page {
                 .iter()
                 .zip(ranks)
                 .enumerate()
-                .map(|(i, (head, rank))| if matches!(i, 1 | 2) { Column::left(head, rank) } else { Column::right(head, rank) })
+                .map(
+                    |(i, (head, rank))| {
+                        if matches!(i, 1 | 2) { Column::left(head, rank) } else { Column::right(head, rank) }
+                    },
+                )
                 .collect();
             let mut table = Table::new(&heads);
             for channel in &session.channels {
@@ -326,7 +341,8 @@ impl Page {
         by_weight.sort_by_key(|(c, _)| std::cmp::Reverse(weight(c)));
         // if all connections are small, one of them is shown in full
         let is_great = |c: &Connection| requests(c) > FEW || c.rdma.reads + c.rdma.writes > 0;
-        let mut great: Vec<u32> = by_weight.iter().filter(|(c, _)| is_great(c)).take(BLOCKS_MAX).map(|(c, _)| c.id).collect();
+        let mut great: Vec<u32> =
+            by_weight.iter().filter(|(c, _)| is_great(c)).take(BLOCKS_MAX).map(|(c, _)| c.id).collect();
         if great.is_empty() {
             great.extend(busy.first().map(|(c, _)| c.id));
         }
@@ -355,7 +371,14 @@ impl Page {
             ending(c),
         ];
         let mut lines = flow(
-            &[facts[0].clone(), facts[2].clone(), facts[1].clone(), facts[3].clone(), facts[4].clone(), facts[5].clone()],
+            &[
+                facts[0].clone(),
+                facts[2].clone(),
+                facts[1].clone(),
+                facts[3].clone(),
+                facts[4].clone(),
+                facts[5].clone(),
+            ],
             "   ",
             self.width - 4,
         );
@@ -451,13 +474,22 @@ impl Page {
             });
             let last = match c.smb.sealed.iter().map(|(n, _)| n).sum::<u64>() {
                 0 => last,
-                n => format!("{}, then {} encrypted", detail.last.as_ref().map_or("nothing", |l| l.command), grouped(n)),
+                n => {
+                    format!("{}, then {} encrypted", detail.last.as_ref().map_or("nothing", |l| l.command), grouped(n))
+                }
             };
             table.row([
                 (Tone::Strong, c.id.to_string()),
                 (Tone::Plain, format!("{}  {}", ends(c), handles(c))),
                 // the port, if the connection has a queue pair too
-                (Tone::Plain, if c.peers[1].port > 0 && c.peers[1].qp.is_some() { c.peers[1].port.to_string() } else { String::new() }),
+                (
+                    Tone::Plain,
+                    if c.peers[1].port > 0 && c.peers[1].qp.is_some() {
+                        c.peers[1].port.to_string()
+                    } else {
+                        String::new()
+                    },
+                ),
                 (Tone::Plain, c.protocol.name().to_owned()),
                 (Tone::Plain, format!("▸ {} ◂ {}", grouped(sent), grouped(received))),
                 (Tone::Plain, negotiated(c)),
@@ -508,6 +540,7 @@ impl Page {
             if e.pending {
                 notes.push("pending".to_owned());
             }
+            notes.extend(behind(data, e));
             table.row([
                 (Tone::Plain, e.command.to_owned()),
                 (Tone::Plain, e.shown_file()),
@@ -546,10 +579,16 @@ pub(super) fn remarks(data: &ReportData) -> Vec<String> {
         n => lines.push(format!("{} more TCP connections carried no storage traffic.", grouped(n))),
     }
     if capture.cut > 0 {
-        lines.push(format!("{} cut short by the capture; the rest of their contents is unknown.", count(capture.cut, "frame")));
+        lines.push(format!(
+            "{} cut short by the capture; the rest of their contents is unknown.",
+            count(capture.cut, "frame")
+        ));
     }
     if capture.lost_by_capture > 0 {
-        lines.push(format!("The capture missed {}: sequence numbers show the gaps.", count(capture.lost_by_capture, "packet")));
+        lines.push(format!(
+            "The capture missed {}: sequence numbers show the gaps.",
+            count(capture.lost_by_capture, "packet")
+        ));
     }
     if data.lost_frames > 0 {
         lines.push(format!("The capturing machine reports {} dropped.", count(data.lost_frames, "frame")));
@@ -561,16 +600,26 @@ pub(super) fn remarks(data: &ReportData) -> Vec<String> {
             0 => String::new(),
             n => format!(" and {n} more"),
         };
-        lines.push(format!("{} arrived through a mirror or tunnel: {}{more}.", count(capture.tunnelled, "frame"), through.join(", ")));
+        lines.push(format!(
+            "{} arrived through a mirror or tunnel: {}{more}.",
+            count(capture.tunnelled, "frame"),
+            through.join(", ")
+        ));
     }
     let truncated: u64 = capture.mirrors.list().iter().map(|m| m.truncated).sum();
     if truncated > 0 {
-        lines.push(format!("{} of them were truncated by the mirror itself: a longer snap length would not help.", grouped(truncated)));
+        lines.push(format!(
+            "{} of them were truncated by the mirror itself: a longer snap length would not help.",
+            grouped(truncated)
+        ));
     }
     let grown = data.hardware.grown();
     if !grown.is_empty() {
-        let parts: Vec<String> =
-            grown.iter().take(COUNTERS_SHOWN).map(|row| format!("{} +{}", row.counter, grouped(row.increase()))).collect();
+        let parts: Vec<String> = grown
+            .iter()
+            .take(COUNTERS_SHOWN)
+            .map(|row| format!("{} +{}", row.counter, grouped(row.increase())))
+            .collect();
         let more = match grown.len().saturating_sub(COUNTERS_SHOWN) {
             0 => String::new(),
             n => format!(" and {n} more"),
@@ -585,17 +634,23 @@ pub(super) fn remarks(data: &ReportData) -> Vec<String> {
         lines.push(format!("{} not listed: the report is full.", count(data.report.connections_dropped, "connection")));
     }
     if data.report.folded.connections() > 0 {
-        lines.push(format!("{} ended earlier and are not listed one by one.", count(data.report.folded.connections(), "connection")));
+        lines.push(format!(
+            "{} ended earlier and are not listed one by one.",
+            count(data.report.folded.connections(), "connection")
+        ));
     }
-    for (what, n) in capture.dropped.iter().filter(|(what, n)| !matches!(*what, "connections" | "unfinished messages") && *n > 0) {
+    for (what, n) in
+        capture.dropped.iter().filter(|(what, n)| !matches!(*what, "connections" | "unfinished messages") && *n > 0)
+    {
         lines.push(format!("{} {what} were dropped to stay within limits.", grouped(*n)));
     }
     if data.details_dropped > 0 {
         lines.push(format!("{} left out: the lists were full.", count(data.details_dropped, "row")));
     }
-    let sealed: u64 = data.storage().flat_map(|(c, _)| c.smb.sealed).map(|(n, _)| n).sum();
+    let sealed = super::unread(&data.report);
     if sealed > 0 {
-        let text = "could not be read. --keys FILE decrypts them; FILE has the lines of smbinfo keys, or a user= and a password=.";
+        let text = "could not be read. --keys FILE decrypts them; FILE has the lines of smbinfo keys, or a user= and a \
+            password=.";
         lines.push(format!("{} {text}", count(sealed, "encrypted message")));
     }
     lines
@@ -616,7 +671,9 @@ pub(super) fn consequence(entry: &Entry<'_>) -> Option<String> {
         Purpose::NfsRdma => "NFS",
         Purpose::RpcTcp | Purpose::Rdma => "storage",
     };
-    if fatal.outcome.reached >= Stage::Session || matches!(fatal.outcome.ending, Ending::HungUp { .. } | Ending::NoSession) {
+    if fatal.outcome.reached >= Stage::Session
+        || matches!(fatal.outcome.ending, Ending::HungUp { .. } | Ending::NoSession)
+    {
         return None;
     }
     Some(if fatal.ended == fatal.of {
@@ -635,6 +692,16 @@ fn extent(entry: &Entry<'_>) -> String {
         0 | 1 => format!("Seen {}.", times(entry.count)),
         _ => format!("Seen {}, on {}.", times(entry.count), numbers(&entry.connections)),
     }
+}
+
+/// The request that a request waited for longest. What else held it up is among its times.
+fn behind(data: &ReportData, e: &Exchange) -> Option<String> {
+    let Behind::Exchange(id) = e.behind? else { return None };
+    let other = data.report.slowest.iter().find(|other| other.id == id);
+    Some(other.map_or_else(
+        || format!("behind request {}", grouped(id)),
+        |other| format!("behind the {} of frame {}", other.command, grouped(other.request.frame)),
+    ))
 }
 
 /// Sources of pauses, with class and duration; the longest first.
@@ -701,7 +768,10 @@ fn network(c: &Connection) -> Vec<String> {
 
 /// True if the connection has no traffic to report.
 fn is_idle(c: &Connection) -> bool {
-    c.commands.is_empty() && c.sides.iter().all(|s| s.messages <= 2) && c.rdma.reads + c.rdma.writes == 0 && !c.smb.encrypted
+    c.commands.is_empty()
+        && c.sides.iter().all(|s| s.messages <= 2)
+        && c.rdma.reads + c.rdma.writes == 0
+        && !c.smb.encrypted
 }
 
 fn weight(c: &Connection) -> (u64, u64) {
@@ -734,11 +804,16 @@ fn credits(c: &Connection, paint: Paint) -> Vec<String> {
     let mut pieces = Vec::new();
     for end in 0..2 {
         let held = &c.sides[end];
-        let data: Vec<i64> = c.credit_history.iter().map(|(_, client, server)| if end == 0 { *client } else { *server }).collect();
+        let data: Vec<i64> =
+            c.credit_history.iter().map(|(_, client, server)| if end == 0 { *client } else { *server }).collect();
         let most = data.iter().copied().max().into_iter().chain(held.held_last).max();
         let Some(least) = held.held_min.or_else(|| data.iter().copied().min()) else { continue };
         let most = most.unwrap_or(least).max(least);
-        let range = if least == most { grouped_signed(least) } else { format!("{}…{}", grouped_signed(least), grouped_signed(most)) };
+        let range = if least == most {
+            grouped_signed(least)
+        } else {
+            format!("{}…{}", grouped_signed(least), grouped_signed(most))
+        };
         let curve = if c.protocol == Protocol::SmbDirect { sparkline(&data, CURVE, most) } else { String::new() };
         let tone = if least <= 0 { Tone::Warn } else { Tone::Good };
         pieces.push(format!("{} held {range}  {}", side(end), paint.paint(tone, &curve)).trim_end().to_owned());
@@ -750,10 +825,20 @@ fn credits(c: &Connection, paint: Paint) -> Vec<String> {
         .filter(|end| c.sides[*end].stalls > 0)
         .map(|end| {
             let s = &c.sides[end];
-            format!("{} {} ({}, longest {})", side(end), grouped(s.stalls), duration(s.stalled_time), duration(s.stall_longest))
+            format!(
+                "{} {} ({}, longest {})",
+                side(end),
+                grouped(s.stalls),
+                duration(s.stalled_time),
+                duration(s.stall_longest)
+            )
         })
         .collect();
-    pieces.push(if stalls.is_empty() { "stalls 0".to_owned() } else { paint.paint(Tone::Warn, &format!("stalls: {}", stalls.join(", "))) });
+    pieces.push(if stalls.is_empty() {
+        "stalls 0".to_owned()
+    } else {
+        paint.paint(Tone::Warn, &format!("stalls: {}", stalls.join(", ")))
+    });
     let overruns: u64 = c.sides.iter().map(|s| s.overruns).sum();
     if overruns > 0 {
         pieces.push(paint.paint(Tone::Bad, &format!("sent without credit {}", grouped(overruns))));
@@ -765,11 +850,14 @@ fn agreed(c: &Connection) -> Vec<String> {
     let n = &c.negotiated;
     let mut pieces = Vec::new();
     for end in 0..2 {
-        let parts: Vec<String> =
-            [("send", n.max_send_size[end]), ("receive", n.max_receive_size[end]), ("fragmented", n.max_fragmented_size[end])]
-                .into_iter()
-                .filter_map(|(what, bytes)| Some(format!("{what} {}", limit(bytes?.into()))))
-                .collect();
+        let parts: Vec<String> = [
+            ("send", n.max_send_size[end]),
+            ("receive", n.max_receive_size[end]),
+            ("fragmented", n.max_fragmented_size[end]),
+        ]
+        .into_iter()
+        .filter_map(|(what, bytes)| Some(format!("{what} {}", limit(bytes?.into()))))
+        .collect();
         if !parts.is_empty() {
             pieces.push(format!("{}: {}", side(end), parts.join(", ")));
         }
@@ -792,11 +880,11 @@ fn messages(c: &Connection) -> Vec<String> {
     }
     let mut pieces = vec![format!("▸ {}", grouped(client.messages)), format!("◂ {}", grouped(server.messages))];
     if c.protocol == Protocol::SmbDirect {
-        pieces.push(format!(
-            "fragmented {} ({})",
-            grouped(client.fragmented + server.fragmented),
-            count(client.fragments + server.fragments, "fragment")
-        ));
+        let fragments = match client.fragments + server.fragments {
+            0 => String::new(),
+            n => format!(" ({})", count(n, "fragment")),
+        };
+        pieces.push(format!("fragmented {}{fragments}", grouped(client.fragmented + server.fragmented)));
         pieces.push(format!("empty {}", grouped(client.empty + server.empty)));
         pieces.push(format!("keepalive {}", grouped(client.keepalives + server.keepalives)));
     }
@@ -865,12 +953,20 @@ fn adapters(c: &Connection) -> Vec<String> {
             pieces.push(format!("{side} resends without a NAK after {took} (×{n}{fits})"));
         }
         if let Some((took, n)) = mean(&device.rnr) {
-            let early = if device.rnr_early > 0 { format!(", {} too early", grouped(device.rnr_early)) } else { String::new() };
-            pieces.push(format!("{side} resends {took} after an RNR NAK that asked for {} (×{n}{early})", duration(device.rnr_asked)));
+            let early =
+                if device.rnr_early > 0 { format!(", {} too early", grouped(device.rnr_early)) } else { String::new() };
+            pieces.push(format!(
+                "{side} resends {took} after an RNR NAK that asked for {} (×{n}{early})",
+                duration(device.rnr_asked)
+            ));
         }
         let marks = &c.network.directions[1 - end].answers;
         if let Some(took) = marks.mean() {
-            pieces.push(format!("{side} answers a congestion mark with a CNP after {} (×{})", duration(took), grouped(marks.count)));
+            pieces.push(format!(
+                "{side} answers a congestion mark with a CNP after {} (×{})",
+                duration(took),
+                grouped(marks.count)
+            ));
         }
         if device.is_known() && device.acks > 0 {
             pieces.push(format!("{side} ACKs {:.1} packets at a time", device.acked as f64 / device.acks as f64));
@@ -884,7 +980,11 @@ fn smb(data: &ReportData, c: &Connection) -> Vec<String> {
     let sessions: Vec<String> = c.smb.sessions.iter().take(3).map(|s| format!("{s:#x}")).collect();
     if !sessions.is_empty() {
         let more = if c.smb.sessions.len() > sessions.len() { " …" } else { "" };
-        pieces.push(format!("{} {}{more}", if sessions.len() == 1 { "session" } else { "sessions" }, sessions.join(", ")));
+        pieces.push(format!(
+            "{} {}{more}",
+            if sessions.len() == 1 { "session" } else { "sessions" },
+            sessions.join(", ")
+        ));
     }
     if c.smb.signed {
         pieces.push("signed".to_owned());
@@ -892,7 +992,8 @@ fn smb(data: &ReportData, c: &Connection) -> Vec<String> {
     if c.smb.encrypted {
         pieces.push("encrypted".to_owned());
     }
-    let channels = data.report.sessions.iter().filter(|(_, ids)| ids.contains(&c.id) && ids.len() > 1).flat_map(|(_, ids)| ids);
+    let channels =
+        data.report.sessions.iter().filter(|(_, ids)| ids.contains(&c.id) && ids.len() > 1).flat_map(|(_, ids)| ids);
     let mut others: Vec<u32> = channels.copied().filter(|id| *id != c.id).collect();
     others.sort_unstable();
     others.dedup();

@@ -273,7 +273,11 @@ fn wrapped(text: &str, width: usize, break_words: bool) -> Vec<String> {
         .word_splitter(textwrap::WordSplitter::NoHyphenation)
         .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit)
         .break_words(break_words);
-    if words.is_empty() { Vec::new() } else { textwrap::wrap(&words.join(" "), options).into_iter().map(String::from).collect() }
+    if words.is_empty() {
+        Vec::new()
+    } else {
+        textwrap::wrap(&words.join(" "), options).into_iter().map(String::from).collect()
+    }
 }
 
 /// Pieces that are not broken, joined with `gap` and wrapped between pieces.
@@ -385,17 +389,26 @@ impl Table {
         let is_empty = |c: usize| self.rows.iter().all(|r| r.get(c).is_none_or(|(_, text)| text.is_empty()));
         let mut shown: Vec<usize> = (0..self.columns.len()).filter(|c| !is_empty(*c)).collect();
         let mut widths: Vec<usize> = (0..self.columns.len()).map(wide).collect();
-        let total = |shown: &[usize], widths: &[usize]| indent + shown.iter().map(|c| widths[*c] + GAP).sum::<usize>().saturating_sub(GAP);
+        let total = |shown: &[usize], widths: &[usize]| {
+            indent + shown.iter().map(|c| widths[*c] + GAP).sum::<usize>().saturating_sub(GAP)
+        };
         // first the widest left column is narrowed, as far as it stays useful; then columns are left out
         while total(&shown, &widths) > width {
             let over = total(&shown, &widths) - width;
             let left = shown.iter().copied().filter(|c| self.columns[*c].align == Align::Left);
-            if let Some(c) = left.max_by_key(|c| widths[*c]).filter(|c| widths[*c] >= over + LEAST.max(columns(self.columns[*c].heading))) {
+            if let Some(c) = left
+                .max_by_key(|c| widths[*c])
+                .filter(|c| widths[*c] >= over + LEAST.max(columns(self.columns[*c].heading)))
+            {
                 widths[c] -= over;
                 break;
             }
-            let dear =
-                shown.iter().copied().enumerate().filter(|(_, c)| self.columns[*c].rank > 0).max_by_key(|(_, c)| self.columns[*c].rank);
+            let dear = shown
+                .iter()
+                .copied()
+                .enumerate()
+                .filter(|(_, c)| self.columns[*c].rank > 0)
+                .max_by_key(|(_, c)| self.columns[*c].rank);
             match dear {
                 Some((place, _)) => drop(shown.remove(place)),
                 None => break,
@@ -440,7 +453,10 @@ mod tests {
 
     #[test]
     fn numbers_are_grouped() {
-        assert_eq!([0, 12, 999, 1000, 130_560, 1_234_567].map(grouped), ["0", "12", "999", "1,000", "130,560", "1,234,567"]);
+        assert_eq!(
+            [0, 12, 999, 1000, 130_560, 1_234_567].map(grouped),
+            ["0", "12", "999", "1,000", "130,560", "1,234,567"]
+        );
         assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
         assert_eq!([-1500, 7].map(grouped_signed), ["-1,500", "7"]);
         assert_eq!(grouped_signed(i64::MIN), "-9,223,372,036,854,775,808");
@@ -453,7 +469,10 @@ mod tests {
 
     #[test]
     fn limits_are_powers_of_two_or_exact() {
-        assert_eq!([1364, 130_560, 1 << 20, 8 << 20, (1 << 20) + 1].map(limit), ["1,364", "130,560", "1 MiB", "8 MiB", "1,048,577"]);
+        assert_eq!(
+            [1364, 130_560, 1 << 20, 8 << 20, (1 << 20) + 1].map(limit),
+            ["1,364", "130,560", "1 MiB", "8 MiB", "1,048,577"]
+        );
     }
 
     #[test]
@@ -467,13 +486,19 @@ mod tests {
 
     #[test]
     fn seconds_are_exact() {
-        assert_eq!([0, 1, 1_000_000_250, -5_000_000].map(seconds), ["0.000000000", "0.000000001", "1.000000250", "-0.005000000"]);
+        assert_eq!(
+            [0, 1, 1_000_000_250, -5_000_000].map(seconds),
+            ["0.000000000", "0.000000001", "1.000000250", "-0.005000000"]
+        );
         assert_eq!(seconds(i64::MIN), "-9223372036.854775808");
     }
 
     #[test]
     fn shares_are_of_a_whole() {
-        assert_eq!([(0, 10), (1, 1000), (92, 100), (10, 10), (5, 0)].map(|(p, w)| share(p, w)), ["0", "<1 %", "92 %", "100 %", "0"]);
+        assert_eq!(
+            [(0, 10), (1, 1000), (92, 100), (10, 10), (5, 0)].map(|(p, w)| share(p, w)),
+            ["0", "<1 %", "92 %", "100 %", "0"]
+        );
     }
 
     #[test]
@@ -521,8 +546,12 @@ mod tests {
 
     #[test]
     fn tables_fit() {
-        let mut table =
-            Table::new(&[Column::left("command", 0), Column::right("count", 0), Column::left("empty", 0), Column::right("p99", 2)]);
+        let mut table = Table::new(&[
+            Column::left("command", 0),
+            Column::right("count", 0),
+            Column::left("empty", 0),
+            Column::right("p99", 2),
+        ]);
         table.row([
             (Tone::Plain, "CREATE".into()),
             (Tone::Plain, "64".into()),
@@ -531,7 +560,10 @@ mod tests {
         ]);
         table.row([(Tone::Plain, "READ".into()), (Tone::Plain, "8".into())]);
         let plain = Paint::new(false);
-        assert_eq!(table.lines(80, 1, plain), [" command  count     p99", " CREATE      64  1.2 ms", " READ         8"]);
+        assert_eq!(
+            table.lines(80, 1, plain),
+            [" command  count     p99", " CREATE      64  1.2 ms", " READ         8"]
+        );
         assert_eq!(table.lines(20, 1, plain), [" command  count", " CREATE      64", " READ         8"]);
         let mut names = Table::new(&[Column::left("file", 0), Column::right("n", 0)]);
         names.row([(Tone::Plain, "a-very-long-file-name.bin".into()), (Tone::Plain, "1".into())]);

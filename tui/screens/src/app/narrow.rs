@@ -18,9 +18,11 @@ impl App {
         let passing = self.model.filter.is_on().then_some(&self.model.filter.connections);
         // a connection has several numbers, which may be of one or of several in the report
         let mut places: Vec<usize> = match (followed, passing) {
-            (Some(ids), passing) => {
-                ids.iter().filter(|id| passing.is_none_or(|p| ids.iter().any(|id| p.contains(id)) || p.contains(id))).copied().collect()
-            }
+            (Some(ids), passing) => ids
+                .iter()
+                .filter(|id| passing.is_none_or(|p| ids.iter().any(|id| p.contains(id)) || p.contains(id)))
+                .copied()
+                .collect(),
             (None, passing) => passing.into_iter().flatten().copied().collect::<Vec<u32>>(),
         }
         .into_iter()
@@ -44,7 +46,8 @@ impl App {
                 .exchanges
                 .iter()
                 .filter(|(_, e)| self.model.concerns(e.connection) && order::passes(e, &self.model.filter.found));
-            let mut slowest: Vec<(i64, u32)> = passing.filter_map(|(place, e)| Some((e.latency()?.saturating_neg(), place))).collect();
+            let mut slowest: Vec<(i64, u32)> =
+                passing.filter_map(|(place, e)| Some((e.latency()?.saturating_neg(), place))).collect();
             slowest.sort_unstable();
             slowest.truncate(SLOWEST_MAX);
             self.model.slowest = slowest
@@ -63,7 +66,8 @@ impl App {
         self.model.followed = None;
         let effects = self.filter_by("");
         if let Some(place) = place {
-            let (row, len, page) = (self.model.row_of(place), self.model.row_count(), frames::page(&self.states.frames, &self.model));
+            let (row, len, page) =
+                (self.model.row_of(place), self.model.row_count(), frames::page(&self.states.frames, &self.model));
             self.states.frames.list.jump(row, len, page);
         }
         effects
@@ -83,16 +87,19 @@ impl App {
             self.model.say("all connections again");
         } else {
             self.model.followed = Some(followed);
-            self.model.say(format!("connection {id} alone; {} shows all again", self.model.keys.first(Action::Everything)));
+            self.model
+                .say(format!("connection {id} alone; {} shows all again", self.model.keys.first(Action::Everything)));
         }
         self.narrow();
     }
 
     /// Sets the filter. The frames that pass come later.
     pub(crate) fn filter_by(&mut self, text: &str) -> Vec<Effect> {
-        self.model.filter = Filter { text: text.trim().to_owned(), generation: self.model.filter.generation + 1, ..Filter::default() };
+        self.model.filter =
+            Filter { text: text.trim().to_owned(), generation: self.model.filter.generation + 1, ..Filter::default() };
         self.narrow();
-        let mut effects = vec![Effect::Filter { generation: self.model.filter.generation, text: self.model.filter.text.clone() }];
+        let mut effects =
+            vec![Effect::Filter { generation: self.model.filter.generation, text: self.model.filter.text.clone() }];
         if self.model.filter.is_on() {
             let text = self.model.filter.text.clone();
             self.model.history.retain(|h| *h != text);
@@ -112,7 +119,8 @@ impl App {
         self.choose();
         self.scan();
         if let Some(place) = place {
-            let (row, len, page) = (self.model.row_of(place), self.model.row_count(), frames::page(&self.states.frames, &self.model));
+            let (row, len, page) =
+                (self.model.row_of(place), self.model.row_count(), frames::page(&self.states.frames, &self.model));
             self.states.frames.list.jump(row, len, page);
         }
     }
@@ -123,12 +131,20 @@ impl App {
         if self.model.filter.is_on() {
             let upto = self.model.filter.found.len().min(self.model.scanned + SCAN_STEP);
             let found = self.model.filter.found.get(self.model.scanned..upto).unwrap_or(&[]);
-            shown.extend(found.iter().filter(|i| self.model.index.at(**i as usize).is_some_and(|e| self.model.concerns(e.connection))));
+            shown.extend(
+                found
+                    .iter()
+                    .filter(|i| self.model.index.at(**i as usize).is_some_and(|e| self.model.concerns(e.connection))),
+            );
             self.model.scanned = upto;
         } else {
             let upto = self.model.index.len().min(self.model.scanned + SCAN_STEP);
-            let new =
-                self.model.index.from(self.model.scanned).take_while(|(i, _)| *i < upto).filter(|(_, e)| self.model.concerns(e.connection));
+            let new = self
+                .model
+                .index
+                .from(self.model.scanned)
+                .take_while(|(i, _)| *i < upto)
+                .filter(|(_, e)| self.model.concerns(e.connection));
             shown.extend(new.map(|(i, _)| i as u32));
             self.model.scanned = upto;
         }
@@ -160,8 +176,9 @@ impl App {
             None => columns.clear(),
             Some(name) => {
                 let def = self.model.registry.find(name).ok_or_else(|| format!("there is no field \"{name}\""))?;
-                let place =
-                    words.next().map(|word| word.parse::<usize>().map_err(|_| format!("\"{word}\" is not a place: 1 is the first")));
+                let place = words.next().map(|word| {
+                    word.parse::<usize>().map_err(|_| format!("\"{word}\" is not a place: 1 is the first"))
+                });
                 let place = place.transpose()?;
                 let before = columns.iter().position(|c| c.name == def.name);
                 if let Some(at) = before {
@@ -169,7 +186,9 @@ impl App {
                 }
                 match (before, place) {
                     (Some(_), None) => {}
-                    (_, place) => columns.insert(place.map_or(columns.len(), |p| p.saturating_sub(1).min(columns.len())), def),
+                    (_, place) => {
+                        columns.insert(place.map_or(columns.len(), |p| p.saturating_sub(1).min(columns.len())), def)
+                    }
                 }
             }
         }

@@ -5,7 +5,8 @@ use super::*;
 impl App {
     /// The capture was restarted: clears all data that belongs to the frames before.
     pub(super) fn restarted(&mut self) -> Vec<Effect> {
-        (self.model.index, self.model.exchanges, self.model.credits_log) = (Index::default(), Exchanges::default(), CreditsLog::default());
+        (self.model.index, self.model.exchanges, self.model.credits_log) =
+            (Index::default(), Exchanges::default(), CreditsLog::default());
         (self.model.report, self.model.exchanges_dropped, self.saved, self.saving) = (Arc::default(), 0, 0, None);
         columns_changed(self);
         (self.model.detail, self.detail_asked, self.model.followed, self.model.about) = (None, None, None, None);

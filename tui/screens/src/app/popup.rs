@@ -62,7 +62,11 @@ fn answer(app: &mut App, question: Box<Question>, key: KeyEvent) -> Vec<Effect> 
     let control_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
     // a second Ctrl-C means it
     let quits = control_c && question.title == "quit";
-    let chosen = question.answers.iter().find(|(c, ..)| key.code == KeyCode::Char(*c) || quits && *c == 'q').map(|(.., a)| a.clone());
+    let chosen = question
+        .answers
+        .iter()
+        .find(|(c, ..)| key.code == KeyCode::Char(*c) || quits && *c == 'q')
+        .map(|(.., a)| a.clone());
     match chosen {
         Some(Answer::Do(effects)) => effects,
         Some(Answer::Save) => {
@@ -191,7 +195,9 @@ fn listed_frames(app: &App, marked: bool) -> Which {
         return chosen_frames(app);
     }
     match &app.model.sorting.sorted {
-        Some(_) => Which::These((0..app.model.row_count()).filter_map(|row| app.model.frame_at(row)).map(|place| place as u32).collect()),
+        Some(_) => Which::These(
+            (0..app.model.row_count()).filter_map(|row| app.model.frame_at(row)).map(|place| place as u32).collect(),
+        ),
         None => app.model.frames_shown(),
     }
 }
@@ -215,7 +221,11 @@ pub(super) fn search_again(app: &mut App, forward: bool) -> Vec<Effect> {
         let frames = match listed_frames(app, false) {
             Which::These(mut before) => {
                 let after = before.split_off((from + usize::from(forward)).min(before.len()));
-                if forward { [Which::These(after), Which::These(before)] } else { [Which::These(before), Which::These(after)] }
+                if forward {
+                    [Which::These(after), Which::These(before)]
+                } else {
+                    [Which::These(before), Which::These(after)]
+                }
             }
             Which::Range(all) => {
                 let middle = (from as u32 + u32::from(forward)).min(all.end);
@@ -229,8 +239,10 @@ pub(super) fn search_again(app: &mut App, forward: bool) -> Vec<Effect> {
         return vec![Effect::Find { text: app.model.search.clone(), frames, forward }];
     }
     let Needle::Has(pattern) = needle else {
-        app.model
-            .complain(format!("bytes and filters are searched for in frames: key {}", app.model.keys.first(Action::View(View::Frames))));
+        app.model.complain(format!(
+            "bytes and filters are searched for in frames: key {}",
+            app.model.keys.first(Action::View(View::Frames))
+        ));
         return Vec::new();
     };
     let model = &app.model;
@@ -241,7 +253,11 @@ pub(super) fn search_again(app: &mut App, forward: bool) -> Vec<Effect> {
         return Vec::new();
     };
     let has = |row: &usize| pattern.is_in(&screen.row(model, *row).join(" "));
-    let found = if forward { (at + 1..len).chain(0..len.min(at + 1)).find(has) } else { (0..at).rev().chain((at..len).rev()).find(has) };
+    let found = if forward {
+        (at + 1..len).chain(0..len.min(at + 1)).find(has)
+    } else {
+        (0..at).rev().chain((at..len).rev()).find(has)
+    };
     match found {
         Some(row) => {
             let wrapped = if forward { row <= at } else { row >= at };
@@ -252,7 +268,9 @@ pub(super) fn search_again(app: &mut App, forward: bool) -> Vec<Effect> {
                 app.model.say("the search went on from the other end");
             }
         }
-        None => app.model.complain(format!("\"{}\" was not found", rdmascope_dissector::render::escaped(&app.model.search))),
+        None => {
+            app.model.complain(format!("\"{}\" was not found", rdmascope_dissector::render::escaped(&app.model.search)))
+        }
     }
     Vec::new()
 }

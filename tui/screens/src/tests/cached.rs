@@ -21,7 +21,12 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         let copy = folder.path().join(capture.file_name().unwrap());
         fs::copy(capture, &copy).unwrap();
-        let cache = Cache { folder: folder.path().join("cache/rdmascope"), program: "this build".to_owned(), least: 0, most: 1 << 30 };
+        let cache = Cache {
+            folder: folder.path().join("cache/rdmascope"),
+            program: "this build".to_owned(),
+            least: 0,
+            most: 1 << 30,
+        };
         let bench = Self { folder, capture: copy, cache };
         bench.age(&bench.capture, YEAR);
         bench
@@ -72,7 +77,8 @@ fn seen(app: &mut TestApp) -> Vec<String> {
         let tree = &detail.tree;
         all.push(format!("{} {} {:?} {} {}", detail.number, detail.is_exact, detail.error, tree.protocol, tree.info));
         // a fault has the address of its bytes, which are mapped elsewhere each time
-        let faults: Vec<_> = tree.faults.iter().map(|(fault, source, offset)| (fault.needed, fault.available, source, offset)).collect();
+        let faults: Vec<_> =
+            tree.faults.iter().map(|(fault, source, offset)| (fault.needed, fault.available, source, offset)).collect();
         all.push(format!("{:?} {:?} {faults:?}", tree.nodes, String::from_utf8_lossy(&tree.text)));
     }
     all
@@ -82,7 +88,8 @@ fn samples() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
     let folders = fs::read_dir(root).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir());
     let is_capture = |p: &PathBuf| p.extension().is_some_and(|e| e == "pcap" || e == "pcapng");
-    let mut all: Vec<PathBuf> = folders.flat_map(|f| fs::read_dir(f).unwrap()).map(|e| e.unwrap().path()).filter(is_capture).collect();
+    let mut all: Vec<PathBuf> =
+        folders.flat_map(|f| fs::read_dir(f).unwrap()).map(|e| e.unwrap().path()).filter(is_capture).collect();
     all.sort();
     all
 }
@@ -261,13 +268,16 @@ fn the_oldest_go_when_there_are_too_many() {
     let index = bench.index().unwrap();
     let len = fs::metadata(&index).unwrap().len();
     let names = |folder: &Path| {
-        let mut all: Vec<String> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let mut all: Vec<String> =
+            fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         all.sort();
         all
     };
     let own = index.file_name().unwrap().to_str().unwrap().to_owned();
     let folder = &bench.cache.folder;
-    for (name, days) in [("1.index", 3), ("2.index", 2), ("3.index", 1), (".4.index.abcdef", 2), (".5.index.abcdef", 0), ("notes", 9)] {
+    for (name, days) in
+        [("1.index", 3), ("2.index", 2), ("3.index", 1), (".4.index.abcdef", 2), (".5.index.abcdef", 0), ("notes", 9)]
+    {
         fs::write(folder.join(name), vec![0; len as usize]).unwrap();
         bench.age(&folder.join(name), Duration::from_secs(days * 25 * 60 * 60));
     }
