@@ -5,6 +5,7 @@
 CREATE OR REPLACE VIEW frames AS SELECT * FROM read_parquet('tables/frames/*/*.parquet', hive_partitioning = true);
 CREATE OR REPLACE VIEW messages AS SELECT * FROM read_parquet('tables/messages/*/*.parquet', hive_partitioning = true);
 CREATE OR REPLACE VIEW exchanges AS SELECT * FROM read_parquet('tables/exchanges/*/*.parquet', hive_partitioning = true);
+CREATE OR REPLACE VIEW episodes AS SELECT * FROM read_parquet('tables/episodes/*/*.parquet', hive_partitioning = true);
 CREATE OR REPLACE VIEW findings AS SELECT * FROM read_parquet('tables/findings/*/*.parquet', hive_partitioning = true);
 CREATE OR REPLACE VIEW credits AS SELECT * FROM read_parquet('tables/credits/*/*.parquet', hive_partitioning = true);
 CREATE OR REPLACE VIEW connections AS SELECT * FROM read_parquet('tables/connections/*/*.parquet', hive_partitioning = true);
@@ -21,7 +22,7 @@ SELECT capture, protocol, count(*) AS frames FROM frames GROUP BY capture, proto
 -- name: commands
 -- Requests by connection and command: how many, failures, payload, latency.
 SELECT e.capture, c.report AS connection, e.command, count(*) AS count, count(*) FILTER (failed) AS errors, sum(bytes_moved) AS bytes,
-       min(latency) AS latency_min, max(latency) AS latency_max
+       min(latency) FILTER (NOT poll) AS latency_min, max(latency) FILTER (NOT poll) AS latency_max
 FROM exchanges e JOIN connections c USING (capture, connection)
 GROUP BY e.capture, c.report, e.command ORDER BY e.capture, c.report, e.command;
 
@@ -48,7 +49,12 @@ FROM credits k JOIN connections c USING (capture, connection) GROUP BY k.capture
 -- name: slowest
 -- The slowest requests of all captures, and where their time went, in ms.
 SELECT capture, exchange, command, file, latency / 1e6 AS ms, latency_wire / 1e6 AS wire, latency_server / 1e6 AS server, latency_rdma / 1e6 AS rdma
-FROM exchanges WHERE latency IS NOT NULL ORDER BY latency DESC LIMIT 20;
+FROM exchanges WHERE latency IS NOT NULL AND NOT poll ORDER BY latency DESC LIMIT 20;
+
+-- name: held_up
+-- What held each connection up: episodes by kind and cause, and what they cost its requests, in ms.
+SELECT capture, connection, kind, cause, e.from AS held_up, count(*) AS episodes, sum(packets) AS packets, sum(repeated) AS repeated, sum(cost) / 1e6 AS cost
+FROM episodes e GROUP BY capture, connection, kind, cause, e.from ORDER BY cost DESC, capture, connection, kind, cause;
 
 -- name: throughput
 -- Bytes on the wire by second.

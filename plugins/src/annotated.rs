@@ -107,13 +107,22 @@ fn reply_text(exchange: &Exchange) -> String {
     }
     for (name, moved) in [("RDMA Read", &exchange.reads), ("RDMA Write", &exchange.writes)] {
         if moved.frames > 0 {
-            let _ = write!(text, ", {name} of {} bytes in frames {} to {}", moved.bytes, moved.first.frame, moved.last.frame);
+            let _ = write!(
+                text,
+                ", {name} of {} bytes in frames {} to {}",
+                moved.bytes, moved.first.frame, moved.last.frame
+            );
         }
     }
     if let Some(latency) = exchange.latency() {
         let split = exchange.split();
-        let _ =
-            write!(text, ", after {} (server {}, RDMA {})", Milliseconds(latency), Milliseconds(split.server), Milliseconds(split.rdma));
+        let _ = write!(
+            text,
+            ", after {} (server {}, RDMA {})",
+            Milliseconds(latency),
+            Milliseconds(split.server),
+            Milliseconds(split.rdma)
+        );
     }
     text
 }
@@ -123,7 +132,11 @@ fn reply_text(exchange: &Exchange) -> String {
 ///
 /// # Errors
 /// The new capture cannot be written.
-pub fn write<S: Source, W: Write>(source: &mut S, comments: &Comments, mut writer: PcapngWriter<W>) -> rdmascope_capture::Result<(u64, W)> {
+pub fn write<S: Source, W: Write>(
+    source: &mut S,
+    comments: &Comments,
+    mut writer: PcapngWriter<W>,
+) -> rdmascope_capture::Result<(u64, W)> {
     let mut revision = None;
     let mut frames = 0;
     while matches!(source.advance(), Ok(true)) {

@@ -24,7 +24,11 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("rdmascope_frame_bytes_total", "counter", "Bytes of the frames on the wire"),
     ("rdmascope_undecoded_frames_total", "counter", "Frames of followed connections that could not be decoded"),
     ("rdmascope_capture_delivered_frames_total", "counter", "Frames handed over by the kernel, by interface"),
-    ("rdmascope_capture_dropped_frames_total", "counter", "Frames lost while capturing: by the kernel (ring full) or by the interface"),
+    (
+        "rdmascope_capture_dropped_frames_total",
+        "counter",
+        "Frames lost while capturing: by the kernel (ring full) or by the interface",
+    ),
     (
         "rdmascope_capture_missed_packets_total",
         "counter",
@@ -112,17 +116,31 @@ pub fn render(view: &View<'_>) -> String {
     }
     out.head("rdmascope_capture_dropped_frames_total");
     for (name, counted) in view.interfaces {
-        out.row("rdmascope_capture_dropped_frames_total", &[("interface", name), ("by", "kernel")], &counted.dropped_by_kernel);
-        out.row("rdmascope_capture_dropped_frames_total", &[("interface", name), ("by", "interface")], &counted.dropped_by_interface);
+        out.row(
+            "rdmascope_capture_dropped_frames_total",
+            &[("interface", name), ("by", "kernel")],
+            &counted.dropped_by_kernel,
+        );
+        out.row(
+            "rdmascope_capture_dropped_frames_total",
+            &[("interface", name), ("by", "interface")],
+            &counted.dropped_by_interface,
+        );
     }
     out.one("rdmascope_capture_missed_packets_total", &view.capture.lost_by_capture);
     out.head("rdmascope_forgotten_total");
     for (what, n) in &view.capture.dropped {
         out.row("rdmascope_forgotten_total", &[("what", what)], n);
     }
-    let rows: Vec<([(&str, &str); 2], &rdmascope_analyzer::totals::Total)> =
-        view.totals.rows().iter().map(|r| ([("transport", r.transport.key()), ("protocol", r.protocol.key())], r)).collect();
-    let kind = |labels: &[(&'static str, &'static str); 2], more: &[(&'static str, &'static str)]| [&labels[..], more].concat();
+    let rows: Vec<([(&str, &str); 2], &rdmascope_analyzer::totals::Total)> = view
+        .totals
+        .rows()
+        .iter()
+        .map(|r| ([("transport", r.transport.key()), ("protocol", r.protocol.key())], r))
+        .collect();
+    let kind = |labels: &[(&'static str, &'static str); 2], more: &[(&'static str, &'static str)]| {
+        [&labels[..], more].concat()
+    };
     out.head("rdmascope_connections");
     rows.iter().for_each(|(l, r)| out.row("rdmascope_connections", l, &r.open));
     out.head("rdmascope_connections_total");
@@ -203,7 +221,11 @@ pub fn render(view: &View<'_>) -> String {
     out.head("rdmascope_request_duration_seconds");
     for (labels, row) in &rows {
         for command in row.commands.rows() {
-            out.histogram("rdmascope_request_duration_seconds", &kind(labels, &[("command", command.name)]), &command.latency);
+            out.histogram(
+                "rdmascope_request_duration_seconds",
+                &kind(labels, &[("command", command.name)]),
+                &command.latency,
+            );
         }
     }
     out.head("rdmascope_request_time_seconds_total");
@@ -225,7 +247,11 @@ pub fn render(view: &View<'_>) -> String {
     out.head("rdmascope_rdma_hw_counter");
     for counter in view.hardware {
         let port = counter.port.to_string();
-        out.row("rdmascope_rdma_hw_counter", &[("device", &counter.device), ("port", &port), ("counter", &counter.name)], &counter.value);
+        out.row(
+            "rdmascope_rdma_hw_counter",
+            &[("device", &counter.device), ("port", &port), ("counter", &counter.name)],
+            &counter.value,
+        );
     }
     out.text
 }
@@ -291,7 +317,8 @@ impl Page {
     }
 }
 
-// ── HTTP ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── HTTP
+// ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /// Maximum size of a request, in bytes.
 const REQUEST_MAX: usize = 8 << 10;
@@ -403,7 +430,8 @@ fn serve(mut stream: TcpStream, ask: &Sender<MetricsRequest>, deadline: Duration
 
 fn reply(stream: &mut TcpStream, status: &str, text: &str) -> io::Result<()> {
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: \
+            {}\r\nConnection: close\r\n\r\n",
         text.len()
     );
     stream.write_all(head.as_bytes())?;
@@ -437,7 +465,12 @@ mod tests {
             latency.add(ns);
         }
         let command = Command { name: "READ", count: 4, errors: 1, bytes: 7, latency, ..Command::default() };
-        Connection { transport: Some(Transport::RoceV2), protocol: Protocol::SmbDirect, commands: vec![command], ..Connection::default() }
+        Connection {
+            transport: Some(Transport::RoceV2),
+            protocol: Protocol::SmbDirect,
+            commands: vec![command],
+            ..Connection::default()
+        }
     }
 
     #[test]
@@ -454,7 +487,8 @@ mod tests {
             "rdmascope_request_duration_seconds_bucket{transport=\"rocev2\",protocol=\"smb_direct\",command=\"READ\",le=\"0.0001\"} 6",
             "rdmascope_request_duration_seconds_bucket{transport=\"rocev2\",protocol=\"smb_direct\",command=\"READ\",le=\"10\"} 6",
             "rdmascope_request_duration_seconds_bucket{transport=\"rocev2\",protocol=\"smb_direct\",command=\"READ\",le=\"+Inf\"} 8",
-            "rdmascope_request_duration_seconds_sum{transport=\"rocev2\",protocol=\"smb_direct\",command=\"READ\"} 40.000370000",
+            "rdmascope_request_duration_seconds_sum{transport=\"rocev2\",protocol=\"smb_direct\",command=\"READ\"} \
+                40.000370000",
             "rdmascope_rdma_hw_counter{device=\"mlx5_0\",port=\"1\",counter=\"out_of_sequence\"} 17",
             "rdmascope_forgotten_total{what=\"requests\"} 4",
         ] {
@@ -474,7 +508,9 @@ mod tests {
         for name in &named {
             assert!(METRICS.iter().any(|m| m.0 == *name), "{name}");
         }
-        for (name, ..) in METRICS.iter().filter(|m| m.0.contains("dropped") || m.0.contains("findings") || m.0.contains("stall")) {
+        for (name, ..) in
+            METRICS.iter().filter(|m| m.0.contains("dropped") || m.0.contains("findings") || m.0.contains("stall"))
+        {
             assert!(named.contains(name), "{name} is on no panel");
         }
     }

@@ -146,7 +146,9 @@ impl Payloads {
                 // taken by another name, or in conflict with a folder: a number is added, and in the end the folders
                 // are dropped
                 Err(e) if is_about_the_name(&e) && number < NUMBERS_MAX => path = numbered(&wanted, number),
-                Err(e) if is_about_the_name(&e) && number == NUMBERS_MAX => path = PathBuf::from(format!("file-{}", self.files.len() + 1)),
+                Err(e) if is_about_the_name(&e) && number == NUMBERS_MAX => {
+                    path = PathBuf::from(format!("file-{}", self.files.len() + 1))
+                }
                 Err(error) => return Err(Error::Write { path: self.folder.join(&path), error }),
             }
         }
@@ -242,7 +244,9 @@ impl Payloads {
 impl Sink for Payloads {
     fn payload(&mut self, exchange: &Exchange, offset: u64, bytes: &[u8]) {
         // the results of READDIR and others are not contents of a file
-        if !matches!(exchange.command, "READ" | "WRITE" | "READ_PLUS") || self.family.is_some_and(|f| f != exchange.family) {
+        if !matches!(exchange.command, "READ" | "WRITE" | "READ_PLUS")
+            || self.family.is_some_and(|f| f != exchange.family)
+        {
             return;
         }
         let name = exchange.file.as_deref().filter(|name| !safe_path(name).as_os_str().is_empty());
@@ -252,8 +256,8 @@ impl Sink for Payloads {
     }
 }
 
-/// A path from the network as a path below a folder: no root, no `..`, nothing that a file system or a terminal would take for
-/// something else.
+/// A path from the network as a path below a folder: no root, no `..`, nothing that a file system or a terminal would
+/// take for something else.
 pub fn safe_path(name: &str) -> PathBuf {
     let mut path = PathBuf::new();
     for component in name.split(['/', '\\']).filter(|c| !c.is_empty() && *c != ".").take(DEPTH_MAX) {
@@ -353,7 +357,10 @@ mod tests {
             payloads.keep(name, true, 0, b"new");
         }
         let written = payloads.finish().unwrap();
-        assert_eq!(written.keys().map(|p| p.to_str().unwrap()).collect::<Vec<_>>(), ["away_mine (2)", "link (2)", "old"]);
+        assert_eq!(
+            written.keys().map(|p| p.to_str().unwrap()).collect::<Vec<_>>(),
+            ["away_mine (2)", "link (2)", "old"]
+        );
         assert_eq!(fs::read(folder.path().join("old")).unwrap(), b"new");
         assert_eq!(fs::read(outside.path().join("mine")).unwrap(), b"mine");
     }

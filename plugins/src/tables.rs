@@ -5,32 +5,41 @@
 //!  DIR/exchanges/capture=NAME/part-00000.parquet    another capture into the same DIR adds a partition
 //! ```
 //!
-//! Every table is declared once, in [`TABLES`]: the Parquet schema, the checks and the documentation (`plugins/parquet/README.md`)
-//! come from there. Rows are kept until there are [`GROUP_ROWS`] of them, then written as a row group: memory does not grow with the
-//! capture. Findings and connections are known at its end, and few.
+//! Every table is declared once, in [`TABLES`]: the Parquet schema, the checks and the documentation
+//! (`plugins/parquet/README.md`) come from there. Rows are kept until there are [`GROUP_ROWS`] of them, then written as
+//! a row group, on a thread of its own if there may be several: memory does not grow with the capture. Findings and
+//! connections are known at its end, and few.
 
 use bytes::Bytes;
-use parquet::basic::Compression;
+use hashbrown::HashMap;
+use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
-use parquet::schema::types::TypePtr;
+use parquet::schema::types::{ColumnPath, TypePtr};
 use rdmascope_analyzer::episodes::time::{Behind, Owner};
-use rdmascope_analyzer::exchange::{Exchange, Status, Transfer};
+use rdmascope_analyzer::exchange::{Exchange, Family, Status, Transfer};
 use rdmascope_analyzer::op::{At, End, Placement, RdmaOp, Verb};
 use rdmascope_analyzer::report::{Report, Sink};
 use rdmascope_analyzer::roots;
+use rdmascope_analyzer::session::{self, Id};
 use rdmascope_dissector::frame::Addr;
-use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
 use thiserror::Error;
 
+/// The table whose rows are in the order of its first column. Requests and messages are written as they end, not as
+/// they began.
+const IN_ORDER: &str = "frames";
 /// Rows of a row group.
 pub const GROUP_ROWS: usize = 65_536;
 /// Rows of a file.
@@ -60,6 +69,9 @@ pub struct Column {
     pub kind: Type,
     /// True if it may be null.
     pub optional: bool,
+    /// True if most rows have a value of their own, near that of the row before: differences are stored. Of the values
+    /// of all other columns there are few, or they are alike: a dictionary is.
+    pub differs: bool,
     /// Description for the documentation.
     pub says: &'static str,
 }
@@ -76,57 +88,64 @@ pub struct Table {
 }
 
 macro_rules! tables {
-    ($($table:literal $row:literal { $($name:literal $kind:ident $(? $optional:tt)? $says:literal;)+ })+) => {
+    ($($table:literal $row:literal { $($name:literal $kind:ident $(? $optional:tt)? $(~ $differs:tt)? $says:literal;)+ })+) => {
         /// Every table.
         pub const TABLES: &[Table] = &[$(Table { name: $table, row: $row, columns: &[$(
-            Column { name: $name, kind: Type::$kind, optional: tables!(@optional $($optional)?), says: $says },
+            Column {
+                name: $name,
+                kind: Type::$kind,
+                optional: tables!(@is $($optional)?),
+                differs: tables!(@is $($differs)?),
+                says: $says,
+            },
         )+] },)+];
     };
-    (@optional) => {false};
-    (@optional $optional:tt) => {true};
+    (@is) => {false};
+    (@is $mark:tt) => {true};
 }
 
 tables! {
     "frames" "a frame of the capture" {
-        "frame" Integer "number, from 1";
-        "time" Time ?null "when it was captured";
-        "interface" Integer "number of the interface";
-        "wire_length" Integer "bytes on the wire";
-        "captured_length" Integer "bytes captured";
+        "frame" Integer ~differs "number, from 1";
+        "time" Time ?null ~differs "when it was captured";
+        "interface" Integer ~differs "number of the interface";
+        "wire_length" Integer ~differs "bytes on the wire";
+        "captured_length" Integer ~differs "bytes captured";
         "protocol" Text "the highest layer that was understood";
         "source" Text "network address of the sender";
         "destination" Text "network address of the receiver";
-        "connection" Integer ?null "the connection it belongs to";
+        "connection" Integer ?null ~differs "the connection it belongs to";
         "end" Text ?null "which end of the connection sent it, a or b; `connections.client_end` says which is the client";
-        "exchange" Integer ?null "the request it belongs to, as far as known when it came";
+        "exchange" Integer ?null ~differs "the request it belongs to, as far as known when it came";
         "retransmission" Bool "whether it was sent before";
     }
     "messages" "an RDMA message: Send, Write, Read Request or Read Response, from its first packet to its last" {
-        "connection" Integer "the connection";
-        "first_frame" Integer "its first frame";
-        "frame" Integer "its last frame";
-        "time" Time "when the last frame was captured";
+        "connection" Integer ~differs "the connection";
+        "first_frame" Integer ~differs "its first frame";
+        "frame" Integer ~differs "its last frame";
+        "time" Time ~differs "when the last frame was captured";
         "end" Text "which end sent it";
         "verb" Text "send, send_invalidate, write, read_request, read_response, atomic, terminate";
-        "packets" Integer "packets or segments";
+        "packets" Integer ~differs "packets or segments";
         "bytes" Integer "payload in them; of a Read Request the bytes asked for";
         "key" Integer ?null "remote key, where it uses one";
-        "address" Text ?null "address or tagged offset, in hexadecimal";
+        "address" Text ?null ~differs "address or tagged offset, in hexadecimal";
         "invalidates" Integer ?null "remote key that it invalidates";
     }
     "exchanges" "a request and its outcome" {
-        "exchange" Integer "number, from 1, in the order of the requests";
-        "connection" Integer "the connection";
+        "exchange" Integer ~differs "number, from 1, in the order of the requests";
+        "connection" Integer ~differs "the connection";
         "family" Text "smb2 or rpc";
         "command" Text "READ, CREATE, GETATTR, …";
-        "message_id" Integer "MessageId or XID; a MessageId past 2^63 is negative";
-        "frame_request" Integer "first frame of the request";
-        "frame_reply" Integer ?null "last frame of the reply";
-        "time" Time "when the request began";
+        "message_id" Integer ~differs "MessageId or XID; a MessageId past 2^63 is negative";
+        "session" Text ?null "session that it ran in: `sessions.session`";
+        "frame_request" Integer ~differs "first frame of the request";
+        "frame_reply" Integer ?null ~differs "last frame of the reply";
+        "time" Time ~differs "when the request began";
         "status" Integer ?null "NTSTATUS or NFS status; null if there was no reply, or RPC refused the call";
         "failed" Bool "whether that is a failure";
         "file" Text ?null "name of the file, where known";
-        "offset" Integer ?null "offset in the file";
+        "offset" Integer ?null ~differs "offset in the file";
         "length" Integer ?null "length asked for";
         "channel" Text "inline, rdma, rdma_invalidate, rdma_transform";
         "descriptors" Integer "pieces of memory advertised";
@@ -135,10 +154,12 @@ tables! {
         "write_operations" Integer "RDMA Writes";
         "write_bytes" Integer "bytes they moved";
         "bytes_moved" Integer "payload bytes, by RDMA or inline";
-        "latency" Integer ?null "from the first frame of the request to the last of the reply, in ns";
-        "latency_wire" Integer ?null "of it, on the wire, and the way to the server and back; the ten parts add up to the latency";
-        "latency_server" Integer ?null "of it, in the server";
-        "latency_rdma" Integer ?null "of it, in RDMA";
+        "latency" Integer ?null ~differs "from the first frame of the request to the last of the reply, in ns";
+        "poll" Bool "whether it waits for something to happen, so that its latency says nothing of the server";
+        "latency_wire" Integer ?null ~differs "of it, on the wire, and the way to the server and back; the ten parts \
+            add up to the latency";
+        "latency_server" Integer ?null ~differs "of it, in the server";
+        "latency_rdma" Integer ?null ~differs "of it, in RDMA";
         "latency_client" Integer ?null "of it, the client's between its own dependent parts";
         "latency_credit" Integer ?null "of it, waiting for credits or for the receive window";
         "latency_send_queue" Integer ?null "of it, in the sender's queue, or between that and the capture point";
@@ -156,10 +177,10 @@ tables! {
         "kind" Text "recovery, rnr, credit, pause, zero_window, silence, nagle, held_up, idle, interrupted, gap";
         "cause" Text "why, as far as is known";
         "from" Text ?null "client or server: whose packets were held up";
-        "begin" Time "when it began";
-        "end" Time ?null "when it ended";
-        "first_frame" Integer "the frame in which it began";
-        "last_frame" Integer ?null "the frame in which it ended";
+        "begin" Time ~differs "when it began";
+        "end" Time ?null ~differs "when it ended";
+        "first_frame" Integer ~differs "the frame in which it began";
+        "last_frame" Integer ?null ~differs "the frame in which it ended";
         "packets" Integer "packets that were lost, late or missing";
         "repeated" Integer "packets that went out again";
         "bytes" Integer "their bytes";
@@ -171,9 +192,9 @@ tables! {
         "severity" Text "error, warn, note";
         "certainty" Text "certain, if_nothing_was_missed, guess";
         "connection" Integer ?null "number of the connection in the report: `connections.report`";
-        "frame" Integer "the first frame";
-        "time" Time "its time";
-        "last_time" Time "the time of the last occurrence";
+        "frame" Integer ~differs "the first frame";
+        "time" Time ~differs "its time";
+        "last_time" Time ~differs "the time of the last occurrence";
         "by" Text "client, server, network, capture, unknown";
         "text" Text "the first occurrence, as a sentence";
         "spec" Text "document and section";
@@ -181,8 +202,8 @@ tables! {
     }
     "credits" "the credits of both ends of an SMB Direct connection after a message" {
         "connection" Integer "the connection";
-        "frame" Integer "the frame of the message";
-        "time" Time "its time";
+        "frame" Integer ~differs "the frame of the message";
+        "time" Time ~differs "its time";
         "end_a" Integer ?null "send credits that end a holds";
         "end_b" Integer ?null "send credits that end b holds";
     }
@@ -195,13 +216,16 @@ tables! {
         "client" Text "network address of the client";
         "server" Text "network address of the server";
         "port" Integer "the service's port; 0 where unknown";
+        "client_port" Integer "the client's port; 0 where unknown";
         "client_end" Text ?null "which end is the client, a or b";
         "client_qp" Integer ?null "queue pair";
         "server_qp" Integer ?null "queue pair";
-        "first_frame" Integer "the first frame";
-        "last_frame" Integer "the last frame";
+        "first_frame" Integer ~differs "the first frame";
+        "last_frame" Integer ~differs "the last frame";
     }
-    "sessions" "a connection of an SMB session, an NFS session or an NFS mount; one with several sessions has a row of each" {
+    "sessions" "a connection of an SMB session, an NFS session or an NFS mount; one with several sessions has a row of \
+        each" {
+        "number" Integer "number of the session in the capture, from 1: servers give an id again";
         "session" Text "its id in hexadecimal; empty for an NFS mount";
         "kind" Text "smb, nfs_session, nfs_mount";
         "connection" Integer "number of the connection in the report: `connections.report`";
@@ -225,7 +249,8 @@ pub fn documentation() -> String {
     use fmt::Write;
     let mut out = String::new();
     for table in TABLES {
-        let _ = write!(out, "### {}\nA row is {}.\n\n| column | type | |\n| --- | --- | --- |\n", table.name, table.row);
+        let _ =
+            write!(out, "### {}\nA row is {}.\n\n| column | type | |\n| --- | --- | --- |\n", table.name, table.row);
         for column in table.columns {
             let null = if column.optional { ", may be null" } else { "" };
             let _ = writeln!(out, "| `{}` | {}{null} | {} |", column.name, type_name(column.kind), column.says);
@@ -245,10 +270,6 @@ const fn type_name(kind: Type) -> &'static str {
 }
 
 impl Table {
-    fn of(name: &str) -> &'static Self {
-        TABLES.iter().find(|t| t.name == name).unwrap_or(&TABLES[0])
-    }
-
     /// The schema as Parquet writes it.
     pub fn schema(&self) -> String {
         let mut out = format!("message {} {{\n", self.name);
@@ -264,6 +285,26 @@ impl Table {
         }
         out.push('}');
         out
+    }
+
+    /// How its columns are stored.
+    fn properties(&self) -> WriterProperties {
+        let sorted = (self.name == IN_ORDER)
+            .then(|| vec![SortingColumn { column_idx: 0, descending: false, nulls_first: false }]);
+        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).set_sorting_columns(sorted);
+        let different = self.columns.iter().filter(|column| column.differs);
+        let properties = different.fold(properties, |properties, column| {
+            let path = ColumnPath::from(column.name);
+            let properties = properties.set_column_dictionary_enabled(path.clone(), false);
+            match column.kind {
+                // differences are packed already
+                Type::Integer | Type::Time => properties
+                    .set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED)
+                    .set_column_compression(path, Compression::UNCOMPRESSED),
+                Type::Text | Type::Bool => properties,
+            }
+        });
+        properties.build()
     }
 }
 
@@ -291,143 +332,311 @@ pub enum Error {
     },
 }
 
-/// A value of a row.
-#[derive(Clone, Debug)]
-enum Value {
-    Null,
-    Integer(i64),
-    Text(ByteArray),
-    Bool(bool),
-}
-
-impl From<i64> for Value {
-    fn from(n: i64) -> Self {
-        Self::Integer(n)
-    }
-}
-impl From<u64> for Value {
-    fn from(n: u64) -> Self {
-        Self::Integer(n as i64)
-    }
-}
-impl From<u32> for Value {
-    fn from(n: u32) -> Self {
-        Self::Integer(n.into())
-    }
-}
-impl From<bool> for Value {
-    fn from(b: bool) -> Self {
-        Self::Bool(b)
-    }
-}
-impl From<&'static str> for Value {
-    fn from(text: &'static str) -> Self {
-        Self::Text(Bytes::from_static(text.as_bytes()).into())
-    }
-}
-impl From<String> for Value {
-    fn from(text: String) -> Self {
-        Self::Text(text.into_bytes().into())
-    }
-}
-impl From<ByteArray> for Value {
-    fn from(text: ByteArray) -> Self {
-        Self::Text(text)
-    }
-}
-impl<T: Into<Self>> From<Option<T>> for Value {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Null, Into::into)
-    }
-}
-
 /// A column of a row group.
 #[derive(Debug)]
-enum Cells {
-    Integers(Vec<i64>, Vec<i16>),
-    Texts(Vec<ByteArray>, Vec<i16>),
-    Bools(Vec<bool>, Vec<i16>),
+struct Cells {
+    values: Values,
+    /// If it may be null, of each row: 1 if it has a value.
+    levels: Option<Vec<i16>>,
+}
+
+/// The values of a column, without those that are null.
+#[derive(Debug)]
+enum Values {
+    Integers(Vec<i64>),
+    Texts(Vec<ByteArray>),
+    Bools(Vec<bool>),
 }
 
 impl Cells {
-    fn new(kind: Type) -> Self {
-        match kind {
-            Type::Integer | Type::Time => Self::Integers(Vec::new(), Vec::new()),
-            Type::Text => Self::Texts(Vec::new(), Vec::new()),
-            Type::Bool => Self::Bools(Vec::new(), Vec::new()),
-        }
-    }
-
-    /// Appends a value. A value of another type, or a null in a required column, is a bug of the caller: it becomes 0
-    /// or an empty text.
-    fn push(&mut self, value: Value, optional: bool) {
-        let there = !optional || !matches!(value, Value::Null);
-        let levels = match self {
-            Self::Integers(cells, levels) => {
-                if there {
-                    cells.push(if let Value::Integer(n) = value { n } else { 0 });
-                }
-                levels
-            }
-            Self::Texts(cells, levels) => {
-                if there {
-                    cells.push(if let Value::Text(text) = value { text } else { Bytes::new().into() });
-                }
-                levels
-            }
-            Self::Bools(cells, levels) => {
-                if there {
-                    cells.push(matches!(value, Value::Bool(true)));
-                }
-                levels
-            }
+    fn new(column: &Column) -> Self {
+        let values = match column.kind {
+            Type::Integer | Type::Time => Values::Integers(Vec::new()),
+            Type::Text => Values::Texts(Vec::new()),
+            Type::Bool => Values::Bools(Vec::new()),
         };
-        if optional {
-            levels.push(i16::from(there));
+        Self { values, levels: column.optional.then(Vec::new) }
+    }
+
+    /// Of each column of a table.
+    fn of(table: &Table) -> Vec<Self> {
+        table.columns.iter().map(Self::new).collect()
+    }
+
+    #[inline]
+    fn there(&mut self) {
+        if let Some(levels) = &mut self.levels {
+            levels.push(1);
         }
     }
 
-    fn write(&mut self, group: &mut SerializedRowGroupWriter<'_, File>, optional: bool) -> Result<(), ParquetError> {
+    /// Appends a null. In a column that has none, it is a bug of the caller, as is a value of another type: it becomes
+    /// 0 or an empty text.
+    #[inline]
+    fn null(&mut self) {
+        match &mut self.levels {
+            Some(levels) => levels.push(0),
+            None => self.values.none(),
+        }
+    }
+
+    #[inline]
+    fn integer(&mut self, n: i64) {
+        self.there();
+        match &mut self.values {
+            Values::Integers(cells) => cells.push(n),
+            other => other.none(),
+        }
+    }
+
+    #[inline]
+    fn text(&mut self, text: ByteArray) {
+        self.there();
+        match &mut self.values {
+            Values::Texts(cells) => cells.push(text),
+            other => other.none(),
+        }
+    }
+
+    #[inline]
+    fn bool(&mut self, b: bool) {
+        self.there();
+        match &mut self.values {
+            Values::Bools(cells) => cells.push(b),
+            other => other.none(),
+        }
+    }
+
+    fn write(&mut self, group: &mut SerializedRowGroupWriter<'_, File>) -> Result<(), ParquetError> {
         let Some(mut column) = group.next_column()? else { return Ok(()) };
+        let levels = self.levels.as_deref();
+        match &self.values {
+            Values::Integers(cells) => column.typed::<Int64Type>().write_batch(cells, levels, None)?,
+            Values::Texts(cells) => column.typed::<ByteArrayType>().write_batch(cells, levels, None)?,
+            Values::Bools(cells) => column.typed::<BoolType>().write_batch(cells, levels, None)?,
+        };
+        column.close()
+    }
+
+    fn clear(&mut self) {
+        match &mut self.values {
+            Values::Integers(cells) => cells.clear(),
+            Values::Texts(cells) => cells.clear(),
+            Values::Bools(cells) => cells.clear(),
+        }
+        if let Some(levels) = &mut self.levels {
+            levels.clear();
+        }
+    }
+}
+
+impl Values {
+    #[cold]
+    fn none(&mut self) {
         match self {
-            Self::Integers(cells, levels) => {
-                column.typed::<Int64Type>().write_batch(cells, optional.then_some(levels), None)?;
-                cells.clear();
-                levels.clear();
+            Self::Integers(cells) => cells.push(0),
+            Self::Texts(cells) => cells.push(Bytes::new().into()),
+            Self::Bools(cells) => cells.push(false),
+        }
+    }
+}
+
+/// A value of a row.
+trait Value {
+    /// Appends it to its column.
+    fn put(self, cells: &mut Cells);
+}
+
+impl Value for i64 {
+    #[inline]
+    fn put(self, cells: &mut Cells) {
+        cells.integer(self);
+    }
+}
+impl Value for u64 {
+    #[inline]
+    fn put(self, cells: &mut Cells) {
+        cells.integer(self as i64);
+    }
+}
+impl Value for u32 {
+    #[inline]
+    fn put(self, cells: &mut Cells) {
+        cells.integer(self.into());
+    }
+}
+impl Value for bool {
+    #[inline]
+    fn put(self, cells: &mut Cells) {
+        cells.bool(self);
+    }
+}
+impl Value for &'static str {
+    #[inline]
+    fn put(self, cells: &mut Cells) {
+        cells.text(Bytes::from_static(self.as_bytes()).into());
+    }
+}
+impl Value for String {
+    fn put(self, cells: &mut Cells) {
+        cells.text(self.into_bytes().into());
+    }
+}
+impl Value for ByteArray {
+    #[inline]
+    fn put(self, cells: &mut Cells) {
+        cells.text(self);
+    }
+}
+impl<T: Value> Value for Option<T> {
+    #[inline]
+    fn put(self, cells: &mut Cells) {
+        match self {
+            Some(value) => value.put(cells),
+            None => cells.null(),
+        }
+    }
+}
+
+/// Appends a row to a table: a value for each of its columns, in order.
+macro_rules! row {
+    ($tables:ident . $table:ident, $($value:expr),+ $(,)?) => {{
+        let mut cells = $tables.$table.cells.iter_mut();
+        $(if let Some(cells) = cells.next() {
+            Value::put($value, cells);
+        })+
+        debug_assert!(cells.next().is_none(), "{}", $tables.$table.table.name);
+        if $tables.$table.appended() {
+            $tables.files.write(&mut $tables.$table);
+        }
+    }};
+}
+
+/// Rows of one table that wait to be written.
+struct Rows {
+    table: &'static Table,
+    /// Its place among the files.
+    place: usize,
+    cells: Vec<Cells>,
+    waiting: usize,
+    rows: u64,
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} rows of {}", self.rows, self.table.name)
+    }
+}
+
+impl Rows {
+    /// Counts a row. Returns true if there are as many as a row group has.
+    #[inline]
+    fn appended(&mut self) -> bool {
+        self.waiting += 1;
+        self.rows += 1;
+        self.waiting >= GROUP_ROWS
+    }
+}
+
+/// The files of all tables.
+enum Files {
+    /// They are written at once.
+    Here(Written),
+    /// Another thread writes them.
+    There(Away),
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if matches!(self, Self::Here(_)) { "here" } else { "on another thread" })
+    }
+}
+
+/// The thread that writes row groups, in the order in which they become full.
+struct Away {
+    full: SyncSender<Group>,
+    empty: Receiver<Group>,
+    thread: JoinHandle<Written>,
+}
+
+/// A row group.
+struct Group {
+    place: usize,
+    rows: usize,
+    cells: Vec<Cells>,
+}
+
+impl Files {
+    fn new(writers: Vec<Writer>, threads: usize) -> Self {
+        let mut written = Written { writers, error: None };
+        if threads < 2 {
+            return Self::Here(written);
+        }
+        // nobody waits in between: one group is written while the next is filled
+        let (full, filled) = sync_channel::<Group>(0);
+        let (emptied, empty): (Sender<Group>, _) = channel();
+        let thread = thread::spawn(move || {
+            for mut group in filled {
+                written.write(group.place, &mut group.cells, group.rows);
+                // at the end nobody takes it back
+                let _ = emptied.send(group);
             }
-            Self::Texts(cells, levels) => {
-                column.typed::<ByteArrayType>().write_batch(cells, optional.then_some(levels), None)?;
-                cells.clear();
-                levels.clear();
-            }
-            Self::Bools(cells, levels) => {
-                column.typed::<BoolType>().write_batch(cells, optional.then_some(levels), None)?;
-                cells.clear();
-                levels.clear();
+            written
+        });
+        Self::There(Away { full, empty, thread })
+    }
+
+    /// Writes the rows of a table as a row group.
+    fn write(&mut self, rows: &mut Rows) {
+        let count = mem::take(&mut rows.waiting);
+        match self {
+            Self::Here(written) => written.write(rows.place, &mut rows.cells, count),
+            Self::There(away) => {
+                let used = away.empty.try_iter().filter(|group| group.place == rows.place).last();
+                let cells = used.map_or_else(|| Cells::of(rows.table), |group| group.cells);
+                let cells = mem::replace(&mut rows.cells, cells);
+                // a thread that panicked is found at the end
+                let _ = away.full.send(Group { place: rows.place, rows: count, cells });
             }
         }
-        column.close()
+    }
+
+    /// Everything is written.
+    fn end(self) -> Written {
+        match self {
+            Self::Here(written) => written,
+            Self::There(Away { full, thread, .. }) => {
+                drop(full);
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            }
+        }
+    }
+}
+
+/// Files as far as they are written.
+struct Written {
+    writers: Vec<Writer>,
+    /// The first error. Nothing is written after it.
+    error: Option<Error>,
+}
+
+impl Written {
+    fn write(&mut self, place: usize, cells: &mut [Cells], rows: usize) {
+        if let (Some(writer), None) = (self.writers.get_mut(place), &self.error) {
+            self.error = writer.write(cells, rows).err();
+        }
+        cells.iter_mut().for_each(Cells::clear);
     }
 }
 
 /// Writer of one table.
 struct Writer {
-    table: &'static Table,
     schema: TypePtr,
     properties: WriterPropertiesPtr,
     folder: PathBuf,
     file: Option<SerializedFileWriter<File>>,
     parts: u32,
     in_file: usize,
-    cells: Vec<Cells>,
-    waiting: usize,
-    rows: u64,
-}
-
-impl fmt::Debug for Writer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} rows of {}", self.rows, self.table.name)
-    }
 }
 
 impl Writer {
@@ -437,33 +646,20 @@ impl Writer {
             return Err(Error::Exists(folder));
         }
         fs::create_dir_all(&folder).map_err(|error| Error::Write { path: folder.clone(), error })?;
-        let schema = parse_message_type(&table.schema()).map_err(|error| Error::Parquet { path: folder.clone(), error })?;
-        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        let schema =
+            parse_message_type(&table.schema()).map_err(|error| Error::Parquet { path: folder.clone(), error })?;
         Ok(Self {
-            table,
             schema: Arc::new(schema),
-            properties: Arc::new(properties),
+            properties: Arc::new(table.properties()),
             folder,
             file: None,
             parts: 0,
             in_file: 0,
-            cells: table.columns.iter().map(|c| Cells::new(c.kind)).collect(),
-            waiting: 0,
-            rows: 0,
         })
     }
 
-    fn push<const N: usize>(&mut self, row: [Value; N]) -> Result<(), Error> {
-        debug_assert_eq!(N, self.table.columns.len(), "{}", self.table.name);
-        for ((value, cells), column) in row.into_iter().zip(&mut self.cells).zip(self.table.columns) {
-            cells.push(value, column.optional);
-        }
-        self.waiting += 1;
-        self.rows += 1;
-        if self.waiting >= GROUP_ROWS { self.flush() } else { Ok(()) }
-    }
-
-    fn flush(&mut self) -> Result<(), Error> {
+    /// Writes a row group.
+    fn write(&mut self, cells: &mut [Cells], rows: usize) -> Result<(), Error> {
         if self.file.is_none() {
             let path = self.folder.join(format!("part-{:05}.parquet", self.parts));
             let file = File::create_new(&path).map_err(|error| Error::Write { path, error })?;
@@ -474,12 +670,11 @@ impl Writer {
         let failed = |error| Error::Parquet { path: self.folder.clone(), error };
         let Some(file) = self.file.as_mut() else { return Ok(()) };
         let mut group = file.next_row_group().map_err(failed)?;
-        for (cells, column) in self.cells.iter_mut().zip(self.table.columns) {
-            cells.write(&mut group, column.optional).map_err(failed)?;
+        for cells in cells {
+            cells.write(&mut group).map_err(failed)?;
         }
         group.close().map_err(failed)?;
-        self.in_file += self.waiting;
-        self.waiting = 0;
+        self.in_file += rows;
         if self.in_file >= FILE_ROWS { self.close_file() } else { Ok(()) }
     }
 
@@ -489,15 +684,6 @@ impl Writer {
             Some(file) => file.close().map(|_| ()).map_err(|error| Error::Parquet { path: self.folder.clone(), error }),
             None => Ok(()),
         }
-    }
-
-    fn finish(mut self) -> Result<(&'static str, u64), Error> {
-        if self.waiting > 0 || self.parts == 0 {
-            // a table without rows is a file all the same: queries find its columns
-            self.flush()?;
-        }
-        self.close_file()?;
-        Ok((self.table.name, self.rows))
     }
 }
 
@@ -537,17 +723,22 @@ struct Open {
 /// Receives an analysis and writes its tables.
 #[derive(Debug)]
 pub struct Tables {
-    frames: Writer,
-    messages: Writer,
-    exchanges: Writer,
-    episodes: Writer,
-    findings: Writer,
-    credits: Writer,
-    connections: Writer,
-    sessions: Writer,
-    open: BTreeMap<(u32, usize, &'static str), Open>,
+    frames: Rows,
+    messages: Rows,
+    exchanges: Rows,
+    episodes: Rows,
+    findings: Rows,
+    credits: Rows,
+    connections: Rows,
+    sessions: Rows,
+    files: Files,
+    /// Messages whose last packet has not come: by connection, sender and verb.
+    open: HashMap<(u32, End, Verb), Open>,
     addresses: Addresses,
-    error: Option<Error>,
+    /// The file that the last exchange named.
+    file: Option<(Arc<str>, ByteArray)>,
+    /// The session that the last exchange named.
+    session: Option<(Family, [u8; 16], ByteArray)>,
 }
 
 /// Texts of the addresses that occurred last: most frames have one of a few, and equal cells share their text.
@@ -569,47 +760,54 @@ impl Addresses {
 }
 
 impl Tables {
-    /// Prepares to write into `folder`, which is made if missing; the partition is named after `capture`.
+    /// Prepares to write into `folder`, which is made if missing; the partition is named after `capture`. With several
+    /// `threads`, one of them writes.
     ///
     /// # Errors
     /// See [`enum@Error`].
-    pub fn new(folder: &Path, capture: &str) -> Result<Self, Error> {
-        let safe: String = capture.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect();
-        let writer = |name: &str| Writer::new(Table::of(name), folder, &safe);
+    pub fn new(folder: &Path, capture: &str, threads: usize) -> Result<Self, Error> {
+        let safe: String =
+            capture.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect();
+        let writers = TABLES.iter().map(|table| Writer::new(table, folder, &safe)).collect::<Result<_, _>>()?;
+        let rows = |name: &str| {
+            let place = TABLES.iter().position(|table| table.name == name).unwrap_or(0);
+            Rows { table: &TABLES[place], place, cells: Cells::of(&TABLES[place]), waiting: 0, rows: 0 }
+        };
         Ok(Self {
-            frames: writer("frames")?,
-            messages: writer("messages")?,
-            exchanges: writer("exchanges")?,
-            episodes: writer("episodes")?,
-            findings: writer("findings")?,
-            credits: writer("credits")?,
-            connections: writer("connections")?,
-            sessions: writer("sessions")?,
-            open: BTreeMap::new(),
+            frames: rows("frames"),
+            messages: rows("messages"),
+            exchanges: rows("exchanges"),
+            episodes: rows("episodes"),
+            findings: rows("findings"),
+            credits: rows("credits"),
+            connections: rows("connections"),
+            sessions: rows("sessions"),
+            files: Files::new(writers, threads),
+            open: HashMap::new(),
             addresses: Addresses::default(),
-            error: None,
+            file: None,
+            session: None,
         })
     }
 
     /// The next frame.
     pub fn frame(&mut self, f: FrameRow) {
         let [source, destination] = f.addresses.map(|addr| self.addresses.text(addr));
-        let row = [
-            f.frame.into(),
-            f.time_ns.into(),
-            f.interface.into(),
-            f.wire_length.into(),
-            f.captured_length.into(),
-            f.protocol.into(),
-            source.into(),
-            destination.into(),
-            f.place.map(|p| p.0).into(),
-            f.place.map(|p| end_name(p.1)).into(),
-            Some(f.exchange).filter(|e| *e > 0).into(),
-            f.retransmission.into(),
-        ];
-        let done = self.frames.push(row);
-        self.keep(done);
+        row!(
+            self.frames,
+            f.frame,
+            f.time_ns,
+            f.interface,
+            f.wire_length,
+            f.captured_length,
+            f.protocol,
+            source,
+            destination,
+            f.place.map(|p| p.0),
+            f.place.map(|p| end_name(p.1)),
+            Some(f.exchange).filter(|e| *e > 0),
+            f.retransmission,
+        );
     }
 
     /// Writes the rows that are known only at the end. Returns the number of rows of each table.
@@ -624,95 +822,100 @@ impl Tables {
             }
             for number in numbers {
                 let [client, server] = &connection.peers;
-                let done = self.connections.push([
-                    number.into(),
-                    connection.id.into(),
-                    connection.transport.map_or("", |t| t.key()).into(),
-                    connection.protocol.key().into(),
-                    connection.handshake.key().into(),
-                    client.address.to_string().into(),
-                    server.address.to_string().into(),
-                    u32::from(server.port).into(),
-                    connection.client_end.map(end_name).into(),
-                    client.qp.into(),
-                    server.qp.into(),
-                    connection.first.frame.into(),
-                    connection.last.frame.into(),
-                ]);
-                self.keep(done);
+                row!(
+                    self.connections,
+                    number,
+                    connection.id,
+                    connection.transport.map_or("", |t| t.key()),
+                    connection.protocol.key(),
+                    connection.handshake.key(),
+                    client.address.to_string(),
+                    server.address.to_string(),
+                    u32::from(server.port),
+                    u32::from(client.port),
+                    connection.client_end.map(end_name),
+                    client.qp,
+                    server.qp,
+                    connection.first.frame,
+                    connection.last.frame,
+                );
             }
         }
         for connection in &report.connections {
             for e in &connection.episodes.list {
-                let done = self.episodes.push([
-                    connection.id.into(),
-                    e.id.into(),
-                    e.kind.key().into(),
-                    e.cause.key().into(),
-                    e.by.map(|by| ["client", "server"][by.index()]).into(),
-                    e.begin.time.into(),
-                    e.end.map(|at| at.time).into(),
-                    e.begin.frame.into(),
-                    e.end.map(|at| at.frame).into(),
-                    e.packets.into(),
-                    e.repeated.into(),
-                    e.bytes.into(),
-                    e.cost.into(),
-                    e.requests.into(),
-                ]);
-                self.keep(done);
+                row!(
+                    self.episodes,
+                    connection.id,
+                    e.id,
+                    e.kind.key(),
+                    e.cause.key(),
+                    e.by.map(|by| ["client", "server"][by.index()]),
+                    e.begin.time,
+                    e.end.map(|at| at.time),
+                    e.begin.frame,
+                    e.end.map(|at| at.frame),
+                    e.packets,
+                    e.repeated,
+                    e.bytes,
+                    e.cost,
+                    e.requests,
+                );
             }
         }
         for finding in report.findings.ranked() {
-            let done = self.findings.push([
-                finding.rule.id().into(),
-                finding.severity.name().into(),
-                finding.certainty.name().into(),
-                finding.connection.into(),
-                finding.frame.into(),
-                finding.time_ns.into(),
-                finding.last_time_ns.into(),
-                finding.by.name().into(),
-                roots::text(report, finding).into(),
-                finding.rule.row().spec.into(),
-                finding.count.into(),
-            ]);
-            self.keep(done);
+            row!(
+                self.findings,
+                finding.rule.id(),
+                finding.severity.name(),
+                finding.certainty.name(),
+                finding.connection,
+                finding.frame,
+                finding.time_ns,
+                finding.last_time_ns,
+                finding.by.name(),
+                roots::text(report, finding),
+                finding.rule.row().spec,
+                finding.count,
+            );
         }
-        for session in rdmascope_analyzer::session::sessions(report) {
+        for (number, session) in (1_u64..).zip(session::sessions(report)) {
             for channel in &session.channels {
-                let done = self.sessions.push([
-                    session.id.text().into(),
-                    session.id.kind().into(),
-                    channel.connection.into(),
-                    channel.role.key().into(),
-                    channel.requests.into(),
-                    channel.errors.into(),
-                    channel.unanswered.into(),
-                    channel.opens.into(),
-                    channel.locks.into(),
-                    channel.read.into(),
-                    channel.written.into(),
-                    channel.rdma.into(),
-                    channel.latency.quantile(500).into(),
-                    channel.retransmissions.into(),
-                    channel.broke.into(),
-                ]);
-                self.keep(done);
+                row!(
+                    self.sessions,
+                    number,
+                    session.id.text(),
+                    session.id.kind(),
+                    channel.connection,
+                    channel.role.key(),
+                    channel.requests,
+                    channel.errors,
+                    channel.unanswered,
+                    channel.opens,
+                    channel.locks,
+                    channel.read,
+                    channel.written,
+                    channel.rdma,
+                    channel.latency.quantile(500),
+                    channel.retransmissions,
+                    channel.broke,
+                );
             }
         }
-        if let Some(error) = self.error {
-            return Err(error);
+        let Self { frames, messages, exchanges, episodes, findings, credits, connections, sessions, mut files, .. } =
+            self;
+        let tables = [frames, messages, exchanges, episodes, findings, credits, connections, sessions];
+        let mut counts = Vec::with_capacity(tables.len());
+        for mut table in tables {
+            if table.waiting > 0 || table.rows == 0 {
+                // a table without rows is a file all the same: queries find its columns
+                files.write(&mut table);
+            }
+            counts.push((table.table.name, table.rows));
         }
-        [self.frames, self.messages, self.exchanges, self.episodes, self.findings, self.credits, self.connections, self.sessions]
-            .into_iter()
-            .map(Writer::finish)
-            .collect()
-    }
-
-    fn keep(&mut self, done: Result<(), Error>) {
-        if let (Err(error), None) = (done, &self.error) {
-            self.error = Some(error);
+        let Written { writers, error } = files.end();
+        match error {
+            Some(error) => Err(error),
+            None => writers.into_iter().try_for_each(|mut writer| writer.close_file()).map(|()| counts),
         }
     }
 }
@@ -722,6 +925,15 @@ const fn end_name(end: End) -> &'static str {
         End::A => "a",
         End::B => "b",
     }
+}
+
+/// A session as the table `sessions` names it.
+fn session_name(family: Family, id: [u8; 16]) -> String {
+    match family {
+        Family::Smb2 => Id::Smb(u128::from_be_bytes(id) as u64),
+        Family::Rpc => Id::Nfs(id),
+    }
+    .text()
 }
 
 const fn verb_name(verb: Verb) -> &'static str {
@@ -739,37 +951,51 @@ const fn verb_name(verb: Verb) -> &'static str {
 impl Sink for Tables {
     fn op(&mut self, connection: u32, op: &RdmaOp<'_>) {
         // the last packet of a Send may be one that invalidates
-        let kind = if op.verb == Verb::SendInvalidate { "send" } else { verb_name(op.verb) };
-        let slot = (connection, op.by.index(), kind);
+        let verb = if op.verb == Verb::SendInvalidate { Verb::Send } else { op.verb };
+        let slot = (connection, op.by, verb);
         let key = if let Placement::Memory { key, address } = op.placement { Some((key, address)) } else { None };
         let bytes = if op.verb == Verb::ReadRequest { op.message_length.unwrap_or(0) } else { op.length };
-        if op.part.begins() {
-            self.open.remove(&slot);
-        }
-        if !op.part.ends() && self.open.len() >= OPEN_MAX {
-            self.open.clear();
-        }
-        let mut open = self.open.remove(&slot).unwrap_or(Open { first: op.at.frame, packets: 0, bytes: 0, key });
+        let new = Open { first: op.at.frame, packets: 0, bytes: 0, key };
+        // most messages are one packet
+        let mut open = match self.open.is_empty() {
+            true => new,
+            false if op.part.begins() => {
+                self.open.remove(&slot);
+                new
+            }
+            false if op.part.ends() => self.open.remove(&slot).unwrap_or(new),
+            false => match self.open.get_mut(&slot) {
+                Some(open) => {
+                    open.packets += 1;
+                    open.bytes += u64::from(bytes);
+                    return;
+                }
+                None => new,
+            },
+        };
         open.packets += 1;
         open.bytes += u64::from(bytes);
         if !op.part.ends() {
+            if self.open.len() >= OPEN_MAX {
+                self.open.clear();
+            }
             self.open.insert(slot, open);
             return;
         }
-        let done = self.messages.push([
-            connection.into(),
-            open.first.into(),
-            op.at.frame.into(),
-            op.at.time.into(),
-            end_name(op.by).into(),
-            verb_name(op.verb).into(),
-            open.packets.into(),
-            open.bytes.into(),
-            open.key.map(|k| k.0).into(),
-            open.key.map(|k| format!("{:#018x}", k.1)).into(),
-            op.invalidate.into(),
-        ]);
-        self.keep(done);
+        row!(
+            self.messages,
+            connection,
+            open.first,
+            op.at.frame,
+            op.at.time,
+            end_name(op.by),
+            verb_name(op.verb),
+            open.packets,
+            open.bytes,
+            open.key.map(|k| k.0),
+            open.key.map(|k| format!("{:#018x}", k.1)),
+            op.invalidate,
+        );
     }
 
     fn exchange(&mut self, e: &Exchange) {
@@ -777,51 +1003,68 @@ impl Sink for Tables {
         let episode = e.behind.and_then(|behind| if let Behind::Episode(id) = behind { Some(id) } else { None });
         let operations = |t: &Transfer| t.operations;
         let family = match e.family {
-            rdmascope_analyzer::exchange::Family::Smb2 => "smb2",
-            rdmascope_analyzer::exchange::Family::Rpc => "rpc",
+            Family::Smb2 => "smb2",
+            Family::Rpc => "rpc",
         };
-        let done = self.exchanges.push([
-            e.id.into(),
-            e.connection.into(),
-            family.into(),
-            e.command.into(),
-            e.message_id.into(),
-            e.request.frame.into(),
-            e.reply_end.map(|at| at.frame).into(),
-            e.request.time.into(),
-            e.status.and_then(|code| Status(e.family, code).number()).into(),
-            e.failed.into(),
-            e.file.as_deref().map(str::to_owned).into(),
-            e.offset.into(),
-            e.length.into(),
-            e.channel.name().into(),
-            e.descriptor_count.into(),
-            operations(&e.reads).into(),
-            e.reads.bytes.into(),
-            operations(&e.writes).into(),
-            e.writes.bytes.into(),
-            e.bytes_moved.into(),
-            e.latency().into(),
-            part(Owner::Wire).into(),
-            part(Owner::Server).into(),
-            part(Owner::Rdma).into(),
-            part(Owner::Client).into(),
-            part(Owner::Credit).into(),
-            part(Owner::SendQueue).into(),
-            part(Owner::Recovery).into(),
-            part(Owner::Rnr).into(),
-            part(Owner::Pause).into(),
-            part(Owner::Unknown).into(),
-            episode.into(),
-            e.wait_for_credit.into(),
-            e.retransmissions.into(),
-        ]);
-        self.keep(done);
+        let session = e.session.map(|id| match &self.session {
+            Some((family, same, text)) if (*family, *same) == (e.family, id) => text.clone(),
+            _ => {
+                let text = ByteArray::from(session_name(e.family, id).into_bytes());
+                self.session = Some((e.family, id, text.clone()));
+                text
+            }
+        });
+        let file = e.file.as_ref().map(|file| match &self.file {
+            Some((same, text)) if Arc::ptr_eq(same, file) => text.clone(),
+            _ => {
+                let text = ByteArray::from(file.as_bytes().to_vec());
+                self.file = Some((file.clone(), text.clone()));
+                text
+            }
+        });
+        row!(
+            self.exchanges,
+            e.id,
+            e.connection,
+            family,
+            e.command,
+            e.message_id,
+            session,
+            e.request.frame,
+            e.reply_end.map(|at| at.frame),
+            e.request.time,
+            e.status.and_then(|code| Status(e.family, code).number()),
+            e.failed,
+            file,
+            e.offset,
+            e.length,
+            e.channel.name(),
+            e.descriptor_count,
+            operations(&e.reads),
+            e.reads.bytes,
+            operations(&e.writes),
+            e.writes.bytes,
+            e.bytes_moved,
+            e.latency(),
+            e.is_poll(),
+            part(Owner::Wire),
+            part(Owner::Server),
+            part(Owner::Rdma),
+            part(Owner::Client),
+            part(Owner::Credit),
+            part(Owner::SendQueue),
+            part(Owner::Recovery),
+            part(Owner::Rnr),
+            part(Owner::Pause),
+            part(Owner::Unknown),
+            episode,
+            e.wait_for_credit,
+            e.retransmissions,
+        );
     }
 
     fn credits(&mut self, connection: u32, at: At, held: [Option<i64>; 2]) {
-        let done = self.credits.push([connection.into(), at.frame.into(), at.time.into(), held[0].into(), held[1].into()]);
-        self.keep(done);
+        row!(self.credits, connection, at.frame, at.time, held[0], held[1]);
     }
 }
 
@@ -845,17 +1088,82 @@ mod tests {
         if std::env::var_os("UPDATE").is_some() {
             fs::write(&page, format!("{before}## Tables\n{}", documentation())).unwrap();
         } else {
-            assert_eq!(after, documentation(), "UPDATE=1 cargo test -p rdmascope-plugins --features parquet writes it anew");
+            assert_eq!(
+                after,
+                documentation(),
+                "UPDATE=1 cargo test -p rdmascope-plugins --features parquet writes it anew"
+            );
         }
     }
 
     #[test]
     fn a_partition_is_not_written_over_and_its_name_leads_nowhere() {
         let folder = tempfile::tempdir().unwrap();
-        let tables = Tables::new(folder.path(), "../a b=c").unwrap();
+        let tables = Tables::new(folder.path(), "../a b=c", 1).unwrap();
         let rows = tables.finish(&Report::default()).unwrap();
         assert_eq!(rows.iter().map(|r| r.1).sum::<u64>(), 0);
         assert!(folder.path().join("frames/capture=.._a_b_c/part-00000.parquet").exists());
-        assert!(matches!(Tables::new(folder.path(), "../a b=c"), Err(Error::Exists(_))));
+        assert!(matches!(Tables::new(folder.path(), "../a b=c", 1), Err(Error::Exists(_))));
+    }
+
+    /// More frames than a row group has, between two pairs of hosts.
+    fn written(folder: &Path, threads: usize) -> Vec<(&'static str, u64)> {
+        let mut tables = Tables::new(folder, "a", threads).unwrap();
+        for frame in 1..=GROUP_ROWS as u64 + 1000 {
+            let host = |n: u64| Addr::V4([192, 0, 2, n as u8]);
+            tables.frame(FrameRow {
+                frame,
+                time_ns: (frame % 7 > 0).then_some(1_700_000_000_000_000_000 + 1000 * frame as i64),
+                interface: 0,
+                wire_length: 100 + (frame % 5) as u32,
+                captured_length: 100,
+                protocol: "smb2",
+                addresses: [host(frame % 4), host(9)],
+                place: (frame % 3 > 0).then_some((frame as u32 % 4, End::A)),
+                exchange: frame / 8,
+                retransmission: frame % 100 == 0,
+            });
+        }
+        tables.finish(&Report::default()).unwrap()
+    }
+
+    #[test]
+    fn a_thread_that_writes_changes_nothing() {
+        let folders = [1, 2].map(|threads| {
+            let folder = tempfile::tempdir().unwrap();
+            (written(folder.path(), threads), folder)
+        });
+        let [(one, here), (other, there)] = &folders;
+        assert_eq!(one, other);
+        assert_eq!(one[0], ("frames", GROUP_ROWS as u64 + 1000));
+        for table in TABLES {
+            let path = format!("{}/capture=a/part-00000.parquet", table.name);
+            assert!(
+                fs::read(here.path().join(&path)).unwrap() == fs::read(there.path().join(&path)).unwrap(),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn columns_whose_values_differ_have_no_dictionary_and_come_back() {
+        use parquet::file::reader::{FileReader, SerializedFileReader};
+        use parquet::record::RowAccessor;
+        let folder = tempfile::tempdir().unwrap();
+        written(folder.path(), 1);
+        let file = File::open(folder.path().join("frames/capture=a/part-00000.parquet")).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        let group = reader.metadata().row_group(0);
+        for (column, declared) in group.columns().iter().zip(TABLES[0].columns) {
+            let may_have = matches!(declared.kind, Type::Text | Type::Integer) && !declared.differs;
+            assert_eq!(column.dictionary_page_offset().is_some(), may_have, "{}", declared.name);
+        }
+        for (n, row) in (1_i64..).zip(reader.get_row_iter(None).unwrap()) {
+            let row = row.unwrap();
+            assert_eq!((row.get_long(0).unwrap(), row.get_long(3).unwrap()), (n, 100 + n % 5));
+            assert_eq!(row.get_string(6).unwrap(), &format!("192.0.2.{}", n % 4));
+            assert_eq!(row.get_long(8).ok(), (n % 3 > 0).then_some(n % 4));
+            assert_eq!(row.get_bool(11).unwrap(), n % 100 == 0);
+        }
     }
 }

@@ -43,15 +43,20 @@ pub fn engine_of(program: &Path) -> Option<PathBuf> {
     // of those that cargo made, the one that was made last
     let made = [folder.join(&name), folder.join("deps").join(&name)].into_iter().filter(|path| path.is_file());
     let newest = made.max_by_key(|path| path.metadata().and_then(|m| m.modified()).ok());
-    let packaged =
-        || ["../lib/rdmascope", "../lib64/rdmascope"].map(|lib| folder.join(lib).join(&name)).into_iter().find(|path| path.is_file());
+    let packaged = || {
+        ["../lib/rdmascope", "../lib64/rdmascope"]
+            .map(|lib| folder.join(lib).join(&name))
+            .into_iter()
+            .find(|path| path.is_file())
+    };
     newest.or_else(packaged).map(|path| path.canonicalize().unwrap_or(path))
 }
 
 /// The plugin. It looks for the engine beside itself, then at `engine`, then in the folder of packages.
 pub fn lua(engine: Option<&Path>) -> String {
     let mut out = format!(
-        "-- rdmascope {}: storage over RDMA in Wireshark 4.0 and later. Made by `rdmascope export wireshark`: do not edit.\n\
+        "-- rdmascope {}: storage over RDMA in Wireshark 4.0 and later. Made by `rdmascope export wireshark`: do not \
+            edit.\n\
          -- Lua 5.2 to 5.4. Put it into Wireshark's plugin folder, or run `tshark -X lua_script:rdmascope.lua`.\n\n\
          -- Where packages and a user's own folder have it, the first one stays.\n\
          if package.loaded[\"rdmascope.plugin\"] then return end\n\
@@ -184,7 +189,10 @@ fn quoted(text: &str) -> String {
 #[derive(Debug, Error)]
 pub enum InstallError {
     /// No folder was given, and none is known on this machine.
-    #[error("Wireshark's folder for your own files is not known here: name it with --dir (Wireshark shows it under Help, About, Folders)")]
+    #[error(
+        "Wireshark's folder for your own files is not known here: name it with --dir (Wireshark shows it under Help, \
+            About, Folders)"
+    )]
     NoFolder,
     /// Something in or about a folder.
     #[error("{path}: {error}")]
@@ -228,11 +236,17 @@ impl Places {
     /// The places that the environment names.
     pub fn of_environment() -> Self {
         let path = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        Self { configured: path("WIRESHARK_CONFIG_DIR"), xdg: path("XDG_CONFIG_HOME"), home: path("HOME"), appdata: path("APPDATA") }
+        Self {
+            configured: path("WIRESHARK_CONFIG_DIR"),
+            xdg: path("XDG_CONFIG_HOME"),
+            home: path("HOME"),
+            appdata: path("APPDATA"),
+        }
     }
 
-    /// The folder of plugins, and that of capture sources. Wireshark looks for the former in `~/.local/lib/wireshark/plugins` on
-    /// Unix, for the latter in `extcap` beside them (from 4.4 on) and in its configuration folder.
+    /// The folder of plugins, and that of capture sources. Wireshark looks for the former in
+    /// `~/.local/lib/wireshark/plugins` on Unix, for the latter in `extcap` beside them (from 4.4 on) and in its
+    /// configuration folder.
     fn folders(&self) -> Option<(PathBuf, Vec<PathBuf>)> {
         if let Some(folder) = &self.configured {
             return Some((folder.join("plugins"), vec![folder.join("extcap")]));
@@ -264,10 +278,17 @@ const SOURCE: &str = if cfg!(windows) { "rdmascope-extcap.exe" } else { "rdmasco
 ///
 /// # Errors
 /// No folder is known, or one cannot be written to.
-pub fn install(places: &Places, folder: Option<&Path>, program: &Path, engine: Option<&Path>) -> Result<Vec<Done>, InstallError> {
+pub fn install(
+    places: &Places,
+    folder: Option<&Path>,
+    program: &Path,
+    engine: Option<&Path>,
+) -> Result<Vec<Done>, InstallError> {
     let (plugins, sources) = folders(places, folder)?;
     let mut done = Vec::new();
-    let make = |folder: &Path| std::fs::create_dir_all(folder).map_err(|error| InstallError::Write { path: folder.to_owned(), error });
+    let make = |folder: &Path| {
+        std::fs::create_dir_all(folder).map_err(|error| InstallError::Write { path: folder.to_owned(), error })
+    };
     make(&plugins)?;
     let path = plugins.join(FILE);
     let replaced = path.exists();
@@ -301,7 +322,8 @@ fn replace(from: &Path, to: &Path) -> io::Result<()> {
 /// No folder is known, or something cannot be removed.
 pub fn remove(places: &Places, folder: Option<&Path>) -> Result<Vec<Done>, InstallError> {
     let (plugins, sources) = folders(places, folder)?;
-    let is_link = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|m| cfg!(windows) || m.file_type().is_symlink());
+    let is_link =
+        |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|m| cfg!(windows) || m.file_type().is_symlink());
     let files = [plugins.join(FILE), plugins.join(engine_file())].into_iter().filter(|path| path.is_file());
     let links = sources.into_iter().map(|folder| folder.join(SOURCE)).filter(|path| is_link(path));
     let mut done = Vec::new();
@@ -358,7 +380,9 @@ pub fn works(plugin: &Path) -> Tried {
 
 /// A capture of one RDMA Send on UDP port 4791.
 fn one_frame() -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 48, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let mut frame = vec![
+        2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 48, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+    ];
     frame.extend([0xc0, 0, 0x12, 0xb7, 0, 28, 0, 0]);
     frame.extend([4, 0x40, 0xff, 0xff, 0, 0, 0, 0x11, 0, 0, 0, 1]);
     frame.extend([0; 8]);
@@ -372,7 +396,12 @@ fn link(program: &Path, path: &Path) -> io::Result<()> {
     // only a link is ours to replace
     match std::fs::symlink_metadata(path) {
         Ok(there) if there.file_type().is_symlink() => std::fs::remove_file(path)?,
-        Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "is there, and is not a link of rdmascope's making")),
+        Ok(_) => {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "is there, and is not a link of rdmascope's making",
+            ));
+        }
         Err(_) => {}
     }
     std::os::unix::fs::symlink(program, path)
@@ -408,15 +437,39 @@ mod tests {
     #[test]
     fn the_fields_that_users_filter_by_are_there() {
         let text = lua(None);
-        for name in ["credits.client", "credits.server", "stall", "exchange", "exchange.request", "exchange.reply", "exchange.time"] {
+        for name in [
+            "credits.client",
+            "credits.server",
+            "stall",
+            "exchange",
+            "exchange.request",
+            "exchange.reply",
+            "exchange.time",
+        ] {
             assert!(text.contains(&format!("{{ name = \"rdmascope.{name}\"")), "{name}");
         }
-        for name in
-            ["key.state", "finding.id", "finding.severity", "finding.section", "finding.by", "finding.text", "mirror", "mirror.session"]
-        {
+        for name in [
+            "key.state",
+            "finding.id",
+            "finding.severity",
+            "finding.section",
+            "finding.by",
+            "finding.text",
+            "mirror",
+            "mirror.session",
+        ] {
             assert!(text.contains(&format!("{{ name = \"rdmascope.{name}\"")), "{name}");
         }
-        for name in ["connection", "retransmission", "early", "cnp", "finding.certainty", "session", "session.channel", "episode"] {
+        for name in [
+            "connection",
+            "retransmission",
+            "early",
+            "cnp",
+            "finding.certainty",
+            "session",
+            "session.channel",
+            "episode",
+        ] {
             assert!(text.contains(&format!("{{ name = \"rdmascope.{name}\"")), "{name}");
         }
     }
@@ -449,7 +502,9 @@ mod tests {
         assert_eq!(std::fs::read_link(&sources[0]).unwrap(), program);
         std::fs::remove_file(&sources[0]).unwrap();
         std::fs::write(&sources[0], "mine").unwrap();
-        assert!(matches!(install(&places, None, program, None), Err(InstallError::Write { path, .. }) if path == sources[0]));
+        assert!(
+            matches!(install(&places, None, program, None), Err(InstallError::Write { path, .. }) if path == sources[0])
+        );
         assert_eq!(std::fs::read_to_string(&sources[0]).unwrap(), "mine");
         assert!(matches!(install(&Places::default(), None, program, None), Err(InstallError::NoFolder)));
         let removed = remove(&places, None).unwrap();

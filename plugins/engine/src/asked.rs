@@ -65,7 +65,9 @@ pub(crate) fn asked<'a>(arguments: impl Iterator<Item = &'a str>) -> Option<Requ
             let value = if rest.is_empty() { arguments.next().unwrap_or_default() } else { rest };
             match letter {
                 // columns, colours and macros may contain any field
-                'e' | 'Y' | 'R' if !value.contains("_ws") && !value.contains("color") && !value.contains('$') => named.push(value),
+                'e' | 'Y' | 'R' if !value.contains("_ws") && !value.contains("color") && !value.contains('$') => {
+                    named.push(value)
+                }
                 'T' if value == "fields" => is_fields = true,
                 'z' if counts(value) => is_counting = true,
                 'X' if value.starts_with("lua_script:") && value.ends_with("rdmascope.lua") => {}
@@ -107,12 +109,17 @@ mod tests {
 
     #[test]
     fn fields_that_are_printed_or_filtered_by_are_asked_for() {
-        let none = of("-r file -T fields -e frame.number -e rdmascope.exchange -Y rdmascope.stall>0.5&&not(ip.addr==10.0.0.1)").unwrap();
+        let none = of(
+            "-r file -T fields -e frame.number -e rdmascope.exchange -Y rdmascope.stall>0.5&&not(ip.addr==10.0.0.1)",
+        )
+        .unwrap();
         assert!(!none.others && none.fields == ["rdmascope.exchange", "rdmascope.stall"]);
         for name in ["smb2.cmd", "frame.protocols", "rdmascope.smb2.rdma_transform.channel", "smb_direct", "rpc.xid"] {
             assert!(of(&format!("-r file -T fields -e rdmascope.stall -e {name}")).unwrap().others, "{name}");
         }
-        let both = of("-nr file -2 -Y rdmascope.stall>0.5&&smb2.cmd==8 -Tfields -e rdmascope.exchange.time -E separator=,").unwrap();
+        let both =
+            of("-nr file -2 -Y rdmascope.stall>0.5&&smb2.cmd==8 -Tfields -e rdmascope.exchange.time -E separator=,")
+                .unwrap();
         assert_eq!(both.fields, ["rdmascope.exchange.time", "rdmascope.stall"]);
         assert!(!both.protocol && !both.nothing);
         let protocol = of("-r file -Y rdmascope -T fields -e smb2 --disable-protocol artemis").unwrap();
@@ -121,7 +128,11 @@ mod tests {
 
     #[test]
     fn where_tshark_only_counts_nobody_looks() {
-        for line in ["-q -z io,stat,0 -r file", "-r file -qz conv,tcp", "-X lua_script:/tmp/rdmascope.lua -Q -z endpoints,ip -r file"] {
+        for line in [
+            "-q -z io,stat,0 -r file",
+            "-r file -qz conv,tcp",
+            "-X lua_script:/tmp/rdmascope.lua -Q -z endpoints,ip -r file",
+        ] {
             assert_eq!(of(line), Some(RequestedFields { nothing: true, ..RequestedFields::default() }), "{line}");
         }
         assert!(!of("-q -z io,stat,0 -T fields -e frame.number").unwrap().nothing);

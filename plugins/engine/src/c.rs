@@ -244,7 +244,8 @@ pub unsafe extern "C" fn rdmascope_close(engine: *mut Handle) {
     if engine.is_null() {
         return;
     }
-    // SAFETY: the caller says that it came of `rdmascope_open`, where it was a box, and that this is the last we hear of it
+    // SAFETY: the caller says that it came of `rdmascope_open`, where it was a box, and that this is the last we hear
+    // of it
     let handle = unsafe { Box::from_raw(engine) };
     let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
 }
@@ -254,7 +255,12 @@ pub unsafe extern "C" fn rdmascope_close(engine: *mut Handle) {
 /// # Safety
 /// The pointers are null, or valid for what they point to; `frame` has as many bytes as it says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdmascope_frame(engine: *mut Handle, frame: *const CFrame, facts: *mut *const u8, length: *mut usize) -> c_int {
+pub unsafe extern "C" fn rdmascope_frame(
+    engine: *mut Handle,
+    frame: *const CFrame,
+    facts: *mut *const u8,
+    length: *mut usize,
+) -> c_int {
     if frame.is_null() {
         return INVALID;
     }
@@ -288,7 +294,12 @@ pub unsafe extern "C" fn rdmascope_frame(engine: *mut Handle, frame: *const CFra
 /// # Safety
 /// The pointers are null, or valid for what they point to.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdmascope_facts(engine: *mut Handle, number: u64, facts: *mut *const u8, length: *mut usize) -> c_int {
+pub unsafe extern "C" fn rdmascope_facts(
+    engine: *mut Handle,
+    number: u64,
+    facts: *mut *const u8,
+    length: *mut usize,
+) -> c_int {
     // SAFETY: the caller says so of all of them
     unsafe { hand_out(engine, facts, length, |engine| engine.facts(number).map(out)) }
 }
@@ -382,7 +393,8 @@ pub unsafe extern "C" fn rdmascope_smb_direct(
 pub unsafe extern "C" fn rdmascope_status(engine: *mut Handle, status: *mut CStatus) -> c_int {
     // SAFETY: null is refused, and the caller says that it is an engine otherwise
     let Some(handle) = (unsafe { engine.as_mut() }) else { return INVALID };
-    // SAFETY: null is refused, and the caller says that a status is there otherwise; its size is looked at before anything else
+    // SAFETY: null is refused, and the caller says that a status is there otherwise; its size is looked at before
+    // anything else
     if status.is_null() || unsafe { (*status).size } != size_of::<CStatus>() {
         return INVALID;
     }
@@ -390,7 +402,9 @@ pub unsafe extern "C" fn rdmascope_status(engine: *mut Handle, status: *mut CSta
         Ok(is) => {
             let crate::Status { frames, last, memory, not_kept, messages_dropped } = is;
             // SAFETY: not null, of our size, and the caller says that it may be written to
-            unsafe { *status = CStatus { size: size_of::<CStatus>(), frames, last, memory, not_kept, messages_dropped } };
+            unsafe {
+                *status = CStatus { size: size_of::<CStatus>(), frames, last, memory, not_kept, messages_dropped }
+            };
             OK
         }
         Err(code) => code,
@@ -450,7 +464,10 @@ mod tests {
             .map(|text| {
                 let (name, rest) = text.split_once('(').unwrap();
                 let (arguments, result) = rest.split_once(')').unwrap();
-                let types = arguments.split(',').filter_map(|argument| argument.split_once(':')).map(|(_, kind)| in_c(kind.trim()));
+                let types = arguments
+                    .split(',')
+                    .filter_map(|argument| argument.split_once(':'))
+                    .map(|(_, kind)| in_c(kind.trim()));
                 let types: Vec<String> = types.collect();
                 let types = if types.is_empty() { "void".to_owned() } else { types.join(", ") };
                 let result = result.trim().strip_prefix("->").map_or("void ".to_owned(), |kind| in_c(kind.trim()));
@@ -465,16 +482,36 @@ mod tests {
         let defined = header.lines().filter_map(|line| {
             let (name, rest) = line.strip_prefix("#define RDMASCOPE_")?.split_once(' ')?;
             let number = rest.trim().split(' ').next()?.trim_matches(['(', ')']);
-            let number = number.strip_prefix("0x").map_or_else(|| number.parse().ok(), |hex| i64::from_str_radix(hex, 16).ok());
+            let number =
+                number.strip_prefix("0x").map_or_else(|| number.parse().ok(), |hex| i64::from_str_radix(hex, 16).ok());
             Some((name, number?))
         });
         let (kinds, flags) = (
-            [facts::NONE, facts::UNSIGNED, facts::SIGNED, facts::BYTES, facts::TEXT, facts::TIME, facts::APART, facts::PLACED],
-            [facts::AGAIN, facts::MPA, facts::SYN, facts::SETTLED, facts::FINDING, facts::DECODED, facts::HAS_FACTS, facts::NO_MPA],
+            [
+                facts::NONE,
+                facts::UNSIGNED,
+                facts::SIGNED,
+                facts::BYTES,
+                facts::TEXT,
+                facts::TIME,
+                facts::APART,
+                facts::PLACED,
+            ],
+            [
+                facts::AGAIN,
+                facts::MPA,
+                facts::SYN,
+                facts::SETTLED,
+                facts::FINDING,
+                facts::DECODED,
+                facts::HAS_FACTS,
+                facts::NO_MPA,
+            ],
         );
         let kinds = ["NONE", "UNSIGNED", "SIGNED", "BYTES", "TEXT", "TIME", "APART", "PLACED"].into_iter().zip(kinds);
         let flags = ["AGAIN", "MPA", "SYN", "SETTLED", "FINDING", "DECODED", "SAID", "NO_MPA"].into_iter().zip(flags);
-        let codes = [("OK", OK), ("INVALID", INVALID), ("UNKNOWN", UNKNOWN), ("NOT_KEPT", NOT_KEPT), ("FAILED", FAILED)];
+        let codes =
+            [("OK", OK), ("INVALID", INVALID), ("UNKNOWN", UNKNOWN), ("NOT_KEPT", NOT_KEPT), ("FAILED", FAILED)];
         let mut here: BTreeMap<&str, i64> = kinds.chain(flags).map(|(name, n)| (name, n.into())).collect();
         here.extend(codes.map(|(name, n)| (name, n.into())));
         here.extend([("INTERFACE", INTERFACE.into()), ("LAYOUT", facts::LAYOUT.into())]);
@@ -532,15 +569,28 @@ mod tests {
         // SAFETY: pointers are null, or to what stands here
         unsafe {
             assert_eq!(rdmascope_open(null(), null_mut()), INVALID);
-            let mut options =
-                COptions { size: 3, memory_max: 0, messages_max: 0, keys: c"nonsense\n".as_ptr(), keys_length: 9, unchecked: 0 };
+            let mut options = COptions {
+                size: 3,
+                memory_max: 0,
+                messages_max: 0,
+                keys: c"nonsense\n".as_ptr(),
+                keys_length: 9,
+                unchecked: 0,
+            };
             assert_eq!(rdmascope_open(&options, &mut engine), INVALID, "a size of another version");
             options.size = size_of::<COptions>();
             assert_eq!(rdmascope_open(&options, &mut engine), INVALID, "keys that are none");
             assert_eq!(rdmascope_open(null(), &mut engine), OK);
             assert_eq!(rdmascope_frame(engine, null(), &mut bytes, &mut length), INVALID);
-            let mut frame =
-                CFrame { size: size_of::<CFrame>(), number: 1, time_ns: 0, link_type: -1, wire_length: 0, bytes: null(), length: 5 };
+            let mut frame = CFrame {
+                size: size_of::<CFrame>(),
+                number: 1,
+                time_ns: 0,
+                link_type: -1,
+                wire_length: 0,
+                bytes: null(),
+                length: 5,
+            };
             assert_eq!(rdmascope_frame(engine, &frame, &mut bytes, &mut length), INVALID);
             frame.length = 0;
             assert_eq!(rdmascope_frame(engine, &frame, &mut bytes, &mut length), OK);

@@ -319,7 +319,11 @@ impl Engine {
         self.facts.begin(bytes, false);
         let options = self.pipeline.decode_options();
         let packet = frame::decode(link_type, bytes, wire_len, &options, &mut self.facts);
-        self.pipeline.packet(&FrameMeta { number, time_ns, link_type, wire_len, interface: 0 }, &packet, &mut self.facts);
+        self.pipeline.packet(
+            &FrameMeta { number, time_ns, link_type, wire_len, interface: 0 },
+            &packet,
+            &mut self.facts,
+        );
         if packet.cut > 0 {
             self.facts.leave_smb2();
         }
@@ -353,8 +357,9 @@ impl Engine {
         let least = if self.facts.has_smb_direct { Layer::SmbDirect } else { Layer::Other };
         let layer = made.layer.max(least) as u8;
         let encoded = self.facts.writer.finish(layer, flags);
-        let has_room = self.kept.len() as u64 + (self.frames.len() as u64 + 1) * ENTRY + encoded.len() as u64 + self.apart.bytes
-            <= self.options.memory_max / 4 * 3;
+        let has_room =
+            self.kept.len() as u64 + (self.frames.len() as u64 + 1) * ENTRY + encoded.len() as u64 + self.apart.bytes
+                <= self.options.memory_max / 4 * 3;
         if !has_room {
             self.not_kept += 1;
         } else if !is_empty {
@@ -389,7 +394,9 @@ impl Engine {
         if trouble && self.misled.len() < MISLED_MAX {
             self.misled.insert(connection, [true; 2]);
         }
-        let (Some(reassembled), Some(misled)) = (self.facts.ended, self.misled.get_mut(&connection)) else { return false };
+        let (Some(reassembled), Some(misled)) = (self.facts.ended, self.misled.get_mut(&connection)) else {
+            return false;
+        };
         let was = std::mem::take(&mut misled[sender.index()]);
         if was && reassembled {
             self.facts.mark_apart();
@@ -400,7 +407,9 @@ impl Engine {
     fn kept(&self, number: u64) -> Result<&[u8], Error> {
         let first = self.frames.first().ok_or(Error::Unknown)?.number;
         // frame numbers usually have no gaps
-        let direct = usize::try_from(number.wrapping_sub(first)).ok().filter(|at| self.frames.get(*at).is_some_and(|e| e.number == number));
+        let direct = usize::try_from(number.wrapping_sub(first))
+            .ok()
+            .filter(|at| self.frames.get(*at).is_some_and(|e| e.number == number));
         let at = match direct {
             Some(at) => at,
             None => self.frames.binary_search_by_key(&number, |e| e.number).map_err(|_| Error::Unknown)?,
@@ -466,7 +475,9 @@ impl Engine {
                     out.number(names.channel, 0, channel.channel.into());
                     out.number(names.channels, 0, channel.of.into());
                 }
-                settled.episodes(number, connection).for_each(|text| out.text(names.episode, 0, format_args!("{text}")));
+                settled
+                    .episodes(number, connection)
+                    .for_each(|text| out.text(names.episode, 0, format_args!("{text}")));
             }
             is_finding = self.findings(number, connection, settled, &findings, out);
         } else {
@@ -490,7 +501,14 @@ impl Engine {
 
     /// The final findings: those of the frame that did not hold are left out, and later ones follow. Before the end,
     /// findings without further knowledge stay as they were reported.
-    fn findings(&self, number: u64, connection: Option<u32>, settled: &Settled, told: &[[Item<'_>; 6]], out: &mut Writer) -> bool {
+    fn findings(
+        &self,
+        number: u64,
+        connection: Option<u32>,
+        settled: &Settled,
+        told: &[[Item<'_>; 6]],
+        out: &mut Writer,
+    ) -> bool {
         let is_over = self.is_over(number);
         let mut shown: Vec<(Rule, Blame)> = Vec::new();
         for parts in told {
@@ -609,7 +627,10 @@ impl Engine {
         Status {
             frames: self.frames.len() as u64,
             last: self.frames.last().map_or(0, |last| last.number),
-            memory: self.kept.len() as u64 + self.frames.len() as u64 * ENTRY + self.apart.bytes + self.exchanges().len() as u64 * DONE,
+            memory: self.kept.len() as u64
+                + self.frames.len() as u64 * ENTRY
+                + self.apart.bytes
+                + self.exchanges().len() as u64 * DONE,
             not_kept: self.not_kept,
             messages_dropped: self.apart.dropped,
         }
@@ -626,5 +647,7 @@ const MPA_MAX: usize = 1 << 16;
 const SMB_DIRECT_PORT: u16 = 5445;
 
 fn blame(name: &str) -> Option<Blame> {
-    [Blame::Client, Blame::Server, Blame::Network, Blame::Capture, Blame::Unknown].into_iter().find(|b| b.name() == name)
+    [Blame::Client, Blame::Server, Blame::Network, Blame::Capture, Blame::Unknown]
+        .into_iter()
+        .find(|b| b.name() == name)
 }

@@ -288,7 +288,13 @@ pub fn items(facts: &[u8]) -> impl Iterator<Item = Item<'_>> {
             }
             _ => (None, value),
         };
-        Some(Item { field: u16::from_le_bytes([head[0], head[1]]), kind: head[2] & !PLACED, depth: head[3], place, value })
+        Some(Item {
+            field: u16::from_le_bytes([head[0], head[1]]),
+            kind: head[2] & !PLACED,
+            depth: head[3],
+            place,
+            value,
+        })
     })
 }
 
@@ -538,7 +544,8 @@ impl Trace for Facts {
         let writer = &mut self.writer;
         match value {
             Value::None => {
-                self.has_trouble |= matches!(def.name, "rdmascope.retransmission" | "rdmascope.early" | "rdmascope.damaged");
+                self.has_trouble |=
+                    matches!(def.name, "rdmascope.retransmission" | "rdmascope.early" | "rdmascope.damaged");
                 writer.item(field, NONE, depth, place, &[]);
             }
             Value::U(v) => {
@@ -620,7 +627,9 @@ impl Trace for Facts {
     fn source(&mut self, name: &'static str, bytes: &[u8]) {
         let from = match name {
             "Reassembled SMB Direct" => From::Fragments,
-            "Reassembled Send" | "Reassembled FPDU" | "Reassembled MPA frame" | "Reassembled IP datagram" => From::Packets,
+            "Reassembled Send" | "Reassembled FPDU" | "Reassembled MPA frame" | "Reassembled IP datagram" => {
+                From::Packets
+            }
             _ => From::Other,
         };
         if from == From::Fragments && !self.alone {

@@ -3,8 +3,14 @@
 
 use rdmascope_dissector::frame::LinkType;
 
-const CANDIDATES: [LinkType; 6] =
-    [LinkType::ETHERNET, LinkType::LINUX_SLL, LinkType::LINUX_SLL2, LinkType::RAW, LinkType::NULL, LinkType::INFINIBAND];
+const CANDIDATES: [LinkType; 6] = [
+    LinkType::ETHERNET,
+    LinkType::LINUX_SLL,
+    LinkType::LINUX_SLL2,
+    LinkType::RAW,
+    LinkType::NULL,
+    LinkType::INFINIBAND,
+];
 
 /// Link type of a frame, given that of the previous one.
 pub(crate) fn guess(bytes: &[u8], wire_len: u32, before: LinkType) -> LinkType {
@@ -38,8 +44,8 @@ fn is_of_type(kind: u16, bytes: &[u8], at: usize, wire_len: u32) -> bool {
         0x0800 => bytes.get(at).is_some_and(|b| b >> 4 == 4) && is_ip(bytes, at, wire_len),
         0x86dd => bytes.get(at).is_some_and(|b| b >> 4 == 6) && is_ip(bytes, at, wire_len),
         // ARP, VLAN tags, MPLS, PPPoE, EAPOL, flow control, RoCE, LLDP, PTP, MACsec, FCoE
-        0x0806 | 0x8100 | 0x88a8 | 0x9100 | 0x8847 | 0x8848 | 0x8863 | 0x8864 | 0x888e | 0x8808 | 0x8809 | 0x8915 | 0x88cc | 0x88f7
-        | 0x88e5 | 0x8906 | 0x8914 => true,
+        0x0806 | 0x8100 | 0x88a8 | 0x9100 | 0x8847 | 0x8848 | 0x8863 | 0x8864 | 0x888e | 0x8808 | 0x8809 | 0x8915
+        | 0x88cc | 0x88f7 | 0x88e5 | 0x8906 | 0x8914 => true,
         _ => false,
     }
 }
@@ -51,16 +57,27 @@ fn fits(link: LinkType, bytes: &[u8], wire_len: u32) -> bool {
             let length = kind(12);
             // a length (802.2)
             is_of_type(length, bytes, 14, wire_len)
-                || (bytes.len() > 16 && (3..=1500).contains(&length) && u32::from(length) + 14 <= wire_len && !is_ip(bytes, 0, wire_len))
+                || (bytes.len() > 16
+                    && (3..=1500).contains(&length)
+                    && u32::from(length) + 14 <= wire_len
+                    && !is_ip(bytes, 0, wire_len))
         }
         LinkType::LINUX_SLL => bytes.len() >= 16 && kind(0) <= 4 && is_of_type(kind(14), bytes, 16, wire_len),
         LinkType::LINUX_SLL2 => bytes.len() >= 20 && kind(2) == 0 && is_of_type(kind(0), bytes, 20, wire_len),
         LinkType::RAW => is_ip(bytes, 0, wire_len),
-        LinkType::NULL => matches!(bytes, [2 | 24 | 28 | 30, 0, 0, 0, ..] | [0, 0, 0, 2 | 24 | 28 | 30, ..]) && is_ip(bytes, 4, wire_len),
+        LinkType::NULL => {
+            matches!(bytes, [2 | 24 | 28 | 30, 0, 0, 0, ..] | [0, 0, 0, 2 | 24 | 28 | 30, ..])
+                && is_ip(bytes, 4, wire_len)
+        }
         LinkType::INFINIBAND => {
             // link version 0, next header IBA, the length in words of four bytes
             let words = u32::from(kind(4) & 0x7ff) * 4;
-            bytes.len() >= 20 && bytes[0] & 15 == 0 && bytes[1] & 2 != 0 && words >= 20 && words <= wire_len && wire_len - words <= 4
+            bytes.len() >= 20
+                && bytes[0] & 15 == 0
+                && bytes[1] & 2 != 0
+                && words >= 20
+                && words <= wire_len
+                && wire_len - words <= 4
         }
         _ => false,
     }

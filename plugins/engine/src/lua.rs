@@ -22,12 +22,13 @@
 //! | `f("want", handle, names)` | from now on, items of these fields are wanted, a line each; messages never are |
 //! | `f("status", handle)` | frames, bytes remembered, frames not kept, messages dropped |
 //!
-//! An item is five values: field (from 1), depth, place in the frame (length * 2^32 + offset; or false), then its value as two: number and
-//! false;
-//! text or bytes and false; seconds and nanoseconds; low and high 32 bits of a 64-bit integer; of a message apart its number (from 0) and
-//! whether it misleads; false and false for nothing. A message of SMB2 that is not apart has a place and no value.
+//! An item is five values: field (from 1), depth, place in the frame (length * 2^32 + offset; or false), then its value
+//! as two: number and false; text or bytes and false; seconds and nanoseconds; low and high 32 bits of a 64-bit
+//! integer; of a message apart its number (from 0) and whether it misleads; false and false for nothing. A message of
+//! SMB2 that is not apart has a place and no value.
 //!
-//! Handles are addresses: only a plugin that keeps them to itself, as ours does, can call this safely, as with any library that is loaded.
+//! Handles are addresses: only a plugin that keeps them to itself, as ours does, can call this safely, as with any
+//! library that is loaded.
 #![allow(unsafe_code)]
 
 use crate::asked::asked as asked_for;
@@ -152,7 +153,8 @@ impl Call {
             return None;
         }
         let mut length = 0;
-        // SAFETY: it is a string, so that Lua gives its bytes and their number, and keeps them as long as it is on the stack
+        // SAFETY: it is a string, so that Lua gives its bytes and their number, and keeps them as long as it is on the
+        // stack
         unsafe {
             let bytes = (self.lua.tolstring)(self.state, at, &mut length);
             (!bytes.is_null()).then(|| std::slice::from_raw_parts(bytes.cast(), length))
@@ -164,15 +166,19 @@ impl Call {
     /// gave the same result for a frame.
     fn tvb<'h>(&self, at: c_int) -> Option<(&'h [u8], u32)> {
         let tvbuff = self.tvbuff.filter(|_| self.has_type(at, USERDATA))?;
-        // SAFETY: see above; the bytes are Wireshark's, and stay as long as it is at work on the frame, which is longer than this call. No more
-        // of them is asked for than there are
+        // SAFETY: see above; the bytes are Wireshark's, and stay as long as it is at work on the frame, which is longer
+        // than this call. No more of them is asked for than there are
         unsafe {
             let tvb = (self.lua.touserdata)(self.state, at).cast::<*const *const c_void>().as_ref()?.as_ref()?;
             if tvb.is_null() {
                 return None;
             }
             let (captured, length) = ((tvbuff.captured_length)(*tvb), (tvbuff.reported_length)(*tvb));
-            let bytes = if captured > 0 { (tvbuff.ptr)(*tvb, 0, c_int::try_from(captured).ok()?) } else { NonNull::dangling().as_ptr() };
+            let bytes = if captured > 0 {
+                (tvbuff.ptr)(*tvb, 0, c_int::try_from(captured).ok()?)
+            } else {
+                NonNull::dangling().as_ptr()
+            };
             (!bytes.is_null()).then(|| (std::slice::from_raw_parts(bytes, captured as usize), length))
         }
     }
@@ -201,7 +207,8 @@ impl Call {
 
     /// The engine at this index.
     fn handle<'h>(&self, at: c_int) -> Option<&'h mut Handle> {
-        // SAFETY: such an address was returned by "open"; the plugin keeps it private, and releases it with "close". Lua has one thread
+        // SAFETY: such an address was returned by "open"; the plugin keeps it private, and releases it with "close".
+        // Lua has one thread
         unsafe { self.address(at).as_mut() }
     }
 
@@ -397,7 +404,8 @@ fn frame(call: &mut Call, handle: &mut Handle) {
         let time = call.number(3);
         let (bytes, wire_len) = call.tvb(5).unwrap_or_else(|| {
             let captured = call.bytes(5).unwrap_or_default();
-            // SAFETY: they are those of a string that is on the stack until this call is over, whatever is pushed behind it
+            // SAFETY: they are those of a string that is on the stack until this call is over, whatever is pushed
+            // behind it
             let bytes = unsafe { std::slice::from_raw_parts(captured.as_ptr(), captured.len()) };
             (bytes, call.number(4) as u32)
         });
@@ -459,7 +467,9 @@ fn push_facts(call: &mut Call, encoded: &[u8], look: Look<'_>) {
         call.push(Pushed::Integer(i64::from(item.field) + 1));
         call.push(Pushed::Integer(item.depth.into()));
         match item.place {
-            Some((offset, length)) => call.push(Pushed::Number(f64::from(length) * 4_294_967_296.0 + f64::from(offset))),
+            Some((offset, length)) => {
+                call.push(Pushed::Number(f64::from(length) * 4_294_967_296.0 + f64::from(offset)))
+            }
             None => call.push(Pushed::Bool(false)),
         }
         let number = item.number();

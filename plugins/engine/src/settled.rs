@@ -77,7 +77,8 @@ impl Settled {
             for (n, id) in connections.iter().enumerate() {
                 for as_number in followed.get(id).copied().unwrap_or_default() {
                     if counted.insert((*session, *as_number)) {
-                        let channel = Channel { session: *session, channel: n as u32 + 1, of: connections.len() as u32 };
+                        let channel =
+                            Channel { session: *session, channel: n as u32 + 1, of: connections.len() as u32 };
                         settled.channels.entry(*as_number).or_default().push(channel);
                     }
                 }
@@ -104,7 +105,10 @@ impl Settled {
     /// The findings with this frame.
     pub(crate) fn at(&self, frame: u64) -> impl Iterator<Item = &Late> {
         let from = self.by_frame.partition_point(|(number, _)| *number < frame);
-        self.by_frame[from..].iter().take_while(move |(number, _)| *number == frame).filter_map(|(_, n)| self.findings.get(*n as usize))
+        self.by_frame[from..]
+            .iter()
+            .take_while(move |(number, _)| *number == frame)
+            .filter_map(|(_, n)| self.findings.get(*n as usize))
     }
 
     /// The final form of a finding that was reported in a frame of this connection.
@@ -113,7 +117,9 @@ impl Settled {
         here.or_else(|| {
             let key = connection.and_then(|id| self.by_key.get(&(rule, by, id)));
             // of frames beyond the limit of the list it is unknown whether they belong to it
-            key.or_else(|| self.of_none.get(&(rule, by))).and_then(|n| self.findings.get(*n as usize)).filter(|late| late.has_more)
+            key.or_else(|| self.of_none.get(&(rule, by)))
+                .and_then(|n| self.findings.get(*n as usize))
+                .filter(|late| late.has_more)
         })
     }
 
@@ -132,8 +138,13 @@ impl Settled {
 fn text(report: &Report) -> String {
     let mut out = String::new();
     let capture = &report.capture;
-    let _ =
-        writeln!(out, "{} frames, {} connections, {} findings", capture.frames, report.connections.len(), report.findings.ranked().len());
+    let _ = writeln!(
+        out,
+        "{} frames, {} connections, {} findings",
+        capture.frames,
+        report.connections.len(),
+        report.findings.ranked().len()
+    );
     out.push_str("\n# Connections\n");
     for connection in &report.connections {
         let [a, b] = connection.peers.map(|peer| format!("{}:{}", peer.address, peer.port));

@@ -65,14 +65,18 @@ fn shown(item: &facts::Item<'_>) -> String {
 /// Whether a field is the analysis', and not one of a protocol that Wireshark has not.
 fn is_ours(name: &str) -> bool {
     let protocols = ["rdmascope.smb", "rdmascope.iwarp"];
-    name.starts_with("rdmascope.") && !protocols.iter().any(|p| name.starts_with(p)) && facts::fields().iter().any(|def| def.name == name)
+    name.starts_with("rdmascope.")
+        && !protocols.iter().any(|p| name.starts_with(p))
+        && facts::fields().iter().any(|def| def.name == name)
 }
 
 /// Names and values of our own fields.
 fn ours(said: &[u8]) -> Vec<String> {
     let names = facts::fields();
     let ours = facts::items(said).filter(|item| is_ours(names[usize::from(item.field)].name));
-    ours.map(|item| names[usize::from(item.field)].name.to_owned() + &shown(&item)).filter(|l| !l.starts_with("rdmascope.cnp")).collect()
+    ours.map(|item| names[usize::from(item.field)].name.to_owned() + &shown(&item))
+        .filter(|l| !l.starts_with("rdmascope.cnp"))
+        .collect()
 }
 
 /// The same of the tree that `rdmascope dissect` shows.
@@ -178,7 +182,8 @@ fn at_the_end_the_frames_have_the_findings_of_the_report_and_no_others() {
         let report = report(&frames, &mut |_, _| {});
         let mut expected = vec![BTreeSet::new(); frames.len()];
         for finding in report.findings.iter() {
-            let row = [finding.rule.id(), finding.severity.name(), finding.certainty.name(), finding.by.name()].map(str::to_owned);
+            let row = [finding.rule.id(), finding.severity.name(), finding.certainty.name(), finding.by.name()]
+                .map(str::to_owned);
             assert!(engine.report().contains(&report.sentence(finding)), "{}", engine.report());
             seen.insert(finding.rule);
             for number in finding.frames.iter() {
@@ -190,7 +195,8 @@ fn at_the_end_the_frames_have_the_findings_of_the_report_and_no_others() {
             let missing: Vec<_> = expected[n].difference(&said).collect();
             assert!(missing.is_empty(), "{} frame {}: {missing:?}", path.display(), n + 1);
             // what did not hold is gone, but where a finding has more frames than are listed
-            let more: BTreeSet<_> = report.findings.iter().filter(|f| f.frames.omitted() > 0).map(|f| f.rule.id()).collect();
+            let more: BTreeSet<_> =
+                report.findings.iter().filter(|f| f.frames.omitted() > 0).map(|f| f.rule.id()).collect();
             let spare: Vec<_> = said.difference(&expected[n]).filter(|f| !more.contains(&*f[0])).collect();
             assert!(spare.is_empty(), "{} frame {}: {spare:?}", path.display(), n + 1);
             late += said.difference(&then[n]).count();
@@ -203,7 +209,8 @@ fn at_the_end_the_frames_have_the_findings_of_the_report_and_no_others() {
 fn memory_is_bounded_and_frames_without_room_are_reported_once() {
     let frames = frames(&workspace().join("samples/smb-roce/smb-roce.pcap"));
     let mut engine = Engine::new(Options { memory_max: 8192, messages_max: 1000, ..Options::default() }).unwrap();
-    let whole: Vec<Vec<u8>> = frames.iter().enumerate().map(|(n, frame)| fed(&mut engine, n as u64 + 1, frame, false)).collect();
+    let whole: Vec<Vec<u8>> =
+        frames.iter().enumerate().map(|(n, frame)| fed(&mut engine, n as u64 + 1, frame, false)).collect();
     let status = engine.status();
     assert_eq!(status.frames, frames.len() as u64);
     assert!(status.not_kept > 0 && status.memory < 8192 + 16 * status.frames + 1000, "{status:?}");
@@ -219,7 +226,10 @@ fn library() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let deps = program.parent().unwrap();
     let name = format!("{}rdmascope_engine{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    [deps.join(&name), deps.parent().unwrap().join(&name)].into_iter().find(|p| p.is_file()).expect("cargo builds it with these tests")
+    [deps.join(&name), deps.parent().unwrap().join(&name)]
+        .into_iter()
+        .find(|p| p.is_file())
+        .expect("cargo builds it with these tests")
 }
 
 fn output(command: &mut Command) -> String {
@@ -267,12 +277,20 @@ fn c_and_python_hear_what_rust_hears() {
     }
     if has("cc") {
         let mut cc = Command::new("cc");
-        cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-I"]).arg(here.join("include")).arg(here.join("examples/facts.c"));
-        output(cc.arg(&library).arg(format!("-Wl,-rpath,{}", library.parent().unwrap().display())).arg("-o").arg(&program));
+        cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-I"])
+            .arg(here.join("include"))
+            .arg(here.join("examples/facts.c"));
+        output(
+            cc.arg(&library).arg(format!("-Wl,-rpath,{}", library.parent().unwrap().display())).arg("-o").arg(&program),
+        );
     }
-    for sample in
-        ["smb-roce/smb-roce.pcap", "smb-iwarp/smb-iwarp.pcap", "probes/t14_transform.pcap", "probes/c1_overrun.pcap", "probes/cnp.pcap"]
-    {
+    for sample in [
+        "smb-roce/smb-roce.pcap",
+        "smb-iwarp/smb-iwarp.pcap",
+        "probes/t14_transform.pcap",
+        "probes/c1_overrun.pcap",
+        "probes/cnp.pcap",
+    ] {
         let path = workspace().join("samples").join(sample);
         let frames = frames(&path);
         let mut engine = Engine::new(Options::default()).unwrap();
@@ -283,7 +301,11 @@ fn c_and_python_hear_what_rust_hears() {
         let mut expected = String::new();
         for number in (1..=frames.len()).rev() {
             for item in facts::items(engine.facts(number as u64).unwrap()) {
-                expected.push_str(&format!("{number} {}{}\n", facts::fields()[usize::from(item.field)].name, shown(&item)));
+                expected.push_str(&format!(
+                    "{number} {}{}\n",
+                    facts::fields()[usize::from(item.field)].name,
+                    shown(&item)
+                ));
             }
         }
         assert!(expected.lines().count() > 3, "{sample}: {expected}");
