@@ -6,14 +6,15 @@ use crate::observer::{Observer, Record};
 use crate::plan::{Carrier, Plan, Protocol};
 use crate::transport::{Class, Time};
 use crate::world::{LinkEvent, Sent, Truth, What, World};
+use rdmascope_analyzer::answer::answer;
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::episodes::time::Owner;
-use rdmascope_analyzer::episodes::{Cause, Kind as Episodic};
+use rdmascope_analyzer::episodes::{Cause, Episode, Kind as Episodic};
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::{Blame, Certainty, Finding, Severity};
 use rdmascope_analyzer::op::End;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
-use rdmascope_analyzer::report::{Report, Sink};
+use rdmascope_analyzer::report::{Connection, Report, Sink};
 use rdmascope_dissector::frame::LinkType;
 use rdmascope_dissector::trace::Off;
 use sha2::{Digest, Sha256};
@@ -148,11 +149,15 @@ impl Asked<'_> {
             What::Lost => self.plan.timeout.min(crate::transport::MILLISECOND),
             _ => 0,
         };
-        let passes =
-            |h: &LinkEvent, to: Time| self.truth.tapped.iter().any(|t| t.from == 1 && t.id != h.id && (h.time..to).contains(&t.time));
+        let passes = |h: &LinkEvent, to: Time| {
+            self.truth.tapped.iter().any(|t| t.from == 1 && t.id != h.id && (h.time..to).contains(&t.time))
+        };
         // a Response to the server's Read that came late behind the tap: nobody acknowledges it
         let is_hidden = |h: &LinkEvent| h.from == 0 && h.behind && h.class == Class::Response && kept(h) > 0;
-        self.truth.happened.iter().any(|h| is_hidden(h) || h.from == 1 && !h.behind && kept(h) > 0 && !passes(h, h.time + kept(h)))
+        self.truth
+            .happened
+            .iter()
+            .any(|h| is_hidden(h) || h.from == 1 && !h.behind && kept(h) > 0 && !passes(h, h.time + kept(h)))
     }
 
     fn stalled(&self, by: usize) -> bool {
@@ -173,6 +178,7 @@ impl Asked<'_> {
                 "RC-ECN" | "RC-CNP" => self.any(|w| w == What::Marked),
                 "RC-NAK" | "RC-SPURIOUS" | "TCP-SPURIOUS" => self.lost() || self.late(),
                 "PEER-SILENT" => self.plan.link.cut.is_some(),
+                "RC-PFC" | "RC-PAUSE-STORM" => !self.truth.pauses.is_empty(),
                 _ => false,
             };
         }
@@ -203,7 +209,14 @@ impl Asked<'_> {
         }
         // and so does one that leaves without a word
         if self.world.hosts[side].transport().left()
-            && matches!(id, "SMBD-CREDIT-EXHAUSTED" | "SMBD-CREDIT-STALL" | "SMBD-FRAG-REMAINING" | "SMB2-UNANSWERED" | "RPC-UNANSWERED")
+            && matches!(
+                id,
+                "SMBD-CREDIT-EXHAUSTED"
+                    | "SMBD-CREDIT-STALL"
+                    | "SMBD-FRAG-REMAINING"
+                    | "SMB2-UNANSWERED"
+                    | "RPC-UNANSWERED"
+            )
         {
             return true;
         }
@@ -223,26 +236,32 @@ impl Asked<'_> {
             }
             "SMBD-NEG-REACH" | "SMBD-FRAG-COST" | "SMBD-CREDIT-STARVED" => true,
             "SMBD-CREDIT-STALL" => self.stalled(1 - side),
-            "SMBD-CREDIT-OVERRUN" | "SMBD-CREDIT-LAST" | "BUG-SMBDIRECT-LAST-CREDIT" => self.world.hosts[side].account().overran,
+            "SMBD-CREDIT-OVERRUN" | "SMBD-CREDIT-LAST" | "BUG-SMBDIRECT-LAST-CREDIT" => {
+                self.world.hosts[side].account().overran
+            }
             // no end of the simulator answers marks of congestion
             "IWARP-ECN" | "RC-CNP-MISSING" => self.any(|w| w == What::Marked),
             "SMB2-SLOW" | "RPC-SLOW" => {
-                side == 1 && (self.plan.slow.is_some() || self.is_alone() || self.world.hosts[1].account().stopped.is_some())
+                side == 1
+                    && (self.plan.slow.is_some() || self.is_alone() || self.world.hosts[1].account().stopped.is_some())
             }
             "RC-RNR" => !self.plan.not_ready[side].is_empty(),
             "RC-SPURIOUS" | "TCP-SPURIOUS" => self.needless(side),
             "PEER-SILENT" => {
                 // an end that died, or whose wrong access its peer refused, does not answer any more
-                let is_gone = |f: &Fault| matches!(f.act, Act::Deaf | Act::Die) || f.act.needs_memory() && !f.act.goes_on();
-                let is_its =
-                    |(by, f, _): (usize, &Fault, u64)| by == side && is_gone(f) && self.world.hosts[by].account().failed_at.is_some();
+                let is_gone =
+                    |f: &Fault| matches!(f.act, Act::Deaf | Act::Die) || f.act.needs_memory() && !f.act.goes_on();
+                let is_its = |(by, f, _): (usize, &Fault, u64)| {
+                    by == side && is_gone(f) && self.world.hosts[by].account().failed_at.is_some()
+                };
                 self.plan.rude || self.plan.link.cut.is_some() || self.plan.fault.is_some_and(is_its)
             }
             _ => false,
         }
     }
 
-    /// True if packets of the direction that a clause names were lost, damaged, or so late that they were sent again: that is as good as lost.
+    /// True if packets of the direction that a clause names were lost, damaged, or so late that they were sent again:
+    /// that is as good as lost.
     fn is_lost(&self, clause: &str) -> bool {
         let is_gone = |h: &LinkEvent| match h.what {
             What::Lost | What::Damaged => true,
@@ -254,11 +273,11 @@ impl Asked<'_> {
         };
         let from = direction(clause);
         // on TCP every segment does
-        let acknowledges = |h: &LinkEvent| self.plan.carrier == Carrier::Iwarp || matches!(h.class, Class::Ack | Class::Nak);
-        self.truth
-            .happened
-            .iter()
-            .any(|h| is_gone(h) && from.is_none_or(|from| h.from == from || acknowledges(h) && clause.contains("acknowledgment")))
+        let acknowledges =
+            |h: &LinkEvent| self.plan.carrier == Carrier::Iwarp || matches!(h.class, Class::Ack | Class::Nak);
+        self.truth.happened.iter().any(|h| {
+            is_gone(h) && from.is_none_or(|from| h.from == from || acknowledges(h) && clause.contains("acknowledgment"))
+        })
     }
 
     /// True if something was lost or damaged in the direction that a text names, or no direction is named.
@@ -291,7 +310,14 @@ pub fn assess(plan: &Plan, world: &World, report: &Report, kept: &Exchanges) -> 
     let findings = report.findings.ranked();
     for f in findings.iter().filter(|f| names_somebody(f)) {
         if !asked.may(f) {
-            let text = format!("{} by {}, {}, {}: {}", f.rule.id(), f.by.name(), f.severity.name(), f.certainty.name(), f.text);
+            let text = format!(
+                "{} by {}, {}, {}: {}",
+                f.rule.id(),
+                f.by.name(),
+                f.severity.name(),
+                f.certainty.name(),
+                f.text
+            );
             let kind = if f.certainty == Certainty::Certain { Kind::FalseBlame } else { Kind::FalseLikely };
             verdict.wrong(kind, format!("{} {}", f.rule.id(), f.by.name()), text);
         } else if plan.clean && f.severity == Severity::Error {
@@ -301,6 +327,10 @@ pub fn assess(plan: &Plan, world: &World, report: &Report, kept: &Exchanges) -> 
     recall(plan, world, report, &mut verdict);
     episodes(plan, world, report, &mut verdict);
     time(plan, world, kept, &mut verdict);
+    if plan.fault.is_none() && world.hosts.iter().all(|h| !h.transport().failed()) {
+        owners(plan, world, kept, &mut verdict);
+        first_sentence(plan, world, report, &mut verdict);
+    }
     if matches!(plan.observer, Observer::Whole | Observer::Tunnel)
         && !world.truth.happened.iter().any(|h| h.behind || h.what == What::Damaged)
     {
@@ -326,13 +356,20 @@ fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessment)
         && !plan.rude
         && (fault.act != Act::RefuseCredits || world.hosts[1 - by].account().dry.is_open())
         && !(fault.act == Act::Deaf && world.truth.end < at + crate::transport::SECOND)
-        && (fault.act != Act::HalfClose || world.truth.requests.iter().any(|r| r.arrived.is_some() && r.replied.is_none()))
+        && (fault.act != Act::HalfClose
+            || world.truth.requests.iter().any(|r| r.arrived.is_some() && r.replied.is_none()))
     {
         let name = format!("{} of the {}", fault.name, ["client", "server"][by]);
-        verdict.looked(&name, found(fault.named, Some(by)), || format!("expected one of {:?} of {by}; said {}", fault.named, all()));
+        verdict.looked(&name, found(fault.named, Some(by)), || {
+            format!("expected one of {:?} of {by}; said {}", fault.named, all())
+        });
     }
     // packets that were lost and retransmitted
-    let lost = world.truth.happened.iter().filter(|h| h.what == What::Lost && matches!(h.class, Class::Data | Class::Response));
+    let lost = world
+        .truth
+        .happened
+        .iter()
+        .filter(|h| h.what == What::Lost && matches!(h.class, Class::Data | Class::Response));
     let again = |from| world.truth.sent.iter().any(|s| s.from == from && s.again && s.class != Class::Ack);
     let mut seen = [false; 2];
     for h in lost {
@@ -351,8 +388,14 @@ fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessment)
                 Carrier::Roce => &["RC-RETRANSMIT", "RC-GAP", "PEER-SILENT"][..],
                 Carrier::Iwarp => &["TCP-LOSS", "PEER-SILENT"],
             };
-            verdict
-                .looked(&format!("loss, {:?}", plan.carrier), found(ids, None), || format!("packets of {from} were lost; said {}", all()));
+            // a Response to a Read that was lost once, and that no rule is about, is an episode of its connection
+            let sender = [End::A, End::B][from];
+            let is_told =
+                |c: &Connection| c.episodes.list.iter().any(|e| e.kind == Episodic::Recovery && e.by == Some(sender));
+            let is_named = found(ids, None) || report.connections.iter().any(is_told);
+            verdict.looked(&format!("loss, {:?}", plan.carrier), is_named, || {
+                format!("packets of {from} were lost; said {}", all())
+            });
         }
     }
     if world.truth.happened.iter().any(|h| h.what == What::Damaged && !h.behind) {
@@ -360,8 +403,9 @@ fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessment)
         verdict.looked(&format!("damage, {:?}", plan.carrier), found(&ids, None), || format!("said {}", all()));
     }
     if world.truth.happened.iter().any(|h| h.what == What::Marked) {
-        verdict
-            .looked(&format!("congestion marks, {:?}", plan.carrier), found(&["RC-ECN", "IWARP-ECN"], None), || format!("said {}", all()));
+        verdict.looked(&format!("congestion marks, {:?}", plan.carrier), found(&["RC-ECN", "IWARP-ECN"], None), || {
+            format!("said {}", all())
+        });
     }
 }
 
@@ -379,14 +423,17 @@ fn episodes(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessmen
     let is_gone = |h: &LinkEvent| matches!(h.what, What::Lost | What::Damaged | What::Late(_));
     for e in told.iter().filter(|e| e.kind == Episodic::Recovery && connection.client_known) {
         let from = usize::from(e.by == Some(End::B));
-        let acknowledges =
-            |h: &LinkEvent| matches!(h.class, Class::Ack | Class::Nak) || plan.carrier == Carrier::Iwarp || h.class == Class::Response;
+        let acknowledges = |h: &LinkEvent| {
+            matches!(h.class, Class::Ack | Class::Nak) || plan.carrier == Carrier::Iwarp || h.class == Class::Response
+        };
         let is_true = match e.cause {
             // if the receiver's packets were lost, delayed or damaged, its state cannot be known
             Cause::LostBefore => happened(&|h| h.from == from && is_gone(h)),
-            Cause::LostBehind => happened(&|h| h.from == from && is_gone(h) || h.from != from && is_gone(h) && acknowledges(h)),
-            // it seems to be that, if the receiver continues; what a pause delays, Responses to Reads among it, cannot be
-            // told from it
+            Cause::LostBehind => {
+                happened(&|h| h.from == from && is_gone(h) || h.from != from && is_gone(h) && acknowledges(h))
+            }
+            // it seems to be that, if the receiver continues; what a pause delays, Responses to Reads among it, cannot
+            // be told from it
             Cause::AckLost | Cause::ResponseLost => happened(&is_gone) || plan.link.pause.is_some(),
             Cause::Damaged => happened(&|h| h.from == from && h.what == What::Damaged),
             _ => true,
@@ -403,21 +450,41 @@ fn episodes(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessmen
             looked("episode: receiver not ready", has(Episodic::Rnr, Some(ends[1 - side])));
         }
     }
+    // a packet that leaves as soon as the pause is over had waited for it
+    if let Some((of, begin, end)) = plan.link.pause
+        && !matches!(plan.observer, Observer::Coarse(_))
+        && world.truth.sent.iter().any(|s| s.from == of && s.time < begin)
+        && world.truth.sent.iter().any(|s| s.from == of && (end..end + SLACK / 4).contains(&s.time))
+        && truth.happened.iter().all(|h| h.what == What::Marked)
+    {
+        let is_it =
+            |e: &Episode| e.kind == Episodic::Pause && e.by == Some(ends[of]) && e.cause == Cause::PriorityUnknown;
+        looked("episode: pause", told.iter().any(is_it));
+    }
     // what begins and ends within one tick of the capture's clock lasts no time there
     let tick = if let Observer::Coarse(tick) = plan.observer { tick } else { 0 };
     let is_repaired = |h: &LinkEvent| {
         let next = truth.sent.iter().find(|s| s.from == h.from && s.again && s.id > h.id && s.class != Class::Ack);
-        h.what == What::Lost && h.class == Class::Data && h.behind && next.is_some_and(|next| next.time - h.time >= tick)
+        h.what == What::Lost
+            && h.class == Class::Data
+            && h.behind
+            && next.is_some_and(|next| next.time - h.time >= tick)
     };
     if happened(&is_repaired) {
-        looked("episode: recovery", has(Episodic::Recovery, None) || has(Episodic::Rnr, None) || has(Episodic::Silence, None));
+        looked(
+            "episode: recovery",
+            has(Episodic::Recovery, None) || has(Episodic::Rnr, None) || has(Episodic::Silence, None),
+        );
     }
 }
 
 fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict: &mut Assessment) {
     // operations that were posted and not sent are already counted by the ends
     let is_left = |h: &dyn Party| h.transport().failed() || !h.transport().is_idle();
-    if plan.fault.is_some() || world.truth.requests.iter().any(|r| r.done.is_none()) || world.hosts.iter().any(|h| is_left(&**h)) {
+    if plan.fault.is_some()
+        || world.truth.requests.iter().any(|r| r.done.is_none())
+        || world.hosts.iter().any(|h| is_left(&**h))
+    {
         return;
     }
     let Some(connection) = report.connections.first() else {
@@ -430,7 +497,11 @@ fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict
         let (ours, theirs) = (world.hosts[side].account().ledger, connection.sides[side]);
         let mut same = |what: &str, truth: u64, reported: u64| {
             if truth != reported {
-                verdict.wrong(Kind::Count, what.to_string(), format!("{what} of {side}: {reported}, and it was {truth}"));
+                verdict.wrong(
+                    Kind::Count,
+                    what.to_string(),
+                    format!("{what} of {side}: {reported}, and it was {truth}"),
+                );
             }
         };
         same("messages", ours.messages, theirs.messages);
@@ -444,14 +515,23 @@ fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict
         }
     }
     let done: Vec<&Request> = world.truth.requests.iter().filter(|r| r.done.is_some()).collect();
-    let reported: BTreeMap<u64, &Exchange> = kept.exchanges.iter().filter(|e| e.reply_end.is_some()).map(|e| (e.message_id, e)).collect();
+    let reported: BTreeMap<u64, &Exchange> =
+        kept.exchanges.iter().filter(|e| e.reply_end.is_some()).map(|e| (e.message_id, e)).collect();
     if done.len() != reported.len() {
-        verdict.wrong(Kind::Count, "requests", format!("{} requests were answered, {} are told", done.len(), reported.len()));
+        verdict.wrong(
+            Kind::Count,
+            "requests",
+            format!("{} requests were answered, {} are told", done.len(), reported.len()),
+        );
     }
     for request in done {
         let Some(e) = reported.get(&request.id) else { continue };
         if e.command != request.command {
-            verdict.wrong(Kind::Count, "command", format!("{}: {} is told as {}", request.id, request.command, e.command));
+            verdict.wrong(
+                Kind::Count,
+                "command",
+                format!("{}: {} is told as {}", request.id, request.command, e.command),
+            );
         }
         if request.transfer.is_some() {
             if e.bytes_moved != request.moved {
@@ -462,7 +542,11 @@ fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict
                 let hash: [u8; 32] = Sha256::digest(data).into();
                 // data in messages of NFS has no hash
                 if e.sha256.map_or(request.rdma || plan.protocol == Protocol::Smb, |told| told != hash) {
-                    verdict.wrong(Kind::Count, "hash", format!("request {}: the hash is another: {:?} holes", request.id, e.payload_holes));
+                    verdict.wrong(
+                        Kind::Count,
+                        "hash",
+                        format!("request {}: the hash is another: {:?} holes", request.id, e.payload_holes),
+                    );
                 }
             }
         }
@@ -481,7 +565,8 @@ fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict
 /// was lost, late or delayed before it came to the tap.
 fn is_acknowledgment_hidden(plan: &Plan, world: &World, request: &Request) -> bool {
     let replied = request.replied.unwrap_or_default();
-    let is_hidden = |h: &LinkEvent| h.from == 0 && !h.behind && matches!(h.what, What::Lost | What::Late(_)) && h.time >= replied;
+    let is_hidden =
+        |h: &LinkEvent| h.from == 0 && !h.behind && matches!(h.what, What::Lost | What::Late(_)) && h.time >= replied;
     let is_paused = plan.link.pause.is_some_and(|(of, _, to)| of == 0 && to >= replied);
     world.truth.happened.iter().any(is_hidden) || is_paused
 }
@@ -495,6 +580,101 @@ fn idle(world: &World) -> Vec<(Time, Time)> {
 /// Maximum difference of an owner's time from the true one: the time of a packet and of a delayed acknowledgment.
 const SLACK: Time = 60 * crate::transport::MICROSECOND;
 
+/// Time by owner, whatever the observer saw: it may be unknown, but nobody has time of what did not happen to the
+/// request.
+fn owners(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) {
+    let truth = &world.truth;
+    let is_lossless = truth.happened.iter().all(|h| h.what == What::Marked);
+    let is_stalled = world.hosts.iter().map(|h| h.account()).any(|a| !a.dry.is_empty() || a.low);
+    let refused = world.hosts.iter().any(|h| h.transport().refused() > 0);
+    let is_idle = !idle(world).is_empty();
+    // copies of a mirror that come this late cannot be told from packets that were sent again
+    let is_late = matches!(plan.observer, Observer::Twice(gap, _) if gap > crate::transport::MILLISECOND);
+    // two packets that changed places within 1 ms: until others show it, the second seems to have waited that long
+    let is_swapped = matches!(plan.observer, Observer::Swapped(_));
+    for request in truth.requests.iter().filter(|r| r.done.is_some()) {
+        let Some(e) = kept.exchanges.iter().find(|e| e.message_id == request.id && e.reply_end.is_some()) else {
+            continue;
+        };
+        let done = request.done.unwrap_or_default();
+        // the tap is between the ends: the same happens up to a way earlier or later there
+        let way: Time = plan.link.distance.iter().sum();
+        let paused = plan
+            .link
+            .pause
+            .map_or(0, |(_, from, to)| (to.min(done) - from.max(request.posted) + 2 * way + SLACK).max(0));
+        let paused = if truth.pauses.is_empty() { 0 } else { paused };
+        let most = [
+            (
+                Owner::Recovery,
+                if is_lossless && !refused && !is_late && plan.link.pause.is_none() { 0 } else { Time::MAX },
+            ),
+            (Owner::Rnr, if refused { Time::MAX } else { 0 }),
+            (Owner::Pause, paused),
+            (Owner::Credit, if is_stalled { Time::MAX } else { 0 }),
+            (Owner::Client, if is_idle || is_swapped || is_delayed_unseen(world) { Time::MAX } else { 0 }),
+        ];
+        // frames in an order that is not the ends' seem to have waited that long
+        let slack = if matches!(plan.observer, Observer::Jitter(_)) { SLACK } else { 0 };
+        for (owner, most) in most {
+            let told = e.time.of(owner);
+            if told > most.saturating_add(slack) {
+                let text = format!(
+                    "request {}: {told} ns of {}, and it was {most} at most; {:?}",
+                    e.message_id,
+                    owner.key(),
+                    e.time
+                );
+                verdict.wrong(Kind::Time, format!("more of {}", owner.key()), text);
+            }
+        }
+    }
+}
+
+/// True if the network delayed a packet behind the tap: its receiver then seems to answer that much later.
+fn is_delayed_unseen(world: &World) -> bool {
+    world.truth.happened.iter().any(|h| h.behind && matches!(h.what, What::Late(_)))
+}
+
+/// The first sentence of the report: what it names has happened, in that direction.
+fn first_sentence(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessment) {
+    let Some(answer) = answer(report) else { return };
+    let Some(main) = answer.main().filter(|main| main.cost > SLACK) else { return };
+    let truth = &world.truth;
+    let from = main.from.map(|end| usize::from(end == End::B));
+    let is = |of: usize| from.is_none_or(|from| from == of);
+    let account = |of: usize| world.hosts[of].account();
+    let acknowledges =
+        |h: &LinkEvent| matches!(h.class, Class::Ack | Class::Nak | Class::Response) || plan.carrier == Carrier::Iwarp;
+    let troubled = || truth.happened.iter().any(|h| h.what != What::Marked && (is(h.from) || acknowledges(h)));
+    let happened = match main.kind {
+        Episodic::Recovery => {
+            troubled()
+                || truth.sent.iter().any(|s| s.again && is(s.from))
+                || plan.link.pause.is_some()
+                || world.hosts.iter().any(|h| h.transport().refused() > 0)
+        }
+        Episodic::Silence => {
+            truth.happened.iter().any(|h| h.what != What::Marked) || plan.rude || plan.link.pause.is_some()
+        }
+        Episodic::Rnr => [0, 1].iter().any(|of| is(*of) && world.hosts[1 - of].transport().refused() > 0),
+        Episodic::Credit => [0, 1].iter().any(|of| is(*of) && (!account(*of).dry.is_empty() || account(*of).low)),
+        Episodic::Pause => plan.link.pause.is_some_and(|(of, ..)| is(of)),
+        Episodic::HeldUp => {
+            truth.happened.iter().any(|h| matches!(h.what, What::Late(_) | What::Lost)) || plan.link.pause.is_some()
+        }
+        Episodic::Idle => {
+            !idle(world).is_empty() || matches!(plan.observer, Observer::Swapped(_)) || is_delayed_unseen(world)
+        }
+        // no end closes its window or asks for less than it has; TCP holds back acknowledgments in any case
+        Episodic::ZeroWindow | Episodic::Nagle => plan.carrier == Carrier::Iwarp,
+        Episodic::Interrupted | Episodic::Gap => false,
+    };
+    if !happened {
+        verdict.wrong(Kind::Time, format!("first sentence: {}", main.kind.key()), format!("{main:?}"));
+    }
+}
+
 /// Compares the time of requests by owner with the truth. The parts always add up to the whole. If the capture has
 /// every packet and nothing happened to any, time belongs only to its true owners. The server never has more time than
 /// it took, if packets were lost only behind the tap.
@@ -502,7 +682,8 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
     for e in &kept.exchanges {
         let latency = e.latency().unwrap_or(0).max(0);
         if e.reply_end.is_some() && e.time.sum() != latency {
-            let text = format!("request {}: {:?} come to {}, and it took {latency}", e.message_id, e.time, e.time.sum());
+            let text =
+                format!("request {}: {:?} come to {}, and it took {latency}", e.message_id, e.time, e.time.sum());
             verdict.wrong(Kind::Time, "sum", text);
         }
     }
@@ -510,8 +691,9 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
         return;
     }
     let truth = &world.truth;
-    let is_quiet =
-        truth.happened.iter().all(|h| h.what == What::Marked) && plan.link.pause.is_none() && plan.not_ready.iter().all(Vec::is_empty);
+    let is_quiet = truth.happened.iter().all(|h| h.what == What::Marked)
+        && plan.link.pause.is_none()
+        && plan.not_ready.iter().all(Vec::is_empty);
     let is_seen = truth.happened.iter().all(|h| h.what == What::Marked || h.behind && h.what == What::Lost);
     let is_calm = plan.link.pause.is_none() && plan.not_ready.iter().all(Vec::is_empty);
     if !(is_quiet || is_seen && is_calm) {
@@ -520,12 +702,15 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
     let is_stalled = world.hosts.iter().map(|h| h.account()).any(|a| !a.dry.is_empty() || a.low);
     let way: Time = plan.link.distance.iter().sum();
     for request in truth.requests.iter().filter(|r| r.done.is_some()) {
-        let Some(e) = kept.exchanges.iter().find(|e| e.message_id == request.id && e.reply_end.is_some()) else { continue };
+        let Some(e) = kept.exchanges.iter().find(|e| e.message_id == request.id && e.reply_end.is_some()) else {
+            continue;
+        };
         let (Some(arrived), Some(replied)) = (request.arrived, request.replied) else { continue };
         let (server, work) = (e.time.of(Owner::Server), request.work);
         let done = |r: &Request| r.done.unwrap_or(Time::MAX);
-        let mut wrong =
-            |about: &str, text: String| verdict.wrong(Kind::Time, about, format!("request {}: {text}; {:?}", e.message_id, e.time));
+        let mut wrong = |about: &str, text: String| {
+            verdict.wrong(Kind::Time, about, format!("request {}: {text}; {:?}", e.message_id, e.time))
+        };
         if is_quiet {
             let idle = idle(world);
             let overlaps = |(from, to): &(Time, Time)| *from < done(request) + way && request.posted < *to + way;
@@ -534,10 +719,12 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
                 wrong("client", format!("{client} ns of the client, which was not late"));
             }
             // an end with only its last credit, or one that stops in the middle of a message, may have waited for more
-            // credits, and one whose window is full for acknowledgments: this cannot be seen; then time may remain without
-            // an owner
-            let within = |(from, to): &(Time, Time)| (*to).min(done(request)).saturating_sub((*from).max(request.posted));
-            let full: Time = world.hosts.iter().flat_map(|h| h.transport().full()).map(|span| within(span).max(0)).sum();
+            // credits, and one whose window is full for acknowledgments: this cannot be seen; then time may remain
+            // without an owner
+            let within =
+                |(from, to): &(Time, Time)| (*to).min(done(request)).saturating_sub((*from).max(request.posted));
+            let full: Time =
+                world.hosts.iter().flat_map(|h| h.transport().full()).map(|span| within(span).max(0)).sum();
             let is_full = full > 0 && e.time.of(Owner::Unknown) <= full + SLACK;
             let is_unsure = is_stalled || is_full || world.hosts.iter().any(|h| h.account().stopped.is_some());
             for owner in [Owner::Recovery, Owner::Rnr, Owner::Pause, Owner::Unknown] {
@@ -553,16 +740,24 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
             }
         }
         // behind others, or in many packets, it also waits for the window, which cannot be seen from outside
-        let is_alone = truth.requests.iter().all(|r| r.id == request.id || done(r) < request.posted || r.posted > done(request));
+        let is_alone =
+            truth.requests.iter().all(|r| r.id == request.id || done(r) < request.posted || r.posted > done(request));
         let is_small = request.length <= 4096;
         let stops: Time = world.hosts[1].account().stopped.map_or(0, |(from, to)| to - from);
         let most = replied - arrived + stops + 2 * way + SLACK;
         if server > most && !is_stalled && is_alone && is_small {
-            wrong("server has too much", format!("{server} ns of the server, which took {} at most", replied - arrived));
+            wrong(
+                "server has too much",
+                format!("{server} ns of the server, which took {} at most", replied - arrived),
+            );
         }
         // time without an answer to its Read belongs to the client
         let lagged = world.hosts[0].transport().lagged();
-        let late: Time = lagged.iter().filter(|(from, to)| request.posted < *from && *to < done(request)).map(|(from, to)| to - from).sum();
+        let late: Time = lagged
+            .iter()
+            .filter(|(from, to)| request.posted < *from && *to < done(request))
+            .map(|(from, to)| to - from)
+            .sum();
         if is_quiet && late > 0 && is_alone && !is_stalled && request.transfer == Some(Transfer::Write) {
             let client = e.time.of(Owner::Client);
             let name = format!("time of a client that answers Reads late, {:?}", plan.carrier);
@@ -570,13 +765,23 @@ fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) 
                 format!("request {}: {client} ns of the client, which was late by {late}; {:?}", e.message_id, e.time)
             });
         }
-        let stopped = world.hosts[0].account().stopped.filter(|(from, to)| request.posted <= *from && *to <= done(request));
+        let stopped =
+            world.hosts[0].account().stopped.filter(|(from, to)| request.posted <= *from && *to <= done(request));
         // TCP may wait for acknowledgments that are held back as long
-        if let Some((from, to)) = stopped.filter(|_| is_quiet && is_alone && !is_stalled && plan.carrier == Carrier::Roce) {
+        if let Some((from, to)) =
+            stopped.filter(|_| is_quiet && is_alone && !is_stalled && plan.carrier == Carrier::Roce)
+        {
             let (client, late) = (e.time.of(Owner::Client), to - from);
-            verdict.looked("time of a client that stops within a message", client + late / 16 + SLACK + 2 * way >= late, || {
-                format!("request {}: {client} ns of the client, which stopped for {late}; {:?}", e.message_id, e.time)
-            });
+            verdict.looked(
+                "time of a client that stops within a message",
+                client + late / 16 + SLACK + 2 * way >= late,
+                || {
+                    format!(
+                        "request {}: {client} ns of the client, which stopped for {late}; {:?}",
+                        e.message_id, e.time
+                    )
+                },
+            );
         }
     }
 }

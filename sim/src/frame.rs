@@ -1,10 +1,10 @@
-//! Frames on the wire, encoded with the dissector's layouts. The simulator never parses them: the meaning of a packet goes
-//! with it ([`crate::packet::Body`]), so that the truth does not depend on a decoder.
+//! Frames on the wire, encoded with the dissector's layouts. The simulator never parses them: the meaning of a packet
+//! goes with it ([`crate::packet::Body`]), so that the truth does not depend on a decoder.
 
 use rdmascope_dissector::wire::ib::bth::{Bth, Opcode};
 use rdmascope_dissector::wire::ib::cm::{
-    self, AlternatePath, Attribute, DisconnectHead, DisconnectReplyHead, IpCm, PrimaryPath, ReadyHead, ReplyHead, RequestHead, RequestIds,
-    ServiceId,
+    self, AlternatePath, Attribute, DisconnectHead, DisconnectReplyHead, IpCm, PrimaryPath, ReadyHead, ReplyHead,
+    RequestHead, RequestIds, ServiceId,
 };
 use rdmascope_dissector::wire::ib::ext::{Reth, deth_bytes};
 use rdmascope_dissector::wire::ib::icrc::{self, Cover, invariant};
@@ -175,8 +175,13 @@ pub fn cm(by: usize, ip: Ip, what: Cm, psn: [u32; 2], mtu: u8, service: &Service
             Attribute::READY_TO_USE
         }
         Cm::Disconnect => {
-            DisconnectHead { local_comm_id: COMM[by], remote_comm_id: COMM[1 - by], remote_qpn: QP[1 - by], reserved: [0; 1] }
-                .emit(&mut body);
+            DisconnectHead {
+                local_comm_id: COMM[by],
+                remote_comm_id: COMM[1 - by],
+                remote_qpn: QP[1 - by],
+                reserved: [0; 1],
+            }
+            .emit(&mut body);
             Attribute::DISCONNECT_REQUEST
         }
         Cm::Disconnected => {
@@ -227,14 +232,15 @@ pub fn tcp(by: usize, port: u16, ip: Ip, head: &Tcp, payload: &[u8]) -> Vec<u8> 
 pub fn mpa_startup(reply: bool, crc: bool, private: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let private_data_length = private.len() as u16;
-    mpa::Startup { reply, crc, revision: 1, private_data_length, private_data: private, ..mpa::Startup::default() }.emit(&mut out);
+    mpa::Startup { reply, crc, revision: 1, private_data_length, private_data: private, ..mpa::Startup::default() }
+        .emit(&mut out);
     out
 }
 
-/// A priority flow control frame: `quanta` of 512 bit times for priority 3, 0 to go on.
+/// A priority flow control frame: `quanta` of 512 bit times for priority 0, that of packets without a mark; 0 to go on.
 pub fn pause(by: usize, quanta: u16) -> Vec<u8> {
     let mut out = vec![1, 0x80, 0xc2, 0, 0, 1, 2, 0, 0, 0, 0, 1 + by as u8, 0x88, 0x08, 0x01, 0x01];
-    Cbfc { enable: 1 << 3, t0: 0, t1: 0, t2: 0, t3: quanta, t4: 0, t5: 0, t6: 0, t7: 0 }.emit(&mut out);
+    Cbfc { enable: 1, t0: quanta, t1: 0, t2: 0, t3: 0, t4: 0, t5: 0, t6: 0, t7: 0 }.emit(&mut out);
     out.resize(60, 0);
     out
 }

@@ -52,7 +52,7 @@ pub fn run(seed: u64, overrides: &Overrides) -> Run {
     let plan = Plan::new(seed, overrides);
     let mut world = plan.world();
     world.run();
-    let records = plan.observer.look(&world.truth.tapped, &mut Random::new(seed, 6));
+    let records = plan.observer.look(&world.truth.passed(), &mut Random::new(seed, 6));
     let (report, kept) = assess::analyze(&records);
     let verdict = assess::assess(&plan, &world, &report, &kept);
     Run { plan, world, records, report, verdict }

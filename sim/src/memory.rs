@@ -23,5 +23,7 @@ impl Memory {
 
 /// The bytes of the file at an offset.
 pub fn content(offset: u64, length: u32, salt: u64) -> Rc<[u8]> {
-    (0..u64::from(length)).map(|n| ((offset + n).wrapping_mul(0x9e37_79b9).wrapping_add(salt * 77) >> 13) as u8).collect()
+    (0..u64::from(length))
+        .map(|n| ((offset + n).wrapping_mul(0x9e37_79b9).wrapping_add(salt * 77) >> 13) as u8)
+        .collect()
 }

@@ -1,5 +1,5 @@
-//! NFS versions 3 and 4.1 over RPC-over-RDMA version 1, as far as a client and a server need it to read and write files. Messages
-//! are written with the dissector's encoders and never read: their meaning goes with them.
+//! NFS versions 3 and 4.1 over RPC-over-RDMA version 1, as far as a client and a server need it to read and write
+//! files. Messages are written with the dissector's encoders and never read: their meaning goes with them.
 
 use crate::memory::Memory;
 use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
@@ -46,8 +46,8 @@ pub enum Way {
     Inline,
     /// The data of a READ or WRITE in a chunk of these segments.
     Chunk(Vec<Memory>),
-    /// The whole message without its header: the call of a WRITE in a Position-Zero Read chunk, the reply to all others in
-    /// a Reply chunk.
+    /// The whole message without its header: the call of a WRITE in a Position-Zero Read chunk, the reply to all others
+    /// in a Reply chunk.
     Long(Memory),
 }
 
@@ -305,12 +305,20 @@ fn compound(x: Xdr, call: &Call, data: &[u8]) -> Encoded {
     use Operation as O;
     let begin = |x: Xdr, operations: u32| x.word(0).word(1).word(operations);
     let on = |x: Xdr, operations: u32, handle: &[u8]| {
-        let x = begin(x, 2 + operations).op(O::SEQUENCE).fixed(&SESSION).word(call.slot.1).word(call.slot.0).word(SLOTS - 1).word(0);
+        let x = begin(x, 2 + operations)
+            .op(O::SEQUENCE)
+            .fixed(&SESSION)
+            .word(call.slot.1)
+            .word(call.slot.0)
+            .word(SLOTS - 1)
+            .word(0);
         x.op(O::PUTFH).opaque(handle)
     };
     let mut position = 0;
     let x = match call.command {
-        Command::ExchangeId => begin(x, 1).op(O::EXCHANGE_ID).fixed(&VERIFIER).opaque(b"client").word(0).word(0).word(0),
+        Command::ExchangeId => {
+            begin(x, 1).op(O::EXCHANGE_ID).fixed(&VERIFIER).opaque(b"client").word(0).word(0).word(0)
+        }
         Command::CreateSession => {
             let x = begin(x, 1).op(O::CREATE_SESSION).hyper(CLIENT_ID).word(1).word(0);
             x.channel().channel().word(Program::NFS_CALLBACK.0).word(1).word(0)
@@ -351,7 +359,13 @@ fn results(x: Xdr, call: &Call, status: Status, data: &[u8]) -> Vec<u8> {
     let x = if before == 0 {
         x
     } else {
-        let x = x.done(O::SEQUENCE, Status::OK).fixed(&SESSION).word(call.slot.1).word(call.slot.0).word(SLOTS - 1).word(SLOTS - 1);
+        let x = x
+            .done(O::SEQUENCE, Status::OK)
+            .fixed(&SESSION)
+            .word(call.slot.1)
+            .word(call.slot.0)
+            .word(SLOTS - 1)
+            .word(SLOTS - 1);
         x.word(0).done(O::PUTFH, Status::OK)
     };
     let x = x.done(operation, status);
@@ -359,12 +373,16 @@ fn results(x: Xdr, call: &Call, status: Status, data: &[u8]) -> Vec<u8> {
         return x.0;
     }
     match call.command {
-        Command::ExchangeId => x.hyper(CLIENT_ID).word(1).word(1 << 16).word(0).hyper(1).opaque(b"server").opaque(b"scope").word(0),
+        Command::ExchangeId => {
+            x.hyper(CLIENT_ID).word(1).word(1 << 16).word(0).hyper(1).opaque(b"server").opaque(b"scope").word(0)
+        }
         Command::CreateSession => x.fixed(&SESSION).word(1).word(0).channel().channel(),
         Command::Lookup => x.done(O::GETFH, Status::OK).opaque(&FILE).done(O::GETATTR, Status::OK).size(),
         Command::Getattr => x.size(),
         Command::Read => x.word(u32::from(call.moved < call.length)).data(data, &call.way),
-        Command::Write => x.word(call.moved).word(Stable::FILE_SYNC.0).fixed(&VERIFIER).done(O::GETATTR, Status::OK).size(),
+        Command::Write => {
+            x.word(call.moved).word(Stable::FILE_SYNC.0).fixed(&VERIFIER).done(O::GETATTR, Status::OK).size()
+        }
         Command::Readdir => {
             let entry = |x: Xdr, n: u64| x.word(1).hyper(n).opaque(b"filename").size();
             (1..=u64::from(call.moved) / ENTRY).fold(x.fixed(&VERIFIER), entry).word(0).word(1)
@@ -417,7 +435,9 @@ pub fn reply_message(call: &Call, status: Status, data: &[u8]) -> Vec<u8> {
             let end = call.moved < call.length;
             x.post_op(FileType::REG).word(call.moved).word(end.into()).data(data, &call.way)
         }
-        Command::Write if is_ok => x.word(0).post_op(FileType::REG).word(call.moved).word(Stable::FILE_SYNC.0).fixed(&VERIFIER),
+        Command::Write if is_ok => {
+            x.word(0).post_op(FileType::REG).word(call.moved).word(Stable::FILE_SYNC.0).fixed(&VERIFIER)
+        }
         Command::Readdir if is_ok => {
             let entry = |x: Xdr, n: u64| x.word(1).hyper(n).opaque(b"filename").hyper(n);
             (1..=u64::from(call.moved) / ENTRY).fold(x.post_op(FileType::DIR).fixed(&VERIFIER), entry).word(0).word(1)
@@ -439,7 +459,9 @@ pub fn reply_header(call: &Call, credits: u32, written: u32, long: bool) -> Head
         Segment { length, ..segment(memory) }
     };
     match &call.way {
-        Way::Chunk(segments) if call.command == Command::Read => header.writes = vec![segments.iter().map(&mut fill).collect()],
+        Way::Chunk(segments) if call.command == Command::Read => {
+            header.writes = vec![segments.iter().map(&mut fill).collect()]
+        }
         Way::Long(memory) if long => {
             header.fixed.proc = Proc::NOMSG.0;
             header.reply = Some(vec![fill(memory)]);
@@ -453,8 +475,15 @@ pub fn reply_header(call: &Call, credits: u32, written: u32, long: bool) -> Head
 pub fn error(xid: u32, credits: u32, error: Error) -> Vec<u8> {
     let fixed = Fixed { xid, version: rpcrdma::VERSION, credits, proc: Proc::ERROR.0 };
     let mut out = Vec::new();
-    let none =
-        RpcRdma { fixed, reads: Default::default(), writes: Default::default(), reply: None, padding: None, error: None, payload: &[] };
+    let none = RpcRdma {
+        fixed,
+        reads: Default::default(),
+        writes: Default::default(),
+        reply: None,
+        padding: None,
+        error: None,
+        payload: &[],
+    };
     RpcRdma { error: Some(error), ..none }.emit(&mut out);
     out
 }

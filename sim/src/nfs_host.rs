@@ -1,6 +1,6 @@
-//! The ends of NFS over RPC-over-RDMA: a client with a script that keeps to its credits, a server with a processing time
-//! that reads and writes the client's chunks. Their actions and observations are the truth with which an analysis is
-//! compared.
+//! The ends of NFS over RPC-over-RDMA: a client with a script that keeps to its credits, a server with a processing
+//! time that reads and writes the client's chunks. Their actions and observations are the truth with which an analysis
+//! is compared.
 
 use crate::end::{Account, End, Request, Transfer};
 use crate::fault::{Act, Fault};
@@ -109,7 +109,10 @@ impl Client {
     /// The next request of the script.
     fn io(&self) -> Option<Io> {
         let setup = setup(self.script.version);
-        setup.get(self.step).map(|command| Io::plain(*command)).or_else(|| self.script.io.get(self.step - setup.len()).copied())
+        setup
+            .get(self.step)
+            .map(|command| Io::plain(*command))
+            .or_else(|| self.script.io.get(self.step - setup.len()).copied())
     }
 
     /// The slot of a session for a call, and its sequence number there.
@@ -138,7 +141,8 @@ impl Client {
             _ => length,
         };
         let (version, slot) = (self.script.version, self.slot(xid));
-        let mut call = Call { xid, version, slot, command: io.command, offset: self.offset, length, moved, way: Way::Inline };
+        let mut call =
+            Call { xid, version, slot, command: io.command, offset: self.offset, length, moved, way: Way::Inline };
         self.offset += u64::from(length);
         call.way = match io.path {
             Path::Inline => Way::Inline,
@@ -146,9 +150,15 @@ impl Client {
                 let whole = if io.padded && is_write { length.next_multiple_of(4) } else { length };
                 let part = whole / segments;
                 let last = whole - part * (segments - 1);
-                Way::Chunk((1..=segments).map(|n| Memory::new(&mut self.next_key, if n == segments { last } else { part })).collect())
+                Way::Chunk(
+                    (1..=segments)
+                        .map(|n| Memory::new(&mut self.next_key, if n == segments { last } else { part }))
+                        .collect(),
+                )
             }
-            Path::Long if is_write => Way::Long(Memory::new(&mut self.next_key, nfs::call_message(&call, &data).0.len() as u32)),
+            Path::Long if is_write => {
+                Way::Long(Memory::new(&mut self.next_key, nfs::call_message(&call, &data).0.len() as u32))
+            }
             Path::Long => Way::Long(Memory::new(&mut self.next_key, length + OVERHEAD)),
         };
         let message = nfs::call_message(&call, &data);
@@ -198,20 +208,50 @@ impl Host {
     pub fn client(transport: Box<dyn Transport>, limits: Limits, script: Script, random: Random) -> Self {
         let (granted, next_xid) = (1, 0x1000);
         let (open, slots) = (Vec::new(), Vec::new());
-        let client =
-            Client { script, step: 0, open, slots, granted, most: granted, next_xid, next_key: 0x2000, wake: 0, heard: 0, offset: 0 };
+        let client = Client {
+            script,
+            step: 0,
+            open,
+            slots,
+            granted,
+            most: granted,
+            next_xid,
+            next_key: 0x2000,
+            wake: 0,
+            heard: 0,
+            offset: 0,
+        };
         Self::new(0, transport, limits, Role::Client(client), random)
     }
 
     /// A server.
-    pub fn server(transport: Box<dyn Transport>, limits: Limits, speed: (Time, Time), slow: Option<(u64, Time)>, random: Random) -> Self {
-        let server = Server { work: Vec::new(), reading: Vec::new(), next_read: 1, speed, slow, count: 0, open: Vec::new() };
+    pub fn server(
+        transport: Box<dyn Transport>,
+        limits: Limits,
+        speed: (Time, Time),
+        slow: Option<(u64, Time)>,
+        random: Random,
+    ) -> Self {
+        let server =
+            Server { work: Vec::new(), reading: Vec::new(), next_read: 1, speed, slow, count: 0, open: Vec::new() };
         Self::new(1, transport, limits, Role::Server(server), random)
     }
 
     fn new(me: usize, transport: Box<dyn Transport>, limits: Limits, role: Role, random: Random) -> Self {
         let (fault, account) = (None, Account::default());
-        Self { me, transport, limits, role, random, fault, seen: 0, account, connected: false, over: false, stuck: false }
+        Self {
+            me,
+            transport,
+            limits,
+            role,
+            random,
+            fault,
+            seen: 0,
+            account,
+            connected: false,
+            over: false,
+            stuck: false,
+        }
     }
 
     fn leave(&mut self, now: Time) {
@@ -264,7 +304,8 @@ impl Host {
             }
             (Rpc::Wrong(xid), Role::Server(_)) => {
                 let is_version_1 = message.bytes.get(4..8) == Some(&VERSION.to_be_bytes());
-                let reason = if is_version_1 { Error::Chunk } else { Error::Vers(Versions { low: VERSION, high: VERSION }) };
+                let reason =
+                    if is_version_1 { Error::Chunk } else { Error::Vers(Versions { low: VERSION, high: VERSION }) };
                 self.refuse(now, *xid, reason);
             }
             (Rpc::Reply { xid, credits, wrong }, Role::Client(c)) => {
@@ -442,8 +483,9 @@ impl Host {
         let credits = self.grant();
         let data = if call.command == Command::Read { content(call.offset, call.moved, SALT) } else { Rc::from([]) };
         let message = nfs::reply_message(call, status, &data);
-        let is_long =
-            matches!(call.way, Way::Long(_)) && call.command != Command::Write && message.len() + HEADER > self.limits.send as usize;
+        let is_long = matches!(call.way, Way::Long(_))
+            && call.command != Command::Write
+            && message.len() + HEADER > self.limits.send as usize;
         let written: &[u8] = match &call.way {
             _ if status != Status::OK => &[],
             Way::Chunk(_) => &data,
@@ -553,11 +595,23 @@ impl Host {
             }
             Act::WrongMsn => {
                 self.transport.skip_message();
-                let call =
-                    Call { xid: 1, version: 3, slot: (0, 0), command: Command::Null, offset: 0, length: 0, moved: 0, way: Way::Inline };
+                let call = Call {
+                    xid: 1,
+                    version: 3,
+                    slot: (0, 0),
+                    command: Command::Null,
+                    offset: 0,
+                    length: 0,
+                    moved: 0,
+                    way: Way::Inline,
+                };
                 let bytes = match self.me {
                     0 => nfs::Header::new(call.xid, self.limits.credits).bytes(&nfs::call_message(&call, &[]).0),
-                    _ => nfs::reply_header(&call, self.limits.credits, 0, false).bytes(&nfs::reply_message(&call, Status::OK, &[])),
+                    _ => nfs::reply_header(&call, self.limits.credits, 0, false).bytes(&nfs::reply_message(
+                        &call,
+                        Status::OK,
+                        &[],
+                    )),
                 };
                 self.send(now, bytes, Rpc::Dropped, None);
             }
@@ -565,7 +619,14 @@ impl Host {
         }
     }
 
-    fn fail_client(&mut self, now: Time, mut call: Call, message: nfs::Encoded, data: &Rc<[u8]>, requests: &mut Vec<Request>) {
+    fn fail_client(
+        &mut self,
+        now: Time,
+        mut call: Call,
+        message: nfs::Encoded,
+        data: &Rc<[u8]>,
+        requests: &mut Vec<Request>,
+    ) {
         let Some((fault, _)) = self.fault else { return };
         let mut header = nfs::call_header(&call, self.limits.credits, &message);
         match fault.act {
@@ -594,7 +655,13 @@ impl Host {
                 call.memory().iter().take(1).for_each(|memory| self.transport.refuse(memory.key));
                 self.call(now, &call, &message, data, requests);
             }
-            Act::Version | Act::UnknownProc | Act::CutHeader | Act::Nomsg | Act::BadPosition | Act::ShortChunk | Act::Reduced => {
+            Act::Version
+            | Act::UnknownProc
+            | Act::CutHeader
+            | Act::Nomsg
+            | Act::BadPosition
+            | Act::ShortChunk
+            | Act::Reduced => {
                 let Role::Client(c) = &mut self.role else { return };
                 c.open.push(call.xid);
                 let mut message = message;
@@ -655,7 +722,14 @@ impl Host {
             Act::OtherXid => self.answer(now, &with_other_xid(call), Status::OK, None, requests),
             Act::InnerXid => {
                 let message = nfs::reply_message(&with_other_xid(call), Status::OK, &data);
-                self.reply(now, call, nfs::Header::new(call.xid, credits).bytes(&message), Rpc::Dropped, None, requests);
+                self.reply(
+                    now,
+                    call,
+                    nfs::Header::new(call.xid, credits).bytes(&message),
+                    Rpc::Dropped,
+                    None,
+                    requests,
+                );
             }
             Act::RefuseCall => self.refuse(now, call.xid, Error::Chunk),
             Act::Status => self.answer(now, call, Status::IO, None, requests),
@@ -675,8 +749,12 @@ impl Host {
                 let header = nfs::reply_header(call, credits, 0, false);
                 self.reply(now, call, header.bytes(&message), good, None, requests);
             }
-            Act::Nomsg => self.reply(now, call, nfs::reply_header(call, credits, 0, true).bytes(&[]), bad, None, requests),
-            Act::LongInline => self.reply(now, call, nfs::Header::new(call.xid, credits).bytes(&message), good, None, requests),
+            Act::Nomsg => {
+                self.reply(now, call, nfs::reply_header(call, credits, 0, true).bytes(&[]), bad, None, requests)
+            }
+            Act::LongInline => {
+                self.reply(now, call, nfs::Header::new(call.xid, credits).bytes(&message), good, None, requests)
+            }
             Act::WrongInvalidate => self.answer(now, call, Status::OK, Some(!memory.key), requests),
             Act::StaleKey => {
                 self.answer(now, call, Status::OK, None, requests);
@@ -731,7 +809,9 @@ impl End for Host {
         }
         match &self.role {
             _ if self.over || self.stuck && self.me == 1 => {}
-            Role::Client(c) if self.connected && !c.open.is_empty() && now >= c.heard + c.script.patience => self.leave(now),
+            Role::Client(c) if self.connected && !c.open.is_empty() && now >= c.heard + c.script.patience => {
+                self.leave(now)
+            }
             Role::Client(_) => self.ask(now, requests),
             Role::Server(_) => self.work(now, requests),
         }

@@ -128,7 +128,8 @@ impl Observer {
             Self::OneWay(from) => all.filter(|r| r.from == from).collect(),
             Self::Twice(gap, hop) => {
                 let first: Vec<_> = all.collect();
-                let second = first.iter().map(|r| {
+                // a pause frame stays on its link
+                let second = first.iter().zip(tapped).filter(|(_, t)| t.id > 0).map(|(r, _)| {
                     let mut r = Record { time: r.time + gap, ..r.clone() };
                     if hop {
                         route(&mut r.bytes);
@@ -148,8 +149,13 @@ impl Observer {
                 .collect(),
             Self::Coarse(unit) => all.map(|r| Record { time: r.time / unit * unit, ..r }).collect(),
             Self::Two(skew) => {
-                let mut out: Vec<_> =
-                    all.map(|r| Record { interface: r.from as u32, time: r.time + if r.from == 1 { skew } else { 0 }, ..r }).collect();
+                let mut out: Vec<_> = all
+                    .map(|r| Record {
+                        interface: r.from as u32,
+                        time: r.time + if r.from == 1 { skew } else { 0 },
+                        ..r
+                    })
+                    .collect();
                 out.sort_by_key(|r| r.time);
                 out
             }

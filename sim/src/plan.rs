@@ -132,7 +132,12 @@ impl Plan {
             12 => spot.mark = r.pick(&[100, 1000]),
             13 => {
                 let begin = r.within(1, 20) * MILLISECOND;
-                cut = Some((from, begin, begin + r.pick(&[2 * MILLISECOND, 40 * MILLISECOND, 700 * MILLISECOND]), side == 1));
+                cut = Some((
+                    from,
+                    begin,
+                    begin + r.pick(&[2 * MILLISECOND, 40 * MILLISECOND, 700 * MILLISECOND]),
+                    side == 1,
+                ));
             }
             14 => {
                 let begin = r.within(1, 20) * MILLISECOND;
@@ -178,11 +183,26 @@ impl Plan {
             let from = own.within(0, 3) * MILLISECOND;
             ReadDelay { from, to: from + 20 * MILLISECOND, by: own.pick(&[300 * MICROSECOND, 2 * MILLISECOND]) }
         });
-        let stops = own
-            .chance(1, 12)
-            .then(|| (own.below(2) as usize, own.below(12), own.pick(&[500 * MICROSECOND, 5 * MILLISECOND, 40 * MILLISECOND])));
+        let stops = own.chance(1, 12).then(|| {
+            (own.below(2) as usize, own.below(12), own.pick(&[500 * MICROSECOND, 5 * MILLISECOND, 40 * MILLISECOND]))
+        });
         let link = Link { pace, distance, trouble, cut, pause };
-        Self { seed, protocol, carrier, link, fault, observer, slow, not_ready, rude, counts: r.chance(1, 2), clean, timeout, lag, stops }
+        Self {
+            seed,
+            protocol,
+            carrier,
+            link,
+            fault,
+            observer,
+            slow,
+            not_ready,
+            rude,
+            counts: r.chance(1, 2),
+            clean,
+            timeout,
+            lag,
+            stops,
+        }
     }
 
     /// The two ends and their link.
@@ -207,7 +227,8 @@ impl Plan {
             (Protocol::Smb, Carrier::Roce) => Service { port: 445, private: Default::default() },
             (Protocol::Smb, Carrier::Iwarp) => Service { port: 5445, private: Default::default() },
             (Protocol::Nfs, _) => {
-                let private = inline.map(|kilobytes| if announces { nfs::private(kilobytes, invalidates) } else { Vec::new() });
+                let private =
+                    inline.map(|kilobytes| if announces { nfs::private(kilobytes, invalidates) } else { Vec::new() });
                 Service { port: 20049, private }
             }
         };
@@ -264,8 +285,14 @@ impl Plan {
                 Limits { send: most, receive: most, room, credits, varies, invalidates }
             };
             let (asks, grants, varies) = (nfs.pick(&[128, 32]), nfs.pick(&[1, 4, 32, 128]), nfs.chance(1, 4));
-            let client = nfs_host::Host::client(ends.0, limits(0, asks, false), Self::script(&mut nfs), Random::new(self.seed, 3));
-            let server = nfs_host::Host::server(ends.1, limits(1, grants, varies), speed, self.slow, Random::new(self.seed, 4));
+            let client = nfs_host::Host::client(
+                ends.0,
+                limits(0, asks, false),
+                Self::script(&mut nfs),
+                Random::new(self.seed, 3),
+            );
+            let server =
+                nfs_host::Host::server(ends.1, limits(1, grants, varies), speed, self.slow, Random::new(self.seed, 4));
             return self.between([Box::new(client), Box::new(server)]);
         }
         let sizes = |r: &mut Random| Sizes {
@@ -321,7 +348,14 @@ impl Plan {
                     Nfs::Readdir,
                 ]),
                 length: r.pick(&[100, 999, 4096, 4096, 4097, 16_384, 65_536]),
-                path: r.pick(&[Path::Inline, Path::Chunk(1), Path::Chunk(1), Path::Chunk(2), Path::Chunk(3), Path::Long]),
+                path: r.pick(&[
+                    Path::Inline,
+                    Path::Chunk(1),
+                    Path::Chunk(1),
+                    Path::Chunk(2),
+                    Path::Chunk(3),
+                    Path::Long,
+                ]),
                 padded: r.chance(1, 2),
                 short: r.chance(1, 8),
             })
@@ -350,7 +384,8 @@ impl Plan {
 
     /// The plan in one line.
     pub fn line(&self) -> String {
-        let mut out = format!("{:?} over {:?}, tap {:?} ns from the ends", self.protocol, self.carrier, self.link.distance);
+        let mut out =
+            format!("{:?} over {:?}, tap {:?} ns from the ends", self.protocol, self.carrier, self.link.distance);
         for from in [0, 1] {
             for side in [0, 1] {
                 let t = self.link.trouble[from][side];

@@ -208,7 +208,11 @@ impl Rdma {
 
     fn acknowledge(&mut self, now: Time, upto: u64) {
         // an acknowledgment of a request after a read without an answer: the answer was lost
-        let hole = self.queue.iter().find(|w| w.is_read() && w.came < w.packets && w.start + w.came < upto).map(|w| w.start + w.came);
+        let hole = self
+            .queue
+            .iter()
+            .find(|w| w.is_read() && w.came < w.packets && w.start + w.came < upto)
+            .map(|w| w.start + w.came);
         if let Some(hole) = hole
             && self.again_from != Some(hole)
             && self.snd > hole
@@ -291,7 +295,8 @@ impl Rdma {
                 used = wqe.end() - psn;
                 ack = true;
                 let extensions = reth(memory.key, memory.address + skipped as u64, length);
-                let read = RcWhat::Read { op: wqe.op.clone(), id: *id, packets: used, data: data.clone(), offset: skipped };
+                let read =
+                    RcWhat::Read { op: wqe.op.clone(), id: *id, packets: used, data: data.clone(), offset: skipped };
                 (Opcode::RC_RDMA_READ_REQUEST, extensions, &[], read)
             }
         };
@@ -331,7 +336,11 @@ impl Rdma {
             if !self.complained {
                 self.complained = true;
                 self.pay();
-                self.replies.push_back(Reply::Nak { psn: self.expected, syndrome: NAK | NakCode::PSN_SEQUENCE_ERROR.0, what: RcWhat::Nak });
+                self.replies.push_back(Reply::Nak {
+                    psn: self.expected,
+                    syndrome: NAK | NakCode::PSN_SEQUENCE_ERROR.0,
+                    what: RcWhat::Nak,
+                });
             }
             return;
         }
@@ -535,7 +544,8 @@ impl Transport for Rdma {
         }
         if let Some(what) = self.manage.pop_front() {
             let psn = self.config.psn.map(|p| p as u32 & 0xff_ffff);
-            let frame = frame::cm(self.me, self.config.stamp.stamp(), what, psn, self.config.mtu_code, &self.config.service);
+            let frame =
+                frame::cm(self.me, self.config.stamp.stamp(), what, psn, self.config.mtu_code, &self.config.service);
             return Some(Out { frame, body: Body::Cm(what), class: Class::Manage, again: false });
         }
         if !self.connected {
@@ -566,8 +576,11 @@ impl Transport for Rdma {
                         (false, true) => Opcode::RC_RDMA_READ_RESPONSE_LAST,
                         (false, false) => Opcode::RC_RDMA_READ_RESPONSE_MIDDLE,
                     };
-                    let extensions =
-                        if opcode == Opcode::RC_RDMA_READ_RESPONSE_MIDDLE { Vec::new() } else { aeth_bytes(ACK, msn).to_vec() };
+                    let extensions = if opcode == Opcode::RC_RDMA_READ_RESPONSE_MIDDLE {
+                        Vec::new()
+                    } else {
+                        aeth_bytes(ACK, msn).to_vec()
+                    };
                     let length = (range.1 - range.0) as u32;
                     Out {
                         frame: frame::roce(me, ip, bth(opcode, psn), &extensions, &data[range.0..range.1]),

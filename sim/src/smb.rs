@@ -3,7 +3,9 @@
 
 use crate::memory::Memory;
 use rdmascope_dissector::wire::smb2::header::{self, Header, Ids, flags};
-use rdmascope_dissector::wire::smbd::{BufferDescriptorV1, DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0};
+use rdmascope_dissector::wire::smbd::{
+    BufferDescriptorV1, DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0,
+};
 use std::rc::Rc;
 
 /// A message: its bytes and its meaning.
@@ -242,7 +244,11 @@ const FILE: [u8; 16] = [7; 16];
 pub const HEADER: usize = Header::LEN;
 
 fn head(command: Command, id: u64, charge: u16, credits: u16, status: u32, reply: bool) -> Bytes {
-    let tree = if matches!(command, Command::Negotiate | Command::SessionSetup | Command::Logoff | Command::Echo) { 0 } else { TREE };
+    let tree = if matches!(command, Command::Negotiate | Command::SessionSetup | Command::Logoff | Command::Echo) {
+        0
+    } else {
+        TREE
+    };
     let tree = if command == Command::TreeConnect && !reply { 0 } else { tree };
     let none = command == Command::Negotiate || command == Command::Echo || command == Command::SessionSetup && !reply;
     let mut out = Vec::new();
@@ -334,8 +340,17 @@ pub fn request(asked: &Asked, credits: u16, inline: &[u8]) -> Vec<u8> {
                 Some(_) => ((HEADER as u16 + 48, 16), 0, 0, asked.length),
                 None => ((0, 0), HEADER as u16 + 48, asked.length, 0),
             };
-            let b =
-                h.u16(49).u16(at).u32(length).u64(asked.offset).bytes(&FILE).u32(channel).u32(remaining).u16(place.0).u16(place.1).u32(0);
+            let b = h
+                .u16(49)
+                .u16(at)
+                .u32(length)
+                .u64(asked.offset)
+                .bytes(&FILE)
+                .u32(channel)
+                .u32(remaining)
+                .u16(place.0)
+                .u16(place.1)
+                .u32(0);
             descriptor(b).bytes(inline)
         }
         Command::Logoff | Command::TreeDisconnect | Command::Echo => h.u16(4).u16(0),
@@ -366,7 +381,9 @@ pub fn reply(asked: &Asked, credits: u16, status: u32, moved: u32, inline: &[u8]
             .u32(0),
         Command::SessionSetup => h.u16(9).u16(1).u16(72).u16(0),
         Command::TreeConnect => h.u16(16).u8(1).u8(0).u32(0).u32(0).u32(0x001f_01ff),
-        Command::Create => h.u16(89).u8(0).u8(0).u32(1).zeros(32).u64(1 << 24).u64(1 << 24).u32(0x20).u32(0).bytes(&FILE).u32(0).u32(0),
+        Command::Create => {
+            h.u16(89).u8(0).u8(0).u32(1).zeros(32).u64(1 << 24).u64(1 << 24).u32(0x20).u32(0).bytes(&FILE).u32(0).u32(0)
+        }
         Command::Close => h.u16(60).u16(0).u32(0).zeros(32).u64(0).u64(0).u32(0),
         Command::Read => match asked.memory {
             Some(_) => h.u16(17).u8(80).u8(0).u32(0).u32(moved).u32(0).u8(0),

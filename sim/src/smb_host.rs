@@ -103,7 +103,10 @@ impl Direct {
             offset: if full { 24 } else { 0 },
             length: data.len() as u32,
         };
-        Message { bytes: smb::data(&header, data), what: Content::Data { requested: header.requested, granted, smb, full } }
+        Message {
+            bytes: smb::data(&header, data),
+            what: Content::Data { requested: header.requested, granted, smb, full },
+        }
     }
 
     /// Until when it has stopped.
@@ -241,7 +244,17 @@ pub struct Host {
 impl Host {
     /// A client.
     pub fn client(transport: Box<dyn Transport>, sizes: Sizes, target: u16, script: Script, random: Random) -> Self {
-        let client = Client { script, step: 0, open: Vec::new(), credits: 1, next_id: 0, next_key: 0x1000, wake: 0, heard: 0, offset: 0 };
+        let client = Client {
+            script,
+            step: 0,
+            open: Vec::new(),
+            credits: 1,
+            next_id: 0,
+            next_key: 0x1000,
+            wake: 0,
+            heard: 0,
+            offset: 0,
+        };
         Self::new(0, transport, sizes, target, Role::Client(client), random)
     }
 
@@ -393,7 +406,8 @@ impl Host {
             Content::Request(peer) => {
                 let mut sizes = self.direct.sizes;
                 if peer.version != 0x100 {
-                    let bytes = smb::negotiate_response(&Sizes { version: 0, granted: 0, status: 0xc000_00bb, ..sizes });
+                    let bytes =
+                        smb::negotiate_response(&Sizes { version: 0, granted: 0, status: 0xc000_00bb, ..sizes });
                     self.gone = Some(now + MILLISECOND);
                     return self.send(now, Message { bytes, what: Content::Wrong });
                 }
@@ -428,7 +442,8 @@ impl Host {
                 self.begin(now);
             }
             Content::Data { requested, granted, smb, full } => {
-                if self.me == 1 && self.direct.ledger.messages == 0 && self.direct.lent > 0 && self.direct.credits == 0 {
+                if self.me == 1 && self.direct.ledger.messages == 0 && self.direct.lent > 0 && self.direct.credits == 0
+                {
                     self.begin(now);
                 }
                 self.direct.lent -= 1;
@@ -458,8 +473,13 @@ impl Host {
             Some(Act::GrantTooMuch) => {
                 self.failed_at = Some(now);
                 for _ in 0..2 {
-                    let header =
-                        DataHeader { requested: self.direct.sizes.requested, granted: u16::MAX, remaining: 0, offset: 0, length: 0 };
+                    let header = DataHeader {
+                        requested: self.direct.sizes.requested,
+                        granted: u16::MAX,
+                        remaining: 0,
+                        offset: 0,
+                        length: 0,
+                    };
                     let bytes = smb::data(&header, &[]);
                     self.direct.overrun();
                     self.send(now, Message { bytes, what: Content::Wrong });
@@ -566,14 +586,25 @@ impl Host {
             let memory = io.rdma.then(|| Memory::new(&mut c.next_key, io.length));
             let offset = c.offset;
             c.offset += u64::from(io.length);
-            let asked =
-                Asked { id, command: io.command, charge: charge as u16, offset, length: io.length, memory, invalidate: io.invalidate };
+            let asked = Asked {
+                id,
+                command: io.command,
+                charge: charge as u16,
+                offset,
+                length: io.length,
+                memory,
+                invalidate: io.invalidate,
+            };
             if c.open.is_empty() {
                 c.heard = now;
             }
             let transfer = matches!(asked.command, Command::Read | Command::Write);
             c.open.push(id);
-            let inline = if io.command == Command::Write && !io.rdma { content(offset, io.length, self.salt) } else { Rc::from([]) };
+            let inline = if io.command == Command::Write && !io.rdma {
+                content(offset, io.length, self.salt)
+            } else {
+                Rc::from([])
+            };
             let data = (transfer && io.length > 0).then(|| content(offset, io.length, self.salt));
             requests.push(Request {
                 id,
@@ -643,7 +674,15 @@ impl Host {
         }
     }
 
-    fn answer(&mut self, now: Time, asked: &Asked, said: u32, inline: &[u8], key: Option<u32>, requests: &mut [Request]) {
+    fn answer(
+        &mut self,
+        now: Time,
+        asked: &Asked,
+        said: u32,
+        inline: &[u8],
+        key: Option<u32>,
+        requests: &mut [Request],
+    ) {
         let credits = if asked.command == Command::Negotiate { 64 } else { asked.charge.max(1) };
         let bytes = smb::reply(asked, credits, 0, said, inline);
         let invalidate = key.or_else(|| asked.memory.filter(|_| asked.invalidate).map(|m| m.key));

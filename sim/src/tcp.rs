@@ -1,5 +1,5 @@
-//! One end of iWARP: MPA (RFC 5044), DDP (RFC 5041) and RDMAP (RFC 5040) over a TCP of our own, with selective acknowledgments (RFC 2018, 2883),
-//! fast retransmit, a retransmission timer (RFC 6298) and delayed acknowledgments.
+//! One end of iWARP: MPA (RFC 5044), DDP (RFC 5041) and RDMAP (RFC 5040) over a TCP of our own, with selective
+//! acknowledgments (RFC 2018, 2883), fast retransmit, a retransmission timer (RFC 6298) and delayed acknowledgments.
 
 use crate::frame::{self, Service, Tcp as Head};
 use crate::memory::Memory;
@@ -219,7 +219,8 @@ impl Iwarp {
 
     fn segment(&mut self, from: u64, to: u64, flags: u8, again: bool) -> Out {
         let ip = self.config.stamp.stamp();
-        let data = if to > from && from > 0 { &self.out[from as usize - 1..(to.min(self.end()) as usize - 1)] } else { &[] };
+        let data =
+            if to > from && from > 0 { &self.out[from as usize - 1..(to.min(self.end()) as usize - 1)] } else { &[] };
         let fin = self.fin_at.is_some_and(|at| to > at);
         let mut options = Vec::new();
         let mut sack = Vec::new();
@@ -260,8 +261,17 @@ impl Iwarp {
         };
         let frame = frame::tcp(self.me, self.config.service.port, ip, &head, data);
         let marks = self.marks.iter().filter(|(at, _)| from < *at && *at <= to).cloned().collect();
-        let segment =
-            Segment { seq: from, end: to, ack: self.got, has_ack, syn: flags & SYN != 0, fin, rst: flags & RST != 0, sack, marks };
+        let segment = Segment {
+            seq: from,
+            end: to,
+            ack: self.got,
+            has_ack,
+            syn: flags & SYN != 0,
+            fin,
+            rst: flags & RST != 0,
+            sack,
+            marks,
+        };
         self.held = 0;
         self.ack_at = None;
         self.ack_now = self.ack_now.saturating_sub(1);
@@ -371,7 +381,8 @@ impl Iwarp {
                 // without the header that caused it
                 let (layer, error_type) = (layer >> 4, layer & 0xf);
                 let mut body = Vec::new();
-                Terminate { layer, error_type, code, segment_length: None, ddp: None, read_request: None }.emit(&mut body);
+                Terminate { layer, error_type, code, segment_length: None, ddp: None, read_request: None }
+                    .emit(&mut body);
                 self.send_untagged(Opcode::TERMINATE, 0, &body);
                 self.mark(Mark::Terminate);
                 self.failed = true;
@@ -470,7 +481,8 @@ impl Transport for Iwarp {
             if self.state == State::Opening && self.una >= 1 && self.got >= 1 {
                 self.state = State::Startup;
                 if self.me == frame::CLIENT {
-                    let request = frame::mpa_startup(false, self.config.crc, &self.config.service.private[frame::CLIENT]);
+                    let request =
+                        frame::mpa_startup(false, self.config.crc, &self.config.service.private[frame::CLIENT]);
                     self.append(&request, Mark::Startup);
                 }
             }
@@ -484,7 +496,8 @@ impl Transport for Iwarp {
             if segment.fin {
                 self.coming_fin = Some(segment.end);
             }
-            let known = segment.end <= self.got || self.islands.iter().any(|(l, r)| *l <= segment.seq && segment.end <= *r);
+            let known =
+                segment.end <= self.got || self.islands.iter().any(|(l, r)| *l <= segment.seq && segment.end <= *r);
             if known {
                 self.dsack = Some((segment.seq, segment.end));
                 self.ack_now += 1;

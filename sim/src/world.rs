@@ -101,7 +101,7 @@ pub struct Sent {
 pub struct Tapped {
     /// Its time.
     pub time: Time,
-    /// Its number.
+    /// Its number; 0 of a pause frame.
     pub id: u64,
     /// Number of the end that sent it.
     pub from: usize,
@@ -118,6 +118,8 @@ pub struct Truth {
     pub happened: Vec<LinkEvent>,
     /// Packets that passed the tap, in order.
     pub tapped: Vec<Tapped>,
+    /// Pause frames that passed the tap, in order.
+    pub pauses: Vec<Tapped>,
     /// Requests of the client, in order.
     pub requests: Vec<Request>,
     /// Time of the end.
@@ -125,6 +127,20 @@ pub struct Truth {
     /// True if the simulation did not end by itself.
     pub runaway: bool,
 }
+
+impl Truth {
+    /// Everything that passed the tap, in order.
+    pub fn passed(&self) -> Vec<Tapped> {
+        let mut all: Vec<Tapped> = self.tapped.iter().chain(&self.pauses).cloned().collect();
+        all.sort_by_key(|tapped| tapped.time);
+        all
+    }
+}
+
+/// Bytes of a quantum of a pause.
+const QUANTUM: Time = 512 / 8;
+/// Quanta that a pause frame asks for: the most there are.
+const QUANTA: u16 = u16::MAX;
 
 enum Event {
     Tap(Packet),
@@ -182,7 +198,14 @@ impl World {
                     let left = now + (bytes * self.link.pace / 1000).max(1);
                     self.free[me] = left;
                     let id = self.truth.sent.len() as u64 + 1;
-                    self.truth.sent.push(Sent { id, from: me, time: left, class: out.class, again: out.again, came: None });
+                    self.truth.sent.push(Sent {
+                        id,
+                        from: me,
+                        time: left,
+                        class: out.class,
+                        again: out.again,
+                        came: None,
+                    });
                     let packet = Packet { id, from: me, frame: out.frame, body: out.body, damaged: false };
                     self.carry(left, packet, false);
                 }
@@ -211,7 +234,12 @@ impl World {
                 self.queue.pop();
                 match self.events.remove(&key) {
                     Some(Event::Tap(packet)) => {
-                        self.truth.tapped.push(Tapped { time: at, id: packet.id, from: packet.from, frame: packet.frame.clone() });
+                        self.truth.tapped.push(Tapped {
+                            time: at,
+                            id: packet.id,
+                            from: packet.from,
+                            frame: packet.frame.clone(),
+                        });
                         self.carry(at, packet, true);
                     }
                     Some(Event::Arrive(packet)) if !packet.damaged => {
@@ -226,6 +254,21 @@ impl World {
             }
         }
         self.truth.end = now;
+        self.pause();
+    }
+
+    /// The pause frames of the receiver of packets that are stopped: it renews its pause before it is over, and takes
+    /// it back in the end. They pass the tap as long before they arrive as the way to the sender takes.
+    fn pause(&mut self) {
+        let Some((of, from, to)) = self.link.pause else { return };
+        let lasts = (Time::from(QUANTA) * QUANTUM * self.link.pace / 1000).max(2);
+        let asks = (0..).map(|n| from + n * lasts / 2).take_while(|time| *time < to).map(|time| (time, QUANTA));
+        for (arrives, quanta) in asks.chain([(to, 0)]) {
+            let time = arrives - self.link.distance[of];
+            if time <= self.truth.end {
+                self.truth.pauses.push(Tapped { time, id: 0, from: 1 - of, frame: frame::pause(1 - of, quanta) });
+            }
+        }
     }
 
     fn is_paused(&self, me: usize, now: Time) -> bool {
@@ -260,7 +303,8 @@ impl World {
             return self.happen(now, &packet, What::Lost, behind);
         }
         if hit(&mut self.random, trouble.damage) && !packet.damaged && packet.frame.len() > 66 {
-            // after the headers that switches read, and not the byte of the BTH that they may change: its CRC excludes it
+            // after the headers that switches read, and not the byte of the BTH that they may change: its CRC excludes
+            // it
             let at = 46 + self.random.below(packet.frame.len() as u64 - 46 - 4) as usize;
             let at = if at == 46 && !matches!(packet.body, Body::Tcp(_)) { 47 } else { at };
             packet.frame[at] ^= 1 << self.random.below(8);

@@ -18,8 +18,17 @@ fn wrong(seeds: std::ops::Range<u64>, overrides: &Overrides, kinds: &[Kind]) -> 
 /// Nobody innocent is blamed, what could be seen is named, and numbers and times are right.
 #[test]
 fn the_first_seeds_are_right() {
-    let wrong = wrong(1..201, &Overrides::default(), &[Kind::FalseBlame, Kind::FalseLikely, Kind::Missed, Kind::Count, Kind::Time]);
-    assert!(wrong.is_empty(), "{} problems; run one again with: rdmascope-sim --seed N --explain\n{}", wrong.len(), wrong.join("\n"));
+    let wrong = wrong(
+        1..201,
+        &Overrides::default(),
+        &[Kind::FalseBlame, Kind::FalseLikely, Kind::Missed, Kind::Count, Kind::Time],
+    );
+    assert!(
+        wrong.is_empty(),
+        "{} problems; run one again with: rdmascope-sim --seed N --explain\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]
@@ -40,8 +49,9 @@ fn what_was_mended_stays_mended() {
         // damaged packets, while it is unknown whether the capture has checksums, or clocks differ, or frames are cut
         126086, 136556, 173515, 174579, 192031, 212378, 224302, 244276, // who had gone for good reason
         20809, 26052, 189557, // a segment that only the capture missed
-        112503, // Responses at the end of a Read; a reply by another clock; a request that went out again for want of SACK
-        6270, 11131, 41465, 9506, 27069, 32625, 2838, 12720, 13100, // a wait for credits in the middle of a message
+        // Responses at the end of a Read; a reply by another clock; a request that went out again for want of SACK
+        112503, 6270, 11131, 41465, 9506, 27069, 32625, 2838, 12720,
+        13100, // a wait for credits in the middle of a message
         17802, 19003, 23111, 59253,
         // delayed packets that arrived just before their retransmission; packets from before the capture; unrequested
         // acknowledgments
@@ -51,7 +61,8 @@ fn what_was_mended_stays_mended() {
         // damage while it is unknown whether checksums are valid; a lone reset; waits for a credit that only the sender
         // knows of
         1_146_236, 1_004_509, 433_250, 1_155_649, 1_199_524, 1_002_496, 420_215,
-        // a negotiation whose answer the capture missed; a server that hung up, or waited for credits that were on their way
+        // a negotiation whose answer the capture missed; a server that hung up, or waited for credits that were on
+        // their way
         2_058_787, 2_061_149, 3_008_172, 3_008_186, 3_062_489, 3_014_514, 3_000_649, 3_018_864,
     ];
     let kinds = [Kind::FalseBlame, Kind::FalseLikely, Kind::Count, Kind::Time];
@@ -65,10 +76,13 @@ fn what_was_mended_stays_mended() {
 fn what_was_missed_once_is_named() {
     const SEEDS: &[u64] = &[
         // losses among the copies of a mirror
-        124, 768, 937, 1183, 1598, 3655, 4168, 9975, // what was asked for, and came again so soon that it looked like a copy
-        1093, 2029, 2522, 3734, 4163, 5070, 6079, 9920, // a segment that went out again after a timer, behind later ones
-        3944, 4264, 6065, 9986, // Responses that went by the capture point and were asked for again
-        1232, 1707, 1772, 5253, 7228, 9855, // a server that hung up, some time after it had kept its client waiting for credits
+        // what was asked for, and came again so soon that it looked like a copy
+        124, 768, 937, 1183, 1598, 3655, 4168, 9975,
+        // a segment that went out again after a timer, behind later ones
+        1093, 2029, 2522, 3734, 4163, 5070, 6079, 9920, 3944, 4264, 6065,
+        9986, // Responses that went by the capture point and were asked for again
+        // a server that hung up, some time after it had kept its client waiting for credits
+        1232, 1707, 1772, 5253, 7228, 9855,
         // a damaged MPA Request; many packets before their copies; a Read in the middle of retransmissions
         3_028_018, 3_038_843, 3_001_404, 3_003_545, 3_001_359,
     ];
