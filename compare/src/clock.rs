@@ -10,6 +10,8 @@
 pub struct Clock {
     /// Time of the offset: ns since the Unix epoch, by the first clock.
     pub at: i64,
+    /// Time from the first packet that both captures have to the last one, ns.
+    pub span: i64,
     /// The second clock minus the first one at that time, ns.
     pub offset: f64,
     /// Uncertainty of the offset over the whole capture, ns.
@@ -24,7 +26,17 @@ pub struct Clock {
     pub both_ways: bool,
 }
 
+/// Span in ns from which a drift shows: over a shorter one, the jitter of the times is more than a clock drifts.
+const DRIFT_SHOWS: i64 = 5_000_000_000;
+/// Uncertainty that leaves a drift worth telling: clocks drift by some 50 parts in a million at most.
+const DRIFT_KNOWN: f64 = 50e-6;
+
 impl Clock {
+    /// True if the times tell the drift.
+    pub fn is_drift_known(&self) -> bool {
+        self.both_ways && (self.span >= DRIFT_SHOWS || !self.uneven && self.drift_uncertainty <= DRIFT_KNOWN)
+    }
+
     /// Time by the first clock, from a time by the second one.
     pub fn first(&self, second: i64) -> i64 {
         let since = second.saturating_sub(self.at) as f64 - self.offset;
@@ -42,13 +54,16 @@ impl Clock {
 pub fn clock(forward: &[(i64, i64)], backward: &[(i64, i64)]) -> Option<Clock> {
     let times = || forward.iter().chain(backward).map(|(t, _)| *t);
     let (first, last) = (times().min()?, times().max()?);
-    let at = first.saturating_add(last.saturating_sub(first) / 2);
-    let relative = |points: &[(i64, i64)]| points.iter().map(|(t, d)| (t.saturating_sub(at) as f64, *d as f64)).collect::<Vec<_>>();
+    let span = last.saturating_sub(first);
+    let at = first.saturating_add(span / 2);
+    let relative = |points: &[(i64, i64)]| {
+        points.iter().map(|(t, d)| (t.saturating_sub(at) as f64, *d as f64)).collect::<Vec<_>>()
+    };
     // the offset is below every difference in one direction, and above every one in the other
     let upper = hull(relative(forward), 1.0);
     let lower = hull(relative(backward), -1.0);
     let both_ways = !upper.is_empty() && !lower.is_empty();
-    let half = (last.saturating_sub(first) as f64 / 2.0).max(1.0);
+    let half = (span as f64 / 2.0).max(1.0);
     if !both_ways {
         // the least delay counts as none
         let all = if upper.is_empty() { &lower } else { &upper };
@@ -56,6 +71,7 @@ pub fn clock(forward: &[(i64, i64)], backward: &[(i64, i64)]) -> Option<Clock> {
         let best = all.iter().map(|(_, d)| d * sign).fold(f64::INFINITY, f64::min) * sign;
         return Some(Clock {
             at,
+            span,
             offset: best,
             uncertainty: f64::INFINITY,
             drift: 0.0,
@@ -75,7 +91,16 @@ pub fn clock(forward: &[(i64, i64)], backward: &[(i64, i64)]) -> Option<Clock> {
     const SLACK: f64 = 20.0;
     if room < -SLACK {
         let (offset, drift) = ((top(best) + bottom(best)) / 2.0, best);
-        return Some(Clock { at, offset, uncertainty: -room, drift, drift_uncertainty: -room / half, uneven: true, both_ways });
+        return Some(Clock {
+            at,
+            span,
+            offset,
+            uncertainty: -room,
+            drift,
+            drift_uncertainty: -room / half,
+            uneven: true,
+            both_ways,
+        });
     }
     let (least, most) = (edge(gap, best, -MOST), edge(gap, best, MOST));
     // the outermost lines at the middle and at both ends
@@ -92,7 +117,16 @@ pub fn clock(forward: &[(i64, i64)], backward: &[(i64, i64)]) -> Option<Clock> {
         (high - estimate).max(estimate - low)
     });
     let uncertainty = worst.into_iter().fold(0.0, f64::max) + SLACK;
-    Some(Clock { at, offset, uncertainty, drift, drift_uncertainty: (most - least) / 2.0 + SLACK / half, uneven: false, both_ways })
+    Some(Clock {
+        at,
+        span,
+        offset,
+        uncertainty,
+        drift,
+        drift_uncertainty: (most - least) / 2.0 + SLACK / half,
+        uneven: false,
+        both_ways,
+    })
 }
 
 /// The lower hull of points (`side` 1), or the upper one (`side` −1).
@@ -144,10 +178,22 @@ mod tests {
         assert!(!same.uneven && same.offset.abs() < 1.0, "{same:?}");
     }
 
+    /// A recorder of one end may take the time of a packet after the other end received it.
+    #[test]
+    fn a_moment_tells_no_drift() {
+        let late: Vec<(i64, i64)> = (0..100).map(|n| (n * 1_000_000, n % 7 * 10_000 - 30_000)).collect();
+        let short = clock(&late, &late).unwrap();
+        assert!(short.uneven && !short.is_drift_known(), "{short:?}");
+        let long: Vec<(i64, i64)> = late.iter().map(|(t, d)| (t * 1000, *d)).collect();
+        assert!(clock(&long, &long).unwrap().is_drift_known());
+    }
+
     #[test]
     fn a_clock_that_is_set_meanwhile_is_uneven() {
-        let forward: Vec<(i64, i64)> = (0..100).map(|n| (n * 1_000_000, if n < 50 { 10_000 } else { 5_000_000 })).collect();
-        let backward: Vec<(i64, i64)> = (0..100).map(|n| (n * 1_000_000 + 5, if n < 50 { -10_000 } else { 4_980_000 })).collect();
+        let forward: Vec<(i64, i64)> =
+            (0..100).map(|n| (n * 1_000_000, if n < 50 { 10_000 } else { 5_000_000 })).collect();
+        let backward: Vec<(i64, i64)> =
+            (0..100).map(|n| (n * 1_000_000 + 5, if n < 50 { -10_000 } else { 4_980_000 })).collect();
         assert!(clock(&forward, &backward).unwrap().uneven);
     }
 }

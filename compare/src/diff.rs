@@ -4,6 +4,7 @@
 //! and large enough to matter. The first sentence names the most important ones, causes before effects.
 
 use crate::profile::{CLIENT, Histogram, Profile, Requests, SERVER};
+use crate::schema::{list, object};
 use crate::statistics::{Test, counts, holm, mann_whitney};
 use rdmascope_analyzer::episodes::time::Owner;
 use rdmascope_analyzer::finding::Severity;
@@ -124,7 +125,8 @@ pub struct Diff {
 }
 
 /// Upper limits, in bytes, of the groups of sizes.
-const SIZES: [(u32, &str); 4] = [(4096, "up to 4 KiB"), (65_536, "4 to 64 KiB"), (1 << 20, "64 KiB to 1 MiB"), (u32::MAX, "above 1 MiB")];
+const SIZES: [(u32, &str); 4] =
+    [(4096, "up to 4 KiB"), (65_536, "4 to 64 KiB"), (1 << 20, "64 KiB to 1 MiB"), (u32::MAX, "above 1 MiB")];
 
 type Class = (&'static str, Option<usize>);
 
@@ -168,7 +170,8 @@ impl Diff {
     fn agreed(&mut self, a: &Profile, b: &Profile) {
         let keys: BTreeSet<&'static str> = a.agreed.keys().chain(b.agreed.keys()).copied().collect();
         for what in keys {
-            let values = |p: &Profile| p.agreed.get(what).map(|v| v.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
+            let values =
+                |p: &Profile| p.agreed.get(what).map(|v| v.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
             let (was, is) = (values(a), values(b));
             // the outcome reports a stage that was never reached
             if was == is || was.is_empty() || is.is_empty() {
@@ -209,7 +212,13 @@ impl Diff {
                 0 => format!("{} ended in a way that none did before: {words}", many(is)),
                 _ => format!("no connection ended any more as {} did before: {words}", many(was)),
             };
-            self.add(Kind::Outcome, if was == 0 { 980 } else { 970 }, words, [was.to_string(), is.to_string()], sentence);
+            self.add(
+                Kind::Outcome,
+                if was == 0 { 980 } else { 970 },
+                words,
+                [was.to_string(), is.to_string()],
+                sentence,
+            );
         }
     }
 
@@ -218,7 +227,8 @@ impl Diff {
         let (was, is) = (commands(a), commands(b));
         if was.is_empty() || is.is_empty() {
             if was.is_empty() != is.is_empty() {
-                let sentence = if was.is_empty() { "there are requests at all" } else { "there are no requests any more" };
+                let sentence =
+                    if was.is_empty() { "there are requests at all" } else { "there are no requests any more" };
                 let count = |p: &Profile| Grouped(p.all_requests()).to_string();
                 self.add(Kind::Operation, 990, "requests".to_owned(), [count(a), count(b)], sentence.to_owned());
             }
@@ -235,11 +245,15 @@ impl Diff {
     /// The length from which on payload goes by RDMA, if lengths between the two limits were seen.
     fn thresholds(&mut self, a: &Profile, b: &Profile) {
         for (command, paths) in &a.paths {
-            let (Some(was), Some(is)) = (paths.threshold(), b.paths.get(command).and_then(|p| p.threshold())) else { continue };
+            let (Some(was), Some(is)) = (paths.threshold(), b.paths.get(command).and_then(|p| p.threshold())) else {
+                continue;
+            };
             if was.1 > is.0 && is.1 > was.0 {
                 continue;
             }
-            let shown = |(inline, rdma): (u32, u32)| format!("from {} bytes, not {}", Grouped(rdma.into()), Grouped(inline.into()));
+            let shown = |(inline, rdma): (u32, u32)| {
+                format!("from {} bytes, not {}", Grouped(rdma.into()), Grouped(inline.into()))
+            };
             let [before, now] = [was, is].map(|(_, rdma)| Grouped(rdma.into()));
             let sentence = format!("{command} goes by RDMA from {now} bytes on (before: from {before})");
             self.add(Kind::Threshold, 925, (*command).to_owned(), [shown(was), shown(is)], sentence);
@@ -276,11 +290,18 @@ impl Diff {
                 Severity::Warn => 400,
                 _ => 100,
             };
-            let count = |f: Option<&crate::profile::Found>| f.map_or("none".to_owned(), |f| Grouped(f.count).to_string());
+            let count =
+                |f: Option<&crate::profile::Found>| f.map_or("none".to_owned(), |f| Grouped(f.count).to_string());
             let title = rule.row().title.trim_end_matches('.');
             let state = if is.is_some() { "new" } else { "gone" };
             let what = format!("{} {} by {by}", found.severity.name(), rule.id());
-            self.add(Kind::Finding, weight, what, [count(was), count(is)], format!("{} is {state} ({title})", rule.id()));
+            self.add(
+                Kind::Finding,
+                weight,
+                what,
+                [count(was), count(is)],
+                format!("{} is {state} ({title})", rule.id()),
+            );
         }
     }
 
@@ -352,32 +373,26 @@ impl Diff {
 
 /// The JSON Schema of [`Diff::json`].
 pub fn schema() -> Value {
-    let kinds = Kind::ALL.map(Kind::key);
-    json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "rdmascope diff --format json",
-        "type": "object",
-        "properties": {
-            "rdmascope": {"type": "string", "description": "Version of the program."},
-            "schema": {"const": 1},
-            "differ": {"type": "boolean"},
-            "sentence": {"type": "string", "description": "The most important differences."},
-            "differences": {"type": "array", "items": {
-                "type": "object",
-                "properties": {
-                    "kind": {"enum": kinds},
-                    "what": {"type": "string"},
-                    "a": {"type": "string"},
-                    "b": {"type": "string"},
-                    "text": {"type": "string"},
-                    "p": {"type": "number", "description": "The probability of such a difference if nothing changed."},
-                    "effect": {"type": "number", "description": "From -1 to 1: Cliff's delta of latencies, the difference of rates or shares."},
-                },
-                "required": ["kind", "what", "a", "b", "text"],
-            }},
-        },
-        "required": ["rdmascope", "schema", "differ", "sentence", "differences"],
-    })
+    let (text, number) = (json!({"type": "string"}), json!({"type": "number"}));
+    let difference = object(&[
+        ("kind", &json!({"enum": Kind::ALL.map(Kind::key)}), "Kind of difference."),
+        ("what", &text, "The compared thing: a command, a counter, a setting."),
+        ("a", &text, "Its value in the first capture."),
+        ("b", &text, "Its value in the second capture."),
+        ("text", &text, "The difference as a sentence."),
+        ("p?", &number, "The probability of such a difference if nothing changed."),
+        ("effect?", &number, "From -1 to 1: Cliff's delta of latencies, the difference of rates or shares."),
+    ]);
+    let mut schema = object(&[
+        ("rdmascope", &text, "Version of the program."),
+        ("schema", &json!({"const": 1}), "Version of this format. Within a version, keys are only added."),
+        ("differ", &json!({"type": "boolean"}), "Whether there is a difference."),
+        ("sentence", &text, "The most important differences."),
+        ("differences", &list(&difference), "Differences, the most important first."),
+    ]);
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!("rdmascope diff --format json");
+    schema
 }
 
 fn latency(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
@@ -403,7 +418,15 @@ fn latency(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
     };
     // the commands that take most of the time come first
     let weight = if large { 800 + (100.0 * test.effect.abs()) as u32 } else { 0 };
-    Some(Difference { kind: Kind::Latency, what: name, a: shown(was), b: shown(is), sentence, test: Some(test), weight })
+    Some(Difference {
+        kind: Kind::Latency,
+        what: name,
+        a: shown(was),
+        b: shown(is),
+        sentence,
+        test: Some(test),
+        weight,
+    })
 }
 
 /// Owners of request time whose share changed by at least a tenth of all time.
@@ -419,14 +442,23 @@ fn time(class: Class, owner: Owner, was: &Requests, is: &Requests) -> Option<Dif
     // one outlier can change a mean: require that most, or the worst tenth, changed too
     let at = |r: &Requests, part: f64| r.owners[owner as usize].quantile(part).unwrap_or(0) as f64;
     let is_common = [0.5, 0.9].into_iter().any(|part| (at(was, part) - at(is, part)).abs() >= all_a.max(all_b) / 10.0);
-    let large = test.effect.abs() >= EFFECT && is_common && change >= all_a.max(all_b) / 10.0 && a.max(b) >= RATIO * a.min(b);
+    let large =
+        test.effect.abs() >= EFFECT && is_common && change >= all_a.max(all_b) / 10.0 && a.max(b) >= RATIO * a.min(b);
     let shown = |mean: f64, all: f64| format!("{} each, {:.0} %", Elapsed(mean as i64), 100.0 * mean / all.max(1.0));
     let name = format!("{}: {}", named(class), owner.name());
     let [before, now] = [a, b].map(|ns| Elapsed(ns as i64));
     let sentence = format!("{} time of {} is {now} each (before: {before})", owner.name(), named(class));
     // the owner that changed most comes first; if it explains a latency, it follows that difference
     let weight = if large { 700 + (90.0 * change / all_a.max(all_b).max(1.0)).min(90.0) as u32 } else { 0 };
-    Some(Difference { kind: Kind::Time, what: name, a: shown(a, all_a), b: shown(b, all_b), sentence, test: Some(test), weight })
+    Some(Difference {
+        kind: Kind::Time,
+        what: name,
+        a: shown(a, all_a),
+        b: shown(b, all_b),
+        sentence,
+        test: Some(test),
+        weight,
+    })
 }
 
 fn two_digits(x: f64) -> String {
@@ -480,7 +512,11 @@ fn counter(what: &'static str, a: &Profile, b: &Profile) -> Option<Difference> {
     let count = |p: &Profile| p.counters.get(what).copied().unwrap_or(0);
     let (was, is) = (count(a), count(b));
     // time by owner is reported with the latency that it changes; volumes follow from the requests
-    if was == is || what.ends_with("_ns") || what.starts_with("messages.") || matches!(what, "rdma.reads" | "rdma.writes") {
+    if was == is
+        || what.ends_with("_ns")
+        || what.starts_with("messages.")
+        || matches!(what, "rdma.reads" | "rdma.writes")
+    {
         return None;
     }
     let p = counts(was, a.frames, is, b.frames);
@@ -490,7 +526,13 @@ fn counter(what: &'static str, a: &Profile, b: &Profile) -> Option<Difference> {
     let words = what.rsplit('.').next().unwrap_or(what).replace('_', " ");
     let whose = what.split('.').nth(1).filter(|s| what.matches('.').count() > 1 && matches!(*s, "client" | "server"));
     let words = whose.map_or(words.clone(), |side| format!("{words} of the {side}"));
-    let sentence = format!("{} {words} in {} frames (before: {} in {})", Grouped(is), Grouped(b.frames), Grouped(was), Grouped(a.frames));
+    let sentence = format!(
+        "{} {words} in {} frames (before: {} in {})",
+        Grouped(is),
+        Grouped(b.frames),
+        Grouped(was),
+        Grouped(a.frames)
+    );
     let weight = match what {
         _ if !large => 0,
         _ if what.starts_with("transport.retr") || what.starts_with("transport.sequence") => 910,

@@ -13,6 +13,7 @@
 //! ```
 
 use crate::profile::{Profile, Requests};
+use crate::schema::{list, object};
 use rdmascope_analyzer::finding::{Rule, Severity};
 use rdmascope_dissector::text::{Elapsed, escaped};
 use serde_json::{Value as Json, json};
@@ -56,11 +57,18 @@ enum Comparison {
 }
 
 impl Comparison {
-    const ALL: [(&'static str, Self); 6] =
-        [("<=", Self::AtMost), (">=", Self::AtLeast), ("!=", Self::Not), ("==", Self::Equal), ("<", Self::Less), (">", Self::More)];
+    const ALL: [(&'static str, Self); 6] = [
+        ("<=", Self::AtMost),
+        (">=", Self::AtLeast),
+        ("!=", Self::Not),
+        ("==", Self::Equal),
+        ("<", Self::Less),
+        (">", Self::More),
+    ];
 
     fn of(text: &str) -> (Self, &str) {
-        let found = Self::ALL.iter().find_map(|(sign, comparison)| Some((*comparison, text.strip_prefix(sign)?.trim())));
+        let found =
+            Self::ALL.iter().find_map(|(sign, comparison)| Some((*comparison, text.strip_prefix(sign)?.trim())));
         found.unwrap_or((Self::Equal, text.strip_prefix('=').unwrap_or(text).trim()))
     }
 
@@ -195,7 +203,8 @@ impl Expectations {
     /// # Errors
     /// The text is not TOML, or contains an unknown name or a wrong value.
     pub fn read(text: &str) -> Result<Self, Error> {
-        let table: Table = text.parse().map_err(|e: toml::de::Error| Error::Toml(e.to_string().trim_end().to_owned()))?;
+        let table: Table =
+            text.parse().map_err(|e: toml::de::Error| Error::Toml(e.to_string().trim_end().to_owned()))?;
         let mut all = Self::default();
         for (name, value) in &table {
             match (name.as_str(), value) {
@@ -216,7 +225,8 @@ impl Expectations {
 
     fn table(&mut self, name: &str, metrics: &Table) -> Result<(), Error> {
         for (metric, value) in metrics {
-            let full = format!("{} {metric}", if name.contains(' ') { format!("\"{name}\"") } else { name.to_owned() }).replace(' ', ".");
+            let full = format!("{} {metric}", if name.contains(' ') { format!("\"{name}\"") } else { name.to_owned() })
+                .replace(' ', ".");
             let full = if name.contains(' ') { format!("\"{name}\".{metric}") } else { full };
             // credits.client.stalls
             if let Value::Table(deeper) = value {
@@ -231,17 +241,24 @@ impl Expectations {
                 };
                 let (comparison, wanted) = Comparison::of(&text);
                 let known = metric.replace('_', " ");
-                self.rows.push((format!("{full} = {}", shown(value)), Expected::Agreed(known, comparison, wanted.to_owned())));
+                self.rows.push((
+                    format!("{full} = {}", shown(value)),
+                    Expected::Agreed(known, comparison, wanted.to_owned()),
+                ));
                 continue;
             }
             let subject = match (name, metric.as_str()) {
                 ("findings", severity) if Severity::from_name(severity).is_some() => {
                     Severity::from_name(severity).map(Subject::Severity).ok_or_else(|| bad("no severity"))?
                 }
-                ("findings", id) => Subject::Rule(Rule::from_id(id).ok_or_else(|| bad("no such finding; rdmascope explain lists all"))?),
+                ("findings", id) => {
+                    Subject::Rule(Rule::from_id(id).ok_or_else(|| bad("no such finding; rdmascope explain lists all"))?)
+                }
                 ("connections", "count") => Subject::Connections,
                 ("capture", "frames") => Subject::Frames,
-                (group, what) if COUNTERS.contains(&format!("{group}.{what}").as_str()) => Subject::Counter(format!("{group}.{what}")),
+                (group, what) if COUNTERS.contains(&format!("{group}.{what}").as_str()) => {
+                    Subject::Counter(format!("{group}.{what}"))
+                }
                 (group, _)
                     if matches!(
                         group.split('.').next(),
@@ -251,9 +268,11 @@ impl Expectations {
                     return Err(bad(&format!("no such counter; there are {}", COUNTERS.join(", "))));
                 }
                 (those, metric) => {
-                    let metric = Metric::of(metric).ok_or_else(|| bad(&format!("no such number; there are {}", Metric::NAMES)))?;
+                    let metric = Metric::of(metric)
+                        .ok_or_else(|| bad(&format!("no such number; there are {}", Metric::NAMES)))?;
                     Subject::Requests(
-                        requests(those).ok_or_else(|| bad("a command, or a command and a length, as in READ >= 64K"))?,
+                        requests(those)
+                            .ok_or_else(|| bad("a command, or a command and a length, as in READ >= 64K"))?,
                         metric,
                     )
                 }
@@ -284,7 +303,10 @@ impl Expectations {
 
     fn one(&self, profile: &Profile, text: &str, expected: &Expected) -> Checked {
         let counts = |(rule, by): &(Rule, &str)| {
-            !self.allowed.iter().any(|(allowed, whose)| allowed == rule && whose.as_deref().is_none_or(|whose| whose == *by))
+            !self
+                .allowed
+                .iter()
+                .any(|(allowed, whose)| allowed == rule && whose.as_deref().is_none_or(|whose| whose == *by))
         };
         let findings = |fits: &dyn Fn(Rule, Severity) -> bool| {
             let those = profile.findings.iter().filter(|(key, f)| counts(key) && fits(key.0, f.severity));
@@ -294,12 +316,17 @@ impl Expectations {
                 names.push(format!("{} by {by}", rule.id()));
                 frame = Some(frame.map_or(found.frame, |f| f.min(found.frame)));
             }
-            (count as f64, if names.is_empty() { "0".to_owned() } else { format!("{count}: {}", names.join(", ")) }, frame)
+            (
+                count as f64,
+                if names.is_empty() { "0".to_owned() } else { format!("{count}: {}", names.join(", ")) },
+                frame,
+            )
         };
         let plain = |n: f64| (Some(n), format!("{n}"), None);
         let (is, shown, frame) = match expected {
             Expected::Agreed(what, comparison, wanted) => {
-                let values: Vec<&String> = profile.agreed.get(what.as_str()).map(|v| v.keys().collect()).unwrap_or_default();
+                let values: Vec<&String> =
+                    profile.agreed.get(what.as_str()).map(|v| v.keys().collect()).unwrap_or_default();
                 let fits = |value: &String| match (comparison, value.parse::<f64>(), wanted.parse::<f64>()) {
                     (Comparison::Equal, ..) => value.eq_ignore_ascii_case(wanted),
                     (Comparison::Not, ..) => !value.eq_ignore_ascii_case(wanted),
@@ -307,7 +334,11 @@ impl Expectations {
                     _ => false,
                 };
                 let holds = !values.is_empty() && values.iter().all(|v| fits(v));
-                let is = if values.is_empty() { "nothing".to_owned() } else { values.into_iter().cloned().collect::<Vec<_>>().join(", ") };
+                let is = if values.is_empty() {
+                    "nothing".to_owned()
+                } else {
+                    values.into_iter().cloned().collect::<Vec<_>>().join(", ")
+                };
                 return Checked { expected: text.to_owned(), is, holds, frame: None };
             }
             Expected::Number(subject, ..) => match subject {
@@ -354,15 +385,21 @@ impl Expectations {
         }
         for what in ["dialect", "signing", "encryption"] {
             if let Some(values) = profile.agreed.get(what).filter(|v| v.len() == 1) {
-                let _ = values.keys().next().map(|value| writeln!(out, "agreed.{what} = {}", shown(&Value::String(value.clone()))));
+                let _ = values
+                    .keys()
+                    .next()
+                    .map(|value| writeln!(out, "agreed.{what} = {}", shown(&Value::String(value.clone()))));
             }
         }
         let mut commands: Vec<&'static str> = profile.requests.keys().map(|(command, _)| *command).collect();
         commands.dedup();
         for command in commands {
             let all = profile.those(Some(command), |_| true);
-            let name =
-                if command.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') { command.to_owned() } else { format!("{:?}", command) };
+            let name = if command.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+                command.to_owned()
+            } else {
+                format!("{:?}", command)
+            };
             if let Some(p99) = all.latency.quantile(0.99) {
                 let _ = writeln!(out, "{name}.p99 = \"<= {}us\"", (p99.saturating_mul(2) / 1000).max(1));
             }
@@ -530,7 +567,8 @@ fn xml(text: &str) -> String {
 pub fn junit(verdicts: &[Checked]) -> String {
     let failed = verdicts.iter().filter(|v| !v.holds).count();
     let mut out = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"rdmascope\" tests=\"{}\" failures=\"{failed}\" \
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"rdmascope\" tests=\"{}\" \
+            failures=\"{failed}\" \
         errors=\"0\">\n",
         verdicts.len()
     );
@@ -573,6 +611,42 @@ pub fn sarif(verdicts: &[Checked], capture: &str) -> Json {
             "results": failed,
         }],
     })
+}
+
+/// The JSON Schema of [`sarif`]: the part of SARIF 2.1.0 that it writes.
+pub fn sarif_schema() -> Json {
+    let text = json!({"type": "string"});
+    let message = object(&[("text", &text, "A sentence.")]);
+    let artifact = object(&[("uri", &text, "The capture, as a URI reference.")]);
+    let location =
+        object(&[("physicalLocation", &object(&[("artifactLocation", &artifact, "The file.")]), "Where it is.")]);
+    let result = object(&[
+        ("ruleId", &json!({"const": "expectation"}), "Always the same rule."),
+        ("level", &json!({"const": "error"}), "Always an error."),
+        ("message", &message, "The expectation, and what is there instead."),
+        ("locations", &list(&location), "The capture."),
+    ]);
+    let rule = object(&[
+        ("id", &json!({"const": "expectation"}), "Name of the rule."),
+        ("shortDescription", &message, "What the rule says."),
+    ]);
+    let driver = object(&[
+        ("name", &json!({"const": "rdmascope"}), "The program."),
+        ("version", &text, "Version of the program."),
+        ("rules", &list(&rule), "The rules that results name."),
+    ]);
+    let run = object(&[
+        ("tool", &object(&[("driver", &driver, "The program and its rules.")]), "Who says so."),
+        ("results", &list(&result), "Expectations that do not hold."),
+    ]);
+    let mut schema = object(&[
+        ("$schema", &text, "Address of the schema of SARIF."),
+        ("version", &json!({"const": "2.1.0"}), "Version of SARIF."),
+        ("runs", &list(&run), "One run."),
+    ]);
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!("rdmascope analyze --verdicts sarif");
+    schema
 }
 
 /// A path as a URI reference (RFC 3986 2.1).
@@ -618,8 +692,15 @@ mod tests {
 
     #[test]
     fn what_holds_holds() {
-        assert_eq!(judged("READ.p99 = \"< 2ms\"\n\"READ >= 64K\".by_rdma = 1.0\n\"READ < 64K\".by_rdma = 0"), [true, true, true]);
-        assert_eq!(judged("READ.median = \"> 5ms\"\nWRITE.p99 = \"< 1s\""), [false, false], "what is not there is not fast");
+        assert_eq!(
+            judged("READ.p99 = \"< 2ms\"\n\"READ >= 64K\".by_rdma = 1.0\n\"READ < 64K\".by_rdma = 0"),
+            [true, true, true]
+        );
+        assert_eq!(
+            judged("READ.median = \"> 5ms\"\nWRITE.p99 = \"< 1s\""),
+            [false, false],
+            "what is not there is not fast"
+        );
         assert_eq!(
             judged("findings.error = 0\nagreed.signing = \"signed\"\ntransport.retransmissions = \"<= 3\""),
             [true, false, true],
@@ -676,6 +757,9 @@ mod tests {
         assert!(junit(&verdicts).contains("failures=\"1\""));
         let sarif = sarif(&verdicts, "a capture.pcap");
         assert_eq!(sarif["runs"][0]["results"].as_array().unwrap().len(), 1);
-        assert_eq!(sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"], "a%20capture.pcap");
+        assert_eq!(
+            sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"],
+            "a%20capture.pcap"
+        );
     }
 }

@@ -7,4 +7,5 @@ pub mod expect;
 pub mod page;
 pub mod points;
 pub mod profile;
+mod schema;
 mod statistics;

@@ -17,13 +17,18 @@ const SLOWEST_SHOWN: usize = 20;
 const LINES: i64 = 4;
 
 const STYLE: &str = "\
-:root { color-scheme: light dark; --ink: #1b1f24; --soft: #667; --line: #d5d9de; --dot: #2563eb; --lost: #c2410c; --page: #fff }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --soft: #9aa4af; --line: #39414b; --dot: #7aa5ff; --lost: #ff8a5c; --page: #14181d } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
+:root { color-scheme: light dark; --ink: #1b1f24; --soft: #667; --line: #d5d9de; --dot: #2563eb; --lost: #c2410c; \
+--page: #fff }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --soft: #9aa4af; --line: #39414b; --dot: #7aa5ff; \
+--lost: #ff8a5c; --page: #14181d } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 62rem; margin: \
+2rem auto; padding: 0 1rem }
 h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
-table { border-collapse: collapse } td, th { text-align: left; padding: .15rem 1rem .15rem 0; vertical-align: top; border-bottom: 1px solid var(--line) }
+table { border-collapse: collapse } td, th { text-align: left; padding: .15rem 1rem .15rem 0; vertical-align: top; \
+border-bottom: 1px solid var(--line) }
 svg { width: 100%; height: auto } svg text { font-size: 12px; fill: var(--soft) } svg .line { stroke: var(--line) }
-svg .dot { fill: var(--dot) } svg .lost { stroke: var(--lost); stroke-width: 2 } svg .other { stroke: var(--soft); stroke-dasharray: 2 2 }
+svg .dot { fill: var(--dot) } svg .lost { stroke: var(--lost); stroke-width: 2 } svg .other { stroke: var(--soft); \
+stroke-dasharray: 2 2 }
 .soft, footer { color: var(--soft) }
 ";
 
@@ -81,8 +86,14 @@ pub fn html(comparisons: &[(&Comparison, [&str; 2])]) -> String {
         let others: Vec<&str> = comparisons.iter().map(|(_, [_, other])| *other).collect();
         format!("{first} and {}", others.join(", "))
     });
-    out.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
-    out.push_str("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n<title>");
+    out.push_str(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+        content=\"width=device-width, initial-scale=1\">\n",
+    );
+    out.push_str(
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
+        'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n<title>",
+    );
     text(&mut out, &title);
     let _ = write!(out, " – rdmascope compare</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n");
     for (comparison, names) in comparisons {
@@ -132,7 +143,11 @@ fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
         table(out, &["what", "how much", "where"], delay.into_iter().chain(rows));
     }
     if c.resized > 0 {
-        let _ = writeln!(out, "<p>{} TCP segments were split or joined by an adapter between the points.</p>", Grouped(c.resized));
+        let _ = writeln!(
+            out,
+            "<p>{} TCP segments were split or joined by an adapter between the points.</p>",
+            Grouped(c.resized)
+        );
     }
     if !c.changes.is_empty() {
         heading(out, "Changed on the way");
@@ -184,7 +199,11 @@ fn plot(out: &mut String, way: &DirectionResult, (first, last): (i64, i64)) {
     let length = last.saturating_sub(first).max(1) as f64;
     let x = |time: i64| LEFT + time.saturating_sub(first) as f64 / length * (WIDTH - LEFT - 12.0);
     let y = |delay: f64| (HEIGHT - BOTTOM) * (1.0 - delay.max(0.0) / most) + 6.0;
-    let _ = writeln!(out, "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"one-way delay over time\">", HEIGHT + 12.0);
+    let _ = writeln!(
+        out,
+        "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"one-way delay over time\">",
+        HEIGHT + 12.0
+    );
     for line in 0..=LINES {
         let part = line as f64 / LINES as f64;
         let (at, delay) = (y(part * most), Elapsed((part * most) as i64));
@@ -213,11 +232,15 @@ fn plot(out: &mut String, way: &DirectionResult, (first, last): (i64, i64)) {
         let since = Elapsed(time.saturating_sub(first));
         let _ = writeln!(
             out,
-            "<line class=\"{class}\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{from:.1}\" y2=\"{to:.1}\"><title>frame {frame}, {since}: \
+            "<line class=\"{class}\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{from:.1}\" y2=\"{to:.1}\"><title>frame \
+                {frame}, {since}: \
             {words}</title></line>"
         );
     }
-    out.push_str("</svg>\n<p class=\"soft\">Dots: the longest delay of each stretch of time. Marks: packets that were lost, and (dashed) sent again or overtaken.</p>\n");
+    out.push_str(
+        "</svg>\n<p class=\"soft\">Dots: the longest delay of each stretch of time. Marks: packets that were \
+        lost, and (dashed) sent again or overtaken.</p>\n",
+    );
 }
 
 #[cfg(test)]
@@ -233,11 +256,22 @@ mod tests {
         c.ways[0].lost = (1, vec![17]);
         c.changes.insert(crate::points::Change { way: 0, what: "DSCP", was: "26".to_owned(), is: "0".to_owned() }, 3);
         let page = html(&[(&c, ["<client>.pcap", "server\u{1b}.pcap"])]);
-        assert!(page.contains("<title>frame 17, 0.50 ms: lost</title>") && page.contains("&lt;client&gt;.pcap"), "{page}");
-        assert!(!page.contains('\u{1b}') && !page.contains("<client>") && !page.contains("http://") && !page.contains("https://"));
+        assert!(
+            page.contains("<title>frame 17, 0.50 ms: lost</title>") && page.contains("&lt;client&gt;.pcap"),
+            "{page}"
+        );
+        assert!(
+            !page.contains('\u{1b}')
+                && !page.contains("<client>")
+                && !page.contains("http://")
+                && !page.contains("https://")
+        );
         assert_eq!(page.matches("<circle").count(), 2);
         assert!(page.contains("lost between the points") && page.contains("DSCP"));
-        assert_eq!((page.matches("<svg").count(), page.matches("</svg>").count(), page.matches("<table").count()), (2, 2, 3));
+        assert_eq!(
+            (page.matches("<svg").count(), page.matches("</svg>").count(), page.matches("<table").count()),
+            (2, 2, 3)
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 pub use crate::clock::{Clock, clock};
 use crate::profile::Histogram;
+use crate::schema::{list, object};
 use rdmascope_analyzer::episodes::time::Owner;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::{Blame, Certainty, Rule, Severity};
@@ -342,7 +343,9 @@ impl Joint {
             Agreement::Both => "at both points".to_owned(),
             Agreement::Certain(at) => format!("at both points; certain by {}", names[at]),
             Agreement::Only(at) => format!("only at {}", names[at]),
-            Agreement::Withdrawn(at) => format!("{} has it; {} has these frames but not the finding", names[at], names[1 - at]),
+            Agreement::Withdrawn(at) => {
+                format!("{} has it; {} has these frames but not the finding", names[at], names[1 - at])
+            }
         }
     }
 }
@@ -352,7 +355,10 @@ impl Joint {
 fn refutable(rule: Rule) -> bool {
     let row = rule.row();
     row.severity == Severity::Error
-        && matches!(row.group, Group::Negotiate | Group::Data | Group::Credits | Group::Memory | Group::Smb2 | Group::RpcRdma)
+        && matches!(
+            row.group,
+            Group::Negotiate | Group::Data | Group::Credits | Group::Memory | Group::Smb2 | Group::RpcRdma
+        )
 }
 
 /// Pairs of two ordered lists: as many as possible, at the least cost. `cost` is `None` if two elements do not match.
@@ -452,7 +458,9 @@ pub struct Times {
 impl Times {
     fn add(&mut self, request: &Timed) {
         let all = [&mut self.first, &mut self.second, &mut self.between, &mut self.client, &mut self.server];
-        for (all, time) in all.into_iter().zip([request.first, request.second, request.between(), request.client, request.server]) {
+        for (all, time) in
+            all.into_iter().zip([request.first, request.second, request.between(), request.client, request.server])
+        {
             all.add(time);
         }
     }
@@ -477,7 +485,8 @@ pub struct Timed {
 
 impl Timed {
     /// The columns of [`Timed::csv`].
-    pub const COLUMNS: &str = "first,second,command,first_frame,second_frame,first_s,second_s,between_s,client_s,server_s";
+    pub const COLUMNS: &str =
+        "first,second,command,first_frame,second_frame,first_s,second_s,between_s,client_s,server_s";
 
     /// The row of a CSV table, times in seconds.
     pub fn csv(&self, names: [&str; 2]) -> String {
@@ -567,7 +576,10 @@ impl Comparison {
         let forth = |place: usize, other: usize| {
             let packet = &a.packets[place];
             let forth = clock.first(b.packets[other].time).saturating_sub(packet.time);
-            flows.of_a.get(&flow(packet)).map(|from_a| (usize::from(!from_a), if *from_a { forth } else { forth.saturating_neg() }))
+            flows
+                .of_a
+                .get(&flow(packet))
+                .map(|from_a| (usize::from(!from_a), if *from_a { forth } else { forth.saturating_neg() }))
         };
         let mut once: [Histogram; 2] = Default::default();
         for (way, delay) in pairs.iter().enumerate().filter_map(|(place, pair)| forth(place, (*pair)?)) {
@@ -618,7 +630,9 @@ impl Comparison {
         // a packet counts as lost only if the other capture covers its time, as far as the clocks are known
         let margin = MARGIN.saturating_add(if clock.both_ways { clock.uncertainty as i64 } else { 0 });
         let within = |span: Option<(i64, i64)>, time: i64| {
-            span.is_some_and(|(first, last)| (first.saturating_add(margin)..=last.saturating_sub(margin)).contains(&time))
+            span.is_some_and(|(first, last)| {
+                (first.saturating_add(margin)..=last.saturating_sub(margin)).contains(&time)
+            })
         };
         let mut again: HashMap<(u64, u64), bool> = HashMap::new();
         let mut newest: HashMap<Flow, usize> = HashMap::new();
@@ -699,11 +713,14 @@ impl Comparison {
         let priority = |o: &Outside| o.vlan.map_or_else(none, |_| o.priority.to_string());
         let tunnel = |o: &Outside| match o.tunnel {
             None => none(),
-            Some(t) if t.kind.id_name().is_empty() || (t.kind, t.id) == (TunnelKind::Gre, 0) => t.kind.name().to_owned(),
+            Some(t) if t.kind.id_name().is_empty() || (t.kind, t.id) == (TunnelKind::Gre, 0) => {
+                t.kind.name().to_owned()
+            }
             Some(t) => format!("{} {} {}", t.kind.name(), t.kind.id_name(), t.id),
         };
         // a mirror adds the VLAN of its port to frames without a tag too
-        let is_mirrored = |o: &Outside| o.tunnel.is_some_and(|t| matches!(t.kind, TunnelKind::Erspan2 | TunnelKind::Erspan3));
+        let is_mirrored =
+            |o: &Outside| o.tunnel.is_some_and(|t| matches!(t.kind, TunnelKind::Erspan2 | TunnelKind::Erspan3));
         let is_of_mirror = |mirror: &Outside, other: &Outside| is_mirrored(mirror) && other.vlan.is_none();
         note("source address", was.src.to_string(), is.src.to_string());
         note("destination address", was.dst.to_string(), is.dst.to_string());
@@ -719,11 +736,21 @@ impl Comparison {
         note("tunnel", tunnel(was), tunnel(is));
     }
 
-    fn requests(&mut self, a: &Point, b: &Point, pairs: &[Option<usize>], flows: &Flows, each: &mut impl FnMut(&Timed)) {
-        let there: HashMap<(u64, u64), &SeenRequest> = b.exchanges.iter().map(|asked| ((asked.frame, asked.id), asked)).collect();
+    fn requests(
+        &mut self,
+        a: &Point,
+        b: &Point,
+        pairs: &[Option<usize>],
+        flows: &Flows,
+        each: &mut impl FnMut(&Timed),
+    ) {
+        let there: HashMap<(u64, u64), &SeenRequest> =
+            b.exchanges.iter().map(|asked| ((asked.frame, asked.id), asked)).collect();
         // the frame at both points, and whether the packet goes from the first to the second
         let mut packets: HashMap<u64, (u64, bool)> = HashMap::new();
-        for (packet, other) in a.packets.iter().zip(pairs).filter_map(|(packet, pair)| Some((packet, b.packets.get((*pair)?)?))) {
+        for (packet, other) in
+            a.packets.iter().zip(pairs).filter_map(|(packet, pair)| Some((packet, b.packets.get((*pair)?)?)))
+        {
             packets.insert(packet.frame, (other.frame, flows.of_a.get(&flow(packet)).copied().unwrap_or(true)));
         }
         for asked in &a.exchanges {
@@ -755,7 +782,14 @@ impl Comparison {
 
     /// Combines the findings of the two analyses. Certain findings are not withdrawn, nor those that depend on the
     /// capture point.
-    fn compare_findings(&mut self, a: &Point, b: &Point, pairs: &[Option<usize>], flows: &Flows, missed: &HashSet<(usize, (Addr, Addr))>) {
+    fn compare_findings(
+        &mut self,
+        a: &Point,
+        b: &Point,
+        pairs: &[Option<usize>],
+        flows: &Flows,
+        missed: &HashSet<(usize, (Addr, Addr))>,
+    ) {
         let all: BTreeSet<_> = a.findings.keys().chain(b.findings.keys()).copied().collect();
         if all.is_empty() {
             return;
@@ -788,7 +822,8 @@ impl Comparison {
                                     let from_a = flows.of_a.get(&flow(of_a)).copied().unwrap_or(true);
                                     // true if the side to blame is behind the other point
                                     let is_sender = f.address.map(|address| here.outside.src == address);
-                                    let is_behind = is_sender.is_some_and(|is_sender| (is_sender == from_a) == (at == 1));
+                                    let is_behind =
+                                        is_sender.is_some_and(|is_sender| (is_sender == from_a) == (at == 1));
                                     is_behind || missed.contains(&(at, hosts(&flow(there))))
                                 })
                             })
@@ -817,15 +852,31 @@ impl Comparison {
             // with as many digits as are known
             let offset = format!("{:.6} s", clock.offset.abs() / 1e9);
             let _ = writeln!(out, "  {} is {offset} {sign} {} (± {})", names[1], names[0], ns(clock.uncertainty));
-            let (drift, pace) = (clock.drift.abs() * 1e6, if clock.drift < 0.0 { "slower" } else { "faster" });
-            let _ = writeln!(out, "  and runs {drift:.3} ppm (± {:.3}) {pace}", clock.drift_uncertainty * 1e6);
-            if clock.uneven {
-                let _ = writeln!(out, "  No constant drift explains the times: a clock was set in between, or runs unevenly.");
+            if clock.is_drift_known() {
+                let (drift, pace) = (clock.drift.abs() * 1e6, if clock.drift < 0.0 { "slower" } else { "faster" });
+                let _ = writeln!(out, "  and runs {drift:.3} ppm (± {:.3}) {pace}", clock.drift_uncertainty * 1e6);
+            } else {
+                let span = Elapsed(clock.span);
+                let _ =
+                    writeln!(out, "  The drift cannot be known from {span}: the times are not exact enough for that.");
+            }
+            if clock.uneven && !clock.is_drift_known() {
+                let _ = writeln!(
+                    out,
+                    "  The times contradict each other: they were taken late at one point, or a clock was set in \
+                        between."
+                );
+            } else if clock.uneven {
+                let _ = writeln!(
+                    out,
+                    "  No constant drift explains the times: a clock was set in between, or runs unevenly."
+                );
             }
         } else {
             let _ = writeln!(
                 out,
-                "  Packets were seen in one direction only: delays are relative to the shortest, and the offset is not known."
+                "  Packets were seen in one direction only: delays are relative to the shortest, and the offset is not \
+                    known."
             );
         }
         for (n, way) in self.ways.iter().enumerate() {
@@ -836,11 +887,18 @@ impl Comparison {
                 let sure = if clock.both_ways { format!(" (± {})", ns(clock.uncertainty)) } else { String::new() };
                 let [min, max] = [way.delay.min(), way.delay.max()].map(|ns| Elapsed(ns.unwrap_or(0)));
                 let [half, most, nearly] = [0.5, 0.9, 0.99].map(at);
-                let _ = writeln!(out, "  one-way delay: shortest {min}, median {half}, p90 {most}, p99 {nearly}, longest {max}{sure}");
+                let _ = writeln!(
+                    out,
+                    "  one-way delay: shortest {min}, median {half}, p90 {most}, p99 {nearly}, longest {max}{sure}"
+                );
             }
             let lines = [
                 (&way.lost, "lost between the points", from),
-                (&way.sent_again, "arrived and sent again: lost behind the second point, or the acknowledgment was", from),
+                (
+                    &way.sent_again,
+                    "arrived and sent again: lost behind the second point, or the acknowledgment was",
+                    from,
+                ),
                 (&way.reordered, "overtaken by later ones between the points", names[0]),
                 (&way.unseen, "seen only where they arrived: not captured where they were sent", to),
             ];
@@ -848,13 +906,17 @@ impl Comparison {
                 if *count > 0 {
                     let shown: Vec<String> = frames.iter().take(12).map(u64::to_string).collect();
                     let more = if *count > 12 { ", …" } else { "" };
-                    let _ = writeln!(out, "  {} {what} (frames of {whose}: {}{more})", Grouped(*count), shown.join(", "));
+                    let _ =
+                        writeln!(out, "  {} {what} (frames of {whose}: {}{more})", Grouped(*count), shown.join(", "));
                 }
             }
         }
         if self.resized > 0 {
-            let _ =
-                writeln!(out, "\n{} TCP segments were split or joined by an adapter between the points (TSO, GRO).", Grouped(self.resized));
+            let _ = writeln!(
+                out,
+                "\n{} TCP segments were split or joined by an adapter between the points (TSO, GRO).",
+                Grouped(self.resized)
+            );
         }
         if !self.changes.is_empty() {
             let _ = writeln!(out, "\nChanged on the way");
@@ -871,8 +933,11 @@ impl Comparison {
         }
         if !self.times.is_empty() {
             let _ = writeln!(out, "\nRequests: median and 99th percentile of the time");
-            let pair = |h: &Histogram| format!("{}, {}", Elapsed(h.quantile(0.5).unwrap_or(0)), Elapsed(h.quantile(0.99).unwrap_or(0)));
-            let heads = ["", "requests", "seen at", "seen at", "between the points", "client's own", "server's own"].map(str::to_owned);
+            let pair = |h: &Histogram| {
+                format!("{}, {}", Elapsed(h.quantile(0.5).unwrap_or(0)), Elapsed(h.quantile(0.99).unwrap_or(0)))
+            };
+            let heads = ["", "requests", "seen at", "seen at", "between the points", "client's own", "server's own"]
+                .map(str::to_owned);
             let [a, b] = names.map(escaped);
             let under = ["command".to_owned(), String::new(), a, b, String::new(), String::new(), String::new()];
             let rows = self.times.iter().map(|(command, t)| {
@@ -885,10 +950,12 @@ impl Comparison {
             let _ = writeln!(out, "\nThe slowest requests");
         }
         for t in self.slowest.iter().take(SLOWEST_SHOWN) {
-            let [first, second, between, client, server] = [t.first, t.second, t.between(), t.client, t.server].map(Elapsed);
+            let [first, second, between, client, server] =
+                [t.first, t.second, t.between(), t.client, t.server].map(Elapsed);
             let _ = writeln!(
                 out,
-                "  {} in frame {}: {first} at {}, {second} at {}, {between} between; the server took {server}, the client {client}",
+                "  {} in frame {}: {first} at {}, {second} at {}, {between} between; the server took {server}, the \
+                    client {client}",
                 t.command, t.frames[0], names[0], names[1]
             );
         }
@@ -937,7 +1004,7 @@ impl Comparison {
                 "offset": seconds(c.offset),
                 "uncertainty": seconds(c.uncertainty),
                 "drift_ppm": c.drift * 1e6,
-                "drift_uncertainty_ppm": if c.drift_uncertainty.is_finite() { json!(c.drift_uncertainty * 1e6) } else { Json::Null },
+                "drift_uncertainty_ppm": if c.is_drift_known() && c.drift_uncertainty.is_finite() { json!(c.drift_uncertainty * 1e6) } else { Json::Null },
                 "uneven": c.uneven,
                 "both_ways": c.both_ways,
             })),
@@ -976,86 +1043,114 @@ impl Comparison {
 /// The JSON Schema of [`Comparison::json`].
 pub fn schema() -> Json {
     let count = json!({"type": "integer", "minimum": 0});
-    let number = json!({"type": ["number", "null"]});
-    let times = json!({
-        "type": "object",
-        "properties": {"count": count, "min": number, "p10": number, "median": number, "p90": number, "p99": number, "max": number},
-        "required": ["count", "min", "median", "p99", "max"],
-        "description": "Seconds.",
-    });
-    let own = |side: &str, times: &Json| {
-        let mut row = times.clone();
-        row["description"] = json!(format!("The {side}'s own time, seen at the point on its side; seconds."));
-        row
-    };
-    let list = json!({
-        "type": "object",
-        "properties": {"count": count, "frames": {"type": "array", "items": count}},
-        "required": ["count", "frames"],
-    });
-    let one = json!({
-        "type": "object",
-        "properties": {
-            "rdmascope": {"type": "string", "description": "Version of the program."},
-            "schema": {"const": 1},
-            "points": {"type": "array", "items": {"type": "string"}},
-            "packets": {"type": "array", "items": count},
-            "clock": {"type": ["object", "null"], "properties": {
-                "at": {"type": "number", "description": "Time at which the offset holds, by the first clock: seconds since the Unix epoch."},
-                "offset": {"type": ["number", "null"], "description": "Seconds that the second clock is ahead, in the middle of the capture."},
-                "uncertainty": number,
-                "drift_ppm": {"type": "number"},
-                "drift_uncertainty_ppm": number,
-                "uneven": {"type": "boolean"},
-                "both_ways": {"type": "boolean"},
-            }},
-            "ways": {"type": "array", "items": {"type": "object", "properties": {
-                "from": {"type": "string"},
-                "to": {"type": "string"},
-                "matched": count,
-                "delay": times,
-                "lost_between": list,
-                "sent_again": list,
-                "reordered": list,
-                "not_captured": list,
-                "delay_over_time": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
-            }}},
-            "changes": {"type": "array", "items": {"type": "object", "properties": {
-                "way": {"type": "integer", "minimum": 0, "maximum": 1, "description": "Place in `ways`: the direction of these packets."},
-                "what": {"type": "string"},
-                "from": {"type": "string", "description": "Where they are sent."},
-                "to": {"type": "string", "description": "Where they arrive."},
-                "packets": count,
-            }}},
-            "requests": {"type": "array", "items": {"type": "object", "properties": {
-                "command": {"type": "string"}, "first": times, "second": times, "between": times,
-                "client": own("client", &times), "server": own("server", &times),
-            }}},
-            "slowest": {"type": "array", "description": "The requests that took longest at the first point; seconds.", "items": {
-                "type": "object",
-                "properties": {
-                    "command": {"type": "string"},
-                    "frames": {"type": "array", "items": count, "description": "The first frame of it in each capture."},
-                    "first": {"type": "number"}, "second": {"type": "number"}, "between": {"type": "number"},
-                    "client": {"type": "number"}, "server": {"type": "number"},
-                },
-            }},
-            "findings": {"type": "array", "items": {"type": "object", "properties": {
-                "id": {"type": "string"}, "by": {"type": "string"}, "first": {"type": "boolean"}, "second": {"type": "boolean"},
-                "certainty": {"enum": ["certain", "if_nothing_was_missed", "guess"], "description": "The certainty of the more certain one."},
-                "verdict": {
-                    "enum": ["both", "certain", "only", "withdrawn"],
-                    "description": "Withdrawn: one capture has the finding provided that it missed nothing; the other has the missed frames, and not the finding.",
-                },
-            }}},
-            "resized": {"type": "integer", "minimum": 0, "description": "TCP segments that an adapter split or joined between the points."},
-        },
-        "required": ["rdmascope", "schema", "points", "packets", "clock", "ways", "changes", "requests", "slowest", "findings"],
-    });
+    let (text, number, boolean) = (json!({"type": "string"}), json!({"type": "number"}), json!({"type": "boolean"}));
+    let maybe = json!({"anyOf": [number, {"type": "null"}]});
+    let times = object(&[
+        ("count", &count, "Number of values."),
+        ("min", &maybe, "The smallest; null without values, as all of these."),
+        ("p10", &maybe, "A tenth of them are at most this."),
+        ("median", &maybe, "Half of them are at most this."),
+        ("p90", &maybe, "Nine tenths of them are at most this."),
+        ("p99", &maybe, "99 of 100 of them are at most this."),
+        ("max", &maybe, "The largest."),
+    ]);
+    let packets =
+        object(&[("count", &count, "Number of packets."), ("frames", &list(&count), "First frames of these packets.")]);
+    let clock = object(&[
+        ("at", &number, "Time at which the offset holds, by the first clock: seconds since the Unix epoch."),
+        ("offset", &maybe, "Seconds that the second clock is ahead, in the middle of the capture."),
+        ("uncertainty", &maybe, "Seconds that the offset may be wrong by; null if that is unknown."),
+        ("drift_ppm", &number, "How much faster the second clock runs, in millionths."),
+        ("drift_uncertainty_ppm", &maybe, "Millionths that the drift may be wrong by; null if that is unknown."),
+        ("uneven", &boolean, "Whether no constant drift explains the times: a clock was set meanwhile, or is uneven."),
+        ("both_ways", &boolean, "Whether both directions have packets: one alone bounds the offset on one side only."),
+    ]);
+    let way = object(&[
+        ("from", &text, "The point that these packets pass first."),
+        ("to", &text, "The other point."),
+        ("matched", &count, "Packets that both points have."),
+        ("delay", &times, "Seconds from the first point to the other."),
+        ("lost_between", &packets, "Packets captured where they were sent, but not where they should arrive."),
+        (
+            "sent_again",
+            &packets,
+            "Packets that reached the other point and were retransmitted: lost behind it, or their acknowledgment was.",
+        ),
+        ("reordered", &packets, "Packets that overtook others between the points."),
+        ("not_captured", &packets, "Packets captured only where they should arrive: the other capture missed them."),
+        (
+            "delay_over_time",
+            &list(&list(&number)),
+            "Pairs of a time by the first clock and the delay, both in seconds; thinned out.",
+        ),
+    ]);
+    let change = object(&[
+        (
+            "way",
+            &json!({"type": "integer", "minimum": 0, "maximum": 1}),
+            "Place in `ways`: the direction of these packets.",
+        ),
+        ("what", &text, "The changed field."),
+        ("from", &text, "Its value where they are sent."),
+        ("to", &text, "Its value where they arrive."),
+        ("packets", &count, "Number of packets."),
+    ]);
+    let request = object(&[
+        ("command", &text, "The command."),
+        ("first", &times, "Latency at the first point, in seconds."),
+        ("second", &times, "Latency at the second point, in seconds."),
+        ("between", &times, "Seconds between the points, both ways together."),
+        ("client", &times, "The client's own time, seen at the point on its side; seconds."),
+        ("server", &times, "The server's own time, seen at the point on its side; seconds."),
+    ]);
+    let slow = object(&[
+        ("command", &text, "The command."),
+        ("frames", &list(&count), "The first frame of it in each capture."),
+        ("first", &number, "Latency at the first point, in seconds."),
+        ("second", &number, "Latency at the second point, in seconds."),
+        ("between", &number, "Seconds between the points, both ways together."),
+        ("client", &number, "The client's own time, in seconds."),
+        ("server", &number, "The server's own time, in seconds."),
+    ]);
+    let finding = object(&[
+        ("id", &text, "The rule."),
+        ("by", &text, "The side that broke it."),
+        ("first", &boolean, "Whether the first capture has it."),
+        ("second", &boolean, "Whether the second capture has it."),
+        (
+            "certainty",
+            &json!({"enum": ["certain", "if_nothing_was_missed", "guess"]}),
+            "The certainty of the more certain one.",
+        ),
+        (
+            "verdict",
+            &json!({"enum": ["both", "certain", "only", "withdrawn"]}),
+            "Withdrawn: one capture has the finding provided that it missed nothing; the other has the missed frames, \
+                and not the finding.",
+        ),
+    ]);
+    let one = object(&[
+        ("rdmascope", &text, "Version of the program."),
+        ("schema", &json!({"const": 1}), "Version of this format. Within a version, keys are only added."),
+        ("points", &list(&text), "Names of the two points."),
+        ("packets", &list(&count), "Number of packets of each point."),
+        (
+            "clock",
+            &json!({"anyOf": [clock, {"type": "null"}]}),
+            "The second clock by the first; null if no packet is at both points.",
+        ),
+        ("ways", &list(&way), "Both directions."),
+        ("changes", &list(&change), "Fields that differ at the two points."),
+        ("requests", &list(&request), "Requests that both points have, by command."),
+        ("slowest", &list(&slow), "The requests that took longest at the first point; seconds."),
+        ("findings", &list(&finding), "Findings of both captures."),
+        ("resized", &count, "TCP segments that an adapter split or joined between the points."),
+    ]);
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "rdmascope compare --format json",
-        "anyOf": [one, {"type": "array", "items": one, "description": "One for each capture behind the first, where there are several."}],
+        "anyOf": [one, {"type": "array", "items": one, "description": "One for each capture behind the first, where \
+            there are several."}],
     })
 }
 
@@ -1182,7 +1277,9 @@ fn directions(a: &Point, b: &Point, pairs: &[Option<usize>]) -> Flows {
         *last = Some((f.1, difference));
     }
     for (f, there) in &same {
-        let greatest = votes.get(&hosts(f)).and_then(|(_, senders)| senders.iter().max_by_key(|(_, n)| **n).map(|(sender, _)| *sender));
+        let greatest = votes
+            .get(&hosts(f))
+            .and_then(|(_, senders)| senders.iter().max_by_key(|(_, n)| **n).map(|(sender, _)| *sender));
         let from_a = greatest.is_none_or(|sender| sender == f.1);
         flows.of_a.insert(*f, from_a);
         flows.of_b.insert(*there, from_a);
@@ -1306,7 +1403,8 @@ mod tests {
 
     #[test]
     fn requests_are_timed_one_by_one_at_both_points() {
-        let all: Vec<Sent> = (0..300).map(|n| Sent { time: n * 2_000_000, by_client: n % 2 == 0, delay: 20_000, lost: false }).collect();
+        let all: Vec<Sent> =
+            (0..300).map(|n| Sent { time: n * 2_000_000, by_client: n % 2 == 0, delay: 20_000, lost: false }).collect();
         let (mut a, mut b) = captured(&all, 5_000, 0.0, false);
         for n in (0..300).step_by(2) {
             let (frame, took) = (n + 1, 1_000_000 + 1000 * n as i64);
@@ -1325,10 +1423,14 @@ mod tests {
         let read = &found.times["READ"];
         assert_eq!((read.client.max(), read.server.min(), read.server.count()), (Some(7_000), Some(940_000), 150));
         assert_eq!((found.slowest.len(), found.slowest[0].frames), (SLOWEST, [299, 299]));
-        assert!(found.slowest.iter().all(|t| t.between() == 40_000) && found.slowest.is_sorted_by_key(|t| Reverse(t.first)));
+        assert!(
+            found.slowest.iter().all(|t| t.between() == 40_000) && found.slowest.is_sorted_by_key(|t| Reverse(t.first))
+        );
         let text = found.text(["client", "server"]);
         let [first, second, between, server] = [1_298_000, 1_258_000, 40_000, 1_238_000].map(Elapsed);
-        let wanted = format!("READ in frame 299: {first} at client, {second} at server, {between} between; the server took {server}");
+        let wanted = format!(
+            "READ in frame 299: {first} at client, {second} at server, {between} between; the server took {server}"
+        );
         assert!(text.contains(&wanted), "{text}");
         assert_eq!(found.json(["a", "b"])["slowest"][0]["frames"][0], 299);
     }
@@ -1392,7 +1494,12 @@ mod tests {
         let client = Sent { time: 0, by_client: true, delay: 0, lost: false };
         let server = Sent { by_client: false, ..client.clone() };
         let ms = 1_000_000;
-        let marked = |id: u16, time: i64, frame: usize| Seen { key: 7, plain: 7, copy: (id, 0), ..seen(frame, &client, time, false) };
+        let marked = |id: u16, time: i64, frame: usize| Seen {
+            key: 7,
+            plain: 7,
+            copy: (id, 0),
+            ..seen(frame, &client, time, false)
+        };
         let (mut a, mut b) = (Point::default(), Point::default());
         for n in 0..40 {
             a.packets.push(seen(100 + n, &client, n as i64 * ms, false));
@@ -1417,7 +1524,13 @@ mod tests {
     }
 
     fn segment(sent: &Sent, time: i64, seq: u32, length: u32, frame: u64) -> Seen {
-        Seen { key: hash((seq, length)), plain: 0, frame, stretch: Some((seq, length)), ..seen(frame as usize, sent, time, false) }
+        Seen {
+            key: hash((seq, length)),
+            plain: 0,
+            frame,
+            stretch: Some((seq, length)),
+            ..seen(frame as usize, sent, time, false)
+        }
     }
 
     #[test]
@@ -1437,8 +1550,20 @@ mod tests {
         let first = u32::MAX - 1000;
         a.packets.push(segment(&client, 20 * ms, first, 4344, 1001));
         for n in 0..3 {
-            b.packets.push(segment(&client, 20 * ms + 30_000 + i64::from(n), first.wrapping_add(1448 * n), 1448, 2001 + u64::from(n)));
-            a.packets.push(segment(&client, 21 * ms + i64::from(n), first.wrapping_add(4344 + 1448 * n), 1448, 1002 + u64::from(n)));
+            b.packets.push(segment(
+                &client,
+                20 * ms + 30_000 + i64::from(n),
+                first.wrapping_add(1448 * n),
+                1448,
+                2001 + u64::from(n),
+            ));
+            a.packets.push(segment(
+                &client,
+                21 * ms + i64::from(n),
+                first.wrapping_add(4344 + 1448 * n),
+                1448,
+                1002 + u64::from(n),
+            ));
         }
         b.packets.push(segment(&client, 21 * ms + 40_000, first.wrapping_add(4344), 4344, 2010));
         // one is lost and retransmitted unchanged; of one that is split in two, the second part is lost
@@ -1460,16 +1585,23 @@ mod tests {
 
     #[test]
     fn what_one_capture_missed_and_the_other_has_withdraws_a_finding_and_what_is_certain_stays() {
-        let all: Vec<Sent> = (0..60).map(|n| Sent { time: n * 3_000_000, by_client: n % 2 == 0, delay: 20_000, lost: false }).collect();
+        let all: Vec<Sent> =
+            (0..60).map(|n| Sent { time: n * 3_000_000, by_client: n % 2 == 0, delay: 20_000, lost: false }).collect();
         let (mut a, b) = captured(&all, 5_000, 0.0, false);
         let client = Addr::V4([10, 0, 0, 1]);
         let found = |certainty, frames: &[u64]| Found { certainty, frames: frames.to_vec(), address: Some(client) };
         let rule = Rule::SmbdCreditOverrun;
-        let verdict = |a: &Point, b: &Point| Comparison::new(a, b).findings.iter().map(|t| t.verdict).collect::<Vec<_>>();
+        let verdict =
+            |a: &Point, b: &Point| Comparison::new(a, b).findings.iter().map(|t| t.verdict).collect::<Vec<_>>();
         a.findings.insert((rule, "client"), found(Certainty::IfNothingWasMissed, &[21]));
-        assert_eq!(verdict(&a, &b), [Agreement::Only(0)], "the client stands behind the first point, which missed nothing");
+        assert_eq!(
+            verdict(&a, &b),
+            [Agreement::Only(0)],
+            "the client stands behind the first point, which missed nothing"
+        );
         // a packet of the client is missing from the first capture, and the second one has it
-        let mut late = Point { packets: a.packets.clone(), span: a.span, findings: a.findings.clone(), ..Point::default() };
+        let mut late =
+            Point { packets: a.packets.clone(), span: a.span, findings: a.findings.clone(), ..Point::default() };
         late.packets.retain(|p| p.frame != 11);
         assert_eq!(verdict(&late, &b), [Agreement::Withdrawn(0)]);
         late.findings.insert((rule, "client"), found(Certainty::Certain, &[21]));
@@ -1480,7 +1612,8 @@ mod tests {
         other.findings.insert((rule, "client"), found(Certainty::Certain, &[21]));
         assert_eq!(verdict(&a, &other), [Agreement::Certain(1)]);
         // reported about the client at the server's point, and not at the client's
-        let mut far = Point { findings: a.findings.clone(), packets: b.packets.clone(), span: b.span, ..Point::default() };
+        let mut far =
+            Point { findings: a.findings.clone(), packets: b.packets.clone(), span: b.span, ..Point::default() };
         far.findings.insert((rule, "client"), found(Certainty::IfNothingWasMissed, &[21]));
         let mut near = a;
         near.findings.clear();

@@ -154,7 +154,8 @@ pub struct Profile {
 impl Profile {
     /// A profile from a report and the observer of the same analysis.
     pub fn new(report: &Report, heard: Profiler) -> Self {
-        let mut profile = Self { requests: heard.requests, paths: heard.paths, frames: report.capture.frames, ..Self::default() };
+        let mut profile =
+            Self { requests: heard.requests, paths: heard.paths, frames: report.capture.frames, ..Self::default() };
         if let (Some(first), Some(last)) = (report.capture.first, report.capture.last) {
             profile.span = last.time.saturating_sub(first.time);
         }
@@ -166,7 +167,8 @@ impl Profile {
             profile.connection(connection);
         }
         for finding in report.findings.iter() {
-            let new = Found { severity: finding.severity, certainty: finding.certainty, count: 0, frame: finding.frame };
+            let new =
+                Found { severity: finding.severity, certainty: finding.certainty, count: 0, frame: finding.frame };
             let found = profile.findings.entry((finding.rule, finding.by.name())).or_insert(new);
             found.count = found.count.saturating_add(finding.count);
             found.severity = found.severity.max(finding.severity);

@@ -1,5 +1,5 @@
-//! One capture seen again behind a router, in another VLAN, in a tunnel, under other addresses, from later on: the packets are known
-//! again, the losses are found, and what was changed is told.
+//! One capture seen again behind a router, in another VLAN, in a tunnel, under other addresses, from later on: the
+//! packets are known again, the losses are found, and what was changed is told.
 
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_capture::{OpenOptions, Source, open};
@@ -54,7 +54,8 @@ fn point(records: &[Record]) -> Point {
     let decode = pipeline.decode_options();
     for (n, r) in records.iter().enumerate() {
         let wire_len = r.bytes.len() as u32;
-        let meta = FrameMeta { number: n as u64 + 1, time_ns: r.time_ns, link_type: r.link_type, wire_len, interface: 0 };
+        let meta =
+            FrameMeta { number: n as u64 + 1, time_ns: r.time_ns, link_type: r.link_type, wire_len, interface: 0 };
         let mut hop = Hop::default();
         let packet = frame::decode(r.link_type, &r.bytes, wire_len, &decode, &mut hop);
         pipeline.sink().packet(meta.number, meta.time_ns, &packet, &hop, &r.bytes);
@@ -65,8 +66,8 @@ fn point(records: &[Record]) -> Point {
     point
 }
 
-/// What a point at the server sees: each packet as `change` makes it, and those of `lost` (frames of the first point, by number) not at
-/// all.
+/// What a point at the server sees: each packet as `change` makes it, and those of `lost` (frames of the first point,
+/// by number) not at all.
 fn at_the_server(records: &[Record], lost: &[u64], change: impl Fn(&mut Record)) -> Vec<Record> {
     let mut seen = Vec::new();
     for (n, record) in records.iter().enumerate() {
@@ -86,7 +87,12 @@ fn at_the_server(records: &[Record], lost: &[u64], change: impl Fn(&mut Record))
 fn lost(records: &[Record]) -> Vec<u64> {
     let numbered = records.iter().zip(1..).skip(records.len() / 2);
     let carries = |r: &Record| (r.bytes[23] == 17 && r.bytes[36..38] == [0x12, 0xb7]) || r.bytes[23] == 6;
-    numbered.filter(|(r, _)| r.is_from(CLIENT) && r.bytes.len() >= 54 && carries(r)).map(|(_, n)| n).step_by(40).take(4).collect()
+    numbered
+        .filter(|(r, _)| r.is_from(CLIENT) && r.bytes.len() >= 54 && carries(r))
+        .map(|(_, n)| n)
+        .step_by(40)
+        .take(4)
+        .collect()
 }
 
 fn sum(bytes: &[u8]) -> u32 {
@@ -227,7 +233,10 @@ fn address_translation_is_reported_and_no_obstacle() {
     for name in ["smb-iwarp", "nfs-iwarp-v42"] {
         let found = held(name, translate);
         assert!(has_change(&found, "source address", "192.0.2.2", "203.0.113.9"), "{name}: {:?}", found.changes);
-        assert!(found.changes.keys().any(|change| change.what == "source port") && has_change(&found, "TTL", "64", "63"), "{name}");
+        assert!(
+            found.changes.keys().any(|change| change.what == "source port") && has_change(&found, "TTL", "64", "63"),
+            "{name}"
+        );
     }
 }
 
@@ -277,8 +286,12 @@ fn gre_and_mirrors_are_reported_and_no_obstacle() {
     let with_key = [0x20, 0, 0x65, 0x58, 0, 0, 0, 7];
     let erspan2 = [0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 5, 0, 9, 0, 0, 0, 0];
     let erspan3 = [0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 5, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0];
-    let cases: [(&[u8], &str); 4] =
-        [(&[0, 0, 8, 0], "GRE"), (&with_key, "GRE key 7"), (&erspan2, "ERSPAN II session 9"), (&erspan3, "ERSPAN III session 9")];
+    let cases: [(&[u8], &str); 4] = [
+        (&[0, 0, 8, 0], "GRE"),
+        (&with_key, "GRE key 7"),
+        (&erspan2, "ERSPAN II session 9"),
+        (&erspan3, "ERSPAN III session 9"),
+    ];
     for name in ["smb-roce", "smb-iwarp"] {
         for (head, said) in cases {
             let found = held(name, |record| {
@@ -355,7 +368,12 @@ fn captures_that_begin_late_or_end_early_lose_nothing_by_it() {
         let (late, early) = (&there[there.len() * 2 / 5..], &records[..records.len() * 9 / 10]);
         let found = Comparison::new(&point(early), &point(late));
         let wanted: Vec<u64> = lost.iter().copied().filter(|n| *n < early.len() as u64 - 20).collect();
-        assert_eq!((found.ways[0].lost.1.clone(), found.ways[1].lost.0), (wanted, 0), "{name}: {}", found.text(["a", "b"]));
+        assert_eq!(
+            (found.ways[0].lost.1.clone(), found.ways[1].lost.0),
+            (wanted, 0),
+            "{name}: {}",
+            found.text(["a", "b"])
+        );
         assert_eq!((found.ways[0].unseen.0, found.ways[1].unseen.0), (0, 0), "{name}");
         assert!(found.ways.iter().all(|w| w.matched > 50), "{name}");
         let clock = found.clock.unwrap();

@@ -41,7 +41,12 @@ fn read(path: &Path) -> Vec<Record> {
     let mut records = Vec::new();
     while matches!(source.advance(), Ok(true)) {
         let r = source.record();
-        records.push(Record { time_ns: r.time_ns, link_type: r.link_type, wire_len: r.wire_len, bytes: r.bytes.to_vec() });
+        records.push(Record {
+            time_ns: r.time_ns,
+            link_type: r.link_type,
+            wire_len: r.wire_len,
+            bytes: r.bytes.to_vec(),
+        });
     }
     records
 }
@@ -51,7 +56,13 @@ fn analyzed(records: &[Record]) -> (Profile, Report, Vec<Option<u32>>) {
     let mut pipeline = Pipeline::with_sink(Default::default(), Profiler::default());
     let mut places = Vec::new();
     for (n, r) in records.iter().enumerate() {
-        let meta = FrameMeta { number: n as u64 + 1, time_ns: r.time_ns, link_type: r.link_type, wire_len: r.wire_len, interface: 0 };
+        let meta = FrameMeta {
+            number: n as u64 + 1,
+            time_ns: r.time_ns,
+            link_type: r.link_type,
+            wire_len: r.wire_len,
+            interface: 0,
+        };
         pipeline.frame(&meta, &r.bytes, &mut Off);
         let place = pipeline.facts().place.map(|(id, _)| id);
         places.push(place);
@@ -92,7 +103,8 @@ fn nothing_differs_where_only_the_order_of_connections_does() {
         if report.connections.len() < 2 || is_joined || is_path || places.iter().any(Option::is_none) {
             continue;
         }
-        let of: HashMap<u32, u32> = report.connections.iter().flat_map(|c| c.followed_as.iter().map(|id| (*id, c.id))).collect();
+        let of: HashMap<u32, u32> =
+            report.connections.iter().flat_map(|c| c.followed_as.iter().map(|id| (*id, c.id))).collect();
         let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (frame, place) in places.iter().enumerate() {
             groups.entry(place.and_then(|id| of.get(&id).copied()).unwrap_or(0)).or_default().push(frame);
@@ -154,14 +166,19 @@ fn what_is_written_of_a_sample_is_read_again_and_holds_for_it_in_every_form() {
         assert!(expect::text(&verdicts).starts_with("All "), "{shown}");
         assert_eq!(expect::tap(&verdicts).matches("\nok ").count(), verdicts.len(), "{shown}");
         assert!(expect::junit(&verdicts).contains("failures=\"0\""), "{shown}");
-        assert_eq!(expect::sarif(&verdicts, "x.pcap")["runs"][0]["results"].as_array().map(Vec::len), Some(0), "{shown}");
+        assert_eq!(
+            expect::sarif(&verdicts, "x.pcap")["runs"][0]["results"].as_array().map(Vec::len),
+            Some(0),
+            "{shown}"
+        );
     }
 }
 
 #[test]
 fn what_held_before_a_loss_does_not_hold_with_it() {
     let good = Expectations::read(&Expectations::write(&profile("smb-roce"))).unwrap();
-    let failed: Vec<String> = good.check(&profile("smb-roce-loss")).into_iter().filter(|v| !v.holds).map(|v| v.expected).collect();
+    let failed: Vec<String> =
+        good.check(&profile("smb-roce-loss")).into_iter().filter(|v| !v.holds).map(|v| v.expected).collect();
     assert!(failed.iter().any(|e| e.starts_with("transport.")), "{failed:?}");
     let signed = good.check(&profile("smb-roce-sign"));
     assert!(signed.iter().any(|v| !v.holds && v.expected.starts_with("agreed.signing")), "{signed:?}");

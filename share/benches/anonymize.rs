@@ -1,5 +1,5 @@
-//! How fast captures are anonymized, in time of one core where the system tells it: `cargo bench -p rdmascope-share -- FILE…`, or without
-//! a file the larger samples.
+//! How fast captures are anonymized, in time of one core where the system tells it: `cargo bench -p rdmascope-share --
+//! FILE…`, or without a file the larger samples.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -23,7 +23,10 @@ fn main() {
         std::env::args_os().skip(1).filter(|a| !a.to_string_lossy().starts_with('-')).map(PathBuf::from).collect();
     if files.is_empty() {
         let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
-        files = ["smb-roce", "smb-iwarp", "nfs-roce-v42"].iter().map(|name| samples.join(format!("{name}/{name}.pcap"))).collect();
+        files = ["smb-roce", "smb-iwarp", "nfs-roce-v42"]
+            .iter()
+            .map(|name| samples.join(format!("{name}/{name}.pcap")))
+            .collect();
     }
     for path in files {
         let records = read(&path);
@@ -46,7 +49,11 @@ fn main() {
             }
             let (mb, frames) = (bytes as f64 / 1e6, records.len() as f64);
             let shown = path.file_name().unwrap_or_default().to_string_lossy();
-            println!("{shown}, payload {name}: {:.0} MB/s, {:.0} frames/s ({frames} frames, {mb:.1} MB)", mb / best, frames / best);
+            println!(
+                "{shown}, payload {name}: {:.0} MB/s, {:.0} frames/s ({frames} frames, {mb:.1} MB)",
+                mb / best,
+                frames / best
+            );
         }
     }
 }

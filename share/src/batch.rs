@@ -82,7 +82,16 @@ impl<M> Batch<M> {
     pub(crate) fn push(&mut self, meta: M, bytes: &[u8]) {
         let slot = self.block.add(bytes);
         let (same, copies, earlier) = (Vec::new(), Vec::new(), Vec::new());
-        self.frames.push(BatchFrame { meta, slot, new: Vec::new(), same, copies, earlier, is_copied: false, has_crc: false });
+        self.frames.push(BatchFrame {
+            meta,
+            slot,
+            new: Vec::new(),
+            same,
+            copies,
+            earlier,
+            is_copied: false,
+            has_crc: false,
+        });
     }
 
     fn place(&self, frame: u64) -> Option<usize> {

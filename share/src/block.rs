@@ -168,7 +168,8 @@ impl Slot {
         self.at as usize..self.at as usize + self.length as usize
     }
 
-    pub(crate) const EMPTY: Self = Self { at: 0, length: 0, places: 0, patches: NONE, inside: NONE, runs: 0, fixes: NONE, crcs: NONE };
+    pub(crate) const EMPTY: Self =
+        Self { at: 0, length: 0, places: 0, patches: NONE, inside: NONE, runs: 0, fixes: NONE, crcs: NONE };
 }
 
 /// Bit sets of a frame: kept and replaced bytes.
@@ -328,7 +329,9 @@ impl Block {
     pub(crate) fn with(&self, patch: &Patch, from: usize, to: usize) -> With<'_> {
         match patch.data {
             ZEROS => With::Zeros,
-            data => With::Bytes(&self.data[data as usize + from - patch.from as usize..data as usize + to - patch.from as usize]),
+            data => With::Bytes(
+                &self.data[data as usize + from - patch.from as usize..data as usize + to - patch.from as usize],
+            ),
         }
     }
 
@@ -344,7 +347,8 @@ impl Block {
     fn innermost(&self, slot: &Slot, at: usize) -> Option<(usize, Def)> {
         let first = self.inside.get(slot.inside as usize);
         let mut runs = std::iter::successors(first, |(.., next)| self.inside.get(*next as usize));
-        runs.find(|(from, to, ..)| (*from as usize..*to as usize).contains(&at)).map(|(_, to, def, _)| (*to as usize, *def))
+        runs.find(|(from, to, ..)| (*from as usize..*to as usize).contains(&at))
+            .map(|(_, to, def, _)| (*to as usize, *def))
     }
 
     pub(crate) fn fix(&mut self, slot: &mut Slot, fix: Fix) {

@@ -44,7 +44,8 @@ struct Requests(HashMap<u64, (u32, i64)>);
 
 impl Sink for Requests {
     fn exchange(&mut self, exchange: &Exchange) {
-        let ends = [Some(exchange.request_end), exchange.reply_end, Some(exchange.reads.last), Some(exchange.writes.last)];
+        let ends =
+            [Some(exchange.request_end), exchange.reply_end, Some(exchange.reads.last), Some(exchange.writes.last)];
         let end = ends.into_iter().flatten().map(|at| at.time).max().unwrap_or_default();
         if self.0.len() < REQUESTS_MAX {
             self.0.insert(exchange.id, (exchange.connection, end));
@@ -166,7 +167,9 @@ impl Cutter {
     }
 
     fn put(&mut self, frame: u64, place: u32) {
-        if let Some(known) = frame.checked_sub(1).and_then(|at| self.places.get_mut(at as usize)).filter(|known| **known == 0) {
+        if let Some(known) =
+            frame.checked_sub(1).and_then(|at| self.places.get_mut(at as usize)).filter(|known| **known == 0)
+        {
             *known = place;
         }
     }
@@ -218,9 +221,11 @@ impl Cuts {
     /// Chooses frames and connections.
     pub fn choose(&self, wanted: &Wanted) -> Choice {
         let report = &self.report;
-        let of: HashMap<u32, u32> = report.connections.iter().flat_map(|c| c.followed_as.iter().map(|id| (*id, c.id))).collect();
+        let of: HashMap<u32, u32> =
+            report.connections.iter().flat_map(|c| c.followed_as.iter().map(|id| (*id, c.id))).collect();
         let connection = |frame: u64| {
-            let place = frame.checked_sub(1).and_then(|at| self.places.get(usize::try_from(at).ok()?)).copied().unwrap_or(0);
+            let place =
+                frame.checked_sub(1).and_then(|at| self.places.get(usize::try_from(at).ok()?)).copied().unwrap_or(0);
             of.get(&place).copied()
         };
         let mut choice = Choice::default();
@@ -229,7 +234,9 @@ impl Cuts {
         let all = only_requests && wanted.requests.is_empty();
         let requests = || wanted.requests.iter().filter_map(|id| self.requests.0.get(id));
         choice.connections.extend(requests().filter_map(|(followed, _)| of.get(followed).copied()));
-        choice.connections.extend(wanted.connections.iter().filter(|id| report.connections.iter().any(|c| c.id == **id)));
+        choice
+            .connections
+            .extend(wanted.connections.iter().filter(|id| report.connections.iter().any(|c| c.id == **id)));
         for finding in report.findings.iter().filter(|f| wanted.findings.contains(&f.rule)) {
             choice.connections.extend(finding.connection);
             if let Some(id) = finding.connection.filter(|_| is_joint(finding.rule) && !wanted.alone) {
@@ -254,18 +261,35 @@ impl Cuts {
         }
         if let Some((from, to)) = wanted.span {
             let in_span = |at: usize| self.times.get(at).is_some_and(|t| (from..=to).contains(t));
-            let active: BTreeSet<u32> =
-                (0..self.places.len()).filter(|at| in_span(*at)).filter_map(|at| of.get(&self.places[at]).copied()).collect();
+            let active: BTreeSet<u32> = (0..self.places.len())
+                .filter(|at| in_span(*at))
+                .filter_map(|at| of.get(&self.places[at]).copied())
+                .collect();
             if all {
                 choice.connections = active;
                 // frames without a connection: failed attempts to connect, and frames of findings
                 let is_single = |frame: &u64| connection(*frame).is_none();
-                let attempts = self.attempts.hosts.iter().filter(|(frame, _)| is_single(frame) && in_span(**frame as usize - 1));
+                let attempts =
+                    self.attempts.hosts.iter().filter(|(frame, _)| is_single(frame) && in_span(**frame as usize - 1));
                 let hosts: HashSet<[Addr; 2]> = attempts.map(|(_, hosts)| *hosts).collect();
-                single.extend(hosts.iter().filter_map(|hosts| self.attempts.frames.get(hosts)).flatten().copied().filter(is_single));
-                let told = report.findings.iter().filter(|f| f.connection.is_none()).flat_map(|f| f.frames.iter().chain([&f.frame]));
-                single
-                    .extend(told.copied().filter(|frame| is_single(frame) && frame.checked_sub(1).is_some_and(|at| in_span(at as usize))));
+                single.extend(
+                    hosts
+                        .iter()
+                        .filter_map(|hosts| self.attempts.frames.get(hosts))
+                        .flatten()
+                        .copied()
+                        .filter(is_single),
+                );
+                let told = report
+                    .findings
+                    .iter()
+                    .filter(|f| f.connection.is_none())
+                    .flat_map(|f| f.frames.iter().chain([&f.frame]));
+                single.extend(
+                    told.copied().filter(|frame| {
+                        is_single(frame) && frame.checked_sub(1).is_some_and(|at| in_span(at as usize))
+                    }),
+                );
             } else {
                 choice.connections.retain(|id| active.contains(id));
             }
@@ -276,18 +300,26 @@ impl Cuts {
             self.sessions(&mut choice);
         }
         let until = wanted.span.map_or(i64::MAX, |(_, to)| to);
-        let until = if only_requests && wanted.span.is_none() { requests().map(|(_, end)| *end).max().unwrap_or(until) } else { until };
+        let until = if only_requests && wanted.span.is_none() {
+            requests().map(|(_, end)| *end).max().unwrap_or(until)
+        } else {
+            until
+        };
         choice.chosen = self
             .places
             .iter()
             .zip(&self.times)
             .enumerate()
             .map(|(at, (place, time))| {
-                *time <= until && (of.get(place).is_some_and(|id| choice.connections.contains(id)) || single.contains(&(at as u64 + 1)))
+                *time <= until
+                    && (of.get(place).is_some_and(|id| choice.connections.contains(id))
+                        || single.contains(&(at as u64 + 1)))
             })
             .collect();
         // pauses and the state of the network concern everything at that time
-        if let (Some(first), Some(last)) = (choice.chosen.iter().position(|c| *c), choice.chosen.iter().rposition(|c| *c)) {
+        if let (Some(first), Some(last)) =
+            (choice.chosen.iter().position(|c| *c), choice.chosen.iter().rposition(|c| *c))
+        {
             for pause in self.pauses.iter().map(|frame| *frame as usize - 1).filter(|at| (first..=last).contains(at)) {
                 choice.chosen[pause] = true;
             }
@@ -302,8 +334,10 @@ impl Cuts {
         let all = &self.report.connections;
         let Some(own) = all.iter().find(|c| c.id == id) else { return };
         let hosts = own.peers.each_ref().map(|peer| peer.address);
-        let is_beside = |c: &&Connection| c.transport == own.transport || c.peers.iter().any(|peer| hosts.contains(&peer.address));
-        let more: Vec<u32> = all.iter().filter(is_beside).map(|c| c.id).filter(|id| !choice.connections.contains(id)).collect();
+        let is_beside =
+            |c: &&Connection| c.transport == own.transport || c.peers.iter().any(|peer| hosts.contains(&peer.address));
+        let more: Vec<u32> =
+            all.iter().filter(is_beside).map(|c| c.id).filter(|id| !choice.connections.contains(id)).collect();
         choice.connections.extend(&more);
         choice.along.extend(more);
     }

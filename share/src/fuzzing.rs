@@ -66,7 +66,9 @@ fn utf16(text: &str) -> Vec<u8> {
 fn request(command: u16, id: u8, body: &[u8]) -> Vec<u8> {
     let mut made = b"\xfeSMB\x40\0\x01\0\0\0\0\0".to_vec();
     made.extend_from_slice(&command.to_le_bytes());
-    made.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, id, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+    made.extend_from_slice(&[
+        1, 0, 0, 0, 0, 0, 0, 0, 0, 0, id, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0,
+    ]);
     made.resize(64, 0);
     made.extend_from_slice(body);
     made
@@ -220,7 +222,8 @@ pub fn fuzz_canaries(data: &[u8]) -> Tally {
     }
     let options = Options { key: vec![luck.next()], payload, ..Options::default() };
     // with a small limit in one of eight cases
-    let mut anonymizer = if luck.one_in(8) { Anonymizer::with_limit(options, 2 << 10) } else { Anonymizer::new(options) };
+    let mut anonymizer =
+        if luck.one_in(8) { Anonymizer::with_limit(options, 2 << 10) } else { Anonymizer::new(options) };
     let mut made: Vec<Vec<u8>> = Vec::new();
     for (n, place) in order.iter().enumerate() {
         let bytes = &frames[*place];
@@ -282,7 +285,9 @@ mod tests {
 
     #[test]
     fn a_first_fragment_behind_others_keeps_nothing() {
-        fuzz_canaries(&[162, 0, 11, 80, 0, 203, 81, 0, 0, 8, 0, 0, 49, 0, 0, 0, 8, 0, 44, 0, 20, 16, 0, 0, 249, 0, 10, 0, 0, 242]);
+        fuzz_canaries(&[
+            162, 0, 11, 80, 0, 203, 81, 0, 0, 8, 0, 0, 49, 0, 0, 0, 8, 0, 44, 0, 20, 16, 0, 0, 249, 0, 10, 0, 0, 242,
+        ]);
     }
 
     #[test]
@@ -294,7 +299,8 @@ mod tests {
             assert!(plain.replaced.iter().any(|(_, times, _)| *times > 0) && blanked(&plain) == 0, "{kind}: {plain:?}");
             for algorithm in 1..4 {
                 // contents take one more number: their length
-                let luck: &[u8] = if kind == 2 { &[1, 0, 0, kind, 9, algorithm, 0] } else { &[1, 0, 0, kind, algorithm, 0] };
+                let luck: &[u8] =
+                    if kind == 2 { &[1, 0, 0, kind, 9, algorithm, 0] } else { &[1, 0, 0, kind, algorithm, 0] };
                 let tally = fuzz_canaries(&[luck, &[250; 8]].concat());
                 assert_eq!((tally.recompressed, tally.compressed), (1, 0), "{kind} {algorithm}: {tally:?}");
             }

@@ -75,7 +75,11 @@ impl Stream {
     const BLOCKS: usize = 8;
 
     fn new(key: impl Fn(u8) -> [u8; 16]) -> Self {
-        Self { hash: GHash::new(&key(0).into()), begin: Aes128::new(&key(1).into()), cipher: Aes128::new(&key(2).into()) }
+        Self {
+            hash: GHash::new(&key(0).into()),
+            begin: Aes128::new(&key(1).into()),
+            cipher: Aes128::new(&key(2).into()),
+        }
     }
 
     pub(crate) fn fill(&self, was: &[u8], to: &mut [u8]) {
@@ -145,12 +149,13 @@ const WELL_KNOWN: &[&str] = &[
 
 /// Extensions that only tell a file format, in lower case.
 const EXTENSIONS: &[&str] = &[
-    "7z", "accdb", "avi", "avhd", "avhdx", "bak", "bat", "bin", "bmp", "bz2", "c", "cab", "cfg", "cmd", "conf", "cpp", "csv", "dat", "db",
-    "dll", "doc", "docx", "edb", "eps", "exe", "gif", "gz", "h", "hpp", "htm", "html", "ico", "img", "ini", "iso", "jar", "java", "jpeg",
-    "jpg", "js", "json", "key", "ldb", "ldf", "lnk", "log", "lz4", "mdb", "mdf", "md", "mkv", "mov", "mp3", "mp4", "msi", "ndf", "o",
-    "odt", "parquet", "pdf", "pl", "png", "ppt", "pptx", "ps1", "pst", "py", "qcow2", "raw", "rpm", "rs", "rtf", "sh", "so", "sql",
-    "sqlite", "svg", "swp", "sys", "tar", "tgz", "tif", "tiff", "tmp", "txt", "vdi", "vhd", "vhdx", "vmcx", "vmdk", "vmem", "vmrs", "vmsn",
-    "wav", "xls", "xlsx", "xml", "xz", "yaml", "yml", "zip", "zst",
+    "7z", "accdb", "avi", "avhd", "avhdx", "bak", "bat", "bin", "bmp", "bz2", "c", "cab", "cfg", "cmd", "conf", "cpp",
+    "csv", "dat", "db", "dll", "doc", "docx", "edb", "eps", "exe", "gif", "gz", "h", "hpp", "htm", "html", "ico",
+    "img", "ini", "iso", "jar", "java", "jpeg", "jpg", "js", "json", "key", "ldb", "ldf", "lnk", "log", "lz4", "mdb",
+    "mdf", "md", "mkv", "mov", "mp3", "mp4", "msi", "ndf", "o", "odt", "parquet", "pdf", "pl", "png", "ppt", "pptx",
+    "ps1", "pst", "py", "qcow2", "raw", "rpm", "rs", "rtf", "sh", "so", "sql", "sqlite", "svg", "swp", "sys", "tar",
+    "tgz", "tif", "tiff", "tmp", "txt", "vdi", "vhd", "vhdx", "vmcx", "vmdk", "vmem", "vmrs", "vmsn", "wav", "xls",
+    "xlsx", "xml", "xz", "yaml", "yml", "zip", "zst",
 ];
 
 fn prf(key: &Hmac<Sha256>, domain: Domain, parts: &[&[u8]]) -> [u8; 32] {
@@ -192,7 +197,8 @@ impl Mapping {
         let middle = digits.len() / 2;
         for round in 0..ROUNDS {
             let (left, right) = digits.split_at_mut(middle);
-            let (change, by, radix) = if round % 2 == 0 { (left, right, &radix[..middle]) } else { (right, left, &radix[middle..]) };
+            let (change, by, radix) =
+                if round % 2 == 0 { (left, right, &radix[..middle]) } else { (right, left, &radix[middle..]) };
             let by: Vec<u8> = by.iter().flat_map(|d| d.to_le_bytes()).collect();
             let mut block = [0; 32];
             for (i, (digit, radix)) in change.iter_mut().zip(radix).enumerate() {
@@ -493,7 +499,8 @@ impl Mapping {
             let part = &rest[..end];
             let lower = part.to_lowercase();
             let with_dollar = rest[end..].starts_with('$') && WELL_KNOWN.contains(&format!("{lower}$").as_str());
-            let is_extension = last_dot.is_some_and(|dot| dot + 1 == i && dot > 0) && EXTENSIONS.contains(&lower.as_str());
+            let is_extension =
+                last_dot.is_some_and(|dot| dot + 1 == i && dot > 0) && EXTENSIONS.contains(&lower.as_str());
             let keep = with_dollar || is_extension || WELL_KNOWN.contains(&lower.as_str());
             if keep {
                 made.push_str(part);
@@ -528,7 +535,10 @@ impl Mapping {
             }
         });
         let mapped = String::from_utf8(mapped).unwrap_or_default();
-        part.chars().zip(mapped.chars()).map(|(was, is)| if was.is_ascii_uppercase() { is.to_ascii_uppercase() } else { is }).collect()
+        part.chars()
+            .zip(mapped.chars())
+            .map(|(was, is)| if was.is_ascii_uppercase() { is.to_ascii_uppercase() } else { is })
+            .collect()
     }
 
     /// The generator of pseudorandom bytes.
@@ -685,7 +695,11 @@ mod tests {
         assert_ne!(host, [0x52, 0x54, 0, 1, 2, 3]);
         // S-1-5-32-544, S-1-1-0, and an administrator of a domain
         let sid = |subs: &[u32]| {
-            [&[1, subs.len() as u8, 0, 0, 0, 0, 0, 5][..], &subs.iter().flat_map(|s| s.to_le_bytes()).collect::<Vec<_>>()].concat()
+            [
+                &[1, subs.len() as u8, 0, 0, 0, 0, 0, 5][..],
+                &subs.iter().flat_map(|s| s.to_le_bytes()).collect::<Vec<_>>(),
+            ]
+            .concat()
         };
         let mut builtin = sid(&[32, 544]);
         map.sid(&mut builtin);
@@ -699,7 +713,8 @@ mod tests {
     #[test]
     fn memory_is_exchanged_one_for_one_and_stays_in_one_piece() {
         let map = mapping();
-        let all: HashSet<u32> = (0..10_000).chain(u32::MAX - 10_000..=u32::MAX).map(|key| map.remote_key(key)).collect();
+        let all: HashSet<u32> =
+            (0..10_000).chain(u32::MAX - 10_000..=u32::MAX).map(|key| map.remote_key(key)).collect();
         assert_eq!(all.len(), 20_001);
         assert_eq!((map.remote_key(0), map.remote_key(u32::MAX), map.memory(0x1000)), (0, u32::MAX, 0x1000));
         assert_ne!(map.remote_key(0x1234), 0x1234);
@@ -717,7 +732,11 @@ mod tests {
             to
         };
         let signature: Vec<u8> = (1..17).collect();
-        assert!(made(&signature) != signature && made(&signature) == made(&signature) && made(&signature[..8]) != signature[..8]);
+        assert!(
+            made(&signature) != signature
+                && made(&signature) == made(&signature)
+                && made(&signature[..8]) != signature[..8]
+        );
         assert_eq!((made(&[0; 16]), made(&[0xff; 24])), (vec![0; 16], vec![0xff; 24]));
     }
 

@@ -155,7 +155,8 @@ impl Shape {
     }
 
     fn is(&self, other: &Self) -> bool {
-        (self.header, self.tail, self.has_payload, self.varies) == (other.header, other.tail, other.has_payload, other.varies)
+        (self.header, self.tail, self.has_payload, self.varies)
+            == (other.header, other.tail, other.has_payload, other.varies)
             && self.bytes[..self.header] == other.bytes[..other.header]
     }
 
@@ -163,13 +164,19 @@ impl Shape {
         let (words, _) = self.bytes.as_chunks::<8>();
         let used = &words[..self.header.div_ceil(8).min(words.len())];
         let start = self.tail as u64 | u64::from(self.has_payload) << 8;
-        let mixed = used.iter().fold(start, |n, word| (n.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mixed = used
+            .iter()
+            .fold(start, |n, word| (n.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         (mixed >> 40) as usize % SLOTS
     }
 
     /// The place of an offset in frames of other lengths; `None` if it depends on the payload.
     fn place(&self, at: usize, length: usize) -> Option<Place> {
-        if at <= self.header { Some(Place::FromStart(at)) } else { (at + self.tail >= length).then_some(Place::FromEnd(length - at)) }
+        if at <= self.header {
+            Some(Place::FromStart(at))
+        } else {
+            (at + self.tail >= length).then_some(Place::FromEnd(length - at))
+        }
     }
 
     /// Knowledge about all frames of this shape, from that about one of `length` bytes; `None` if it depends on bytes
@@ -292,7 +299,11 @@ mod tests {
     }
 
     fn notes(length: usize) -> Notes {
-        Notes { kept: vec![12..HEADER, length - ICRC..length], replaced: vec![(0..12, Some(vec![7; 12]))], ..Notes::default() }
+        Notes {
+            kept: vec![12..HEADER, length - ICRC..length],
+            replaced: vec![(0..12, Some(vec![7; 12]))],
+            ..Notes::default()
+        }
     }
 
     #[test]

@@ -206,7 +206,10 @@ mod tests {
     fn right_sums_are_right_again_and_wrong_ones_stay_wrong() {
         let old = segment();
         assert_eq!(good(&old), (true, true));
-        let fixes = [Fix::Ip { start: 0 }, Fix::Transport { ip: Ip { start: 0, is_v6: false }, start: 20, at: 36, protocol: 6 }];
+        let fixes = [
+            Fix::Ip { start: 0 },
+            Fix::Transport { ip: Ip { start: 0, is_v6: false }, start: 20, at: 36, protocol: 6 },
+        ];
         let mut new = old.clone();
         new[12] = 203;
         new[44] = b'x';

@@ -124,7 +124,12 @@ fn more(counts: &mut (u64, u64), bytes: usize) {
 }
 
 fn rows<K: Copy>(kinds: &[K], counts: &[(u64, u64)]) -> Vec<(K, u64, u64)> {
-    kinds.iter().zip(counts).filter(|(_, (times, _))| *times > 0).map(|(kind, (times, bytes))| (*kind, *times, *bytes)).collect()
+    kinds
+        .iter()
+        .zip(counts)
+        .filter(|(_, (times, _))| *times > 0)
+        .map(|(kind, (times, bytes))| (*kind, *times, *bytes))
+        .collect()
 }
 
 impl Counts {

@@ -539,7 +539,9 @@ impl<M> Watch<M> {
             }
             return;
         }
-        let Some(source) = self.sources.iter().rev().find(|s| from >= s.base && to <= s.base + s.length) else { return };
+        let Some(source) = self.sources.iter().rev().find(|s| from >= s.base && to <= s.base + s.length) else {
+            return;
+        };
         for span in source.known(from - source.base, to - from).1.iter() {
             self.window.keep(*span);
         }
@@ -611,7 +613,11 @@ impl<M> Watch<M> {
             }
             kept if self.options.keep.contains(&kept) => return self.keep(bytes),
             // text converted from other bytes, which other fields describe
-            Privacy::Name if !is_utf16(def, bytes) && matches!(value, Value::Text(_)) && std::str::from_utf8(bytes).is_err() => return,
+            Privacy::Name
+                if !is_utf16(def, bytes) && matches!(value, Value::Text(_)) && std::str::from_utf8(bytes).is_err() =>
+            {
+                return;
+            }
             _ => {}
         }
         // pseudorandom bytes cannot be compressed again
@@ -652,7 +658,8 @@ impl<M> Watch<M> {
 
     /// Compresses a changed message again and replaces the original with it.
     fn compress(&mut self, from: &Compressed) {
-        let mut blanker = Blanker { stream: self.mapping.streams(), payload: Payload::Zero, blanked: &mut self.counts.blanked };
+        let mut blanker =
+            Blanker { stream: self.mapping.streams(), payload: Payload::Zero, blanked: &mut self.counts.blanked };
         let (plain, flat, zeroed) = self.window.pop_scratch(&mut blanker);
         let again = |plain: &[u8]| compress::again(&from.message, plain).filter(|_| !from.spans.is_empty());
         let made = again(&plain).or_else(|| {
@@ -725,7 +732,10 @@ impl<M> Watch<M> {
                     (None, None, Some(ip)) => (if ip.is_v6 { Cover::Ipv6 } else { Cover::Ipv4 }, ip.start),
                     _ => return,
                 };
-                self.window.fix(self.frame, Fix::Icrc { cover: cover.0, start: cover.1, bth: bth.unwrap_or(0), at, is_good: false });
+                self.window.fix(
+                    self.frame,
+                    Fix::Icrc { cover: cover.0, start: cover.1, bth: bth.unwrap_or(0), at, is_good: false },
+                );
             }
             id::VCRC => {
                 if let (Some(at), Some(start)) = (self.in_frame(bytes), self.headers.lrh) {
@@ -770,7 +780,8 @@ impl<M> Watch<M> {
             id::COMMAND => (self.headers.command, self.headers.is_other) = (number, false),
             id::STRUCTURE_SIZE => {
                 let known = usize::try_from(self.headers.command).ok().and_then(|command| STRUCTURES.get(command));
-                self.headers.is_other = number != STRUCTURE_OF_ERROR && known.is_some_and(|sizes| !sizes.contains(&number));
+                self.headers.is_other =
+                    number != STRUCTURE_OF_ERROR && known.is_some_and(|sizes| !sizes.contains(&number));
             }
             _ => {}
         }
@@ -853,7 +864,11 @@ impl<M> Watch<M> {
             let from = begins.max(*other);
             let length = ends.min(other + i64::from(before.length)) - from;
             if length > 0 {
-                let part = |start: i64, s: Span| Span { frame: s.frame, at: s.at + (from - start) as u32, length: length as u32 };
+                let part = |start: i64, s: Span| Span {
+                    frame: s.frame,
+                    at: s.at + (from - start) as u32,
+                    length: length as u32,
+                };
                 self.window.same(part(*other, *before), part(begins, span));
             }
         }
@@ -871,15 +886,22 @@ impl<M> Watch<M> {
         if self.headers.is_rdma {
             return;
         }
-        let Some(first) = self.locate(&at[..at.len().min(1)]).first().copied().filter(Span::is_in_frame) else { return };
+        let Some(first) = self.locate(&at[..at.len().min(1)]).first().copied().filter(Span::is_in_frame) else {
+            return;
+        };
         let place = |stream: &Stream| {
             stream.segments.iter().rev().find_map(|(begins, s)| {
-                (s.frame == first.frame && (s.at..s.at + s.length).contains(&first.at)).then(|| begins + i64::from(first.at - s.at))
+                (s.frame == first.frame && (s.at..s.at + s.length).contains(&first.at))
+                    .then(|| begins + i64::from(first.at - s.at))
             })
         };
         let flow = self.headers.flow;
-        let found = [flow, flow.back()].into_iter().find_map(|flow| Some((flow, self.streams.get(&flow).and_then(place)?)));
-        let Some((stream, begins)) = found.and_then(|(flow, begins)| Some((self.streams.get_mut(&flow)?, begins))) else { return };
+        let found =
+            [flow, flow.back()].into_iter().find_map(|flow| Some((flow, self.streams.get(&flow).and_then(place)?)));
+        let Some((stream, begins)) = found.and_then(|(flow, begins)| Some((self.streams.get_mut(&flow)?, begins)))
+        else {
+            return;
+        };
         let head = begins - TAKEN_OUT as i64;
         if stream.next.is_some_and(|next| head < next) {
             return;
@@ -917,7 +939,11 @@ impl<M> Watch<M> {
 
     fn of_fragments(&self, bytes: &[u8]) -> Vec<(usize, Span)> {
         let hosts = (self.headers.flow.from, self.headers.flow.to);
-        let header = if bytes.first().is_some_and(|b| b >> 4 == 6) { 40 } else { usize::from(bytes.first().map_or(0, |b| b & 0x0f)) * 4 };
+        let header = if bytes.first().is_some_and(|b| b >> 4 == 6) {
+            40
+        } else {
+            usize::from(bytes.first().map_or(0, |b| b & 0x0f)) * 4
+        };
         let mut found = Vec::new();
         for ((from, to, _), parts) in &self.fragments {
             if (*from, *to) != hosts {
@@ -1006,7 +1032,8 @@ impl<M> Watch<M> {
 
     /// Matches pieces from the beginning. If a short capture ended a message, later bytes may look like its end.
     fn forward(&self, pieces: &VecDeque<Piece>, bytes: &[u8], may: impl Fn(&Piece) -> bool) -> Option<Pieces> {
-        let begins = |piece: &Piece, at: usize| bytes.get(at..at + piece.length).is_some_and(|part| self.is(piece, part));
+        let begins =
+            |piece: &Piece, at: usize| bytes.get(at..at + piece.length).is_some_and(|part| self.is(piece, part));
         let nearest = pieces.iter().enumerate().rev().take(LOOKED_AT_MAX);
         for (n, _) in nearest.filter(|(_, piece)| may(piece) && begins(piece, 0)).take(FOLLOWED_MAX) {
             let (mut found, mut used, mut at) = (Vec::new(), Vec::new(), 0);
@@ -1048,7 +1075,9 @@ impl<M> Watch<M> {
         let flows = [(flow, near), (flow.back(), None)];
         let streams = || flows.iter().filter_map(|(flow, near)| Some((self.streams.get(flow)?, *near)));
         // first where an FPDU is expected: others may begin with the same bytes
-        let awaited = |stream: &Stream| is_fpdu.then_some(stream.next_fpdu?).and_then(|at| stream.follow(&self.window, at, bytes));
+        let awaited = |stream: &Stream| {
+            is_fpdu.then_some(stream.next_fpdu?).and_then(|at| stream.follow(&self.window, at, bytes))
+        };
         let found = streams().find_map(|(stream, _)| awaited(stream));
         let found = found.or_else(|| streams().find_map(|(stream, near)| stream.search(&self.window, near, bytes)));
         let Some((found, taken_out)) = found else { return Vec::new() };
@@ -1130,7 +1159,8 @@ impl Stream {
     fn over(&self, begins: i64, ends: i64) -> impl Iterator<Item = &(i64, Span)> {
         let behind = self.segments.partition_point(|(start, _)| *start < ends);
         let near = self.segments.iter().take(behind).rev().take(OVERLAPS_MAX);
-        near.take_while(move |(start, _)| start + SEGMENT_MAX > begins).filter(move |(start, s)| start + i64::from(s.length) > begins)
+        near.take_while(move |(start, _)| start + SEGMENT_MAX > begins)
+            .filter(move |(start, s)| start + i64::from(s.length) > begins)
     }
 
     /// Matches `bytes` with the stream from `begins` on. Four bytes at a time may be skipped, which framing removed. Of
@@ -1145,7 +1175,11 @@ impl Stream {
                 let old = window.old(*span)?.get(offset as usize..)?;
                 // usually the whole segment matches
                 let common = old.len().min(rest.len());
-                let same = if old[..common] == rest[..common] { common } else { old.iter().zip(rest).take_while(|(a, b)| a == b).count() };
+                let same = if old[..common] == rest[..common] {
+                    common
+                } else {
+                    old.iter().zip(rest).take_while(|(a, b)| a == b).count()
+                };
                 Some(Span { frame: span.frame, at: span.at + offset, length: same as u32 })
             });
             // of equal matches the first in the stream, as it was sent
@@ -1250,7 +1284,12 @@ impl<M> Trace for Watch<M> {
         }
         let is_structure = may_be_structure(def.id);
         // most fields are protocol numbers and nothing else
-        if def.privacy == Privacy::Keep && !is_structure && !self.headers.is_other && !self.drops && !matches!(value, Value::Bytes(_)) {
+        if def.privacy == Privacy::Keep
+            && !is_structure
+            && !self.headers.is_other
+            && !self.drops
+            && !matches!(value, Value::Bytes(_))
+        {
             return self.keep(bytes);
         }
         // if the value is only a part of the field, the bytes before it are the protocol's, such as the length of a
@@ -1342,7 +1381,9 @@ impl<M> Watch<M> {
     /// Records the CRC of the current FPDU.
     fn crc(&mut self, bytes: &[u8]) {
         let (start, end) = (self.headers.fpdu.0, bytes.as_ptr().addr());
-        let Some(source) = self.sources.iter().rev().find(|s| start >= s.base && end.saturating_add(4) <= s.base + s.length) else {
+        let Some(source) =
+            self.sources.iter().rev().find(|s| start >= s.base && end.saturating_add(4) <= s.base + s.length)
+        else {
             return;
         };
         let Some(length) = end.checked_sub(start).filter(|_| bytes.len() == 4) else { return };
@@ -1374,7 +1415,8 @@ impl<M> Watch<M> {
                 Some(last) => {
                     let (here, before) = (payload(span), payload(last));
                     let begins = here.map_or(0, |(begins, p)| begins + i64::from(span.at - p.at));
-                    let ends = before.map_or(begins, |(begins, p)| begins + i64::from(last.at - p.at) + i64::from(last.length));
+                    let ends = before
+                        .map_or(begins, |(begins, p)| begins + i64::from(last.at - p.at) + i64::from(last.length));
                     let between = (begins - ends).clamp(0, TAKEN_OUT as i64) as u32;
                     // a marker may begin at the end of the previous segment and end in this one
                     let mine = here.map_or(0, |(_, p)| span.at - p.at).min(between);
@@ -1418,13 +1460,16 @@ impl<M> Watch<M> {
         let Some(first) = self.locate(&at[..at.len().min(1)]).first().copied() else { return };
         let flow = self.headers.flow;
         let place = |begins: i64, p: &Span| {
-            (p.frame == first.frame && (p.at..p.at + p.length).contains(&first.at)).then(|| begins + i64::from(first.at - p.at))
+            (p.frame == first.frame && (p.at..p.at + p.length).contains(&first.at))
+                .then(|| begins + i64::from(first.at - p.at))
         };
         let here = self.headers.stream.and_then(|(begins, p)| place(begins, &p));
         let in_stream = |stream: &Stream| stream.segments.iter().rev().find_map(|(begins, p)| place(*begins, p));
         let found = match here {
             Some(begins) => Some((flow, begins)),
-            None => [flow, flow.back()].into_iter().find_map(|flow| Some((flow, self.streams.get(&flow).and_then(in_stream)?))),
+            None => [flow, flow.back()]
+                .into_iter()
+                .find_map(|flow| Some((flow, self.streams.get(&flow).and_then(in_stream)?))),
         };
         if let Some((flow, begins)) = found
             && let Some(stream) = self.streams.get_mut(&flow)
@@ -1459,7 +1504,9 @@ impl<M> Watch<M> {
         for flow in [flow, flow.back()] {
             let Some(stream) = self.streams.get_mut(&flow) else { continue };
             let mut segments = stream.segments.iter().rev();
-            if let Some((begins, p)) = segments.find(|(_, p)| p.frame == crc.frame && (p.at..p.at + p.length).contains(&crc.at)) {
+            if let Some((begins, p)) =
+                segments.find(|(_, p)| p.frame == crc.frame && (p.at..p.at + p.length).contains(&crc.at))
+            {
                 stream.fpdu_ends(begins + i64::from(crc.at - p.at) + i64::from(crc.length));
                 return self.fpdu_header(flow);
             }
@@ -1468,7 +1515,11 @@ impl<M> Watch<M> {
 
     /// Keeps the length and control fields of the expected FPDU, once all of them were captured.
     fn fpdu_header(&mut self, flow: Flow) {
-        let Some((begins, spans)) = self.streams.get(&flow).and_then(|s| s.fpdu.map(|at| (at, s.spans(at, FPDU_HEADER)))) else { return };
+        let Some((begins, spans)) =
+            self.streams.get(&flow).and_then(|s| s.fpdu.map(|at| (at, s.spans(at, FPDU_HEADER))))
+        else {
+            return;
+        };
         if spans.is_empty() {
             return;
         }

@@ -281,7 +281,9 @@ impl<M> Window<M> {
 
     /// Closes the oldest batches until the window is within its limits, or all of them `at_the_end`.
     pub(crate) fn close_oldest(&mut self, at_the_end: bool, blank: &mut impl Blank) {
-        while self.closed < self.batches.len() && (at_the_end || self.bytes > self.limit || self.next - self.oldest > FRAMES_MAX) {
+        while self.closed < self.batches.len()
+            && (at_the_end || self.bytes > self.limit || self.next - self.oldest > FRAMES_MAX)
+        {
             self.closed += 1;
             let end = self.batches.get(self.closed).map_or(self.next, |next| next.first);
             while self.oldest < end {
@@ -394,7 +396,9 @@ impl<M> Window<M> {
             let byte = patch.filter(|_| known.is_replaced(at)).map(|patch| block.with(patch, at, at + 1));
             let goes_on = told.last_mut().filter(|(frame, range, _)| *frame == to && range.end == place);
             match (goes_on, byte) {
-                (Some((_, range, FromCopy::Kept)), None) | (Some((_, range, FromCopy::Zeros)), Some(With::Zeros)) => range.end += 1,
+                (Some((_, range, FromCopy::Kept)), None) | (Some((_, range, FromCopy::Zeros)), Some(With::Zeros)) => {
+                    range.end += 1
+                }
                 (Some((_, range, FromCopy::Bytes(bytes))), Some(With::Bytes(byte))) => {
                     range.end += 1;
                     bytes.extend_from_slice(byte);
@@ -545,7 +549,8 @@ mod tests {
             let stated = mpa::crc(&[b"data", more].concat()).to_le_bytes();
             let mut window = Window::new(0);
             // copies before the CRC, behind it, and behind everything that it covers
-            let frames: [[&[u8]; 2]; 5] = [[b"-", &stated], [b"data", &stated], [&stated, b"-"], [b"more", b""], [&stated, b""]];
+            let frames: [[&[u8]; 2]; 5] =
+                [[b"-", &stated], [b"data", &stated], [&stated, b"-"], [b"more", b""], [&stated, b""]];
             let [before, told, behind, rest, last] = frames.map(|parts| window.push((), &parts.concat()));
             let copies = [span(before, 1, 4), span(told, 4, 4), span(behind, 0, 4), span(last, 0, 4)];
             for (n, a) in copies.iter().enumerate() {
@@ -562,7 +567,12 @@ mod tests {
             let made = out(&mut window, &mut Crosses(Vec::new()));
             let wanted = mpa::crc(&[b"DATA", more].concat()).to_le_bytes();
             for copy in copies {
-                assert_eq!(made[copy.frame as usize][copy.at as usize..][..4], wanted, "frame {}, {is_behind}", copy.frame);
+                assert_eq!(
+                    made[copy.frame as usize][copy.at as usize..][..4],
+                    wanted,
+                    "frame {}, {is_behind}",
+                    copy.frame
+                );
             }
         }
     }

@@ -21,7 +21,13 @@ fn frames(path: &Path, mut passes: impl FnMut(u64) -> bool, mut each: impl FnMut
         n += 1;
         if passes(n) {
             number += 1;
-            let meta = FrameMeta { number, time_ns: r.time_ns, link_type: r.link_type, wire_len: r.wire_len, interface: r.interface };
+            let meta = FrameMeta {
+                number,
+                time_ns: r.time_ns,
+                link_type: r.link_type,
+                wire_len: r.wire_len,
+                interface: r.interface,
+            };
             each(&meta, r.bytes);
         }
     }
@@ -55,24 +61,33 @@ fn of_part(path: &Path, choice: &Choice) -> (Report, Vec<Exchange>) {
 /// Results for these connections, without the numbers of frames, connections and requests.
 fn said(report: &Report, rows: &[Exchange], wanted: impl Fn(u32) -> bool) -> Vec<String> {
     let mut lines = Vec::new();
-    let followed: Vec<u32> = report.connections.iter().filter(|c| wanted(c.id)).flat_map(|c| c.followed_as.clone()).collect();
+    let followed: Vec<u32> =
+        report.connections.iter().filter(|c| wanted(c.id)).flat_map(|c| c.followed_as.clone()).collect();
     for c in report.connections.iter().filter(|c| wanted(c.id)) {
         let mut c = c.clone();
         (c.id, c.followed_as) = (0, Vec::new());
         // an unanswered attempt to connect lasts until the capture ends, and a cut ends sooner
         c.outcome = None;
+        for waiter in c.episodes.list.iter_mut().flat_map(|e| &mut e.longest) {
+            (waiter.exchange, waiter.first, waiter.last) = (0, 0, 0);
+        }
         lines.push(format!("{c:#?}"));
     }
     let is_own = |f: &&Finding| !is_joint(f.rule) && f.connection.is_some_and(&wanted);
     for f in report.findings.iter().filter(is_own) {
-        lines.push(format!("{:?} {:?} {:?} {:?} {} {} {}", f.rule, f.severity, f.certainty, f.by, f.time_ns, f.count, f.text));
+        lines.push(format!(
+            "{:?} {:?} {:?} {:?} {} {} {}",
+            f.rule, f.severity, f.certainty, f.by, f.time_ns, f.count, f.text
+        ));
     }
     for row in rows.iter().filter(|r| followed.contains(&r.connection)) {
         let mut row = row.clone();
         (row.id, row.connection) = (0, 0);
         lines.push(format!("{row:#?}"));
     }
-    let numbered = |line: &&str| !line.trim_start().starts_with("frame:") && !line.contains(" frame ") && !line.contains("frames ");
+    let numbered = |line: &&str| {
+        !line.trim_start().starts_with("frame:") && !line.contains(" frame ") && !line.contains("frames ")
+    };
     lines.join("\n").lines().filter(numbered).map(str::to_owned).collect()
 }
 
@@ -104,9 +119,16 @@ fn a_request_that_was_cut_out_is_the_same_request() {
     let all = cuts.choose(&Wanted::default()).frames;
     assert!(choice.has(row.reply_end.unwrap().frame) && choice.frames < all, "{} of {all} frames", choice.frames);
     let part = of_part(&path, &choice).1;
-    let same = part.iter().find(|r| r.message_id == row.message_id && r.command == row.command).expect("the request is there");
-    assert_eq!((same.latency(), same.bytes_moved, &same.file, same.offset), (row.latency(), row.bytes_moved, &row.file, row.offset));
-    assert!(!cuts.has_request(u64::MAX) && cuts.choose(&Wanted { requests: vec![u64::MAX], ..Wanted::default() }).frames == 0);
+    let same =
+        part.iter().find(|r| r.message_id == row.message_id && r.command == row.command).expect("the request is there");
+    assert_eq!(
+        (same.latency(), same.bytes_moved, &same.file, same.offset),
+        (row.latency(), row.bytes_moved, &row.file, row.offset)
+    );
+    assert!(
+        !cuts.has_request(u64::MAX)
+            && cuts.choose(&Wanted { requests: vec![u64::MAX], ..Wanted::default() }).frames == 0
+    );
 }
 
 #[test]
@@ -123,8 +145,13 @@ fn nothing_wanted_is_every_connection_and_a_span_ends_it() {
 
 /// Findings without a connection, of this rule or of any.
 fn of_none(report: &Report, rule: Option<Rule>) -> Vec<String> {
-    let found = report.findings.iter().filter(|f| rule.is_none_or(|rule| f.rule == rule) && !is_joint(f.rule) && f.connection.is_none());
-    found.map(|f| format!("{:?} {:?} {:?} {:?} {} {}", f.rule, f.severity, f.certainty, f.by, f.count, f.text)).collect()
+    let found = report
+        .findings
+        .iter()
+        .filter(|f| rule.is_none_or(|rule| f.rule == rule) && !is_joint(f.rule) && f.connection.is_none());
+    found
+        .map(|f| format!("{:?} {:?} {:?} {:?} {} {}", f.rule, f.severity, f.certainty, f.by, f.count, f.text))
+        .collect()
 }
 
 #[test]

@@ -28,7 +28,8 @@ fn no_name_no_address_and_no_contents_are_left() {
         analyzed(&before, |_, tree| {
             for node in &tree.nodes {
                 let bytes = tree.value_bytes(node);
-                let changes = |made: &[u8]| made != bytes && made.iter().zip(bytes).filter(|(a, b)| a != b).count() >= 4;
+                let changes =
+                    |made: &[u8]| made != bytes && made.iter().zip(bytes).filter(|(a, b)| a != b).count() >= 4;
                 match node.def.privacy {
                     Privacy::Name => {
                         let text = String::from_utf8_lossy(bytes).replace('\0', "");
@@ -99,14 +100,25 @@ fn memory_that_is_exchanged_and_times_that_are_dropped_change_no_finding() {
     for name in ["smb-roce.pcap", "smb-iwarp.pcap", "nfs-roce-v3.pcap", "nfs-iwarp-v42.pcap"] {
         let path = samples().into_iter().find(|p| p.ends_with(name));
         let Some(before) = path.map(|path| read(&path)) else { continue };
-        let (after, tally) = anonymized(&before, Options { drop: vec![Extra::Memory, Extra::Time], ..Options::default() });
+        let (after, tally) =
+            anonymized(&before, Options { drop: vec![Extra::Memory, Extra::Time], ..Options::default() });
         let dropped = |kind: Extra| tally.dropped.iter().find(|(k, ..)| *k == kind).map_or(0, |(_, times, _)| *times);
-        assert!(dropped(Extra::Memory) > 10 && dropped(Extra::Time) > 0 && dropped(Extra::Size) == 0, "{name}: {:?}", tally.dropped);
+        assert!(
+            dropped(Extra::Memory) > 10 && dropped(Extra::Time) > 0 && dropped(Extra::Size) == 0,
+            "{name}: {:?}",
+            tally.dropped
+        );
         let keys = |records: &[Record]| {
             let mut keys = std::collections::BTreeSet::new();
             analyzed(records, |_, tree| {
                 let is_key = |n: &str| {
-                    matches!(n, "infiniband.reth.r_key" | "iwarp_ddp.stag" | "rpcordma.rdma_handle" | "smb2.buffer_descriptor.token")
+                    matches!(
+                        n,
+                        "infiniband.reth.r_key"
+                            | "iwarp_ddp.stag"
+                            | "rpcordma.rdma_handle"
+                            | "smb2.buffer_descriptor.token"
+                    )
                 };
                 keys.extend(tree.nodes.iter().filter(|n| is_key(n.def.name)).filter_map(|n| match n.value {
                     NodeValue::U(key) if key != 0 => Some(key),
@@ -121,8 +133,10 @@ fn memory_that_is_exchanged_and_times_that_are_dropped_change_no_finding() {
             let (report, rows) = analyzed(records, |_, _| {});
             // what follows from the numbers of the keys changes with them
             let others = report.findings.iter().filter(|f| f.rule != Rule::RdmaKeyPredictable);
-            let findings: Vec<String> = others.map(|f| format!("{:?} {:?} {} {:?}", f.rule, f.certainty, f.count, f.frames)).collect();
-            let moved: Vec<(u64, u64, Option<i64>)> = rows.iter().map(|r| (r.bytes_moved, r.rdma_bytes(), r.latency())).collect();
+            let findings: Vec<String> =
+                others.map(|f| format!("{:?} {:?} {} {:?}", f.rule, f.certainty, f.count, f.frames)).collect();
+            let moved: Vec<(u64, u64, Option<i64>)> =
+                rows.iter().map(|r| (r.bytes_moved, r.rdma_bytes(), r.latency())).collect();
             (findings, moved)
         };
         assert_eq!(said(&before), said(&after), "{name}");

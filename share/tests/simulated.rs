@@ -10,7 +10,8 @@ const SEEDS: std::ops::Range<u64> = 0..200;
 
 #[test]
 fn the_analysis_of_simulated_captures_says_the_same_of_them_anonymized() {
-    let wrong: Vec<String> = seeds(SEEDS).flat_map(|seed| differences(&format!("seed {seed}"), &simulated(seed))).collect();
+    let wrong: Vec<String> =
+        seeds(SEEDS).flat_map(|seed| differences(&format!("seed {seed}"), &simulated(seed))).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

@@ -34,7 +34,10 @@ const FOLLOW: &[(&str, &str)] = &[
 
 /// Samples that tshark reads differently, with the reason.
 const OTHER: &[(&str, &str)] = &[
-    ("nfs-tcp-rpcbind-rdma.pcap", "calls from port 995 are TLS to tshark, whose records it finds in whatever bytes are there"),
+    (
+        "nfs-tcp-rpcbind-rdma.pcap",
+        "calls from port 995 are TLS to tshark, whose records it finds in whatever bytes are there",
+    ),
     ("smb-roce-firewall-reject.pcap", "of a RoCE packet that ICMP quotes what is behind the UDP header is blanked"),
     ("infiniband-sample.erf.pcap", "IP over InfiniBand is not decoded, and blanked"),
     ("t4c_lost.pcap", "made by hand: a fragment of which the beginning is lost"),
@@ -47,11 +50,14 @@ fn written(records: &[Record], folder: &Path) -> [PathBuf; 2] {
     for (file, records) in files.iter().zip([records, &anonymized(records, Options::default()).0]) {
         let mut writer = PcapngWriter::create(file, &Section::default()).unwrap();
         for interface in 0..interfaces {
-            let link_type = records.iter().find(|r| r.interface == interface).map_or(LinkType::ETHERNET, |r| r.link_type);
+            let link_type =
+                records.iter().find(|r| r.interface == interface).map_or(LinkType::ETHERNET, |r| r.link_type);
             writer.add_interface(&Interface::new(link_type)).unwrap();
         }
         for r in records {
-            writer.write(&rdmascope_capture::Record::new(r.time_ns, r.interface, r.link_type, r.wire_len, &r.bytes)).unwrap();
+            writer
+                .write(&rdmascope_capture::Record::new(r.time_ns, r.interface, r.link_type, r.wire_len, &r.bytes))
+                .unwrap();
         }
         writer.finish().unwrap();
     }
@@ -79,8 +85,12 @@ fn read(file: &Path) -> Vec<Fields> {
         if line.starts_with("<packet") {
             frames.push(Fields::new());
         }
-        let value = |key: &str| line.split_once(key).and_then(|(_, rest)| rest.split_once('"')).map(|(value, _)| value.to_owned());
-        let (Some(frame), true) = (frames.last_mut(), line.starts_with("<field") || line.starts_with("<proto")) else { continue };
+        let value = |key: &str| {
+            line.split_once(key).and_then(|(_, rest)| rest.split_once('"')).map(|(value, _)| value.to_owned())
+        };
+        let (Some(frame), true) = (frames.last_mut(), line.starts_with("<field") || line.starts_with("<proto")) else {
+            continue;
+        };
         let Some(name) = value("name=\"") else { continue };
         let is_meant = |known: &str| name == known || known.ends_with('.') && name.starts_with(known);
         if name == "frame.len" {
@@ -96,7 +106,8 @@ fn read(file: &Path) -> Vec<Fields> {
 /// True if tshark runs. In CI it must.
 fn is_there() -> bool {
     let command = std::env::var("RDMASCOPE_TSHARK").unwrap_or_else(|_| "tshark".into());
-    let is_there = Command::new(command.split_whitespace().next().unwrap_or("tshark")).arg("--version").output().is_ok();
+    let is_there =
+        Command::new(command.split_whitespace().next().unwrap_or("tshark")).arg("--version").output().is_ok();
     if !is_there {
         assert!(std::env::var_os("CI").is_none_or(|v| v != "true"), "tshark is in Debian's package tshark");
         eprintln!("NOT TESTED: {command} does not run; it is in Debian's package tshark");
@@ -145,7 +156,8 @@ fn tshark_finds_the_same_fields_of_simulated_captures() {
         return;
     }
     let folder = folder("simulated");
-    let wrong: Vec<String> = seeds(SEEDS).flat_map(|seed| differences(&format!("seed {seed}"), &simulated(seed), &folder)).collect();
+    let wrong: Vec<String> =
+        seeds(SEEDS).flat_map(|seed| differences(&format!("seed {seed}"), &simulated(seed), &folder)).collect();
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -30,7 +30,8 @@ impl Record {
     }
 }
 
-/// All samples, or the captures below the folder that the environment variable CAPTURES names; of those the ones with SAMPLE in their path.
+/// All samples, or the captures below the folder that the environment variable CAPTURES names; of those the ones with
+/// SAMPLE in their path.
 pub fn samples() -> Vec<PathBuf> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for path in std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()) {
@@ -107,8 +108,13 @@ pub fn analyzed(records: &[Record], mut each: impl FnMut(usize, &Tree)) -> (Repo
     let mut pipeline = Pipeline::with_sink(Default::default(), Rows::default());
     let mut tree = Tree::new();
     for (n, r) in records.iter().enumerate() {
-        let meta =
-            FrameMeta { number: n as u64 + 1, time_ns: r.time_ns, link_type: r.link_type, wire_len: r.wire_len, interface: r.interface };
+        let meta = FrameMeta {
+            number: n as u64 + 1,
+            time_ns: r.time_ns,
+            link_type: r.link_type,
+            wire_len: r.wire_len,
+            interface: r.interface,
+        };
         tree.begin(&r.bytes);
         pipeline.frame(&meta, &r.bytes, &mut tree);
         each(n, &tree);
@@ -119,7 +125,10 @@ pub fn analyzed(records: &[Record], mut each: impl FnMut(usize, &Tree)) -> (Repo
 
 /// What the report says, without addresses and names: the same before and after.
 fn said(report: &Report, rows: &[Exchange], name: &mut impl FnMut(&str) -> String) -> Vec<String> {
-    let mut lines = vec![format!("{:?}", report.capture)];
+    let mut capture = report.capture.clone();
+    // addresses of devices
+    capture.paused = Default::default();
+    let mut lines = vec![format!("{capture:?}")];
     for c in &report.connections {
         let mut c = c.clone();
         for peer in &mut c.peers {
@@ -134,11 +143,16 @@ fn said(report: &Report, rows: &[Exchange], name: &mut impl FnMut(&str) -> Strin
         lines.push(format!("{c:#?}"));
     }
     for f in report.findings.iter() {
-        lines.push(format!("{:?} {:?} {:?} {:?} {:?} {} {:?}", f.rule, f.severity, f.certainty, f.connection, f.by, f.count, f.frames));
+        lines.push(format!(
+            "{:?} {:?} {:?} {:?} {:?} {} {:?}",
+            f.rule, f.severity, f.certainty, f.connection, f.by, f.count, f.frames
+        ));
     }
     for row in rows {
         let mut row = row.clone();
         row.file = row.file.map(|file| name(&file).into());
+        // those of NFS are new ones
+        row.session = row.session.filter(|id| id[..8] == [0; 8]);
         lines.push(format!("{row:?}"));
     }
     lines.join("\n").lines().map(str::to_owned).collect()
@@ -160,8 +174,8 @@ fn follows(name: &str) -> bool {
         || name.starts_with("nt.sid")
 }
 
-/// What is not the same after anonymizing: fields that lie elsewhere or have another value though they are kept, and what the report says
-/// otherwise.
+/// What is not the same after anonymizing: fields that lie elsewhere or have another value though they are kept, and
+/// what the report says otherwise.
 pub fn differences(shown: &str, before: &[Record]) -> Vec<String> {
     let (after, tally) = anonymized(before, Options::default());
     assert_eq!(before.len(), after.len());
@@ -194,8 +208,10 @@ pub fn differences(shown: &str, before: &[Record]) -> Vec<String> {
     });
     differ.truncate(if std::env::var("SAMPLE").is_ok() { 40 } else { 4 });
     let mut mapping = Mapping::new(KEY);
-    let (was, is) = (said(&report, &rows, &mut |f| mapping.name(f)), said(&report_after, &rows_after, &mut |f| f.to_owned()));
-    differ.extend(was.iter().zip(&is).filter(|(a, b)| a != b).take(3).map(|(a, b)| format!("{shown}: {}", parts(a, b))));
+    let (was, is) =
+        (said(&report, &rows, &mut |f| mapping.name(f)), said(&report_after, &rows_after, &mut |f| f.to_owned()));
+    differ
+        .extend(was.iter().zip(&is).filter(|(a, b)| a != b).take(3).map(|(a, b)| format!("{shown}: {}", parts(a, b))));
     if was.len() != is.len() {
         differ.push(format!("{shown}: {} lines became {}", was.len(), is.len()));
     }
