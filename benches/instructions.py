@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Instructions that rdmascope needs for a sample of each transport: instructions.py [--update] [RDMASCOPE]
 
-Needs valgrind. Runs a release build under callgrind, on one thread, and counts instructions of user space: what the machine is busy with, how fast
-it is and how its caches are does not matter. What a start costs is measured with a capture without frames, and taken off. The C library is told
+Needs valgrind. Runs a build of the profile `checked` under callgrind, on one thread, and counts instructions of user space: what the machine is busy
+with, how fast it is and how its caches are does not matter. What a start costs is measured with a capture without frames, and taken off. The C library is told
 to use no instructions that not every processor has. Each count is held against the one in instructions.txt; what is more than 3 % above it is an error.
 
 A count belongs to a compiler, a C library and what the processor can do, which instructions.txt names: where one of them is another, 15 % are
@@ -92,8 +92,9 @@ def main():
     if arguments:
         program = arguments[0]
     else:
-        subprocess.run(["cargo", "build", "--release", "--quiet", "--package", "rdmascope"], cwd=ROOT, check=True)
-        program = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "rdmascope")
+        # as CI makes it: the program that the integration tests run
+        subprocess.run(["cargo", "test", "--profile", "checked", "--quiet", "--package", "rdmascope", "--package", "rdmascope-report", "--package", "rdmascope-sim", "--test", "reports", "--no-run"], cwd=ROOT, check=True)
+        program = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "checked", "rdmascope")
     by, before = kept()
     here = about()
     others = [f"{was} there, {now} here" for was, now in zip(by, here) if was != now]
