@@ -111,8 +111,8 @@ struct Direction {
     holes: Vec<Hole>,
     /// The last frame up to which nothing is missing, apart from the holes.
     last: Option<At>,
-    /// True if any packet of it was captured.
-    captured: bool,
+    /// Its first packet that was captured.
+    first: Option<At>,
 }
 
 impl Direction {
@@ -298,7 +298,8 @@ impl Missed {
     #[inline]
     pub fn seen(&mut self, by: End, at: At, emit: impl FnMut(Evidence)) {
         let direction = &mut self.directions[by.index()];
-        (direction.last, direction.captured) = (Some(at), true);
+        direction.last = Some(at);
+        direction.first.get_or_insert(at);
         if !self.waiting.is_empty() {
             self.release(by, at, emit);
         }
@@ -343,13 +344,13 @@ impl Missed {
 
     /// A packet of an end was captured.
     #[inline]
-    pub fn captured(&mut self, by: End) {
-        self.directions[by.index()].captured = true;
+    pub fn captured(&mut self, by: End, at: At) {
+        self.directions[by.index()].first.get_or_insert(at);
     }
 
     /// True if a packet of either end was captured.
     pub fn has_captured(&self) -> bool {
-        self.directions.iter().any(|direction| direction.captured)
+        self.directions.iter().any(|direction| direction.first.is_some())
     }
 
     /// Emits the findings that still wait, if their direction was captured at all: no more of it was acknowledged than
@@ -365,13 +366,14 @@ impl Missed {
 
     /// True if packets or messages are missing or cut off: the beginning, a gap, or a whole direction.
     pub fn anything(&self) -> bool {
-        let is_holed = |d: &Direction| d.late || !d.captured || d.holes.iter().any(|hole| hole.why != Why::Sealed);
+        let is_holed =
+            |d: &Direction| d.late || d.first.is_none() || d.holes.iter().any(|hole| hole.why != Why::Sealed);
         self.directions.iter().any(is_holed)
     }
 
     /// True if neither end was captured at all, and nothing is known to be missing.
     pub fn is_silent(&self) -> bool {
-        self.directions.iter().all(|d| !d.captured && !d.late && d.holes.is_empty())
+        self.directions.iter().all(|d| d.first.is_none() && !d.late && d.holes.is_empty())
     }
 
     /// True if an end was captured, its peer was not, and nothing is known to be missing.
@@ -382,7 +384,12 @@ impl Missed {
 
     /// True if no packet of an end was captured.
     pub fn is_absent(&self, end: End) -> bool {
-        !self.directions[end.index()].captured
+        self.directions[end.index()].first.is_none()
+    }
+
+    /// True if the first packet of an end was captured after this one.
+    pub fn begins_after(&self, end: End, at: At) -> bool {
+        self.directions[end.index()].first.is_some_and(|first| first.frame > at.frame)
     }
 
     /// Takes over the other half of a connection whose directions were first taken for two.

@@ -1974,13 +1974,14 @@ rules! {
             not the cause.",
     }
     PeerSilent "PEER-SILENT" Warn Transport "IBTA Vol 1 9.7.6.1; RFC 9293 3.8.3" {
-        title: "One end was silent while the other sent the same packet again and again.",
+        title: "One end acknowledged nothing while the other sent the same packet again and again.",
         says: "A sender repeats packets that are not acknowledged: on RC after its timeout until its retry count is \
             used up, on TCP at \
                growing intervals. A running host acknowledges even if the program on it hangs.",
         causes: ["A link that is down", "A host that is frozen, stopped or gone", "The other direction is not in the \
-            capture"],
-        cure: "Look at the silent host and its link at the time that the finding gives: counters, console, suspend.",
+            capture", "One that sends packets itself is there: its adapter does not acknowledge, or packets to it are \
+            lost on the way"],
+        cure: "Look at that host and its link at the time that the finding gives: counters, console, suspend.",
     }
     TcpZeroWindow "TCP-ZERO-WINDOW" Warn Transport "RFC 9293 3.8.6" {
         title: "The receiver closed its TCP window.",

@@ -37,10 +37,13 @@ pub struct Usual {
 }
 
 impl Long {
-    /// True if it took far longer than this many ns, most of it in the server.
-    fn is_far_above(&self, median: i64) -> bool {
+    /// True if it took far longer than this many ns, most of it in the server; also if the clock ticked once more
+    /// between its request and its reply than between those of others.
+    fn is_far_above(&self, median: i64, tick: i64) -> bool {
         const TIMES: i64 = 20;
-        self.latency > median.saturating_mul(TIMES) && self.server.saturating_mul(2) >= self.latency
+        let median = median.saturating_add(tick);
+        self.latency.saturating_sub(tick) > median.saturating_mul(TIMES)
+            && self.server.saturating_mul(2) >= self.latency
     }
 }
 
@@ -224,11 +227,12 @@ impl Commands {
         }
     }
 
-    /// Exchanges that took far longer than others, by what explains it.
-    pub fn far_longer(&self, is_tcp: bool) -> FarLonger<'_> {
+    /// Exchanges that took far longer than others, by what explains it. The clock has this tick, in ns; 0 if it is
+    /// fine.
+    pub fn far_longer(&self, is_tcp: bool, tick: i64) -> FarLonger<'_> {
         /// Replies that make chance unlikely.
         const ALIKE: usize = 3;
-        let all: Vec<_> = self.far_above().collect();
+        let all: Vec<_> = self.far_above(tick).collect();
         // replies in one frame are one
         let wait = |long: &Long| wait_of_timer(long.server, is_tcp);
         let mut waits: Vec<_> = all.iter().filter_map(|(long, _)| Some((wait(long)?, long.reply.frame))).collect();
@@ -241,7 +245,7 @@ impl Commands {
 
     /// Exchanges that took far longer than others and most of whose time was the server's own, with what they are
     /// compared with: others of the same command, or, if there are few, all of the connection.
-    fn far_above(&self) -> impl Iterator<Item = (&Long, Usual)> {
+    fn far_above(&self, tick: i64) -> impl Iterator<Item = (&Long, Usual)> {
         /// Requests of a command whose median is its own.
         const ENOUGH: u64 = 16;
         /// Requests of a command that show at least if one of them stands out.
@@ -249,7 +253,8 @@ impl Commands {
         // a median is no less than the shortest: for most commands nothing has to be sorted
         let may_stand_out = |row: &Command, long: &Long| {
             long.command == row.name
-                && (long.server >= LONG_FOR_ANY || row.latency.min().is_none_or(|shortest| long.is_far_above(shortest)))
+                && (long.server >= LONG_FOR_ANY
+                    || row.latency.min().is_none_or(|shortest| long.is_far_above(shortest, tick)))
         };
         let named = |row: &&Command| self.long.iter().any(|long| may_stand_out(row, long));
         let of_command = |row: &Command| Some((row.name, row.latency.count(), row.latency.quantile(500)?));
@@ -263,7 +268,7 @@ impl Commands {
         self.long.iter().filter_map(move |long| {
             let &(command, count, median) = medians.iter().find(|(command, ..)| *command == long.command)?;
             let own = Usual { median, of_all: false };
-            let is_long = |usual: &Usual| long.is_far_above(usual.median);
+            let is_long = |usual: &Usual| long.is_far_above(usual.median, tick);
             if count > ENOUGH {
                 return is_long(&own).then_some((long, own));
             }
@@ -387,7 +392,7 @@ mod tests {
         own.iter().chain(long).for_each(|ms| row.latency.add(ms * MS));
         commands.long = with(&long.iter().map(|ms| (*ms, 1)).collect::<Vec<_>>()).long;
         commands.long.iter_mut().for_each(|long| long.command = command);
-        commands.far_longer(false).slow.into_iter().map(|(_, usual)| usual).collect()
+        commands.far_longer(false, 0).slow.into_iter().map(|(_, usual)| usual).collect()
     }
 
     #[test]
@@ -408,14 +413,23 @@ mod tests {
         let mut few = with(&[(3_000, 1)]);
         few.rows.clear();
         few.row("READ").latency.add(3_000 * MS);
-        assert_eq!(few.far_longer(false).slow.len(), 0);
+        assert_eq!(few.far_longer(false, 0).slow.len(), 0);
+    }
+
+    #[test]
+    fn a_tick_of_a_coarse_clock_is_no_long_time() {
+        let mut commands = with(&[(1_000, 1)]);
+        let row = commands.row("READ");
+        (0..100).for_each(|_| row.latency.add(0));
+        commands.long[0].command = "READ";
+        assert_eq!([0, 45 * MS, 1_000 * MS].map(|tick| commands.far_longer(false, tick).slow.len()), [1, 1, 0]);
     }
 
     #[test]
     fn replies_that_all_took_as_long_as_one_timer_were_sent_again() {
         let parts = |long: &[(i64, u64)], is_tcp: bool| {
             let commands = with(long);
-            let far_longer = commands.far_longer(is_tcp);
+            let far_longer = commands.far_longer(is_tcp, 0);
             (far_longer.resent.len(), far_longer.slow.len())
         };
         // 4.096 µs × 2^17 is 537 ms

@@ -258,8 +258,8 @@ impl ConnectionState {
 
     /// A packet of an end was captured.
     #[inline]
-    pub fn captured(&mut self, by: End) {
-        self.missed.captured(by);
+    pub fn captured(&mut self, by: End, at: At) {
+        self.missed.captured(by, at);
     }
 
     /// A packet of an end came from a port, in a class of traffic: adds the pause that held it up.
@@ -682,7 +682,12 @@ impl ConnectionState {
     pub(crate) fn far_longer(&self) -> [FarLonger<'_>; 2] {
         let is_tcp = self.is_over_tcp();
         <[_; 2]>::from(self.commands())
-            .map(|commands| commands.map_or_else(FarLonger::default, |all| all.far_longer(is_tcp)))
+            .map(|commands| commands.map_or_else(FarLonger::default, |all| all.far_longer(is_tcp, self.tick())))
+    }
+
+    /// Tick of the capture's clock, in ns; 0 if that is fine enough for all that is judged by it.
+    fn tick(&self) -> i64 {
+        if self.tick > FINE { self.tick } else { 0 }
     }
 
     /// True if TCP carries it.

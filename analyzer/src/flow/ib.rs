@@ -15,7 +15,7 @@
 //! - are given up (time, or the limit of held packets): the cause is unknown.
 
 use super::copies::{Copies, DoubleDetector, Ids, Shown, is_mirrored, mark, may_be_mirrored};
-use super::losses::{ALL_CHANGED, BySender, LossView, Losses, Tally, Unanswered, are_changed, tallied};
+use super::losses::{ALL_CHANGED, BySender, LossView, Losses, Speaks, Tally, Unanswered, are_changed, tallied};
 use super::psn;
 use super::recovery::{Ended, HELD_BACK, Late, Recovery, Sent};
 use crate::devices::Measure;
@@ -71,6 +71,8 @@ const ICRC_TRUSTED: u32 = 8;
 const ASKS_AGAIN: i64 = 1_000_000;
 /// The smallest path MTU, in bytes.
 const MTU_LEAST: u32 = 256;
+/// Packets of its own after which an end that has never acknowledged anything is there, and does not acknowledge.
+const SPEAKS: u64 = 8;
 /// Packets with a wrong invariant CRC that the receiver took all the same, after which its value says nothing.
 const TAKEN_BAD_MAX: u32 = 3;
 
@@ -691,7 +693,8 @@ impl IbFlow {
         }
     }
 
-    /// Reports acknowledgments of many packets that were never sent: nothing is missing of what was, up to the end.
+    /// Reports acknowledgments of many packets that were never sent: nothing is missing of what was, and the sender goes
+    /// on behind them with lower numbers. Without that, it is the capture that has no more of the sender.
     fn never_sent<S: IbSink>(&mut self, by: End, sink: &mut S) {
         /// Packets that may be on their way past the end of a capture.
         const FAR: i32 = 32;
@@ -702,7 +705,9 @@ impl IbFlow {
             return;
         };
         let beyond = psn::ahead(psn, next).saturating_add(1);
-        if sender.is_whole && beyond >= FAR && count >= SEVERAL {
+        let repeated = self.losses[by.index()].as_ref().map_or(0, |losses| losses.repeated.last.frame);
+        let goes_on = sender.last.frame.max(repeated) > first.frame;
+        if sender.is_whole && goes_on && beyond >= FAR && count >= SEVERAL {
             // that the packets stand behind their acknowledgments is no fault of the capture
             self.losses(by).misplaced = Tally::default();
             sink.fact(first, by.peer(), IbFact::AckedUnsent { psn, beyond: beyond.unsigned_abs(), count });
@@ -739,7 +744,23 @@ impl IbFlow {
         if !peer_is_seen {
             self.losses(by).unanswered = None;
         }
+        if let Some(found) = self.losses(by).unanswered.filter(|found| !found.answered) {
+            let speaks = self.speaks(by, &found);
+            self.losses(by).unanswered = Some(Unanswered { speaks, ..found });
+        }
         sink.fact(at, by, if is_expected { IbFact::Recovered { ended, over } } else { IbFact::NotRecovering });
+    }
+
+    /// Packets of its own that the peer of `by` sends, which acknowledges nothing of `by`.
+    fn speaks(&self, by: End, found: &Unanswered) -> Speaks {
+        let peer = by.peer().index();
+        if self.senders[by.index()].acked.is_none() && self.requests[peer].0 >= SPEAKS {
+            Speaks::Always
+        } else if self.senders[peer].last.since(found.from) > found.lasted() / 8 {
+            Speaks::Meanwhile
+        } else {
+            Speaks::Not
+        }
     }
 
     /// The recovery that is under way, or one that begins.
@@ -1620,6 +1641,7 @@ impl IbFlow {
                 && sender.held.is_empty()
                 && psn::ahead(number, recovery.newest()) == -1;
             if let Some(silence) = silence {
+                let silence = Unanswered { speaks: self.speaks(requester, &silence), ..silence };
                 self.losses(requester).unanswered(silence);
                 sink.fact(at, requester, IbFact::Silent(silence));
             }
@@ -1641,9 +1663,10 @@ impl IbFlow {
         if !(0..=JUMP_MAX).contains(&ahead) {
             return;
         }
-        sender.acked_ahead = Some(number);
-        let first = if sender.acks_ahead.0 == 0 { at } else { sender.acks_ahead.1 };
-        sender.acks_ahead = (sender.acks_ahead.0.saturating_add(1), first);
+        // those that the packets have caught up with stood before them in the capture only
+        let is_first = sender.acked_ahead.replace(number).is_none_or(|acked| psn::ahead(acked, next) < 0);
+        sender.acks_ahead =
+            if is_first { (1, at) } else { (sender.acks_ahead.0.saturating_add(1), sender.acks_ahead.1) };
         if !sender.held.is_empty() {
             self.skip_acknowledged(at, requester, t, sink);
         }
@@ -2488,6 +2511,29 @@ mod tests {
         assert_eq!(tried(|_| {}), None);
         assert_eq!(tried(|wire| _ = wire.packet(End::B, ONLY, 500, None, &[1])), Some(false));
         assert_eq!(tried(|wire| _ = wire.only(9).ack(9)), Some(false));
+    }
+
+    #[test]
+    fn an_end_that_acknowledges_nothing_may_send_packets_itself() {
+        /// Packets that the peer sends before and while the same one goes out nine times, and what is acknowledged.
+        fn speaks(acknowledged: bool, before: u32, meanwhile: u32) -> Option<Speaks> {
+            let mut wire = Wire::default();
+            wire.only(9);
+            if acknowledged {
+                wire.ack(9);
+            }
+            (0..before).for_each(|n| _ = wire.packet(End::B, ONLY, 500 + n, None, &[1]));
+            (0..9).for_each(|_| _ = wire.only(10));
+            (0..meanwhile).for_each(|n| _ = wire.packet(End::B, ONLY, 500 + before + n, None, &[1]));
+            (0..9).for_each(|_| _ = wire.only(10));
+            let Wire { flow, heard, at, .. } = &mut wire;
+            flow.finish(*at, heard);
+            wire.losses().unanswered.map(|found| found.speaks)
+        }
+        assert_eq!(speaks(true, 9, 0), Some(Speaks::Not));
+        assert_eq!(speaks(true, 0, 1), Some(Speaks::Meanwhile));
+        assert_eq!(speaks(false, 7, 0), Some(Speaks::Not));
+        assert_eq!(speaks(false, 8, 0), Some(Speaks::Always));
     }
 
     #[test]
@@ -3428,6 +3474,32 @@ mod tests {
         assert_eq!(wire.sender().acked_ahead, Some(15 + JUMP_MAX as u32));
         wire.ack(16 + JUMP_MAX as u32);
         assert_eq!(wire.sender().acked_ahead, Some(15 + JUMP_MAX as u32));
+    }
+
+    #[test]
+    fn what_was_never_sent_shows_only_where_its_sender_goes_on() {
+        let unsent = |steps: &[(bool, u32)]| {
+            let mut wire = Wire::default();
+            wire.flow.starts_at(End::A, 9);
+            wire.only(9).ack(9);
+            for (is_ack, psn) in steps {
+                if *is_ack {
+                    wire.ack(*psn)
+                } else {
+                    wire.only(*psn)
+                };
+            }
+            let Wire { flow, heard, at, .. } = &mut wire;
+            flow.finish(*at, heard);
+            wire.count(|fact| matches!(fact, IbFact::AckedUnsent { .. }))
+        };
+        let ahead = [(true, 1009), (false, 10), (true, 1010), (false, 11), (true, 1011)];
+        assert_eq!(unsent(&ahead), 1);
+        assert_eq!(unsent(&[(true, 1009), (true, 1010), (true, 1011), (false, 9)]), 1, "sent again");
+        // the capture has no more of the sender
+        assert_eq!(unsent(&[(true, 50), (true, 60), (true, 70)]), 0);
+        // also if one acknowledgment had stood before its packet
+        assert_eq!(unsent(&[(true, 10), (false, 10), (false, 11), (true, 50), (true, 60), (true, 70)]), 0);
     }
 
     #[test]

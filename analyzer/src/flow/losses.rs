@@ -194,6 +194,20 @@ pub struct Unanswered {
     pub times: u32,
     /// True if an answer came in the end.
     pub answered: bool,
+    /// Packets that it sent itself all the same.
+    pub speaks: Speaks,
+}
+
+/// Packets of its own that an end sends which acknowledges nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Speaks {
+    /// None that were not on their way when the silence began.
+    #[default]
+    Not,
+    /// Some while it acknowledged nothing.
+    Meanwhile,
+    /// Many, and it has never acknowledged anything.
+    Always,
 }
 
 impl Unanswered {
@@ -275,7 +289,13 @@ mod tests {
 
     #[test]
     fn what_was_never_answered_counts_more_than_the_longest_that_was() {
-        let silence = |from: i64, to: i64, answered| Unanswered { from: at(from), to: at(to), times: 3, answered };
+        let silence = |from: i64, to: i64, answered| Unanswered {
+            from: at(from),
+            to: at(to),
+            times: 3,
+            answered,
+            speaks: Speaks::Not,
+        };
         let worst = |all: &[Unanswered]| {
             let mut losses = Losses::default();
             all.iter().for_each(|found| losses.unanswered(*found));

@@ -7,7 +7,7 @@
 //!                  └── begin      └── end
 //! ```
 
-use super::losses::{Losses, Unanswered};
+use super::losses::{Losses, Speaks, Unanswered};
 use super::psn;
 use crate::devices::Measure;
 use crate::episodes::{Cause, Trigger};
@@ -325,7 +325,8 @@ impl Recovery {
     }
 
     fn silence(&self, to: At, answered: bool) -> Option<Unanswered> {
-        let found = Unanswered { from: self.begin, to, times: self.unanswered_rounds + 1, answered };
+        let found =
+            Unanswered { from: self.begin, to, times: self.unanswered_rounds + 1, answered, speaks: Speaks::Not };
         // senders try seven times at most, and then give up
         let gives_up = !answered && self.unanswered_rounds >= SILENT_AT_LAST;
         (gives_up || self.unanswered_rounds >= SILENT_ROUNDS && found.lasted() >= SILENT_TIME).then_some(found)

@@ -6,7 +6,7 @@
 //!                             └─▶ else: the receiver did not have it ─▶ lost: before the capture if only the copy was seen, else behind
 //! ```
 
-use super::losses::{Losses, Unanswered};
+use super::losses::{Losses, Speaks, Unanswered};
 use super::recovery::HELD_BACK;
 use crate::op::At;
 use alloc::boxed::Box;
@@ -422,7 +422,7 @@ impl Repair {
         if self.copies >= SILENT_COPIES
             && let Some(from) = self.silent_since
         {
-            let found = Unanswered { from, to: at, times: self.copies + 1, answered: true };
+            let found = Unanswered { from, to: at, times: self.copies + 1, answered: true, speaks: Speaks::Not };
             if found.lasted() >= SILENT_TIME {
                 losses.get_or_insert_default().unanswered(found);
                 emit(Over::Silence(found));
@@ -589,7 +589,7 @@ impl Repair {
             && self.acked.is_some()
             && let Some(from) = self.silent_since
         {
-            let found = Unanswered { from, to: last, times: self.copies + 1, answered: false };
+            let found = Unanswered { from, to: last, times: self.copies + 1, answered: false, speaks: Speaks::Not };
             if found.lasted() >= SILENT_TIME {
                 losses.get_or_insert_default().unanswered(found);
             }

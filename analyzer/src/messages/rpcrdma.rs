@@ -1055,8 +1055,8 @@ mod tests {
             let Self { alone, rpc, .. } = self;
             rpc.finish(&mut alone.frame(S));
             let mut broken = self.alone.broken();
-            self.alone.missed.captured(C);
-            self.alone.missed.captured(S);
+            self.alone.missed.captured(C, At::default());
+            self.alone.missed.captured(S, At::default());
             self.alone.missed.finish(|evidence| {
                 broken.push((evidence.rule, if evidence.by == C { Blame::Client } else { Blame::Server }))
             });

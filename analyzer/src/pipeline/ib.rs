@@ -95,7 +95,7 @@ impl<S: Sink> Pipeline<S> {
             self.env.set_back(connection.id, at, back);
         }
         connection.last = at;
-        connection.captured(place.end);
+        connection.captured(place.end, at);
         connection.carried(place.end, at, packet, &self.pauses);
         connection.mirrors.add(self.env.frame.mirror);
         let mut volume = Volume::default();

@@ -3,7 +3,7 @@
 use super::Pipeline;
 use crate::connection::facts;
 use crate::env::{Layer, Session};
-use crate::finding::Findings;
+use crate::finding::{Certainty, Findings};
 use crate::path::Attempt;
 use crate::report::Report;
 use crate::rpcbind::Registrations;
@@ -107,6 +107,8 @@ impl<S: Sink> Pipeline<S> {
                 let weakened: Vec<u32> = self.env.weakened.iter().filter_map(|id| numbers.of(*id)).collect();
                 // they rest on the order of packets
                 findings.weaken(|finding| finding.connection.is_some_and(|id| weakened.contains(&id)));
+                let outcomes = connections.iter_mut().filter(|c| weakened.contains(&c.id));
+                outcomes.filter_map(|c| c.outcome.as_mut()).for_each(|outcome| outcome.certainty = Certainty::Guess);
             }
             findings
         };

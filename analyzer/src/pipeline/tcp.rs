@@ -71,7 +71,7 @@ impl<S: Sink> Pipeline<S> {
             self.env.set_back(s.connection.id, at, back);
         }
         s.connection.last = at;
-        s.connection.captured(end);
+        s.connection.captured(end, at);
         s.connection.carried(end, at, packet, &self.pauses);
         s.connection.mirrors.add(self.env.frame.mirror);
         self.env.frame.place = Some((s.connection.id, end));

@@ -36,6 +36,8 @@ const PRODUCT_MAX: usize = 64;
 const NAMES_MAX: usize = 4096;
 /// Replies to no call that are remembered: the call may have gone out again, and be seen then.
 const UNASKED_MAX: usize = 256;
+/// ns by which a capture may have a reply before its call.
+const EARLY: i64 = 10_000_000;
 
 /// A call without its reply.
 #[derive(Clone, Debug)]
@@ -179,7 +181,7 @@ pub(crate) struct Rpc {
     /// Transaction ids by number of the exchange.
     by_exchange: HashMap<u64, (End, u32)>,
     /// The last replies to calls that were not seen.
-    unasked: VecDeque<(End, u32)>,
+    unasked: VecDeque<(End, u32, At)>,
     /// Names of files by handle.
     handles: Recent<Vec<u8>, Arc<str>>,
     /// Plain data for the report.
@@ -270,7 +272,20 @@ impl Rpc {
             }
         }
         self.name_call(&mut pending);
+        if let Some(reply) = self.answered_early(message) {
+            (pending.exchange.reply, pending.exchange.reply_end) = (Some(reply), Some(reply));
+            return Self::complete(cx, message.by, *pending);
+        }
         self.remember(cx, message.by, message.xid, pending);
+    }
+
+    /// The reply to a call, if the capture has it a little before the call.
+    fn answered_early(&mut self, call: &RpcMessage<'_>) -> Option<At> {
+        let is_it = |(caller, xid, at): &(End, u32, At)| {
+            (*caller, *xid) == (call.by, call.xid) && call.last.since(*at) <= EARLY
+        };
+        let place = self.unasked.iter().position(is_it)?;
+        self.unasked.remove(place).map(|(.., at)| at)
     }
 
     /// Learns which side is the client, by the program that is called.
@@ -305,7 +320,7 @@ impl Rpc {
             if self.unasked.len() >= UNASKED_MAX {
                 self.unasked.pop_front();
             }
-            self.unasked.push_back((caller, message.xid));
+            self.unasked.push_back((caller, message.xid, message.last));
             if !is_long {
                 let _ = rpc::dissect(stream, None, t, &mut ());
             }
@@ -434,7 +449,8 @@ impl Rpc {
             // if its own header was cut off, the reply to a call that was cut off too may have been taken for one
             let is_call = pending.memo.is_some() || cx.roles.client() == Some(caller);
             // a retransmitted call, of which the capture has nothing else, may have been answered before
-            let is_answered = u32::try_from(exchange.message_id).is_ok_and(|xid| self.unasked.contains(&(caller, xid)));
+            let is_answered = u32::try_from(exchange.message_id)
+                .is_ok_and(|of| self.unasked.iter().any(|(by, xid, _)| (*by, *xid) == (caller, of)));
             if is_call && !is_answered && is_unanswered(cx, exchange, caller, end) {
                 let command = One(exchange.command);
                 let text = format_args!("never answered {command}");
@@ -756,7 +772,7 @@ mod tests {
             }
             layer.message(End::A, &call(1)).message(End::A, &call(2)).message(End::B, &reply(2, 0));
             let Layer { alone, rpc } = &mut layer;
-            End::BOTH.into_iter().for_each(|end| alone.missed.captured(end));
+            End::BOTH.into_iter().for_each(|end| alone.missed.captured(end, At::default()));
             let mut cx = alone.frame(End::B);
             let end = At { time: cx.at.time + 60_000_000_000, ..cx.at };
             rpc.finish(&mut cx, end);

@@ -1474,7 +1474,7 @@ mod tests {
                 .message(End::A, &echo(0, 0, 8, 1))
                 .message(End::B, &echo(RESPONSE, 0, 8, 1));
             let at = layer.alone.at;
-            End::BOTH.into_iter().for_each(|end| layer.alone.missed.captured(end));
+            End::BOTH.into_iter().for_each(|end| layer.alone.missed.captured(end, At::default()));
             let mut cx = layer.alone.frame(End::B);
             layer.smb2.finish(&mut cx, At { time: at.time + 60_000_000_000, ..at }, true);
             let unanswered = layer.alone.broken().iter().filter(|(rule, _)| *rule == Rule::Smb2Unanswered).count();

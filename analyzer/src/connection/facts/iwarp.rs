@@ -502,7 +502,7 @@ mod tests {
         let mut connection = ConnectionState::new(transport, at(1));
         connection.opening.handshake = Handshake::Seen;
         connection.roles.learn(End::A, Source::Port);
-        End::BOTH.into_iter().for_each(|end| connection.missed.captured(end));
+        End::BOTH.into_iter().for_each(|end| connection.missed.captured(end, At::default()));
         let mut env = Env::new(Options::default(), alone::Listener::default());
         for (at, by, fact) in facts {
             Listener { connection: &mut connection, env: &mut env }.fact(*at, *by, *fact);

@@ -7,10 +7,11 @@ use crate::episodes::cost::{cost_in, is_of_the_wire};
 use crate::episodes::{Cause, Episode, Kind};
 use crate::exchange::One;
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
-use crate::flow::losses::{ALL_CHANGED, LossView, Losses, Tally, are_changed};
+use crate::flow::losses::{ALL_CHANGED, LossView, Losses, Speaks, Tally, are_changed};
 use crate::messages::smbd::link;
 use crate::op::{At, End};
 use crate::stats::{FarLonger, Long, Usual, wait_of_timer};
+use crate::summary::Handshake;
 use alloc::string::String;
 use core::fmt::{self, Write};
 use rdmascope_dissector::text::Elapsed as Milliseconds;
@@ -587,6 +588,11 @@ fn silent(
 ) {
     // an end of which nothing was captured may have sent a lot
     let Some(found) = losses.unanswered.filter(|_| !connection.missed.is_absent(by.peer())) else { return };
+    // and so may one that was captured from later on only; on packets, connection management may have been before
+    let is_begun = !connection.is_over_tcp() && connection.opening.handshake == Handshake::Seen;
+    if !is_begun && connection.missed.begins_after(by.peer(), found.from) {
+        return;
+    }
     // nor does one that had closed the connection answer any more
     let is_closed = |(closer, _, at): &(Option<End>, &str, At)| *closer == Some(by.peer()) && at.time <= found.to.time;
     if !found.answered && connection.closed.as_ref().is_some_and(is_closed) {
@@ -606,11 +612,20 @@ fn silent(
             (Severity::Error, alloc::format!("it answered neither these nor the {n} DREQs with which its peer gave up"))
         }
     };
-    let text = alloc::format!(
-        "sent nothing, not even an acknowledgment, for {lasted} (frames {first} to {last}), while its peer sent the \
-            same {unit} {times} \
-        times; {how}"
-    );
+    let text = match found.speaks {
+        Speaks::Not => alloc::format!(
+            "sent nothing, not even an acknowledgment, for {lasted} (frames {first} to {last}), while its peer sent \
+                the same {unit} {times} times; {how}"
+        ),
+        Speaks::Meanwhile => alloc::format!(
+            "acknowledged nothing for {lasted} (frames {first} to {last}), while its peer sent the same {unit} \
+                {times} times; it sent {unit}s of its own meanwhile; {how}"
+        ),
+        Speaks::Always => alloc::format!(
+            "acknowledged nothing on this connection, although it sent {unit}s of its own; its peer sent the same \
+                {unit} {times} times in {lasted} (frames {first} to {last})"
+        ),
+    };
     // a side that closes the connection later, or answers the side that does, was alive: the packets that it sent
     // meanwhile were lost; and a few tries alone may all have been lost
     let is_heard = |closer: Option<End>| closer != Some(by) || farewells == 0;
@@ -620,7 +635,13 @@ fn silent(
     let is_chance = found.answered && is_lossy && times <= CHANCE_MAX;
     // packets that the capture does not have may show the reason
     let is_unknown = !found.answered && connection.missed.anything();
-    let certainty = if is_there || is_chance || is_unknown { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+    // one that sends is there: what its peer sent may have been lost, or its acknowledgments
+    let is_guess = match found.speaks {
+        Speaks::Not => is_there || is_chance || is_unknown,
+        Speaks::Meanwhile => true,
+        Speaks::Always => is_unknown,
+    };
+    let certainty = if is_guess { Certainty::Guess } else { Certainty::IfNothingWasMissed };
     let mut finding = Finding::new(Rule::PeerSilent, blame(connection, by.peer()), site, certainty, text);
     finding = finding.with_severity(severity);
     finding.last_time_ns = found.to.time;
@@ -698,7 +719,7 @@ mod tests {
     /// Findings of a connection of which all was captured; end A is its client.
     fn findings(is_tcp: bool, change: Change<'_>) -> Vec<Finding> {
         let (mut connection, mut losses) = (ConnectionState::default(), [Losses::default(), Losses::default()]);
-        End::BOTH.into_iter().for_each(|end| connection.missed.captured(end));
+        End::BOTH.into_iter().for_each(|end| connection.missed.captured(end, At::default()));
         connection.roles.learn(End::A, Source::Port);
         let mut view = LossView { is_tcp, ..LossView::default() };
         change(&mut connection, &mut losses, &mut view);
@@ -816,7 +837,7 @@ mod tests {
             let found = told(is_tcp, &|connection, losses, _| {
                 if !is_heard {
                     connection.missed = crate::missed::Missed::default();
-                    connection.missed.captured(End::A);
+                    connection.missed.captured(End::A, At::default());
                 }
                 losses[0].unacknowledged = times(count);
             });
@@ -866,7 +887,7 @@ mod tests {
         assert_eq!(found(true, 0, 0, 1), Some((GUESS, false)));
         let absent = told(true, &|connection, losses, _| {
             connection.missed = crate::missed::Missed::default();
-            connection.missed.captured(End::A);
+            connection.missed.captured(End::A, At::default());
             losses[0].overtaken = times(1);
         });
         assert_eq!(absent[0].1, GUESS);
@@ -904,7 +925,7 @@ mod tests {
 
     /// A silence of the server, until frame 9.
     fn silence(times: u32, answered: bool) -> Option<Unanswered> {
-        Some(Unanswered { from: at(4), to: at(9), times, answered })
+        Some(Unanswered { from: at(4), to: at(9), times, answered, speaks: Speaks::Not })
     }
 
     #[test]
@@ -941,6 +962,27 @@ mod tests {
             text(false)
         );
         assert!(text(true).ends_with("while its peer sent the same packet 4 times; then it answered"));
+    }
+
+    #[test]
+    fn one_that_sends_packets_itself_is_not_silent() {
+        let told = |speaks: Speaks, answered: bool, change: fn(&mut ConnectionState)| {
+            let found = findings(false, &|connection, losses, _| {
+                losses[0].unanswered = silence(8, answered).map(|found| Unanswered { speaks, ..found });
+                change(connection);
+            });
+            found.into_iter().next().map(|f| (f.by, f.certainty, f.text)).unwrap()
+        };
+        let meanwhile = "acknowledged nothing for 5.0 ms (frames 4 to 9), while its peer sent the same packet 8 times; \
+            it sent packets of its own meanwhile; and never answered";
+        assert_eq!(told(Speaks::Meanwhile, false, |_| {}), (Blame::Server, GUESS, meanwhile.to_string()));
+        let (_, certainty, text) = told(Speaks::Meanwhile, true, |_| {});
+        assert_eq!((certainty, text.ends_with("meanwhile; then it answered")), (GUESS, true), "{text}");
+        let always = "acknowledged nothing on this connection, although it sent packets of its own; its peer sent the \
+            same packet 8 times in 5.0 ms (frames 4 to 9)";
+        assert_eq!(told(Speaks::Always, false, |_| {}), (Blame::Server, SURE, always.to_string()));
+        let missed = told(Speaks::Always, false, |connection| connection.missed.gap(End::A, at(1)));
+        assert_eq!(missed.1, GUESS, "an acknowledgment may be among what the capture missed");
     }
 
     #[test]
