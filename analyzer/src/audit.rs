@@ -16,10 +16,11 @@ use crate::finding::{Blame, Certainty, Finding, Rule, Site};
 use crate::marking::{CNP_PACE, CNP_TIME, Direction, Gid};
 use crate::op::At;
 use crate::report::{Connection, Report};
-use crate::summary::Transport;
+use crate::summary::{Transport, show_address};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt;
 use hashbrown::HashMap;
 use rdmascope_dissector::frame::Addr;
 use rdmascope_dissector::text::{Elapsed, Grouped};
@@ -144,14 +145,33 @@ struct Findings<'r> {
 }
 
 impl Findings<'_> {
+    /// An end did something, which `text` says as a predicate.
+    fn add_of(&mut self, rule: Rule, end: usize, at: At, certainty: Certainty, text: String) {
+        match (self.c.client_known, end) {
+            (true, 0) => self.add(rule, Blame::Client, at, certainty, text),
+            (true, _) => self.add(rule, Blame::Server, at, certainty, text),
+            (false, _) => self.add(rule, Blame::Unknown, at, certainty, format!("{} {text}", Name(self.c, end))),
+        }
+    }
+
     fn add(&mut self, rule: Rule, by: Blame, at: At, certainty: Certainty, text: String) {
         let site = Site { connection: Some(self.c.id), frame: at.frame, time_ns: at.time };
         self.out.push(Finding::new(rule, by, site, certainty, text));
     }
 }
 
-fn side(end: usize) -> (&'static str, Blame) {
-    if end == 0 { ("client", Blame::Client) } else { ("server", Blame::Server) }
+/// Name of an end of a connection: by its role, or, if that is not known, by its address.
+struct Name<'c>(&'c Connection, usize);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(c, end) = self;
+        match (c.client_known, end) {
+            (true, 0) => f.write_str("the client"),
+            (true, _) => f.write_str("the server"),
+            (false, _) => show_address(&c.peers[*end].address, f),
+        }
+    }
 }
 
 /// Compares the two directions of an RDMA connection.
@@ -164,19 +184,20 @@ fn directions(findings: &mut Findings<'_>, around: &Around<'_>) {
     let certainty = around.certainty(c);
     let differ = |a: Option<u16>, b: Option<u16>| a.zip(b).filter(|(a, b)| a != b);
     let what = differ(client.dscp.usual(), server.dscp.usual())
-        .map(|(a, b)| format!("DSCP {a}, the server's {b}"))
+        .map(|(a, b)| format!("DSCP {a}, {}'s {b}", Name(c, 1)))
         .or_else(|| {
             differ(client.priority.usual(), server.priority.usual())
-                .map(|(a, b)| format!("priority {a}, the server's {b}"))
+                .map(|(a, b)| format!("priority {a}, {}'s {b}", Name(c, 1)))
         })
         .or_else(|| {
             differ(client.service_levels.usual(), server.service_levels.usual())
-                .map(|(a, b)| format!("service level {a}, the server's {b}"))
+                .map(|(a, b)| format!("service level {a}, {}'s {b}", Name(c, 1)))
         });
     if let Some(what) = what {
         // which class a DSCP is in is a switch's setting
         let may = if client.class() == server.class() { "may run" } else { "run" };
-        let text = format!("the client's packets have {what}: the two directions {may} in different classes");
+        let whose = Name(c, 0);
+        let text = format!("{whose}'s packets have {what}: the two directions {may} in different classes");
         findings.add(Rule::RcMarking, Blame::Unknown, c.first, certainty, text);
     }
     let mirrored = c.mirrors.places().next().is_some();
@@ -187,9 +208,9 @@ fn directions(findings: &mut Findings<'_>, around: &Around<'_>) {
         let near = often.iter().max().zip(often.iter().min()).is_some_and(|(a, b)| a - b <= 8);
         if often.len() > 1 && near && !mirrored && c.health.duplicates == 0 {
             let list: Vec<String> = often.iter().map(ToString::to_string).collect();
-            let (name, _) = side(end);
             let text = format!(
-                "packets of the {name} came with a TTL of {}: they took paths of different length",
+                "packets of {} came with a TTL of {}: they took paths of different length",
+                Name(c, end),
                 list.join(" and ")
             );
             findings.add(Rule::RcHops, Blame::Network, c.first, Certainty::Guess, text);
@@ -203,17 +224,17 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
     let certainty = around.certainty(c);
     let same = c.network.directions[0].class() == c.network.directions[1].class();
     for (end, direction) in c.network.directions.iter().enumerate() {
-        let (name, by) = side(end);
+        let name = Name(c, end);
         let other = &c.network.directions[1 - end];
         match (same, end) {
-            (true, 0) => class(findings, around, direction, "both ends"),
+            (true, 0) => class(findings, around, direction, &"both ends"),
             (true, _) => {}
-            (false, _) => class(findings, around, direction, if end == 0 { "the client" } else { "the server" }),
+            (false, _) => class(findings, around, direction, &name),
         }
         if around.marks_roce && direction.packets >= ENOUGH && direction.ecn[0] * 10 >= direction.packets * 9 {
             // the sender, or a device before the capture point: the capture does not show which
             let text = format!(
-                "the {name}'s RoCE is not ECN-capable at the capture point, although switches mark packets or \
+                "{name}'s RoCE is not ECN-capable at the capture point, although switches mark packets or \
                     receivers send CNPs in this capture"
             );
             findings.add(Rule::RcEct, Blame::Unknown, c.first, certainty, text);
@@ -223,7 +244,7 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
         let Some((first, _)) = cnps.span else { continue };
         if other.ecn[3] == 0 && other.packets >= ENOUGH {
             let text =
-                format!("the {name} sent {}, but no packet was marked at the capture point", many(cnps.count, "CNP"));
+                format!("{name} sent {}, but no packet was marked at the capture point", many(cnps.count, "CNP"));
             findings.add(Rule::RcCnpUnmarked, Blame::Network, first, Certainty::Guess, text);
         }
         // a tag says the class by itself
@@ -241,22 +262,21 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
         let is_classed = direction.dscp.usual() != Some(0) || !around.paused.is_empty();
         if let Some(mark) = mark.filter(|_| direction.packets >= ENOUGH && is_classed) {
             let text = format!("sends its CNPs with {mark}, as its data: they wait in the same queues");
-            findings.add(Rule::RcCnpClass, by, first, certainty, text);
+            findings.add_of(Rule::RcCnpClass, end, first, certainty, text);
         }
         if cnps.count >= CNPS && cnps.close * 2 >= cnps.count {
             let (close, all) = (Grouped(cnps.close), Grouped(cnps.count));
             let text = format!("sent {close} of its {all} CNPs within {} of the previous one", Elapsed(CNP_PACE));
             // devices and captures hand over packets in bursts, too
-            findings.add(Rule::RcCnpPace, by, first, Certainty::Guess, text);
+            findings.add_of(Rule::RcCnpPace, end, first, Certainty::Guess, text);
         }
         if let Some(reaction) = other.pace.reaction().filter(crate::marking::Reaction::is_ignored) {
-            let (_, sender) = side(1 - end);
             let (before, after) = (Grouped(reaction.before), Grouped(reaction.after));
             let text = format!(
                 "did not slow down: {before} bytes a second before {} CNPs, {after} while they came",
                 reaction.cnps
             );
-            findings.add(Rule::RcCnpIgnored, sender, reaction.at, Certainty::Guess, text);
+            findings.add_of(Rule::RcCnpIgnored, 1 - end, reaction.at, Certainty::Guess, text);
         }
     }
     if let (Some(mtu), Some(bytes)) = (c.network.path_mtu(), around.largest.get(&pair(c)))
@@ -272,7 +292,7 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
 }
 
 /// Checks that flow control protects the class of a direction, that of `whose`.
-fn class(findings: &mut Findings<'_>, around: &Around<'_>, direction: &Direction, whose: &str) {
+fn class(findings: &mut Findings<'_>, around: &Around<'_>, direction: &Direction, whose: &dyn fmt::Display) {
     let c = findings.c;
     let Some((class, tagged)) = direction.class().filter(|_| direction.packets >= ENOUGH) else { return };
     let dscp = direction.dscp.usual().unwrap_or(0);
@@ -297,15 +317,14 @@ fn unanswered(
     certainty: Certainty,
 ) {
     let c = findings.c;
-    let (name, _) = side(end);
-    let (_, by) = side(1 - end);
+    let name = Name(c, end);
     let marks = direction.ecn[3];
     let Some((first, _)) = direction.marked.filter(|_| marks >= MARKS && receiver.packets > 0) else { return };
     if receiver.cnps.count == 0 {
         if c.last.since(first) >= CNP_TIME {
             let n = Grouped(marks);
-            let text = format!("sent no CNP, although {n} packets of the {name} reached it with a congestion mark");
-            findings.add(Rule::RcCnpMissing, by, first, certainty, text);
+            let text = format!("sent no CNP, although {n} packets of {name} reached it with a congestion mark");
+            findings.add_of(Rule::RcCnpMissing, 1 - end, first, certainty, text);
         }
         return;
     }
@@ -313,8 +332,8 @@ fn unanswered(
     let open = answers.open.filter(|open| c.last.since(*open) > CNP_TIME);
     let late = answers.late + u64::from(open.is_some());
     if let Some(at) = answers.first_late.or(open).filter(|_| late * 2 > answers.count) {
-        let text = format!("answered marked packets of the {name} late or not at all, {}", many(late, "time"));
-        findings.add(Rule::RcCnpMissing, by, at, Certainty::Guess, text);
+        let text = format!("answered marked packets of {name} late or not at all, {}", many(late, "time"));
+        findings.add_of(Rule::RcCnpMissing, 1 - end, at, Certainty::Guess, text);
     }
 }
 
@@ -335,40 +354,39 @@ fn iwarp(findings: &mut Findings<'_>, around: &Around<'_>) {
         findings.add(Rule::IwarpMss, Blame::Unknown, c.first, certainty, text);
     }
     if around.marks_tcp && c.network.tcp_ecn() == Some(false) {
-        let by = if tcp[0].ecn_setup == 0 { Blame::Client } else { Blame::Server };
-        let how = if by == Blame::Client { "asked for no ECN" } else { "refused ECN" };
-        findings.add(
+        let (end, how) = if tcp[0].ecn_setup == 0 { (0, "asked for no ECN") } else { (1, "refused ECN") };
+        findings.add_of(
             Rule::IwarpEcn,
-            by,
+            end,
             c.first,
             certainty,
             format!("{how}, although a switch marks other TCP connections in this capture"),
         );
     }
     for (end, direction) in c.network.directions.iter().enumerate() {
-        let (name, _) = side(end);
-        let (_, by) = side(1 - end);
         let echoes = tcp[1 - end].ece;
         let is_due = direction.ecn[3] >= MARKS && echoes == 0 && c.network.directions[1 - end].packets > 0;
         if let Some((first, _)) = direction.marked.filter(|(first, _)| is_due && c.last.since(*first) >= CNP_TIME)
             && c.network.tcp_ecn() == Some(true)
         {
             let n = Grouped(direction.ecn[3]);
-            let text = format!("echoed none of the congestion marks on {n} segments of the {name} that reached it");
-            findings.add(Rule::IwarpEce, by, first, certainty, text);
+            let text =
+                format!("echoed none of the congestion marks on {n} segments of {} that reached it", Name(c, end));
+            findings.add_of(Rule::IwarpEce, 1 - end, first, certainty, text);
         }
     }
     let moved = tcp.iter().map(|t| t.bytes).max().unwrap_or(0);
     if let Some(limit) = c.network.window_limit().filter(|_| moved >= MUCH) {
-        let by = match tcp.map(|t| t.window_scale.is_some()) {
-            [false, true] => Blame::Client,
-            [true, false] => Blame::Server,
-            _ => Blame::Unknown,
-        };
         let text =
             format!("did not agree to scale TCP's window: at most {} bytes are in flight", Grouped(limit.into()));
-        let text = if by == Blame::Unknown { format!("the two ends {text}") } else { text };
-        findings.add(Rule::IwarpWindow, by, c.first, certainty, text);
+        match tcp.map(|t| t.window_scale.is_some()) {
+            [false, true] => findings.add_of(Rule::IwarpWindow, 0, c.first, certainty, text),
+            [true, false] => findings.add_of(Rule::IwarpWindow, 1, c.first, certainty, text),
+            _ => {
+                let text = format!("the two ends {text}");
+                findings.add(Rule::IwarpWindow, Blame::Unknown, c.first, certainty, text);
+            }
+        }
     }
 }
 
@@ -501,6 +519,7 @@ mod tests {
             id,
             transport: Some(transport),
             peers: [peer(2), peer(1)],
+            client_known: true,
             first: at(1),
             last: at(9),
             network: Network { directions: [direction; 2], gid, path_mtu_asked: None },
@@ -909,6 +928,11 @@ mod tests {
         let missing =
             |text: &str, certainty| alloc::vec![(Rule::RcCnpMissing, Blame::Server, certainty, String::from(text))];
         assert_eq!(of_one(marked(MARKS, SECOND + CNP_TIME)), missing(text, PLAIN));
+        // which of them is the client is not known
+        let nameless = Connection { client_known: false, ..marked(MARKS, SECOND + CNP_TIME) };
+        let by_address = "192.0.2.1 sent no CNP, although 5 packets of 192.0.2.2 reached it with a congestion mark";
+        let unknown = (Rule::RcCnpMissing, Blame::Unknown, PLAIN, String::from(by_address));
+        assert_eq!(of_one(nameless), [unknown]);
         assert_eq!(of_one(marked(MARKS - 1, SECOND + CNP_TIME)), []);
         assert_eq!(of_one(marked(MARKS, SECOND + CNP_TIME - 1)), []);
         // whose packets the capture does not have, of that nothing is known
