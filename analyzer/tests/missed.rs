@@ -6,7 +6,8 @@
 mod common;
 
 use common::*;
-use rdmascope_analyzer::finding::{Blame, Certainty, Finding};
+use rdmascope_analyzer::finding::{Blame, Certainty, Finding, Rule};
+use rdmascope_analyzer::outcome::{Outcome, Stage};
 use rdmascope_analyzer::pipeline::FrameMeta;
 use rdmascope_analyzer::report::Report;
 use rdmascope_analyzer::rules::Severity;
@@ -46,6 +47,11 @@ impl Whole {
             let found = blames(&analyze_frames(&frames).0).map(|f| (f.rule.id(), f.by)).collect();
             Self { name, frames, found }
         })
+    }
+
+    /// Those of real traffic, in which each end acknowledges what it receives.
+    fn real() -> impl Iterator<Item = Self> {
+        Self::all().filter(|whole| !whole.name.starts_with("probes/"))
     }
 
     /// Findings of a part of the frames that the whole does not have.
@@ -134,6 +140,45 @@ fn a_capture_of_one_direction_blames_nobody() {
         for one in told {
             let of = whole.frames.iter().zip(&sources).filter(|(_, src)| **src == one).map(|(f, _)| f.clone());
             whole.besides(&of.collect::<Vec<_>>(), &format!("only what {one:?} sent"), &mut wrong);
+        }
+    }
+    nothing(&wrong);
+}
+
+/// As where a route changes, or one of two taps fails: warnings count here, too.
+#[test]
+fn a_direction_that_begins_or_ends_inside_a_capture_blames_nobody() {
+    let warned = |frames: &[Frame]| -> Vec<Finding> {
+        let (report, _) = analyze_frames(frames);
+        let against = |f: &&Finding| f.severity >= Severity::Warn && matches!(f.by, Blame::Client | Blame::Server);
+        report.findings.iter().filter(against).filter(|f| f.certainty > Certainty::Guess).cloned().collect()
+    };
+    let mut wrong = Vec::new();
+    for whole in Whole::real() {
+        let known: BTreeSet<_> = analyze_frames(&whole.frames).0.findings.iter().map(|f| f.rule).collect();
+        let options = frame::Options::default();
+        let source = |f: &Frame| frame::decode(f.meta.link_type, &f.bytes, f.meta.wire_len, &options, &mut Off).src;
+        let sources: Vec<_> = whole.frames.iter().map(source).collect();
+        let mut told: Vec<_> = sources.clone();
+        told.sort();
+        told.dedup();
+        for one in told {
+            for part in 1..4 {
+                let at = whole.frames.len() * part / 4;
+                for begins in [true, false] {
+                    let is_there = |n: usize| sources[n] != one || (n >= at) == begins;
+                    let kept: Vec<Frame> =
+                        (0..whole.frames.len()).filter(|n| is_there(*n)).map(|n| whole.frames[n].clone()).collect();
+                    let what = if begins { "from" } else { "up to" };
+                    // its server does send such a message; what it is, the rest of the connection tells
+                    let is_true =
+                        |f: &&Finding| whole.name == "smb-iwarp-encryption-fails" && f.rule == Rule::Smb2Malformed;
+                    for f in warned(&kept).iter().filter(|f| !known.contains(&f.rule) && !is_true(f)) {
+                        let (id, by, text) = (f.rule.id(), f.by.name(), &f.text);
+                        wrong.push(format!("{}, {one:?} {what} frame {at}: {id} by {by}: {text}", whole.name));
+                    }
+                }
+            }
         }
     }
     nothing(&wrong);
@@ -329,9 +374,36 @@ fn frames_in_another_order_blame_nobody() {
 
 #[test]
 fn coarse_times_blame_nobody() {
-    shown("times of 1 ms", |frames| {
-        Some(frames.iter().map(|f| later(f, -f.meta.time_ns.rem_euclid(1_000_000))).collect())
-    });
+    for (what, tick) in [("times of 1 ms", 1_000_000), ("times of 1 s", 1_000_000_000)] {
+        shown(what, |frames| Some(frames.iter().map(|f| later(f, -f.meta.time_ns.rem_euclid(tick))).collect()));
+    }
+}
+
+/// Two captures of one direction each, as one: their clocks differ. Nobody failed for that.
+#[test]
+fn two_taps_with_different_clocks_blame_nobody() {
+    for by in [-5_000_000, -500_000, 500_000, 5_000_000] {
+        let mut wrong = Vec::new();
+        for whole in Whole::real() {
+            let options = frame::Options::default();
+            let source = |f: &Frame| frame::decode(f.meta.link_type, &f.bytes, f.meta.wire_len, &options, &mut Off).src;
+            let first = source(&whole.frames[0]);
+            let shifted = in_order(
+                whole.frames.iter().map(|f| if source(f) == first { later(f, by) } else { f.clone() }).collect(),
+            );
+            let failed = |frames: &[Frame]| {
+                let (report, _) = analyze_frames(frames);
+                let is_sure =
+                    |o: &&Outcome| o.failed() && o.certainty > Certainty::Guess && o.reached >= Stage::Session;
+                report.connections.iter().filter_map(|c| c.outcome.as_ref()).filter(is_sure).count()
+            };
+            if failed(&shifted) > failed(&whole.frames) {
+                wrong.push(format!("{}, by {by} ns: a connection failed", whole.name));
+            }
+            whole.besides(&shifted, &format!("one direction by {by} ns"), &mut wrong);
+        }
+        nothing(&wrong);
+    }
 }
 
 #[test]
