@@ -387,6 +387,13 @@ impl Missed {
         self.directions[end.index()].first.is_none()
     }
 
+    /// True if packets of an end are missing between these two frames, as far as is known.
+    pub fn is_missing(&self, end: End, from: At, to: At) -> bool {
+        let overlaps =
+            |hole: &Hole| hole.why == Why::Missing && hole.from.frame <= to.frame && hole.to.frame >= from.frame;
+        self.directions[end.index()].holes.iter().any(overlaps)
+    }
+
     /// True if the first packet of an end was captured after this one.
     pub fn begins_after(&self, end: End, at: At) -> bool {
         self.directions[end.index()].first.is_some_and(|first| first.frame > at.frame)

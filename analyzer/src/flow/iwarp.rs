@@ -366,7 +366,14 @@ impl TcpFlow {
 
     /// True if the peer of an end acknowledged more than was seen.
     pub fn is_unseen(&self, by: End) -> bool {
-        self.streams[by.index()].is_unseen()
+        let stream = &self.streams[by.index()];
+        stream.is_unseen() || !stream.started() && self.is_acknowledged_unseen(by)
+    }
+
+    /// True if acknowledgments of an end of which no byte was captured rise by more than a FIN.
+    fn is_acknowledged_unseen(&self, by: End) -> bool {
+        let first = self.opening.as_ref().and_then(|opening| opening.first_ack[by.index()]);
+        first.zip(self.early_ack[by.index()]).is_some_and(|((first, _), newest)| newest.wrapping_sub(first) as i32 > 1)
     }
 
     /// No more segments will come. If only one direction was captured, missing bytes were not acknowledged: the bytes
@@ -601,6 +608,9 @@ impl TcpFlow {
         if segment.flags & FIN != 0 {
             let seq =
                 segment.seq.wrapping_add(segment.payload_length).wrapping_add(u32::from(segment.flags & SYN != 0));
+            if segment.payload_length == 0 && !self.streams[by.index()].started() {
+                self.begins(at, by, seq, options, t, out);
+            }
             let (stream, mut follow) = self.parts(at, by, segment.payload, options, t, out);
             stream.fin(seq, &mut |e| follow.event(e));
         }
@@ -1291,7 +1301,7 @@ impl Messages {
                 // a sink that is used again is free again
                 let same =
                     |r: &Read| (r.request.sink_stag, r.request.sink_offset) == (request.sink_stag, request.sink_offset);
-                if let Some(n) = reads.iter().position(|r| r.stale && same(r)) {
+                if let Some(n) = reads.iter().rposition(|r| r.stale && same(r)) {
                     reads.drain(..=n);
                 }
                 if reads.len() >= reads_limit.max(1) {

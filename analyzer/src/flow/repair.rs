@@ -363,7 +363,10 @@ impl Repair {
                     self.copied.pop_front();
                 }
                 self.copied.push_back((sent.seq, end, at.frame));
-                self.silent_since.get_or_insert(self.newest.map_or(at, |(newest, _)| newest));
+                // an end that acknowledged all was not silent before
+                let is_open = |end: &u32| self.acked.is_none_or(|acked| before(acked, *end));
+                let since = self.newest.filter(|(_, end)| is_open(end)).map_or(at, |(newest, _)| newest);
+                self.silent_since.get_or_insert(since);
                 if self.acked.is_some_and(|acked| !before(acked, end)) {
                     losses.needless.add(at, 1);
                 } else {

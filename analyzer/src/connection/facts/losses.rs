@@ -336,16 +336,19 @@ fn lost<'s>(
         };
         let (count, were) = (Many(late.count, rules.unit), was(late.count));
         let acks = if late.count == 1 { "its acknowledgment seems" } else { "their acknowledgments seem" };
+        // an acknowledgment may be among what the capture misses of the receiver
+        let is_open = connection.missed.is_missing(by.peer(), late.first, late.last);
+        let late_of = if is_open { &mut unsure } else { &mut found };
         match rules.unit {
             // of packets, only those after which the receiver went on are counted
-            "packet" => found.add(
+            "packet" => late_of.add(
                 &late,
                 format_args!(
                     "{count} {way} {were} not acknowledged in time and sent again{took}: {acks} to have been lost \
                      before the capture point"
                 ),
             ),
-            _ => found.add(
+            _ => late_of.add(
                 &late,
                 format_args!(
                     "{count} {way} {were} not acknowledged in time and sent again{took}: lost behind the capture \
@@ -590,7 +593,8 @@ fn silent(
     let Some(found) = losses.unanswered.filter(|_| !connection.missed.is_absent(by.peer())) else { return };
     // and so may one that was captured from later on only; on packets, connection management may have been before
     let is_begun = !connection.is_over_tcp() && connection.opening.handshake == Handshake::Seen;
-    if !is_begun && connection.missed.begins_after(by.peer(), found.from) {
+    let is_late = !is_begun && connection.missed.begins_after(by.peer(), found.from);
+    if is_late || connection.missed.is_missing(by.peer(), found.from, found.to) {
         return;
     }
     // nor does one that had closed the connection answer any more
