@@ -920,6 +920,13 @@ mod tests {
             assert_eq!(silence(3, SILENT_TIME - 1, is_answered), None);
             assert_eq!(silence(2, SILENT_TIME, is_answered), None);
         }
+        // one that had acknowledged all was not silent before old segments came again
+        let mut tap = Tap::default();
+        tap.send_at(0, 100, SegmentKind::New, 0);
+        tap.ack_at(1, 200, &[]);
+        (1..=4).for_each(|n| _ = tap.send_at(9 * SILENT_TIME + n, 100, SegmentKind::Repeated, 0));
+        tap.ack_at(9 * SILENT_TIME + 5, 200, &[]);
+        assert!(tap.losses.is_some_and(|losses| losses.unanswered.is_none()));
         // of a receiver of which the capture has nothing, nothing is known
         let mut tap = Tap::default();
         tap.send_at(0, 100, SegmentKind::New, 0);
