@@ -145,7 +145,7 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
     let is_troubled =
         connection.health.is_troubled() || connection.missed.any() || losses().any(|(_, l)| is_disturbed(l));
     slow(connection, &far_longer, is_troubled, emit);
-    late_responses(connection, emit);
+    late_responses(connection, is_troubled || losses().any(|(_, l)| l.damaged.any()), emit);
     if flow.are_copies_known {
         mirrored(connection, emit);
     } else if flow.is_mirrored {
@@ -228,8 +228,9 @@ fn slow_of<'l>(
     found.finish(rule, blame(connection, replier), certainty, emit);
 }
 
-/// Reports ends that took long to answer RDMA Reads of the other.
-fn late_responses(connection: &ConnectionState, emit: &mut impl FnMut(Finding)) {
+/// Reports ends that took long to answer RDMA Reads of the other. Where packets were lost or damaged (`is_troubled`),
+/// the first answer may have been.
+fn late_responses(connection: &ConnectionState, is_troubled: bool, emit: &mut impl FnMut(Finding)) {
     /// ns within which a host that is only busy answers.
     const LATE: i64 = 500_000_000;
     for by in End::BOTH {
@@ -246,7 +247,7 @@ fn late_responses(connection: &ConnectionState, emit: &mut impl FnMut(Finding)) 
         let reads = if tally.count > 1 { "RDMA Reads" } else { "an RDMA Read" };
         // a response that was lost before the capture point comes with a timer
         let is_alike = tally.count <= 2 && is_like_a_timer(longest);
-        let certainty = if is_alike { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+        let certainty = if is_alike || is_troubled { Certainty::Guess } else { Certainty::IfNothingWasMissed };
         let mut found = Both::new(connection);
         found.add(&tally, format_args!("took {up_to}{took} to answer {reads} of its peer"));
         found.finish(Rule::RdmaReadSlow, blame(connection, by), certainty, emit);
@@ -966,6 +967,24 @@ mod tests {
             text(false)
         );
         assert!(text(true).ends_with("while its peer sent the same packet 4 times; then it answered"));
+    }
+
+    #[test]
+    fn a_late_answer_to_a_read_may_be_one_that_was_lost_first() {
+        let told = |change: fn(&mut Losses)| {
+            let found = findings(true, &|connection, losses, _| {
+                let (begin, end) = (at(1), Some(At { frame: 9, time: 901 * MS }));
+                let (kind, cause, by) = (Kind::Idle, Cause::ReadResponse, Some(End::B));
+                connection.episodes.add(Episode { kind, cause, by, begin, end, ..Episode::default() });
+                change(&mut losses[1]);
+            });
+            let late = found.into_iter().find(|f| f.rule == Rule::RdmaReadSlow);
+            late.map(|f| (f.by, f.certainty, f.text)).unwrap()
+        };
+        let text = "took 900 ms to answer an RDMA Read of its peer";
+        assert_eq!(told(|_| {}), (Blame::Server, SURE, text.to_string()));
+        assert_eq!(told(|losses| losses.lost_before = times(1)).1, GUESS);
+        assert_eq!(told(|losses| losses.damaged = times(1)).1, GUESS);
     }
 
     #[test]
