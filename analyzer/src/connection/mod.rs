@@ -274,6 +274,11 @@ impl ConnectionState {
         }
     }
 
+    /// A datagram of an end, of connection management, was its first packet.
+    pub(crate) fn asked(&mut self, by: End, at: At) {
+        self.ends[by.index()].port.sent(at, [0; 6], None);
+    }
+
     #[cold]
     fn paused(&mut self, by: End, before: At, at: At, pauses: &pauses::Recent) {
         let (port, peer) = (&self.ends[by.index()].port, &self.ends[by.peer().index()].port);

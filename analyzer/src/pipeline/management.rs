@@ -191,6 +191,9 @@ impl<S: Sink> Pipeline<S> {
             Peer { address: packet.dst, port: request.source_port, qp: Some(request.qp) },
             Peer { address: packet.src, port: request.port, qp: Some(rep.local_qpn) },
         ];
+        // a pause between this handshake and the first packets holds those up
+        connection.asked(End::A, request.at);
+        connection.carried(End::B, at, packet, &self.pauses);
         // the requester may have as many outstanding as the other side can answer
         connection.opening.read_depth =
             [Some(u32::from(rep.responder_resources)), Some(u32::from(request.responder_resources))]
