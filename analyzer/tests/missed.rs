@@ -11,7 +11,7 @@ use rdmascope_analyzer::outcome::{Outcome, Stage};
 use rdmascope_analyzer::pipeline::FrameMeta;
 use rdmascope_analyzer::report::Report;
 use rdmascope_analyzer::rules::Severity;
-use rdmascope_dissector::frame::{self, LinkType};
+use rdmascope_dissector::frame::{self, Addr, LinkType};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::ib::icrc::{self, Cover};
 use std::collections::BTreeSet;
@@ -62,6 +62,12 @@ impl Whole {
             wrong.push(format!("{}, {what}: {id} by {by} in frame {frame}: {text}", self.name));
         }
     }
+}
+
+/// Address of the sender of a frame.
+fn source(frame: &Frame) -> Addr {
+    let Frame { meta, bytes } = frame;
+    frame::decode(meta.link_type, bytes, meta.wire_len, &frame::Options::default(), &mut Off).src
 }
 
 fn nothing(wrong: &[String]) {
@@ -131,13 +137,8 @@ fn a_capture_that_loses_frames_blames_nobody() {
 fn a_capture_of_one_direction_blames_nobody() {
     let mut wrong = Vec::new();
     for whole in Whole::all() {
-        let options = frame::Options::default();
-        let source = |f: &Frame| frame::decode(f.meta.link_type, &f.bytes, f.meta.wire_len, &options, &mut Off).src;
-        let sources: Vec<_> = whole.frames.iter().map(source).collect();
-        let mut told: Vec<_> = sources.clone();
-        told.sort();
-        told.dedup();
-        for one in told {
+        let sources: Vec<Addr> = whole.frames.iter().map(source).collect();
+        for one in sources.iter().copied().collect::<BTreeSet<Addr>>() {
             let of = whole.frames.iter().zip(&sources).filter(|(_, src)| **src == one).map(|(f, _)| f.clone());
             whole.besides(&of.collect::<Vec<_>>(), &format!("only what {one:?} sent"), &mut wrong);
         }
@@ -156,13 +157,8 @@ fn a_direction_that_is_missing_for_a_while_blames_nobody() {
     let mut wrong = Vec::new();
     for whole in Whole::real() {
         let known: BTreeSet<_> = analyze_frames(&whole.frames).0.findings.iter().map(|f| f.rule).collect();
-        let options = frame::Options::default();
-        let source = |f: &Frame| frame::decode(f.meta.link_type, &f.bytes, f.meta.wire_len, &options, &mut Off).src;
-        let sources: Vec<_> = whole.frames.iter().map(source).collect();
-        let mut told: Vec<_> = sources.clone();
-        told.sort();
-        told.dedup();
-        for one in told {
+        let sources: Vec<Addr> = whole.frames.iter().map(source).collect();
+        for one in sources.iter().copied().collect::<BTreeSet<Addr>>() {
             // tenths of the capture in which it is missing: up to its end, from its beginning, inside
             for (from, to) in [(2, 10), (5, 10), (7, 10), (0, 3), (0, 5), (0, 8), (2, 3), (3, 6), (7, 9)] {
                 let missing = whole.frames.len() * from / 10..whole.frames.len() * to / 10;
@@ -387,8 +383,6 @@ fn two_taps_with_different_clocks_blame_nobody() {
     for by in [-5_000_000, -500_000, 500_000, 5_000_000] {
         let mut wrong = Vec::new();
         for whole in Whole::real() {
-            let options = frame::Options::default();
-            let source = |f: &Frame| frame::decode(f.meta.link_type, &f.bytes, f.meta.wire_len, &options, &mut Off).src;
             let first = source(&whole.frames[0]);
             let shifted = in_order(
                 whole.frames.iter().map(|f| if source(f) == first { later(f, by) } else { f.clone() }).collect(),

@@ -2,6 +2,7 @@
 //! with the captured messages, and patient where the capture may have swapped a request and a reply. \[MS-SMB2\]
 //! 3.2.4.1.2, 3.2.4.1.6, 3.3.4.1.2, 3.3.5.2.3.
 
+use super::EARLY;
 use crate::credits::{Fault, Ledger};
 use crate::op::At;
 use alloc::vec::Vec;
@@ -9,8 +10,6 @@ use rdmascope_dissector::wire::smb2::{Command, Header};
 
 /// ns within which a capture may show a grant behind the request that uses it.
 const SWAPPED: i64 = 200_000;
-/// ns for which a reply waits for a request that the capture may show behind it.
-const EARLY: i64 = 10_000_000;
 /// Replies without a request that wait for it at most.
 const EARLY_MAX: usize = 8;
 /// Replies that are remembered, to tell the same one twice.

@@ -33,6 +33,8 @@ use smb2::Smb2;
 
 /// ns after which a request without reply at the end of the capture counts as unanswered.
 const UNANSWERED_AFTER: i64 = 1_000_000_000;
+/// ns for which a reply waits for its request, which the capture may show behind it.
+const EARLY: i64 = 10_000_000;
 
 /// Exchanges of a connection, for a report.
 #[derive(Clone, Debug, Default)]

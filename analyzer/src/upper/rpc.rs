@@ -2,7 +2,7 @@
 //! need both.
 
 use super::payload::Payload;
-use super::{Answers, is_unanswered};
+use super::{Answers, EARLY, is_unanswered};
 use crate::context::FrameContext;
 use crate::exchange::{DataPath, Descriptor, Exchange, Family, One, Status};
 use crate::finding::Rule;
@@ -36,8 +36,6 @@ const PRODUCT_MAX: usize = 64;
 const NAMES_MAX: usize = 4096;
 /// Replies to no call that are remembered: the call may have gone out again, and be seen then.
 const UNASKED_MAX: usize = 256;
-/// ns by which a capture may have a reply before its call.
-const EARLY: i64 = 10_000_000;
 
 /// A call without its reply.
 #[derive(Clone, Debug)]
