@@ -59,6 +59,12 @@ impl Regions {
         Some(Handle { key, offset: base, length })
     }
 
+    /// Registers `data` under a key and at an address that the caller chose, in place of what had the key. For ends whose
+    /// keys must be known beforehand: a peer can guess them.
+    pub fn register_at(&mut self, handle: Handle, data: Vec<u8>, rights: Rights) {
+        self.regions.insert(handle.key, Region { data, base: handle.offset, rights, written: 0 });
+    }
+
     /// Ends a region and returns its bytes; `None` if it has ended already.
     pub fn deregister(&mut self, key: u32) -> Option<Vec<u8>> {
         self.regions.remove(&key).map(|region| region.data)

@@ -550,6 +550,16 @@ impl Endpoint {
         &self.memory
     }
 
+    /// True if every operation that was asked for is done.
+    pub fn is_acknowledged(&self) -> bool {
+        self.requester.len() == 0
+    }
+
+    /// True if something is to be sent that waits for acknowledgments, or for answers to Reads.
+    pub fn is_held(&self) -> bool {
+        !self.broken && self.requester.is_held()
+    }
+
     /// Bytes of messages that the peer has not acknowledged. Answers to its reads are made as they are transmitted.
     pub fn unsent(&self) -> usize {
         self.requester.bytes()
@@ -973,6 +983,11 @@ impl Endpoint {
     /// Registers `data` and grants `rights` to the peer. `None` if no more can be registered.
     pub fn register(&mut self, data: Vec<u8>, rights: Rights) -> Option<Handle> {
         self.memory.register(data, rights)
+    }
+
+    /// The same, under a key and at an address that the caller chose: see [`Regions::register_at`].
+    pub fn register_at(&mut self, handle: Handle, data: Vec<u8>, rights: Rights) {
+        self.memory.register_at(handle, data, rights);
     }
 
     /// Ends a region and returns its bytes.

@@ -187,6 +187,11 @@ impl Requester {
         [self.deadline, self.rnr_until].into_iter().flatten().min()
     }
 
+    /// True if something is to be sent, and something has to come before.
+    pub(super) fn is_held(&self) -> bool {
+        self.at < self.queue.len() && !self.may_send()
+    }
+
     /// True if a packet may be sent now.
     pub(super) fn is_ready(&self, now: Time) -> bool {
         self.ready_at().is_some_and(|at| now >= at)
