@@ -239,8 +239,9 @@ impl Asked<'_> {
             "SMBD-CREDIT-OVERRUN" | "SMBD-CREDIT-LAST" | "BUG-SMBDIRECT-LAST-CREDIT" => {
                 self.world.hosts[side].account().overran
             }
-            // no end of the simulator answers marks of congestion
-            "IWARP-ECN" | "RC-CNP-MISSING" => self.any(|w| w == What::Marked),
+            // of the simulator's own ends none answers marks of congestion
+            "IWARP-ECN" => self.any(|w| w == What::Marked),
+            "RC-CNP-MISSING" => !self.plan.ours && self.any(|w| w == What::Marked),
             "SMB2-SLOW" | "RPC-SLOW" => {
                 side == 1
                     && (self.plan.slow.is_some() || self.is_alone() || self.world.hosts[1].account().stopped.is_some())
@@ -390,8 +391,11 @@ fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessment)
             };
             // a Response to a Read that was lost once, and that no rule is about, is an episode of its connection
             let sender = [End::A, End::B][from];
-            let is_told =
-                |c: &Connection| c.episodes.list.iter().any(|e| e.kind == Episodic::Recovery && e.by == Some(sender));
+            let is_its = |e: &Episode| {
+                e.kind == Episodic::Recovery
+                    && e.by == Some(if e.cause.is_of_the_peer() { sender.peer() } else { sender })
+            };
+            let is_told = |c: &Connection| c.episodes.list.iter().any(is_its);
             let is_named = found(ids, None) || report.connections.iter().any(is_told);
             verdict.looked(&format!("loss, {:?}", plan.carrier), is_named, || {
                 format!("packets of {from} were lost; said {}", all())
@@ -666,6 +670,8 @@ fn first_sentence(plan: &Plan, world: &World, report: &Report, verdict: &mut Ass
         Episodic::Idle => {
             !idle(world).is_empty() || matches!(plan.observer, Observer::Swapped(_)) || is_delayed_unseen(world)
         }
+        // only the ends of the active mode slow down
+        Episodic::Congestion => plan.ours && truth.happened.iter().any(|h| h.what == What::Marked && is(h.from)),
         // no end closes its window or asks for less than it has; TCP holds back acknowledgments in any case
         Episodic::ZeroWindow | Episodic::Nagle => plan.carrier == Carrier::Iwarp,
         Episodic::Interrupted | Episodic::Gap => false,

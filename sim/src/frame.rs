@@ -39,8 +39,8 @@ pub struct Service {
 pub struct Ip {
     /// Identification.
     pub id: u16,
-    /// ECN field: 2 for a packet that can be marked, 3 for a marked one.
-    pub ecn: u8,
+    /// Type of service. Its low bits are the ECN field: 2 for a packet that can be marked, 3 for a marked one.
+    pub tos: u8,
 }
 
 /// An Ethernet frame from one end to the other.
@@ -60,7 +60,7 @@ pub fn renew_checksum(ip: &mut [u8]) {
 }
 
 fn ipv4(by: usize, protocol: u8, ip: Ip, payload: &[u8]) -> Vec<u8> {
-    let mut out = vec![0x45, ip.ecn];
+    let mut out = vec![0x45, ip.tos];
     out.extend((20 + payload.len() as u16).to_be_bytes());
     out.extend(ip.id.to_be_bytes());
     out.extend([0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1 + by as u8, 10, 0, 0, 2 - by as u8]);
@@ -88,6 +88,17 @@ pub fn roce(by: usize, ip: Ip, head: Bth, extensions: &[u8], payload: &[u8]) -> 
     let icrc = invariant(Cover::Ipv4, &packet[..end]).expect("the headers are all there");
     packet[end..].copy_from_slice(&icrc.to_le_bytes());
     ethernet(by, 0x0800, &packet)
+}
+
+/// A RoCEv2 packet that is complete but for the headers around it.
+pub fn udp(by: usize, ip: Ip, source_port: u16, datagram: &[u8]) -> Vec<u8> {
+    let mut udp = Vec::with_capacity(8 + datagram.len());
+    udp.extend(source_port.to_be_bytes());
+    udp.extend(ROCE_V2.to_be_bytes());
+    udp.extend((8 + datagram.len() as u16).to_be_bytes());
+    udp.extend([0, 0]);
+    udp.extend_from_slice(datagram);
+    ethernet(by, 0x0800, &ipv4(by, UDP, ip, &udp))
 }
 
 /// An RDMA extended transport header.

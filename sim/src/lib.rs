@@ -11,6 +11,7 @@
 
 pub mod assess;
 pub mod end;
+pub mod endpoint;
 pub mod fault;
 pub mod frame;
 pub mod memory;

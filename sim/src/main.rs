@@ -30,7 +30,7 @@ struct Cli {
     /// Print every packet of --seed
     #[arg(long)]
     explain: bool,
-    /// Run only this transport: roce or iwarp
+    /// Run only this transport: roce, iwarp, or active for the RoCEv2 endpoints of the active mode
     #[arg(long)]
     over: Option<String>,
     /// Run only this protocol: smb or nfs
@@ -53,11 +53,12 @@ struct Cli {
 fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
     let mut overrides = Overrides { whole: cli.whole, ..Overrides::default() };
-    overrides.carrier = match cli.over.as_deref() {
-        None => None,
-        Some("roce") => Some(Carrier::Roce),
-        Some("iwarp") => Some(Carrier::Iwarp),
-        Some(other) => anyhow::bail!("--over takes roce or iwarp, and not {other}"),
+    (overrides.carrier, overrides.ours) = match cli.over.as_deref() {
+        None => (None, None),
+        Some("roce") => (Some(Carrier::Roce), Some(false)),
+        Some("active") => (Some(Carrier::Roce), Some(true)),
+        Some("iwarp") => (Some(Carrier::Iwarp), None),
+        Some(other) => anyhow::bail!("--over takes roce, iwarp or active, and not {other}"),
     };
     overrides.protocol = match cli.protocol.as_deref() {
         None => None,

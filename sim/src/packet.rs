@@ -16,7 +16,7 @@ pub struct Packet {
     pub frame: Vec<u8>,
     /// Its meaning.
     pub body: Body,
-    /// True if a bit of it is wrong: its receiver drops it.
+    /// True if a bit of it is wrong: its receiver drops it, or gets its bytes and has to see that.
     pub damaged: bool,
 }
 
@@ -29,6 +29,8 @@ pub enum Body {
     Rc(Rc_),
     /// A TCP segment.
     Tcp(Segment),
+    /// What its bytes mean.
+    Bytes,
 }
 
 /// A packet of a reliable connection. Sequence numbers have 64 bits here; only the low 24 bits are on the wire.

@@ -1,6 +1,7 @@
 //! Plan of a simulation, derived from a seed.
 
 use crate::end::{End, PATIENCE, QUICK, SLOW};
+use crate::endpoint::{self, Ours};
 use crate::fault::{self, Fault, Who};
 use crate::frame::Service;
 use crate::nfs::{self, Command as Nfs};
@@ -52,6 +53,8 @@ pub struct Plan {
     pub protocol: Protocol,
     /// Transport of the conversation.
     pub carrier: Carrier,
+    /// True if the ends are the RoCEv2 endpoints of the active mode, and not the simulator's own.
+    pub ours: bool,
     /// The link.
     pub link: Link,
     /// The end that has a fault, the fault, and the number of the request at which it happens.
@@ -84,10 +87,17 @@ pub struct Overrides {
     pub protocol: Option<Protocol>,
     /// The carrier.
     pub carrier: Option<Carrier>,
+    /// True for the RoCEv2 endpoints of the active mode, false for the simulator's own.
+    pub ours: Option<bool>,
     /// The fault, one of the protocol; `Some(None)` for none.
     pub fault: Option<Option<&'static Fault>>,
     /// True if the observer sees the whole traffic.
     pub whole: bool,
+}
+
+/// The code of the Local Ack Timeout that is nearest to a time: 4.096 µs times 2 to its power (IBA volume 1, 9.7.6.1.3).
+fn timeout_code(time: Time) -> u8 {
+    (1..31).min_by_key(|code| ((4096 << code) - time).abs()).unwrap_or(0) as u8
 }
 
 impl Plan {
@@ -99,6 +109,8 @@ impl Plan {
         let mut r = Random::new(seed, 1);
         let carrier = if r.chance(1, 2) { Carrier::Roce } else { Carrier::Iwarp };
         let carrier = overrides.carrier.unwrap_or(carrier);
+        // added later: seeds of the simulator's own ends keep their meaning
+        let ours = overrides.ours.unwrap_or(Random::new(seed, 11).chance(1, 4)) && carrier == Carrier::Roce;
         let at = r.below(3);
         let far = r.pick(&[2 * MICROSECOND, 10 * MICROSECOND, 50 * MICROSECOND, 500 * MICROSECOND]);
         let distance = match at {
@@ -186,11 +198,17 @@ impl Plan {
         let stops = own.chance(1, 12).then(|| {
             (own.below(2) as usize, own.below(12), own.pick(&[500 * MICROSECOND, 5 * MILLISECOND, 40 * MILLISECOND]))
         });
+        // they always have a receive, and answer Reads at once
+        if ours {
+            not_ready = Default::default();
+        }
+        let lag = lag.filter(|_| !ours);
         let link = Link { pace, distance, trouble, cut, pause };
         Self {
             seed,
             protocol,
             carrier,
+            ours,
             link,
             fault,
             observer,
@@ -223,6 +241,8 @@ impl Plan {
         let mut nfs = Random::new(self.seed, 10);
         let inline = [nfs.pick(&[1, 2, 4]), nfs.pick(&[1, 2, 4, 8])];
         let (announces, invalidates) = (nfs.chance(3, 4), nfs.chance(1, 2));
+        // the endpoint of the active mode accepts connections without private data of its own
+        let announces = announces && !self.ours;
         let service = match (self.protocol, self.carrier) {
             (Protocol::Smb, Carrier::Roce) => Service { port: 445, private: Default::default() },
             (Protocol::Smb, Carrier::Iwarp) => Service { port: 5445, private: Default::default() },
@@ -273,7 +293,20 @@ impl Plan {
                 )),
             }
         };
-        let ends = (end(0), end(1));
+        let ends: (Box<dyn Transport>, Box<dyn Transport>) = if self.ours {
+            let mut config = || endpoint::Config {
+                mtu: mtu.0 as u16,
+                psn: psn.map(|psn| psn as u32),
+                timeout: timeout_code(self.timeout),
+                stamp: stamp(&mut r),
+                rude: self.rude,
+                service: service.clone(),
+            };
+            let [client, server] = Ours::pair([config(), config()]);
+            (Box::new(client), Box::new(server))
+        } else {
+            (end(0), end(1))
+        };
         if self.protocol == Protocol::Nfs {
             let speed = (QUICK, nfs.pick(&[60, 500]) * MICROSECOND);
             let most = u32::from(inline[0].min(inline[1])) * 1024;
@@ -386,6 +419,9 @@ impl Plan {
     pub fn line(&self) -> String {
         let mut out =
             format!("{:?} over {:?}, tap {:?} ns from the ends", self.protocol, self.carrier, self.link.distance);
+        if self.ours {
+            out += "; ends of the active mode";
+        }
         for from in [0, 1] {
             for side in [0, 1] {
                 let t = self.link.trouble[from][side];

@@ -487,7 +487,7 @@ impl Transport for Rdma {
                     }
                 }
             }
-            Body::Tcp(_) => {}
+            Body::Tcp(_) | Body::Bytes => {}
         }
     }
 

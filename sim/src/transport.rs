@@ -97,7 +97,7 @@ impl Stamp {
     pub fn stamp(&mut self) -> Ip {
         let id = self.id.map_or(0, |id| id);
         self.id = self.id.map(|id| id.wrapping_add(1));
-        Ip { id, ecn: 2 }
+        Ip { id, tos: 2 }
     }
 }
 

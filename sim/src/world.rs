@@ -242,9 +242,10 @@ impl World {
                         });
                         self.carry(at, packet, true);
                     }
-                    Some(Event::Arrive(packet)) if !packet.damaged => {
-                        let sent = &mut self.truth.sent[packet.id as usize - 1];
-                        sent.came.get_or_insert(at);
+                    Some(Event::Arrive(packet)) if !packet.damaged || matches!(packet.body, Body::Bytes) => {
+                        if !packet.damaged {
+                            self.truth.sent[packet.id as usize - 1].came.get_or_insert(at);
+                        }
                         self.hosts[1 - packet.from].transport_mut().handle(at, &packet);
                         // its effects are handled before the next packet
                         self.hosts[1 - packet.from].turn(at, &mut self.truth.requests);

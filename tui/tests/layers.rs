@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("rdmascope-share", &["rdmascope-dissector", "rdmascope-analyzer"]),
     ("rdmascope-compare", &["rdmascope-dissector", "rdmascope-analyzer"]),
     ("rdmascope-screens", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-report"]),
-    ("rdmascope-sim", &["rdmascope-dissector", "rdmascope-analyzer"]),
+    ("rdmascope-sim", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-replay"]),
     (
         "rdmascope",
         &[
