@@ -277,8 +277,9 @@ impl Sender {
         }
     }
 
-    /// The interval without a break that packets waited for which come out at `to`, the first since `from`.
-    fn held(&self, from: i64, to: i64) -> Option<(At, At)> {
+    /// The interval without a break that packets waited for which come out at `to`, the first since `from`. `way` is as
+    /// in [`Way`].
+    fn held(&self, from: i64, to: i64, way: i64) -> Option<(At, At)> {
         let mut found: Option<(At, At)> = None;
         for n in 0..self.count.min(RECENT) {
             let last = &self.last[(self.count - 1 - n) % RECENT];
@@ -288,7 +289,7 @@ impl Sender {
             found = match found {
                 None => {
                     let lasted = last.end.time.saturating_sub(last.begin.time).max(0);
-                    let latest = last.end.time.saturating_add(RELEASE + lasted / RELEASE_SHARE);
+                    let latest = last.end.time.saturating_add(RELEASE + lasted / RELEASE_SHARE).saturating_add(way);
                     (latest >= to).then_some((last.begin, last.end))
                 }
                 Some((begin, end)) if begin.time.saturating_sub(last.end.time) <= BREAK => Some((last.begin, end)),
@@ -368,6 +369,9 @@ pub struct Way<'m> {
     pub peers: &'m [[u8; 6]],
     /// Priority in the VLAN tag of the packets.
     pub priority: Option<u8>,
+    /// ns from the capture point to the sender and back, as far as known: what a pause held back comes out that much
+    /// after its end.
+    pub way: i64,
 }
 
 /// The last intervals of all senders, for packets as they come. Bounded: of each sender a few.
@@ -426,7 +430,7 @@ impl Recent {
                 (_, _, Some(paused), Some(priority)) if paused != priority => continue,
                 _ => Certainly::Elsewhere,
             };
-            let Some((begin, end)) = sender.held(from.time, to.time) else { continue };
+            let Some((begin, end)) = sender.held(from.time, to.time, way.way) else { continue };
             let begin = if begin.time < from.time { from } else { begin };
             let end = if end.frame == 0 || end.time > to.time {
                 At { frame: to.frame, time: end.time.min(to.time) }
@@ -682,7 +686,7 @@ mod tests {
     /// Begin and end in µs, and how sure, of the pause that a packet of the server waited for, which comes at `to` µs,
     /// the first since `from` µs.
     fn held(recent: &Recent, priority: Option<u8>, from: i64, to: i64) -> Option<(i64, i64, Certainly)> {
-        let way = Way { mine: &[SERVER], peers: &[CLIENT], priority };
+        let way = Way { mine: &[SERVER], peers: &[CLIENT], priority, way: 0 };
         recent.held(&way, seen(from * US), seen(to * US)).map(|(begin, end, how)| (begin.time / US, end.time / US, how))
     }
 
@@ -715,7 +719,7 @@ mod tests {
         recent.add(seen(1100 * US), 0, &all);
         assert_eq!(held(&recent, None, 500, 1110), Some((1100, 1105, Certainly::Paused)));
         // a port that sends packets of both ends says nothing of either
-        let both = Way { mine: &[SERVER, SWITCH], peers: &[CLIENT, SWITCH], priority: Some(3) };
+        let both = Way { mine: &[SERVER, SWITCH], peers: &[CLIENT, SWITCH], priority: Some(3), way: 0 };
         assert_eq!(recent.held(&both, seen(500 * US), seen(950 * US)).map(|(.., how)| how), Some(Certainly::Elsewhere));
     }
 

@@ -174,7 +174,7 @@ tables! {
     "episodes" "an interval in which a direction of a connection was held up" {
         "connection" Integer "number of the connection in the report: `connections.report`";
         "episode" Integer "its number on the connection";
-        "kind" Text "recovery, rnr, credit, pause, zero_window, silence, nagle, held_up, idle, interrupted, gap";
+        "kind" Text "recovery, rnr, credit, pause, congestion, zero_window, silence, nagle, held_up, idle, interrupted, gap";
         "cause" Text "why, as far as is known";
         "from" Text ?null "client or server: whose packets were held up";
         "begin" Time ~differs "when it began";

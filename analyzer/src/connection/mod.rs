@@ -43,6 +43,13 @@ pub use crate::notes::{FIELDS, f};
 const INTERRUPTED: i64 = 2_000_000;
 /// ns beyond the way there and back after which an end that has all that it needs is said to be late.
 const IDLE: i64 = 100_000;
+/// ns after a notification of congestion in which an adapter may send at a lower rate. The rate comes back in steps of
+/// some 300 µs: from the lowest to that of the line takes hundreds of them.
+const SLOWED: i64 = 1_000_000_000;
+/// ns that a packet waits for a low rate: 4 KiB at a million bytes a second take 4 ms.
+const SLOWED_PACKET: i64 = 10_000_000;
+/// ns that no rate makes a packet wait.
+const SLOWED_LONG: i64 = 100_000_000;
 /// ns of a tick of the capture's clock that is fine enough for all that is judged by it.
 const FINE: i64 = 1000;
 /// RDMA Reads whose requests are remembered.
@@ -108,6 +115,8 @@ pub(crate) struct EndState {
     pub(crate) reads: Ceiling,
     /// RDMA Reads that it is to answer.
     reading: Reading,
+    /// The last notification of congestion to it.
+    slowed: Option<At>,
     /// True if it accessed memory otherwise than as it was advertised, as far as the capture shows.
     strays: bool,
     /// Its DREQs without an answer.
@@ -282,7 +291,8 @@ impl ConnectionState {
     #[cold]
     fn paused(&mut self, by: End, before: At, at: At, pauses: &pauses::Recent) {
         let (port, peer) = (&self.ends[by.index()].port, &self.ends[by.peer().index()].port);
-        let way = Way { mine: port.macs(), peers: peer.macs(), priority: port.priority() };
+        let way =
+            Way { mine: port.macs(), peers: peer.macs(), priority: port.priority(), way: self.way(by).unwrap_or(0) };
         let Some((begin, end, how)) = pauses.held(&way, before, at) else { return };
         let cause = match how {
             Certainly::Paused => Cause::ReceiverPaused,
@@ -483,7 +493,14 @@ impl ConnectionState {
         self.episodes.shortest_round_trip(end).into_iter().chain(opening).min()
     }
 
-    /// An end went on that could have from `since` on, as far as the capture shows. Returns true if it was late.
+    /// A notification of congestion went to `by`: it has to slow down (annex A17.9).
+    #[cold]
+    pub fn slowed(&mut self, by: End, at: At) {
+        self.ends[by.index()].slowed = Some(at);
+    }
+
+    /// An end went on that could have from `since` on, as far as the capture shows. Returns true if it was late, or if
+    /// congestion may have slowed it down.
     fn idle(&mut self, op: &RdmaOp<'_>, cause: Cause, since: At) -> bool {
         let is_otherwise = |e: &Episode| {
             !matches!(e.kind, Kind::Credit | Kind::Idle | Kind::Interrupted)
@@ -499,8 +516,19 @@ impl ConnectionState {
         if op.at.since(since) <= IDLE.max(self.tick.saturating_mul(2)) || is_doubtful {
             return false;
         }
+        let kind = match self.ends[op.by.index()].slowed {
+            Some(told) if op.at.since(told) <= SLOWED => {
+                match op.at.since(since) {
+                    ..=SLOWED_PACKET => Kind::Congestion,
+                    // more than a rate explains, and less than shows that it was not the rate
+                    ..=SLOWED_LONG => return false,
+                    _ => Kind::Idle,
+                }
+            }
+            _ => Kind::Idle,
+        };
         self.episodes.add(Episode {
-            kind: Kind::Idle,
+            kind,
             cause,
             by: Some(op.by),
             begin: since,

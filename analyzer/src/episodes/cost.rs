@@ -37,6 +37,7 @@ pub fn is_of(rule: Rule, end: Option<End>, kind: Kind, cause: Cause, by: Option<
         Rule::RdmaReadSlow => kind == Kind::Idle && cause == Cause::ReadResponse && sender,
         Rule::TcpNagle => kind == Kind::Nagle && sender,
         Rule::TcpHeld => kind == Kind::HeldUp,
+        Rule::RcCnp => kind == Kind::Congestion,
         Rule::RcPfc => kind == Kind::Pause && cause != Cause::OtherPort,
         _ => false,
     }

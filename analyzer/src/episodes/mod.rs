@@ -35,6 +35,8 @@ pub enum Kind {
     Credit,
     /// Ethernet pause frames stopped the sender.
     Pause,
+    /// Congestion notifications had told the sender to slow down, and its next packet waited for that.
+    Congestion,
     /// The TCP receive window was closed.
     ZeroWindow,
     /// Nothing came back from the receiver, not even acknowledgments.
@@ -53,11 +55,12 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Recovery,
         Self::Rnr,
         Self::Credit,
         Self::Pause,
+        Self::Congestion,
         Self::ZeroWindow,
         Self::Silence,
         Self::Nagle,
@@ -74,6 +77,7 @@ impl Kind {
             Self::Rnr => "rnr",
             Self::Credit => "credit",
             Self::Pause => "pause",
+            Self::Congestion => "congestion",
             Self::ZeroWindow => "zero_window",
             Self::Silence => "silence",
             Self::Nagle => "nagle",
@@ -91,6 +95,7 @@ impl Kind {
             Self::Rnr => "receiver not ready",
             Self::Credit => "credit stall",
             Self::Pause => "pause",
+            Self::Congestion => "slowed by congestion",
             Self::ZeroWindow => "receive window closed",
             Self::Silence => "silent peer",
             Self::Nagle => "Nagle and delayed ACK",
@@ -108,7 +113,7 @@ impl Kind {
             Self::Rnr => Owner::Rnr,
             Self::Credit | Self::ZeroWindow => Owner::Credit,
             Self::Pause => Owner::Pause,
-            Self::Nagle | Self::HeldUp => Owner::SendQueue,
+            Self::Congestion | Self::Nagle | Self::HeldUp => Owner::SendQueue,
             Self::Idle => Owner::Client,
             Self::Interrupted | Self::Gap => Owner::Unknown,
         }
@@ -123,11 +128,12 @@ impl Kind {
             Self::Credit => 3,
             Self::ZeroWindow => 4,
             Self::Pause => 5,
-            Self::Nagle => 6,
-            Self::HeldUp => 7,
-            Self::Idle => 8,
-            Self::Interrupted => 9,
-            Self::Gap => 10,
+            Self::Congestion => 6,
+            Self::Nagle => 7,
+            Self::HeldUp => 8,
+            Self::Idle => 9,
+            Self::Interrupted => 10,
+            Self::Gap => 11,
         }
     }
 }
@@ -674,7 +680,20 @@ impl core::ops::AddAssign<&Time> for Time {
     }
 }
 
-stored_enum!(Kind { Recovery, Rnr, Credit, Pause, ZeroWindow, Silence, Nagle, HeldUp, Idle, Interrupted, Gap });
+stored_enum!(Kind {
+    Recovery,
+    Rnr,
+    Credit,
+    Pause,
+    Congestion,
+    ZeroWindow,
+    Silence,
+    Nagle,
+    HeldUp,
+    Idle,
+    Interrupted,
+    Gap
+});
 stored_enum!(Cause {
     Unknown,
     LostBefore,

@@ -332,7 +332,7 @@ fn concerns(request: &Request, episode: &Episode, phase: usize, from: i64, to: i
     if episode.kind == Kind::Gap {
         return of_server && phase > SENDING && phase < REPLYING;
     }
-    if episode.kind == Kind::Idle {
+    if matches!(episode.kind, Kind::Idle | Kind::Congestion) {
         return match (phase, episode.cause) {
             (RDMA, Cause::ReadResponse) => of_client && request.is_read,
             (_, Cause::ReadResponse) => false,

@@ -55,6 +55,10 @@ const PASSED_EACH: u32 = 16;
 /// Responses of one Read that are remembered as missing at most.
 const MISSING_MAX: usize = 1024;
 /// Packets remembered per direction that were retransmitted because they had not come: one of them may still come,
+/// Packets that a sender jumps over while it sends again, at most: more is another position.
+const SKIP_MAX: i32 = 64;
+/// Such jumps that are remembered.
+const SKIPS_MAX: usize = 8;
 /// late.
 const FILLED_MAX: usize = 16;
 /// ns after which such a packet does not come any more.
@@ -345,6 +349,12 @@ struct Sender {
     read_again: Option<(u32, u32, At)>,
     /// Packets that the last NAK of a sequence error asked for: the first PSN, the PSN behind the last, and the time.
     nak: Option<(u32, u32, At)>,
+    /// Packets that a sender jumped over while it sent again what it had sent before: the first, and the one behind the
+    /// last. They were lost this time, before the capture point or in the capture.
+    jumped: Vec<(u32, u32)>,
+    /// The same without a NAK: packets behind a Read were acknowledged, and its Responses had not come. To its sender
+    /// they are lost, and it goes back to the Read (IBA volume 1, 9.7.5.1.1).
+    passed_over: Option<(u32, u32, At)>,
     /// A Read that was retransmitted although all of its Responses were seen: its time, and the PSN behind it. The next
     /// packets show if its sender went back to it, or the capture has a copy that was held up.
     reread: Option<(At, u32)>,
@@ -1120,13 +1130,13 @@ impl IbFlow {
         }
         let way = self.round_trip[by.index()].unwrap_or(0);
         let sender = &mut self.senders[by.index()];
+        sender.goes_again(number);
         let acknowledged = sender.acked.is_some_and(|acked| psn::ahead(acked, number) >= 0);
         let mut reread = false;
         if row.verb == bth::Verb::ReadRequest && !is_first {
             let done = sender.reads_done.is_some_and(|done| psn::ahead(number, done) < 0);
             let within = |r: &&mut Read| (0..r.span as i32).contains(&psn::ahead(number, r.first));
             let read = sender.reads.iter_mut().find(within);
-            reread = done || read.as_ref().is_some_and(|r| r.received > 0);
             let had_all = read.as_ref().is_none_or(|r| r.missing.is_empty() && r.is_done);
             let passed =
                 done || read.as_ref().is_some_and(|r| psn::ahead(r.next, number) > 0 && !r.missing.contains(&number));
@@ -1136,8 +1146,12 @@ impl IbFlow {
                     && psn::ahead(number, to) < 0
                     && at.since(asked) <= way.saturating_add(ASKS_AGAIN)
             };
-            let is_asked =
-                sender.nak.is_some_and(asked_lately) || sender.recovery.as_ref().is_some_and(|r| r.is_asked());
+            // its Response is lost to its sender: later packets were acknowledged
+            let is_passed_over = sender.passed_over.is_some_and(asked_lately);
+            reread = done || is_passed_over || read.as_ref().is_some_and(|r| r.received > 0);
+            let is_asked = is_passed_over
+                || sender.nak.is_some_and(asked_lately)
+                || sender.recovery.as_ref().is_some_and(|r| r.is_asked());
             // it was on its way already when they went by
             let is_crossing = at.time.saturating_sub(sender.answered.1) < way;
             if let Some(read) = read {
@@ -1594,7 +1608,12 @@ impl IbFlow {
                         held.is_asked = true;
                     }
                     self.settle_late(at, requester, number, true, sink);
-                    if let Some(took) = self.recovery(at, requester, number, Kind::Recovery, sink).asked(at, number) {
+                    let is_lost_again = self.senders[requester.index()].is_lost_again(number);
+                    let recovery = self.recovery(at, requester, number, Kind::Recovery, sink);
+                    if is_lost_again {
+                        recovery.lost_again();
+                    }
+                    if let Some(took) = recovery.asked(at, number) {
                         sink.fact(at, by, IbFact::Measured(Measure::Nak(took)));
                     }
                 }
@@ -1623,6 +1642,7 @@ impl IbFlow {
                 if self.senders[requester.index()].late.is_some() {
                     self.settle_late(at, requester, number, false, sink);
                 }
+                self.senders[requester.index()].passes_over(at, number);
                 self.acknowledged(at, requester, number, t, sink);
             }
             Some(_) => {}
@@ -1921,7 +1941,37 @@ impl Sender {
     fn asked_for(&self, number: u32) -> Option<At> {
         let is_meant = |(from, to, _): &(u32, u32, At)| psn::ahead(number, *from) >= 0 && psn::ahead(number, *to) < 0;
         let lacks = |read: &&Read| read.missing.contains(&number);
-        self.nak.filter(is_meant).map(|(.., at)| at).or_else(|| self.reads.iter().find(lacks).map(|read| read.gap))
+        let told = self.nak.filter(is_meant).or(self.passed_over.filter(is_meant)).map(|(.., at)| at);
+        told.or_else(|| self.reads.iter().find(lacks).map(|read| read.gap))
+    }
+
+    /// A packet goes out while others go out again: sees if it jumps over some.
+    fn goes_again(&mut self, number: u32) {
+        self.jumped.retain(|(from, to)| !(psn::ahead(number, *from) >= 0 && psn::ahead(number, *to) < 0));
+        let jump = psn::ahead(number, self.cursor);
+        if (1..=SKIP_MAX).contains(&jump) && self.recovery.as_ref().is_some_and(|r| r.is_under_way()) {
+            if self.jumped.len() >= SKIPS_MAX {
+                self.jumped.remove(0);
+            }
+            self.jumped.push((self.cursor, number));
+        }
+    }
+
+    /// Its receiver asks for a packet. True if that was seen before, and jumped over when it was to go out again.
+    fn is_lost_again(&mut self, number: u32) -> bool {
+        let is_in = |(from, to): &(u32, u32)| psn::ahead(number, *from) >= 0 && psn::ahead(number, *to) < 0;
+        let is_seen = self.next.is_some_and(|next| psn::ahead(number, next) < 0)
+            || self.held.iter().any(|held| held.psn == number && !held.is_damaged);
+        is_seen && self.jumped.extract_if(.., |range| is_in(range)).count() > 0
+    }
+
+    /// A packet of it was acknowledged: sees if a Read before that has no answer.
+    fn passes_over(&mut self, at: At, number: u32) {
+        let is_open = |read: &&Read| !read.is_done && psn::ahead(number, psn::add(read.first, read.span)) >= 0;
+        let Some((read, next)) = self.reads.iter().rev().find(is_open).zip(self.next) else { return };
+        if self.passed_over.is_none_or(|(from, ..)| from != read.next) {
+            self.passed_over = Some((read.next, next, at));
+        }
     }
 
     /// ns since a Response went by, at least.

@@ -43,6 +43,8 @@ struct Run {
     reread: bool,
     /// True if it cannot be the sender's answer to a NAK: it is older than that, or came too soon for it.
     is_old: bool,
+    /// True if it is the rest of a round that had begun before the NAK.
+    goes_on: bool,
 }
 
 /// A recovery that is over.
@@ -71,6 +73,8 @@ pub struct Recovery {
     missing: u32,
     /// Missing packets that came with a round.
     filled: u32,
+    /// Packets that were lost when they were to go out again: a round jumped over them.
+    lost_again: u32,
     overtaken: u32,
     /// Those of them that came again without having been asked for again: the first may have been the one that was sent
     /// first.
@@ -166,6 +170,7 @@ impl Recovery {
             gap: None,
             missing: 0,
             filled: 0,
+            lost_again: 0,
             overtaken: 0,
             unclear: 0,
             filled_alone: Vec::new(),
@@ -258,6 +263,11 @@ impl Recovery {
         took
     }
 
+    /// The receiver asks for a packet that was lost before the capture point when it was to go out again.
+    pub fn lost_again(&mut self) {
+        self.lost_again += 1;
+    }
+
     /// True if the last packet that went out was this one, for the first time, and a NAK had asked for it.
     pub fn came_just_now(&self, psn: u32) -> bool {
         let is_last = self.filled_alone.last().is_some_and(|(last, count)| *last == psn && *count == 1);
@@ -336,11 +346,15 @@ impl Recovery {
     pub fn sent(&mut self, sent: &Sent) -> Option<Measure> {
         // an answer takes at least a round trip, for which delayed acknowledgments give too large a value
         let too_soon = |asked: At| sent.at.since(asked) < sent.way - sent.way / 8 - HELD_BACK;
-        let is_old = sent.is_old || sent.is_first && self.asked_at.is_some_and(|(asked, _)| too_soon(asked));
-        let measure = match self.asked_at.take_if(|_| !is_old) {
+        let is_soon = self.asked_at.is_some_and(|(asked, _)| too_soon(asked));
+        // a round from before the NAK, in which packets were lost again
+        let is_wanted = self.last_nak == Some(sent.psn);
+        let goes_on = is_soon && self.rounds > 0 && !is_wanted && (sent.follows || !sent.is_first);
+        let is_old = sent.is_old || sent.is_first && is_soon && !goes_on;
+        let measure = match self.asked_at.take_if(|_| !is_old && !goes_on) {
             Some((asked, None)) => Some(Measure::Resend(sent.at.since(asked))),
             Some((asked_at, Some(asked))) => Some(Measure::Rnr { asked, kept: sent.at.since(asked_at) }),
-            None if !sent.is_first && !sent.follows && self.naks == 0 && !self.not_ready => {
+            None if !sent.is_first && !sent.follows && !is_soon && self.naks == 0 && !self.not_ready => {
                 Some(Measure::Timeout(sent.at.since(self.last_sent)))
             }
             None => None,
@@ -369,7 +383,8 @@ impl Recovery {
             self.run = Some(Run {
                 begin: sent.at,
                 psn: sent.psn,
-                asked: !is_old && core::mem::take(&mut self.pending_nak),
+                asked: !is_old && !goes_on && core::mem::take(&mut self.pending_nak),
+                goes_on,
                 acknowledged: sent.acknowledged,
                 reread: sent.reread,
                 is_old,
@@ -377,7 +392,7 @@ impl Recovery {
             });
         }
         self.last_sent = sent.at;
-        if self.naks > 0 && !is_old && self.resent.is_none_or(|resent| psn::ahead(sent.psn, resent) > 0) {
+        if self.naks > 0 && !is_old && !goes_on && self.resent.is_none_or(|resent| psn::ahead(sent.psn, resent) > 0) {
             self.resent = Some(sent.psn);
         }
         self.bytes = self.bytes.saturating_add(sent.bytes.into());
@@ -400,6 +415,11 @@ impl Recovery {
             self.overtaken += run.firsts;
             let gap = self.gap.unwrap_or(run.begin);
             self.delay = self.delay.max(run.begin.time.saturating_sub(gap.time));
+            return;
+        }
+        if run.goes_on {
+            self.filled = self.filled.saturating_add(run.firsts);
+            self.repeated = self.repeated.saturating_add(run.firsts + run.repeats);
             return;
         }
         if self.rounds == 0 {
@@ -458,7 +478,7 @@ impl Recovery {
         }
         losses.unclear.add(first, self.unclear.into());
         losses.delay = losses.delay.max(self.delay);
-        let lost = self.filled;
+        let lost = self.filled + self.lost_again;
         if self.rounds > 0 || self.naks > 0 {
             losses.recovered(self.begin, at);
         }

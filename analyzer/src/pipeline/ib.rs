@@ -181,6 +181,7 @@ impl<S: Sink> Pipeline<S> {
             slot.connection.health.cnps += 1;
             slot.connection.trouble.add(at.time, Trouble::CNP);
             slot.connection.network.notified(at, end, packet);
+            slot.connection.slowed(end.peer(), at);
             site.connection = Some(slot.connection.id);
         }
         let qp = ib.bth.dest_qp;

@@ -1101,7 +1101,9 @@ impl Link {
     /// The connection or the capture ended. `by` closed it, if a side did.
     pub fn closed(&mut self, at: At, by: Option<End>, sink: &mut impl RuleSink) {
         let sure = self.certainty.min(HISTORY);
-        if let (Some(_), Some(initiator)) = (self.orphan, self.initiator) {
+        // without the beginning of the connection, its request may stand before what was seen
+        let begins = self.opened.is_some() || self.active.is_some();
+        if let (Some(_), Some(initiator)) = (self.orphan.filter(|_| begins), self.initiator) {
             sink.broken(
                 Rule::SmbdNegFirst,
                 initiator.peer(),

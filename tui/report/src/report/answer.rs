@@ -143,6 +143,9 @@ fn what(main: &DelayCause, unit: &str) -> String {
             format!("while pause frames seem to have stopped {sender}, whose packets carry no priority ({often})")
         }
         (Kind::Pause, _) => format!("while pause frames stopped {sender} ({often})"),
+        (Kind::Congestion, _) => {
+            format!("while {sender} sent more slowly, as notifications of congestion had asked it to ({often})")
+        }
         (Kind::ZeroWindow, _) => format!("while {receiver} kept its receive window closed ({often})"),
         (Kind::Silence, _) => {
             format!("while {receiver} sent nothing, not even an acknowledgment ({often}, {})", duration(main.lasted))
