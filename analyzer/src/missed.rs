@@ -27,6 +27,10 @@ const WAITING_MAX: usize = 256;
 
 /// ns by which a packet comes behind its acknowledgment at most, if the capture has both.
 pub(crate) const BEHIND_MAX: i64 = 1_000_000;
+/// ns within which a requester asks again for a Response that it has not received: a timer, some of which are long.
+const ASKS_AGAIN_MAX: i64 = 5_000_000_000;
+/// The unit of Responses to RDMA Reads that the capture lost.
+pub(crate) const RESPONSE: &str = "Response";
 /// Gaps of one connection whose packets may still come, at most.
 const LOST_MAX: usize = 256;
 /// Rules of one connection that were broken in frames that may have been damaged, at most.
@@ -229,8 +233,12 @@ impl Missed {
 
     /// The next gap whose packets do not come any more at `now` (ns). Nothing may be left of it.
     pub fn settled(&mut self, now: i64) -> Option<Lost> {
-        let is_over = |lost: &Lost| now.saturating_sub(lost.since) > BEHIND_MAX;
-        if self.lost.len() > LOST_MAX || self.lost.front().is_some_and(is_over) { self.lost.pop_front() } else { None }
+        let is_over = |lost: &Lost| {
+            let patience = if lost.unit == RESPONSE { ASKS_AGAIN_MAX } else { BEHIND_MAX };
+            now.saturating_sub(lost.since) > patience
+        };
+        let place = self.lost.iter().position(is_over).or((self.lost.len() > LOST_MAX).then_some(0))?;
+        self.lost.remove(place)
     }
 
     /// The capture began after the first message of the connection.

@@ -79,6 +79,10 @@ pub(crate) struct Opening {
     pub(crate) tcp_opened: Option<At>,
     /// Time of the MPA Reply or CM REP that opened the RDMA connection.
     pub(crate) rdma_opened: Option<At>,
+    /// REPs that went out again after their receiver had begun to send, and have had no RTU.
+    pub(crate) replies_again: u32,
+    /// True if an RTU was seen.
+    pub(crate) is_ready: bool,
     /// Reason of its rejection.
     pub(crate) rejected: Option<String>,
     /// True if the MPA Request was answered with something other than an MPA Reply.
@@ -490,7 +494,7 @@ impl ConnectionState {
     fn way(&self, end: End) -> Option<i64> {
         // an acknowledgment may have been held back; who asked for the connection went on at once
         let opening = self.opening.round_trip.filter(|_| self.roles.sure_client() == Some(end));
-        self.episodes.shortest_round_trip(end).into_iter().chain(opening).min()
+        self.episodes.recent_round_trip(end).into_iter().chain(opening).min()
     }
 
     /// A notification of congestion went to `by`: it has to slow down (annex A17.9).
@@ -870,7 +874,7 @@ fn settled<S: Sink>(
         exchange.reply_seen = exchange.reply_end;
         exchange.reply_end = Some(copy);
     }
-    let way = episodes.shortest_round_trip(replier).unwrap_or(0);
+    let way = episodes.recent_round_trip(replier).unwrap_or(0);
     if let Some(request) = exchange.request(replier.peer(), *sequence, way) {
         let (first, last) = (exchange.request.frame, exchange.reply_end.map_or(0, |at| at.frame));
         let waiter = Waiter { exchange: exchange.id, command: exchange.command, first, last, time: 0 };

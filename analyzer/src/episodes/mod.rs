@@ -470,6 +470,8 @@ pub struct Episodes {
     dropped: Vec<Sum>,
     /// By end: the shortest way from the capture point to it and back, in ns.
     round_trip: [Option<i64>; 2],
+    /// The same of late, if it is another.
+    recent_round_trip: [Option<i64>; 2],
 }
 
 impl Episodes {
@@ -567,6 +569,16 @@ impl Episodes {
     /// The shortest way from the capture point to an end and back, in ns, if it was seen.
     pub fn shortest_round_trip(&self, end: End) -> Option<i64> {
         self.round_trip[end.index()]
+    }
+
+    /// The shortest way from the capture point to an end and back has become `ns` long.
+    pub fn recent_round_trip_is(&mut self, end: End, ns: i64) {
+        self.recent_round_trip[end.index()] = Some(ns);
+    }
+
+    /// The shortest way from the capture point to an end and back of late, in ns, if it was seen.
+    pub fn recent_round_trip(&self, end: End) -> Option<i64> {
+        self.recent_round_trip[end.index()].max(self.round_trip[end.index()])
     }
 
     /// All that are kept, in the order in which they were noticed.

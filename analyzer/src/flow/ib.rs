@@ -123,6 +123,8 @@ pub enum IbFact {
     Measured(Measure),
     /// The shortest way from the capture point to this end and back so far, in ns.
     RoundTrip(i64),
+    /// The same of late, in ns: the way may have become longer.
+    RecentRoundTrip(i64),
     /// Nothing came back for long, while the same packets were retransmitted.
     Silent(Unanswered),
     /// A transport header version that does not exist.
@@ -277,6 +279,8 @@ pub struct IbFlow {
     is_old: bool,
     /// By end: the shortest time from a request to its acknowledgment, in ns.
     round_trip: [Option<i64>; 2],
+    /// By end: the same of late.
+    recent_round_trip: [RecentRoundTrip; 2],
 }
 
 /// Requests of one end.
@@ -425,6 +429,43 @@ struct Request<'a> {
     in_frame: bool,
     /// Its invariant CRC is wrong, and it is still unknown if that means anything.
     is_doubtful: bool,
+}
+
+/// The shortest of the last ways to an end and back. A way that becomes longer shows when a window is over.
+#[derive(Clone, Copy, Debug, Default)]
+struct RecentRoundTrip {
+    /// Time of the first of this window, in ns.
+    since: i64,
+    count: u32,
+    least: i64,
+    told: Option<i64>,
+}
+
+impl RecentRoundTrip {
+    /// ns that a window lasts, at least.
+    const TIME: i64 = 1_000_000_000;
+    /// Ways in a window, at least: some acknowledgments are held back.
+    const COUNT: u32 = 32;
+
+    /// Another way, in ns. Returns the shortest of late if that has changed.
+    #[inline]
+    fn add(&mut self, at: i64, took: i64) -> Option<i64> {
+        if took < 0 {
+            return None;
+        }
+        if self.count == 0 {
+            (self.since, self.least) = (at, took);
+        }
+        self.count += 1;
+        self.least = self.least.min(took);
+        let is_over = self.count >= Self::COUNT && at.saturating_sub(self.since) >= Self::TIME;
+        let least = self.least;
+        if is_over {
+            self.count = 0;
+        }
+        let is_news = is_over && self.told != Some(least) || self.told.is_some_and(|told| took < told);
+        is_news.then(|| *self.told.insert(least))
+    }
 }
 
 /// See [`Copies`].
@@ -1138,6 +1179,7 @@ impl IbFlow {
             let within = |r: &&mut Read| (0..r.span as i32).contains(&psn::ahead(number, r.first));
             let read = sender.reads.iter_mut().find(within);
             let had_all = read.as_ref().is_none_or(|r| r.missing.is_empty() && r.is_done);
+            let lacks = read.as_ref().is_some_and(|r| !r.missing.is_empty());
             let passed =
                 done || read.as_ref().is_some_and(|r| psn::ahead(r.next, number) > 0 && !r.missing.contains(&number));
             let mut late = (0, at, 0);
@@ -1174,7 +1216,18 @@ impl IbFlow {
                 passed && way > 0 && self.senders[by.index()].passed_ago(at, number) > way - way / 8 - HELD_BACK;
             let sender = &mut self.senders[by.index()];
             sender.read_again = Some((number, behind, at));
-            if !(reread && had_all && !is_asked) || is_crossing {
+            // the requester had not received those that were given up as not captured
+            let is_wanted = |psn: &u32| psn::ahead(*psn, number) >= 0 && psn::ahead(*psn, behind) < 0;
+            let wanted = sender.responses_missed.0.extract_if(.., |psn| is_wanted(psn)).count() as u32;
+            if wanted > 0 {
+                self.losses(by.peer()).lost_before.add(at, wanted.into());
+                sink.fact(at, by.peer(), IbFact::Found(wanted));
+            }
+            let sender = &mut self.senders[by.index()];
+            if follows || lacks || wanted > 0 {
+                // the sender went back to one before it, or for one behind it that did not come by here either
+                self.losses(by.peer()).asked_again += u64::from(!follows);
+            } else if !(reread && had_all && !is_asked) || is_crossing {
                 if is_past {
                     self.losses(by.peer()).went_by.add(at, 1);
                 }
@@ -1678,6 +1731,9 @@ impl IbFlow {
             if took >= 0 && known.is_none_or(|known| took < known) {
                 *known = Some(took);
                 sink.fact(at, requester.peer(), IbFact::RoundTrip(took));
+            }
+            if let Some(took) = self.recent_round_trip[requester.peer().index()].add(at.time, took) {
+                sink.fact(at, requester.peer(), IbFact::RecentRoundTrip(took));
             }
         }
         if !(0..=JUMP_MAX).contains(&ahead) {

@@ -127,8 +127,10 @@ pub struct Losses {
     /// Out of order in the capture only: the receiver had them in order, or had acknowledged them before they appear in
     /// it.
     pub misplaced: Tally,
-    /// Sent again although the receiver had them.
+    /// Sent again although the receiver had acknowledged them.
     pub needless: Tally,
+    /// TCP: sent again although the receiver had them, and no acknowledgment had passed by: it was lost, or late.
+    pub ack_late: Tally,
     /// All that was retransmitted, for whatever reason.
     pub repeated: Tally,
     /// Negative acknowledgments of a sequence error that the receiver sent for it.

@@ -2,7 +2,7 @@
 //! 2018 (SACK), RFC 2883 (D-SACK), RFC 3522 (timestamps tell the copies apart), RFC 8985 (tail loss probes).
 //!
 //! ```text
-//!   the receiver acknowledges ──▶ before the copy went out, by D-SACK, or with the timestamp of the first copy ─▶ needless
+//!   the receiver acknowledges ──▶ before the copy went out ─▶ needless;  by D-SACK, or with the timestamp of the first copy ─▶ late acknowledgment
 //!                             └─▶ else: the receiver did not have it ─▶ lost: before the capture if only the copy was seen, else behind
 //! ```
 
@@ -479,7 +479,7 @@ impl Repair {
                 losses.get_or_insert_default().recovered(again.since, at);
                 emit(again.over(at));
             } else if is_first && !again.is_reported {
-                losses.get_or_insert_default().needless.add(again.at, 1);
+                losses.get_or_insert_default().ack_late.add(again.at, 1);
                 again.end = again.seq;
             } else if !again.is_prompt && (again.is_reported || self.says_sack || again.is_timed_out()) {
                 emit(again.over(at));
@@ -559,7 +559,7 @@ impl Repair {
                 if again.is_filled {
                     losses.lost_before.retract();
                 }
-                losses.needless.add(again.at, 1);
+                losses.ack_late.add(again.at, 1);
             }
             !had
         });

@@ -190,8 +190,8 @@ impl Requests {
         Some(Rejected { port: request.port, by_server, slot: request.slot })
     }
 
-    /// A DREQ with the ids of its sender and its receiver. Returns the connection that it ends, and the sender.
-    pub(super) fn disconnect(&self, src: Addr, dst: Addr, local: u32, remote: u32) -> Option<(u32, End)> {
+    /// The connection that a message with the ids of its sender and its receiver is about, and the sender.
+    pub(super) fn connection_of(&self, src: Addr, dst: Addr, local: u32, remote: u32) -> Option<(u32, End)> {
         let found = self.list.iter().rev().find(|r| {
             (r.client == src && r.comm_id == local && r.server_comm_id == Some(remote))
                 || (r.client == dst && r.comm_id == remote && r.server_comm_id == Some(local))
@@ -451,11 +451,11 @@ mod tests {
         requests.request(at(1, 0), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(70, 3), false);
         let (matched, _) = requests.reply(at(3, 0), CLIENT, &reply(80, 70)).expect("its REP");
         requests.connected(&matched, 5, 1);
-        assert_eq!(requests.disconnect(SERVER, CLIENT, 80, 70), Some((5, End::B)));
-        assert_eq!(requests.disconnect(CLIENT, SERVER, 70, 80), Some((5, End::A)));
-        assert_eq!(requests.disconnect(CLIENT, SERVER, 70, 81), None);
+        assert_eq!(requests.connection_of(SERVER, CLIENT, 80, 70), Some((5, End::B)));
+        assert_eq!(requests.connection_of(CLIENT, SERVER, 70, 80), Some((5, End::A)));
+        assert_eq!(requests.connection_of(CLIENT, SERVER, 70, 81), None);
         requests.forget(5);
-        assert_eq!(requests.disconnect(CLIENT, SERVER, 70, 80), None, "it is not followed any more");
+        assert_eq!(requests.connection_of(CLIENT, SERVER, 70, 80), None, "it is not followed any more");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::networks::Tag;
 use super::table::{Flow, Place, QpKey};
 use crate::connection::ConnectionState;
 use crate::env::Layer;
+use crate::episodes::{Cause, Episode, Kind, Trigger};
 use crate::finding::{Blame, Certainty, Rule, Severity, Site};
 use crate::flow::ib::IbFlow;
 use crate::op::{At, End};
@@ -22,6 +23,8 @@ use rdmascope_dissector::wire::ib::cm::{self as wire, CmMessage};
 
 /// The smallest path MTU, in bytes. Datagrams of connection management are as long as it.
 const MTU_LEAST: u32 = 256;
+/// ns after a packet within which a mirror shows it once more.
+const MIRRORED: i64 = 50_000_000;
 /// ns by which a capture may have packets in another order than the ends.
 const DISORDER: i64 = 1_000_000;
 
@@ -70,7 +73,10 @@ impl<S: Sink> Pipeline<S> {
             }
             CmMessage::Reply(reply) => self.cm_reply(at, packet, ib, &reply),
             CmMessage::Reject(reject) => self.cm_reject(at, packet, &reject),
-            CmMessage::ReadyToUse(head) => self.cm_established(at, hosts, head.local_comm_id, head.remote_comm_id),
+            CmMessage::ReadyToUse(head) => {
+                self.cm_established(at, hosts, head.local_comm_id, head.remote_comm_id);
+                self.cm_ready(at, packet, head.local_comm_id, head.remote_comm_id);
+            }
             CmMessage::DisconnectRequest(head) => {
                 self.cm_established(at, hosts, head.local_comm_id, head.remote_comm_id);
                 self.cm_disconnect(at, packet, head.local_comm_id, head.remote_comm_id);
@@ -153,7 +159,9 @@ impl<S: Sink> Pipeline<S> {
 
     fn cm_reply(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>, reply: &wire::ConnectReply<'_>) {
         let rep = &reply.head;
-        let Some((request, early)) = self.requests.reply(at, packet.dst, reply) else { return };
+        let Some((request, early)) = self.requests.reply(at, packet.dst, reply) else {
+            return self.cm_replies_again(at, packet, rep.local_comm_id, rep.remote_comm_id);
+        };
         self.env.frame.earlier = early;
         let network = self.networks.of(packet);
         let mut to_server = QpKey { src: packet.dst, dst: packet.src, qp: rep.local_qpn, network };
@@ -222,6 +230,40 @@ impl<S: Sink> Pipeline<S> {
         self.made_good(&request);
     }
 
+    /// A REP goes out again: if its receiver has begun to send, its RTU was lost. Until it comes, the server may not take
+    /// what it is sent (IBA volume 1, 12.9.7.2).
+    fn cm_replies_again(&mut self, at: At, packet: &Packet<'_>, local: u32, remote: u32) {
+        let found = self.requests.connection_of(packet.src, packet.dst, local, remote);
+        if let Some(s) = found.and_then(|(slot, _)| self.table.get_mut(slot)) {
+            // the copy of a mirror comes sooner
+            let is_late = s.connection.opening.rdma_opened.is_some_and(|opened| at.since(opened) > MIRRORED);
+            let is_lost = is_late && s.connection.has_captured();
+            s.connection.opening.replies_again += u32::from(is_lost);
+        }
+    }
+
+    /// An RTU: the connection can be used by both ends.
+    fn cm_ready(&mut self, at: At, packet: &Packet<'_>, local: u32, remote: u32) {
+        let found = self.requests.connection_of(packet.src, packet.dst, local, remote);
+        let Some(s) = found.and_then(|(slot, _)| self.table.get_mut(slot)) else { return };
+        let connection = &mut s.connection;
+        let (repeated, opened) = (connection.opening.replies_again, connection.opening.rdma_opened);
+        let was_seen = core::mem::replace(&mut connection.opening.is_ready, true);
+        let Some(begin) = opened.filter(|_| repeated > 0) else { return };
+        connection.opening.replies_again = 0;
+        connection.episodes.add(Episode {
+            kind: Kind::Recovery,
+            cause: if was_seen { Cause::LostBehind } else { Cause::LostBefore },
+            trigger: Trigger::Timeout,
+            by: Some(End::A),
+            begin,
+            end: Some(at),
+            packets: 1,
+            repeated,
+            ..Episode::default()
+        });
+    }
+
     fn cm_reject(&mut self, at: At, packet: &Packet<'_>, reject: &wire::ConnectReject<'_>) {
         let reason = reject.reason();
         let rejected = self.requests.reject(at, (packet.src, packet.dst), &reject.head, reason.to_string());
@@ -243,7 +285,7 @@ impl<S: Sink> Pipeline<S> {
     }
 
     fn cm_disconnect(&mut self, at: At, packet: &Packet<'_>, local: u32, remote: u32) {
-        let Some((slot, by)) = self.requests.disconnect(packet.src, packet.dst, local, remote) else { return };
+        let Some((slot, by)) = self.requests.connection_of(packet.src, packet.dst, local, remote) else { return };
         let Some(s) = self.table.get_mut(slot) else { return };
         let farewells = &mut s.connection.ends[by.index()].disconnects;
         *farewells = farewells.saturating_add(1);
@@ -255,7 +297,7 @@ impl<S: Sink> Pipeline<S> {
 
     /// A DREP: the DREQs of its receiver are answered.
     fn cm_disconnected(&mut self, packet: &Packet<'_>, local: u32, remote: u32) {
-        let Some((slot, by)) = self.requests.disconnect(packet.src, packet.dst, local, remote) else { return };
+        let Some((slot, by)) = self.requests.connection_of(packet.src, packet.dst, local, remote) else { return };
         if let Some(s) = self.table.get_mut(slot) {
             s.connection.ends[by.peer().index()].disconnects = 0;
         }

@@ -1,11 +1,11 @@
 //! Rules of RC queue pairs. IBA volume 1, 9.7 (reliable service), 9.9 (errors); A17 (RoCEv2).
 
-use super::{Listener, RESPONSE};
+use super::Listener;
 use crate::connection::f;
 use crate::episodes::{Episode, Kind, sequence_of_psn};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
 use crate::flow::ib::{IbFact, IbSink, Why};
-use crate::missed::Rests;
+use crate::missed::{RESPONSE, Rests};
 use crate::op::{At, End, Gap, Part, RdmaOp, Verb};
 use crate::rules::Group;
 use crate::series::Trouble;
@@ -139,6 +139,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                 );
             }
             IbFact::RoundTrip(took) => self.connection.episodes.round_trip(by, took),
+            IbFact::RecentRoundTrip(took) => self.connection.episodes.recent_round_trip_is(by, took),
             IbFact::Silent(found) => self.silence(by, &found),
             IbFact::ResponsesMissed(count) => {
                 self.connection.missed.gap(by, at);

@@ -10,7 +10,7 @@ use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::flow::losses::{ALL_CHANGED, LossView, Losses, Speaks, Tally, are_changed};
 use crate::messages::smbd::link;
 use crate::op::{At, End};
-use crate::stats::{FarLonger, Long, Usual, wait_of_timer};
+use crate::stats::{Commands, FarLonger, Long, Usual, wait_of_timer};
 use crate::summary::Handshake;
 use alloc::string::String;
 use core::fmt::{self, Write};
@@ -40,6 +40,8 @@ const TCP: Rules = Rules {
     damaged: Rule::TcpChecksum,
 };
 
+/// ns of requests' time that are much.
+const MUCH: i64 = 100_000_000;
 /// Tries that a link which loses packets may swallow by chance.
 const CHANCE_MAX: u32 = 5;
 /// ns by which packets of a capture may be out of order that were sent in order.
@@ -135,12 +137,21 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
     let losses = || End::BOTH.into_iter().filter_map(|by| Some((by, flow.losses[by.index()]?)));
     let sums = connection.episodes.sums(connection.last.time);
     let answered = connection.is_answered();
+    let (smb2, rpc) = connection.commands();
+    let rows = || smb2.into_iter().chain(rpc).flat_map(Commands::rows);
+    let whole = rows().map(|command| command.time.sum()).fold(0, i64::saturating_add);
     let far_longer = connection.far_longer();
     resent(connection, rules, &far_longer, emit);
     let emit = &mut |finding: Finding| {
-        // a repair that cost no request anything is only a note
-        let is_free = answered && is_of_the_wire(finding.rule) && cost_in(&sums, finding.rule, None) == 0;
-        emit(if is_free { finding.with_severity(Severity::Note) } else { finding });
+        // a repair that cost no request anything is only a note, and what takes much of their time is more than one
+        let cost = cost_in(&sums, finding.rule, None);
+        let is_free = answered && is_of_the_wire(finding.rule) && cost == 0;
+        let is_much = finding.rule == Rule::TcpHeld && cost >= MUCH && cost.saturating_mul(10) >= whole;
+        emit(match (is_free, is_much) {
+            (true, _) => finding.with_severity(Severity::Note),
+            (_, true) => finding.with_severity(Severity::Warn),
+            _ => finding,
+        });
     };
     let is_troubled =
         connection.health.is_troubled() || connection.missed.any() || losses().any(|(_, l)| is_disturbed(l));
@@ -320,7 +331,8 @@ fn lost<'s>(
             (0, _) => "behind the capture point",
             _ => "on both sides of the capture point",
         };
-        let again = Many(losses.repeated.count.saturating_sub(losses.needless.count), rules.unit);
+        let again =
+            Many(losses.repeated.count.saturating_sub(losses.needless.count + losses.ack_late.count), rules.unit);
         let took = RecoveryTime(losses.recovery);
         // if the capture loses packets, unseen ones may have been there, unless their receiver asked for them
         let is_asked = losses.naks + losses.asked_again > 0;
@@ -403,9 +415,12 @@ fn overtaken<'s>(
         // an end that did not report them missing may have had them in order; and packets that a capture misses look
         // late when they go again
         let noticed = rules.unit == "segment" || losses.naks > 0;
+        // a sender goes back when it is asked to: if nothing else came again, what came late was the answer to that
+        let is_answered = losses.naks == 0 || losses.repeated.any();
         // neighbours change places in captures, too
         let is_far = rules.unit == "segment" || losses.delay >= NEIGHBOURS;
         let is_sure = noticed
+            && is_answered
             && is_far
             && losses.lost() == 0
             && !connection.missed.any()
@@ -414,7 +429,7 @@ fn overtaken<'s>(
         let late = losses.overtaken.count;
         let (count, were, way) = (Many(late, rules.unit), was(late), Direction(connection, by));
         let delay = Milliseconds(losses.delay);
-        if losses.naks > 0 && losses.lost() == 0 {
+        if losses.naks > 0 && losses.lost() == 0 && is_answered {
             let (naks, again) = (Many(losses.naks, "NAK"), Many(losses.repeated.count, rules.unit));
             found.add(
                 &losses.overtaken,
@@ -486,16 +501,28 @@ fn needless<'s>(
     rules: &Rules,
     emit: &mut impl FnMut(Finding),
 ) {
+    let mut late = Both::new(connection);
     for (by, losses) in losses {
+        let (count, were, way) =
+            (Many(losses.ack_late.count, rules.unit), was(losses.ack_late.count), Direction(connection, by));
+        let acks = if losses.ack_late.count == 1 { "the acknowledgment" } else { "the acknowledgments" };
+        late.add(
+            &losses.ack_late,
+            format_args!(
+                "{count} {way} {were} sent again although the receiver had {}: {acks} came late, or {were} lost",
+                them(losses.ack_late.count)
+            ),
+        );
         let mut found = Both::new(connection);
         let count = Many(losses.needless.count, rules.unit);
         let them = them(losses.needless.count);
-        found.add(&losses.needless, format_args!("sent {count} again although its peer had {them}: nothing was lost"));
+        found.add(&losses.needless, format_args!("sent {count} again although its peer had acknowledged {them}"));
         // once may be a copy that the network made, or the acknowledgment stands too early in the capture
         let is_once = losses.needless.count < 2;
         let certainty = if is_once { Certainty::Guess } else { Certainty::IfNothingWasMissed };
         found.finish(rules.needless, blame(connection, by), certainty, emit);
     }
+    late.finish(rules.needless, Blame::Unknown, Certainty::Guess, emit);
 }
 
 fn damaged<'s>(

@@ -14,7 +14,7 @@ use crate::env::Env;
 use crate::episodes::{Episode, Kind};
 use crate::finding::{Blame, Certainty, Rule, Site};
 use crate::flow::losses::Unanswered;
-use crate::missed::Lost;
+use crate::missed::{Lost, RESPONSE};
 use crate::op::{At, End, Gap};
 use crate::sink::Sink;
 use core::fmt;
@@ -28,9 +28,6 @@ pub struct Listener<'c, S> {
     /// The environment that it reports to.
     pub env: &'c mut Env<S>,
 }
-
-/// Unit of what is missing of the answer to a Read.
-const RESPONSE: &str = "Response";
 
 impl<S: Sink> Listener<'_, S> {
     pub(super) fn wire(&mut self, at: At, rule: Rule, by: Blame, certainty: Certainty, text: fmt::Arguments<'_>) {

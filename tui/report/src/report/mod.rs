@@ -605,12 +605,14 @@ pub fn came_to_nothing(connection: &Connection) -> bool {
 /// One cause, with its consequences.
 pub use rdmascope_analyzer::roots::Root as Entry;
 
-/// The first occurrence as a sentence that names the side to blame.
+/// What happened as a sentence that names the side to blame: of several connections on the one where it was seen most,
+/// among those where it is gravest.
 pub fn sentence(entry: &Entry<'_>, data: &ReportData) -> String {
     if entry.counts_failures() {
         return words::sentence(&entry.text());
     }
-    entry.findings.first().map(|f| data.report.sentence(f)).unwrap_or_default()
+    let most = entry.findings.iter().rev().max_by_key(|f| (f.severity, f.certainty, f.count));
+    most.map(|f| data.report.sentence(f)).unwrap_or_default()
 }
 
 /// Text on how far a finding can be trusted; empty if it is certain.
