@@ -691,6 +691,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_pause_held_back_comes_out_a_way_later() {
+        let mut recent = Recent::default();
+        recent.add(seen(1000 * US), 0, &pfc(CLIENT, 3, 0xffff));
+        recent.add(seen(1100 * US), 0, &pfc(CLIENT, 3, 0));
+        let held = |way: i64, to: i64| {
+            let way = Way { mine: &[SERVER], peers: &[CLIENT], priority: Some(3), way: way * US };
+            recent.held(&way, seen(900 * US), seen(to * US)).is_some()
+        };
+        // half a millisecond and a share of the pause after its end
+        assert_eq!([held(0, 1603), held(0, 1604), held(1000, 2603), held(1000, 2604)], [true, false, true, false]);
+    }
+
+    #[test]
     fn a_pause_stops_what_is_sent_to_its_source() {
         let quanta = 0xffff;
         for (source, priority, of_packets, expected) in [

@@ -197,3 +197,55 @@ fn what_the_client_of_another_connection_gives_up_is_what_a_reply_waited_for() {
         assert_eq!(waited.behind, is_behind.then_some(Behind::Exchange(broke.id)), "{late}");
     }
 }
+
+/// A client that was told of congestion waits for its rate: it is not late, unless no rate explains the wait.
+#[test]
+fn an_answer_that_waits_for_a_rate_is_not_late() {
+    let waited = |told: Option<i64>, wait: i64| {
+        let (episodes, kept) = episodes_of(Cause::ReadResponse, |c| {
+            c.smb();
+            let header = c.smb2_write(1024, &[descriptor(5, 1024)]);
+            if let Some(ago) = told {
+                // a notification of the server
+                c.roce(S, 0x81, 0, &[0; 16], &[]);
+                c.wait(ago);
+            }
+            let psn = c.read_request(S, 5, 1024);
+            c.wait(wait);
+            c.read_response(C, psn, 1024);
+            c.reply(&header, 0, &Conversation::write_body(1024));
+        });
+        let kinds: Vec<_> = episodes.iter().map(|e| (e.kind, e.by)).collect();
+        let time = kept.exchanges.last().map(|e| (e.time.of(Owner::Client) > 0, e.time.of(Owner::SendQueue) > 0));
+        (kinds, time)
+    };
+    let late = (vec![(Kind::Idle, Some(End::A))], Some((true, false)));
+    let slowed = (vec![(Kind::Congestion, Some(End::A))], Some((false, true)));
+    assert_eq!(waited(None, 5 * MS), late);
+    assert_eq!(waited(Some(0), 5 * MS), slowed);
+    assert_eq!(waited(Some(900 * MS), 5 * MS), slowed);
+    assert_eq!(waited(Some(1000 * MS), 5 * MS), late, "the rate is back");
+    assert_eq!(waited(Some(0), 50 * MS).0, [], "more than a rate explains, and not sure");
+    assert_eq!(waited(Some(0), 200 * MS), late, "no rate explains this");
+}
+
+/// Until a lost RTU is sent again, because the REP came again, the server may not take what it is sent.
+#[test]
+fn a_lost_rtu_holds_up_the_first_request() {
+    let waited = |again: bool, wait: i64| {
+        let (episodes, kept) = episodes_of(Cause::LostBefore, |c| {
+            c.connect(445);
+            c.smbd_request(request());
+            c.wait(wait);
+            if again {
+                c.cm_reply();
+                c.cm_ready(C);
+            }
+            c.smbd_response(response());
+        });
+        assert!(kept.exchanges.is_empty());
+        episodes.iter().map(|e| (e.kind, e.by, e.packets, e.repeated)).collect::<Vec<_>>()
+    };
+    assert_eq!(waited(true, 400 * MS), [(Kind::Recovery, Some(End::A), 1, 1)]);
+    assert_eq!((waited(false, 400 * MS), waited(true, 20 * MS)), (vec![], vec![]), "none, or the copies of a mirror");
+}

@@ -573,6 +573,50 @@ mod tests {
     }
 
     #[test]
+    fn a_round_goes_on_while_the_next_nak_is_on_its_way() {
+        // 16 ms from the capture point to the sender and back
+        let packet = |frame: u64, psn: u32, follows: bool, is_first: bool| Sent {
+            psn,
+            way: 16 * MS,
+            ..sent(frame, follows, is_first)
+        };
+        let lost = |second: Option<u64>| {
+            let mut r = Recovery::new(at(1), 15);
+            r.jumped(at(2), 2, 15);
+            r.asked(at(2), 10);
+            r.sent(&packet(20, 10, false, true));
+            if let Some(frame) = second {
+                r.asked(at(frame), 14);
+            }
+            // this one had been missing too, and is not older than the round
+            r.sent(&packet(21, 11, true, true));
+            r.sent(&packet(22, 12, true, false));
+            assert_eq!(r.awaits_round(), second.is_some());
+            r.sent(&packet(60, 14, false, false));
+            let losses = end(r, 70);
+            (losses.lost_before.count, losses.lost_behind.count, losses.overtaken.count, losses.repeated.count)
+        };
+        assert_eq!([lost(None), lost(Some(20))], [(2, 0, 0, 4); 2]);
+    }
+
+    #[test]
+    fn what_a_round_jumps_over_was_lost_in_it() {
+        let lost = |again: bool| {
+            let mut r = Recovery::new(at(1), 15);
+            r.asked(at(2), 10);
+            r.sent(&sent(3, false, false));
+            if again {
+                r.lost_again();
+            }
+            r.asked(at(4), 12);
+            r.sent(&sent(5, false, false));
+            let losses = end(r, 9);
+            (losses.lost_before.count, losses.lost_behind.count)
+        };
+        assert_eq!([lost(false), lost(true)], [(0, 2), (1, 0)]);
+    }
+
+    #[test]
     fn a_recovery_tells_what_it_began_with() {
         let trigger = |nak: bool, is_first: bool| {
             let mut r = Recovery::new(at(1), 10);

@@ -654,12 +654,13 @@ mod tests {
             self
         }
 
-        /// Lost before, lost behind, needless, overtaken.
+        /// Lost before, lost behind, needless or without an acknowledgment in time, overtaken.
         fn counts(&mut self, ms: i64) -> [u64; 4] {
             let last = self.at(ms);
             self.repair.finish(last, &mut self.losses);
             let losses = self.losses.clone().unwrap_or_default();
-            [losses.lost_before.count, losses.lost_behind.count, losses.needless.count, losses.overtaken.count]
+            let had = losses.needless.count + losses.ack_late.count;
+            [losses.lost_before.count, losses.lost_behind.count, had, losses.overtaken.count]
         }
     }
 
@@ -703,6 +704,21 @@ mod tests {
         );
         assert_eq!(tap.counts(20), [0, 0, 1, 0]);
         assert_eq!(tap.over, [], "nothing was held up");
+    }
+
+    #[test]
+    fn what_was_acknowledged_before_it_went_out_again_was_needless_and_what_was_not_may_have_lost_its_acknowledgment() {
+        let had = |first: i64| {
+            let mut tap = Tap::default();
+            tap.send(0, 100, SegmentKind::New);
+            if first > 0 {
+                tap.ack(first, 200, &[], 0);
+            }
+            tap.send(10, 100, SegmentKind::Repeated).ack(12, 200, &[(100, 200)], 0);
+            tap.counts(20);
+            tap.losses.map(|losses| (losses.needless.count, losses.ack_late.count))
+        };
+        assert_eq!([had(9), had(0)], [Some((1, 0)), Some((0, 1))]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use rdmascope_analyzer::pipeline::FrameMeta;
 use rdmascope_dissector::frame::LinkType;
 use rdmascope_dissector::wire::ib::bth::{Bth, Opcode};
 use rdmascope_dissector::wire::ib::cm::{
-    self, Attribute, DisconnectHead, RejectHead, ReplyHead, RequestHead, RequestIds, ServiceId,
+    self, Attribute, DisconnectHead, ReadyHead, RejectHead, ReplyHead, RequestHead, RequestIds, ServiceId,
 };
 use rdmascope_dissector::wire::ib::ext::{self, Reth, aeth_bytes, deth_bytes};
 use rdmascope_dissector::wire::ib::icrc::{Cover, invariant};
@@ -501,6 +501,13 @@ impl Conversation {
         let mut out = Vec::new();
         RejectHead { local_comm_id: 0, remote_comm_id: self.comm, what: 0, length: 0, reason }.emit(&mut out);
         self.mad(S, Attribute::CONNECT_REJECT, &out);
+    }
+
+    pub fn cm_ready(&mut self, by: usize) {
+        let mut out = Vec::new();
+        let ids = self.comms();
+        ReadyHead { local_comm_id: ids[by], remote_comm_id: ids[1 - by] }.emit(&mut out);
+        self.mad(by, Attribute::READY_TO_USE, &out);
     }
 
     pub fn cm_disconnect(&mut self, by: usize) {

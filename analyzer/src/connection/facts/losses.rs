@@ -903,15 +903,18 @@ mod tests {
 
     #[test]
     fn how_sure_reordering_is() {
-        let found = |is_tcp: bool, naks: u64, delay: i64, lost: u64| {
+        let of = |is_tcp: bool, naks: u64, delay: i64, lost: u64, repeated: u64| {
             let found = told(is_tcp, &|_, losses, _| {
                 (losses[0].overtaken, losses[0].naks, losses[0].delay) = (times(1), naks, delay);
+                losses[0].repeated = times(repeated);
                 losses[0].lost_before.count = lost;
             });
             let row = found.into_iter().find(|(rule, ..)| [Rule::RcReorder, Rule::TcpReorder].contains(rule));
             row.map(|(_, certainty, text)| (certainty, text.contains("the receiver answered with")))
         };
+        let found = |is_tcp: bool, naks: u64, delay: i64, lost: u64| of(is_tcp, naks, delay, lost, naks);
         assert_eq!(found(false, 1, NEIGHBOURS, 0), Some((SURE, true)));
+        assert_eq!(of(false, 1, NEIGHBOURS, 0, 0), Some((GUESS, false)), "it may be what was asked for");
         assert_eq!(found(false, 1, NEIGHBOURS - 1, 0), Some((GUESS, true)));
         assert_eq!(found(false, 0, NEIGHBOURS, 0), Some((GUESS, false)));
         assert_eq!(found(false, 1, NEIGHBOURS, 1), Some((GUESS, false)));
