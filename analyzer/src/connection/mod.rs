@@ -56,6 +56,8 @@ const FINE: i64 = 1000;
 const READS: u32 = 16;
 /// ns for which an adapter holds an acknowledgment back, at most.
 const HELD_BACK: i64 = 50_000;
+/// ns for which TCP holds an acknowledgment back, at most, with some for the way: Linux up to 200 ms.
+const ACKNOWLEDGED_WITHIN: i64 = 220_000_000;
 /// ns within which packets may have been on their way when the connection was broken off.
 const UNDER_WAY: i64 = 10_000_000;
 /// ns without an acknowledgment that are remembered.
@@ -568,9 +570,10 @@ impl ConnectionState {
         if at.since(before.0) > UNHEARD {
             self.ends[by.index()].unheard = (before, at);
         }
+        let is_tcp = self.is_tcp();
         let Self { settling, episodes, upper, ends, .. } = self;
         while let Some(waiting) = settling.arrived(by, sequence) {
-            settled(env, episodes, upper, by, waiting, ends);
+            settled(env, episodes, upper, by, waiting, ends, is_tcp);
             env.forget_exchange(settling.done(by));
         }
     }
@@ -600,11 +603,16 @@ impl ConnectionState {
         self.settling.again(by, at, from, is_behind, spoke, soon);
     }
 
+    fn is_tcp(&self) -> bool {
+        matches!(self.transport, Some(Transport::Iwarp | Transport::Tcp))
+    }
+
     #[cold]
     fn settle_oldest<S: Sink>(&mut self, env: &mut Env<S>, by: End) {
+        let is_tcp = self.is_tcp();
         let Self { settling, episodes, upper, ends, .. } = self;
         if let Some(waiting) = settling.oldest(by) {
-            settled(env, episodes, upper, by, waiting, ends);
+            settled(env, episodes, upper, by, waiting, ends, is_tcp);
             env.forget_exchange(settling.done(by));
         }
     }
@@ -678,9 +686,10 @@ impl ConnectionState {
         memory.finish(&mut cx, end);
         messages.finish(&mut cx, by);
         for replier in End::BOTH {
+            let is_tcp = self.is_tcp();
             let Self { settling, episodes, upper, ends, .. } = self;
             while let Some(waiting) = settling.oldest(replier) {
-                settled(env, episodes, upper, replier, waiting, ends);
+                settled(env, episodes, upper, replier, waiting, ends, is_tcp);
                 env.forget_exchange(settling.done(replier));
             }
         }
@@ -868,6 +877,7 @@ fn settled<S: Sink>(
     replier: End,
     waiting: &mut Waiting,
     ends: &[EndState; 2],
+    is_tcp: bool,
 ) {
     let Waiting { exchange, sequence, copy } = waiting;
     if let Some(copy) = copy.filter(|copy| exchange.reply_end.is_some_and(|end| end.time < copy.time)) {
@@ -886,7 +896,11 @@ fn settled<S: Sink>(
         let had_it = from.time > sent && exchange.sequence.is_none_or(|mine| not_before(acked, mine));
         exchange.is_unheard =
             !had_it && from.time <= sent.saturating_add(part) && to.time.saturating_add(part) >= reply;
-        exchange.time = cut.time;
+        // TCP acknowledges sooner than this, unless a reply takes the acknowledgment along: that, or the
+        // acknowledgment, was lost, and the capture does not tell how long the server took
+        let is_lost = exchange.is_unheard && is_tcp && cut.time.of(Owner::Server) > ACKNOWLEDGED_WITHIN;
+        let lost = if is_lost { cut.time.of(Owner::Server) } else { 0 };
+        exchange.time = cut.time.moved(Owner::Server, Owner::Unknown, lost);
     }
     upper.settled(exchange, replier);
     env.complete(exchange);

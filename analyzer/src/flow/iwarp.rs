@@ -590,6 +590,9 @@ impl TcpFlow {
                     out.fact(at, by, FlowFact::Over(over));
                 }
             }
+        } else if flags & (SYN | FIN) == 0 && segment.seq != self.streams[by.index()].next_seq() {
+            let timestamp = segment.timestamps.map(|(value, _)| value);
+            self.repairs[by.index()].empty(at, segment.seq, timestamp);
         }
         self.fin(at, by, segment, options, t, out);
     }

@@ -222,6 +222,9 @@ pub struct Repair {
     newest: Option<(At, u32)>,
     /// First time that bytes were missing, and the timestamp of the segment that showed it.
     gap: Option<(At, Option<u32>)>,
+    /// A segment without data that begins behind data which did not come by: its time and timestamp, and where it
+    /// begins.
+    ahead: Option<Box<(At, Option<u32>, u32)>>,
     /// The receiver has used SACK: it would say so if it had something twice.
     says_sack: bool,
     /// The receiver said that something is missing at this sequence number.
@@ -254,6 +257,34 @@ const fn before(a: u32, b: u32) -> bool {
 }
 
 impl Repair {
+    /// The sender sends a segment without data, which begins at `seq`. Data before that has left it.
+    pub fn empty(&mut self, at: At, seq: u32, timestamp: Option<u32>) {
+        if self.newest.is_some_and(|(_, newest)| before(newest, seq)) {
+            self.ahead.get_or_insert_with(|| Box::new((at, timestamp, seq)));
+        }
+    }
+
+    /// Data of which an empty segment showed before that it had left comes by for the first time: it was lost, if its
+    /// clock or the time that passed says that it was sent again.
+    #[cold]
+    fn comes_again(&mut self, sent: &Sent, way: i64, losses: &mut Option<Box<Losses>>) {
+        let Some((since, clock, seq)) = self.ahead.as_deref().copied() else { return };
+        if !before(sent.end, seq) {
+            self.ahead = None;
+        }
+        let is_newer = match clock.zip(sent.timestamp) {
+            Some((then, now)) => before(then, now),
+            None => sent.at.since(since) >= TIMEOUT_LEAST,
+        };
+        if before(sent.seq, seq) && is_newer {
+            let losses = losses.get_or_insert_default();
+            losses.lost_before.add(sent.at, 1);
+            losses.repeated.add(sent.at, 1);
+            let again = Retransmission { since, is_filled: true, is_prompt: false, ..self.again_of(sent, way) };
+            self.open(again, losses);
+        }
+    }
+
     /// The sender sends data. `way`: from the capture point to the sender and back, in ns.
     pub fn sent(&mut self, sent: &Sent, way: i64, losses: &mut Option<Box<Losses>>) -> Option<Over> {
         let Sent { at, end, timestamp, echo, was, .. } = *sent;
@@ -276,6 +307,9 @@ impl Repair {
         match was {
             SegmentKind::New => {
                 self.gap = None;
+                if self.ahead.is_some() {
+                    self.comes_again(sent, way, losses);
+                }
                 if let Some((since, until, clock)) = self.delayed.take()
                     && over.is_none()
                     && at.time.saturating_sub(until.time) <= PROMPTLY + way
@@ -691,6 +725,32 @@ mod tests {
         tap.repair.sent(&again, 4 * MS, &mut tap.losses);
         tap.ack(43, 400, &[], 33);
         assert_eq!(tap.counts(70), [0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn data_that_had_left_before_it_came_by_was_lost() {
+        let lost = |ahead: u32, clock: Option<u32>, at: i64| {
+            let mut tap = Tap::default();
+            tap.send(0, 100, SegmentKind::New).ack(1, 200, &[], 0);
+            let empty = tap.at(10);
+            tap.repair.empty(empty, ahead, clock);
+            let timestamp = clock.map(|_| 20);
+            let (echo, is_older, age, was) = (None, None, None, SegmentKind::New);
+            let sent = Sent { at: tap.at(at), seq: 200, end: 300, timestamp, echo, is_older, age, was };
+            tap.repair.sent(&sent, 0, &mut tap.losses);
+            tap.ack(at + 1, 300, &[], at as u32);
+            let over = tap.over.iter().filter_map(|over| match over {
+                Over::Recovery { since, until, .. } => Some((since.time / MS, until.time / MS)),
+                _ => None,
+            });
+            over.collect::<Vec<_>>()
+        };
+        assert_eq!(lost(300, Some(10), 50), [(10, 51)], "its clock is later");
+        assert_eq!(lost(300, Some(20), 50), [], "it may be the first");
+        assert_eq!(lost(200, Some(10), 50), [], "nothing had left");
+        let least = TIMEOUT_LEAST / MS;
+        assert_eq!(lost(300, None, 9 + least), []);
+        assert_eq!(lost(300, None, 10 + least), [(10, 11 + least)]);
     }
 
     #[test]

@@ -1026,7 +1026,7 @@ object! {
     struct EpisodeJson {
         /// Its number on the connection.
         id: u32,
-        /// recovery, rnr, credit, pause, zero_window, silence, nagle, held_up, idle, interrupted or gap.
+        /// recovery, rnr, credit, pause, congestion, zero_window, silence, nagle, held_up, idle, interrupted or gap.
         kind: &'static str,
         /// The cause: lost_before_capture, lost_behind_capture, unacknowledged, acknowledgment_lost, response_lost,
         /// damaged, reordered, needless, smb_direct_credits, rpcrdma_credits, smb2_credits, read_depth, read_response,
