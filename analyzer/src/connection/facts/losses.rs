@@ -10,7 +10,7 @@ use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::flow::losses::{ALL_CHANGED, LossView, Losses, Speaks, Tally, are_changed};
 use crate::messages::smbd::link;
 use crate::op::{At, End};
-use crate::stats::{Commands, FarLonger, Long, Usual, wait_of_timer};
+use crate::stats::{FarLonger, Long, Usual, wait_of_timer};
 use crate::summary::Handshake;
 use alloc::string::String;
 use core::fmt::{self, Write};
@@ -40,8 +40,6 @@ const TCP: Rules = Rules {
     damaged: Rule::TcpChecksum,
 };
 
-/// ns of requests' time that are much.
-const MUCH: i64 = 100_000_000;
 /// Tries that a link which loses packets may swallow by chance.
 const CHANCE_MAX: u32 = 5;
 /// ns by which packets of a capture may be out of order that were sent in order.
@@ -137,21 +135,12 @@ pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut 
     let losses = || End::BOTH.into_iter().filter_map(|by| Some((by, flow.losses[by.index()]?)));
     let sums = connection.episodes.sums(connection.last.time);
     let answered = connection.is_answered();
-    let (smb2, rpc) = connection.commands();
-    let rows = || smb2.into_iter().chain(rpc).flat_map(Commands::rows);
-    let whole = rows().map(|command| command.time.sum()).fold(0, i64::saturating_add);
     let far_longer = connection.far_longer();
     resent(connection, rules, &far_longer, emit);
     let emit = &mut |finding: Finding| {
-        // a repair that cost no request anything is only a note, and what takes much of their time is more than one
-        let cost = cost_in(&sums, finding.rule, None);
-        let is_free = answered && is_of_the_wire(finding.rule) && cost == 0;
-        let is_much = finding.rule == Rule::TcpHeld && cost >= MUCH && cost.saturating_mul(10) >= whole;
-        emit(match (is_free, is_much) {
-            (true, _) => finding.with_severity(Severity::Note),
-            (_, true) => finding.with_severity(Severity::Warn),
-            _ => finding,
-        });
+        // a repair that cost no request anything is only a note
+        let is_free = answered && is_of_the_wire(finding.rule) && cost_in(&sums, finding.rule, None) == 0;
+        emit(if is_free { finding.with_severity(Severity::Note) } else { finding });
     };
     let is_troubled =
         connection.health.is_troubled() || connection.missed.any() || losses().any(|(_, l)| is_disturbed(l));

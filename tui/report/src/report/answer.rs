@@ -5,6 +5,7 @@ use super::words::{clock, count, duration, grouped, share, times};
 use rdmascope_analyzer::answer::{self, Answer, DelayCause};
 use rdmascope_analyzer::episodes::time::{Owner, Time};
 use rdmascope_analyzer::episodes::{Cause, Kind, Waiter};
+use rdmascope_analyzer::finding::{Blame, Finding, Rule};
 use rdmascope_analyzer::op::End;
 use rdmascope_analyzer::report::{Report, Transport};
 
@@ -36,8 +37,15 @@ pub fn text(report: &Report) -> Option<String> {
         return Some(format!("Requests waited {waited} in all: {}.{}{late}", owners(&answer.time), way(&answer)));
     };
     let (cost, part) = (duration(main.cost), share(main.cost, answer.waited));
-    let mut text =
-        format!("Requests waited {waited} in all; {cost} ({part}) of it {}{}.", what(main, unit), when(main, report));
+    // where as many packets came late, it may have been these that were sent again
+    let is_late = |f: &Finding| {
+        matches!(f.rule, Rule::RcReorder | Rule::TcpReorder)
+            && f.by == Blame::Network
+            && f.count.saturating_mul(2) >= main.packets
+    };
+    let lost = if report.findings.iter().any(is_late) { "lost or overtaken" } else { "lost" };
+    let (what, when) = (what(main, unit, lost), when(main, report));
+    let mut text = format!("Requests waited {waited} in all; {cost} ({part}) of it {what}{when}.");
     // of several delays with one owner, none is what it would be without
     if let Some(relief) =
         answer.relief.filter(|_| main.cost.saturating_mul(10) >= answer.time.of(main.kind.owner()).saturating_mul(9))
@@ -97,7 +105,8 @@ fn way(answer: &Answer) -> String {
     }
 }
 
-fn what(main: &DelayCause, unit: &str) -> String {
+/// What requests waited for; `lost` is what happened to packets that were lost.
+fn what(main: &DelayCause, unit: &str, lost: &str) -> String {
     let side = |end: End| if end == End::A { "client" } else { "server" };
     let way = main.from.map_or(String::new(), |from| format!(" from {} to {}", side(from), side(from.peer())));
     let sender = main.from.map_or("the sender".to_owned(), |from| format!("the {}", side(from)));
@@ -124,7 +133,7 @@ fn what(main: &DelayCause, unit: &str) -> String {
                 1 => ", of which 1 seems to be an acknowledgment".to_owned(),
                 n => format!(", of which {n} seem to be acknowledgments"),
             };
-            format!("recovering from {packets} lost{way}{acks}")
+            format!("recovering from {packets} {lost}{way}{acks}")
         }
         (Kind::Recovery, Cause::Damaged) => format!("recovering from {packets} damaged{way}"),
         (Kind::Recovery, Cause::Reordered) => {
