@@ -138,10 +138,11 @@ impl Ours {
                 Offer::Write => (vec![0; memory.length as usize], Rights::REMOTE_WRITE),
                 Offer::Invalidate => (Vec::new(), Rights::REMOTE_READ),
             };
-            // it was used before, or is all that is invalidated
-            if !endpoint.memory().has_room(memory.key, memory.address, memory.length)
-                && !(bytes.is_empty() && endpoint.memory().bytes(memory.key).is_some())
-            {
+            // it was used before, or only its key is asked for
+            let known = endpoint.memory();
+            let is_known = known.has_room(memory.key, memory.address, memory.length)
+                || bytes.is_empty() && known.bytes(memory.key).is_some();
+            if !is_known {
                 let handle = Handle { key: memory.key, offset: memory.address, length: memory.length };
                 endpoint.register_at(handle, bytes, rights);
             }

@@ -522,15 +522,11 @@ impl ConnectionState {
         if op.at.since(since) <= IDLE.max(self.tick.saturating_mul(2)) || is_doubtful {
             return false;
         }
-        let kind = match self.ends[op.by.index()].slowed {
-            Some(told) if op.at.since(told) <= SLOWED => {
-                match op.at.since(since) {
-                    ..=SLOWED_PACKET => Kind::Congestion,
-                    // more than a rate explains, and less than shows that it was not the rate
-                    ..=SLOWED_LONG => return false,
-                    _ => Kind::Idle,
-                }
-            }
+        let is_slowed = self.ends[op.by.index()].slowed.is_some_and(|told| op.at.since(told) <= SLOWED);
+        let kind = match op.at.since(since) {
+            waited if is_slowed && waited <= SLOWED_PACKET => Kind::Congestion,
+            // more than a rate explains, and less than shows that it was not the rate
+            waited if is_slowed && waited <= SLOWED_LONG => return false,
             _ => Kind::Idle,
         };
         self.episodes.add(Episode {
