@@ -80,9 +80,6 @@ fn address(of: usize) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, 1 + of as u8).into()
 }
 
-/// Bytes of the headers before a datagram: Ethernet, IPv4, UDP.
-const BEFORE: usize = 14 + 20 + 8;
-
 /// True if `psn` is not behind `highest`, as 24 bits tell it.
 fn is_again(psn: u32, highest: Option<u32>) -> bool {
     highest.is_some_and(|highest| highest.wrapping_sub(psn) & 0xff_ffff < 0x80_0000)
@@ -235,7 +232,7 @@ impl Transport for Ours {
         }
         let frame = &packet.frame;
         let length = usize::from(u16::from_be_bytes([frame[38], frame[39]])) - 8;
-        let Some(datagram) = frame.get(BEFORE..BEFORE + length) else { return };
+        let Some(datagram) = frame.get(frame::HEADERS..frame::HEADERS + length) else { return };
         if self.endpoint.is_none()
             && let Some((Addressed::Service { .. }, request)) = roce::addressed(datagram).filter(|_| !packet.damaged)
         {

@@ -69,25 +69,28 @@ fn ipv4(by: usize, protocol: u8, ip: Ip, payload: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Bytes of the Ethernet header.
+const ETHERNET: usize = 14;
+/// Bytes before a datagram of RoCEv2: Ethernet, IPv4, UDP.
+pub const HEADERS: usize = ETHERNET + 20 + 8;
+/// UDP source port of the client; that of the server is the next one.
+const SOURCE_PORTS: u16 = 0xc001;
 /// The flag of a packet on the primary path (MigReq).
 const MIGRATED: u8 = 0x40;
 
 /// A RoCEv2 packet.
 pub fn roce(by: usize, ip: Ip, head: Bth, extensions: &[u8], payload: &[u8]) -> Vec<u8> {
     let padded = payload.len().next_multiple_of(4);
-    let [high, low] = ROCE_V2.to_be_bytes();
-    let mut udp = vec![0xc0, 1 + by as u8, high, low];
-    udp.extend(((8 + Bth::LEN + extensions.len() + padded + icrc::LEN) as u16).to_be_bytes());
-    udp.extend([0, 0]);
-    Bth { bits: MIGRATED, ..head }.padded(payload.len()).emit(&mut udp);
-    udp.extend_from_slice(extensions);
-    udp.extend_from_slice(payload);
-    udp.resize(udp.len() + padded - payload.len() + icrc::LEN, 0);
-    let mut packet = ipv4(by, UDP, ip, &udp);
-    let end = packet.len() - icrc::LEN;
-    let icrc = invariant(Cover::Ipv4, &packet[..end]).expect("the headers are all there");
-    packet[end..].copy_from_slice(&icrc.to_le_bytes());
-    ethernet(by, 0x0800, &packet)
+    let mut datagram = Vec::with_capacity(Bth::LEN + extensions.len() + padded + icrc::LEN);
+    Bth { bits: MIGRATED, ..head }.padded(payload.len()).emit(&mut datagram);
+    datagram.extend_from_slice(extensions);
+    datagram.extend_from_slice(payload);
+    datagram.resize(datagram.len() + padded - payload.len() + icrc::LEN, 0);
+    let mut frame = udp(by, ip, SOURCE_PORTS + by as u16, &datagram);
+    let end = HEADERS + datagram.len() - icrc::LEN;
+    let icrc = invariant(Cover::Ipv4, &frame[ETHERNET..end]).expect("the headers are all there");
+    frame[end..end + icrc::LEN].copy_from_slice(&icrc.to_le_bytes());
+    frame
 }
 
 /// A RoCEv2 packet that is complete but for the headers around it.

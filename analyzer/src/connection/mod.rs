@@ -566,7 +566,7 @@ impl ConnectionState {
         if at.since(before.0) > UNHEARD {
             self.ends[by.index()].unheard = (before, at);
         }
-        let is_tcp = self.is_tcp();
+        let is_tcp = self.is_over_tcp();
         let Self { settling, episodes, upper, ends, .. } = self;
         while let Some(waiting) = settling.arrived(by, sequence) {
             settled(env, episodes, upper, by, waiting, ends, is_tcp);
@@ -599,13 +599,9 @@ impl ConnectionState {
         self.settling.again(by, at, from, is_behind, spoke, soon);
     }
 
-    fn is_tcp(&self) -> bool {
-        matches!(self.transport, Some(Transport::Iwarp | Transport::Tcp))
-    }
-
     #[cold]
     fn settle_oldest<S: Sink>(&mut self, env: &mut Env<S>, by: End) {
-        let is_tcp = self.is_tcp();
+        let is_tcp = self.is_over_tcp();
         let Self { settling, episodes, upper, ends, .. } = self;
         if let Some(waiting) = settling.oldest(by) {
             settled(env, episodes, upper, by, waiting, ends, is_tcp);
@@ -682,7 +678,7 @@ impl ConnectionState {
         memory.finish(&mut cx, end);
         messages.finish(&mut cx, by);
         for replier in End::BOTH {
-            let is_tcp = self.is_tcp();
+            let is_tcp = self.is_over_tcp();
             let Self { settling, episodes, upper, ends, .. } = self;
             while let Some(waiting) = settling.oldest(replier) {
                 settled(env, episodes, upper, replier, waiting, ends, is_tcp);

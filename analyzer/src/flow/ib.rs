@@ -54,11 +54,11 @@ const PASSED: usize = 16;
 const PASSED_EACH: u32 = 16;
 /// Responses of one Read that are remembered as missing at most.
 const MISSING_MAX: usize = 1024;
-/// Packets remembered per direction that were retransmitted because they had not come: one of them may still come,
 /// Packets that a sender jumps over while it sends again, at most: more is another position.
 const SKIP_MAX: i32 = 64;
 /// Such jumps that are remembered.
 const SKIPS_MAX: usize = 8;
+/// Packets remembered per direction that were retransmitted because they had not come: one of them may still come,
 /// late.
 const FILLED_MAX: usize = 16;
 /// ns after which such a packet does not come any more.
@@ -353,12 +353,12 @@ struct Sender {
     read_again: Option<(u32, u32, At)>,
     /// Packets that the last NAK of a sequence error asked for: the first PSN, the PSN behind the last, and the time.
     nak: Option<(u32, u32, At)>,
-    /// Packets that a sender jumped over while it sent again what it had sent before: the first, and the one behind the
-    /// last. They were lost this time, before the capture point or in the capture.
-    jumped: Vec<(u32, u32)>,
     /// The same without a NAK: packets behind a Read were acknowledged, and its Responses had not come. To its sender
     /// they are lost, and it goes back to the Read (IBA volume 1, 9.7.5.1.1).
     passed_over: Option<(u32, u32, At)>,
+    /// Packets that a sender jumped over while it sent again what it had sent before: the first, and the one behind the
+    /// last. They were lost this time, before the capture point or in the capture.
+    jumped: Vec<(u32, u32)>,
     /// A Read that was retransmitted although all of its Responses were seen: its time, and the PSN behind it. The next
     /// packets show if its sender went back to it, or the capture has a copy that was held up.
     reread: Option<(At, u32)>,
@@ -1184,9 +1184,7 @@ impl IbFlow {
                 done || read.as_ref().is_some_and(|r| psn::ahead(r.next, number) > 0 && !r.missing.contains(&number));
             let mut late = (0, at, 0);
             let asked_lately = |(from, to, asked): (u32, u32, At)| {
-                psn::ahead(number, from) >= 0
-                    && psn::ahead(number, to) < 0
-                    && at.since(asked) <= way.saturating_add(ASKS_AGAIN)
+                psn::is_within(number, from, to) && at.since(asked) <= way.saturating_add(ASKS_AGAIN)
             };
             // its Response is lost to its sender: later packets were acknowledged
             let is_passed_over = sender.passed_over.is_some_and(asked_lately);
@@ -1217,7 +1215,7 @@ impl IbFlow {
             let sender = &mut self.senders[by.index()];
             sender.read_again = Some((number, behind, at));
             // the requester had not received those that were given up as not captured
-            let is_wanted = |psn: &u32| psn::ahead(*psn, number) >= 0 && psn::ahead(*psn, behind) < 0;
+            let is_wanted = |psn: &u32| psn::is_within(*psn, number, behind);
             let wanted = sender.responses_missed.0.extract_if(.., |psn| is_wanted(psn)).count() as u32;
             if wanted > 0 {
                 self.losses(by.peer()).lost_before.add(at, wanted.into());
@@ -1995,7 +1993,7 @@ impl Sender {
     /// Time at which the sender of this packet had a reason to send it again: the last NAK asked for it, or Responses
     /// to it were missing.
     fn asked_for(&self, number: u32) -> Option<At> {
-        let is_meant = |(from, to, _): &(u32, u32, At)| psn::ahead(number, *from) >= 0 && psn::ahead(number, *to) < 0;
+        let is_meant = |(from, to, _): &(u32, u32, At)| psn::is_within(number, *from, *to);
         let lacks = |read: &&Read| read.missing.contains(&number);
         let told = self.nak.filter(is_meant).or(self.passed_over.filter(is_meant)).map(|(.., at)| at);
         told.or_else(|| self.reads.iter().find(lacks).map(|read| read.gap))
@@ -2003,7 +2001,7 @@ impl Sender {
 
     /// A packet goes out while others go out again: sees if it jumps over some.
     fn goes_again(&mut self, number: u32) {
-        self.jumped.retain(|(from, to)| !(psn::ahead(number, *from) >= 0 && psn::ahead(number, *to) < 0));
+        self.jumped.retain(|(from, to)| !psn::is_within(number, *from, *to));
         let jump = psn::ahead(number, self.cursor);
         if (1..=SKIP_MAX).contains(&jump) && self.recovery.as_ref().is_some_and(|r| r.is_under_way()) {
             if self.jumped.len() >= SKIPS_MAX {
@@ -2015,10 +2013,9 @@ impl Sender {
 
     /// Its receiver asks for a packet. True if that was seen before, and jumped over when it was to go out again.
     fn is_lost_again(&mut self, number: u32) -> bool {
-        let is_in = |(from, to): &(u32, u32)| psn::ahead(number, *from) >= 0 && psn::ahead(number, *to) < 0;
         let is_seen = self.next.is_some_and(|next| psn::ahead(number, next) < 0)
             || self.held.iter().any(|held| held.psn == number && !held.is_damaged);
-        is_seen && self.jumped.extract_if(.., |range| is_in(range)).count() > 0
+        is_seen && self.jumped.extract_if(.., |(from, to)| psn::is_within(number, *from, *to)).count() > 0
     }
 
     /// A packet of it was acknowledged: sees if a Read before that has no answer.
@@ -2045,7 +2042,7 @@ impl Sender {
 
     /// Time at which this Response was asked for again, if it was.
     fn reread_for(&self, number: u32) -> Option<At> {
-        let is_meant = |(from, to, _): &(u32, u32, At)| psn::ahead(number, *from) >= 0 && psn::ahead(number, *to) < 0;
+        let is_meant = |(from, to, _): &(u32, u32, At)| psn::is_within(number, *from, *to);
         self.read_again.filter(is_meant).map(|(.., at)| at)
     }
 

@@ -16,6 +16,12 @@ pub const fn add(psn: u32, n: u32) -> u32 {
     psn.wrapping_add(n) & MASK
 }
 
+/// True if `psn` is in the range from `from` on, before `to`.
+#[inline]
+pub const fn is_within(psn: u32, from: u32, to: u32) -> bool {
+    ahead(psn, from) >= 0 && ahead(psn, to) < 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,5 +32,6 @@ mod tests {
         assert_eq!(ahead(MASK, 1), -2);
         assert_eq!(ahead(0x80_0000, 0), -0x80_0000);
         assert_eq!(add(MASK, 1), 0);
+        assert_eq!([MASK - 1, MASK, 0, 1].map(|psn| is_within(psn, MASK, 1)), [false, true, true, false]);
     }
 }
