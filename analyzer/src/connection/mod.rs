@@ -509,7 +509,7 @@ impl ConnectionState {
     /// congestion may have slowed it down.
     fn idle(&mut self, op: &RdmaOp<'_>, cause: Cause, since: At) -> bool {
         let is_otherwise = |e: &Episode| {
-            !matches!(e.kind, Kind::Credit | Kind::Idle | Kind::Interrupted)
+            !matches!(e.kind, Kind::Credit | Kind::Idle | Kind::Congestion | Kind::Interrupted)
                 && e.until() > since.time
                 && e.begin.time < op.at.time
         };

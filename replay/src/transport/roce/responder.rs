@@ -24,7 +24,8 @@ enum Current {
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Acknowledge { sequence: u64, syndrome: u8, msn: u32 },
-    Read { first: u64, key: u32, offset: u64, length: u32, sent: u64, msn: u32 },
+    /// `again`: answers a Read that was answered before.
+    Read { first: u64, key: u32, offset: u64, length: u32, sent: u64, msn: u32, again: bool },
 }
 
 /// A packet to be sent, but for its header.
@@ -173,6 +174,7 @@ impl Responder {
                         length,
                         sent: 0,
                         msn: self.msn,
+                        again: true,
                     });
                 }
             }
@@ -299,6 +301,7 @@ impl Responder {
                     length,
                     sent: 0,
                     msn: self.msn,
+                    again: false,
                 });
                 self.expected += u64::from(length).div_ceil(self.mtu as u64).max(1);
                 return Ok(Done::Nothing);
@@ -318,33 +321,41 @@ impl Responder {
 
     /// The next packet of an answer.
     pub(super) fn poll_transmit<'a>(&mut self, memory: &'a Regions) -> Option<Out<'a>> {
-        let Answer::Read { first, key, offset, length, sent, msn } = self.answers.front_mut()? else {
-            let Some(Answer::Acknowledge { sequence, syndrome, msn }) = self.answers.pop_front() else { return None };
-            let extension = Some(aeth_bytes(syndrome, msn));
-            return Some(Out { opcode: Opcode::RC_ACKNOWLEDGE, sequence, extension, payload: &[] });
-        };
-        let packets = u64::from(*length).div_ceil(self.mtu as u64).max(1);
-        let (n, at) = (*sent, *sent as u32 * self.mtu as u32);
-        let (sequence, msn) = (*first + n, *msn);
-        let payload = match (*length - at).min(self.mtu as u32) {
-            0 => Ok(&[][..]),
-            size => memory.read(*key, offset.wrapping_add(at.into()), size),
-        };
-        let part = packet::part(n, packets);
-        *sent += 1;
-        let ends = *sent == packets || payload.is_err();
-        if ends {
-            self.answers.pop_front();
-            self.reads = self.reads.saturating_sub(1);
+        loop {
+            let Answer::Read { first, key, offset, length, sent, msn, again } = self.answers.front_mut()? else {
+                let Some(Answer::Acknowledge { sequence, syndrome, msn }) = self.answers.pop_front() else { return None };
+                let extension = Some(aeth_bytes(syndrome, msn));
+                return Some(Out { opcode: Opcode::RC_ACKNOWLEDGE, sequence, extension, payload: &[] });
+            };
+            let packets = u64::from(*length).div_ceil(self.mtu as u64).max(1);
+            let (n, at) = (*sent, *sent as u32 * self.mtu as u32);
+            let (sequence, msn, again) = (*first + n, *msn, *again);
+            let payload = match (*length - at).min(self.mtu as u32) {
+                0 => Ok(&[][..]),
+                size => memory.read(*key, offset.wrapping_add(at.into()), size),
+            };
+            let part = packet::part(n, packets);
+            *sent += 1;
+            let ends = *sent == packets || payload.is_err();
+            if ends {
+                self.answers.pop_front();
+                self.reads = self.reads.saturating_sub(1);
+            }
+            let Ok(payload) = payload else {
+                // A region that is gone while a Read is answered once more: its peer has the first answer, or it
+                // would not have invalidated the key. There is nothing to refuse.
+                if again {
+                    continue;
+                }
+                // the region was deregistered during the read
+                let extension = Some(aeth_bytes(NAK | NakCode::REMOTE_OPERATIONAL_ERROR.0, msn));
+                return Some(Out { opcode: Opcode::RC_ACKNOWLEDGE, sequence, extension, payload: &[] });
+            };
+            let opcode = packet::opcode(Kind::Response, part);
+            let extension =
+                opcode.row().is_some_and(|row| row.is_first() || row.is_last()).then(|| aeth_bytes(ACK, msn));
+            return Some(Out { opcode, sequence, extension, payload });
         }
-        let Ok(payload) = payload else {
-            // the region was deregistered during the read
-            let extension = Some(aeth_bytes(NAK | NakCode::REMOTE_OPERATIONAL_ERROR.0, msn));
-            return Some(Out { opcode: Opcode::RC_ACKNOWLEDGE, sequence, extension, payload: &[] });
-        };
-        let opcode = packet::opcode(Kind::Response, part);
-        let extension = opcode.row().is_some_and(|row| row.is_first() || row.is_last()).then(|| aeth_bytes(ACK, msn));
-        Some(Out { opcode, sequence, extension, payload })
     }
 }
 

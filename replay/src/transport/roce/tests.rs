@@ -454,6 +454,38 @@ fn no_more_reads_are_outstanding_than_were_agreed() {
     assert!(matches!(net.closed(1), Some(Closed::Violation(NakCode::INVALID_REQUEST, _))), "{:?}", net.closed(1));
 }
 
+/// A Read that comes once more is answered from memory that may be gone by then: whoever invalidated the key has the
+/// answer. A first Read whose memory goes is refused.
+#[test]
+fn a_read_that_comes_again_is_not_refused_when_its_memory_goes() {
+    for (times, expected) in [(1, Some(Syndrome::Nak(NakCode::REMOTE_OPERATIONAL_ERROR))), (2, None)] {
+        let mut net = Net::new(config(1024), config(1024), Impairments::default(), 1);
+        net.established();
+        net.quiet();
+        let source = net.ends[1].register(bytes(5000, 2), Rights::REMOTE_READ).unwrap();
+        let asked = Bth { ack: 0x80, ..Bth::new(Opcode::RC_RDMA_READ_REQUEST, 0x12, 5) };
+        let mut datagram = Vec::new();
+        packet::emit(&paths()[0], asked, &packet::reth(source.key, source.offset, 5000), &[], &mut datagram);
+        let (now, mut out) = (net.now, Vec::new());
+        for time in 1..=times {
+            net.ends[1].handle_datagram(now, paths()[0].source_port, false, &datagram);
+            let packets = if time == times { 2 } else { 5 };
+            for _ in 0..packets {
+                out.clear();
+                net.ends[1].poll_transmit(now, &mut out).unwrap();
+                assert_eq!(Packet::parse(&out).unwrap().row.verb, Verb::ReadResponse, "asked {time} of {times} times");
+            }
+        }
+        net.ends[1].deregister(source.key).unwrap();
+        out.clear();
+        let answer = net.ends[1].poll_transmit(now, &mut out).and_then(|_| Packet::parse(&out)?.ext.syndrome());
+        assert_eq!(answer, expected, "asked {times} times");
+        // and the connection goes on
+        let next = Bth { ack: 0x80, ..Bth::new(Opcode::RC_SEND_ONLY, 0x12, 10) };
+        assert_eq!(answered(&mut net, next, &[], &[1; 10]), Some(Syndrome::Ack { credits: None }));
+    }
+}
+
 #[test]
 fn acknowledgements_of_packets_in_a_row_are_one() {
     let mut net = Net::new(config(1024), config(1024), Impairments::default(), 1);
