@@ -44,5 +44,6 @@ pub use record::{Options, PacketOption, Record};
 pub use source::{Progress, Source};
 pub use spool::temporary_file;
 pub use stream::{Follow, StreamSource};
+pub use system::prefetch;
 pub use walk::DEFAULT_MAX_RECORD_LEN;
 pub use write::{Access, Existing, Output, PcapWriter, PcapngWriter, WholeFile, fresh, stands_at};

@@ -27,6 +27,10 @@ use crate::walk::{DEFAULT_MAX_RECORD_LEN, LookAhead, Magic, Span, Start, Step, W
 /// Bytes walked between two looks at the length of a mapped file.
 const LOOK_EVERY: usize = 8 << 20;
 
+/// Bytes that are on their way from memory ahead of the walk. The processor does not see by itself which bytes come next,
+/// as the place of a record is known only from the one before.
+const AHEAD: usize = 4 << 10;
+
 /// Blocks that change the metadata whose offsets are kept.
 const DESCRIBED_AT_MAX: usize = 1 << 16;
 
@@ -161,6 +165,7 @@ impl CaptureFile {
             walker: self.start.clone(),
             at: self.first_record,
             look_at: LOOK_EVERY,
+            fetched: self.first_record,
             done: false,
             revision,
             described_at: Some(Vec::new()),
@@ -192,6 +197,8 @@ pub(crate) struct Cursor {
     pub(crate) walker: Walker,
     at: usize,
     look_at: usize,
+    /// Bytes up to here are fetched.
+    fetched: usize,
     done: bool,
     /// Revision of the metadata after the last block that changed them.
     revision: u64,
@@ -223,6 +230,11 @@ impl Cursor {
             match self.walker.step(rest, at as u64) {
                 Ok(Step::Packet(span)) => {
                     self.at = at + span.len as usize;
+                    let ahead = self.at.saturating_add(AHEAD).min(bytes.len());
+                    if self.fetched < ahead {
+                        system::prefetch(&bytes[self.fetched.max(self.at)..ahead]);
+                        self.fetched = ahead;
+                    }
                     return Some(Ok((at, span)));
                 }
                 Ok(Step::Other { len }) => {

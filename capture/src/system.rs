@@ -12,6 +12,24 @@ pub(crate) use this::{
     write_all_at,
 };
 
+/// Begins to bring these bytes, of a map for example, from memory into the processor's cache, and does not wait for
+/// them. Where that cannot be asked for, they are read.
+#[inline]
+pub fn prefetch(bytes: &[u8]) {
+    const LINE: usize = 64;
+    for line in bytes.chunks(LINE) {
+        #[cfg(target_arch = "x86_64")]
+        #[allow(unsafe_code)]
+        // SAFETY: this reads nothing as far as the program can tell, and the address is one of the slice.
+        unsafe {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        std::hint::black_box(line[0]);
+    }
+}
+
 #[cfg(unix)]
 mod this {
     use super::*;
