@@ -72,6 +72,15 @@ impl fmt::Display for RecoveryTime {
     }
 }
 
+/// The most by which packets came late, in ns, as the end of a clause; empty if the clock of the capture shows no time.
+struct AtMost(i64);
+
+impl fmt::Display for AtMost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 > 0 { write!(f, ", by {} at most", Milliseconds(self.0)) } else { Ok(()) }
+    }
+}
+
 fn was(n: u64) -> &'static str {
     if n == 1 { "was" } else { "were" }
 }
@@ -417,19 +426,19 @@ fn overtaken<'s>(
         let found = if is_sure { &mut sure } else { &mut unsure };
         let late = losses.overtaken.count;
         let (count, were, way) = (Many(late, rules.unit), was(late), Direction(connection, by));
-        let delay = Milliseconds(losses.delay);
+        let delay = AtMost(losses.delay);
         if losses.naks > 0 && losses.lost() == 0 && is_answered {
             let (naks, again) = (Many(losses.naks, "NAK"), Many(losses.repeated.count, rules.unit));
             found.add(
                 &losses.overtaken,
                 format_args!(
-                    "{count} {way} {were} overtaken, by {delay} at most; the receiver answered with {naks}, and \
+                    "{count} {way} {were} overtaken{delay}; the receiver answered with {naks}, and \
                         {again} were sent again \
                     needlessly"
                 ),
             );
         } else {
-            found.add(&losses.overtaken, format_args!("{count} {way} {were} overtaken, by {delay} at most"));
+            found.add(&losses.overtaken, format_args!("{count} {way} {were} overtaken{delay}"));
         }
     }
     if sure.count > 0 {
