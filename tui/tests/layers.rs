@@ -46,7 +46,7 @@ const NO_STD: &[&str] = &["rdmascope-dissector", "rdmascope-analyzer"];
 /// Places in the workspace in which unsafe code is allowed, with the reason.
 const UNSAFE: &[(&str, &str)] = &[
     ("capture/src/mapped.rs", "maps regular files"),
-    ("capture/src/system.rs", "gives back pages of mapped files"),
+    ("capture/src/system.rs", "gives back pages of mapped files, and prefetches them"),
     ("capture/src/live", "packet sockets and their rings"),
     ("capture/verbs", "calls libibverbs and librdmacm"),
     ("plugins/engine/src/c.rs", "is called by C"),

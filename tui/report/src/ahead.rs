@@ -7,11 +7,11 @@
 //!      └──▶ main thread, while it has to wait  ─▶ batch ──┘   emptied batches are reused
 //! ```
 
-use crate::shards::{BATCH, BATCH_BYTES, Prefetch, fetch, meta_of};
+use crate::shards::{BATCH, BATCH_BYTES, meta_of};
 use crate::sync::mpsc::{SyncSender, TryRecvError, sync_channel};
 use crate::sync::{Mutex, lock, thread};
 use rdmascope_analyzer::pipeline::FrameMeta;
-use rdmascope_capture::{Capture, CaptureFile, MergedSource, Metadata, RandomAccess, Record, Source};
+use rdmascope_capture::{Capture, CaptureFile, MergedSource, Metadata, RandomAccess, Record, Source, prefetch};
 use rdmascope_dissector::frame::{self, Body, Packet};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -19,7 +19,7 @@ use std::sync::{Arc, PoisonError};
 /// Packets whose upper headers are fetched together.
 const GROUP: usize = 16;
 /// Bytes at the beginning of a payload in which these are.
-const HEADERS: u64 = 128;
+const HEADERS: usize = 128;
 /// Batches that a worker may be ahead.
 const AHEAD: usize = if cfg!(test) { 1 } else { 4 };
 
@@ -120,7 +120,7 @@ impl<'f, T> Batch<'f, T> {
             for (_, packet, _) in *group {
                 // in TCP every payload must be checked, while in InfiniBand most are data
                 if let Body::Tcp(segment) = &packet.body {
-                    fetch(segment.payload, 0, HEADERS);
+                    prefetch(&segment.payload[..segment.payload.len().min(HEADERS)]);
                 }
             }
         })
@@ -140,7 +140,6 @@ pub fn decoded<'f, S: Mapped, T: Send>(
         source,
         files,
         keep,
-        prefetch: Prefetch::default(),
         turn: 0,
         number: 0,
         time_ns: 0,
@@ -189,7 +188,6 @@ struct Walk<'s, 'f, S, T, K> {
     source: &'s mut S,
     files: &'f [Arc<CaptureFile>],
     keep: K,
-    prefetch: Prefetch,
     /// The number of the next batch.
     turn: u64,
     number: u64,
@@ -222,9 +220,6 @@ impl<'f, S: Mapped, T, K: FnMut(&Record<'f>, usize) -> T> Walk<'_, 'f, S, T, K> 
             }
             let record = self.source.record_in(self.files);
             let which = self.source.which();
-            if let Some(file) = self.files.get(which) {
-                self.prefetch.passed(file.bytes(), &record, self.files.len() == 1);
-            }
             self.number += 1;
             bytes += record.bytes.len() as u64;
             let kept = (self.keep)(&record, which);

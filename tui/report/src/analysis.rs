@@ -26,7 +26,7 @@ use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline, finish_all};
 use rdmascope_analyzer::report::{Parts, Report, Sink};
-use rdmascope_capture::{CaptureFile, Hardware, Interface, LinkType, Metadata, Record};
+use rdmascope_capture::{CaptureFile, Hardware, Interface, LinkType, Metadata, Record, prefetch};
 use rdmascope_dissector::extract::{Extractor, Need};
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::frame;
@@ -41,6 +41,10 @@ pub use crate::shards::meta_of;
 pub const SHARE_MAX: f64 = 0.64;
 /// A file with fewer bytes is done by one thread before a second one has begun.
 pub const SMALL: usize = 1 << 20;
+/// Frames ahead of the one at hand whose headers are on their way from memory.
+const AHEAD: usize = 4;
+/// Bytes at the beginning of a frame in which these are.
+const HEADERS: usize = 192;
 /// Link types of one input that are distinguished.
 const LINK_TYPES_MAX: usize = 16;
 
@@ -220,7 +224,7 @@ pub fn run_in_shards<S: Parts + Send>(
             let each = |pipeline: &mut Pipeline<S>, meta: &FrameMeta, bytes: &&[u8], _: &[Interface]| {
                 pipeline.frame(meta, bytes, &mut Off)
             };
-            in_shards(file, run, sink, keep, || each)
+            in_shards(file, run, sink, keep, |bytes| bytes, || each)
         }
         Some(search) => {
             let mut past = Past::default();
@@ -228,15 +232,22 @@ pub fn run_in_shards<S: Parts + Send>(
                 summary.frame(meta);
                 (*record, past.before(meta), metadata.interfaces.len())
             });
-            in_shards(file, run, sink, keep, || {
-                let mut search = search.clone();
-                move |pipeline: &mut Pipeline<S>, meta: &FrameMeta, kept: &Kept<'_>, interfaces: &[Interface]| {
-                    let (record, before, interfaces_then) = kept;
-                    let interfaces = interfaces.get(..*interfaces_then).unwrap_or(interfaces);
-                    pipeline.frame(meta, record.bytes, search.begin(record, interfaces, *before));
-                    search.end(meta, pipeline);
-                }
-            })
+            in_shards(
+                file,
+                run,
+                sink,
+                keep,
+                |(record, ..)| record.bytes,
+                || {
+                    let mut search = search.clone();
+                    move |pipeline: &mut Pipeline<S>, meta: &FrameMeta, kept: &Kept<'_>, interfaces: &[Interface]| {
+                        let (record, before, interfaces_then) = kept;
+                        let interfaces = interfaces.get(..*interfaces_then).unwrap_or(interfaces);
+                        pipeline.frame(meta, record.bytes, search.begin(record, interfaces, *before));
+                        search.end(meta, pipeline);
+                    }
+                },
+            )
         }
     }?;
     let mut input = InputSummary { path: names.first().cloned().unwrap_or_default(), ..summary };
@@ -251,11 +262,12 @@ pub fn run_in_shards<S: Parts + Send>(
 type Kept<'f> = (Record<'f>, Before, usize);
 
 /// The same with any data kept of a frame, which `each` worker processes.
-fn in_shards<'f, S: Parts + Send, T: Send, F>(
+fn in_shards<'f, S: Parts + Send, T: Send + 'f, F>(
     file: &'f CaptureFile,
     run: &Run,
     sink: &S,
     keep: impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T + Send,
+    bytes: impl Fn(&T) -> &'f [u8] + Copy + Send,
     each: impl Fn() -> F,
 ) -> Option<(Report, S, Walk<'f>)>
 where
@@ -273,11 +285,12 @@ where
         let others: Vec<_> = workers
             .map(|(shard, (pipeline, each))| {
                 let board = &board;
-                scope.spawn(move || follow(board, shard, pipeline, each, |_| {}))
+                scope.spawn(move || follow(board, shard, pipeline, each, bytes, |_| {}))
             })
             .collect();
-        let first = first
-            .map(|(shard, (pipeline, each))| follow(&board, shard, pipeline, each, |offset| bar.at(offset, total)));
+        let first = first.map(|(shard, (pipeline, each))| {
+            follow(&board, shard, pipeline, each, bytes, |offset| bar.at(offset, total))
+        });
         let joined =
             others.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         first.into_iter().chain(joined).collect::<Vec<_>>()
@@ -329,9 +342,11 @@ fn follow<'f, S: Parts, T, K>(
     shard: usize,
     mut pipeline: Pipeline<S>,
     mut each: impl FnMut(&mut Pipeline<S>, &FrameMeta, &T, &[Interface]),
+    bytes: impl Fn(&T) -> &'f [u8],
     mut at: impl FnMut(u64),
 ) -> Pipeline<S>
 where
+    T: 'f,
     K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T,
 {
     let _panics = GiveUpOnDrop(board);
@@ -344,7 +359,11 @@ where
                 let mut datagrams = part.datagrams();
                 let mut pauses = part.pauses();
                 known_speeds(&mut pipeline, &mut interfaces, &part.interfaces);
-                for (meta, kept) in &part.frames {
+                for (n, (meta, kept)) in part.frames.iter().enumerate() {
+                    if let Some((_, later)) = part.frames.get(n + AHEAD) {
+                        let later = bytes(later);
+                        prefetch(&later[..later.len().min(HEADERS)]);
+                    }
                     while let Some((of, pause)) = pauses.front().filter(|(of, _)| of.number < meta.number) {
                         pipeline.paused(of, pause);
                         pauses.pop_front();

@@ -19,16 +19,8 @@ use std::sync::{Arc, PoisonError};
 
 /// Maximum number of records in a batch that goes from one thread to another.
 pub const BATCH: u64 = if cfg!(test) { 1 } else { 512 };
-/// Bytes of the file after which a batch ends: so few that prefetched bytes are still in the cache when they are read.
+/// Bytes of the file after which a batch ends: so few that they are still in the cache when a worker reads them.
 pub(crate) const BATCH_BYTES: u64 = 256 << 10;
-/// Size of records, in bytes, from which on only their first bytes are prefetched.
-const LARGE: u64 = 1024;
-/// Bytes of a record of pcap before those of its frame.
-const RECORD_HEADER: u64 = 16;
-/// Bytes in which a record's own header, addresses and queue pair are.
-const HEAD_BYTES: u64 = 128;
-/// Number of records to fetch ahead: as many as wait for memory at the same time.
-const AHEAD: u64 = 8;
 /// A worker that has fewer batches left walks the file on before it begins with the one that it took.
 const LEAD: usize = 8;
 /// Maximum number of batches that wait for one worker, or to be written.
@@ -51,13 +43,10 @@ pub fn meta_of(record: &Record<'_>, number: u64, time_ns: &mut i64) -> FrameMeta
 
 /// The walk over a file, with its state.
 pub struct Walk<'f> {
-    file: &'f [u8],
     /// Records that are left.
     pub records: RecordIter<'f>,
     number: u64,
     time_ns: i64,
-    /// Bytes that a record of the last batch took on average.
-    record_bytes: u64,
     /// The error that ended reading too early.
     pub error: Option<rdmascope_capture::Error>,
 }
@@ -65,29 +54,17 @@ pub struct Walk<'f> {
 impl<'f> Walk<'f> {
     /// From its first record.
     pub fn new(file: &'f CaptureFile) -> Self {
-        Self { file: file.bytes(), records: file.records(), number: 0, time_ns: 0, record_bytes: 0, error: None }
+        Self { records: file.records(), number: 0, time_ns: 0, error: None }
     }
 
-    /// Hands out the records of the next batch, at most `most`. Returns false if there were none. The place of a record
-    /// is known only from the one before, so the bytes are prefetched: all of them if records are small, otherwise the
-    /// expected beginnings of the next few, assuming that they are as long as the last.
+    /// Hands out the records of the next batch, at most `most`. Returns false if there were none.
     pub fn batch(&mut self, most: u64, mut take: impl FnMut(FrameMeta, &Record<'f>, &Metadata)) -> bool {
-        let start = self.records.offset();
-        let end = start + BATCH_BYTES;
-        let are_large = self.record_bytes >= LARGE;
-        if !are_large {
-            fetch(self.file, start, end);
-        }
+        let end = self.records.offset() + BATCH_BYTES;
         let before = self.number;
         while self.number - before < most && self.records.offset() < end {
-            let at = self.records.offset();
             match self.records.next() {
                 Some(Ok(record)) => {
                     self.number += 1;
-                    if are_large {
-                        let ahead = at + (self.records.offset() - at) * AHEAD;
-                        fetch(self.file, ahead, ahead + HEAD_BYTES);
-                    }
                     take(meta_of(&record, self.number, &mut self.time_ns), &record, self.records.metadata());
                 }
                 Some(Err(e)) => {
@@ -97,7 +74,6 @@ impl<'f> Walk<'f> {
                 None => break,
             }
         }
-        self.record_bytes = (self.records.offset() - start) / (self.number - before).max(1);
         self.number > before
     }
 
@@ -105,41 +81,6 @@ impl<'f> Walk<'f> {
     pub fn offset(&self) -> u64 {
         self.records.offset()
     }
-}
-
-/// Fetches what is read next, where the one who walks a file also reads its records.
-#[derive(Debug, Default)]
-pub(crate) struct Prefetch {
-    /// Bytes that a record takes, the last ones counting most.
-    record_bytes: u64,
-    /// Bytes of the file that were fetched.
-    end: u64,
-}
-
-impl Prefetch {
-    /// After a record of a file; `is_only` if all records are of it.
-    #[inline]
-    pub(crate) fn passed(&mut self, file: &[u8], record: &Record<'_>, is_only: bool) {
-        let length = record.bytes.len() as u64 + RECORD_HEADER;
-        self.record_bytes = (self.record_bytes * 7 + length) / 8;
-        let end = record.offset + length;
-        if self.record_bytes >= LARGE || !is_only {
-            let ahead = record.offset + length * AHEAD;
-            fetch(file, ahead, ahead + HEAD_BYTES);
-        } else if end >= self.end {
-            self.end = end + BATCH_BYTES;
-            fetch(file, end, self.end);
-        }
-    }
-}
-
-/// Reads a byte of each line of memory from `start` to `end`: none of these reads waits for another.
-pub fn fetch(file: &[u8], start: u64, end: u64) {
-    const LINE: usize = 64;
-    let end = usize::try_from(end).unwrap_or(usize::MAX).min(file.len());
-    let bytes = usize::try_from(start).ok().and_then(|start| file.get(start..end)).unwrap_or(&[]);
-    let sum = bytes.chunks(LINE).fold(0, |sum, line| sum ^ line[0]);
-    std::hint::black_box(sum);
 }
 
 /// Maximum memory that a text keeps when it is reused, in bytes.

@@ -23,9 +23,21 @@ enum Current {
 /// An answer to be sent; they are kept in the order of sequence numbers.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
-    Acknowledge { sequence: u64, syndrome: u8, msn: u32 },
+    Acknowledge {
+        sequence: u64,
+        syndrome: u8,
+        msn: u32,
+    },
     /// `again`: answers a Read that was answered before.
-    Read { first: u64, key: u32, offset: u64, length: u32, sent: u64, msn: u32, again: bool },
+    Read {
+        first: u64,
+        key: u32,
+        offset: u64,
+        length: u32,
+        sent: u64,
+        msn: u32,
+        again: bool,
+    },
 }
 
 /// A packet to be sent, but for its header.
@@ -323,7 +335,9 @@ impl Responder {
     pub(super) fn poll_transmit<'a>(&mut self, memory: &'a Regions) -> Option<Out<'a>> {
         loop {
             let Answer::Read { first, key, offset, length, sent, msn, again } = self.answers.front_mut()? else {
-                let Some(Answer::Acknowledge { sequence, syndrome, msn }) = self.answers.pop_front() else { return None };
+                let Some(Answer::Acknowledge { sequence, syndrome, msn }) = self.answers.pop_front() else {
+                    return None;
+                };
                 let extension = Some(aeth_bytes(syndrome, msn));
                 return Some(Out { opcode: Opcode::RC_ACKNOWLEDGE, sequence, extension, payload: &[] });
             };
