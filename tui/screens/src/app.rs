@@ -396,8 +396,7 @@ impl App {
             let columns = self.model.columns.clone();
             effects.push(Effect::Texts { generation: self.texts_generation, frames: missing, columns });
         }
-        if self.model.view == View::Frames
-            && let Some(place) = self.model.frame_at(self.states.frames.list.at)
+        if let Some(place) = self.screen().detailed(&self.model)
             && self.model.detail.as_ref().is_none_or(|d| d.number != place as u64 + 1)
             && self.detail_asked != Some(place)
         {
@@ -817,10 +816,7 @@ fn mark(app: &mut App) -> Vec<Effect> {
     }
     let marked = app.model.marks.len();
     app.model.say(format!("{marked} marked"));
-    if app.model.view == View::Frames && app.states.frames.pane == frames::Pane::List {
-        let (len, page) = (app.model.row_count(), frames::page(&app.states.frames, &app.model));
-        app.states.frames.list.moved(Action::Down, len, page);
-    }
+    app.states.of_mut(app.model.view).marked(&app.model);
     app.keep_marks()
 }
 
@@ -879,7 +875,7 @@ fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
         return Vec::new();
     }
     if y == 1 {
-        if let Some(view) = tabs::tab_at(&app.model, x) {
+        if let Some(view) = tabs::tab_at(&app.model, &app.states, x) {
             app.turn_to(view);
         }
         return Vec::new();

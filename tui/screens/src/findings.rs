@@ -21,6 +21,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use rdmascope_analyzer::finding::{Certainty, Finding};
+use rdmascope_analyzer::rules::Severity;
 use rdmascope_dissector::render::escaped;
 
 /// Frames of the selected finding that are shown in its line.
@@ -122,6 +123,16 @@ pub(crate) fn export(f: &Found) -> Vec<String> {
 impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
         &[(Action::Open, "frame"), (Action::Explain, "explain"), (Action::Follow, "follow")]
+    }
+
+    /// Numbers of errors and warnings.
+    fn badge(&self, model: &Model) -> String {
+        [(Severity::Error, '✗'), (Severity::Warn, '!')]
+            .into_iter()
+            .map(|(severity, mark)| (model.found.count(severity), mark))
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, mark)| format!(" {mark}{count}"))
+            .collect()
     }
 
     fn draw(&self, model: &Model, buf: &mut Buffer) {

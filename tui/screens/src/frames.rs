@@ -16,7 +16,7 @@ use super::draw::{self, Cursor, put, put_cell, rule};
 use super::keys::Action;
 use super::model::Model;
 use super::redissect::Detail;
-use super::screen::{Change, Request, Screen};
+use super::screen::{Change, Part, Request, Screen};
 use super::sort::By;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -293,17 +293,8 @@ fn literal(tree: &Tree, node: &Node) -> Option<String> {
     }
 }
 
-/// The part that is copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Value,
-    Row,
-    Bytes,
-    Filter,
-}
-
 /// The text of the selected part.
-pub(crate) fn copied(state: &State, model: &Model, part: Part) -> Option<String> {
+fn copied(state: &State, model: &Model, part: Part) -> Option<String> {
     let detail = model.detail.as_ref();
     let node = selected_node(state, model);
     match part {
@@ -799,5 +790,24 @@ impl Screen for State {
 
     fn page(&self, model: &Model) -> usize {
         page(self, model)
+    }
+
+    fn lists_frames(&self) -> bool {
+        true
+    }
+
+    fn detailed(&self, model: &Model) -> Option<usize> {
+        model.frame_at(self.list.at)
+    }
+
+    fn marked(&mut self, model: &Model) {
+        if self.pane == Pane::List {
+            let (len, page) = (model.row_count(), page(self, model));
+            self.list.moved(Action::Down, len, page);
+        }
+    }
+
+    fn copied(&mut self, model: &Model, part: Part) -> Option<String> {
+        copied(self, model, part)
     }
 }

@@ -326,6 +326,10 @@ impl Screen for State {
         &[(Action::NextPane, "pane"), (Action::Open, "go"), (Action::Follow, "follow"), (Action::Explain, "explain")]
     }
 
+    fn is_filtered(&self) -> bool {
+        false
+    }
+
     /// The busiest connection is the selected one until the user selects another.
     fn prepare(&mut self, model: &Model) {
         let count = model.connection_count();

@@ -35,6 +35,15 @@ pub(crate) enum Request {
     Complain(String),
 }
 
+/// The part of the selection that is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Value,
+    Row,
+    Bytes,
+    Filter,
+}
+
 /// A table of requests, or of their parts.
 pub(crate) struct Table<'a> {
     pub(crate) order: &'a mut Order,
@@ -102,6 +111,30 @@ pub(crate) trait Screen {
         true
     }
 
+    /// True if its rows are the frames of the capture: search, sorting and saving are about frames then, and a worker
+    /// makes their lines.
+    fn lists_frames(&self) -> bool {
+        false
+    }
+
+    /// True if a filter chooses what it shows. From another one, setting a filter leads to the frames.
+    fn is_filtered(&self) -> bool {
+        true
+    }
+
+    /// What its tab tells beside its name.
+    fn badge(&self, _model: &Model) -> String {
+        String::new()
+    }
+
+    /// The frame (its place) of which every field is shown.
+    fn detailed(&self, _model: &Model) -> Option<usize> {
+        None
+    }
+
+    /// The selected row was marked, or is no longer.
+    fn marked(&mut self, _model: &Model) {}
+
     /// Frames (places) whose lines it shows.
     fn frames_shown(&self, _model: &Model) -> Vec<usize> {
         Vec::new()
@@ -151,6 +184,15 @@ pub(crate) trait Screen {
     fn selected_row(&mut self, model: &Model) -> Option<Vec<String>> {
         let at = self.cursor()?.at;
         Some(self.row(model, at)).filter(|row| !row.is_empty())
+    }
+
+    /// A part of the selection, as text. `None` if there is nothing of that kind.
+    fn copied(&mut self, model: &Model, part: Part) -> Option<String> {
+        match part {
+            Part::Row => self.selected_row(model).map(|row| row.join("\t")),
+            Part::Filter => self.selected_frame(model).map(|n| format!("frame.number == {n}")),
+            Part::Value | Part::Bytes => None,
+        }
     }
 
     /// Called when the shown data changed: results derived from it are out of date.

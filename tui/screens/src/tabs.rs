@@ -1,13 +1,12 @@
 //! The line of tabs: views, positions, texts.
 
 use super::model::Model;
+use super::states::States;
 use super::views::View;
-use rdmascope_analyzer::rules::Severity;
 use unicode_width::UnicodeWidthStr;
 
 /// The tabs: view, position, text.
-pub(crate) fn tabs(model: &Model) -> Vec<(View, u16, String)> {
-    let (errors, warnings) = (model.found.count(Severity::Error), model.found.count(Severity::Warn));
+pub(crate) fn tabs(model: &Model, states: &States) -> Vec<(View, u16, String)> {
     let label = |view: View, length: usize| {
         let mut name: String = match length {
             0 => view.name().to_owned(),
@@ -15,14 +14,7 @@ pub(crate) fn tabs(model: &Model) -> Vec<(View, u16, String)> {
             2 => view.short_name().chars().take(3).collect(),
             _ => view.short_name().chars().filter(|c| c.is_alphabetic()).take(2).collect(),
         };
-        if view == View::Findings {
-            if errors > 0 {
-                name.push_str(&format!(" ✗{errors}"));
-            }
-            if warnings > 0 {
-                name.push_str(&format!(" !{warnings}"));
-            }
-        }
+        name.push_str(&states.of(view).badge(model));
         format!(" {} {name} ", view.key().first().copied().unwrap_or_default())
     };
     let lay = |length: usize| {
@@ -43,8 +35,8 @@ pub(crate) fn tabs(model: &Model) -> Vec<(View, u16, String)> {
 }
 
 /// The view whose tab is at a column.
-pub(crate) fn tab_at(model: &Model, x: u16) -> Option<View> {
-    tabs(model)
+pub(crate) fn tab_at(model: &Model, states: &States, x: u16) -> Option<View> {
+    tabs(model, states)
         .into_iter()
         .rev()
         .find(|(_, at, _)| *at <= x)

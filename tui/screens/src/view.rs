@@ -14,7 +14,6 @@ use super::model::SMALLEST;
 use super::prompt;
 use super::tabs::tabs;
 use super::time::grouped;
-use super::views::View;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use rdmascope_dissector::render::escaped;
@@ -30,7 +29,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         return;
     }
     title(app, buf);
-    for (view, x, text) in tabs(&app.model) {
+    for (view, x, text) in tabs(&app.model, &app.states) {
         let style = if view == app.model.view { app.model.theme.tab_active } else { app.model.theme.tab };
         put(buf, x, 1, width.saturating_sub(x), &text, style);
     }
@@ -109,7 +108,7 @@ fn standing(app: &App) -> String {
     if let Some((what, done, all)) = app.model.working {
         parts.push(format!("{what} {}, {} ends it", percent(done, all), app.model.keys.first(Action::Back)));
     }
-    if app.model.view == View::Frames && app.model.sorting.is_under_way() {
+    if app.screen().lists_frames() && app.model.sorting.is_under_way() {
         let name = app.model.sorting.by.name();
         parts.push(if app.model.done || app.model.grows {
             format!(
@@ -120,7 +119,7 @@ fn standing(app: &App) -> String {
         } else {
             format!("sorted by {name} when all is read")
         });
-    } else if app.model.view == View::Frames && app.model.sorting.is_on() {
+    } else if app.screen().lists_frames() && app.model.sorting.is_on() {
         parts.push(format!("sorted by {}", app.model.sorting.by.name()));
     }
     if app.model.filter.is_on() {

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::draw::text_rows;
-use crate::frames::Part;
 use crate::keys::{Context, bindings};
 use crate::prompt::{Kind, Prompt};
+use crate::screen::Part;
 use crate::search::Needle;
 use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 use rdmascope_dissector::filter::Filter as Parsed;
@@ -89,12 +89,7 @@ fn copy_key(app: &mut App, key: KeyEvent) -> Vec<Effect> {
         KeyCode::Char('f') => Part::Filter,
         _ => return Vec::new(),
     };
-    let text = match (app.model.view, part) {
-        (View::Frames, _) => frames::copied(&app.states.frames, &app.model, part),
-        (view, Part::Row) => app.states.of_mut(view).selected_row(&app.model).map(|row| row.join("\t")),
-        (_, Part::Filter) => selected_frame(app).map(|n| format!("frame.number == {n}")),
-        _ => None,
-    };
+    let text = app.states.of_mut(app.model.view).copied(&app.model, part);
     match text {
         Some(text) => {
             app.model.say(format!("copied {}", text.chars().take(60).collect::<String>()));
@@ -135,8 +130,7 @@ fn entered(app: &mut App, prompt: Box<Prompt>) -> Vec<Effect> {
                 app.popup = Some(Popup::Prompt(prompt));
                 return Vec::new();
             }
-            // every view applies it; from the overview, the user wants to see the frames
-            if !text.is_empty() && app.model.view == View::Overview {
+            if !text.is_empty() && !app.screen().is_filtered() {
                 app.go(View::Frames);
             }
             app.filter_by(&text)
@@ -173,7 +167,7 @@ fn entered(app: &mut App, prompt: Box<Prompt>) -> Vec<Effect> {
         Kind::Keys => vec![Effect::Reopen(Reopen::WithKeys(text.into()))],
         Kind::Open => vec![Effect::Reopen(Reopen::Capture(text.into()))],
         Kind::Save => app.write(text.into(), Output::Frames(chosen_frames(app))),
-        Kind::Export if app.model.view == View::Frames => {
+        Kind::Export if app.screen().lists_frames() => {
             app.write(text.into(), Output::Lines(listed_frames(app, true), app.model.columns.clone()))
         }
         Kind::Export => app.write(text.into(), Output::Table(app.screen().export(&app.model))),
@@ -215,7 +209,7 @@ pub(super) fn search_again(app: &mut App, forward: bool) -> Vec<Effect> {
             return Vec::new();
         }
     };
-    if app.model.view == View::Frames {
+    if app.screen().lists_frames() {
         let from = app.states.frames.list.at;
         // the row itself is looked at last
         let frames = match listed_frames(app, false) {
