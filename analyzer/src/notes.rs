@@ -139,7 +139,7 @@ pub struct Broken {
 
 /// The request that a frame answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct AnsweredRequest {
     /// Protocol family.
     pub family: Family,
     /// The frame in which the request begins.
@@ -164,7 +164,7 @@ pub struct InFrame {
     /// Bytes that RDMA moved for it up to this frame.
     pub moved: u64,
     /// The request that this frame answers.
-    pub answer: Option<Answer>,
+    pub answer: Option<AnsweredRequest>,
 }
 
 /// Frame that answers a request, by the last frame of the request, and frame in which the message of a fragment became
@@ -283,7 +283,7 @@ impl FrameNotes {
             return;
         }
         if let Some(known) = self.exchanges.iter_mut().find(|e| e.exchange == exchange.id) {
-            known.answer = Some(Answer {
+            known.answer = Some(AnsweredRequest {
                 family: exchange.family,
                 request: exchange.request.frame,
                 request_end: exchange.request_end.frame,

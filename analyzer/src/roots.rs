@@ -30,9 +30,9 @@ const WAITED_SHOWN: usize = 3;
 /// Failed requests named in one sentence.
 const FAILURES_SHOWN: usize = 4;
 
-/// Place of an effect in relation to its cause.
+/// Where an effect lies in relation to its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Relation {
     /// In the same frames.
     Same,
     /// On the same connection, not before it.
@@ -51,34 +51,34 @@ const MESSAGE: i64 = 10_000_000;
 const ACCESS: i64 = 1_000_000_000;
 
 /// Findings that follow from others, on one connection: the effect, its place, its causes.
-const FOLLOWS: &[(Rule, Place, &[Rule])] = &[
+const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     // a known bug names a rule that was broken in the same message
-    (Rule::BugCve202539943, Place::Same, &[Rule::SmbdDataLength, Rule::SmbdDataAlign]),
-    (Rule::BugCve202539942, Place::Same, &[Rule::SmbdFragTooBig]),
-    (Rule::BugKsmbdChannelInfo, Place::Same, &[Rule::Smb2Channel]),
-    (Rule::BugSmbdirectLastCredit, Place::Same, &[Rule::SmbdCreditLast]),
-    (Rule::BugSmbdirectBatchInterleave, Place::After, &[Rule::SmbdFragRemaining]),
-    (Rule::BugCve202689526, Place::Same, &[Rule::RpcrdmaPosition]),
-    (Rule::BugCve202693228, Place::Same, &[Rule::BugCve202689532]),
-    (Rule::BugCve202631538, Place::Same, &[Rule::RcRnr]),
-    (Rule::BugCve202631539, Place::Same, &[Rule::RcRnr]),
-    (Rule::BugCifsMaxFragmentedSize, Place::Same, &[Rule::SmbdNegReach]),
+    (Rule::BugCve202539943, Relation::Same, &[Rule::SmbdDataLength, Rule::SmbdDataAlign]),
+    (Rule::BugCve202539942, Relation::Same, &[Rule::SmbdFragTooBig]),
+    (Rule::BugKsmbdChannelInfo, Relation::Same, &[Rule::Smb2Channel]),
+    (Rule::BugSmbdirectLastCredit, Relation::Same, &[Rule::SmbdCreditLast]),
+    (Rule::BugSmbdirectBatchInterleave, Relation::After, &[Rule::SmbdFragRemaining]),
+    (Rule::BugCve202689526, Relation::Same, &[Rule::RpcrdmaPosition]),
+    (Rule::BugCve202693228, Relation::Same, &[Rule::BugCve202689532]),
+    (Rule::BugCve202631538, Relation::Same, &[Rule::RcRnr]),
+    (Rule::BugCve202631539, Relation::Same, &[Rule::RcRnr]),
+    (Rule::BugCifsMaxFragmentedSize, Relation::Same, &[Rule::SmbdNegReach]),
     // a packet that contradicts itself has no content
-    (Rule::SmbdDataLength, Place::Same, &[Rule::BugCve202646043]),
-    (Rule::SmbdNegAccepted, Place::After, NEGOTIATION),
-    (Rule::SmbdNegRspFailureFields, Place::Same, &[Rule::SmbdNegRspStatus]),
-    (Rule::SmbdNegFirst, Place::After, &[Rule::BugKsmbdEarlyData]),
-    (Rule::SmbdFragCost, Place::After, &[Rule::SmbPathInline]),
+    (Rule::SmbdDataLength, Relation::Same, &[Rule::BugCve202646043]),
+    (Rule::SmbdNegAccepted, Relation::After, NEGOTIATION),
+    (Rule::SmbdNegRspFailureFields, Relation::Same, &[Rule::SmbdNegRspStatus]),
+    (Rule::SmbdNegFirst, Relation::After, &[Rule::BugKsmbdEarlyData]),
+    (Rule::SmbdFragCost, Relation::After, &[Rule::SmbPathInline]),
     // the content of a message that its receiver refuses means nothing
     (
         Rule::Smb2Malformed,
-        Place::Next,
+        Relation::Next,
         &[Rule::SmbdDataAlign, Rule::SmbdDataTooBig, Rule::SmbdDataLength, Rule::SmbdFragRemaining],
     ),
     // an answer that cannot be matched leaves its request without one
     (
         Rule::Smb2Unanswered,
-        Place::Answer,
+        Relation::Answer,
         &[
             Rule::Smb2Reply,
             Rule::Smb2MessageId,
@@ -90,49 +90,49 @@ const FOLLOWS: &[(Rule, Place, &[Rule])] = &[
             Rule::DdpMsn,
         ],
     ),
-    (Rule::RpcUnanswered, Place::Answer, &[Rule::RpcrdmaXid, Rule::RcOpcode, Rule::DdpMsn]),
+    (Rule::RpcUnanswered, Relation::Answer, &[Rule::RpcrdmaXid, Rule::RcOpcode, Rule::DdpMsn]),
     // what the server makes of a request that cannot be read
-    (Rule::Smb2Reply, Place::OfPeer, &[Rule::Smb2Malformed]),
+    (Rule::Smb2Reply, Relation::OfPeer, &[Rule::Smb2Malformed]),
     // a client that was granted nothing has nothing to spend
-    (Rule::Smb2Credit, Place::OfPeer, &[Rule::Smb2Credit]),
+    (Rule::Smb2Credit, Relation::OfPeer, &[Rule::Smb2Credit]),
     // a limit below what is allowed cannot be kept
-    (Rule::SmbdDataTooBig, Place::OfPeer, &[Rule::SmbdNegReqRecvsize, Rule::SmbdNegRspRecvsize]),
-    (Rule::SmbdNegRspPreferred, Place::OfPeer, &[Rule::SmbdNegReqRecvsize]),
+    (Rule::SmbdDataTooBig, Relation::OfPeer, &[Rule::SmbdNegReqRecvsize, Rule::SmbdNegRspRecvsize]),
+    (Rule::SmbdNegRspPreferred, Relation::OfPeer, &[Rule::SmbdNegReqRecvsize]),
     // memory that was described wrongly is accessed wrongly
-    (Rule::RdmaKeyUnknown, Place::Next, MISDESCRIBED),
-    (Rule::RdmaKeyBounds, Place::Next, MISDESCRIBED),
-    (Rule::RdmaInvalidate, Place::Next, MISDESCRIBED),
-    (Rule::DdpOverlap, Place::Same, &[Rule::RdmaKeyUnknown, Rule::RdmaKeyBounds]),
+    (Rule::RdmaKeyUnknown, Relation::Next, MISDESCRIBED),
+    (Rule::RdmaKeyBounds, Relation::Next, MISDESCRIBED),
+    (Rule::RdmaInvalidate, Relation::Next, MISDESCRIBED),
+    (Rule::DdpOverlap, Relation::Same, &[Rule::RdmaKeyUnknown, Rule::RdmaKeyBounds]),
     // a reply that moved no bytes invalidates nothing, and a device refuses what is not allowed
-    (Rule::RdmaInvalidate, Place::Same, &[Rule::RdmaLength]),
-    (Rule::RcNak, Place::Next, REFUSED),
+    (Rule::RdmaInvalidate, Relation::Same, &[Rule::RdmaLength]),
+    (Rule::RcNak, Relation::Next, REFUSED),
     // an announcement that does not come true
-    (Rule::SmbdFragRemaining, Place::After, &[Rule::BugKsmbdSealedLength, Rule::SmbdFragTooBig]),
+    (Rule::SmbdFragRemaining, Relation::After, &[Rule::BugKsmbdSealedLength, Rule::SmbdFragTooBig]),
     // bytes that went elsewhere are missing where they belong
     (
         Rule::RdmaLength,
-        Place::After,
+        Relation::After,
         &[Rule::RdmaKeyUnknown, Rule::RdmaKeyBounds, Rule::RdmaKeyDirection, Rule::RdmaKeyStale],
     ),
-    (Rule::RdmaOrder, Place::After, &[Rule::RdmaLength]),
-    (Rule::RdmaLength, Place::After, &[Rule::BugCve202664268, Rule::RcLength]),
+    (Rule::RdmaOrder, Relation::After, &[Rule::RdmaLength]),
+    (Rule::RdmaLength, Relation::After, &[Rule::BugCve202664268, Rule::RcLength]),
     (
         Rule::RdmaKeyLeak,
-        Place::After,
+        Relation::After,
         &[Rule::RdmaInvalidate, Rule::BugKsmbd2fd5dcb1c8ef, Rule::Smb2Unanswered, Rule::RpcUnanswered],
     ),
-    (Rule::RpcrdmaBackward, Place::After, &[Rule::RpcrdmaXid]),
-    (Rule::RpcError, Place::Same, &[Rule::RpcrdmaError]),
-    (Rule::RpcIoError, Place::Same, &[Rule::RpcrdmaError]),
-    (Rule::RpcrdmaError, Place::After, UNUSABLE),
-    (Rule::SmbdCreditStall, Place::After, &[Rule::SmbdCreditExhausted]),
-    (Rule::SmbdCreditLast, Place::After, &[Rule::SmbdCreditExhausted]),
-    (Rule::SmbdCreditDeadlock, Place::After, &[Rule::SmbdCreditLast]),
+    (Rule::RpcrdmaBackward, Relation::After, &[Rule::RpcrdmaXid]),
+    (Rule::RpcError, Relation::Same, &[Rule::RpcrdmaError]),
+    (Rule::RpcIoError, Relation::Same, &[Rule::RpcrdmaError]),
+    (Rule::RpcrdmaError, Relation::After, UNUSABLE),
+    (Rule::SmbdCreditStall, Relation::After, &[Rule::SmbdCreditExhausted]),
+    (Rule::SmbdCreditLast, Relation::After, &[Rule::SmbdCreditExhausted]),
+    (Rule::SmbdCreditDeadlock, Relation::After, &[Rule::SmbdCreditLast]),
     // packets that a capture missed explain gaps in it
-    (Rule::RcGap, Place::After, &[Rule::CaptureLoss, Rule::RcRetransmit, Rule::RcReorder]),
-    (Rule::RcNak, Place::After, &[Rule::RcRetransmit, Rule::RcReorder]),
+    (Rule::RcGap, Relation::After, &[Rule::CaptureLoss, Rule::RcRetransmit, Rule::RcReorder]),
+    (Rule::RcNak, Relation::After, &[Rule::RcRetransmit, Rule::RcReorder]),
     // a send without a credit finds no receive
-    (Rule::RcRnr, Place::After, &[Rule::SmbdCreditOverrun, Rule::RpcrdmaCreditOverrun]),
+    (Rule::RcRnr, Relation::After, &[Rule::SmbdCreditOverrun, Rule::RpcrdmaCreditOverrun]),
 ];
 
 /// Rules about headers of RPC-over-RDMA, and about chunks, that their receiver refuses.
@@ -309,22 +309,22 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
             here.iter().copied().find(|other| {
                 let cause = ranked[*other];
                 let is_there = match lies {
-                    Place::Same => {
+                    Relation::Same => {
                         effect.frames.iter().any(|frame| cause.frames.contains(frame)) && effect.count <= cause.count
                     }
-                    Place::After => {
+                    Relation::After => {
                         cause.frame <= effect.frame
                             || cause.time_ns <= effect.last_time_ns && effect.count <= cause.count
                     }
-                    Place::Next => {
+                    Relation::Next => {
                         let is_soon = effect.last_time_ns.saturating_sub(cause.last_time_ns) <= ACCESS;
                         let is_before = cause.time_ns.saturating_sub(effect.time_ns) <= MESSAGE;
                         is_before
                             && (cause.frame <= effect.frame || cause.by == effect.by)
                             && (is_soon || effect.count <= cause.count)
                     }
-                    Place::Answer => cause.frame >= effect.frame && effect.count <= cause.count,
-                    Place::OfPeer => cause.by != effect.by && cause.frame <= effect.frame,
+                    Relation::Answer => cause.frame >= effect.frame && effect.count <= cause.count,
+                    Relation::OfPeer => cause.by != effect.by && cause.frame <= effect.frame,
                 };
                 rules.contains(&cause.rule) && is_there
             })

@@ -256,7 +256,7 @@ macro_rules! rules {
             Given(u8),
         }
 
-        enum Place { $($name,)+ Given }
+        enum Index { $($name,)+ Given }
 
         impl Rule {
             /// All rules that are built in, in the order of the table.
@@ -265,8 +265,8 @@ macro_rules! rules {
             /// Its place in [`Rule::all`].
             pub const fn place(self) -> usize {
                 match self {
-                    $(Rule::$name => Place::$name as usize,)+
-                    Rule::Given(n) => Place::Given as usize + n as usize,
+                    $(Rule::$name => Index::$name as usize,)+
+                    Rule::Given(n) => Index::Given as usize + n as usize,
                 }
             }
 

@@ -2,7 +2,7 @@
 //! their own traffic.
 
 use rdmascope_analyzer::flow::iwarp::{FlowFact, FlowSink, Options, StreamBytes, TcpFlow};
-use rdmascope_analyzer::flow::mpa::{Found, Recognition};
+use rdmascope_analyzer::flow::mpa::{Evidence, Recognition};
 use rdmascope_analyzer::op::{At, End, Part, Placement, RdmaOp, Verb};
 use rdmascope_capture::{OpenOptions, Source, open};
 use rdmascope_dissector::frame::{self, Addr, Body, LinkType};
@@ -141,7 +141,7 @@ fn every_connection_of_the_samples_is_framed_from_end_to_end() {
             assert_eq!(flow.verdict(), Recognition::Mpa, "{name}");
             assert_eq!(
                 (flow.found(End::A), flow.found(End::B)),
-                (Some(Found::Handshake), Some(Found::Handshake)),
+                (Some(Evidence::Handshake), Some(Evidence::Handshake)),
                 "{name}"
             );
             assert!(flow.memory() < 64 * 1024, "{name}: {}", flow.memory());
@@ -203,7 +203,7 @@ fn a_capture_that_begins_late_is_framed_again() {
             assert_eq!((run.told.other_bytes, run.count("CrcBad")), (0, 0), "{name} from {start}");
             assert_eq!(run.told.list.last().map(|l| l.len()), whole.last().map(|l| l.len()), "{name} from {start}");
             for end in End::BOTH {
-                assert_eq!(flow.found(end) == Some(Found::Crc), name.contains("crc"), "{name} from {start}");
+                assert_eq!(flow.found(end) == Some(Evidence::Crc), name.contains("crc"), "{name} from {start}");
             }
         }
     }
@@ -262,7 +262,7 @@ fn the_probes_come_out_right() {
         let run = probe(name);
         assert_eq!(run.ops("Send"), sends, "{name}: {:?}", run.told.facts);
         let flow = run.flows.values().next().unwrap();
-        let found = if name == "i2_nompa.pcap" { Found::Crc } else { Found::Handshake };
+        let found = if name == "i2_nompa.pcap" { Evidence::Crc } else { Evidence::Handshake };
         assert_eq!(
             (flow.verdict(), flow.found(End::A), flow.found(End::B)),
             (Recognition::Mpa, Some(found), Some(found)),

@@ -20,14 +20,14 @@ const SAME_CONTENTS_CALM: u32 = 500;
 /// The last packets of one direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Copies {
-    last: [Seen; REMEMBERED],
+    last: [SeenPacket; REMEMBERED],
     /// Number of packets so far.
     count: u32,
     ids: Ids,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct SeenPacket {
     number: u32,
     mark: u32,
     /// µs, the lower 32 bits.
@@ -38,7 +38,7 @@ struct Seen {
 
 impl Default for Copies {
     fn default() -> Self {
-        Self { last: [Seen { number: 0, mark: 0, time: 0, frame: 0 }; REMEMBERED], count: 0, ids: Ids::default() }
+        Self { last: [SeenPacket { number: 0, mark: 0, time: 0, frame: 0 }; REMEMBERED], count: 0, ids: Ids::default() }
     }
 }
 
@@ -52,7 +52,8 @@ impl Copies {
     /// Remembers a packet with this sequence number.
     #[inline]
     pub fn add(&mut self, at: At, number: u32, mark: u32) {
-        self.last[self.count as usize % REMEMBERED] = Seen { number, mark, time: micros(at), frame: at.frame as u32 };
+        self.last[self.count as usize % REMEMBERED] =
+            SeenPacket { number, mark, time: micros(at), frame: at.frame as u32 };
         if mark >> 16 != 0 {
             _ = self.ids.behind((mark >> 16) as u16);
         }
@@ -60,7 +61,7 @@ impl Copies {
         self.count = self.count.checked_add(1).unwrap_or(REMEMBERED as u32);
     }
 
-    fn known(&self) -> &[Seen] {
+    fn known(&self) -> &[SeenPacket] {
         &self.last[..self.count.min(REMEMBERED as u32) as usize]
     }
 
@@ -82,17 +83,18 @@ impl Copies {
             _ if self.ids.count_up() => u32::MAX,
             _ => SAME_DATAGRAM,
         };
-        let is_answer = |seen: &Seen| {
+        let is_answer = |seen: &SeenPacket| {
             asked.is_some_and(|asked| mark >> 16 == 0 && (seen.frame.wrapping_sub(asked.frame as u32) as i32) < 0)
         };
-        let is_same =
-            |seen: &Seen| (seen.number, seen.mark) == (number, mark) && micros(at).wrapping_sub(seen.time) <= within;
+        let is_same = |seen: &SeenPacket| {
+            (seen.number, seen.mark) == (number, mark) && micros(at).wrapping_sub(seen.time) <= within
+        };
         self.known().iter().any(|seen| is_same(seen) && !is_answer(seen))
     }
 
     /// ns since a packet with this sequence number came first, rounded, of those that are remembered.
     pub fn first_age(&self, at: At, number: u32) -> Option<i64> {
-        let ago = |seen: &Seen| i64::from(micros(at).wrapping_sub(seen.time)) * 1000;
+        let ago = |seen: &SeenPacket| i64::from(micros(at).wrapping_sub(seen.time)) * 1000;
         self.known().iter().filter(|seen| seen.number == number).map(ago).max()
     }
 

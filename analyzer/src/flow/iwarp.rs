@@ -11,7 +11,7 @@
 
 use super::copies::{Copies, DoubleDetector, Ids, Shown, is_mirrored, mark, may_be_mirrored};
 use super::losses::{ALL_CHANGED, BySender, LossView, Losses, Tally, are_changed, tallied};
-use super::mpa::{Found, Framed, Framer, Recognition};
+use super::mpa::{Evidence, Framed, Framer, Recognition};
 use super::repair::{Acknowledged, Over, Repair, SegmentKind, Sent};
 use super::tcp::{self, Event, Stream};
 use crate::missed::BEHIND_MAX;
@@ -95,7 +95,7 @@ pub enum FlowFact<'a> {
         /// Bytes that could not be read.
         skipped: u32,
         /// Evidence for the framing found.
-        found: Found,
+        found: Evidence,
     },
     /// An FPDU whose DDP header could not be read.
     DdpShort {
@@ -330,7 +330,7 @@ impl TcpFlow {
     }
 
     /// Evidence for the framing of one direction.
-    pub fn found(&self, by: End) -> Option<Found> {
+    pub fn found(&self, by: End) -> Option<Evidence> {
         self.framers[by.index()].found()
     }
 
@@ -1802,7 +1802,7 @@ mod tests {
         assert_eq!(talk.seen.facts, ["MpaRequest", "MpaReply"]);
         assert_eq!(
             (talk.flow.verdict(), talk.flow.initiator(), talk.flow.found(End::A)),
-            (Recognition::Mpa, Some(End::A), Some(Found::Handshake))
+            (Recognition::Mpa, Some(End::A), Some(Evidence::Handshake))
         );
     }
 
@@ -1936,7 +1936,7 @@ mod tests {
                 a.bytes.drain(..from);
                 b.bytes.drain(..20);
                 talk.all(End::A, &a, 40).all(End::B, &b, 126);
-                let expected = if crc { Found::Crc } else { Found::Shape };
+                let expected = if crc { Evidence::Crc } else { Evidence::Shape };
                 assert_eq!(
                     (talk.flow.found(End::A), talk.flow.found(End::B)),
                     (Some(expected), Some(expected)),

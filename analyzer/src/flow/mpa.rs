@@ -32,7 +32,7 @@ pub enum Recognition {
 
 /// Evidence for the framing of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Found {
+pub enum Evidence {
     /// From the MPA Request or Reply.
     Handshake,
     /// Found in mid-stream, with a CRC that is right.
@@ -79,7 +79,7 @@ pub enum Framed<'a> {
         /// Bytes that could not be read.
         skipped: u32,
         /// Evidence for the framing found.
-        found: Found,
+        found: Evidence,
     },
     /// Bytes of a stream that is not MPA.
     Other(Piece<'a>),
@@ -124,7 +124,7 @@ pub struct Framer {
     late: bool,
     /// An FPDU was reported: none without a ULPDU follows.
     begun: bool,
-    found: Option<Found>,
+    found: Option<Evidence>,
     /// Bytes of the FPDU, Request or search that wait for more; markers are not among them.
     buf: Vec<u8>,
     /// Bytes of the current FPDU that went by, also those that are missing from `buf`.
@@ -185,7 +185,7 @@ impl Framer {
     }
 
     /// Evidence for the framing; `None` as long as it is not known.
-    pub fn found(&self) -> Option<Found> {
+    pub fn found(&self) -> Option<Evidence> {
         self.found
     }
 
@@ -279,7 +279,7 @@ impl Framer {
         match opening {
             Opening::Startup { length, .. } if there >= length => {
                 self.phase = Phase::Framing;
-                self.found = Some(Found::Handshake);
+                self.found = Some(Evidence::Handshake);
                 self.known = true;
                 self.position = 0;
                 self.sum = Some(0);
@@ -774,7 +774,7 @@ enum Fate {
 impl Search {
     /// Searches `hay`, of which the first `old` bytes were seen before. Returns the offset at which framing begins, if
     /// there is one.
-    fn look(&mut self, hay: &[u8], old: usize, terms: &mut Terms) -> Option<(usize, Found)> {
+    fn look(&mut self, hay: &[u8], old: usize, terms: &mut Terms) -> Option<(usize, Evidence)> {
         let mut claim = None;
         self.candidates.retain_mut(|c| match if claim.is_some() { Fate::Open } else { c.follow(hay, terms) } {
             Fate::Open => true,
@@ -804,7 +804,7 @@ impl Search {
             }
         }
         self.failed = self.anchored && self.scan > 0 && self.candidates.is_empty();
-        claim.map(|c| (c.start, if c.crc_good { Found::Crc } else { Found::Shape }))
+        claim.map(|c| (c.start, if c.crc_good { Evidence::Crc } else { Evidence::Shape }))
     }
 }
 
@@ -918,7 +918,7 @@ mod tests {
     struct Seen {
         fpdus: Vec<Known>,
         parts: Vec<(u32, Option<u32>)>,
-        resyncs: Vec<(u32, Found)>,
+        resyncs: Vec<(u32, Evidence)>,
         markers: Vec<(u16, u16)>,
         other: usize,
         others: usize,
@@ -951,7 +951,7 @@ mod tests {
     fn framer(markers: bool) -> Framer {
         Framer {
             phase: Phase::Framing,
-            found: Some(Found::Handshake),
+            found: Some(Evidence::Handshake),
             known: true,
             crc: CrcUse::On,
             markers,
@@ -1036,7 +1036,7 @@ mod tests {
                     .collect::<Vec<_>>();
                 assert_eq!(
                     (seen.fpdus, seen.resyncs),
-                    (expected, vec![((ends[2] - ends[1]) as u32, Found::Crc)]),
+                    (expected, vec![((ends[2] - ends[1]) as u32, Evidence::Crc)]),
                     "{from}, {split}"
                 );
                 assert!(!framer.is_lost());
@@ -1166,7 +1166,7 @@ mod tests {
             let at = ends[0] + behind;
             seen.push(&mut framer, &stream[..at], 0);
             seen.push(&mut framer, &stream[at..], 0);
-            assert_eq!((seen.resyncs.as_slice(), seen.markers.len()), ([(0, Found::Shape)].as_slice(), 0));
+            assert_eq!((seen.resyncs.as_slice(), seen.markers.len()), ([(0, Evidence::Shape)].as_slice(), 0));
             (ends[0] as u32 % MARKER_INTERVAL, seen.fpdus.iter().map(|(_, crc)| *crc).collect::<Vec<_>>())
         };
         assert_eq!(crcs(600, 0), (116, vec![UNCHECKED, GOOD, GOOD]));
@@ -1224,7 +1224,7 @@ mod tests {
             let piece = Piece { bytes: &bytes, missing, in_frame: true };
             let rest =
                 framer.push(piece, true, &mut |framed| told += usize::from(matches!(framed, Framed::Startup { .. })));
-            assert_eq!((told, framer.found()), (1, Some(Found::Handshake)));
+            assert_eq!((told, framer.found()), (1, Some(Evidence::Handshake)));
             rest.map(|rest| (rest.bytes.len(), rest.missing))
         };
         assert_eq!([behind(&[], 0), behind(&[], 1), behind(&[9], 0)], [None, Some((0, 1)), Some((1, 0))]);
@@ -1252,7 +1252,7 @@ mod tests {
             let terms = &mut Terms { known: true, crc: CrcUse::Off, budget: 0 };
             Search::default().look(&stream[..ends[1] + more], 0, terms)
         };
-        assert_eq!([SHAPE_LEN - 1, SHAPE_LEN].map(found), [None, Some((0, Found::Shape))]);
+        assert_eq!([SHAPE_LEN - 1, SHAPE_LEN].map(found), [None, Some((0, Evidence::Shape))]);
     }
 
     #[test]
@@ -1381,26 +1381,26 @@ mod tests {
         };
         let (stream, ends) = three();
         let (one, two) = (&stream[..ends[1]], &stream[..ends[2]]);
-        let claimed = |at: usize, found: Found| (Some((at, found)), Vec::new());
+        let claimed = |at: usize, found: Evidence| (Some((at, found)), Vec::new());
         // with a CRC that is right: at the beginning of a segment, a header, the CRC, the end
-        assert_eq!(found(one, false, CrcUse::Unknown, 1000), claimed(0, Found::Crc));
-        assert_eq!(found(one, true, CrcUse::On, one.len()), claimed(0, Found::Crc));
+        assert_eq!(found(one, false, CrcUse::Unknown, 1000), claimed(0, Evidence::Crc));
+        assert_eq!(found(one, true, CrcUse::On, one.len()), claimed(0, Evidence::Crc));
         // by its shape alone one is enough if iWARP is known
-        assert_eq!(found(one, true, CrcUse::Off, 1000), claimed(0, Found::Shape));
-        assert_eq!(found(one, true, CrcUse::Unknown, one.len() - 1), claimed(0, Found::Shape));
+        assert_eq!(found(one, true, CrcUse::Off, 1000), claimed(0, Evidence::Shape));
+        assert_eq!(found(one, true, CrcUse::Unknown, one.len() - 1), claimed(0, Evidence::Shape));
         assert_eq!(found(one, false, CrcUse::Off, 1000), (None, vec![(0, 3, 1)]));
         // a second one that goes on where the first ended
-        assert_eq!(found(two, false, CrcUse::Off, 1000), claimed(0, Found::Shape));
+        assert_eq!(found(two, false, CrcUse::Off, 1000), claimed(0, Evidence::Shape));
         let apart = [write(0, 10), write(11, 3)].concat();
         assert_eq!(found(&apart, false, CrcUse::Off, 1000), (None, vec![(0, 4, 2), (ends[1], 2, 1)]));
         // behind what is none
         let behind = [&[0xff; 7][..], two].concat();
-        assert_eq!(found(&behind, true, CrcUse::Off, 1000).0, Some((7, Found::Shape)));
+        assert_eq!(found(&behind, true, CrcUse::Off, 1000).0, Some((7, Evidence::Shape)));
         // a wrong CRC where CRCs are in use
         let mut wrong = one.to_vec();
         wrong[20] ^= 1;
         assert_eq!(found(&wrong, true, CrcUse::On, 1000), (None, vec![]));
-        assert_eq!(found(&wrong, true, CrcUse::Unknown, 1000), claimed(0, Found::Shape));
+        assert_eq!(found(&wrong, true, CrcUse::Unknown, 1000), claimed(0, Evidence::Shape));
     }
 
     #[test]

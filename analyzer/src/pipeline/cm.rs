@@ -10,7 +10,7 @@
 
 use super::networks::Tag;
 use crate::op::{At, End};
-use crate::path::{Answer, Attempt};
+use crate::path::{Attempt, CmAnswer};
 use crate::summary::Transport;
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -326,10 +326,10 @@ impl Requests {
             sent: r.repeats.saturating_add(1),
             heard: r.heard,
             answer: match (&r.refused, r.accepted) {
-                (Some((at, reason, true)), _) => Answer::Rejected(*at, reason.clone()),
-                (_, Some(at)) => Answer::Accepted(at),
-                (Some((at, ..)), None) => Answer::TakenBack(*at),
-                (None, None) => Answer::None,
+                (Some((at, reason, true)), _) => CmAnswer::Rejected(*at, reason.clone()),
+                (_, Some(at)) => CmAnswer::Accepted(at),
+                (Some((at, ..)), None) => CmAnswer::TakenBack(*at),
+                (None, None) => CmAnswer::None,
             },
         })
     }
@@ -474,8 +474,11 @@ mod tests {
         let head = RejectHead { local_comm_id: 0, remote_comm_id: 2, ..RejectHead::parse(ZEROS, &mut Off).unwrap().1 };
         let rejected = requests.reject(at(4, 0), (SERVER, CLIENT), &head, String::from("No"));
         assert_eq!(rejected, Some(Rejected { port: 5445, by_server: true, slot: None }));
-        let answers: Vec<Answer> = requests.attempts().map(|a| a.answer).collect();
-        assert_eq!(answers, [Answer::Accepted(at(3, 0)), Answer::Rejected(at(4, 0), String::from("No")), Answer::None]);
+        let answers: Vec<CmAnswer> = requests.attempts().map(|a| a.answer).collect();
+        assert_eq!(
+            answers,
+            [CmAnswer::Accepted(at(3, 0)), CmAnswer::Rejected(at(4, 0), String::from("No")), CmAnswer::None]
+        );
         assert!(requests.list.iter().all(|r| !r.is_surely_unanswered()), "none was sent again");
         requests.heard(SERVER, CLIENT);
         requests.request(at(4, 1), (CLIENT, SERVER), (Transport::RoceV2, Tag::default()), &request(3, 3), false);
@@ -534,7 +537,7 @@ mod tests {
         let mut requests = ask();
         assert!(requests.established(at(2, 1), (CLIENT, SERVER), 70, 80).is_some());
         assert!(requests.established(at(3, 1), (SERVER, CLIENT), 80, 70).is_none(), "once");
-        assert_eq!(requests.attempts().map(|a| a.answer).collect::<Vec<_>>(), [Answer::Accepted(at(2, 1))]);
+        assert_eq!(requests.attempts().map(|a| a.answer).collect::<Vec<_>>(), [CmAnswer::Accepted(at(2, 1))]);
         assert!(
             requests.reply(at(3, 1), CLIENT, &reply(80, 70)).is_some(),
             "a REP that comes late in the capture still counts"

@@ -1,7 +1,7 @@
 //! Packets of InfiniBand and RoCE to their connection: one of queue pairs whose packets were seen before, or a new one.
 
 use super::networks::Tag;
-use super::table::{Flow, Place, QpKey, Slot};
+use super::table::{ConnectionEnd, Flow, QpKey, Slot};
 use super::{FrameMeta, Pipeline, pairing};
 use crate::connection::ConnectionState;
 use crate::connection::facts::Listener;
@@ -196,13 +196,20 @@ impl<S: Sink> Pipeline<S> {
 
     /// The first packet of a flow.
     #[cold]
-    fn new_flow(&mut self, at: At, key: QpKey, packet: &Packet<'_>, ib: &IbPacket<'_>, row: &bth::Row) -> Place {
+    fn new_flow(
+        &mut self,
+        at: At,
+        key: QpKey,
+        packet: &Packet<'_>,
+        ib: &IbPacket<'_>,
+        row: &bth::Row,
+    ) -> ConnectionEnd {
         if let Some(slot) = self.halves.partner(&self.table, &self.env.options.pins, &key, ib, row, true) {
             self.join_flow(slot, key);
             if let Some(s) = self.table.get_mut(slot) {
                 s.tags[1] = Some(Tag::of(packet));
             }
-            return Place { slot, end: End::B };
+            return ConnectionEnd { slot, end: End::B };
         }
         self.requests.heard(packet.src, packet.dst);
         // a flow that begins at its first message looks no different from one that began long ago; the protocol may
@@ -212,7 +219,7 @@ impl<S: Sink> Pipeline<S> {
         connection.peers[1] = Peer { address: packet.dst, port: 0, qp: Some(key.qp) };
         let slot = self.insert(at, connection, Flow::Ib(Box::default()));
         self.doubt_addresses(slot, packet.header, ib.icrc);
-        let place = Place { slot, end: End::A };
+        let place = ConnectionEnd { slot, end: End::A };
         self.table.add_qp(key, place);
         if let Some(s) = self.table.get_mut(slot) {
             s.half = true;
@@ -235,12 +242,12 @@ impl<S: Sink> Pipeline<S> {
     fn reconsider(
         &mut self,
         at: At,
-        mut place: Place,
+        mut place: ConnectionEnd,
         key: QpKey,
         packet: &Packet<'_>,
         ib: &IbPacket<'_>,
         row: &bth::Row,
-    ) -> Place {
+    ) -> ConnectionEnd {
         if self.table.get(place.slot).is_some_and(|s| is_in_doubt(s, place.end, ib)) {
             self.distrust(place.slot);
             place = match self.table.by_qp(&key) {
@@ -260,7 +267,7 @@ impl<S: Sink> Pipeline<S> {
 
     /// A flow becomes the other direction of a half connection.
     fn join_flow(&mut self, slot: u32, key: QpKey) {
-        self.table.add_qp(key, Place { slot, end: End::B });
+        self.table.add_qp(key, ConnectionEnd { slot, end: End::B });
         let Some(s) = self.table.get_mut(slot) else { return };
         s.half = false;
         s.connection.peers[0].qp = Some(key.qp);
@@ -274,7 +281,7 @@ impl<S: Sink> Pipeline<S> {
 
     /// Checks again if an unpaired flow belongs to another one.
     #[cold]
-    fn try_pair(&mut self, place: Place, key: QpKey, ib: &IbPacket<'_>, row: &bth::Row) -> Place {
+    fn try_pair(&mut self, place: ConnectionEnd, key: QpKey, ib: &IbPacket<'_>, row: &bth::Row) -> ConnectionEnd {
         if let Some(slot) = self.table.get_mut(place.slot) {
             slot.tries += 1;
         }
@@ -291,7 +298,7 @@ impl<S: Sink> Pipeline<S> {
             slot.connection.adopt(End::B, &mut gone.connection, End::A);
             self.joined.add(gone.connection.id, slot.connection.id);
         }
-        Place { slot: into, end: End::B }
+        ConnectionEnd { slot: into, end: End::B }
     }
 }
 

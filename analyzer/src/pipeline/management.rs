@@ -5,7 +5,7 @@ use super::cm::{Rejected, Request};
 use super::damaged::Fate;
 use super::ib::{MTU_MAX, carrier};
 use super::networks::Tag;
-use super::table::{Flow, Place, QpKey};
+use super::table::{ConnectionEnd, Flow, QpKey};
 use crate::connection::ConnectionState;
 use crate::env::Layer;
 use crate::episodes::{Cause, Episode, Kind, Trigger};
@@ -217,8 +217,8 @@ impl<S: Sink> Pipeline<S> {
             flow.path_mtu(mtu.into());
         }
         let slot = self.insert(request.at, connection, Flow::Ib(Box::new(flow)));
-        self.table.add_qp(to_server, Place { slot, end: End::A });
-        self.table.add_qp(to_client, Place { slot, end: End::B });
+        self.table.add_qp(to_server, ConnectionEnd { slot, end: End::A });
+        self.table.add_qp(to_client, ConnectionEnd { slot, end: End::B });
         if let Some(s) = self.table.get_mut(slot) {
             s.is_doubtful = [request.is_damaged, ib.icrc == Check::Bad];
             s.tags = tags.map(Some);

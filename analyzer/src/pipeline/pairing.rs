@@ -96,7 +96,7 @@ fn is_pinned(pins: &[(u32, u32)], qp: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::Place;
+    use super::super::table::ConnectionEnd;
     use super::*;
     use crate::connection::ConnectionState;
     use crate::flow::ib::IbFlow;
@@ -131,7 +131,7 @@ mod tests {
             let mut flow = IbFlow::default();
             flow.starts_at(End::A, *next);
             let slot = table.insert(1, ConnectionState::default(), Flow::Ib(Box::new(flow)));
-            table.add_qp(key(0, *qp), Place { slot, end: End::A });
+            table.add_qp(key(0, *qp), ConnectionEnd { slot, end: End::A });
             table.get_mut(slot).unwrap().half = true;
             halves.add(&key(0, *qp), slot);
             slot

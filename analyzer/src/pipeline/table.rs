@@ -60,7 +60,7 @@ impl TcpKey {
 
 /// A connection of the table, and one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ConnectionEnd {
     pub(super) slot: u32,
     pub(super) end: End,
 }
@@ -220,10 +220,10 @@ pub(super) struct Table {
     held: usize,
     held_most: usize,
     order: UseOrder,
-    qps: HashMap<QpKey, Place>,
+    qps: HashMap<QpKey, ConnectionEnd>,
     tcps: HashMap<TcpKey, u32>,
     /// Queue pairs of the last packets, each at the place that its number gives.
-    cached: Vec<Option<(QpKey, Place)>>,
+    cached: Vec<Option<(QpKey, ConnectionEnd)>>,
     /// The TCP connection of the packet before: one of its ends, the other, its network, its place.
     cached_tcp: Option<(TcpEnd, TcpEnd, u16, u32)>,
 }
@@ -386,14 +386,14 @@ impl Table {
 
     /// Place of the connection of a queue pair.
     #[inline]
-    pub(super) fn by_qp(&mut self, key: &QpKey) -> Option<Place> {
+    pub(super) fn by_qp(&mut self, key: &QpKey) -> Option<ConnectionEnd> {
         match self.cached.get(key.cached_at()) {
             Some(Some((known, place))) if known == key => Some(*place),
             _ => self.look_up(key),
         }
     }
 
-    fn look_up(&mut self, key: &QpKey) -> Option<Place> {
+    fn look_up(&mut self, key: &QpKey) -> Option<ConnectionEnd> {
         let place = *self.qps.get(key)?;
         if self.cached.is_empty() {
             self.cached.resize(CACHED, None);
@@ -407,12 +407,12 @@ impl Table {
     }
 
     /// Place of the connection of a queue pair, for a key that comes rarely.
-    pub(super) fn find_qp(&self, key: &QpKey) -> Option<Place> {
+    pub(super) fn find_qp(&self, key: &QpKey) -> Option<ConnectionEnd> {
         self.qps.get(key).copied()
     }
 
     /// From now on packets of a queue pair belong to this place.
-    pub(super) fn add_qp(&mut self, key: QpKey, place: Place) {
+    pub(super) fn add_qp(&mut self, key: QpKey, place: ConnectionEnd) {
         if let Some(slot) = self.get_mut(place.slot) {
             slot.qp_keys[place.end.index()] = Some(key);
         }
@@ -456,7 +456,7 @@ mod tests {
 
     fn insert(table: &mut Table, qp: u32) -> u32 {
         let slot = table.insert(1, ConnectionState::default(), Flow::Ib(Box::default()));
-        table.add_qp(key(qp), Place { slot, end: End::A });
+        table.add_qp(key(qp), ConnectionEnd { slot, end: End::A });
         slot
     }
 
@@ -483,7 +483,7 @@ mod tests {
     fn what_is_removed_is_not_found_any_more() {
         let mut table = Table::default();
         let slot = insert(&mut table, 7);
-        assert_eq!(table.by_qp(&key(7)), Some(Place { slot, end: End::A }));
+        assert_eq!(table.by_qp(&key(7)), Some(ConnectionEnd { slot, end: End::A }));
         let ports = ((Addr::V4([10, 0, 0, 1]), 999), (Addr::V4([10, 0, 0, 2]), 5445));
         let tcp = table.insert(1, ConnectionState::default(), Flow::Tcp(Box::default()));
         table.add_tcp(ports.0, ports.1, 0, tcp);
@@ -500,8 +500,8 @@ mod tests {
         assert_eq!((table.by_qp(&key(7)), table.by_tcp(ports.0, ports.1, 0), table.len()), (None, None, 0));
         // a key that went to another connection stays there
         let (old, new) = (insert(&mut table, 7), table.insert(1, ConnectionState::default(), Flow::Ib(Box::default())));
-        table.add_qp(key(7), Place { slot: new, end: End::B });
+        table.add_qp(key(7), ConnectionEnd { slot: new, end: End::B });
         table.remove(old);
-        assert_eq!(table.by_qp(&key(7)), Some(Place { slot: new, end: End::B }));
+        assert_eq!(table.by_qp(&key(7)), Some(ConnectionEnd { slot: new, end: End::B }));
     }
 }

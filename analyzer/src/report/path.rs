@@ -52,7 +52,7 @@ const ROCE: u16 = rdmascope_dissector::wire::udp::ROCE_V2;
 
 /// Outcome of a connection request of RDMA-CM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum CmAnswer {
     /// No answer came.
     None,
     /// A REP.
@@ -81,7 +81,7 @@ pub struct Attempt {
     /// True if anything that its server sent was captured.
     pub heard: bool,
     /// Answer to the connection request.
-    pub answer: Answer,
+    pub answer: CmAnswer,
 }
 
 /// Kind of storage: SMB or NFS.
@@ -523,7 +523,7 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
                 all.push(LaterEvents { cause, connection: Some(c.id), replaced: false, text: NO_SECOND.into() });
             }
         }
-        for a in group.attempts.iter().filter(|a| matches!(a.answer, Answer::Rejected(..))) {
+        for a in group.attempts.iter().filter(|a| matches!(a.answer, CmAnswer::Rejected(..))) {
             rejected += 1;
             // one whose handshake the capture does not have
             let accepted = group.connections.iter().filter(|c| {
@@ -543,7 +543,7 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<LaterEvents> {
             let again = next(o.at, is_rdma(c));
             let until = again.map_or(i64::MAX, |c| c.first.time);
             let within = |at: At| at > o.at && at.time < until;
-            let in_vain = |a: &&&Attempt| within(a.at) && !matches!(a.answer, Answer::Accepted(_));
+            let in_vain = |a: &&&Attempt| within(a.at) && !matches!(a.answer, CmAnswer::Accepted(_));
             let requests = group.connections.iter().filter(|c| within(c.first) && refused(c)).count()
                 + group.attempts.iter().filter(in_vain).count();
             let tried = || plural(requests, "attempt", "attempts");
@@ -803,12 +803,12 @@ impl<'g, 'r> PathSteps<'g, 'r> {
             let waited = end.time.saturating_sub(a.at.time);
             let icmp = undelivered(17, a.client, a.server, ROCE, a.at);
             let mut frames = alloc::vec![a.at];
-            if let Answer::TakenBack(at) = a.answer {
+            if let CmAnswer::TakenBack(at) = a.answer {
                 frames.push(at);
             }
             let fate = match (&a.answer, icmp) {
-                (Answer::Accepted(_), _) => AttemptOutcome::Accepted,
-                (Answer::Rejected(at, reason), _) => {
+                (CmAnswer::Accepted(_), _) => AttemptOutcome::Accepted,
+                (CmAnswer::Rejected(at, reason), _) => {
                     frames.push(*at);
                     AttemptOutcome::Rejected(reason.clone())
                 }
@@ -816,9 +816,9 @@ impl<'g, 'r> PathSteps<'g, 'r> {
                     frames.push(at);
                     AttemptOutcome::Unreachable(by, reason)
                 }
-                (Answer::TakenBack(_), None) if is_whole => AttemptOutcome::Silent,
-                (Answer::None, None) if waited >= PATIENCE && is_whole => AttemptOutcome::Silent,
-                (Answer::TakenBack(_) | Answer::None, None) => AttemptOutcome::Open,
+                (CmAnswer::TakenBack(_), None) if is_whole => AttemptOutcome::Silent,
+                (CmAnswer::None, None) if waited >= PATIENCE && is_whole => AttemptOutcome::Silent,
+                (CmAnswer::TakenBack(_) | CmAnswer::None, None) => AttemptOutcome::Open,
             };
             let (at, to, port, transport) = (a.at, a.server, a.port, a.transport);
             requests.push(ConnectionRequest {
@@ -1708,7 +1708,7 @@ mod tests {
         c
     }
 
-    fn attempt(port: u16, seconds: i64, answer: Answer) -> Attempt {
+    fn attempt(port: u16, seconds: i64, answer: CmAnswer) -> Attempt {
         Attempt {
             at: at(seconds),
             client: CLIENT,
@@ -1837,12 +1837,12 @@ mod tests {
     #[test]
     fn attempts_that_came_to_nothing() {
         let rejected = [
-            attempt(5445, 1, Answer::Rejected(at(2), "Invalid service ID".into())),
-            attempt(445, 3, Answer::TakenBack(at(8))),
+            attempt(5445, 1, CmAnswer::Rejected(at(2), "Invalid service ID".into())),
+            attempt(445, 3, CmAnswer::TakenBack(at(8))),
         ];
         assert_eq!(verdict(vec![over_tcp()], &rejected), Some((Rule::SmbPathRefused, Blame::Server, Severity::Warn)));
         assert_eq!(verdict(Vec::new(), &rejected), Some((Rule::SmbPathRefused, Blame::Server, Severity::Error)));
-        let silent = [attempt(445, 3, Answer::TakenBack(at(8)))];
+        let silent = [attempt(445, 3, CmAnswer::TakenBack(at(8)))];
         assert_eq!(verdict(vec![over_tcp()], &silent), Some((Rule::SmbPathSilent, Blame::Unknown, Severity::Warn)));
         // a server that has no RDMA at all says so
         let none = changed(|c| c.smb.setup.interfaces[0].rdma = false);
@@ -1852,9 +1852,9 @@ mod tests {
             changed(|c| (c.smb.setup.asked, c.smb.setup.answered, c.smb.setup.capabilities[0]) = (None, None, Some(0)));
         assert_eq!(verdict(unasked, &rejected).map(|v| v.0), Some(Rule::SmbPathRefused));
         // too young to tell, and one that got through
-        assert_eq!(verdict(Vec::new(), &[attempt(445, 59, Answer::None)]), None);
+        assert_eq!(verdict(Vec::new(), &[attempt(445, 59, CmAnswer::None)]), None);
         let through =
-            [attempt(5445, 1, Answer::Rejected(at(2), "No".into())), attempt(445, 3, Answer::Accepted(at(4)))];
+            [attempt(5445, 1, CmAnswer::Rejected(at(2), "No".into())), attempt(445, 3, CmAnswer::Accepted(at(4)))];
         assert_eq!(verdict(vec![over_rdma()], &through), None);
     }
 
@@ -1864,7 +1864,7 @@ mod tests {
         let refused = |end: i64, connections: Vec<Connection>| {
             let mut report = report(connections);
             report.capture.last = Some(at(end));
-            let rejected = [attempt(5445, 1, Answer::Rejected(at(2), "Invalid service ID".into()))];
+            let rejected = [attempt(5445, 1, CmAnswer::Rejected(at(2), "Invalid service ID".into()))];
             paths(&report, &rejected, &[]).remove(0).verdict.map(|v| (v.rule, v.certainty, v.severity))
         };
         assert_eq!(refused(3, Vec::new()), Some((Rule::SmbPathRefused, Certainty::Guess, Severity::Warn)));
@@ -1906,7 +1906,7 @@ mod tests {
                 Certainty::Certain,
                 "RDMA-CM REQ to port 5445 was rejected",
             ));
-            conclude(&mut report, &[attempt(5445, 1, Answer::Rejected(at(2), "No".into()))], &[]);
+            conclude(&mut report, &[attempt(5445, 1, CmAnswer::Rejected(at(2), "No".into()))], &[]);
             report.findings.iter().find(|f| f.rule == Rule::CmReject).map(|f| f.severity)
         };
         assert_eq!(severity(Handshake::Inferred), Some(Severity::Note));
@@ -1915,7 +1915,7 @@ mod tests {
     #[test]
     fn a_datagram_that_could_not_be_delivered_is_no_silence() {
         let reported = Unreachable { reason: "port unreachable", protocol: 17, to: SERVER, port: ROCE };
-        let silent = [attempt(445, 3, Answer::None)];
+        let silent = [attempt(445, 3, CmAnswer::None)];
         let of = |by: Addr, reported: Unreachable| {
             let mut paths = paths(&report(vec![over_tcp()]), &silent, &[(at(4), [by, CLIENT], reported)]);
             paths.remove(0).verdict.map(|v| (v.rule, v.by, v.text))
@@ -1940,7 +1940,8 @@ mod tests {
 
     #[test]
     fn a_port_that_was_silent_did_not_reject() {
-        let both = [attempt(5445, 1, Answer::None), attempt(445, 3, Answer::Rejected(at(4), "Consumer reject".into()))];
+        let both =
+            [attempt(5445, 1, CmAnswer::None), attempt(445, 3, CmAnswer::Rejected(at(4), "Consumer reject".into()))];
         let text = paths(&report(vec![over_tcp()]), &both, &[]).remove(0).verdict.unwrap().text;
         assert!(text.starts_with("rejected RDMA on port 445: Consumer reject; port 5445 did not answer"), "{text}");
     }
@@ -2016,9 +2017,9 @@ mod tests {
         let mut tcp = connection(1, Transport::Tcp, Protocol::Rpc, 2049, 20);
         tcp.commands = vec![row("GETATTR", 5)];
         assert_eq!(paths(&report(vec![tcp.clone()]), &[], &[]), []);
-        let refused = [attempt(20_049, 1, Answer::Rejected(at(2), "Invalid service ID".into()))];
+        let refused = [attempt(20_049, 1, CmAnswer::Rejected(at(2), "Invalid service ID".into()))];
         assert_eq!(verdict(vec![tcp.clone()], &refused), Some((Rule::NfsPathRefused, Blame::Server, Severity::Warn)));
-        let silent = [attempt(20_049, 1, Answer::TakenBack(at(5)))];
+        let silent = [attempt(20_049, 1, CmAnswer::TakenBack(at(5)))];
         assert_eq!(verdict(vec![tcp.clone()], &silent), Some((Rule::NfsPathSilent, Blame::Unknown, Severity::Warn)));
         let mut rdma = connection(2, Transport::RoceV2, Protocol::RpcRdma, 20_049, 1);
         rdma.commands = vec![row("READ", 5)];
@@ -2067,7 +2068,7 @@ mod tests {
         // it is asked for at another port than it is at
         let path = listed(&refused, Netid::Rdma, 2050).expect("RDMA was tried");
         assert!(path.verdict.is_some_and(|v| v.text.contains("rpcbind lists NFS for RDMA at port 2050")));
-        let elsewhere = [attempt(2050, 1, Answer::Rejected(at(2), "Invalid service ID".into()))];
+        let elsewhere = [attempt(2050, 1, CmAnswer::Rejected(at(2), "Invalid service ID".into()))];
         assert_eq!(
             listed(&elsewhere, Netid::Rdma, 2050).and_then(|p| p.verdict).map(|v| v.rule),
             Some(Rule::NfsPathRefused)

@@ -35,7 +35,7 @@ impl Named {
 
 /// A name that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrong {
+pub(crate) enum UnfitId {
     /// A request names a session that was not set up.
     Session(u64),
     /// A request names a tree connect that was not set up.
@@ -46,7 +46,7 @@ pub(crate) enum Wrong {
     OtherTree(u32, u32),
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for UnfitId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Session(id) => write!(f, "SessionId {id:#x}"),
@@ -117,20 +117,20 @@ impl Context {
     }
 
     /// Finds what does not fit in the names of a request and its reply.
-    pub(crate) fn wrong(&self, request: &Named, reply: &Named, command: Command) -> Option<Wrong> {
+    pub(crate) fn wrong(&self, request: &Named, reply: &Named, command: Command) -> Option<UnfitId> {
         let asked = request.session.filter(|_| is_of_session(command))?;
         let is_known = self.sessions.has(&asked);
         if !self.is_lost && !is_known {
-            return Some(Wrong::Session(asked));
+            return Some(UnfitId::Session(asked));
         }
         if let Some(named) = reply.session.filter(|named| *named != asked && *named != RELATED_SESSION) {
-            return Some(Wrong::OtherSession(named, asked));
+            return Some(UnfitId::OtherSession(named, asked));
         }
         let tree = request.tree.filter(|_| is_of_tree(command))?;
         if !self.is_shared && !self.trees.has(&(asked, tree)) {
-            return Some(Wrong::Tree(tree));
+            return Some(UnfitId::Tree(tree));
         }
-        reply.tree.filter(|named| *named != tree && *named != RELATED_TREE).map(|named| Wrong::OtherTree(named, tree))
+        reply.tree.filter(|named| *named != tree && *named != RELATED_TREE).map(|named| UnfitId::OtherTree(named, tree))
     }
 
     /// Takes note of what a reply sets up.
@@ -166,7 +166,7 @@ mod tests {
     }
 
     /// What is wrong in a request and its reply, each with its session and its tree connect.
-    fn wrong(context: &Context, command: Command, request: (u64, u32), reply: (u64, u32)) -> Option<Wrong> {
+    fn wrong(context: &Context, command: Command, request: (u64, u32), reply: (u64, u32)) -> Option<UnfitId> {
         let named = |(session, tree)| Named::of(&header(command, session, tree));
         context.wrong(&named(request), &named(reply), command)
     }
@@ -187,17 +187,17 @@ mod tests {
         let context = with_a_tree();
         for (command, request, reply, expected) in [
             (Command::READ, (7, 1), (7, 1), None),
-            (Command::READ, (8, 1), (8, 1), Some(Wrong::Session(8))),
-            (Command::READ, (8, 1), (7, 1), Some(Wrong::Session(8))),
-            (Command::READ, (7, 1), (8, 1), Some(Wrong::OtherSession(8, 7))),
-            (Command::READ, (7, 2), (7, 2), Some(Wrong::Tree(2))),
-            (Command::READ, (7, 1), (7, 2), Some(Wrong::OtherTree(2, 1))),
+            (Command::READ, (8, 1), (8, 1), Some(UnfitId::Session(8))),
+            (Command::READ, (8, 1), (7, 1), Some(UnfitId::Session(8))),
+            (Command::READ, (7, 1), (8, 1), Some(UnfitId::OtherSession(8, 7))),
+            (Command::READ, (7, 2), (7, 2), Some(UnfitId::Tree(2))),
+            (Command::READ, (7, 1), (7, 2), Some(UnfitId::OtherTree(2, 1))),
             // a related request; a reply that names nothing
             (Command::READ, (u64::MAX, u32::MAX), (7, 1), None),
             (Command::READ, (7, u32::MAX), (7, 1), None),
             (Command::READ, (7, 1), (u64::MAX, u32::MAX), None),
             // all ones, and not related
-            (Command::READ, (u64::MAX, 1), (7, 1), Some(Wrong::Session(u64::MAX))),
+            (Command::READ, (u64::MAX, 1), (7, 1), Some(UnfitId::Session(u64::MAX))),
             (Command::READ, (7, 1), (0, 0), None),
             // of no session, or of no tree connect
             (Command::SESSION_SETUP, (9, 0), (9, 0), None),
@@ -215,12 +215,12 @@ mod tests {
         let mut context = with_a_tree();
         context.shared();
         assert_eq!(wrong(&context, Command::READ, (7, 2), (7, 2)), None, "on another channel");
-        assert_eq!(wrong(&context, Command::READ, (8, 1), (8, 1)), Some(Wrong::Session(8)), "each channel is bound");
+        assert_eq!(wrong(&context, Command::READ, (8, 1), (8, 1)), Some(UnfitId::Session(8)), "each channel is bound");
         context.lost();
         assert_eq!(wrong(&context, Command::READ, (8, 1), (8, 1)), None);
         assert_eq!(
             wrong(&context, Command::READ, (8, 1), (7, 1)),
-            Some(Wrong::OtherSession(7, 8)),
+            Some(UnfitId::OtherSession(7, 8)),
             "the two of them are enough"
         );
     }
@@ -231,11 +231,11 @@ mod tests {
         let setup = header(Command::SESSION_SETUP, 7, 0);
         let refused = Header { status_or_channel_sequence: NtStatus::ACCESS_DENIED.0, ..setup };
         context.learn(&refused, &Named::default(), Command::SESSION_SETUP);
-        assert_eq!(wrong(&context, Command::READ, (7, 1), (7, 1)), Some(Wrong::Session(7)));
+        assert_eq!(wrong(&context, Command::READ, (7, 1), (7, 1)), Some(UnfitId::Session(7)));
         for session_id in 1..=KNOWN_MAX as u64 {
             context.learn(&Header { session_id, ..setup }, &Named::default(), Command::SESSION_SETUP);
         }
-        assert_eq!(wrong(&context, Command::READ, (99, 1), (99, 1)), Some(Wrong::Session(99)));
+        assert_eq!(wrong(&context, Command::READ, (99, 1), (99, 1)), Some(UnfitId::Session(99)));
         context.learn(&Header { session_id: 98, ..setup }, &Named::default(), Command::SESSION_SETUP);
         assert_eq!(wrong(&context, Command::READ, (99, 1), (99, 1)), None);
     }

@@ -17,7 +17,7 @@ const ANSWERED_MAX: usize = 64;
 
 /// A violation of the rules of message ids and credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrong {
+pub(crate) enum MessageIdViolation {
     /// The client used an id twice.
     Reused {
         /// The first of the request's ids that was.
@@ -80,7 +80,7 @@ pub(crate) struct Ids {
     /// `None` if the beginning, or anything since, was not seen.
     ledger: Option<Ledger>,
     /// A request beyond the grants, until it is known that no grant for it was captured a little later.
-    overdrawn: Option<(At, Wrong)>,
+    overdrawn: Option<(At, MessageIdViolation)>,
     early: Vec<Early>,
     /// The last replies, and the index of the next one.
     answered: Vec<(u64, At)>,
@@ -120,7 +120,7 @@ impl Ids {
         header: &Header,
         at: At,
         open_max: usize,
-        mut emit: impl FnMut(At, Wrong),
+        mut emit: impl FnMut(At, MessageIdViolation),
     ) -> Option<Early> {
         let (id, charge, command) = (header.message_id, header.credit_charge, header.command);
         // no reply is sent before its request: the capture has them in the wrong order
@@ -128,7 +128,7 @@ impl Ids {
         self.early.retain(|e| {
             let waits = at.since(e.at) <= EARLY;
             if !waits {
-                emit(e.at, Wrong::Unasked { command: e.command, id: e.id });
+                emit(e.at, MessageIdViolation::Unasked { command: e.command, id: e.id });
             }
             waits
         });
@@ -140,16 +140,16 @@ impl Ids {
                 Fault::NotGranted { id, end } => {
                     let is_short = u32::from(charge.max(1)) > held;
                     let wrong = if is_short {
-                        Wrong::Overdrawn { command, charge, held }
+                        MessageIdViolation::Overdrawn { command, charge, held }
                     } else {
-                        Wrong::Outside { command, id, end }
+                        MessageIdViolation::Outside { command, id, end }
                     };
                     match self.overdrawn {
                         None => self.overdrawn = Some((at, wrong)),
                         Some(_) => emit(at, wrong),
                     }
                 }
-                Fault::Reused { id } => emit(at, Wrong::Reused { id }),
+                Fault::Reused { id } => emit(at, MessageIdViolation::Reused { id }),
                 _ => {}
             }
         }
@@ -168,7 +168,7 @@ impl Ids {
     }
 
     /// A reply; notifications of the server are none.
-    pub(crate) fn reply(&mut self, header: &Header, at: At, mut emit: impl FnMut(At, Wrong)) {
+    pub(crate) fn reply(&mut self, header: &Header, at: At, mut emit: impl FnMut(At, MessageIdViolation)) {
         let (id, command) = (header.message_id, header.command);
         let known = if id < self.answered_end { self.answered.as_slice() } else { &[] };
         let before = known.iter().find(|(answered, _)| *answered == id).map(|(_, first)| *first);
@@ -189,11 +189,11 @@ impl Ids {
             emit(then, wrong);
         }
         match (result, before) {
-            (Err(Fault::Again), Some(first)) => emit(at, Wrong::Again { command, id, first }),
+            (Err(Fault::Again), Some(first)) => emit(at, MessageIdViolation::Again { command, id, first }),
             (Err(Fault::NoRequest), _) => {
                 if self.early.len() >= EARLY_MAX {
                     let oldest = self.early.remove(0);
-                    emit(oldest.at, Wrong::Unasked { command: oldest.command, id: oldest.id });
+                    emit(oldest.at, MessageIdViolation::Unasked { command: oldest.command, id: oldest.id });
                 }
                 self.early.push(Early { id, command, status: header.status().0, at });
             }
@@ -201,18 +201,18 @@ impl Ids {
         }
         let is_dry = ledger.held() == 0 && ledger.open() == 0 && ledger.debt() == 0 && self.early.is_empty();
         if is_dry && !self.is_dry {
-            emit(at, Wrong::Dry);
+            emit(at, MessageIdViolation::Dry);
         }
         self.is_dry = is_dry;
     }
 
     /// The connection ends: nothing comes any more that would explain the violations that wait.
-    pub(crate) fn finish(&mut self, mut emit: impl FnMut(At, Wrong)) {
+    pub(crate) fn finish(&mut self, mut emit: impl FnMut(At, MessageIdViolation)) {
         if let Some((at, wrong)) = self.overdrawn.take() {
             emit(at, wrong);
         }
         for early in self.early.drain(..) {
-            emit(early.at, Wrong::Unasked { command: early.command, id: early.id });
+            emit(early.at, MessageIdViolation::Unasked { command: early.command, id: early.id });
         }
     }
 }
@@ -227,14 +227,14 @@ mod tests {
         At { frame: us as u64 + 1, time: us * 1000 }
     }
 
-    fn request(ids: &mut Ids, us: i64, id: u64) -> (Vec<Wrong>, bool) {
+    fn request(ids: &mut Ids, us: i64, id: u64) -> (Vec<MessageIdViolation>, bool) {
         let mut told = Vec::new();
         let header = Header { credit_charge: 1, ..Header::request(Command::ECHO, id) };
         let early = ids.request(&header, at(us), 100, |_, wrong| told.push(wrong));
         (told, early.is_some())
     }
 
-    fn reply(ids: &mut Ids, us: i64, id: u64, credits: u16) -> Vec<Wrong> {
+    fn reply(ids: &mut Ids, us: i64, id: u64, credits: u16) -> Vec<MessageIdViolation> {
         let mut told = Vec::new();
         let header = Header { credits, flags: flags::RESPONSE, ..Header::request(Command::ECHO, id) };
         ids.reply(&header, at(us), |_, wrong| told.push(wrong));
@@ -261,7 +261,7 @@ mod tests {
         }
         let mut ids = begun();
         (1..4).for_each(|id| drop(request(&mut ids, 1000, id)));
-        let overdrawn = Wrong::Overdrawn { command: Command::ECHO, charge: 1, held: 0 };
+        let overdrawn = MessageIdViolation::Overdrawn { command: Command::ECHO, charge: 1, held: 0 };
         assert_eq!(reply(&mut ids, 1010, 1, 0), [overdrawn], "nothing was granted");
     }
 
@@ -271,19 +271,22 @@ mod tests {
         assert_eq!(reply(&mut ids, 1000, 1, 1), []);
         assert_eq!(request(&mut ids, 1050, 1), (vec![], true));
         assert_eq!(reply(&mut ids, 2000, 2, 1), []);
-        assert_eq!(request(&mut ids, 30_000, 3).0, [Wrong::Unasked { command: Command::ECHO, id: 2 }]);
+        assert_eq!(request(&mut ids, 30_000, 3).0, [MessageIdViolation::Unasked { command: Command::ECHO, id: 2 }]);
     }
 
     #[test]
     fn ids_and_replies_come_once() {
         let mut ids = begun();
-        assert_eq!(request(&mut ids, 100, 0).0, [Wrong::Reused { id: 0 }]);
+        assert_eq!(request(&mut ids, 100, 0).0, [MessageIdViolation::Reused { id: 0 }]);
         assert_eq!(request(&mut ids, 110, 40).0, []);
         let mut told = Vec::new();
         ids.finish(|_, wrong| told.push(wrong));
-        assert_eq!(told, [Wrong::Outside { command: Command::ECHO, id: 40, end: 3 }]);
+        assert_eq!(told, [MessageIdViolation::Outside { command: Command::ECHO, id: 40, end: 3 }]);
         let mut ids = begun();
-        assert_eq!(reply(&mut ids, 30, 0, 1), [Wrong::Again { command: Command::ECHO, id: 0, first: at(10) }]);
+        assert_eq!(
+            reply(&mut ids, 30, 0, 1),
+            [MessageIdViolation::Again { command: Command::ECHO, id: 0, first: at(10) }]
+        );
     }
 
     #[test]
@@ -291,7 +294,7 @@ mod tests {
         let mut ids = Ids::default();
         ids.begin();
         request(&mut ids, 0, 0);
-        assert_eq!(reply(&mut ids, 10, 0, 0), [Wrong::Dry]);
+        assert_eq!(reply(&mut ids, 10, 0, 0), [MessageIdViolation::Dry]);
         ids.lost();
         assert_eq!(
             (reply(&mut ids, 20, 0, 0), request(&mut ids, 30, 77).0, ids.held()),

@@ -7,7 +7,7 @@ use rdmascope_dissector::wire::smb2::{Body, Command, Header, Pdu};
 
 /// A violation in the shape of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrong {
+pub(crate) enum ShapeViolation {
     /// StructureSize of the header.
     Header(u16),
     /// StructureSize of a request's body, and its right value.
@@ -22,7 +22,7 @@ pub(crate) enum Wrong {
     Outside(&'static str, u32, u32),
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for ShapeViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Header(size) => write!(f, "whose header has StructureSize {size} instead of 64"),
@@ -38,31 +38,31 @@ impl fmt::Display for Wrong {
 }
 
 /// Checks the shape of a message of which nothing was cut off. `emit` is given each violation.
-pub(crate) fn check(pdu: &Pdu<'_>, mut emit: impl FnMut(Wrong)) {
+pub(crate) fn check(pdu: &Pdu<'_>, mut emit: impl FnMut(ShapeViolation)) {
     let header = &pdu.header;
     if usize::from(header.header_length) != Header::LEN {
-        emit(Wrong::Header(header.header_length));
+        emit(ShapeViolation::Header(header.header_length));
     }
     if !header.next_command.is_multiple_of(8) {
-        emit(Wrong::Next(header.next_command));
+        emit(ShapeViolation::Next(header.next_command));
     }
     if header.command > Command::SERVER_TO_CLIENT_NOTIFICATION {
-        emit(Wrong::Command(header.command.0));
+        emit(ShapeViolation::Command(header.command.0));
     }
     if !header.is_response() {
         if pdu.offset == 0 && header.is_related() {
-            emit(Wrong::Related);
+            emit(ShapeViolation::Related);
         }
         let size = pdu.bytes.get(Header::LEN..).and_then(|b| b.first_chunk::<2>()).map(|b| u16::from_le_bytes(*b));
         if let (Some(size), Some(own)) = (size, header.command.request_size())
             && size != own
         {
-            emit(Wrong::Size(size, own));
+            emit(ShapeViolation::Size(size, own));
         }
     }
     let mut inside = |what: &'static str, blob: &Blob<'_>| {
         if !blob.inside {
-            emit(Wrong::Outside(what, blob.offset, blob.length));
+            emit(ShapeViolation::Outside(what, blob.offset, blob.length));
         }
     };
     let Ok(body) = &pdu.body else { return };
@@ -98,7 +98,7 @@ mod tests {
     use rdmascope_dissector::wire::smb2::header::flags;
     use rdmascope_dissector::wire::smb2::{Command, Each, encode, parse_message};
 
-    fn wrong(message: &[u8]) -> Vec<Wrong> {
+    fn wrong(message: &[u8]) -> Vec<ShapeViolation> {
         let mut all = Vec::new();
         let _ = parse_message(message, &mut Off, &mut Each(|pdu: &Pdu<'_>| check(pdu, |wrong| all.push(wrong))));
         all
@@ -109,14 +109,14 @@ mod tests {
         let echo = |header: Header| encode::empty(&header);
         let header = Header::request(Command::ECHO, 1);
         assert_eq!(wrong(&echo(header)), []);
-        assert_eq!(wrong(&echo(Header { flags: flags::RELATED, ..header })), [Wrong::Related]);
+        assert_eq!(wrong(&echo(Header { flags: flags::RELATED, ..header })), [ShapeViolation::Related]);
         let mut odd = echo(header);
         odd[64] = 5;
-        assert_eq!(wrong(&odd), [Wrong::Size(5, 4)]);
+        assert_eq!(wrong(&odd), [ShapeViolation::Size(5, 4)]);
         odd[4] = 60;
-        assert_eq!(wrong(&odd), [Wrong::Header(60), Wrong::Size(5, 4)]);
+        assert_eq!(wrong(&odd), [ShapeViolation::Header(60), ShapeViolation::Size(5, 4)]);
         let mut pair = echo(Header { next_command: 68, ..header });
         pair.extend(echo(header));
-        assert_eq!(wrong(&pair), [Wrong::Next(68)]);
+        assert_eq!(wrong(&pair), [ShapeViolation::Next(68)]);
     }
 }

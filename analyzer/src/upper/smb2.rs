@@ -3,7 +3,7 @@
 
 use super::channel::{self, Agreed};
 use super::context::{self, Context, Named};
-use super::ids::{Early, Ids, Wrong};
+use super::ids::{Early, Ids, MessageIdViolation};
 use super::payload::Payload;
 use super::shape;
 use super::signing::{Setup, Signing};
@@ -563,35 +563,35 @@ impl Smb2 {
 }
 
 /// Reports a violation of the rules of ids and credits as a finding.
-fn broken<S: Sink>(cx: &mut FrameContext<'_, S>, client: End, at: At, wrong: Wrong) {
+fn broken<S: Sink>(cx: &mut FrameContext<'_, S>, client: End, at: At, wrong: MessageIdViolation) {
     let server = client.peer();
     match wrong {
-        Wrong::Reused { id } => {
+        MessageIdViolation::Reused { id } => {
             let text = format_args!("sent a request with MessageId {id}, which was used before");
             cx.report_at(at, Rule::Smb2MessageId, client, Rests::START.of(client), text);
         }
-        Wrong::Outside { command, id, end } => {
+        MessageIdViolation::Outside { command, id, end } => {
             let command = command_name(command);
             let text = format_args!("sent {command} with MessageId {id}; ids below {end} were granted");
             cx.report_at(at, Rule::Smb2MessageId, client, Rests::START.of(server), text);
         }
-        Wrong::Overdrawn { command, charge, held } => {
+        MessageIdViolation::Overdrawn { command, charge, held } => {
             let (command, charge) = (command_name(command), charge.max(1));
             let text = format_args!("sent {command} (charge {charge}) without the SMB2 credits for it: it held {held}");
             cx.report_at(at, Rule::Smb2Credit, client, Rests::START.of(server), text);
         }
-        Wrong::Unasked { command, id } => {
+        MessageIdViolation::Unasked { command, id } => {
             let command = One(command_name(command));
             let text = format_args!("sent {command} reply with MessageId {id}, but there is no such request");
             cx.report_at(at, Rule::Smb2Reply, server, Rests::START.of(client), text);
         }
-        Wrong::Again { command, id, first } => {
+        MessageIdViolation::Again { command, id, first } => {
             let (command, frame) = (command_name(command), first.frame);
             let text =
                 format_args!("answered the {command} with MessageId {id} a second time (first in frame {frame})");
             cx.report_at(at, Rule::Smb2Reply, server, Rests::since(first).of(server), text);
         }
-        Wrong::Dry => {
+        MessageIdViolation::Dry => {
             let text =
                 format_args!("left the client without an SMB2 credit and without a request that could bring one");
             cx.report_at(at, Rule::Smb2Credit, server, Rests::START, text);
@@ -630,7 +630,7 @@ impl<'a, S: Sink> Visitor<'a> for Walk<'_, '_, '_, S> {
             let kind = if header.is_response() { "reply" } else { "request" };
             shape::check(pdu, |wrong| {
                 // the fragment before it may be missing
-                let rests = if wrong == shape::Wrong::Related { Rests::START.of(by) } else { Rests::FRAME };
+                let rests = if wrong == shape::ShapeViolation::Related { Rests::START.of(by) } else { Rests::FRAME };
                 self.cx.report(Rule::Smb2Malformed, by, rests, format_args!("sent {command} {kind} {wrong}"));
             });
         }
@@ -1260,8 +1260,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         match wrong {
             None => {}
             // a capture that begins behind the negotiation lacks what was set up
-            Some(context::Wrong::Session(_) | context::Wrong::Tree(_)) if !self.smb2.negotiated => {}
-            Some(wrong @ (context::Wrong::Session(_) | context::Wrong::Tree(_))) => {
+            Some(context::UnfitId::Session(_) | context::UnfitId::Tree(_)) if !self.smb2.negotiated => {}
+            Some(wrong @ (context::UnfitId::Session(_) | context::UnfitId::Tree(_))) => {
                 let text = format_args!("sent {command} with {wrong}, which was not set up on this connection");
                 self.cx.report_at(pending.exchange.request_end, Rule::Smb2SessionId, client, Rests::START, text);
             }

@@ -534,7 +534,7 @@ mod tests {
         );
         assert_eq!([rules(Transport::Iwarp, gap), rules(Transport::Tcp, gap)], [vec![Rule::CaptureLoss], vec![]]);
         // the handshake of MPA was not seen
-        let found = FlowFact::Resync { skipped: 3, found: crate::flow::mpa::Found::Crc };
+        let found = FlowFact::Resync { skipped: 3, found: crate::flow::mpa::Evidence::Crc };
         let late = |transport: Transport| {
             let (connection, rules) = told(transport, &[(at(5), End::B, found)]);
             assert_eq!((rules, connection.transport), (vec![Rule::MpaResync], Some(Transport::Iwarp)));
