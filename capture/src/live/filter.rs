@@ -398,7 +398,7 @@ const AD_VLAN_TAG_PRESENT: u32 = AD + 48;
 const OUTGOING: u32 = 4;
 
 /// A place in a program, counted from its end.
-type Place = usize;
+type Label = usize;
 
 /// Builds a program from its end to its beginning, so that the target of a jump is known when the jump is made.
 struct Assembler {
@@ -501,24 +501,24 @@ impl Filter {
 }
 
 impl Assembler {
-    fn push(&mut self, code: u16, k: u32) -> Place {
+    fn push(&mut self, code: u16, k: u32) -> Label {
         self.reversed.push(Instruction { code, jt: 0, jf: 0, k });
         self.reversed.len() - 1
     }
 
     /// Adds a jump to a place.
-    fn go(&mut self, to: Place) -> Place {
+    fn go(&mut self, to: Label) -> Label {
         let skip = self.reversed.len() - to - 1;
         self.push(JA, skip as u32)
     }
 
     /// A place near enough for a conditional jump.
-    fn near(&mut self, to: Place) -> Place {
+    fn near(&mut self, to: Label) -> Label {
         // another trampoline may come in between
         if self.reversed.len() - to > 250 { self.go(to) } else { to }
     }
 
-    fn jump(&mut self, code: u16, k: u32, yes: Place, no: Place) -> Place {
+    fn jump(&mut self, code: u16, k: u32, yes: Label, no: Label) -> Label {
         let (yes, no) = (self.near(yes), self.near(no));
         let here = self.reversed.len();
         self.reversed.push(Instruction { code, jt: (here - yes - 1) as u8, jf: (here - no - 1) as u8, k });
@@ -526,7 +526,7 @@ impl Assembler {
     }
 
     /// Instructions that run before the place that was made last.
-    fn before(&mut self, instructions: &[(u16, u32)]) -> Place {
+    fn before(&mut self, instructions: &[(u16, u32)]) -> Label {
         for (code, k) in instructions.iter().rev() {
             self.push(*code, *k);
         }
@@ -534,7 +534,7 @@ impl Assembler {
     }
 
     /// Loads the properties of the frame; then goes to `then`.
-    fn prologue(&mut self, then: Place) -> Place {
+    fn prologue(&mut self, then: Label) -> Label {
         // X is the offset of the network header
         let other = {
             self.go(then);
@@ -634,7 +634,7 @@ impl Assembler {
     }
 
     /// Makes a test that jumps to `yes` or `no`. Returns its first instruction.
-    fn test(&mut self, test: &Test, yes: Place, no: Place) -> Place {
+    fn test(&mut self, test: &Test, yes: Label, no: Label) -> Label {
         match test {
             Test::Everything => yes,
             Test::All(a, b) => {
@@ -743,7 +743,7 @@ impl Assembler {
         }
     }
 
-    fn host(&mut self, side: Side, address: IpAddr, bits: u8, yes: Place, no: Place) -> Place {
+    fn host(&mut self, side: Side, address: IpAddr, bits: u8, yes: Label, no: Label) -> Label {
         let (bytes, kind, header, at) = match address {
             IpAddr::V4(a) => (a.octets().to_vec(), 0x0800, 20, [12u32, 16]),
             IpAddr::V6(a) => (a.octets().to_vec(), 0x86dd, 40, [8, 24]),

@@ -1,4 +1,4 @@
-//! Frames as they pass: one trait for all places that they come from, and one [`Source`] of several such places.
+//! Frames as they pass: one trait for all inputs, and one [`Source`] of several of them.
 //!
 //! ```text
 //!   PacketSocket (AF_PACKET, a ring per socket) ─┐
@@ -137,7 +137,7 @@ pub enum Ready {
     NotYet,
 }
 
-/// A change of the state of a place.
+/// A change of the state of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The interface went down; the capture waits for it.
@@ -164,7 +164,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// Counters of a place since it was opened.
+/// Counters of an input since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames that passed the filter, dropped ones among them.
@@ -248,7 +248,7 @@ pub trait Live: Send {
     }
 }
 
-struct Place {
+struct LiveInput {
     live: Box<dyn Live>,
     name: String,
     /// Its number in the metadata.
@@ -258,9 +258,9 @@ struct Place {
     is_up: bool,
 }
 
-/// Several places as one source, by time.
+/// Several inputs as one source, by time.
 pub struct LiveSource {
-    places: Vec<Place>,
+    inputs: Vec<LiveInput>,
     metadata: Metadata,
     current: Option<usize>,
     stop: Arc<AtomicBool>,
@@ -270,7 +270,7 @@ pub struct LiveSource {
     events: VecDeque<(String, Event)>,
     watched: Instant,
     started_ns: i64,
-    /// ns that a frame is held back for older ones of other places.
+    /// ns that a frame is held back for older ones of other inputs.
     hold_ns: i64,
     window: Option<Window>,
     /// True if frames are neither returned nor kept.
@@ -281,8 +281,8 @@ pub struct LiveSource {
 
 impl fmt::Debug for LiveSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.places.iter().map(|p| p.name.as_str()).collect();
-        f.debug_struct("LiveSource").field("places", &names).finish_non_exhaustive()
+        let names: Vec<&str> = self.inputs.iter().map(|p| p.name.as_str()).collect();
+        f.debug_struct("LiveSource").field("inputs", &names).finish_non_exhaustive()
     }
 }
 
@@ -294,11 +294,11 @@ fn now_ns() -> i64 {
 /// Opens interfaces by name; `any` means all that are up. When `stop` becomes true, the source ends with the frames
 /// that came before.
 pub fn open(names: &[String], options: &Options, stop: Arc<AtomicBool>) -> Result<LiveSource> {
-    let mut places = Vec::new();
+    let mut inputs = Vec::new();
     for name in system::expand(names) {
-        places.extend(open_one(&name, options)?.into_iter().map(|live| (name.clone(), live)));
+        inputs.extend(open_one(&name, options)?.into_iter().map(|live| (name.clone(), live)));
     }
-    Ok(LiveSource::new(places, stop))
+    Ok(LiveSource::new(inputs, stop))
 }
 
 fn open_one(name: &str, options: &Options) -> Result<Vec<Box<dyn Live>>> {
@@ -318,8 +318,8 @@ fn open_one(name: &str, options: &Options) -> Result<Vec<Box<dyn Live>>> {
 }
 
 impl LiveSource {
-    /// A source of places of your own.
-    pub fn new(places: Vec<(String, Box<dyn Live>)>, stop: Arc<AtomicBool>) -> LiveSource {
+    /// A source of inputs of your own.
+    pub fn new(inputs: Vec<(String, Box<dyn Live>)>, stop: Arc<AtomicBool>) -> LiveSource {
         let mut metadata = Metadata { revision: 1, ..Metadata::default() };
         metadata.sections.push(Section {
             application: Some("rdmascope".to_owned()),
@@ -327,7 +327,7 @@ impl LiveSource {
             ..Section::default()
         });
         let mut all = Vec::new();
-        for (name, live) in places {
+        for (name, live) in inputs {
             let number = match metadata.interfaces.iter().position(|i| i.name.as_deref() == Some(name.as_str())) {
                 Some(number) => number,
                 None => {
@@ -335,12 +335,12 @@ impl LiveSource {
                     metadata.interfaces.len() - 1
                 }
             };
-            all.push(Place { live, name, interface: number as u32, pending: false, is_up: true });
+            all.push(LiveInput { live, name, interface: number as u32, pending: false, is_up: true });
         }
         metadata.sections[0].interfaces = metadata.interfaces.len() as u32;
         let latency = all.iter().map(|p| p.live.latency_ms()).max().unwrap_or(0);
         let mut source = LiveSource {
-            places: all,
+            inputs: all,
             metadata,
             current: None,
             stop,
@@ -386,7 +386,7 @@ impl LiveSource {
         self.started_ns
     }
 
-    /// The oldest event since the last call: the name of the place, and the event.
+    /// The oldest event since the last call: the name of the input, and the event.
     pub fn event(&mut self) -> Option<(String, Event)> {
         self.events.pop_front()
     }
@@ -394,9 +394,9 @@ impl LiveSource {
     /// Counters of each interface, by its number in the metadata. Also updates the statistics in the metadata.
     pub fn counters(&mut self) -> Vec<Counters> {
         let mut all = vec![Counters::default(); self.metadata.interfaces.len()];
-        for place in &mut self.places {
-            if let Some(sum) = all.get_mut(place.interface as usize) {
-                sum.add(&place.live.counters());
+        for input in &mut self.inputs {
+            if let Some(sum) = all.get_mut(input.interface as usize) {
+                sum.add(&input.live.counters());
             }
         }
         let now = now_ns();
@@ -429,11 +429,11 @@ impl LiveSource {
     /// Captures this TCP port, on which an MPA handshake was seen, from now on if the filter looks for MPA.
     pub fn learn_tcp_port(&mut self, port: u16) -> Result<()> {
         let mut is_new = false;
-        for place in &mut self.places {
-            is_new |= place.live.learn_tcp_port(port)?;
+        for input in &mut self.inputs {
+            is_new |= input.live.learn_tcp_port(port)?;
         }
         if is_new {
-            let name = self.places.first().map_or_else(String::new, |p| p.name.clone());
+            let name = self.inputs.first().map_or_else(String::new, |p| p.name.clone());
             self.push_event(name, Event::Port(port));
         }
         Ok(())
@@ -448,31 +448,31 @@ impl LiveSource {
     /// Looks at interfaces that are down, or at all of them.
     fn watch_all(&mut self, all: bool) {
         self.watched = Instant::now();
-        for at in 0..self.places.len() {
-            if all || !self.places[at].is_up {
+        for at in 0..self.inputs.len() {
+            if all || !self.inputs[at].is_up {
                 self.watch(at);
             }
         }
     }
 
     fn watch(&mut self, at: usize) {
-        let place = &mut self.places[at];
-        let Some(event) = place.live.watch() else { return };
-        place.is_up = event == Event::Up;
+        let input = &mut self.inputs[at];
+        let Some(event) = input.live.watch() else { return };
+        input.is_up = event == Event::Up;
         // of several sockets on one interface only the first reports events
-        if self.places[..at].iter().any(|p| p.interface == self.places[at].interface) {
+        if self.inputs[..at].iter().any(|p| p.interface == self.inputs[at].interface) {
             return;
         }
-        let name = self.places[at].name.clone();
+        let name = self.inputs[at].name.clone();
         self.push_event(name, event);
     }
 
     /// Waits for frames.
     fn wait(&mut self, milliseconds: u32) {
-        // places without a descriptor are polled repeatedly
+        // inputs without a descriptor are polled repeatedly
         let descriptors: Vec<(usize, Descriptor)> =
-            self.places.iter().enumerate().filter_map(|(at, p)| Some((at, p.live.descriptor()?))).collect();
-        let milliseconds = if descriptors.len() < self.places.len() { milliseconds.min(2) } else { milliseconds };
+            self.inputs.iter().enumerate().filter_map(|(at, p)| Some((at, p.live.descriptor()?))).collect();
+        let milliseconds = if descriptors.len() < self.inputs.len() { milliseconds.min(2) } else { milliseconds };
         let all: Vec<Descriptor> = descriptors.iter().map(|d| d.1).collect();
         let errors = system::poll(&all, milliseconds);
         for ((at, _), _) in descriptors.iter().zip(&errors).filter(|(_, e)| **e) {
@@ -487,23 +487,23 @@ impl LiveSource {
         }
     }
 
-    /// The place whose frame is next, if there is one that no older frame can come before.
+    /// The input whose frame is next, if there is one that no older frame can come before.
     #[inline]
     fn choose(&mut self, now: impl Fn() -> i64) -> Result<Option<usize>> {
-        if let [place] = &mut self.places[..] {
-            return Ok(match place.live.advance()? {
+        if let [input] = &mut self.inputs[..] {
+            return Ok(match input.live.advance()? {
                 Ready::Frame => Some(0),
                 Ready::NotYet => None,
             });
         }
         let mut oldest: Option<(i64, usize)> = None;
         let mut all = true;
-        for (at, place) in self.places.iter_mut().enumerate() {
-            if !place.pending {
-                place.pending = place.live.advance()? == Ready::Frame;
+        for (at, input) in self.inputs.iter_mut().enumerate() {
+            if !input.pending {
+                input.pending = input.live.advance()? == Ready::Frame;
             }
-            if place.pending {
-                let time = place.live.frame().time_ns;
+            if input.pending {
+                let time = input.live.frame().time_ns;
                 if oldest.is_none_or(|(t, _)| time < t) {
                     oldest = Some((time, at));
                 }
@@ -515,7 +515,7 @@ impl LiveSource {
         if !all && now().saturating_sub(time) < self.hold_ns {
             return Ok(None);
         }
-        self.places[at].pending = false;
+        self.inputs[at].pending = false;
         Ok(Some(at))
     }
 
@@ -523,7 +523,7 @@ impl LiveSource {
         let (mut waited, mut passed) = (0, 0);
         loop {
             if let Some(at) = self.choose(now_ns)? {
-                let frame = self.places[at].live.frame();
+                let frame = self.inputs[at].live.frame();
                 if self.until_ns.is_some_and(|until| frame.time_ns > until) {
                     self.over = true;
                     return Ok(false);
@@ -538,7 +538,7 @@ impl LiveSource {
                 self.current = Some(at);
                 self.bytes += frame.bytes.len() as u64;
                 if let Some(window) = &mut self.window {
-                    self.offset = window.keep(&frame, self.places[at].interface);
+                    self.offset = window.keep(&frame, self.inputs[at].interface);
                 }
                 if self.until_ns.is_none() && self.stop.load(Ordering::Relaxed) {
                     self.until_ns = Some(now_ns());
@@ -547,7 +547,7 @@ impl LiveSource {
             }
             if self.stop.load(Ordering::Relaxed) {
                 let until = *self.until_ns.get_or_insert_with(now_ns);
-                let late = self.places.iter().map(|p| p.live.latency_ms()).max().unwrap_or(0);
+                let late = self.inputs.iter().map(|p| p.live.latency_ms()).max().unwrap_or(0);
                 if now_ns().saturating_sub(until) > i64::from(late) * 2_000_000 + self.hold_ns {
                     self.over = true;
                     return Ok(false);
@@ -555,8 +555,8 @@ impl LiveSource {
             } else if waited >= WAIT_MS {
                 return Ok(false);
             }
-            // if frames of another place wait, the time is short
-            let step = if self.places.iter().any(|p| p.pending) { 2 } else { WAIT_MS.saturating_sub(waited).max(1) };
+            // if frames of another input wait, the time is short
+            let step = if self.inputs.iter().any(|p| p.pending) { 2 } else { WAIT_MS.saturating_sub(waited).max(1) };
             let begun = Instant::now();
             self.wait(step);
             waited += (begun.elapsed().as_millis() as u32).max(1);
@@ -576,12 +576,12 @@ impl Source for LiveSource {
 
     #[inline]
     fn record(&self) -> Record<'_> {
-        let Some(place) = self.current.and_then(|at| self.places.get(at)) else { return Record::EMPTY };
-        let frame = place.live.frame();
+        let Some(input) = self.current.and_then(|at| self.inputs.get(at)) else { return Record::EMPTY };
+        let frame = input.live.frame();
         Record {
             time_ns: frame.time_ns,
             offset: self.offset,
-            interface: place.interface,
+            interface: input.interface,
             wire_len: frame.wire_len,
             link_type: frame.link_type,
             flags: Flags(0),
@@ -620,7 +620,7 @@ pub struct Listed {
 mod tests {
     use super::*;
 
-    /// A place with frames of given times; `None` is a gap.
+    /// An input with frames of given times; `None` is a gap.
     struct Script {
         interface: Interface,
         times: VecDeque<Option<i64>>,
@@ -658,7 +658,7 @@ mod tests {
     }
 
     fn source(scripts: &[(&str, &[Option<i64>])]) -> LiveSource {
-        let places = scripts
+        let inputs = scripts
             .iter()
             .map(|(name, times)| {
                 let mut interface = Interface::new(LinkType::ETHERNET);
@@ -667,7 +667,7 @@ mod tests {
                 ((*name).to_owned(), Box::new(script) as Box<dyn Live>)
             })
             .collect();
-        LiveSource::new(places, Arc::new(AtomicBool::new(false)))
+        LiveSource::new(inputs, Arc::new(AtomicBool::new(false)))
     }
 
     #[test]
