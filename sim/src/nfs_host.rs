@@ -6,7 +6,7 @@ use crate::end::{Account, End, Request, Transfer};
 use crate::fault::{Act, Fault};
 use crate::memory::{Memory, content};
 use crate::nfs::{self, Call, Command, Message, OVERHEAD, Rpc, Way};
-use crate::packet::{Event, Mark, Message as Sent, Op, Wrong};
+use crate::packet::{Event, Mark, Message as Sent, Op, Refusal};
 use crate::random::Random;
 use crate::transport::{MICROSECOND, Time, Transport};
 use rdmascope_dissector::wire::nfs::v3::Status;
@@ -707,8 +707,8 @@ impl Host {
         let message = nfs::reply_message(call, Status::OK, &data);
         let good = Rpc::Reply { xid: call.xid, credits, wrong: false };
         let bad = Rpc::Reply { xid: call.xid, credits, wrong: true };
-        let read = |memory: Memory, wrong: Wrong| Op::Read { id: 0, memory, data: bytes.clone(), wrong: Some(wrong) };
-        let write = |memory: Memory, wrong: Wrong| Op::Write { memory, data: bytes.clone(), wrong: Some(wrong) };
+        let read = |memory: Memory, wrong: Refusal| Op::Read { id: 0, memory, data: bytes.clone(), wrong: Some(wrong) };
+        let write = |memory: Memory, wrong: Refusal| Op::Write { memory, data: bytes.clone(), wrong: Some(wrong) };
         match fault.act {
             Act::HalfClose => {
                 self.over = true;
@@ -758,19 +758,19 @@ impl Host {
             Act::WrongInvalidate => self.answer(now, call, Status::OK, Some(!memory.key), requests),
             Act::StaleKey => {
                 self.answer(now, call, Status::OK, None, requests);
-                self.transport.post(now, write(memory, Wrong::Key));
+                self.transport.post(now, write(memory, Refusal::Key));
                 self.stuck = true;
             }
             Act::WrongKey | Act::OutOfBounds | Act::WrongRights | Act::NotGiven => {
                 let unknown = Memory { key: !memory.key, ..memory };
                 let beyond = Memory { address: memory.address + u64::from(memory.length.saturating_sub(8)), ..memory };
                 let op = match (fault.act, is_write) {
-                    (Act::WrongKey, _) => write(unknown, Wrong::Key),
-                    (Act::NotGiven, _) => read(unknown, Wrong::Key),
-                    (Act::OutOfBounds, true) => read(beyond, Wrong::Bounds),
-                    (Act::OutOfBounds, false) => write(beyond, Wrong::Bounds),
-                    (_, true) => write(memory, Wrong::Rights),
-                    (_, false) => read(memory, Wrong::Rights),
+                    (Act::WrongKey, _) => write(unknown, Refusal::Key),
+                    (Act::NotGiven, _) => read(unknown, Refusal::Key),
+                    (Act::OutOfBounds, true) => read(beyond, Refusal::Bounds),
+                    (Act::OutOfBounds, false) => write(beyond, Refusal::Bounds),
+                    (_, true) => write(memory, Refusal::Rights),
+                    (_, false) => read(memory, Refusal::Rights),
                 };
                 self.transport.post(now, op);
                 self.stuck = true;

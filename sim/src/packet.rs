@@ -122,7 +122,7 @@ pub enum Op {
         /// The data.
         data: Rc<[u8]>,
         /// Reason for which the peer will refuse it, if it will.
-        wrong: Option<Wrong>,
+        wrong: Option<Refusal>,
     },
     /// An RDMA Read from memory of the peer.
     Read {
@@ -133,13 +133,13 @@ pub enum Op {
         /// The data at the peer: the simulator's shortcut.
         data: Rc<[u8]>,
         /// Reason for which the peer will refuse it, if it will.
-        wrong: Option<Wrong>,
+        wrong: Option<Refusal>,
     },
 }
 
 /// Reason for which an operation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum Refusal {
     /// No memory has this key.
     Key,
     /// The access is beyond the end of the memory.
@@ -148,7 +148,7 @@ pub enum Wrong {
     Rights,
 }
 
-impl Wrong {
+impl Refusal {
     /// Error code in a Terminate, RFC 5040 4.8 and RFC 5041 7.2.
     pub fn code(self) -> u8 {
         match self {

@@ -4,7 +4,7 @@
 use crate::end::{Account, End, Ledger, Request, Transfer};
 use crate::fault::{Act, Fault};
 use crate::memory::{Memory, content};
-use crate::packet::{Event, Mark, Message as Sent, Op, Wrong};
+use crate::packet::{Event, Mark, Message as Sent, Op, Refusal};
 use crate::random::Random;
 use crate::smb::{self, Asked, Command, Content, DataHeader, Message, Sizes, Smb};
 use crate::transport::{MICROSECOND, MILLISECOND, Periods, Time, Transport};
@@ -754,37 +754,37 @@ impl Host {
             }
             Act::WrongKey => {
                 let memory = Memory { key: !memory.key, ..memory };
-                self.transport.post(now, Op::Write { memory, data: bytes, wrong: Some(Wrong::Key) });
+                self.transport.post(now, Op::Write { memory, data: bytes, wrong: Some(Refusal::Key) });
                 self.stuck = true;
             }
             Act::OutOfBounds => {
                 let memory = Memory { address: memory.address + u64::from(memory.length) - 8, ..memory };
                 let op = if asked.command == Command::Read {
-                    Op::Write { memory, data: bytes, wrong: Some(Wrong::Bounds) }
+                    Op::Write { memory, data: bytes, wrong: Some(Refusal::Bounds) }
                 } else {
-                    Op::Read { id: 0, memory, data: bytes, wrong: Some(Wrong::Bounds) }
+                    Op::Read { id: 0, memory, data: bytes, wrong: Some(Refusal::Bounds) }
                 };
                 self.transport.post(now, op);
                 self.stuck = true;
             }
             Act::WrongRights => {
                 let op = if asked.command == Command::Read {
-                    Op::Read { id: 0, memory, data: bytes, wrong: Some(Wrong::Rights) }
+                    Op::Read { id: 0, memory, data: bytes, wrong: Some(Refusal::Rights) }
                 } else {
-                    Op::Write { memory, data: bytes, wrong: Some(Wrong::Rights) }
+                    Op::Write { memory, data: bytes, wrong: Some(Refusal::Rights) }
                 };
                 self.transport.post(now, op);
                 self.stuck = true;
             }
             Act::NotGiven => {
                 let memory = Memory { key: !memory.key, ..memory };
-                self.transport.post(now, Op::Read { id: 0, memory, data: bytes, wrong: Some(Wrong::Key) });
+                self.transport.post(now, Op::Read { id: 0, memory, data: bytes, wrong: Some(Refusal::Key) });
                 self.stuck = true;
             }
             Act::StaleKey => {
                 self.answer(now, asked, 0, &[], Some(memory.key), requests);
                 self.fill(now);
-                self.transport.post(now, Op::Write { memory, data: bytes, wrong: Some(Wrong::Key) });
+                self.transport.post(now, Op::Write { memory, data: bytes, wrong: Some(Refusal::Key) });
                 self.stuck = true;
             }
             Act::WrongInvalidate => self.answer(now, asked, asked.length, &[], Some(!memory.key), requests),
