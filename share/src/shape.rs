@@ -36,12 +36,12 @@ pub(crate) struct Shape {
 
 /// Offset that holds for frames of one shape with different lengths.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum Offset {
     FromStart(usize),
     FromEnd(usize),
 }
 
-impl Place {
+impl Offset {
     fn at(self, length: usize) -> usize {
         match self {
             Self::FromStart(at) => at,
@@ -66,9 +66,9 @@ pub(crate) struct Notes {
 /// Knowledge about all frames of a shape.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    kept: Vec<(Place, Place)>,
+    kept: Vec<(Offset, Offset)>,
     replaced: Vec<(usize, Vec<u8>)>,
-    inside: Vec<(Place, Place, Def)>,
+    inside: Vec<(Offset, Offset, Def)>,
     fixes: Vec<Fix>,
 }
 
@@ -171,11 +171,11 @@ impl Shape {
     }
 
     /// The place of an offset in frames of other lengths; `None` if it depends on the payload.
-    fn place(&self, at: usize, length: usize) -> Option<Place> {
+    fn place(&self, at: usize, length: usize) -> Option<Offset> {
         if at <= self.header {
-            Some(Place::FromStart(at))
+            Some(Offset::FromStart(at))
         } else {
-            (at + self.tail >= length).then_some(Place::FromEnd(length - at))
+            (at + self.tail >= length).then_some(Offset::FromEnd(length - at))
         }
     }
 
