@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A folder that everybody may read, with the program in it and a folder of Wireshark's with a link to that.
-struct Place {
+struct Folder {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl Folder {
     fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("rdmascope").tempdir_in("/tmp").unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -122,7 +122,7 @@ fn ends(child: &mut Child) -> bool {
 
 #[test]
 fn wireshark_gets_interfaces_and_their_options() {
-    let place = Place::new();
+    let place = Folder::new();
     let interfaces = text(&place.rdmascope(&["--extcap-interfaces", "--extcap-version=4.6"]));
     assert!(interfaces.starts_with("extcap {version="), "{interfaces}");
     assert!(
@@ -154,7 +154,7 @@ fn tshark_lists_captures_and_stops() {
     if !tshark() {
         return;
     }
-    let place = Place::new();
+    let place = Folder::new();
     let listed = text(&place.command("tshark").arg("-D").output().unwrap());
     assert!(listed.contains("rdmascope-lo") && listed.contains("rdmascope-follow"), "{listed}");
 
@@ -217,7 +217,7 @@ fn tshark_captures_from_an_interface() {
     if !can_give_capabilities() || !tshark() {
         return;
     }
-    let place = Place::new();
+    let place = Folder::new();
     let mut child = place
         .capturing_tshark()
         .args(["-i", "rdmascope-lo", "-c", "3", "-T", "fields", "-e", "infiniband.bth.destqp"])
@@ -255,7 +255,7 @@ fn mirrored_frames_come_without_their_tunnel_under_their_session() {
     if !can_give_capabilities() || !tshark() {
         return;
     }
-    let place = Place::new();
+    let place = Folder::new();
     let mut child = place
         .capturing_tshark()
         .args([
@@ -317,7 +317,7 @@ fn a_capture_that_runs_is_an_interface() {
         eprintln!("NOT TESTED: only root can capture");
         return;
     }
-    let place = Place::new();
+    let place = Folder::new();
     let file = place.path("running.pcapng");
     let mut running = Command::new(place.path("rdmascope"))
         .args(["capture", "--quiet", "--user", "nobody", "-i", "lo", "-f", "udp port 4791", "-b", "duration:2", "-w"])
@@ -370,7 +370,7 @@ fn a_capture_that_runs_is_an_interface() {
 
 #[test]
 fn without_permission_the_reason_is_reported() {
-    let place = Place::new();
+    let place = Folder::new();
     let fifo = place.path("fifo");
     assert!(place.command("mkfifo").arg(&fifo).status().unwrap().success());
     let argument = format!("--fifo={}", fifo.display());

@@ -230,7 +230,7 @@ impl Dissection {
         let now = if record.has_time() { record.time_ns } else { self.previous_ns };
         self.first_ns.get_or_insert(now);
         let packet = self.decode(record, now, &mut Off);
-        self.streams.frame(&packet, streams::Place { number: self.number, time_ns: now }, &mut Off);
+        self.streams.frame(&packet, streams::FramePosition { number: self.number, time_ns: now }, &mut Off);
         self.previous_ns = now;
     }
 
@@ -243,7 +243,7 @@ impl Dissection {
         let options = self.decode_options();
         let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, t);
         if T::ON && t.wants(&streams::f::SET) {
-            self.streams.frame(&packet, streams::Place { number: self.number, time_ns }, t);
+            self.streams.frame(&packet, streams::FramePosition { number: self.number, time_ns }, t);
         }
         let Record { link_type, wire_len, interface, .. } = *record;
         self.pipeline.packet(&FrameMeta { number: self.number, time_ns, link_type, wire_len, interface }, &packet, t);

@@ -84,7 +84,7 @@ pub struct Streams {
 
 /// Position of a frame in the capture.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct FramePosition {
     /// Its number, from 1.
     pub number: u64,
     /// Its time, ns since the Unix epoch.
@@ -111,7 +111,7 @@ struct Side {
     is_syn: bool,
     scale: Option<u8>,
     /// The sequence number after the highest that was sent, with the frame and the time that sent it.
-    next: Option<(u32, Place)>,
+    next: Option<(u32, FramePosition)>,
     /// The last acknowledgment: its unscaled window, its frame and time.
     acked: Option<Acked>,
     duplicates: u32,
@@ -130,14 +130,14 @@ struct Side {
 struct Acked {
     ack: u32,
     window: u16,
-    at: Place,
+    at: FramePosition,
 }
 
 #[derive(Clone, Copy)]
 struct Unacked {
     seq: u32,
     next: u32,
-    at: Place,
+    at: FramePosition,
 }
 
 /// Results of the analysis of one segment.
@@ -148,7 +148,7 @@ struct Remarks {
     in_flight: Option<u32>,
     pushed: Option<u32>,
     duplicate: Option<(u32, u64)>,
-    rto: Option<Place>,
+    rto: Option<FramePosition>,
 }
 
 /// True if sequence number `a` is after `b`.
@@ -182,14 +182,14 @@ impl Streams {
     }
 
     /// Takes a frame and reports it to the observer.
-    pub fn frame<T: Trace>(&mut self, packet: &Packet<'_>, place: Place, t: &mut T) {
+    pub fn frame<T: Trace>(&mut self, packet: &Packet<'_>, place: FramePosition, t: &mut T) {
         if let Body::Tcp(segment) = &packet.body {
             let (ends, side) = ends(packet, segment.src_port, segment.dst_port);
             self.segment(ends, side, segment, place, t);
         }
     }
 
-    fn segment<T: Trace>(&mut self, ends: Ends, side: usize, s: &Segment<'_>, place: Place, t: &mut T) {
+    fn segment<T: Trace>(&mut self, ends: Ends, side: usize, s: &Segment<'_>, place: FramePosition, t: &mut T) {
         let (syn, ack) = (s.flags & SYN != 0, s.flags & ACK != 0);
         if self.tcp.len() >= STREAMS_MAX {
             self.tcp.clear();
@@ -210,7 +210,7 @@ impl Streams {
 }
 
 impl Stream {
-    fn take<T: Trace>(&mut self, side: usize, s: &Segment<'_>, place: Place, is_reused: bool, t: &mut T) {
+    fn take<T: Trace>(&mut self, side: usize, s: &Segment<'_>, place: FramePosition, is_reused: bool, t: &mut T) {
         let has = |flag: u8| s.flags & flag != 0;
         let (syn, ack, fin) = (has(SYN), has(ACK), has(FIN));
         self.packets = self.packets.wrapping_add(1);
@@ -295,7 +295,7 @@ fn classify(
     them: &mut Side,
     s: &Segment<'_>,
     end: u32,
-    place: Place,
+    place: FramePosition,
     rtt: Option<i64>,
     remarks: &mut Remarks,
 ) {
@@ -354,7 +354,7 @@ fn classify(
         && behind(next, s.seq)
         && !alive
     {
-        let since = |from: Place| place.time_ns.saturating_sub(from.time_ns);
+        let since = |from: FramePosition| place.time_ns.saturating_sub(from.time_ns);
         let acked = them.acked;
         if len > 0 && acked.is_some_and(|a| !behind(end, a.ack)) {
             remarks.flags.push(f::SPURIOUS_RETRANSMISSION);
@@ -420,7 +420,7 @@ fn classify(
 }
 
 impl Remarks {
-    fn trace<T: Trace>(&self, rtt: Option<i64>, place: Place, t: &mut T) {
+    fn trace<T: Trace>(&self, rtt: Option<i64>, place: FramePosition, t: &mut T) {
         let is_empty =
             self.flags.is_empty() && self.acks.is_none() && self.in_flight.is_none() && self.pushed.is_none();
         if is_empty {

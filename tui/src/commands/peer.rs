@@ -108,13 +108,13 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
         let Some(request) = listener.next(TICK)? else { continue };
         connections += 1;
         let peer = request.peer();
-        let Some(place) = Place::take(&open, peer.map(|peer| peer.ip())) else {
+        let Some(permit) = Permit::take(&open, peer.map(|peer| peer.ip())) else {
             let _ = writeln!(io::stderr(), "rdmascope: {}: refused: too many connections", client(peer));
             continue;
         };
         let (share, config, fault) = (share.clone(), config.clone(), fault);
         thread::spawn(move || {
-            let _place = place;
+            let _permit = permit;
             let served = match fault {
                 Some(fault) => fault.serve(request, share, &config),
                 None => serve(request, share, &config),
@@ -156,13 +156,13 @@ fn client(peer: Option<SocketAddr>) -> String {
 
 type Connections = Arc<Mutex<HashMap<Option<IpAddr>, usize>>>;
 
-/// A connection's place among those that are open; it is free again when this is dropped.
-struct Place {
+/// Permit for one more open connection; it is given back when this is dropped.
+struct Permit {
     open: Connections,
     address: Option<IpAddr>,
 }
 
-impl Place {
+impl Permit {
     /// `None` if there are too many connections, in total or from this client.
     fn take(open: &Connections, address: Option<IpAddr>) -> Option<Self> {
         let mut places = open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,7 +176,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut places = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = places.get_mut(&self.address) {
@@ -217,21 +217,21 @@ mod tests {
     fn no_address_takes_all_places_and_all_together_take_no_more_than_there_are() {
         let open = Connections::default();
         let address = |n: u32| Some(IpAddr::from(n.to_be_bytes()));
-        let mut places: Vec<Place> =
-            (0..CONNECTIONS_OF_ONE_MAX).map(|_| Place::take(&open, address(1)).expect("a place")).collect();
-        assert!(Place::take(&open, address(1)).is_none(), "one address has its share");
+        let mut places: Vec<Permit> =
+            (0..CONNECTIONS_OF_ONE_MAX).map(|_| Permit::take(&open, address(1)).expect("a place")).collect();
+        assert!(Permit::take(&open, address(1)).is_none(), "one address has its share");
         places.extend(
             (places.len()..CONNECTIONS_MAX)
-                .map(|n| Place::take(&open, address(n as u32)).expect("another has a place")),
+                .map(|n| Permit::take(&open, address(n as u32)).expect("another has a place")),
         );
-        assert!((0..1000).all(|n| Place::take(&open, address(1_000_000 + n)).is_none()), "all are taken");
+        assert!((0..1000).all(|n| Permit::take(&open, address(1_000_000 + n)).is_none()), "all are taken");
         assert_eq!(
             open.lock().unwrap().len(),
             1 + CONNECTIONS_MAX - CONNECTIONS_OF_ONE_MAX,
             "those refused are not remembered"
         );
         places.pop();
-        places.push(Place::take(&open, address(2_000_000)).expect("one is free again"));
+        places.push(Permit::take(&open, address(2_000_000)).expect("one is free again"));
         places.clear();
         assert!(open.lock().unwrap().is_empty());
     }

@@ -17,12 +17,12 @@ pub enum Kind {
     /// Since 1970.
     Epoch,
     /// Time of day, in the local zone or UTC.
-    Clock(Place, Date),
+    Clock(DisplayZone, Date),
 }
 
 /// Time zone in which it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DisplayZone {
     /// Here.
     Local,
     /// UTC.
@@ -46,12 +46,12 @@ pub const KEYS: [(&str, Kind); 11] = [
     ("d", Kind::Delta),
     ("dd", Kind::DeltaDisplayed),
     ("e", Kind::Epoch),
-    ("a", Kind::Clock(Place::Local, Date::No)),
-    ("ad", Kind::Clock(Place::Local, Date::Full)),
-    ("adoy", Kind::Clock(Place::Local, Date::DayOfYear)),
-    ("u", Kind::Clock(Place::Utc, Date::No)),
-    ("ud", Kind::Clock(Place::Utc, Date::Full)),
-    ("udoy", Kind::Clock(Place::Utc, Date::DayOfYear)),
+    ("a", Kind::Clock(DisplayZone::Local, Date::No)),
+    ("ad", Kind::Clock(DisplayZone::Local, Date::Full)),
+    ("adoy", Kind::Clock(DisplayZone::Local, Date::DayOfYear)),
+    ("u", Kind::Clock(DisplayZone::Utc, Date::No)),
+    ("ud", Kind::Clock(DisplayZone::Utc, Date::Full)),
+    ("udoy", Kind::Clock(DisplayZone::Utc, Date::DayOfYear)),
     ("rs", Kind::Relative),
 ];
 
@@ -79,7 +79,7 @@ impl Times {
             None => (text, 6),
         };
         let (_, kind) = KEYS.iter().find(|(k, _)| *k == key)?;
-        let zone = if matches!(kind, Kind::Clock(Place::Local, _)) { Zone::local() } else { Zone::default() };
+        let zone = if matches!(kind, Kind::Clock(DisplayZone::Local, _)) { Zone::local() } else { Zone::default() };
         Some(Self { kind: *kind, digits, zone, shown_before: None })
     }
 
@@ -102,9 +102,9 @@ impl Times {
         }
     }
 
-    fn clock(&self, out: &mut Vec<u8>, ns: i64, place: Place, date: Date) {
+    fn clock(&self, out: &mut Vec<u8>, ns: i64, place: DisplayZone, date: Date) {
         let seconds = ns.div_euclid(1_000_000_000);
-        let ahead = if place == Place::Local { i64::from(self.zone.offset(seconds)) } else { 0 };
+        let ahead = if place == DisplayZone::Local { i64::from(self.zone.offset(seconds)) } else { 0 };
         let t = DateTime::of_unix_seconds(seconds.saturating_add(ahead));
         // writing to a vector cannot fail
         let _ = match date {
@@ -117,7 +117,7 @@ impl Times {
         };
         let _ = write!(out, "{:02}:{:02}:{:02}", t.hour, t.minute, t.second);
         self.fraction(out, ns.rem_euclid(1_000_000_000) as u64);
-        if place == Place::Utc && date != Date::No {
+        if place == DisplayZone::Utc && date != Date::No {
             out.push(b'Z');
         }
     }
