@@ -16,7 +16,7 @@ use crate::finding::{Blame, Certainty, Finding, Rule, Site};
 use crate::marking::{CNP_PACE, CNP_TIME, Direction, Gid};
 use crate::op::At;
 use crate::report::{Connection, Report};
-use crate::summary::{Transport, show_address};
+use crate::summary::Transport;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -150,27 +150,13 @@ impl Findings<'_> {
         match (self.c.client_known, end) {
             (true, 0) => self.add(rule, Blame::Client, at, certainty, text),
             (true, _) => self.add(rule, Blame::Server, at, certainty, text),
-            (false, _) => self.add(rule, Blame::Unknown, at, certainty, format!("{} {text}", Name(self.c, end))),
+            (false, _) => self.add(rule, Blame::Unknown, at, certainty, format!("{} {text}", self.c.the(end))),
         }
     }
 
     fn add(&mut self, rule: Rule, by: Blame, at: At, certainty: Certainty, text: String) {
         let site = Site { connection: Some(self.c.id), frame: at.frame, time_ns: at.time };
         self.out.push(Finding::new(rule, by, site, certainty, text));
-    }
-}
-
-/// Name of an end of a connection: by its role, or, if that is not known, by its address.
-struct Name<'c>(&'c Connection, usize);
-
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(c, end) = self;
-        match (c.client_known, end) {
-            (true, 0) => f.write_str("the client"),
-            (true, _) => f.write_str("the server"),
-            (false, _) => show_address(&c.peers[*end].address, f),
-        }
     }
 }
 
@@ -184,19 +170,19 @@ fn directions(findings: &mut Findings<'_>, around: &Around<'_>) {
     let certainty = around.certainty(c);
     let differ = |a: Option<u16>, b: Option<u16>| a.zip(b).filter(|(a, b)| a != b);
     let what = differ(client.dscp.usual(), server.dscp.usual())
-        .map(|(a, b)| format!("DSCP {a}, {}'s {b}", Name(c, 1)))
+        .map(|(a, b)| format!("DSCP {a}, {}'s {b}", c.the(1)))
         .or_else(|| {
             differ(client.priority.usual(), server.priority.usual())
-                .map(|(a, b)| format!("priority {a}, {}'s {b}", Name(c, 1)))
+                .map(|(a, b)| format!("priority {a}, {}'s {b}", c.the(1)))
         })
         .or_else(|| {
             differ(client.service_levels.usual(), server.service_levels.usual())
-                .map(|(a, b)| format!("service level {a}, {}'s {b}", Name(c, 1)))
+                .map(|(a, b)| format!("service level {a}, {}'s {b}", c.the(1)))
         });
     if let Some(what) = what {
         // which class a DSCP is in is a switch's setting
         let may = if client.class() == server.class() { "may run" } else { "run" };
-        let whose = Name(c, 0);
+        let whose = c.the(0);
         let text = format!("{whose}'s packets have {what}: the two directions {may} in different classes");
         findings.add(Rule::RcMarking, Blame::Unknown, c.first, certainty, text);
     }
@@ -210,7 +196,7 @@ fn directions(findings: &mut Findings<'_>, around: &Around<'_>) {
             let list: Vec<String> = often.iter().map(ToString::to_string).collect();
             let text = format!(
                 "packets of {} came with a TTL of {}: they took paths of different length",
-                Name(c, end),
+                c.the(end),
                 list.join(" and ")
             );
             findings.add(Rule::RcHops, Blame::Network, c.first, Certainty::Guess, text);
@@ -224,7 +210,7 @@ fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
     let certainty = around.certainty(c);
     let same = c.network.directions[0].class() == c.network.directions[1].class();
     for (end, direction) in c.network.directions.iter().enumerate() {
-        let name = Name(c, end);
+        let name = c.the(end);
         let other = &c.network.directions[1 - end];
         match (same, end) {
             (true, 0) => class(findings, around, direction, &"both ends"),
@@ -317,7 +303,7 @@ fn unanswered(
     certainty: Certainty,
 ) {
     let c = findings.c;
-    let name = Name(c, end);
+    let name = c.the(end);
     let marks = direction.ecn[3];
     let Some((first, _)) = direction.marked.filter(|_| marks >= MARKS && receiver.packets > 0) else { return };
     if receiver.cnps.count == 0 {
@@ -370,8 +356,7 @@ fn iwarp(findings: &mut Findings<'_>, around: &Around<'_>) {
             && c.network.tcp_ecn() == Some(true)
         {
             let n = Grouped(direction.ecn[3]);
-            let text =
-                format!("echoed none of the congestion marks on {n} segments of {} that reached it", Name(c, end));
+            let text = format!("echoed none of the congestion marks on {n} segments of {} that reached it", c.the(end));
             findings.add_of(Rule::IwarpEce, 1 - end, first, certainty, text);
         }
     }

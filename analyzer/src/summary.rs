@@ -7,7 +7,6 @@ use crate::stored::{stored, stored_enum};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 use rdmascope_dissector::frame::Addr;
 
 /// Transport of a connection.
@@ -366,11 +365,6 @@ impl Command {
         let of = |owner| self.time.of(owner);
         [self.waited.saturating_add(of(Owner::Credit)), of(Owner::Server), of(Owner::Rdma), of(Owner::Wire)]
     }
-}
-
-/// Writes an address as people write it.
-pub fn show_address(address: &Addr, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    fmt::Display::fmt(address, f)
 }
 
 /// An address as people write it.

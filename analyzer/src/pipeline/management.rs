@@ -312,15 +312,7 @@ impl<S: Sink> Pipeline<S> {
         // a server of which nothing was captured may have answered all the same: perhaps one direction only was
         // captured
         let certainty = if request.is_surely_unanswered() { Certainty::IfNothingWasMissed } else { Certainty::Guess };
-        let text = format_args!("RDMA-CM REQ to {} port {port} was never answered", ShownAddress(server));
+        let text = format_args!("RDMA-CM REQ to {server} port {port} was never answered");
         self.env.report(Rule::CmTimeout, Blame::Server, site, certainty, text);
-    }
-}
-
-struct ShownAddress(Addr);
-
-impl core::fmt::Display for ShownAddress {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        crate::summary::show_address(&self.0, f)
     }
 }

@@ -9,6 +9,7 @@ use crate::stored::stored;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
 
 pub mod answer;
@@ -152,6 +153,37 @@ pub struct Connection {
     pub throughput: Vec<(i64, u64, u64)>,
     /// Trouble on the wire over time, if there was any.
     pub trouble: Vec<(i64, crate::series::Trouble)>,
+}
+
+impl Connection {
+    /// Name of an end, 0 the client: its role or, if the roles are not known, its address.
+    pub const fn name_of(&self, end: usize) -> EndName<'_> {
+        EndName { connection: self, end, article: "" }
+    }
+
+    /// The same inside a sentence: "the client", or the address.
+    pub const fn the(&self, end: usize) -> EndName<'_> {
+        EndName { connection: self, end, article: "the " }
+    }
+}
+
+/// Name of an end of a connection: [`Connection::name_of`].
+#[derive(Clone, Copy, Debug)]
+pub struct EndName<'c> {
+    connection: &'c Connection,
+    end: usize,
+    article: &'static str,
+}
+
+impl fmt::Display for EndName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { connection, end, article } = self;
+        match (connection.client_known, end) {
+            (true, 0) => write!(f, "{article}client"),
+            (true, _) => write!(f, "{article}server"),
+            (false, _) => connection.peers[*end].address.fmt(f),
+        }
+    }
 }
 
 impl Report {

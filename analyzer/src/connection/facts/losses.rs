@@ -54,10 +54,8 @@ impl fmt::Display for Direction<'_> {
         match way(connection, *by) {
             Some(way) => f.write_str(way),
             None => {
-                f.write_str("from ")?;
-                crate::summary::show_address(&connection.peers[by.index()].address, f)?;
-                f.write_str(" to ")?;
-                crate::summary::show_address(&connection.peers[by.peer().index()].address, f)
+                let [from, to] = [*by, by.peer()].map(|end| &connection.peers[end.index()].address);
+                write!(f, "from {from} to {to}")
             }
         }
     }

@@ -474,7 +474,7 @@ fn episodes(out: &mut String, data: &ReportData, c: &Connection) {
         let longest: Vec<String> = e.waiters().map(|w| format!("{} {}", w.command, duration(w.time))).collect();
         table.row(vec![
             plain(e.kind.name()),
-            plain(&e.by.map_or_else(|| "both".to_owned(), |by| super::name_of(c, by.index()))),
+            plain(&e.by.map_or_else(|| "both".to_owned(), |by| c.name_of(by.index()).to_string())),
             plain(&e.cause.key().replace('_', " ")),
             plain(e.trigger.name().unwrap_or_default()),
             time(Some(e.begin.time.saturating_sub(start))),
@@ -783,7 +783,7 @@ fn network(out: &mut String, data: &ReportData, page: &Page) {
             let path_mtu = c.network.path_mtu().map_or_else(Cell::default, |mtu| number(mtu.into()));
             table.row(vec![
                 page.connection_cell(c.id),
-                plain(&super::name_of(c, end)),
+                plain(&c.name_of(end).to_string()),
                 number(d.packets),
                 plain(&list(d.dscp.rows())),
                 plain(&list(d.priority.rows())),

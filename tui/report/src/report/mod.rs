@@ -655,17 +655,6 @@ pub const fn side(end: usize) -> &'static str {
     if end == 0 { "client" } else { "server" }
 }
 
-/// Name of an end of a connection: its role, or its address if the roles are not known.
-pub fn name_of(connection: &Connection, end: usize) -> String {
-    if connection.client_known { side(end).to_owned() } else { analyzed::address(&connection.peers[end].address) }
-}
-
-/// The same inside a sentence: "the client", or the address.
-fn the(connection: &Connection, end: usize) -> String {
-    let name = name_of(connection, end);
-    if connection.client_known { format!("the {name}") } else { name }
-}
-
 /// 0x0311 as "SMB 3.1.1".
 pub fn dialect(code: u16) -> String {
     Dialect(code).name().map_or_else(|| format!("SMB dialect {code:#06x}"), ToOwned::to_owned)
@@ -725,7 +714,7 @@ pub fn ending(connection: &Connection) -> String {
         Some((by, how, _)) => {
             let verb = if how == "RST" { "reset" } else { "closed" };
             match by {
-                Some(end) => format!("{verb} by {} ({how})", the(connection, end)),
+                Some(end) => format!("{verb} by {} ({how})", connection.the(end)),
                 None => format!("{verb} ({how})"),
             }
         }

@@ -5,8 +5,8 @@ use super::words::{
     mirror, size, sparkline, times, when, wrap,
 };
 use super::{
-    Detail, Entry, FEW, ReportData, came_to_nothing, ending, ends, handles, ladder, last_words, name_of, numbers,
-    owners, requests, sessions, shown, side, stack,
+    Detail, Entry, FEW, ReportData, came_to_nothing, ending, ends, handles, ladder, last_words, numbers, owners,
+    requests, sessions, shown, side, stack,
 };
 use rdmascope_analyzer::devices::Spread;
 use rdmascope_analyzer::episodes::time::Behind;
@@ -463,7 +463,7 @@ impl Page {
             let ended = match c.closed {
                 Some((by, how, at)) => {
                     let after = duration(at.time.saturating_sub(c.first.time));
-                    format!("{}{how} after {after}", by.map_or(String::new(), |end| format!("{}, ", name_of(c, end))))
+                    format!("{}{how} after {after}", by.map_or(String::new(), |end| format!("{}, ", c.name_of(end))))
                 }
                 None => ending(c),
             };
@@ -738,7 +738,7 @@ fn network(c: &Connection) -> Vec<String> {
     let list = |values: &[(u16, u64)]| values.iter().map(|(v, _)| v.to_string()).collect::<Vec<_>>().join(", ");
     let one = |end: usize| {
         let d = &network.directions[end];
-        let mut text = name_of(c, end);
+        let mut text = c.name_of(end).to_string();
         match d.service_levels.rows() {
             [] => text.push_str(&format!(" DSCP {}", list(d.dscp.rows()))),
             levels => text.push_str(&format!(" service level {}, virtual lane {}", list(levels), list(d.lanes.rows()))),
@@ -937,7 +937,7 @@ fn transport(c: &Connection, paint: Paint) -> Vec<String> {
 fn adapters(c: &Connection) -> Vec<String> {
     let mut pieces = Vec::new();
     for (end, device) in c.devices.iter().enumerate() {
-        let side = name_of(c, end);
+        let side = c.name_of(end).to_string();
         let mean = |spread: &Spread| spread.mean().map(|mean| (duration(mean), grouped(spread.count)));
         if let Some((took, n)) = mean(&device.nak) {
             pieces.push(format!("{side} NAKs a gap after {took} (×{n})"));
