@@ -570,3 +570,195 @@ fn join(list: &[String]) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Site;
+    use crate::outcome::{Purpose, Stage, Success};
+    use alloc::vec;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    fn on(connection: u32, rule: Rule, by: Blame, frame: u64, seconds: i64) -> Finding {
+        let site = Site { connection: Some(connection), frame, time_ns: seconds * SECOND };
+        Finding::new(rule, by, site, Certainty::Certain, rule.id())
+    }
+
+    fn report(findings: impl IntoIterator<Item = Finding>) -> Report {
+        let mut report = Report::default();
+        let findings: Vec<Finding> = findings.into_iter().collect();
+        for id in findings.iter().filter_map(|f| f.connection) {
+            if report.connections.iter().all(|c| c.id != id) {
+                report.connections.push(Connection { id, ..Connection::default() });
+            }
+        }
+        findings.into_iter().for_each(|finding| report.findings.add(finding));
+        report
+    }
+
+    /// Rules of the roots, each with those of its effects.
+    fn shape(report: &Report) -> Vec<(Rule, Vec<Rule>)> {
+        roots(report).iter().map(|root| (root.rule, root.effects.iter().map(|e| e.rule).collect())).collect()
+    }
+
+    /// Whether the second finding is told as an effect of the first.
+    fn follows(cause: Finding, effect: Finding) -> bool {
+        let (rule, of) = (effect.rule, cause.rule);
+        let shape = shape(&report([cause, effect]));
+        let is_effect = shape.iter().any(|(root, effects)| *root == of && effects.contains(&rule));
+        assert_eq!(shape.len(), if is_effect { 1 } else { 2 }, "{shape:?}");
+        is_effect
+    }
+
+    #[test]
+    fn an_effect_lies_where_its_row_says() {
+        use Blame::{Client, Server};
+        let at = |rule, by, frame, seconds| on(1, rule, by, frame, seconds);
+        let many = |finding: Finding, count| Finding { count, ..finding };
+        // in the same frames, and no more often
+        let (cause, effect) = (Rule::SmbdFragTooBig, Rule::BugCve202539942);
+        assert!(follows(at(cause, Client, 5, 1), at(effect, Client, 5, 1)));
+        assert!(!follows(at(cause, Client, 5, 1), at(effect, Client, 6, 1)));
+        assert!(!follows(at(cause, Client, 5, 1), many(at(effect, Client, 5, 1), 2)));
+        // not before it
+        let (cause, effect) = (Rule::SmbdNegReqVersion, Rule::SmbdNegAccepted);
+        assert!(follows(at(cause, Client, 5, 1), at(effect, Server, 9, 9)));
+        assert!(!follows(at(cause, Client, 9, 9), at(effect, Server, 5, 1)));
+        // soon after it; later only if it is no more frequent; a capture may swap the packets of one message
+        let (cause, effect) = (Rule::Smb2Channel, Rule::RdmaKeyUnknown);
+        assert!(follows(at(cause, Client, 5, 1), many(at(effect, Server, 6, 2), 3)));
+        assert!(!follows(at(cause, Client, 5, 1), many(at(effect, Server, 6, 3), 3)));
+        assert!(follows(at(cause, Client, 5, 1), at(effect, Server, 6, 3)));
+        assert!(!follows(at(cause, Client, 5, 1), at(effect, Server, 4, 1)), "the other side, before");
+        assert!(follows(at(cause, Client, 5, 1), at(effect, Client, 4, 1)), "of one side");
+        // the cause is in the answer
+        let (cause, effect) = (Rule::RpcrdmaXid, Rule::RpcUnanswered);
+        assert!(follows(at(cause, Server, 9, 2), at(effect, Server, 5, 1)));
+        assert!(!follows(at(cause, Server, 5, 1), at(effect, Server, 9, 2)));
+        // the peer of the side to blame broke the first rule
+        let (cause, effect) = (Rule::Smb2Malformed, Rule::Smb2Reply);
+        assert!(follows(at(cause, Client, 5, 1), at(effect, Server, 9, 2)));
+        assert!(!follows(at(cause, Server, 5, 1), at(effect, Server, 9, 2)));
+        // and nothing follows from another connection
+        assert!(!follows(on(1, cause, Client, 5, 1), on(2, effect, Server, 9, 2)));
+    }
+
+    #[test]
+    fn the_effect_of_an_effect_stands_under_the_root() {
+        let chain = [Rule::SmbdCreditExhausted, Rule::SmbdCreditLast, Rule::SmbdCreditDeadlock];
+        let findings = chain.iter().zip(5..).map(|(rule, frame)| on(1, *rule, Blame::Server, frame, 1));
+        assert_eq!(shape(&report(findings)), [(chain[0], vec![chain[2], chain[1]])], "the most severe effect first");
+    }
+
+    #[test]
+    fn what_cannot_be_read_explains_what_was_read_of_it() {
+        let damaged = on(1, Rule::MpaCrc, Blame::Network, 5, 1);
+        assert!(follows(damaged.clone(), on(1, Rule::SmbdDataLength, Blame::Client, 5, 1)));
+        assert!(!follows(damaged, on(1, Rule::SmbdDataLength, Blame::Client, 6, 1)));
+    }
+
+    #[test]
+    fn one_rule_broken_by_one_side_is_one_root_with_its_connections() {
+        let rule = Rule::SmbdNegReqCredits;
+        let findings = (1..=30).map(|id| on(id, rule, Blame::Client, u64::from(100 - id), 1));
+        let report = report(findings.chain([on(7, rule, Blame::Server, 3, 1)]));
+        let roots = roots(&report);
+        assert_eq!(roots.len(), 2, "sides are apart");
+        let root = roots.iter().find(|root| root.by == Blame::Client).unwrap();
+        assert_eq!((root.count, root.connections.len(), root.findings.len()), (30, 30, 30));
+        assert_eq!(root.first, At { frame: 70, time: SECOND });
+        assert_eq!((root.frames.len(), root.frames[0]), (FRAMES_MAX, 70), "the first few, in order");
+        assert!(root.connections.is_sorted() && root.frames.is_sorted());
+    }
+
+    fn failed(purpose: Purpose, cause: Option<(Rule, Blame)>, closed_by: usize) -> Option<Outcome> {
+        Some(Outcome {
+            purpose,
+            reached: Stage::Connected,
+            ending: Ending::NoNegotiation,
+            success: if cause.is_some() { Success::No } else { Success::Yes },
+            by: cause.map(|_| 0),
+            closed_by: Some(closed_by),
+            at: At { frame: 9, time: SECOND },
+            waited: 0,
+            certainty: Certainty::Certain,
+            cause,
+        })
+    }
+
+    #[test]
+    fn what_ended_connections_comes_first_with_their_number() {
+        let cause = (Rule::SmbdNegReqCredits, Blame::Client);
+        let mut report = report([
+            on(1, Rule::RdmaKeyUnknown, Blame::Server, 2, 1),
+            on(2, cause.0, cause.1, 4, 1),
+            on(2, Rule::CmDisconnect, Blame::Server, 9, 1),
+            on(3, cause.0, cause.1, 14, 1),
+        ]);
+        for connection in &mut report.connections {
+            let of_it = (connection.id > 1).then_some(cause);
+            connection.outcome = failed(Purpose::SmbDirect, of_it, usize::from(connection.id == 3));
+        }
+        report.connections.push(Connection {
+            id: 4,
+            outcome: failed(Purpose::NfsRdma, None, 0),
+            ..Connection::default()
+        });
+        let roots = roots(&report);
+        let shape: Vec<Rule> = roots.iter().map(|root| root.rule).collect();
+        assert_eq!(shape, [cause.0, Rule::RdmaKeyUnknown], "the end of the connection follows from its cause");
+        assert_eq!(roots[0].effects[0].rule, Rule::CmDisconnect);
+        let fatal = roots[0].fatal.as_ref().unwrap();
+        assert_eq!((fatal.ended, fatal.of, fatal.same_side), (2, 3, false));
+        assert_eq!(roots[0].title(0), "Connections ended during SMB Direct negotiation: 2 of the 3 connections.");
+        assert_eq!(roots[1].title(0), Rule::RdmaKeyUnknown.row().title);
+    }
+
+    #[test]
+    fn without_a_failure_the_order_is_cost_severity_certainty() {
+        let guess = |finding: Finding| Finding { certainty: Certainty::Guess, ..finding };
+        let mut report = report([
+            on(1, Rule::Smb2ErrorBody, Blame::Server, 1, 1),
+            on(1, Rule::SmbdFragCost, Blame::Client, 2, 1),
+            guess(on(1, Rule::SmbdDataAlign, Blame::Client, 3, 1)),
+            on(1, Rule::RdmaKeyUnknown, Blame::Server, 4, 1),
+            on(1, Rule::Smb2Slow, Blame::Server, 5, 1),
+        ]);
+        let order = |report: &Report| roots(report).iter().map(|root| root.rule).collect::<Vec<_>>();
+        let free = order(&report);
+        assert_eq!(free[0], Rule::RdmaKeyUnknown);
+        assert_eq!(free.last(), Some(&Rule::Smb2ErrorBody), "a habit of a known server is last");
+        report.connections[0].slow_time = SECOND;
+        assert_eq!(order(&report)[0], Rule::Smb2Slow, "time that requests waited comes before severity");
+    }
+
+    #[test]
+    fn failed_requests_are_told_by_command_and_status() {
+        let mut report = report([on(1, Rule::Smb2Error, Blame::Server, 3, 1)]);
+        let denied = 0xc000_0022;
+        report.connections[0].failures = vec![
+            ("CREATE", Family::Smb2, denied, 1200),
+            ("READ", Family::Smb2, denied, 1),
+            ("CREATE", Family::Rpc, 5, 9),
+        ];
+        let finding = report.findings.iter().next().unwrap().clone();
+        let one = "A request failed: CREATE STATUS_ACCESS_DENIED ×1,200, READ STATUS_ACCESS_DENIED";
+        assert_eq!(roots(&report)[0].text(), one);
+        assert_eq!(text(&report, &finding), alloc::format!("{one}."));
+        assert!(roots(&report)[0].counts_failures());
+        let other = on(1, Rule::RdmaKeyUnknown, Blame::Server, 3, 1);
+        assert_eq!(text(&report, &other), report.sentence(&other));
+    }
+
+    #[test]
+    fn no_row_of_effects_names_itself_or_a_cause_twice() {
+        for (effect, relation, rules) in FOLLOWS {
+            assert!(*relation == Relation::OfPeer || !rules.contains(effect), "{}", effect.id());
+            let mut unique = rules.to_vec();
+            unique.sort_unstable();
+            unique.dedup();
+            assert_eq!(unique.len(), rules.len(), "{}", effect.id());
+        }
+    }
+}

@@ -178,3 +178,157 @@ pub(crate) fn check_transform(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::{String, ToString};
+    use alloc::vec::Vec;
+    use rdmascope_dissector::wire::smb2::blob::Blob;
+
+    const SMB_3_1_1: Agreed = Agreed {
+        dialect: Some(Dialect::SMB_3_1_1.0),
+        multi_credit: Some(true),
+        transforms: Some([true, false]),
+        nonce: Some(12),
+    };
+
+    fn descriptor(offset: u64, length: u32) -> Vec<u8> {
+        [&offset.to_le_bytes()[..], &7_u32.to_le_bytes(), &length.to_le_bytes()].concat()
+    }
+
+    /// What is told of a READ of `length` bytes with this channel information, and whether ksmbd once trusted it.
+    fn told_by(agreed: &Agreed, channel: Channel, blob: Blob<'_>, length: u32, is_cut: bool) -> (Vec<String>, bool) {
+        let mut told = Vec::new();
+        let trusted = check(&ChannelInfo { channel, blob }, length, "READ", agreed, is_cut, &mut |rule, text| {
+            assert_eq!(rule, Rule::Smb2Channel);
+            told.push(text.to_string());
+        });
+        (told, trusted)
+    }
+
+    fn told(channel: Channel, list: &[u8], length: u32) -> (Vec<String>, bool) {
+        told_by(&SMB_3_1_1, channel, Blob::of(list, 0, 0, list.len() as u32), length, false)
+    }
+
+    fn one(text: &str, trusted: bool) -> (Vec<String>, bool) {
+        ([text.to_string()].into(), trusted)
+    }
+
+    #[test]
+    fn descriptors_have_to_have_room_for_the_data() {
+        let two = [descriptor(0x1000, 4096), descriptor(0x9000, 4096)].concat();
+        for channel in [Channel::RDMA_V1, Channel::RDMA_V1_INVALIDATE] {
+            assert_eq!(told(channel, &two, 8192), (Vec::new(), false));
+            assert_eq!(told(channel, &two, 8193), one("described 8192 bytes of memory for a READ of 8193", true));
+            assert_eq!(
+                told(channel, &two[..20], 16),
+                one("sent 20 bytes of buffer descriptors in a READ; each has 16", true)
+            );
+            assert_eq!(told(channel, &[], 16), one("sent 0 bytes of buffer descriptors in a READ; each has 16", true));
+        }
+        let wraps = descriptor(u64::MAX - 9, 4096);
+        let text = "described 4096 bytes of memory at 0xfffffffffffffff6, which wraps around";
+        assert_eq!(told(Channel::RDMA_V1, &wraps, 4096), one(text, true));
+    }
+
+    #[test]
+    fn the_channel_says_whether_there_is_a_list() {
+        let list = descriptor(0x1000, 4096);
+        assert_eq!(told(Channel::NONE, &[], 4096), (Vec::new(), false));
+        let text = "sent 16 bytes of channel information in a READ without a channel";
+        assert_eq!(told(Channel::NONE, &list, 4096), one(text, false));
+        assert_eq!(told(Channel(9), &list, 4096), one("sent a READ with the unknown Channel 0x00000009", false));
+        let old = Agreed { dialect: Some(Dialect::SMB_2_1.0), ..SMB_3_1_1 };
+        let whole = Blob::of(&list, 0, 0, 16);
+        let text = "asked for the RDMA channel in a READ in dialect 0x0210; it exists from 0x0300 on";
+        assert_eq!(told_by(&old, Channel::RDMA_V1, whole, 4096, false), one(text, false));
+        assert_eq!(told_by(&Agreed::default(), Channel::RDMA_V1, whole, 4096, false), (Vec::new(), false));
+    }
+
+    #[test]
+    fn what_the_capture_cut_is_not_wrong() {
+        let list = descriptor(0x1000, 4096);
+        let outside = Blob::of(&list, 0, 8, 16);
+        let text = "points to 16 bytes of channel information at 8, outside the READ";
+        assert_eq!(told_by(&SMB_3_1_1, Channel::RDMA_V1, outside, 4096, false), one(text, true));
+        assert_eq!(told_by(&SMB_3_1_1, Channel::RDMA_V1, outside, 4096, true), (Vec::new(), false));
+    }
+
+    /// An SMB2_RDMA_TRANSFORM with these crypto transforms (type, bytes of signature and of nonce), and a descriptor.
+    fn transform(channel: Channel, announced: u16, crypto: &[(u16, u16, u16)]) -> Vec<u8> {
+        let mut behind = Vec::new();
+        for (kind, signature, nonce) in crypto {
+            for field in [*kind, *signature, *nonce, 0] {
+                behind.extend(field.to_le_bytes());
+            }
+            behind.resize(behind.len() + usize::from(signature + nonce), 0xaa);
+        }
+        let list = if channel == Channel::NONE { Vec::new() } else { descriptor(0x1000, 4096) };
+        let offset = if list.is_empty() { 0 } else { 16 + behind.len() as u16 };
+        let mut out = Vec::new();
+        out.extend(offset.to_le_bytes());
+        out.extend((list.len() as u16).to_le_bytes());
+        out.extend(channel.0.to_le_bytes());
+        out.extend(announced.to_le_bytes());
+        out.extend([0; 6]);
+        [out, behind, list].concat()
+    }
+
+    fn broken(agreed: &Agreed, bytes: &[u8]) -> Vec<Rule> {
+        let info = ChannelInfo { channel: Channel::RDMA_TRANSFORM, blob: Blob::of(bytes, 0, 0, bytes.len() as u32) };
+        let mut rules = Vec::new();
+        check_transform(info.transform().as_ref(), agreed, &mut |rule, _| rules.push(rule));
+        rules
+    }
+
+    #[test]
+    fn a_transform_is_held_to_its_own_lengths_and_to_what_was_agreed() {
+        let (v1, encrypts, signs) = (Channel::RDMA_V1, (1, 16, 12), (2, 16, 0));
+        let good = transform(v1, 1, &[encrypts]);
+        assert_eq!(broken(&SMB_3_1_1, &good), []);
+        assert_eq!(broken(&Agreed::default(), &good), [], "nothing is known of the negotiation");
+        let cases: [(Vec<u8>, &[Rule]); 9] = [
+            (good[..15].to_vec(), &[Rule::Smb2TransformBounds]),
+            (transform(v1, 2, &[encrypts]), &[Rule::Smb2TransformCount]),
+            (transform(v1, 0, &[]), &[Rule::Smb2TransformCount]),
+            (transform(v1, 1, &[(3, 16, 12)]), &[Rule::Smb2TransformType]),
+            (transform(v1, 1, &[(1, 15, 12)]), &[Rule::Smb2TransformLengths]),
+            (transform(v1, 1, &[(1, 16, 11)]), &[Rule::Smb2TransformLengths]),
+            (transform(v1, 1, &[signs]), &[Rule::Smb2TransformDialect]),
+            (transform(v1, 2, &[encrypts, signs]), &[Rule::Smb2TransformDialect, Rule::Smb2TransformLengths]),
+            (transform(Channel::RDMA_TRANSFORM, 1, &[encrypts]), &[Rule::Smb2TransformType]),
+        ];
+        for (bytes, rules) in &cases {
+            assert_eq!(broken(&SMB_3_1_1, bytes), *rules, "{bytes:02x?}");
+        }
+        let nonces = Agreed { nonce: None, ..SMB_3_1_1 };
+        assert_eq!([11, 12, 13].map(|n| broken(&nonces, &transform(v1, 1, &[(1, 16, n)])).len()), [0, 0, 1]);
+        for agreed in [
+            Agreed { dialect: Some(Dialect::SMB_3_0_2.0), ..SMB_3_1_1 },
+            Agreed { transforms: Some([false; 2]), ..SMB_3_1_1 },
+        ] {
+            assert_eq!(broken(&agreed, &good), [Rule::Smb2TransformDialect]);
+        }
+    }
+
+    #[test]
+    fn the_list_of_a_transform_lies_in_it_or_is_none() {
+        let none = transform(Channel::NONE, 1, &[(1, 16, 12)]);
+        assert_eq!(broken(&SMB_3_1_1, &none), []);
+        let points = |bytes: &[u8], offset: u16, length: u16| {
+            let mut bytes = bytes.to_vec();
+            bytes[..2].copy_from_slice(&offset.to_le_bytes());
+            bytes[2..4].copy_from_slice(&length.to_le_bytes());
+            broken(&SMB_3_1_1, &bytes)
+        };
+        assert_eq!(points(&none, 52, 0), [Rule::Smb2TransformBounds]);
+        let good = transform(Channel::RDMA_V1, 1, &[(1, 16, 12)]);
+        assert_eq!(points(&good, 52, 16), []);
+        assert_eq!(points(&good, 52, 32), [Rule::Smb2TransformBounds]);
+        assert_eq!(points(&good, 52, 0), [Rule::Smb2TransformBounds]);
+        let mut reserved = good;
+        reserved[10] = 1;
+        assert_eq!(broken(&SMB_3_1_1, &reserved), [Rule::Smb2TransformReserved]);
+    }
+}

@@ -313,3 +313,115 @@ fn is_unanswered<S: Sink>(cx: &FrameContext<'_, S>, exchange: &Exchange, by: End
     let rests = Rests::since(exchange.request).of(by.peer()).though_cut();
     end.since(exchange.request) > UNANSWERED_AFTER && cx.missed.is_whole(rests) && !cx.missed.is_absent(by.peer())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::alone::Alone;
+    use crate::messages::smbd::Smb2Message;
+    use alloc::vec::Vec;
+    use rdmascope_dissector::trace::Off;
+
+    const RESPONSE: u32 = rdmascope_dissector::wire::smb2::header::flags::RESPONSE;
+
+    /// An ECHO of SMB2 (\[MS-SMB2\] 2.2.28, 2.2.29), behind its header (2.2.1).
+    fn echo(flags: u32, message_id: u64) -> Vec<u8> {
+        let mut out = b"\xfeSMB".to_vec();
+        out.extend([64, 0, 1, 0, 0, 0, 0, 0, 13, 0, 1, 0]);
+        out.extend(flags.to_le_bytes());
+        out.extend([0; 4]);
+        out.extend(message_id.to_le_bytes());
+        out.extend([0; 32]);
+        out.extend([4, 0, 0, 0]);
+        out
+    }
+
+    struct Layer {
+        alone: Alone,
+        memory: Memory,
+        upper: Upper,
+    }
+
+    impl Layer {
+        fn new() -> Self {
+            Self { alone: Alone::new(), memory: Memory::default(), upper: Upper::default() }
+        }
+
+        fn message(&mut self, by: End, bytes: &[u8]) -> &mut Self {
+            let mut cx = self.alone.frame(by);
+            let message = Message::Smb2(Smb2Message {
+                by,
+                first: cx.at,
+                last: cx.at,
+                bytes,
+                wire_length: bytes.len() as u32,
+                invalidate: None,
+                reassembled: false,
+                fragments: 1,
+                pieces: None,
+                waited: 0,
+                max_read_write_size: None,
+                is_unchecked: false,
+            });
+            self.upper.message(&mut cx, &mut self.memory, &message, &mut Off);
+            self
+        }
+    }
+
+    #[test]
+    fn the_newest_answers_are_found() {
+        let mut answers = Answers::default();
+        for key in 0..=Answers::<u64, u8>::MAX as u64 {
+            answers.add(key, 1_u8, 100 + key);
+        }
+        assert_eq!((answers.find(&0), answers.find(&1)), (None, Some((1, 101))), "the oldest has gone");
+        answers.add(1, 2, 900);
+        assert_eq!(answers.find(&1), Some((2, 900)), "an id that is used again has its newest answer");
+    }
+
+    #[test]
+    fn what_is_shown_again_names_its_exchanges_once() {
+        let mut layer = Layer::new();
+        layer.message(End::A, &echo(0, 3)).message(End::A, &echo(0, 4)).message(End::B, &echo(RESPONSE, 3));
+        let mut shown = layer.upper.shown();
+        assert!(shown.smb2(9).is_none() && shown.rpc(1).is_none());
+        for id in [4, 3, 4, 3] {
+            assert!(shown.smb2(id).is_some(), "open, or answered");
+        }
+        assert_eq!(shown.exchanges.iter().flatten().count(), 2);
+        for exchange in 100..200 {
+            shown.met(exchange);
+        }
+        assert!(shown.exchanges.iter().all(Option::is_some), "the first few are kept");
+    }
+
+    #[test]
+    fn a_payload_of_open_requests_is_counted_and_given_back() {
+        let mut layer = Layer::new();
+        layer.message(End::A, &echo(0, 3));
+        assert!(layer.upper.held() > 0);
+        layer.upper.payloads = (100, 20);
+        let held = layer.upper.held();
+        layer.upper.count_payloads();
+        assert_eq!((layer.upper.payloads(), layer.upper.held()), (0, held - 120));
+        layer.upper.payloads = (100, 20);
+        layer.upper.give_up_payloads();
+        assert_eq!(layer.upper.payloads(), 0);
+    }
+
+    /// Two halves of a connection were taken for two: requests in one, their replies in the other, whose ends have other
+    /// names.
+    #[test]
+    fn the_other_half_is_taken_over_with_its_ends() {
+        let (mut mine, mut other) = (Layer::new(), Layer::new());
+        mine.message(End::A, &echo(0, 3)).message(End::A, &echo(0, 4));
+        other.message(End::A, &echo(RESPONSE, 3));
+        let mut nothing = Upper::default();
+        mine.upper.adopt(End::B, &mut other.upper, End::A);
+        assert!(other.upper.smb2.is_none());
+        assert_eq!(mine.upper.summary().messages, [2, 1]);
+        nothing.adopt(End::B, &mut mine.upper, End::A);
+        assert_eq!(nothing.summary().messages, [1, 2], "a half that had nothing yet");
+        assert_eq!((nothing.commands().0.is_some(), nothing.commands().1.is_some()), (true, false));
+    }
+}
