@@ -1508,6 +1508,15 @@ rules! {
             hostile sender"],
         cure: "Compare the partition tables of both ports; on RoCE only the default partition (0xffff) is used.",
     }
+    RcDestQp "RC-DEST-QP" Error Transport "IBTA Vol 1 9.6.1.1" {
+        title: "A packet went to a queue pair that is not that of its connection.",
+        says: "The destination queue pair of a packet is the one that was agreed on when the connection was made. A \
+            receiver drops a packet to a queue pair that it does not have, and answers nothing: the sender has to find \
+            out by itself.",
+        causes: ["A broken sender: driver, firmware or software RoCE", "A bit that changed before the invariant CRC \
+            was computed"],
+        cure: "Update the sender's driver or firmware. No packet was lost here: the network needs no change.",
+    }
     RcVersion "RC-VERSION" Error Transport "IBTA Vol 1 9.2.2, 9.6.1.1.1" {
         title: "A packet has a transport header version that does not exist.",
         says: "TVer must be 0; a receiver drops the packet.",

@@ -233,6 +233,7 @@ const SPECS: &[Spec] = &[
     ("IBTA", "InfiniBand Architecture Specification, volume 1, and annexes A16, A17 (RoCE)", &[
         ("7.8.1, A17.3", Must, "The invariant CRC is right.", Rules(&[Rule::RcIcrc]), ADAPTER),
         ("9.2", Must, "A packet has room for its padding and CRC, and an opcode that exists.", Rules(&[Rule::BugCve202646043, Rule::BugRxe4c6f86d]), ADAPTER),
+        ("9.6.1.1", Must, "A packet goes to the queue pair of its connection.", Rules(&[Rule::RcDestQp]), ADAPTER),
         ("9.6.1.1.1", Must, "The version of the transport header is 0.", Rules(&[Rule::RcVersion]), ADAPTER),
         ("9.6.1.1.3", Must, "The partition key is that of the queue pair.", Rules(&[Rule::RcPKey]), ADAPTER),
         ("9.7.1", Must, "PSNs follow each other.", Rules(&[Rule::RcRetransmit, Rule::RcGap, Rule::RcReorder, Rule::RcSpurious]), ADAPTER),

@@ -459,3 +459,98 @@ fn what_goes_out_again_because_the_receiver_was_not_ready_was_not_lost() {
         assert!(!ids(&report).iter().any(|(said, _)| *said == id), "{id}: {:?}", ids(&report));
     }
 }
+
+/// The reply of a server as it was sent, to the queue pair `qp`, and its acknowledgment.
+fn reply_to(c: &mut Conversation, header: &rdmascope_dissector::wire::smb2::header::Header, qp: u32) -> [Vec<u8>; 2] {
+    c.reply(header, 0, &[4, 0, 0, 0]);
+    let acknowledgment = c.frames.pop().expect("an acknowledgment").bytes;
+    let reply = c.frames.pop().expect("a reply").bytes;
+    let mut stray = reply.clone();
+    let bth = 14 + 20 + 8;
+    stray[bth + 5..bth + 8].copy_from_slice(&qp.to_be_bytes()[1..]);
+    let end = stray.len() - 4;
+    let cover = rdmascope_dissector::wire::ib::icrc::Cover::Ipv4;
+    let icrc = rdmascope_dissector::wire::ib::icrc::invariant(cover, &stray[14..end]).expect("whole headers");
+    stray[end..].copy_from_slice(&icrc.to_le_bytes());
+    c.frame(stray);
+    [reply, acknowledgment]
+}
+
+/// A server sends a reply to a queue pair that its client does not have, and finds out by its timer.
+#[test]
+fn a_packet_to_a_wrong_queue_pair_is_its_senders_fault_and_no_connection() {
+    use rdmascope_analyzer::episodes::time::Owner;
+    for (other, marked) in [(0x99, false), (0x10_0000, true)] {
+        let mut c = Conversation::default();
+        c.smb();
+        (0..20).for_each(|_| c.echo());
+        let header = c.echo_request();
+        let [reply, acknowledgment] = reply_to(&mut c, &header, other);
+        c.wait(500 * MILLISECOND);
+        c.frame(reply);
+        if marked {
+            // what a mirror shows twice is one packet still
+            let again = c.frames.last().expect("a frame").bytes.clone();
+            c.frame(again);
+        }
+        c.frame(acknowledgment);
+        (0..5).for_each(|_| c.echo());
+        let report = report(&c);
+        let found = finding(&report, "RC-DEST-QP");
+        assert_eq!((found.count, found.by, found.certainty), (1, Blame::Server, Certainty::IfNothingWasMissed));
+        assert!(
+            found.text.contains(&format!("to queue pair {other:#x}, and then the same one to 0x11")),
+            "{}",
+            found.text
+        );
+        let other_rules: Vec<_> =
+            ids(&report).into_iter().filter(|(id, _)| !matches!(*id, "RC-DEST-QP" | "RC-DUPLICATE")).collect();
+        assert!(other_rules.is_empty(), "{other_rules:?}");
+        let [connection] = &report.connections[..] else { panic!("{} connections", report.connections.len()) };
+        let recovery = connection.time.of(Owner::Recovery);
+        assert!((499 * MILLISECOND..501 * MILLISECOND).contains(&recovery), "{:?}", connection.time);
+        assert!(connection.time.of(Owner::Server) < 10 * MILLISECOND, "{:?}", connection.time);
+    }
+}
+
+/// The same, with packets behind it, which the receiver refuses until it has the first.
+#[test]
+fn packets_behind_one_to_a_wrong_queue_pair_were_not_lost() {
+    let mut c = Conversation::default();
+    c.smb();
+    let (packets, psn, headers) = requests(&mut c, 4);
+    let stray = c.packet(C, 4, 0x99, psn, &[], &packets[0][14 + 20 + 8 + 12..packets[0].len() - 4]);
+    c.frame(stray);
+    packets[1..].iter().for_each(|p| c.frame(p.clone()));
+    c.acknowledge(C, psn, 0x60);
+    packets.iter().for_each(|p| c.frame(p.clone()));
+    c.acknowledge(C, psn + 3, 0x1f);
+    answers(&mut c, &headers);
+    c.echo();
+    let report = report(&c);
+    assert_eq!((finding(&report, "RC-DEST-QP").by, report.connections.len()), (Blame::Client, 1));
+    assert_eq!(ids(&report), [("RC-DEST-QP", 1)]);
+}
+
+/// Damage changed the queue pair's number: a damaged packet of its connection, and no other connection.
+#[test]
+fn a_damaged_number_of_a_queue_pair_is_damage() {
+    let mut c = Conversation::default();
+    c.smb();
+    (0..3).for_each(|_| c.echo());
+    let (packets, psn, headers) = requests(&mut c, 2);
+    let mut damaged = packets[0].clone();
+    damaged[14 + 20 + 8 + 6] ^= 0x20;
+    c.frame(damaged);
+    c.frame(packets[1].clone());
+    c.acknowledge(C, psn, 0x60);
+    packets.iter().for_each(|p| c.frame(p.clone()));
+    c.acknowledge(C, psn + 1, 0x1f);
+    answers(&mut c, &headers);
+    c.echo();
+    let report = report(&c);
+    let found = finding(&report, "RC-ICRC");
+    assert_eq!((found.count, found.by, report.connections.len()), (1, Blame::Network, 1), "{}", found.text);
+    assert!(found.text.contains("the receiver dropped it"), "{}", found.text);
+    blames_nobody(&report);
+}

@@ -92,16 +92,40 @@ fn fetched_after(c: &mut Conversation, wait: i64) {
     c.reply(&header, 0, &Conversation::write_body(1024));
 }
 
-/// An ECHO that is sent twice, at first with a number so far ahead.
-fn misnumbered(c: &mut Conversation, ahead: u32) {
-    c.smb();
-    c.echo();
+/// An ECHO of the client, in a Send of SMB Direct.
+fn echo_message(c: &mut Conversation) -> (Header, Vec<u8>) {
     let header = c.header(Command::ECHO);
     let request = encode::empty(&header);
     let mut message = Vec::new();
     carrying(1, request.len(), 0).emit(&mut message);
     message.resize(24, 0);
     message.extend(request);
+    (header, message)
+}
+
+/// A queue pair of which nothing else is known gets a packet with the PSN that is next on a connection: the ECHO that is
+/// sent there a second later, or another message.
+fn misaddressed(c: &mut Conversation, is_same: bool) {
+    c.smb();
+    c.echo();
+    let (header, message) = echo_message(c);
+    let mut stray = message.clone();
+    if !is_same {
+        stray[40] ^= 1;
+    }
+    let frame = c.packet(C, Opcode::RC_SEND_ONLY.0, 0x99, c.psn[C], &[], &stray);
+    c.frame(frame);
+    c.wait(SECOND);
+    c.requested(C, Opcode::RC_SEND_ONLY, &[], &message);
+    c.reply(&header, 0, &[4, 0, 0, 0]);
+    c.echo();
+}
+
+/// An ECHO that is sent twice, at first with a number so far ahead.
+fn misnumbered(c: &mut Conversation, ahead: u32) {
+    c.smb();
+    c.echo();
+    let (header, message) = echo_message(c);
     let psn = c.psn[C];
     if ahead > 0 {
         c.roce(C, Opcode::RC_SEND_ONLY.0, psn + ahead, &[], &message);
@@ -1228,6 +1252,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::RcVersion, |c| with_packet(c, |c, p| { let p = with_bth(p, |bth| bth[1] |= 1); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
     (Rule::RcOpcode, |c| with_packet(c, |c, p| { let p = with_bth(p, |bth| bth[0] = 1); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
     (Rule::RcPsn, |c| misnumbered(c, 1000), |c| misnumbered(c, 0)),
+    (Rule::RcDestQp, |c| misaddressed(c, true), |c| misaddressed(c, false)),
     (Rule::RcLength, |c| write_of(c, 1000), |c| write_of(c, 1024)),
     (Rule::RcAckUnsent, |c| acknowledges(c, 1000), |c| acknowledges(c, 0)),
     (Rule::RcRnr, |c| with_packet(c, |c, p| { c.frame(p.clone()); not_ready(c, C); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),

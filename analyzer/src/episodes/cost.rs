@@ -30,6 +30,7 @@ pub fn is_of(rule: Rule, end: Option<End>, kind: Kind, cause: Cause, by: Option<
         Rule::RcRetransmit | Rule::TcpLoss => kind == Kind::Recovery && (cause.is_loss() || cause == Cause::Unknown),
         Rule::RcReorder | Rule::TcpReorder => kind == Kind::Recovery && cause == Cause::Reordered,
         Rule::RcIcrc | Rule::TcpChecksum => kind == Kind::Recovery && cause == Cause::Damaged,
+        Rule::RcDestQp => kind == Kind::Recovery && cause == Cause::Misaddressed && sender,
         Rule::RcRnr => kind == Kind::Rnr && receiver,
         Rule::SmbdCreditStall => kind == Kind::Credit && receiver,
         Rule::TcpZeroWindow => kind == Kind::ZeroWindow && receiver,

@@ -156,6 +156,8 @@ pub enum Cause {
     ResponseLost,
     /// Packets were damaged, and dropped by their receiver.
     Damaged,
+    /// Packets went to a queue pair that is not their receiver's.
+    Misaddressed,
     /// Packets were overtaken, which the receiver took for loss.
     Reordered,
     /// Packets were retransmitted although the receiver had them.
@@ -181,7 +183,7 @@ pub enum Cause {
 
 impl Cause {
     /// All causes.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Unknown,
         Self::LostBefore,
         Self::LostBehind,
@@ -189,6 +191,7 @@ impl Cause {
         Self::AckLost,
         Self::ResponseLost,
         Self::Damaged,
+        Self::Misaddressed,
         Self::Reordered,
         Self::Needless,
         Self::SmbDirectCredits,
@@ -211,6 +214,7 @@ impl Cause {
             Self::AckLost => "acknowledgment_lost",
             Self::ResponseLost => "response_lost",
             Self::Damaged => "damaged",
+            Self::Misaddressed => "wrong_queue_pair",
             Self::Reordered => "reordered",
             Self::Needless => "needless",
             Self::SmbDirectCredits => "smb_direct_credits",
@@ -714,6 +718,7 @@ stored_enum!(Cause {
     AckLost,
     ResponseLost,
     Damaged,
+    Misaddressed,
     Reordered,
     Needless,
     SmbDirectCredits,

@@ -152,6 +152,13 @@ pub enum IbFact {
     Found(u32),
     /// The first packets of an end were not captured: its peer acknowledges data before any of it was seen.
     BeganLate,
+    /// A packet went to this queue pair, which is not its receiver's, and then to the right one.
+    WrongQueuePair {
+        /// The number.
+        qp: u32,
+        /// True if its invariant CRC was checked, and is right.
+        is_checked: bool,
+    },
     /// Responses to Reads that the requester had, and the capture has not.
     ResponsesMissed(u32),
     /// A stretch of packets will not come any more.
@@ -511,6 +518,30 @@ impl IbFlow {
             .is_some_and(|next| psn::ahead(next, psn).unsigned_abs() > JUMP_MAX.unsigned_abs())
     }
 
+    /// True if an end is to send this PSN next.
+    pub fn is_next(&self, by: End, psn: u32) -> bool {
+        self.senders[by.index()].next == Some(psn)
+    }
+
+    /// A packet that comes next came before, with this PSN, to this queue pair, which is not its receiver's; its sender
+    /// had to find out. `is_checked`: by its invariant CRC it was sent that way.
+    #[cold]
+    pub fn was_misaddressed<S: IbSink>(
+        &mut self,
+        by: End,
+        (at, number, qp): (At, u32, u32),
+        is_checked: bool,
+        sink: &mut S,
+    ) {
+        sink.fact(at, by, IbFact::WrongQueuePair { qp, is_checked });
+        let sender = &mut self.senders[by.index()];
+        if sender.recovery.is_none() {
+            sink.fact(at, by, IbFact::Recovering { since: at, psn: number, kind: Kind::Recovery, is_gap: false });
+        }
+        let recovery = sender.recovery.get_or_insert_with(|| Box::new(Recovery::new(at, psn::add(number, 1))));
+        recovery.misaddressed();
+    }
+
     /// True if the peer of an end acknowledged more of its requests than were seen.
     pub fn is_unseen(&self, by: End) -> bool {
         let sender = &self.senders[by.index()];
@@ -590,7 +621,7 @@ impl IbFlow {
 
     /// True if the receiver drops a packet of `by` whose invariant CRC is wrong. If none of them is right, the packets
     /// are captured before the adapter has written it; if the receiver takes them, it is written in another way.
-    fn is_dropped(&self, by: End) -> bool {
+    pub fn is_dropped(&self, by: End) -> bool {
         let is_known = self.sound[by.index()] || self.icrc_good[by.index()] > 0;
         is_known && self.taken_bad[by.index()] < TAKEN_BAD_MAX
     }

@@ -97,6 +97,8 @@ pub struct Recovery {
     not_ready: bool,
     /// A retransmitted packet had come damaged.
     mended: bool,
+    /// Retransmitted packets that had gone to a wrong queue pair.
+    misaddressed: u32,
     rounds: u32,
     /// Reason for the first of them.
     trigger: Trigger,
@@ -184,6 +186,7 @@ impl Recovery {
             asked_at: None,
             not_ready: false,
             mended: false,
+            misaddressed: 0,
             rounds: 0,
             trigger: Trigger::Unknown,
             rounds_acknowledged: 0,
@@ -229,7 +232,7 @@ impl Recovery {
 
     /// True if anything was retransmitted, or a NAK asked for it.
     pub fn is_under_way(&self) -> bool {
-        self.naks > 0 || self.rounds > 0 || self.run.is_some_and(|run| run.repeats > 0)
+        self.naks > 0 || self.rounds > 0 || self.misaddressed > 0 || self.run.is_some_and(|run| run.repeats > 0)
     }
 
     /// Packets before `newest` are missing: `count` of them.
@@ -319,6 +322,11 @@ impl Recovery {
     /// A packet goes out again that had come damaged.
     pub fn mends(&mut self) {
         self.mended = true;
+    }
+
+    /// A packet goes out again that had gone to a wrong queue pair.
+    pub fn misaddressed(&mut self) {
+        self.misaddressed += 1;
     }
 
     /// True if the receiver was not ready and asked for time.
@@ -467,6 +475,16 @@ impl Recovery {
         }
         losses.repeated.add(self.first_repeat, self.repeated.into());
         losses.naks += u64::from(self.naks);
+        if self.misaddressed > 0 && self.filled + self.lost_again + self.overtaken + self.unclear <= self.misaddressed {
+            // nothing was lost besides
+            if self.rounds > 0 || self.naks > 0 {
+                losses.recovered(self.begin, at);
+            }
+            let (cause, packets, trigger) = (Cause::Misaddressed, self.misaddressed, self.trigger);
+            let ended =
+                Ended { cause, packets, trigger, repeated: self.repeated.max(self.misaddressed), bytes: self.bytes };
+            return (ended, None);
+        }
         if self.overtaken > 0 && self.naks == 0 && self.rounds == 0 {
             let ended = Ended { cause: Cause::Reordered, packets: self.overtaken, ..Ended::default() };
             return (ended, Some(Late { psn: self.missing_from, at: first, count: self.overtaken, delay: self.delay }));

@@ -1,7 +1,7 @@
 //! Packets of InfiniBand and RoCE to their connection: one of queue pairs whose packets were seen before, or a new one.
 
 use super::networks::Tag;
-use super::table::{ConnectionEnd, Flow, QpKey, Slot};
+use super::table::{ConnectionEnd, Flow, QpKey, Slot, Stray};
 use super::{FrameMeta, Pipeline, pairing};
 use crate::connection::ConnectionState;
 use crate::connection::facts::Listener;
@@ -19,6 +19,10 @@ use rdmascope_dissector::wire::ib::bth::{self, Opcode, Service};
 
 /// The largest path MTU, in bytes (IBA volume 1, 9.8.1).
 pub(super) const MTU_MAX: u32 = 4096;
+/// Bytes of a message from which on it is hardly the same as another by chance.
+const STRAY_MIN: usize = 64;
+/// Bytes of it that are compared.
+const STRAY_HEAD: usize = 256;
 /// Packets with a wrong invariant CRC on one connection after which all of them are thought to have it.
 const UNFINISHED: u64 = 4;
 
@@ -77,7 +81,7 @@ impl<S: Sink> Pipeline<S> {
             return self.inseparable(at, packet, ib);
         }
         let key = self.key(packet, ib.bth.dest_qp);
-        let mut place = match self.table.by_qp(&key) {
+        let mut place = match self.table.by_qp(&key).or_else(|| self.intended(&key, ib, row)) {
             Some(place) => place,
             None => self.new_flow(at, key, packet, ib, row),
         };
@@ -226,7 +230,75 @@ impl<S: Sink> Pipeline<S> {
             s.tags[0] = Some(Tag::of(packet));
         }
         self.halves.add(&key, slot);
+        self.may_be_stray(at, &key, slot, ib, row);
         place
+    }
+
+    /// The connection of a damaged packet to a queue pair that nobody has, whose number may be what is damaged: the one
+    /// between its hosts that is to send its PSN next, and otherwise has right CRCs.
+    #[cold]
+    fn intended(&self, key: &QpKey, ib: &IbPacket<'_>, row: &bth::Row) -> Option<ConnectionEnd> {
+        if ib.icrc != Check::Bad || !row.is_request() {
+            return None;
+        }
+        let is_next = |end, slot: &Slot| matches!(&slot.flow, Flow::Ib(flow) if flow.is_next(end, ib.bth.psn) && flow.is_dropped(end));
+        self.table.between(key).find(|(place, _, slot)| is_next(place.end, slot)).map(|(place, ..)| place)
+    }
+
+    /// The first packet to a queue pair may be one of a connection that is known, and that is to send its PSN next: if
+    /// that sends it again, to its own queue pair, it was. Messages of SMB2 and RPC have numbers of their own, so that
+    /// two are hardly the same by chance.
+    fn may_be_stray(&mut self, at: At, key: &QpKey, slot: u32, ib: &IbPacket<'_>, row: &bth::Row) {
+        let is_message = matches!(row.verb, bth::Verb::Send) && row.is_first();
+        if !is_message || ib.icrc == Check::Bad || ib.payload.len() < STRAY_MIN {
+            return;
+        }
+        let is_next = |end, slot: &Slot| matches!(&slot.flow, Flow::Ib(flow) if flow.is_next(end, ib.bth.psn));
+        let found = self.table.between(key).find(|(place, _, slot)| is_next(place.end, slot));
+        let Some(into) = found.map(|(place, ..)| place) else { return };
+        let Some(id) = self.table.get(slot).map(|slot| slot.connection.id) else { return };
+        let Some(into_slot) = self.table.get_mut(into.slot) else { return };
+        into_slot.stray = Some(Box::new(Stray {
+            at,
+            end: into.end,
+            psn: ib.bth.psn,
+            opcode: ib.bth.opcode,
+            length: ib.payload_length,
+            head: ib.payload[..ib.payload.len().min(STRAY_HEAD)].to_vec(),
+            qp: key.qp,
+            is_checked: ib.icrc == Check::Good,
+            taken_for: (slot, id),
+        }));
+    }
+
+    /// A connection sends the PSN of a packet that another queue pair got. If it is the same packet, and that queue pair
+    /// got nothing else, the first one was sent to the wrong one: its receiver drops it silently.
+    fn settle_stray(&mut self, place: ConnectionEnd, ib: &IbPacket<'_>) {
+        let Some(slot) = self.table.get_mut(place.slot) else { return };
+        let Some(stray) = slot.stray.take_if(|s| s.end == place.end && s.psn == ib.bth.psn && ib.icrc != Check::Bad)
+        else {
+            return;
+        };
+        let is_same =
+            (stray.opcode, stray.length) == (ib.bth.opcode, ib.payload_length) && ib.payload.starts_with(&stray.head);
+        let (ghost, id) = stray.taken_for;
+        let after = crate::flow::psn::add(stray.psn, 1);
+        let is_alone = |s: &Slot| {
+            s.half && s.connection.id == id && matches!(&s.flow, Flow::Ib(flow) if flow.is_next(End::A, after))
+        };
+        if !is_same || !self.table.get(ghost).is_some_and(is_alone) {
+            return;
+        }
+        if let Some(gone) = self.table.remove(ghost) {
+            if let Some(key) = gone.qp_keys[0] {
+                self.halves.remove(&key, ghost);
+            }
+            let into = self.table.get(place.slot).map_or(id, |slot| slot.connection.id);
+            self.joined.add(id, into);
+        }
+        let Some(Slot { connection, flow: Flow::Ib(flow), .. }) = self.table.get_mut(place.slot) else { return };
+        let mut listener = Listener { connection, env: &mut self.env };
+        flow.was_misaddressed(place.end, (stray.at, stray.psn, stray.qp), stray.is_checked, &mut listener);
     }
 
     /// The first packet of a connection: where its IP header is damaged, its addresses may be those of nobody.
@@ -248,6 +320,9 @@ impl<S: Sink> Pipeline<S> {
         ib: &IbPacket<'_>,
         row: &bth::Row,
     ) -> ConnectionEnd {
+        if row.is_request() && self.table.get(place.slot).is_some_and(|s| s.stray.is_some()) {
+            self.settle_stray(place, ib);
+        }
         if self.table.get(place.slot).is_some_and(|s| is_in_doubt(s, place.end, ib)) {
             self.distrust(place.slot);
             place = match self.table.by_qp(&key) {
@@ -305,7 +380,7 @@ impl<S: Sink> Pipeline<S> {
 /// True if a packet may be one of another connection than the one of its addresses and queue pair so far.
 #[inline]
 fn is_questionable(slot: &Slot, by: End, row: &bth::Row, ib: &IbPacket<'_>) -> bool {
-    is_to_pair(slot) || is_in_doubt(slot, by, ib) || is_reused(slot, by, row, ib)
+    slot.stray.is_some() || is_to_pair(slot) || is_in_doubt(slot, by, ib) || is_reused(slot, by, row, ib)
 }
 
 /// True if a connection began with a packet whose addresses may be damaged, and this one, undamaged, may not be of it.

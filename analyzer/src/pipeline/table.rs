@@ -6,7 +6,7 @@ use crate::connection::ConnectionState;
 use crate::flow::ib::IbFlow;
 use crate::flow::iwarp::TcpFlow;
 use crate::flow::losses::LossView;
-use crate::op::End;
+use crate::op::{At, End};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
@@ -27,6 +27,11 @@ pub(super) struct QpKey {
 const CACHED: usize = 128;
 
 impl QpKey {
+    /// The hosts, the lower address first, and the network.
+    fn hosts(&self) -> (Addr, Addr, u16) {
+        (self.src.min(self.dst), self.src.max(self.dst), self.network)
+    }
+
     /// Its place among those. Numbers of queue pairs are given in turn, or at random; those of both ends may well be
     /// the same.
     #[inline]
@@ -82,6 +87,26 @@ impl Flow {
     }
 }
 
+/// A packet that may be of a connection although it went to another queue pair, of which nothing else is known.
+#[derive(Clone, Debug)]
+pub(super) struct Stray {
+    pub(super) at: At,
+    /// End of the connection that sent it.
+    pub(super) end: End,
+    pub(super) psn: u32,
+    pub(super) opcode: u8,
+    /// Bytes of its payload.
+    pub(super) length: u32,
+    /// The first of them.
+    pub(super) head: Vec<u8>,
+    /// The queue pair that it names.
+    pub(super) qp: u32,
+    /// True if its invariant CRC was checked, and is right.
+    pub(super) is_checked: bool,
+    /// The connection that it was taken for, and its number.
+    pub(super) taken_for: (u32, u32),
+}
+
 /// A connection that is followed.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
@@ -100,6 +125,8 @@ pub(super) struct Slot {
     pub(super) is_doubtful: [bool; 2],
     /// IP headers of it whose checksum is right, and wrong.
     pub(super) headers: [u32; 2],
+    /// A packet that another queue pair got, and that may be of this connection.
+    pub(super) stray: Option<Box<Stray>>,
     /// The frame at which it came into the table.
     pub(super) born: u64,
     /// Bytes of memory that it held after its last packet.
@@ -150,6 +177,8 @@ impl Slot {
     }
 }
 
+/// Connections between two hosts that are looked through for that of a packet to an unknown queue pair, at most.
+const WHOLE_MAX: usize = 64;
 /// No slot.
 const NONE: u32 = u32::MAX;
 
@@ -222,6 +251,8 @@ pub(super) struct Table {
     order: UseOrder,
     qps: HashMap<QpKey, ConnectionEnd>,
     tcps: HashMap<TcpKey, u32>,
+    /// Connections of which both queue pairs are known, by hosts (the lower address first) and network, the newest last.
+    whole: HashMap<(Addr, Addr, u16), Vec<u32>>,
     /// Queue pairs of the last packets, each at the place that its number gives.
     cached: Vec<Option<(QpKey, ConnectionEnd)>>,
     /// The TCP connection of the packet before: one of its ends, the other, its network, its place.
@@ -342,6 +373,7 @@ impl Table {
             tries,
             is_doubtful,
             headers,
+            stray: None,
             born,
             held,
         }))
@@ -372,6 +404,14 @@ impl Table {
         self.order.remove(slot);
         self.held = self.held.saturating_sub(gone.held);
         self.forget_cached();
+        if let [Some(key), Some(_)] = gone.qp_keys
+            && let Some(list) = self.whole.get_mut(&key.hosts())
+        {
+            list.retain(|other| *other != slot);
+            if list.is_empty() {
+                self.whole.remove(&key.hosts());
+            }
+        }
         for key in gone.qp_keys.into_iter().flatten() {
             if self.qps.get(&key).is_some_and(|p| p.slot == slot) {
                 self.qps.remove(&key);
@@ -411,10 +451,29 @@ impl Table {
         self.qps.get(key).copied()
     }
 
+    /// The newest connections between the hosts of a packet of which both queue pairs are known, each with the end that
+    /// sends in the packet's direction, and the queue pair that it sends to.
+    pub(super) fn between(&self, key: &QpKey) -> impl Iterator<Item = (ConnectionEnd, u32, &Slot)> {
+        self.whole.get(&key.hosts()).into_iter().flatten().rev().filter_map(|slot| {
+            let s = self.get(*slot)?;
+            let sends = |end: &End| s.qp_keys[end.index()].is_some_and(|k| (k.src, k.dst) == (key.src, key.dst));
+            let end = End::BOTH.into_iter().find(sends)?;
+            Some((ConnectionEnd { slot: *slot, end }, s.qp_keys[end.index()]?.qp, s))
+        })
+    }
+
     /// From now on packets of a queue pair belong to this place.
     pub(super) fn add_qp(&mut self, key: QpKey, place: ConnectionEnd) {
         if let Some(slot) = self.get_mut(place.slot) {
             slot.qp_keys[place.end.index()] = Some(key);
+            if slot.qp_keys[place.end.peer().index()].is_some() {
+                let list = self.whole.entry(key.hosts()).or_default();
+                list.retain(|other| *other != place.slot);
+                if list.len() >= WHOLE_MAX {
+                    list.remove(0);
+                }
+                list.push(place.slot);
+            }
         }
         self.qps.insert(key, place);
         if let Some(cached) = self.cached.get_mut(key.cached_at()) {

@@ -242,6 +242,14 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                     format_args!("sent a packet with PSN {psn}, and the same again with {right}, which came next");
                 self.wire(at, Rule::RcPsn, blame, Certainty::IfNothingWasMissed, text);
             }
+            IbFact::WrongQueuePair { qp, is_checked } => {
+                let blame = self.blame(by);
+                // unchecked, it may have been damaged on its way
+                let certainty = if is_checked { Certainty::IfNothingWasMissed } else { Certainty::Guess };
+                let right = self.connection.peers[by.peer().index()].qp.unwrap_or_default();
+                let text = format_args!("sent a packet to queue pair {qp:#x}, and then the same one to {right:#x}");
+                self.wire(at, Rule::RcDestQp, blame, certainty, text);
+            }
             IbFact::ReadsOutstanding(count) => {
                 if let Some(limit) = self.connection.opening.read_depth[by.index()].filter(|limit| count <= *limit) {
                     self.connection.reads(by, at, count, limit);
