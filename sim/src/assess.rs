@@ -440,6 +440,7 @@ fn episodes(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessmen
             // be told from it
             Cause::AckLost | Cause::ResponseLost => happened(&is_gone) || plan.link.pause.is_some(),
             Cause::Damaged => happened(&|h| h.from == from && h.what == What::Damaged),
+            Cause::Misaddressed => false,
             _ => true,
         };
         if !is_true {

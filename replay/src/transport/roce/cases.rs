@@ -43,7 +43,7 @@ pub(super) const CASES: &[OwnCase] = &[
         number expected", "wrong-psn@3"),
     goes_on("Roce_WrongIcrc", "[IBA 1] 7.8.1", "a packet with a wrong invariant CRC is dropped", "wrong-icrc@3"),
     goes_on("Roce_WrongPKey", "[IBA 1] 9.6.1.1.3", "a packet of another partition is dropped", "wrong-pkey@3"),
-    goes_on("Roce_WrongQueuePair", "[IBA 1] 9.6.1.1.1", "a packet to a queue pair that does not exist is dropped", "wrong-qp@3"),
+    goes_on("Roce_WrongQueuePair", "[IBA 1] 9.6.1.1", "a packet to a queue pair that does not exist is dropped", "wrong-qp@3"),
     goes_on("Roce_SequenceNak", "[IBA 1] 9.7.5.2.8", "after a NAK for a missing packet, it and all later ones are sent \
         again", "nak-sequence@3"),
     goes_on("Roce_AckOfUnsent", "[IBA 1] 9.7.5.1", "an acknowledgement of a packet that was never sent is ignored", "ack-unsent@2"),

@@ -136,6 +136,9 @@ fn what(main: &DelayCause, unit: &str, lost: &str) -> String {
             format!("recovering from {packets} {lost}{way}{acks}")
         }
         (Kind::Recovery, Cause::Damaged) => format!("recovering from {packets} damaged{way}"),
+        (Kind::Recovery, Cause::Misaddressed) => {
+            format!("recovering from {packets} that {sender} had sent to a wrong queue pair")
+        }
         (Kind::Recovery, Cause::Reordered) => {
             format!("because of {packets} overtaken{way}, which the receiver treated as lost")
         }

@@ -1029,7 +1029,7 @@ object! {
         /// recovery, rnr, credit, pause, congestion, zero_window, silence, nagle, held_up, idle, interrupted or gap.
         kind: &'static str,
         /// The cause: lost_before_capture, lost_behind_capture, unacknowledged, acknowledgment_lost, response_lost,
-        /// damaged, reordered, needless, smb_direct_credits, rpcrdma_credits, smb2_credits, read_depth, read_response,
+        /// damaged, wrong_queue_pair, reordered, needless, smb_direct_credits, rpcrdma_credits, smb2_credits, read_depth, read_response,
         /// receiver_paused, priority_unknown, other_port or unknown.
         cause: &'static str,
         /// What a recovery began with: nak, rnr_nak, timeout, fast_retransmit, rto or unknown.
