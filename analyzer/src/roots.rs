@@ -131,6 +131,8 @@ const FOLLOWS: &[(Rule, Relation, &[Rule])] = &[
     // packets that a capture missed explain gaps in it
     (Rule::RcGap, Relation::After, &[Rule::CaptureLoss, Rule::RcRetransmit, Rule::RcReorder]),
     (Rule::RcNak, Relation::After, &[Rule::RcRetransmit, Rule::RcReorder]),
+    // a receiver drops it, so that it is sent again
+    (Rule::RcRetransmit, Relation::After, &[Rule::RcPKey, Rule::RcVersion]),
     // a send without a credit finds no receive
     (Rule::RcRnr, Relation::After, &[Rule::SmbdCreditOverrun, Rule::RpcrdmaCreditOverrun]),
 ];

@@ -65,6 +65,8 @@ const FILLED_MAX: usize = 16;
 const LATE_MAX: i64 = 2_000_000_000;
 /// Stretches of packets remembered per direction that were acknowledged, but not captured so far.
 const SKIPPED_MAX: usize = 16;
+/// Packets that may be on their way past the end of a capture.
+const BEYOND: i32 = 32;
 /// Damaged packets remembered per direction that the receiver had, and damaged Responses of which that is not known
 /// yet.
 const GARBLED_MAX: usize = 64;
@@ -314,8 +316,8 @@ struct Sender {
     has_hole: bool,
     /// An acknowledgment for more than was captured.
     acked_ahead: Option<u32>,
-    /// Number of those, and the first.
-    acks_ahead: (u32, At),
+    /// Number of those, the first, and the MSN of the last.
+    acks_ahead: (u32, At, Option<u32>),
     /// The newest PSN that was acknowledged.
     acked: Option<u32>,
     /// PSN behind the last packet, in the order of the capture.
@@ -476,6 +478,11 @@ impl RecentRoundTrip {
 }
 
 /// See [`Copies`].
+/// The number of messages that a responder had taken when it sent a packet (IBA volume 1, 9.7.7.1).
+fn msn_of(packet: &IbPacket<'_>) -> Option<u32> {
+    packet.ext.aeth.map(|aeth| aeth & psn::MASK)
+}
+
 fn mark_of(packet: &IbPacket<'_>) -> u32 {
     let syndrome = packet.ext.aeth.map_or(0, |aeth| (aeth >> 24) as u8);
     mark(packet.ip_id, u16::from_be_bytes([syndrome, packet.bth.opcode]))
@@ -778,18 +785,16 @@ impl IbFlow {
     /// Reports acknowledgments of many packets that were never sent: nothing is missing of what was, and the sender goes
     /// on behind them with lower numbers. Without that, it is the capture that has no more of the sender.
     fn never_sent<S: IbSink>(&mut self, by: End, sink: &mut S) {
-        /// Packets that may be on their way past the end of a capture.
-        const FAR: i32 = 32;
         /// Acknowledgments that are no accident.
         const SEVERAL: u32 = 3;
         let sender = &self.senders[by.index()];
-        let (Some(next), Some(psn), (count, first)) = (sender.next, sender.acked_ahead, sender.acks_ahead) else {
+        let (Some(next), Some(psn), (count, first, _)) = (sender.next, sender.acked_ahead, sender.acks_ahead) else {
             return;
         };
         let beyond = psn::ahead(psn, next).saturating_add(1);
         let repeated = self.losses[by.index()].as_ref().map_or(0, |losses| losses.repeated.last.frame);
         let goes_on = sender.last.frame.max(repeated) > first.frame;
-        if sender.is_whole && goes_on && beyond >= FAR && count >= SEVERAL {
+        if sender.is_whole && goes_on && beyond >= BEYOND && count >= SEVERAL {
             // that the packets stand behind their acknowledgments is no fault of the capture
             self.losses(by).misplaced = Tally::default();
             sink.fact(first, by.peer(), IbFact::AckedUnsent { psn, beyond: beyond.unsigned_abs(), count });
@@ -1717,6 +1722,7 @@ impl IbFlow {
                 self.acknowledged(at, requester, psn::add(number, psn::MASK), t, sink);
             }
             Some(Syndrome::Ack { .. }) | None => {
+                self.takes_back(requester, packet, sink);
                 if self.senders[requester.index()].next.is_none() && !self.finds_damaged(at, requester, number, sink) {
                     self.senders[requester.index()].began_late = true;
                     return sink.fact(at, requester, IbFact::BeganLate);
@@ -1726,9 +1732,33 @@ impl IbFlow {
                 }
                 self.senders[requester.index()].passes_over(at, number);
                 self.acknowledged(at, requester, number, t, sink);
+                let sender = &mut self.senders[requester.index()];
+                if sender.acked_ahead == Some(number) {
+                    sender.acks_ahead.2 = msn_of(packet).filter(|_| packet.icrc != Check::Bad);
+                }
             }
             Some(_) => {}
         }
+    }
+
+    /// An acknowledgment is for all packets before it, so that a later one, by its MSN, is not for fewer (IBA volume 1,
+    /// 9.7.7.1). Where it is, the one before was for packets that were never sent: it means nothing.
+    fn takes_back<S: IbSink>(&mut self, requester: End, packet: &IbPacket<'_>, sink: &mut S) {
+        let sender = &mut self.senders[requester.index()];
+        let (Some(next), Some(psn), (count, first, Some(last))) = (sender.next, sender.acked_ahead, sender.acks_ahead)
+        else {
+            return;
+        };
+        let (number, msn) = (packet.bth.psn, msn_of(packet));
+        let beyond = psn::ahead(psn, next).saturating_add(1);
+        let is_later = msn.is_some_and(|msn| psn::ahead(msn, last) > 0);
+        if packet.icrc == Check::Bad || beyond < BEYOND || psn::ahead(number, next) >= 0 || !is_later {
+            return;
+        }
+        (sender.acked_ahead, sender.acks_ahead, sender.acked) = (None, (0, At::default(), None), Some(number));
+        self.losses(requester).misplaced = Tally::default();
+        let fact = IbFact::AckedUnsent { psn, beyond: beyond.unsigned_abs(), count };
+        sink.fact(first, requester.peer(), fact);
     }
 
     fn acknowledged<T: Trace, S: IbSink>(&mut self, at: At, requester: End, number: u32, t: &mut T, sink: &mut S) {
@@ -1771,7 +1801,7 @@ impl IbFlow {
         // those that the packets have caught up with stood before them in the capture only
         let is_first = sender.acked_ahead.replace(number).is_none_or(|acked| psn::ahead(acked, next) < 0);
         sender.acks_ahead =
-            if is_first { (1, at) } else { (sender.acks_ahead.0.saturating_add(1), sender.acks_ahead.1) };
+            if is_first { (1, at, None) } else { (sender.acks_ahead.0.saturating_add(1), sender.acks_ahead.1, None) };
         if !sender.held.is_empty() {
             self.skip_acknowledged(at, requester, t, sink);
         }
@@ -3688,6 +3718,26 @@ mod tests {
         assert_eq!(unsent(&[(true, 50), (true, 60), (true, 70)]), 0);
         // also if one acknowledgment had stood before its packet
         assert_eq!(unsent(&[(true, 10), (false, 10), (false, 11), (true, 50), (true, 60), (true, 70)]), 0);
+    }
+
+    /// Acknowledgments of packets that were never sent, and one of fewer packets that was sent after them.
+    #[test]
+    fn an_acknowledgment_that_a_later_one_takes_back_means_nothing() {
+        let told = |beyond: u32, msns: [u32; 2]| {
+            let mut wire = Wire::default();
+            wire.only(10).ack(10).only(11).packet(End::B, ACKNOWLEDGE, 11 + beyond, Some(0x1f00_0000 | msns[0]), &[]);
+            wire.only(12).packet(End::B, ACKNOWLEDGE, 12, Some(0x1f00_0000 | msns[1]), &[]);
+            // its answer is lost, and it goes out again
+            wire.only(13).after(MS).only(13).ack(13);
+            let acked = wire.sender().acked;
+            let unsent = wire.count(|fact| matches!(fact, IbFact::AckedUnsent { count: 1, .. }));
+            let Wire { flow, heard, at, .. } = &mut wire;
+            flow.finish(*at, heard);
+            (unsent, wire.losses().misplaced.count, wire.losses().needless.count, acked)
+        };
+        assert_eq!(told(1000, [2, 3]), (1, 0, 0, Some(13)));
+        assert_eq!(told(1000, [3, 2]), (0, 2, 1, Some(1011)), "the capture has the acknowledgments in another order");
+        assert_eq!(told(1, [2, 3]), (0, 1, 0, Some(13)), "as far as a packet may be behind its acknowledgment");
     }
 
     #[test]

@@ -230,11 +230,18 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             }
             IbFact::AckedUnsent { psn, beyond, count } => {
                 let blame = self.blame(by);
+                let certainty = Certainty::IfNothingWasMissed;
+                if count == 1 {
+                    let text = format_args!(
+                        "acknowledged PSN {psn}, {beyond} beyond the last packet of its peer, and then fewer packets"
+                    );
+                    return self.wire(at, Rule::RcAckUnsent, blame, certainty, text);
+                }
                 let text = format_args!(
                     "acknowledged packets that its peer had not sent, {count} times; at the end PSN {psn}, {beyond} \
                         beyond the last one"
                 );
-                self.wire(at, Rule::RcAckUnsent, blame, Certainty::IfNothingWasMissed, text);
+                self.wire(at, Rule::RcAckUnsent, blame, certainty, text);
             }
             IbFact::WrongNumber { psn, right } => {
                 let blame = self.blame(by);
