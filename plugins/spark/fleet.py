@@ -161,7 +161,9 @@ def export_tables(source, told, o):
     done = subprocess.run([o["rdmascope"], "export", "parquet", source, attempt], capture_output=True, text=True, timeout=o["timeout"])
     if done.returncode != 0:
         # a damaged file has rows up to the damage
-        told["error"] = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1].removeprefix("rdmascope: ")
+        said = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1].removeprefix("rdmascope: ")
+        # the capture is named beside it, and a copy that was fetched is nobody's
+        told["error"] = said.replace(f"{source}: ", "")
     written = {entry.name for entry in os.scandir(attempt) if entry.is_dir()}
     if written - set(TABLES):
         # of a newer program: nothing is dropped in silence
