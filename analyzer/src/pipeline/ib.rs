@@ -21,6 +21,8 @@ use rdmascope_dissector::wire::ib::bth::{self, Opcode, Service};
 pub(super) const MTU_MAX: u32 = 4096;
 /// Bytes of a message from which on it is hardly the same as another by chance.
 const STRAY_MIN: usize = 64;
+/// Packets after which it is not sent again.
+const STRAY_LATE: i32 = 1024;
 /// Bytes of it that are compared.
 const STRAY_HEAD: usize = 256;
 /// Packets with a wrong invariant CRC on one connection after which all of them are thought to have it.
@@ -275,8 +277,11 @@ impl<S: Sink> Pipeline<S> {
     /// got nothing else, the first one was sent to the wrong one: its receiver drops it silently.
     fn settle_stray(&mut self, place: ConnectionEnd, ib: &IbPacket<'_>) {
         let Some(slot) = self.table.get_mut(place.slot) else { return };
-        let Some(stray) = slot.stray.take_if(|s| s.end == place.end && s.psn == ib.bth.psn && ib.icrc != Check::Bad)
-        else {
+        let ahead = |s: &Stray| crate::flow::psn::ahead(ib.bth.psn, s.psn);
+        if slot.stray.take_if(|s| s.end == place.end && !(-STRAY_LATE..STRAY_LATE).contains(&ahead(s))).is_some() {
+            return;
+        }
+        let Some(stray) = slot.stray.take_if(|s| s.end == place.end && ahead(s) == 0 && ib.icrc != Check::Bad) else {
             return;
         };
         let is_same =

@@ -481,6 +481,51 @@ fn fragments_and_tunnels_have_one_report_whatever_the_threads() {
     assert!(same(&Subject::of_frames("fragments and tunnels", &all), 4096));
 }
 
+/// Packets to queue pairs that nobody has, before they go to the right ones: each is one of its connection, which only
+/// the shard of its hosts knows. Some are damaged.
+#[test]
+fn packets_to_wrong_queue_pairs_have_one_report_whatever_the_threads() {
+    const BTH: usize = 14 + 20 + 8;
+    /// RC Send Only, and with Invalidate.
+    const SENDS: [u8; 2] = [0x04, 0x17];
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/smb-roce/smb-roce.pcap");
+    // an attempt that was refused is told of with those of all hosts, and so is none here
+    let is_management = |frame: &Frame| frame.bytes.get(BTH + 5..BTH + 8) == Some(&[0, 0, 1]);
+    let sample: Vec<Frame> = frames(&sample).into_iter().filter(|frame| !is_management(frame)).collect();
+    for damaged in [false, true] {
+        let (mut all, mut strays) = (Vec::new(), 0);
+        for (n, frame) in sample.iter().enumerate() {
+            for host in [0, 4, 8, 12] {
+                let mut frame = frame.clone();
+                moved(&mut frame, host);
+                let is_send = frame.bytes.len() > 160 && SENDS.contains(&frame.bytes[BTH]);
+                if is_send && (n + usize::from(host)).is_multiple_of(37) {
+                    let mut stray = frame.clone();
+                    stray.bytes[BTH + 5] ^= 0x55;
+                    stray.bytes[BTH + 6] ^= n as u8;
+                    // its checksum and CRC are made anew
+                    (0..2).for_each(|_| moved(&mut stray, 1));
+                    stray.bytes[BTH + 7] ^= u8::from(damaged);
+                    strays += 1;
+                    all.push(stray);
+                }
+                all.push(frame);
+            }
+        }
+        let subject = Subject::of_frames("packets to wrong queue pairs", &all);
+        assert!(same(&subject, 4096), "the connections are shared");
+        let names = vec![subject.name.clone()];
+        let alone = analysis::run(subject.input(), names, how(1, 4096), Collector::new(Wanted::default()));
+        let rule = if damaged { Rule::RcIcrc } else { Rule::RcDestQp };
+        let told = alone.report.findings.iter().filter(|f| f.rule == rule).map(|f| f.count).sum::<u64>();
+        assert!(
+            told > 10 && alone.report.connections.len() == 4,
+            "{told} of {strays}, {:?}",
+            alone.report.connections.len()
+        );
+    }
+}
+
 /// The datagram of a frame in two fragments.
 fn fragments(frame: &Frame, id: u16) -> Vec<Frame> {
     const HEADERS: usize = 34;
