@@ -30,6 +30,8 @@ const LOOK_EVERY: usize = 8 << 20;
 /// Bytes that are on their way from memory ahead of the walk. The processor does not see by itself which bytes come next,
 /// as the place of a record is known only from the one before.
 const AHEAD: usize = 4 << 10;
+/// Bytes that are asked for at once.
+const FETCH: usize = 1 << 10;
 
 /// Blocks that change the metadata whose offsets are kept.
 const DESCRIBED_AT_MAX: usize = 1 << 16;
@@ -230,10 +232,9 @@ impl Cursor {
             match self.walker.step(rest, at as u64) {
                 Ok(Step::Packet(span)) => {
                     self.at = at + span.len as usize;
-                    let ahead = self.at.saturating_add(AHEAD).min(bytes.len());
-                    if self.fetched < ahead {
-                        system::prefetch(&bytes[self.fetched.max(self.at)..ahead]);
-                        self.fetched = ahead;
+                    let ahead = self.at.saturating_add(AHEAD);
+                    if self.fetched.saturating_add(FETCH) <= ahead {
+                        self.fetch(bytes, ahead);
                     }
                     return Some(Ok((at, span)));
                 }
@@ -248,6 +249,14 @@ impl Cursor {
                 Err(damage) => return self.fail(file, damage),
             }
         }
+    }
+
+    /// Fetches the bytes up to `ahead`.
+    #[inline(never)]
+    fn fetch(&mut self, bytes: &[u8], ahead: usize) {
+        let (from, to) = (self.fetched.max(self.at), ahead.min(bytes.len()));
+        system::prefetch(bytes.get(from..to).unwrap_or(&[]));
+        self.fetched = ahead;
     }
 
     /// Notes the block at hand if it changed the metadata.
