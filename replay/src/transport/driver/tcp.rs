@@ -87,9 +87,11 @@ impl TcpDriver {
                 continue;
             }
             let end = self.written.saturating_add(self.piece).min(self.out.len());
+            // the time before it is sent: the peer may have it before this thread goes on
+            let now = clock.now();
             match self.stream.write(&self.out[self.written..end]) {
                 Ok(n) => {
-                    transport.record_sent(clock.now(), &self.out[self.written..self.written + n]);
+                    transport.record_sent(now, &self.out[self.written..self.written + n]);
                     self.written += n;
                     moved = true;
                 }

@@ -655,10 +655,11 @@ impl UdpDriver {
 
     fn receive(&mut self, clock: &Clock, transport: &mut dyn Transport) -> io::Result<bool> {
         let Some(end) = transport.datagrams() else { return Ok(false) };
-        let (now, remote) = (clock.now(), self.remote.ip());
+        let remote = self.remote.ip();
         self.port.receive_for(Some(&self.mailbox), |from, outside, bytes| {
             if from == remote {
-                end.handle_datagram(now, outside, bytes);
+                // the time at which it is here, not that at which it was waited for
+                end.handle_datagram(clock.now(), outside, bytes);
             }
         })
     }
@@ -691,6 +692,8 @@ impl UdpDriver {
                     self.tos = tos;
                 }
                 let batch = Batch::of(&self.leaving, self.done, self.segmentation);
+                // before it is sent: the peer may have it before this thread goes on
+                let now = clock.now();
                 let sent = if self.silent { Ok(batch.count) } else { batch.send(&self.flow, &self.out, self.remote) };
                 let (count, told) = match sent {
                     Ok(count) => (count.clamp(1, batch.count), true),
@@ -711,7 +714,6 @@ impl UdpDriver {
                     // treated as lost
                     Err(_) => (1, false),
                 };
-                let now = clock.now();
                 for (to, tos) in self.leaving.drain(..count) {
                     if told {
                         end.datagram_sent(now, tos, &self.out[self.done..to]);
