@@ -353,7 +353,12 @@ fn a_peer_writes_its_recording_as_it_goes_and_ends_in_order() {
     let compared: Value = serde_json::from_slice(&compared.stdout).expect("JSON");
     let matched = |way: usize| compared["ways"][way]["matched"].as_u64().unwrap_or(0);
     assert!(matched(0) > 20 && matched(1) > 20, "{compared}");
-    assert!(compared["clock"]["drift_uncertainty_ppm"].is_null(), "{}", compared["clock"]);
+    // both have the clock of this machine, and times are those before a packet is sent and after it is received
+    let clock = &compared["clock"];
+    let (drift, unsure) = (clock["drift_ppm"].as_f64(), clock["drift_uncertainty_ppm"].as_f64());
+    assert!(unsure.is_none_or(|unsure| drift.is_some_and(|drift| drift.abs() <= unsure)), "{clock}");
+    let within = |offset: f64, unsure: f64| offset.abs() <= unsure;
+    assert!(within(clock["offset"].as_f64().unwrap_or(0.0), clock["uncertainty"].as_f64().unwrap_or(0.0)), "{clock}");
     // a wrong CRC needs one
     let kept = folder.path().join("crc.pcapng").display().to_string();
     let peer = Ending::new(&["--listen", "127.0.0.1:0", "--fault", "bad-crc", "-w", &kept]);
