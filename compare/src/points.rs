@@ -1289,8 +1289,19 @@ fn directions(a: &Point, b: &Point, pairs: &[Option<usize>]) -> Flows {
 
 fn clocks(a: &Point, b: &Point, pairs: &[Option<usize>], flows: &Flows) -> Option<Clock> {
     let (mut forward, mut backward) = (Vec::new(), Vec::new());
+    // who records a socket makes the segments of its handshake up: their times say nothing
+    let mut begun = BTreeSet::new();
     for (packet, pair) in a.packets.iter().zip(pairs) {
-        let Some(other) = pair.map(|place| &b.packets[place]) else { continue };
+        let Outside { src, dst, ports, .. } = packet.outside;
+        let ends = [(src, ports.0), (dst, ports.1)];
+        let is_tcp = ports != (0, 0);
+        let connection = if ends[0] <= ends[1] { ends } else { [ends[1], ends[0]] };
+        if packet.stretch.is_some() {
+            begun.insert(connection);
+        }
+        let Some(other) = pair.map(|place| &b.packets[place]).filter(|_| !is_tcp || begun.contains(&connection)) else {
+            continue;
+        };
         let point = (packet.time, other.time.saturating_sub(packet.time));
         match flows.of_a.get(&flow(packet)) {
             Some(true) => forward.push(point),
