@@ -145,7 +145,7 @@ impl CaptureFile {
     /// The records in file order, from the first on. They live as long as the file, so a batch of them may go to
     /// another thread.
     pub fn records(&self) -> RecordIter<'_> {
-        RecordIter { file: self, cursor: self.cursor() }
+        RecordIter { file: self, cursor: Cursor { fetched: Some(0), ..self.cursor() } }
     }
 
     /// The record at byte `offset`, as in [`Record::offset`], with the metadata of a walk that has passed it.
@@ -167,7 +167,7 @@ impl CaptureFile {
             walker: self.start.clone(),
             at: self.first_record,
             look_at: LOOK_EVERY,
-            fetched: self.first_record,
+            fetched: None,
             done: false,
             revision,
             described_at: Some(Vec::new()),
@@ -199,8 +199,9 @@ pub(crate) struct Cursor {
     pub(crate) walker: Walker,
     at: usize,
     look_at: usize,
-    /// Bytes up to here are fetched.
-    fetched: usize,
+    /// Bytes up to here are fetched; `None` if who walks also reads the records, whose bytes the processor then fetches
+    /// by itself.
+    fetched: Option<usize>,
     done: bool,
     /// Revision of the metadata after the last block that changed them.
     revision: u64,
@@ -232,9 +233,11 @@ impl Cursor {
             match self.walker.step(rest, at as u64) {
                 Ok(Step::Packet(span)) => {
                     self.at = at + span.len as usize;
-                    let ahead = self.at.saturating_add(AHEAD);
-                    if self.fetched.saturating_add(FETCH) <= ahead {
-                        self.fetch(bytes, ahead);
+                    if let Some(fetched) = self.fetched {
+                        let ahead = self.at.saturating_add(AHEAD);
+                        if fetched.saturating_add(FETCH) <= ahead {
+                            self.fetch(bytes, fetched, ahead);
+                        }
                     }
                     return Some(Ok((at, span)));
                 }
@@ -251,12 +254,12 @@ impl Cursor {
         }
     }
 
-    /// Fetches the bytes up to `ahead`.
+    /// Fetches the bytes from `fetched` to `ahead`.
     #[inline(never)]
-    fn fetch(&mut self, bytes: &[u8], ahead: usize) {
-        let (from, to) = (self.fetched.max(self.at), ahead.min(bytes.len()));
+    fn fetch(&mut self, bytes: &[u8], fetched: usize, ahead: usize) {
+        let (from, to) = (fetched.max(self.at), ahead.min(bytes.len()));
         system::prefetch(bytes.get(from..to).unwrap_or(&[]));
-        self.fetched = ahead;
+        self.fetched = Some(ahead);
     }
 
     /// Notes the block at hand if it changed the metadata.
@@ -397,6 +400,10 @@ impl Source for MappedSource {
             Some((at, span)) => span.record(self.file.storage.get(at..).unwrap_or(&[]), at as u64),
             None => Record::EMPTY,
         }
+    }
+
+    fn fetch_ahead(&mut self) {
+        self.cursor.fetched.get_or_insert(0);
     }
 
     fn metadata(&self) -> &Metadata {

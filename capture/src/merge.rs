@@ -157,6 +157,10 @@ fn take_over<S: Source>(index: u32, input: &mut Input<S>, all: &mut Metadata, en
 }
 
 impl<S: Source> Source for MergedSource<S> {
+    fn fetch_ahead(&mut self) {
+        self.inputs.iter_mut().for_each(|input| input.source.fetch_ahead());
+    }
+
     fn advance(&mut self) -> Result<bool> {
         if !self.begun {
             self.begun = true;

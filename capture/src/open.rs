@@ -218,6 +218,13 @@ impl Source for Capture {
         }
     }
 
+    fn fetch_ahead(&mut self) {
+        match self {
+            Capture::Mapped(source) => source.fetch_ahead(),
+            Capture::Stream(source) => source.fetch_ahead(),
+        }
+    }
+
     fn metadata(&self) -> &Metadata {
         match self {
             Capture::Mapped(source) => source.metadata(),

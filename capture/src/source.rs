@@ -30,6 +30,9 @@ pub trait Source {
 
     /// Progress of reading.
     fn progress(&self) -> Progress;
+
+    /// Others read the bytes of the records, later than this walk comes by: of a mapped file, it fetches them.
+    fn fetch_ahead(&mut self) {}
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {
@@ -47,6 +50,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn progress(&self) -> Progress {
         (**self).progress()
+    }
+
+    fn fetch_ahead(&mut self) {
+        (**self).fetch_ahead();
     }
 }
 
