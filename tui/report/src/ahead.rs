@@ -136,6 +136,7 @@ pub fn decoded<'f, S: Mapped, T: Send>(
     keep: impl FnMut(&Record<'f>, usize) -> T + Send,
     mut each: impl FnMut(&mut Batch<'f, T>) -> bool,
 ) -> Option<rdmascope_capture::Error> {
+    source.fetch_ahead();
     let walk = Mutex::new(Walk {
         source,
         files,
