@@ -243,8 +243,7 @@ impl<S: Sink> Pipeline<S> {
         if ib.icrc != Check::Bad || !row.is_request() {
             return None;
         }
-        let is_next = |end, slot: &Slot| matches!(&slot.flow, Flow::Ib(flow) if flow.is_next(end, ib.bth.psn) && flow.is_dropped(end));
-        self.table.between(key).find(|(place, _, slot)| is_next(place.end, slot)).map(|(place, ..)| place)
+        self.table.to_send(key, ib.bth.psn).find(|(place, flow)| flow.is_dropped(place.end)).map(|(place, _)| place)
     }
 
     /// The first packet to a queue pair may be one of a connection that is known, and that is to send its PSN next: if
@@ -255,9 +254,7 @@ impl<S: Sink> Pipeline<S> {
         if !is_message || ib.icrc == Check::Bad || ib.payload.len() < STRAY_MIN {
             return;
         }
-        let is_next = |end, slot: &Slot| matches!(&slot.flow, Flow::Ib(flow) if flow.is_next(end, ib.bth.psn));
-        let found = self.table.between(key).find(|(place, _, slot)| is_next(place.end, slot));
-        let Some(into) = found.map(|(place, ..)| place) else { return };
+        let Some((into, _)) = self.table.to_send(key, ib.bth.psn).next() else { return };
         let Some(id) = self.table.get(slot).map(|slot| slot.connection.id) else { return };
         let Some(into_slot) = self.table.get_mut(into.slot) else { return };
         into_slot.stray = Some(Box::new(Stray {

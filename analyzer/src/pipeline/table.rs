@@ -451,14 +451,15 @@ impl Table {
         self.qps.get(key).copied()
     }
 
-    /// The newest connections between the hosts of a packet of which both queue pairs are known, each with the end that
-    /// sends in the packet's direction, and the queue pair that it sends to.
-    pub(super) fn between(&self, key: &QpKey) -> impl Iterator<Item = (ConnectionEnd, u32, &Slot)> {
-        self.whole.get(&key.hosts()).into_iter().flatten().rev().filter_map(|slot| {
+    /// Of the newest connections between the hosts of a packet of which both queue pairs are known, those that are to send
+    /// this PSN next: the end that sends in the packet's direction, and the flow.
+    pub(super) fn to_send(&self, key: &QpKey, psn: u32) -> impl Iterator<Item = (ConnectionEnd, &IbFlow)> {
+        self.whole.get(&key.hosts()).into_iter().flatten().rev().filter_map(move |slot| {
             let s = self.get(*slot)?;
             let sends = |end: &End| s.qp_keys[end.index()].is_some_and(|k| (k.src, k.dst) == (key.src, key.dst));
             let end = End::BOTH.into_iter().find(sends)?;
-            Some((ConnectionEnd { slot: *slot, end }, s.qp_keys[end.index()]?.qp, s))
+            let Flow::Ib(flow) = &s.flow else { return None };
+            flow.is_next(end, psn).then_some((ConnectionEnd { slot: *slot, end }, &**flow))
         })
     }
 

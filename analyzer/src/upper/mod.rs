@@ -319,6 +319,7 @@ mod tests {
     use super::*;
     use crate::context::alone::Alone;
     use crate::messages::smbd::Smb2Message;
+    use crate::messages::stream::Record;
     use alloc::vec::Vec;
     use rdmascope_dissector::trace::Off;
 
@@ -349,20 +350,9 @@ mod tests {
 
         fn message(&mut self, by: End, bytes: &[u8]) -> &mut Self {
             let mut cx = self.alone.frame(by);
-            let message = Message::Smb2(Smb2Message {
-                by,
-                first: cx.at,
-                last: cx.at,
-                bytes,
-                wire_length: bytes.len() as u32,
-                invalidate: None,
-                reassembled: false,
-                fragments: 1,
-                pieces: None,
-                waited: 0,
-                max_read_write_size: None,
-                is_unchecked: false,
-            });
+            let (at, wire_length) = (cx.at, bytes.len() as u32);
+            let record = Record { first: at, last: at, bytes, wire_length, in_frame: true, pieces: None };
+            let message = Message::Smb2(Smb2Message::of_record(by, &record));
             self.upper.message(&mut cx, &mut self.memory, &message, &mut Off);
             self
         }

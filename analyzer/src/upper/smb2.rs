@@ -1365,6 +1365,7 @@ mod tests {
     use super::*;
     use crate::context::alone::Alone;
     use crate::finding::Blame;
+    use crate::messages::stream::Record;
     use rdmascope_dissector::trace::Off;
     use rdmascope_dissector::wire::smb2::header::flags::{ASYNC, RESPONSE};
 
@@ -1403,21 +1404,9 @@ mod tests {
 
         fn message(&mut self, by: End, bytes: &[u8]) -> &mut Self {
             let mut cx = self.alone.frame(by);
-            let at = cx.at;
-            let message = Smb2Message {
-                by,
-                first: at,
-                last: at,
-                bytes,
-                wire_length: bytes.len() as u32,
-                invalidate: None,
-                reassembled: false,
-                fragments: 1,
-                pieces: None,
-                waited: 0,
-                max_read_write_size: None,
-                is_unchecked: false,
-            };
+            let (at, wire_length) = (cx.at, bytes.len() as u32);
+            let record = Record { first: at, last: at, bytes, wire_length, in_frame: true, pieces: None };
+            let message = Smb2Message::of_record(by, &record);
             self.smb2.message(&mut cx, &mut self.memory, &message, &mut Off);
             self
         }
