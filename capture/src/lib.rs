@@ -14,6 +14,7 @@ mod merge;
 mod metadata;
 mod not_capture;
 mod open;
+mod pages;
 mod pcap;
 mod pcapng;
 mod random_access;

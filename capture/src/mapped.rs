@@ -6,8 +6,8 @@
 //! truncation between two such checks, or while records are still held, can still end the process; so can a disk error.
 //! [`crate::OpenOptions::mmap`] turns mapping off.
 //!
-//! Pages behind the current position are released, so that memory does not grow with the file. A page that is used
-//! again is mapped again.
+//! Pages behind the current position are released, so that memory does not grow with the file ([`crate::pages`]). A
+//! page that is used again is mapped again.
 
 use std::fs::File;
 use std::io;
@@ -19,6 +19,7 @@ use memmap2::Mmap;
 
 use crate::error::{Damage, Error, Problem, Result};
 use crate::metadata::Metadata;
+use crate::pages::Pages;
 use crate::record::Record;
 use crate::source::{Progress, Source};
 use crate::system;
@@ -57,6 +58,7 @@ pub struct CaptureFile {
     first_record: usize,
     /// State after the file header; further state is in the metadata of the walk.
     start: Walker,
+    pages: Pages,
 }
 
 #[derive(Debug)]
@@ -122,7 +124,7 @@ impl CaptureFile {
         }
         match Walker::start(&storage, max_record_len, LookAhead::ToTheEnd) {
             Ok(Start::Ready(start, first_record)) => {
-                Ok(CaptureFile { path, storage, max_record_len, first_record, start: *start })
+                Ok(CaptureFile { path, storage, max_record_len, first_record, start: *start, pages: Pages::default() })
             }
             Ok(Start::More { what, needed }) => {
                 let damage = Damage::CutShort { what, needed: needed as u64, left: storage.len() as u64 };
@@ -145,7 +147,15 @@ impl CaptureFile {
     /// The records in file order, from the first on. They live as long as the file, so a batch of them may go to
     /// another thread.
     pub fn records(&self) -> RecordIter<'_> {
+        self.pages.begin();
         RecordIter { file: self, cursor: Cursor { fetched: Some(0), ..self.cursor() } }
+    }
+
+    /// Maps some of the pages that the walk comes to next, and releases some that lie behind it. Threads that share the
+    /// records of a file call this between two batches: else the one that walks maps all pages while the others wait
+    /// for it. Returns true if there was something to do.
+    pub fn map_ahead(&self) -> bool {
+        matches!(&self.storage, Storage::Map(map, _) if self.pages.map_ahead(map))
     }
 
     /// The record at byte `offset`, as in [`Record::offset`], with the metadata of a walk that has passed it.
@@ -219,7 +229,7 @@ impl Cursor {
             if at >= self.look_at {
                 self.look_at = at.saturating_add(LOOK_EVERY);
                 // other threads may still use a batch of records
-                if let Some(end) = at.checked_sub(LOOK_EVERY) {
+                if let Some(end) = at.checked_sub(LOOK_EVERY).filter(|_| !file.pages.are_ahead_of(at)) {
                     file.leave_behind(end & !(LOOK_EVERY - 1), 2 * LOOK_EVERY);
                 }
                 if let Some(damage) = file.shrank() {
@@ -236,7 +246,7 @@ impl Cursor {
                     if let Some(fetched) = self.fetched {
                         let ahead = self.at.saturating_add(AHEAD);
                         if fetched.saturating_add(FETCH) <= ahead {
-                            self.fetch(bytes, fetched, ahead);
+                            self.fetch(file, fetched, ahead);
                         }
                     }
                     return Some(Ok((at, span)));
@@ -256,9 +266,10 @@ impl Cursor {
 
     /// Fetches the bytes from `fetched` to `ahead`.
     #[inline(never)]
-    fn fetch(&mut self, bytes: &[u8], fetched: usize, ahead: usize) {
-        let (from, to) = (fetched.max(self.at), ahead.min(bytes.len()));
-        system::prefetch(bytes.get(from..to).unwrap_or(&[]));
+    fn fetch(&mut self, file: &CaptureFile, fetched: usize, ahead: usize) {
+        let (from, to) = (fetched.max(self.at), ahead.min(file.storage.len()));
+        system::prefetch(file.storage.get(from..to).unwrap_or(&[]));
+        file.pages.walked(self.at);
         self.fetched = Some(ahead);
     }
 
@@ -403,6 +414,7 @@ impl Source for MappedSource {
     }
 
     fn fetch_ahead(&mut self) {
+        self.file.pages.begin();
         self.cursor.fetched.get_or_insert(0);
     }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use memmap2::Mmap;
 
 pub(crate) use this::{
-    follow_no_link, for_who_the_umask_lets, is_local, leave_behind, read_at, read_on, read_whole, same_file,
+    follow_no_link, for_who_the_umask_lets, is_local, leave_behind, map_now, read_at, read_on, read_whole, same_file,
     write_all_at,
 };
 
@@ -58,6 +58,16 @@ mod this {
     pub(crate) fn read_whole(map: &Mmap) {
         // Advice; if it is not taken, nothing is lost but speed.
         let _ = map.advise(memmap2::Advice::Sequential);
+    }
+
+    /// Maps pages at once that would be mapped one by one when they are touched, and waits for those that are still on
+    /// the disk. Where the system has no such call, touching them does it.
+    pub(crate) fn map_now(map: &Mmap, start: usize, len: usize) {
+        // Advice; an error, as of a file that was truncated, is found again by who reads the page.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise_range(memmap2::Advice::PopulateRead, start, len);
+        #[cfg(not(target_os = "linux"))]
+        let _ = (map, start, len);
     }
 
     /// Releases the pages of a map, which must be of a file and never written to. They stay in the page cache.
@@ -146,6 +156,9 @@ mod this {
 
     /// There is no such advice.
     pub(crate) fn read_whole(_: &Mmap) {}
+
+    /// There is no such call.
+    pub(crate) fn map_now(_: &Mmap, _: usize, _: usize) {}
 
     /// The system takes pages back by itself.
     pub(crate) fn leave_behind(_: &Mmap, _: usize, _: usize) {}

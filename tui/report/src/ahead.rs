@@ -22,6 +22,8 @@ const GROUP: usize = 16;
 const HEADERS: usize = 128;
 /// Batches that a worker may be ahead.
 const AHEAD: usize = if cfg!(test) { 1 } else { 4 };
+/// Files whose pages are mapped ahead of the walk; those of others are mapped when they are touched.
+const MAPPED_AHEAD_MAX: usize = 8;
 
 /// A source whose files are mapped as a whole, or not: then nothing is done ahead.
 pub trait Mapped: Source + Send {
@@ -154,7 +156,7 @@ pub fn decoded<'f, S: Mapped, T: Send>(
         let (full, filled) = sync_channel::<Batch<'f, T>>(how.workers * AHEAD);
         for _ in 0..how.workers {
             let (walk, options, full) = (&walk, &how.options, full.clone());
-            scope.spawn(move || look_ahead(walk, options, &full));
+            scope.spawn(move || look_ahead(walk, files, options, &full));
         }
         drop(full);
         // batches that came before their turn
@@ -163,7 +165,7 @@ pub fn decoded<'f, S: Mapped, T: Send>(
         loop {
             let Some(mut batch) = early.remove(&turn) else {
                 let next = match filled.try_recv() {
-                    Err(TryRecvError::Empty) => look(&walk, &how.options).or_else(|| filled.recv().ok()),
+                    Err(TryRecvError::Empty) => look(&walk, files, &how.options).or_else(|| filled.recv().ok()),
                     next => next.ok(),
                 };
                 let Some(batch) = next else { break };
@@ -242,10 +244,17 @@ impl<'f, S: Mapped, T, K: FnMut(&Record<'f>, usize) -> T> Walk<'_, 'f, S, T, K> 
 }
 
 /// Walks and decodes the next batch. `None` at the end.
-fn look<'f, S: Mapped, T, K>(walk: &Mutex<Walk<'_, 'f, S, T, K>>, options: &frame::Options) -> Option<Batch<'f, T>>
+fn look<'f, S: Mapped, T, K>(
+    walk: &Mutex<Walk<'_, 'f, S, T, K>>,
+    files: &[Arc<CaptureFile>],
+    options: &frame::Options,
+) -> Option<Batch<'f, T>>
 where
     K: FnMut(&Record<'f>, usize) -> T,
 {
+    for file in files.iter().take(MAPPED_AHEAD_MAX) {
+        file.map_ahead();
+    }
     let mut batch = lock(walk).next()?;
     let decoded = batch.records.drain(..).map(|(meta, bytes, kept)| {
         let packet = frame::decode_and_check(meta.link_type, bytes, meta.wire_len, options);
@@ -257,12 +266,13 @@ where
 
 fn look_ahead<'f, S: Mapped, T, K>(
     walk: &Mutex<Walk<'_, 'f, S, T, K>>,
+    files: &[Arc<CaptureFile>],
     options: &frame::Options,
     full: &SyncSender<Batch<'f, T>>,
 ) where
     K: FnMut(&Record<'f>, usize) -> T,
 {
-    while let Some(batch) = look(walk, options) {
+    while let Some(batch) = look(walk, files, options) {
         if full.send(batch).is_err() {
             return;
         }

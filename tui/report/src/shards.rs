@@ -152,6 +152,7 @@ pub struct Ended<'f, K> {
 /// The queue from which workers take their frames. `T` is the value kept of a frame, `K` makes it from the record. `C`
 /// is a worker's result for its frames of a batch, if the results are put in order.
 pub struct Board<'f, T, K, C = Text> {
+    file: &'f CaptureFile,
     sorting: Mutex<Sorting<'f, K>>,
     /// By worker: its waiting parts.
     waiting: Vec<Mutex<VecDeque<Part<T>>>>,
@@ -249,6 +250,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
             interfaces: Arc::default(),
         };
         Self {
+            file,
             sorting: Mutex::new(sorting),
             waiting: (0..workers).map(|_| Mutex::default()).collect(),
             most: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
@@ -290,7 +292,9 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
                 return Next::End;
             }
             if let Some((part, left)) = self.take(worker) {
+                // what all need is done by those who have the least to do
                 if left < LEAD {
+                    self.file.map_ahead();
                     self.sort_ahead();
                 }
                 return Next::Part(part);
@@ -304,6 +308,10 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
                 return Next::End;
             }
             if self.is_full() {
+                drop(sorting);
+                if self.file.map_ahead() {
+                    continue;
+                }
                 return Next::Full;
             }
             self.sort(&mut sorting);
