@@ -5,15 +5,22 @@ use crate::{CaptureFile, Source, StreamSource};
 /// Decompressed bytes after which a bomb is believed to be one.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Reads `data` as a capture file to its end: as a stream, and as a whole, forwards and by offset. Both must give the
-/// same result.
+/// Reads `data` as a capture file to its end: as a stream, as a whole, forwards and by offset, and in pieces. All must
+/// give the same result.
 pub fn fuzz_capture_file(data: &[u8]) {
     let mut stream = StreamSource::of_bytes(data.to_vec(), "fuzz");
     let mut whole_file = CaptureFile::from_bytes(data.to_vec(), "fuzz").ok();
     if let Some(file) = &mut whole_file {
         let mut records = file.records();
+        let shared = file.shared_in(64, 16);
+        let mut walk = shared.walk();
         loop {
             let whole = records.next();
+            match (walk.next(&shared, true), &whole) {
+                (Some(Ok(place)), Some(Ok(record))) => assert_eq!(walk.chunk().record(&place), *record),
+                (Some(Err(a)), Some(Err(b))) => assert_eq!(a.to_string(), b.to_string()),
+                (a, b) => assert!(a.is_none() && b.is_none(), "pieces and whole disagree: {b:?}"),
+            }
             match (stream.next(), &whole) {
                 (Ok(Some(a)), Some(Ok(b))) => {
                     assert_eq!(a, *b);

@@ -17,6 +17,7 @@ mod open;
 mod pages;
 mod pcap;
 mod pcapng;
+mod pieces;
 mod random_access;
 mod record;
 mod source;
@@ -32,13 +33,14 @@ mod write;
 pub use decapsulate::{Decapsulator, Mirror, decapsulate};
 pub use error::{Damage, Error, Problem, Result};
 pub use hardware::{Hardware, Row as HardwareRow};
-pub use mapped::{CaptureFile, MappedSource, RecordIter};
+pub use mapped::{CaptureFile, MappedSource, RecordIter, SharedFile, SharedWalk};
 pub use merge::MergedSource;
 pub use metadata::{
     Clock, Format, Interface, InterfaceStatistics, MAX_INTERFACES, MAX_KEPT_BYTES, MAX_SECTIONS, Metadata, Name,
     Secrets, Section,
 };
 pub use open::{Capture, OpenOptions, open};
+pub use pieces::{Chunk, Place};
 pub use random_access::RandomAccess;
 pub use rdmascope_dissector::frame::LinkType;
 pub use record::{Options, PacketOption, Record};

@@ -1,10 +1,13 @@
-//! A whole capture file in memory: mapped, or handed over as bytes. Records borrow from it for as long as it lives.
+//! A whole capture file: every byte of it at once, mapped or handed over, and records by offset. What is walked is read
+//! in pieces ([`crate::pieces`]), which takes a third less time than the same over a map, by one thread
+//! ([`MappedSource`]) or by several that share it ([`SharedFile`]). Records borrow from the map only where they have to
+//! live as long as the file ([`RecordIter`], and sources after [`Source::fetch_ahead`]).
 //!
 //! A map has one danger: if another program truncates the file meanwhile, touching a page beyond the new end is a
-//! SIGBUS, which ends the process. So files that are followed, and files on network file systems, are read instead (see
+//! SIGBUS, which ends the process. So files that are followed, and files on network file systems, are never mapped (see
 //! [`crate::open`]), and walking a map checks the length of the file every 8 MiB, as does every access by offset. A
-//! truncation between two such checks, or while records are still held, can still end the process; so can a disk error.
-//! [`crate::OpenOptions::mmap`] turns mapping off.
+//! truncation between two such checks, or while records of a map are still held, can still end the process; so can a
+//! disk error. [`crate::OpenOptions::mmap`] turns mapping off.
 //!
 //! Pages behind the current position are released, so that memory does not grow with the file ([`crate::pages`]). A
 //! page that is used again is mapped again.
@@ -20,6 +23,7 @@ use memmap2::Mmap;
 use crate::error::{Damage, Error, Problem, Result};
 use crate::metadata::Metadata;
 use crate::pages::Pages;
+use crate::pieces::{Chunk, More, Pieces, Place, Reading};
 use crate::record::Record;
 use crate::source::{Progress, Source};
 use crate::system;
@@ -147,8 +151,7 @@ impl CaptureFile {
     /// The records in file order, from the first on. They live as long as the file, so a batch of them may go to
     /// another thread.
     pub fn records(&self) -> RecordIter<'_> {
-        self.pages.begin();
-        RecordIter { file: self, cursor: Cursor { fetched: Some(0), ..self.cursor() } }
+        RecordIter { file: self, cursor: self.cursor() }
     }
 
     /// Maps some of the pages that the walk comes to next, and releases some that lie behind it. Threads that share the
@@ -169,6 +172,29 @@ impl CaptureFile {
             Ok(Step::Packet(span)) if offset >= first => Ok(span.record(bytes, offset)),
             _ => Err(Error::new(&self.path, Problem::NoRecordAt(offset))),
         }
+    }
+
+    /// Reads at an offset, whatever the map has.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        match &self.storage {
+            Storage::Map(_, file) => system::read_at(file, buffer, offset),
+            Storage::Owned(bytes) => {
+                let rest = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or(&[]);
+                let len = rest.len().min(buffer.len());
+                buffer[..len].copy_from_slice(&rest[..len]);
+                Ok(len)
+            }
+        }
+    }
+
+    /// The file to be read by several threads, one of which walks.
+    pub fn shared(&self) -> SharedFile<'_> {
+        SharedFile { file: self, pieces: Pieces::new(self.storage.len()) }
+    }
+
+    /// The same in pieces of this size, with so much room in front of each.
+    pub(crate) fn shared_in(&self, piece: usize, head: usize) -> SharedFile<'_> {
+        SharedFile { file: self, pieces: Pieces::with(piece, head) }
     }
 
     pub(crate) fn cursor(&self) -> Cursor {
@@ -219,47 +245,109 @@ pub(crate) struct Cursor {
     described_at: Option<Vec<u64>>,
 }
 
+/// Where a walk finds the bytes of its file.
+trait Bytes {
+    /// True if they are those of the map.
+    const ARE_MAPPED: bool;
+
+    /// Those from this offset on.
+    fn rest(&self, offset: usize) -> &[u8];
+
+    /// Makes `needed` bytes from this offset on available.
+    fn go_on(&mut self, offset: usize, needed: usize) -> Result<More, Problem>;
+}
+
+/// The whole file in memory.
+struct Whole<'a>(&'a [u8]);
+
+impl Bytes for Whole<'_> {
+    const ARE_MAPPED: bool = true;
+
+    #[inline(always)]
+    fn rest(&self, offset: usize) -> &[u8] {
+        self.0.get(offset..).unwrap_or(&[])
+    }
+
+    fn go_on(&mut self, _: usize, _: usize) -> Result<More, Problem> {
+        Ok(More::Nothing)
+    }
+}
+
+/// The file in pieces.
+struct InPieces<'a> {
+    of: (&'a CaptureFile, &'a Pieces),
+    reading: &'a mut Reading,
+    /// True if the walk may go on to the next chunk.
+    goes_on: bool,
+}
+
+impl Bytes for InPieces<'_> {
+    const ARE_MAPPED: bool = false;
+
+    #[inline(always)]
+    fn rest(&self, offset: usize) -> &[u8] {
+        self.reading.rest(offset)
+    }
+
+    fn go_on(&mut self, offset: usize, needed: usize) -> Result<More, Problem> {
+        if self.goes_on { self.reading.go_on(self.of, offset, needed) } else { Ok(More::Later) }
+    }
+}
+
 impl Cursor {
     /// Goes to the next record. Returns its offset and the layout of its parts.
     #[inline(always)]
-    fn advance(&mut self, file: &CaptureFile) -> Option<Result<(usize, Span)>> {
-        let bytes: &[u8] = &file.storage;
+    fn advance<B: Bytes>(&mut self, file: &CaptureFile, bytes: &mut B) -> Option<Result<(usize, Span)>> {
         loop {
             let at = self.at;
             if at >= self.look_at {
                 self.look_at = at.saturating_add(LOOK_EVERY);
                 // other threads may still use a batch of records
-                if let Some(end) = at.checked_sub(LOOK_EVERY).filter(|_| !file.pages.are_ahead_of(at)) {
+                if B::ARE_MAPPED
+                    && let Some(end) = at.checked_sub(LOOK_EVERY).filter(|_| !file.pages.are_ahead_of(at))
+                {
                     file.leave_behind(end & !(LOOK_EVERY - 1), 2 * LOOK_EVERY);
                 }
                 if let Some(damage) = file.shrank() {
-                    return self.fail(file, damage);
+                    return self.fail(file, self.damaged(damage));
                 }
             }
-            let rest = bytes.get(at..).unwrap_or(&[]);
-            if rest.is_empty() || self.done {
+            if self.done {
                 return None;
             }
-            match self.walker.step(rest, at as u64) {
-                Ok(Step::Packet(span)) => {
-                    self.at = at + span.len as usize;
-                    if let Some(fetched) = self.fetched {
-                        let ahead = self.at.saturating_add(AHEAD);
-                        if fetched.saturating_add(FETCH) <= ahead {
-                            self.fetch(file, fetched, ahead);
+            let rest = bytes.rest(at);
+            let (what, needed) = if rest.is_empty() {
+                ("", 1)
+            } else {
+                match self.walker.step(rest, at as u64) {
+                    Ok(Step::Packet(span)) => {
+                        self.at = at + span.len as usize;
+                        if let Some(fetched) = self.fetched {
+                            let ahead = self.at.saturating_add(AHEAD);
+                            if fetched.saturating_add(FETCH) <= ahead {
+                                self.fetch(file, fetched, ahead);
+                            }
                         }
+                        return Some(Ok((at, span)));
                     }
-                    return Some(Ok((at, span)));
+                    Ok(Step::Other { len }) => {
+                        self.passed();
+                        self.at = at + len;
+                        continue;
+                    }
+                    Ok(Step::More { what, needed }) => (what, needed),
+                    Err(damage) => return self.fail(file, self.damaged(damage)),
                 }
-                Ok(Step::Other { len }) => {
-                    self.passed();
-                    self.at = at + len;
+            };
+            match bytes.go_on(at, needed) {
+                Ok(More::Here) => {}
+                Ok(More::Later) => return None,
+                Ok(More::Nothing) if at >= file.storage.len() => return None,
+                Ok(More::Nothing) => {
+                    let (needed, left) = (needed as u64, (file.storage.len() - at) as u64);
+                    return self.fail(file, self.damaged(Damage::CutShort { what, needed, left }));
                 }
-                Ok(Step::More { what, needed }) => {
-                    let (needed, left) = (needed as u64, rest.len() as u64);
-                    return self.fail(file, Damage::CutShort { what, needed, left });
-                }
-                Err(damage) => return self.fail(file, damage),
+                Err(problem) => return self.fail(file, problem),
             }
         }
     }
@@ -286,9 +374,13 @@ impl Cursor {
     }
 
     #[cold]
-    fn fail(&mut self, file: &CaptureFile, damage: Damage) -> Option<Result<(usize, Span)>> {
+    fn damaged(&self, damage: Damage) -> Problem {
+        Problem::Damaged { offset: self.at as u64, decompressed: false, damage }
+    }
+
+    #[cold]
+    fn fail(&mut self, file: &CaptureFile, problem: Problem) -> Option<Result<(usize, Span)>> {
         self.done = true;
-        let problem = Problem::Damaged { offset: self.at as u64, decompressed: false, damage };
         Some(Err(Error::new(&file.path, problem)))
     }
 }
@@ -317,7 +409,7 @@ impl<'a> Iterator for RecordIter<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Result<Record<'a>>> {
-        match self.cursor.advance(self.file)? {
+        match self.cursor.advance(self.file, &mut Whole(&self.file.storage))? {
             Ok((at, span)) => Some(Ok(span.record(self.file.storage.get(at..)?, at as u64))),
             Err(e) => Some(Err(e)),
         }
@@ -326,11 +418,73 @@ impl<'a> Iterator for RecordIter<'a> {
 
 impl std::iter::FusedIterator for RecordIter<'_> {}
 
-/// A [`CaptureFile`] as a [`Source`].
+/// A [`CaptureFile`] whose bytes several threads read, while one of them walks.
+#[derive(Debug)]
+pub struct SharedFile<'f> {
+    file: &'f CaptureFile,
+    pieces: Pieces,
+}
+
+impl<'f> SharedFile<'f> {
+    /// A walk from the first record on. There may be one.
+    pub fn walk(&self) -> SharedWalk {
+        SharedWalk { cursor: self.file.cursor(), reading: Reading::default() }
+    }
+
+    /// Reads some of what the walk comes to next, unless enough is read. Threads that have to wait for the walk, or for
+    /// each other, call this meanwhile. Returns true if there was something to do.
+    pub fn read_ahead(&self) -> bool {
+        self.pieces.read_ahead(self.file)
+    }
+
+    /// One who had this chunk does not need it any more: its memory is used again.
+    pub fn give_back(&self, chunk: Arc<Chunk>) {
+        self.pieces.give_back(chunk);
+    }
+}
+
+/// The walk over a [`SharedFile`].
+#[derive(Debug)]
+pub struct SharedWalk {
+    cursor: Cursor,
+    reading: Reading,
+}
+
+impl SharedWalk {
+    /// Goes to the next record, which is in [`SharedWalk::chunk`] afterwards. Only with `goes_on` does it leave a chunk;
+    /// without it, `None` may also be the end of that. After an error there are no more.
+    #[inline]
+    pub fn next(&mut self, of: &SharedFile<'_>, goes_on: bool) -> Option<Result<Place>> {
+        let mut bytes = InPieces { of: (of.file, &of.pieces), reading: &mut self.reading, goes_on };
+        match self.cursor.advance(of.file, &mut bytes)? {
+            Ok((at, span)) => Some(Ok(self.reading.place(at, span))),
+            Err(e) => Some(Err(e)),
+        }
+    }
+
+    /// The chunk at hand.
+    pub fn chunk(&self) -> &Arc<Chunk> {
+        self.reading.chunk()
+    }
+
+    /// The metadata of the file, as far as read.
+    pub fn metadata(&self) -> &Metadata {
+        &self.cursor.walker.metadata
+    }
+
+    /// Bytes walked.
+    pub fn offset(&self) -> u64 {
+        self.cursor.at as u64
+    }
+}
+
+/// A [`CaptureFile`] as a [`Source`]. It is read, unless others need its records for as long as the file lives: then
+/// they are those of the map.
 #[derive(Debug)]
 pub struct MappedSource {
     file: Arc<CaptureFile>,
     cursor: Cursor,
+    read: Option<(Pieces, Reading)>,
     current: Option<(usize, Span)>,
 }
 
@@ -338,7 +492,9 @@ impl MappedSource {
     /// Begins at the first record.
     pub fn new(file: Arc<CaptureFile>) -> MappedSource {
         let cursor = file.cursor();
-        MappedSource { file, cursor, current: None }
+        let read =
+            matches!(file.storage, Storage::Map(..)).then(|| (Pieces::new(file.storage.len()), Reading::default()));
+        MappedSource { file, cursor, read, current: None }
     }
 
     /// The file itself, to be shared.
@@ -394,7 +550,14 @@ impl MappedSource {
 impl Source for MappedSource {
     #[inline]
     fn advance(&mut self) -> Result<bool> {
-        match self.cursor.advance(&self.file) {
+        let advanced = match &mut self.read {
+            Some((pieces, reading)) => {
+                let mut bytes = InPieces { of: (&self.file, pieces), reading, goes_on: true };
+                self.cursor.advance(&self.file, &mut bytes)
+            }
+            None => self.cursor.advance(&self.file, &mut Whole(&self.file.storage)),
+        };
+        match advanced {
             Some(Ok(found)) => self.current = Some(found),
             Some(Err(e)) => {
                 self.current = None;
@@ -407,13 +570,16 @@ impl Source for MappedSource {
 
     #[inline]
     fn record(&self) -> Record<'_> {
-        match self.current {
-            Some((at, span)) => span.record(self.file.storage.get(at..).unwrap_or(&[]), at as u64),
-            None => Record::EMPTY,
-        }
+        let Some((at, span)) = self.current else { return Record::EMPTY };
+        let rest = match &self.read {
+            Some((_, reading)) => reading.rest(at),
+            None => self.file.storage.get(at..).unwrap_or(&[]),
+        };
+        span.record(rest, at as u64)
     }
 
     fn fetch_ahead(&mut self) {
+        self.read = None;
         self.file.pages.begin();
         self.cursor.fetched.get_or_insert(0);
     }

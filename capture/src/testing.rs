@@ -54,7 +54,32 @@ pub(crate) fn drain(source: &mut impl Source) -> Everything {
     Everything { records, error, metadata: source.metadata().clone() }
 }
 
-/// Reads a file as a stream and as a whole, which must agree.
+/// Reads a file in pieces of this size, chunk by chunk.
+fn in_pieces(file: &CaptureFile, piece: usize, head: usize) -> (Vec<Owned>, Option<String>, u64) {
+    let shared = file.shared_in(piece, head);
+    let mut walk = shared.walk();
+    let (mut records, mut error) = (Vec::new(), None);
+    while let Some(first) = walk.next(&shared, true) {
+        let mut next = Some(first);
+        while let Some(found) = next {
+            match found {
+                Ok(place) => {
+                    let record = walk.chunk().record(&place);
+                    assert_eq!(record.bytes, walk.chunk().bytes(&place));
+                    records.push(Owned::from(record));
+                }
+                Err(e) => error = Some(e.to_string()),
+            }
+            next = walk.next(&shared, false);
+        }
+        if records.len() % 3 == 0 {
+            shared.read_ahead();
+        }
+    }
+    (records, error, walk.metadata().revision)
+}
+
+/// Reads a file as a stream, as a whole and in pieces, which must agree.
 pub(crate) fn read_all(file: &[u8]) -> Everything {
     let streamed = drain(&mut StreamSource::of_bytes(file.to_vec(), "test"));
     let whole = match CaptureFile::from_bytes(file.to_vec(), "test") {
@@ -72,7 +97,12 @@ pub(crate) fn read_all(file: &[u8]) -> Everything {
             for r in &records {
                 assert_eq!(whole.record_at(iter.metadata(), r.offset).unwrap(), *r, "by offset");
             }
-            (records.into_iter().map(Owned::from).collect(), error)
+            let records: Vec<Owned> = records.into_iter().map(Owned::from).collect();
+            for (piece, head) in [(1, 0), (7, 3), (64, 128), (1 << 20, 0)] {
+                let expected = (records.clone(), error.clone(), iter.metadata().revision);
+                assert_eq!(in_pieces(&whole, piece, head), expected, "in pieces of {piece}");
+            }
+            (records, error)
         }
     };
     assert_eq!((&streamed.records, &streamed.error), (&whole.0, &whole.1), "streamed and whole");

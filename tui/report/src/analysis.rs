@@ -26,7 +26,7 @@ use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline, finish_all};
 use rdmascope_analyzer::report::{Parts, Report, Sink};
-use rdmascope_capture::{CaptureFile, Hardware, Interface, LinkType, Metadata, Record, prefetch};
+use rdmascope_capture::{CaptureFile, Hardware, Interface, LinkType, Metadata, Record};
 use rdmascope_dissector::extract::{Extractor, Need};
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::frame;
@@ -41,10 +41,6 @@ pub use crate::shards::meta_of;
 pub const SHARE_MAX: f64 = 0.64;
 /// A file with fewer bytes is done by one thread before a second one has begun.
 pub const SMALL: usize = 1 << 20;
-/// Frames ahead of the one at hand whose headers are on their way from memory.
-const AHEAD: usize = 4;
-/// Bytes at the beginning of a frame in which these are.
-const HEADERS: usize = 192;
 /// Link types of one input that are distinguished.
 const LINK_TYPES_MAX: usize = 16;
 
@@ -220,58 +216,50 @@ pub fn run_in_shards<S: Parts + Send>(
     let mut summary = InputSummary::default();
     let (report, sink, walk) = match Search::new() {
         None => {
-            let keep = with_bytes(|meta| summary.frame(meta));
-            let each = |pipeline: &mut Pipeline<S>, meta: &FrameMeta, bytes: &&[u8], _: &[Interface]| {
-                pipeline.frame(meta, bytes, &mut Off)
+            let keep = kept(|meta, _| summary.frame(meta));
+            let each = |pipeline: &mut Pipeline<S>, meta: &FrameMeta, record: &Record<'_>, (): &(), _: &[Interface]| {
+                pipeline.frame(meta, record.bytes, &mut Off)
             };
-            in_shards(file, run, sink, keep, |bytes| bytes, || each)
+            in_shards(file, run, sink, keep, || each)
         }
         Some(search) => {
             let mut past = Past::default();
-            let keep = with_record(|meta, record, metadata| {
+            let keep = kept(|meta, metadata| {
                 summary.frame(meta);
-                (*record, past.before(meta), metadata.interfaces.len())
+                (past.before(meta), metadata.interfaces.len())
             });
-            in_shards(
-                file,
-                run,
-                sink,
-                keep,
-                |(record, ..)| record.bytes,
-                || {
-                    let mut search = search.clone();
-                    move |pipeline: &mut Pipeline<S>, meta: &FrameMeta, kept: &Kept<'_>, interfaces: &[Interface]| {
-                        let (record, before, interfaces_then) = kept;
-                        let interfaces = interfaces.get(..*interfaces_then).unwrap_or(interfaces);
-                        pipeline.frame(meta, record.bytes, search.begin(record, interfaces, *before));
-                        search.end(meta, pipeline);
-                    }
-                },
-            )
+            in_shards(file, run, sink, keep, || {
+                let mut search = search.clone();
+                move |pipeline: &mut Pipeline<S>,
+                      meta: &FrameMeta,
+                      record: &Record<'_>,
+                      kept: &(Before, usize),
+                      interfaces: &[Interface]| {
+                    let (before, interfaces_then) = kept;
+                    let interfaces = interfaces.get(..*interfaces_then).unwrap_or(interfaces);
+                    pipeline.frame(meta, record.bytes, search.begin(record, interfaces, *before));
+                    search.end(meta, pipeline);
+                }
+            })
         }
     }?;
     let mut input = InputSummary { path: names.first().cloned().unwrap_or_default(), ..summary };
     input.error = walk.error.as_ref().map(ToString::to_string);
-    let metadata = walk.records.metadata();
+    let metadata = walk.metadata();
     let (lost_frames, hardware) = (metadata.lost_frames(), metadata.hardware.clone());
     Some(Analysis { report, sink, inputs: vec![input], lost_frames, hardware, selection: None, error: walk.error })
 }
 
-/// A frame, if fields of every frame are needed: the record, the facts about earlier frames, and the number of
-/// interfaces known at that point.
-type Kept<'f> = (Record<'f>, Before, usize);
-
-/// The same with any data kept of a frame, which `each` worker processes.
-fn in_shards<'f, S: Parts + Send, T: Send + 'f, F>(
-    file: &'f CaptureFile,
+/// `keep` takes what is kept of a frame besides its record, and `each` worker processes both.
+fn in_shards<S: Parts + Send, T: Send, F>(
+    file: &CaptureFile,
     run: &Run,
     sink: &S,
-    keep: impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T + Send,
-    bytes: impl Fn(&T) -> &'f [u8] + Copy + Send,
+    keep: impl FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T + Send,
     each: impl Fn() -> F,
-) -> Option<(Report, S, Walk<'f>)>
+) -> Option<(Report, S, Walk)>
 where
-    F: FnMut(&mut Pipeline<S>, &FrameMeta, &T, &[Interface]) + Send,
+    F: FnMut(&mut Pipeline<S>, &FrameMeta, &Record<'_>, &T, &[Interface]) + Send,
 {
     let pipeline = |shard| Pipeline::shard(run.options.clone(), sink.part(), shard, run.threads);
     let workers: Vec<(Pipeline<S>, F)> = (0..run.threads).map(|shard| (pipeline(shard), each())).collect();
@@ -285,12 +273,11 @@ where
         let others: Vec<_> = workers
             .map(|(shard, (pipeline, each))| {
                 let board = &board;
-                scope.spawn(move || follow(board, shard, pipeline, each, bytes, |_| {}))
+                scope.spawn(move || follow(board, shard, pipeline, each, |_| {}))
             })
             .collect();
-        let first = first.map(|(shard, (pipeline, each))| {
-            follow(&board, shard, pipeline, each, bytes, |offset| bar.at(offset, total))
-        });
+        let first = first
+            .map(|(shard, (pipeline, each))| follow(&board, shard, pipeline, each, |offset| bar.at(offset, total)));
         let joined =
             others.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         first.into_iter().chain(joined).collect::<Vec<_>>()
@@ -301,7 +288,7 @@ where
     }
     let Ended { walk, router, .. } = board.end();
     // all pause frames are counted by the first one
-    pipelines.iter_mut().take(1).for_each(|pipeline| link_speeds(pipeline, walk.records.metadata()));
+    pipelines.iter_mut().take(1).for_each(|pipeline| link_speeds(pipeline, walk.metadata()));
     let (report, sink) = finish_all(pipelines, &router)?;
     Some((report, sink, walk))
 }
@@ -321,33 +308,22 @@ fn known_speeds<S: Sink>(pipeline: &mut Pipeline<S>, known: &mut usize, interfac
     *known = interfaces.len();
 }
 
-/// Keeps the bytes of a frame that was reported.
-fn with_bytes<'f>(mut take: impl FnMut(&FrameMeta)) -> impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> &'f [u8] {
-    move |meta, record, _| {
-        take(meta);
-        record.bytes
-    }
-}
-
-/// Returns the closure unchanged. It makes the compiler accept one that works for records of any lifetime.
-fn with_record<'f>(
-    keep: impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Kept<'f>,
-) -> impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Kept<'f> {
-    keep
+/// What is kept of a frame, if its record is not needed for that. It makes the compiler accept a closure for records of
+/// any lifetime.
+fn kept<T>(mut take: impl FnMut(&FrameMeta, &Metadata) -> T) -> impl FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T {
+    move |meta, _, metadata| take(meta, metadata)
 }
 
 /// Main loop of a worker: follows the connections that are assigned to it.
-fn follow<'f, S: Parts, T, K>(
-    board: &Board<'f, T, K>,
+fn follow<S: Parts, T, K>(
+    board: &Board<'_, T, K>,
     shard: usize,
     mut pipeline: Pipeline<S>,
-    mut each: impl FnMut(&mut Pipeline<S>, &FrameMeta, &T, &[Interface]),
-    bytes: impl Fn(&T) -> &'f [u8],
+    mut each: impl FnMut(&mut Pipeline<S>, &FrameMeta, &Record<'_>, &T, &[Interface]),
     mut at: impl FnMut(u64),
 ) -> Pipeline<S>
 where
-    T: 'f,
-    K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T,
+    K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T,
 {
     let _panics = GiveUpOnDrop(board);
     let mut interfaces = 0;
@@ -359,11 +335,7 @@ where
                 let mut datagrams = part.datagrams();
                 let mut pauses = part.pauses();
                 known_speeds(&mut pipeline, &mut interfaces, &part.interfaces);
-                for (n, (meta, kept)) in part.frames.iter().enumerate() {
-                    if let Some((_, later)) = part.frames.get(n + AHEAD) {
-                        let later = bytes(later);
-                        prefetch(&later[..later.len().min(HEADERS)]);
-                    }
+                for (meta, place, kept) in &part.frames {
                     while let Some((of, pause)) = pauses.front().filter(|(of, _)| of.number < meta.number) {
                         pipeline.paused(of, pause);
                         pauses.pop_front();
@@ -371,7 +343,7 @@ where
                     if datagrams.front().is_some_and(|(number, _)| *number == meta.number) {
                         pipeline.whole(datagrams.pop_front().map(|(_, datagram)| datagram));
                     }
-                    each(&mut pipeline, meta, kept, &part.interfaces);
+                    each(&mut pipeline, meta, &part.chunk.record(place), kept, &part.interfaces);
                 }
                 pauses.iter().for_each(|(of, pause)| pipeline.paused(of, pause));
                 board.done(shard, part, pipeline.most_connections());

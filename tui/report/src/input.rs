@@ -18,15 +18,9 @@ pub enum Input {
     Many(MergedSource),
 }
 
-/// Options for files that this number of threads will process. One thread that has one file reads it, which takes 7 %
-/// less time than mapping it; several threads share a map.
-fn options(files: &[PathBuf], threads: usize) -> OpenOptions {
-    OpenOptions::new().mmap(threads > 1 || files.len() > 1)
-}
-
-/// Opens all of the files, for this number of threads.
-pub fn open_all(files: &[PathBuf], threads: usize) -> Result<Input> {
-    let captures = files.iter().map(|path| open(path, options(files, threads))).collect::<Result<Vec<_>, _>>()?;
+/// Opens all of the files.
+pub fn open_all(files: &[PathBuf]) -> Result<Input> {
+    let captures = files.iter().map(|path| open(path, OpenOptions::new())).collect::<Result<Vec<_>, _>>()?;
     Ok(together(captures))
 }
 
@@ -41,16 +35,15 @@ pub struct Opened {
     pub damaged: Vec<(usize, rdmascope_capture::Error)>,
 }
 
-/// Opens the files, for this number of threads. Captures that are damaged before their first frame are reported in
-/// addition to the others; pipes end when `stop` is set.
+/// Opens the files. Captures that are damaged before their first frame are reported in addition to the others; pipes
+/// end when `stop` is set.
 ///
 /// # Errors
 /// One is no capture, or cannot be opened.
-pub fn open_each(files: &[PathBuf], threads: usize, stop: Option<&Arc<AtomicBool>>) -> Result<Opened> {
+pub fn open_each(files: &[PathBuf], stop: Option<&Arc<AtomicBool>>) -> Result<Opened> {
     let (mut captures, mut opened) = (Vec::new(), Opened::default());
     for (place, path) in files.iter().enumerate() {
-        let mut options = options(files, threads);
-        options.stop = stop.cloned();
+        let options = stop.map_or_else(OpenOptions::new, |stop| OpenOptions::new().stop(stop.clone()));
         match open(path, options) {
             Ok(capture) => {
                 captures.push(capture);

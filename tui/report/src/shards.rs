@@ -6,13 +6,13 @@
 //!                        └▶ waiting n ─▶ worker n ─▶ text ─┴▶ pages, in the order of the file
 //! ```
 //!
-//! A worker that has nothing to do walks the file on. Frames borrow from the mapped file; the containers that carry
-//! them are reused.
+//! A worker that has nothing to do reads and walks the file on. Frames lie in chunks of the file, and what carries them
+//! is reused.
 
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Bell, Mutex, lock, lock_soon};
 use rdmascope_analyzer::pipeline::{FrameMeta, Route, Router};
-use rdmascope_capture::{CaptureFile, Interface, Metadata, Record, RecordIter};
+use rdmascope_capture::{CaptureFile, Chunk, Interface, Metadata, Place, Record, SharedFile, SharedWalk};
 use rdmascope_dissector::frame::{self, Pause};
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -42,30 +42,36 @@ pub fn meta_of(record: &Record<'_>, number: u64, time_ns: &mut i64) -> FrameMeta
 }
 
 /// The walk over a file, with its state.
-pub struct Walk<'f> {
-    /// Records that are left.
-    pub records: RecordIter<'f>,
+pub struct Walk {
+    records: SharedWalk,
     number: u64,
     time_ns: i64,
     /// The error that ended reading too early.
     pub error: Option<rdmascope_capture::Error>,
 }
 
-impl<'f> Walk<'f> {
-    /// From its first record.
-    pub fn new(file: &'f CaptureFile) -> Self {
-        Self { records: file.records(), number: 0, time_ns: 0, error: None }
+impl Walk {
+    /// From the first record.
+    fn new(file: &SharedFile<'_>) -> Self {
+        Self { records: file.walk(), number: 0, time_ns: 0, error: None }
     }
 
-    /// Hands out the records of the next batch, at most `most`. Returns false if there were none.
-    pub fn batch(&mut self, most: u64, mut take: impl FnMut(FrameMeta, &Record<'f>, &Metadata)) -> bool {
-        let end = self.records.offset() + BATCH_BYTES;
+    /// Hands out the records of the next batch, at most `most`, which lie in one chunk. Returns false if there were
+    /// none.
+    fn batch(
+        &mut self,
+        file: &SharedFile<'_>,
+        most: u64,
+        mut take: impl FnMut(FrameMeta, &Record<'_>, Place, &Metadata),
+    ) -> bool {
         let before = self.number;
-        while self.number - before < most && self.records.offset() < end {
-            match self.records.next() {
-                Some(Ok(record)) => {
+        while self.number - before < most {
+            match self.records.next(file, self.number == before) {
+                Some(Ok(place)) => {
                     self.number += 1;
-                    take(meta_of(&record, self.number, &mut self.time_ns), &record, self.records.metadata());
+                    let record = self.records.chunk().record(&place);
+                    let meta = meta_of(&record, self.number, &mut self.time_ns);
+                    take(meta, &record, place, self.records.metadata());
                 }
                 Some(Err(e)) => {
                     self.error.get_or_insert(e);
@@ -77,9 +83,9 @@ impl<'f> Walk<'f> {
         self.number > before
     }
 
-    /// Bytes walked.
-    pub fn offset(&self) -> u64 {
-        self.records.offset()
+    /// The metadata of the file, as far as read.
+    pub fn metadata(&self) -> &Metadata {
+        self.records.metadata()
     }
 }
 
@@ -103,8 +109,10 @@ pub enum Next<T> {
 pub struct Part<T> {
     /// The how-manieth batch it is, from 0.
     pub batch: u64,
-    /// The frames, in order, in the form that the board's creator chose.
-    pub frames: Vec<(FrameMeta, T)>,
+    /// The frames, in order: their places in [`Part::chunk`], and what the board's creator keeps of each.
+    pub frames: Vec<(FrameMeta, Place, T)>,
+    /// Their bytes.
+    pub chunk: Arc<Chunk>,
     /// Bytes of the file up to the end of the batch.
     pub offset: u64,
     /// The interfaces that were known at its end.
@@ -118,6 +126,7 @@ impl<T> Default for Part<T> {
         Self {
             batch: 0,
             frames: Vec::new(),
+            chunk: Arc::default(),
             offset: 0,
             interfaces: Arc::default(),
             datagrams: VecDeque::new(),
@@ -140,9 +149,9 @@ impl<T> Part<T> {
 }
 
 /// Results for the whole file.
-pub struct Ended<'f, K> {
+pub struct Ended<K> {
     /// The walk over the file, with its final state.
-    pub walk: Walk<'f>,
+    pub walk: Walk,
     /// The router, which assigned the connections to the workers.
     pub router: Router,
     /// Keeper of the frames.
@@ -152,8 +161,8 @@ pub struct Ended<'f, K> {
 /// The queue from which workers take their frames. `T` is the value kept of a frame, `K` makes it from the record. `C`
 /// is a worker's result for its frames of a batch, if the results are put in order.
 pub struct Board<'f, T, K, C = Text> {
-    file: &'f CaptureFile,
-    sorting: Mutex<Sorting<'f, K>>,
+    file: SharedFile<'f>,
+    sorting: Mutex<Sorting<K>>,
     /// By worker: its waiting parts.
     waiting: Vec<Mutex<VecDeque<Part<T>>>>,
     /// By worker: the most connections that it followed at one time.
@@ -174,8 +183,8 @@ pub struct Board<'f, T, K, C = Text> {
     held_max: usize,
 }
 
-struct Sorting<'f, K> {
-    walk: Walk<'f>,
+struct Sorting<K> {
+    walk: Walk,
     router: Router,
     keep: K,
     batches: u64,
@@ -230,7 +239,7 @@ pub struct Page<C> {
     missing: usize,
 }
 
-impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K, C> {
+impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T> Board<'f, T, K, C> {
     /// For this number of workers, which decode with these options and together follow at most `connections_max`
     /// connections.
     pub fn new(
@@ -241,8 +250,9 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         keep: K,
     ) -> Self {
         let workers = workers.max(1);
+        let file = file.shared();
         let sorting = Sorting {
-            walk: Walk::new(file),
+            walk: Walk::new(&file),
             router: Router::new(workers, options),
             keep,
             batches: 0,
@@ -294,7 +304,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
             if let Some((part, left)) = self.take(worker) {
                 // what all need is done by those who have the least to do
                 if left < LEAD {
-                    self.file.map_ahead();
+                    self.file.read_ahead();
                     self.sort_ahead();
                 }
                 return Next::Part(part);
@@ -309,7 +319,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
             }
             if self.is_full() {
                 drop(sorting);
-                if self.file.map_ahead() {
+                if self.file.read_ahead() {
                     continue;
                 }
                 return Next::Full;
@@ -334,6 +344,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
         part.frames.clear();
         part.datagrams.clear();
         part.pauses.clear();
+        self.file.give_back(std::mem::take(&mut part.chunk));
         lock(&self.empty).push(part);
         self.most[worker].store(connections, Ordering::Release);
     }
@@ -368,7 +379,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
     }
 
     /// All workers are done.
-    pub fn end(self) -> Ended<'f, K> {
+    pub fn end(self) -> Ended<K> {
         let Sorting { walk, router, keep, .. } = self.sorting.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ended { walk, router, keep }
     }
@@ -466,14 +477,14 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
     }
 
     /// Hands out the next batch.
-    fn sort(&self, sorting: &mut Sorting<'f, K>) {
+    fn sort(&self, sorting: &mut Sorting<K>) {
         let Sorting { walk, router, keep, batches, done, interfaces } = sorting;
         let mut parts: Vec<Part<T>> = {
             let mut empty = lock(&self.empty);
             (0..self.waiting.len()).map(|_| empty.pop().unwrap_or_default()).collect()
         };
         let mut order = Vec::new();
-        let any = walk.batch(self.batch, |meta, record, metadata| {
+        let any = walk.batch(&self.file, self.batch, |meta, record, place, metadata| {
             let Route { shard, datagram, pause } = router.route(&meta, record.bytes);
             // what is written of frames does not depend on pauses
             if let Some(pause) = pause.filter(|_| self.pages.is_none()) {
@@ -485,16 +496,16 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
                 part.datagrams.push_back((meta.number, datagram));
             }
             let kept = keep(&meta, record, metadata);
-            part.frames.push((meta, kept));
+            part.frames.push((meta, place, kept));
             if self.pages.is_some() {
                 order.push(shard as u16);
             }
         });
-        let known = &walk.records.metadata().interfaces;
+        let known = &walk.metadata().interfaces;
         if known.len() != interfaces.len() {
             *interfaces = known.as_slice().into();
         }
-        let (batch, offset) = (*batches, walk.offset());
+        let (batch, offset) = (*batches, walk.records.offset());
         *batches += 1;
         *done = !any;
         if let (Some(pages), true) = (&self.pages, any) {
@@ -505,7 +516,8 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
             if part.frames.is_empty() && part.pauses.is_empty() {
                 lock(&self.empty).push(part);
             } else {
-                lock(waiting).push_back(Part { batch, offset, interfaces: interfaces.clone(), ..part });
+                let (chunk, interfaces) = (walk.records.chunk().clone(), interfaces.clone());
+                lock(waiting).push_back(Part { batch, offset, chunk, interfaces, ..part });
             }
         }
         self.check();
@@ -518,14 +530,14 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K
     }
 }
 
-impl<'f, T, C: Default, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K, C> {
+impl<'f, T, C: Default, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T> Board<'f, T, K, C> {
     /// An empty page to fill.
     pub fn blank(&self) -> C {
         self.pages.as_ref().and_then(|pages| lock(pages).blank.pop()).unwrap_or_default()
     }
 }
 
-impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K> {
+impl<'f, T, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T> Board<'f, T, K> {
     /// Passes on the next batch, frame by frame in order: its text, and whether the frame is shown. `None` if none is
     /// ready.
     pub fn page(&self, mut frame: impl FnMut(&[u8], bool)) -> Option<()> {
@@ -557,11 +569,11 @@ impl<F: Fn()> Drop for GiveUpAtEnd<F> {
 }
 
 /// Ensures that nobody waits for a worker that panicked.
-pub struct GiveUpOnDrop<'b, 'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T, C = Text>(
+pub struct GiveUpOnDrop<'b, 'f, T, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T, C = Text>(
     pub &'b Board<'f, T, K, C>,
 );
 
-impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Drop for GiveUpOnDrop<'_, 'f, T, K, C> {
+impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T> Drop for GiveUpOnDrop<'_, 'f, T, K, C> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.give_up();
@@ -572,15 +584,11 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Drop for GiveU
 /// The greatest share of the first frames that one of these workers would get.
 pub fn share(file: &CaptureFile, workers: usize, options: frame::Options) -> f64 {
     /// Frames that are looked at.
-    const LOOKED_AT: u32 = 4096;
+    const LOOKED_AT: usize = 4096;
     let mut router = Router::new(workers, options);
-    let mut walk = Walk::new(file);
-    let mut left = LOOKED_AT;
-    while left > 0
-        && walk.batch(BATCH, |meta, record, _| {
-            router.route(&meta, record.bytes);
-            left = left.saturating_sub(1);
-        })
-    {}
+    let mut time_ns = 0;
+    for (record, number) in file.records().map_while(Result::ok).take(LOOKED_AT).zip(1..) {
+        router.route(&meta_of(&record, number, &mut time_ns), record.bytes);
+    }
     router.greatest_share()
 }

@@ -358,9 +358,9 @@ impl Press {
     }
 
     /// Writes the next page, if there is one and room for its text.
-    fn write<'f, K>(&self, board: &Board<'f, Handed<'f>, K, Sheet>, worker: &mut Worker<'_>) -> bool
+    fn write<'f, K>(&self, board: &Board<'f, Handed, K, Sheet>, worker: &mut Worker<'_>) -> bool
     where
-        K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
+        K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> Handed,
     {
         let (mut page, mut text, turn) = {
             let mut order = lock(&self.order);
@@ -404,17 +404,17 @@ impl Press {
     }
 }
 
-/// Data of a frame for a worker: the record, the facts about earlier frames, and the number of interfaces known at that
-/// point.
-pub(crate) type Handed<'f> = (Record<'f>, Before, usize);
+/// Data of a frame for a worker, besides its record: the facts about earlier frames, and the number of interfaces known
+/// at that point.
+pub(crate) type Handed = (Before, usize);
 
 /// Makes the data of each frame that a board keeps for its worker.
-pub(crate) fn handed<'f>() -> impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f> {
+pub(crate) fn handed() -> impl FnMut(&FrameMeta, &Record<'_>, &Metadata) -> Handed {
     let mut times: Option<(i64, i64)> = None;
-    move |meta, record, metadata| {
+    move |meta, _, metadata| {
         let (first_ns, previous_ns) = times.unwrap_or((meta.time_ns, 0));
         times = Some((first_ns, meta.time_ns));
-        (*record, Before { number: meta.number, first_ns, previous_ns }, metadata.interfaces.len())
+        (Before { number: meta.number, first_ns, previous_ns }, metadata.interfaces.len())
     }
 }
 
@@ -429,14 +429,15 @@ struct Worker<'p> {
 
 impl Worker<'_> {
     /// Dissects frames of its own connections.
-    fn dissect<'f, K>(&mut self, board: &Board<'f, Handed<'f>, K, Sheet>, mut part: Part<Handed<'f>>)
+    fn dissect<'f, K>(&mut self, board: &Board<'f, Handed, K, Sheet>, mut part: Part<Handed>)
     where
-        K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
+        K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> Handed,
     {
         let mut sheet = board.blank();
         let mut datagrams = part.datagrams();
         let interfaces = part.interfaces.clone();
-        for (meta, (record, before, seen)) in &part.frames {
+        for (meta, place, (before, seen)) in &part.frames {
+            let record = part.chunk.record(place);
             let is_whole = datagrams.front().is_some_and(|(number, _)| *number == meta.number);
             let datagram = if is_whole { datagrams.pop_front().map(|(_, datagram)| datagram) } else { None };
             let interfaces = interfaces.get(..*seen).unwrap_or(&interfaces);
@@ -449,20 +450,20 @@ impl Worker<'_> {
             let d = match &mut kept.seen {
                 Seen::Tree(tree, _) => {
                     tree.begin(record.bytes);
-                    dissection.part(record, *before, interfaces, datagram, tree)
+                    dissection.part(&record, *before, interfaces, datagram, tree)
                 }
                 Seen::Values(extractor) => {
                     extractor.begin();
-                    dissection.part(record, *before, interfaces, datagram, extractor)
+                    dissection.part(&record, *before, interfaces, datagram, extractor)
                 }
                 Seen::Line(extractor, line) if self.filter.is_some() => {
                     extractor.begin();
                     line.begin();
-                    dissection.part(record, *before, interfaces, datagram, &mut Pair(extractor, line))
+                    dissection.part(&record, *before, interfaces, datagram, &mut Pair(extractor, line))
                 }
                 Seen::Line(_, line) => {
                     line.begin();
-                    dissection.part(record, *before, interfaces, datagram, line)
+                    dissection.part(&record, *before, interfaces, datagram, line)
                 }
             };
             kept.frame = Some(d);
@@ -480,9 +481,9 @@ impl Worker<'_> {
     }
 
     /// Writes frames of all workers.
-    fn page<'f, K>(&mut self, board: &Board<'f, Handed<'f>, K, Sheet>, page: &mut Page<Sheet>, text: &mut Text)
+    fn page<'f, K>(&mut self, board: &Board<'f, Handed, K, Sheet>, page: &mut Page<Sheet>, text: &mut Text)
     where
-        K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
+        K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> Handed,
     {
         let mut read = vec![0; page.parts.len()];
         for shard in &page.order {

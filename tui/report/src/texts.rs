@@ -89,14 +89,15 @@ struct Worker<'p> {
 }
 
 impl Worker<'_> {
-    fn part<'f, K>(&mut self, board: &Board<'f, Handed<'f>, K, Text>, mut part: Part<Handed<'f>>)
+    fn part<'f, K>(&mut self, board: &Board<'f, Handed, K, Text>, mut part: Part<Handed>)
     where
-        K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
+        K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> Handed,
     {
         let mut text = board.blank();
         let mut datagrams = part.datagrams();
         let interfaces = part.interfaces.clone();
-        for (meta, (record, before, seen)) in &part.frames {
+        for (meta, place, (before, seen)) in &part.frames {
+            let record = part.chunk.record(place);
             let is_whole = datagrams.front().is_some_and(|(number, _)| *number == meta.number);
             let datagram = if is_whole { datagrams.pop_front().map(|(_, datagram)| datagram) } else { None };
             let interfaces = interfaces.get(..*seen).unwrap_or(&interfaces);
@@ -105,7 +106,7 @@ impl Worker<'_> {
             let shown = match &mut self.form {
                 Form::Print(printer) => {
                     tree.begin(record.bytes);
-                    let d = dissection.part(record, *before, interfaces, datagram, tree);
+                    let d = dissection.part(&record, *before, interfaces, datagram, tree);
                     if filter.is_some() {
                         extractor.load(tree);
                     }
@@ -120,7 +121,7 @@ impl Worker<'_> {
                 }
                 Form::Fields(fields) => {
                     extractor.begin();
-                    let d = dissection.part(record, *before, interfaces, datagram, extractor);
+                    let d = dissection.part(&record, *before, interfaces, datagram, extractor);
                     let shown = passes(extractor);
                     if shown {
                         extractor.change(|def, number| {

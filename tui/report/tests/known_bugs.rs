@@ -58,7 +58,7 @@ fn new_bugs_are_found_alike_whatever_the_threads_and_without_an_end() {
     for path in samples() {
         let run = |threads| Run { options: Options::default(), threads, small: 0, filter: None };
         let (names, wanted) = (|| vec![path.display().to_string()], Wanted { exchanges: false, credits: false });
-        let input = || open_all(std::slice::from_ref(&path), 2).unwrap();
+        let input = || open_all(std::slice::from_ref(&path)).unwrap();
         let alone = analysis::run(input(), names(), run(1), Collector::new(wanted));
         let counts: Vec<u64> = given.iter().map(|rule| alone.report.findings.occurrences(*rule)).collect();
         found.iter_mut().zip(&counts).for_each(|(sum, n)| *sum += n);

@@ -64,7 +64,7 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     }
     let threads = super::threads(args.threads);
     let signals = if input::has_pipe(&args.files) { Some(Signals::listen()?) } else { None };
-    let opened = input::open_each(&args.files, threads, signals.as_ref().map(|s| &s.stop))?;
+    let opened = input::open_each(&args.files, signals.as_ref().map(|s| &s.stop))?;
     let expectations = args.expect.as_deref().map(expectations).transpose()?;
     let file = create(args)?;
     let name = |place: &usize| args.files.get(*place).map(|path| path.display().to_string()).unwrap_or_default();

@@ -37,9 +37,8 @@ pub(super) fn run(args: &Diff, color: Color) -> Result<ExitCode> {
 /// Reads the part of a capture that can be compared, up to where it is damaged.
 fn profile(path: &PathBuf, args: &Diff) -> Result<(Profile, Option<rdmascope_capture::Error>)> {
     let options = Options { keyring: super::keyring(args.keys.as_deref())?, ..Options::default() };
-    let threads = super::threads(None);
-    let input = input::open_all(std::slice::from_ref(path), threads)?;
-    let run = Run { options, threads, small: SMALL, filter: None };
+    let input = input::open_all(std::slice::from_ref(path))?;
+    let run = Run { options, threads: super::threads(None), small: SMALL, filter: None };
     let done = analysis::run(input, vec![path.display().to_string()], run, Profiler::default());
     Ok((Profile::new(&done.report, done.sink), done.error))
 }

@@ -137,8 +137,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     if args.twice && !twice {
         crate::live::say("-2: a pipe is read only once, so requests do not show the frame that answers them");
     }
-    let threads = if twice { 1 } else { super::threads(args.threads) };
-    let input = open_all(&files, threads)?;
+    let input = open_all(&files)?;
     let name = files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");
     let detail = match format {
         _ if extractor.wants_line() => Detail::Line,
@@ -164,7 +163,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     let at_once = args.line_buffered;
     let mut dissection = Dissection::new(keyring.clone()).with_roce_port(roce_port);
     if twice {
-        let replies = match open_all(&files, threads)? {
+        let replies = match open_all(&files)? {
             Input::One(mut capture) => dissection::replies(&mut capture, keyring.clone(), roce_port),
             Input::Many(mut merged) => dissection::replies(&mut merged, keyring.clone(), roce_port),
         };
@@ -188,7 +187,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         chosen: Chosen { only: args.only.clone(), protocols: args.protocols.clone() },
         separator: args.separator.clone(),
         // only one thread can use the results of the first pass
-        threads,
+        threads: if twice { 1 } else { super::threads(args.threads) },
     };
     match input {
         // a pipe may pause at any time, and its frames must be visible until then

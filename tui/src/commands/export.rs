@@ -36,9 +36,8 @@ pub(super) fn run(args: &Export, color: Color) -> Result<ExitCode> {
 
 fn analyze<S: Sink>(file: &Path, options: Options, sink: S) -> Result<analysis::Analysis<S>> {
     let files = [PathBuf::from(file)];
-    let threads = super::threads(None);
-    let captures = input::open_all(&files, threads)?;
-    let run = Run { options, threads, small: analysis::SMALL, filter: None };
+    let captures = input::open_all(&files)?;
+    let run = Run { options, threads: super::threads(None), small: analysis::SMALL, filter: None };
     Ok(analysis::run(captures, vec![file.display().to_string()], run, sink))
 }
 
