@@ -484,7 +484,7 @@ impl SharedWalk {
 pub struct MappedSource {
     file: Arc<CaptureFile>,
     cursor: Cursor,
-    read: Option<(Pieces, Reading)>,
+    read: Option<Box<(Pieces, Reading)>>,
     current: Option<(usize, Span)>,
 }
 
@@ -492,8 +492,8 @@ impl MappedSource {
     /// Begins at the first record.
     pub fn new(file: Arc<CaptureFile>) -> MappedSource {
         let cursor = file.cursor();
-        let read =
-            matches!(file.storage, Storage::Map(..)).then(|| (Pieces::new(file.storage.len()), Reading::default()));
+        let read = matches!(file.storage, Storage::Map(..))
+            .then(|| Box::new((Pieces::new(file.storage.len()), Reading::default())));
         MappedSource { file, cursor, read, current: None }
     }
 
@@ -551,7 +551,8 @@ impl Source for MappedSource {
     #[inline]
     fn advance(&mut self) -> Result<bool> {
         let advanced = match &mut self.read {
-            Some((pieces, reading)) => {
+            Some(read) => {
+                let (pieces, reading) = &mut **read;
                 let mut bytes = InPieces { of: (&self.file, pieces), reading, goes_on: true };
                 self.cursor.advance(&self.file, &mut bytes)
             }
@@ -572,7 +573,7 @@ impl Source for MappedSource {
     fn record(&self) -> Record<'_> {
         let Some((at, span)) = self.current else { return Record::EMPTY };
         let rest = match &self.read {
-            Some((_, reading)) => reading.rest(at),
+            Some(read) => read.1.rest(at),
             None => self.file.storage.get(at..).unwrap_or(&[]),
         };
         span.record(rest, at as u64)
