@@ -336,8 +336,63 @@ impl<'a> IbPacket<'a> {
 pub fn decode_and_check<'a>(link_type: LinkType, bytes: &'a [u8], wire_len: u32, options: &Options) -> Packet<'a> {
     let mut packet = Packet::default();
     decode_into(link_type, bytes, wire_len, options, &mut packet, &mut Off);
-    if let (Body::Tcp(segment), true) = (&mut packet.body, options.check_crc) {
+    check_run(&mut packet.body, options);
+    packet
+}
+
+/// Looks at the CRCs of the FPDUs that a TCP segment begins with.
+#[inline]
+fn check_run(body: &mut Body<'_>, options: &Options) {
+    if let (Body::Tcp(segment), true) = (body, options.check_crc) {
         segment.checked = mpa::check_run(segment.payload) as u32;
+    }
+}
+
+/// What one thread has found out of the bytes of a frame for another, which decodes it again: [`decode_checked`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Checked {
+    /// The invariant CRC is right, of a datagram with one packet.
+    icrc: bool,
+    /// [`Segment::checked`].
+    run: u32,
+}
+
+/// Decodes a frame for an observer, and keeps of it what [`decode_checked`] then need not do.
+#[inline]
+pub fn decode_ahead<T: Trace>(
+    link_type: LinkType,
+    bytes: &[u8],
+    wire_len: u32,
+    options: &Options,
+    t: &mut T,
+) -> Checked {
+    let mut packet = Packet::default();
+    decode_into(link_type, bytes, wire_len, options, &mut packet, t);
+    check_run(&mut packet.body, options);
+    match &packet.body {
+        Body::Ib(ib) => Checked { icrc: ib.icrc == Check::Good && ib.behind.is_empty(), run: 0 },
+        Body::Tcp(segment) => Checked { icrc: false, run: segment.checked },
+        _ => Checked::default(),
+    }
+}
+
+/// Decodes a frame that another thread has looked at with the same options: the same as [`decode_and_check`], without
+/// looking at each byte again.
+#[inline]
+pub fn decode_checked<'a>(
+    link_type: LinkType,
+    bytes: &'a [u8],
+    wire_len: u32,
+    options: &Options,
+    checked: Checked,
+) -> Packet<'a> {
+    let mut packet = Packet::default();
+    let options = Options { check_crc: options.check_crc && !checked.icrc, ..*options };
+    decode_into(link_type, bytes, wire_len, &options, &mut packet, &mut Off);
+    match &mut packet.body {
+        Body::Ib(ib) if checked.icrc => ib.icrc = Check::Good,
+        Body::Tcp(segment) => segment.checked = checked.run,
+        _ => {}
     }
     packet
 }

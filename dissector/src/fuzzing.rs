@@ -63,7 +63,7 @@ fn check(tree: &Tree) {
     }
 }
 
-/// A frame, down to the transport. The first byte chooses the link type, whether the capture cut the frame, and whether
+/// A frame, down to the transport, on one thread and on two that share the work. The first byte chooses the link type, whether the capture cut the frame, and whether
 /// checksums are checked.
 pub fn fuzz_frame(data: &[u8]) {
     const LINKS: [LinkType; 12] = [
@@ -85,6 +85,9 @@ pub fn fuzz_frame(data: &[u8]) {
     let wire_len = bytes.len() as u32 + if choice & 0x80 == 0 { 0 } else { 100 };
     let options = frame::Options { check_crc: choice & 0x40 != 0, ..frame::Options::default() };
     same_with_and_without_a_tree!(bytes, |t| frame::decode(link, bytes, wire_len, &options, t));
+    let checked = frame::decode_ahead(link, bytes, wire_len, &options, &mut Off);
+    let shared = frame::decode_checked(link, bytes, wire_len, &options, checked);
+    assert_eq!(format!("{shared:?}"), format!("{:?}", frame::decode_and_check(link, bytes, wire_len, &options)));
 }
 
 /// The payload of a packet to queue pair 0 or 1.

@@ -10,7 +10,7 @@ use rdmascope_analyzer::pieces::Assembly;
 use rdmascope_analyzer::pipeline::{Counts, FrameMeta, Pipeline};
 use rdmascope_analyzer::report::{Quiet, Sink};
 use rdmascope_capture::{Interface, Record, Source};
-use rdmascope_dissector::frame::{self, Addr, Packet};
+use rdmascope_dissector::frame::{self, Addr, Checked, Packet};
 use rdmascope_dissector::trace::{Off, Trace};
 use rdmascope_dissector::wire::frame_fields::{self, FrameInfo};
 use std::fmt;
@@ -105,6 +105,19 @@ pub fn trace<T: Trace>(record: &Record<'_>, interfaces: &[Interface], before: Be
     frame_fields::trace(&info, record.comments(), record.bytes, t);
 }
 
+/// Dissects a frame as far as that needs nothing of earlier ones, for [`Dissection::rest`], with the options of that one.
+/// One thread can do so for another.
+pub fn begin<T: Trace>(
+    record: &Record<'_>,
+    interfaces: &[Interface],
+    before: Before,
+    options: &frame::Options,
+    t: &mut T,
+) -> Checked {
+    trace(record, interfaces, before, t);
+    frame::decode_ahead(record.link_type, record.bytes, record.wire_len, options, t)
+}
+
 /// Known facts about a frame when it was dissected.
 pub struct Dissected {
     /// Number of the frame, from 1.
@@ -185,11 +198,33 @@ impl Dissection {
         datagram: Option<Vec<u8>>,
         t: &mut T,
     ) -> Dissected {
+        self.goes_to(before, datagram);
+        self.frame(record, interfaces, t)
+    }
+
+    /// The same with a frame that another thread [began](begin) to dissect for the same observer.
+    pub fn rest<T: Trace>(
+        &mut self,
+        record: &Record<'_>,
+        before: Before,
+        datagram: Option<Vec<u8>>,
+        checked: Checked,
+        t: &mut T,
+    ) -> Dissected {
+        self.goes_to(before, datagram);
+        let times = self.times(record);
+        let options = self.decode_options();
+        let Record { link_type, wire_len, .. } = *record;
+        let packet = frame::decode_checked(link_type, record.bytes, wire_len, &options, checked);
+        self.follow(record, times.now, &packet, t);
+        self.dissected(record, times, &packet, t)
+    }
+
+    fn goes_to(&mut self, before: Before, datagram: Option<Vec<u8>>) {
         self.number = before.number - 1;
         self.first_ns = Some(before.first_ns);
         self.previous_ns = before.previous_ns;
         self.pipeline.whole(datagram);
-        self.frame(record, interfaces, t)
     }
 
     /// Looks for RoCEv2 on this UDP port too.
@@ -199,21 +234,31 @@ impl Dissection {
 
     /// Dissects the next frame of the capture.
     pub fn frame<T: Trace>(&mut self, record: &Record<'_>, interfaces: &[Interface], t: &mut T) -> Dissected {
-        self.number += 1;
-        let time_ns = record.has_time().then_some(record.time_ns);
-        let now = time_ns.unwrap_or(self.previous_ns);
-        let first_ns = *self.first_ns.get_or_insert(now);
+        let times = self.times(record);
         if T::ON {
-            trace(record, interfaces, Before { number: self.number, first_ns, previous_ns: self.previous_ns }, t);
+            let (number, first_ns, previous_ns) = (self.number, times.first, self.previous_ns);
+            trace(record, interfaces, Before { number, first_ns, previous_ns }, t);
         }
-        let packet = self.decode(record, now, t);
+        let packet = self.decode(record, times.now, t);
+        self.dissected(record, times, &packet, t)
+    }
+
+    /// The next frame is at hand.
+    fn times(&mut self, record: &Record<'_>) -> Times {
+        self.number += 1;
+        let now = if record.has_time() { record.time_ns } else { self.previous_ns };
+        Times { now, first: *self.first_ns.get_or_insert(now) }
+    }
+
+    fn dissected<T: Trace>(&mut self, record: &Record<'_>, times: Times, packet: &Packet<'_>, t: &mut T) -> Dissected {
         t.end();
+        let Times { now, first } = times;
         let before = if self.number > 1 { self.previous_ns } else { now };
         self.previous_ns = now;
         Dissected {
             delta_ns: now.saturating_sub(before),
             number: self.number,
-            relative_ns: now.saturating_sub(first_ns),
+            relative_ns: now.saturating_sub(first),
             time_ns: now,
             wire_len: record.wire_len,
             cap_len: u32::try_from(record.bytes.len()).unwrap_or(u32::MAX),
@@ -226,9 +271,7 @@ impl Dissection {
     /// Decodes the next frame without output, only to update the state that later frames depend on: their output is the
     /// same as after [`Dissection::frame`].
     pub fn pass(&mut self, record: &Record<'_>) {
-        self.number += 1;
-        let now = if record.has_time() { record.time_ns } else { self.previous_ns };
-        self.first_ns.get_or_insert(now);
+        let now = self.times(record).now;
         let packet = self.decode(record, now, &mut Off);
         self.streams.frame(&packet, streams::FramePosition { number: self.number, time_ns: now }, &mut Off);
         self.previous_ns = now;
@@ -242,13 +285,26 @@ impl Dissection {
     fn decode<'a, T: Trace>(&mut self, record: &Record<'a>, time_ns: i64, t: &mut T) -> Packet<'a> {
         let options = self.decode_options();
         let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, t);
-        if T::ON && t.wants(&streams::f::SET) {
-            self.streams.frame(&packet, streams::FramePosition { number: self.number, time_ns }, t);
-        }
-        let Record { link_type, wire_len, interface, .. } = *record;
-        self.pipeline.packet(&FrameMeta { number: self.number, time_ns, link_type, wire_len, interface }, &packet, t);
+        self.follow(record, time_ns, &packet, t);
         packet
     }
+
+    /// Whose frame it is, and what it means there.
+    fn follow<T: Trace>(&mut self, record: &Record<'_>, time_ns: i64, packet: &Packet<'_>, t: &mut T) {
+        if T::ON && t.wants(&streams::f::SET) {
+            self.streams.frame(packet, streams::FramePosition { number: self.number, time_ns }, t);
+        }
+        let Record { link_type, wire_len, interface, .. } = *record;
+        self.pipeline.packet(&FrameMeta { number: self.number, time_ns, link_type, wire_len, interface }, packet, t);
+    }
+}
+
+/// Times of a frame, ns since the Unix epoch.
+#[derive(Clone, Copy)]
+struct Times {
+    now: i64,
+    /// Of the first frame of the capture.
+    first: i64,
 }
 
 /// An address as the frame's line shows it.

@@ -23,6 +23,8 @@ pub const BATCH: u64 = if cfg!(test) { 1 } else { 512 };
 pub(crate) const BATCH_BYTES: u64 = 256 << 10;
 /// A worker that has fewer batches left walks the file on before it begins with the one that it took.
 const LEAD: usize = 8;
+/// Of the parts that wait for a worker, another may begin these: how many it passes over, and of how many.
+const LENT: (usize, usize) = if cfg!(test) { (0, 2) } else { (1, 8) };
 /// Maximum number of batches that wait for one worker, or to be written.
 pub const WAITING: usize = if cfg!(test) { 2 } else { 32 };
 
@@ -95,9 +97,9 @@ pub(crate) const TEXT_BYTES: usize = 4 << 20;
 const HELD_STEPS: usize = 64;
 
 /// Next work of a worker.
-pub enum Next<T> {
+pub enum Next<T, C = Text> {
     /// Frames.
-    Part(Part<T>),
+    Part(Part<T, C>),
     /// Others are too far behind: call [`Board::nap`] with what was [heard](Board::heard) before.
     Full,
     /// No item is left.
@@ -106,7 +108,7 @@ pub enum Next<T> {
 
 /// Part of a batch for one worker.
 #[derive(Debug)]
-pub struct Part<T> {
+pub struct Part<T, C = Text> {
     /// The how-manieth batch it is, from 0.
     pub batch: u64,
     /// The frames, in order: their places in [`Part::chunk`], and what the board's creator keeps of each.
@@ -117,11 +119,15 @@ pub struct Part<T> {
     pub offset: u64,
     /// The interfaces that were known at its end.
     pub interfaces: Arc<[Interface]>,
+    /// What another worker has begun for the one that it is of: [`Board::lend`].
+    pub begun: Option<C>,
     datagrams: VecDeque<(u64, Vec<u8>)>,
     pauses: VecDeque<(FrameMeta, Pause)>,
+    /// True while another worker has its frames.
+    is_lent: bool,
 }
 
-impl<T> Default for Part<T> {
+impl<T, C> Default for Part<T, C> {
     fn default() -> Self {
         Self {
             batch: 0,
@@ -129,13 +135,15 @@ impl<T> Default for Part<T> {
             chunk: Arc::default(),
             offset: 0,
             interfaces: Arc::default(),
+            begun: None,
             datagrams: VecDeque::new(),
             pauses: VecDeque::new(),
+            is_lent: false,
         }
     }
 }
 
-impl<T> Part<T> {
+impl<T, C> Part<T, C> {
     /// The IP datagrams that frames of this part complete, by number: [`Route::datagram`].
     pub fn datagrams(&mut self) -> VecDeque<(u64, Vec<u8>)> {
         std::mem::take(&mut self.datagrams)
@@ -146,6 +154,14 @@ impl<T> Part<T> {
     pub fn pauses(&mut self) -> VecDeque<(FrameMeta, Pause)> {
         std::mem::take(&mut self.pauses)
     }
+}
+
+/// Frames of another worker.
+#[derive(Debug)]
+pub struct Lent<T, C = Text> {
+    /// They, in order.
+    pub part: Part<T, C>,
+    of: usize,
 }
 
 /// Results for the whole file.
@@ -164,11 +180,11 @@ pub struct Board<'f, T, K, C = Text> {
     file: SharedFile<'f>,
     sorting: Mutex<Sorting<K>>,
     /// By worker: its waiting parts.
-    waiting: Vec<Mutex<VecDeque<Part<T>>>>,
+    waiting: Vec<Mutex<VecDeque<Part<T, C>>>>,
     /// By worker: the most connections that it followed at one time.
     most: Vec<AtomicUsize>,
     /// To be filled again.
-    empty: Mutex<Vec<Part<T>>>,
+    empty: Mutex<Vec<Part<T, C>>>,
     /// The results in the order of the file, if they are needed.
     pages: Option<Mutex<Pages<C>>>,
     pages_max: usize,
@@ -296,7 +312,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T> Board<'f, T, K
     }
 
     /// The next frames for a worker.
-    pub fn next(&self, worker: usize) -> Next<T> {
+    pub fn next(&self, worker: usize) -> Next<T, C> {
         loop {
             if self.is_given_up() {
                 return Next::End;
@@ -315,7 +331,8 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T> Board<'f, T, K
                 return Next::Part(part);
             }
             if sorting.done {
-                return Next::End;
+                // its next frames may be with another worker
+                return if lock(&self.waiting[worker]).is_empty() { Next::End } else { Next::Full };
             }
             if self.is_full() {
                 drop(sorting);
@@ -340,13 +357,45 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T> Board<'f, T, K
     }
 
     /// Called when a worker is done with a part; `connections` is the most connections that it followed at one time.
-    pub fn done(&self, worker: usize, mut part: Part<T>, connections: usize) {
+    pub fn done(&self, worker: usize, mut part: Part<T, C>, connections: usize) {
         part.frames.clear();
         part.datagrams.clear();
         part.pauses.clear();
         self.file.give_back(std::mem::take(&mut part.chunk));
         lock(&self.empty).push(part);
         self.most[worker].store(connections, Ordering::Release);
+    }
+
+    /// Frames that wait for another worker, to do for it what needs nothing of earlier frames. They have to be
+    /// [given](Board::give) to it afterwards.
+    pub fn lend(&self, worker: usize) -> Option<Lent<T, C>> {
+        let others = self.waiting.iter().enumerate().filter(|(of, _)| *of != worker);
+        others.into_iter().find_map(|(of, waiting)| {
+            let mut waiting = lock(waiting);
+            // it is about to take the next ones
+            let mut later = waiting.iter_mut().skip(LENT.0).take(LENT.1);
+            let found = later.find(|part| !part.is_lent && part.begun.is_none() && !part.frames.is_empty())?;
+            found.is_lent = true;
+            let Part { batch, offset, frames, chunk, interfaces, .. } = found;
+            let (frames, chunk, interfaces) = (std::mem::take(frames), chunk.clone(), interfaces.clone());
+            let part = Part { batch: *batch, offset: *offset, frames, chunk, interfaces, ..Part::default() };
+            Some(Lent { part, of })
+        })
+    }
+
+    /// Gives lent frames to their worker, with what was [begun](Part::begun).
+    pub fn give(&self, lent: Lent<T, C>) {
+        let Lent { part: Part { batch, frames, chunk, begun, .. }, of } = lent;
+        let mut waiting = lock(&self.waiting[of]);
+        let at = waiting.partition_point(|part| part.batch < batch);
+        if let Some(part) = waiting.get_mut(at).filter(|part| part.batch == batch) {
+            (part.frames, part.begun, part.is_lent) = (frames, begun, false);
+        }
+        drop(waiting);
+        self.file.give_back(chunk);
+        if at == 0 {
+            self.moved();
+        }
     }
 
     /// Makes all workers stop.
@@ -446,9 +495,9 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T> Board<'f, T, K
     }
 
     /// The next part of a worker, and how many are left.
-    fn take(&self, worker: usize) -> Option<(Part<T>, usize)> {
+    fn take(&self, worker: usize) -> Option<(Part<T, C>, usize)> {
         let mut waiting = lock(&self.waiting[worker]);
-        let part = waiting.pop_front()?;
+        let part = if waiting.front()?.is_lent { None } else { waiting.pop_front() }?;
         let left = waiting.len();
         drop(waiting);
         // workers that sleep because it was full are woken when there is room for more than one
@@ -479,7 +528,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T> Board<'f, T, K
     /// Hands out the next batch.
     fn sort(&self, sorting: &mut Sorting<K>) {
         let Sorting { walk, router, keep, batches, done, interfaces } = sorting;
-        let mut parts: Vec<Part<T>> = {
+        let mut parts: Vec<Part<T, C>> = {
             let mut empty = lock(&self.empty);
             (0..self.waiting.len()).map(|_| empty.pop().unwrap_or_default()).collect()
         };

@@ -13,7 +13,7 @@
 //! The output is the same as that of one thread, byte for byte. If connections turn out to be related, this ends early
 //! and the caller continues with one thread.
 
-use crate::dissection::{Before, Dissected, Dissection};
+use crate::dissection::{self, Before, Dissected, Dissection};
 use crate::input::Bar;
 use crate::output::ek::Ek;
 use crate::output::fields::Fields;
@@ -36,6 +36,7 @@ use rdmascope_capture::{CaptureFile, Metadata, Record};
 use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
+use rdmascope_dissector::frame::Checked;
 use rdmascope_dissector::trace::{Detail, Line, NodeValue as Value, Pair, Tree};
 
 /// Frames in a batch: so few that their trees are near still when they are written.
@@ -185,6 +186,8 @@ pub enum Shared {
 /// A dissected frame. Its numbers are those of its shard until they are replaced by those of the whole capture.
 struct KeptFrame {
     frame: Option<Dissected>,
+    /// What was found of its bytes, if another worker has begun to dissect it.
+    checked: Checked,
     counts: Counts,
     streams: u64,
     seen: Seen,
@@ -198,6 +201,20 @@ enum Seen {
     Line(Extractor, Line),
 }
 
+impl Seen {
+    /// Forgets everything and begins a frame of these bytes.
+    fn begin(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Tree(tree, _) => tree.begin(bytes),
+            Self::Values(extractor) => extractor.begin(),
+            Self::Line(extractor, line) => {
+                extractor.begin();
+                line.begin();
+            }
+        }
+    }
+}
+
 impl KeptFrame {
     fn new(plan: &Plan) -> Self {
         let seen = match plan.form {
@@ -209,7 +226,7 @@ impl KeptFrame {
             Form::Fields(_) => Seen::Values(plan.extractor.clone()),
             Form::Lines(_) => Seen::Line(plan.extractor.clone(), Line::default()),
         };
-        Self { frame: None, counts: Counts::default(), streams: 0, seen, shown: true }
+        Self { frame: None, checked: Checked::default(), counts: Counts::default(), streams: 0, seen, shown: true }
     }
 
     fn bytes(&self) -> usize {
@@ -255,6 +272,15 @@ struct Sheet {
 }
 
 impl Sheet {
+    /// Room for the next frame.
+    fn next(&mut self, plan: &Plan) -> &mut KeptFrame {
+        if self.used == self.kept.len() {
+            self.kept.push(KeptFrame::new(plan));
+        }
+        self.used += 1;
+        &mut self.kept[self.used - 1]
+    }
+
     /// Removes its frames, and frees the memory that unusually large ones took.
     fn cleared(mut self) -> Self {
         if self.bytes > SHEET_BYTES {
@@ -427,13 +453,39 @@ struct Worker<'p> {
     filter: Option<Filter>,
 }
 
+/// Shows a dissection to what keeps a frame, for a worker with this filter.
+macro_rules! observed {
+    ($seen:expr, $filter:expr, |$t:ident| $dissect:expr) => {
+        match $seen {
+            Seen::Tree(tree, _) => {
+                let $t = tree;
+                $dissect
+            }
+            Seen::Values(extractor) => {
+                let $t = extractor;
+                $dissect
+            }
+            Seen::Line(extractor, line) if $filter.is_some() => {
+                let $t = &mut Pair(extractor, line);
+                $dissect
+            }
+            Seen::Line(_, line) => {
+                let $t = line;
+                $dissect
+            }
+        }
+    };
+}
+
 impl Worker<'_> {
     /// Dissects frames of its own connections.
-    fn dissect<'f, K>(&mut self, board: &Board<'f, Handed, K, Sheet>, mut part: Part<Handed>)
+    fn dissect<'f, K>(&mut self, board: &Board<'f, Handed, K, Sheet>, mut part: Part<Handed, Sheet>)
     where
         K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> Handed,
     {
-        let mut sheet = board.blank();
+        let is_begun = part.begun.is_some();
+        let mut sheet = part.begun.take().unwrap_or_else(|| board.blank());
+        sheet.used = 0;
         let mut datagrams = part.datagrams();
         let interfaces = part.interfaces.clone();
         for (meta, place, (before, seen)) in &part.frames {
@@ -441,35 +493,21 @@ impl Worker<'_> {
             let is_whole = datagrams.front().is_some_and(|(number, _)| *number == meta.number);
             let datagram = if is_whole { datagrams.pop_front().map(|(_, datagram)| datagram) } else { None };
             let interfaces = interfaces.get(..*seen).unwrap_or(&interfaces);
-            if sheet.used == sheet.kept.len() {
-                sheet.kept.push(KeptFrame::new(self.plan));
+            let kept = sheet.next(self.plan);
+            let (dissection, checked) = (&mut self.dissection, kept.checked);
+            if !is_begun {
+                kept.seen.begin(record.bytes);
             }
-            let kept = &mut sheet.kept[sheet.used];
-            sheet.used += 1;
-            let dissection = &mut self.dissection;
-            let d = match &mut kept.seen {
-                Seen::Tree(tree, _) => {
-                    tree.begin(record.bytes);
-                    dissection.part(&record, *before, interfaces, datagram, tree)
-                }
-                Seen::Values(extractor) => {
-                    extractor.begin();
-                    dissection.part(&record, *before, interfaces, datagram, extractor)
-                }
-                Seen::Line(extractor, line) if self.filter.is_some() => {
-                    extractor.begin();
-                    line.begin();
-                    dissection.part(&record, *before, interfaces, datagram, &mut Pair(extractor, line))
-                }
-                Seen::Line(_, line) => {
-                    line.begin();
-                    dissection.part(&record, *before, interfaces, datagram, line)
-                }
-            };
+            let d = observed!(&mut kept.seen, self.filter, |t| if is_begun {
+                dissection.rest(&record, *before, datagram, checked, t)
+            } else {
+                dissection.part(&record, *before, interfaces, datagram, t)
+            });
             kept.frame = Some(d);
             kept.shown = true;
             (kept.counts, kept.streams) = dissection.counts();
-            sheet.bytes += kept.bytes();
+            let bytes = kept.bytes();
+            sheet.bytes += bytes;
             board.hold(&mut sheet.held, sheet.bytes);
             if board.is_given_up() {
                 return;
@@ -478,6 +516,29 @@ impl Worker<'_> {
         let batch = part.batch;
         board.done(self.shard, part, self.dissection.most_connections());
         board.put(batch, self.shard, sheet);
+    }
+
+    /// Begins to dissect frames of another worker's connections. Returns false if there are none.
+    fn begin<'f, K>(&mut self, board: &Board<'f, Handed, K, Sheet>) -> bool
+    where
+        K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> Handed,
+    {
+        let Some(mut lent) = board.lend(self.shard) else { return false };
+        let part = &mut lent.part;
+        let mut sheet = board.blank();
+        let options = self.dissection.decode_options();
+        for (_, place, (before, seen)) in &part.frames {
+            let record = part.chunk.record(place);
+            let interfaces = part.interfaces.get(..*seen).unwrap_or(&part.interfaces);
+            let kept = sheet.next(self.plan);
+            kept.seen.begin(record.bytes);
+            kept.checked = observed!(&mut kept.seen, self.filter, |t| dissection::begin(
+                &record, interfaces, *before, &options, t
+            ));
+        }
+        part.begun = Some(sheet);
+        board.give(lent);
+        true
     }
 
     /// Writes frames of all workers.
@@ -577,7 +638,7 @@ pub fn run(
                     // only the worker of a connection can dissect its frames: that comes first, while others write
                     match board.next(worker.shard) {
                         Next::Part(part) => worker.dissect(board, part),
-                        Next::Full | Next::End if press.write(board, &mut worker) => {}
+                        Next::Full | Next::End if press.write(board, &mut worker) || worker.begin(board) => {}
                         Next::End if !board.has_pages() => return,
                         Next::Full | Next::End => board.nap(heard),
                     }
@@ -606,7 +667,7 @@ pub fn run(
                     bar.at(part.offset, total);
                     own.dissect(&board, part);
                 }
-                Next::Full | Next::End if press.write(&board, &mut own) => {}
+                Next::Full | Next::End if press.write(&board, &mut own) || own.begin(&board) => {}
                 // nothing is in progress any more, unless a thread gave up
                 Next::End if !board.has_pages() && press.is_empty() => return Ok(!board.is_given_up()),
                 Next::Full | Next::End if !moved => board.nap(heard),

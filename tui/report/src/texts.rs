@@ -89,7 +89,7 @@ struct Worker<'p> {
 }
 
 impl Worker<'_> {
-    fn part<'f, K>(&mut self, board: &Board<'f, Handed, K, Text>, mut part: Part<Handed>)
+    fn part<'f, K>(&mut self, board: &Board<'f, Handed, K, Text>, mut part: Part<Handed, Text>)
     where
         K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> Handed,
     {
