@@ -40,7 +40,7 @@ pub use metadata::{
     Secrets, Section,
 };
 pub use open::{Capture, OpenOptions, open};
-pub use pieces::{Chunk, Place};
+pub use pieces::{Chunk, FrameAt, Place};
 pub use random_access::RandomAccess;
 pub use rdmascope_dissector::frame::LinkType;
 pub use record::{Options, PacketOption, Record};

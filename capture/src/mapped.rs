@@ -325,7 +325,7 @@ impl Cursor {
                         if let Some(fetched) = self.fetched {
                             let ahead = self.at.saturating_add(AHEAD);
                             if fetched.saturating_add(FETCH) <= ahead {
-                                self.fetch(file, fetched, ahead);
+                                self.fetch(file, bytes.rest(self.at), fetched, ahead);
                             }
                         }
                         return Some(Ok((at, span)));
@@ -352,11 +352,11 @@ impl Cursor {
         }
     }
 
-    /// Fetches the bytes from `fetched` to `ahead`.
+    /// Fetches the bytes from `fetched` to `ahead`, as far as they are in `rest`, which begins at the next record.
     #[inline(never)]
-    fn fetch(&mut self, file: &CaptureFile, fetched: usize, ahead: usize) {
-        let (from, to) = (fetched.max(self.at), ahead.min(file.storage.len()));
-        system::prefetch(file.storage.get(from..to).unwrap_or(&[]));
+    fn fetch(&mut self, file: &CaptureFile, rest: &[u8], fetched: usize, ahead: usize) {
+        let (from, to) = (fetched.max(self.at) - self.at, (ahead - self.at).min(rest.len()));
+        system::prefetch(rest.get(from..to).unwrap_or(&[]));
         file.pages.walked(self.at);
         self.fetched = Some(ahead);
     }
@@ -428,7 +428,7 @@ pub struct SharedFile<'f> {
 impl<'f> SharedFile<'f> {
     /// A walk from the first record on. There may be one.
     pub fn walk(&self) -> SharedWalk {
-        SharedWalk { cursor: self.file.cursor(), reading: Reading::default() }
+        SharedWalk { cursor: Cursor { fetched: Some(0), ..self.file.cursor() }, reading: Reading::default() }
     }
 
     /// Reads some of what the walk comes to next, unless enough is read. Threads that have to wait for the walk, or for

@@ -83,9 +83,9 @@ impl Chunk {
 
     /// The captured bytes of that record.
     #[inline(always)]
-    pub fn bytes(&self, place: &Place) -> &[u8] {
-        let start = place.at as usize + usize::from(place.span.header_len);
-        self.bytes.get(start..start + place.span.captured as usize).unwrap_or(&[])
+    pub fn bytes(&self, frame: FrameAt) -> &[u8] {
+        let start = frame.start as usize;
+        self.bytes.get(start..start + frame.len as usize).unwrap_or(&[])
     }
 }
 
@@ -94,6 +94,21 @@ impl Chunk {
 pub struct Place {
     at: u32,
     span: Span,
+}
+
+impl Place {
+    /// That of the captured bytes alone.
+    #[inline(always)]
+    pub fn frame(&self) -> FrameAt {
+        FrameAt { start: self.at + u32::from(self.span.header_len), len: self.span.captured }
+    }
+}
+
+/// Place of the captured bytes of a record in its [`Chunk`].
+#[derive(Clone, Copy, Debug)]
+pub struct FrameAt {
+    start: u32,
+    len: u32,
 }
 
 /// What there is behind the bytes of a chunk.

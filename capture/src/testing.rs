@@ -65,7 +65,7 @@ fn in_pieces(file: &CaptureFile, piece: usize, head: usize) -> (Vec<Owned>, Opti
             match found {
                 Ok(place) => {
                     let record = walk.chunk().record(&place);
-                    assert_eq!(record.bytes, walk.chunk().bytes(&place));
+                    assert_eq!(record.bytes, walk.chunk().bytes(place.frame()));
                     records.push(Owned::from(record));
                 }
                 Err(e) => error = Some(e.to_string()),

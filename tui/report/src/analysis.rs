@@ -26,7 +26,7 @@ use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline, finish_all};
 use rdmascope_analyzer::report::{Parts, Report, Sink};
-use rdmascope_capture::{CaptureFile, Hardware, Interface, LinkType, Metadata, Record};
+use rdmascope_capture::{CaptureFile, Chunk, FrameAt, Hardware, Interface, LinkType, Metadata, Place};
 use rdmascope_dissector::extract::{Extractor, Need};
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::frame;
@@ -216,28 +216,32 @@ pub fn run_in_shards<S: Parts + Send>(
     let mut summary = InputSummary::default();
     let (report, sink, walk) = match Search::new() {
         None => {
-            let keep = kept(|meta, _| summary.frame(meta));
-            let each = |pipeline: &mut Pipeline<S>, meta: &FrameMeta, record: &Record<'_>, (): &(), _: &[Interface]| {
-                pipeline.frame(meta, record.bytes, &mut Off)
+            let keep = |meta: &FrameMeta, place: Place, _: &Metadata| {
+                summary.frame(meta);
+                place.frame()
+            };
+            let each = |pipeline: &mut Pipeline<S>, meta: &FrameMeta, at: &FrameAt, chunk: &Chunk, _: &[Interface]| {
+                pipeline.frame(meta, chunk.bytes(*at), &mut Off)
             };
             in_shards(file, run, sink, keep, || each)
         }
         Some(search) => {
             let mut past = Past::default();
-            let keep = kept(|meta, metadata| {
+            let keep = |meta: &FrameMeta, place: Place, metadata: &Metadata| {
                 summary.frame(meta);
-                (past.before(meta), metadata.interfaces.len())
-            });
+                (place, past.before(meta), metadata.interfaces.len())
+            };
             in_shards(file, run, sink, keep, || {
                 let mut search = search.clone();
                 move |pipeline: &mut Pipeline<S>,
                       meta: &FrameMeta,
-                      record: &Record<'_>,
-                      kept: &(Before, usize),
+                      kept: &(Place, Before, usize),
+                      chunk: &Chunk,
                       interfaces: &[Interface]| {
-                    let (before, interfaces_then) = kept;
+                    let (place, before, interfaces_then) = kept;
+                    let record = chunk.record(place);
                     let interfaces = interfaces.get(..*interfaces_then).unwrap_or(interfaces);
-                    pipeline.frame(meta, record.bytes, search.begin(record, interfaces, *before));
+                    pipeline.frame(meta, record.bytes, search.begin(&record, interfaces, *before));
                     search.end(meta, pipeline);
                 }
             })
@@ -250,16 +254,16 @@ pub fn run_in_shards<S: Parts + Send>(
     Some(Analysis { report, sink, inputs: vec![input], lost_frames, hardware, selection: None, error: walk.error })
 }
 
-/// `keep` takes what is kept of a frame besides its record, and `each` worker processes both.
+/// `keep` takes what is kept of a frame, and `each` worker processes that.
 fn in_shards<S: Parts + Send, T: Send, F>(
     file: &CaptureFile,
     run: &Run,
     sink: &S,
-    keep: impl FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T + Send,
+    keep: impl FnMut(&FrameMeta, Place, &Metadata) -> T + Send,
     each: impl Fn() -> F,
 ) -> Option<(Report, S, Walk)>
 where
-    F: FnMut(&mut Pipeline<S>, &FrameMeta, &Record<'_>, &T, &[Interface]) + Send,
+    F: FnMut(&mut Pipeline<S>, &FrameMeta, &T, &Chunk, &[Interface]) + Send,
 {
     let pipeline = |shard| Pipeline::shard(run.options.clone(), sink.part(), shard, run.threads);
     let workers: Vec<(Pipeline<S>, F)> = (0..run.threads).map(|shard| (pipeline(shard), each())).collect();
@@ -308,22 +312,16 @@ fn known_speeds<S: Sink>(pipeline: &mut Pipeline<S>, known: &mut usize, interfac
     *known = interfaces.len();
 }
 
-/// What is kept of a frame, if its record is not needed for that. It makes the compiler accept a closure for records of
-/// any lifetime.
-fn kept<T>(mut take: impl FnMut(&FrameMeta, &Metadata) -> T) -> impl FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T {
-    move |meta, _, metadata| take(meta, metadata)
-}
-
 /// Main loop of a worker: follows the connections that are assigned to it.
 fn follow<S: Parts, T, K>(
     board: &Board<'_, T, K>,
     shard: usize,
     mut pipeline: Pipeline<S>,
-    mut each: impl FnMut(&mut Pipeline<S>, &FrameMeta, &Record<'_>, &T, &[Interface]),
+    mut each: impl FnMut(&mut Pipeline<S>, &FrameMeta, &T, &Chunk, &[Interface]),
     mut at: impl FnMut(u64),
 ) -> Pipeline<S>
 where
-    K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T,
+    K: FnMut(&FrameMeta, Place, &Metadata) -> T,
 {
     let _panics = GiveUpOnDrop(board);
     let mut interfaces = 0;
@@ -335,7 +333,7 @@ where
                 let mut datagrams = part.datagrams();
                 let mut pauses = part.pauses();
                 known_speeds(&mut pipeline, &mut interfaces, &part.interfaces);
-                for (meta, place, kept) in &part.frames {
+                for (meta, kept) in &part.frames {
                     while let Some((of, pause)) = pauses.front().filter(|(of, _)| of.number < meta.number) {
                         pipeline.paused(of, pause);
                         pauses.pop_front();
@@ -343,7 +341,7 @@ where
                     if datagrams.front().is_some_and(|(number, _)| *number == meta.number) {
                         pipeline.whole(datagrams.pop_front().map(|(_, datagram)| datagram));
                     }
-                    each(&mut pipeline, meta, &part.chunk.record(place), kept, &part.interfaces);
+                    each(&mut pipeline, meta, kept, &part.chunk, &part.interfaces);
                 }
                 pauses.iter().for_each(|(of, pause)| pipeline.paused(of, pause));
                 board.done(shard, part, pipeline.most_connections());

@@ -111,8 +111,8 @@ pub enum Next<T, C = Text> {
 pub struct Part<T, C = Text> {
     /// The how-manieth batch it is, from 0.
     pub batch: u64,
-    /// The frames, in order: their places in [`Part::chunk`], and what the board's creator keeps of each.
-    pub frames: Vec<(FrameMeta, Place, T)>,
+    /// The frames, in order, with what the board's creator keeps of each: its place in [`Part::chunk`], for example.
+    pub frames: Vec<(FrameMeta, T)>,
     /// Their bytes.
     pub chunk: Arc<Chunk>,
     /// Bytes of the file up to the end of the batch.
@@ -255,7 +255,7 @@ pub struct Page<C> {
     missing: usize,
 }
 
-impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T> Board<'f, T, K, C> {
+impl<'f, T, C, K: FnMut(&FrameMeta, Place, &Metadata) -> T> Board<'f, T, K, C> {
     /// For this number of workers, which decode with these options and together follow at most `connections_max`
     /// connections.
     pub fn new(
@@ -544,8 +544,8 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T> Board<'f, T, K
             if let Some(datagram) = datagram {
                 part.datagrams.push_back((meta.number, datagram));
             }
-            let kept = keep(&meta, record, metadata);
-            part.frames.push((meta, place, kept));
+            let kept = keep(&meta, place, metadata);
+            part.frames.push((meta, kept));
             if self.pages.is_some() {
                 order.push(shard as u16);
             }
@@ -579,14 +579,14 @@ impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T> Board<'f, T, K
     }
 }
 
-impl<'f, T, C: Default, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T> Board<'f, T, K, C> {
+impl<'f, T, C: Default, K: FnMut(&FrameMeta, Place, &Metadata) -> T> Board<'f, T, K, C> {
     /// An empty page to fill.
     pub fn blank(&self) -> C {
         self.pages.as_ref().and_then(|pages| lock(pages).blank.pop()).unwrap_or_default()
     }
 }
 
-impl<'f, T, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T> Board<'f, T, K> {
+impl<'f, T, K: FnMut(&FrameMeta, Place, &Metadata) -> T> Board<'f, T, K> {
     /// Passes on the next batch, frame by frame in order: its text, and whether the frame is shown. `None` if none is
     /// ready.
     pub fn page(&self, mut frame: impl FnMut(&[u8], bool)) -> Option<()> {
@@ -618,11 +618,9 @@ impl<F: Fn()> Drop for GiveUpAtEnd<F> {
 }
 
 /// Ensures that nobody waits for a worker that panicked.
-pub struct GiveUpOnDrop<'b, 'f, T, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T, C = Text>(
-    pub &'b Board<'f, T, K, C>,
-);
+pub struct GiveUpOnDrop<'b, 'f, T, K: FnMut(&FrameMeta, Place, &Metadata) -> T, C = Text>(pub &'b Board<'f, T, K, C>);
 
-impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> T> Drop for GiveUpOnDrop<'_, 'f, T, K, C> {
+impl<'f, T, C, K: FnMut(&FrameMeta, Place, &Metadata) -> T> Drop for GiveUpOnDrop<'_, 'f, T, K, C> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.give_up();

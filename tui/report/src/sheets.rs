@@ -32,7 +32,7 @@ use rdmascope_analyzer::connection::f;
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::keys::Keyring;
 use rdmascope_analyzer::pipeline::{Counts, FrameMeta, Growing, Numbers};
-use rdmascope_capture::{CaptureFile, Metadata, Record};
+use rdmascope_capture::{CaptureFile, Metadata, Place};
 use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
@@ -386,7 +386,7 @@ impl Press {
     /// Writes the next page, if there is one and room for its text.
     fn write<'f, K>(&self, board: &Board<'f, Handed, K, Sheet>, worker: &mut Worker<'_>) -> bool
     where
-        K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> Handed,
+        K: FnMut(&FrameMeta, Place, &Metadata) -> Handed,
     {
         let (mut page, mut text, turn) = {
             let mut order = lock(&self.order);
@@ -430,17 +430,17 @@ impl Press {
     }
 }
 
-/// Data of a frame for a worker, besides its record: the facts about earlier frames, and the number of interfaces known
-/// at that point.
-pub(crate) type Handed = (Before, usize);
+/// Data of a frame for a worker: its place, the facts about earlier frames, and the number of interfaces known at that
+/// point.
+pub(crate) type Handed = (Place, Before, usize);
 
 /// Makes the data of each frame that a board keeps for its worker.
-pub(crate) fn handed() -> impl FnMut(&FrameMeta, &Record<'_>, &Metadata) -> Handed {
+pub(crate) fn handed() -> impl FnMut(&FrameMeta, Place, &Metadata) -> Handed {
     let mut times: Option<(i64, i64)> = None;
-    move |meta, _, metadata| {
+    move |meta, place, metadata| {
         let (first_ns, previous_ns) = times.unwrap_or((meta.time_ns, 0));
         times = Some((first_ns, meta.time_ns));
-        (Before { number: meta.number, first_ns, previous_ns }, metadata.interfaces.len())
+        (place, Before { number: meta.number, first_ns, previous_ns }, metadata.interfaces.len())
     }
 }
 
@@ -481,14 +481,14 @@ impl Worker<'_> {
     /// Dissects frames of its own connections.
     fn dissect<'f, K>(&mut self, board: &Board<'f, Handed, K, Sheet>, mut part: Part<Handed, Sheet>)
     where
-        K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> Handed,
+        K: FnMut(&FrameMeta, Place, &Metadata) -> Handed,
     {
         let is_begun = part.begun.is_some();
         let mut sheet = part.begun.take().unwrap_or_else(|| board.blank());
         sheet.used = 0;
         let mut datagrams = part.datagrams();
         let interfaces = part.interfaces.clone();
-        for (meta, place, (before, seen)) in &part.frames {
+        for (meta, (place, before, seen)) in &part.frames {
             let record = part.chunk.record(place);
             let is_whole = datagrams.front().is_some_and(|(number, _)| *number == meta.number);
             let datagram = if is_whole { datagrams.pop_front().map(|(_, datagram)| datagram) } else { None };
@@ -521,13 +521,13 @@ impl Worker<'_> {
     /// Begins to dissect frames of another worker's connections. Returns false if there are none.
     fn begin<'f, K>(&mut self, board: &Board<'f, Handed, K, Sheet>) -> bool
     where
-        K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> Handed,
+        K: FnMut(&FrameMeta, Place, &Metadata) -> Handed,
     {
         let Some(mut lent) = board.lend(self.shard) else { return false };
         let part = &mut lent.part;
         let mut sheet = board.blank();
         let options = self.dissection.decode_options();
-        for (_, place, (before, seen)) in &part.frames {
+        for (_, (place, before, seen)) in &part.frames {
             let record = part.chunk.record(place);
             let interfaces = part.interfaces.get(..*seen).unwrap_or(&part.interfaces);
             let kept = sheet.next(self.plan);
@@ -544,7 +544,7 @@ impl Worker<'_> {
     /// Writes frames of all workers.
     fn page<'f, K>(&mut self, board: &Board<'f, Handed, K, Sheet>, page: &mut Page<Sheet>, text: &mut Text)
     where
-        K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> Handed,
+        K: FnMut(&FrameMeta, Place, &Metadata) -> Handed,
     {
         let mut read = vec![0; page.parts.len()];
         for shard in &page.order {

@@ -22,7 +22,7 @@ use crate::sync::thread;
 use anyhow::Result;
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::pipeline::{Counts, FrameMeta};
-use rdmascope_capture::{CaptureFile, Metadata, Record};
+use rdmascope_capture::{CaptureFile, Metadata, Place};
 use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::render::decimal;
@@ -91,12 +91,12 @@ struct Worker<'p> {
 impl Worker<'_> {
     fn part<'f, K>(&mut self, board: &Board<'f, Handed, K, Text>, mut part: Part<Handed, Text>)
     where
-        K: FnMut(&FrameMeta, &Record<'_>, &Metadata) -> Handed,
+        K: FnMut(&FrameMeta, Place, &Metadata) -> Handed,
     {
         let mut text = board.blank();
         let mut datagrams = part.datagrams();
         let interfaces = part.interfaces.clone();
-        for (meta, place, (before, seen)) in &part.frames {
+        for (meta, (place, before, seen)) in &part.frames {
             let record = part.chunk.record(place);
             let is_whole = datagrams.front().is_some_and(|(number, _)| *number == meta.number);
             let datagram = if is_whole { datagrams.pop_front().map(|(_, datagram)| datagram) } else { None };
