@@ -23,7 +23,7 @@ use memmap2::Mmap;
 use crate::error::{Damage, Error, Problem, Result};
 use crate::metadata::Metadata;
 use crate::pages::Pages;
-use crate::pieces::{Chunk, More, Pieces, Place, Reading};
+use crate::pieces::{Chunk, More, Pieces, Place, ReadAt, Reading};
 use crate::record::Record;
 use crate::source::{Progress, Source};
 use crate::system;
@@ -174,19 +174,6 @@ impl CaptureFile {
         }
     }
 
-    /// Reads at an offset, whatever the map has.
-    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        match &self.storage {
-            Storage::Map(_, file) => system::read_at(file, buffer, offset),
-            Storage::Owned(bytes) => {
-                let rest = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or(&[]);
-                let len = rest.len().min(buffer.len());
-                buffer[..len].copy_from_slice(&rest[..len]);
-                Ok(len)
-            }
-        }
-    }
-
     /// The file to be read by several threads, one of which walks.
     pub fn shared(&self) -> SharedFile<'_> {
         SharedFile { file: self, pieces: Pieces::new(self.storage.len()) }
@@ -226,6 +213,24 @@ impl CaptureFile {
         let Storage::Map(map, file) = &self.storage else { return None };
         let (was, now) = (map.len() as u64, file.metadata().ok()?.len());
         (now < was).then_some(Damage::Shrank { was, now })
+    }
+}
+
+impl ReadAt for CaptureFile {
+    fn len(&self) -> usize {
+        self.storage.len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        match &self.storage {
+            Storage::Map(_, file) => system::read_at(file, buffer, offset),
+            Storage::Owned(bytes) => {
+                let rest = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or(&[]);
+                let len = rest.len().min(buffer.len());
+                buffer[..len].copy_from_slice(&rest[..len]);
+                Ok(len)
+            }
+        }
     }
 }
 
@@ -290,7 +295,7 @@ impl Bytes for InPieces<'_> {
     }
 
     fn go_on(&mut self, offset: usize, needed: usize) -> Result<More, Problem> {
-        if self.goes_on { self.reading.go_on(self.of, offset, needed) } else { Ok(More::Later) }
+        if self.goes_on { self.reading.go_on((self.of.0, self.of.1), offset, needed) } else { Ok(More::Later) }
     }
 }
 

@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Damage, Problem};
-use crate::mapped::CaptureFile;
 use crate::record::Record;
 use crate::span::Span;
 
@@ -26,6 +25,15 @@ const HEAD: usize = 32 << 10;
 const HEADERS: usize = 4 << 10;
 /// Pieces that are read ahead of the walk.
 const AHEAD: usize = 8;
+
+/// A file of which any bytes can be read at any time.
+pub(crate) trait ReadAt {
+    /// Number of bytes that it had when it was opened.
+    fn len(&self) -> usize;
+
+    /// Reads at an offset; 0 bytes behind the end.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+}
 
 /// The pieces of a file, shared by those who read them.
 #[derive(Debug)]
@@ -145,10 +153,10 @@ impl Pieces {
     }
 
     /// Reads the next piece, unless enough are read. Returns true if there was something to do.
-    pub(crate) fn read_ahead(&self, file: &CaptureFile) -> bool {
+    pub(crate) fn read_ahead(&self, file: &dyn ReadAt) -> bool {
         let claimed = self.claimed.load(Ordering::Relaxed);
         let start = claimed.saturating_mul(self.piece as u64);
-        if start >= file.bytes().len() as u64 || claimed >= self.taken.load(Ordering::Relaxed) + AHEAD as u64 {
+        if start >= file.len() as u64 || claimed >= self.taken.load(Ordering::Relaxed) + AHEAD as u64 {
             return false;
         }
         if self.claimed.compare_exchange(claimed, claimed + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
@@ -162,7 +170,7 @@ impl Pieces {
     }
 
     /// Takes piece `n`, the one behind those that were taken; it is read if nobody has done that.
-    fn take(&self, file: &CaptureFile, n: u64) -> Result<Piece, Problem> {
+    fn take(&self, file: &dyn ReadAt, n: u64) -> Result<Piece, Problem> {
         let mut slot = lock(&self.slots[n as usize % AHEAD]);
         let piece = slot.read.take().unwrap_or_else(|| self.read(file, n));
         slot.of = n + AHEAD as u64;
@@ -172,16 +180,16 @@ impl Pieces {
         piece
     }
 
-    fn read(&self, file: &CaptureFile, n: u64) -> Result<Piece, Problem> {
+    fn read(&self, file: &dyn ReadAt, n: u64) -> Result<Piece, Problem> {
         let mut bytes = lock(&self.free).pop().unwrap_or_else(|| vec![0; self.head + self.piece]);
         let offset = n * self.piece as u64;
-        let len = self.piece.min((file.bytes().len() as u64).saturating_sub(offset) as usize);
+        let len = self.piece.min((file.len() as u64).saturating_sub(offset) as usize);
         let end = self.head + len;
         let mut at = self.head;
         while at < end {
             match file.read_at(&mut bytes[at..end], offset + (at - self.head) as u64) {
                 Ok(0) => {
-                    let (was, now) = (file.bytes().len() as u64, offset + (at - self.head) as u64);
+                    let (was, now) = (file.len() as u64, offset + (at - self.head) as u64);
                     return Err(damaged(now, Damage::Shrank { was, now }));
                 }
                 Ok(n) => at += n,
@@ -241,11 +249,11 @@ impl Reading {
     #[cold]
     pub(crate) fn go_on(
         &mut self,
-        (file, pieces): (&CaptureFile, &Pieces),
+        (file, pieces): (&dyn ReadAt, &Pieces),
         offset: usize,
         needed: usize,
     ) -> Result<More, Problem> {
-        let left = file.bytes().len().saturating_sub(offset);
+        let left = file.len().saturating_sub(offset);
         let needed = if left < needed {
             // where the file ends inside of a record, what there is of its header still tells what is wrong
             let all = left.min(HEADERS);
@@ -282,7 +290,7 @@ impl Reading {
         Ok(More::Here)
     }
 
-    fn take(&mut self, file: &CaptureFile, pieces: &Pieces) -> Result<Piece, Problem> {
+    fn take(&mut self, file: &dyn ReadAt, pieces: &Pieces) -> Result<Piece, Problem> {
         let piece = pieces.take(file, self.next)?;
         self.next += 1;
         Ok(piece)
@@ -292,7 +300,7 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LinkType, MappedSource, PcapWriter, Source};
+    use crate::{CaptureFile, LinkType, MappedSource, PcapWriter, Source};
     use std::io::Write;
 
     /// A pcap with frames of these lengths.
