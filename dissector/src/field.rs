@@ -324,7 +324,12 @@ impl FieldSet {
     /// True if the sets may have a field in common.
     #[inline(always)]
     pub fn meets(&self, other: &Self) -> bool {
-        self.0.iter().zip(&other.0).fold(0, |common, (a, b)| common | a & b) != 0
+        let (mut common, mut i) = (0, 0);
+        while i < self.0.len() {
+            common |= self.0[i] & other.0[i];
+            i += 1;
+        }
+        common != 0
     }
 }
 

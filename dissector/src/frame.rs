@@ -357,22 +357,15 @@ pub struct Checked {
     run: u32,
 }
 
-/// Decodes a frame for an observer, and keeps of it what [`decode_checked`] then need not do.
-#[inline]
-pub fn decode_ahead<T: Trace>(
-    link_type: LinkType,
-    bytes: &[u8],
-    wire_len: u32,
-    options: &Options,
-    t: &mut T,
-) -> Checked {
-    let mut packet = Packet::default();
-    decode_into(link_type, bytes, wire_len, options, &mut packet, t);
-    check_run(&mut packet.body, options);
-    match &packet.body {
-        Body::Ib(ib) => Checked { icrc: ib.icrc == Check::Good && ib.behind.is_empty(), run: 0 },
-        Body::Tcp(segment) => Checked { icrc: false, run: segment.checked },
-        _ => Checked::default(),
+impl Checked {
+    /// What is known of a decoded frame; the CRCs of its FPDUs are looked at now.
+    pub fn of(packet: &mut Packet<'_>, options: &Options) -> Self {
+        check_run(&mut packet.body, options);
+        match &packet.body {
+            Body::Ib(ib) => Self { icrc: ib.icrc == Check::Good && ib.behind.is_empty(), run: 0 },
+            Body::Tcp(segment) => Self { icrc: false, run: segment.checked },
+            _ => Self::default(),
+        }
     }
 }
 

@@ -85,7 +85,8 @@ pub fn fuzz_frame(data: &[u8]) {
     let wire_len = bytes.len() as u32 + if choice & 0x80 == 0 { 0 } else { 100 };
     let options = frame::Options { check_crc: choice & 0x40 != 0, ..frame::Options::default() };
     same_with_and_without_a_tree!(bytes, |t| frame::decode(link, bytes, wire_len, &options, t));
-    let checked = frame::decode_ahead(link, bytes, wire_len, &options, &mut Off);
+    let mut packet = frame::decode(link, bytes, wire_len, &options, &mut Off);
+    let checked = frame::Checked::of(&mut packet, &options);
     let shared = frame::decode_checked(link, bytes, wire_len, &options, checked);
     assert_eq!(format!("{shared:?}"), format!("{:?}", frame::decode_and_check(link, bytes, wire_len, &options)));
 }

@@ -115,7 +115,13 @@ pub fn begin<T: Trace>(
     t: &mut T,
 ) -> Checked {
     trace(record, interfaces, before, t);
-    frame::decode_ahead(record.link_type, record.bytes, record.wire_len, options, t)
+    Checked::of(&mut decoded(record, options, t), options)
+}
+
+/// The only place from which frames are decoded for an observer: of two, neither would be inlined.
+#[inline(never)]
+fn decoded<'a, T: Trace>(record: &Record<'a>, options: &frame::Options, t: &mut T) -> Packet<'a> {
+    frame::decode(record.link_type, record.bytes, record.wire_len, options, t)
 }
 
 /// Known facts about a frame when it was dissected.
@@ -284,7 +290,7 @@ impl Dissection {
 
     fn decode<'a, T: Trace>(&mut self, record: &Record<'a>, time_ns: i64, t: &mut T) -> Packet<'a> {
         let options = self.decode_options();
-        let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, t);
+        let packet = decoded(record, &options, t);
         self.follow(record, time_ns, &packet, t);
         packet
     }
