@@ -231,7 +231,10 @@ pub fn hex_bytes(out: &mut Vec<u8>, bytes: &[u8], separator: Option<u8>) {
     let (eights, rest) = bytes.as_chunks::<8>();
     out.reserve(bytes.len() * 3);
     for eight in eights {
-        let [a, b, c, d, e, f, g, h] = eight.map(three);
+        // one by one: without optimization between crates, `map` calls the closure for each
+        let [a, b, c, d, e, f, g, h] = *eight;
+        let (a, b, c, d) = (three(a), three(b), three(c), three(d));
+        let (e, f, g, h) = (three(e), three(f), three(g), three(h));
         // 24 characters as three integers, the first character lowest
         let words = [a | b << 24 | c << 48, c >> 16 | d << 8 | e << 32 | f << 56, f >> 8 | g << 16 | h << 40];
         let mut text = [0; 24];

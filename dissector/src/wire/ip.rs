@@ -259,7 +259,7 @@ impl fmt::Display for Dotted {
         let (mut text, mut len) = ([b'.'; 15], 0);
         for (i, byte) in self.0.into_iter().enumerate() {
             len += usize::from(i > 0);
-            let digits = [byte / 100, byte / 10 % 10, byte % 10].map(|digit| b'0' + digit);
+            let digits = [b'0' + byte / 100, b'0' + byte / 10 % 10, b'0' + byte % 10];
             let skipped = usize::from(byte < 100) + usize::from(byte < 10);
             text[len..len + 3 - skipped].copy_from_slice(&digits[skipped..]);
             len += 3 - skipped;
