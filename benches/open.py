@@ -12,10 +12,9 @@ import sys
 import tempfile
 import time
 
-from tables import count
+from tables import built, count
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
 # seconds after which a capture that is not loaded never will be
 PATIENCE = 300
 
@@ -56,11 +55,7 @@ def main():
     parser.add_argument("--keep")
     parser.add_argument("program", nargs="?")
     options = parser.parse_args()
-    program = options.program
-    if not program:
-        subprocess.run(["cargo", "build", "--release", "--quiet", "--package", "rdmascope"], cwd=ROOT, check=True)
-        program = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "rdmascope")
-    program = os.path.abspath(program)
+    program = os.path.abspath(options.program or built())
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.abspath(options.keep) if options.keep else os.path.join(folder, "large.pcap")
         if not os.path.exists(path):

@@ -262,6 +262,12 @@ def write(tables, source, into):
         file.write(text)
 
 
+def built():
+    """rdmascope, built with --release."""
+    subprocess.run(["cargo", "build", "--release", "--quiet", "--package", "rdmascope"], cwd=ROOT, check=True)
+    return os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "rdmascope")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=500_000)
@@ -272,10 +278,7 @@ def main():
     parser.add_argument("--print", action="store_true")
     parser.add_argument("program", nargs="?")
     options = parser.parse_args()
-    program = options.program
-    if not program:
-        subprocess.run(["cargo", "build", "--release", "--quiet", "--package", "rdmascope"], cwd=ROOT, check=True)
-        program = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "rdmascope")
+    program = options.program or built()
     built = os.environ.get("RDMASCOPE_SPLIT")
     split = [built] if built else ["cargo", "run", "--release", "--quiet", "--manifest-path", os.path.join(ROOT, "Cargo.toml"),
                                    "--package", "rdmascope-analyzer", "--example", "split", "--"]

@@ -10,6 +10,9 @@
 //!                  └▶ worker: dissect ─▶ Sheet ─┴▶ get their numbers, in order ┴▶ worker: text ─┴▶ main thread: out, in order
 //! ```
 //!
+//! A worker that has nothing to dissect and nothing to write begins to dissect frames of another one's connections: what
+//! needs nothing of earlier frames, and costs by the byte.
+//!
 //! The output is the same as that of one thread, byte for byte. If connections turn out to be related, this ends early
 //! and the caller continues with one thread.
 
