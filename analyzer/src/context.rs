@@ -176,8 +176,8 @@ impl Evidence {
 }
 
 /// See [`FrameContext::at_the_end`].
-pub(crate) fn at_the_end<S>(env: &Env<S>) -> Certainty {
-    if env.lost_by_capture > 0 { Certainty::Guess } else { Certainty::IfNothingWasMissed }
+pub(crate) fn at_the_end<S: Sink>(env: &Env<S>) -> Certainty {
+    if env.has_lost() { Certainty::Guess } else { Certainty::IfNothingWasMissed }
 }
 
 /// Blame for an end: client or server, or unknown while that is not sure.

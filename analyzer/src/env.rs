@@ -79,6 +79,8 @@ pub struct Env<S> {
     pub next_exchange: u64,
     /// Packets that the capture lost.
     pub lost_by_capture: u64,
+    /// Those that it lost of connections that another analysis follows, as far as is known.
+    pub lost_elsewhere: u64,
     /// Frames of followed connections that could not be decoded.
     pub undecoded: u64,
     /// Requests forgotten because there were too many.
@@ -140,6 +142,7 @@ impl<S: Sink> Env<S> {
             now: 0,
             next_exchange: 1,
             lost_by_capture: 0,
+            lost_elsewhere: 0,
             undecoded: 0,
             requests_dropped: 0,
             sessions: Vec::new(),
@@ -150,6 +153,11 @@ impl<S: Sink> Env<S> {
             waits: false,
             spare: Vec::new(),
         }
+    }
+
+    /// True if the capture lost packets, of whatever connection.
+    pub fn has_lost(&self) -> bool {
+        self.lost_by_capture > 0 || self.lost_elsewhere > 0
     }
 
     /// The capture has packets of a connection in another order than the ends.
@@ -319,6 +327,7 @@ impl<S: Sink> Env<S> {
             now,
             next_exchange: _,
             lost_by_capture,
+            lost_elsewhere: _,
             undecoded,
             requests_dropped,
             sessions,

@@ -488,7 +488,7 @@ impl Findings {
             } else if self.kept.len() < self.limit {
                 self.insert(finding);
             } else {
-                return false;
+                self.dropped = self.dropped.saturating_add(finding.count);
             }
         }
         self.dropped == 0

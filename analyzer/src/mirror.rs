@@ -38,10 +38,11 @@ impl Set {
         self.0 |= other.0;
     }
 
-    /// The same in a list in which each has another place.
+    /// The same in a list in which each has another place. Those without one there are left out.
     #[must_use]
     pub(crate) fn moved(self, to: &[u8]) -> Set {
-        Set(self.places().filter_map(|n| to.get(n)).fold(0, |bits, place| bits | 1 << place))
+        let places = self.places().filter_map(|n| to.get(n)).filter(|place| usize::from(**place) < MIRRORS_MAX);
+        Set(places.fold(0, |bits, place| bits | 1 << place))
     }
 
     /// Places in the list, lowest first.
@@ -72,32 +73,34 @@ impl Mirrors {
         set.places().filter_map(|n| self.list.get(n))
     }
 
-    /// The lists of parts of one capture, as one list, and the place in it of each session of each part. `None` if
-    /// there are too many.
-    pub(crate) fn join(parts: &[&Mirrors]) -> Option<(Mirrors, Vec<Vec<u8>>)> {
+    /// The lists of parts of one capture, as one list, and the place in it of each session of each part. False if there
+    /// are too many: then the last ones are not in it, and their frames are counted together.
+    pub(crate) fn join(parts: &[&Mirrors]) -> (Mirrors, Vec<Vec<u8>>, bool) {
         let mut all: Vec<(u64, Mirror)> =
             parts.iter().flat_map(|p| p.firsts.iter().copied().zip(p.list.iter().copied())).collect();
         all.sort_by_key(|(first, _)| *first);
-        let mut joined = Mirrors::default();
+        let mut joined = Mirrors { others: parts.iter().map(|part| part.others).sum(), ..Mirrors::default() };
         for (first, mirror) in all {
+            let is_full = joined.list.len() == MIRRORS_MAX;
             match joined.list.iter_mut().find(|m| (m.kind, m.session) == (mirror.kind, mirror.session)) {
                 Some(known) => {
                     known.frames += mirror.frames;
                     known.truncated += mirror.truncated;
                 }
+                None if is_full => joined.others += mirror.frames,
                 None => {
                     joined.list.push(mirror);
                     joined.firsts.push(first);
                 }
             }
         }
-        if joined.list.len() > MIRRORS_MAX || parts.iter().any(|p| p.others > 0) {
-            return None;
-        }
-        let place =
-            |m: &Mirror| joined.list.iter().position(|k| (k.kind, k.session) == (m.kind, m.session)).unwrap_or(0) as u8;
+        let place = |m: &Mirror| {
+            let place = joined.list.iter().position(|k| (k.kind, k.session) == (m.kind, m.session));
+            place.unwrap_or(MIRRORS_MAX) as u8
+        };
         let places = parts.iter().map(|p| p.list.iter().map(place).collect()).collect();
-        Some((joined, places))
+        let is_whole = joined.others == 0;
+        (joined, places, is_whole)
     }
 
     /// Counts a frame, by its number. The session it came through is in the set; none if there are too many of them.

@@ -65,7 +65,7 @@ struct Piece {
     end: usize,
 }
 
-/// Some records of a file in a row, with the bytes between them.
+/// Some records of a file in a row, with the bytes between them; or copies of some records ([`Chunk::push`]).
 #[derive(Debug, Default)]
 pub struct Chunk {
     bytes: Vec<u8>,
@@ -80,6 +80,43 @@ impl Chunk {
     fn from(&self, offset: u64) -> &[u8] {
         let at = usize::try_from(offset.wrapping_sub(self.zero)).unwrap_or(usize::MAX);
         self.bytes.get(at..self.end).unwrap_or(&[])
+    }
+
+    /// Copies a record behind those that were copied before. Its offset is then that in the chunk.
+    pub fn push(&mut self, record: &Record<'_>) -> Place {
+        let (at, captured, options) = (self.end, record.bytes.len(), record.options.len());
+        self.bytes.truncate(at);
+        self.bytes.extend_from_slice(record.bytes);
+        self.bytes.extend_from_slice(record.options);
+        self.end = self.bytes.len();
+        let span = Span {
+            time_ns: record.time_ns,
+            interface: record.interface,
+            wire_len: record.wire_len,
+            link_type: record.link_type,
+            flags: record.flags,
+            header_len: 0,
+            captured: captured as u32,
+            options: (captured as u32, (captured + options) as u32),
+            len: (captured + options) as u32,
+        };
+        Place { at: at as u32, span }
+    }
+
+    /// Number of bytes of the records that were copied.
+    pub fn len(&self) -> usize {
+        self.end
+    }
+
+    /// True if no record was copied.
+    pub fn is_empty(&self) -> bool {
+        self.end == 0
+    }
+
+    /// Forgets the records that were copied, to be filled again.
+    pub fn clear(&mut self) {
+        (self.end, self.zero) = (0, 0);
+        self.bytes.clear();
     }
 
     /// The record that the walk found there.

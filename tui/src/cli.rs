@@ -456,7 +456,7 @@ pub(crate) struct Analyze {
     /// it, the longest idle are dropped and the report says so [default: 512M]
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub(crate) memory: Option<usize>,
-    /// Number of threads; the report is the same for any [default: one per processor, at most 16]
+    /// Number of threads that analyze; the report is the same for any [default: one per processor, at most 16]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
 }
@@ -1220,6 +1220,9 @@ pub(crate) struct Capture {
     /// With --metrics, do not verify invariant CRCs and MPA CRCs
     #[arg(long, requires = "metrics")]
     pub(crate) no_crc: bool,
+    /// With --metrics, number of threads that analyze [default: one per processor, at most 16]
+    #[arg(long, value_name = "N", value_parser = threads, requires = "metrics")]
+    pub(crate) threads: Option<usize>,
     /// Print errors only
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,

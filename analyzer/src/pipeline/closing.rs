@@ -18,7 +18,8 @@ impl<S: Sink> Pipeline<S> {
     /// without a frame for `idle_after` ns. (One that speaks again is found again, as one whose handshake was not
     /// seen.)
     pub fn expire(&mut self, now: i64, closed_after: i64, idle_after: i64) {
-        let at = self.capture.last.unwrap_or_default();
+        let elsewhere = self.shard.as_ref().map(|shard| shard.last).unwrap_or_default();
+        let at = self.capture.last.unwrap_or_default().max(elsewhere);
         for slot in 0..self.table.end() {
             let Some(s) = self.table.get(slot) else { continue };
             let age = now.saturating_sub(s.connection.last.time);
@@ -62,7 +63,7 @@ impl<S: Sink> Pipeline<S> {
         facts::add_losses(&gone.connection, &gone.flow.loss_view(), &mut |finding| self.env.findings.add(finding));
         let mut connection = gone.connection.summary();
         // frames lost at the very end show nowhere: a capture that lost others may have lost these
-        connection.progress.missed |= self.env.lost_by_capture > 0;
+        connection.progress.missed |= self.env.has_lost();
         crate::outcome::conclude(&mut connection, &mut self.env.findings, at);
         if self.done.len() >= self.env.options.report_max && !self.env.options.fold {
             self.done_dropped += 1;
@@ -71,6 +72,16 @@ impl<S: Sink> Pipeline<S> {
         self.done.push(connection);
         if self.done.len() >= self.env.options.report_max + FOLD {
             self.fold();
+        }
+    }
+
+    /// Adds up as many as one analysis would have, of those that ended in several.
+    pub(super) fn fold_joined(&mut self) {
+        if self.env.options.fold && self.done.len() >= self.env.options.report_max + FOLD {
+            self.done.sort_by_key(|connection| connection.last);
+            while self.done.len() >= self.env.options.report_max + FOLD {
+                self.fold();
+            }
         }
     }
 

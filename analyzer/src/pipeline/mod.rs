@@ -59,7 +59,7 @@ use rdmascope_dissector::frame::{self, Addr, Body, LinkType, Packet};
 use rdmascope_dissector::trace::Trace;
 pub use route::{Route, Router};
 use shards::Shard;
-pub use shards::finish_all;
+pub use shards::{Standing, finish_all, finish_endless};
 use table::{Flow, Table};
 
 /// Known facts about a frame besides its bytes.

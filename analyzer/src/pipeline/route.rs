@@ -9,6 +9,8 @@
 //! Pairing and connection management need all that two hosts said to each other, so their queue pairs stay together. IP
 //! fragments are put together here, since only the whole datagram tells its connection. A shard is chosen by the
 //! content of packets only; if two shards would have to know of each other, [`Router::is_separable`] says so.
+//!
+//! A capture without an end has ever new hosts: [`Router::age`] forgets those that were not heard of for long.
 
 use super::FrameMeta;
 use super::datagrams::Datagrams;
@@ -68,6 +70,8 @@ const RECENT: usize = 256;
 pub struct Router {
     decode: frame::Options,
     keys: HashMap<Key, u16>,
+    /// Keys that were not seen since the last call of [`Router::age`].
+    old: HashMap<Key, u16>,
     recent: Vec<(Short, u16)>,
     /// By shard: frames that it has, and keys.
     load: Vec<(u64, u32)>,
@@ -85,6 +89,7 @@ impl Router {
         Self {
             decode: frame::Options { check_crc: false, ..options },
             keys: HashMap::new(),
+            old: HashMap::new(),
             recent: alloc::vec![((0, 0), 0); RECENT],
             load: alloc::vec![(0, 0); shards.max(1)],
             datagrams: Datagrams::default(),
@@ -98,6 +103,24 @@ impl Router {
     /// result of a single one.
     pub fn is_separable(&self) -> bool {
         self.separable
+    }
+
+    /// Forgets the keys that were not seen since the last call: whoever uses one of them again may have another shard.
+    /// To be called in intervals in which shards end what they do not hear of.
+    pub fn age(&mut self) {
+        self.old = core::mem::take(&mut self.keys);
+        // what is found at once is not looked up among the keys
+        self.recent.fill(((0, 0), 0));
+        self.requests.clear();
+        for (frames, keys) in &mut self.load {
+            // what was long ago counts less
+            (*frames, *keys) = (*frames / 2, *keys / 2);
+        }
+    }
+
+    /// True if it is time to [age](Router::age) for want of room.
+    pub fn is_full(&self) -> bool {
+        self.keys.len() >= KEYS_MAX || self.requests.len() >= REQUESTS_MAX
     }
 
     /// IP datagrams that were given up because there were too many.
@@ -193,7 +216,7 @@ impl Router {
 
     /// The shard that has a key; a new key goes to the shard with the least load.
     fn shard(&mut self, key: Key) -> usize {
-        let known = if key == Key::Alone { None } else { self.keys.get(&key).copied().map(usize::from) };
+        let known = if key == Key::Alone { None } else { self.known(key).map(usize::from) };
         let shard = known.unwrap_or_else(|| {
             let least =
                 self.load.iter().enumerate().min_by_key(|(_, (frames, keys))| (frames + 64 * u64::from(*keys), *keys));
@@ -207,6 +230,15 @@ impl Router {
         });
         self.load[shard].0 += 1;
         shard
+    }
+
+    fn known(&mut self, key: Key) -> Option<u16> {
+        if let Some(shard) = self.keys.get(&key) {
+            return Some(*shard);
+        }
+        let shard = self.old.remove(&key)?;
+        self.keys.insert(key, shard);
+        Some(shard)
     }
 }
 
@@ -426,6 +458,20 @@ mod tests {
         assert!(router.is_separable());
         shards(&mut router, &[management((2, 3), reject, 0, 72)]);
         assert!(!router.is_separable());
+    }
+
+    #[test]
+    fn keys_that_are_not_seen_for_long_are_forgotten() {
+        let mut router = router(2);
+        let pairs = [roce((1, 2), 7), roce((3, 4), 7), roce((5, 6), 7)];
+        let placed = shards(&mut router, &pairs);
+        for _ in 0..3 {
+            router.age();
+            // the first pair goes on, in the other direction too
+            assert_eq!(shards(&mut router, &[roce((1, 2), 7), roce((2, 1), 8)]), [placed[0]; 2]);
+        }
+        assert_eq!((router.keys.len(), router.old.len()), (1, 0));
+        assert!(router.is_separable() && !router.is_full());
     }
 
     #[test]

@@ -19,13 +19,22 @@
 //!   something before, they give up.
 //!
 //! Giving up means that one analysis has to do it all again.
+//!
+//! The shards of a capture without an end ([`Pipeline::endless_shard`]) cannot give up. They are told of what the others
+//! know at watermarks, frames that all of them have reached ([`Pipeline::watermark`]), and each follows its part of the
+//! connections that all together may follow. [`finish_endless`] then joins whatever there is; it counts what was
+//! forgotten, and exchanges between two watermarks are numbered shard by shard. [`Standing`] is what can be joined
+//! meanwhile.
 
 use super::{Pipeline, Router};
 use crate::env::Options;
 use crate::exchange::Exchange;
+use crate::finding::Findings;
 use crate::mirror::Mirrors;
+use crate::op::At;
 use crate::report::{self, Report};
-use crate::sink::Parts;
+use crate::sink::{Parts, Sink};
+use crate::totals::Totals;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 
@@ -47,6 +56,8 @@ pub(super) struct Shard {
     closed_in_trust: Option<u64>,
     /// The datagram that the fragment at hand completes.
     pub(super) datagram: Option<Vec<u8>>,
+    /// The last frame of any shard at the last watermark.
+    pub(super) last: At,
 }
 
 impl Shard {
@@ -80,9 +91,26 @@ impl Shard {
 struct Numbered {
     bytes: Vec<u8>,
     last: u64,
+    /// What there was at the last watermark: bytes, and the frame.
+    settled: (usize, u64),
+    /// Exchanges since then.
+    since: u64,
 }
 
 impl Numbered {
+    /// Frames up to this one are told apart no longer, back to the last time: the exchanges in them count as of this
+    /// one.
+    fn settle(&mut self, frame: u64) {
+        if self.since > 0 {
+            let n = core::mem::take(&mut self.since);
+            self.bytes.truncate(self.settled.0);
+            self.last = self.settled.1;
+            self.add(frame.max(self.last), n);
+            self.since = 0;
+            self.settled = (self.bytes.len(), self.last);
+        }
+    }
+
     /// `n` more in a frame, which comes after those before.
     fn add(&mut self, frame: u64, n: u64) {
         self.number((frame - self.last) << 1 | u64::from(n > 1));
@@ -90,6 +118,7 @@ impl Numbered {
             self.number(n);
         }
         self.last = frame;
+        self.since += n;
     }
 
     /// LEB128.
@@ -172,8 +201,29 @@ impl<S: Parts> Pipeline<S> {
             lost: None,
             closed_in_trust: None,
             datagram: None,
+            last: At::default(),
         });
         pipeline
+    }
+
+    /// The same of a capture without an end. The limits are those of all shards together.
+    pub fn endless_shard(options: Options, sink: S, shard: usize, of: usize) -> Self {
+        let part = |limit: usize| limit.div_ceil(of.max(1));
+        let (connections_max, memory_max) = (part(options.connections_max), part(options.memory_max));
+        Self::shard(Options { connections_max, memory_max, ..options }, sink, shard, of)
+    }
+
+    /// All shards have reached the frame `last` of the capture.
+    pub fn watermark(&mut self, last: At) {
+        if let Some(shard) = &mut self.shard {
+            shard.last = last;
+            shard.numbered.settle(last.frame);
+        }
+    }
+
+    /// Sets the number of packets that the capture lost of connections that other shards follow, as far as is known.
+    pub fn lost_elsewhere(&mut self, packets: u64) {
+        self.env.lost_elsewhere = packets;
     }
 
     /// The next frame is the last fragment of this IP datagram: [`super::Route::datagram`].
@@ -206,7 +256,7 @@ impl<S: Parts> Pipeline<S> {
             joined,
             done,
             done_dropped,
-            folded: _,
+            folded,
             capture,
             pauses: _,
             layers,
@@ -228,8 +278,13 @@ impl<S: Parts> Pipeline<S> {
         self.unreachable.extend(unreachable);
         self.unreachable.sort_by_key(|(at, ..)| at.frame);
         self.unreachable.truncate(super::UNREACHABLE_MAX);
-        self.requests.join(requests)
-            && self.env.join(env)
+        self.done_dropped += done_dropped;
+        self.connections_evicted += connections_evicted;
+        self.messages_forgotten += messages_forgotten;
+        self.folded.join(&folded);
+        let has_all_requests = self.requests.join(requests);
+        self.env.join(env)
+            && has_all_requests
             && is_known
             && done_dropped == 0
             && connections_evicted == 0
@@ -249,21 +304,37 @@ impl<S: Parts> Pipeline<S> {
 
 /// The capture is over: the report of all shards, and the joined sinks. `None` if they had to know of each other: then
 /// one analysis has to do it again.
-pub fn finish_all<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Option<(Report, S)> {
+pub fn finish_all<S: Parts>(shards: Vec<Pipeline<S>>, router: &Router) -> Option<(Report, S)> {
     let Options { connections_max, report_max, memory_max, .. } = shards.first()?.env.options;
     let held: usize = shards.iter().map(|shard| shard.table.held_most()).fold(0, usize::saturating_add);
     let most: usize = shards.iter().map(Pipeline::most_connections).sum();
     let ended: usize = shards.iter().map(|shard| shard.done.len()).sum();
+    let first = shards.first()?;
     if !router.is_separable()
         || most > connections_max.max(2)
         || held > memory_max
         || ended > report_max
         || lost_unknown(&shards)
+        || first.done_dropped > 0
+        || first.connections_evicted > 0
+        || first.messages_forgotten > 0
+        || first.env.findings.dropped() > 0
     {
         return None;
     }
+    let (report, sink, is_whole) = finish_joined(shards, router)?;
+    (is_whole && report.findings.dropped() == 0).then_some((report, sink))
+}
+
+/// The same of a capture without an end, of whatever there is. `None` if there is no shard.
+pub fn finish_endless<S: Parts>(shards: Vec<Pipeline<S>>, router: &Router) -> Option<(Report, S)> {
+    finish_joined(shards, router).map(|(report, sink, _)| (report, sink))
+}
+
+/// The report of all shards and the joined sinks. True if they are those of one analysis.
+fn finish_joined<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Option<(Report, S, bool)> {
     let lists: Vec<&Mirrors> = shards.iter().map(|shard| &shard.capture.mirrors).collect();
-    let (mirrors, places) = Mirrors::join(&lists)?;
+    let (mirrors, places, mut is_whole) = Mirrors::join(&lists);
     for (shard, places) in shards.iter_mut().zip(&places) {
         shard.move_mirrors(places);
     }
@@ -273,26 +344,15 @@ pub fn finish_all<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Op
         .collect();
     let mut shards = shards.into_iter();
     let mut whole = shards.next()?;
-    if whole.done_dropped > 0
-        || whole.connections_evicted > 0
-        || whole.messages_forgotten > 0
-        || whole.env.findings.dropped() > 0
-    {
-        return None;
-    }
     for part in shards {
-        if !whole.join(part) {
-            return None;
-        }
+        is_whole &= whole.join(part);
     }
     whole.capture.mirrors = mirrors;
     whole.datagrams.dropped = router.dropped();
     whole.shard = None;
     whole.env.next_exchange = numbered.len() as u64 * EXCHANGES + 1;
+    whole.fold_joined();
     let (mut report, mut sink) = whole.finish();
-    if report.findings.dropped() > 0 {
-        return None;
-    }
     let mut wanted: Vec<u64> = report.slowest.iter_mut().flat_map(Exchange::numbers).map(|id| *id).collect();
     wanted.extend(waiters(&mut report).map(|id| *id));
     sink.exchange_numbers(&mut |id| wanted.push(*id));
@@ -301,7 +361,63 @@ pub fn finish_all<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Op
     report.slowest.iter_mut().flat_map(Exchange::numbers).for_each(renumber);
     waiters(&mut report).for_each(renumber);
     sink.exchange_numbers(&mut |id| renumber(id));
-    Some((report, sink))
+    Some((report, sink, is_whole))
+}
+
+/// What an analysis without an end has come to, or several that share its connections: the part of a report that can
+/// be added up.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// Frames so far, without the counts by protocol.
+    pub capture: report::Capture,
+    /// The connections that are kept one by one, by the numbers under which they are followed.
+    pub connections: Vec<report::Connection>,
+    /// All connections there were, added up.
+    pub totals: Totals,
+    /// Broken rules.
+    pub findings: Findings,
+}
+
+impl Standing {
+    /// Adds that of another shard.
+    pub fn join(&mut self, part: Standing) {
+        let Standing { capture, connections, totals, findings } = part;
+        self.capture.lost_by_capture += capture.lost_by_capture;
+        self.capture.undecoded += capture.undecoded;
+        for (what, n) in &capture.dropped {
+            match self.capture.dropped.iter_mut().find(|(known, _)| known == what) {
+                Some((_, sum)) => *sum += n,
+                None => self.capture.dropped.push((what, *n)),
+            }
+        }
+        let (mirrors, _, _) = Mirrors::join(&[&self.capture.mirrors, &capture.mirrors]);
+        self.capture.mirrors = mirrors;
+        join_capture(&mut self.capture, capture);
+        self.connections.extend(connections);
+        self.totals.join(&totals);
+        self.findings.join(findings);
+    }
+}
+
+impl<S: Sink> Pipeline<S> {
+    /// What it has come to. Costs as much as there are connections that are open or in the report.
+    pub fn standing(&self) -> Standing {
+        let mut totals = self.folded.clone();
+        let mut connections = self.done.clone();
+        connections.iter().for_each(|connection| totals.add(connection, false));
+        for slot in self.table.iter() {
+            let summary = slot.connection.summary();
+            let is_open = slot.connection.closed.is_none() && slot.connection.opening.rejected.is_none();
+            totals.add(&summary, is_open);
+            connections.push(summary);
+        }
+        Standing { capture: self.capture(), connections, totals, findings: self.env.findings.clone() }
+    }
+
+    /// Packets that the capture lost, as far as this analysis knows.
+    pub fn lost(&self) -> u64 {
+        self.env.lost_by_capture
+    }
 }
 
 /// The numbers of the requests that episodes name.

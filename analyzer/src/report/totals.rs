@@ -51,6 +51,21 @@ pub struct SideTotal {
     pub held_least: Option<i64>,
 }
 
+impl SideTotal {
+    /// Adds that of other connections.
+    fn join(&mut self, other: &Self) {
+        self.messages += other.messages;
+        self.fragmented += other.fragmented;
+        self.keepalives += other.keepalives;
+        self.granted += other.granted;
+        self.spent += other.spent;
+        self.stalls += other.stalls;
+        self.stalled_time = self.stalled_time.saturating_add(other.stalled_time);
+        self.overruns += other.overruns;
+        self.held_least = [self.held_least, other.held_least].into_iter().flatten().min();
+    }
+}
+
 /// Connections by carrier and content.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
@@ -68,15 +83,14 @@ impl Totals {
         self.rows.iter().map(|r| r.connections).sum()
     }
 
-    /// Adds a connection; of an open one also the credits that its sides hold.
-    pub fn add(&mut self, c: &Connection, is_open: bool) {
-        let transport = c.transport.unwrap_or(Transport::Tcp);
-        let at = match self.rows.iter().position(|r| (r.transport, r.protocol) == (transport, c.protocol)) {
+    /// The row of a carrier and a content.
+    fn row(&mut self, transport: Transport, protocol: Protocol) -> &mut Total {
+        let at = match self.rows.iter().position(|r| (r.transport, r.protocol) == (transport, protocol)) {
             Some(at) => at,
             None => {
                 self.rows.push(Total {
                     transport,
-                    protocol: c.protocol,
+                    protocol,
                     connections: 0,
                     open: 0,
                     bytes: [0; 2],
@@ -88,7 +102,26 @@ impl Totals {
                 self.rows.len() - 1
             }
         };
-        let row = &mut self.rows[at];
+        &mut self.rows[at]
+    }
+
+    /// Adds those of other connections.
+    pub fn join(&mut self, other: &Self) {
+        for more in &other.rows {
+            let row = self.row(more.transport, more.protocol);
+            row.connections += more.connections;
+            row.open += more.open;
+            row.bytes.iter_mut().zip(more.bytes).for_each(|(sum, n)| *sum += n);
+            row.sides.iter_mut().zip(&more.sides).for_each(|(sum, side)| sum.join(side));
+            row.rdma.join(&more.rdma);
+            row.health.join(&more.health);
+            more.commands.rows().iter().for_each(|command| row.commands.join(command));
+        }
+    }
+
+    /// Adds a connection; of an open one also the credits that its sides hold.
+    pub fn add(&mut self, c: &Connection, is_open: bool) {
+        let row = self.row(c.transport.unwrap_or(Transport::Tcp), c.protocol);
         row.connections += 1;
         row.open += u64::from(is_open);
         for (_, client, server) in &c.throughput {
@@ -96,17 +129,17 @@ impl Totals {
             row.bytes[1] += server;
         }
         for (sum, side) in row.sides.iter_mut().zip(&c.sides) {
-            sum.messages += side.messages;
-            sum.fragmented += side.fragmented;
-            sum.keepalives += side.keepalives;
-            sum.granted += side.granted_total;
-            sum.spent += side.spent_total;
-            sum.stalls += side.stalls;
-            sum.stalled_time = sum.stalled_time.saturating_add(side.stalled_time);
-            sum.overruns += side.overruns;
-            if let Some(held) = side.held_last.filter(|_| is_open) {
-                sum.held_least = Some(sum.held_least.map_or(held, |least| least.min(held)));
-            }
+            sum.join(&SideTotal {
+                messages: side.messages,
+                fragmented: side.fragmented,
+                keepalives: side.keepalives,
+                granted: side.granted_total,
+                spent: side.spent_total,
+                stalls: side.stalls,
+                stalled_time: side.stalled_time,
+                overruns: side.overruns,
+                held_least: side.held_last.filter(|_| is_open),
+            });
         }
         row.rdma.join(&c.rdma);
         row.health.join(&c.health);

@@ -519,7 +519,14 @@ impl LiveSource {
         Ok(Some(at))
     }
 
-    fn step(&mut self) -> Result<bool> {
+    /// Goes to the next frame if there is one already, as [`Source::advance`] does. `false` says nothing of the end.
+    pub fn advance_at_once(&mut self) -> Result<bool> {
+        self.current = None;
+        if self.over { Ok(false) } else { self.step(false) }
+    }
+
+    /// Goes to the next frame; `waits` if it may wait for one.
+    fn step(&mut self, waits: bool) -> Result<bool> {
         let (mut waited, mut passed) = (0, 0);
         loop {
             if let Some(at) = self.choose(now_ns)? {
@@ -545,6 +552,9 @@ impl LiveSource {
                 }
                 return Ok(true);
             }
+            if !waits {
+                return Ok(false);
+            }
             if self.stop.load(Ordering::Relaxed) {
                 let until = *self.until_ns.get_or_insert_with(now_ns);
                 let late = self.inputs.iter().map(|p| p.live.latency_ms()).max().unwrap_or(0);
@@ -568,10 +578,7 @@ impl Source for LiveSource {
     #[inline]
     fn advance(&mut self) -> Result<bool> {
         self.current = None;
-        if self.over {
-            return Ok(false);
-        }
-        self.step()
+        if self.over { Ok(false) } else { self.step(true) }
     }
 
     #[inline]

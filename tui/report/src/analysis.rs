@@ -18,7 +18,7 @@ use crate::ahead::{self, How, Mapped};
 use crate::dissection::{self, Before, Past};
 use crate::input::{Bar, Input};
 use crate::known_bugs::{self, Condition, Search};
-use crate::shards::{Board, Ended, GiveUpOnDrop, Next, Walk, share};
+use crate::shards::{Board, Ended, GiveUpOnDrop, Next, Part, Walk, share};
 use crate::sync::thread;
 use rdmascope_analyzer::connection::f::CONNECTION;
 use rdmascope_analyzer::env::Options;
@@ -303,7 +303,7 @@ pub fn link_speeds<S: Sink>(pipeline: &mut Pipeline<S>, metadata: &Metadata) {
 }
 
 /// The same before frames of new interfaces; `known` is the number of those that it was told of.
-fn known_speeds<S: Sink>(pipeline: &mut Pipeline<S>, known: &mut usize, interfaces: &[Interface]) {
+pub(crate) fn known_speeds<S: Sink>(pipeline: &mut Pipeline<S>, known: &mut usize, interfaces: &[Interface]) {
     for (place, interface) in interfaces.iter().enumerate().skip(*known) {
         if let (Ok(place), Some(bits)) = (u32::try_from(place), interface.speed) {
             pipeline.link_speed(place, bits);
@@ -330,26 +330,36 @@ where
         match board.next(shard) {
             Next::Part(mut part) => {
                 at(part.offset);
-                let mut datagrams = part.datagrams();
-                let mut pauses = part.pauses();
-                known_speeds(&mut pipeline, &mut interfaces, &part.interfaces);
-                for (meta, kept) in &part.frames {
-                    while let Some((of, pause)) = pauses.front().filter(|(of, _)| of.number < meta.number) {
-                        pipeline.paused(of, pause);
-                        pauses.pop_front();
-                    }
-                    if datagrams.front().is_some_and(|(number, _)| *number == meta.number) {
-                        pipeline.whole(datagrams.pop_front().map(|(_, datagram)| datagram));
-                    }
-                    each(&mut pipeline, meta, kept, &part.chunk, &part.interfaces);
-                }
-                pauses.iter().for_each(|(of, pause)| pipeline.paused(of, pause));
+                feed(&mut pipeline, &mut part, &mut interfaces, &mut each);
                 board.done(shard, part, pipeline.most_connections());
             }
             Next::Full => board.nap(heard),
             Next::End => return pipeline,
         }
     }
+}
+
+/// Hands the frames of a part to an analysis, and before them what others have for it. `known` is the number of
+/// interfaces that it was told of.
+pub(crate) fn feed<S: Parts, T>(
+    pipeline: &mut Pipeline<S>,
+    part: &mut Part<T>,
+    known: &mut usize,
+    mut each: impl FnMut(&mut Pipeline<S>, &FrameMeta, &T, &Chunk, &[Interface]),
+) {
+    let (mut datagrams, mut pauses) = (part.datagrams(), part.pauses());
+    known_speeds(pipeline, known, &part.interfaces);
+    for (meta, kept) in &part.frames {
+        while let Some((of, pause)) = pauses.front().filter(|(of, _)| of.number < meta.number) {
+            pipeline.paused(of, pause);
+            pauses.pop_front();
+        }
+        if datagrams.front().is_some_and(|(number, _)| *number == meta.number) {
+            pipeline.whole(datagrams.pop_front().map(|(_, datagram)| datagram));
+        }
+        each(pipeline, meta, kept, &part.chunk, &part.interfaces);
+    }
+    pauses.iter().for_each(|(of, pause)| pipeline.paused(of, pause));
 }
 
 struct Loop<S> {

@@ -121,8 +121,8 @@ pub struct Part<T, C = Text> {
     pub interfaces: Arc<[Interface]>,
     /// What another worker has begun for the one that it is of: [`Board::lend`].
     pub begun: Option<C>,
-    datagrams: VecDeque<(u64, Vec<u8>)>,
-    pauses: VecDeque<(FrameMeta, Pause)>,
+    pub(crate) datagrams: VecDeque<(u64, Vec<u8>)>,
+    pub(crate) pauses: VecDeque<(FrameMeta, Pause)>,
     /// True while another worker has its frames.
     is_lent: bool,
 }
@@ -147,6 +147,13 @@ impl<T, C> Part<T, C> {
     /// The IP datagrams that frames of this part complete, by number: [`Route::datagram`].
     pub fn datagrams(&mut self) -> VecDeque<(u64, Vec<u8>)> {
         std::mem::take(&mut self.datagrams)
+    }
+
+    /// Removes the frames and all that belongs to them.
+    pub(crate) fn clear(&mut self) {
+        self.frames.clear();
+        self.datagrams.clear();
+        self.pauses.clear();
     }
 
     /// The pause frames of the batch that another worker has, in order: a worker tells its analysis of each before the
@@ -358,9 +365,7 @@ impl<'f, T, C, K: FnMut(&FrameMeta, Place, &Metadata) -> T> Board<'f, T, K, C> {
 
     /// Called when a worker is done with a part; `connections` is the most connections that it followed at one time.
     pub fn done(&self, worker: usize, mut part: Part<T, C>, connections: usize) {
-        part.frames.clear();
-        part.datagrams.clear();
-        part.pauses.clear();
+        part.clear();
         self.file.give_back(std::mem::take(&mut part.chunk));
         lock(&self.empty).push(part);
         self.most[worker].store(connections, Ordering::Release);

@@ -72,13 +72,16 @@ fn new_bugs_are_found_alike_whatever_the_threads_and_without_an_end() {
             let chosen = analysis::run_in_parts(input(), names(), run(threads), Collector::new(wanted));
             assert_eq!(alone, said(chosen), "{} by {threads} threads", path.display());
         }
-        let mut source = open(&path, OpenOptions::new()).unwrap();
-        let mut monitor = Monitor::new(Options::default(), Collector::new(wanted), &[]);
-        while matches!(source.advance(), Ok(true)) {
-            monitor.frame(&source.record(), source.interfaces());
+        for threads in [1, 3] {
+            let mut source = open(&path, OpenOptions::new()).unwrap();
+            let mut monitor = Monitor::new(Options::default(), Collector::new(wanted), &[], threads);
+            while matches!(source.advance(), Ok(true)) {
+                monitor.frame(&source.record(), source.interfaces());
+            }
+            let findings = monitor.standing().findings;
+            let live: Vec<u64> = given.iter().map(|rule| findings.occurrences(*rule)).collect();
+            assert_eq!(counts, live, "{} by {threads} threads", path.display());
         }
-        let live: Vec<u64> = given.iter().map(|rule| monitor.pipeline.findings().occurrences(*rule)).collect();
-        assert_eq!(counts, live, "{}", path.display());
     }
     assert!(shared > 20 && found.iter().all(|n| *n > 0), "{shared}: {found:?}");
 }

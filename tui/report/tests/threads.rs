@@ -9,7 +9,8 @@ use rdmascope_analyzer::episodes::time::Owner;
 use rdmascope_analyzer::finding::Rule;
 use rdmascope_analyzer::keys::Keyring;
 use rdmascope_capture::{
-    Capture, CaptureFile, Interface, LinkType, MappedSource, MergedSource, PcapngWriter, Record, Section,
+    Capture, CaptureFile, Hardware, Interface, LinkType, MappedSource, MergedSource, PcapngWriter, Record, Section,
+    Source,
 };
 use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::filter::Filter;
@@ -20,6 +21,7 @@ use rdmascope_report::analysis::{self, Analysis, Run};
 use rdmascope_report::dissection::Dissection;
 use rdmascope_report::fields::registry;
 use rdmascope_report::input::Input;
+use rdmascope_report::live::monitor::Monitor;
 use rdmascope_report::output::ek::Ek;
 use rdmascope_report::output::fields::{Fields, Options as Columns};
 use rdmascope_report::output::json::{Json, What};
@@ -109,24 +111,44 @@ fn same(subject: &Subject, connections_max: usize) -> bool {
     let names = || vec![subject.name.clone()];
     let wanted = Wanted { exchanges: true, credits: true };
     let alone = rendered(analysis::run(subject.input(), names(), how(1, connections_max), Collector::new(wanted)));
-    let hold = |threads: usize, they: &str| {
-        if alone != they {
+    let hold = |one: &str, threads: usize, they: &str| {
+        if one != they {
             let (one, they) =
-                alone.lines().zip(they.lines()).find(|(one, they)| one != they).unwrap_or(("(longer)", "(shorter)"));
+                one.lines().zip(they.lines()).find(|(one, they)| one != they).unwrap_or(("(longer)", "(shorter)"));
             subject.differ(threads, one, they);
         }
     };
     let mut shared = false;
+    let is_full = connections_max < Options::default().connections_max;
+    let endless = captured(subject, 1);
     for threads in THREADS {
         let how = how(threads, connections_max);
         if let Some(analysis) = analysis::run_in_shards(&subject.file, &names(), &how, &Collector::new(wanted)) {
             shared = true;
-            hold(threads, &rendered(analysis));
+            hold(&alone, threads, &rendered(analysis));
+            // each thread of a live capture has a part of the table
+            if !is_full {
+                hold(&endless, threads, &captured(subject, threads));
+            }
+        } else {
+            captured(subject, threads);
         }
         // one thread follows, the others decode for it
-        hold(threads, &rendered(analysis::run(subject.input(), names(), how, Collector::new(wanted))));
+        hold(&alone, threads, &rendered(analysis::run(subject.input(), names(), how, Collector::new(wanted))));
     }
     shared
+}
+
+/// The report of the same frames captured live, by so many threads.
+fn captured(subject: &Subject, threads: usize) -> String {
+    let options = Options { payloads: true, ..Options::default() };
+    let wanted = Wanted { exchanges: true, credits: true };
+    let mut monitor = Monitor::new(options, Collector::new(wanted), std::slice::from_ref(&subject.name), threads);
+    let mut source = MappedSource::new(subject.file.clone());
+    while matches!(source.advance(), Ok(true)) {
+        monitor.frame(&source.record(), source.interfaces());
+    }
+    rendered(monitor.end(0, Hardware::default(), None).expect("a report"))
 }
 
 fn captures(folder: &Path, found: &mut Vec<PathBuf>) {

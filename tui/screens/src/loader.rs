@@ -29,7 +29,8 @@ use rdmascope_report::ahead::{self, How, Mapped};
 use rdmascope_report::analysis::{SMALL, link_speeds};
 use rdmascope_report::dissection::Past;
 use rdmascope_report::known_bugs::Search;
-use rdmascope_report::live::monitor::{self, mpa_port};
+use rdmascope_report::live::endless::{self, mpa_port};
+use rdmascope_report::live::monitor;
 use rdmascope_report::report::Ignore;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -633,7 +634,7 @@ pub(crate) fn run(
 /// Analysis and index before the first frame.
 fn beginning(endless: bool, shared: &Shared) -> (Pipeline<Collector>, Builder) {
     let settings = Options { slowest_max: SLOWEST, ..Options::clone(&shared.options) };
-    let settings = if endless { monitor::endless(settings) } else { settings };
+    let settings = if endless { endless::endless(settings) } else { settings };
     let pipeline = Pipeline::with_sink(settings, Collector { rolls: endless, ..Collector::default() });
     (pipeline, if endless { Builder::rolling(LIVE_CHUNKS) } else { Builder::default() })
 }
@@ -790,7 +791,7 @@ fn read<'l, D: FnMut(News) -> bool + 'l>(
             }
             if loading.expired.elapsed() >= EXPIRE_EVERY {
                 loading.expired = Instant::now();
-                monitor::expire(&mut loading.pipeline);
+                endless::expire(&mut loading.pipeline);
             }
         }
         if shared.stop.load(Ordering::Relaxed) || loading.deaf {

@@ -159,6 +159,7 @@ fn live(args: &Analyze, options: Options, wanted: Wanted, how: &How) -> Result<E
         until: args.autostop.iter().find_map(|l| if let cli::CaptureLimit::Time(t) = l { Some(*t) } else { None }),
         frames: args.autostop.iter().find_map(|l| if let cli::CaptureLimit::Packets(n) = l { Some(*n) } else { None }),
         rdma_root: args.live.rdma_root.clone(),
+        threads: super::threads(args.threads),
     };
     let analysis = watch.run(source, options, Collector::new(wanted), how.color)?;
     show(args, analysis, file, how)

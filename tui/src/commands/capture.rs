@@ -58,7 +58,9 @@ pub(super) fn run(args: &Capture, color: Color) -> Result<ExitCode> {
     let analysis = match args.metrics {
         Some(address) => {
             let options = Options { check_crc: !args.no_crc, ..Options::default() };
-            Some((Monitor::new(options, Quiet, &args.live.interfaces), Metrics::start(address, &args.live.rdma_root)?))
+            let threads = super::threads(args.threads);
+            let monitor = Monitor::new(options, Quiet, &args.live.interfaces, threads);
+            Some((monitor, Metrics::start(address, &args.live.rdma_root)?))
         }
         None => None,
     };
@@ -181,7 +183,10 @@ impl Running<'_> {
 
     fn capture(&mut self) -> Result<CaptureEnd> {
         loop {
-            let is_frame = self.source.advance()?;
+            let is_frame = match &mut self.analysis {
+                Some((monitor, _)) => monitor.advance(&mut self.source)?,
+                None => self.source.advance()?,
+            };
             if is_frame {
                 self.frames += 1;
                 self.since += 1;

@@ -1,7 +1,9 @@
 //! Shared code of the commands for live captures: signals, messages on standard error, and the continuous analysis
-//! ([`monitor`]).
+//! ([`monitor`]), by one thread ([`endless`]) or by several ([`workers`]).
 
+pub mod endless;
 pub mod monitor;
+pub mod workers;
 
 use crate::system;
 use anyhow::Result;
