@@ -487,4 +487,26 @@ mod tests {
         let numbers = numbers(&shards, wanted.clone());
         assert_eq!(wanted.iter().map(|id| numbers[id]).collect::<Vec<_>>(), [1, 4, 5, 6, 2, 3, 7, 8, 9]);
     }
+
+    /// What is kept of the numbers does not grow with frames, and exchanges stay in the order of the watermarks.
+    #[test]
+    fn exchanges_between_watermarks_are_numbered_shard_by_shard() {
+        let mut shards = [Numbered::default(), Numbered::default()];
+        for frame in 1..=1000 {
+            shards[frame as usize % 2].add(frame, 1);
+        }
+        shards.iter_mut().for_each(|shard| shard.settle(1000));
+        // nothing new
+        shards.iter_mut().for_each(|shard| shard.settle(1500));
+        shards[1].add(2000, 2);
+        shards[0].add(2001, 1);
+        assert_eq!(shards[0].iter().collect::<Vec<_>>(), [(1000, 500), (2001, 1)]);
+        assert_eq!(shards[1].iter().collect::<Vec<_>>(), [(1000, 500), (2000, 2)]);
+        shards.iter_mut().for_each(|shard| shard.settle(3000));
+        assert!(shards.iter().all(|shard| shard.bytes.len() <= 8 && shard.iter().count() == 2));
+        let (first, other) = (1, EXCHANGES + 1);
+        let wanted = vec![first, first + 500, other, other + 499, other + 501];
+        let numbers = numbers(&shards, wanted.clone());
+        assert_eq!(wanted.iter().map(|id| numbers[id]).collect::<Vec<_>>(), [1, 1001, 501, 1000, 1003]);
+    }
 }

@@ -519,14 +519,13 @@ impl LiveSource {
         Ok(Some(at))
     }
 
-    /// Goes to the next frame if there is one already, as [`Source::advance`] does. `false` says nothing of the end.
-    pub fn advance_at_once(&mut self) -> Result<bool> {
+    /// Goes to the next frame, as [`Source::advance`] does, and waits for so many milliseconds at most.
+    pub fn advance_within(&mut self, milliseconds: u32) -> Result<bool> {
         self.current = None;
-        if self.over { Ok(false) } else { self.step(false) }
+        if self.over { Ok(false) } else { self.step(milliseconds.min(WAIT_MS)) }
     }
 
-    /// Goes to the next frame; `waits` if it may wait for one.
-    fn step(&mut self, waits: bool) -> Result<bool> {
+    fn step(&mut self, wait_ms: u32) -> Result<bool> {
         let (mut waited, mut passed) = (0, 0);
         loop {
             if let Some(at) = self.choose(now_ns)? {
@@ -552,7 +551,7 @@ impl LiveSource {
                 }
                 return Ok(true);
             }
-            if !waits {
+            if wait_ms == 0 {
                 return Ok(false);
             }
             if self.stop.load(Ordering::Relaxed) {
@@ -562,11 +561,11 @@ impl LiveSource {
                     self.over = true;
                     return Ok(false);
                 }
-            } else if waited >= WAIT_MS {
+            } else if waited >= wait_ms {
                 return Ok(false);
             }
             // if frames of another input wait, the time is short
-            let step = if self.inputs.iter().any(|p| p.pending) { 2 } else { WAIT_MS.saturating_sub(waited).max(1) };
+            let step = if self.inputs.iter().any(|p| p.pending) { 2 } else { wait_ms.saturating_sub(waited).max(1) };
             let begun = Instant::now();
             self.wait(step);
             waited += (begun.elapsed().as_millis() as u32).max(1);
@@ -577,8 +576,7 @@ impl LiveSource {
 impl Source for LiveSource {
     #[inline]
     fn advance(&mut self) -> Result<bool> {
-        self.current = None;
-        if self.over { Ok(false) } else { self.step(true) }
+        self.advance_within(WAIT_MS)
     }
 
     #[inline]
