@@ -548,23 +548,24 @@ fn live_analysis_says_what_analysis_of_the_file_says() {
                 path.to_str().unwrap(),
             ]);
             headers.says("capturing from vb");
-            let mut live =
-                Running::start(&["analyze", "-i", "vb", "-f", "everything", "--every", "100ms", "--format", "json"]);
-            live.says("capturing from vb");
+            let lives = ["1", "3"].map(|threads| {
+                let how = ["-f", "everything", "--every", "100ms", "--format", "json", "--threads", threads];
+                let mut live = Running::start(&[&["analyze", "-i", "vb"][..], &how].concat());
+                live.says("capturing from vb");
+                live
+            });
             send("va", &sent, 2_000.0);
-            live.says_all(&["Z connection ", "Z all: "]);
-            let (status, out, said) = live.ends_by("INT");
-            assert!(status.success(), "{said}");
-            // a program that reads the report has it alone
-            let (lines, report) = (said, out);
-            assert!(
-                lines.lines().any(|l| l.contains("Z connection ") && l.contains("192.0.2.2 → 192.0.2.1")),
-                "{lines}"
-            );
-            assert!(lines.lines().any(|l| l.contains("Z all: ")), "{lines}");
-            let file = rdmascope(&["analyze", sample(name).to_str().unwrap(), "--format", "json"]);
-            let (file, live) = (connections(&file.stdout), connections(report.as_bytes()));
-            assert_eq!(live, file, "{name}");
+            let file = connections(&rdmascope(&["analyze", sample(name).to_str().unwrap(), "--format", "json"]).stdout);
+            for mut live in lives {
+                live.says_all(&["Z connection ", "Z all: "]);
+                let (status, out, said) = live.ends_by("INT");
+                assert!(status.success(), "{said}");
+                // a program that reads the report has it alone
+                let (lines, report) = (said, out);
+                assert!(lines.lines().any(|l| l.contains("Z connection 1 192.0.2.2 → 192.0.2.1")), "{lines}");
+                assert!(lines.lines().any(|l| l.contains("Z all: ")), "{lines}");
+                assert_eq!(connections(report.as_bytes()), file, "{name}");
+            }
             // a capture without bulk data has the same results except for bulk data
             let (status, _, said) = headers.ends_by("INT");
             assert!(status.success(), "{said}");

@@ -6,6 +6,7 @@
 
 use crate::analysis::{self, Analysis, Run};
 use crate::input::Input;
+use crate::live::monitor::Monitor;
 use crate::output::json::{Json, What};
 use crate::output::lines::Lines;
 use crate::pool::Pool;
@@ -17,7 +18,9 @@ use crate::sync::{lock, thread};
 use crate::texts;
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::keys::Keyring;
-use rdmascope_capture::{Capture, CaptureFile, LinkType, MappedSource, PcapWriter, Record};
+use rdmascope_analyzer::op::RdmaOp;
+use rdmascope_analyzer::report::{Parts, Sink};
+use rdmascope_capture::{Capture, CaptureFile, Hardware, LinkType, MappedSource, PcapWriter, Record, Source};
 use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::frame;
 use rdmascope_dissector::trace::Detail;
@@ -93,6 +96,75 @@ fn workers_that_share_connections_come_to_one_report() {
             assert!(analysis::run_in_shards(&file, &["a".to_owned()], &how(threads, 2), &sink).is_none());
         }
     });
+}
+
+/// The report of the same frames captured live. How things stand is asked for twice.
+fn captured(file: &Arc<CaptureFile>, threads: usize) -> String {
+    let options = Options::default();
+    let mut monitor = Monitor::new(options, Collector::new(Wanted::default()), &["a".to_owned()], threads);
+    let mut source = MappedSource::new(file.clone());
+    let mut stood = Vec::new();
+    for n in 1.. {
+        if !matches!(source.advance(), Ok(true)) {
+            break;
+        }
+        monitor.frame(&source.record(), source.interfaces());
+        if n % 4 == 0 {
+            let standing = monitor.standing();
+            stood.push((standing.capture.frames, standing.totals.connections(), standing.findings.len()));
+        }
+    }
+    let analysis = monitor.end(0, Hardware::default(), None).expect("a report");
+    format!("{stood:?}\n{}", rendered(analysis))
+}
+
+#[test]
+fn workers_of_a_live_capture_come_to_one_report() {
+    let file = capture();
+    let alone = captured(&file, 1);
+    assert!(alone.starts_with("[(4, "), "{alone}");
+    in_every_order(move || {
+        for threads in [2, 3] {
+            assert_eq!(captured(&file, threads), alone);
+        }
+    });
+}
+
+/// Who wants to know how things stand does not wait for a worker that fell, and the fall is seen in the end.
+#[test]
+fn a_worker_of_a_live_capture_that_falls_leaves_nobody_waiting() {
+    /// Falls at the first request that it hears of.
+    struct Falls;
+
+    impl Sink for Falls {
+        fn op(&mut self, _connection: u32, _op: &RdmaOp<'_>) {
+            std::panic::panic_any("fell");
+        }
+    }
+
+    impl Parts for Falls {
+        fn part(&self) -> Self {
+            Falls
+        }
+        fn join(&mut self, _part: Self) -> bool {
+            true
+        }
+        fn exchange_numbers(&mut self, _each: &mut dyn FnMut(&mut u64)) {}
+    }
+
+    let file = capture();
+    let fell = std::panic::catch_unwind(|| {
+        in_every_order(move || {
+            let mut monitor = Monitor::new(Options::default(), Falls, &[], 2);
+            let mut source = MappedSource::new(file.clone());
+            while matches!(source.advance(), Ok(true)) {
+                monitor.frame(&source.record(), source.interfaces());
+                monitor.standing();
+            }
+            drop(monitor.end(0, Hardware::default(), None));
+        });
+    });
+    assert!(fell.is_err());
 }
 
 #[test]

@@ -183,6 +183,11 @@ impl Running<'_> {
 
     fn capture(&mut self) -> Result<CaptureEnd> {
         loop {
+            if let Some((monitor, _)) = &mut self.analysis
+                && let Some(port) = monitor.port()
+            {
+                self.source.learn_tcp_port(port)?;
+            }
             let is_frame = match &mut self.analysis {
                 Some((monitor, _)) => monitor.advance(&mut self.source)?,
                 None => self.source.advance()?,
@@ -190,10 +195,8 @@ impl Running<'_> {
             if is_frame {
                 self.frames += 1;
                 self.since += 1;
-                if let Some((monitor, _)) = &mut self.analysis
-                    && let Some(port) = monitor.frame(&self.source.record(), self.source.interfaces())
-                {
-                    self.source.learn_tcp_port(port)?;
+                if let Some((monitor, _)) = &mut self.analysis {
+                    monitor.frame(&self.source.record(), self.source.interfaces());
                 }
                 if let Some(files) = &mut self.files {
                     let mut record = self.source.record();

@@ -30,6 +30,8 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(1);
 pub const HARDWARE_EVERY: Duration = Duration::from_secs(1);
 /// Frames between two looks at the clock.
 const LOOK_EVERY: u32 = 256;
+/// Milliseconds of waiting after frames were handed over.
+const HANDED_OVER_MS: u32 = 2;
 /// Commands in a line.
 const COMMANDS: usize = 4;
 
@@ -45,6 +47,8 @@ pub struct Monitor<S> {
     /// Interfaces whose speed is known to a single thread.
     interfaces: usize,
     past: Past,
+    /// The port of a handshake that a single thread saw.
+    port: Option<u16>,
 }
 
 enum Engine<S> {
@@ -57,8 +61,7 @@ impl<S: Parts + Send + 'static> Monitor<S> {
     /// channels of a session share, or if bugs are searched for by the numbers of connections and requests.
     pub fn new(options: Options, sink: S, interfaces: &[String], threads: usize) -> Self {
         let options = endless(options);
-        let is_separable =
-            options.keyring.is_empty() && Search::new().is_none_or(|search| search.is_by_connection());
+        let is_separable = options.keyring.is_empty() && Search::new().is_none_or(|search| search.is_by_connection());
         let engine = if threads > 1 && is_separable {
             Engine::Many(Workers::new(threads, &options, &sink))
         } else {
@@ -73,6 +76,7 @@ impl<S: Parts + Send + 'static> Monitor<S> {
             aged: Instant::now(),
             interfaces: 0,
             past: Past::default(),
+            port: None,
         }
     }
 
@@ -80,21 +84,27 @@ impl<S: Parts + Send + 'static> Monitor<S> {
     /// them before it waits.
     #[inline]
     pub fn advance(&mut self, source: &mut LiveSource) -> rdmascope_capture::Result<bool> {
-        if let Engine::Many(workers) = &mut self.engine
-            && workers.has_waiting()
-        {
-            if source.advance_at_once()? {
+        if matches!(&self.engine, Engine::Many(workers) if workers.has_waiting()) {
+            if source.advance_within(0)? {
                 return Ok(true);
             }
-            workers.send();
+            self.hand_over();
+            // for a moment only: the workers may see a port that is to be captured
+            return source.advance_within(HANDED_OVER_MS);
         }
         source.advance()
     }
 
-    /// Takes a frame of a capture on these interfaces. Returns a TCP port on which an MPA handshake was seen, in it or
-    /// in an earlier one.
+    /// Hands the frames that there are to the workers.
+    pub fn hand_over(&mut self) {
+        if let Engine::Many(workers) = &mut self.engine {
+            workers.send();
+        }
+    }
+
+    /// Takes a frame of a capture on these interfaces.
     #[inline]
-    pub fn frame(&mut self, record: &Record<'_>, interfaces: &[Interface]) -> Option<u16> {
+    pub fn frame(&mut self, record: &Record<'_>, interfaces: &[Interface]) {
         self.number += 1;
         let meta = meta_of(record, self.number, &mut self.time_ns);
         self.summary.frame(&meta);
@@ -103,9 +113,21 @@ impl<S: Parts + Send + 'static> Monitor<S> {
                 if interfaces.len() != self.interfaces {
                     known_speeds(&mut one.pipeline, &mut self.interfaces, interfaces);
                 }
-                one.frame(&meta, record, interfaces, &mut self.past)
+                if let Some(port) = one.frame(&meta, record, interfaces, &mut self.past) {
+                    self.port = Some(port);
+                }
             }
             Engine::Many(workers) => workers.frame(&meta, record, interfaces),
+        }
+    }
+
+    /// A TCP port on which an MPA handshake was seen, and which was not told yet. To be asked before each
+    /// [`Monitor::advance`].
+    #[inline]
+    pub fn port(&mut self) -> Option<u16> {
+        match &self.engine {
+            Engine::One(_) => self.port.take(),
+            Engine::Many(workers) => workers.port(),
         }
     }
 
@@ -225,11 +247,12 @@ impl Watch {
         let mut next = self.every.map(|every| begun + every);
         let (mut since, mut looked) = (0, Instant::now());
         let error = loop {
+            if let Some(port) = monitor.port() {
+                source.learn_tcp_port(port)?;
+            }
             match monitor.advance(&mut source) {
                 Ok(true) => {
-                    if let Some(port) = monitor.frame(&source.record(), source.interfaces()) {
-                        source.learn_tcp_port(port)?;
-                    }
+                    monitor.frame(&source.record(), source.interfaces());
                     since += 1;
                     if self.frames.is_some_and(|n| monitor.number >= n) {
                         break None;
@@ -340,13 +363,7 @@ impl Rounds {
         }
     }
 
-    fn lines(
-        &mut self,
-        standing: Standing,
-        dropped: [u64; 2],
-        hardware: Vec<Counter>,
-        now: i64,
-    ) -> String {
+    fn lines(&mut self, standing: Standing, dropped: [u64; 2], hardware: Vec<Counter>, now: i64) -> String {
         let mut out = String::new();
         let clock = now.div_euclid(1_000_000_000).rem_euclid(86_400);
         let clock = format!("{:02}:{:02}:{:02}Z", clock / 3600, clock / 60 % 60, clock % 60);
@@ -473,25 +490,16 @@ mod tests {
         let mut n = 0;
         while capture.advance().unwrap() && n < 100 {
             n += 1;
-            assert_eq!(monitor.frame(&capture.record(), &[]), None);
+            monitor.frame(&capture.record(), &[]);
+            assert_eq!(monitor.port(), None);
         }
-        let first = rounds.lines(
-            monitor.standing(),
-            [3, 0],
-            rdma::counters(root.path()),
-            45_000_000_000,
-        );
+        let first = rounds.lines(monitor.standing(), [3, 0], rdma::counters(root.path()), 45_000_000_000);
         assert!(first.starts_with("00:00:45Z connection "), "{first}");
         assert!(first.contains("192.0.2.2 → 192.0.2.1 SMB Direct over RoCEv2: "), "{first}");
         assert!(first.contains(" all: 100 frames, 3 by the kernel and 0 by the interface dropped; "), "{first}");
         assert!(first.contains("; CM-REJECT +1"), "{first}");
         std::fs::write(folder.join("out_of_sequence"), "7").unwrap();
-        let second = rounds.lines(
-            monitor.standing(),
-            [3, 1],
-            rdma::counters(root.path()),
-            55_000_000_000,
-        );
+        let second = rounds.lines(monitor.standing(), [3, 1], rdma::counters(root.path()), 55_000_000_000);
         assert_eq!(
             second,
             "00:00:55Z all: 0 frames, 0 by the kernel and 1 by the interface dropped; 1 connection idle; mlx5_0/1 \

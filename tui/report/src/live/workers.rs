@@ -14,7 +14,7 @@ use crate::analysis::feed;
 use crate::dissection::{Before, Past};
 use crate::live::endless::{CLOSED_AFTER, Follower, IDLE_AFTER};
 use crate::shards::{BATCH, BATCH_BYTES, Part};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock, mpsc, thread};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::op::At;
@@ -57,8 +57,9 @@ struct Shared {
     /// To be filled again.
     parts: Mutex<Vec<Part<Kept>>>,
     chunks: Mutex<Vec<Chunk>>,
-    /// TCP ports of MPA handshakes that were not told yet.
+    /// TCP ports of MPA handshakes that were not told yet, and whether there are some.
     ports: Mutex<Vec<u16>>,
+    has_ports: AtomicBool,
 }
 
 impl Shared {
@@ -97,9 +98,8 @@ impl<S: Parts + Send + 'static> Workers<S> {
     pub fn new(workers: usize, options: &Options, sink: &S) -> Self {
         let lost = (0..workers).map(|_| AtomicU64::new(0)).collect();
         let shared = Arc::new(Shared { lost, ..Shared::default() });
-        let pipelines: Vec<Pipeline<S>> = (0..workers)
-            .map(|worker| Pipeline::endless_shard(options.clone(), sink.part(), worker, workers))
-            .collect();
+        let pipelines: Vec<Pipeline<S>> =
+            (0..workers).map(|worker| Pipeline::endless_shard(options.clone(), sink.part(), worker, workers)).collect();
         let decode = pipelines.first().map(Pipeline::decode_options).unwrap_or_default();
         let (tasks, threads) = pipelines
             .into_iter()
@@ -124,10 +124,9 @@ impl<S: Parts + Send + 'static> Workers<S> {
         }
     }
 
-    /// Takes a frame. Returns the TCP port of an MPA handshake, if a worker has seen one since the last call that told
-    /// of one.
+    /// Takes a frame.
     #[inline]
-    pub fn frame(&mut self, meta: &FrameMeta, record: &Record<'_>, interfaces: &[Interface]) -> Option<u16> {
+    pub fn frame(&mut self, meta: &FrameMeta, record: &Record<'_>, interfaces: &[Interface]) {
         if interfaces.len() != self.interfaces.len() {
             self.send();
             self.interfaces = interfaces.into();
@@ -144,11 +143,21 @@ impl<S: Parts + Send + 'static> Workers<S> {
         }
         self.last = meta.at();
         self.frames += 1;
-        if self.frames < BATCH && (self.chunk.len() as u64) < BATCH_BYTES {
+        if self.frames >= BATCH || self.chunk.len() as u64 >= BATCH_BYTES {
+            self.send();
+        }
+    }
+
+    /// A TCP port on which a worker has seen an MPA handshake, and which was not told yet.
+    #[inline]
+    pub fn port(&self) -> Option<u16> {
+        if !self.shared.has_ports.load(Ordering::Relaxed) {
             return None;
         }
-        self.send();
-        lock(&self.shared.ports).pop()
+        let mut ports = lock(&self.shared.ports);
+        let port = ports.pop();
+        self.shared.has_ports.store(!ports.is_empty(), Ordering::Relaxed);
+        port
     }
 
     /// True if frames wait to be handed over.
@@ -256,6 +265,7 @@ impl<S: Parts> Worker<S> {
                 let mut ports = lock(&shared.ports);
                 if ports.len() < PORTS_MAX {
                     ports.push(port);
+                    shared.has_ports.store(true, Ordering::Relaxed);
                 }
             }
         });
