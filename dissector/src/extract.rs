@@ -9,8 +9,10 @@ use crate::field::{Def, FieldSet, Kind};
 use crate::frame_fields;
 use crate::render::{Piece, Stored, pieces};
 use crate::trace::{LAYERS_MAX, Line, NodeValue, Trace, Tree, Value, write_layers};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Handle of a requested field, for reading its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,6 +88,44 @@ enum Found {
     Text(u32, u32),
 }
 
+/// What was found of declared sets, by their addresses: those are constants, which do not move. The lowest bit is the
+/// answer.
+#[derive(Debug)]
+struct Sets(Box<[AtomicUsize; Self::LEN]>);
+
+impl Sets {
+    const LEN: usize = 512;
+
+    fn place(&self, fields: &'static FieldSet) -> (&AtomicUsize, usize) {
+        let address = core::ptr::from_ref(fields).addr();
+        (&self.0[address / size_of::<FieldSet>() % Self::LEN], address)
+    }
+
+    #[inline]
+    fn find(&self, fields: &'static FieldSet) -> Option<bool> {
+        let (place, address) = self.place(fields);
+        let known = place.load(Ordering::Relaxed);
+        (known & !1 == address).then_some(known & 1 == 1)
+    }
+
+    fn keep(&self, fields: &'static FieldSet, wants: bool) {
+        let (place, address) = self.place(fields);
+        place.store(address | usize::from(wants), Ordering::Relaxed);
+    }
+}
+
+impl Default for Sets {
+    fn default() -> Self {
+        Self(Box::new(core::array::from_fn(|_| AtomicUsize::new(0))))
+    }
+}
+
+impl Clone for Sets {
+    fn clone(&self) -> Self {
+        Self(Box::new(core::array::from_fn(|n| AtomicUsize::new(self.0[n].load(Ordering::Relaxed)))))
+    }
+}
+
 /// Keeps the values of wanted fields. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct Extractor {
@@ -94,6 +134,8 @@ pub struct Extractor {
     mask: u32,
     wanted: Vec<Wanted>,
     set: FieldSet,
+    /// Which of the sets that may meet it do.
+    sets: Sets,
     hits: Vec<Hit>,
     data: Vec<u8>,
     depth: u32,
@@ -124,6 +166,7 @@ impl Extractor {
             mask: 0,
             wanted: Vec::new(),
             set: FieldSet::default(),
+            sets: Sets::default(),
             hits: Vec::new(),
             data: Vec::new(),
             depth: 0,
@@ -155,6 +198,7 @@ impl Extractor {
             self.line.get_or_insert_default();
         }
         self.set = self.set.with(def.id);
+        self.sets = Sets::default();
         self.rebuild();
         slot
     }
@@ -195,6 +239,19 @@ impl Extractor {
     /// True if protocol and text of the frame's line are wanted.
     pub fn wants_line(&self) -> bool {
         self.line.is_some()
+    }
+
+    /// True if one of the fields of a declared set is wanted.
+    #[inline]
+    fn surely_wants(&self, fields: &'static FieldSet) -> bool {
+        self.sets.find(fields).unwrap_or_else(|| self.look_for(fields))
+    }
+
+    #[cold]
+    fn look_for(&self, fields: &'static FieldSet) -> bool {
+        let wants = fields.fields().any(|def| self.lookup(def.id).is_some());
+        self.sets.keep(fields, wants);
+        wants
     }
 
     fn rebuild(&mut self) {
@@ -521,8 +578,8 @@ impl Trace for Extractor {
     const ON: bool = true;
 
     #[inline(always)]
-    fn wants(&self, fields: &FieldSet) -> bool {
-        self.set.meets(fields)
+    fn wants(&self, fields: &'static FieldSet) -> bool {
+        self.set.meets(fields) && self.surely_wants(fields)
     }
 
     #[inline(always)]
@@ -607,6 +664,7 @@ impl Trace for Extractor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::Registry;
     use crate::render::{Style, show};
     use crate::wire::smbd;
     use std::string::String;
@@ -633,6 +691,29 @@ mod tests {
             assert_eq!(extractor.values(bytes).map(|(_, v)| v).collect::<Vec<_>>(), [Stored::Bytes(&REQUEST)]);
             assert_eq!(extractor.hits.len(), 3);
         }
+    }
+
+    #[test]
+    fn a_set_is_wanted_if_it_has_a_wanted_field_and_not_if_it_only_seems_to() {
+        static SETS: [FieldSet; 3] = [
+            crate::wire::tcp::f::SET,
+            crate::wire::iwarp::mpa::f::SET,
+            smbd::DataTransfer::SET.and(smbd::NegotiateRequest::SET).and(smbd::f::SET),
+        ];
+        let mut seemed = 0;
+        for def in Registry::new().all().iter().copied() {
+            let mut extractor = Extractor::new();
+            extractor.want(smbd::NegotiateResponse::NODE, Need::Presence);
+            assert!(SETS.iter().all(|set| !extractor.wants(set)));
+            extractor.want(def, Need::Presence);
+            for set in &SETS {
+                let has = set.fields().any(|of| of.id == def.id);
+                // the second time it is known
+                assert_eq!([extractor.wants(set), extractor.wants(set), extractor.clone().wants(set)], [has; 3]);
+                seemed += usize::from(extractor.set.meets(set) && !has);
+            }
+        }
+        assert!(seemed > 100, "{seemed}");
     }
 
     // Ethernet, IPv4, TCP without data

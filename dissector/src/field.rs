@@ -290,14 +290,19 @@ pub const fn id_of(name: &str) -> u32 {
 }
 
 /// A set of fields that is asked fast and may be wrong one way: two sets that [meet](Self::meets) may have no field in
-/// common, but two that do not, have none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FieldSet([u64; 8]);
+/// common, but two that do not, have none. Of one that was declared, the [fields](Self::fields) are known too.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FieldSet {
+    bits: [u64; 8],
+    lists: [&'static [Def]; Self::LISTS],
+}
 
 impl FieldSet {
+    const LISTS: usize = 4;
+
     /// The set of these fields.
-    pub const fn of(fields: &[Def]) -> Self {
-        let (mut set, mut i) = (Self([0; 8]), 0);
+    pub const fn of(fields: &'static [Def]) -> Self {
+        let (mut set, mut i) = (Self { bits: [0; 8], lists: [fields, &[], &[], &[]] }, 0);
         while i < fields.len() {
             set = set.with(fields[i].id);
             i += 1;
@@ -305,18 +310,28 @@ impl FieldSet {
         set
     }
 
-    /// The set with one more field, by its [`FieldDef::id`].
+    /// The set with one more field, by its [`FieldDef::id`], which is not among its [fields](Self::fields).
     pub const fn with(mut self, id: u32) -> Self {
-        self.0[(id >> 6) as usize % self.0.len()] |= 1 << (id % 64);
+        self.bits[(id >> 6) as usize % self.bits.len()] |= 1 << (id % 64);
         self
     }
 
-    /// The set of the fields of both.
+    /// The set of the fields of both, of four declarations at most.
     pub const fn and(mut self, other: Self) -> Self {
         let mut i = 0;
-        while i < self.0.len() {
-            self.0[i] |= other.0[i];
+        while i < self.bits.len() {
+            self.bits[i] |= other.bits[i];
             i += 1;
+        }
+        let (mut at, mut from) = (0, 0);
+        while from < Self::LISTS {
+            if !other.lists[from].is_empty() {
+                while !self.lists[at].is_empty() {
+                    at += 1;
+                }
+                self.lists[at] = other.lists[from];
+            }
+            from += 1;
         }
         self
     }
@@ -325,11 +340,16 @@ impl FieldSet {
     #[inline(always)]
     pub fn meets(&self, other: &Self) -> bool {
         let (mut common, mut i) = (0, 0);
-        while i < self.0.len() {
-            common |= self.0[i] & other.0[i];
+        while i < self.bits.len() {
+            common |= self.bits[i] & other.bits[i];
             i += 1;
         }
         common != 0
+    }
+
+    /// The fields of a set that was declared.
+    pub fn fields(&self) -> impl Iterator<Item = Def> + '_ {
+        self.lists.iter().flat_map(|list| list.iter().copied())
     }
 }
 

@@ -46,7 +46,7 @@ pub trait Trace {
     /// True if one of these fields may be kept. If none is, a decoder need not report them, and so may be as fast as
     /// for [`Off`]; it still reports subtrees, faults and the frame's line.
     #[inline(always)]
-    fn wants(&self, _fields: &FieldSet) -> bool {
+    fn wants(&self, _fields: &'static FieldSet) -> bool {
         Self::ON
     }
 
@@ -102,7 +102,7 @@ pub struct Pair<'a, A, B>(pub &'a mut A, pub &'a mut B);
 impl<A: Trace, B: Trace> Trace for Pair<'_, A, B> {
     const ON: bool = A::ON || B::ON;
     #[inline]
-    fn wants(&self, fields: &FieldSet) -> bool {
+    fn wants(&self, fields: &'static FieldSet) -> bool {
         self.0.wants(fields) || self.1.wants(fields)
     }
     #[inline]

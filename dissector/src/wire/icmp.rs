@@ -48,7 +48,7 @@ struct Quoted<'a, T>(&'a mut T);
 impl<T: Trace> Trace for Quoted<'_, T> {
     const ON: bool = T::ON;
 
-    fn wants(&self, fields: &FieldSet) -> bool {
+    fn wants(&self, fields: &'static FieldSet) -> bool {
         self.0.wants(fields)
     }
 

@@ -94,7 +94,7 @@ const OTHERS: [&str; 10] = [
 /// Subtrees of them that are always reported.
 const SUBTREES: [&str; 3] = ["rdmascope.smb2.rdma_transform", "iwarp_mpa.enhanced", "iwarp_mpa.legacy"];
 /// The headers of those.
-const HEADERS: [FieldSet; 3] = [RdmaTransformFixed::SET, CryptoTransformFixed::SET, Enhanced::SET];
+const HEADERS: [Def; 3] = [RdmaTransformFixed::NODE, CryptoTransformFixed::NODE, Enhanced::NODE];
 
 /// Not reported: the payload of a packet is visible in the frame, and the packets of a Send need no subtree.
 const LEFT_OUT: [&str; 2] = ["rdmascope.data", "rdmascope.send.fragments"];
@@ -526,8 +526,8 @@ impl Trace for Facts {
     const ON: bool = true;
 
     #[inline]
-    fn wants(&self, fields: &FieldSet) -> bool {
-        self.is_inside() || HEADERS.contains(fields)
+    fn wants(&self, fields: &'static FieldSet) -> bool {
+        self.is_inside() || fields.fields().next().is_some_and(|first| HEADERS.contains(&first))
     }
 
     #[inline]
