@@ -1128,7 +1128,7 @@ pub(crate) struct LiveArgs {
     /// Kernel buffer of each socket, in MiB [default: 64]
     #[arg(short = 'B', long, value_name = "MiB", value_parser = mebibytes, requires = "interfaces")]
     pub(crate) buffer_size: Option<usize>,
-    /// Sockets per interface; the kernel spreads flows over them [default: 1]
+    /// Sockets per interface; the kernel spreads pairs of hosts over them [default: 1]
     #[arg(long, value_name = "N", value_parser = sockets, requires = "interfaces")]
     pub(crate) sockets: Option<usize>,
     /// Do not use promiscuous mode

@@ -6,11 +6,13 @@
 #![cfg(target_os = "linux")]
 
 use rdmascope_capture::live::send::Sender;
+use rdmascope_capture::live::{self, Options};
 use rdmascope_capture::{Capture, OpenOptions, Source, open};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -300,6 +302,45 @@ fn a_hangup_begins_a_new_file_and_rings_keep_the_newest() {
         assert_eq!(all.len(), 3, "{all:?}");
         for path in &all {
             assert!(!frames(path).is_empty());
+        }
+    });
+}
+
+/// The frames of a pair of hosts, in both directions, come through one socket, and those of many pairs through all.
+#[test]
+fn sockets_of_an_interface_share_the_hosts() {
+    in_namespace("sockets_of_an_interface_share_the_hosts", || {
+        let sent = frames(&sample("smb-roce"));
+        let roce = |frame: &&Vec<u8>| frame.len() > 60 && frame[12..14] == [8, 0] && frame[23] == 17;
+        // the kernel looks at no checksum of IP
+        let between = |host: u8| -> Vec<Vec<u8>> {
+            let moved = |frame: &Vec<u8>| {
+                let mut frame = frame.clone();
+                frame[29] ^= host;
+                frame[33] ^= host << 1;
+                frame
+            };
+            sent.iter().filter(roce).take(40).map(moved).collect()
+        };
+        for (hosts, most) in [(1..=1, 1), (1..=60, 4)] {
+            let mut options = Options::new();
+            (options.filter, options.sockets) = ("roce".parse().unwrap(), 4);
+            let mut source = live::open(&["vb".to_owned()], &options, Arc::default()).unwrap();
+            let frames: Vec<Vec<u8>> = hosts.flat_map(between).collect();
+            send("va", &frames, 50_000.0);
+            let (mut seen, mut last) = (Vec::new(), 0);
+            until("all frames came", || {
+                while source.advance().unwrap() {
+                    assert!(source.record().time_ns >= last, "by time, whichever socket they come through");
+                    last = source.record().time_ns;
+                    seen.push(source.record().bytes.to_vec());
+                }
+                seen.len() >= frames.len()
+            });
+            assert!(seen == frames);
+            let counted = source.counters_of_inputs();
+            let busy = counted.iter().filter(|(_, counters)| counters.delivered > 0).count();
+            assert_eq!((counted.len(), busy), (4, most), "{counted:?}");
         }
     });
 }

@@ -366,7 +366,7 @@ pub enum Begins {
     Ip,
 }
 
-const LD_W_ABS: u16 = 0x20;
+pub(super) const LD_W_ABS: u16 = 0x20;
 const LD_H_ABS: u16 = 0x28;
 const LD_W_IND: u16 = 0x40;
 const LD_H_IND: u16 = 0x48;
@@ -380,17 +380,23 @@ const ADD_X: u16 = 0x0c;
 const SUB_X: u16 = 0x1c;
 const AND_K: u16 = 0x54;
 const LSH_K: u16 = 0x64;
-const RSH_K: u16 = 0x74;
+pub(super) const RSH_K: u16 = 0x74;
 const JA: u16 = 0x05;
-const JEQ: u16 = 0x15;
+pub(super) const JEQ: u16 = 0x15;
 const JGT: u16 = 0x25;
 const JGE: u16 = 0x35;
-const RET: u16 = 0x06;
-const TAX: u16 = 0x07;
+pub(super) const RET: u16 = 0x06;
+pub(super) const TAX: u16 = 0x07;
+pub(super) const XOR_X: u16 = 0xac;
+pub(super) const MUL_K: u16 = 0x24;
+/// Returns the accumulator.
+pub(super) const RET_A: u16 = 0x16;
 
+/// Offsets from the network layer's header, wherever the frame begins.
+pub(super) const NET: u32 = 0xfff0_0000;
 /// Offsets outside the frame: ancillary data of the kernel.
 const AD: u32 = 0xffff_f000;
-const AD_PROTOCOL: u32 = AD;
+pub(super) const AD_PROTOCOL: u32 = AD;
 const AD_PKTTYPE: u32 = AD + 4;
 const AD_VLAN_TAG: u32 = AD + 44;
 const AD_VLAN_TAG_PRESENT: u32 = AD + 48;
@@ -774,14 +780,15 @@ impl Assembler {
 }
 
 /// Runs a program as a kernel does. Returns the number of bytes to keep of a frame, 0 for none. `beside` returns the
-/// kernel's own data about the frame. Used where no kernel can run the program.
+/// kernel's own data about the frame, and what lies at an offset from its network layer. Used where no kernel can run
+/// the program.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(super) fn run(program: &[Instruction], frame: &[u8], beside: impl Fn(u32) -> u32) -> u32 {
     let (mut a, mut x, mut m, mut pc) = (0u32, 0u32, [0u32; 16], 0usize);
     while let Some(i) = program.get(pc) {
         pc += 1;
         let load = |at: u32, width: usize| -> Option<u32> {
-            if at >= AD {
+            if at >= NET {
                 return Some(beside(at));
             }
             let bytes = frame.get(at as usize..at as usize + width)?;
@@ -802,6 +809,8 @@ pub(super) fn run(program: &[Instruction], frame: &[u8], beside: impl Fn(u32) ->
             AND_K => Some(a & i.k),
             LSH_K => Some(a << i.k),
             RSH_K => Some(a >> i.k),
+            XOR_X => Some(a ^ x),
+            MUL_K => Some(a.wrapping_mul(i.k)),
             _ => Some(a),
         };
         let Some(loaded) = loaded else { return 0 };
@@ -819,6 +828,7 @@ pub(super) fn run(program: &[Instruction], frame: &[u8], beside: impl Fn(u32) ->
             JGT => pc += jump(a > i.k),
             JGE => pc += jump(a >= i.k),
             RET => return i.k,
+            RET_A => return a,
             _ => {}
         }
     }

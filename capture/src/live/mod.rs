@@ -14,6 +14,8 @@ mod headers;
 #[cfg(all(unix, feature = "libpcap"))]
 mod libpcap;
 pub mod rdma;
+#[cfg(target_os = "linux")]
+mod spread;
 mod window;
 
 // Systems differ in these two alone, which have the same names.
@@ -70,7 +72,7 @@ pub struct Options {
     pub snap_len: u32,
     /// Size of the ring of each socket, in bytes. It is smaller if that is not available.
     pub ring_bytes: usize,
-    /// Sockets per interface, among which the kernel spreads flows.
+    /// Sockets per interface, among which the kernel spreads pairs of hosts.
     pub sockets: usize,
     /// True if interfaces are put into promiscuous mode, to get frames for other hosts.
     pub promiscuous: bool,
@@ -253,8 +255,8 @@ struct LiveInput {
     name: String,
     /// Its number in the metadata.
     interface: u32,
-    /// True if its frame waits for its turn.
-    pending: bool,
+    /// Time of its frame, which waits for its turn.
+    pending: Option<i64>,
     is_up: bool,
 }
 
@@ -335,7 +337,7 @@ impl LiveSource {
                     metadata.interfaces.len() - 1
                 }
             };
-            all.push(LiveInput { live, name, interface: number as u32, pending: false, is_up: true });
+            all.push(LiveInput { live, name, interface: number as u32, pending: None, is_up: true });
         }
         metadata.sections[0].interfaces = metadata.interfaces.len() as u32;
         let latency = all.iter().map(|p| p.live.latency_ms()).max().unwrap_or(0);
@@ -413,6 +415,11 @@ impl LiveSource {
             });
         }
         all
+    }
+
+    /// Counters of each input, in the order in which they were opened: those of the sockets of an interface, one by one.
+    pub fn counters_of_inputs(&mut self) -> Vec<(String, Counters)> {
+        self.inputs.iter_mut().map(|input| (input.name.clone(), input.live.counters())).collect()
     }
 
     /// Looks at the counters of RDMA devices; to be called about once a second. Returns those that changed since the
@@ -499,23 +506,20 @@ impl LiveSource {
         let mut oldest: Option<(i64, usize)> = None;
         let mut all = true;
         for (at, input) in self.inputs.iter_mut().enumerate() {
-            if !input.pending {
-                input.pending = input.live.advance()? == Ready::Frame;
+            if input.pending.is_none() && input.live.advance()? == Ready::Frame {
+                input.pending = Some(input.live.frame().time_ns);
             }
-            if input.pending {
-                let time = input.live.frame().time_ns;
-                if oldest.is_none_or(|(t, _)| time < t) {
-                    oldest = Some((time, at));
-                }
-            } else {
-                all = false;
+            match input.pending {
+                Some(time) if oldest.is_none_or(|(t, _)| time < t) => oldest = Some((time, at)),
+                Some(_) => {}
+                None => all = false,
             }
         }
         let Some((time, at)) = oldest else { return Ok(None) };
         if !all && now().saturating_sub(time) < self.hold_ns {
             return Ok(None);
         }
-        self.inputs[at].pending = false;
+        self.inputs[at].pending = None;
         Ok(Some(at))
     }
 
@@ -565,7 +569,8 @@ impl LiveSource {
                 return Ok(false);
             }
             // if frames of another input wait, the time is short
-            let step = if self.inputs.iter().any(|p| p.pending) { 2 } else { wait_ms.saturating_sub(waited).max(1) };
+            let step =
+                if self.inputs.iter().any(|p| p.pending.is_some()) { 2 } else { wait_ms.saturating_sub(waited).max(1) };
             let begun = Instant::now();
             self.wait(step);
             waited += (begun.elapsed().as_millis() as u32).max(1);

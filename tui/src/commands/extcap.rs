@@ -173,8 +173,8 @@ fn config(interface: Option<&str>) -> String {
                 keeps all}",
             "{call=--buffer-size}{display=MiB of kernel memory}{type=unsigned}{range=0,65536}{default=0}{tooltip=For \
                 each socket; 0 is 64}",
-            "{call=--sockets}{display=Sockets}{type=unsigned}{range=0,64}{default=0}{tooltip=The kernel spreads flows \
-                over them; 0 is 1}",
+            "{call=--sockets}{display=Sockets}{type=unsigned}{range=0,64}{default=0}{tooltip=The kernel spreads pairs \
+                of hosts over them; 0 is 1}",
             "{call=--no-promiscuous}{display=Only frames for this host}{type=boolflag}{default=false}",
         ],
     };

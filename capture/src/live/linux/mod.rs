@@ -14,7 +14,7 @@ pub use packet::PacketSocket;
 pub(super) use packet::poll;
 pub use privileges::drop_privileges;
 
-use super::{Counters, Dropped, Event, Frame, Listed, Live, Options, Ready, filter, rdma};
+use super::{Counters, Dropped, Event, Frame, Listed, Live, Options, Ready, filter, rdma, spread};
 use crate::LinkType;
 use crate::error::Result;
 

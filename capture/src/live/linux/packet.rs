@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use super::filter::{Begins, Filter, Instruction};
 use super::interface::{self, Facts};
-use super::{Counters, Event, Frame, Live, Options, Ready};
+use super::{Counters, Event, Frame, Live, Options, Ready, spread};
 use crate::error::{Error, Problem, Result};
 use crate::metadata::{Clock, Interface};
 use crate::{LinkType, record};
@@ -168,16 +168,19 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// Shares frames by flow.
+    /// Shares frames by their hosts.
     fn join(&self, group: &mut Option<u16>) -> io::Result<()> {
-        const HASH: u32 = 0;
+        const BY_PROGRAM: u32 = 6;
         const UNIQUE: u32 = 0x2000;
         let argument = match *group {
-            Some(id) => u32::from(id) | HASH << 16,
+            Some(id) => u32::from(id) | BY_PROGRAM << 16,
             // the kernel chooses an unused number
-            None => (HASH | UNIQUE) << 16,
+            None => (BY_PROGRAM | UNIQUE) << 16,
         };
         set(&self.fd, libc::PACKET_FANOUT, &(argument as libc::c_int))?;
+        if group.is_none() {
+            with_program(&spread::by_hosts(), |program| set(&self.fd, libc::PACKET_FANOUT_DATA, program))?;
+        }
         let given: libc::c_int = get(&self.fd, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
         *group = Some(given as u16);
         Ok(())
@@ -545,10 +548,14 @@ fn get<T: Plain>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int) -> io::R
 
 /// Makes the socket accept only the frames that pass the program.
 fn attach(fd: &OwnedFd, program: &[Instruction]) -> io::Result<()> {
+    with_program(program, |program| set_at(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program))
+}
+
+/// Calls with a program as the kernel reads it.
+fn with_program<T>(program: &[Instruction], call: impl FnOnce(&libc::sock_fprog) -> T) -> T {
     let mut filter: Vec<libc::sock_filter> =
         program.iter().map(|i| libc::sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k }).collect();
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    set_at(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    call(&libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() })
 }
 
 /// Ties a socket to an interface, and to all of its frames.
