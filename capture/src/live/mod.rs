@@ -274,6 +274,8 @@ pub struct LiveSource {
     started_ns: i64,
     /// ns that a frame is held back for older ones of other inputs.
     hold_ns: i64,
+    /// Frames up to here were held back long enough.
+    free_until_ns: i64,
     window: Option<Window>,
     /// True if frames are neither returned nor kept.
     is_paused: bool,
@@ -353,6 +355,7 @@ impl LiveSource {
             started_ns: now_ns(),
             // blocks are handed over late, and clocks of cores differ by little
             hold_ns: i64::from(latency) * 2_500_000,
+            free_until_ns: i64::MIN,
             window: None,
             is_paused: false,
             offset: 0,
@@ -474,12 +477,14 @@ impl LiveSource {
         self.push_event(name, event);
     }
 
-    /// Waits for frames.
+    /// Waits for frames of inputs that have none.
     fn wait(&mut self, milliseconds: u32) {
-        // inputs without a descriptor are polled repeatedly
+        // one whose frame waits for its turn would end the wait at once
+        let idle = || self.inputs.iter().enumerate().filter(|(_, input)| input.pending.is_none());
         let descriptors: Vec<(usize, Descriptor)> =
-            self.inputs.iter().enumerate().filter_map(|(at, p)| Some((at, p.live.descriptor()?))).collect();
-        let milliseconds = if descriptors.len() < self.inputs.len() { milliseconds.min(2) } else { milliseconds };
+            idle().filter_map(|(at, p)| Some((at, p.live.descriptor()?))).collect();
+        // inputs without a descriptor are polled repeatedly
+        let milliseconds = if descriptors.len() < idle().count() { milliseconds.min(2) } else { milliseconds };
         let all: Vec<Descriptor> = descriptors.iter().map(|d| d.1).collect();
         let errors = system::poll(&all, milliseconds);
         for ((at, _), _) in descriptors.iter().zip(&errors).filter(|(_, e)| **e) {
@@ -516,8 +521,11 @@ impl LiveSource {
             }
         }
         let Some((time, at)) = oldest else { return Ok(None) };
-        if !all && now().saturating_sub(time) < self.hold_ns {
-            return Ok(None);
+        if !all && time > self.free_until_ns {
+            self.free_until_ns = now().saturating_sub(self.hold_ns);
+            if time > self.free_until_ns {
+                return Ok(None);
+            }
         }
         self.inputs[at].pending = None;
         Ok(Some(at))
