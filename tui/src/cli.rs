@@ -1125,10 +1125,11 @@ pub(crate) struct LiveArgs {
     /// Keep at most this many bytes of each frame
     #[arg(short = 's', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=262_144), requires = "interfaces")]
     pub(crate) snapshot_length: Option<u32>,
-    /// Kernel buffer of each socket, in MiB [default: 64]
+    /// Kernel buffer of each interface, in MiB; with --sockets, of each socket [default: 64]
     #[arg(short = 'B', long, value_name = "MiB", value_parser = mebibytes, requires = "interfaces")]
     pub(crate) buffer_size: Option<usize>,
-    /// Sockets per interface; the kernel spreads pairs of hosts over them [default: 1]
+    /// Sockets per interface; the kernel spreads pairs of hosts over them [default: one for each thread that analyzes,
+    /// but no more than the interface has queues]
     #[arg(long, value_name = "N", value_parser = sockets, requires = "interfaces")]
     pub(crate) sockets: Option<usize>,
     /// Do not use promiscuous mode

@@ -306,6 +306,31 @@ fn a_hangup_begins_a_new_file_and_rings_keep_the_newest() {
     });
 }
 
+/// An interface with several queues gets a socket for each thread that analyzes, and the report is the same.
+#[test]
+fn an_interface_with_several_queues_is_analyzed_through_several_sockets() {
+    in_namespace("an_interface_with_several_queues_is_analyzed_through_several_sockets", || {
+        ip(
+            "link add qa mtu 9000 numtxqueues 4 numrxqueues 4 type veth peer name qb mtu 9000 numtxqueues 4 numrxqueues 4",
+        );
+        ip("link set qa up");
+        ip("link set qb up");
+        let sent = frames(&sample("smb-roce"));
+        let mut live =
+            Running::start(&["analyze", "-i", "qb", "-f", "everything", "--format", "json", "--threads", "3"]);
+        live.says("capturing from qb");
+        // with the protocol that they are bound to: 3 is all
+        let packet = std::fs::read_to_string("/proc/self/net/packet").unwrap();
+        let bound = packet.lines().filter(|line| line.split_whitespace().nth(3) == Some("0003")).count();
+        assert_eq!(bound, 3, "{packet}");
+        send("qa", &sent, 20_000.0);
+        let (status, out, said) = live.ends_by("INT");
+        assert!(status.success(), "{said}");
+        let file = rdmascope(&["analyze", sample("smb-roce").to_str().unwrap(), "--format", "json"]);
+        assert_eq!(connections(out.as_bytes()), connections(&file.stdout));
+    });
+}
+
 /// The frames of a pair of hosts, in both directions, come through one socket, and those of many pairs through all.
 #[test]
 fn sockets_of_an_interface_share_the_hosts() {
@@ -322,9 +347,10 @@ fn sockets_of_an_interface_share_the_hosts() {
             };
             sent.iter().filter(roce).take(40).map(moved).collect()
         };
-        for (hosts, most) in [(1..=1, 1), (1..=60, 4)] {
+        // an interface with one queue, by default
+        for (hosts, most, of, by_queues) in [(1..=1, 1, 4, false), (1..=60, 4, 4, false), (1..=4, 1, 1, true)] {
             let mut options = Options::new();
-            (options.filter, options.sockets) = ("roce".parse().unwrap(), 4);
+            (options.filter, options.sockets, options.by_queues) = ("roce".parse().unwrap(), 4, by_queues);
             let mut source = live::open(&["vb".to_owned()], &options, Arc::default()).unwrap();
             let frames: Vec<Vec<u8>> = hosts.flat_map(between).collect();
             send("va", &frames, 50_000.0);
@@ -340,7 +366,7 @@ fn sockets_of_an_interface_share_the_hosts() {
             assert!(seen == frames);
             let counted = source.counters_of_inputs();
             let busy = counted.iter().filter(|(_, counters)| counters.delivered > 0).count();
-            assert_eq!((counted.len(), busy), (4, most), "{counted:?}");
+            assert_eq!((counted.len(), busy), (of, most), "{counted:?}");
         }
     });
 }
@@ -348,27 +374,33 @@ fn sockets_of_an_interface_share_the_hosts() {
 #[test]
 fn an_interface_may_go_down_and_away_and_come_again() {
     in_namespace("an_interface_may_go_down_and_away_and_come_again", || {
-        let folder = folder();
-        let path = folder.path().join("t.pcapng");
-        let sent = frames(&sample("smb-roce"));
-        let mut running = Running::start(&["capture", "-i", "vb", "-f", "everything", "-w", path.to_str().unwrap()]);
-        running.says("capturing from vb");
-        send("va", &sent, 20_000.0);
-        ip("link set vb down");
-        running.says("vb: the interface went down");
-        ip("link set vb up");
-        running.says("vb: the interface is up");
-        send("va", &sent, 20_000.0);
-        // frames in a ring are read before the socket moves
-        until("two times the frames in the file", || written(&path) >= 2 * sent.len());
-        ip("link del va");
-        running.says("vb: the interface is gone");
-        cable();
-        running.says("vb: the interface is up");
-        send("va", &sent, 20_000.0);
-        let (status, _, said) = running.ends_by("INT");
-        assert!(status.success(), "{said}");
-        assert_eq!(frames(&path).len(), 3 * sent.len(), "{said}");
+        // several sockets share the interface, and give way to one when another takes its place
+        for sockets in ["1", "3"] {
+            let folder = folder();
+            let path = folder.path().join("t.pcapng");
+            let sent = frames(&sample("smb-roce"));
+            let how = ["-f", "everything", "--sockets", sockets, "-w", path.to_str().unwrap()];
+            let mut running = Running::start(&[&["capture", "-i", "vb"][..], &how].concat());
+            running.says("capturing from vb");
+            send("va", &sent, 20_000.0);
+            ip("link set vb down");
+            running.says("vb: the interface went down");
+            ip("link set vb up");
+            running.says("vb: the interface is up");
+            send("va", &sent, 20_000.0);
+            // frames in a ring are read before the socket moves
+            until("two times the frames in the file", || written(&path) >= 2 * sent.len());
+            for _ in 0..2 {
+                ip("link del va");
+                running.says("vb: the interface is gone");
+                cable();
+                running.says("vb: the interface is up");
+            }
+            send("va", &sent, 20_000.0);
+            let (status, _, said) = running.ends_by("INT");
+            assert!(status.success(), "{said}");
+            assert_eq!(frames(&path).len(), 3 * sent.len(), "{said}");
+        }
     });
 }
 

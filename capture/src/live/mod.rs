@@ -53,6 +53,8 @@ use window::Window;
 pub const SNAP_LEN: u32 = 262_144;
 /// Default size of a ring, in bytes.
 pub const RING_BYTES: usize = 64 << 20;
+/// Least size of one of several rings that share the memory of one, in bytes.
+pub const RING_BYTES_MIN: usize = 16 << 20;
 /// Maximum time that `advance` waits for a frame, in milliseconds.
 const WAIT_MS: u32 = 50;
 /// Number of frames that a paused source skips before it reports that none came.
@@ -74,6 +76,9 @@ pub struct Options {
     pub ring_bytes: usize,
     /// Sockets per interface, among which the kernel spreads pairs of hosts.
     pub sockets: usize,
+    /// True if an interface has no more sockets than receive queues. They then share the memory of one ring, as far as
+    /// each has enough.
+    pub by_queues: bool,
     /// True if interfaces are put into promiscuous mode, to get frames for other hosts.
     pub promiscuous: bool,
     /// True if libpcap is used, in builds that have it.
@@ -90,6 +95,7 @@ impl Default for Options {
             snap_len: 0,
             ring_bytes: RING_BYTES,
             sockets: 1,
+            by_queues: false,
             promiscuous: true,
             libpcap: false,
             verbs: None,

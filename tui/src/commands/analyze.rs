@@ -147,7 +147,8 @@ fn checked(
 /// Analyses interfaces until it is stopped.
 fn live(args: &Analyze, options: Options, wanted: Wanted, how: &How) -> Result<ExitCode> {
     let signals = Signals::listen()?;
-    let (source, dropped) = crate::live::open(&args.live, signals.stop.clone())?;
+    let threads = super::threads(args.threads);
+    let (source, dropped) = crate::live::open(&args.live, signals.stop.clone(), threads)?;
     let file = create(args)?;
     say(&crate::live::opening_line(&args.live, &source, &dropped));
     crate::live::print_remarks(&source);
@@ -159,7 +160,7 @@ fn live(args: &Analyze, options: Options, wanted: Wanted, how: &How) -> Result<E
         until: args.autostop.iter().find_map(|l| if let cli::CaptureLimit::Time(t) = l { Some(*t) } else { None }),
         frames: args.autostop.iter().find_map(|l| if let cli::CaptureLimit::Packets(n) = l { Some(*n) } else { None }),
         rdma_root: args.live.rdma_root.clone(),
-        threads: super::threads(args.threads),
+        threads,
     };
     let analysis = watch.run(source, options, Collector::new(wanted), how.color)?;
     show(args, analysis, file, how)

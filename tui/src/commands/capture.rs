@@ -32,7 +32,8 @@ pub(super) fn run(args: &Capture, color: Color) -> Result<ExitCode> {
         bail!("capture needs an interface: -i IFACE (rdmascope capture -D lists them)");
     }
     let signals = Signals::listen()?.rotating()?;
-    let (source, dropped) = live::open(&args.live, signals.stop.clone())?;
+    let threads = if args.metrics.is_some() { super::threads(args.threads) } else { 1 };
+    let (source, dropped) = live::open(&args.live, signals.stop.clone(), threads)?;
     if !args.quiet {
         say(&live::opening_line(&args.live, &source, &dropped));
         live::print_remarks(&source);
@@ -58,7 +59,6 @@ pub(super) fn run(args: &Capture, color: Color) -> Result<ExitCode> {
     let analysis = match args.metrics {
         Some(address) => {
             let options = Options { check_crc: !args.no_crc, ..Options::default() };
-            let threads = super::threads(args.threads);
             let monitor = Monitor::new(options, Quiet, &args.live.interfaces, threads);
             Some((monitor, Metrics::start(address, &args.live.rdma_root)?))
         }

@@ -21,7 +21,7 @@ pub(super) fn run(args: Tui, color: Color, are_rules_given: bool) -> Result<Exit
         From::Live {
             interfaces: live.interfaces.clone(),
             rdma_root: live.rdma_root.clone(),
-            open: Box::new(move |stop| Ok(crate::live::open(&live, stop)?.0)),
+            open: Box::new(move |stop| Ok(crate::live::open(&live, stop, 1)?.0)),
         }
     };
     rdmascope_screens::run(Setup { from, filter, color, options, ignore, keep_index: !no_index && !are_rules_given })

@@ -19,8 +19,9 @@ use rdmascope_capture::live::{self, Dropped, Filter, LiveSource, drop_privileges
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Opens the interfaces and drops privileges. There must be no other thread yet.
-pub(crate) fn open(args: &LiveArgs, stop: Arc<AtomicBool>) -> Result<(LiveSource, Dropped)> {
+/// Opens the interfaces and drops privileges. There must be no other thread yet. An interface with several queues gets
+/// as many sockets as there will be threads that analyze.
+pub(crate) fn open(args: &LiveArgs, stop: Arc<AtomicBool>, threads: usize) -> Result<(LiveSource, Dropped)> {
     rights::take();
     let mut options = live::Options::new();
     if let Some(text) = &args.capture_filter {
@@ -28,7 +29,7 @@ pub(crate) fn open(args: &LiveArgs, stop: Arc<AtomicBool>) -> Result<(LiveSource
     }
     options.snap_len = args.snapshot_length.unwrap_or(0);
     options.ring_bytes = args.buffer_size.unwrap_or(live::RING_BYTES >> 20) << 20;
-    options.sockets = args.sockets.unwrap_or(1);
+    (options.sockets, options.by_queues) = (args.sockets.unwrap_or(threads), args.sockets.is_none());
     options.promiscuous = !args.no_promiscuous;
     options.libpcap = args.libpcap;
     let mut source = live::open(&args.interfaces, &options, stop)?;

@@ -143,6 +143,18 @@ pub(super) fn speed(name: &str) -> Option<u64> {
     text.trim().parse::<i64>().ok().filter(|s| *s > 0).map(|mbit| mbit as u64 * 1_000_000)
 }
 
+/// Number of queues on which frames come in, at least 1: `ETHTOOL_GCHANNELS`.
+pub(super) fn queues(name: &str) -> usize {
+    const GET_CHANNELS: u32 = 0x3c;
+    let ask = || {
+        let name = CString::new(name).ok()?;
+        // the command, four maxima, then the queues for reception, for sending, for other purposes, for both
+        let [_, _, _, _, _, receive, _, _, both] = words::<9>(&any_socket().ok()?, &name, GET_CHANNELS)?;
+        usize::try_from(receive.saturating_add(both)).ok()
+    };
+    ask().unwrap_or(1).max(1)
+}
+
 /// Number of frames that the interface, or the kernel on its behalf, has dropped on reception: columns drop and fifo of
 /// `/proc/net/dev`, which belongs to the current network namespace.
 pub(super) fn dropped(name: &str) -> u64 {
@@ -184,17 +196,23 @@ fn ask(fd: &OwnedFd, name: &CString, what: libc::Ioctl) -> io::Result<libc::ifre
 }
 
 fn ethtool(fd: &OwnedFd, name: &CString, command: u32) -> Option<u32> {
+    words::<2>(fd, name, command).map(|[_, data]| data)
+}
+
+/// The answer to a command of ethtool whose structure has `N` words.
+fn words<const N: usize>(fd: &OwnedFd, name: &CString, command: u32) -> Option<[u32; N]> {
     const SIOCETHTOOL: libc::Ioctl = 0x8946;
-    let mut value = [command, 0];
+    let mut value = [0; N];
+    value[0] = command;
     let mut request = request(name);
     request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
-    // SAFETY: the commands used here read and write a `struct ethtool_value`, two words, which `value` is and which
-    // lives until the call returns.
+    // SAFETY: the commands used here read and write a structure of words, of which `value` has as many (two of `struct
+    // ethtool_value`, nine of `struct ethtool_channels`) and which lives until the call returns.
     #[allow(unsafe_code)]
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
     // read as the kernel may have left it
-    let [_, data] = std::hint::black_box(value);
-    (result >= 0).then_some(data)
+    let value = std::hint::black_box(value);
+    (result >= 0).then_some(value)
 }
 
 #[cfg(test)]

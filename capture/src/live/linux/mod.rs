@@ -14,7 +14,7 @@ pub use packet::PacketSocket;
 pub(super) use packet::poll;
 pub use privileges::drop_privileges;
 
-use super::{Counters, Dropped, Event, Frame, Listed, Live, Options, Ready, filter, rdma, spread};
+use super::{Counters, Dropped, Event, Frame, Listed, Live, Options, RING_BYTES_MIN, Ready, filter, rdma, spread};
 use crate::LinkType;
 use crate::error::Result;
 
@@ -46,13 +46,18 @@ pub(super) fn open_one(name: &str, options: &Options) -> Result<Vec<Box<dyn Live
     {
         return Ok(vec![Box::new(sniffer::Card::open(name, options)?)]);
     }
-    if options.sockets <= 1 {
+    let number = if options.by_queues { options.sockets.min(interface::queues(name)) } else { options.sockets };
+    if number <= 1 {
         return Ok(vec![Box::new(PacketSocket::open(name, options, None)?)]);
+    }
+    let mut options = options.clone();
+    if options.by_queues {
+        options.ring_bytes = (options.ring_bytes / number).max(RING_BYTES_MIN.min(options.ring_bytes));
     }
     let mut group = None;
     let mut sockets: Vec<Box<dyn Live>> = Vec::new();
-    for _ in 0..options.sockets {
-        sockets.push(Box::new(PacketSocket::open(name, options, Some(&mut group))?));
+    for _ in 0..number {
+        sockets.push(Box::new(PacketSocket::open(name, &options, Some(&mut group))?));
     }
     Ok(sockets)
 }

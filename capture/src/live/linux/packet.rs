@@ -48,6 +48,10 @@ pub struct PacketSocket {
     options: Options,
     ports: Vec<u16>,
     state: State,
+    /// True if it shares the interface with other sockets.
+    is_shared: bool,
+    /// A socket for an interface that exists instead of this one some day.
+    spare: Option<OwnedFd>,
     /// The current block.
     held: Option<usize>,
     next_block: usize,
@@ -98,16 +102,35 @@ impl PacketSocket {
                 ));
             }
         };
-        let failed = |what: &'static str| move |e: io::Error| Error::new(name, Problem::Live { what, source: e });
         let kind = if begins == Begins::Ethernet { libc::SOCK_RAW } else { libc::SOCK_DGRAM };
-        // protocol 0: nothing arrives before the filter is attached
-        let fd = socket(kind).map_err(|e| match e.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => Error::new(name, Problem::NotPermitted { capability: "CAP_NET_RAW" }),
-            _ => Error::new(name, Problem::Live { what: "a packet socket", source: e }),
-        })?;
+        let unbound = || {
+            socket(kind).map_err(|e| match e.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => {
+                    Error::new(name, Problem::NotPermitted { capability: "CAP_NET_RAW" })
+                }
+                _ => Error::new(name, Problem::Live { what: "a packet socket", source: e }),
+            })
+        };
+        let mut socket = Self::of(unbound()?, name, options, (&facts, link_type, begins))?;
+        if let Some(group) = fanout {
+            socket.is_shared = true;
+            // one that shares an interface is never bound to another
+            socket.spare = if group.is_none() { Some(unbound()?) } else { None };
+            socket.join(group).map_err(failed(name, "sharing the frames between sockets"))?;
+        }
+        Ok(socket)
+    }
+
+    /// Makes it of a socket that is bound to nothing: protocol 0, so that nothing arrives before the filter is attached.
+    fn of(
+        fd: OwnedFd,
+        name: &str,
+        options: &Options,
+        (facts, link_type, begins): (&Facts, LinkType, Begins),
+    ) -> Result<PacketSocket> {
         let version = libc::tpacket_versions::TPACKET_V3 as libc::c_int;
-        set(&fd, libc::PACKET_VERSION, &version).map_err(failed("version 3 of the packet ring"))?;
-        set(&fd, libc::PACKET_RESERVE, &(TAG as libc::c_uint)).map_err(failed("room for VLAN tags"))?;
+        set(&fd, libc::PACKET_VERSION, &version).map_err(failed(name, "version 3 of the packet ring"))?;
+        set(&fd, libc::PACKET_RESERVE, &(TAG as libc::c_uint)).map_err(failed(name, "room for VLAN tags"))?;
         let is_loopback = facts.is_loopback();
         let Some(program) = options.filter.program(begins, options.snap(), is_loopback) else {
             return Err(Error::new(
@@ -115,8 +138,8 @@ impl PacketSocket {
                 Problem::Unsupported("a capture filter of more than 4096 instructions".to_owned()),
             ));
         };
-        attach(&fd, &program).map_err(failed("the capture filter"))?;
-        let ring = Ring::new(&fd, options.ring_bytes).map_err(failed("the packet ring"))?;
+        attach(&fd, &program).map_err(failed(name, "the capture filter"))?;
+        let ring = Ring::new(&fd, options.ring_bytes).map_err(failed(name, "the packet ring"))?;
         let mut interface = Interface::new(link_type);
         interface.name = Some(name.to_owned());
         interface.clock = Clock::NANOSECONDS;
@@ -136,6 +159,8 @@ impl PacketSocket {
             options: options.clone(),
             ports: Vec::new(),
             state: State::Up,
+            is_shared: false,
+            spare: None,
             held: None,
             next_block: 0,
             left: 0,
@@ -144,14 +169,30 @@ impl PacketSocket {
             counters: Counters::default(),
             dropped_before: interface::dropped(name),
         };
-        socket.bind(&facts).map_err(failed("the interface"))?;
-        if let Some(group) = fanout {
-            socket.join(group).map_err(failed("sharing the frames between sockets"))?;
-        }
+        socket.bind(facts).map_err(failed(name, "the interface"))?;
         if !facts.is_up() {
             socket.state = State::Down;
         }
         Ok(socket)
+    }
+
+    /// Goes over to an interface of the same name that exists instead of its own. Of several sockets, the first one gets
+    /// all frames from then on: a group cannot be bound again, and the right to make another may have been given up.
+    fn go_over(&mut self, facts: &Facts) -> std::result::Result<bool, String> {
+        if !self.is_shared {
+            return self.bind(facts).map(|()| true).map_err(|e| e.to_string());
+        }
+        // what it has got is read first
+        let has_frames = self.held.is_some() || self.ring.status(self.next_block) & libc::TP_STATUS_USER != 0;
+        let Some(fd) = self.spare.take_if(|_| !has_frames) else { return Ok(false) };
+        let ports = std::mem::take(&mut self.ports);
+        let options = Options { filter: self.options.filter.with_tcp_ports(&ports), ..self.options.clone() };
+        let fresh = Self::of(fd, &self.name, &options, (facts, self.link_type, self.begins));
+        let fresh = fresh.map_err(|e| e.to_string())?;
+        let counters = self.counters();
+        let options = std::mem::take(&mut self.options);
+        *self = PacketSocket { counters, ports, options, ..fresh };
+        Ok(true)
     }
 
     /// The bytes of memory that the kernel gave for the ring.
@@ -280,9 +321,10 @@ impl PacketSocket {
                 Some(Event::Gone)
             }
             (_, Some(facts)) if facts.index != self.index => {
-                // one of the same name; the socket moves over
-                if let Err(e) = self.bind(&facts) {
-                    return Some(Event::Lost(e.to_string()));
+                match self.go_over(&facts) {
+                    Ok(true) => {}
+                    Ok(false) => return None,
+                    Err(why) => return Some(Event::Lost(why)),
                 }
                 self.dropped_before = 0;
                 self.state = if facts.is_up() { State::Up } else { State::Down };
@@ -370,6 +412,10 @@ impl Live for PacketSocket {
             .map_err(|e| Error::new(&self.name, Problem::Live { what: "a wider capture filter", source: e }))?;
         Ok(true)
     }
+}
+
+fn failed(name: &str, what: &'static str) -> impl Fn(io::Error) -> Error {
+    move |source| Error::new(name, Problem::Live { what, source })
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
