@@ -53,7 +53,7 @@ pub struct Monitor<S> {
 
 enum Engine<S> {
     One(Box<Follower<S>>),
-    Many(Workers<S>),
+    Many(Box<Workers<S>>),
 }
 
 impl<S: Parts + Send + 'static> Monitor<S> {
@@ -63,7 +63,7 @@ impl<S: Parts + Send + 'static> Monitor<S> {
         let options = endless(options);
         let is_separable = options.keyring.is_empty() && Search::new().is_none_or(|search| search.is_by_connection());
         let engine = if threads > 1 && is_separable {
-            Engine::Many(Workers::new(threads, &options, &sink))
+            Engine::Many(Box::new(Workers::new(threads, &options, &sink)))
         } else {
             Engine::One(Box::new(Follower::new(Pipeline::with_sink(options, sink))))
         };
