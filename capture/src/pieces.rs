@@ -82,6 +82,11 @@ impl Chunk {
         self.bytes.get(at..self.end).unwrap_or(&[])
     }
 
+    /// One that records can be copied into, with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Chunk {
+        Chunk { bytes: Vec::with_capacity(bytes), ..Chunk::default() }
+    }
+
     /// Copies a record behind those that were copied before. Its offset is then that in the chunk.
     pub fn push(&mut self, record: &Record<'_>) -> Place {
         let (at, captured, options) = (self.end, record.bytes.len(), record.options.len());

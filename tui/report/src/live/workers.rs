@@ -23,8 +23,10 @@ use rdmascope_analyzer::report::{Parts, Report};
 use rdmascope_capture::{Chunk, Interface, Place, Record};
 use std::sync::Arc;
 
-/// Batches that wait for a worker at most: 8 MiB.
-const WAITING: usize = if cfg!(test) { 2 } else { 32 };
+/// Batches that wait for a worker at most: about 5 MiB. What comes meanwhile waits in the ring.
+const WAITING: usize = if cfg!(test) { 2 } else { 16 };
+/// Bytes of a chunk's room: a batch, and the frame that ends it.
+const ROOM: usize = BATCH_BYTES as usize + (64 << 10);
 /// TCP ports of MPA handshakes that wait to be told at most.
 const PORTS_MAX: usize = 64;
 
@@ -116,7 +118,7 @@ impl<S: Parts + Send + 'static> Workers<S> {
             tasks,
             threads,
             parts: (0..workers).map(|_| Part::default()).collect(),
-            chunk: Chunk::default(),
+            chunk: Chunk::with_capacity(ROOM),
             frames: 0,
             last: At::default(),
             interfaces: Arc::default(),
@@ -171,7 +173,7 @@ impl<S: Parts + Send + 'static> Workers<S> {
         if std::mem::take(&mut self.frames) == 0 {
             return;
         }
-        let empty = lock(&self.shared.chunks).pop().unwrap_or_default();
+        let empty = lock(&self.shared.chunks).pop().unwrap_or_else(|| Chunk::with_capacity(ROOM));
         let chunk = Arc::new(std::mem::replace(&mut self.chunk, empty));
         for (part, tasks) in self.parts.iter_mut().zip(&self.tasks) {
             if part.frames.is_empty() && part.pauses.is_empty() {
