@@ -81,6 +81,8 @@ pub struct Router {
     /// The hosts between which a request was refused.
     refused: Option<Key>,
     separable: bool,
+    /// True if it forgets keys for want of room.
+    forgets: bool,
 }
 
 impl Router {
@@ -96,7 +98,13 @@ impl Router {
             requests: HashMap::new(),
             refused: None,
             separable: true,
+            forgets: false,
         }
+    }
+
+    /// The same for a capture without an end.
+    pub fn endless(shards: usize, options: frame::Options) -> Self {
+        Self { forgets: true, ..Self::new(shards, options) }
     }
 
     /// True if the connections so far have nothing to do with each other. Otherwise several analyses do not come to the
@@ -106,7 +114,8 @@ impl Router {
     }
 
     /// Forgets the keys that were not seen since the last call: whoever uses one of them again may have another shard.
-    /// To be called in intervals in which shards end what they do not hear of.
+    /// To be called in intervals in which shards end what they do not hear of; happens by itself for want of room, if
+    /// the capture has no end.
     pub fn age(&mut self) {
         self.old = core::mem::take(&mut self.keys);
         // what is found at once is not looked up among the keys
@@ -116,11 +125,6 @@ impl Router {
             // what was long ago counts less
             (*frames, *keys) = (*frames / 2, *keys / 2);
         }
-    }
-
-    /// True if it is time to [age](Router::age) for want of room.
-    pub fn is_full(&self) -> bool {
-        self.keys.len() >= KEYS_MAX || self.requests.len() >= REQUESTS_MAX
     }
 
     /// IP datagrams that were given up because there were too many.
@@ -209,8 +213,10 @@ impl Router {
             self.separable &= *self.refused.get_or_insert(key) == key;
         }
         if let CmMessage::Request(request) = &message {
-            self.requests.insert((packet.src, request.local_comm_id), key);
-            self.separable &= self.requests.len() < REQUESTS_MAX;
+            self.separable &= self.requests.len() + 1 < REQUESTS_MAX;
+            if self.requests.len() < REQUESTS_MAX {
+                self.requests.insert((packet.src, request.local_comm_id), key);
+            }
         }
     }
 
@@ -222,6 +228,9 @@ impl Router {
                 self.load.iter().enumerate().min_by_key(|(_, (frames, keys))| (frames + 64 * u64::from(*keys), *keys));
             let shard = least.map_or(0, |(shard, _)| shard);
             if key != Key::Alone {
+                if self.forgets && self.keys.len() >= KEYS_MAX {
+                    self.age();
+                }
                 self.keys.insert(key, shard as u16);
                 self.separable &= self.keys.len() < KEYS_MAX;
                 self.load[shard].1 += 1;
@@ -471,7 +480,16 @@ mod tests {
             assert_eq!(shards(&mut router, &[roce((1, 2), 7), roce((2, 1), 8)]), [placed[0]; 2]);
         }
         assert_eq!((router.keys.len(), router.old.len()), (1, 0));
-        assert!(router.is_separable() && !router.is_full());
+        assert!(router.is_separable());
+        let mut endless = Router::endless(2, frame::Options::default());
+        let pair = |n: u16| ((Addr::V4([10, 0, 0, 1]), n), (Addr::V4([10, 0, 0, 2]), 1));
+        for round in 0..3 {
+            for n in 0..=u16::MAX {
+                let ((a, from), (b, _)) = pair(n);
+                endless.shard(Key::ports((a, from), (b, round)));
+            }
+        }
+        assert!(endless.keys.len() <= KEYS_MAX && endless.old.len() <= KEYS_MAX, "there is an end to it");
     }
 
     #[test]

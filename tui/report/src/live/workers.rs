@@ -113,7 +113,7 @@ impl<S: Parts + Send + 'static> Workers<S> {
             })
             .unzip();
         Self {
-            router: Router::new(workers, decode),
+            router: Router::endless(workers, decode),
             shared,
             tasks,
             threads,
@@ -199,9 +199,9 @@ impl<S: Parts + Send + 'static> Workers<S> {
         }
     }
 
-    /// Drops connections that ended or are idle, and hosts that were not heard of for as long.
+    /// Drops connections that ended or are idle; with `hosts` also those hosts that were not heard of since the last time.
     pub fn expire(&mut self, now: i64, hosts: bool) {
-        if hosts || self.router.is_full() {
+        if hosts {
             self.router.age();
         }
         self.watermark(Some(now), None);
