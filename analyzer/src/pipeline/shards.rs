@@ -58,6 +58,8 @@ pub(super) struct Shard {
     pub(super) datagram: Option<Vec<u8>>,
     /// The last frame of any shard at the last watermark.
     pub(super) last: At,
+    /// Connections in the report of all shards at most.
+    report_max: usize,
 }
 
 impl Shard {
@@ -192,6 +194,7 @@ impl<S: Parts> Pipeline<S> {
     pub fn shard(options: Options, sink: S, shard: usize, of: usize) -> Self {
         let mut pipeline = Self::with_sink(options, sink);
         let (shard, of) = (shard as u32, of.max(1) as u32);
+        let report_max = pipeline.env.options.report_max;
         pipeline.next_id = shard + 1;
         pipeline.env.next_exchange = u64::from(shard) * EXCHANGES + 1;
         pipeline.shard = Some(Shard {
@@ -202,6 +205,7 @@ impl<S: Parts> Pipeline<S> {
             closed_in_trust: None,
             datagram: None,
             last: At::default(),
+            report_max,
         });
         pipeline
     }
@@ -210,7 +214,9 @@ impl<S: Parts> Pipeline<S> {
     pub fn endless_shard(options: Options, sink: S, shard: usize, of: usize) -> Self {
         let part = |limit: usize| limit.div_ceil(of.max(1));
         let (connections_max, memory_max) = (part(options.connections_max), part(options.memory_max));
-        Self::shard(Options { connections_max, memory_max, ..options }, sink, shard, of)
+        let mut pipeline = Self::shard(Options { connections_max, memory_max, ..options }, sink, shard, of);
+        pipeline.env.options.report_max = part(pipeline.env.options.report_max);
+        pipeline
     }
 
     /// All shards have reached the frame `last` of the capture.
@@ -349,7 +355,9 @@ fn finish_joined<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Opt
     }
     whole.capture.mirrors = mirrors;
     whole.datagrams.dropped = router.dropped();
-    whole.shard = None;
+    if let Some(shard) = whole.shard.take() {
+        whole.env.options.report_max = shard.report_max;
+    }
     whole.env.next_exchange = numbered.len() as u64 * EXCHANGES + 1;
     whole.fold_joined();
     let (mut report, mut sink) = whole.finish();
