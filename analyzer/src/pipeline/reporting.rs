@@ -8,7 +8,6 @@ use crate::path::Attempt;
 use crate::report::Report;
 use crate::rpcbind::Registrations;
 use crate::sink::Sink;
-use crate::totals::Totals;
 use crate::{audit, path, report};
 use alloc::vec::Vec;
 
@@ -24,19 +23,6 @@ impl<S: Sink> Pipeline<S> {
         let attempts: Vec<Attempt> = self.requests.attempts().collect();
         report.paths = path::paths(&report, &attempts, &self.unreachable);
         report
-    }
-
-    /// All connections there were, added up. Costs as much as there are connections that are open or in the report.
-    pub fn totals(&self) -> Totals {
-        let mut totals = self.folded.clone();
-        for connection in &self.done {
-            totals.add(connection, false);
-        }
-        for slot in self.table.iter() {
-            let is_open = slot.connection.closed.is_none() && slot.connection.opening.rejected.is_none();
-            totals.add(&slot.connection.summary(), is_open);
-        }
-        totals
     }
 
     /// Frames so far, without the counts by protocol.

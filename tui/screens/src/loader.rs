@@ -26,10 +26,10 @@ use rdmascope_capture::{
 use rdmascope_dissector::frame::{self, Body, Packet};
 use rdmascope_dissector::trace::Off;
 use rdmascope_report::ahead::{self, How, Mapped};
+use rdmascope_report::analysis::meta_of;
 use rdmascope_report::analysis::{SMALL, link_speeds};
 use rdmascope_report::dissection::Past;
-use rdmascope_report::known_bugs::Search;
-use rdmascope_report::live::endless::{self, mpa_port};
+use rdmascope_report::live::endless::{self, Look, mpa_port};
 use rdmascope_report::live::monitor;
 use rdmascope_report::report::Ignore;
 use std::path::PathBuf;
@@ -356,8 +356,7 @@ impl Input {
 /// State of the loader.
 struct Loading<D> {
     pipeline: Pipeline<Collector>,
-    /// Search for known bugs that are defined by a filter.
-    search: Option<Box<Search>>,
+    look: Look,
     past: Past,
     builder: Builder,
     number: u64,
@@ -384,39 +383,11 @@ struct Loading<D> {
 
 impl<D: FnMut(News) -> bool> Loading<D> {
     #[inline]
-    fn frame(
-        &mut self,
-        which: usize,
-        record: &Record<'_>,
-        interfaces: &[Interface],
-        options: &frame::Options,
-    ) -> Option<u16> {
+    fn frame(&mut self, which: usize, record: &Record<'_>, interfaces: &[Interface]) -> Option<u16> {
         self.number += 1;
-        if record.has_time() {
-            self.time_ns = record.time_ns;
-        }
-        let (number, time_ns) = (self.number, self.time_ns);
-        let meta = FrameMeta {
-            number,
-            time_ns,
-            link_type: record.link_type,
-            wire_len: record.wire_len,
-            interface: record.interface,
-        };
-        let packet = match &mut self.search {
-            Some(search) => {
-                let listener = search.begin(record, interfaces, self.past.before(&meta));
-                let packet = frame::decode(record.link_type, record.bytes, record.wire_len, options, listener);
-                self.pipeline.packet(&meta, &packet, listener);
-                search.end(&meta, &mut self.pipeline);
-                packet
-            }
-            None => {
-                let packet = frame::decode(record.link_type, record.bytes, record.wire_len, options, &mut Off);
-                self.pipeline.packet(&meta, &packet, &mut Off);
-                packet
-            }
-        };
+        let meta = meta_of(record, self.number, &mut self.time_ns);
+        let before = self.past.before(&meta);
+        let packet = self.look.frame(&mut self.pipeline, &meta, record, interfaces, before);
         self.enter(&meta, &packet, record.offset, which);
         mpa_port(&packet.body)
     }
@@ -544,7 +515,7 @@ pub(crate) fn run(
     let options = pipeline.decode_options();
     let loading = Mutex::new(Loading {
         pipeline,
-        search: Search::new(),
+        look: Look::new(options),
         past: Past::default(),
         builder,
         number: 0,
@@ -578,7 +549,7 @@ pub(crate) fn run(
                 }
             });
         }
-        let may_be_ahead = !live && !follow && lock().search.is_none();
+        let may_be_ahead = !live && !follow && !lock().look.searches();
         let ahead = match &mut input {
             Input::One(capture) if may_be_ahead => read_ahead(&mut **capture, shared, &options, &lock),
             Input::Many(merged) if may_be_ahead => read_ahead(&mut **merged, shared, &options, &lock),
@@ -586,7 +557,7 @@ pub(crate) fn run(
         };
         let error = match ahead {
             Some(error) => error,
-            None => read(&mut input, if live { 1 } else { 1024 }, follow, shared, &options, &lock),
+            None => read(&mut input, if live { 1 } else { 1024 }, follow, shared, &lock),
         };
         over.store(true, Ordering::Relaxed);
         error
@@ -720,7 +691,6 @@ fn read<'l, D: FnMut(News) -> bool + 'l>(
     batch: u32,
     follow: bool,
     shared: &Shared,
-    options: &frame::Options,
     lock: &dyn Fn() -> MutexGuard<'l, Loading<D>>,
 ) -> Option<String> {
     let mut revision = None;
@@ -769,7 +739,7 @@ fn read<'l, D: FnMut(News) -> bool + 'l>(
                 Input::Many(m) => (m.record(), m.interfaces()),
                 Input::Live(l) => (l.source.record(), l.source.interfaces()),
             };
-            let port = loading.frame(input.which(), &record, interfaces, options);
+            let port = loading.frame(input.which(), &record, interfaces);
             if let (Input::Live(l), Some(port)) = (&mut *input, port)
                 && let Err(e) = l.source.learn_tcp_port(port)
             {
@@ -791,7 +761,7 @@ fn read<'l, D: FnMut(News) -> bool + 'l>(
             }
             if loading.expired.elapsed() >= EXPIRE_EVERY {
                 loading.expired = Instant::now();
-                endless::expire(&mut loading.pipeline);
+                endless::expire(&mut loading.pipeline, endless::now_ns());
             }
         }
         if shared.stop.load(Ordering::Relaxed) || loading.deaf {

@@ -1,12 +1,12 @@
 //! An analysis that has no end: ended connections are summed up and dropped, and frames show which ports to capture.
 
-use crate::dissection::{Before, Past};
+use crate::dissection::Before;
 use crate::known_bugs::Search;
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::Sink;
 use rdmascope_capture::{Interface, Record};
-use rdmascope_dissector::frame::{self, Body};
+use rdmascope_dissector::frame::{self, Body, Packet};
 use rdmascope_dissector::trace::Off;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -27,9 +27,9 @@ pub fn endless(options: Options) -> Options {
     Options { report_max: ENDED_MAX, fold: true, ..options }
 }
 
-/// Drops ended and idle connections.
-pub fn expire<S: Sink>(pipeline: &mut Pipeline<S>) {
-    pipeline.expire(now_ns(), CLOSED_AFTER, IDLE_AFTER);
+/// Drops connections that are ended or idle at a time, in ns since 1970.
+pub fn expire<S: Sink>(pipeline: &mut Pipeline<S>, now: i64) {
+    pipeline.expire(now, CLOSED_AFTER, IDLE_AFTER);
 }
 
 /// The TCP port of an MPA handshake (RFC 5044, section 7.1), if the packet is part of one.
@@ -58,43 +58,40 @@ pub struct Look {
 impl<S: Sink> Follower<S> {
     /// Of an analysis that is to begin.
     pub fn new(pipeline: Pipeline<S>) -> Self {
-        let look = Look { decode: pipeline.decode_options(), search: Search::new() };
-        Self { pipeline, look }
-    }
-
-    /// Takes a frame of a capture on these interfaces. Returns the TCP port of an MPA handshake in it.
-    #[inline]
-    pub fn frame(
-        &mut self,
-        meta: &FrameMeta,
-        record: &Record<'_>,
-        interfaces: &[Interface],
-        past: &mut Past,
-    ) -> Option<u16> {
-        self.look.frame(&mut self.pipeline, meta, record, interfaces, past.before(meta))
+        Self { look: Look::new(pipeline.decode_options()), pipeline }
     }
 }
 
 impl Look {
-    /// The same, of any analysis.
+    /// Of an analysis with these options.
+    pub fn new(decode: frame::Options) -> Self {
+        Self { decode, search: Search::new() }
+    }
+
+    /// True if known bugs are searched for, which needs the fields of each frame.
+    pub fn searches(&self) -> bool {
+        self.search.is_some()
+    }
+
+    /// Hands a frame of a capture on these interfaces to an analysis. Returns it decoded.
     #[inline]
-    pub fn frame<S: Sink>(
+    pub fn frame<'a, S: Sink>(
         &mut self,
         pipeline: &mut Pipeline<S>,
         meta: &FrameMeta,
-        record: &Record<'_>,
+        record: &Record<'a>,
         interfaces: &[Interface],
         before: Before,
-    ) -> Option<u16> {
+    ) -> Packet<'a> {
         if let Some(search) = &mut self.search {
             let listener = search.begin(record, interfaces, before);
             let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &self.decode, listener);
             pipeline.packet(meta, &packet, listener);
             search.end(meta, pipeline);
-            return mpa_port(&packet.body);
+            return packet;
         }
         let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &self.decode, &mut Off);
         pipeline.packet(meta, &packet, &mut Off);
-        mpa_port(&packet.body)
+        packet
     }
 }

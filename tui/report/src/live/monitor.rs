@@ -4,7 +4,7 @@
 use crate::analysis::{Analysis, InputSummary, known_speeds, meta_of};
 use crate::dissection::Past;
 use crate::known_bugs::Search;
-use crate::live::endless::{CLOSED_AFTER, Follower, IDLE_AFTER, endless, now_ns};
+use crate::live::endless::{Follower, IDLE_AFTER, endless, expire, mpa_port, now_ns};
 use crate::live::workers::Workers;
 use crate::live::{self, say};
 use crate::report::words::{count, duration, grouped, size};
@@ -108,16 +108,18 @@ impl<S: Parts + Send + 'static> Monitor<S> {
         self.number += 1;
         let meta = meta_of(record, self.number, &mut self.time_ns);
         self.summary.frame(&meta);
+        let before = self.past.before(&meta);
         match &mut self.engine {
             Engine::One(one) => {
                 if interfaces.len() != self.interfaces {
                     known_speeds(&mut one.pipeline, &mut self.interfaces, interfaces);
                 }
-                if let Some(port) = one.frame(&meta, record, interfaces, &mut self.past) {
+                let packet = one.look.frame(&mut one.pipeline, &meta, record, interfaces, before);
+                if let Some(port) = mpa_port(&packet.body) {
                     self.port = Some(port);
                 }
             }
-            Engine::Many(workers) => workers.frame(&meta, record, interfaces),
+            Engine::Many(workers) => workers.frame(&meta, record, interfaces, before),
         }
     }
 
@@ -149,7 +151,7 @@ impl<S: Parts + Send + 'static> Monitor<S> {
 
     fn expire_at(&mut self, now: i64) {
         match &mut self.engine {
-            Engine::One(one) => one.pipeline.expire(now, CLOSED_AFTER, IDLE_AFTER),
+            Engine::One(one) => expire(&mut one.pipeline, now),
             Engine::Many(workers) => {
                 let is_due = self.aged.elapsed() >= Duration::from_nanos(IDLE_AFTER.unsigned_abs());
                 if is_due {
@@ -473,7 +475,7 @@ fn line(c: &Connection, id: u32, now: &Had, before: &Had) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::endless::ENDED_MAX;
+    use crate::live::endless::{CLOSED_AFTER, ENDED_MAX};
     use rdmascope_analyzer::report::{Protocol, Quiet, Transport};
     use rdmascope_capture::{OpenOptions, open};
 

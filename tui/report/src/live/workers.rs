@@ -11,8 +11,8 @@
 //! the numbers and the order that one thread would give them.
 
 use crate::analysis::feed;
-use crate::dissection::{Before, Past};
-use crate::live::endless::{CLOSED_AFTER, Follower, IDLE_AFTER};
+use crate::dissection::Before;
+use crate::live::endless::{Follower, expire, mpa_port};
 use crate::shards::{BATCH, BATCH_BYTES, Part};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock, mpsc, thread};
@@ -46,7 +46,7 @@ enum Task {
 struct Watermark {
     last: At,
     /// Now, in ns since 1970, if connections are to be dropped that ended or are idle.
-    expire: Option<i64>,
+    expire_at: Option<i64>,
     /// Who wants to know how things stand.
     standing: Option<mpsc::Sender<(usize, Standing)>>,
 }
@@ -71,12 +71,17 @@ impl Shared {
     }
 
     fn give_back(&self, mut part: Part<Kept>) {
-        if let Some(mut chunk) = Arc::into_inner(std::mem::take(&mut part.chunk)) {
+        self.let_go(std::mem::take(&mut part.chunk));
+        part.clear();
+        lock(&self.parts).push(part);
+    }
+
+    /// The last one who has a chunk gives it back.
+    fn let_go(&self, chunk: Arc<Chunk>) {
+        if let Some(mut chunk) = Arc::into_inner(chunk) {
             chunk.clear();
             lock(&self.chunks).push(chunk);
         }
-        part.clear();
-        lock(&self.parts).push(part);
     }
 }
 
@@ -92,7 +97,6 @@ pub struct Workers<S> {
     frames: u64,
     last: At,
     interfaces: Arc<[Interface]>,
-    past: Past,
 }
 
 impl<S: Parts + Send + 'static> Workers<S> {
@@ -122,13 +126,12 @@ impl<S: Parts + Send + 'static> Workers<S> {
             frames: 0,
             last: At::default(),
             interfaces: Arc::default(),
-            past: Past::default(),
         }
     }
 
     /// Takes a frame.
     #[inline]
-    pub fn frame(&mut self, meta: &FrameMeta, record: &Record<'_>, interfaces: &[Interface]) {
+    pub fn frame(&mut self, meta: &FrameMeta, record: &Record<'_>, interfaces: &[Interface], before: Before) {
         if interfaces.len() != self.interfaces.len() {
             self.send();
             self.interfaces = interfaces.into();
@@ -138,7 +141,7 @@ impl<S: Parts + Send + 'static> Workers<S> {
             let others = self.parts.iter_mut().enumerate().filter(|(other, _)| *other != shard);
             others.for_each(|(_, part)| part.pauses.push_back((*meta, pause)));
         }
-        let kept = (self.chunk.push(record), self.past.before(meta));
+        let kept = (self.chunk.push(record), before);
         if let Some(part) = self.parts.get_mut(shard) {
             part.frames.push((*meta, kept));
             part.datagrams.extend(datagram.map(|datagram| (meta.number, datagram)));
@@ -185,15 +188,12 @@ impl<S: Parts + Send + 'static> Workers<S> {
             // one that fell is seen in the end
             let _ = tasks.send(Task::Frames(part));
         }
-        if let Some(mut chunk) = Arc::into_inner(chunk) {
-            chunk.clear();
-            lock(&self.shared.chunks).push(chunk);
-        }
+        self.shared.let_go(chunk);
     }
 
-    fn watermark(&mut self, expire: Option<i64>, standing: Option<mpsc::Sender<(usize, Standing)>>) {
+    fn watermark(&mut self, expire_at: Option<i64>, standing: Option<mpsc::Sender<(usize, Standing)>>) {
         self.send();
-        let watermark = Watermark { last: self.last, expire, standing };
+        let watermark = Watermark { last: self.last, expire_at, standing };
         for tasks in &self.tasks {
             let _ = tasks.send(Task::Watermark(watermark.clone()));
         }
@@ -244,11 +244,11 @@ impl<S: Parts> Worker<S> {
         while let Ok(task) = tasks.recv() {
             match task {
                 Task::Frames(part) => self.follow(part, &mut interfaces),
-                Task::Watermark(Watermark { last, expire, standing }) => {
+                Task::Watermark(Watermark { last, expire_at, standing }) => {
                     let pipeline = &mut self.follower.pipeline;
                     pipeline.watermark(last);
-                    if let Some(now) = expire {
-                        pipeline.expire(now, CLOSED_AFTER, IDLE_AFTER);
+                    if let Some(now) = expire_at {
+                        expire(pipeline, now);
                     }
                     if let Some(standing) = standing {
                         let _ = standing.send((self.number, pipeline.standing()));
@@ -263,7 +263,8 @@ impl<S: Parts> Worker<S> {
         let Self { number, follower: Follower { pipeline, look }, shared } = self;
         pipeline.lost_elsewhere(shared.lost_but(*number));
         feed(pipeline, &mut part, interfaces, |pipeline, meta, (place, before), chunk, interfaces| {
-            if let Some(port) = look.frame(pipeline, meta, &chunk.record(place), interfaces, *before) {
+            let packet = look.frame(pipeline, meta, &chunk.record(place), interfaces, *before);
+            if let Some(port) = mpa_port(&packet.body) {
                 let mut ports = lock(&shared.ports);
                 if ports.len() < PORTS_MAX {
                     ports.push(port);
