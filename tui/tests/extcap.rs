@@ -3,15 +3,26 @@
 //! test says so on stderr; with `CI` set it fails.
 #![cfg(target_os = "linux")]
 
+mod common;
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time limit for anything that must happen, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Held by a test that captures from the loopback interface: what another one sends there would be captured too.
+static LOOPBACK: Mutex<()> = Mutex::new(());
+
+/// The loopback interface, for one test alone.
+fn loopback() -> MutexGuard<'static, ()> {
+    LOOPBACK.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A folder that everybody may read, with the program in it and a folder of Wireshark's with a link to that.
 struct Folder {
@@ -22,7 +33,7 @@ impl Folder {
     fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("rdmascope").tempdir_in("/tmp").unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_rdmascope"), folder.path().join("rdmascope")).unwrap();
+        common::copy_program(Path::new(env!("CARGO_BIN_EXE_rdmascope")), &folder.path().join("rdmascope"));
         fs::create_dir(folder.path().join("extcap")).unwrap();
         symlink(folder.path().join("rdmascope"), folder.path().join("extcap/rdmascope-extcap")).unwrap();
         Self { folder }
@@ -217,6 +228,7 @@ fn tshark_captures_from_an_interface() {
     if !can_give_capabilities() || !tshark() {
         return;
     }
+    let _alone = loopback();
     let place = Folder::new();
     let mut child = place
         .capturing_tshark()
@@ -255,6 +267,7 @@ fn mirrored_frames_come_without_their_tunnel_under_their_session() {
     if !can_give_capabilities() || !tshark() {
         return;
     }
+    let _alone = loopback();
     let place = Folder::new();
     let mut child = place
         .capturing_tshark()
@@ -317,6 +330,7 @@ fn a_capture_that_runs_is_an_interface() {
         eprintln!("NOT TESTED: only root can capture");
         return;
     }
+    let _alone = loopback();
     let place = Folder::new();
     let file = place.path("running.pcapng");
     let mut running = Command::new(place.path("rdmascope"))

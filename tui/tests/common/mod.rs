@@ -88,3 +88,10 @@ pub fn open_to_all(path: &Path) {
     let mode = if path.is_dir() { 0o755 } else { 0o644 };
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("permissions");
 }
+
+/// Copies a program that is to be run. Another process does it: if this one wrote the copy itself, a program that
+/// another test starts meanwhile would hold the copy open for writing, and running it would fail with "Text file busy".
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").args([from, to]).status().expect("cp runs");
+    assert!(copied.success(), "{} was not copied", from.display());
+}
