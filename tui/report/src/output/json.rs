@@ -12,7 +12,7 @@
 
 use super::marks::Marks;
 use super::shape::Shape;
-use super::{Index, faults};
+use super::{Index, faults, put};
 use crate::dissection::Dissected;
 use rdmascope_dissector::field::{Def, Kind};
 use rdmascope_dissector::render::{Style, decimal, hex_bytes, json_string, json_value, show_unsigned};
@@ -58,14 +58,6 @@ fn line(out: &mut Vec<u8>, indent: usize) {
         Some(text) if indent < MOST => put(out, text, 1 + indent),
         _ => out.extend_from_slice(&NEW_LINE[..1 + indent.min(128)]),
     }
-}
-
-/// Appends the first `len` bytes of `text`. Copies all of it, which needs no loop, and then truncates.
-#[inline(always)]
-fn put<const N: usize>(out: &mut Vec<u8>, text: &[u8; N], len: usize) {
-    let end = out.len() + len;
-    out.extend_from_slice(text);
-    out.truncate(end);
 }
 
 /// The text in front of a value. It depends only on the field and its depth, so it is made once and then copied.

@@ -64,6 +64,14 @@ pub fn styled_with(out: &mut Vec<u8>, style: Style, color: bool, write: impl FnO
     }
 }
 
+/// Appends the first `len` bytes of `text`. Copies all of it, which needs no loop, and then truncates.
+#[inline(always)]
+pub(crate) fn put<const N: usize>(out: &mut Vec<u8>, text: &[u8; N], len: usize) {
+    let end = out.len() + len;
+    out.extend_from_slice(text);
+    out.truncate(end);
+}
+
 /// The day of a time, as Wireshark names the index of its JSON: `packets-2026-11-21`.
 #[derive(Clone)]
 pub(crate) struct Index {
