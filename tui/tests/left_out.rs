@@ -126,7 +126,7 @@ fn runs(program: &str, arguments: &[&str]) -> bool {
 }
 
 /// Programs that are on every system that can compile this.
-const EVERYWHERE: &[&str] = &["cargo", "rustc", "git", "sh", "kill", "sleep", "id", "true", "cat"];
+const EVERYWHERE: &[&str] = &["cargo", "rustc", "git", "sh", "kill", "sleep", "id", "true", "cat", "cp"];
 
 /// Programs that a test names, and the needs that they imply. Those after `mount` are available with namespaces or
 /// root.
