@@ -121,7 +121,7 @@ struct Line {
 struct Place {
     /// The address of the field's definition; 0 where no line is kept.
     def: usize,
-    /// The address of the source's name; 0 for the frame's own bytes.
+    /// The address of the source's name, which `source_len` belongs to; 0 for the frame's own bytes.
     source: usize,
     offset: u32,
     len: u32,
@@ -130,6 +130,7 @@ struct Place {
     generated: bool,
     /// Whether the value is none, a number, a signed one, or bytes.
     kind: u8,
+    source_len: u8,
 }
 
 impl Place {
@@ -151,15 +152,17 @@ impl Place {
         if node.note.1 > 0 {
             return None;
         }
+        let source = if node.source > 0 { source_name(node, tree) } else { "" };
         Some(Self {
             def: std::ptr::from_ref(node.def).addr(),
-            source: if node.source > 0 { source_name(node, tree).as_ptr().addr() } else { 0 },
+            source: if node.source > 0 { source.as_ptr().addr() } else { 0 },
             offset: node.offset,
             len: node.len,
             value,
             depth: node.depth,
             generated: node.generated,
             kind,
+            source_len: u8::try_from(source.len()).ok()?,
         })
     }
 
