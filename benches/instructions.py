@@ -26,6 +26,7 @@ FORMS = {
     "analysis": ["analyze"],
     "fields": ["dissect", "-T", "fields", *(part for field in FIELDS for part in ("-e", field))],
     "JSON": ["dissect", "-T", "json"],
+    "-V": ["dissect", "-V"],
 }
 LIMIT, OTHER = 3.0, 15.0
 # Copying and comparing as every x86-64 can: the C library's choice by processor is no choice of ours.

@@ -134,15 +134,19 @@ struct Place {
 }
 
 impl Place {
-    /// `None` for a node whose line is not kept: it has text of its own, or a value that hardly ever comes again.
+    /// What the line of a node depends on, and where that line is kept. `None` if it is not: the node has text of its own,
+    /// or a value that hardly ever comes again.
     #[inline]
-    fn of(node: &Node, tree: &Tree) -> Option<Self> {
+    fn of(node: &Node, tree: &Tree) -> Option<(Self, usize)> {
         let (kind, value) = match node.value {
             NodeValue::None => (0, 0),
             NodeValue::U(v) => (1, u128::from(v)),
             NodeValue::I(v) => (2, u128::from(v.cast_unsigned())),
             NodeValue::Bytes => {
                 let covered = tree.covered(node);
+                if covered.len() != node.len as usize {
+                    return None;
+                }
                 let mut bytes = [0; 16];
                 bytes.get_mut(..covered.len())?.copy_from_slice(covered);
                 (3, u128::from_le_bytes(bytes))
@@ -153,7 +157,7 @@ impl Place {
             return None;
         }
         let source = if node.source > 0 { source_name(node, tree) } else { "" };
-        Some(Self {
+        let place = Self {
             def: std::ptr::from_ref(node.def).addr(),
             source: if node.source > 0 { source.as_ptr().addr() } else { 0 },
             offset: node.offset,
@@ -163,18 +167,21 @@ impl Place {
             generated: node.generated,
             kind,
             source_len: u8::try_from(source.len()).ok()?,
-        })
+        };
+        let index = place.index(node.def.id);
+        Some((place, index))
     }
 
-    /// Where its line is kept.
+    /// The same in each run of the program, unlike addresses.
     #[inline]
-    fn index(&self) -> usize {
+    fn index(&self, field: u32) -> usize {
         // odd numbers without a pattern: any will do
         const FACTORS: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9];
         let value = self.value as u64 ^ (self.value >> 64) as u64;
-        let sum = (self.def as u64).wrapping_mul(FACTORS[0])
+        let offset = u64::from(self.offset) ^ u64::from(self.source_len) << 32;
+        let sum = u64::from(field).wrapping_mul(FACTORS[0])
             ^ value.wrapping_mul(FACTORS[1])
-            ^ u64::from(self.offset).wrapping_add(self.source as u64).wrapping_mul(FACTORS[2]);
+            ^ offset.wrapping_mul(FACTORS[2]);
         (sum >> 40) as usize % Lines::SIZE
     }
 }
@@ -201,25 +208,25 @@ impl Lines {
     /// Appends the line of a node, without colours.
     #[inline]
     fn line_into(&mut self, out: &mut Vec<u8>, tree: &Tree, index: usize) {
-        let Some(place) = tree.nodes.get(index).and_then(|node| Place::of(node, tree)) else {
+        let Some((place, at)) = tree.nodes.get(index).and_then(|node| Place::of(node, tree)) else {
             return line_into(out, tree, index, false);
         };
-        if let Some(line) = self.lines.get(place.index()).filter(|line| line.place == place) {
+        if let Some(line) = self.lines.get(at).filter(|line| line.place == place) {
             return line.put(out);
         }
         let from = out.len();
         line_into(out, tree, index, false);
-        self.keep(place, &out[from..]);
+        self.keep(place, at, &out[from..]);
     }
 
-    fn keep(&mut self, place: Place, text: &[u8]) {
+    fn keep(&mut self, place: Place, at: usize, text: &[u8]) {
         if text.len() > Line::TEXT {
             return;
         }
         if self.lines.is_empty() {
             self.lines.resize(Self::SIZE, Line { place: Place::default(), len: 0, text: [0; Line::TEXT] });
         }
-        let line = &mut self.lines[place.index()];
+        let line = &mut self.lines[at];
         (line.place, line.len) = (place, text.len() as u8);
         line.text[..text.len()].copy_from_slice(text);
     }
@@ -262,6 +269,8 @@ mod tests {
         tree.nodes.extend(values.map(|value| Node { value, ..first }));
         let bytes = Node { value: NodeValue::Bytes, ..first };
         tree.nodes.extend([16, 17].map(|len| Node { len, ..bytes }));
+        // behind the end of the source
+        tree.nodes.extend([60, 63, 64].map(|offset| Node { offset, len: 8, ..bytes }));
         tree.nodes.extend([
             Node { def: CONNECTION, ..first },
             Node { def: TCP_STREAM, ..first },
