@@ -26,8 +26,7 @@ use rdmascope_capture::{
 use rdmascope_dissector::frame::{self, Body, Packet};
 use rdmascope_dissector::trace::Off;
 use rdmascope_report::ahead::{self, How, Mapped};
-use rdmascope_report::analysis::meta_of;
-use rdmascope_report::analysis::{SMALL, link_speeds};
+use rdmascope_report::analysis::{SMALL, link_speeds, meta_of};
 use rdmascope_report::dissection::Past;
 use rdmascope_report::live::endless::{self, Look, mpa_port};
 use rdmascope_report::live::monitor;

@@ -30,6 +30,7 @@ impl Trees {
         self.seen.clear();
         self.seen.resize(tree.faults.len(), false);
         for (index, node) in tree.nodes.iter().enumerate() {
+            // asked here, as it is not inlined
             if !self.open.is_empty() {
                 self.close(out, node.depth, d, tree, color);
             }
@@ -100,8 +101,8 @@ fn source_name(node: &Node, tree: &Tree) -> &'static str {
     tree.sources().get(usize::from(node.source)).map_or("", |source| source.name)
 }
 
-/// Lines that were written before. Nine of ten lines of a capture (addresses, flags, lengths, what is reserved) say
-/// what an earlier frame said in the same place: copying one takes a fifth of the time of writing it.
+/// Lines that were written before. Of ten lines of a capture some seven (addresses, flags, lengths, what is reserved)
+/// say what an earlier frame said in the same place: copying one takes a fifth of the instructions of writing it.
 #[derive(Clone, Default)]
 struct Lines {
     /// Each line has one place, which the latest one takes. Empty until the first line.
@@ -172,7 +173,7 @@ impl Place {
         Some((place, index))
     }
 
-    /// The same in each run of the program, unlike addresses.
+    /// Where its line is kept. Made of nothing that differs from run to run, as addresses do.
     #[inline]
     fn index(&self, field: u32) -> usize {
         // odd numbers without a pattern: any will do
