@@ -1,14 +1,14 @@
 //! An observer that keeps only requested values: for the display filter, the columns and `-T fields -e`.
 //!
 //! Ask with [`Extractor::want`] before the first frame and get a [`Slot`]. Then, frame by frame: [`Extractor::begin`],
-//! decode, [`Trace::end`], and read [`Extractor::values`]. A field nobody wants costs one look into a small table; once
-//! the buffers have grown to the largest frame, nothing is allocated.
+//! decode, [`Trace::end`], and read [`Extractor::values`]. A field nobody wants costs one look at a bit; once the buffers
+//! have grown to the largest frame, nothing is allocated.
 
 use crate::fault::{Fault, FaultKind};
 use crate::field::{Def, FieldSet, Kind};
 use crate::frame_fields;
 use crate::render::{Piece, Stored, pieces};
-use crate::trace::{LAYERS_MAX, Line, NodeValue, Trace, Tree, Value, write_layers};
+use crate::trace::{LAYERS_MAX, LayerText, Line, NodeValue, Trace, Tree, Value, write_layers};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
@@ -143,6 +143,8 @@ pub struct Extractor {
     open: Vec<(u32, u32, usize)>,
     layers: Vec<Def>,
     wants_layers: Option<Slot>,
+    /// True if protocols are noted, whether they are wanted or not: for [`Self::layers`] or [`Self::layer_stack`].
+    notes_protocols: bool,
     wants_faults: bool,
     last_fault: Option<Fault>,
     /// Protocols that are open, where layers are counted: depth, and the how-manieth of its name it is.
@@ -173,6 +175,7 @@ impl Extractor {
             open: Vec::new(),
             layers: Vec::new(),
             wants_layers: None,
+            notes_protocols: false,
             wants_faults: false,
             last_fault: None,
             layer_stack: None,
@@ -192,6 +195,7 @@ impl Extractor {
         self.wanted.push(Wanted { def, need, first: NONE, last: NONE, count: 0, raw: NO_SLOT, is_raw: false });
         if def.id == frame_fields::f::PROTOCOLS.id {
             self.wants_layers = Some(slot);
+            self.notes_protocols = true;
         }
         self.wants_faults |= FAULT_FIELDS.iter().any(|d| d.id == def.id);
         if LINE_FIELDS.iter().any(|d| d.id == def.id) {
@@ -229,6 +233,7 @@ impl Extractor {
     /// a tunnel a frame has two layers of IP.
     pub fn want_layers(&mut self) {
         self.layer_stack.get_or_insert_default();
+        self.notes_protocols = true;
     }
 
     /// The fields that are wanted.
@@ -303,6 +308,12 @@ impl Extractor {
     /// Number of occurrences of the field.
     pub fn count(&self, slot: Slot) -> usize {
         self.wanted[usize::from(slot.0)].count as usize
+    }
+
+    /// Its first value, with the declaration it came from.
+    #[inline]
+    pub fn first(&self, slot: Slot) -> Option<(Def, Stored<'_>)> {
+        self.hits.get(self.wanted[usize::from(slot.0)].first as usize).map(|hit| self.stored(hit))
     }
 
     /// Its values in order of appearance, each with the declaration it came from (a name may be declared in several
@@ -429,6 +440,7 @@ impl Extractor {
         }
     }
 
+    #[inline]
     fn push(&mut self, slot: u16, def: Def, value: Found) {
         if self.hits.len() >= HITS_MAX {
             return;
@@ -450,7 +462,41 @@ impl Extractor {
         self.wanted[usize::from(slot)].need
     }
 
+    /// A field that may be wanted.
     #[inline(never)]
+    fn found(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
+        let Some(slot) = self.lookup(def.id) else { return };
+        let Wanted { need, raw, .. } = self.wanted[usize::from(slot)];
+        if let (Value::U(number), true, NO_SLOT) = (value, need > Need::Presence, raw) {
+            return self.push(slot, def, Found::U(number));
+        }
+        if raw != NO_SLOT {
+            self.keep_raw(slot, def, at.get(..len).unwrap_or(at));
+        }
+        self.keep(slot, def, value);
+    }
+
+    /// A protocol that is noted, or a subtree that may be wanted.
+    #[inline(never)]
+    fn opened(&mut self, def: Def, at: &[u8]) {
+        if self.wants_layers.is_some() && def.kind == Kind::Protocol && self.layers.len() < LAYERS_MAX {
+            self.layers.push(def);
+        }
+        if self.layer_stack.is_some() && def.kind == Kind::Protocol {
+            self.enters_layer(def);
+        }
+        if let Some(slot) = self.lookup(def.id) {
+            if self.wanted[usize::from(slot)].raw != NO_SLOT {
+                let hit = self.hits.len() as u32;
+                self.keep_raw(slot, def, at);
+                self.open.push((self.depth, hit, at.as_ptr().addr()));
+            }
+            if let Some(hit) = self.subtree(slot, def, at) {
+                self.open.push((self.depth, hit, at.as_ptr().addr()));
+            }
+        }
+    }
+
     fn keep(&mut self, slot: u16, def: Def, value: Value<'_>) {
         if self.need(slot) == Need::Presence {
             return self.push(slot, def, Found::None);
@@ -495,6 +541,20 @@ impl Extractor {
         self.data.extend_from_slice(at);
         self.push(slot, def, Found::Bytes(start, at.len() as u32));
         Some(self.hits.len() as u32 - 1)
+    }
+
+    #[inline(always)]
+    fn stored(&self, hit: &Hit) -> (Def, Stored<'_>) {
+        let range = |start: u32, len: u32| &self.data[start as usize..(start + len) as usize];
+        let value = match hit.value {
+            Found::None => Stored::None,
+            Found::U(v) => Stored::U(v),
+            Found::I(v) => Stored::I(v),
+            Found::Time(s, n) => Stored::Time(s, n),
+            Found::Bytes(start, len) => Stored::Bytes(range(start, len)),
+            Found::Text(start, len) => Stored::Text(core::str::from_utf8(range(start, len)).unwrap_or("")),
+        };
+        (hit.def, value)
     }
 
     fn set_len(&mut self, hit: u32, len: usize) {
@@ -553,16 +613,7 @@ impl<'p> Iterator for Values<'p> {
     fn next(&mut self) -> Option<Self::Item> {
         let hit = self.extractor.hits.get(self.next as usize)?;
         self.next = hit.next;
-        let range = |start: u32, len: u32| &self.extractor.data[start as usize..(start + len) as usize];
-        let value = match hit.value {
-            Found::None => Stored::None,
-            Found::U(v) => Stored::U(v),
-            Found::I(v) => Stored::I(v),
-            Found::Time(s, n) => Stored::Time(s, n),
-            Found::Bytes(start, len) => Stored::Bytes(range(start, len)),
-            Found::Text(start, len) => Stored::Text(core::str::from_utf8(range(start, len)).unwrap_or("")),
-        };
-        Some((hit.def, value))
+        Some(self.extractor.stored(hit))
     }
 }
 
@@ -583,32 +634,21 @@ impl Trace for Extractor {
     }
 
     #[inline(always)]
+    fn keeps(&self, def: Def) -> bool {
+        self.set.may_have(def.id)
+    }
+
+    #[inline(always)]
     fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
-        if let Some(slot) = self.lookup(def.id) {
-            if self.wanted[usize::from(slot)].raw != NO_SLOT {
-                self.keep_raw(slot, def, at.get(..len).unwrap_or(at));
-            }
-            self.keep(slot, def, value);
+        if self.set.may_have(def.id) {
+            self.found(def, at, len, value);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn open(&mut self, def: Def, at: &[u8]) {
-        if self.wants_layers.is_some() && def.kind == Kind::Protocol && self.layers.len() < LAYERS_MAX {
-            self.layers.push(def);
-        }
-        if self.layer_stack.is_some() && def.kind == Kind::Protocol {
-            self.enters_layer(def);
-        }
-        if let Some(slot) = self.lookup(def.id) {
-            if self.wanted[usize::from(slot)].raw != NO_SLOT {
-                let hit = self.hits.len() as u32;
-                self.keep_raw(slot, def, at);
-                self.open.push((self.depth, hit, at.as_ptr().addr()));
-            }
-            if let Some(hit) = self.subtree(slot, def, at) {
-                self.open.push((self.depth, hit, at.as_ptr().addr()));
-            }
+        if self.set.may_have(def.id) || (def.kind == Kind::Protocol && self.notes_protocols) {
+            self.opened(def, at);
         }
         self.depth += 1;
     }
@@ -636,20 +676,30 @@ impl Trace for Extractor {
         }
     }
 
+    #[inline]
     fn protocol(&mut self, name: &'static str) {
         if let Some(line) = &mut self.line {
             line.protocol(name);
         }
     }
 
+    #[inline]
     fn info(&mut self, text: fmt::Arguments<'_>) {
         if let Some(line) = &mut self.line {
             line.info(text);
         }
     }
 
+    #[inline]
+    fn layer_info(&mut self, text: LayerText) {
+        if let Some(line) = &mut self.line {
+            line.layer_info(text);
+        }
+    }
+
     fn end(&mut self) {
-        if self.line.is_some() {
+        if let Some(line) = &mut self.line {
+            line.end();
             self.keep_line();
         }
         let Some(slot) = self.wants_layers else { return };
@@ -748,6 +798,50 @@ mod tests {
             let [loaded, decoded] = [0, 1].map(|i| shown(&extractors[i], slots[i]));
             assert_eq!(loaded, decoded, "{}", node.def.name);
         }
+    }
+
+    /// The line is told by decoders that report no field, too.
+    #[test]
+    fn the_line_does_not_depend_on_the_fields_that_are_wanted() {
+        use crate::frame::{LinkType, Options, decode};
+        let with = |at: usize, bytes: &[u8]| {
+            let mut frame = FRAME;
+            frame[at..at + bytes.len()].copy_from_slice(bytes);
+            frame
+        };
+        // as it is, an EtherType that nobody knows, IPv4 with an unknown protocol, a TCP header that is cut short
+        let mut frames = Vec::from([FRAME.to_vec(), with(12, &[0x12, 0x34]).to_vec(), with(23, &[99]).to_vec()]);
+        frames.push(FRAME[..40].to_vec());
+        for frame in frames {
+            let (mut tree, mut line, mut extractor) = (Tree::new(), Line::default(), Extractor::new());
+            let slots = LINE_FIELDS.map(|def| extractor.want(def, Need::Value));
+            tree.begin(&frame);
+            extractor.begin();
+            let (options, length) = (Options::default(), frame.len() as u32);
+            decode(LinkType::ETHERNET, &frame, length, &options, &mut tree);
+            decode(LinkType::ETHERNET, &frame, length, &options, &mut line);
+            decode(LinkType::ETHERNET, &frame, length, &options, &mut extractor);
+            extractor.end();
+            line.end();
+            assert_eq!(tree.info.is_empty(), frame.len() < FRAME.len());
+            assert_eq!((line.protocol, &line.info), (tree.protocol, &tree.info));
+            assert_eq!(line.faults as usize, tree.faults.len());
+            assert_eq!(slots.map(|slot| shown(&extractor, slot).concat()), [tree.protocol, tree.info.as_str()]);
+        }
+    }
+
+    #[test]
+    fn what_is_wanted_may_be_kept() {
+        let mut extractor = Extractor::new();
+        let mut passed_over = 0;
+        for def in Registry::new().all().iter().copied() {
+            extractor.want(def, Need::Presence);
+            assert!(extractor.keeps(def), "{}", def.name);
+            let mut other = Extractor::new();
+            other.want(def, Need::Presence);
+            passed_over += usize::from(!other.keeps(smbd::f::DATA));
+        }
+        assert!(passed_over > 1000, "{passed_over}");
     }
 
     #[test]

@@ -316,6 +316,12 @@ impl FieldSet {
         self
     }
 
+    /// True if it may have the field with this [`FieldDef::id`].
+    #[inline(always)]
+    pub const fn may_have(&self, id: u32) -> bool {
+        self.bits[(id >> 6) as usize % self.bits.len()] >> (id % 64) & 1 != 0
+    }
+
     /// The set of the fields of both, of four declarations at most.
     pub const fn and(mut self, other: Self) -> Self {
         let mut i = 0;

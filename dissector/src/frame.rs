@@ -13,7 +13,7 @@ pub use crate::address::Addr;
 pub use crate::fault::Check;
 use crate::fault::{Fault, PResult, fault_of};
 use crate::leaf::read;
-use crate::trace::{Off, Trace, Value, scope};
+use crate::trace::{LayerText, Off, Trace, Value, scope};
 use crate::wire::ib::bth::{Bth, Opcode};
 use crate::wire::ib::icrc::{self, Cover};
 use crate::wire::ib::net::{Grh, Lrh};
@@ -1201,11 +1201,8 @@ fn transport_packet<'a, T: Trace>(
 ) -> Step<'a> {
     let (i, bth) = Bth::parse(at, t)?;
     let row = Opcode(bth.opcode).row();
-    if T::ON && has_line {
-        match row {
-            Some(row) => t.info(format_args!("{row} QP={:#08x} PSN={}", bth.dest_qp, bth.psn)),
-            None => t.info(format_args!("Unknown opcode {:#04x} QP={:#08x} PSN={}", bth.opcode, bth.dest_qp, bth.psn)),
-        }
+    if let (true, Some(header)) = (T::ON && has_line, at.first_chunk::<{ Bth::LEN }>()) {
+        t.layer_info(LayerText::new(header, ib::bth::write_line));
     }
     // it is filled where it stays
     let ext = ext::Extensions::default();

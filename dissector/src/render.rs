@@ -261,14 +261,10 @@ fn run_of_bytes(out: &mut Vec<u8>, def: &FieldDef, bytes: &[u8], style: Style) {
                 out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
             });
         }
-        Kind::Ipv4 if bytes.len() == 4 => {
-            for (i, b) in bytes.iter().enumerate() {
-                if i > 0 {
-                    out.push(b'.');
-                }
-                decimal(out, u64::from(*b));
-            }
-        }
+        Kind::Ipv4 => match <[u8; 4]>::try_from(bytes) {
+            Ok(address) => dotted(address, |text| out.extend_from_slice(text)),
+            Err(_) => hex_bytes(out, bytes, Some(b':')),
+        },
         Kind::Ipv6 => match <[u8; 16]>::try_from(bytes) {
             Ok(b) => {
                 let mut text = String::new();
@@ -281,6 +277,34 @@ fn run_of_bytes(out: &mut Vec<u8>, def: &FieldDef, bytes: &[u8], style: Style) {
         Kind::Bytes if style == Style::Fields => hex_bytes(out, bytes, None),
         _ => hex_bytes(out, bytes, Some(b':')),
     }
+}
+
+/// Hands on the text of an IPv4 address in one piece.
+#[inline]
+pub(crate) fn dotted<T>(address: [u8; 4], take: impl FnOnce(&[u8]) -> T) -> T {
+    // each byte's digits, a dot, and how many characters they are without it
+    const BYTES: [([u8; 4], u8); 256] = {
+        let (mut bytes, mut byte) = ([(*b"0...", 1); 256], 1);
+        while byte < 256 {
+            let [a, b, c] = [byte / 100, byte / 10 % 10, byte % 10];
+            let [a, b, c] = [b'0' + a as u8, b'0' + b as u8, b'0' + c as u8];
+            bytes[byte] = match byte {
+                100.. => ([a, b, c, b'.'], 3),
+                10.. => ([b, c, b'.', b'.'], 2),
+                _ => ([c, b'.', b'.', b'.'], 1),
+            };
+            byte += 1;
+        }
+        bytes
+    };
+    let (mut text, mut len) = ([b'.'; 16], 0);
+    for byte in address {
+        let (digits, count) = &BYTES[usize::from(byte)];
+        text[len..len + 4].copy_from_slice(digits);
+        len += usize::from(*count) + 1;
+    }
+    // no dot behind the last
+    take(&text[..len - 1])
 }
 
 fn guid(out: &mut Vec<u8>, b: &[u8]) {
@@ -744,6 +768,15 @@ mod tests {
 
     fn all(def: Def, v: Stored<'_>) -> [String; 4] {
         [Style::Json, Style::Ek, Style::Fields, Style::Pdml].map(|s| show(def, v, s))
+    }
+
+    #[test]
+    fn an_ipv4_address_is_written_as_it_is_everywhere() {
+        for byte in 0..=u8::MAX {
+            let address = [byte, byte.wrapping_mul(7), 255 - byte, byte / 3];
+            let expected = std::format!("{}", core::net::Ipv4Addr::from(address));
+            assert_eq!(dotted(address, |text| text.to_vec()), expected.as_bytes());
+        }
     }
 
     #[test]

@@ -38,6 +38,36 @@ pub enum Value<'a> {
     },
 }
 
+/// Text of a layer for the frame's line, not written yet: its header, and how to write it.
+#[derive(Clone, Copy, Debug)]
+pub struct LayerText {
+    header: [u8; Self::LEN],
+    write: WriteHeader,
+}
+
+/// Writes a header of a layer, which the bytes begin with.
+pub type WriteHeader = fn(&[u8; LayerText::LEN], &mut fmt::Formatter<'_>) -> fmt::Result;
+
+impl LayerText {
+    /// Bytes of the longest header: that of IPv6.
+    pub const LEN: usize = 40;
+
+    /// The text of `header`. `write` gets zeros behind it.
+    #[inline]
+    pub fn new<const N: usize>(header: &[u8; N], write: WriteHeader) -> Self {
+        const { assert!(N <= Self::LEN) };
+        let mut bytes = [0; Self::LEN];
+        bytes[..N].copy_from_slice(header);
+        Self { header: bytes, write }
+    }
+}
+
+impl fmt::Display for LayerText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (self.write)(&self.header, f)
+    }
+}
+
 /// An observer of decoding. All methods but `field`, `open` and `close` have empty defaults.
 pub trait Trace {
     /// True if anything is kept. Decoders skip work that only feeds the observer where it is `false`.
@@ -47,6 +77,12 @@ pub trait Trace {
     /// for [`Off`]; it still reports subtrees, faults and the frame's line.
     #[inline(always)]
     fn wants(&self, _fields: &'static FieldSet) -> bool {
+        Self::ON
+    }
+
+    /// True if this field may be kept: a decoder need not compute the value of one that is not.
+    #[inline(always)]
+    fn keeps(&self, _def: Def) -> bool {
         Self::ON
     }
 
@@ -82,6 +118,13 @@ pub trait Trace {
     /// Text for the frame's line about the layer named last. Several are joined with `", "`.
     fn info(&mut self, _text: fmt::Arguments<'_>) {}
 
+    /// The same for a layer that nearly always carries another one, whose text then stands: an observer need not write
+    /// this before it knows that none does.
+    #[inline]
+    fn layer_info(&mut self, text: LayerText) {
+        self.info(format_args!("{text}"));
+    }
+
     /// Decoding stopped. Called by [`scope`].
     fn fault(&mut self, _fault: &Fault) {}
 
@@ -104,6 +147,10 @@ impl<A: Trace, B: Trace> Trace for Pair<'_, A, B> {
     #[inline]
     fn wants(&self, fields: &'static FieldSet) -> bool {
         self.0.wants(fields) || self.1.wants(fields)
+    }
+    #[inline]
+    fn keeps(&self, def: Def) -> bool {
+        self.0.keeps(def) || self.1.keeps(def)
     }
     #[inline]
     fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
@@ -151,6 +198,10 @@ impl<A: Trace, B: Trace> Trace for Pair<'_, A, B> {
         self.0.info(text);
         self.1.info(text);
     }
+    fn layer_info(&mut self, text: LayerText) {
+        self.0.layer_info(text);
+        self.1.layer_info(text);
+    }
     fn fault(&mut self, fault: &Fault) {
         self.0.fault(fault);
         self.1.fault(fault);
@@ -169,7 +220,8 @@ impl<A: Trace, B: Trace> Trace for Pair<'_, A, B> {
     }
 }
 
-/// Keeps the frame's line: protocol and text. Reused from frame to frame, it stops allocating.
+/// Keeps the frame's line: protocol and text. Reused from frame to frame, it stops allocating. The line is whole after
+/// [`Trace::end`].
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     /// The protocol of the layer that spoke last.
@@ -178,6 +230,8 @@ pub struct Line {
     pub info: String,
     /// Number of faults.
     pub faults: u32,
+    /// The next text of that layer, until it is known that it stands.
+    waiting: Option<LayerText>,
 }
 
 impl Line {
@@ -186,11 +240,28 @@ impl Line {
         self.protocol = "";
         self.info.clear();
         self.faults = 0;
+        self.waiting = None;
+    }
+
+    /// The text that waits stands: something comes behind it, or the end.
+    #[inline]
+    fn write_waiting(&mut self) {
+        if let Some(text) = self.waiting.take() {
+            note_info(&mut self.info, format_args!("{text}"));
+        }
     }
 }
 
 impl Trace for Line {
     const ON: bool = true;
+    #[inline(always)]
+    fn wants(&self, _: &'static FieldSet) -> bool {
+        false
+    }
+    #[inline(always)]
+    fn keeps(&self, _: Def) -> bool {
+        false
+    }
     #[inline(always)]
     fn field(&mut self, _: Def, _: &[u8], _: usize, _: Value<'_>) {}
     #[inline(always)]
@@ -198,13 +269,26 @@ impl Trace for Line {
     #[inline(always)]
     fn close(&mut self, _: &[u8]) {}
     fn protocol(&mut self, name: &'static str) {
+        if self.protocol == name {
+            self.write_waiting();
+        }
+        self.waiting = None;
         note_protocol(&mut self.protocol, &mut self.info, name);
     }
     fn info(&mut self, text: fmt::Arguments<'_>) {
+        self.write_waiting();
         note_info(&mut self.info, text);
+    }
+    fn layer_info(&mut self, text: LayerText) {
+        self.write_waiting();
+        self.waiting = Some(text);
     }
     fn fault(&mut self, _: &Fault) {
         self.faults += 1;
+    }
+    #[inline]
+    fn end(&mut self) {
+        self.write_waiting();
     }
 }
 
@@ -237,21 +321,25 @@ pub fn scope<'a, T: Trace, O>(
         return decode(i, t);
     }
     t.open(def, i);
-    match decode(i, t) {
-        Ok((rest, o)) => {
-            t.close(rest);
-            Ok((rest, o))
-        }
-        Err(e) => {
-            let mut fault = fault_of(e);
-            if !fault.reported {
-                t.fault(&fault);
-                fault.reported = true;
-            }
-            t.abort();
-            Err(nom::Err::Error(fault))
-        }
+    // what was decoded may be large: it stays where it is
+    let mut result = decode(i, t);
+    match &mut result {
+        Ok((rest, _)) => t.close(rest),
+        Err(e) => stopped(e, t),
     }
+    result
+}
+
+/// Reports the fault that ends a subtree, unless one within did.
+#[cold]
+fn stopped<T: Trace>(error: &mut nom::Err<Fault>, t: &mut T) {
+    let mut fault = fault_of(error.clone());
+    if !fault.reported {
+        t.fault(&fault);
+        fault.reported = true;
+    }
+    t.abort();
+    *error = nom::Err::Error(fault);
 }
 
 /// Keeps nothing.

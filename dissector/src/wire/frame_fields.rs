@@ -49,13 +49,17 @@ pub fn trace<'c, T: Trace, C: Display + 'c>(
         t.field(f::INTERFACE_NAME, bytes, 0, Value::Text(format_args!("{name}")));
     }
     if let Some(ns) = info.time_ns {
-        t.field(f::TIME, bytes, 0, time(ns));
-        t.field(f::TIME_UTC, bytes, 0, time(ns));
-        t.field(f::TIME_EPOCH, bytes, 0, time(ns));
-        if let Some(previous) = info.previous_ns {
+        for def in [f::TIME, f::TIME_UTC, f::TIME_EPOCH] {
+            if t.keeps(def) {
+                t.field(def, bytes, 0, time(ns));
+            }
+        }
+        if let (Some(previous), true) = (info.previous_ns, t.keeps(f::TIME_DELTA)) {
             t.field(f::TIME_DELTA, bytes, 0, time(ns.saturating_sub(previous)));
         }
-        t.field(f::TIME_RELATIVE, bytes, 0, time(ns.saturating_sub(info.first_ns)));
+        if t.keeps(f::TIME_RELATIVE) {
+            t.field(f::TIME_RELATIVE, bytes, 0, time(ns.saturating_sub(info.first_ns)));
+        }
     }
     t.field(f::NUMBER, bytes, 0, Value::U(info.number));
     t.field(f::LEN, bytes, 0, Value::U(u64::from(info.wire_len)));

@@ -52,6 +52,10 @@ impl<T: Trace> Trace for Quoted<'_, T> {
         self.0.wants(fields)
     }
 
+    fn keeps(&self, def: Def) -> bool {
+        self.0.keeps(def)
+    }
+
     fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
         self.0.field(def, at, len, value);
     }

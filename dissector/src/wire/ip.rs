@@ -7,7 +7,8 @@
 use crate::fault::{Check, Fault, PResult};
 use crate::field::Def;
 use crate::leaf::{self, read};
-use crate::trace::{Trace, Value, scope};
+use crate::render::dotted;
+use crate::trace::{LayerText, Trace, Value, scope};
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -177,7 +178,9 @@ pub fn parse_v4<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ipv4> {
     t.protocol("IPv4");
     scope(f::PROTOCOL, i, t, |at, t| {
         if T::ON {
-            trace_v4(at, t)?;
+            // of a whole one the compiler knows the length
+            let whole = at.first_chunk::<20>().map(|head| trace_v4(head, t));
+            whole.unwrap_or_else(|| trace_v4(at, t))?;
         }
         let Some((h, mut rest)) = at.split_first_chunk::<20>() else {
             return Fault::short(Some(f::PROTOCOL), at, 20).fail();
@@ -214,12 +217,25 @@ pub fn parse_v4<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ipv4> {
         if T::ON {
             let (src, dst) = (Ipv4Addr::from(header.src), Ipv4Addr::from(header.dst));
             t.label(format_args!(", Src: {src}, Dst: {dst}"));
-            t.info(format_args!("{src} → {dst} protocol {}", header.protocol));
+            t.layer_info(LayerText::new(h, write_v4));
         }
         Ok((rest, header))
     })
 }
 
+/// Addresses and protocol for the frame's line.
+fn write_v4(header: &[u8; LayerText::LEN], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let address = |at: usize| Dotted([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    write!(f, "{} → {} protocol {}", address(12), address(16), header[9])
+}
+
+/// Addresses and the next header for the frame's line.
+fn write_v6(header: &[u8; LayerText::LEN], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let address = |at: usize| Ipv6Addr::from(core::array::from_fn::<u8, 16, _>(|n| header[at + n]));
+    write!(f, "{} → {} next header {}", address(8), address(24), header[6])
+}
+
+#[inline(always)]
 fn trace_v4<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, first) = leaf::u8(at).or_else(|_| Fault::short(Some(f::VERSION), at, 1).fail())?;
     t.field(f::VERSION, at, 1, Value::U(u64::from(first >> 4)));
@@ -256,19 +272,12 @@ struct Dotted([u8; 4]);
 
 impl fmt::Display for Dotted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (mut text, mut len) = ([b'.'; 15], 0);
-        for (i, byte) in self.0.into_iter().enumerate() {
-            len += usize::from(i > 0);
-            let digits = [b'0' + byte / 100, b'0' + byte / 10 % 10, b'0' + byte % 10];
-            let skipped = usize::from(byte < 100) + usize::from(byte < 10);
-            text[len..len + 3 - skipped].copy_from_slice(&digits[skipped..]);
-            len += 3 - skipped;
-        }
-        f.write_str(core::str::from_utf8(&text[..len]).unwrap_or_default())
+        dotted(self.0, |text| f.write_str(core::str::from_utf8(text).unwrap_or_default()))
     }
 }
 
 /// Reports the host of an address by these names.
+#[inline]
 fn hosts<T: Trace>(names: [Def; 2], at: &[u8], address: &dyn fmt::Display, t: &mut T) {
     for def in names {
         t.field(def, at, 0, Value::Text(format_args!("{address}")));
@@ -360,7 +369,7 @@ pub fn parse_v6<'a, T: Trace>(
         if T::ON {
             let (src, dst) = (Ipv6Addr::from(src), Ipv6Addr::from(dst));
             t.label(format_args!(", Src: {src}, Dst: {dst}"));
-            t.info(format_args!("{src} → {dst} next header {}", header.next));
+            t.layer_info(LayerText::new(h, write_v6));
         }
         let rest = bound(&header, rest);
         let (rest, extensions) = extensions(header.next, rest, t)?;

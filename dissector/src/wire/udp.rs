@@ -2,7 +2,8 @@
 
 use crate::fault::PResult;
 use crate::leaf::read;
-use crate::trace::{Trace, Value, scope};
+use crate::trace::{LayerText, Trace, Value, scope};
+use core::fmt;
 
 /// RoCEv2 (annex A17).
 pub const ROCE_V2: u16 = 4791;
@@ -39,6 +40,12 @@ pub struct Udp {
     pub checksum: u16,
 }
 
+/// Ports and the length of the payload for the frame's line.
+fn write_line(header: &[u8; LayerText::LEN], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    write!(f, "{} → {} Len={}", word(0), word(2), word(4).saturating_sub(8))
+}
+
 /// Decodes the header of 8 bytes.
 #[inline]
 pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Udp> {
@@ -53,7 +60,9 @@ pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Udp> {
         }
         let (i, length) = read::be16(f::LENGTH, i, t)?;
         let (i, checksum) = read::be16(f::CHECKSUM, i, t)?;
-        t.info(format_args!("{src_port} → {dst_port} Len={}", length.saturating_sub(8)));
+        if let (true, Some(header)) = (T::ON, at.first_chunk::<8>()) {
+            t.layer_info(LayerText::new(header, write_line));
+        }
         Ok((i, Udp { src_port, dst_port, length, checksum }))
     })
 }

@@ -4,6 +4,7 @@
 //! follow: [`ROWS`] holds all that, one row an opcode.
 
 use crate::field::Values;
+use crate::trace::LayerText;
 use core::fmt;
 
 wire_enum! {
@@ -99,6 +100,17 @@ const OPCODES: Values = Opcode::VALUES;
 
 /// The partition that every port is a full member of unless it is configured otherwise (IBA volume 1, 10.9.1).
 pub const DEFAULT_P_KEY: u16 = 0xffff;
+
+/// Opcode, queue pair and sequence number for the frame's line.
+pub(crate) fn write_line(header: &[u8; LayerText::LEN], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let [opcode, _, _, _, _, q2, q1, q0, _, p2, p1, p0, ..] = *header;
+    match Opcode(opcode).row() {
+        Some(row) => write!(f, "{row}")?,
+        None => write!(f, "Unknown opcode {opcode:#04x}")?,
+    }
+    let [qp, psn] = [[0, q2, q1, q0], [0, p2, p1, p0]].map(u32::from_be_bytes);
+    write!(f, " QP={qp:#08x} PSN={psn}")
+}
 
 header! {
     /// The Base Transport Header.

@@ -195,6 +195,15 @@ fn short(before: u32, bytes: &[u8]) -> u32 {
             ^ t[1][usize::from(b[6])]
             ^ t[0][usize::from(b[7])];
     }
+    // the parts of a packet are multiples of four bytes
+    let (words, rest) = rest.as_chunks::<4>();
+    for b in words {
+        let low = u32::from_le_bytes(*b) ^ crc;
+        crc = TABLE[3][(low & 0xff) as usize]
+            ^ TABLE[2][(low >> 8 & 0xff) as usize]
+            ^ TABLE[1][(low >> 16 & 0xff) as usize]
+            ^ TABLE[0][(low >> 24) as usize];
+    }
     for b in rest {
         crc = crc >> 8 ^ TABLE[0][((crc ^ u32::from(*b)) & 0xff) as usize];
     }

@@ -5,7 +5,7 @@ use crate::fault::PResult;
 use crate::field::Def;
 use crate::leaf::read;
 use crate::text::HEX_PAIRS;
-use crate::trace::{Trace, Value, scope};
+use crate::trace::{LayerText, Trace, Value, scope};
 use core::fmt;
 
 fields! {
@@ -81,22 +81,33 @@ impl fmt::Display for Mac<'_> {
 #[inline]
 pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ethernet> {
     t.protocol("Ethernet");
-    scope(f::PROTOCOL, i, t, |i, t| {
+    scope(f::PROTOCOL, i, t, |at, t| {
         if !t.wants(&f::SET)
-            && let Some((h, rest)) = i.split_first_chunk::<14>()
+            && let Some((h, rest)) = at.split_first_chunk::<14>()
         {
             let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, k0, k1] = *h;
             let (dst, src) = ([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5]);
+            if T::ON {
+                t.layer_info(LayerText::new(h, write_line));
+            }
             return Ok((rest, Ethernet { dst, src, type_or_length: u16::from_be_bytes([k0, k1]) }));
         }
-        let (i, dst) = address([f::DST, f::DST_RESOLVED, f::DST_LG, f::DST_IG], i, t)?;
+        let (i, dst) = address([f::DST, f::DST_RESOLVED, f::DST_LG, f::DST_IG], at, t)?;
         let (i, src) = address([f::SRC, f::SRC_RESOLVED, f::SRC_LG, f::SRC_IG], i, t)?;
         let is_type = crate::leaf::be16(i).is_ok_and(|(_, v)| v >= 0x0600);
         let (i, type_or_length) = read::be16(if is_type { f::TYPE } else { f::LEN }, i, t)?;
         t.label(format_args!(", Src: {}, Dst: {}", Mac(&src), Mac(&dst)));
-        t.info(format_args!("{} → {}", Mac(&src), Mac(&dst)));
+        if let Some(header) = at.first_chunk::<12>() {
+            t.layer_info(LayerText::new(header, write_line));
+        }
         Ok((i, Ethernet { dst, src, type_or_length }))
     })
+}
+
+/// The addresses for the frame's line.
+fn write_line(header: &[u8; LayerText::LEN], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *header;
+    write!(f, "{} → {}", Mac(&[s0, s1, s2, s3, s4, s5]), Mac(&[d0, d1, d2, d3, d4, d5]))
 }
 
 fn address<'a, T: Trace>([def, resolved, lg, ig]: [Def; 4], i: &'a [u8], t: &mut T) -> PResult<'a, [u8; 6]> {

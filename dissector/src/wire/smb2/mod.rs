@@ -696,8 +696,10 @@ pub(crate) fn bits<T: Trace>(at: &[u8], len: usize, value: u64, defs: &[Def], t:
     }
     t.down();
     for def in defs {
-        let shifted = (value & def.mask) >> def.mask.trailing_zeros();
-        t.field(def, at, len, Value::U(if def.kind == Kind::Bool { (shifted != 0).into() } else { shifted }));
+        if t.keeps(def) {
+            let shifted = (value & def.mask) >> def.mask.trailing_zeros();
+            t.field(def, at, len, Value::U(if def.kind == Kind::Bool { (shifted != 0).into() } else { shifted }));
+        }
     }
     t.up();
 }
