@@ -14,7 +14,7 @@ use rdmascope_analyzer::outcome::Success;
 use rdmascope_analyzer::pipeline::Pipeline;
 use rdmascope_analyzer::report::Report;
 use rdmascope_analyzer::rules::{Group, Rule, Severity};
-use rdmascope_dissector::trace::{Line, Off};
+use rdmascope_dissector::trace::{Line, Off, Trace};
 use rdmascope_dissector::wire::ib::bth::Opcode;
 use rdmascope_dissector::wire::ib::icrc::{Cover, invariant};
 use rdmascope_dissector::wire::iwarp::mpa::{self, Startup, emit_fpdu, emit_fpdu_with_markers};
@@ -1420,6 +1420,7 @@ fn the_findings_of_broken_conversations_are_written_down() {
         for frame in &conversation.frames {
             line.begin();
             pipeline.frame(&frame.meta, &frame.bytes, &mut line);
+            line.end();
             lines.push(format!("\t{}\t{}\t{}\n", frame.meta.number, line.protocol, line.info));
         }
         let report = pipeline.finish().0;
