@@ -303,7 +303,15 @@ pub fn link_speeds<S: Sink>(pipeline: &mut Pipeline<S>, metadata: &Metadata) {
 }
 
 /// The same before frames of new interfaces; `known` is the number of those that it was told of.
+#[inline]
 pub(crate) fn known_speeds<S: Sink>(pipeline: &mut Pipeline<S>, known: &mut usize, interfaces: &[Interface]) {
+    if *known != interfaces.len() {
+        new_speeds(pipeline, known, interfaces);
+    }
+}
+
+#[cold]
+fn new_speeds<S: Sink>(pipeline: &mut Pipeline<S>, known: &mut usize, interfaces: &[Interface]) {
     for (place, interface) in interfaces.iter().enumerate().skip(*known) {
         if let (Ok(place), Some(bits)) = (u32::try_from(place), interface.speed) {
             pipeline.link_speed(place, bits);

@@ -12,7 +12,7 @@ use rdmascope_dissector::extract::{Extractor, Need, Slot};
 use rdmascope_dissector::field::{Def, Kind};
 use rdmascope_dissector::registry::Registry;
 use rdmascope_dissector::render::{
-    Stored, Style, escaped, is_text, is_unsafe, json_string, seconds_and_nanos, show, show_into,
+    Stored, Style, escaped, is_text, is_unsafe, json_string, seconds_and_nanos, show, show_into, show_unsigned,
 };
 use rdmascope_dissector::wire::frame_fields;
 use std::borrow::Cow;
@@ -194,7 +194,6 @@ pub struct Fields {
     /// Time of the last two frames shown.
     shown: [Option<i64>; 2],
     names: Vec<String>,
-    text: String,
     separator: Vec<u8>,
     aggregator: Vec<u8>,
 }
@@ -228,7 +227,6 @@ impl Fields {
             times,
             zone: Zone::local(),
             shown: [None; 2],
-            text: String::new(),
             options,
         })
     }
@@ -281,7 +279,7 @@ impl Fields {
         }
         for i in 0..self.columns.len() {
             if i > 0 {
-                out.extend_from_slice(&self.separator);
+                separate(out, &self.separator);
             }
             match self.columns[i] {
                 Column::Field(slot) => self.values(out, extractor, slot, marks),
@@ -289,10 +287,8 @@ impl Fields {
                 // the first frame shown has none
                 Column::SinceShown if self.shown[0].is_none() => {}
                 column => {
-                    let mut text = Vec::new();
-                    self.column(&mut text, column, d);
                     self.quote(out);
-                    out.extend_from_slice(&text);
+                    self.column(out, column, d);
                     self.quote(out);
                 }
             }
@@ -396,31 +392,27 @@ impl Fields {
         }
     }
 
-    fn values(&mut self, out: &mut Vec<u8>, extractor: &Extractor, slot: Slot, marks: &mut Marks) {
-        if !extractor.has(slot) {
-            return;
+    #[inline]
+    fn values(&self, out: &mut Vec<u8>, extractor: &Extractor, slot: Slot, marks: &mut Marks) {
+        let Some((def, value)) = extractor.first(slot) else { return };
+        if self.options.occurrence != Occurrence::First && extractor.count(slot) > 1 {
+            return self.several(out, extractor, slot, marks);
         }
         self.quote(out);
-        let mut values = extractor.values(slot);
-        match self.options.occurrence {
-            Occurrence::First => {
-                if let Some((def, v)) = values.next() {
-                    self.value(out, def, v, marks);
-                }
+        self.value(out, def, value, marks);
+        self.quote(out);
+    }
+
+    /// The last of several values of a field, or all of them.
+    #[inline(never)]
+    fn several(&self, out: &mut Vec<u8>, extractor: &Extractor, slot: Slot, marks: &mut Marks) {
+        let passed_over = if self.options.occurrence == Occurrence::Last { extractor.count(slot) - 1 } else { 0 };
+        self.quote(out);
+        for (n, (def, value)) in extractor.values(slot).skip(passed_over).enumerate() {
+            if n > 0 {
+                separate(out, &self.aggregator);
             }
-            Occurrence::Last => {
-                if let Some((def, v)) = values.last() {
-                    self.value(out, def, v, marks);
-                }
-            }
-            Occurrence::All => {
-                for (n, (def, v)) in values.enumerate() {
-                    if n > 0 {
-                        out.extend_from_slice(&self.aggregator);
-                    }
-                    self.value(out, def, v, marks);
-                }
-            }
+            self.value(out, def, value, marks);
         }
         self.quote(out);
     }
@@ -450,30 +442,25 @@ impl Fields {
     }
 
     #[inline]
-    fn value(&mut self, out: &mut Vec<u8>, def: Def, v: Stored<'_>, marks: &mut Marks) {
-        match def.kind {
-            Kind::Protocol if !matches!(v, Stored::Text(_)) => return out.extend_from_slice(def.name.as_bytes()),
-            Kind::None => return out.push(b'1'),
-            _ => {}
-        }
-        if !is_text(def, v) {
-            let from = out.len();
-            match v {
-                Stored::Time(seconds, nanos) if def.kind == Kind::AbsTime => self.clock(out, def, seconds, nanos),
-                _ => show_into(out, def, v, Style::Fields),
-            }
-            if let Stored::U(number) = v {
+    fn value(&self, out: &mut Vec<u8>, def: Def, v: Stored<'_>, marks: &mut Marks) {
+        match (v, def.kind) {
+            (Stored::Text(text), Kind::Protocol) => self.write_text(out, text),
+            (_, Kind::Protocol) => out.extend_from_slice(def.name.as_bytes()),
+            (_, Kind::None) => out.push(b'1'),
+            (Stored::U(number), _) => {
+                let from = out.len();
+                show_unsigned(out, def, number, Style::Fields);
                 marks.number(out, from, def, number);
             }
-            return;
+            (Stored::Time(seconds, nanos), Kind::AbsTime) => self.clock(out, def, seconds, nanos),
+            (Stored::Text(text), _) => self.write_text(out, text),
+            _ if is_text(def, v) => self.write_text(out, &show(def, v, Style::Fields)),
+            _ => show_into(out, def, v, Style::Fields),
         }
-        let text = match v {
-            Stored::Text(text) => text,
-            _ => {
-                self.text = show(def, v, Style::Fields);
-                &self.text
-            }
-        };
+    }
+
+    /// Text from the capture, with what it has of the format's own characters escaped.
+    fn write_text(&self, out: &mut Vec<u8>, text: &str) {
         if self.options.no_formulas && matches!(super::spreadsheet_safe(text), Cow::Owned(_)) {
             out.push(b'\'');
         }
@@ -502,6 +489,15 @@ impl Fields {
                 out.extend_from_slice(c_text.as_bytes());
             }
         }
+    }
+}
+
+/// Appends a separator: nearly always one byte.
+#[inline]
+fn separate(out: &mut Vec<u8>, separator: &[u8]) {
+    match separator {
+        [byte] => out.push(*byte),
+        bytes => out.extend_from_slice(bytes),
     }
 }
 

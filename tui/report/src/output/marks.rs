@@ -70,7 +70,7 @@ impl Marks {
     }
 
     /// The same of a number.
-    #[cold]
+    #[inline]
     pub fn number(&mut self, out: &[u8], from: usize, def: Def, number: u64) {
         if self.wanted && is_counted(def) {
             self.find(out, from, def, number);
