@@ -566,7 +566,7 @@ impl Job {
             }
             d
         };
-        let Line { protocol, info, faults } = &self.line;
+        let Line { protocol, info, faults, .. } = &self.line;
         match &mut self.sink {
             Sink::Lines(lines, _) => lines.frame(out, &d, protocol, info, *faults > 0),
             Sink::Summary(summary, _) => summary.frame(&d, protocol, *faults > 0),
