@@ -32,6 +32,34 @@ impl Display for Addr {
     }
 }
 
+/// Hands on the text of an IPv4 address in one piece.
+#[inline]
+pub(crate) fn dotted<T>(address: [u8; 4], take: impl FnOnce(&[u8]) -> T) -> T {
+    // each byte's digits, a dot, and how many characters they are without it
+    const BYTES: [([u8; 4], u8); 256] = {
+        let (mut bytes, mut byte) = ([(*b"0...", 1); 256], 1);
+        while byte < 256 {
+            let [a, b, c] = [byte / 100, byte / 10 % 10, byte % 10];
+            let [a, b, c] = [b'0' + a as u8, b'0' + b as u8, b'0' + c as u8];
+            bytes[byte] = match byte {
+                100.. => ([a, b, c, b'.'], 3),
+                10.. => ([b, c, b'.', b'.'], 2),
+                _ => ([c, b'.', b'.', b'.'], 1),
+            };
+            byte += 1;
+        }
+        bytes
+    };
+    let (mut text, mut len) = ([b'.'; 16], 0);
+    for byte in address {
+        let (digits, count) = &BYTES[usize::from(byte)];
+        text[len..len + 4].copy_from_slice(digits);
+        len += usize::from(*count) + 1;
+    }
+    // no dot behind the last
+    take(&text[..len - 1])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +77,14 @@ mod tests {
             Addr::Mac([0x52, 0x54, 0, 0, 0, 1]),
         ];
         assert_eq!(all.map(|a| a.to_string()), ["?", "192.0.2.1", "fe80::1", "LID 7", "52:54:00:00:00:01"]);
+    }
+
+    #[test]
+    fn an_ipv4_address_is_written_as_it_is_everywhere() {
+        for byte in 0..=u8::MAX {
+            let address = [byte, byte.wrapping_mul(7), 255 - byte, byte / 3];
+            let expected = Ipv4Addr::from(address).to_string();
+            assert_eq!(dotted(address, |text| alloc::vec::Vec::from(text)), expected.as_bytes());
+        }
     }
 }

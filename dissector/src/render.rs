@@ -8,6 +8,7 @@
 //! ([`json_string`], [`xml_text`], [`escape`]). A label is escaped already: nothing in it can command a terminal or
 //! turn the direction of writing.
 
+use crate::address::dotted;
 use crate::calendar::date_of;
 use crate::fault::{Fault, FaultKind};
 use crate::field::{Base, Def, FieldDef, Kind};
@@ -277,34 +278,6 @@ fn run_of_bytes(out: &mut Vec<u8>, def: &FieldDef, bytes: &[u8], style: Style) {
         Kind::Bytes if style == Style::Fields => hex_bytes(out, bytes, None),
         _ => hex_bytes(out, bytes, Some(b':')),
     }
-}
-
-/// Hands on the text of an IPv4 address in one piece.
-#[inline]
-pub(crate) fn dotted<T>(address: [u8; 4], take: impl FnOnce(&[u8]) -> T) -> T {
-    // each byte's digits, a dot, and how many characters they are without it
-    const BYTES: [([u8; 4], u8); 256] = {
-        let (mut bytes, mut byte) = ([(*b"0...", 1); 256], 1);
-        while byte < 256 {
-            let [a, b, c] = [byte / 100, byte / 10 % 10, byte % 10];
-            let [a, b, c] = [b'0' + a as u8, b'0' + b as u8, b'0' + c as u8];
-            bytes[byte] = match byte {
-                100.. => ([a, b, c, b'.'], 3),
-                10.. => ([b, c, b'.', b'.'], 2),
-                _ => ([c, b'.', b'.', b'.'], 1),
-            };
-            byte += 1;
-        }
-        bytes
-    };
-    let (mut text, mut len) = ([b'.'; 16], 0);
-    for byte in address {
-        let (digits, count) = &BYTES[usize::from(byte)];
-        text[len..len + 4].copy_from_slice(digits);
-        len += usize::from(*count) + 1;
-    }
-    // no dot behind the last
-    take(&text[..len - 1])
 }
 
 fn guid(out: &mut Vec<u8>, b: &[u8]) {
@@ -768,15 +741,6 @@ mod tests {
 
     fn all(def: Def, v: Stored<'_>) -> [String; 4] {
         [Style::Json, Style::Ek, Style::Fields, Style::Pdml].map(|s| show(def, v, s))
-    }
-
-    #[test]
-    fn an_ipv4_address_is_written_as_it_is_everywhere() {
-        for byte in 0..=u8::MAX {
-            let address = [byte, byte.wrapping_mul(7), 255 - byte, byte / 3];
-            let expected = std::format!("{}", core::net::Ipv4Addr::from(address));
-            assert_eq!(dotted(address, |text| text.to_vec()), expected.as_bytes());
-        }
     }
 
     #[test]

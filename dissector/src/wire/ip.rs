@@ -4,10 +4,10 @@
 //! Header decoders return the rest of their input behind the header; the caller cuts it to the length that the header
 //! states.
 
+use crate::address::dotted;
 use crate::fault::{Check, Fault, PResult};
 use crate::field::Def;
 use crate::leaf::{self, read};
-use crate::render::dotted;
 use crate::trace::{LayerText, Trace, Value, scope};
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
