@@ -36,7 +36,7 @@ impl Display for Addr {
 #[inline]
 pub(crate) fn dotted<T>(address: [u8; 4], take: impl FnOnce(&[u8]) -> T) -> T {
     // each byte's digits, a dot, and how many characters they are without it
-    const BYTES: [([u8; 4], u8); 256] = {
+    static BYTES: [([u8; 4], u8); 256] = {
         let (mut bytes, mut byte) = ([(*b"0...", 1); 256], 1);
         while byte < 256 {
             let [a, b, c] = [byte / 100, byte / 10 % 10, byte % 10];

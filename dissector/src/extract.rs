@@ -143,8 +143,6 @@ pub struct Extractor {
     open: Vec<(u32, u32, usize)>,
     layers: Vec<Def>,
     wants_layers: Option<Slot>,
-    /// True if protocols are noted, whether they are wanted or not: for [`Self::layers`] or [`Self::layer_stack`].
-    notes_protocols: bool,
     wants_faults: bool,
     last_fault: Option<Fault>,
     /// Protocols that are open, where layers are counted: depth, and the how-manieth of its name it is.
@@ -175,7 +173,6 @@ impl Extractor {
             open: Vec::new(),
             layers: Vec::new(),
             wants_layers: None,
-            notes_protocols: false,
             wants_faults: false,
             last_fault: None,
             layer_stack: None,
@@ -195,7 +192,6 @@ impl Extractor {
         self.wanted.push(Wanted { def, need, first: NONE, last: NONE, count: 0, raw: NO_SLOT, is_raw: false });
         if def.id == frame_fields::f::PROTOCOLS.id {
             self.wants_layers = Some(slot);
-            self.notes_protocols = true;
         }
         self.wants_faults |= FAULT_FIELDS.iter().any(|d| d.id == def.id);
         if LINE_FIELDS.iter().any(|d| d.id == def.id) {
@@ -233,7 +229,6 @@ impl Extractor {
     /// a tunnel a frame has two layers of IP.
     pub fn want_layers(&mut self) {
         self.layer_stack.get_or_insert_default();
-        self.notes_protocols = true;
     }
 
     /// The fields that are wanted.
@@ -647,7 +642,9 @@ impl Trace for Extractor {
 
     #[inline(always)]
     fn open(&mut self, def: Def, at: &[u8]) {
-        if self.set.may_have(def.id) || (def.kind == Kind::Protocol && self.notes_protocols) {
+        // protocols are noted where layers are asked for, whether they are wanted themselves or not
+        let is_noted = def.kind == Kind::Protocol && (self.wants_layers.is_some() || self.layer_stack.is_some());
+        if is_noted || self.set.may_have(def.id) {
             self.opened(def, at);
         }
         self.depth += 1;

@@ -82,14 +82,14 @@ impl fmt::Display for Mac<'_> {
 pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ethernet> {
     t.protocol("Ethernet");
     scope(f::PROTOCOL, i, t, |at, t| {
+        if let (true, Some(header)) = (T::ON, at.first_chunk::<14>()) {
+            t.layer_info(LayerText::new(header, write_line));
+        }
         if !t.wants(&f::SET)
             && let Some((h, rest)) = at.split_first_chunk::<14>()
         {
             let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, k0, k1] = *h;
             let (dst, src) = ([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5]);
-            if T::ON {
-                t.layer_info(LayerText::new(h, write_line));
-            }
             return Ok((rest, Ethernet { dst, src, type_or_length: u16::from_be_bytes([k0, k1]) }));
         }
         let (i, dst) = address([f::DST, f::DST_RESOLVED, f::DST_LG, f::DST_IG], at, t)?;
@@ -97,9 +97,6 @@ pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ethernet> {
         let is_type = crate::leaf::be16(i).is_ok_and(|(_, v)| v >= 0x0600);
         let (i, type_or_length) = read::be16(if is_type { f::TYPE } else { f::LEN }, i, t)?;
         t.label(format_args!(", Src: {}, Dst: {}", Mac(&src), Mac(&dst)));
-        if let Some(header) = at.first_chunk::<12>() {
-            t.layer_info(LayerText::new(header, write_line));
-        }
         Ok((i, Ethernet { dst, src, type_or_length }))
     })
 }
