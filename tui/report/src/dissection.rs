@@ -320,10 +320,7 @@ impl fmt::Display for FrameAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Addr::None => Ok(()),
-            Addr::V4(a) => std::net::Ipv4Addr::from(a).fmt(f),
-            Addr::V6(a) => std::net::Ipv6Addr::from(a).fmt(f),
-            Addr::Lid(lid) => f.pad(&format!("LID {lid}")),
-            Addr::Mac(m) => f.pad(&m.map(|b| format!("{b:02x}")).join(":")),
+            address => address.fmt(f),
         }
     }
 }
