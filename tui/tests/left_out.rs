@@ -103,15 +103,15 @@ const NEEDS: &[Need] = &[
         ],
     },
     Need {
-        name: "python3 with jsonschema",
-        is_there: || runs("python3", &["-c", "import jsonschema"]),
-        get: "pip install jsonschema; .ci/run has an environment of its own for it",
+        name: "python3 with jsonschema-rs",
+        is_there: || runs("python3", &["-c", "import jsonschema_rs"]),
+        get: "pip install jsonschema-rs; .ci/run has an environment of its own for it",
         tests: &[("tui/tests/reports.rs", "JSON, held to its schema by a validator that is not ours")],
     },
 ];
 
 /// Needs that CI meets in another way: with an environment made for it, or with a feature.
-const ELSEWHERE: &[&str] = &["python3 with jsonschema"];
+const ELSEWHERE: &[&str] = &["python3 with jsonschema-rs"];
 
 fn runs(program: &str, arguments: &[&str]) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

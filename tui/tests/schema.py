@@ -1,4 +1,4 @@
-"""Holds every JSON that leaves the program to its JSON Schema, on every sample: python schema.py PATH/rdmascope [--every]. Needs jsonschema (PyPI).
+"""Holds every JSON that leaves the program to its JSON Schema, on every sample: python schema.py PATH/rdmascope [--every]. Needs jsonschema-rs (PyPI).
 
 Each sample is dissected in one form of each kind, by turns; with --every in all of them, which takes five minutes.
 A frame of each kind that a sample has is held, wherever it lies in the capture: kinds are told apart by the names of layers and fields."""
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-import jsonschema
+import jsonschema_rs
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.abspath(sys.argv[1])
@@ -97,20 +97,21 @@ def live(hold):
 
 
 def main():
-    schemas = [line.split()[0] for line in run("schema").decode().splitlines()]
+    schemas = dict.fromkeys(line.split()[0] for line in run("schema").decode().splitlines())
     validators = {}
     for name in schemas:
         schema = ask("schema", name)
-        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema_rs.meta.validate(schema)
         strict(schema, name)
-        validators[name] = jsonschema.Draft202012Validator(schema)
+        schemas[name] = schema
+        validators[name] = jsonschema_rs.Draft202012Validator(schema)
         kind, of, version = schema["$id"].rsplit(":", 2)
         assert (kind, of) == ("urn:rdmascope", name) and int(version) >= 1, schema["$id"]
     held = dict.fromkeys(schemas, 0)
 
     def hold(name, value, where):
         for error in validators[name].iter_errors(value):
-            sys.exit(f"{name}: {where}: {error.json_path}: {error.message}"[:2000])
+            sys.exit(f"{name}: {where}: {list(error.instance_path)}: {error.message}"[:2000])
         held[name] += 1
 
     folders = os.path.join(HERE, "../../samples")
@@ -119,7 +120,7 @@ def main():
     keyed = 0
 
     def frames(name, form, value, where, seen):
-        """Frames of kinds that were not seen in this form yet: a validator in Python takes its time."""
+        """Frames of kinds that were not seen in this form yet."""
         new = []
         for frame in value:
             kind = frozenset(names(frame))
@@ -166,7 +167,7 @@ def main():
     hold("compare", ask("compare", "--format", "json", point, point, point), "three points")
     live(hold)
     for name in ("analyze", "dissect-summary", "probe", "replay"):
-        assert validators[name].schema["additionalProperties"] is False, name
+        assert schemas[name]["additionalProperties"] is False, name
     broken = ask("analyze", "--format", "json", samples[0])
     broken["more"] = 1
     assert not validators["analyze"].is_valid(broken), "it allows anything"
