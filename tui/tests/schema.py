@@ -1,7 +1,6 @@
 """Holds every JSON that leaves the program to its JSON Schema, on every sample: python schema.py PATH/rdmascope [--every]. Needs jsonschema-rs (PyPI).
 
-Each sample is dissected in one form of each kind, by turns; with --every in all of them, which takes five minutes.
-A frame of each kind that a sample has is held, wherever it lies in the capture: kinds are told apart by the names of layers and fields."""
+Each sample is dissected in one form of each kind, by turns; with --every in all of them."""
 import glob
 import json
 import os
@@ -57,17 +56,6 @@ def merged(pairs):
     return {key: values[0] if len(values) == 1 else values for key, values in found.items()}
 
 
-def names(value):
-    """Every key in a value, with the type of what it has."""
-    if isinstance(value, dict):
-        for key, one in value.items():
-            yield key, type(one)
-            yield from names(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from names(one)
-
-
 def live(hold):
     """What replay and probe write, with a server of ours."""
     with socket.socket() as free:
@@ -119,26 +107,11 @@ def main():
     assert len(samples) > 10, samples
     keyed = 0
 
-    def frames(name, form, value, where, seen):
-        """Frames of kinds that were not seen in this form yet."""
-        new = []
-        for frame in value:
-            kind = frozenset(names(frame))
-            if not kind <= seen:
-                seen |= kind
-                new.append(frame)
-        if name == "dissect-ek":
-            for line in new:
-                hold(name, line, f"{where} {form}")
-        else:
-            hold(name, new, f"{where} {form}")
-
     with tempfile.TemporaryDirectory() as folder:
         sent = os.path.join(folder, "sent.pcapng")
         expected = os.path.join(folder, "expect.toml")
         with open(expected, "w") as file:
             file.write('findings.error = "0"\nREAD.p99 = "< 1 ns"\n')
-        seen = {}
         for n, (sample, other) in enumerate(zip(samples, samples[1:] + samples[:1])):
             where = os.path.relpath(sample, folders)
             file = os.path.join(os.path.dirname(sample), "keys.txt")
@@ -151,8 +124,11 @@ def main():
                 for form in forms if "--every" in sys.argv else [forms[n % len(forms)]]:
                     of = {"dissect": "json", "dissect-raw": "jsonraw", "dissect-ek": "ek"}[name]
                     out = run("dissect", "-T", of, *form, *keys, sample)
-                    value = [json.loads(line) for line in out.splitlines()] if of == "ek" else json.loads(out, object_pairs_hook=merged)
-                    frames(name, form, value, where, seen.setdefault((name, *form), set()))
+                    if of == "ek":
+                        for line in out.splitlines():
+                            hold(name, json.loads(line), f"{where} {form}")
+                    else:
+                        hold(name, json.loads(out, object_pairs_hook=merged), f"{where} {form}")
             hold("anonymize", ask("anonymize", "--format", "json", "--force", sample, sent), where)
             hold("diff", ask("diff", "--format", "json", sample, other, status=(0, 1)), where)
             # where two captures have no packet in common, compare says so, and nothing else
