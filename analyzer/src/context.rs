@@ -12,7 +12,6 @@ use crate::notes::{Broken, Layer};
 use crate::op::{At, End};
 use crate::roles::Roles;
 use crate::settle::Settling;
-use crate::sink::Sink;
 use crate::summary::{Protocol, Transport};
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -53,8 +52,7 @@ impl About {
 }
 
 /// Data about the current frame that every layer of a connection needs.
-#[derive(Debug)]
-pub struct FrameContext<'e, S> {
+pub struct FrameContext<'e> {
     /// The frame.
     pub at: At,
     /// Its sender; `None` at the end, where there is no frame.
@@ -73,12 +71,12 @@ pub struct FrameContext<'e, S> {
     /// Delays of its traffic.
     pub episodes: &'e mut Episodes,
     /// State that all connections share.
-    pub env: &'e mut Env<S>,
+    pub env: &'e mut Env,
 }
 
-impl<S: Sink> FrameContext<'_, S> {
+impl FrameContext<'_> {
     /// The context of a message, which rests on earlier packets too.
-    pub fn of_message(&mut self, is_unchecked: bool) -> FrameContext<'_, S> {
+    pub fn of_message(&mut self, is_unchecked: bool) -> FrameContext<'_> {
         let Self { at, sender, about, is_unchecked: is_frame_unchecked, roles, missed, settling, episodes, env } = self;
         let is_unchecked = *is_frame_unchecked || is_unchecked;
         FrameContext { at: *at, sender: *sender, about: *about, is_unchecked, roles, missed, settling, episodes, env }
@@ -168,7 +166,7 @@ impl<S: Sink> FrameContext<'_, S> {
 
 impl Evidence {
     /// It is known now, as far as `certainty` says, that nothing is missing that it rests on.
-    pub fn report<S: Sink>(self, env: &mut Env<S>, connection: u32, roles: &Roles, certainty: Certainty) {
+    pub fn report(self, env: &mut Env, connection: u32, roles: &Roles, certainty: Certainty) {
         let site = Site { connection: Some(connection), frame: self.at.frame, time_ns: self.at.time };
         let by = blame(roles, self.by);
         env.report_later(self.severity, self.rule, by, site, certainty, format_args!("{}", self.text));
@@ -176,7 +174,7 @@ impl Evidence {
 }
 
 /// See [`FrameContext::at_the_end`].
-pub(crate) fn at_the_end<S: Sink>(env: &Env<S>) -> Certainty {
+pub(crate) fn at_the_end(env: &Env) -> Certainty {
     if env.has_lost() { Certainty::Guess } else { Certainty::IfNothingWasMissed }
 }
 
@@ -199,7 +197,7 @@ const fn ledger(rule: Rule) -> Rests {
 }
 
 /// The ledger of a [`Link`](crate::messages::smbd::link::Link) keeps account of what it missed.
-impl<S: Sink> RuleSink for FrameContext<'_, S> {
+impl RuleSink for FrameContext<'_> {
     fn broken(&mut self, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>) {
         match certainty {
             Certainty::Certain => self.report(rule, by, Rests::FRAME, text),
@@ -214,6 +212,7 @@ impl<S: Sink> RuleSink for FrameContext<'_, S> {
 pub(crate) mod alone {
     use super::*;
     use crate::env::Options;
+    use crate::sink::Sink;
     use alloc::vec::Vec;
 
     /// Requests that were answered or given up, for the layer above.
@@ -251,7 +250,7 @@ pub(crate) mod alone {
         }
 
         /// The next frame, 1 ms later, of `by`.
-        pub(crate) fn frame(&mut self, by: End) -> FrameContext<'_, Listener> {
+        pub(crate) fn frame(&mut self, by: End) -> FrameContext<'_> {
             self.at = At { frame: self.at.frame + 1, time: self.at.time + 1_000_000 };
             let Self { about, roles, missed, settling, episodes, env, at } = self;
             FrameContext {

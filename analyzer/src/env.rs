@@ -62,15 +62,13 @@ impl Default for Options {
 
 pub use crate::notes::Layer;
 
-/// Shared by all connections of an analysis.
+/// Shared by all connections of an analysis. Whoever makes it knows its listener; what follows connections does not.
 #[derive(Clone, Debug)]
-pub struct Env<S> {
+pub struct Env<S: ?Sized = dyn Sink> {
     /// Options of the analysis.
     pub options: Options,
     /// Broken rules.
     pub findings: Findings,
-    /// The listener.
-    pub sink: S,
     /// Facts about the current frame.
     pub frame: FrameNotes,
     /// The number of the frame at hand.
@@ -100,6 +98,8 @@ pub struct Env<S> {
     /// Room for exchanges to come: that of some which are done.
     #[expect(clippy::vec_box, reason = "the exchange does not move between owners")]
     spare: Vec<Box<Exchange>>,
+    /// The listener.
+    pub sink: S,
 }
 
 /// ns within which a server answers a request that waited for a lock or for a lease, once it may.
@@ -137,7 +137,6 @@ impl<S: Sink> Env<S> {
         Self {
             options,
             findings: Findings::default(),
-            sink,
             frame: FrameNotes::default(),
             now: 0,
             next_exchange: 1,
@@ -152,9 +151,68 @@ impl<S: Sink> Env<S> {
             releases: VecDeque::new(),
             waits: false,
             spare: Vec::new(),
+            sink,
         }
     }
 
+    /// Takes in the shared state of another part of the capture. Returns true if the two are the same as one analysis
+    /// of the whole; they are not if a limit was reached. The numbers of connections are not changed.
+    pub(crate) fn join(&mut self, part: Env<S>) -> bool
+    where
+        S: Parts,
+    {
+        let Env {
+            options: _,
+            findings,
+            sink,
+            frame: _,
+            now,
+            next_exchange: _,
+            lost_by_capture,
+            lost_elsewhere: _,
+            undecoded,
+            requests_dropped,
+            sessions,
+            channels: _,
+            slowest,
+            weakened,
+            releases: _,
+            waits,
+            spare: _,
+        } = part;
+        self.waits |= waits;
+        self.weakened.extend(weakened);
+        self.now = self.now.max(now);
+        self.lost_by_capture += lost_by_capture;
+        self.undecoded += undecoded;
+        self.requests_dropped += requests_dropped;
+        self.slowest.extend(slowest);
+        self.slowest.sort_by_key(slowness);
+        self.slowest.truncate(self.options.slowest_max);
+        // the part that followed the second channel of a session did not have the keys of the first
+        let has_keys = !self.options.keyring.is_empty();
+        let is_split =
+            has_keys && sessions.iter().any(|session| self.sessions.iter().any(|known| known.id == session.id));
+        for session in sessions {
+            match self.sessions.iter_mut().find(|s| s.id == session.id) {
+                Some(known) => {
+                    known.first = known.first.min(session.first);
+                    known.connections.extend(session.connections);
+                }
+                None => self.sessions.push(session),
+            }
+        }
+        self.sessions.sort_by_key(|s| s.first);
+        let has_room = !is_split
+            && self.weakened.len() < WEAKENED_MAX
+            && self.sessions.len() <= SESSIONS_MAX
+            && self.sessions.iter().all(|s| s.connections.len() <= CHANNELS_MAX);
+        // a request may have waited for another one, on a connection that the other part has
+        self.findings.join(findings) && self.sink.join(sink) && has_room && !self.waits
+    }
+}
+
+impl Env {
     /// True if the capture lost packets, of whatever connection.
     pub fn has_lost(&self) -> bool {
         self.lost_by_capture > 0 || self.lost_elsewhere > 0
@@ -311,62 +369,6 @@ impl<S: Sink> Env<S> {
         let place = self.slowest.partition_point(|e| slowness(e) < slowness(exchange));
         self.slowest.insert(place, exchange.clone());
         self.slowest.truncate(max);
-    }
-
-    /// Takes in the shared state of another part of the capture. Returns true if the two are the same as one analysis
-    /// of the whole; they are not if a limit was reached. The numbers of connections are not changed.
-    pub(crate) fn join(&mut self, part: Env<S>) -> bool
-    where
-        S: Parts,
-    {
-        let Env {
-            options: _,
-            findings,
-            sink,
-            frame: _,
-            now,
-            next_exchange: _,
-            lost_by_capture,
-            lost_elsewhere: _,
-            undecoded,
-            requests_dropped,
-            sessions,
-            channels: _,
-            slowest,
-            weakened,
-            releases: _,
-            waits,
-            spare: _,
-        } = part;
-        self.waits |= waits;
-        self.weakened.extend(weakened);
-        self.now = self.now.max(now);
-        self.lost_by_capture += lost_by_capture;
-        self.undecoded += undecoded;
-        self.requests_dropped += requests_dropped;
-        self.slowest.extend(slowest);
-        self.slowest.sort_by_key(slowness);
-        self.slowest.truncate(self.options.slowest_max);
-        // the part that followed the second channel of a session did not have the keys of the first
-        let has_keys = !self.options.keyring.is_empty();
-        let is_split =
-            has_keys && sessions.iter().any(|session| self.sessions.iter().any(|known| known.id == session.id));
-        for session in sessions {
-            match self.sessions.iter_mut().find(|s| s.id == session.id) {
-                Some(known) => {
-                    known.first = known.first.min(session.first);
-                    known.connections.extend(session.connections);
-                }
-                None => self.sessions.push(session),
-            }
-        }
-        self.sessions.sort_by_key(|s| s.first);
-        let has_room = !is_split
-            && self.weakened.len() < WEAKENED_MAX
-            && self.sessions.len() <= SESSIONS_MAX
-            && self.sessions.iter().all(|s| s.connections.len() <= CHANNELS_MAX);
-        // a request may have waited for another one, on a connection that the other part has
-        self.findings.join(findings) && self.sink.join(sink) && has_room && !self.waits
     }
 }
 

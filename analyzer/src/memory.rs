@@ -15,7 +15,6 @@ use crate::finding::{Certainty, Rule};
 use crate::missed::Rests;
 use crate::notes::f;
 use crate::op::{At, End, Placement, RdmaOp, Verb};
-use crate::sink::Sink;
 use crate::summary::{Protocol, Rdma};
 use hashbrown::HashMap;
 use rdmascope_dissector::trace::{Trace, Value};
@@ -293,7 +292,7 @@ impl Memory {
     }
 
     /// A message advertises a region of its sender.
-    pub fn advertise<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, owner: End, key: u32, region: Region) {
+    pub fn advertise(&mut self, cx: &mut FrameContext<'_>, owner: End, key: u32, region: Region) {
         self.rdma.keys_advertised += 1;
         if let Some(before) = self.map.advertise(owner, key, region) {
             let text = format_args!("advertised key {key:#010x} again while it was live");
@@ -315,7 +314,7 @@ impl Memory {
     }
 
     /// A peer's Send invalidated a key of `owner`, as it was asked to.
-    pub fn invalidated_as_asked<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, owner: End, key: u32) {
+    pub fn invalidated_as_asked(&mut self, cx: &mut FrameContext<'_>, owner: End, key: u32) {
         self.rdma.keys_invalidated_remotely += 1;
         self.invalidated(cx, owner, key);
     }
@@ -327,7 +326,7 @@ impl Memory {
     }
 
     /// A peer's Send invalidated a key of `owner`.
-    pub fn invalidated<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, owner: End, key: u32) {
+    pub fn invalidated(&mut self, cx: &mut FrameContext<'_>, owner: End, key: u32) {
         match self.map.invalidate(cx.at, owner, key) {
             Some(region) if region.state == State::Live => {}
             Some(region) => {
@@ -342,12 +341,7 @@ impl Memory {
     }
 
     /// RDMA Write bytes.
-    pub fn write<T: Trace, S: Sink>(
-        &mut self,
-        cx: &mut FrameContext<'_, S>,
-        op: &RdmaOp<'_>,
-        t: &mut T,
-    ) -> Option<Delivery> {
+    pub fn write<T: Trace>(&mut self, cx: &mut FrameContext<'_>, op: &RdmaOp<'_>, t: &mut T) -> Option<Delivery> {
         self.rdma.write_bytes += u64::from(op.length);
         if op.part.begins() {
             self.rdma.writes += 1;
@@ -369,9 +363,9 @@ impl Memory {
     }
 
     /// An RDMA Read is asked for: where its bytes will come from.
-    pub fn read_request<T: Trace, S: Sink>(
+    pub fn read_request<T: Trace>(
         &mut self,
-        cx: &mut FrameContext<'_, S>,
+        cx: &mut FrameContext<'_>,
         op: &RdmaOp<'_>,
         t: &mut T,
     ) -> Option<Delivery> {
@@ -397,14 +391,7 @@ impl Memory {
         delivery(verdict, region.copied(), address)
     }
 
-    fn check<S: Sink>(
-        &mut self,
-        cx: &mut FrameContext<'_, S>,
-        op: &RdmaOp<'_>,
-        verdict: Fit,
-        region: Option<Region>,
-        length: u32,
-    ) {
+    fn check(&mut self, cx: &mut FrameContext<'_>, op: &RdmaOp<'_>, verdict: Fit, region: Option<Region>, length: u32) {
         let Placement::Memory { key, address } = op.placement else { return };
         let (by, owner) = (op.by, op.by.peer());
         let (what, purpose) = if op.verb == Verb::Write { ("wrote", "reading") } else { ("read", "writing") };
@@ -457,7 +444,7 @@ impl Memory {
     }
 
     /// The connection ends at `end`: memory that is still advertised.
-    pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At) {
+    pub fn finish(&mut self, cx: &mut FrameContext<'_>, end: At) {
         for owner in End::BOTH {
             let live = || {
                 self.map

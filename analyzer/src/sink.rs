@@ -6,7 +6,10 @@ use crate::op::{At, RdmaOp};
 use crate::pieces::Assembly;
 
 /// Listener of an analysis as it goes; all methods do nothing by default.
-pub trait Sink {
+///
+/// The analysis knows it as `dyn Sink`: it is called a few times a frame at most, and the code that follows connections
+/// would be compiled anew for each kind of listener otherwise.
+pub trait Sink: 'static {
     /// An exchange is complete, or will not be.
     fn exchange(&mut self, _exchange: &Exchange) {}
     /// An SMB2 reply, from its header to the next one's of a compound, as far as it was captured; the exchange is

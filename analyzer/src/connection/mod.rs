@@ -27,7 +27,6 @@ use crate::report;
 use crate::roles::Roles;
 use crate::series::{Series, Trouble, Volume};
 use crate::settle::{Settling, Waiting};
-use crate::sink::Sink;
 use crate::stats::{Commands, FarLonger};
 use crate::summary::{Handshake, Health, Negotiated, Peer, Progress, Protocol, Smb, Transport};
 use crate::upper::{ShownAgain, Upper};
@@ -187,7 +186,7 @@ pub struct ConnectionState {
 }
 
 /// Parts of a connection that are lent to one call: the context, and its layers from the lowest up.
-type Parts<'c, S> = (FrameContext<'c, S>, &'c mut Memory, &'c mut Messages, &'c mut Upper);
+type Parts<'c> = (FrameContext<'c>, &'c mut Memory, &'c mut Messages, &'c mut Upper);
 
 impl ConnectionState {
     /// A connection of which the first frame was just seen.
@@ -234,7 +233,7 @@ impl ConnectionState {
         o.rdma_opened.or(o.tcp_opened.filter(|_| o.mpa_revision.is_none()))
     }
 
-    fn parts<'c, S>(&'c mut self, env: &'c mut Env<S>, at: At, sender: Option<End>) -> Parts<'c, S> {
+    fn parts<'c>(&'c mut self, env: &'c mut Env, at: At, sender: Option<End>) -> Parts<'c> {
         let about = About {
             id: self.id,
             transport: self.transport,
@@ -259,15 +258,7 @@ impl ConnectionState {
     }
 
     /// `by` broke a rule of its flow at `at`.
-    pub fn report<S: Sink>(
-        &mut self,
-        env: &mut Env<S>,
-        at: At,
-        rule: Rule,
-        by: End,
-        rests: Rests,
-        text: fmt::Arguments<'_>,
-    ) {
+    pub fn report(&mut self, env: &mut Env, at: At, rule: Rule, by: End, rests: Rests, text: fmt::Arguments<'_>) {
         self.parts(env, at, Some(by)).0.report(rule, by, rests, text);
     }
 
@@ -322,7 +313,7 @@ impl ConnectionState {
 
     /// Everything that `by` sent up to here is known: findings that waited for it are reported.
     #[inline]
-    fn seen<S: Sink>(&mut self, env: &mut Env<S>, by: End, at: At) {
+    fn seen(&mut self, env: &mut Env, by: End, at: At) {
         let Self { id, roles, missed, .. } = self;
         missed.seen(by, at, |evidence| evidence.report(env, *id, roles, Certainty::IfNothingWasMissed));
     }
@@ -338,7 +329,7 @@ impl ConnectionState {
     }
 
     /// An operation, in the receiver's order.
-    pub fn op<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>, t: &mut T) {
+    pub fn op<T: Trace>(&mut self, env: &mut Env, op: &RdmaOp<'_>, t: &mut T) {
         env.sink.op(self.id, op);
         if op.verb != Verb::ReadResponse {
             // responses are numbered by their requester: they say nothing about other packets of their sender
@@ -422,7 +413,7 @@ impl ConnectionState {
     }
 
     /// Bytes in order of a TCP connection that is not iWARP.
-    pub fn stream<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, piece: &StreamBytes<'_>, t: &mut T) {
+    pub fn stream<T: Trace>(&mut self, env: &mut Env, piece: &StreamBytes<'_>, t: &mut T) {
         self.seen(env, piece.by, piece.at);
         let (mut cx, memory, messages, upper) = self.parts(env, piece.at, Some(piece.by));
         if piece.missing > 0 {
@@ -561,7 +552,7 @@ impl ConnectionState {
 
     /// Everything that `by` sent up to a sequence number has arrived: requests that it answered are done.
     #[inline]
-    pub fn acknowledged<S: Sink>(&mut self, env: &mut Env<S>, at: At, by: End, sequence: u32) {
+    pub fn acknowledged(&mut self, env: &mut Env, at: At, by: End, sequence: u32) {
         let before = core::mem::replace(&mut self.ends[by.index()].acked, (at, sequence));
         if at.since(before.0) > UNHEARD {
             self.ends[by.index()].unheard = (before, at);
@@ -600,7 +591,7 @@ impl ConnectionState {
     }
 
     #[cold]
-    fn settle_oldest<S: Sink>(&mut self, env: &mut Env<S>, by: End) {
+    fn settle_oldest(&mut self, env: &mut Env, by: End) {
         let is_tcp = self.is_over_tcp();
         let Self { settling, episodes, upper, ends, .. } = self;
         if let Some(waiting) = settling.oldest(by) {
@@ -623,7 +614,7 @@ impl ConnectionState {
     }
 
     /// Packets of `by` are missing before `at`.
-    pub fn gap<S: Sink>(&mut self, env: &mut Env<S>, at: At, by: End) {
+    pub fn gap(&mut self, env: &mut Env, at: At, by: End) {
         let (mut cx, _, messages, upper) = self.parts(env, at, Some(by));
         messages.gap(&mut cx, by);
         upper.missed();
@@ -656,7 +647,7 @@ impl ConnectionState {
     }
 
     /// Gives up payloads, and, from so many bytes on, unfinished messages, as if packets of them were missing.
-    pub fn release<S: Sink>(&mut self, env: &mut Env<S>, at: At, worth: usize) {
+    pub fn release(&mut self, env: &mut Env, at: At, worth: usize) {
         let (mut cx, _, messages, upper) = self.parts(env, at, None);
         upper.give_up_payloads();
         if messages.held() >= worth {
@@ -667,7 +658,7 @@ impl ConnectionState {
 
     /// The connection ends, or the capture does. `unseen`: for each end, true if its peer acknowledged more than was
     /// captured.
-    pub fn finish<S: Sink>(&mut self, env: &mut Env<S>, at: At, unseen: [bool; 2]) {
+    pub fn finish(&mut self, env: &mut Env, at: At, unseen: [bool; 2]) {
         let closed = self.closed;
         let by = closed.and_then(|(by, ..)| by);
         let end = closed.map_or(at, |(_, _, at)| at);
@@ -862,8 +853,8 @@ impl ConnectionState {
 }
 
 /// A request is done: its time can be divided by owner.
-fn settled<S: Sink>(
-    env: &mut Env<S>,
+fn settled(
+    env: &mut Env,
     episodes: &mut Episodes,
     upper: &mut Upper,
     replier: End,

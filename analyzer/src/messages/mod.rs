@@ -22,7 +22,6 @@ use crate::op::{At, End, Part, RdmaOp, StreamBytes};
 use crate::pieces::Assembly;
 use crate::roles::Source;
 use crate::series::{Least, Series};
-use crate::sink::Sink;
 use crate::summary::{Negotiated, Protocol, SideReport, Transport};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -108,13 +107,13 @@ impl Messages {
     }
 
     /// Takes a packet of a Send. Returns true if it turned out that packets before it are missing.
-    pub fn send<T: Trace, S: Sink>(
+    pub fn send<T: Trace>(
         &mut self,
-        cx: &mut FrameContext<'_, S>,
+        cx: &mut FrameContext<'_>,
         memory: &mut Memory,
         op: &RdmaOp<'_>,
         t: &mut T,
-        emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+        emit: &mut impl FnMut(&mut FrameContext<'_>, &mut Memory, &Message<'_>, &mut T),
     ) -> bool {
         let Self { protocol, receive, tries, inline_threshold, invalidation, smbd, rpcrdma, credits, .. } = self;
         let send = match receive[op.by.index()].packet(op, cx.is_unchecked) {
@@ -177,13 +176,13 @@ impl Messages {
     }
 
     /// Bytes in order of a TCP connection that is not iWARP.
-    pub fn stream<T: Trace, S: Sink>(
+    pub fn stream<T: Trace>(
         &mut self,
-        cx: &mut FrameContext<'_, S>,
+        cx: &mut FrameContext<'_>,
         memory: &mut Memory,
         piece: &StreamBytes<'_>,
         t: &mut T,
-        emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+        emit: &mut impl FnMut(&mut FrameContext<'_>, &mut Memory, &Message<'_>, &mut T),
     ) {
         if self.kind == stream::Kind::Undecided {
             self.kind = stream::recognize(piece.bytes);
@@ -240,7 +239,7 @@ impl Messages {
     }
 
     /// Packets of `by` are missing.
-    pub fn gap<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: End) {
+    pub fn gap(&mut self, cx: &mut FrameContext<'_>, by: End) {
         self.receive[by.index()].reset();
         self.streams[by.index()].gap();
         if let Some(smbd) = self.smbd.as_mut() {
@@ -270,7 +269,7 @@ impl Messages {
     }
 
     /// Forgets unfinished messages, as if packets of them were missing, and gives back their memory.
-    pub fn release<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>) {
+    pub fn release(&mut self, cx: &mut FrameContext<'_>) {
         for by in End::BOTH {
             self.gap(cx, by);
             self.receive[by.index()].release();
@@ -284,7 +283,7 @@ impl Messages {
     }
 
     /// The connection or the capture ends: `by` ended it, if a side did.
-    pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: Option<End>) {
+    pub fn finish(&mut self, cx: &mut FrameContext<'_>, by: Option<End>) {
         if let Some(smbd) = self.smbd.as_mut() {
             smbd.link.closed(cx.at, by, cx);
         }
@@ -367,7 +366,7 @@ impl Messages {
 }
 
 /// Protocol of a connection, recognized by the form of a Send; `first`: no Send was examined before it.
-fn recognize<S: Sink>(cx: &FrameContext<'_, S>, send: &WholeSend<'_>, first: bool) -> Option<Protocol> {
+fn recognize(cx: &FrameContext<'_>, send: &WholeSend<'_>, first: bool) -> Option<Protocol> {
     let smbd = smbd::looks_like(send.bytes, send.wire_length);
     let rpc = rdmascope_dissector::wire::rpcrdma::looks_like(send.bytes);
     match (smbd, rpc) {
@@ -382,7 +381,7 @@ fn recognize<S: Sink>(cx: &FrameContext<'_, S>, send: &WholeSend<'_>, first: boo
     }
 }
 
-fn begin_smbd<S: Sink>(cx: &mut FrameContext<'_, S>, send: &WholeSend<'_>, first: bool) -> Smbd {
+fn begin_smbd(cx: &mut FrameContext<'_>, send: &WholeSend<'_>, first: bool) -> Smbd {
     let late = !first || cx.missed.any() || !smbd::begins_connection(send.bytes, send.wire_length);
     let known = cx.about.opening_seen && first;
     if late && !known {
@@ -399,11 +398,7 @@ fn begin_smbd<S: Sink>(cx: &mut FrameContext<'_, S>, send: &WholeSend<'_>, first
     smbd
 }
 
-fn begin_rpcrdma<S: Sink>(
-    cx: &mut FrameContext<'_, S>,
-    inline_threshold: [Option<u32>; 2],
-    invalidation: Option<bool>,
-) -> RpcRdma {
+fn begin_rpcrdma(cx: &mut FrameContext<'_>, inline_threshold: [Option<u32>; 2], invalidation: Option<bool>) -> RpcRdma {
     if !cx.about.opening_seen {
         cx.missed.late();
     }
@@ -411,15 +406,15 @@ fn begin_rpcrdma<S: Sink>(
 }
 
 #[expect(clippy::too_many_arguments, reason = "the parts of a layer that are lent apart")]
-fn smb_direct<T: Trace, S: Sink>(
+fn smb_direct<T: Trace>(
     smbd: &mut Smbd,
     credits: &mut Series<Least>,
-    cx: &mut FrameContext<'_, S>,
+    cx: &mut FrameContext<'_>,
     memory: &mut Memory,
     by: End,
     send: &WholeSend<'_>,
     t: &mut T,
-    emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+    emit: &mut impl FnMut(&mut FrameContext<'_>, &mut Memory, &Message<'_>, &mut T),
 ) {
     cx.layer(Layer::SmbDirect);
     // this very message may tell which end is the client
@@ -506,11 +501,11 @@ mod tests {
                 in_frame: true,
                 read: 0,
             };
-            let mut emit =
-                |_: &mut FrameContext<'_, _>, _: &mut Memory, message: &Message<'_>, _: &mut Off| match message {
-                    Message::Smb2(m) => up.push((m.by, m.bytes.to_vec(), m.fragments)),
-                    Message::Rpc(m) => up.push((m.by, m.xid.to_be_bytes().to_vec(), 1)),
-                };
+            let mut emit = |_: &mut FrameContext<'_>, _: &mut Memory, message: &Message<'_>, _: &mut Off| match message
+            {
+                Message::Smb2(m) => up.push((m.by, m.bytes.to_vec(), m.fragments)),
+                Message::Rpc(m) => up.push((m.by, m.xid.to_be_bytes().to_vec(), 1)),
+            };
             let missing = messages.send(&mut cx, memory, &op, &mut Off, &mut emit);
             alone.about.protocol = messages.protocol();
             missing
@@ -520,11 +515,11 @@ mod tests {
             let Self { alone, memory, messages, up } = self;
             let mut cx = alone.frame(by);
             let piece = StreamBytes { at: cx.at, by, bytes, missing: 0, in_frame: true };
-            let mut emit =
-                |_: &mut FrameContext<'_, _>, _: &mut Memory, message: &Message<'_>, _: &mut Off| match message {
-                    Message::Smb2(m) => up.push((m.by, m.bytes.to_vec(), m.fragments)),
-                    Message::Rpc(m) => up.push((m.by, m.xid.to_be_bytes().to_vec(), 1)),
-                };
+            let mut emit = |_: &mut FrameContext<'_>, _: &mut Memory, message: &Message<'_>, _: &mut Off| match message
+            {
+                Message::Smb2(m) => up.push((m.by, m.bytes.to_vec(), m.fragments)),
+                Message::Rpc(m) => up.push((m.by, m.xid.to_be_bytes().to_vec(), 1)),
+            };
             messages.stream(&mut cx, memory, &piece, &mut Off, &mut emit);
         }
     }

@@ -21,7 +21,6 @@ use crate::missed::Rests;
 use crate::notes::Layer;
 use crate::op::{At, End, RdmaOp};
 use crate::roles::Source;
-use crate::sink::Sink;
 use crate::summary::SideReport;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -51,7 +50,7 @@ const READ_BUDGET: u64 = (1 << 20) + (1 << 16);
 
 /// Reports that the header of RPC-over-RDMA and the RPC message behind it have different transaction ids, RFC 8166
 /// 4.2.1.
-pub(crate) fn other_xid<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, xid: u32, inner: u32) {
+pub(crate) fn other_xid(cx: &mut FrameContext<'_>, by: End, xid: u32, inner: u32) {
     let text = format_args!("has XID {xid:#010x} in the header and {inner:#010x} in the RPC message");
     cx.report(Rule::RpcrdmaXid, by, Rests::FRAME, text);
     let (blame, cause) = (cx.blame(by), Some("A sender that fills in the two headers separately"));
@@ -112,7 +111,7 @@ pub enum Kind<'a> {
 
 impl<'a> RpcMessage<'a> {
     /// A record of a TCP stream; `None` if it is too short for an RPC header.
-    pub fn of_record<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, record: &stream::Record<'a>) -> Option<Self> {
+    pub fn of_record(cx: &mut FrameContext<'_>, by: End, record: &stream::Record<'a>) -> Option<Self> {
         let word =
             |at: usize| record.bytes.get(at..at + 4).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_be_bytes(*b));
         let (xid, kind) = (word(0)?, word(4)?);
@@ -163,7 +162,7 @@ struct Beyond {
 
 impl Beyond {
     /// Reports them; `by` is the caller.
-    fn report<S: Sink>(&self, cx: &mut FrameContext<'_, S>, by: End, is_guess: bool) {
+    fn report(&self, cx: &mut FrameContext<'_>, by: End, is_guess: bool) {
         let Self { at, outstanding, granted, .. } = *self;
         let mut report = |rule: Rule, text: fmt::Arguments<'_>| match is_guess {
             true => cx.report_as(at, rule, by, Certainty::Guess, text),
@@ -314,14 +313,14 @@ impl RpcRdma {
     }
 
     /// A whole Send.
-    pub fn send<T: Trace, S: Sink>(
+    pub fn send<T: Trace>(
         &mut self,
-        cx: &mut FrameContext<'_, S>,
+        cx: &mut FrameContext<'_>,
         memory: &mut Memory,
         by: End,
         send: &WholeSend<'_>,
         t: &mut T,
-        emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+        emit: &mut impl FnMut(&mut FrameContext<'_>, &mut Memory, &Message<'_>, &mut T),
     ) {
         cx.layer(Layer::RpcRdma);
         self.messages[by.index()] += 1;
@@ -429,7 +428,7 @@ impl RpcRdma {
     }
 
     /// A reply to a call that was not seen.
-    fn unasked<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: End, xid: u32) {
+    fn unasked(&mut self, cx: &mut FrameContext<'_>, by: End, xid: u32) {
         if self.doubtful.contains(&(by.peer(), xid)) {
             return;
         }
@@ -440,7 +439,7 @@ impl RpcRdma {
     }
 
     /// Reports the oldest reply to a call that was not seen.
-    fn without_call<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>) {
+    fn without_call(&mut self, cx: &mut FrameContext<'_>) {
         if let Some((at, caller, xid)) = self.early.pop_front() {
             let text = format_args!("answered XID {xid:#010x}, but there is no such call");
             cx.report_at(at, Rule::RpcrdmaXid, caller.peer(), Rests::START.of(caller).though_cut(), text);
@@ -454,7 +453,7 @@ impl RpcRdma {
     }
 
     /// The connection or the capture ends.
-    pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>) {
+    pub fn finish(&mut self, cx: &mut FrameContext<'_>) {
         for by in End::BOTH {
             if let Some(beyond) = self.credits[by.index()].beyond.take() {
                 beyond.report(cx, by, false);
@@ -465,7 +464,7 @@ impl RpcRdma {
         }
     }
 
-    fn is_reply<S: Sink>(&self, cx: &FrameContext<'_, S>, by: End, header: &Header<'_>) -> bool {
+    fn is_reply(&self, cx: &FrameContext<'_>, by: End, header: &Header<'_>) -> bool {
         let answers = || self.calls.contains_key(&(by.peer(), header.fixed.xid));
         match header.payload.get(4..8) {
             Some(kind) if !header.is_long() => kind == [0, 0, 0, 1],
@@ -477,16 +476,16 @@ impl RpcRdma {
     }
 
     #[expect(clippy::too_many_arguments, reason = "a message, the layers that it touches, and the callback")]
-    fn call<T: Trace, S: Sink>(
+    fn call<T: Trace>(
         &mut self,
-        cx: &mut FrameContext<'_, S>,
+        cx: &mut FrameContext<'_>,
         memory: &mut Memory,
         by: End,
         send: &WholeSend<'_>,
         header: &Header<'_>,
         is_whole: bool,
         t: &mut T,
-        emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+        emit: &mut impl FnMut(&mut FrameContext<'_>, &mut Memory, &Message<'_>, &mut T),
     ) {
         let xid = header.fixed.xid;
         let backward = cx.roles.sure_client() == Some(by.peer());
@@ -535,7 +534,7 @@ impl RpcRdma {
 
     /// The transaction id of the call that a reply answers. The header and the RPC message have the same; if they
     /// differ and only that of the message belongs to a call, it is that.
-    fn answered_xid<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>) -> u32 {
+    fn answered_xid(&mut self, cx: &mut FrameContext<'_>, by: End, header: &Header<'_>) -> u32 {
         let (xid, caller) = (header.fixed.xid, by.peer());
         let has_message = header.proc() == Proc::MSG && !self.calls.contains_key(&(caller, xid));
         let inner = header.payload.first_chunk::<4>().filter(|_| has_message).map(|word| u32::from_be_bytes(*word));
@@ -550,7 +549,7 @@ impl RpcRdma {
     }
 
     /// Credits of a call: RFC 8166 3.3.1.
-    fn spend<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>) {
+    fn spend(&mut self, cx: &mut FrameContext<'_>, by: End, header: &Header<'_>) {
         let credits = &mut self.credits[by.index()];
         if let Some((begin, end)) = credits.room.used(cx.at) {
             cx.episodes.stalled(by, Cause::RpcRdmaCredits, begin, end);
@@ -576,7 +575,7 @@ impl RpcRdma {
     }
 
     /// Keeps a call until its reply comes. If there are too many, the older half goes.
-    fn remember<S: Sink>(&mut self, cx: &FrameContext<'_, S>, by: End, xid: u32, call: Call) {
+    fn remember(&mut self, cx: &FrameContext<'_>, by: End, xid: u32, call: Call) {
         if self.calls.len() >= cx.env.options.requests_max {
             let mut numbers: Vec<u64> = self.calls.values().map(|c| c.exchange).collect();
             numbers.sort_unstable();
@@ -590,15 +589,15 @@ impl RpcRdma {
     }
 
     #[expect(clippy::too_many_arguments, reason = "a message, the layers that it touches, and the callback")]
-    fn reply<T: Trace, S: Sink>(
+    fn reply<T: Trace>(
         &mut self,
-        cx: &mut FrameContext<'_, S>,
+        cx: &mut FrameContext<'_>,
         memory: &mut Memory,
         by: End,
         send: &WholeSend<'_>,
         header: &Header<'_>,
         t: &mut T,
-        emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+        emit: &mut impl FnMut(&mut FrameContext<'_>, &mut Memory, &Message<'_>, &mut T),
     ) {
         let caller = by.peer();
         let xid = self.answered_xid(cx, by, header);
@@ -646,15 +645,15 @@ impl RpcRdma {
     }
 
     #[expect(clippy::too_many_arguments, reason = "a message, the layers that it touches, and the callback")]
-    fn error<T: Trace, S: Sink>(
+    fn error<T: Trace>(
         &mut self,
-        cx: &mut FrameContext<'_, S>,
+        cx: &mut FrameContext<'_>,
         memory: &mut Memory,
         by: End,
         send: &WholeSend<'_>,
         header: &Header<'_>,
         t: &mut T,
-        emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+        emit: &mut impl FnMut(&mut FrameContext<'_>, &mut Memory, &Message<'_>, &mut T),
     ) {
         let (xid, caller) = (header.fixed.xid, by.peer());
         // only the responder knows why: a header that it cannot use, a Reply chunk without room, or a mistake of its
@@ -697,7 +696,7 @@ impl RpcRdma {
     }
 
     /// A reply came as a Send with Invalidate: RFC 8797 4.1.
-    fn invalidated<S: Sink>(&self, cx: &mut FrameContext<'_, S>, memory: &mut Memory, by: End, key: u32, call: &Call) {
+    fn invalidated(&self, cx: &mut FrameContext<'_>, memory: &mut Memory, by: End, key: u32, call: &Call) {
         let rests = Rests::since(cx.at).of(by).though_cut();
         if self.invalidation == Some(false) {
             let text = format_args!(
@@ -776,7 +775,7 @@ impl RpcRdma {
 }
 
 /// Checks the chunk lists of a call.
-fn chunk_rules<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, is_whole: bool) {
+fn chunk_rules(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, is_whole: bool) {
     let sure = Rests::FRAME;
     let inline = if header.is_long() || !is_whole { u64::MAX } else { header.payload.len() as u64 };
     let (mut last, mut last_end, mut removed) = (0u64, 0u64, 0u64);
@@ -848,13 +847,7 @@ fn chunk_rules<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'
 }
 
 /// The memory that the chunk lists of a call advertise.
-fn advertise<S: Sink>(
-    cx: &mut FrameContext<'_, S>,
-    memory: &mut Memory,
-    by: End,
-    header: &Header<'_>,
-    exchange: u64,
-) -> Call {
+fn advertise(cx: &mut FrameContext<'_>, memory: &mut Memory, by: End, header: &Header<'_>, exchange: u64) -> Call {
     let mut call = Call { exchange, at: cx.at, ..Call::default() };
     let (at, mut index) = (cx.at, 0);
     let mut add = |call: &mut Call, segment: Segment, right: Right, flag: u32, payload_offset: u64| {
@@ -899,7 +892,7 @@ fn advertise<S: Sink>(
 }
 
 /// Checks the write list and the reply chunk of a reply against the call: RFC 8166 3.4.6 and 4.3.
-fn shape<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, call: &Call) {
+fn shape(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, call: &Call) {
     let rests = Rests::since(call.at).of(by).though_cut();
     let (offered, returned) = (call.chunk_sizes.len(), header.writes.len());
     if returned != offered {
@@ -937,12 +930,7 @@ fn shape<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, ca
 
 /// Checks segments of a chunk as they are returned, each with the one that was offered: the same memory, filled from
 /// the front.
-fn filled<S: Sink>(
-    cx: &mut FrameContext<'_, S>,
-    by: End,
-    rests: Rests,
-    segments: impl Iterator<Item = (Segment, Segment)>,
-) {
+fn filled(cx: &mut FrameContext<'_>, by: End, rests: Rests, segments: impl Iterator<Item = (Segment, Segment)>) {
     let mut room_left = false;
     for (segment, offer) in segments {
         let (got, room) = (segment.length, offer.length);
@@ -1032,7 +1020,7 @@ mod tests {
                 pieces: None,
                 is_unchecked: false,
             };
-            let mut emit = |_: &mut FrameContext<'_, _>, _: &mut Memory, message: &Message<'_>, _: &mut Off| {
+            let mut emit = |_: &mut FrameContext<'_>, _: &mut Memory, message: &Message<'_>, _: &mut Off| {
                 if let Message::Rpc(m) = message {
                     up.push((m.by, m.xid));
                 }

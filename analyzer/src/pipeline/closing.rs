@@ -18,6 +18,12 @@ impl<S: Sink> Pipeline<S> {
     /// without a frame for `idle_after` ns. (One that speaks again is found again, as one whose handshake was not
     /// seen.)
     pub fn expire(&mut self, now: i64, closed_after: i64, idle_after: i64) {
+        self.inner().drop_old(now, closed_after, idle_after);
+    }
+}
+
+impl Pipeline<dyn Sink> {
+    fn drop_old(&mut self, now: i64, closed_after: i64, idle_after: i64) {
         let elsewhere = self.shard.as_ref().map(|shard| shard.last).unwrap_or_default();
         let at = self.capture.last.unwrap_or_default().max(elsewhere);
         for slot in 0..self.table.end() {

@@ -28,7 +28,7 @@ const STRAY_HEAD: usize = 256;
 /// Packets with a wrong invariant CRC on one connection after which all of them are thought to have it.
 const UNFINISHED: u64 = 4;
 
-impl<S: Sink> Pipeline<S> {
+impl Pipeline<dyn Sink> {
     /// Several packets that a system had not cut yet when they were captured: each as if it had come by itself, as it
     /// will to its receiver.
     #[cold]

@@ -28,7 +28,7 @@ const MIRRORED: i64 = 50_000_000;
 /// ns by which a capture may have packets in another order than the ends.
 const DISORDER: i64 = 1_000_000;
 
-impl<S: Sink> Pipeline<S> {
+impl Pipeline<dyn Sink> {
     pub(super) fn datagram<T: Trace>(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>, t: &mut T) {
         let length = ib.payload_length;
         let site = Site { connection: None, frame: at.frame, time_ns: at.time };

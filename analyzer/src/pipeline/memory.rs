@@ -4,7 +4,7 @@ use super::Pipeline;
 use crate::op::At;
 use crate::sink::Sink;
 
-impl<S: Sink> Pipeline<S> {
+impl Pipeline<dyn Sink> {
     /// Counts the memory of a connection after a packet. If all connections together exceed the limit, the idlest give
     /// up theirs.
     #[inline]

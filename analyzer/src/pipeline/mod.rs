@@ -102,8 +102,7 @@ const UNREACHABLE_MAX: usize = 1024;
 
 /// The analysis of one capture.
 #[derive(Clone, Debug)]
-pub struct Pipeline<S = Quiet> {
-    env: Env<S>,
+pub struct Pipeline<S: ?Sized = Quiet> {
     decode: frame::Options,
     tcp: crate::flow::iwarp::Options,
     table: Table,
@@ -131,6 +130,7 @@ pub struct Pipeline<S = Quiet> {
     /// If this analysis is one of several that share the connections of a capture: facts about it that the others need
     /// in the end.
     shard: Option<Shard>,
+    env: Env<S>,
 }
 
 impl Pipeline<Quiet> {
@@ -157,7 +157,6 @@ impl<S: Sink> Pipeline<S> {
         let decode = frame::Options { check_crc: options.check_crc, ..frame::Options::default() };
         let tcp = crate::flow::iwarp::Options { check_crc: options.check_crc, ..Default::default() };
         Self {
-            env: Env::new(options, sink),
             decode,
             tcp,
             table: Table::default(),
@@ -179,7 +178,18 @@ impl<S: Sink> Pipeline<S> {
             connections_evicted: 0,
             messages_forgotten: 0,
             shard: None,
+            env: Env::new(options, sink),
         }
+    }
+
+    /// The analysis as its own parts know it: whoever listens.
+    fn inner(&mut self) -> &mut Pipeline<dyn Sink> {
+        self
+    }
+
+    /// The same, to look at.
+    fn shown(&self) -> &Pipeline<dyn Sink> {
+        self
     }
 
     /// The listener.
@@ -222,9 +232,10 @@ impl<S: Sink> Pipeline<S> {
         certainty: Certainty,
         text: fmt::Arguments<'_>,
     ) {
-        let connection = self.env.frame.place.map(|(connection, _)| connection);
+        let env: &mut Env = &mut self.env;
+        let connection = env.frame.place.map(|(connection, _)| connection);
         let site = Site { connection, frame: meta.number, time_ns: meta.time_ns };
-        self.env.report_later(rule.row().severity, rule, by, site, certainty, text);
+        env.report_later(rule.row().severity, rule, by, site, certainty, text);
     }
 
     /// Sets the speed of an interface of the capture, in bits a second. The duration of the quanta of a pause follows
@@ -259,6 +270,17 @@ impl<S: Sink> Pipeline<S> {
 
     /// One frame that was decoded already.
     pub fn packet<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, t: &mut T) {
+        self.inner().take(meta, packet, t);
+    }
+
+    /// A pause frame that another analysis has, of those that share a capture: it may stop connections of this one too.
+    pub fn paused(&mut self, meta: &FrameMeta, pause: &frame::Pause) {
+        self.pauses.add(meta.at(), meta.interface, pause);
+    }
+}
+
+impl Pipeline<dyn Sink> {
+    fn take<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, t: &mut T) {
         let at = meta.at();
         self.env.frame.begin(T::ON.then_some(meta.number));
         self.env.now = at.frame;
@@ -281,11 +303,6 @@ impl<S: Sink> Pipeline<S> {
         if let Some(shard) = &mut self.shard {
             shard.after(at.frame, self.env.next_exchange, self.env.lost_by_capture);
         }
-    }
-
-    /// A pause frame that another analysis has, of those that share a capture: it may stop connections of this one too.
-    pub fn paused(&mut self, meta: &FrameMeta, pause: &frame::Pause) {
-        self.pauses.add(meta.at(), meta.interface, pause);
     }
 
     fn body<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, t: &mut T) {

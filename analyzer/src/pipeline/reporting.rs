@@ -15,6 +15,23 @@ impl<S: Sink> Pipeline<S> {
     /// The report as it would be if the capture ended here, but without results that need the end (requests without a
     /// reply). For live views; its cost grows with the number of connections.
     pub fn snapshot(&self) -> Report {
+        self.shown().so_far()
+    }
+
+    /// Frames so far, without the counts by protocol.
+    pub fn capture(&self) -> report::Capture {
+        self.shown().counted()
+    }
+
+    /// The capture is over. Nothing may be fed any more.
+    pub fn finish(mut self) -> (Report, S) {
+        let report = self.inner().end();
+        (report, self.env.sink)
+    }
+}
+
+impl Pipeline<dyn Sink> {
+    fn so_far(&self) -> Report {
         let open = self.table.iter().map(|slot| slot.connection.summary());
         let mut capture = self.capture.clone();
         capture.lost_by_capture = self.env.lost_by_capture;
@@ -25,8 +42,7 @@ impl<S: Sink> Pipeline<S> {
         report
     }
 
-    /// Frames so far, without the counts by protocol.
-    pub fn capture(&self) -> report::Capture {
+    pub(super) fn counted(&self) -> report::Capture {
         report::Capture {
             lost_by_capture: self.env.lost_by_capture,
             undecoded: self.env.undecoded,
@@ -46,8 +62,7 @@ impl<S: Sink> Pipeline<S> {
         dropped.into_iter().filter(|(_, n)| *n > 0).collect()
     }
 
-    /// The capture is over. Nothing may be fed any more.
-    pub fn finish(mut self) -> (Report, S) {
+    fn end(&mut self) -> Report {
         let at = self.capture.last.unwrap_or_default();
         for slot in self.table.by_age() {
             self.close(slot, at);
@@ -61,7 +76,7 @@ impl<S: Sink> Pipeline<S> {
         self.report(&attempts)
     }
 
-    fn report(mut self, attempts: &[Attempt]) -> (Report, S) {
+    fn report(&mut self, attempts: &[Attempt]) -> Report {
         let connections = core::mem::take(&mut self.done);
         let capture = core::mem::take(&mut self.capture);
         let slowest = core::mem::take(&mut self.env.slowest);
@@ -69,7 +84,7 @@ impl<S: Sink> Pipeline<S> {
         let mut report = self.assemble(connections, capture, slowest, sessions);
         path::conclude(&mut report, attempts, &self.unreachable);
         audit::conclude(&mut report);
-        (report, self.env.sink)
+        report
     }
 
     /// Puts a report together, with numbers that are small and in order.

@@ -359,7 +359,7 @@ fn finish_joined<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Opt
         whole.env.options.report_max = shard.report_max;
     }
     whole.env.next_exchange = numbered.len() as u64 * EXCHANGES + 1;
-    whole.fold_joined();
+    whole.inner().fold_joined();
     let (mut report, mut sink) = whole.finish();
     let mut wanted: Vec<u64> = report.slowest.iter_mut().flat_map(Exchange::numbers).map(|id| *id).collect();
     wanted.extend(waiters(&mut report).map(|id| *id));
@@ -410,6 +410,17 @@ impl Standing {
 impl<S: Sink> Pipeline<S> {
     /// What it has come to. Costs as much as there are connections that are open or in the report.
     pub fn standing(&self) -> Standing {
+        self.shown().standing_so_far()
+    }
+
+    /// Packets that the capture lost, as far as this analysis knows.
+    pub fn lost(&self) -> u64 {
+        self.env.lost_by_capture
+    }
+}
+
+impl Pipeline<dyn Sink> {
+    fn standing_so_far(&self) -> Standing {
         let mut totals = self.folded.clone();
         let mut connections = self.done.clone();
         connections.iter().for_each(|connection| totals.add(connection, false));
@@ -419,12 +430,7 @@ impl<S: Sink> Pipeline<S> {
             totals.add(&summary, is_open);
             connections.push(summary);
         }
-        Standing { capture: self.capture(), connections, totals, findings: self.env.findings.clone() }
-    }
-
-    /// Packets that the capture lost, as far as this analysis knows.
-    pub fn lost(&self) -> u64 {
-        self.env.lost_by_capture
+        Standing { capture: self.counted(), connections, totals, findings: self.env.findings.clone() }
     }
 }
 

@@ -17,7 +17,7 @@ use rdmascope_dissector::frame::{Check, Packet, Segment};
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::tcp::flags::{ACK, SYN};
 
-impl<S: Sink> Pipeline<S> {
+impl Pipeline<dyn Sink> {
     pub(super) fn tcp<T: Trace>(
         &mut self,
         at: At,

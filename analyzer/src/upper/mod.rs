@@ -19,7 +19,6 @@ use crate::messages::known::Known;
 use crate::messages::rpcrdma::has_message;
 use crate::missed::Rests;
 use crate::op::{At, End, RdmaOp, Verb};
-use crate::sink::Sink;
 use crate::stats::Commands;
 use crate::summary::Smb;
 use alloc::boxed::Box;
@@ -153,9 +152,9 @@ impl Upper {
     }
 
     /// A whole message.
-    pub(crate) fn message<T: Trace, S: Sink>(
+    pub(crate) fn message<T: Trace>(
         &mut self,
-        cx: &mut FrameContext<'_, S>,
+        cx: &mut FrameContext<'_>,
         memory: &mut Memory,
         message: &Message<'_>,
         t: &mut T,
@@ -171,7 +170,7 @@ impl Upper {
     }
 
     /// Bytes that an RDMA operation brought for an exchange.
-    pub(crate) fn delivered<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, delivery: &Delivery, op: &RdmaOp<'_>) {
+    pub(crate) fn delivered(&mut self, cx: &mut FrameContext<'_>, delivery: &Delivery, op: &RdmaOp<'_>) {
         let id = delivery.region.exchange;
         let payloads = cx.env.options.payloads;
         let Some(row) = self.open_exchange(id) else { return cx.env.frame.belongs(id, 0) };
@@ -203,7 +202,7 @@ impl Upper {
     }
 
     /// An RDMA Read was asked for: its bytes will come.
-    pub(crate) fn asked<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, delivery: &Delivery, op: &RdmaOp<'_>) {
+    pub(crate) fn asked(&mut self, cx: &mut FrameContext<'_>, delivery: &Delivery, op: &RdmaOp<'_>) {
         let id = delivery.region.exchange;
         let mut moved = 0;
         if let Some(row) = self.open_exchange(id) {
@@ -239,7 +238,7 @@ impl Upper {
 
     /// The connection or the capture ends: requests without a reply stay so. `is_closed` if a side ended the
     /// connection.
-    pub(crate) fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At, is_closed: bool) {
+    pub(crate) fn finish(&mut self, cx: &mut FrameContext<'_>, end: At, is_closed: bool) {
         if let Some(smb2) = self.smb2.as_mut() {
             smb2.finish(cx, end, is_closed);
         }
@@ -309,7 +308,7 @@ impl Upper {
 
 /// True if a request without reply will not be answered any more: it was sent long ago, and nothing of the other
 /// direction was missed.
-fn is_unanswered<S: Sink>(cx: &FrameContext<'_, S>, exchange: &Exchange, by: End, end: At) -> bool {
+fn is_unanswered(cx: &FrameContext<'_>, exchange: &Exchange, by: End, end: At) -> bool {
     let rests = Rests::since(exchange.request).of(by.peer()).though_cut();
     end.since(exchange.request) > UNANSWERED_AFTER && cx.missed.is_whole(rests) && !cx.missed.is_absent(by.peer())
 }

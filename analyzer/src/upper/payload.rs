@@ -81,7 +81,7 @@ impl Payload {
 
     /// The exchange is complete, or never will be; its payload has `length` bytes. They go to the sink; their hash, if
     /// the payload is whole, goes into the row.
-    pub(crate) fn finish<S: Sink>(&self, exchange: &mut Exchange, length: u64, sink: &mut S) {
+    pub(crate) fn finish(&self, exchange: &mut Exchange, length: u64, sink: &mut dyn Sink) {
         let holes = self.holes(length);
         let pieces = || {
             self.pieces

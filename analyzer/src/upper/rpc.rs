@@ -13,7 +13,6 @@ use crate::op::{At, End};
 use crate::recent::Recent;
 use crate::roles::Source;
 use crate::rpcbind::Registration;
-use crate::sink::Sink;
 use crate::stats::Commands;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -215,12 +214,7 @@ impl Rpc {
     }
 
     /// A whole message.
-    pub(crate) fn message<T: Trace, S: Sink>(
-        &mut self,
-        cx: &mut FrameContext<'_, S>,
-        message: &RpcMessage<'_>,
-        t: &mut T,
-    ) {
+    pub(crate) fn message<T: Trace>(&mut self, cx: &mut FrameContext<'_>, message: &RpcMessage<'_>, t: &mut T) {
         self.messages[message.by.index()] += 1;
         match message.kind {
             Kind::Call { exchange, message: stream } => self.call(cx, message, exchange, stream, t),
@@ -236,9 +230,9 @@ impl Rpc {
         }
     }
 
-    fn call<T: Trace, S: Sink>(
+    fn call<T: Trace>(
         &mut self,
-        cx: &mut FrameContext<'_, S>,
+        cx: &mut FrameContext<'_>,
         message: &RpcMessage<'_>,
         id: u64,
         stream: Option<Stream<'_>>,
@@ -287,7 +281,7 @@ impl Rpc {
     }
 
     /// Learns which side is the client, by the program that is called.
-    fn learn<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, pending: &Pending) {
+    fn learn(&mut self, cx: &mut FrameContext<'_>, message: &RpcMessage<'_>, pending: &Pending) {
         self.nfs.is_made_by(0, pending.names.implementation.as_deref());
         if let Some(memo) = pending.memo {
             let client = if memo.is_callback() { message.by.peer() } else { message.by };
@@ -304,9 +298,9 @@ impl Rpc {
         }
     }
 
-    fn reply<T: Trace, S: Sink>(
+    fn reply<T: Trace>(
         &mut self,
-        cx: &mut FrameContext<'_, S>,
+        cx: &mut FrameContext<'_>,
         message: &RpcMessage<'_>,
         stream: &Stream<'_>,
         is_long: bool,
@@ -397,7 +391,7 @@ impl Rpc {
     }
 
     /// Keeps a call until its reply comes. If there are too many, the older half goes.
-    fn remember<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: End, xid: u32, pending: Box<Pending>) {
+    fn remember(&mut self, cx: &mut FrameContext<'_>, by: End, xid: u32, pending: Box<Pending>) {
         if self.pending.len() >= cx.env.options.requests_max {
             let mut ids: Vec<u64> = self.pending.values().map(|p| p.exchange.id).collect();
             ids.sort_unstable();
@@ -427,7 +421,7 @@ impl Rpc {
     }
 
     /// A call was answered.
-    fn complete<S: Sink>(cx: &mut FrameContext<'_, S>, caller: End, mut pending: Pending) {
+    fn complete(cx: &mut FrameContext<'_>, caller: End, mut pending: Pending) {
         if let Some(payload) = pending.payload.take() {
             let length = pending.exchange.bytes_moved;
             payload.finish(&mut pending.exchange, length, &mut cx.env.sink);
@@ -438,7 +432,7 @@ impl Rpc {
     }
 
     /// The connection ends: calls without a reply will never have one.
-    pub(crate) fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At) {
+    pub(crate) fn finish(&mut self, cx: &mut FrameContext<'_>, end: At) {
         let mut left: Vec<_> = self.pending.drain().collect();
         left.sort_by_key(|(_, p)| p.exchange.id);
         self.by_exchange.clear();
@@ -557,7 +551,7 @@ fn eligible(pending: &Pending) -> Option<[bool; 2]> {
 }
 
 /// Checks that the XID is the same in the header of RPC-over-RDMA and in the message.
-fn same_xid<S: Sink>(cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, stream: &Stream<'_>) {
+fn same_xid(cx: &mut FrameContext<'_>, message: &RpcMessage<'_>, stream: &Stream<'_>) {
     let (xid, inner) = (message.xid, stream.bytes.first_chunk::<4>().map(|b| u32::from_be_bytes(*b)));
     if let (Some(inner), true) = (inner.filter(|inner| *inner != xid), message.header.is_some()) {
         other_xid(cx, message.by, xid, inner);
@@ -577,7 +571,7 @@ fn is_protected(pending: &Pending) -> bool {
 
 /// Checks the argument of a call in read chunks: it must be allowed there, and the count in the stream must be that of
 /// the chunk.
-fn reduced_argument<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, pending: &Pending) {
+fn reduced_argument(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, pending: &Pending) {
     let mut positions = header.reads.iter().map(|segment| segment.position).filter(|position| *position > 0);
     let Some(position) = positions.next() else { return };
     if is_protected(pending) {
@@ -603,13 +597,7 @@ fn reduced_argument<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Hea
 
 /// Compares the bytes that the chunks of a reply announce with those that were seen and those that the message
 /// announces. `is_whole` if all of it and of its call could be read.
-fn announced_and_written<S: Sink>(
-    cx: &mut FrameContext<'_, S>,
-    by: End,
-    header: &Header<'_>,
-    pending: &Pending,
-    is_whole: bool,
-) {
+fn announced_and_written(cx: &mut FrameContext<'_>, by: End, header: &Header<'_>, pending: &Pending, is_whole: bool) {
     let listed: u64 = header.writes.iter().map(|c| c.length()).sum();
     let announced = listed + header.reply.map_or(0, |c| c.length());
     let wrote = pending.exchange.writes.bytes;
@@ -655,12 +643,7 @@ fn announced_and_written<S: Sink>(
 }
 
 /// Decodes an RPC message that belongs to a pending call. Returns true if all of it could be read.
-fn decode<T: Trace, S: Sink>(
-    cx: &mut FrameContext<'_, S>,
-    stream: &Stream<'_>,
-    pending: &mut Pending,
-    t: &mut T,
-) -> bool {
+fn decode<T: Trace>(cx: &mut FrameContext<'_>, stream: &Stream<'_>, pending: &mut Pending, t: &mut T) -> bool {
     let names = &mut pending.names;
     let result = rpc::dissect(stream, pending.memo, t, names);
     match result {

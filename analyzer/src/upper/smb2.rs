@@ -25,7 +25,6 @@ use crate::op::{At, End};
 use crate::pieces::Assembly;
 use crate::recent::Recent;
 use crate::roles::Source;
-use crate::sink::Sink;
 use crate::stats::{self, Commands};
 use crate::summary::{Smb, Transport};
 use alloc::boxed::Box;
@@ -220,10 +219,10 @@ pub(crate) struct Smb2 {
 }
 
 /// One message: the fields that the decoder reports are judged here.
-struct Walk<'w, 'u, 'c, S> {
+struct Walk<'w, 'u, 'c> {
     smb2: &'w mut Smb2,
     memory: &'w mut Memory,
-    cx: &'w mut FrameContext<'c, S>,
+    cx: &'w mut FrameContext<'c>,
     message: &'w Smb2Message<'u>,
     by: End,
     /// The file of the request before, in a compound.
@@ -294,9 +293,9 @@ impl Smb2 {
     }
 
     /// A whole message. Which end is the client is learnt from it.
-    pub(crate) fn message<T: Trace, S: Sink>(
+    pub(crate) fn message<T: Trace>(
         &mut self,
-        cx: &mut FrameContext<'_, S>,
+        cx: &mut FrameContext<'_>,
         memory: &mut Memory,
         message: &Smb2Message<'_>,
         t: &mut T,
@@ -318,9 +317,9 @@ impl Smb2 {
     }
 
     /// A message that may be encrypted or compressed: opened as far as it can be.
-    fn layered<T: Trace, S: Sink>(
+    fn layered<T: Trace>(
         &mut self,
-        cx: &mut FrameContext<'_, S>,
+        cx: &mut FrameContext<'_>,
         memory: &mut Memory,
         message: &Smb2Message<'_>,
         depth: usize,
@@ -377,9 +376,9 @@ impl Smb2 {
     }
 
     /// Counts a message that could not be decrypted.
-    fn unopened<S: Sink>(
+    fn unopened(
         &mut self,
-        cx: &mut FrameContext<'_, S>,
+        cx: &mut FrameContext<'_>,
         memory: &mut Memory,
         framing: Option<Framing>,
         message: &Smb2Message<'_>,
@@ -400,9 +399,9 @@ impl Smb2 {
         }
     }
 
-    fn plain<T: Trace, S: Sink>(
+    fn plain<T: Trace>(
         &mut self,
-        cx: &mut FrameContext<'_, S>,
+        cx: &mut FrameContext<'_>,
         memory: &mut Memory,
         message: &Smb2Message<'_>,
         opaque: bool,
@@ -455,7 +454,7 @@ impl Smb2 {
     }
 
     /// The connection ends: requests without a reply will never have one.
-    pub(crate) fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At, is_closed: bool) {
+    pub(crate) fn finish(&mut self, cx: &mut FrameContext<'_>, end: At, is_closed: bool) {
         let mut left: Vec<Pending> = self.pending.drain().map(|(_, p)| p).collect();
         left.sort_by_key(|p| p.exchange.id);
         self.by_exchange.clear();
@@ -563,7 +562,7 @@ impl Smb2 {
 }
 
 /// Reports a violation of the rules of ids and credits as a finding.
-fn broken<S: Sink>(cx: &mut FrameContext<'_, S>, client: End, at: At, wrong: MessageIdViolation) {
+fn broken(cx: &mut FrameContext<'_>, client: End, at: At, wrong: MessageIdViolation) {
     let server = client.peer();
     match wrong {
         MessageIdViolation::Reused { id } => {
@@ -604,7 +603,7 @@ fn may_wait(memo: &RequestMemo) -> bool {
     stats::may_wait(command_name(memo.command))
 }
 
-impl<'a, S: Sink> Visitor<'a> for Walk<'_, '_, '_, S> {
+impl<'a> Visitor<'a> for Walk<'_, '_, '_> {
     fn memo(&mut self, header: &Header) -> Option<RequestMemo> {
         self.smb2.pending.get(&header.message_id).map(|p| p.memo)
     }
@@ -681,7 +680,7 @@ pub(crate) const fn command_name(command: Command) -> &'static str {
     }
 }
 
-impl<S: Sink> Walk<'_, '_, '_, S> {
+impl Walk<'_, '_, '_> {
     /// Reports a rule broken in this message, or together with the evidence that it rests on.
     fn report(&mut self, rule: Rule, by: End, rests: Rests, text: core::fmt::Arguments<'_>) {
         self.cx.report(rule, by, rests, text);

@@ -9,7 +9,6 @@ use crate::missed::{RESPONSE, Rests};
 use crate::op::{At, End, Gap, Part, RdmaOp, Verb};
 use crate::rules::Group;
 use crate::series::Trouble;
-use crate::sink::Sink;
 use rdmascope_dissector::trace::{Trace, Value};
 
 /// NAK codes of a packet out of sequence, a remote access error, and an error of the responder itself (IBA table 61).
@@ -17,7 +16,7 @@ const SEQUENCE: u8 = 0;
 const REMOTE_ACCESS: u8 = 2;
 const OPERATION: u8 = 3;
 
-impl<S: Sink> Listener<'_, S> {
+impl Listener<'_> {
     /// True if an end was seen to break a rule that its peer's device, or what stands above it, may answer with a NAK.
     fn is_at_fault(&self, end: End) -> bool {
         let (id, by) = (Some(self.connection.id), self.blame(end));
@@ -43,7 +42,7 @@ impl<S: Sink> Listener<'_, S> {
     }
 }
 
-impl<S: Sink> IbSink for Listener<'_, S> {
+impl IbSink for Listener<'_> {
     fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T) {
         self.connection.op(self.env, op, t);
     }

@@ -11,7 +11,6 @@ use crate::op::{At, End, RdmaOp, StreamBytes};
 use crate::pieces::Assembly;
 use crate::roles::Source;
 use crate::series::Trouble;
-use crate::sink::Sink;
 use crate::summary::{Handshake, Protocol, Transport};
 use alloc::string::String;
 use rdmascope_dissector::text::Elapsed as Milliseconds;
@@ -24,7 +23,7 @@ const NEVER_OPENED: i64 = 1_000_000_000;
 /// The read depth that says that none is agreed on (RFC 6581 9.1).
 const NO_DEPTH: u32 = 0x3fff;
 
-impl<S: Sink> FlowSink for Listener<'_, S> {
+impl FlowSink for Listener<'_> {
     fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T) {
         self.env.layer(Layer::Rdma);
         self.connection.op(self.env, op, t);
@@ -274,7 +273,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
     }
 }
 
-impl<S: Sink> Listener<'_, S> {
+impl Listener<'_> {
     /// Something that held `by` up is over.
     #[cold]
     fn over(&mut self, by: End, over: Over) {
@@ -601,12 +600,12 @@ mod tests {
             let mut connection = ConnectionState::new(Transport::Iwarp, at(1));
             connection.id = ID;
             connection.roles.learn(End::A, Source::Handshake);
-            let mut env = Env::new(Options::default(), alone::Listener::default());
+            let env: &mut Env = &mut Env::new(Options::default(), alone::Listener::default());
             let site = Site { connection: Some(of), frame: 2, time_ns: at(2).time };
             env.report_as(severity, Rule::DdpMsn, by, site, certainty, format_args!("broke a rule"));
             let terminate =
                 Terminate { layer: 1, error_type: 2, code: 1, segment_length: None, ddp: None, read_request: None };
-            Listener { connection: &mut connection, env: &mut env }.fact(at(3), End::B, FlowFact::Terminate(terminate));
+            Listener { connection: &mut connection, env }.fact(at(3), End::B, FlowFact::Terminate(terminate));
             env.findings.iter().find(|f| f.rule == Rule::RdmapTerminate).map(|f| (f.by, f.certainty))
         };
         let (sure, unsure) =

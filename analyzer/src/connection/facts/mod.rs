@@ -16,20 +16,19 @@ use crate::finding::{Blame, Certainty, Rule, Site};
 use crate::flow::losses::Unanswered;
 use crate::missed::{Lost, RESPONSE};
 use crate::op::{At, End, Gap};
-use crate::sink::Sink;
 use core::fmt;
 
 pub use losses::add_losses;
 
 /// A connection and everything it reports to, as a flow sees them.
-pub struct Listener<'c, S> {
+pub struct Listener<'c> {
     /// The connection.
     pub connection: &'c mut ConnectionState,
     /// The environment that it reports to.
-    pub env: &'c mut Env<S>,
+    pub env: &'c mut Env,
 }
 
-impl<S: Sink> Listener<'_, S> {
+impl Listener<'_> {
     pub(super) fn wire(&mut self, at: At, rule: Rule, by: Blame, certainty: Certainty, text: fmt::Arguments<'_>) {
         let site = Site { connection: Some(self.connection.id), frame: at.frame, time_ns: at.time };
         if self.connection.is_unchecked
