@@ -479,7 +479,7 @@ fn delivery(verdict: Fit, region: Option<Region>, address: u64) -> Option<Delive
 
 fn trace_key<T: Trace>(verdict: Fit, t: &mut T) {
     if T::ON {
-        t.field(f::KEY_STATE, &[], 0, Value::Text(format_args!("{}", verdict.name())));
+        t.field(f::KEY_STATE, &[], 0, Value::Str(verdict.name()));
     }
 }
 

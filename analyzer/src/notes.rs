@@ -330,7 +330,7 @@ impl FrameNotes {
             t.field(f::COPY_OF, at, 0, Value::U(of));
         }
         if let Some(tunnel) = tunnel {
-            t.field(f::MIRROR, at, 0, Value::Text(format_args!("{}", tunnel.kind.name())));
+            t.field(f::MIRROR, at, 0, Value::Str(tunnel.kind.name()));
             t.field(f::MIRROR_SESSION, at, 0, Value::U(tunnel.id.into()));
             t.field(f::MIRROR_TRUNCATED, at, 0, Value::U(tunnel.truncated.into()));
         }
@@ -355,9 +355,9 @@ impl FrameNotes {
                 };
                 t.field(to, at, 0, Value::U(answer.request_end));
                 t.field(time, at, 0, duration(answer.took_whole));
-                t.field(f::EXCHANGE_COMMAND, at, 0, Value::Text(format_args!("{}", answer.command)));
+                t.field(f::EXCHANGE_COMMAND, at, 0, Value::Str(answer.command));
                 if let Some(file) = &answer.file {
-                    t.field(f::EXCHANGE_FILE, at, 0, Value::Text(format_args!("{file}")));
+                    t.field(f::EXCHANGE_FILE, at, 0, Value::Str(file));
                 }
             }
         }
@@ -365,12 +365,12 @@ impl FrameNotes {
             let row = broken.rule.row();
             let (id, severity, section, by) = (row.id, broken.severity.name(), row.spec, broken.by.name());
             t.open(f::FINDING, at);
-            t.field(f::FINDING_ID, at, 0, Value::Text(format_args!("{id}")));
-            t.field(f::FINDING_SEVERITY, at, 0, Value::Text(format_args!("{severity}")));
-            t.field(f::FINDING_SECTION, at, 0, Value::Text(format_args!("{section}")));
-            t.field(f::FINDING_BY, at, 0, Value::Text(format_args!("{by}")));
-            t.field(f::FINDING_CERTAINTY, at, 0, Value::Text(format_args!("{}", broken.certainty.name())));
-            t.field(f::FINDING_TEXT, at, 0, Value::Text(format_args!("{}", broken.text)));
+            t.field(f::FINDING_ID, at, 0, Value::Str(id));
+            t.field(f::FINDING_SEVERITY, at, 0, Value::Str(severity));
+            t.field(f::FINDING_SECTION, at, 0, Value::Str(section));
+            t.field(f::FINDING_BY, at, 0, Value::Str(by));
+            t.field(f::FINDING_CERTAINTY, at, 0, Value::Str(broken.certainty.name()));
+            t.field(f::FINDING_TEXT, at, 0, Value::Str(&broken.text));
             t.close(at);
         }
         t.close(at);

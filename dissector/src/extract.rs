@@ -361,7 +361,7 @@ impl Extractor {
                 Stored::I(v) => self.keep(slot, node.def, Value::I(v)),
                 Stored::Time(seconds, nanos) => self.keep(slot, node.def, Value::Time { seconds, nanos }),
                 Stored::Bytes(b) if node.value != NodeValue::None => self.keep(slot, node.def, Value::Bytes(b)),
-                Stored::Text(text) => self.keep(slot, node.def, Value::Text(format_args!("{text}"))),
+                Stored::Text(text) => self.keep(slot, node.def, Value::Str(text)),
                 Stored::None | Stored::Bytes(_) => {
                     self.subtree(slot, node.def, tree.covered(node));
                 }
@@ -413,7 +413,7 @@ impl Extractor {
             if let Some(slot) = self.lookup(def.id)
                 && !text.is_empty()
             {
-                self.keep(slot, def, Value::Text(format_args!("{text}")));
+                self.keep(slot, def, Value::Str(text));
             }
         }
         self.line = Some(line);
@@ -505,6 +505,10 @@ impl Extractor {
             Value::Text(args) => {
                 let _ = Utf8Writer(&mut self.data).write_fmt(args);
                 Found::Text(start, self.data.len() as u32 - start)
+            }
+            Value::Str(text) => {
+                self.data.extend_from_slice(text.as_bytes());
+                Found::Text(start, text.len() as u32)
             }
             Value::Bytes(bytes) if matches!(def.kind, Kind::Str | Kind::Utf16) => {
                 let data = &mut self.data;

@@ -46,7 +46,7 @@ pub fn trace<'c, T: Trace, C: Display + 'c>(
         t.field(f::INTERFACE_ID, bytes, 0, Value::U(u64::from(interface)));
     }
     if let Some(name) = info.interface_name {
-        t.field(f::INTERFACE_NAME, bytes, 0, Value::Text(format_args!("{name}")));
+        t.field(f::INTERFACE_NAME, bytes, 0, Value::Str(name));
     }
     if let Some(ns) = info.time_ns {
         for def in [f::TIME, f::TIME_UTC, f::TIME_EPOCH] {
@@ -64,7 +64,7 @@ pub fn trace<'c, T: Trace, C: Display + 'c>(
     t.field(f::NUMBER, bytes, 0, Value::U(info.number));
     t.field(f::LEN, bytes, 0, Value::U(u64::from(info.wire_len)));
     t.field(f::CAP_LEN, bytes, 0, Value::U(bytes.len() as u64));
-    t.field(f::PROTOCOLS, bytes, 0, Value::Text(format_args!("")));
+    t.field(f::PROTOCOLS, bytes, 0, Value::Str(""));
     for comment in comments {
         t.field(f::COMMENT, bytes, 0, Value::Text(format_args!("{comment}")));
     }

@@ -260,14 +260,14 @@ fn trace_v4<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, _) = read::be16(f::CHECKSUM, i, t)?;
     let (rest, src) = read::array::<4, T>(f::SRC, i, t)?;
     t.field(f::ADDR, i, 4, Value::Bytes(&i[..4]));
-    hosts([f::SRC_HOST, f::HOST], i, &Dotted(src), t);
+    hosts_v4([f::SRC_HOST, f::HOST], i, src, t);
     let (i, dst) = read::array::<4, T>(f::DST, rest, t)?;
     t.field(f::ADDR, rest, 4, Value::Bytes(&rest[..4]));
-    hosts([f::DST_HOST, f::HOST], rest, &Dotted(dst), t);
+    hosts_v4([f::DST_HOST, f::HOST], rest, dst, t);
     Ok((i, ()))
 }
 
-/// An IPv4 address as text, written in one piece: every frame has it six times.
+/// An IPv4 address as text, written in one piece.
 struct Dotted([u8; 4]);
 
 impl fmt::Display for Dotted {
@@ -278,10 +278,15 @@ impl fmt::Display for Dotted {
 
 /// Reports the host of an address by these names.
 #[inline]
-fn hosts<T: Trace>(names: [Def; 2], at: &[u8], address: &dyn fmt::Display, t: &mut T) {
+fn hosts<T: Trace>(names: [Def; 2], at: &[u8], address: Value<'_>, t: &mut T) {
     for def in names {
-        t.field(def, at, 0, Value::Text(format_args!("{address}")));
+        t.field(def, at, 0, address);
     }
+}
+
+#[inline]
+fn hosts_v4<T: Trace>(names: [Def; 2], at: &[u8], address: [u8; 4], t: &mut T) {
+    dotted(address, |text| hosts(names, at, Value::Str(core::str::from_utf8(text).unwrap_or_default()), t));
 }
 
 fn trace_options<'a, T: Trace>(mut i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
@@ -392,10 +397,10 @@ fn trace_v6<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, _) = read::u8(f6::HLIM, i, t)?;
     let (rest, src) = read::array::<16, T>(f6::SRC, i, t)?;
     t.field(f6::ADDR, i, 16, Value::Bytes(&i[..16]));
-    hosts([f6::SRC_HOST, f6::HOST], i, &Ipv6Addr::from(src), t);
+    hosts([f6::SRC_HOST, f6::HOST], i, Value::Text(format_args!("{}", Ipv6Addr::from(src))), t);
     let (i, dst) = read::array::<16, T>(f6::DST, rest, t)?;
     t.field(f6::ADDR, rest, 16, Value::Bytes(&rest[..16]));
-    hosts([f6::DST_HOST, f6::HOST], rest, &Ipv6Addr::from(dst), t);
+    hosts([f6::DST_HOST, f6::HOST], rest, Value::Text(format_args!("{}", Ipv6Addr::from(dst))), t);
     Ok((i, ()))
 }
 

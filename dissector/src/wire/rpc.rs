@@ -570,7 +570,7 @@ fn call<'a, T: Trace>(x: &mut Xdr<'a, '_, T>) -> Read<RpcCall<'a>> {
         x.t.label(format_args!(", Type:Call XID:{:#010x}", header.xid));
         match memo.procedure_name() {
             Some(name) => {
-                x.t.field(f::PROCEDURE_NAME, x.i, 0, Value::Text(format_args!("{name}")));
+                x.t.field(f::PROCEDURE_NAME, x.i, 0, Value::Str(name));
                 x.t.info(format_args!("V{} {name} Call", header.version));
             }
             None => {
@@ -605,7 +605,7 @@ fn reply<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, memo: Option<Memo>) -> Read<RpcRe
         }
         match memo.as_ref().and_then(|m| m.procedure_name().map(|n| (m, n))) {
             Some((memo, name)) => {
-                x.t.field(f::PROCEDURE_NAME, x.i, 0, Value::Text(format_args!("{name}")));
+                x.t.field(f::PROCEDURE_NAME, x.i, 0, Value::Str(name));
                 x.t.info(format_args!("V{} {name} Reply", memo.version));
             }
             None => x.t.info(format_args!("Reply XID {:#010x}", header.xid)),

@@ -558,6 +558,7 @@ impl Trace for Facts {
                 writer.item(field, BYTES, depth, place, bytes);
             }
             Value::Text(text) => writer.text(field, depth, text),
+            Value::Str(text) => writer.text(field, depth, format_args!("{text}")),
             Value::Time { seconds, nanos } => writer.seconds(field, depth, place, seconds, nanos),
         }
     }

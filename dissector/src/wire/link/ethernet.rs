@@ -67,13 +67,21 @@ pub struct Ethernet {
 /// An address as text.
 pub(crate) struct Mac<'a>(pub(crate) &'a [u8; 6]);
 
-impl fmt::Display for Mac<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Mac<'_> {
+    /// Hands on the text in one piece.
+    #[inline]
+    fn text<T>(&self, take: impl FnOnce(&str) -> T) -> T {
         let mut text = [b':'; 17];
         for (digits, byte) in text.chunks_mut(3).zip(self.0) {
             digits[..2].copy_from_slice(&HEX_PAIRS[usize::from(*byte)]);
         }
-        f.write_str(core::str::from_utf8(&text).unwrap_or_default())
+        take(core::str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+impl fmt::Display for Mac<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text(|text| f.write_str(text))
     }
 }
 
@@ -112,9 +120,11 @@ fn address<'a, T: Trace>([def, resolved, lg, ig]: [Def; 4], i: &'a [u8], t: &mut
     if T::ON {
         t.down();
         t.field(f::ADDR, i, 6, Value::Bytes(&i[..6]));
-        for def in [resolved, f::ADDR_RESOLVED] {
-            t.field(def, i, 0, Value::Text(format_args!("{}", Mac(&address))));
-        }
+        Mac(&address).text(|text| {
+            for def in [resolved, f::ADDR_RESOLVED] {
+                t.field(def, i, 0, Value::Str(text));
+            }
+        });
         for (def, shift) in [(lg, 1), (ig, 0), (f::LG, 1), (f::IG, 0)] {
             t.field(def, i, 3, Value::U(u64::from(address[0] >> shift & 1)));
         }
