@@ -123,6 +123,8 @@ pub struct Shape {
     keys: Vec<(usize, String)>,
     /// The nodes that are reported elsewhere, by their index in `old`.
     moved: Vec<usize>,
+    /// All nodes that do not stay as they are, by their index in `old`.
+    special: Vec<usize>,
     /// For each SMB2 header in the frame, its range in `moved`.
     groups: Vec<(usize, usize)>,
     headers: usize,
@@ -159,31 +161,41 @@ impl Shape {
             return;
         }
         self.moved.clear();
+        self.special.clear();
         self.groups.clear();
         self.body = None;
         std::mem::swap(&mut self.old, &mut tree.nodes);
         tree.nodes.clear();
-        self.find_moved();
+        self.find_special();
         let end = self.old.len();
         self.part(tree, 0, end, 0);
     }
 
-    /// Finds the nodes in the layer of the analysis that belong to other layers.
-    fn find_moved(&mut self) {
-        self.headers = self.old.iter().filter(|n| n.def.id == HEADER).count();
+    /// Finds the nodes that do not stay as they are; among them those in the layer of the analysis that belong to other
+    /// layers.
+    fn find_special(&mut self) {
+        self.headers = 0;
         let mut inside = false;
         for (i, node) in self.old.iter().enumerate() {
+            let id = node.def.id;
             if node.depth == 0 {
-                inside = node.def.id == ANALYSIS;
+                inside = id == ANALYSIS;
             }
-            if inside && (OF_SMB2.contains(&node.def.id) || OF_RPC.contains(&node.def.id)) {
-                if node.def.id == OF_SMB2[0] || node.def.id == OF_SMB2[1] {
+            if id == OPAQUE_LENGTH && i > 0 && self.special.last() != Some(&(i - 1)) {
+                self.special.push(i - 1);
+            }
+            self.headers += usize::from(id == HEADER);
+            if inside && (OF_SMB2.contains(&id) || OF_RPC.contains(&id)) {
+                if id == OF_SMB2[0] || id == OF_SMB2[1] {
                     self.groups.push((self.moved.len(), self.moved.len()));
                 }
                 self.moved.push(i);
-                if let (Some(group), true) = (self.groups.last_mut(), OF_SMB2.contains(&node.def.id)) {
+                if let (Some(group), true) = (self.groups.last_mut(), OF_SMB2.contains(&id)) {
                     group.1 = self.moved.len();
                 }
+                self.special.push(i);
+            } else if rule(id).is_some() || is_text_only(node.def) {
+                self.special.push(i);
             }
         }
     }
@@ -199,9 +211,8 @@ impl Shape {
     }
 
     fn push(&mut self, tree: &mut Tree, at: usize, shift: i16) {
-        let mut node = self.old[at];
-        node.depth = u8::try_from(i16::from(node.depth).saturating_add(shift).max(0)).unwrap_or(u8::MAX);
-        tree.nodes.push(node);
+        let node = self.old[at];
+        tree.nodes.push(Node { depth: deeper(node.depth, shift), ..node });
     }
 
     fn push_text(&mut self, tree: &mut Tree, like: usize, depth: i16, key: String) {
@@ -218,24 +229,19 @@ impl Shape {
     fn part(&mut self, tree: &mut Tree, from: usize, to: usize, shift: i16) {
         let mut at = from;
         while at < to {
-            if self.is_plain(at) {
-                // its contents follow, and are copied in their turn
-                self.push(tree, at, shift);
-                at += 1;
-                continue;
+            let next = self.special.partition_point(|special| *special < at);
+            let plain = self.special.get(next).map_or(to, |special| (*special).min(to));
+            let copied = tree.nodes.len();
+            tree.nodes.extend_from_slice(&self.old[at..plain]);
+            if shift != 0 {
+                tree.nodes[copied..].iter_mut().for_each(|node| node.depth = deeper(node.depth, shift));
             }
-            let end = self.end_of(at).min(to);
-            at = self.node(tree, at, end, shift);
+            at = plain;
+            if at < to {
+                let end = self.end_of(at).min(to);
+                at = self.node(tree, at, end, shift);
+            }
         }
-    }
-
-    /// True if a node stays as it is.
-    fn is_plain(&self, at: usize) -> bool {
-        let node = &self.old[at];
-        rule(node.def.id).is_none()
-            && (node.def.kind != Kind::None || !is_text_only(node.def))
-            && self.old.get(at + 1).is_none_or(|next| next.def.id != OPAQUE_LENGTH)
-            && (self.moved.is_empty() || self.moved.binary_search(&at).is_err())
     }
 
     /// Copies one node with its contents. Returns the index of the next node.
@@ -505,6 +511,10 @@ impl Shape {
         }
         self.body = None;
     }
+}
+
+fn deeper(depth: u8, shift: i16) -> u8 {
+    u8::try_from(i16::from(depth).saturating_add(shift).max(0)).unwrap_or(u8::MAX)
 }
 
 fn chunk(segments: usize) -> String {
