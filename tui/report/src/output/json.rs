@@ -10,6 +10,7 @@
 //!   sources they lie in.
 //! * Where decoding stopped, `_ws.malformed` (`_ws.short` where the capture cut the frame) says why.
 
+use super::kept::{Kept, Levels, Pieces};
 use super::marks::Marks;
 use super::shape::Shape;
 use super::{Index, faults, put};
@@ -18,6 +19,7 @@ use rdmascope_dissector::field::{Def, Kind};
 use rdmascope_dissector::render::{Style, decimal, hex_bytes, json_string, json_value, show_unsigned};
 use rdmascope_dissector::trace::{Node, NodeValue, Tree};
 use std::io::Write;
+use std::ops::Range;
 
 /// Parts of a field that are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,8 +40,7 @@ pub struct Json {
     what: What,
     any: bool,
     keys: Keys,
-    /// The depths of the objects that are open.
-    stack: Vec<u8>,
+    kept: Kept,
 }
 
 /// Depth of indentation of a layer's key.
@@ -138,7 +139,7 @@ impl Keys {
 impl Json {
     /// `unique`: members of one name become an array.
     pub fn new(unique: bool, what: What) -> Self {
-        Self { index: Index::new(), unique, what, any: false, keys: Keys::new(), stack: Vec::new() }
+        Self { index: Index::new(), unique, what, any: false, keys: Keys::new(), kept: Kept::default() }
     }
 
     /// Opens the array.
@@ -168,7 +169,12 @@ impl Json {
             first = top.is_empty();
             Members { tree, shape, unique: self.unique, what: self.what }.object(out, marks, &top, LAYER);
         } else {
-            self.nodes(out, tree, shape, marks);
+            let mut layers = Layers { keys: &mut self.keys, shape };
+            self.kept.frame(out, tree, [d.src, d.dst], &mut layers, marks, |out, index| {
+                if index > 0 {
+                    out.push(b',');
+                }
+            });
             first &= tree.nodes.is_empty();
         }
         let cut = d.is_cut();
@@ -185,56 +191,65 @@ impl Json {
         }
         out.extend_from_slice(b"\n      }\n    }\n  }");
     }
+}
 
-    /// All nodes in order, opening and closing objects as the depth changes.
-    fn nodes(&mut self, out: &mut Vec<u8>, tree: &Tree, shape: &Shape, marks: &mut Marks) {
-        self.stack.clear();
-        let mut indent = LAYER;
-        let mut fresh = true;
-        let nodes = &tree.nodes;
-        for (i, node) in nodes.iter().enumerate() {
-            // close the objects that do not contain this node
-            while self.stack.last().is_some_and(|depth| *depth >= node.depth) {
-                self.stack.pop();
-                indent -= 2;
-                line(out, indent);
-                out.push(b'}');
-                fresh = false;
-            }
-            let parent = nodes.get(i + 1).is_some_and(|next| next.depth > node.depth);
-            let valued = !parent || is_valued(node);
-            match if node.def.kind == Kind::None { shape.key(tree, i) } else { None } {
-                None => self.keys.put(out, node.def, indent, false, fresh),
-                Some(text) => {
-                    if !fresh {
-                        out.push(b',');
-                    }
-                    line(out, indent);
-                    text_key(out, text);
-                    out.push(b'"');
+/// Writes nodes in order, opening and closing objects as the depth changes.
+struct Layers<'a> {
+    keys: &'a mut Keys,
+    shape: &'a Shape,
+}
+
+impl Pieces for Layers<'_> {
+    fn piece(&mut self, out: &mut Vec<u8>, tree: &Tree, index: usize, levels: Levels, marks: &mut Marks) {
+        let node = &tree.nodes[index];
+        debug_assert_eq!(node.depth, levels.own, "no step down is more than 1");
+        close(out, levels.own..levels.before);
+        let indent = LAYER + 2 * usize::from(levels.own);
+        // the comma between layers stands already
+        let first = levels.own > levels.before || levels.own == 0;
+        let valued = !levels.is_parent() || is_valued(node);
+        match if node.def.kind == Kind::None { self.shape.key(tree, index) } else { None } {
+            None => self.keys.put(out, node.def, indent, false, first),
+            Some(text) => {
+                if !first {
+                    out.push(b',');
                 }
+                line(out, indent);
+                text_key(out, text);
+                out.push(b'"');
             }
-            if valued {
-                value(out, tree, node, marks);
-            }
-            fresh = false;
-            if !parent {
-                continue;
-            }
+        }
+        if valued {
+            value(out, tree, node, marks);
+        }
+        if levels.is_parent() {
             if valued {
                 self.keys.put(out, node.def, indent, true, false);
             } else if let Some(quote) = out.last_mut() {
                 *quote = b'{';
             }
-            self.stack.push(node.depth);
-            indent += 2;
-            fresh = true;
         }
-        while self.stack.pop().is_some() {
-            indent -= 2;
-            line(out, indent);
-            out.push(b'}');
+        if levels.next == 0 {
+            close(out, 0..levels.own);
         }
+    }
+
+    /// A subtree that is no field may have a text of the frame for its key.
+    fn differs(&self, node: &Node) -> bool {
+        node.def.kind == Kind::None
+    }
+
+    #[inline]
+    fn shown<'t>(&self, tree: &'t Tree, node: &Node, parent: bool) -> &'t [u8] {
+        if parent && !is_valued(node) { &[] } else { shown(tree, node) }
+    }
+}
+
+/// Closes the objects at these depths, from within.
+fn close(out: &mut Vec<u8>, levels: Range<u8>) {
+    for level in levels.rev() {
+        line(out, LAYER + 2 * usize::from(level));
+        out.push(b'}');
     }
 }
 
@@ -262,13 +277,20 @@ fn value(out: &mut Vec<u8>, tree: &Tree, node: &Node, marks: &mut Marks) {
     match node.value {
         // the most common by far
         NodeValue::U(v) => show_unsigned(out, node.def, v, Style::Json),
-        NodeValue::None if node.def.kind == Kind::Protocol && node.depth > 0 => {
-            hex_bytes(out, tree.covered(node), Some(b':'))
-        }
+        NodeValue::None => hex_bytes(out, shown(tree, node), Some(b':')),
         _ => json_value(out, node.def, tree.stored(node), Style::Json),
     }
     marks.written(out, from, node.def, &node.value);
     out.push(b'"');
+}
+
+/// The bytes that are shown of a node without a value: those of a run of bytes, and of a protocol within another one.
+fn shown<'t>(tree: &'t Tree, node: &Node) -> &'t [u8] {
+    match node.def.kind {
+        Kind::Bytes => tree.covered(node),
+        Kind::Protocol if node.depth > 0 => tree.covered(node),
+        _ => &[],
+    }
 }
 
 /// The indices of the children of a node, or of the layers.

@@ -5,6 +5,7 @@ pub mod fields;
 pub mod follow;
 pub mod hex;
 pub mod json;
+mod kept;
 pub mod lines;
 pub mod marks;
 pub mod pdml;

@@ -157,32 +157,34 @@ impl Shape {
     /// Brings a tree into Wireshark's form.
     pub fn apply(&mut self, tree: &mut Tree) {
         self.keys.clear();
-        if self.short || !tree.nodes.iter().any(differs) {
+        if self.short || !self.find_special(&tree.nodes) {
             return;
         }
-        self.moved.clear();
-        self.special.clear();
-        self.groups.clear();
         self.body = None;
         std::mem::swap(&mut self.old, &mut tree.nodes);
         tree.nodes.clear();
-        self.find_special();
         let end = self.old.len();
         self.part(tree, 0, end, 0);
     }
 
     /// Finds the nodes that do not stay as they are; among them those in the layer of the analysis that belong to other
-    /// layers.
-    fn find_special(&mut self) {
+    /// layers. False if all nodes stay.
+    fn find_special(&mut self, nodes: &[Node]) -> bool {
+        self.moved.clear();
+        self.special.clear();
+        self.groups.clear();
         self.headers = 0;
-        let mut inside = false;
-        for (i, node) in self.old.iter().enumerate() {
+        let (mut inside, mut differs) = (false, false);
+        for (i, node) in nodes.iter().enumerate() {
             let id = node.def.id;
             if node.depth == 0 {
                 inside = id == ANALYSIS;
             }
-            if id == OPAQUE_LENGTH && i > 0 && self.special.last() != Some(&(i - 1)) {
-                self.special.push(i - 1);
+            if id == OPAQUE_LENGTH {
+                differs = true;
+                if i > 0 && self.special.last() != Some(&(i - 1)) {
+                    self.special.push(i - 1);
+                }
             }
             self.headers += usize::from(id == HEADER);
             if inside && (OF_SMB2.contains(&id) || OF_RPC.contains(&id)) {
@@ -194,10 +196,14 @@ impl Shape {
                     group.1 = self.moved.len();
                 }
                 self.special.push(i);
-            } else if rule(id).is_some() || is_text_only(node.def) {
+            } else if has_rule(id) {
+                differs = true;
+                self.special.push(i);
+            } else if is_text_only(node.def) {
                 self.special.push(i);
             }
         }
+        differs
     }
 
     fn end_of(&self, at: usize) -> usize {
@@ -533,14 +539,12 @@ fn has_contents(node: &Node) -> bool {
 }
 
 fn rule(id: u32) -> Option<Form> {
-    if SET[(id >> 6) as usize % SET.len()] & 1 << (id % 64) == 0 {
-        return None;
-    }
     RULES.iter().find(|(of, _)| *of == id).map(|(_, form)| *form)
 }
 
-fn differs(node: &Node) -> bool {
-    rule(node.def.id).is_some() || node.def.id == OPAQUE_LENGTH
+#[inline]
+fn has_rule(id: u32) -> bool {
+    SET[(id >> 6) as usize % SET.len()] & 1 << (id % 64) != 0 && rule(id).is_some()
 }
 
 /// Asked of every node: the bits of all ids that have a rule.

@@ -1,0 +1,493 @@
+//! Layers that were written before. Of ten fields of a capture some seven (addresses, flags, lengths, what is reserved)
+//! say what the same field said in an earlier frame between the same addresses. Where a layer has the fields of an
+//! earlier one, the texts of those that say the same are copied, in as few pieces as possible, and only the others are
+//! written. Comparing a field takes about a sixth of the instructions of writing it.
+
+use super::marks::{Marks, is_counted};
+use rdmascope_dissector::field::Def;
+use rdmascope_dissector::frame::Addr;
+use rdmascope_dissector::trace::{Node, NodeValue, Tree};
+use std::ops::Range;
+
+/// The depths around a node, counted from its layer: one step down is always 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Levels {
+    /// Of the node before; 0 for a layer's first.
+    pub before: u8,
+    /// Its own.
+    pub own: u8,
+    /// Of the next node; 0 for a layer's last.
+    pub next: u8,
+}
+
+/// A form of output that writes nodes one after the other, so that the text of each depends on nothing but the node, its
+/// [`Levels`], and the bytes that it covers.
+pub(super) trait Pieces {
+    /// Appends the text of a node.
+    fn piece(&mut self, out: &mut Vec<u8>, tree: &Tree, index: usize, levels: Levels, marks: &mut Marks);
+
+    /// True if the text depends on something else, too.
+    fn differs(&self, node: &Node) -> bool;
+
+    /// The bytes that the text shows of a node without a value. `parent`: other nodes follow below it.
+    fn shown<'t>(&self, tree: &'t Tree, node: &Node, parent: bool) -> &'t [u8];
+}
+
+impl Levels {
+    /// True if other nodes follow below this one.
+    #[inline]
+    pub(super) fn is_parent(self) -> bool {
+        self.next > self.own
+    }
+
+    /// Those around the next node of a layer, which is `nodes`.
+    #[inline]
+    fn advance(&mut self, nodes: &[Node], index: usize) {
+        (self.before, self.own) = (self.own, self.next);
+        self.next = nodes.get(index + 1).map_or(0, |next| next.depth.min(self.own.saturating_add(1)));
+    }
+}
+
+/// The layers that are kept.
+#[derive(Clone, Default)]
+pub(super) struct Kept {
+    /// In sets, in which a layer may have any place. Empty until the first frame.
+    layers: Vec<Layer>,
+    /// The place in its set that the next new layer takes.
+    next: usize,
+}
+
+/// The fields of a layer, and their text.
+#[derive(Clone, Default)]
+struct Layer {
+    /// What it was found by: [`likeness`].
+    likeness: u64,
+    /// The names of the sources that fields may lie in.
+    sources: Vec<&'static str>,
+    fields: Vec<Field>,
+    /// Bytes that [`Field::bytes`] counts in.
+    bytes: Vec<u8>,
+    text: Vec<u8>,
+    /// How often it was copied, up to [`Layer::LEAST`].
+    copied: u8,
+}
+
+/// A node, as far as its text depends on it.
+#[derive(Clone)]
+struct Field {
+    def: Def,
+    value: u64,
+    offset: u32,
+    len: u32,
+    /// Where its bytes begin: those of its value, then those of its note.
+    bytes: u32,
+    /// Where its text ends.
+    text: u32,
+    value_len: u8,
+    note_len: u8,
+    source: u16,
+    depth: u8,
+    generated: bool,
+    kind: Kind,
+}
+
+/// What the value of a [`Field`] is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    None,
+    Unsigned,
+    Signed,
+    /// Bytes of a node that has no value.
+    Shown,
+    Bytes,
+    Text,
+    /// Not compared: the text is written each time.
+    Other,
+}
+
+impl Kept {
+    /// Number of layers that are kept, a power of two, and of those in a set.
+    const SIZE: usize = 512;
+    const SET: usize = 4;
+
+    /// Appends the texts of a frame's nodes. `start` appends what is in front of each layer.
+    pub(super) fn frame(
+        &mut self,
+        out: &mut Vec<u8>,
+        tree: &Tree,
+        between: [Addr; 2],
+        pieces: &mut impl Pieces,
+        marks: &mut Marks,
+        mut start: impl FnMut(&mut Vec<u8>, usize),
+    ) {
+        if self.layers.is_empty() {
+            self.layers.resize(Self::SIZE, Layer::default());
+        }
+        let between = between.map(number_of);
+        let mut from = 0;
+        while from < tree.nodes.len() {
+            let len =
+                tree.nodes[from + 1..].iter().position(|n| n.depth == 0).map_or(tree.nodes.len() - from, |n| n + 1);
+            let nodes = &tree.nodes[from..from + len];
+            start(out, from);
+            let likeness = likeness(nodes, between);
+            let set = likeness as usize % (Self::SIZE / Self::SET) * Self::SET;
+            let set = &mut self.layers[set..set + Self::SET];
+            match set.iter_mut().find(|layer| layer.likeness == likeness) {
+                Some(layer) if layer.is_of(nodes, tree) => layer.copy(out, tree, from..from + len, pieces, marks),
+                Some(layer) => layer.keep(out, tree, from..from + len, pieces, marks),
+                None => {
+                    self.next = (self.next + 1) % Self::SET;
+                    let layer = &mut set[self.next];
+                    layer.likeness = likeness;
+                    layer.keep(out, tree, from..from + len, pieces, marks);
+                }
+            }
+            from += len;
+        }
+    }
+
+    /// Number of layers that are kept.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.layers.iter().filter(|layer| !layer.fields.is_empty()).count()
+    }
+}
+
+/// A number that layers have in common which may have the same fields with the same values. The first layers of a frame
+/// are full of its addresses.
+fn likeness(nodes: &[Node], between: [u64; 2]) -> u64 {
+    const ADDRESSES: u32 = 64;
+    let (first, half, last) = (&nodes[0], &nodes[nodes.len() / 2], &nodes[nodes.len() - 1]);
+    let [from, to] = if first.offset.saturating_add(first.len) <= ADDRESSES { between } else { [0; 2] };
+    let ids = [first, half, last].map(|node| u64::from(node.def.id));
+    [from, to, ids[0], ids[1], ids[2], nodes.len() as u64]
+        .iter()
+        .fold(0u64, |hash, part| (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
+}
+
+/// Any number that is the same for the same address.
+fn number_of(address: Addr) -> u64 {
+    match address {
+        Addr::None => 0,
+        Addr::V4(v4) => u64::from(u32::from_le_bytes(v4)),
+        Addr::V6(v6) => v6.as_chunks::<8>().0.iter().fold(0, |sum, half| sum ^ u64::from_le_bytes(*half)),
+        Addr::Lid(lid) => u64::from(lid),
+        Addr::Mac([a, b, c, d, e, f]) => u64::from_le_bytes([a, b, c, d, e, f, 0, 0]),
+    }
+}
+
+impl Layer {
+    /// The most fields and bytes of text of a layer that is kept.
+    const FIELDS: usize = 256;
+    const TEXT: usize = 1 << 13;
+    /// How often a layer is copied at least before another frame's takes its place.
+    const LEAST: u8 = 8;
+
+    /// True if these are its fields, whatever their values are.
+    #[inline]
+    fn is_of(&self, nodes: &[Node], tree: &Tree) -> bool {
+        self.fields.len() == nodes.len()
+            && self.sources.iter().eq(tree.sources().iter().map(|source| &source.name))
+            && self.fields.iter().zip(nodes).all(|(field, node)| {
+                std::ptr::eq(field.def, node.def) && field.depth == node.depth && field.source == node.source
+            })
+    }
+
+    /// Writes nodes, and keeps what was written.
+    fn keep<P: Pieces>(
+        &mut self,
+        out: &mut Vec<u8>,
+        tree: &Tree,
+        range: Range<usize>,
+        pieces: &mut P,
+        marks: &mut Marks,
+    ) {
+        self.sources.clear();
+        self.fields.clear();
+        self.bytes.clear();
+        self.text.clear();
+        self.copied = 0;
+        let (begin, many) = (out.len(), range.len() > Self::FIELDS);
+        let nodes = &tree.nodes[range.clone()];
+        let mut levels = Levels::default();
+        for (at, node) in nodes.iter().enumerate() {
+            levels.advance(nodes, at);
+            pieces.piece(out, tree, range.start + at, levels, marks);
+            if !many {
+                let text = (out.len() - begin) as u32;
+                self.fields.push(Field::of(node, tree, pieces, levels, &mut self.bytes, text));
+            }
+        }
+        match out.get(begin..) {
+            Some(text) if text.len() <= Self::TEXT => self.text.extend_from_slice(text),
+            _ => self.fields.clear(),
+        }
+        self.sources.extend(tree.sources().iter().map(|source| source.name));
+    }
+
+    /// Copies what is kept, and writes the nodes that say something else.
+    fn copy<P: Pieces>(
+        &mut self,
+        out: &mut Vec<u8>,
+        tree: &Tree,
+        range: Range<usize>,
+        pieces: &mut P,
+        marks: &mut Marks,
+    ) {
+        let (mut copied, mut end, mut others) = (0, 0, 0);
+        let nodes = &tree.nodes[range.clone()];
+        let mut levels = Levels::default();
+        for (at, (node, field)) in nodes.iter().zip(&self.fields).enumerate() {
+            levels.advance(nodes, at);
+            if !field.says(node, tree, pieces, levels, &self.bytes) {
+                out.extend_from_slice(&self.text[copied..end]);
+                copied = field.text as usize;
+                others += 1;
+                pieces.piece(out, tree, range.start + at, levels, marks);
+            }
+            end = field.text as usize;
+        }
+        out.extend_from_slice(&self.text[copied..end]);
+        // another frame may be more like the next ones
+        self.copied += u8::from(self.copied < Self::LEAST);
+        if others * 2 > nodes.len() && self.copied == Self::LEAST {
+            self.fields.clear();
+        }
+    }
+}
+
+impl Field {
+    fn of(node: &Node, tree: &Tree, pieces: &impl Pieces, levels: Levels, bytes: &mut Vec<u8>, text: u32) -> Self {
+        let start = bytes.len() as u32;
+        let mut run = |kind, run: &[u8]| match u8::try_from(run.len()) {
+            Ok(len) => {
+                bytes.extend_from_slice(run);
+                (kind, 0, len)
+            }
+            Err(_) => (Kind::Other, 0, 0),
+        };
+        let (mut kind, value, value_len) = match node.value {
+            NodeValue::None => match pieces.shown(tree, node, levels.is_parent()) {
+                [] => (Kind::None, 0, 0),
+                shown => run(Kind::Shown, shown),
+            },
+            NodeValue::U(v) => (Kind::Unsigned, v, 0),
+            NodeValue::I(v) => (Kind::Signed, v.cast_unsigned(), 0),
+            NodeValue::Bytes | NodeValue::Apart(..) => run(Kind::Bytes, tree.value_bytes(node)),
+            NodeValue::Text(..) => run(Kind::Text, tree.value_bytes(node)),
+            NodeValue::Time(..) => (Kind::Other, 0, 0),
+        };
+        let note = if node.note.1 > 0 { tree.note(node) } else { "" };
+        let note_len = u8::try_from(note.len()).unwrap_or(0);
+        bytes.extend_from_slice(&note.as_bytes()[..usize::from(note_len)]);
+        if usize::from(note_len) < note.len() {
+            kind = Kind::Other;
+        }
+        if is_counted(node.def) || pieces.differs(node) {
+            kind = Kind::Other;
+        }
+        Self {
+            def: node.def,
+            value,
+            offset: node.offset,
+            len: node.len,
+            bytes: start,
+            text,
+            value_len,
+            note_len,
+            source: node.source,
+            depth: node.depth,
+            generated: node.generated,
+            kind,
+        }
+    }
+
+    /// True if a node of the same definition, at the same depth and in the same source, has the same text.
+    #[inline]
+    fn says(&self, node: &Node, tree: &Tree, pieces: &impl Pieces, levels: Levels, bytes: &[u8]) -> bool {
+        if (self.offset, self.len, self.generated) != (node.offset, node.len, node.generated)
+            || u32::from(self.note_len) != node.note.1
+        {
+            return false;
+        }
+        let start = self.bytes as usize;
+        let end = start + usize::from(self.value_len);
+        let value = match (self.kind, node.value) {
+            (Kind::Unsigned, NodeValue::U(v)) => self.value == v,
+            (Kind::Signed, NodeValue::I(v)) => self.value == v.cast_unsigned(),
+            (Kind::None, NodeValue::None) => pieces.shown(tree, node, levels.is_parent()).is_empty(),
+            (Kind::Shown, NodeValue::None) => bytes[start..end] == *pieces.shown(tree, node, levels.is_parent()),
+            (Kind::Bytes, NodeValue::Bytes | NodeValue::Apart(..)) | (Kind::Text, NodeValue::Text(..)) => {
+                bytes[start..end] == *tree.value_bytes(node)
+            }
+            _ => false,
+        };
+        value && (self.note_len == 0 || bytes[end..end + usize::from(self.note_len)] == *tree.note(node).as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::json::{Json, What};
+    use crate::output::shape::Shape;
+    use crate::output::tree::Trees;
+    use crate::streams::f::TCP_STREAM;
+    use crate::{dissection::Dissected, output::marks::DIGITS};
+    use rdmascope_analyzer::connection::f::{CONNECTION, EXCHANGE};
+    use rdmascope_dissector::trace::{Trace, Value};
+    use rdmascope_dissector::wire::{ib::cm, ip};
+
+    /// A layer with a node of each kind of value.
+    fn tree(bytes: &[u8]) -> Tree {
+        let mut tree = Tree::new();
+        tree.begin(bytes);
+        for name in ["Reassembled", "Decrypted"] {
+            tree.source(name, bytes);
+            tree.end_source();
+        }
+        tree.open(ip::f::PROTOCOL, bytes);
+        tree.field(ip::f::TTL, &bytes[2..], 2, Value::U(7));
+        let first = tree.nodes[1];
+        tree.text.extend_from_slice(bytes);
+        let values = [
+            NodeValue::None,
+            NodeValue::U(7 << 40),
+            NodeValue::I(-7),
+            NodeValue::Bytes,
+            NodeValue::Apart(2, 2),
+            NodeValue::Text(2, 24),
+            NodeValue::Time(7, 0),
+        ];
+        tree.nodes.extend(values.map(|value| Node { value, ..first }));
+        let bytes = Node { value: NodeValue::Bytes, ..first };
+        let none = Node { value: NodeValue::None, ..first };
+        tree.nodes.extend([
+            Node { def: EXCHANGE, ..first },
+            Node { def: CONNECTION, ..first },
+            Node { def: TCP_STREAM, ..first },
+            Node { def: ip::f::SRC, len: 4, ..bytes },
+            // behind the end of the source
+            Node { offset: 60, len: 8, ..bytes },
+            // nodes without a value: a parent, what is below it, and two that are none
+            Node { def: cm::f::RESERVED, ..none },
+            Node { def: ip::f::PROTOCOL, depth: 2, ..none },
+            Node { depth: 3, ..first },
+            Node { depth: 2, ..first },
+            Node { def: ip::f::PROTOCOL, ..none },
+            Node { def: cm::f::RESERVED, ..none },
+            Node { source: 1, ..first },
+            Node { note: (0, 13), ..first },
+            first,
+        ]);
+        tree
+    }
+
+    /// The same tree with one thing changed, of which its text may tell.
+    fn changed(tree: &Tree, step: usize, others: &Tree) -> Tree {
+        let mut tree = tree.clone();
+        let last = tree.nodes.len() - 1;
+        let node = &mut tree.nodes[1 + step % last];
+        let offset = node.offset;
+        match step / last % 12 {
+            0 => {}
+            1 => node.value = NodeValue::U(step as u64),
+            2 => node.value = NodeValue::I(-7),
+            3 => node.value = NodeValue::None,
+            4 => node.value = NodeValue::Text(3, 4),
+            5 => node.value = NodeValue::Apart(3, 24),
+            6 => node.offset = offset + 1,
+            7 => node.len += 1,
+            8 => node.source ^= 2,
+            9 => node.note = (5, 3),
+            10 => node.generated = !node.generated,
+            _ => (tree.nodes[last].def, tree.nodes[last].depth) = (TCP_STREAM, 2),
+        }
+        if step % 3 == 0 {
+            // other bytes in the same places
+            let mut other = others.clone();
+            other.nodes.clone_from(&tree.nodes);
+            return other;
+        }
+        tree
+    }
+
+    #[test]
+    fn what_is_copied_is_what_would_be_written() {
+        let mut bytes: Vec<u8> = (b'!'..b'!' + 64).collect();
+        let forwards = tree(&bytes);
+        bytes.reverse();
+        let backwards = tree(&bytes);
+        let d = Dissected {
+            number: 1,
+            relative_ns: 0,
+            delta_ns: 0,
+            time_ns: 0,
+            wire_len: 64,
+            cap_len: 64,
+            src: Addr::V4([10, 0, 0, 1]),
+            dst: Addr::None,
+            other: "",
+        };
+        let (shape, new) = (Shape::new(false), || (Json::new(false, What::Values), Trees::default()));
+        let (mut json, mut trees) = new();
+        json.is_first(true);
+        let mut copied = 0;
+        for step in 0..12 * 40 * 3 {
+            let mut tree = changed(&forwards, step, &backwards);
+            Marks::prepare(&mut tree);
+            let (mut anew, mut lines) = new();
+            anew.is_first(step == 0);
+            let (mut marks, mut fresh) = (Marks::wanted(), Marks::wanted());
+            let (mut a, mut b) = (Vec::new(), Vec::new());
+            json.frame(&mut a, &d, &tree, &shape, &mut marks);
+            anew.frame(&mut b, &d, &tree, &shape, &mut fresh);
+            assert_eq!(String::from_utf8_lossy(&a), String::from_utf8_lossy(&b), "step {step}");
+            trees.frame(&mut a, &d, &tree, false, &mut marks);
+            lines.frame(&mut b, &d, &tree, false, &mut fresh);
+            assert_eq!(String::from_utf8_lossy(&a), String::from_utf8_lossy(&b), "step {step}");
+            // each counted number is found in what is copied, too
+            let of = |marks: &Marks| marks.places.iter().map(|m| (m.at, m.def.id, m.number)).collect::<Vec<_>>();
+            assert_eq!(of(&marks), of(&fresh), "step {step}");
+            assert!(marks.places.iter().all(|m| a[m.at..m.at + DIGITS].iter().all(u8::is_ascii_digit)));
+            copied += trees.kept_layers();
+        }
+        assert!(copied > 1000, "layers are kept: {copied}");
+    }
+
+    #[test]
+    fn layers_of_many_fields_or_much_text_are_not_kept() {
+        let bytes = [0; 64];
+        for (fields, kept) in [(Layer::FIELDS - 1, true), (Layer::FIELDS, false)] {
+            let mut tree = tree(&bytes);
+            tree.nodes.truncate(2);
+            let field = tree.nodes[1];
+            tree.nodes.resize(1 + fields, field);
+            let mut layers = Kept::default();
+            layers.frame(&mut Vec::new(), &tree, [Addr::None; 2], &mut Counted(0), &mut Marks::default(), |_, _| {});
+            assert_eq!(layers.kept() > 0, kept, "{fields}");
+        }
+        let mut layers = Kept::default();
+        let mut much = Counted(Layer::TEXT);
+        layers.frame(&mut Vec::new(), &tree(&bytes), [Addr::None; 2], &mut much, &mut Marks::default(), |_, _| {});
+        assert_eq!(layers.kept(), 0);
+    }
+
+    /// Writes a number of spaces for each node.
+    struct Counted(usize);
+
+    impl Pieces for Counted {
+        fn piece(&mut self, out: &mut Vec<u8>, _: &Tree, _: usize, _: Levels, _: &mut Marks) {
+            out.resize(out.len() + self.0, b' ');
+        }
+
+        fn differs(&self, _: &Node) -> bool {
+            false
+        }
+
+        fn shown<'t>(&self, _: &'t Tree, _: &Node, _: bool) -> &'t [u8] {
+            &[]
+        }
+    }
+}
