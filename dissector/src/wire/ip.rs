@@ -286,6 +286,9 @@ fn hosts<T: Trace>(names: [Def; 2], at: &[u8], address: Value<'_>, t: &mut T) {
 
 #[inline]
 fn hosts_v4<T: Trace>(names: [Def; 2], at: &[u8], address: [u8; 4], t: &mut T) {
+    if !names.iter().any(|def| t.keeps(def)) {
+        return;
+    }
     dotted(address, |text| hosts(names, at, Value::Str(core::str::from_utf8(text).unwrap_or_default()), t));
 }
 

@@ -120,11 +120,10 @@ fn address<'a, T: Trace>([def, resolved, lg, ig]: [Def; 4], i: &'a [u8], t: &mut
     if T::ON {
         t.down();
         t.field(f::ADDR, i, 6, Value::Bytes(&i[..6]));
-        Mac(&address).text(|text| {
-            for def in [resolved, f::ADDR_RESOLVED] {
-                t.field(def, i, 0, Value::Str(text));
-            }
-        });
+        let names = [resolved, f::ADDR_RESOLVED];
+        if names.iter().any(|def| t.keeps(def)) {
+            Mac(&address).text(|text| names.iter().for_each(|def| t.field(def, i, 0, Value::Str(text))));
+        }
         for (def, shift) in [(lg, 1), (ig, 0), (f::LG, 1), (f::IG, 0)] {
             t.field(def, i, 3, Value::U(u64::from(address[0] >> shift & 1)));
         }
