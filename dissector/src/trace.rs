@@ -29,7 +29,7 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
     /// Text that was computed, not copied from the wire.
     Text(fmt::Arguments<'a>),
-    /// The same, written already: some five times as fast for a few bytes.
+    /// The same, written already: nothing has to be formatted.
     Str(&'a str),
     /// Absolute (since the Unix epoch) or relative time.
     Time {

@@ -220,8 +220,9 @@ impl Layer {
             }
         }
         match out.get(begin..) {
-            Some(text) if text.len() <= Self::TEXT => self.text.extend_from_slice(text),
-            _ => self.fields.clear(),
+            Some(text) if text.len().max(self.bytes.len()) <= Self::TEXT => self.text.extend_from_slice(text),
+            // and its memory is given back
+            _ => *self = Self { likeness: self.likeness, ..Self::default() },
         }
         self.sources.extend(tree.sources().iter().map(|source| source.name));
     }
@@ -404,7 +405,7 @@ mod tests {
             10 => node.generated = !node.generated,
             _ => (tree.nodes[last].def, tree.nodes[last].depth) = (TCP_STREAM, 2),
         }
-        if step % 3 == 0 {
+        if step.is_multiple_of(3) {
             // other bytes in the same places
             let mut other = others.clone();
             other.nodes.clone_from(&tree.nodes);

@@ -28,7 +28,7 @@ impl Trees {
     /// Appends a frame.
     pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, color: bool, marks: &mut Marks) {
         if !color && tree.faults.is_empty() {
-            self.kept.frame(out, tree, [d.src, d.dst], &mut Plain, marks, |_, _| {});
+            self.kept.frame(out, tree, [d.src, d.dst], &mut Lines { color }, marks, |_, _| {});
             out.push(b'\n');
             return;
         }
@@ -43,12 +43,7 @@ impl Trees {
             if node.fault > 0 {
                 self.open.push((node.depth, usize::from(node.fault) - 1));
             }
-            if node.def.hidden {
-                continue;
-            }
-            let from = out.len();
-            line_into(out, tree, index, color);
-            marks.written(out, from, node.def, &node.value);
+            Lines { color }.piece(out, tree, index, Levels::default(), marks);
         }
         self.close(out, 0, d, tree, color);
         for i in 0..tree.faults.len() {
@@ -109,17 +104,19 @@ fn source_name(node: &Node, tree: &Tree) -> &'static str {
     tree.sources().get(usize::from(node.source)).map_or("", |source| source.name)
 }
 
-/// Lines without colours, of frames without faults.
-struct Plain;
+/// Lines of nodes.
+struct Lines {
+    color: bool,
+}
 
-impl Pieces for Plain {
+impl Pieces for Lines {
     fn piece(&mut self, out: &mut Vec<u8>, tree: &Tree, index: usize, _: Levels, marks: &mut Marks) {
         let node = &tree.nodes[index];
         if node.def.hidden {
             return;
         }
         let from = out.len();
-        line_into(out, tree, index, false);
+        line_into(out, tree, index, self.color);
         marks.written(out, from, node.def, &node.value);
     }
 
