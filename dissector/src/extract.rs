@@ -634,7 +634,7 @@ impl Trace for Extractor {
 
     #[inline(always)]
     fn keeps(&self, def: Def) -> bool {
-        self.set.may_have(def.id)
+        self.set.may_have(def.id) && self.lookup(def.id).is_some()
     }
 
     #[inline(always)]
