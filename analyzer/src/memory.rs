@@ -16,17 +16,24 @@ use crate::missed::Rests;
 use crate::notes::f;
 use crate::op::{At, End, Placement, RdmaOp, Verb};
 use crate::summary::{Protocol, Rdma};
+use alloc::vec::Vec;
 use hashbrown::HashMap;
+use rdmascope_dissector::text::Elapsed;
 use rdmascope_dissector::trace::{Trace, Value};
 
 /// ns after a reply within which an RDMA Write for its exchange came too late, rather than for no reason.
 const LATE: i64 = 1_000_000_000;
+/// ns by which a capture with several receive queues may have frames in another order.
+const DISORDER: i64 = 1_000_000;
 /// Keys in a row, each the last one plus the same number, that can be guessed. If only the eight low bits of a key were
 /// random, this many would come about by chance once in 2^112 times.
 const PREDICTABLE_RUN: u32 = 16;
 
 /// Keys remembered per connection at most, live and ended together.
 pub(crate) const REGIONS_MAX: usize = 4096;
+/// Keys with more than one range that are remembered per connection at most, and ranges of each besides the last one.
+const OTHERS_MAX: usize = 64;
+const RANGES_MAX: usize = 64;
 
 /// Rights of the peer to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,12 +78,27 @@ pub struct Region {
     pub state: State,
     /// Bytes read or written.
     pub used: u64,
+    /// True if the exchange ended as if all of its bytes had come, and they had not.
+    pub awaited: bool,
 }
 
 impl Region {
     /// True if all of these bytes lie in it.
     pub fn holds(&self, address: u64, length: u64) -> bool {
         address.checked_sub(self.address).is_some_and(|offset| offset.saturating_add(length) <= self.length)
+    }
+
+    /// Relation of an access to it: `length` bytes at `address` are read or written (`wanted`).
+    fn fit(&self, address: u64, length: u64, wanted: Right) -> Fit {
+        if self.state != State::Live {
+            Fit::Stale
+        } else if self.right != Right::Any && self.right != wanted {
+            Fit::Direction
+        } else if !self.holds(address, length) {
+            Fit::Outside
+        } else {
+            Fit::Inside
+        }
     }
 
     /// Distance of an address from its beginning, in bytes; 0 for one before it.
@@ -116,8 +138,10 @@ impl Fit {
 /// The memory that both ends advertised.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryMap {
-    /// By owner and key.
+    /// By owner and key: the range that was advertised or used last.
     regions: HashMap<(End, u32), Region>,
+    /// Other ranges behind the same keys: one registration may serve many descriptors, segments and requests.
+    others: HashMap<(End, u32), Vec<Region>>,
     /// Regions advertised.
     pub advertised: u64,
     /// Regions invalidated by the peer.
@@ -155,8 +179,28 @@ impl MemoryMap {
         if self.regions.len() >= REGIONS_MAX && !self.regions.contains_key(&(owner, key)) {
             self.forget();
         }
-        let before = self.regions.insert((owner, key), region);
-        before.filter(|r| r.state == State::Live && r.exchange != region.exchange)
+        let before = self.regions.insert((owner, key), region).filter(|r| r.state == State::Live);
+        if let Some(before) =
+            before.filter(|r| (r.address, r.length, r.right) != (region.address, region.length, region.right))
+        {
+            self.keep_other(owner, key, before);
+        }
+        before.filter(|r| r.exchange != region.exchange)
+    }
+
+    /// Keeps a range that is still in use beside the one that is advertised now.
+    #[cold]
+    fn keep_other(&mut self, owner: End, key: u32, region: Region) {
+        if self.others.len() >= OTHERS_MAX && !self.others.contains_key(&(owner, key)) {
+            self.dropped += self.others.drain().map(|(_, ranges)| ranges.len() as u64).sum::<u64>();
+        }
+        let ranges = self.others.entry((owner, key)).or_default();
+        if ranges.len() >= RANGES_MAX {
+            // one that is done, or else the oldest
+            ranges.remove(ranges.iter().position(|r| r.state != State::Live).unwrap_or(0));
+            self.dropped += 1;
+        }
+        ranges.push(region);
     }
 
     /// Number of keys in a row that are each the last one plus the same number, and that number.
@@ -175,16 +219,15 @@ impl MemoryMap {
         wanted: Right,
     ) -> (Fit, Option<&mut Region>) {
         let Some(region) = self.regions.get_mut(&(owner, key)) else { return (Fit::Unknown, None) };
+        let mut verdict = region.fit(address, length.into(), wanted);
+        if verdict != Fit::Inside
+            && let Some(ranges) = self.others.get_mut(&(owner, key))
+            && let Some(other) = ranges.iter_mut().rev().find(|r| r.fit(address, length.into(), wanted) == Fit::Inside)
+        {
+            core::mem::swap(region, other);
+            verdict = Fit::Inside;
+        }
         region.used += u64::from(length);
-        let verdict = if region.state != State::Live {
-            Fit::Stale
-        } else if region.right != Right::Any && region.right != wanted {
-            Fit::Direction
-        } else if !region.holds(address, length.into()) {
-            Fit::Outside
-        } else {
-            Fit::Inside
-        };
         (verdict, Some(region))
     }
 
@@ -195,6 +238,10 @@ impl MemoryMap {
 
     /// The peer's Send invalidated a key of `owner`. Returns the region, as it was before.
     pub(crate) fn invalidate(&mut self, at: At, owner: End, key: u32) -> Option<Region> {
+        // whatever lay behind it
+        for other in self.others.get_mut(&(owner, key)).into_iter().flatten().filter(|r| r.state == State::Live) {
+            other.state = State::Invalidated(at);
+        }
         let region = self.regions.get_mut(&(owner, key))?;
         let before = *region;
         if region.state == State::Live {
@@ -206,6 +253,10 @@ impl MemoryMap {
 
     /// An exchange ended: its key is not to be used any more. Returns the region as it was before.
     pub(crate) fn end(&mut self, at: At, owner: End, key: u32, exchange: u64) -> Option<Region> {
+        let others = self.others.get_mut(&(owner, key)).into_iter().flatten();
+        for other in others.filter(|r| r.exchange == exchange && r.state == State::Live) {
+            other.state = State::Ended(at);
+        }
         let region = self.regions.get_mut(&(owner, key)).filter(|r| r.exchange == exchange)?;
         let before = *region;
         if region.state == State::Live {
@@ -224,6 +275,11 @@ impl MemoryMap {
         for ((owner, key), region) in from.regions.drain() {
             if owner == from_end {
                 self.regions.insert((by, key), region);
+            }
+        }
+        for ((owner, key), ranges) in from.others.drain() {
+            if owner == from_end {
+                self.others.insert((by, key), ranges);
             }
         }
         self.advertised += from.advertised;
@@ -246,6 +302,8 @@ impl MemoryMap {
         if self.regions.len() > REGIONS_MAX * 3 / 4 {
             self.regions.clear();
         }
+        let Self { regions, others, .. } = self;
+        others.retain(|key, _| regions.contains_key(key));
         self.dropped += (before - self.regions.len()) as u64;
     }
 }
@@ -273,7 +331,8 @@ pub struct Memory {
 impl Memory {
     /// Bytes of memory that it holds.
     pub fn held(&self) -> usize {
-        self.map.regions.capacity() * size_of::<((End, u32), Region)>()
+        let others: usize = self.map.others.values().map(Vec::capacity).sum();
+        self.map.regions.capacity() * size_of::<((End, u32), Region)>() + others * size_of::<Region>()
     }
 
     /// The region of a key.
@@ -384,15 +443,42 @@ impl Memory {
     }
 
     /// The bytes of an RDMA Read, which its request was judged for.
-    pub fn read_response(&mut self, op: &RdmaOp<'_>) -> Option<Delivery> {
+    pub fn read_response(&mut self, cx: &mut FrameContext<'_>, op: &RdmaOp<'_>) -> Option<Delivery> {
         self.rdma.read_bytes += u64::from(op.length);
         let Placement::Memory { key, address } = op.placement else { return None };
         let (verdict, region) = self.map.touch(op.by, key, address, op.length, Right::Read);
-        delivery(verdict, region.copied(), address)
+        let region = region.map(|region| {
+            let state = region.state;
+            if let State::Ended(end) | State::Invalidated(end) = state
+                && region.awaited
+                && op.at.since(end) > DISORDER
+            {
+                region.awaited = false;
+                let text = format_args!(
+                    "confirmed a WRITE before its data had come: bytes with key {key:#010x} came {} after the reply",
+                    Elapsed(op.at.since(end))
+                );
+                cx.report(Rule::RdmaOrder, op.by.peer(), Rests::since(region.advertised).of(op.by), text);
+            }
+            *region
+        });
+        delivery(verdict, region, address)
+    }
+
+    /// The reply of an exchange says that all of its bytes came, which they did not: they may still come.
+    pub fn awaits(&mut self, owner: End, key: u32, exchange: u64) {
+        let others = self.map.others.get_mut(&(owner, key)).into_iter().flatten();
+        for region in self.map.regions.get_mut(&(owner, key)).into_iter().chain(others) {
+            region.awaited |= region.exchange == exchange;
+        }
     }
 
     fn check(&mut self, cx: &mut FrameContext<'_>, op: &RdmaOp<'_>, verdict: Fit, region: Option<Region>, length: u32) {
         let Placement::Memory { key, address } = op.placement else { return };
+        if length == 0 {
+            // no memory is accessed, and no adapter looks at the key (InfiniBand 9.7.4.1.5, RFC 5040 5)
+            return;
+        }
         let (by, owner) = (op.by, op.by.peer());
         let (what, purpose) = if op.verb == Verb::Write { ("wrote", "reading") } else { ("read", "writing") };
         // the purpose of a key may be known only later, if the capture has frames in another order
@@ -498,6 +584,7 @@ mod tests {
             advertised: At::default(),
             state: State::Live,
             used: 0,
+            awaited: false,
         }
     }
 
@@ -522,6 +609,40 @@ mod tests {
         assert!(map.advertise(End::A, 7, region(2)).is_some());
         map.end(At::default(), End::A, 7, 2);
         assert!(map.advertise(End::A, 7, region(3)).is_none());
+    }
+
+    #[test]
+    fn ranges_that_share_a_key_are_told_apart() {
+        let mut map = MemoryMap::default();
+        let other = |exchange, address| Region { address, ..region(exchange) };
+        map.advertise(End::A, 7, region(1));
+        map.advertise(End::A, 7, other(1, 0x9000));
+        assert!(map.advertise(End::A, 7, other(2, 0x20_0000)).is_some(), "of another exchange");
+        let mut exchange = |address| {
+            let (fit, region) = map.touch(End::A, 7, address, 4096, Right::Write);
+            (fit, region.map(|r| (r.exchange, r.address)))
+        };
+        for _ in 0..2 {
+            assert_eq!(exchange(0x1000), (Fit::Inside, Some((1, 0x1000))));
+            assert_eq!(exchange(0x9000), (Fit::Inside, Some((1, 0x9000))));
+            assert_eq!(exchange(0x20_0000), (Fit::Inside, Some((2, 0x20_0000))));
+        }
+        assert_eq!(exchange(0x5000).0, Fit::Outside);
+        map.end(At::default(), End::A, 7, 1);
+        assert_eq!(map.touch(End::A, 7, 0x20_0000, 4096, Right::Write).0, Fit::Inside);
+        assert_ne!(map.touch(End::A, 7, 0x9000, 4096, Right::Write).0, Fit::Inside);
+        map.invalidate(At::default(), End::A, 7);
+        assert_eq!(map.touch(End::A, 7, 0x20_0000, 4096, Right::Write).0, Fit::Stale);
+        // not without end
+        for exchange in 0..100_000 {
+            map.advertise(End::A, 7, other(exchange, exchange << 16));
+        }
+        assert!(map.others.values().all(|ranges| ranges.len() <= RANGES_MAX) && map.dropped > 0);
+        for key in 0..100_000 {
+            map.advertise(End::A, key, region(1));
+            map.advertise(End::A, key, other(1, 0x9000));
+        }
+        assert!(map.others.len() <= OTHERS_MAX);
     }
 
     #[test]

@@ -552,7 +552,7 @@ rules! {
             server's log. \
                Retransmitted: look at the network, with a ping of full MTU size and the switch's drop counters.",
     }
-    SmbdNegReach "SMBD-NEG-REACH" Warn Negotiate "derived from [MS-SMBD] 3.1.5.4, 3.1.5.9" {
+    SmbdNegReach "SMBD-NEG-REACH" Note Negotiate "derived from [MS-SMBD] 3.1.5.4, 3.1.5.9" {
         title: "The agreed sizes allow messages that the agreed credits cannot carry without a pause.",
         says: "A message may be as long as MaxFragmentedSize, in pieces of at most the send size less 24 bytes, one \
             credit each. With \

@@ -6,6 +6,7 @@ use crate::op::At;
 use crate::stored::stored;
 use alloc::vec::Vec;
 use rdmascope_dissector::wire::smb2::ioctl::{IoctlResponse, NetworkInterface};
+use rdmascope_dissector::wire::smb2::negotiate::capabilities::MULTI_CHANNEL;
 use rdmascope_dissector::wire::smb2::negotiate::{ContextType, Dialect, NegotiateRequest, NegotiateResponse};
 
 /// Interfaces of one server that are kept.
@@ -77,6 +78,11 @@ impl SmbSetup {
                 .contexts
                 .into_iter()
                 .any(|c| c.context_type == ContextType::RDMA_TRANSFORM && c.ids().any(|id| id != 0));
+    }
+
+    /// True if the session may have further channels: nobody said that it knows none.
+    pub(crate) fn may_have_channels(&self) -> bool {
+        self.capabilities.iter().all(|known| known.is_none_or(|known| known & MULTI_CHANNEL != 0))
     }
 
     pub(crate) fn set_up(&mut self, at: At, status: u32) {

@@ -388,7 +388,7 @@ impl ConnectionState {
                 }
             }
             Verb::ReadResponse => {
-                if let Some(delivery) = memory.read_response(op) {
+                if let Some(delivery) = memory.read_response(&mut cx, op) {
                     upper.delivered(&mut cx, &delivery, op);
                     messages.delivered(&delivery, op);
                 }

@@ -439,8 +439,8 @@ fn smb_direct<T: Trace>(
         let waited = smbd.link.side(by).stalled_time.saturating_sub(stalled);
         trace_credits(held, cx.roles.client_or_first(), waited, t);
     }
-    if let (Some(key), false) = (send.invalidate, carried) {
-        // an invalidation on a fragment or an empty message
+    if let (Some(key), false) = (send.invalidate, carried || send.invalidate.is_some_and(|key| smbd.holds(by, key))) {
+        // an invalidation on a message that carries nothing, or nothing that is understood
         memory.invalidated(cx, by.peer(), key);
     }
 }

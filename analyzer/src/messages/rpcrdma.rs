@@ -861,6 +861,7 @@ fn advertise(cx: &mut FrameContext<'_>, memory: &mut Memory, by: End, header: &H
             advertised: at,
             state: State::Live,
             used: 0,
+            awaited: false,
         };
         memory.advertise(cx, by, segment.handle, region);
         call.keys.push(segment.handle);

@@ -77,7 +77,8 @@ pub(crate) fn check(
     }
     let has_list = info.transform().is_none_or(|t| t.fixed.channel != Channel::NONE.0);
     let room = info.described_length();
-    let wraps = info.descriptors().find(|d| d.offset.checked_add(d.length.into()).is_none());
+    // the last byte may be the last there is
+    let wraps = info.descriptors().find(|d| d.offset.checked_add(u64::from(d.length).saturating_sub(1)).is_none());
     if !info.blob.inside {
         emit(rule, format_args!("points to {size} bytes of channel information at {offset}, outside the {command}"));
     } else if !info.is_whole() || size == 0 {
@@ -227,6 +228,8 @@ mod tests {
             );
             assert_eq!(told(channel, &[], 16), one("sent 0 bytes of buffer descriptors in a READ; each has 16", true));
         }
+        // up to the last byte there is
+        assert_eq!(told(Channel::RDMA_V1, &descriptor(u64::MAX - 4095, 4096), 4096), (Vec::new(), false));
         let wraps = descriptor(u64::MAX - 9, 4096);
         let text = "described 4096 bytes of memory at 0xfffffffffffffff6, which wraps around";
         assert_eq!(told(Channel::RDMA_V1, &wraps, 4096), one(text, true));

@@ -3,6 +3,7 @@
 
 pub(crate) mod channel;
 pub(crate) mod context;
+pub(crate) mod covered;
 pub(crate) mod ids;
 pub(crate) mod payload;
 pub(crate) mod rpc;
@@ -173,7 +174,22 @@ impl Upper {
     pub(crate) fn delivered(&mut self, cx: &mut FrameContext<'_>, delivery: &Delivery, op: &RdmaOp<'_>) {
         let id = delivery.region.exchange;
         let payloads = cx.env.options.payloads;
-        let Some(row) = self.open_exchange(id) else { return cx.env.frame.belongs(id, 0) };
+        let (row, covered) = match (self.smb2.as_mut(), self.rpc.as_mut()) {
+            (Some(smb2), _) => match smb2.open(id) {
+                Some((row, covered)) => (row, Some(covered)),
+                None => return cx.env.frame.belongs(id, 0),
+            },
+            (None, rpc) => match rpc.and_then(|rpc| rpc.open_exchange(id)) {
+                Some(row) => (row, None),
+                None => return cx.env.frame.belongs(id, 0),
+            },
+        };
+        let offset = delivery.region.payload_offset.saturating_add(delivery.offset);
+        match covered {
+            Some(covered) if delivery.verdict == Fit::Inside => covered.add(offset, op.length.into()),
+            Some(covered) => covered.forget(),
+            None => {}
+        }
         let write = op.verb == Verb::Write;
         let transfer = if write { &mut row.writes } else { &mut row.reads };
         if transfer.frames == 0 {
@@ -187,7 +203,6 @@ impl Upper {
         }
         cx.env.frame.belongs(id, row.rdma_bytes());
         if payloads && delivery.verdict != Fit::Stale && !has_message(&delivery.region) {
-            let offset = delivery.region.payload_offset.saturating_add(delivery.offset);
             if let Some(smb2) = self.smb2.as_mut() {
                 smb2.payload(id, offset, op.bytes);
             }
@@ -217,7 +232,7 @@ impl Upper {
             }
         }
         if let Some(smb2) = self.smb2.as_mut() {
-            smb2.asked(id, op.message_length);
+            smb2.asked(id, delivery, op.message_length);
         }
         cx.env.frame.belongs(id, moved);
     }

@@ -3,6 +3,7 @@
 
 use super::channel::{self, Agreed};
 use super::context::{self, Context, Named};
+use super::covered::Covered;
 use super::ids::{Early, Ids, MessageIdViolation};
 use super::payload::Payload;
 use super::shape;
@@ -17,7 +18,7 @@ use crate::episodes::{Cause, Ceiling};
 use crate::exchange::{self, DataPath, Descriptor, Exchange, Family, One};
 use crate::finding::Rule;
 use crate::keys::session::{Direction, SignatureCheck};
-use crate::memory::{Memory, Region, Right, State};
+use crate::memory::{Delivery, Fit, Memory, Region, Right, State};
 use crate::messages::smbd::Smb2Message;
 use crate::messages::smbd::link::Status;
 use crate::missed::Rests;
@@ -77,8 +78,10 @@ struct Pending {
     signed: bool,
     /// Values for signing in a SESSION_SETUP.
     setup: Setup,
-    /// Bytes that Read Requests asked for; `None` if one did not say how many.
-    asked: Option<u64>,
+    /// Bytes that Read Requests asked for.
+    asked: Covered,
+    /// Bytes that came.
+    came: Covered,
     /// The message id of the CREATE in its compound whose file it works on.
     created_by: Option<u64>,
     /// The session and the tree connect that it names.
@@ -232,6 +235,8 @@ struct Walk<'w, 'u, 'c> {
     create: Option<u64>,
     /// The key that this message's Send invalidated, until a reply that asked for it is found.
     invalidate: Option<u32>,
+    /// True if that was a key that a request of this compound asked for.
+    invalidated: bool,
     replied: bool,
     /// True if it was encrypted on its way.
     sealed: bool,
@@ -255,11 +260,18 @@ impl Smb2 {
 
     /// The row of an exchange that is not complete.
     pub(crate) fn open_exchange(&mut self, id: u64) -> Option<&mut Exchange> {
+        self.open(id).map(|(exchange, _)| exchange)
+    }
+
+    /// The same, and which bytes came for it.
+    #[inline]
+    pub(crate) fn open(&mut self, id: u64) -> Option<(&mut Exchange, &mut Covered)> {
         if self.last.0 != id {
             self.last = (id, *self.by_exchange.get(&id)?);
         }
         // the message id may belong to another request by now
-        self.pending.get_mut(&self.last.1).map(|p| &mut *p.exchange).filter(|exchange| exchange.id == id)
+        let pending = self.pending.get_mut(&self.last.1).filter(|pending| pending.exchange.id == id)?;
+        Some((&mut pending.exchange, &mut pending.came))
     }
 
     /// Messages are missing.
@@ -286,9 +298,13 @@ impl Smb2 {
     }
 
     /// An RDMA Read asks for bytes of an exchange.
-    pub(crate) fn asked(&mut self, exchange: u64, length: Option<u32>) {
-        if let Some(pending) = self.by_exchange.get(&exchange).and_then(|id| self.pending.get_mut(id)) {
-            pending.asked = pending.asked.and_then(|asked| asked.checked_add(length?.into()));
+    pub(crate) fn asked(&mut self, exchange: u64, delivery: &Delivery, length: Option<u32>) {
+        let Some(pending) = self.by_exchange.get(&exchange).and_then(|id| self.pending.get_mut(id)) else { return };
+        match length.filter(|_| delivery.verdict == Fit::Inside) {
+            Some(length) => {
+                pending.asked.add(delivery.region.payload_offset.saturating_add(delivery.offset), length.into());
+            }
+            None => pending.asked.forget(),
         }
     }
 
@@ -419,6 +435,7 @@ impl Smb2 {
             name: None,
             create: None,
             invalidate: message.invalidate,
+            invalidated: false,
             replied: false,
             sealed,
             behind_first: false,
@@ -443,13 +460,15 @@ impl Smb2 {
                 format_args!("sent an SMB2 message that cannot be read: {fault}"),
             );
         }
-        if let Some(key) = invalidate {
-            if replied {
+        match invalidate {
+            Some(key) if replied => {
                 // nothing in the message asked for it
                 let text = format_args!("invalidated key {key:#010x} though no request asked for it");
                 cx.report(Rule::RdmaInvalidate, by, Rests::START.of(by.peer()), text);
+                memory.invalidated_wrongly(cx.at, by.peer(), key);
             }
-            memory.invalidated(cx, by.peer(), key);
+            Some(key) => memory.invalidated(cx, by.peer(), key),
+            None => {}
         }
     }
 
@@ -752,7 +771,8 @@ impl Walk<'_, '_, '_> {
             by: self.by,
             signed: header.is_signed() && !self.sealed,
             setup: pdu.body.as_ref().map(Setup::of).unwrap_or_default(),
-            asked: Some(0),
+            asked: Covered::default(),
+            came: Covered::default(),
             created_by: None,
             named: Named::of(header),
         };
@@ -955,6 +975,7 @@ impl Walk<'_, '_, '_> {
                 advertised: self.message.last,
                 state: State::Live,
                 used: 0,
+                awaited: false,
             };
             payload_offset += u64::from(descriptor.length);
             let key = descriptor.token;
@@ -1080,33 +1101,52 @@ impl Walk<'_, '_, '_> {
                     );
                     self.report(Rule::SmbdFragCost, self.by.peer(), Rests::FRAME, text);
                 }
-                let (moved, seen) = (pending.exchange.bytes_moved, pending.exchange.writes.bytes);
-                if let Some(rests) =
-                    self.moved(&pending, pending.exchange.writes.frames, self.memory.summary().write_bytes)
+                let moved = pending.exchange.bytes_moved;
+                if !read.fixed.rdma_transform() {
+                    self.counts(moved, &pending);
+                }
+                let writes = pending.exchange.writes;
+                let (seen, first) = pending.came.of(moved).unwrap_or((writes.bytes, moved));
+                if let Some(rests) = self.moved(&pending, writes.frames, self.memory.summary().write_bytes)
                     && !failed
-                    && moved != seen
                 {
-                    self.report(
-                        Rule::RdmaLength,
-                        self.by,
-                        rests,
-                        format_args!("says it wrote {moved} bytes for a READ; {seen} were seen"),
-                    );
+                    if moved != seen {
+                        let text = format_args!("says it wrote {moved} bytes for a READ; {seen} were seen");
+                        self.report(Rule::RdmaLength, self.by, rests, text);
+                    } else if first < moved {
+                        let behind = moved - first;
+                        let text = format_args!(
+                            "says it wrote {moved} bytes for a READ; {behind} of them went behind the first {moved} bytes of \
+                                its memory"
+                        );
+                        self.report(Rule::RdmaLength, self.by, rests, text);
+                    }
                 }
             }
             Ok(Body::WriteResponse(write)) => {
                 // no more than was to be written
                 exchange.bytes_moved = u64::from(exchange.length.map_or(write.count, |length| length.min(write.count)));
-                self.counts(write.count, &pending);
-                let exchange = &pending.exchange;
-                // the length asked for: some of the responses may not have been captured
-                let (moved, seen) = (exchange.bytes_moved, pending.asked.unwrap_or(exchange.bytes_moved));
+                self.counts(write.count.into(), &pending);
+                let (moved, length) = (pending.exchange.bytes_moved, pending.exchange.length);
+                // what was asked for: some of the responses may not have been captured
+                let (fetched, first) = pending.asked.of(moved).unwrap_or((moved, moved));
                 if let Some(rests) = self.moved(&pending, pending.exchange.reads.frames, self.memory.summary().reads)
                     && !failed
-                    && moved != seen
                 {
-                    let text = format_args!("says it wrote {moved} bytes of a WRITE; {seen} were fetched by RDMA Read");
-                    self.report(Rule::RdmaLength, self.by, rests, text);
+                    let length = u64::from(length.unwrap_or(u32::MAX));
+                    if first < moved {
+                        let text =
+                            format_args!("says it wrote {moved} bytes of a WRITE; {first} were fetched by RDMA Read");
+                        self.report(Rule::RdmaLength, self.by, rests, text);
+                    } else if fetched > length {
+                        // it may write less than it fetched, but there is no more to fetch
+                        let text = format_args!("fetched {fetched} bytes by RDMA Read for a WRITE of {length}");
+                        self.report(Rule::RdmaLength, self.by, rests, text);
+                    } else if pending.came.of(moved).is_some_and(|(_, came)| came < moved) {
+                        for key in pending.keys.iter() {
+                            self.memory.awaits(pending.by, key, pending.exchange.id);
+                        }
+                    }
                 }
             }
             Ok(Body::TreeConnectResponse(tree)) if tree.share_type == ShareType::PIPE.0 => {
@@ -1239,15 +1279,19 @@ impl Walk<'_, '_, '_> {
         }
     }
 
-    /// Checks how many bytes the reply to a WRITE says were written.
-    fn counts(&mut self, count: u32, pending: &Pending) {
-        // the server may write less; the client has to send the rest once more
-        let Some(length) = pending.exchange.length.filter(|length| count > *length && !pending.exchange.failed) else {
-            return;
-        };
+    /// Checks how many bytes the reply to a READ or WRITE says were moved.
+    fn counts(&mut self, count: u64, pending: &Pending) {
+        // it may be less: the client asks for the rest, or sends it, once more
+        let too_much = |length: &u32| count > u64::from(*length) && !pending.exchange.failed;
+        let Some(length) = pending.exchange.length.filter(too_much) else { return };
         let rests = Rests::since(pending.exchange.request).of(self.by);
-        let text = format_args!("says it wrote {count} bytes of a WRITE of {length}");
-        self.report(Rule::RdmaLength, self.by, rests, text);
+        if pending.memo.command == Command::WRITE {
+            let text = format_args!("says it wrote {count} bytes of a WRITE of {length}");
+            self.report(Rule::RdmaLength, self.by, rests, text);
+        } else {
+            let rule = if pending.exchange.channel == DataPath::Inline { Rule::Smb2Reply } else { Rule::RdmaLength };
+            self.report(rule, self.by, rests, format_args!("answered a READ of {length} bytes with {count}"));
+        }
     }
 
     /// Checks that a request named a session and a tree connect that were set up, and that its reply names the same.
@@ -1258,6 +1302,8 @@ impl Walk<'_, '_, '_> {
         context.learn(header, &pending.named, pending.memo.command);
         match wrong {
             None => {}
+            // channels share the tree connects of a session, and this one may not have seen the others: the server knew it
+            Some(context::UnfitId::Tree(_)) if !pending.exchange.failed && self.smb2.smb.setup.may_have_channels() => {}
             // a capture that begins behind the negotiation lacks what was set up
             Some(context::UnfitId::Session(_) | context::UnfitId::Tree(_)) if !self.smb2.negotiated => {}
             Some(wrong @ (context::UnfitId::Session(_) | context::UnfitId::Tree(_))) => {
@@ -1337,15 +1383,21 @@ impl Walk<'_, '_, '_> {
         let rests = Rests::since(self.cx.at).of(self.by).though_cut();
         match (pending.invalidate, self.invalidate) {
             (Some(asked), Some(done)) if asked == done => {
-                self.invalidate = None;
+                (self.invalidate, self.invalidated) = (None, true);
                 self.memory.invalidated_as_asked(self.cx, pending.by, done);
+            }
+            // a later reply of the compound may be that of the request which asked for it
+            (Some(_), Some(done)) if self.goes_on && self.smb2.pending.values().any(|p| p.invalidate == Some(done)) => {
+                self.invalidated = true;
             }
             (Some(asked), Some(done)) => {
                 self.invalidate = None;
                 let text = format_args!("invalidated key {done:#010x} where {asked:#010x} was asked for");
                 self.report(Rule::RdmaInvalidate, self.by, rests, text);
-                self.memory.invalidated(self.cx, pending.by, done);
+                self.memory.invalidated_wrongly(self.cx.at, pending.by, done);
             }
+            // a Send takes one key, and the replies of a compound are one
+            (Some(_), None) if self.invalidated => {}
             (Some(asked), None) if failed => {
                 let text = format_args!("did not invalidate key {asked:#010x} with its error reply");
                 self.report(Rule::BugKsmbd2fd5dcb1c8ef, self.by, rests, text);

@@ -556,7 +556,7 @@ impl Conversation {
         self.send(by, &message);
     }
 
-    fn framed(header: DataTransfer, data: &[u8]) -> Vec<u8> {
+    pub fn framed(header: DataTransfer, data: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         header.emit(&mut out);
         if !data.is_empty() {

@@ -39,6 +39,8 @@ const STARVED_MESSAGES: u64 = 64;
 /// A rule over more than one message may be broken by none that was captured.
 const HISTORY: Certainty = Certainty::IfNothingWasMissed;
 const SECOND: i64 = 1_000_000_000;
+/// MaxReceiveSize of Windows (\[MS-SMBD\] appendix B), whose other sizes are those of older Linux clients.
+const WINDOWS_RECEIVE_SIZE: u32 = 8192;
 /// ns within which a capture may have packets of the two directions in another order than the ends.
 const DISORDER: i64 = 1_000_000;
 /// ns without a message after which a sender in the middle of one is said to have stopped.
@@ -697,6 +699,7 @@ impl Link {
             }
             if fragmented >= 1 << 20
                 && self.initiator == Some(receiver)
+                && to.max_receive_size != Some(WINDOWS_RECEIVE_SIZE)
                 && u64::from(most) * u64::from(send) < u64::from(fragmented)
             {
                 let size = Grouped(fragmented.into());
@@ -1147,7 +1150,9 @@ impl Link {
             }
             if let Some(asked) = side.keepalive_since {
                 let waited = at.time.saturating_sub(asked.time);
-                if waited > KEEPALIVE_PROMPT * SECOND {
+                // the answer takes a credit, which is for the one who asked to grant
+                let is_dry = matches!(self.side(end.peer()).credits, Seen::Known(credits) if credits <= 0);
+                if waited > KEEPALIVE_PROMPT * SECOND && !is_dry {
                     let waited = Milliseconds(waited);
                     sink.broken(
                         Rule::SmbdKeepalive,

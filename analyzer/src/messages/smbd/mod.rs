@@ -235,6 +235,12 @@ impl Smbd {
         self.fragments[by.index()] = core::mem::take(&mut from.fragments[from_end.index()]);
     }
 
+    /// True if a message of `by` that is not complete holds this key, which one of its fragments invalidated.
+    pub fn holds(&self, by: End, key: u32) -> bool {
+        let fragments = &self.fragments[by.index()];
+        fragments.open && fragments.invalidate == Some(key)
+    }
+
     /// A whole Send. Returns the SMB2 message, if it completes one.
     pub fn send<'a, T: Trace>(
         &'a mut self,
@@ -451,7 +457,7 @@ impl Fragments {
             self.waited = 0;
             self.is_unchecked = false;
             self.cut = false;
-            self.open = begins_like_smb2(data.data);
+            self.open = may_begin_smb2(data.data, header.data_length);
             if !self.open {
                 return None;
             }
@@ -468,6 +474,11 @@ impl Fragments {
             self.cut = kept < header.data_length as usize;
         }
         self.remaining = header.remaining_data_length;
+        if (self.buffer.len() >= 4 || self.remaining == 0) && !begins_like_smb2(&self.buffer) {
+            // its first fragment was too short to tell
+            self.open = false;
+            return None;
+        }
         if self.remaining > 0 {
             return None;
         }
@@ -487,6 +498,13 @@ impl Fragments {
             is_unchecked: self.is_unchecked,
         })
     }
+}
+
+/// True if a message may be SMB2's of which `data` was captured at the beginning, of a first fragment of `length` bytes:
+/// one may be shorter than the protocol's name.
+fn may_begin_smb2(data: &[u8], length: u32) -> bool {
+    begins_like_smb2(data)
+        || data.len() == length as usize && (0xfc..=0xfe).any(|id| [id, b'S', b'M', b'B'].starts_with(data))
 }
 
 /// True if a Send opens a connection.
