@@ -524,7 +524,8 @@ rules! {
                includes 0x0100.",
         causes: ["A sender that fills the version fields in the wrong byte order or not at all", "A peer for a later \
             version of the protocol"],
-        cure: "Harmless as long as the range includes 0x0100. Report it to the sender's maintainers.",
+        cure: "Harmless to most peers as long as the range includes 0x0100; Windows Server 2012 refuses any other range \
+            with STATUS_NOT_SUPPORTED. Report it to the sender's maintainers.",
     }
     SmbdNegAccepted "SMBD-NEG-ACCEPTED" Error Negotiate "[MS-SMBD] 3.1.5.6, 3.1.5.7" {
         title: "A side accepted a negotiation that it must refuse.",

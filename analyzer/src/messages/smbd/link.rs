@@ -41,6 +41,8 @@ const HISTORY: Certainty = Certainty::IfNothingWasMissed;
 const SECOND: i64 = 1_000_000_000;
 /// MaxReceiveSize of Windows (\[MS-SMBD\] appendix B), whose other sizes are those of older Linux clients.
 const WINDOWS_RECEIVE_SIZE: u32 = 8192;
+/// The largest PreferredSendSize that Windows accepts (\[MS-SMBD\] appendix B).
+const WINDOWS_SEND_SIZE_MOST: u32 = 8136;
 /// ns within which a capture may have packets of the two directions in another order than the ends.
 const DISORDER: i64 = 1_000_000;
 /// ns without a message after which a sender in the middle of one is said to have stopped.
@@ -576,7 +578,25 @@ impl Link {
             if !must {
                 // a request that was not seen may have had to be refused
                 let sure = if self.request.is_some() { sure } else { Certainty::Guess };
-                sink.broken(Rule::SmbdNegRspStatus, by, sure, format_args!("refused the connection with {status}"));
+                let asked = self.request.map(|(_, request)| request.preferred_send_size);
+                let too_large = asked.filter(|size| {
+                    response.status == Status::INSUFFICIENT_RESOURCES.0 && *size > WINDOWS_SEND_SIZE_MOST
+                });
+                match too_large.map(|size| Grouped(size.into())) {
+                    // [MS-SMBD] appendix B, note 5
+                    Some(size) => sink.broken(
+                        Rule::SmbdNegRspStatus,
+                        by,
+                        sure,
+                        format_args!(
+                            "refused the connection with {status}, as Windows does where PreferredSendSize is above 8,136: \
+                                its peer asked for {size}"
+                        ),
+                    ),
+                    None => {
+                        sink.broken(Rule::SmbdNegRspStatus, by, sure, format_args!("refused the connection with {status}"));
+                    }
+                }
             }
             let rest = [
                 u32::from(response.negotiated_version),
@@ -684,9 +704,7 @@ impl Link {
     /// Reports fragmented sizes that were agreed and cannot be reached with the credits there are (derived: a message
     /// of that size needs that many sends, and no sender may count on grants while it is sending).
     fn reach(&self, sink: &mut impl RuleSink) {
-        if self.request.is_none() {
-            return;
-        }
+        let Some((_, request)) = self.request else { return };
         for receiver in End::BOTH {
             let (to, from) = (self.side(receiver), self.side(receiver.peer()));
             let (Some(fragmented), Some(send)) = (to.max_fragmented_size, from.max_send_size) else { continue };
@@ -699,7 +717,7 @@ impl Link {
             }
             if fragmented >= 1 << 20
                 && self.initiator == Some(receiver)
-                && to.max_receive_size != Some(WINDOWS_RECEIVE_SIZE)
+                && request.max_receive_size != WINDOWS_RECEIVE_SIZE
                 && u64::from(most) * u64::from(send) < u64::from(fragmented)
             {
                 let size = Grouped(fragmented.into());
@@ -977,7 +995,9 @@ impl Link {
         }
         // any message answers a keepalive
         if let Some(asked) = peer.keepalive_since.take() {
-            let waited = at.time.saturating_sub(asked.time);
+            // without a credit it could not
+            let able = me.granted_since.filter(|_| me.blocked_since.is_some()).map_or(asked, |wet| wet.max(asked));
+            let waited = at.time.saturating_sub(able.time);
             if waited > KEEPALIVE_PROMPT * SECOND {
                 let waited = Milliseconds(waited);
                 sink.broken(
@@ -1776,6 +1796,25 @@ mod tests {
         assert_eq!(reach(2_000_001), [(Rule::SmbdNegReach, CLIENT)]);
         assert_eq!(reach(2_000_240), [(Rule::SmbdNegReach, CLIENT)]);
         assert_eq!(reach(2_000_241), [(Rule::BugCifsMaxFragmentedSize, CLIENT), (Rule::SmbdNegReach, CLIENT)]);
+        // what Windows asks for is what older Linux clients ask for, but for one size
+        let as_windows = |max_receive_size| {
+            let asked = NegotiateRequest {
+                credits_requested: 255,
+                preferred_send_size: 1364,
+                max_receive_size,
+                max_fragmented_size: 1 << 20,
+                ..request()
+            };
+            let got = NegotiateResponse {
+                max_receive_size: 1364,
+                preferred_send_size: 1364,
+                credits_requested: 255,
+                ..response()
+            };
+            let broken = answered(0, asked, got).1;
+            broken.into_iter().filter(|(rule, _)| *rule == Rule::BugCifsMaxFragmentedSize).count()
+        };
+        assert_eq!((as_windows(WINDOWS_RECEIVE_SIZE), as_windows(1364)), (0, 1));
         // the least is the receiver's duty, whatever its peer can send
         let small = |fragmented, send| {
             let asked = NegotiateRequest { max_fragmented_size: fragmented, preferred_send_size: send, ..request() };
@@ -1895,6 +1934,21 @@ mod tests {
         };
         assert_eq!(never(KEEPALIVE_PROMPT * SECOND), []);
         assert_eq!(never(KEEPALIVE_PROMPT * SECOND + 1), [(Rule::SmbdKeepalive, SERVER)]);
+        // one that has no credit to answer with cannot, and has not to until it is granted one
+        let dry = |granted| {
+            let (mut link, mut judged) = established();
+            while link.credits(SERVER).known().is_some_and(|credits| credits > 0) {
+                link.data(time(0), SERVER, &data(0, 0, 1), 20, true, &mut Judged::default());
+            }
+            link.data(time(0), CLIENT, &DataTransfer { credits_granted: 0, ..asked }, 20, true, &mut Judged::default());
+            if granted {
+                link.data(time(60 * SECOND), CLIENT, &data(1, 0, 1), 20, true, &mut judged);
+                link.data(time(60 * SECOND + 1), SERVER, &data(0, 0, 1), 20, true, &mut judged);
+            }
+            link.closed(time(90 * SECOND), None, &mut judged);
+            judged.rules().into_iter().filter(|(rule, _)| *rule == Rule::SmbdKeepalive).collect::<Vec<_>>()
+        };
+        assert_eq!((dry(false), dry(true)), (Vec::new(), Vec::new()));
     }
 
     #[test]
