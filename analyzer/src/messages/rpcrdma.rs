@@ -516,7 +516,7 @@ impl RpcRdma {
             // the findings are about others too
             return;
         }
-        let more = format_args!("; it went on with version 1");
+        let more = format_args!("; then version 1 was used");
         let connection = Some(cx.about.id);
         for (rule, blame) in [
             (Rule::RpcrdmaVersion, cx.blame(by)),

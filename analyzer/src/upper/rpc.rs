@@ -392,12 +392,12 @@ impl Rpc {
     fn recall(&mut self, call: &Pending) {
         if call.memo.is_some_and(|memo| memo.is_callback()) {
             if call.names.operations.contains(&nfs::v4::CallbackOperation::CB_RECALL.0) {
-                remember(&mut self.recalls, call.exchange.request_end);
+                keep_last(&mut self.recalls, call.exchange.request_end);
             }
         } else if call.names.operations.contains(&nfs::v4::Operation::DELEGRETURN.0)
             && let Some(asked) = self.recalls.pop_front()
         {
-            remember(&mut self.returns, (asked, call.exchange.request));
+            keep_last(&mut self.returns, (asked, call.exchange.request));
         }
     }
 
@@ -679,7 +679,7 @@ impl Rpc {
 }
 
 /// Remembers one more, and forgets the oldest if there are many.
-fn remember<V>(all: &mut VecDeque<V>, one: V) {
+fn keep_last<V>(all: &mut VecDeque<V>, one: V) {
     if all.len() >= RECALLS_MAX {
         all.pop_front();
     }
