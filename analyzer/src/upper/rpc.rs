@@ -319,7 +319,8 @@ impl Rpc {
     ) -> bool {
         let Some(pending) = self.pending.get_mut(&(message.by, message.xid)) else { return false };
         // on TCP, this layer alone knows of it
-        let is_it = pending.exchange.id == id || message.header.is_none() && Said::is_again(said, pending.said);
+        let is_known = message.header.is_none() && said.is_some();
+        let is_it = pending.exchange.id == id || is_known && Said::is_again(said, pending.said);
         if !is_it {
             return false;
         }
